@@ -151,20 +151,29 @@ export const agentConfig = z.object({
 export type AgentConfig = Readonly<z.output<typeof agentConfig>>;
 export type AgentConfigInput = z.input<typeof agentConfig>;
 
-/** The agent's own secrets (join token, API key) may be in its environment: hosts get these names and no others. */
+/**
+ * Names that worker hosts receive. The agent's environment may hold its own secrets (join token, API key), so only
+ * these names are passed on.
+ */
 const INHERITED = [
   ...['PATH', 'HOME', 'USER', 'LANG', 'LC_ALL', 'TZ', 'TMPDIR', 'LD_LIBRARY_PATH', 'CUDA_HOME'],
-  // Calls between endpoints go to a gateway whose certificate may be of an authority of the operator's own.
+  // Calls between endpoints go to a gateway whose certificate may be signed by the operator's own authority.
   ...['NODE_EXTRA_CA_CERTS', 'SSL_CERT_FILE', 'SSL_CERT_DIR', 'REQUESTS_CA_BUNDLE'],
 ];
 
-/** The agent's settings: overrides (flags, tests), then the environment, then the defaults. CONFIG names what is wrong. */
+/**
+ * Reads the agent's settings: overrides (flags, tests), then the environment, then the defaults. Throws CONFIG, which
+ * names the invalid setting.
+ */
 export function readConfig(overrides: Partial<AgentConfigInput> = {}, env: NodeJS.ProcessEnv = process.env): AgentConfig {
   const config = readSettings(agentConfig, { ...overrides, hostEnv: overrides.hostEnv ?? hostEnvironment(env) }, env);
   return Object.freeze({ ...config, dataDir: resolve(config.dataDir) });
 }
 
-/** The join token, if one is configured; its file is read each time, since it may appear later. Throws CONFIG. */
+/**
+ * Returns the join token, if one is configured. Reads its file each time, since the file may appear later. Throws
+ * CONFIG.
+ */
 export function readJoinToken(config: AgentConfig): string | undefined {
   if (config.joinToken !== undefined) return config.joinToken;
   if (config.joinTokenFile === undefined) return undefined;

@@ -1,6 +1,6 @@
 /**
- * Workers without a scheduler: the hosts that deployed workers have, fed by whoever starts them. The development
- * server serves by them, so that a function gets and gives there what it will get and give when it is deployed.
+ * Runs workers without a scheduler, in the same hosts as deployed workers. The development server uses it, so that a
+ * function receives and returns the same as when it is deployed.
  */
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -28,17 +28,17 @@ import { ValidatedResponse } from './runtimes/validated-response.ts';
 export { HTTP_WINDOW_BYTES, type HttpCall, type HttpEvents, type HttpRequest, type LogEntry, type TaskResult } from './runtimes/runtime.ts';
 
 export interface LocalWorkerSpec {
-  /** Of the endpoint: what the functions are told as its id. */
+  /** The endpoint id that the functions see. */
   readonly name: string;
   readonly language: 'python' | 'node';
-  /** Root of the functions' modules; what is in it is found in the workers' working folders. */
+  /** Root of the functions' modules; its files appear in the workers' working folders. */
   readonly folder: string;
   readonly functions: readonly FunctionSpec[];
   /** Secret values. */
   readonly env: Readonly<Record<string, string>>;
-  /** Its functions answer HTTP requests; else its one function runs jobs. */
+  /** Its functions serve HTTP requests; otherwise its single function runs jobs. */
   readonly servesHttp: boolean;
-  /** Jobs at once. */
+  /** Concurrent jobs. */
   readonly maxConcurrency: number;
 }
 
@@ -48,7 +48,7 @@ export interface LocalTask {
   readonly input: Buffer;
   /** JSON text. */
   readonly onProgress: (data: Buffer) => void;
-  /** Stops the task, first gently and a second later by force. */
+  /** Stops the task, gracefully first and by force one second later. */
   readonly signal: AbortSignal;
 }
 
@@ -56,7 +56,7 @@ export class LocalWorkers {
   readonly #runtimes: Readonly<Record<LocalWorkerSpec['language'], Runtime>>;
   readonly #onLog: (name: string, entry: LogEntry) => void;
   readonly #workFolders: WorkFolders;
-  /** Holds them all. */
+  /** Parent folder of all of them. */
   readonly #work: string;
   #next = 1;
   #closed = false;
@@ -74,8 +74,8 @@ export class LocalWorkers {
   }
 
   /**
-   * `env`: the environment of all workers, on top of which each has its own. `folder` names what is left behind by a kill; `own` is
-   * for what lies with the installation wherever that may be written to.
+   * `env`: the environment of all workers, below each worker's own values. `folder` identifies leftovers of a killed
+   * process; `own` is the fallback for files of the installation where the installation is not writable.
    */
   static async open(
     folder: string,
@@ -89,13 +89,13 @@ export class LocalWorkers {
       node: new ThreadRuntime({ bootstrap, baseEnv, spares: 0, sharesDevices: true }),
       python: new ProcessRuntime({ bootstrap, baseEnv, spares: { node: 0, python: 0 }, python: 'python3', sharesDevices: true }),
     };
-    // Not in the project, which stays as it is.
+    // Outside the project, which stays unchanged.
     const work = await ownTemporaryFolder();
     const workFolders = await WorkFolders.open(join(work, 'work'), { warn: () => undefined });
     return new LocalWorkers(runtimes, workFolders, work, onLog);
   }
 
-  /** Returns at once; `ready` of the worker tells what becomes of it. */
+  /** Starts a worker and returns immediately; `ready` of the worker reports the result. */
   start(spec: LocalWorkerSpec): LocalWorker {
     const number = this.#next++;
     const place = { workerId: `local-${number}`, workFolder: this.#workFolders.make() };
@@ -103,7 +103,7 @@ export class LocalWorkers {
     return new LocalWorker(this.#runtimes[spec.language], spec, place, { log: (entry) => this.#log(spec.name, entry), onGone });
   }
 
-  /** Kills what is left, which is told nobody; resolves when no process is there. */
+  /** Kills the remaining workers without reporting their ends; resolves when no process is left. */
   async close(): Promise<void> {
     this.#closed = true;
     await Promise.all([this.#runtimes.node.close(), this.#runtimes.python.close()]);
@@ -117,8 +117,8 @@ export class LocalWorkers {
 }
 
 /**
- * One worker. Calls wait until it is loaded; jobs also for a free slot, in the order they came, as they would in a queue.
- * A worker that is retired takes no more calls, and ends with the last it has.
+ * One worker. Calls wait until it is loaded; jobs also wait for a free slot, in order of arrival, as in a queue. A
+ * retired worker accepts no more calls and ends after the last one.
  */
 export class LocalWorker {
   readonly #worker: RunningWorker;
@@ -131,7 +131,7 @@ export class LocalWorker {
   #running = 0;
   #next = 1;
   #retired = false;
-  /** Why it takes no calls any more; null while it does. */
+  /** Why it accepts no more calls; null while it does. */
   #over: CapstanError | null = null;
 
   constructor(
@@ -143,7 +143,7 @@ export class LocalWorker {
     const { name, folder, functions, env, servesHttp, maxConcurrency } = spec;
     this.#slots = maxConcurrency;
     this.#onLog = log;
-    // A file that fails to load is told to whoever calls it.
+    // A load failure is reported to every caller.
     this.#ready.promise.catch(() => undefined);
     const common = { ...place, endpointId: name, folder, functions, env, servesHttp, maxConcurrency };
     this.#worker = runtime.start(
@@ -159,12 +159,12 @@ export class LocalWorker {
     );
   }
 
-  /** @throws CapstanError INVALID_MANIFEST when its file does not load, WORKER_LOST when it ended. */
+  /** @throws CapstanError INVALID_MANIFEST when its file does not load, WORKER_LOST when it has ended. */
   get ready(): Promise<void> {
     return this.#ready.promise;
   }
 
-  /** It ended, or its file did not load. */
+  /** The worker ended, or its file did not load. */
   get isOver(): boolean {
     return this.#over !== null;
   }
@@ -178,7 +178,7 @@ export class LocalWorker {
       try {
         return await this.#runNow(task);
       } finally {
-        // The slot goes to the next in the queue, so that nobody comes in between.
+        // The slot passes directly to the next in the queue, so that no other call takes it.
         const next = this.#queue.shift();
         if (next === undefined) this.#running -= 1;
         else next();
@@ -188,7 +188,7 @@ export class LocalWorker {
     }
   }
 
-  /** Hands a request to its function, once it is loaded; `events` tell what comes of it. @throws as `ready`. */
+  /** Hands a request to its function once it is loaded; `events` report the outcome. @throws as `ready`. */
   async serve(request: HttpRequest, events: HttpEvents): Promise<HttpCall> {
     this.#busy += 1;
     let isOver = false;
@@ -225,7 +225,7 @@ export class LocalWorker {
     }
   }
 
-  /** No more calls; it ends with the last. */
+  /** Accepts no more calls; ends after the last one. */
   retire(): void {
     this.#retired = true;
     if (this.#busy === 0) this.#worker.end(true);

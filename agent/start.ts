@@ -1,4 +1,4 @@
-/** The agent as a whole: one session with the scheduler, and the workers it asks for. */
+/** The whole agent: one session with the scheduler, and the workers that the scheduler requests. */
 import { randomUUID } from 'node:crypto';
 import { mkdir } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
@@ -37,15 +37,15 @@ import { WorkerApi } from './worker-api/server.ts';
 
 const AGENT_VERSION = '0.1.0';
 const PROTOCOL = 1;
-/** The first Hello waits this long for the devices, ms: a hanging nvidia-smi must not keep a node away. */
+/** Longest wait of the first Hello for the devices, ms: a hanging nvidia-smi must not keep a node offline. */
 const FIRST_PROBE_MS = 2_000;
-/** Time the last results have to be acknowledged when the agent ends, ms. */
+/** Time for the last results to be acknowledged when the agent closes, ms. */
 const LAST_ACKS_MS = 2_000;
 const LAST_ACKS_POLL_MS = 10;
-/** Spares of the runtimes that few releases ask for let the agent's own start go first, ms. */
+/** Delay of spares for rarely used runtimes, ms: the agent's own start comes first. */
 const LATER_SPARES_MS = 1_000;
 
-/** Parts that a test, or a later runtime, puts in the place of the default ones. */
+/** Replacements of default parts, for a test or another runtime. */
 export interface AgentDeps {
   readonly log?: Logger;
   readonly runtimes?: readonly Runtime[];
@@ -55,24 +55,24 @@ export interface AgentDeps {
 export interface AgentHandle {
   /** The node's id; absent until it has joined. */
   readonly nodeId: string | undefined;
-  /** Resolves with the node's id once it has one; at once when it joined before. */
+  /** Resolves with the node's id once it has one; immediately if it joined before. */
   readonly joined: Promise<string>;
   /** Resolves when the node was removed: every worker is gone by then, and the agent has closed itself. */
   readonly removed: Promise<CapstanError>;
-  /** Takes nothing new, lets jobs finish (config `drainMs`), kills what is left. */
+  /** Accepts nothing new, lets jobs finish (config `drainMs`), kills what is left. */
   close(): Promise<void>;
 }
 
 /**
- * Starts the agent; it serves until closed, whether the scheduler is there or not. Throws DATA_DIR, CONFIG, and
- * CONFLICT where another agent runs on the data folder.
+ * Starts the agent; it serves until closed, whether or not the scheduler is available. Throws DATA_DIR, CONFIG, and
+ * CONFLICT when another agent runs on the data folder.
  */
 export async function start(config: AgentConfig, deps: AgentDeps = {}): Promise<AgentHandle> {
   const folder = join(config.dataDir, 'agent');
   await prepareFolder(folder);
   const lock = takeFolder(folder);
   try {
-    // The file that is to hold a token may appear later; what the settings lack will not.
+    // A configured token file may appear later; a missing setting will not.
     if (config.joinToken === undefined && config.joinTokenFile === undefined && (await readIdentity(folder)) === undefined) throw noToken();
     return await startIn(folder, config, deps, lock);
   } catch (error) {
@@ -110,7 +110,7 @@ async function startIn(folder: string, config: AgentConfig, deps: AgentDeps, loc
     fullMs: config.inventoryFullMs,
     log,
     onChange: (value) => {
-      // The scheduler hears of a lost device before it hears what that means for the workers.
+      // The scheduler learns of a lost device before its consequences for the workers.
       session.send({ event: { $case: 'inventory', value } });
       const lost = value.devices.filter(({ healthy }) => !healthy);
       engine.feed({ kind: 'devices', problems: new Map(lost.map(({ uuid, problem }) => [uuid, problem])) });
@@ -175,7 +175,7 @@ async function startIn(folder: string, config: AgentConfig, deps: AgentDeps, loc
   async function close(isRemoved: boolean): Promise<void> {
     await engine.close(isRemoved ? 0 : config.drainMs);
     gateways.close();
-    // Nobody acknowledges anything to a removed node.
+    // Nothing is acknowledged to a removed node.
     if (!isRemoved) await acknowledged(engine);
     engine.abortTransfers();
     await session.close();
@@ -207,7 +207,7 @@ async function defaultRuntimes(config: AgentConfig, folder: string, api: WorkerA
     new ProcessRuntime({
       bootstrap,
       baseEnv,
-      // A host without Python has no spares of it; its inventory says so, and no release for Python comes here.
+      // A host without Python has no Python spares; its inventory reports that, so no Python release is placed here.
       spares: { node: spareHosts, python: spareHosts },
       spareDelayMs: LATER_SPARES_MS,
       python: 'python3',
@@ -272,7 +272,7 @@ async function prepareFolder(folder: string): Promise<void> {
   }
 }
 
-/** Two agents on one folder would be one node twice: each would kill what the other's workers started. */
+/** Two agents on one folder would have one node identity: each would kill what the other's workers started. */
 function takeFolder(folder: string): { release(): void } {
   const lock = acquireLock(join(folder, 'lock'));
   if ('release' in lock) return lock;
@@ -283,14 +283,17 @@ function takeFolder(folder: string): { release(): void } {
   );
 }
 
-/** Waits a little for the acknowledgements of the last results: another agent of this node could not send them again. */
+/** Waits briefly for the acknowledgements of the last results: another agent of this node could not send them again. */
 async function acknowledged(engine: Engine): Promise<void> {
   for (const end = performance.now() + LAST_ACKS_MS; engine.unacknowledged > 0 && performance.now() < end;) {
     await new Promise((resolve) => setTimeout(resolve, LAST_ACKS_POLL_MS));
   }
 }
 
-/** Whose the endpoints are that this node runs, for the quota of their logs. The files of others remember their account. */
+/**
+ * The accounts of the endpoints on this node, for the quota of their logs. The files of other endpoints remember their
+ * account.
+ */
 function noteAccounts(accounts: Map<string, string>, events: readonly SchedulerEvent[]): void {
   for (const { event } of events) {
     if (event?.$case !== 'desired') continue;

@@ -1,6 +1,6 @@
 /**
- * Unpacked builds under `<data>/agent/cache/<digest>/`: fetched once however many workers want
- * one, verified by SHA-256 before anything of them is unpacked, in place by one rename.
+ * Cache of unpacked builds under `<data>/agent/cache/<digest>/`. Each build is fetched once for all workers, verified
+ * by SHA-256 before it is unpacked, and moved into place by one rename.
  */
 import { createHash, randomUUID } from 'node:crypto';
 import { createReadStream } from 'node:fs';
@@ -19,9 +19,9 @@ import { fingerprintOf, verified, type Fingerprint } from './fingerprint.ts';
 import { unpack, UNPACK_LIMITS, type UnpackLimits } from './unpack.ts';
 
 const DIGEST = /^[0-9a-f]{64}$/;
-/** Beginning of the names of what is not finished; removed at the start. */
+/** Prefix of unfinished entries; they are removed when the cache opens. */
 const UNFINISHED = '.new-';
-/** A note on the build lies beside it; written first, so that a build without one was never finished. */
+/** Suffix of the note beside a build. The note is written first: a build without one is incomplete. */
 const NOTE_SUFFIX = '.note';
 /** Largest artifact, bytes. */
 const MAX_ARTIFACT_BYTES = 500_000_000;
@@ -34,7 +34,7 @@ export interface CacheOptions {
   readonly limits?: UnpackLimits;
 }
 
-/** A build in use: it stays until it is released as often as it was acquired. */
+/** A build in use. It is not evicted until each acquire has been released. */
 export interface HeldBuild {
   readonly folder: string;
   release(): void;
@@ -44,18 +44,18 @@ const noteSchema = z.object({
   /** Unpacked size. */
   bytes: z.number().int().nonnegative(),
   /**
-   * Until every file was synced: the boot in which they were written. A worker need not wait for
-   * the disk, but after a power failure such a build may have holes, and is fetched again.
+   * Boot id under which the files were written, until all of them are synced; then null. Workers do not wait for the
+   * sync; after a power failure an unsynced build may be incomplete and is fetched again.
    */
   unsyncedIn: z.string().nullable(),
-  /** What was unpacked; absent in notes of earlier versions. */
+  /** Fingerprint at unpacking; absent in notes of earlier versions. */
   fingerprint: z.object({ facts: z.string(), contents: z.string() }).optional(),
 });
 
 interface Build {
   bytes: number;
   fingerprint: Fingerprint;
-  /** Wall clock, ms: survives restarts as the folder's modification time. */
+  /** Wall clock, ms; stored as the folder's modification time, so it survives restarts. */
   usedAt: number;
   holders: number;
 }
@@ -71,11 +71,11 @@ export class ArtifactCache {
     this.#options = options;
   }
 
-  /** Takes over what an earlier agent left, and removes what it left unfinished. */
+  /** Loads the builds of an earlier agent and removes unfinished ones. */
   static async open(options: CacheOptions): Promise<ArtifactCache> {
     const cache = new ArtifactCache(options);
     await mkdir(options.folder, { recursive: true });
-    // Ends Node's search for a package.json: a build in a checkout must not inherit the checkout's module type.
+    // Stops Node's search for a package.json: a cache inside a checkout must not inherit the checkout's module type.
     await writeFile(join(options.folder, 'package.json'), '{}\n');
     const names = await readdir(options.folder);
     for (const name of names) {
@@ -86,7 +86,10 @@ export class ArtifactCache {
     return cache;
   }
 
-  /** The folder of a build, fetched if it is not here. Throws INVALID_ARCHIVE, NOT_FOUND, UNAVAILABLE, DATA_DIR. */
+  /**
+   * Returns the folder of a build; fetches the build if it is missing. Throws INVALID_ARCHIVE, NOT_FOUND, UNAVAILABLE,
+   * DATA_DIR.
+   */
   async acquire(digest: string): Promise<HeldBuild> {
     if (!DIGEST.test(digest))
       throw new CapstanError('INVALID_ARGUMENT', 'build_digest must be a SHA-256 in hex', { field: 'build_digest' });
@@ -110,18 +113,18 @@ export class ArtifactCache {
     };
   }
 
-  /** Digests of the builds that are here, most recently used first. */
+  /** Digests of the cached builds, most recently used first. */
   get digests(): string[] {
     return [...this.#builds].sort(([, a], [, b]) => b.usedAt - a.usedAt).map(([digest]) => digest);
   }
 
-  /** Gives up what is being fetched. */
+  /** Cancels the running fetches. */
   async close(): Promise<void> {
     this.#closed.abort();
     await Promise.allSettled([...this.#fetches.values(), ...this.#syncs]);
   }
 
-  /** One look at a build at a time, be it to fetch it or to verify it. */
+  /** Runs at most one fetch or verification of a build at a time. */
   #once(digest: string, look: () => Promise<void>): Promise<void> {
     const running = this.#fetches.get(digest);
     if (running !== undefined) return running;
@@ -130,7 +133,7 @@ export class ArtifactCache {
     return started;
   }
 
-  /** A build that a worker changed is fetched again before another worker gets it. */
+  /** Fetches a build again if a worker changed it, before another worker gets it. */
   async #verify(digest: string, build: Build): Promise<void> {
     const seen = await verified(this.#path(digest), build.fingerprint).catch(() => undefined);
     if (seen === undefined) {
@@ -151,7 +154,7 @@ export class ArtifactCache {
       const fingerprint = await fingerprintOf(join(unfinished, 'build'));
       await this.#note(digest, { bytes, unsyncedIn: await bootId(), fingerprint });
       const before = this.#builds.get(digest);
-      // One that was changed makes room; its workers find the same files under the same path at once.
+      // The changed build is replaced; its workers find the same files under the same path immediately.
       if (before !== undefined) await rename(this.#path(digest), join(unfinished, 'changed'));
       await rename(join(unfinished, 'build'), this.#path(digest));
       const build = { bytes, fingerprint, usedAt: Date.now(), holders: 0 };
@@ -169,7 +172,7 @@ export class ArtifactCache {
     await this.#evict(digest);
   }
 
-  /** In the background: the build is in use already. */
+  /** Syncs in the background: the build is already in use. */
   #syncLater(digest: string, build: Build): void {
     const sync = this.#sync(digest, build).finally(() => this.#syncs.delete(sync));
     this.#syncs.add(sync);
@@ -179,17 +182,17 @@ export class ArtifactCache {
     try {
       await syncTree(this.#path(digest), this.#closed.signal);
       await syncPath(this.#options.folder);
-      // Not of a build that was evicted and fetched again meanwhile.
+      // The build may have been evicted and fetched again since.
       if (this.#builds.get(digest) === build)
         await this.#note(digest, { bytes: build.bytes, unsyncedIn: null, fingerprint: build.fingerprint });
     } catch (error) {
-      // Evicted meanwhile, or the agent ends: the note still says what is not certain.
+      // The build was evicted or the agent is closing: the note still marks the build as unsynced.
       const reason = messageOf(error);
       this.#options.log.debug({ digest, reason }, 'syncing the build to disk failed');
     }
   }
 
-  /** Replaces the note in one step, durably. */
+  /** Replaces the note atomically and durably. */
   async #note(digest: string, note: z.output<typeof noteSchema>): Promise<void> {
     const fresh = this.#path(`${UNFINISHED}${randomUUID()}`);
     await writeFile(fresh, JSON.stringify(note), { flush: true });
@@ -215,7 +218,7 @@ export class ArtifactCache {
     if (found !== digest) throw new CapstanError('INVALID_ARCHIVE', `the build has the digest ${found} instead of ${digest}`);
   }
 
-  /** Least recently used first; never one that a worker has, nor the one just fetched. */
+  /** Evicts least recently used builds first; never one that is held, being fetched or equal to `keep`. */
   async #evict(keep: string): Promise<void> {
     let total = 0;
     for (const build of this.#builds.values()) total += build.bytes;
@@ -226,7 +229,7 @@ export class ArtifactCache {
       if (build.holders > 0) continue;
       total -= build.bytes;
       this.#builds.delete(digest);
-      // By rename first: half a build must never look like one.
+      // Rename first: a partly removed build must not be taken for a complete one.
       const doomed = this.#path(`${UNFINISHED}${randomUUID()}`);
       await rename(this.#path(digest), doomed);
       await rm(doomed, { recursive: true, force: true });
@@ -243,7 +246,7 @@ export class ArtifactCache {
       return;
     }
     const { mtimeMs } = await stat(this.#path(digest));
-    // Of an earlier version, it is taken as it lies.
+    // A note of an earlier version has no fingerprint: the build is accepted as it is.
     const fingerprint = note.fingerprint ?? (await fingerprintOf(this.#path(digest)));
     const build = { bytes: note.bytes, fingerprint, usedAt: mtimeMs, holders: 0 };
     this.#builds.set(digest, build);
@@ -263,7 +266,7 @@ function noteOf(text: string): z.output<typeof noteSchema> | undefined {
   try {
     return noteSchema.parse(JSON.parse(text));
   } catch {
-    // Of a version before this one, or cut off: the build is fetched again.
+    // The note is truncated or from an unknown version: the build is fetched again.
     return undefined;
   }
 }

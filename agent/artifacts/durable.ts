@@ -1,10 +1,10 @@
-/** Unpacked builds outlive a power failure, and what may not have is known by the boot that wrote it. */
+/** Syncs unpacked builds to disk, and identifies the boot that wrote builds that are not synced yet. */
 import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 
 import { syncPath } from '../../lib/sync-path.ts';
 
-/** Writes a folder with all it holds through to the disk. Rejects when aborted. */
+/** Syncs a folder and its contents to disk. Rejects when aborted. */
 export async function syncTree(folder: string, aborted: AbortSignal): Promise<void> {
   for (const entry of await readdir(folder, { withFileTypes: true })) {
     aborted.throwIfAborted();
@@ -15,7 +15,7 @@ export async function syncTree(folder: string, aborted: AbortSignal): Promise<vo
   await syncPath(folder);
 }
 
-/** Another one after each start of the host; empty where the kernel has none. */
+/** Returns the kernel's boot id, which changes with each boot of the host; empty where the kernel has none. */
 export async function bootId(): Promise<string> {
   return (await readFile('/proc/sys/kernel/random/boot_id', 'utf8').catch(() => '')).trim();
 }

@@ -1,8 +1,7 @@
 /**
- * Whether an unpacked build is what was unpacked. Workers run as the agent's user, so nothing but a
- * look at the build tells that one of them changed it. The look is cheap as long as nothing was
- * touched: names, sizes, modes and times. Where those differ (a link more to a file is enough), the
- * contents decide. What Python compiles beside its modules is left out: it comes with their use.
+ * Detects changes to an unpacked build. Workers run as the agent's user and can modify it. The check is cheap while
+ * nothing was touched: it compares names, sizes, modes and times. Where those differ (one more hard link is enough), it
+ * compares contents. Files that Python compiles beside its modules are ignored: they appear with normal use.
  */
 import { createHash, type Hash } from 'node:crypto';
 import { createReadStream, lstatSync, readFileSync, readlinkSync } from 'node:fs';
@@ -11,26 +10,29 @@ import { join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
 
 const COMPILED = '__pycache__';
-/** Entries looked at, and bytes read, before others get their turn: a promise for each would cost ten times as much as the look. */
+/**
+ * Entries checked and bytes read before other work gets a turn. Awaiting a promise for each entry would cost ten times
+ * as much as the check.
+ */
 const ENTRIES_A_TURN = 200;
 const BYTES_A_TURN = 4 * 1024 * 1024;
 
-/** Both of an unpacked build, as hexadecimal digests. */
+/** Two hexadecimal digests of an unpacked build. */
 export interface Fingerprint {
-  /** Of what the file system says of each entry. */
+  /** Digest of the file system metadata of each entry. */
   readonly facts: string;
-  /** Of each entry's name, kind, mode and content. */
+  /** Digest of each entry's name, kind, mode and content. */
   readonly contents: string;
 }
 
-/** Reads the whole build. */
+/** Computes the fingerprint; reads the whole build. */
 export async function fingerprintOf(folder: string): Promise<Fingerprint> {
-  // Facts first: a change in between differs from them the next time.
+  // Metadata first: a change in between then differs at the next check.
   const facts = await factsOf(folder);
   return { facts, contents: await contentsOf(folder) };
 }
 
-/** The build's fingerprint if it is unchanged, with the facts of now; undefined when it is another build. */
+/** Returns the build's fingerprint with the current metadata if the contents are unchanged; undefined otherwise. */
 export async function verified(folder: string, known: Fingerprint): Promise<Fingerprint | undefined> {
   const facts = await factsOf(folder);
   if (facts === known.facts) return known;
@@ -39,7 +41,7 @@ export async function verified(folder: string, known: Fingerprint): Promise<Fing
 }
 
 interface Entry {
-  /** Below the build. */
+  /** Path relative to the build. */
   readonly path: string;
   readonly kind: 'folder' | 'file' | 'link' | 'other';
 }
@@ -50,7 +52,7 @@ async function factsOf(folder: string): Promise<string> {
   for (const [index, { path, kind }] of entries.entries()) {
     if (index % ENTRIES_A_TURN === 0) await nextTurn();
     const fact = lstatSync(join(folder, path), { bigint: true });
-    // A folder's own times change with what Python compiles in it; its names are all here.
+    // A folder's times change when Python compiles into it; the names in it are all checked anyway.
     const more = kind === 'folder' ? [] : [fact.ino, fact.size, fact.mtimeNs, fact.ctimeNs];
     hash.update(JSON.stringify([path, kind, String(fact.mode), ...more.map(String)]));
   }
@@ -86,7 +88,7 @@ async function addFile(hash: Hash, path: string): Promise<void> {
   });
 }
 
-/** All entries in one order, without what Python compiled. */
+/** Lists all entries in a fixed order, without files compiled by Python. */
 async function entriesOf(folder: string): Promise<Entry[]> {
   const found: Entry[] = [];
   const open = [''];

@@ -1,7 +1,6 @@
 /**
- * A build's archive into a folder, safely: nothing outside of the folder,
- * neither by path nor by link, no devices, bounded in entries and bytes. An archive that breaks a
- * rule is refused whole, with the entry's name.
+ * Unpacks a build's archive into a folder. No path or link may leave the folder, devices are refused, entries and bytes
+ * are limited. An archive that violates a rule is refused as a whole; the error names the entry.
  */
 import { realpath, readlink } from 'node:fs/promises';
 import { join, posix, sep } from 'node:path';
@@ -15,16 +14,16 @@ import { messageOf } from '../../lib/to-error.ts';
 
 export interface UnpackLimits {
   readonly entries: number;
-  /** Sum of the files' sizes, bytes. */
+  /** Sum of the file sizes, bytes. */
   readonly bytes: number;
 }
 
 export const UNPACK_LIMITS: UnpackLimits = { entries: 200_000, bytes: 4_000_000_000 };
 
-/** What the file systems of Linux take: bytes of a name, and of a path below the agent's own folder. */
+/** Limits of Linux file systems: bytes of a name, and of a path below the agent's own folder. */
 const MAX_NAME_BYTES = 255;
 const MAX_PATH_BYTES = 2_048;
-/** Errors of the system whose reason is in the archive: a name that it takes nowhere, a file where a folder must be. */
+/** System errors caused by the archive: an invalid name, or a file where a folder must be. */
 const FAULTS_OF_ARCHIVES: ReadonlySet<string> = new Set(['ENAMETOOLONG', 'ENOTDIR', 'EISDIR', 'EEXIST', 'ELOOP', 'EILSEQ', 'EINVAL']);
 
 export interface Unpacked {
@@ -45,7 +44,7 @@ export async function unpack(source: Readable, folder: string, limits: UnpackLim
   try {
     await pipeline(source, sink);
   } catch (error) {
-    // What the library says about an archive is about the bytes; a broken rule says more.
+    // A library error is about the bytes of the archive; a violated rule is more specific.
     check.throwIfBroken();
     if (isSystemError(error) && !FAULTS_OF_ARCHIVES.has(error.code ?? '')) throw error;
     throw invalid(`the build's archive is damaged: ${messageOf(error)}`);
@@ -55,12 +54,12 @@ export async function unpack(source: Readable, folder: string, limits: UnpackLim
   return { entries: check.entries, bytes: check.bytes };
 }
 
-/** Judges each entry before it is written; after the first broken rule nothing more is written. */
+/** Validates each entry before it is written; after the first violation nothing more is written. */
 class EntryCheck {
   readonly #limits: UnpackLimits;
   readonly #files = new Set<string>();
   #broken: string | undefined;
-  /** Symbolic links, by their path. */
+  /** Symbolic links by path. */
   readonly links: string[] = [];
   entries = 0;
   bytes = 0;
@@ -79,7 +78,7 @@ class EntryCheck {
       this.#onBroken();
       return false;
     }
-    // No set-user-id and the like, always readable, and written by nobody: workers share it.
+    // Removes set-user-id and similar bits, makes the file readable and nobody's to write: workers share it.
     const runnable = ((entry.mode ?? 0) & 0o100) !== 0 || entry.type === 'Directory';
     entry.mode = entry.type === 'Directory' ? 0o755 : runnable ? 0o555 : 0o444;
     return true;
@@ -116,7 +115,7 @@ class EntryCheck {
         return undefined;
       }
       case 'Link': {
-        // Only to a file that came before it: then no link in between can lead it away.
+        // A hard link may refer only to an earlier file: no link in between can then lead outside.
         const target = posix.normalize(entry.linkpath ?? '');
         if (!this.#files.has(target)) return `entry ${quote(path)} is a link to a file that is not in the build`;
         this.#files.add(name);
@@ -128,7 +127,7 @@ class EntryCheck {
   }
 }
 
-/** Links through links may lead out although each alone does not: each is followed to its end. */
+/** Chained links may lead outside although each alone does not: every link is resolved to its target. */
 async function checkLinks(folder: string, links: readonly string[]): Promise<void> {
   const root = await realpath(folder);
   for (const link of links) {

@@ -1,4 +1,4 @@
-/** Bodies and builds over a connection of their own, so that they never stand in the way of the session. */
+/** Transfers bodies and builds over a separate connection, so that they do not block the session. */
 import { once } from 'node:events';
 
 import type { ClientWritableStream } from '@grpc/grpc-js';
@@ -18,7 +18,7 @@ import { blobClient, nodeMetadata, type SchedulerTarget } from '../session/conne
 import type { Identity } from '../session/identity.ts';
 
 const FRAME_BYTES = 256 * 1024;
-/** A transfer that moves nothing for this long, ms, is given up. */
+/** A transfer without progress for this long, ms, is cancelled. */
 const STALL_MS = 30_000;
 const FIRST_RETRY_MS = 50;
 const LAST_RETRY_MS = 5_000;
@@ -34,8 +34,8 @@ export class BlobTransfer {
   }
 
   /**
-   * The bytes of a blob, frame by frame, after its size. Throws NOT_FOUND, UNAVAILABLE and what
-   * else the scheduler answers, DEADLINE_EXCEEDED when it stalls.
+   * Streams a blob: its size, then its bytes frame by frame. Throws NOT_FOUND, UNAVAILABLE and other errors of the
+   * scheduler, DEADLINE_EXCEEDED when the transfer stalls.
    */
   async *frames(id: string, signal: AbortSignal): AsyncGenerator<{ readonly size: number } | { readonly data: Buffer }> {
     const stream = this.#client.get({ id }, this.#metadata());
@@ -54,7 +54,7 @@ export class BlobTransfer {
     }
   }
 
-  /** A body whole; a few tries while the scheduler is away. */
+  /** Returns a whole body; retries a few times while the scheduler is unavailable. */
   async get(ref: BlobReference, signal: AbortSignal): Promise<Buffer> {
     const backoff = new Backoff(FIRST_RETRY_MS, LAST_RETRY_MS);
     for (let tries = 1; ; tries += 1) {
@@ -71,7 +71,7 @@ export class BlobTransfer {
     }
   }
 
-  /** Stores a body; tries until the scheduler has it, refuses it, or `signal` ends the matter. */
+  /** Stores a body; retries until the scheduler has stored it, refuses it, or `signal` aborts. */
   async put(bytes: Buffer, signal: AbortSignal): Promise<BlobReference> {
     const backoff = new Backoff(FIRST_RETRY_MS, LAST_RETRY_MS);
     for (;;) {
@@ -121,7 +121,9 @@ export class BlobTransfer {
   }
 }
 
-/** Worth another try: the scheduler is away, busy or does not know us yet; the body itself was not refused. */
+/**
+ * Whether to retry: the scheduler is unavailable, busy or does not know this node yet; the body itself was not refused.
+ */
 function isTransient(thrown: unknown): boolean {
   switch (fromServiceError(thrown).code) {
     case 'UNAVAILABLE':
@@ -138,12 +140,12 @@ function isTransient(thrown: unknown): boolean {
 
 interface StallGuard {
   moved(): void;
-  /** Why the guard ended the transfer, if it did. */
+  /** Why the guard cancelled the transfer, if it did. */
   reason(): CapstanError | undefined;
   end(): void;
 }
 
-/** Cancels a transfer that stalls, or that nobody wants any more. */
+/** Cancels a transfer that stalls or is no longer wanted. */
 function guard(stream: { cancel(): void }, signal: AbortSignal): StallGuard {
   let reason: CapstanError | undefined;
   const stop = (code: 'DEADLINE_EXCEEDED' | 'CONFLICT', message: string): void => {

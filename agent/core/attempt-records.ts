@@ -1,11 +1,11 @@
-/** The attempts in the state: the only place that creates one, changes its phase or removes it. */
+/** The attempts in the state. Only this module creates an attempt, changes its phase or removes it. */
 import type { Dispatch } from '../../proto/gen/capstan/v1/nodes.ts';
 import { holdsSlot, phaseAfter, type AttemptEvent } from './attempt-transitions.ts';
 import type { StepContext } from './context.ts';
 import { attemptKey, type Attempt } from './state.ts';
 import { endIfFree } from './workers.ts';
 
-/** Adds the attempt that a lease asks for; it takes a slot of its worker from here on. */
+/** Adds the attempt of a lease; it holds a slot of its worker from now on. */
 export function addAttempt(ctx: StepContext, dispatch: Dispatch): Attempt {
   const { jobId, token, workerId, executionTimeoutMs } = dispatch;
   const key = attemptKey(jobId, token);
@@ -31,8 +31,8 @@ export function addAttempt(ctx: StepContext, dispatch: Dispatch): Attempt {
 }
 
 /**
- * Applies an event: moves the attempt to the phase that the table names, frees its slot where that phase holds none,
- * and removes the attempt where it is gone. False when the table forbids the event; then nothing has changed.
+ * Applies an event: moves the attempt to the phase given by the table, frees its slot if that phase holds none, and
+ * removes the attempt if it is gone. Returns false, without any change, when the table forbids the event.
  */
 export function apply(ctx: StepContext, attempt: Attempt, event: AttemptEvent): boolean {
   const phase = phaseAfter(attempt.phase, event);

@@ -1,5 +1,5 @@
 /**
- * The life of an attempt on its node: one table, phase × event → next phase.
+ * State machine of an attempt on its node: one table, phase × event → next phase.
  *
  *   accept ─▶ fetching ──input──▶ handed ──enter──▶ running ──overrun──▶ lingering
  *                │                  │ ▲ │             │ ▲ │                  │
@@ -8,9 +8,9 @@
  *                ▼                  ▼                 └────────end───────▶ storing ──stored──▶ ended
  *               gone ◀──────────────┴─────────────────────────────────ack────┴────────────────┘
  *
- * running is refused, too, when its handler was stopped hard together with another one.
- * storing: the end is decided, and large bodies are on their way into the blob store.
- * lingering: the attempt is over and its handler is not: it holds the slot until it ends.
+ * running: also refused when its handler was stopped by force together with another one.
+ * storing: the end is decided, and large bodies are being written to the blob store.
+ * lingering: the attempt is over but its handler still runs and holds the slot until it ends.
  * An event that the table does not allow changes nothing (invariant 3).
  */
 export type AttemptPhase = 'fetching' | 'handed' | 'running' | 'lingering' | 'storing' | 'ended' | 'gone';
@@ -20,17 +20,17 @@ export type AttemptEvent =
   | 'input'
   /** The handler was entered. */
   | 'enter'
-  /** The handler is told to stop. */
+  /** The handler is asked to stop. */
   | 'stop'
-  /** The lease is given back to the scheduler. */
+  /** The lease is returned to the scheduler. */
   | 'refuse'
-  /** The handler has ended, or can end nothing any more. */
+  /** The handler has ended, or can no longer report an end. */
   | 'end'
-  /** The attempt timed out, and its handler goes on. */
+  /** The attempt timed out while its handler still runs. */
   | 'overrun'
-  /** The output and all chunks have their place. */
+  /** The output and all chunks are stored. */
   | 'stored'
-  /** The scheduler has taken note of the end. */
+  /** The scheduler has acknowledged the end. */
   | 'ack';
 
 type AttemptTable = { readonly [P in AttemptPhase]: { readonly [E in AttemptEvent]: AttemptPhase | null } };
@@ -47,7 +47,7 @@ const TABLE: AttemptTable = {
   gone: NOTHING,
 };
 
-/** Whether an attempt in a phase takes one of its worker's slots (invariant 8). */
+/** Whether an attempt in a phase holds one of its worker's slots (invariant 8). */
 const HOLDS_SLOT: { readonly [P in AttemptPhase]: boolean } = {
   fetching: true,
   handed: true,
@@ -58,7 +58,7 @@ const HOLDS_SLOT: { readonly [P in AttemptPhase]: boolean } = {
   gone: false,
 };
 
-/** The phase after an event, or null when the present one forbids it. */
+/** Returns the phase after an event, or null when the current phase forbids it. */
 export function phaseAfter(phase: AttemptPhase, event: AttemptEvent): AttemptPhase | null {
   return TABLE[phase][event];
 }

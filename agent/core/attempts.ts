@@ -1,4 +1,4 @@
-/** The agent as arbiter of its slots: what it takes, refuses, stops and reports (invariants 2, 6 and 8). */
+/** Manages attempts and slots: accepts, refuses, stops and reports attempts (invariants 2, 6 and 8). */
 import { asBuffer, fromPayloadMessage, MAX_INLINE_BYTES, toPayloadMessage, type Payload } from '../../lib/payload.ts';
 import { AttemptOutcome, RefusalReason, type Dispatch, type StopAttempt } from '../../proto/gen/capstan/v1/nodes.ts';
 import { addAttempt, apply } from './attempt-records.ts';
@@ -10,12 +10,15 @@ import { attemptKey, type Attempt, type State, type StopCause, type Worker } fro
 import { report, reportEnded, reportRefused, reportStarted } from './report.ts';
 import { resetFailures } from './workers.ts';
 
-/** The error of a job whose handler ran too long. */
+/** The error of a job that exceeded its execution time-out. */
 const TIMED_OUT_ERROR = 'executionTimeout exceeded';
-/** A handler that is out of time and stops within this time, ms, ends with its slot; of any other the end is reported first. */
+/**
+ * Grace for a timed-out handler, ms. A handler that stops within it ends together with its slot; otherwise the end is
+ * reported first.
+ */
 export const TIMED_OUT_GRACE_MS = 500;
 
-/** Takes the job, or says why not. The same lease twice is one attempt. */
+/** Accepts the job or refuses it with a reason. A repeated lease is the same attempt. */
 export function acceptDispatch(ctx: StepContext, dispatch: Dispatch): void {
   if (ctx.state.attempts.has(attemptKey(dispatch.jobId, dispatch.token))) return;
   const older = ctx.state.attempts.get(ctx.state.newest.get(dispatch.jobId) ?? '');
@@ -36,7 +39,7 @@ export function acceptDispatch(ctx: StepContext, dispatch: Dispatch): void {
   else handToWorker(ctx, attempt, asBuffer(input.inline));
 }
 
-/** The input is complete: the worker gets the job, if it is still able to take it. */
+/** The input is complete: hands the job to its worker if the worker can still take it. */
 export function handToWorker(ctx: StepContext, attempt: Attempt, input: Buffer): void {
   const { dispatch } = attempt;
   if (attempt.phase !== 'fetching' || dispatch === undefined) return;
@@ -75,9 +78,9 @@ export function handlerEnded(ctx: StepContext, attempt: Attempt, result: Handler
 }
 
 /**
- * The worker can finish nothing any more: its host is gone, or its handlers were stopped hard to
- * end one of them. A stopped attempt has its own end; the neighbours of a hard stop are given
- * back uncharged (NEIGHBOUR_STOPPED, also after STARTED); everything else is WORKER_LOST.
+ * Ends all attempts of a worker that can finish none of them: its host is gone, or its handlers were stopped by force
+ * to end one of them. A stopped attempt has its own end; the neighbours of a forced stop are returned uncharged
+ * (NEIGHBOUR_STOPPED, also after STARTED); every other attempt is WORKER_LOST.
  */
 export function markAttemptsLost(ctx: StepContext, worker: Worker, hardStop: boolean, detail: string): void {
   for (const key of worker.attempts) {
@@ -90,7 +93,7 @@ export function markAttemptsLost(ctx: StepContext, worker: Worker, hardStop: boo
   }
 }
 
-/** StopAttempt of the scheduler. What is not here was never started as far as anyone can tell. */
+/** Handles StopAttempt. An attempt that is not here has not started as far as the agent knows. */
 export function handleStop(ctx: StepContext, stop: StopAttempt): void {
   const attempt = ctx.state.attempts.get(attemptKey(stop.jobId, stop.token));
   if (attempt === undefined) ctx.emit(reportRefused(stop.jobId, stop.token, RefusalReason.STOPPED, 'the attempt is not on this node'));
@@ -109,8 +112,8 @@ export function stopAttempt(ctx: StepContext, attempt: Attempt, cause: StopCause
 }
 
 /**
- * The attempt has run for its executionTimeout: its handler is told to stop, and TIMED_OUT is final a moment later at
- * the latest. A handler that has not stopped by then goes on holding its slot.
+ * The attempt has reached its executionTimeout: asks the handler to stop, and reports TIMED_OUT after the grace at the
+ * latest. A handler that has not stopped by then keeps its slot.
  */
 export function timeOut(ctx: StepContext, attempt: Attempt): void {
   if (attempt.stop === undefined) {
@@ -121,7 +124,7 @@ export function timeOut(ctx: StepContext, attempt: Attempt): void {
   if (apply(ctx, attempt, 'overrun')) noteEnd(ctx, attempt, { outcome: AttemptOutcome.TIMED_OUT, error: TIMED_OUT_ERROR });
 }
 
-/** The handler of an attempt that timed out before is gone: its slot is free. */
+/** Frees the slot of a timed-out attempt whose handler has now ended. */
 function endLingering(ctx: StepContext, attempt: Attempt): void {
   apply(ctx, attempt, 'end');
   reportEndWhenComplete(ctx, attempt);
@@ -135,18 +138,18 @@ export function returnUnstarted(ctx: StepContext, worker: Worker): void {
   }
 }
 
-/** Gives the lease back. Nothing is kept: a session that misses the refusal misses the attempt in the next Hello, too. */
+/** Returns the lease. Nothing is kept: a session that misses the refusal also misses the attempt in the next Hello. */
 export function refuse(ctx: StepContext, attempt: Attempt, reason: RefusalReason, detail: string): void {
   ctx.emit(reportRefused(attempt.jobId, attempt.token, reason, detail));
   apply(ctx, attempt, 'refuse');
 }
 
-/** The scheduler has decided. Of an attempt that still runs this means that it has no use for it any more. */
+/** The scheduler has acknowledged the end. If the attempt still runs, the scheduler no longer needs it. */
 export function acknowledge(ctx: StepContext, attempt: Attempt): void {
   if (!apply(ctx, attempt, 'ack')) stopAttempt(ctx, attempt, 'stopped');
 }
 
-/** The large output lies in the blob store, or never will. */
+/** The large output is in the blob store, or storing it has failed. */
 export function outputStored(ctx: StepContext, attempt: Attempt, stored: { output: Payload } | { refused: string }): void {
   const { end } = attempt;
   if (end === undefined || !end.storing) return;
@@ -169,7 +172,7 @@ export function addChunk(ctx: StepContext, attempt: Attempt, data: Buffer): void
   sendChunks(ctx, attempt, log);
 }
 
-/** Sends what may go out and gives the generator what credits it may have. */
+/** Sends the chunks that may be sent and grants the generator its available credits. */
 export function sendChunks(ctx: StepContext, attempt: Attempt, log: ChunkLog): void {
   if (ctx.state.online) {
     for (const { index, data } of takeUnsent(log)) {
@@ -180,13 +183,13 @@ export function sendChunks(ctx: StepContext, attempt: Attempt, log: ChunkLog): v
   if (count > 0 && attempt.phase === 'running') ctx.emit({ kind: 'credit', key: attempt.key, workerId: attempt.workerId, count });
 }
 
-/** A large chunk arrived in the blob store: it, and what waited behind it, may go out. */
+/** A large chunk is in the blob store: it and the chunks behind it may be sent. */
 export function chunkStored(ctx: StepContext, attempt: Attempt, log: ChunkLog): void {
   sendChunks(ctx, attempt, log);
   reportEndWhenComplete(ctx, attempt);
 }
 
-/** After Welcome: everything the scheduler may lack about an attempt, in the order it happened. */
+/** After Welcome: sends everything the scheduler may lack about an attempt, in order. */
 export function resend(ctx: StepContext, attempt: Attempt): void {
   if (attempt.startedAt !== undefined) ctx.emit(reportStarted(attempt, ctx.now));
   if (attempt.chunks !== undefined) {
@@ -233,9 +236,9 @@ function endStopped(ctx: StepContext, attempt: Attempt, ms: number | undefined):
 interface Ending {
   readonly outcome: AttemptOutcome;
   readonly error: string;
-  /** Time in the handler; measured here where its worker did not say. */
+  /** Time in the handler; measured here if the worker did not report it. */
   readonly ms?: number | undefined;
-  /** `stored`: it is on its way into the blob store. */
+  /** `stored`: the output is being written to the blob store. */
   readonly output?: Payload | 'stored' | undefined;
 }
 
@@ -243,7 +246,7 @@ function endAttempt(ctx: StepContext, attempt: Attempt, ending: Ending): void {
   if (apply(ctx, attempt, 'end')) noteEnd(ctx, attempt, ending);
 }
 
-/** Keeps what is to be reported of the end, and reports it as soon as it is complete. */
+/** Records the end, and reports it as soon as it is complete. */
 function noteEnd(ctx: StepContext, attempt: Attempt, { outcome, error, ms, output }: Ending): void {
   const executionMs = ms ?? (attempt.startedAt === undefined ? 0 : ctx.now - attempt.startedAt);
   attempt.deadline = undefined;

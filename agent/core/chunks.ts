@@ -1,26 +1,25 @@
 /**
- * The chunks of one attempt that the caller has not read yet, kept to be sent again after a new
- * session.
+ * The chunks of one attempt that the caller has not read yet, kept so that a new session can send them again.
  *
- * Bounds. A generator runs ahead of the agent by its credits only. The log keeps at most
- * {@link KEPT_CHUNKS} chunks or {@link KEPT_BYTES} bytes. When it is full:
- *  - while a reader is there (it drained something within {@link READER_LAPSE_MS}) or the
- *    session is down, the generator waits: credits are withheld;
- *  - while nobody reads, it goes on, and the oldest chunks already sent are dropped here. They
- *    are still in the job's final output and in the scheduler's memory; only a scheduler that
- *    restarts in the middle lacks them. A stream that nobody reads never hangs its job.
+ * A generator runs ahead of the agent by its credits only. The log keeps at most {@link KEPT_CHUNKS} chunks or {@link
+ * KEPT_BYTES} bytes. When it is full:
+ *  - while a reader is present (it drained something within {@link READER_LAPSE_MS}) or the session is down, credits
+ *    are withheld and the generator waits;
+ *  - while nobody reads, the generator continues, and the oldest chunks already sent are dropped here. They remain in
+ *    the job's final output and in the scheduler's memory; only a scheduler that restarts during the job lacks them. A
+ *    stream without a reader never blocks its job.
  */
 import type { Payload } from '../../lib/payload.ts';
 
-/** Chunks kept for sending again, at most. */
+/** Most chunks kept for sending again. */
 export const KEPT_CHUNKS = 1_000;
-/** Bytes of chunks kept for sending again, at most. */
+/** Most bytes of chunks kept for sending again. */
 const KEPT_BYTES = 8 * 1024 * 1024;
-/** A reader that drained nothing for this long, ms, is not waited for. */
+/** A reader that drained nothing for this long, ms, counts as absent. */
 export const READER_LAPSE_MS = 15_000;
 
 interface KeptChunk {
-  /** Absent while a large chunk is on its way into the blob store. */
+  /** Absent while a large chunk is being written to the blob store. */
   data: Payload | undefined;
   readonly bytes: number;
 }
@@ -32,9 +31,9 @@ export interface ChunkLog {
   bytes: number;
   /** Index of the next chunk to send in this session. */
   next: number;
-  /** Chunks produced in all. */
+  /** Number of chunks produced. */
   total: number;
-  /** When the reader last drained, monotonic ms; absent when nobody reads. */
+  /** When the reader last drained, monotonic ms; absent without a reader. */
   drainedAt: number | undefined;
   /** Credits withheld from the generator. */
   owed: number;
@@ -44,7 +43,7 @@ export function newChunkLog(): ChunkLog {
   return { first: 0, kept: [], bytes: 0, next: 0, total: 0, drainedAt: undefined, owed: 0 };
 }
 
-/** Adds a chunk, whose payload may come later ({@link setStored}); answers its index. */
+/** Adds a chunk, whose payload may come later ({@link setStored}); returns its index. */
 export function append(log: ChunkLog, data: Payload | undefined, bytes: number): number {
   log.kept.push({ data, bytes });
   log.bytes += bytes;
@@ -62,7 +61,7 @@ export function isStoring(log: ChunkLog): boolean {
   return log.kept.some((chunk) => chunk.data === undefined);
 }
 
-/** The chunks that may go out now, in order without a gap; they count as sent. */
+/** Returns the chunks that may be sent now, in order and without a gap, and marks them as sent. */
 export function takeUnsent(log: ChunkLog): { readonly index: number; readonly data: Payload }[] {
   const out = [];
   for (;;) {
@@ -73,12 +72,12 @@ export function takeUnsent(log: ChunkLog): { readonly index: number; readonly da
   }
 }
 
-/** A new session: everything kept goes out again. */
+/** Marks all kept chunks as unsent, for a new session. */
 export function rewind(log: ChunkLog): void {
   log.next = log.first;
 }
 
-/** The caller has read everything below `nextIndex`. */
+/** The caller has read every chunk below `nextIndex`. */
 export function drain(log: ChunkLog, nextIndex: number, now: number): void {
   const last = Math.min(nextIndex, log.total);
   if (last <= log.first) return;
@@ -88,8 +87,8 @@ export function drain(log: ChunkLog, nextIndex: number, now: number): void {
 }
 
 /**
- * Credits to give to the generator now: all that are owed, unless the log is full and has a
- * reason to wait. Drops what nobody reads.
+ * Returns the credits to grant now: all that are owed, unless the log is full and the generator must wait. Drops chunks
+ * that nobody reads.
  */
 export function grantCredits(log: ChunkLog, online: boolean, now: number): number {
   if (log.drainedAt !== undefined && now >= log.drainedAt + READER_LAPSE_MS) log.drainedAt = undefined;
@@ -104,7 +103,7 @@ export function grantCredits(log: ChunkLog, online: boolean, now: number): numbe
   return credits;
 }
 
-/** When withheld credits are to be looked at again, monotonic ms. */
+/** When withheld credits must be checked again, monotonic ms. */
 export function nextGrantAt(log: ChunkLog): number | undefined {
   return log.owed > 0 && log.drainedAt !== undefined ? log.drainedAt + READER_LAPSE_MS : undefined;
 }

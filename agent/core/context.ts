@@ -1,4 +1,4 @@
-/** What a step works with: the state it changes, the time, and where its effects go. */
+/** What a step works with: the state it changes, the time, and the list of its effects. */
 import type { Effect } from './events.ts';
 import type { State } from './state.ts';
 
@@ -6,7 +6,7 @@ export class StepContext {
   readonly state: State;
   /** Monotonic, ms. */
   readonly now: number;
-  /** To be carried out in order. */
+  /** Effects to carry out, in order. */
   readonly effects: Effect[] = [];
 
   constructor(state: State, now: number) {

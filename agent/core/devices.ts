@@ -1,12 +1,11 @@
 /**
- * Workers whose devices cannot be used now. Such a worker is given nothing: no attempt, no request,
- * no start. Attempts that have not entered their handler are returned to the scheduler; those that
- * run go on. The scheduler drains the worker and replaces it; where the device is usable again
- * before that, the worker goes on.
+ * Workers whose devices are unusable. Such a worker receives no attempt, no request and no start. Attempts that have
+ * not entered their handler are returned to the scheduler; running ones continue. The scheduler drains and replaces the
+ * worker; if the device becomes usable before that, the worker continues.
  */
 import type { State, Worker } from './state.ts';
 
-/** Why the worker cannot use its devices; undefined when it can. */
+/** Returns why the worker cannot use its devices; undefined when it can. */
 export function deviceProblemOf(state: State, worker: Worker): string | undefined {
   for (const uuid of worker.deviceUuids) {
     const problem = state.deviceProblems.get(uuid);
@@ -15,7 +14,7 @@ export function deviceProblemOf(state: State, worker: Worker): string | undefine
   return undefined;
 }
 
-/** Takes the devices that cannot be used now. Returns the workers that lost one of theirs. */
+/** Sets the unusable devices. Returns the workers that have lost one of theirs. */
 export function setDeviceProblems(state: State, problems: ReadonlyMap<string, string>): Worker[] {
   const lost: Worker[] = [];
   const before = new Map([...state.workers.values()].map((worker) => [worker, deviceProblemOf(state, worker)]));

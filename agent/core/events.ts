@@ -1,4 +1,7 @@
-/** What happens to the core, and what it wants done. Both are plain data; the engine (agent/engine/) feeds and carries out. */
+/**
+ * Events that the core receives and effects that it requests. Both are plain data; the engine (agent/engine/) delivers
+ * events and carries out effects.
+ */
 import type { BlobReference, Payload } from '../../lib/payload.ts';
 import type {
   AgentEvent,
@@ -15,7 +18,7 @@ export type CoreEvent =
   // From the scheduler.
   | { readonly kind: 'welcome' }
   | { readonly kind: 'disconnected' }
-  /** The node has another identity now: what the old one was told to run is nothing to the new one. */
+  /** The node has a new identity: work assigned to the old identity is dropped. */
   | { readonly kind: 'rejoined' }
   | { readonly kind: 'desired'; readonly desired: DesiredWorkers }
   | { readonly kind: 'dispatch'; readonly dispatch: Dispatch }
@@ -31,38 +34,40 @@ export type CoreEvent =
   | { readonly kind: 'output-refused'; readonly key: AttemptKey; readonly detail: string }
   | { readonly kind: 'chunk-stored'; readonly key: AttemptKey; readonly index: number; readonly data: Payload }
   // From the runtime.
-  /** Reason codes and texts as WorkerEvents has them. */
+  /** Reason codes and texts as in WorkerEvents. */
   | { readonly kind: 'preparing'; readonly workerId: string; readonly start: number; readonly reason: string; readonly detail: string }
   | { readonly kind: 'start-failed'; readonly workerId: string; readonly start: number; readonly reason: string; readonly detail: string }
   | { readonly kind: 'host-started'; readonly workerId: string; readonly start: number }
   | { readonly kind: 'loaded'; readonly workerId: string; readonly start: number }
   | { readonly kind: 'load-failed'; readonly workerId: string; readonly start: number; readonly detail: string }
-  /** The handlers of the worker were stopped hard to end one of them; its host lives and loads the module again. */
+  /**
+   * All handlers of the worker were stopped by force to end one of them; its host is alive and loads the module again.
+   */
   | { readonly kind: 'reloading'; readonly workerId: string; readonly start: number }
-  /** HTTP requests reach the worker, or do not although it is there. */
+  /** Whether HTTP requests reach a worker that is alive. */
   | { readonly kind: 'reachable'; readonly workerId: string; readonly start: number; readonly is: boolean }
-  /** The host is gone. Said exactly once for each start that was asked for. */
+  /** The host is gone. Reported exactly once for each requested start. */
   | { readonly kind: 'exited'; readonly workerId: string; readonly start: number; readonly detail: string; readonly hardStop: boolean }
   | { readonly kind: 'handler-entered'; readonly key: AttemptKey }
   | { readonly kind: 'chunk'; readonly key: AttemptKey; readonly data: Buffer }
   | { readonly kind: 'progress'; readonly key: AttemptKey; readonly data: Buffer }
   | { readonly kind: 'handler-ended'; readonly key: AttemptKey; readonly result: HandlerResult }
-  /** How many HTTP requests a worker has under way now. */
+  /** Number of HTTP requests in progress on a worker. */
   | { readonly kind: 'requests'; readonly workerId: string; readonly start: number; readonly count: number }
   // From the inventory.
-  /** The devices that cannot be used now, each with the reason; the whole set. */
+  /** The complete set of unusable devices, each with the reason. */
   | { readonly kind: 'devices'; readonly problems: ReadonlyMap<string, string> }
   // From the clock and the process.
   | { readonly kind: 'tick' }
   | { readonly kind: 'close' }
   | { readonly kind: 'close-now' };
 
-/** How a handler ended, as its worker saw it. */
+/** How a handler ended, as reported by its worker. */
 export type HandlerResult =
   | { readonly kind: 'returned'; readonly output: Buffer; readonly ms: number }
-  /** `output`: what a foreign worker sent beside its error. */
+  /** `output`: sent by a foreign worker beside its error. */
   | { readonly kind: 'failed'; readonly error: string; readonly output?: Buffer; readonly ms: number }
-  /** It was told to stop, and did, however. */
+  /** The handler was asked to stop and did, in whatever way. */
   | { readonly kind: 'stopped'; readonly ms: number };
 
 export type Effect =
@@ -74,7 +79,7 @@ export type Effect =
       readonly start: number;
       readonly release: ReleaseSpec;
       readonly runtime: string;
-      /** The unpacked build; empty where the release has none. */
+      /** The unpacked build; empty if the release has none. */
       readonly folder: string;
       readonly deviceUuids: readonly string[];
     }
@@ -85,5 +90,5 @@ export type Effect =
   | { readonly kind: 'credit'; readonly key: AttemptKey; readonly workerId: string; readonly count: number }
   | { readonly kind: 'store-output'; readonly key: AttemptKey; readonly bytes: Buffer }
   | { readonly kind: 'store-chunk'; readonly key: AttemptKey; readonly index: number; readonly bytes: Buffer }
-  /** The attempt is over for the agent: give up transfers for it. */
+  /** The attempt is over for the agent: cancel its transfers. */
   | { readonly kind: 'forget'; readonly key: AttemptKey };

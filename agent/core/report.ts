@@ -1,4 +1,4 @@
-/** What the agent tells the scheduler about itself, built from the state. */
+/** Builds the agent's reports to the scheduler from the state. */
 import { toPayloadMessage } from '../../lib/payload.ts';
 import { WorkerState } from '../../proto/gen/capstan/v1/common.ts';
 import type { ActualWorkers, AgentEvent, AttemptRef, AttemptEnded, RefusalReason, WorkerStatus } from '../../proto/gen/capstan/v1/nodes.ts';
@@ -6,10 +6,10 @@ import { deviceProblemOf } from './devices.ts';
 import type { Effect } from './events.ts';
 import type { Attempt, AttemptEnd, State, Worker } from './state.ts';
 
-/** A worker that failed this often in a row is said to be in a crash loop. */
+/** A worker with this many consecutive failures is reported as in a crash loop. */
 export const CRASH_LOOP_FAILURES = 3;
 
-/** The whole actual set (WorkerStatus of nodes.proto). */
+/** The complete actual set (WorkerStatus of nodes.proto). */
 export function actualWorkers(state: State): ActualWorkers {
   return { epoch: state.epoch, workers: [...state.workers.values()].map((worker) => workerStatus(state, worker)) };
 }
@@ -80,11 +80,11 @@ function workerState(worker: Worker): WorkerState {
       return worker.attempts.size > 0 || worker.busy ? WorkerState.RUNNING : WorkerState.IDLE;
     case 'backoff':
       return WorkerState.UNHEALTHY;
-    // Its devices are still another's: it is held back, and not starting.
+    // Another worker still holds its devices: it is held back, not starting.
     case 'waiting':
       return WorkerState.THROTTLED;
     default:
-      // A crash loop stays visible while its next start is under way.
+      // A crash loop stays visible during the next start.
       return worker.failures >= CRASH_LOOP_FAILURES ? WorkerState.UNHEALTHY : WorkerState.INITIALIZING;
   }
 }

@@ -1,8 +1,8 @@
 /**
- * What the agent knows: the desired set it last applied, the workers that are really here, and
- * every attempt it holds. The state belongs to the core (step.ts); nothing else changes it.
+ * The agent's state: the desired set it last applied, the actual workers, and every attempt it
+ * holds. Only the core (step.ts) changes it.
  *
- * Life of a worker:
+ * Phases of a worker:
  *
  *   waiting ──devices free──▶ artifact ──unpacked──▶ starting ──loaded──▶ ready
  *                                 ▲  │                  │ │                 │
@@ -12,14 +12,14 @@
  *                                                         ▼                 ▼
  *                                      (not wanted and holding nothing) ending ──exited──▶ gone
  *
- * The life of an attempt is in attempt-transitions.ts.
+ * The phases of an attempt are in attempt-transitions.ts.
  */
 import type { Payload } from '../../lib/payload.ts';
 import type { AttemptOutcome, Dispatch, ReleaseSpec, WorkerSpec } from '../../proto/gen/capstan/v1/nodes.ts';
 import type { AttemptPhase } from './attempt-transitions.ts';
 import type { ChunkLog } from './chunks.ts';
 
-/** Names one attempt: job and fencing token. */
+/** Identifies one attempt: job and fencing token. */
 export type AttemptKey = string;
 
 export function attemptKey(jobId: string, token: number): AttemptKey {
@@ -36,40 +36,40 @@ export interface Worker {
   readonly runtime: string;
   readonly deviceUuids: readonly string[];
   phase: WorkerPhase;
-  /** Takes nothing new and ends once it holds nothing. Never taken back. */
+  /** Accepts nothing new and ends once it holds nothing. Never reset. */
   draining: boolean;
-  /** Attempts that take a slot. */
+  /** Attempts that hold a slot. */
   readonly attempts: Set<AttemptKey>;
-  /** False while HTTP requests do not reach it although it is there. */
+  /** False while HTTP requests do not reach a worker that is alive. */
   reachable: boolean;
-  /** HTTP requests under way; each takes a slot. */
+  /** HTTP requests in progress; each holds a slot. */
   requests: number;
-  /** It has requests, or had one a moment ago: what is reported, so that short ones are no news. */
+  /** It has requests or had one a moment ago. This value is reported, so that short requests cause no reports. */
   busy: boolean;
   /** When `busy` ends, monotonic ms. */
   busyUntil: number | undefined;
-  /** Number of the present start; what an earlier start still says is ignored. */
+  /** Number of the current start; events of earlier starts are ignored. */
   start: number;
-  /** A host process was asked for in this start and has not been reported gone. */
+  /** A host process was requested in this start and has not been reported gone. */
   hostAlive: boolean;
-  /** The runtime was told to end the host of this start; told once. */
+  /** The runtime was asked to end the host of this start; asked once. */
   endAsked: boolean;
-  /** Starts, or lives, that failed in a row. */
+  /** Consecutive failed starts or lives. */
   failures: number;
-  /** Why it is not serving; empty when all is well. */
+  /** Why it does not serve; empty when it is healthy. */
   reason: string;
   detail: string;
   /** Monotonic ms. */
   askedAt: number;
   readyAt: number;
-  /** When `backoff` is over, or `starting` has taken too long. */
+  /** When `backoff` ends or `starting` times out. */
   deadline: number | undefined;
   artifactMs: number;
   startedMs: number;
   loadedMs: number;
 }
 
-/** Why a running handler was told to stop; decides what its end is called. */
+/** Why a running handler was asked to stop; decides the outcome that is reported. */
 export type StopCause = 'stopped' | 'timed-out';
 
 export interface Attempt {
@@ -78,13 +78,15 @@ export interface Attempt {
   readonly token: number;
   readonly workerId: string;
   readonly executionTimeoutMs: number;
-  /** Changed by `apply` alone (attempt-records.ts). */
+  /** Changed only by `apply` (attempt-records.ts). */
   readonly phase: AttemptPhase;
   /** Held only until the attempt is handed to its worker. */
   dispatch: Dispatch | undefined;
   stop: StopCause | undefined;
   startedAt: number | undefined;
-  /** End of executionTimeout, monotonic ms; after it, when TIMED_OUT is reported whatever the handler does. */
+  /**
+   * End of executionTimeout, monotonic ms; once it has passed, when TIMED_OUT is reported whatever the handler does.
+   */
   deadline: number | undefined;
   chunks: ChunkLog | undefined;
   progress: Payload | undefined;
@@ -97,7 +99,7 @@ export interface AttemptEnd {
   error: string;
   executionMs: number;
   at: number;
-  /** The output is being put into the blob store. */
+  /** The output is being written to the blob store. */
   storing: boolean;
 }
 
@@ -106,17 +108,17 @@ export interface State {
   epoch: number;
   desired: readonly WorkerSpec[];
   releases: Map<string, ReleaseSpec>;
-  /** Devices that cannot be used now, each with the reason. */
+  /** Unusable devices, each with the reason. */
   deviceProblems: ReadonlyMap<string, string>;
   readonly workers: Map<string, Worker>;
   readonly attempts: Map<AttemptKey, Attempt>;
   /** The newest attempt of each job. */
   readonly newest: Map<string, AttemptKey>;
-  /** The scheduler has welcomed the present session. */
+  /** The scheduler has sent Welcome in the current session. */
   online: boolean;
-  /** The agent is on its way out: takes nothing new. */
+  /** The agent is closing: it accepts nothing new. */
   closing: boolean;
-  /** The set of workers differs from what was last reported. */
+  /** The set of workers differs from the last report. */
   workersChanged: boolean;
 }
 

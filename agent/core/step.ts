@@ -1,7 +1,7 @@
 /**
- * The agent's core: synchronous and deterministic. `step` takes one event, changes the state and
- * answers what is to be done; `nextDeadline` says when time itself is the next event. No promise,
- * timer, clock or I/O in here: the engine has them.
+ * The agent's core: synchronous and deterministic. `step` takes one event, changes the state and returns effects;
+ * `nextDeadline` returns when the next timed event is due. The core contains no promise, timer, clock or I/O: the
+ * engine has them.
  */
 import { assertNever } from '../../lib/errors.ts';
 import { RefusalReason, type DesiredWorkers } from '../../proto/gen/capstan/v1/nodes.ts';
@@ -45,7 +45,7 @@ import {
   workerDeadline,
 } from './workers.ts';
 
-/** One event, at a monotonic time in ms. Effects are to be carried out in order. */
+/** Handles one event at a monotonic time in ms. The effects must be carried out in order. */
 export function step(state: State, event: CoreEvent, now: number): Effect[] {
   const ctx = new StepContext(state, now);
   const workersBefore = state.workers.size;
@@ -206,7 +206,7 @@ export function step(state: State, event: CoreEvent, now: number): Effect[] {
   return ctx.effects;
 }
 
-/** When the next `tick` is due, monotonic ms. */
+/** Returns when the next `tick` is due, monotonic ms. */
 export function nextDeadline(state: State): number | undefined {
   let first: number | undefined;
   const consider = (at: number | undefined): void => {
@@ -223,7 +223,7 @@ export function nextDeadline(state: State): number | undefined {
   return first;
 }
 
-/** True when no worker and no attempt that could still run is left: a closing agent may go. */
+/** True when no worker and no attempt that could still run is left: a closing agent may exit. */
 export function isIdle(state: State): boolean {
   return state.workers.size === 0;
 }
@@ -272,7 +272,7 @@ function tick(ctx: StepContext): void {
   }
 }
 
-/** The worker an event speaks of, unless the event is about an earlier start of it. */
+/** Returns the worker of an event, unless the event belongs to an earlier start. */
 function workerOf(state: State, event: { readonly workerId: string; readonly start: number }): Worker | undefined {
   const worker = state.workers.get(event.workerId);
   return worker?.start === event.start ? worker : undefined;

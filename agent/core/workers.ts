@@ -1,22 +1,22 @@
-/** Desired against actual workers: what to start, drain, end and start again. */
+/** Reconciles desired and actual workers: starts, drains, ends and restarts them. */
 import type { ReleaseSpec, WorkerSpec } from '../../proto/gen/capstan/v1/nodes.ts';
 import type { StepContext } from './context.ts';
 import { deviceProblemOf } from './devices.ts';
 import type { State, Worker } from './state.ts';
 import { CRASH_LOOP_FAILURES } from './report.ts';
 
-/** First wait before a failed worker is started again, ms; doubles with each failure in a row. */
+/** First delay before a failed worker is restarted, ms; doubles with each consecutive failure. */
 export const BACKOFF_FIRST_MS = 1_000;
-/** Longest such wait, ms. */
+/** Longest such delay, ms. */
 const BACKOFF_LAST_MS = 60_000;
-/** A worker that served this long, ms, starts its count of failures anew. */
+/** A worker that served this long, ms, resets its failure count. */
 const STEADY_MS = 60_000;
-/** A worker is said to be busy this long after its last request, ms. */
+/** A worker is reported busy this long after its last request, ms. */
 const BUSY_AFTER_MS = 1_000;
-/** Time to become ready where the release says none, ms. */
+/** Start-up time-out where the release sets none, ms. */
 const DEFAULT_START_TIMEOUT_MS = 60_000;
 
-/** Moves the actual set towards the desired one as far as it can go now. */
+/** Moves the actual set towards the desired one as far as possible now. */
 export function converge(ctx: StepContext): void {
   const desired = new Map(ctx.state.desired.map((spec) => [spec.workerId, spec]));
   for (const worker of ctx.state.workers.values()) {
@@ -52,7 +52,7 @@ export function endIfFree(ctx: StepContext, worker: Worker): void {
   endHost(ctx, worker, false);
 }
 
-/** The first step of a start: the build, where the release has one. */
+/** First step of a start: fetch the build, if the release has one. */
 export function beginStart(ctx: StepContext, worker: Worker): void {
   if (deviceProblemOf(ctx.state, worker) !== undefined) {
     worker.phase = 'waiting';
@@ -73,7 +73,7 @@ export function beginStart(ctx: StepContext, worker: Worker): void {
   ctx.emit({ kind: 'fetch-artifact', workerId: worker.id, start: worker.start, release: worker.release });
 }
 
-/** The build is here: on to the host process. */
+/** The build is here: start the host process. */
 export function startHost(ctx: StepContext, worker: Worker, folder: string): void {
   worker.artifactMs = Math.round(ctx.now - worker.askedAt);
   worker.hostAlive = true;
@@ -89,7 +89,7 @@ export function startHost(ctx: StepContext, worker: Worker, folder: string): voi
   });
 }
 
-/** The module is being loaded, in a new host or again in the present one. */
+/** The module is being loaded, in a new host or again in the current one. */
 export function awaitLoad(ctx: StepContext, worker: Worker): void {
   worker.phase = 'starting';
   worker.deadline = ctx.now + startTimeoutOf(worker.release);
@@ -97,7 +97,7 @@ export function awaitLoad(ctx: StepContext, worker: Worker): void {
   ctx.state.workersChanged = true;
 }
 
-/** The start is busy with something that shows how far it is, and has its whole time anew. */
+/** The start reports progress: its time-out starts anew. */
 export function setPreparing(ctx: StepContext, worker: Worker, reason: string, detail: string): void {
   worker.deadline = ctx.now + startTimeoutOf(worker.release);
   if (worker.failures >= CRASH_LOOP_FAILURES) return;
@@ -121,21 +121,21 @@ export function setReady(ctx: StepContext, worker: Worker): void {
   ctx.state.workersChanged = true;
 }
 
-/** Gateways are told with the set of workers. */
+/** Gateways receive this with the set of workers. */
 export function setReachable(state: State, worker: Worker, is: boolean): void {
   if (worker.reachable === is) return;
   worker.reachable = is;
   state.workersChanged = true;
 }
 
-/** The worker served well: earlier failures count no more. */
+/** The worker served long enough: resets its failure count. */
 export function resetFailures(state: State, worker: Worker): void {
   if (worker.failures === 0) return;
   worker.failures = 0;
   state.workersChanged = true;
 }
 
-/** A start, or a life, failed: wait, longer each time, then start again. */
+/** A start or a life failed: schedules a restart with increasing delay. */
 export function failWorker(ctx: StepContext, worker: Worker, reason: string, detail: string): void {
   if (worker.phase === 'ready' && ctx.now - worker.readyAt >= STEADY_MS) worker.failures = 0;
   worker.failures += 1;
@@ -152,14 +152,16 @@ export function failWorker(ctx: StepContext, worker: Worker, reason: string, det
   endIfFree(ctx, worker);
 }
 
-/** Tells the runtime to end the host of this start, once; `force` later may still follow a gentle one. */
+/** Asks the runtime once to end the host of this start; `force` may still follow a graceful end. */
 export function endHost(ctx: StepContext, worker: Worker, force: boolean): void {
   if (worker.endAsked && !force) return;
   worker.endAsked = true;
   ctx.emit({ kind: 'end-host', workerId: worker.id, start: worker.start, force });
 }
 
-/** The worker has this many HTTP requests now. It is reported busy at the first one, and idle a moment after the last. */
+/**
+ * Sets the worker's number of HTTP requests. It is reported busy at the first one, and idle a moment after the last.
+ */
 export function setRequests(ctx: StepContext, worker: Worker, count: number): void {
   worker.requests = count;
   worker.busyUntil = count > 0 ? undefined : ctx.now + BUSY_AFTER_MS;
@@ -170,14 +172,14 @@ export function setRequests(ctx: StepContext, worker: Worker, count: number): vo
   if (count === 0) endIfFree(ctx, worker);
 }
 
-/** No request came for a while after the last one. */
+/** No request has arrived for a while after the last one. */
 export function endBusy(state: State, worker: Worker): void {
   worker.busy = false;
   worker.busyUntil = undefined;
   state.workersChanged = true;
 }
 
-/** When the worker is to be looked at again, monotonic ms. A host must be gone before its worker starts again. */
+/** Returns when the worker must be checked again, monotonic ms. A host must be gone before its worker restarts. */
 export function workerDeadline(worker: Worker): number | undefined {
   return worker.phase === 'backoff' && worker.hostAlive ? undefined : worker.deadline;
 }
@@ -211,7 +213,7 @@ function newWorker(spec: WorkerSpec, release: ReleaseSpec, now: number): Worker 
   };
 }
 
-/** Devices are exclusive: a worker waits until they can be used and every other worker that has them is gone. */
+/** Devices are exclusive: a worker waits until they are usable and every other worker that holds them is gone. */
 function devicesUsable(state: State, worker: Worker): boolean {
   if (worker.deviceUuids.length === 0) return true;
   if (deviceProblemOf(state, worker) !== undefined) return false;

@@ -1,4 +1,4 @@
-/** Drives the core: feeds it what happens, carries out what it decides, wakes it when time is due. */
+/** Drives the core: delivers events, carries out effects, and sends a tick when one is due. */
 import type { Logger } from 'pino';
 
 import { assertNever } from '../../lib/errors.ts';
@@ -19,7 +19,7 @@ import { isIdle, nextDeadline, step } from '../core/step.ts';
 import type { HttpCall, HttpEvents, HttpRequest, RunningWorker, Runtime, WorkerEvents } from '../runtimes/runtime.ts';
 import { ValidatedResponse } from '../runtimes/validated-response.ts';
 
-/** Longest wait a timer takes, ms. */
+/** Longest delay of a timer, ms. */
 const MAX_TIMER_MS = 2 ** 31 - 1;
 
 export interface EngineDeps {
@@ -28,13 +28,13 @@ export interface EngineDeps {
   readonly blobs: BlobTransfer;
   readonly workFolders: WorkFolders;
   readonly log: Logger;
-  /** Base URL of the HTTP API as workers here reach it; empty: what the scheduler says. */
+  /** Base URL of the HTTP API as workers on this node reach it; empty: the scheduler's value. */
   readonly publicUrl: string;
   readonly send: (event: AgentEvent) => void;
   readonly onLogLine: (line: LogLine) => void;
-  /** The workers that take HTTP requests may have changed. */
+  /** The workers that accept HTTP requests may have changed. */
   readonly onServing: () => void;
-  /** A worker with devices failed: its devices are worth a look. */
+  /** A worker with devices failed: its devices should be probed. */
   readonly onDeviceDoubt: () => void;
 }
 
@@ -55,7 +55,7 @@ export class Engine {
   readonly #transfers = new Map<AttemptKey, AbortController>();
   /** Secrets of the desired workers. */
   #tokens: ReadonlyMap<string, string> = new Map();
-  /** Base URL of the HTTP API, as the scheduler says it. */
+  /** Base URL of the HTTP API as given by the scheduler. */
   #publicUrl = '';
   #timer: NodeJS.Timeout | undefined;
   #timerAt: number | undefined;
@@ -66,13 +66,13 @@ export class Engine {
     this.#deps = deps;
   }
 
-  /** The state for Hello. */
+  /** Returns the state for Hello. */
   hello(): { workers: ActualWorkers; attempts: AttemptRef[] } {
     this.#state.workersChanged = false;
     return { workers: actualWorkers(this.#state), attempts: attemptRefs(this.#state, performance.now()) };
   }
 
-  /** What the scheduler said, in order. Answers what is not the core's. */
+  /** Handles messages of the scheduler in order. Returns those that are not for the core. */
   onScheduler(events: readonly SchedulerEvent[]): void {
     for (const { event } of events) {
       switch (event?.$case) {
@@ -97,7 +97,8 @@ export class Engine {
           this.feed({ kind: 'drained', drained: event.value });
           break;
         default:
-        // Heartbeats are the session's, log requests the log store's; what a newer scheduler adds is nobody's.
+        // The session handles heartbeats and the log store handles log requests; events of a newer scheduler are
+        // ignored.
       }
     }
   }
@@ -112,7 +113,7 @@ export class Engine {
     });
   }
 
-  /** Takes nothing new; resolves when every worker is gone, killed after `drainMs`. */
+  /** Accepts nothing new; resolves when every worker is gone, killed after `drainMs`. */
   async close(drainMs: number): Promise<void> {
     const { promise, resolve } = Promise.withResolvers<void>();
     this.#onIdle = resolve;
@@ -123,12 +124,12 @@ export class Engine {
     clearTimeout(this.#timer);
   }
 
-  /** The workers that take HTTP requests now. */
+  /** The workers that accept HTTP requests now. */
   serving(): ServingWorker[] {
     return servingWorkers(this.#state);
   }
 
-  /** Hands an HTTP request to a worker; null when that does not take it. */
+  /** Hands an HTTP request to a worker; returns null when the worker does not accept it. */
   serve(workerId: string, request: HttpRequest, events: HttpEvents): HttpCall | null {
     const counted = (worker: { readonly start: number }, count: number): void =>
       this.feed({ kind: 'requests', workerId, start: worker.start, count });
@@ -147,7 +148,7 @@ export class Engine {
     return this.#state.attempts.size;
   }
 
-  /** Gives up what is still being transferred. */
+  /** Cancels the remaining transfers. */
   abortTransfers(): void {
     for (const transfer of this.#transfers.values()) transfer.abort();
   }
@@ -173,7 +174,9 @@ export class Engine {
     this.#timer = setTimeout(() => this.#onTimer(), Math.min(MAX_TIMER_MS, Math.max(0, at - performance.now())));
   }
 
-  /** The sockets are polled once more first: an end that has already arrived is no time-out (invariant 5). */
+  /**
+   * The sockets are polled once more first: an end that has already arrived must not become a time-out (invariant 5).
+   */
   #onTimer(): void {
     this.#timerAt = undefined;
     setImmediate(() => setImmediate(() => this.feed({ kind: 'tick' })));
@@ -236,7 +239,7 @@ export class Engine {
           key,
           (signal) => this.#deps.blobs.put(bytes, signal),
           (blob) => ({ kind: 'chunk-stored', key, index, data: { blob } }),
-          // A store that refuses a chunk leaves the stream: a message can hold it, too.
+          // If the store refuses a chunk, the chunk travels in a message instead.
           () => ({ kind: 'chunk-stored', key, index, data: { inline: bytes } }),
         );
         break;
@@ -276,7 +279,7 @@ export class Engine {
         }
         hosted.build = build;
         this.feed({ kind: 'artifact-ready', workerId, start, folder: build.folder });
-        // Nobody wanted it any more.
+        // No longer needed.
         if (hosted.worker === undefined) this.#letGo(workerId, hosted);
       },
       (error: unknown) => {
@@ -353,7 +356,7 @@ export class Engine {
     );
   }
 
-  /** What user code calls other endpoints with. */
+  /** What user code needs to call other endpoints. */
   #ownEnv(workerId: string, { endpointId, endpointName, environment }: ReleaseSpec): Record<string, string> {
     return {
       CAPSTAN_URL: this.#deps.publicUrl === '' ? this.#publicUrl : this.#deps.publicUrl,
@@ -364,7 +367,10 @@ export class Engine {
     };
   }
 
-  /** What belongs to this start of the worker: it begins with the build, or with the host where the release has no build. */
+  /**
+   * Resources of this start of the worker. The start begins with the build, or with the host if the release has no
+   * build.
+   */
   #hostedOf(workerId: string, start: number, endpointId: string): Hosted {
     const present = this.#hosted.get(workerId);
     if (present?.start === start) return present;

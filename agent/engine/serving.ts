@@ -1,11 +1,11 @@
-/** HTTP requests to the workers of this agent: which workers take them, and how many each has. */
+/** HTTP requests to this agent's workers: which workers accept them, and how many each has. */
 import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
 import type { ServingWorker } from '../../proto/gen/capstan/v1/invoke.ts';
 import { deviceProblemOf } from '../core/devices.ts';
 import type { State, Worker } from '../core/state.ts';
 import type { HttpCall, HttpEvents, HttpRequest, RunningWorker } from '../runtimes/runtime.ts';
 
-/** Every worker that takes requests now. */
+/** Every worker that accepts requests now. */
 export function servingWorkers(state: State): ServingWorker[] {
   const serving: ServingWorker[] = [];
   for (const worker of state.workers.values()) {
@@ -17,15 +17,15 @@ export function servingWorkers(state: State): ServingWorker[] {
   return serving;
 }
 
-/** Where a request is to run. */
+/** Where a request runs. */
 export interface ServeTarget {
   readonly worker: Worker | undefined;
   readonly running: RunningWorker | undefined;
-  /** Receives how many requests the worker has, at once and with each end. */
+  /** Receives the worker's number of requests, immediately and after each end. */
   readonly counted: (worker: Worker, count: number) => void;
 }
 
-/** Hands a request to a worker; returns null when it does not take the request. */
+/** Hands a request to a worker; returns null when the worker does not accept it. */
 export function serveOn({ worker, running, counted }: ServeTarget, request: HttpRequest, events: HttpEvents): HttpCall | null {
   if (worker === undefined || running?.serve === undefined || !takesRequests(worker)) return null;
   if (worker.requests >= slotsOf(worker)) return null;

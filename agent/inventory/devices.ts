@@ -1,4 +1,7 @@
-/** From what probes found to the devices that are reported: a device once seen stays, unhealthy with a reason, until it is seen again. */
+/**
+ * Merges probe results into the reported devices: a device once seen stays, unhealthy with a reason, until it is seen
+ * again.
+ */
 import type { Device } from '../../proto/gen/capstan/v1/nodes.ts';
 import { MIG_PARENT } from './nvidia-probe.ts';
 import type { DeviceFacts, ProbeResult } from './probe.ts';
@@ -10,13 +13,16 @@ export interface DeviceSet {
 
 export const NO_DEVICES: DeviceSet = { devices: [], problem: '' };
 
-/** The set after a full probe, which knows every device there is. */
+/** Returns the set after a full probe, which lists every device. */
 export function afterFullProbe(before: DeviceSet, result: ProbeResult): DeviceSet {
   if (result.kind !== 'devices') return withoutAnswer(before, result);
   return { devices: merge(before.devices, result.devices, result.problem), problem: result.problem };
 }
 
-/** The set after a light probe, which knows the gauges of whole GPUs, and of slices only whether their GPU is there. */
+/**
+ * Returns the set after a light probe, which has the gauges of whole GPUs, and of slices only whether their GPU is
+ * present.
+ */
 export function afterLightProbe(before: DeviceSet, result: ProbeResult): DeviceSet {
   if (result.kind !== 'devices') return withoutAnswer(before, result);
   const rows = result.devices.filter(({ uuid }) => uuid !== '');
@@ -41,7 +47,7 @@ export function afterLightProbe(before: DeviceSet, result: ProbeResult): DeviceS
   };
 }
 
-/** True when something but a gauge differs: that is reported at once. */
+/** True when anything other than a gauge differs: such a change is reported immediately. */
 export function differs(a: DeviceSet, b: DeviceSet): boolean {
   const shape = ({ devices, problem }: DeviceSet): string =>
     JSON.stringify([
@@ -70,10 +76,15 @@ function withoutAnswer(before: DeviceSet, result: Exclude<ProbeResult, { kind: '
   return { devices: before.devices.map((device) => unhealthy(device, result.problem)), problem: result.problem };
 }
 
-/** Name of a GPU in the place of a UUID that could not be read. CUDA does not know it: such a device is never healthy. */
+/**
+ * Placeholder name of a GPU whose UUID could not be read. CUDA does not accept it, so such a device is never healthy.
+ */
 const UNIDENTIFIED = 'unidentified at ';
 
-/** GPUs without a readable UUID are those that were on the same bus before; else they get a name that is no UUID. */
+/**
+ * A GPU without a readable UUID is matched to the one seen before on the same bus; without a match it gets a
+ * placeholder name.
+ */
 function identified(before: readonly Device[], found: readonly DeviceFacts[]): DeviceFacts[] {
   return found.flatMap((facts) => {
     if (facts.uuid !== '') return [facts];
@@ -84,7 +95,7 @@ function identified(before: readonly Device[], found: readonly DeviceFacts[]): D
   });
 }
 
-/** Devices that cannot be told apart are one that cannot be used. */
+/** Devices that cannot be told apart count as one unusable device. */
 function distinct(found: readonly DeviceFacts[]): DeviceFacts[] {
   return [...Map.groupBy(found, ({ uuid }) => uuid).values()].flatMap(([first, ...others]) => {
     if (first === undefined) return [];
@@ -92,12 +103,12 @@ function distinct(found: readonly DeviceFacts[]): DeviceFacts[] {
   });
 }
 
-/** `message`: what nvidia-smi said beside its answer; it may name a lost GPU by its bus. */
+/** `message`: what nvidia-smi printed beside its result; it may name a lost GPU by its bus. */
 function merge(before: readonly Device[], answer: readonly DeviceFacts[], message: string): Device[] {
   const found = distinct(identified(before, answer));
   const known = new Map(before.map((device) => [device.uuid, device]));
   const devices = found.map((facts) => deviceOf(facts, known.get(facts.uuid)));
-  // A GPU that is there in another shape (cut into slices, or whole again) is not lost.
+  // A GPU that is present in another form (cut into slices, or whole again) is not lost.
   const seen = new Set(found.flatMap(({ uuid, parentUuid }) => (parentUuid === undefined ? [uuid] : [uuid, parentUuid])));
   const lost = before
     .filter(({ uuid, parentUuid }) => !seen.has(uuid) && !seen.has(parentUuid) && !uuid.startsWith(UNIDENTIFIED))

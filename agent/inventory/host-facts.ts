@@ -1,9 +1,9 @@
-/** CPU, memory, disk and system of the host. */
+/** CPU, memory, disk and operating system of the host. */
 import { readFile, statfs } from 'node:fs/promises';
 import os from 'node:os';
 import { parseEnv } from 'node:util';
 
-/** What does not change while the agent runs. */
+/** Facts that do not change while the agent runs. */
 export interface HostIdentity {
   readonly hostname: string;
   readonly os: string;
@@ -22,10 +22,10 @@ export interface HostGauges {
   readonly cpuPercent: number;
 }
 
-/** Where Linux distributions say what they are. */
+/** Files in which Linux distributions identify themselves. */
 const OS_RELEASE = '/etc/os-release';
 
-/** What is known without asking anyone: enough for the first Hello. */
+/** Facts that need no probe: enough for the first Hello. */
 export function quickIdentity(): HostIdentity {
   return {
     hostname: os.hostname(),
@@ -43,8 +43,9 @@ export function quickGauges(): HostGauges {
 }
 
 /**
- * The whole identity; what cannot be found keeps its quick value. A Linux says itself nearly all there is: the library that
- * knows the others starts a dozen programs for it, so it is asked for what is missing only (on ARM, say, the CPU has no name).
+ * Returns the full identity; a fact that cannot be read keeps its quick value. Linux provides nearly all facts itself;
+ * the library for other systems starts a dozen programs, so it is used only for what is missing (on ARM, for example,
+ * the CPU has no name).
  */
 export async function readIdentityOfHost(quick = quickIdentity(), osRelease = OS_RELEASE): Promise<HostIdentity> {
   const named = quick.cpuModel !== '' && quick.cpuModel !== 'unknown';
@@ -52,7 +53,7 @@ export async function readIdentityOfHost(quick = quickIdentity(), osRelease = OS
   return { ...quick, os: (system ?? (await askedSystem())) || quick.os, cpuModel: cpuModel || quick.cpuModel };
 }
 
-/** `Debian GNU/Linux 12 6.1.0-18-amd64`; null where nothing says so. */
+/** `Debian GNU/Linux 12 6.1.0-18-amd64`; null where no file has it. */
 async function linuxName(path: string): Promise<string | null> {
   const { NAME: name, VERSION_ID: version } = parseEnv(await readFile(path, 'utf8').catch(() => ''));
   return name === undefined ? null : words([name, version, os.release()]);
@@ -74,7 +75,7 @@ function words(parts: readonly (string | undefined)[]): string {
   return parts.filter((part) => part !== undefined && part !== '').join(' ');
 }
 
-/** The gauges now; `folder` lies on the disk that builds are kept on. */
+/** Returns the current gauges; `folder` is on the disk that holds the builds. */
 export async function readGauges(folder: string, load: CpuLoad): Promise<HostGauges> {
   const { blocks, bavail, bsize } = await statfs(folder, { bigint: true });
   return {
@@ -85,15 +86,15 @@ export async function readGauges(folder: string, load: CpuLoad): Promise<HostGau
   };
 }
 
-/** What programs may still take, bytes. */
+/** Memory available to programs, bytes. */
 async function availableMemory(): Promise<number> {
-  // On Linux what is free includes what the system would give up for it (MemAvailable); elsewhere it does not.
+  // On Linux, free memory includes reclaimable memory (MemAvailable); on other systems it does not.
   if (process.platform === 'linux') return os.freemem();
   const { default: information } = await import('systeminformation');
   return Math.round((await information.mem()).available);
 }
 
-/** How busy the processors are, between one look and the next. */
+/** CPU utilization between two calls. */
 export class CpuLoad {
   readonly #times: () => CpuTimes;
   #last: CpuTimes;
@@ -103,7 +104,7 @@ export class CpuLoad {
     this.#last = times();
   }
 
-  /** 0 to 100, with one decimal; since the last look. */
+  /** 0 to 100, with one decimal; since the last call. */
   percent(): number {
     const { busy, idle } = this.#times();
     const spent = busy - this.#last.busy;

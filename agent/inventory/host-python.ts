@@ -1,22 +1,22 @@
-/** The host's Python: its version, and the packages that base images carry, as far as it has them. */
+/** The host's Python: its version, and its versions of the packages that base images contain. */
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
 
-/** What the tool leaves out of artifacts. */
+/** Packages that the CLI leaves out of artifacts. */
 const NAMES = ['torch', 'torchvision', 'torchaudio', 'numpy', 'triton'];
 const TIMEOUT_MS = 20_000;
 
 export interface HostPython {
-  /** `3.11.2`; empty where there is no Python. */
+  /** `3.11.2`; empty without Python. */
   readonly version: string;
-  /** Versions by name; empty where Python is too old to tell. */
+  /** Versions by name; empty where Python is too old to report them. */
   readonly packages: Readonly<Record<string, string>>;
 }
 
 /**
- * Reads what the installer wrote; importing torch would take seconds and gigabytes. The reader of Python's library takes
- * five times as long to load as Python itself, so the folders are looked through for the names first; what is no folder
- * (an archive of packages) only the reader can look into.
+ * Reads the installer's metadata; importing torch would take seconds and gigabytes. Python's own metadata reader takes
+ * five times as long to load as Python itself, so the folders are searched for the names first; only entries that are
+ * not folders (archives of packages) need the reader.
  */
 const PROGRAM = `
 import json, os, sys
@@ -43,7 +43,7 @@ print(json.dumps({"version": sys.version.split()[0], "packages": found}))
 
 const NONE: HostPython = { version: '', packages: {} };
 
-/** `env`: what the workers' Python will run with. */
+/** `env`: the environment in which the workers' Python will run. */
 export async function readHostPython(env: Readonly<Record<string, string>>): Promise<HostPython> {
   try {
     const { stdout } = await promisify(execFile)('python3', ['-c', PROGRAM, ...NAMES], { env, timeout: TIMEOUT_MS });
@@ -51,7 +51,7 @@ export async function readHostPython(env: Readonly<Record<string, string>>): Pro
     const texts = Object.entries(packages).filter((entry): entry is [string, string] => typeof entry[1] === 'string');
     return { version, packages: Object.fromEntries(texts) };
   } catch {
-    // No Python is a normal case.
+    // A missing Python is a normal case.
     return NONE;
   }
 }

@@ -1,4 +1,4 @@
-/** Keeps the node's inventory fresh and says when it is worth telling. */
+/** Keeps the node's inventory current and decides when to report it. */
 import type { Logger } from 'pino';
 
 import type { Inventory } from '../../proto/gen/capstan/v1/nodes.ts';
@@ -11,38 +11,38 @@ import type { DeviceProbe, ProbeResult } from './probe.ts';
 import { parseXid } from './xid.ts';
 import { XidWatch } from './xid-watch.ts';
 
-/** Least time between two rounds of probes, ms, however often somebody doubts a device. */
+/** Minimum time between two rounds of probes, ms, however often a device is in doubt. */
 const SOONEST_MS = 1_000;
-/** Told until the first probe of the devices has ended. */
+/** Reported until the first probe of the devices has ended. */
 const UNREAD = 'nvidia-smi has not responded yet';
-/** Gauges alone are told this often, ms (nodes.proto, Inventory). */
+/** Interval for reports with changed gauges only, ms (nodes.proto, Inventory). */
 const TELL_MS = 30_000;
-/** Most builds that are told (nodes.proto, Inventory). */
+/** Most builds reported (nodes.proto, Inventory). */
 const MAX_BUILDS = 64;
 
 /** What a container engine has; with one, the node offers the `container` runtime. */
 export interface ContainerFacts {
   /** Name and version. */
   readonly name: string;
-  /** As Inventory.images has them. */
+  /** As in Inventory.images. */
   readonly images: readonly string[];
 }
 
 export interface InventoryOptions {
   readonly probe: DeviceProbe;
   readonly kernelLog: KernelLog;
-  /** Runtimes that are always there. */
+  /** Runtimes that are always available. */
   readonly runtimes: readonly string[];
-  /** Asks the container engine; it comes and goes. Never rejects. */
+  /** Probes the container engine, which may start or stop at any time. Never rejects. */
   readonly engine?: () => Promise<ContainerFacts | undefined>;
-  /** Digests of the builds that are here, most recently used first. */
+  /** Digests of the cached builds, most recently used first. */
   readonly builds: () => readonly string[];
-  /** Lies on the disk that is reported. */
+  /** A folder on the disk that is reported. */
   readonly folder: string;
   readonly env: Readonly<Record<string, string>>;
-  /** Time between light probes, ms. */
+  /** Interval of light probes, ms. */
   readonly lightMs: number;
-  /** Time between full probes, and between looks at the host's Python, ms. */
+  /** Interval of full probes and of probes of the host's Python, ms. */
   readonly fullMs: number;
   readonly log: Logger;
   readonly onChange: (inventory: Inventory) => void;
@@ -55,9 +55,9 @@ export class InventoryKeeper {
   readonly #load = new CpuLoad();
   #python: HostPython = { version: '', packages: {} };
   #pythonAt = -Infinity;
-  /** As nvidia-smi has them. */
+  /** As reported by nvidia-smi. */
   #devices: DeviceSet = NO_DEVICES;
-  /** The same with what the kernel's log says. */
+  /** The same with errors from the kernel log. */
   #marked: DeviceSet = NO_DEVICES;
   readonly #xids = new XidWatch();
   #containers: ContainerFacts | undefined;
@@ -65,10 +65,10 @@ export class InventoryKeeper {
   #toldBuilds = '';
   #fullAt = 0;
   #timer: NodeJS.Timeout | undefined;
-  /** When the last round ended, monotonic ms; undefined while one is under way. */
+  /** When the last round ended, monotonic ms; undefined during a round. */
   #restingSince: number | undefined;
   #doubted = false;
-  /** The devices were probed once. */
+  /** The devices have been probed once. */
   #read = false;
   #round: Promise<void> | undefined;
   #closed = false;
@@ -83,13 +83,13 @@ export class InventoryKeeper {
     await this.#round;
   }
 
-  /** A worker failed that has devices: looks at them at once, unless that was done a moment ago. */
+  /** A worker with devices failed: probes them immediately, unless that happened a moment ago. */
   probeSoon(): void {
     this.#doubted = true;
     if (!this.#closed && this.#restingSince !== undefined) this.#arm();
   }
 
-  /** As last found. */
+  /** As of the last probe. */
   get current(): Inventory {
     return {
       ...this.#identity,
@@ -114,7 +114,7 @@ export class InventoryKeeper {
     await this.#options.kernelLog.close();
   }
 
-  /** The next round is due after the usual time, or soon where a device is in doubt. */
+  /** The next round is due after the usual interval, or soon if a device is in doubt. */
   #arm(): void {
     clearTimeout(this.#timer);
     const rested = performance.now() - (this.#restingSince ?? performance.now());
@@ -153,7 +153,7 @@ export class InventoryKeeper {
     return first;
   }
 
-  /** True when it has changed. */
+  /** Returns true when it has changed. */
   async #probePython(): Promise<boolean> {
     const now = performance.now();
     if (now - this.#pythonAt < this.#options.fullMs) return false;
@@ -172,7 +172,10 @@ export class InventoryKeeper {
     return before?.name !== now?.name || before?.images.join() !== now?.images.join();
   }
 
-  /** A full probe when it is due, or when a light one finds what only a full one can explain. True when more than a gauge changed. */
+  /**
+   * Runs a full probe when it is due or when a light one finds something that only a full one can explain. Returns true
+   * when more than a gauge changed.
+   */
   async #probeDevices(): Promise<boolean> {
     const { probe, fullMs } = this.#options;
     const before = this.#devices;
@@ -184,7 +187,7 @@ export class InventoryKeeper {
       this.#devices = afterLightProbe(before, light);
       if (differs(before, this.#devices) && light.kind === 'devices') {
         changed = await this.#mark();
-        // A full report takes seconds, in which a lost device would go on being used.
+        // A full report takes seconds, during which a lost device would still be used.
         if (changed && !this.#closed) this.#tell();
         this.#devices = await this.#full(probe);
       }
@@ -197,7 +200,7 @@ export class InventoryKeeper {
     return changed;
   }
 
-  /** Adds what the kernel's log says. True when more than a gauge changed. */
+  /** Adds errors from the kernel log. Returns true when more than a gauge changed. */
   async #mark(): Promise<boolean> {
     await this.#readKernelLog();
     const wallOffset = Date.now() - performance.now();
@@ -208,7 +211,7 @@ export class InventoryKeeper {
   }
 
   async #readKernelLog(): Promise<void> {
-    // On a host without GPUs there is nothing to look for.
+    // A host without GPUs needs no kernel log.
     if (this.#devices.devices.length === 0) return;
     try {
       for (const { text, at } of await this.#options.kernelLog.read()) {

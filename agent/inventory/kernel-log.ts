@@ -1,17 +1,17 @@
-/** New messages of the kernel, read from /dev/kmsg without waiting. */
+/** Reads new kernel messages from /dev/kmsg without blocking. */
 import { constants } from 'node:fs';
 import { open, readFile, type FileHandle } from 'node:fs/promises';
 
 import { errnoOf } from '../../lib/to-error.ts';
 
-/** Longer than any record of the kernel. */
+/** Longer than any kernel record, bytes. */
 const RECORD_BYTES = 8_192;
-/** Records read in one go: more come with the next look. */
+/** Most records of one read; later ones are read the next time. */
 const MAX_RECORDS = 100_000;
 
 export interface KernelMessage {
   readonly text: string;
-  /** Monotonic ms of this process' clock; what happened before its start is negative. */
+  /** Monotonic ms of this process's clock; negative for records from before its start. */
   readonly at: number;
 }
 
@@ -24,14 +24,14 @@ export class KernelLog {
     this.#path = path;
   }
 
-  /** What came since the last look, the whole log the first time; empty where it cannot be read. */
+  /** Returns the records since the last read, the whole log the first time; empty when the log cannot be read. */
   async read(): Promise<KernelMessage[]> {
     let text = this.#rest;
     try {
       this.#file ??= await open(this.#path, constants.O_RDONLY | constants.O_NONBLOCK);
       text += await this.#readAll(this.#file);
     } catch (error) {
-      // Not for this user, or not on this host: no reason for a GPU to be anything.
+      // Unreadable for this user or absent on this host: that says nothing about the GPUs.
       if (isExpected(error)) return [];
       throw error;
     }
@@ -46,7 +46,7 @@ export class KernelLog {
     this.#file = undefined;
   }
 
-  /** /dev/kmsg gives one record with each read, and EAGAIN after the last. */
+  /** /dev/kmsg returns one record per read, and EAGAIN after the last. */
   async #readAll(file: FileHandle): Promise<string> {
     let text = '';
     for (let records = 0; records < MAX_RECORDS; records += 1) {
@@ -57,7 +57,7 @@ export class KernelLog {
       } catch (error) {
         const code = errnoOf(error);
         if (code === 'EAGAIN') break;
-        // Records were overwritten before they were read: the next read goes on behind them.
+        // Records were overwritten before they were read: the next read continues after them.
         if (code !== 'EPIPE') throw error;
       }
     }
@@ -65,7 +65,10 @@ export class KernelLog {
   }
 }
 
-/** `6,1234,5678901,-;text`: priority, number, microseconds since the boot, flags. Lines of other forms go on with their record. */
+/**
+ * Parses `6,1234,5678901,-;text`: priority, number, microseconds since boot, flags. Other lines continue the record
+ * before them.
+ */
 function parseRecord(line: string, sinceBoot: number): KernelMessage[] {
   const [, micros, text] = /^\d+,\d+,(\d+),[^;]*;(.*)$/.exec(line) ?? [];
   return micros === undefined || text === undefined ? [] : [{ text, at: Number(micros) / 1_000 - sinceBoot }];

@@ -1,9 +1,8 @@
 /**
- * nvidia-smi as a source of devices. Its full report comes through node-nvidia-smi, which is
- * shielded three ways: it runs in a process of its own that we can kill when it hangs; what
- * nvidia-smi writes to stderr is set aside by a wrapper script, since the library takes any of it
- * for a failure; and its answer is checked (nvidia-report.ts). The frequent probe asks nvidia-smi
- * for a table itself.
+ * nvidia-smi as a device probe. Its full report comes through node-nvidia-smi, which is isolated in three ways: it runs
+ * in a separate process that can be killed when it hangs; a wrapper script diverts nvidia-smi's stderr, because the
+ * library treats any stderr output as a failure; and the result is validated (nvidia-report.ts). The frequent probe
+ * requests a table from nvidia-smi directly.
  */
 import { spawn, type ChildProcessByStdio } from 'node:child_process';
 import { access, chmod, constants, mkdir, readFile, rm, writeFile } from 'node:fs/promises';
@@ -19,17 +18,17 @@ import type { DeviceFacts, DeviceProbe, ProbeResult } from './probe.ts';
 
 const REPORTER = fileURLToPath(new URL('nvidia-reporter.ts', import.meta.url));
 /**
- * Runs its arguments as a program, and kills the whole process group when file descriptor 3 ends:
- * a hanging nvidia-smi must not outlive an agent that was killed.
+ * Runs its arguments as a program and kills the whole process group when file descriptor 3 closes: a hanging nvidia-smi
+ * must not outlive a killed agent.
  */
 const LEASH = '{ read -r _ <&3; kill -KILL 0; } >/dev/null 2>&1 & exec 3<&-; "$@"';
 const MAX_OUTPUT_BYTES = 16 * 1024 * 1024;
 
 export interface NvidiaProbeOptions {
-  /** Name on the path, or path, of nvidia-smi. */
+  /** Name on PATH, or path, of nvidia-smi. */
   readonly program: string;
   readonly timeoutMs: number;
-  /** A folder for the wrapper script. */
+  /** Folder for the wrapper script. */
   readonly folder: string;
   readonly env: Readonly<Record<string, string>>;
 }
@@ -49,10 +48,10 @@ export class NvidiaProbe implements DeviceProbe {
     if (program === undefined) return { kind: 'none' };
     const [report, list, light] = await Promise.all([this.#report(program), this.#call(program, ['-L']), this.light()]);
     if ('problem' in report) {
-      // The table alone makes a full set of whole GPUs.
+      // The table alone gives a full set of whole GPUs.
       return light.kind === 'devices' ? { ...light, problem: report.problem } : { kind: 'failed', problem: report.problem };
     }
-    // Slices keep the names they had while the list cannot be had.
+    // Slices keep their names while the list is unavailable.
     if (list.problem === undefined) this.#slices = parseList(list.stdout);
     const result = devicesOfReport(report.value, this.#slices);
     if (result.kind !== 'devices' || light.kind !== 'devices') return result;
@@ -69,7 +68,7 @@ export class NvidiaProbe implements DeviceProbe {
     if (program === undefined) return { kind: 'none' };
     let answer = await this.#query(program, LIGHT_COLUMNS);
     if (answer.problem !== undefined && /not a valid field/i.test(answer.problem)) answer = await this.#query(program, OLD_COLUMNS);
-    // One GPU that is lost can make the whole call fail, though the others are told of.
+    // One lost GPU can fail the whole call although the others are listed.
     if (answer.rows.length === 0 && answer.problem !== undefined) return { kind: 'failed', problem: answer.problem };
     return { kind: 'devices', devices: answer.rows.map(withoutMigGauges), problem: answer.problem ?? '' };
   }
@@ -84,7 +83,7 @@ export class NvidiaProbe implements DeviceProbe {
     return { ...answer, rows: parseLight(answer.stdout) };
   }
 
-  /** node-nvidia-smi's object, parsed from what its own process printed. */
+  /** node-nvidia-smi's object, parsed from the output of its process. */
   async #report(program: string): Promise<{ value: unknown } | { problem: string }> {
     const { folder, env } = this.#options;
     const errors = join(folder, 'stderr');
@@ -92,7 +91,7 @@ export class NvidiaProbe implements DeviceProbe {
     try {
       await mkdir(folder, { recursive: true });
       const wrapper = join(folder, 'nvidia-smi');
-      // Its output is kept, too: that is where it says why it fails.
+      // stdout is kept as well: nvidia-smi explains its failures there.
       const call = `${shellQuote(program)} "$@" >${shellQuote(output)} 2>${shellQuote(errors)}`;
       await writeFile(wrapper, `#!/bin/sh\n${call}\ncode=$?\ncat ${shellQuote(output)}\nexit $code\n`);
       await chmod(wrapper, 0o755);
@@ -111,7 +110,10 @@ export class NvidiaProbe implements DeviceProbe {
     return this.#run(program, args, this.#options.env);
   }
 
-  /** One program with its output, killed with all its children when its time is over. Warnings on stderr do no harm. */
+  /**
+   * Runs one program and returns its output; kills it with all its children after the time-out. Warnings on stderr are
+   * ignored.
+   */
   async #run(
     program: string,
     args: readonly string[],
@@ -150,7 +152,7 @@ export class NvidiaProbe implements DeviceProbe {
     return { stdout: output.stdout, ...(problem === undefined ? {} : { problem }) };
   }
 
-  /** Where the program is; absent when it is nowhere, which means a host without such GPUs. */
+  /** Returns the program's path; absent when it is not found, which means a host without such GPUs. */
   async #find(): Promise<string | undefined> {
     const { program, env } = this.#options;
     const candidates = program.includes('/')
@@ -167,12 +169,12 @@ export class NvidiaProbe implements DeviceProbe {
   }
 }
 
-/** A GPU in MIG mode is no device itself; its row still carries facts for its slices. */
+/** A GPU in MIG mode is not a device itself; its row still has facts for its slices. */
 function withoutMigGauges({ migEnabled, ...row }: LightRow): DeviceFacts {
   return migEnabled ? { ...row, problem: row.problem ?? MIG_PARENT } : row;
 }
 
-/** Mark of a row that stands for a GPU in MIG mode, whose slices only the full probe knows. */
+/** Marks the row of a GPU in MIG mode; only the full probe knows its slices. */
 export const MIG_PARENT = 'in MIG mode: only its slices are usable as devices';
 
 function shellQuote(text: string): string {

@@ -1,8 +1,7 @@
 /**
- * The full report (`nvidia-smi -q -x`) as node-nvidia-smi parses it, checked and made into device
- * facts. The schema asks for little, so that cards and versions not seen yet are served: one GPU
- * comes as an object and several as an array, every value is a text with its unit, and what a
- * card cannot say is `N/A`.
+ * Validates the full report (`nvidia-smi -q -x`) as parsed by node-nvidia-smi and converts it to device facts. The
+ * schema is lenient, so that unknown cards and versions work: one GPU is an object and several are an array, every
+ * value is a string with its unit, and a value that a card cannot report is `N/A`.
  */
 import { z } from 'zod';
 
@@ -22,7 +21,7 @@ import {
 } from './nvidia-text.ts';
 import type { DeviceFacts, ProbeResult } from './probe.ts';
 
-/** One element or several, or the empty text of an element without content. */
+/** One element, several, or the empty string of an element without content. */
 const listOf = <T extends z.ZodType>(item: T) =>
   z
     .union([z.array(item), item, z.string()])
@@ -32,7 +31,7 @@ const listOf = <T extends z.ZodType>(item: T) =>
     );
 
 const text = z.string().optional().catch(undefined);
-/** A group of values; a text such as `N/A` in its place has none. */
+/** A group of values; a string such as `N/A` in its place means no values. */
 const group = <T extends z.ZodRawShape>(shape: T) => z.object(shape).partial().optional().catch(undefined);
 
 const sliceSchema = z.object({
@@ -74,7 +73,7 @@ const reportSchema = z.object({
   }),
 });
 
-/** Device facts of a full report; `slices` are the UUIDs that `nvidia-smi -L` printed. */
+/** Returns the device facts of a full report; `slices` are the UUIDs printed by `nvidia-smi -L`. */
 export function devicesOfReport(report: unknown, slices: readonly ListedSlice[]): ProbeResult {
   const parsed = reportSchema.safeParse(report);
   if (!parsed.success) return { kind: 'failed', problem: 'nvidia-smi printed a report with an unknown schema' };
@@ -122,7 +121,7 @@ function devicesOfGpu(gpu: z.output<typeof gpuSchema>, versions: Partial<DeviceF
   };
   const uuid = gpu.uuid?.trim() ?? '';
   if (!isGpuUuid(uuid)) {
-    // Without UUID and bus nothing says which GPU it is.
+    // Without UUID and bus the GPU cannot be identified.
     if (pciBusId === undefined) return [];
     return [{ ...shared, ...facts<DeviceFacts>({ uuid: undefined, model }), uuid: '', problem: uuidProblem(uuid) }];
   }
@@ -143,7 +142,7 @@ function devicesOfGpu(gpu: z.output<typeof gpuSchema>, versions: Partial<DeviceF
   return slices.map((slice, position) => {
     const index = numberOf(slice.index) ?? position;
     const named = listed.find((entry) => entry.parentUuid === uuid && entry.index === index);
-    // Without the list, the name that CUDA took before slices had UUIDs of their own.
+    // Without the list: the name that CUDA accepted before slices had their own UUIDs.
     const sliceUuid = named?.uuid ?? `MIG-${uuid}/${slice.gpu_instance_id ?? '0'}/${slice.compute_instance_id ?? '0'}`;
     const own = facts<DeviceFacts>({
       uuid: sliceUuid,
@@ -158,7 +157,7 @@ function devicesOfGpu(gpu: z.output<typeof gpuSchema>, versions: Partial<DeviceF
   });
 }
 
-/** The first value of the GPU that is an error. What processes are called is left out: users choose that. */
+/** Returns the first value of the GPU that is an error. Process names are excluded: users choose them. */
 function troubleOf(gpu: z.output<typeof gpuSchema>): string | undefined {
   const power = [gpu.power_readings, gpu.gpu_power_readings];
   const values = [
@@ -177,18 +176,18 @@ function troubleOf(gpu: z.output<typeof gpuSchema>): string | undefined {
   return values.find((value) => value !== undefined && isTrouble(value))?.slice(0, 200);
 }
 
-/** Memory rows that the GPU could not replace, or replaces with its next reset. */
+/** Memory rows that the GPU could not remap, or remaps at its next reset. */
 function rowProblem(failure: string | undefined, pending: string | undefined): string | undefined {
   if (failure?.trim() === 'Yes') return 'remapping memory rows failed';
   return pending?.trim() === 'Yes' ? 'memory rows will be remapped at the next reset' : undefined;
 }
 
-/** Schemas differ in how finely they count: what is named uncorrectable (or double bit) against the rest. Absent without ECC. */
+/** Schemas differ in granularity: counts named uncorrectable (or double bit) against the rest. Absent without ECC. */
 function eccOf(counts: unknown): { eccCorrected: number | undefined; eccUncorrected: number | undefined } {
   const sums: { corrected: number | undefined; uncorrected: number | undefined } = { corrected: undefined, uncorrected: undefined };
   if (typeof counts === 'object' && counts !== null) {
     for (const [name, value] of Object.entries(counts as Readonly<Record<string, unknown>>)) {
-      // The oldest schema has a group for each, with a total.
+      // The oldest schema has one group per kind, with a total.
       const total: unknown = typeof value === 'object' && value !== null && 'total' in value ? value.total : value;
       const count = typeof total === 'string' ? numberOf(total) : undefined;
       const kind = /uncorrect|double_bit/.test(name) ? 'uncorrected' : /correct|single_bit/.test(name) ? 'corrected' : undefined;

@@ -1,7 +1,7 @@
-/** Runs as a process of its own (nvidia-probe.ts): prints what node-nvidia-smi makes of the full report, as JSON. */
+/** Runs as a separate process (nvidia-probe.ts): prints node-nvidia-smi's parse of the full report as JSON. */
 import { createRequire } from 'node:module';
 
-/** Its error is an Error of its own, or simply what nvidia-smi wrote to stderr. */
+/** The library rejects with an Error, or with the plain stderr text of nvidia-smi. */
 type Report = (callback: (error: Error | string | null, data?: unknown) => void) => void;
 
 const report = createRequire(import.meta.url)('node-nvidia-smi') as Report;

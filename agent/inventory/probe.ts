@@ -1,13 +1,13 @@
-/** What a source of devices offers to the inventory; nvidia-smi is one. */
+/** The interface of a device probe for the inventory; nvidia-smi is one. */
 
-/** Facts of one device; what the source does not say is absent. */
+/** Facts of one device; facts unknown to the probe are absent. */
 export interface DeviceFacts {
-  /** As CUDA takes it; empty when it could not be read, and then `problem` and `pciBusId` are there. */
+  /** As CUDA accepts it; empty when it could not be read; `problem` and `pciBusId` are then present. */
   readonly uuid: string;
   readonly model?: string;
   readonly memoryBytes?: number;
   readonly memoryUsedBytes?: number;
-  /** Two numbers with a dot. */
+  /** Two numbers separated by a dot. */
   readonly computeCapability?: string;
   readonly driverVersion?: string;
   readonly cudaVersion?: string;
@@ -21,7 +21,7 @@ export interface DeviceFacts {
   /** Memory errors since the driver was loaded. */
   readonly eccCorrected?: number;
   readonly eccUncorrected?: number;
-  /** What the driver says the GPU needs; empty when it says nothing is. */
+  /** The action that the driver recommends for the GPU; empty when none is needed. */
   readonly recoveryAction?: string;
   /** Why it cannot be used; absent when it can. */
   readonly problem?: string;
@@ -30,16 +30,16 @@ export interface DeviceFacts {
 export type ProbeResult =
   /** The host has no such devices: a normal case. */
   | { readonly kind: 'none' }
-  /** `devices` is the whole set there is; `problem` says what is odd without being fatal. */
+  /** `devices` is the complete set; `problem` describes a non-fatal irregularity. */
   | { readonly kind: 'devices'; readonly devices: readonly DeviceFacts[]; readonly problem: string }
-  /** The source did not answer, or not sensibly; nothing is known about the devices now. */
+  /** The probe returned nothing usable; the state of the devices is unknown. */
   | { readonly kind: 'failed'; readonly problem: string };
 
 export interface DeviceProbe {
-  /** Everything there is to know; may take seconds. Never rejects. */
+  /** Returns all facts; may take seconds. Never rejects. */
   full(): Promise<ProbeResult>;
-  /** The gauges and whether each device is still there; cheap. Never rejects. */
+  /** Returns the gauges and whether each device is present; cheap. Never rejects. */
   light(): Promise<ProbeResult>;
-  /** Ends what is being asked; what was asked answers `failed`. */
+  /** Cancels the running probe, which then returns `failed`. */
   close(): void;
 }

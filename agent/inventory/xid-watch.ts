@@ -1,23 +1,22 @@
 /**
- * Which GPUs are held back for errors in the kernel's log, and until when. A GPU comes back by
- * itself: a minute after its last fatal error, once nvidia-smi finds nothing wrong with it either.
- * One that falls ill again and again is held back twice as long each time.
+ * Decides which GPUs are held back because of errors in the kernel log, and until when. A GPU becomes usable again one
+ * minute after its last fatal error, once nvidia-smi reports no problem either. Each further failure doubles the time.
  */
 import type { Device } from '../../proto/gen/capstan/v1/nodes.ts';
 import { faultOf, type Xid } from './xid.ts';
 
 const FIRST_HOLD_MS = 60_000;
 const LONGEST_HOLD_MS = 3_600_000;
-/** Without a fatal error for so long, ms, a GPU is as good as any. */
+/** After this long without a fatal error, ms, earlier failures of a GPU no longer count. */
 const FORGIVEN_MS = 86_400_000;
-/** Errors kept of each GPU. */
+/** Errors kept per GPU. */
 const KEPT = 8;
 
 interface Record {
   readonly xids: Xid[];
   fault: string;
   heldUntil: number;
-  /** Times it fell ill. */
+  /** Number of failures. */
   episodes: number;
   lastFatalAt: number;
 }
@@ -36,14 +35,17 @@ export class XidWatch {
     const fault = faultOf(xid);
     if (fault === undefined) return;
     if (xid.at - gpu.lastFatalAt > FORGIVEN_MS) gpu.episodes = 0;
-    // Errors come in bursts: those while it is held back are of the same illness.
+    // Errors come in bursts: errors during the hold belong to the same failure.
     if (xid.at >= gpu.heldUntil) gpu.episodes += 1;
     gpu.fault = fault;
     gpu.lastFatalAt = xid.at;
     gpu.heldUntil = xid.at + Math.min(LONGEST_HOLD_MS, FIRST_HOLD_MS * 2 ** (gpu.episodes - 1));
   }
 
-  /** The devices with their errors; what nvidia-smi found wrong goes first. `wallOf`: the wall clock of a monotonic time, ms. */
+  /**
+   * Returns the devices with their errors; problems reported by nvidia-smi take precedence. `wallOf`: converts a
+   * monotonic time to wall clock, ms.
+   */
   mark(devices: readonly Device[], now: number, wallOf: (at: number) => number): Device[] {
     return devices.map((device) => {
       const gpu = device.pciBusId === '' ? undefined : this.#gpus.get(device.pciBusId);

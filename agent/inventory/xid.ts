@@ -1,6 +1,6 @@
 /**
- * Errors that the NVIDIA driver writes into the kernel's log, and what they say of the GPU. Codes
- * and their meaning are those of NVIDIA's "Xid errors" guide.
+ * Parses errors that the NVIDIA driver writes to the kernel log. Codes and their meaning are those of NVIDIA's "Xid
+ * errors" guide.
  */
 import { busIdOf } from './nvidia-text.ts';
 
@@ -9,11 +9,14 @@ export interface Xid {
   readonly pciBusId: string;
   readonly code: number;
   readonly text: string;
-  /** Monotonic ms of this process' clock. */
+  /** Monotonic ms of this process's clock. */
   readonly at: number;
 }
 
-/** After these a GPU is not to be trusted before it was reset, or has proved itself for a while. All others are the program's. */
+/**
+ * After these errors a GPU is unusable until it was reset or has run without errors for a while. All other errors are
+ * caused by the program.
+ */
 const FATAL: ReadonlyMap<number, string> = new Map([
   [46, 'the GPU stopped processing'],
   [48, 'an uncorrectable ECC memory error'],
@@ -30,17 +33,19 @@ const FATAL: ReadonlyMap<number, string> = new Map([
   [140, 'an unrecovered memory error'],
   [143, 'initialising the GPU failed'],
 ]);
-/** The driver's word that what the GPU needs has changed: it counts when that is anything but nothing. */
+/** The driver reports a changed recommended action: it counts unless the action is none. */
 const RECOVERY_CHANGED = 154;
 
-/** One line of the kernel's log without its prefix: `NVRM: Xid (PCI:0000:3b:00): 79, pid=…, GPU has fallen off the bus.` */
+/**
+ * Parses one kernel log line without its prefix: `NVRM: Xid (PCI:0000:3b:00): 79, pid=…, GPU has fallen off the bus.`
+ */
 export function parseXid(message: string, at: number): Xid | undefined {
   const [, bus, code, text] = /NVRM: Xid \(PCI:([0-9a-f:.]+)\): (\d+)(?:, *(.*))?$/i.exec(message.trim()) ?? [];
   const pciBusId = busIdOf(bus);
   return pciBusId === undefined || code === undefined ? undefined : { pciBusId, code: Number(code), text: (text ?? '').slice(0, 300), at };
 }
 
-/** Why the GPU is not to be used after this error; absent when it may be. */
+/** Returns why the GPU must not be used after this error; absent when it may be. */
 export function faultOf({ code, text }: Pick<Xid, 'code' | 'text'>): string | undefined {
   if (code === RECOVERY_CHANGED) return /to \S+ \(None\)/i.test(text) ? undefined : `Xid ${code}: ${text}`;
   const meaning = FATAL.get(code);

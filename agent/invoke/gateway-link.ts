@@ -1,4 +1,7 @@
-/** The stream to one gateway: requests come on it by number, their answers go back. Dialled again when it breaks. */
+/**
+ * The stream to one gateway: numbered requests arrive on it and their responses return on it. Reconnects when it
+ * breaks.
+ */
 import { Metadata, type ChannelCredentials, type ClientDuplexStream } from '@grpc/grpc-js';
 import type { Logger } from 'pino';
 
@@ -22,7 +25,7 @@ export interface GatewayLinkOptions {
   readonly credentials: ChannelCredentials;
   readonly log: Logger;
   readonly serving: () => Serving;
-  /** Null when the worker does not take the request: nothing of it has reached a function. */
+  /** Returns null when the worker does not accept the request: no part of it has reached a function. */
   readonly serve: (workerId: string, request: HttpRequest, events: HttpEvents) => HttpCall | null;
 }
 
@@ -39,7 +42,7 @@ export class GatewayLink {
   readonly #frames = new BatchWriter<AgentFrame>((frames) => this.#stream?.write({ frames }), { bytes: FRAMES_BYTES });
   #complained = '';
   #closed = false;
-  /** The last set of workers that was told, to tell only what is news. */
+  /** The last reported set of workers, so that only changes are reported. */
   #told = '';
 
   constructor(options: GatewayLinkOptions, token: string) {
@@ -58,12 +61,12 @@ export class GatewayLink {
     this.#dial();
   }
 
-  /** Shown the next time it dials. */
+  /** Presented at the next dial. */
   set token(token: string) {
     this.#token = token;
   }
 
-  /** Tells which workers take requests, if that is news. */
+  /** Reports the workers that accept requests, if the set has changed. */
   tellServing(): void {
     if (this.#stream === undefined) return;
     const serving = this.#options.serving();
@@ -73,7 +76,7 @@ export class GatewayLink {
     this.#frames.add({ request: 0, frame: { $case: 'serving', value: serving } }, 0);
   }
 
-  /** Ends the stream; the answers of requests under way go nowhere. */
+  /** Ends the stream; responses of requests in progress are dropped. */
   close(): void {
     this.#closed = true;
     clearTimeout(this.#retry);
@@ -129,7 +132,7 @@ export class GatewayLink {
     this.#retry = setTimeout(() => this.#dial(), this.#backoff.next());
   }
 
-  /** Nobody is there to take the answers. */
+  /** No peer is left to receive the responses. */
   #abortAll(): void {
     for (const call of this.#calls.values()) call.abort(false);
     this.#calls.clear();
@@ -154,7 +157,7 @@ export class GatewayLink {
     }
   }
 
-  /** A frame of the request could not be handled: it ends, and no other does. */
+  /** A frame of the request could not be handled: this request ends, others continue. */
   #fault(request: number): void {
     const call = this.#calls.get(request);
     this.#calls.delete(request);

@@ -1,4 +1,4 @@
-/** The gateways that the scheduler names: a stream to each, for as long as it is named. */
+/** Keeps one stream to each gateway that the scheduler lists, for as long as it is listed. */
 import type { Logger } from 'pino';
 
 import { clientCredentials, type TlsConfig } from '../../lib/grpc-tls.ts';
@@ -24,7 +24,7 @@ export class Gateways {
     this.#options = options;
   }
 
-  /** What the scheduler says: all of them. */
+  /** Sets the complete list of gateways from the scheduler. */
   set({ gateways }: GatewayList): void {
     const { tls, log, nodeId, workers, serve } = this.#options;
     const named = new Set(gateways.map(({ address }) => address));
@@ -49,7 +49,7 @@ export class Gateways {
     }
   }
 
-  /** The set of workers that take requests may have changed. */
+  /** The set of workers that accept requests may have changed. */
   workersChanged(): void {
     for (const link of this.#links.values()) link.tellServing();
   }

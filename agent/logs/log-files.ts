@@ -1,7 +1,7 @@
 /**
- * What workers printed, on the disk: for each endpoint `<endpoint>.log`, and `.log.1` before it. The files of an account may
- * come to a quota; past it the account's oldest files go, so that one account's output takes no room of another's. Whose the
- * files of an endpoint are is kept in `accounts.json`, for endpoints that do not run here any more.
+ * Worker output on disk: `<endpoint>.log` for each endpoint, and `.log.1` before it. The files of an account have a
+ * quota; beyond it the account's oldest files are removed, so that one account's output takes no space from another's.
+ * `accounts.json` stores the account of each endpoint, also for endpoints that no longer run here.
  */
 import { appendFile, mkdir, readdir, readFile, rename, stat, unlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -9,19 +9,19 @@ import { join } from 'node:path';
 import { isErrno } from '../../lib/to-error.ts';
 
 const ACCOUNTS = 'accounts.json';
-/** Smaller files would be rotated with nearly every line. */
+/** Smaller files would rotate with nearly every line. */
 const LEAST_FILE_BYTES = 100;
 
 export interface LogQuota {
-  /** Bytes of the files of an account. */
+  /** Quota of the files of an account, bytes. */
   readonly accountBytes: number;
-  /** The account of an endpoint; empty when it is not known. */
+  /** The account of an endpoint; empty when unknown. */
   readonly accountOf: (endpointId: string) => string;
 }
 
 interface LogFile {
   bytes: number;
-  /** When it was last written, ms. */
+  /** Time of the last write, ms. */
   at: number;
 }
 
@@ -31,34 +31,34 @@ export class LogFiles {
   readonly #quota: LogQuota;
   /** By file name. */
   readonly #files = new Map<string, LogFile>();
-  /** By the name of the endpoint's files. */
+  /** By the base name of the endpoint's files. */
   readonly #accounts = new Map<string, string>();
-  /** Appends and removals, one after the other. */
+  /** Serializes appends and removals. */
   #turn: Promise<void> | null = null;
 
   /** A file is rotated at about `fileBytes`. */
   constructor(folder: string, fileBytes: number, quota: LogQuota = { accountBytes: Number.POSITIVE_INFINITY, accountOf: () => '' }) {
     this.#folder = folder;
-    // Two files of one endpoint must fit.
+    // The quota must hold two files of one endpoint.
     this.#fileBytes = Math.max(LEAST_FILE_BYTES, Math.min(fileBytes, Math.floor(quota.accountBytes / 2)));
     this.#quota = quota;
   }
 
-  /** Adds lines to the files of an endpoint, rotates them, and removes what passes the account's quota. */
+  /** Appends lines to the files of an endpoint, rotates them, and removes files beyond the account's quota. */
   append(endpointId: string, text: string): Promise<void> {
     const before = this.#turn ?? this.#scan();
     const done = before.then(() => this.#append(endpointId, text));
-    // A failure is the caller's to tell of; the next append is tried all the same.
+    // The caller reports a failure; the next append is tried regardless.
     this.#turn = done.catch(() => undefined);
     return done;
   }
 
-  /** Bytes of an account's files. */
+  /** Returns the bytes of an account's files. */
   bytesOf(account: string): number {
     return this.#filesOf(account).reduce((sum, [, { bytes }]) => sum + bytes, 0);
   }
 
-  /** What an earlier agent left counts from the start. */
+  /** Files of an earlier agent count from the start. */
   async #scan(): Promise<void> {
     const names = await readdir(this.#folder).catch(unlessMissing<string[]>([]));
     for (const name of names.filter((each) => /\.log(\.1)?$/.test(each))) {
@@ -89,7 +89,7 @@ export class LogFiles {
     this.#files.set(file, { bytes: size + piece.length, at: Date.now() });
   }
 
-  /** Removes the files of an account that were written longest ago until the rest fits; `present` stays. */
+  /** Removes the files of an account written longest ago until the rest fits; keeps `present`. */
   async #trim(account: string, present: string): Promise<void> {
     let bytes = this.bytesOf(account);
     if (bytes <= this.#quota.accountBytes) return;
@@ -111,14 +111,14 @@ export class LogFiles {
   async #noteAccount(name: string, account: string): Promise<void> {
     if (account === '' || this.#accounts.get(name) === account) return;
     this.#accounts.set(name, account);
-    // Endpoints without files need not be remembered.
+    // Endpoints without files are dropped from the list.
     for (const known of this.#accounts.keys())
       if (known !== name && !this.#files.has(`${known}.log`) && !this.#files.has(`${known}.log.1`)) this.#accounts.delete(known);
     await writeFile(join(this.#folder, ACCOUNTS), JSON.stringify(Object.fromEntries(this.#accounts)), { mode: 0o600 });
   }
 }
 
-/** The last bytes of two files, in pieces that end with a line where they can. */
+/** Reads the last bytes of two files, in pieces that end at a line end where possible. */
 function* pieces(text: Buffer, most: number): Generator<Buffer> {
   let start = Math.max(0, text.length - 2 * most);
   while (start < text.length) {
@@ -130,7 +130,7 @@ function* pieces(text: Buffer, most: number): Generator<Buffer> {
   }
 }
 
-/** A file that was cut off by a full disk tells nothing: its endpoints are noted again when they print. */
+/** A file truncated by a full disk is ignored: its endpoints are recorded again when they print. */
 function accountsIn(text: string): Record<string, string> {
   try {
     const kept: unknown = JSON.parse(text);
@@ -149,7 +149,7 @@ function unlessMissing<T>(value: T): (error: unknown) => T {
   };
 }
 
-/** Endpoint ids are plain; whatever else arrives must not become a path. */
+/** Endpoint ids have a plain form; any other string must not become a path. */
 function fileName(endpointId: string): string {
   return endpointId.replaceAll(/[^A-Za-z0-9_-]/g, '_').slice(0, 100) || 'none';
 }

@@ -1,4 +1,4 @@
-/** What workers printed: the last lines in memory, per endpoint, and all of it in rotated files. */
+/** Worker output: the last lines in memory, per endpoint, and all of it in rotated files. */
 import type { Logger } from 'pino';
 
 import type { LogLine, LogsRequest } from '../../proto/gen/capstan/v1/nodes.ts';
@@ -6,20 +6,20 @@ import { messageOf } from '../../lib/to-error.ts';
 import { visibleLine } from '../../lib/visible-text.ts';
 import type { LogFiles } from './log-files.ts';
 
-/** Lines kept in memory for an endpoint. */
+/** Lines kept in memory per endpoint. */
 export const KEPT_LINES = 2_000;
-/** Characters kept in memory for an endpoint. */
+/** Characters kept in memory per endpoint. */
 const KEPT_CHARACTERS = 2_000_000;
-/** Characters kept in memory for all endpoints; past it those that printed longest ago are forgotten. */
+/** Characters kept in memory for all endpoints; beyond it, the endpoints that printed longest ago are dropped. */
 export const KEPT_IN_ALL = 64_000_000;
 /** Endpoints whose lines are kept in memory. */
 const MOST_ENDPOINTS = 1_000;
-/** What a line takes besides its text, in characters. */
+/** Overhead of a line besides its text, characters. */
 const LINE_CHARACTERS = 100;
-/** Lines of one answer, at most. */
+/** Most lines of one response. */
 const MAX_ANSWER = 1_000;
 const DEFAULT_ANSWER = 200;
-/** Text that waits for the disk, characters; beyond it the file misses lines and says so. */
+/** Limit of text that waits for the disk, characters; beyond it lines are missing in the file, and a line says so. */
 const MAX_WAITING = 8_000_000;
 
 interface EndpointLog {
@@ -52,13 +52,13 @@ export class LogStore {
     if (endpoint.lines.length > KEPT_LINES * 2 || endpoint.characters > KEPT_CHARACTERS) trim(endpoint);
     this.#characters += endpoint.characters;
     this.#queueForFile(line, endpoint);
-    // The endpoint that printed last is the last one.
+    // In order of last output, the most recent last.
     this.#endpoints.delete(line.endpointId);
     this.#endpoints.set(line.endpointId, endpoint);
     while (this.#characters > KEPT_IN_ALL || this.#endpoints.size > MOST_ENDPOINTS) if (!this.#forgetOldest()) return;
   }
 
-  /** Drops the lines of the endpoint that printed longest ago. False when there is none to drop. */
+  /** Drops the lines of the endpoint that printed longest ago. Returns false when there are none. */
   #forgetOldest(): boolean {
     for (const [id, endpoint] of this.#endpoints) {
       const isWriting = endpoint.writing !== undefined;
@@ -72,7 +72,7 @@ export class LogStore {
     return false;
   }
 
-  /** The last lines that the request asks for, oldest first. */
+  /** Returns the requested last lines, oldest first. */
   find({ endpointId, workerId, limit, afterMs }: Omit<LogsRequest, 'requestId'>): LogLine[] {
     const sources = endpointId === '' ? [...this.#endpoints.values()] : [this.#endpoints.get(endpointId)];
     const found = sources
@@ -102,7 +102,7 @@ export class LogStore {
       return;
     }
     const at = new Date(Number(line.atMs)).toISOString();
-    // Somebody reads the file on a terminal.
+    // The file may be read on a terminal.
     const text = `${visibleLine(`${at} ${line.workerId} ${line.stream} ${line.jobId || '-'} ${line.text}`)}\n`;
     endpoint.waiting.push(text);
     endpoint.waitingCharacters += text.length;
@@ -112,7 +112,7 @@ export class LogStore {
   }
 
   async #drain(endpointId: string, endpoint: EndpointLog): Promise<void> {
-    // One turn's lines, or what came while the disk was busy, are one write.
+    // The lines of one turn, or those that arrived during the previous write, are one write.
     await new Promise((resolve) => setImmediate(resolve));
     while (endpoint.waiting.length > 0) {
       if (endpoint.missed > 0) endpoint.waiting.push(`(${endpoint.missed} lines are missing: the disk was too slow)\n`);
@@ -124,7 +124,7 @@ export class LogStore {
         await this.#files.append(endpointId, text);
         this.#failed = false;
       } catch (error) {
-        // Logs in memory still serve; one line tells of a disk that does not.
+        // Logs in memory still work; one line reports the failing disk.
         if (!this.#failed) this.#log.warn({ error: messageOf(error) }, 'writing worker logs failed');
         this.#failed = true;
       }

@@ -1,10 +1,10 @@
 /**
- * Frames on the private channel between the agent and a worker's process: u32 length of what
- * follows, u32 length of the header, the header as JSON, then a body of raw bytes. Little endian.
+ * Frames on the private channel between the agent and a worker's process: u32 length of the rest, u32 length of the
+ * header, the header as JSON, then a body of raw bytes. Little endian.
  */
 import type { Duplex } from 'node:stream';
 
-/** Longest frame, bytes; whatever claims more is no peer of ours. */
+/** Longest frame, bytes; a longer one is a protocol error. */
 const MAX_FRAME_BYTES = 64 * 1024 * 1024;
 const PREFIX_BYTES = 8;
 
@@ -14,13 +14,13 @@ export class FrameWriter {
   readonly #later: (flush: () => void) => void;
   #corked = false;
 
-  /** `later` says when a turn is over: `process.nextTick` soonest, `setImmediate` gathers most. */
+  /** `later` schedules the write: `process.nextTick` is soonest, `setImmediate` batches most. */
   constructor(socket: Duplex, later: (flush: () => void) => void) {
     this.#socket = socket;
     this.#later = later;
   }
 
-  /** Sends a frame; what is sent after the channel's end is dropped, the reader's end tells of that. */
+  /** Sends a frame; frames sent after the channel's end are dropped, and the reader reports the end. */
   send(header: object, body?: Uint8Array): void {
     this.sendText(JSON.stringify(header), body);
   }
@@ -46,19 +46,19 @@ export class FrameWriter {
   }
 }
 
-/** Cuts a byte stream into frames. */
+/** Splits a byte stream into frames. */
 export class FrameReader<Header> {
   readonly #onFrame: (header: Header, body: Buffer, text: string) => void;
   #parts: Buffer[] = [];
   #have = 0;
   #want = PREFIX_BYTES;
 
-  /** `text`: the header as it came. */
+  /** `text`: the header as received. */
   constructor(onFrame: (header: Header, body: Buffer, text: string) => void) {
     this.#onFrame = onFrame;
   }
 
-  /** Throws when the bytes are no frames. */
+  /** Throws when the bytes are not frames. */
   push(data: Buffer): void {
     this.#parts.push(data);
     this.#have += data.length;

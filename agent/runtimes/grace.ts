@@ -1,20 +1,23 @@
 /**
- * The time that a stopped handler has before force. It is time in which the handler could have
- * obeyed: on a busy machine a second may pass in which neither this process nor the worker's gets
- * the processor, and force would then cost a worker, and its other jobs, that did nothing wrong.
+ * The grace that a stopped handler has before force. It counts only time in which the handler could have obeyed: on a
+ * busy machine neither this process nor the worker's may get the processor for a second, and force would then cost a
+ * worker, and its other jobs, that did nothing wrong.
  */
 import { readStat, type ProcessStat } from './process-stat.ts';
 
 /** Time is counted in steps of this length, ms … */
 const STEP_MS = 100;
-/** … one of which counts for this much at most, however long it took: in the rest this process stood still. */
+/** … each of which counts for at most this much, however long it took: in the remainder this process was suspended. */
 const LONGEST_STEP_MS = 250;
 /** A process that wants the processor must have had it for this share of its grace. */
 const FAIR_SHARE = 0.1;
-/** Starved or not, after this many times its grace it is over. */
+/** Upper bound of the grace, as a multiple, even for a starved process. */
 const PATIENCE = 10;
 
-/** Calls `then` when the grace is over; answers how to call that off. `pid`: the process that shall act, if it is another one. */
+/**
+ * Calls `then` when the grace is over; returns a function that cancels it. `pid`: the process that must act, if it is
+ * another one.
+ */
 export function afterGrace(ms: number, then: () => void, pid?: number): () => void {
   let timer: NodeJS.Timeout | undefined;
   let over = false;
@@ -23,7 +26,7 @@ export function afterGrace(ms: number, then: () => void, pid?: number): () => vo
   const before = pid === undefined ? null : readStat(pid);
   const step = async (): Promise<void> => {
     counted += Math.min(LONGEST_STEP_MS, performance.now() - armedAt);
-    // What has already arrived is heard first (invariant 5).
+    // Events that have already arrived are handled first (invariant 5).
     await new Promise((resolve) => setImmediate(resolve));
     const starved = counted >= ms && counted < ms * PATIENCE && isStarved(ms, pid, before);
     if (over) return;
@@ -41,7 +44,7 @@ export function afterGrace(ms: number, then: () => void, pid?: number): () => vo
   };
 }
 
-/** Whether a process that would go on if it were let has hardly had the processor. */
+/** Whether a runnable process has hardly had the processor. */
 function isStarved(graceMs: number, pid: number | undefined, before: ProcessStat | null): boolean {
   if (pid === undefined || before === null) return false;
   const now = readStat(pid);

@@ -1,7 +1,7 @@
-/** Text as it comes from a pipe, cut into lines. */
+/** Splits text from a pipe into lines. */
 import { StringDecoder } from 'node:string_decoder';
 
-/** Longer lines are cut, characters. */
+/** Longer lines are truncated, characters. */
 const MAX_LINE = 16_384;
 
 export class LineSplitter {
@@ -20,7 +20,7 @@ export class LineSplitter {
     if (this.#rest.length > MAX_LINE) this.end();
   }
 
-  /** The last line may lack its end. */
+  /** The last line may lack its line end. */
   end(): void {
     if (this.#rest !== '') this.#onLine(this.#rest);
     this.#rest = '';

@@ -1,7 +1,10 @@
-/** The limit of a worker's memory: resident bytes of its whole process group, looked at a few times a second. */
+/** Enforces a worker's memory limit: resident bytes of its whole process group, sampled a few times a second. */
 import { watchGroup } from './resident-memory.ts';
 
-/** Calls `onOver` with a text for people when the group passes the limit, bytes; 0 for none. Answers how to end the watch. */
+/**
+ * Calls `onOver` with a message when the group exceeds the limit, bytes; 0: no limit. Returns a function that ends the
+ * watch.
+ */
 export function limitMemory(leader: number, limit: number, onOver: (why: string) => void): () => void {
   if (limit <= 0) return () => undefined;
   return watchGroup(leader, (bytes) => {

@@ -1,24 +1,24 @@
 /**
- * Bounds what a worker's output costs. Output goes the way that results go, and each line is work for the agent:
- * 100 MB of it would stand in front of the job's own result for many seconds, and of those of other workers.
+ * Limits the cost of a worker's output. Output shares the channel with results, and each line is work for the agent:
+ * 100 MB of it would delay the job's own result, and those of other workers, for many seconds.
  *
- * Text leaves at once while its budget lasts: a burst, then so much a second. Beyond it text waits, the newest of it
- * only, and leaves as the budget comes back, or with `flush` at the end of its job. What is left out is counted in
- * a line of its own.
+ * Text is sent immediately while its budget lasts: a burst, then a rate per second. Beyond the budget only the newest
+ * text is kept; it is sent as the budget recovers, or with `flush` at the end of its job. An extra line counts what was
+ * dropped.
  */
 export type OutputStream = 'stdout' | 'stderr';
 
 export type SendOutput = (stream: OutputStream, jobId: string, text: string) => void;
 
-/** Characters that may leave at once. */
+/** Burst, characters. */
 export const OUTPUT_BURST = 1024 * 1024;
-/** Characters a second after that. */
+/** Rate after the burst, characters per second. */
 export const OUTPUT_PER_SECOND = 1024 * 1024;
-/** Newest characters that are kept beyond the budget. */
+/** Newest characters kept beyond the budget. */
 export const OUTPUT_KEPT = 256 * 1024;
 /** The end of a job's output, characters: kept however much was printed before. */
 const TAIL = 16 * 1024;
-/** Longest piece that text is gathered into, characters. */
+/** Longest piece that text is collected into, characters. */
 const MAX_PIECE = 16 * 1024;
 const LOOK_MS = 250;
 
@@ -59,7 +59,7 @@ export class OutputLimiter {
     this.#timer ??= setTimeout(() => this.#look(), LOOK_MS).unref();
   }
 
-  /** Sends what waits; of that of a flood no more than its end. */
+  /** Sends the waiting text; of a flood only its end. */
   flush(): void {
     clearTimeout(this.#timer);
     this.#timer = undefined;
@@ -93,7 +93,7 @@ export class OutputLimiter {
     this.#send(stream, jobId, text);
   }
 
-  /** Leaves out the oldest pieces. */
+  /** Drops the oldest pieces. */
   #keep(characters: number): void {
     let gone = 0;
     while (this.#kept > characters && gone < this.#pieces.length - 1) {

@@ -1,12 +1,12 @@
-/** A process that leads its own group, ended with everything it started. */
+/** A process that leads its own group and is ended together with all processes it started. */
 import { isErrno } from '../../lib/to-error.ts';
 
-/** Kills every process of the group; false when none was left. */
+/** Kills every process of the group; returns false when none was left. */
 export function killGroup(leader: number): boolean {
   return signalGroup(leader, 'SIGKILL');
 }
 
-/** Sends a signal to every process of the group; false when none was left. */
+/** Sends a signal to every process of the group; returns false when none was left. */
 export function signalGroup(leader: number, signal: NodeJS.Signals): boolean {
   try {
     process.kill(-leader, signal);
@@ -21,8 +21,8 @@ const POLL_MS = 5;
 const POLLS = 100;
 
 /**
- * Kills the group and waits, half a second at most, until the kernel has taken its last process
- * away: only then are its devices free. (A zombie that nobody reaps counts as a process.)
+ * Kills the group and waits, at most half a second, until the kernel has removed its last process: only then are its
+ * devices free. (An unreaped zombie counts as a process.)
  */
 export async function endGroup(leader: number): Promise<void> {
   for (let polls = 0; polls < POLLS && killGroup(leader); polls += 1) {
@@ -30,7 +30,7 @@ export async function endGroup(leader: number): Promise<void> {
   }
 }
 
-/** How a worker's process ended, for people. */
+/** Readable text of how a worker's process ended. */
 export function exitText(code: number | null, signal: NodeJS.Signals | null): string {
   return signal === null ? `the worker's process exited with code ${code ?? 'unknown'}` : `the worker's process was killed by ${signal}`;
 }

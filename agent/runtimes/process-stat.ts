@@ -1,16 +1,16 @@
-/** What the kernel tells of a process in /proc/<pid>/stat (proc(5)). */
+/** Reads /proc/<pid>/stat (proc(5)). */
 import { closeSync, openSync, readSync } from 'node:fs';
 
 export interface ProcessStat {
-  /** R: runs, or would; T: held back by a signal; Z and X: waits for its parent alone. */
+  /** R: running or runnable; T: stopped by a signal; Z and X: waits only for its parent. */
   readonly state: string;
-  /** Of processes, named by its leader. */
+  /** Process group, named by its leader. */
   readonly group: number;
   /** It has a controlling terminal. */
   readonly hasTerminal: boolean;
-  /** Time it has had of processors, ms. */
+  /** Processor time used, ms. */
   readonly processorMs: number;
-  /** When it was started, in ticks since the boot: with its number that names it for good. */
+  /** Start time in ticks since boot: unique together with the pid. */
   readonly start: string;
   readonly residentBytes: number;
 }
@@ -18,12 +18,15 @@ export interface ProcessStat {
 /** Fields after the name, counted from 0. */
 const [STATE, GROUP, TERMINAL, USER, SYSTEM, START, RESIDENT] = [0, 2, 4, 11, 12, 19, 21] as const;
 const PAGE_BYTES = 4_096;
-/** Length of a clock tick, ms: 100 a second on every Linux that Node runs on. */
+/** Length of a clock tick, ms: 100 per second on every Linux that Node supports. */
 const TICK_MS = 10;
-/** A line is shorter; what comes after the last field that is wanted may be cut. */
+/** A line is shorter; anything after the last needed field may be truncated. */
 const line = Buffer.allocUnsafe(1_024);
 
-/** Null when the process is gone, or there is no /proc. Takes about 10 µs, and no promise: many are read at once. */
+/**
+ * Returns null when the process is gone or there is no /proc. Takes about 10 µs and is synchronous: many are read at
+ * once.
+ */
 export function readStat(pid: number): ProcessStat | null {
   let file: number;
   try {
@@ -33,7 +36,7 @@ export function readStat(pid: number): ProcessStat | null {
   }
   try {
     const text = line.toString('latin1', 0, readSync(file, line, 0, line.length, 0));
-    // The name stands in parentheses and may hold anything.
+    // The name is in parentheses and may contain any character.
     const fields = text.slice(text.lastIndexOf(')') + 2).split(' ', RESIDENT + 1);
     if (fields.length <= RESIDENT) return null;
     return {

@@ -1,17 +1,16 @@
 /**
- * Resident memory of process groups as /proc tells it. One look serves everyone who watches a group.
+ * Resident memory of process groups from /proc. One sample serves all watchers of a group.
  *
- * The agent passes every request and every job on, so a look must not hold up its event loop: a
- * process that was seen in a group nobody watches is not read again as long as it lives, and the
- * others are read a few at a time. (Reading every process of a host through promises kept the loop
- * busy for 10 ms four times a second on a host with a hundred of them.)
+ * The agent forwards every request and every job, so a sample must not block its event loop: a process seen in an
+ * unwatched group is not read again while it lives, and the others are read a few at a time. (Reading every process of
+ * a host through promises blocked the loop for 10 ms four times a second on a host with a hundred of them.)
  */
 import { readdir } from 'node:fs/promises';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 
 import { readStat } from './process-stat.ts';
 
-/** How often all watched groups are looked at, ms. */
+/** Sampling interval of all watched groups, ms. */
 const LOOK_MS = 250;
 /** Processes read in one turn of the event loop; about 10 µs each. */
 const READS_A_TURN = 32;
@@ -20,21 +19,21 @@ type OnBytes = (bytes: number) => void;
 
 /** By the group's leader. */
 const watchers = new Map<number, OnBytes>();
-/** Processes of groups that nobody watches. Emptied when a group is added, which may be theirs. */
+/** Processes of unwatched groups. Cleared when a group is added, since they may belong to it. */
 let strangers = new Set<number>();
 let timer: NodeJS.Timeout | undefined;
 let looking = false;
 
 /**
- * Tells a few times a second how many bytes all processes of a group have together; pages that they
- * share count once for each. Answers how to end that.
+ * Reports a few times a second the total bytes of all processes of a group; shared pages count once for each process.
+ * Returns a function that ends the watch.
  */
 export function watchGroup(leader: number, onBytes: OnBytes): () => void {
   watchers.set(leader, onBytes);
   strangers = new Set();
   timer ??= setInterval(() => void look(), LOOK_MS).unref();
   return () => {
-    // The number may be another group's by now.
+    // The number may belong to another group by now.
     if (watchers.get(leader) !== onBytes) return;
     watchers.delete(leader);
     if (watchers.size > 0) return;
@@ -50,11 +49,11 @@ async function look(): Promise<void> {
   const still = new Set<number>();
   const groups = new Map<number, number>();
   let reads = 0;
-  // Where there is no /proc, no limit can be held.
+  // Without /proc no limit can be enforced.
   for (const name of await readdir('/proc').catch(() => [])) {
     const pid = Number(name);
     if (Number.isNaN(pid)) continue;
-    // A leader is read even if it was a stranger: it was one until it began its group.
+    // A leader is read even if it was unwatched before: it was until it created its group.
     if (before.has(pid) && !watchers.has(pid)) {
       still.add(pid);
       continue;
@@ -65,7 +64,7 @@ async function look(): Promise<void> {
     if (watchers.has(found.group)) groups.set(found.group, (groups.get(found.group) ?? 0) + found.residentBytes);
     else still.add(pid);
   }
-  // A group was added meanwhile: who is a stranger now is not known.
+  // A group was added meanwhile: the list of unwatched processes is no longer valid.
   if (strangers === before) strangers = still;
   looking = false;
   for (const [group, bytes] of groups) watchers.get(group)?.(bytes);

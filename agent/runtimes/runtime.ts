@@ -1,62 +1,63 @@
 /**
- * What every runtime offers, whatever a worker is to it: a host process with threads, a process,
- * a container. All have the same semantics; test/conformance/runtime/ holds the list that each
- * must pass.
+ * The interface of every runtime, whatever a worker is in it: a host process with threads, a process, a container. All
+ * have the same semantics; each must pass the tests in test/conformance/runtime/.
  */
 import type { ErrorCode } from '../../lib/errors.ts';
 import type { S3Config } from '../../proto/gen/capstan/v1/common.ts';
 import type { FunctionSpec } from '../../proto/gen/capstan/v1/nodes.ts';
 
 export interface Runtime {
-  /** As releases and the inventory name it. */
+  /** As in releases and the inventory. */
   readonly name: string;
   /**
-   * Starts one worker. Returns at once; what happens is told through `events`, ending with
-   * exactly one `exited`, even when nothing could be started. Nothing is told before this
-   * function has returned.
+   * Starts one worker. Returns immediately; `events` report what follows, ending with exactly one `exited`, even if
+   * nothing could be started. No event is sent before this function has returned.
    */
   start(spec: WorkerStart, events: WorkerEvents): RunningWorker;
-  /** Kills what is left, spares included; resolves when no process of this runtime is there. */
+  /** Kills what is left, spares included; resolves when no process of this runtime is left. */
   close(): Promise<void>;
 }
 
 export interface WorkerStart {
   readonly workerId: string;
   readonly endpointId: string;
-  /** The unpacked build; empty where the release has none. Read-only. */
+  /** The unpacked build; empty if the release has none. Read-only. */
   readonly folder: string;
-  /** An empty folder of the worker's own, to be its working folder; empty: the build's is. In a container it is made there. */
+  /**
+   * An empty folder of the worker's own as its working folder; empty: the build's folder. In a container it is created
+   * inside.
+   */
   readonly workFolder: string;
   readonly functions: readonly FunctionSpec[];
   /** Secret values. */
   readonly env: Readonly<Record<string, string>>;
   readonly deviceUuids: readonly string[];
-  /** Jobs at once, at least 1. */
+  /** Concurrent jobs, at least 1. */
   readonly maxConcurrency: number;
-  /** Limit of resident memory, bytes; 0 for none. */
+  /** Limit of resident memory, bytes; 0: no limit. */
   readonly memoryBytes: number;
-  /** Limit of processor time, thousandths of a core; 0 for none. */
+  /** Limit of processor time, thousandths of a core; 0: no limit. */
   readonly cpuMillis: number;
-  /** Container image; empty for the base image. Only containers have one. */
+  /** Container image; empty: the base image. Only containers have one. */
   readonly image: string;
-  /** What a worker without functions runs (ReleaseSpec.command). */
+  /** Command of a worker without functions (ReleaseSpec.command). */
   readonly command: readonly string[];
-  /** Its functions answer HTTP requests; else its one function runs jobs. */
+  /** Its functions serve HTTP requests; otherwise its single function runs jobs. */
   readonly servesHttp?: boolean;
 }
 
 export interface RunningWorker {
   run(task: Task): void;
   /**
-   * Stops one task: first by its AbortSignal, a second later by force. Force may end its
-   * neighbours: `reloading` or an `exited` with `hardStop` says so.
+   * Stops one task: first by its AbortSignal, one second later by force. Force may end its neighbours: `reloading` or
+   * an `exited` with `hardStop` reports that.
    */
   cancel(key: string): void;
-  /** Lets the task's generator run `count` chunks further. */
+  /** Lets the task's generator produce `count` more chunks. */
   credit(key: string, count: number): void;
-  /** Hands an HTTP request to a worker that serves them; what comes of it is told through `events`, not before this returns. */
+  /** Hands an HTTP request to a worker that serves them; `events` report the outcome, not before this returns. */
   serve?(request: HttpRequest, events: HttpEvents): HttpCall;
-  /** Ends the worker; by force at once with everything it started. */
+  /** Ends the worker; by force immediately with everything it started. */
   end(force: boolean): void;
 }
 
@@ -64,38 +65,38 @@ export interface RunningWorker {
 export interface HttpRequest {
   readonly function: string;
   readonly method: string;
-  /** The whole address, as the caller asked for it. */
+  /** The full URL as the caller requested it. */
   readonly url: string;
   readonly headers: readonly (readonly [string, string])[];
   /** Values of the path's parameters. */
   readonly pathValues: Readonly<Record<string, string>>;
-  /** The first bytes of the body, and whether there are no more. */
+  /** The first bytes of the body, and whether the body is complete. */
   readonly body: Uint8Array;
   readonly ended: boolean;
-  /** The caller wants the connection itself; after a 101 both bodies are its raw bytes. */
+  /** The caller requests an upgrade of the connection; after a 101 both bodies are its raw bytes. */
   readonly upgrade?: boolean;
 }
 
-/** What comes of an HTTP request: a head and a body, or a failure. Ends with `ended` or `failed`, exactly once. */
+/** Events of an HTTP request: a head and a body, or a failure. Ends with `ended` or `failed`, exactly once. */
 export interface HttpEvents {
   head(status: number, headers: readonly (readonly [string, string])[], body: Buffer, ended: boolean): void;
   body(bytes: Buffer, ended: boolean): void;
   /** This many bytes of the request's body were read. */
   credit(bytes: number): void;
-  /** There will be no answer, or no more of it. `untouched`: nothing of the request reached the function. */
+  /** There will be no response, or no more of it. `untouched`: no part of the request reached the function. */
   failed(code: ErrorCode, message: string, untouched: boolean): void;
 }
 
-/** What the caller's side does meanwhile. */
+/** Events from the caller's side. */
 export interface HttpCall {
   body(bytes: Uint8Array, ended: boolean): void;
-  /** This many bytes of the answer's body were read. */
+  /** This many bytes of the response's body were read. */
   credit(bytes: number): void;
-  /** Nobody wants the answer any more. By force: the function must end, with its worker if need be. */
+  /** The response is no longer wanted. By force: the function must end, with its worker if necessary. */
   abort(force: boolean): void;
 }
 
-/** Bytes of a body that may be on their way unread, per direction (invoke.proto). */
+/** Most unread bytes of a body in transit, per direction (invoke.proto). */
 export const HTTP_WINDOW_BYTES = 256 * 1024;
 
 export interface Task {
@@ -109,36 +110,39 @@ export interface Task {
   readonly attempt: number;
 }
 
-/** How a handler ended, as its worker saw it. `ms`: how long it ran. */
+/** How a handler ended, as reported by its worker. `ms`: how long it ran. */
 export type TaskResult =
   | { readonly kind: 'returned'; readonly output: Buffer; readonly ms: number }
-  /** `output`: what a foreign worker sent beside its error. */
+  /** `output`: sent by a foreign worker beside its error. */
   | { readonly kind: 'failed'; readonly error: string; readonly output?: Buffer; readonly ms: number }
   | { readonly kind: 'stopped'; readonly ms: number };
 
 export interface WorkerEvents {
   /**
-   * What the start is busy with before there is a process, as a reason code and a text for people: IMAGE_PULL
-   * with how far it is. As long as this is said again, the start-up time-out begins anew.
+   * Progress of the start before a process exists, as a reason code and a readable text: IMAGE_PULL with its progress.
+   * Each report restarts the start-up time-out.
    */
   preparing(reason: string, detail: string): void;
-  /** The start came to nothing for a reason that has a code of its own: IMAGE_PULL_FAILED. `exited` follows. */
+  /** The start failed for a reason with its own code: IMAGE_PULL_FAILED. `exited` follows. */
   startFailed(reason: string, detail: string): void;
-  /** The worker's process is there. */
+  /** The worker's process exists. */
   started(): void;
-  /** The user's module is loaded: the worker takes tasks. Said again after `reloading`. */
+  /** The user's module is loaded: the worker accepts tasks. Sent again after `reloading`. */
   loaded(): void;
-  /** The module cannot be loaded; the worker is of no use and is to be ended. */
+  /** The module cannot be loaded; the worker is unusable and must be ended. */
   loadFailed(detail: string): void;
   /** The handler of this task was entered. */
   entered(key: string): void;
-  /** One chunk of a generator, JSON text; uses up one credit. */
+  /** One chunk of a generator, JSON text; uses one credit. */
   chunk(key: string, data: Buffer): void;
   progress(key: string, data: Buffer): void;
   ended(key: string, result: TaskResult): void;
-  /** Every task on the worker was stopped by force; it loads its module again. */
+  /** Every task on the worker was stopped by force; it reloads its module. */
   reloading(): void;
-  /** Whether HTTP requests reach a loaded worker: false while its server refuses connections, and once its host is about to be gone. */
+  /**
+   * Whether HTTP requests reach a loaded worker: false while its server refuses connections, and once its host is about
+   * to exit.
+   */
   reachable(is: boolean): void;
   log(entry: LogEntry): void;
   /** The worker is gone with all its processes. `hardStop`: it was killed to end one task. */
@@ -147,13 +151,13 @@ export interface WorkerEvents {
 
 export interface LogEntry {
   readonly stream: 'stdout' | 'stderr' | 'system';
-  /** Empty when it is not known which job wrote it. */
+  /** Empty when the job that wrote it is unknown. */
   readonly jobId: string;
-  /** One line, without its end. */
+  /** One line, without its line end. */
   readonly text: string;
 }
 
-/** Chunks a generator may be ahead of the credits it was given. */
+/** Chunks that a generator may be ahead of its granted credits. */
 export const FIRST_CREDITS = 32;
 /** Longest result, bytes. */
 export const MAX_RESULT_BYTES = 20 * 1024 * 1024;
@@ -161,5 +165,5 @@ export const MAX_RESULT_BYTES = 20 * 1024 * 1024;
 export const MAX_CHUNK_BYTES = 1024 * 1024;
 /** Longest progress update, bytes: it travels inline. */
 export const MAX_PROGRESS_BYTES = 64 * 1024;
-/** Time a cancelled handler has before force, and force has before SIGKILL, ms. */
+/** Time before force for a cancelled handler, and before SIGKILL after force, ms. */
 export const STOP_GRACE_MS = 1_000;

@@ -1,7 +1,7 @@
-/** The storage credentials of a job as its worker gets them. */
+/** The storage credentials of a job as its worker receives them. */
 import type { S3Config } from '../../proto/gen/capstan/v1/common.ts';
 
-/** Secret. Any object: its members are between the caller and the function. */
+/** Secret. Any object: its members are agreed between the caller and the function. */
 export type WorkerS3Config = Readonly<Record<string, unknown>>;
 
 /** The object as the caller sent it. */

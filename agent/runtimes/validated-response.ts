@@ -1,14 +1,17 @@
-/** Validates what a worker answers to an HTTP request: an invalid response becomes 500, with the reason in the worker's log. */
+/**
+ * Validates a worker's response to an HTTP request: an invalid response becomes 500, with the reason in the worker's
+ * log.
+ */
 import { ResponseValidator } from '../../lib/response-validator.ts';
 import type { HttpCall, HttpEvents, HttpRequest } from './runtime.ts';
 
-/** Stands between a worker and its caller's side. Every runtime's responses pass through it. */
+/** Sits between a worker and its caller's side. Responses of every runtime pass through it. */
 export class ValidatedResponse implements HttpEvents {
   readonly #events: HttpEvents;
   readonly #onInvalid: (reason: string) => void;
   readonly #validator: ResponseValidator;
   #call: HttpCall | undefined;
-  /** The caller's side has its end; what the worker still sends is dropped. */
+  /** The caller's side has received its end; later data of the worker is dropped. */
   #ended = false;
 
   /** `onInvalid` receives a line for the endpoint's log. */
@@ -18,7 +21,7 @@ export class ValidatedResponse implements HttpEvents {
     this.#validator = new ResponseValidator({ method, upgrade });
   }
 
-  /** The call whose response this is; it is aborted once the response is invalid. */
+  /** The call of this response; it is aborted once the response is invalid. */
   attach(call: HttpCall): void {
     if (this.#ended) call.abort(false);
     else this.#call = call;
@@ -67,7 +70,7 @@ export class ValidatedResponse implements HttpEvents {
   }
 }
 
-/** Without the query, which may hold what no log is to hold. */
+/** Without the query, which may contain values that must not be logged. */
 function pathOf(url: string): string {
   const path = url.slice(url.indexOf('/', url.indexOf('://') + 3));
   return path.split('?', 1)[0] ?? path;

@@ -1,6 +1,6 @@
 /**
- * The working folders of this machine's workers: one for each start of a worker, in one folder, gone
- * when the worker is. What an earlier agent left there goes when the next one starts.
+ * The working folders of this host's workers: one for each start of a worker, in one parent folder, removed with the
+ * worker. Leftovers of an earlier agent are removed when the next one starts.
  */
 import { mkdtempSync } from 'node:fs';
 import { mkdir, mkdtemp, readdir, rm } from 'node:fs/promises';
@@ -23,7 +23,7 @@ export class WorkFolders {
     this.#log = log;
   }
 
-  /** Empties the folder. No worker of it may run. Rejects when it cannot be made. */
+  /** Empties the folder. None of its workers may run. Rejects when it cannot be created. */
   static async open(folder: string, log: Pick<Logger, 'warn'>): Promise<WorkFolders> {
     const folders = new WorkFolders(folder, log);
     await folders.#remove(folder);
@@ -31,18 +31,18 @@ export class WorkFolders {
     return folders;
   }
 
-  /** The path of a new working folder, which its worker fills. Throws when it cannot be made. */
+  /** Returns the path of a new working folder, which its worker fills. Throws when it cannot be created. */
   make(): string {
     return mkdtempSync(join(this.#folder, 'w-'));
   }
 
-  /** Removes a working folder once its worker is gone. What cannot be removed is logged, and goes with the next start. */
+  /** Removes a working folder once its worker is gone. A failure is logged; the next start removes the rest. */
   remove(folder: string): void {
     const removal = this.#remove(folder).finally(() => this.#removals.delete(removal));
     this.#removals.add(removal);
   }
 
-  /** Resolves when everything that was to go is gone. */
+  /** Resolves when all pending removals are done. */
   async close(): Promise<void> {
     await Promise.all(this.#removals);
   }
@@ -58,7 +58,10 @@ export class WorkFolders {
 
 const TEMPORARY = /^capstan-run-(\d+)-/;
 
-/** A temporary folder that is named after this process. Those of processes that are gone are removed, as far as this user may. */
+/**
+ * Creates a temporary folder named after this process. Removes those of dead processes, as far as this user is allowed
+ * to.
+ */
 export async function ownTemporaryFolder(): Promise<string> {
   const temporary = tmpdir();
   const dead = (await readdir(temporary)).filter((name) => {
@@ -69,7 +72,7 @@ export async function ownTemporaryFolder(): Promise<string> {
   return mkdtemp(join(temporary, `capstan-run-${process.pid}-`));
 }
 
-/** Where a program that is not ours starts: its working folder, with the build in it. Throws what the file system says. */
+/** Returns where a foreign program starts: its working folder, which contains the build. Throws file system errors. */
 export function workFolderFor({ workFolder, folder }: { readonly workFolder: string; readonly folder: string }): string {
   if (workFolder === '') return folder || '/';
   if (folder !== '') fillWorkFolder(workFolder, folder);

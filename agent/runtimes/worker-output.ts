@@ -1,4 +1,4 @@
-/** What a worker's processes print on their pipes: cut into lines and bounded. */
+/** The output of a worker's processes on their pipes, split into lines and limited. */
 import { LineSplitter } from './lines.ts';
 import { OutputLimiter, type OutputStream } from './output-limiter.ts';
 
@@ -18,7 +18,7 @@ export class WorkerOutput {
     this.#lines[stream].push(data);
   }
 
-  /** The stream is at its end; the last line may lack its own. */
+  /** The stream has ended; the last line may lack its line end. */
   end(stream: OutputStream): void {
     this.#lines[stream].end();
     this.#limiter.flush();

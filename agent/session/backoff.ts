@@ -1,4 +1,4 @@
-/** Waits between tries: doubling, with jitter, so that a fleet does not come back as one. */
+/** Delays between attempts: doubling, with jitter, so that a fleet does not reconnect all at once. */
 export class Backoff {
   readonly #firstMs: number;
   readonly #lastMs: number;
@@ -9,7 +9,7 @@ export class Backoff {
     this.#lastMs = lastMs;
   }
 
-  /** The next wait, ms: between half and all of the present step. */
+  /** Returns the next delay, ms: between half and all of the current step. */
   next(): number {
     const step = Math.min(this.#lastMs, this.#firstMs * 2 ** this.#failures);
     this.#failures += 1;

@@ -1,4 +1,4 @@
-/** Channels to the scheduler and what is shown on them. */
+/** Channels to the scheduler and their credentials. */
 import { Metadata, type ChannelCredentials, type ChannelOptions } from '@grpc/grpc-js';
 
 import { messageLimits } from '../../lib/batches.ts';
@@ -6,7 +6,7 @@ import { NodeServiceClient } from '../../proto/gen/capstan/v1/nodes.ts';
 import { BlobServiceClient } from '../../proto/gen/capstan/v1/blobs.ts';
 import type { Identity } from './identity.ts';
 
-/** The library's own waits between dials stay out of the way of ours. */
+/** Keeps the library's own delays between dials below ours. */
 const OPTIONS: ChannelOptions = {
   ...messageLimits,
   'grpc.initial_reconnect_backoff_ms': 50,
@@ -15,7 +15,7 @@ const OPTIONS: ChannelOptions = {
   'grpc.enable_retries': 0,
 };
 
-/** Where the scheduler is, and how the connection to it is secured. */
+/** Address of the scheduler, and security of the connection to it. */
 export interface SchedulerTarget {
   readonly address: string;
   readonly credentials: ChannelCredentials;

@@ -1,11 +1,11 @@
-/** What an agent's events weigh, so that messages of many stay within bounds (docs/borders.md, Bodies). */
+/** Sizes of an agent's events, so that messages with several events stay within limits (docs/borders.md, Bodies). */
 import { messageBytes } from '../../lib/payload.ts';
 import { AgentEvent } from '../../proto/gen/capstan/v1/nodes.ts';
 
 /** Allowance for the fields of a small event. */
 const EVENT_BYTES = 256;
 
-/** About how large an event is on the wire; exact for the rare large kinds. */
+/** Returns the approximate size of an event on the wire; exact for the rare large kinds. */
 export function eventBytes({ event }: AgentEvent): number {
   switch (event?.$case) {
     case 'ended':

@@ -1,4 +1,4 @@
-/** Who this node is to its scheduler; kept in `<data>/agent/node.json`, readable by its owner alone. */
+/** The identity of this node at its scheduler; stored in `<data>/agent/node.json`, readable by its owner only. */
 import { mkdir, open, readFile, rename } from 'node:fs/promises';
 import { join } from 'node:path';
 
@@ -28,7 +28,7 @@ export async function readIdentity(folder: string): Promise<Identity | undefined
   }
 }
 
-/** Durable before it resolves: a node that forgot who it is would join a second time. */
+/** Durable before it resolves: a node that lost its identity would join a second time. */
 export async function writeIdentity(folder: string, identity: Identity): Promise<void> {
   const path = identityPath(folder);
   await mkdir(folder, { recursive: true });

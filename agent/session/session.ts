@@ -1,12 +1,12 @@
 /**
- * The session with the scheduler, kept up for ever.
+ * The permanent session with the scheduler.
  *
  *   dialling ──stream open, Hello sent──▶ open ──Welcome──▶ welcomed
  *      ▲                                    │                  │
  *      └──────────── backoff ◀── stream ends, or is silent ────┘
  *
- * What is sent before Hello is nobody's: it is dropped, and the next Hello tells the whole state.
- * Each dial uses a channel of its own, so that only the backoff here decides when the next is.
+ * Messages sent before Hello are dropped; the next Hello has the whole state.
+ * Each dial uses its own channel, so that only the backoff here decides when the next dial is.
  */
 import { Metadata, type ClientDuplexStream } from '@grpc/grpc-js';
 import type { Logger } from 'pino';
@@ -32,12 +32,12 @@ import { eventBytes } from './event-size.ts';
 
 const FIRST_RETRY_MS = 50;
 const LAST_RETRY_MS = 2_000;
-/** Retries that need a person first. */
+/** Retries that need an operator first. */
 const SLOW_RETRY_MS = 10_000;
-/** A session that lasted this long, ms, was a good one. */
+/** A session that lasted this long, ms, resets the backoff. */
 const STEADY_MS = 1_000;
 const JOIN_DEADLINE_MS = 10_000;
-/** Limits until Welcome names them, ms. */
+/** Limits until Welcome sets them, ms. */
 const OPENING: Welcome = { heartbeatMs: 5_000, silenceMs: 15_000, publicUrl: '' };
 
 export interface SessionOptions {
@@ -51,9 +51,9 @@ export interface SessionOptions {
   /** Every event of a message, in order; Welcome first. */
   readonly onEvents: (events: readonly SchedulerEvent[]) => void;
   readonly onDisconnected: () => void;
-  /** The node got another identity than it had. */
+  /** The node received a new identity. */
   readonly onRejoined: () => void;
-  /** The node was removed: the scheduler has given its work to others, and takes nothing from it any more. */
+  /** The node was removed: the scheduler has reassigned its work and accepts nothing from it any more. */
   readonly onRemoved: (error: CapstanError) => void;
 }
 
@@ -76,9 +76,9 @@ export class Session {
   #live: Live | undefined;
   #retry: NodeJS.Timeout | undefined;
   #closed = false;
-  /** What was already said about the present trouble. */
+  /** Problems already logged. */
   readonly #complaints = new Set<string>();
-  /** The scheduler did not know the identity: the next dial joins anew. */
+  /** The scheduler did not know the identity: the next dial joins again. */
   #rejoin = false;
   #joining = false;
   readonly #joined = Promise.withResolvers<string>();
@@ -92,24 +92,24 @@ export class Session {
     return this.#joined.promise;
   }
 
-  /** Who the node is now; absent before it joined. */
+  /** The node's current identity; absent before it joined. */
   get identity(): Identity | undefined {
     return this.#identity;
   }
 
-  /** Reads the stored identity and begins to dial. Throws DATA_DIR when it is unreadable. */
+  /** Reads the stored identity and starts dialling. Throws DATA_DIR when it is unreadable. */
   async start(): Promise<void> {
     this.#identity = await readIdentity(this.#options.folder);
     if (this.#identity !== undefined) this.#joined.resolve(this.#identity.nodeId);
     this.#dial();
   }
 
-  /** Sends at the end of this turn of the event loop; dropped while no stream is open. */
+  /** Sends at the end of this turn of the event loop; drops the message while no stream is open. */
   send(event: AgentEvent): void {
     if (this.#live !== undefined) this.#say(event);
   }
 
-  /** Ends the session; what was sent before leaves first. */
+  /** Ends the session; messages sent before leave first. */
   async close(): Promise<void> {
     this.#closed = true;
     clearTimeout(this.#retry);
@@ -179,7 +179,7 @@ export class Session {
     stream.on('error', (error: unknown) => {
       failure = error;
     });
-    // The one event that ends every call, well or badly.
+    // The one event that ends every call, with or without an error.
     stream.once('status', () => this.#onClosed(live, failure));
     this.#say({ event: { $case: 'hello', value: this.#options.hello() } });
     this.#outbox.flush();
@@ -226,7 +226,10 @@ export class Session {
     live.timer = setTimeout(() => this.#watch(live), Math.max(1, next - now));
   }
 
-  /** A stalled loop is not a dead peer: the sockets are polled once more before the session is given up (invariant 5). */
+  /**
+   * A stalled loop does not prove a dead peer: the sockets are polled once more before the session is closed (invariant
+   * 5).
+   */
   #checkSilence(live: Live): void {
     setImmediate(() => {
       setImmediate(() => {
@@ -243,7 +246,7 @@ export class Session {
     if (this.#live !== live) return;
     this.#live = undefined;
     this.#outbox.clear();
-    // A scheduler that welcomes only to hang up must not be dialled as fast as one that restarted.
+    // A scheduler that sends Welcome and then disconnects must not be dialled as fast as one that restarted.
     if (live.welcomed && performance.now() - live.openedAt >= STEADY_MS) this.#backoff.reset();
     if (this.#closed) return;
     this.#options.onDisconnected();
@@ -284,7 +287,7 @@ export class Session {
     }
   }
 
-  /** One line a trouble, however often it is met again. */
+  /** Logs each problem once, however often it recurs. */
   #complain(level: 'warn' | 'error', message: string, error: CapstanError): void {
     const trouble = `${message}: ${error.code}`;
     if (this.#complaints.has(trouble)) return;
@@ -293,7 +296,7 @@ export class Session {
   }
 }
 
-/** What lets a new node join is missing from its settings. */
+/** A setting that a new node needs to join is missing. */
 export function noToken(): CapstanError {
   return new CapstanError('CONFIG', 'this node has not joined and has no join token: set CAPSTAN_JOIN_TOKEN or CAPSTAN_JOIN_TOKEN_FILE');
 }

@@ -11,19 +11,19 @@ import { readChunk, readJobPost, tooLarge } from './job-post.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** The worker that calls; set before anything else happens. */
+    /** The calling worker; set before any other step. */
     desk: JobMailbox | null;
-    /** Memory of the body. */
+    /** Memory reserved for the body. */
     reservation: Reservation | null;
   }
 }
 
-/** What a document may hold beside its output, bytes. */
+/** Overhead of a document besides its output, bytes. */
 const ENVELOPE_BYTES = 1024 * 1024;
 const MAX_PARAM_LENGTH = 512;
 const MAX_REASON_CHARACTERS = 1_024;
 
-/** Who calls. */
+/** The caller. */
 export interface Caller {
   readonly endpointId: string;
   readonly workerId: string;
@@ -39,11 +39,11 @@ interface Params {
 type Query = Readonly<Record<string, string | readonly string[] | undefined>>;
 type Call = FastifyRequest<{ Params: Params; Querystring: Query }>;
 
-/** How long a worker whose post was refused for lack of memory waits, s. */
+/** Retry delay of a worker whose post was refused for lack of memory, s. */
 const RETRY_S = '1';
 
 export interface CallsOptions {
-  /** Undefined for a stranger, or one that speaks for another. */
+  /** Returns undefined for an unknown caller, or one that acts for another worker. */
   readonly deskOf: (caller: Caller) => JobMailbox | undefined;
   /** Memory for the bodies of all workers. */
   readonly memory: SharedBudget;
@@ -57,17 +57,17 @@ export async function makeCalls({ deskOf: deskOfCaller, memory, uploads, log }: 
     logger: false,
     bodyLimit: maxBytes,
     return503OnClosing: false,
-    // A HEAD would take a job and leave it in an answer without a body.
+    // A HEAD request would take a job and lose it in a response without a body.
     exposeHeadRoutes: false,
     routerOptions: { maxParamLength: MAX_PARAM_LENGTH },
   });
-  // Clients name other kinds than they send.
+  // Clients send a content type that does not match.
   app.removeAllContentTypeParsers();
   app.addContentTypeParser('*', (request, payload, done) => {
     const length = request.headers['content-length'];
     const { reservation } = request;
     const declared = length === undefined ? undefined : Number(length);
-    // Calls without a job to post have no use for a body.
+    // Calls that post no job need no body.
     if (reservation === null) done(new BodyRefused('too-large'));
     else
       receiveBody(payload, { declared, maxBytes, reservation, monitor: uploads }, (fault, body) => {
@@ -81,7 +81,8 @@ export async function makeCalls({ deskOf: deskOfCaller, memory, uploads, log }: 
     if (error instanceof BodyRefused) {
       if (error.fault === 'too-large') onTooLarge(request as Call, maxBytes);
       if (status === 503) reply.header('retry-after', RETRY_S);
-      // The rest is read and dropped, else the worker could lose the answer; one that is too slow loses its connection.
+      // The rest is read and dropped, otherwise the worker could lose the response; a sender that is too slow loses its
+      // connection.
       if (error.fault !== 'too-slow') {
         reply.removeHeader('connection');
         request.raw.resume();
@@ -92,10 +93,10 @@ export async function makeCalls({ deskOf: deskOfCaller, memory, uploads, log }: 
     return reply.code(status).send({ error: status >= 500 ? 'internal error' : error.message });
   });
   app.setNotFoundHandler((_request, reply) => reply.code(404).send({ error: 'no such route' }));
-  // Strangers are turned away before their body is read: it would be held in memory for nothing.
+  // Unknown callers are refused before their body is read: it would use memory for nothing.
   app.decorateRequest('desk', null);
   app.addHook('onRequest', (request, reply, done) => {
-    // Jobs hold their inputs and storage credentials.
+    // Jobs contain inputs and storage credentials.
     reply.header('cache-control', 'no-store');
     if (request.is404) return done();
     const { params, headers } = request as Call;
@@ -109,7 +110,7 @@ export async function makeCalls({ deskOf: deskOfCaller, memory, uploads, log }: 
         request.raw.socket.off('close', release);
         reservation.release();
       };
-      // An answer that waits behind another one of its connection is not told of the connection's end.
+      // A response queued behind another one on its connection is not notified of the connection's end.
       reply.raw.once('close', release);
       request.raw.socket.once('close', release);
       request.reservation = reservation;
@@ -141,7 +142,7 @@ export async function makeCalls({ deskOf: deskOfCaller, memory, uploads, log }: 
   return app;
 }
 
-/** Refused by its size before it was read: the job must not wait for a result that can never come. */
+/** Refused by its size before it was read: the job must not wait for a result that can never arrive. */
 function onTooLarge(call: Call, maxBytes: number): void {
   const { job } = call.params;
   if (job === undefined) return;
@@ -173,7 +174,7 @@ const refusals: Readonly<Record<BodyFault, { readonly status: number; readonly m
   'memory-full': { status: 503, message: 'request bodies already use all of the agent’s memory for them' },
 };
 
-/** Of a call that was let in. */
+/** Of an admitted call. */
 function deskOf({ desk }: Call): JobMailbox {
   if (desk === null) throw new Error('a call was admitted without a mailbox');
   return desk;
@@ -197,7 +198,7 @@ async function take(call: Call, reply: FastifyReply, count: number): Promise<Fas
   reply.raw.once('close', () => {
     if (!written) handout.lost();
   });
-  // The batch call answers an array, however many there are.
+  // The batch call returns an array, whatever the number.
   const body = call.routeOptions.url?.includes('batch') === true ? Buffer.concat([...joined(handout.jobs)]) : first;
   return reply.type('application/json').send(body);
 }
@@ -206,7 +207,7 @@ function refuse(reply: FastifyReply): FastifyReply {
   return reply.code(401).send({ error: 'unauthorized' });
 }
 
-/** Aborted when the caller hangs up before it has its answer. */
+/** Aborted when the caller disconnects before its response. */
 function goneSignal(reply: FastifyReply): AbortSignal {
   const controller = new AbortController();
   reply.raw.once('close', () => controller.abort());

@@ -1,15 +1,18 @@
-/** The variables by which a foreign worker finds the agent. */
+/** The environment variables by which a foreign worker finds the agent. */
 
 export interface Caller {
   readonly workerId: string;
   readonly endpointId: string;
   readonly token: string;
   readonly deviceUuids: readonly string[];
-  /** Time between its pings, ms; clients take whole seconds. */
+  /** Ping interval, ms; clients use whole seconds. */
   readonly pingMs: number;
 }
 
-/** `base`: where the worker reaches the API, `http://host:port`. Clients append `&…`: each address has its `?` already. */
+/**
+ * `base`: the API's address as the worker sees it, `http://host:port`. Clients append `&…`: each URL already has its
+ * `?`.
+ */
 export function workerVariables(base: string, { workerId, endpointId, token, deviceUuids, pingMs }: Caller): Record<string, string> {
   const root = `${base}/v2/${encodeURIComponent(endpointId)}`;
   const query = `?gpu=${encodeURIComponent(deviceUuids.length === 0 ? 'none' : deviceUuids.join(','))}`;

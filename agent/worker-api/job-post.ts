@@ -1,16 +1,16 @@
-/** The documents that workers post, read without changing a byte of what goes on to the caller. */
+/** Parses the documents that workers post; the bytes for the caller are passed on unchanged. */
 import { isUtf8 } from 'node:buffer';
 
 import { scanObject, type Span } from '../../lib/json-scan.ts';
 import { MAX_CHUNK_BYTES, MAX_RESULT_BYTES } from '../runtimes/runtime.ts';
 import type { JobPost } from './job-mailbox.ts';
 
-/** Longest error text that is kept, characters: a traceback, not a document. */
+/** Longest error text kept, characters: a traceback, not a document. */
 const MAX_ERROR_CHARACTERS = 65_536;
 const EMPTY_OBJECT = Buffer.from('{}');
 const MEMBERS: ReadonlySet<string> = new Set(['output', 'error', 'status', 'stopPod']);
 
-/** What a worker posted as its result. What cannot be read is a failure that says why, never silence. */
+/** Parses a worker's posted result. An unreadable post becomes a failure with a reason. */
 export function readJobPost(body: Buffer): JobPost {
   const members = membersOf(body);
   if (typeof members === 'string') return failure(`the worker posted a result that is not JSON: ${members}`);
@@ -21,11 +21,11 @@ export function readJobPost(body: Buffer): JobPost {
   if (output !== undefined && output.length > MAX_RESULT_BYTES) return failure(tooLarge(output.length), stopPod);
   const error = errorOf(valueOf(textOf('error')));
   if (error !== undefined) return { kind: 'failed', error, output, stopPod };
-  // Clients leave out an output that is `{}`.
+  // Clients omit an output that is `{}`.
   return { kind: 'returned', output: output ?? EMPTY_OBJECT, stopPod };
 }
 
-/** One chunk of a generator's output; else why it is none. */
+/** Parses one chunk of a generator's output; returns the reason if it is invalid. */
 export function readChunk(body: Buffer): { readonly data: Buffer } | { readonly fault: string } {
   const members = membersOf(body);
   if (typeof members === 'string') return { fault: `the worker posted a chunk that is not JSON: ${members}` };
@@ -52,7 +52,7 @@ function membersOf(body: Buffer): ReadonlyMap<string, Span> | string {
     case 'depth':
       return 'it is nested too deeply';
     case 'syntax':
-      // Python writes these for numbers that JSON does not have.
+      // Python writes these for numbers that JSON cannot represent.
       return /^(NaN|-?Infinity)/.test(body.toString('latin1', scan.offset, scan.offset + 9))
         ? 'it contains NaN or Infinity'
         : `error at byte ${scan.offset}`;
@@ -67,7 +67,10 @@ function valueOf(text: Buffer | undefined): unknown {
   return text === undefined ? undefined : (JSON.parse(text.toString()) as unknown);
 }
 
-/** A worker's error as it came; one that is no text is written as JSON, since a job's error is a text. */
+/**
+ * Returns a worker's error as posted; an error that is not a string is written as JSON, since a job's error is a
+ * string.
+ */
 function errorOf(value: unknown): string | undefined {
   if (value === undefined || value === null || value === '' || value === false) return undefined;
   const text = typeof value === 'string' ? value : JSON.stringify(value);

@@ -1,7 +1,7 @@
 /**
- * The agent's HTTP server for foreign workers: programs and images that speak the protocol of
- * the worker protocol (docs/foreign-workers.md) run against it unchanged. Each worker has a token of its own and reaches its
- * own jobs only; whoever has none gets 401 and learns nothing.
+ * The agent's HTTP server for foreign workers: programs and images that speak the worker protocol
+ * (docs/foreign-workers.md) run against it unchanged. Each worker has its own token and reaches its own jobs only; a
+ * caller without a token gets 401.
  */
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
 import { once } from 'node:events';
@@ -16,21 +16,21 @@ import type { Caller } from './calls.ts';
 import type { JobMailbox } from './job-mailbox.ts';
 
 const TOKEN_BYTES = 32;
-/** Clients keep connections for their next call: the server is not to close one that is just used again, ms. */
+/** Clients reuse connections: the server must not close one that is about to be reused, ms. */
 const KEEP_ALIVE_MS = 72_000;
-/** Time a worker has to send a whole request, ms. Answers may take longer: calls are held on purpose. */
+/** Time for a worker to send a whole request, ms. Responses may take longer: calls are held on purpose. */
 const REQUEST_MS = 120_000;
 /** Memory for the posts of all workers of the agent, bytes. */
 const BODY_MEMORY_BYTES = 256 * 1024 * 1024;
-/** Slower posts end: a worker has the agent on its own host. */
+/** Slower posts are ended: a worker runs on the agent's own host. */
 const UPLOAD_RULE: UploadRule = { minBytes: 16 * 1024, windowMs: 10_000, now: () => performance.now() };
-/** Addresses that stand for all of a host's. */
+/** Addresses that stand for all addresses of a host. */
 const isWildcard = (host: string): boolean => host === '0.0.0.0' || host === '::';
 
 export interface WorkerApiOptions {
   /** Address to listen on. */
   readonly host: string;
-  /** 0 for any free one. */
+  /** 0: any free port. */
   readonly port: number;
   readonly log: Logger;
   /** Memory for the bodies of all workers, bytes. */
@@ -39,9 +39,9 @@ export interface WorkerApiOptions {
 }
 
 export interface Admission {
-  /** Secret that the worker shows with each call. */
+  /** Secret that the worker sends with each call. */
   readonly token: string;
-  /** From now on the worker is a stranger. */
+  /** Revokes the worker's access. */
   revoke(): void;
 }
 
@@ -59,7 +59,7 @@ export class WorkerApi {
   readonly #workers = new Map<string, Admitted>();
   readonly #server: Server;
   readonly #also = new Map<string, Promise<Server>>();
-  /** Loaded when it is wanted: a fifth of an agent's start, and most agents never have a foreign worker. */
+  /** Loaded on demand: it is a fifth of an agent's start, and most agents never have a foreign worker. */
   #calls: Promise<FastifyInstance> | undefined;
 
   private constructor({ host, log, bodyMemoryBytes = BODY_MEMORY_BYTES, uploadRule = UPLOAD_RULE }: WorkerApiOptions) {
@@ -70,17 +70,17 @@ export class WorkerApi {
     this.#server = this.#makeServer();
   }
 
-  /** Listens; rejects when the address cannot be had. */
+  /** Listens; rejects when the address is unavailable. */
   static async start(options: WorkerApiOptions): Promise<WorkerApi> {
     const { host, port } = options;
     const api = new WorkerApi(options);
-    // Workers are told 127.0.0.1; the name may stand for ::1 alone.
+    // Workers receive 127.0.0.1; the name may stand for ::1 only.
     api.#server.listen(port, host === 'localhost' ? '127.0.0.1' : host);
     await once(api.#server, 'listening');
     return api;
   }
 
-  /** Listens on one more address of this host, at the same port: where containers reach it. Rejects when it cannot. */
+  /** Listens on one more address of this host, at the same port, for containers. Rejects when that fails. */
   async listenAlso(address: string): Promise<void> {
     if (address === this.#host || isWildcard(this.#host)) return;
     let listening = this.#also.get(address);
@@ -97,12 +97,12 @@ export class WorkerApi {
     return typeof address === 'object' && address !== null ? address.port : 0;
   }
 
-  /** Lets a worker in. One id is one worker: a new admission takes the place of an earlier one. */
+  /** Admits a worker. One id is one worker: a new admission replaces an earlier one. */
   admit(workerId: string, endpointId: string, desk: JobMailbox): Admission {
     const token = randomBytes(TOKEN_BYTES).toString('base64url');
     const admitted: Admitted = { endpointId, desk, tokenHash: hash(token) };
     this.#workers.set(workerId, admitted);
-    // While the worker starts; what fails here fails again, and is told, with its first call.
+    // Runs while the worker starts; a failure here recurs with its first call and is reported then.
     this.#load().catch(() => undefined);
     return {
       token,
@@ -112,7 +112,7 @@ export class WorkerApi {
     };
   }
 
-  /** Ends every call at once. */
+  /** Ends every call immediately. */
   async close(): Promise<void> {
     this.#workers.clear();
     const also = await Promise.all([...this.#also.values()].map((listening) => listening.catch(() => undefined)));

@@ -1,6 +1,6 @@
 /**
- * A build in a folder that a running container has mounted already: as hard links, so that it costs
- * neither space nor copying. The container sees the folder read-only, as it would see the build itself.
+ * Places a build in a folder that a running container has already mounted. Hard links need neither space nor copying.
+ * The container sees the folder read-only, as it would see the build itself.
  */
 import { execFile } from 'node:child_process';
 import { mkdir, readdir, rename, rm } from 'node:fs/promises';
@@ -11,16 +11,16 @@ import { makeReadable } from '../hosted/readable.ts';
 
 const run = promisify(execFile);
 
-/** Fills the empty folder. Rejects where the file system has no links, or the folder is on another one. */
+/** Fills the empty folder. Rejects when the file system has no hard links or the folder is on another one. */
 export async function linkBuild(build: string, folder: string): Promise<void> {
   await makeReadable(build);
   await run('cp', ['-al', '--', `${build}/.`, folder]);
 }
 
-/** Empties the folder by moving what is in it into `away`, which is then removed behind the caller's back. */
+/** Empties the folder by moving its contents into `away`, which is removed in the background. */
 export async function emptyFolder(folder: string, away: string): Promise<void> {
   await mkdir(away, { recursive: true });
   await Promise.all((await readdir(folder)).map((name) => rename(join(folder, name), join(away, name))));
-  // What stays of it goes with the folder around it.
+  // Leftovers are removed with the enclosing folder.
   void rm(away, { recursive: true, force: true }).catch(() => undefined);
 }

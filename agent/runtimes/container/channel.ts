@@ -1,4 +1,7 @@
-/** The private way between the agent and one worker's container: a socket in a folder that only this container has. */
+/**
+ * The private channel between the agent and one worker's container: a socket in a folder that is mounted in this
+ * container only.
+ */
 import { closeSync, constants, openSync } from 'node:fs';
 import { chmod, mkdir, rm } from 'node:fs/promises';
 import { createServer, type Server, type Socket } from 'node:net';
@@ -6,15 +9,15 @@ import { join } from 'node:path';
 
 import { ROLES, SOCKET } from './layout.ts';
 
-/** Longest path of a socket, bytes (sockaddr_un of Linux, with its end). */
+/** Longest path of a socket, bytes (Linux sockaddr_un, including the terminator). */
 const MAX_SOCKET_PATH = 107;
 
 export interface Connections {
-  /** Frames, both ways (hosted/protocol.ts). */
+  /** Frames in both directions (hosted/protocol.ts). */
   readonly channel: Socket;
   /** Keys of the entered tasks. */
   readonly entry: Socket;
-  /** Its end tells the container that the agent is gone; the container says on it how the host ended. */
+  /** Its close tells the container that the agent is gone; the container reports on it how the host ended. */
   readonly lifeline: Socket;
 }
 
@@ -22,7 +25,7 @@ export class WorkerChannel {
   readonly folder: string;
   readonly #server: Server;
   readonly #waiting = new Set<Socket>();
-  /** Resolves once the container's first process is there; never rejects. */
+  /** Resolves once the container's first process has connected; never rejects. */
   readonly connected: Promise<Connections>;
 
   private constructor(folder: string, server: Server) {
@@ -31,10 +34,10 @@ export class WorkerChannel {
     this.connected = this.#accept();
   }
 
-  /** Makes the folder and listens in it. Rejects when the folder cannot be made. */
+  /** Creates the folder and listens in it. Rejects when the folder cannot be created. */
   static async open(folder: string): Promise<WorkerChannel> {
     await mkdir(folder, { recursive: true });
-    // Whatever the umask: the image's user may be anyone. On the host, the folders above keep others out.
+    // Independent of the umask: the image's user may be any user. On the host, the parent folders deny access.
     await chmod(folder, 0o755);
     await rm(join(folder, SOCKET), { force: true });
     const server = createServer();
@@ -44,7 +47,7 @@ export class WorkerChannel {
     return channel;
   }
 
-  /** Takes the folder away; connections live on. */
+  /** Removes the folder; open connections continue. */
   async close(): Promise<void> {
     this.#server.close();
     for (const socket of this.#waiting) socket.destroy();
@@ -56,7 +59,7 @@ export class WorkerChannel {
     const byRole = new Map<string, Socket>();
     this.#server.on('connection', (socket) => {
       this.#waiting.add(socket);
-      // A broken connection is a dying container: its end says more.
+      // A broken connection means a dying container: its exit reports more.
       socket.on('error', () => undefined);
       socket.once('readable', () => {
         const role = (socket.read(1) as Buffer | null)?.toString() ?? '';
@@ -66,7 +69,7 @@ export class WorkerChannel {
         const entry = byRole.get(ROLES.entry);
         const lifeline = byRole.get(ROLES.lifeline);
         if (channel === undefined || entry === undefined || lifeline === undefined) return;
-        // Nobody else is to come: the worker's own code could.
+        // Refuses further connections: the worker's own code could open one.
         this.#server.close();
         this.#server.removeAllListeners('connection');
         for (const each of [channel, entry, lifeline]) this.#waiting.delete(each);
@@ -79,7 +82,7 @@ export class WorkerChannel {
 
 async function listen(server: Server, folder: string): Promise<void> {
   const path = join(folder, SOCKET);
-  // A long path by way of its folder's descriptor.
+  // Reaches a long path through a descriptor of its folder.
   const fd = Buffer.byteLength(path) > MAX_SOCKET_PATH ? openSync(folder, constants.O_RDONLY | constants.O_DIRECTORY) : undefined;
   try {
     await new Promise<void>((resolve, reject) => {

@@ -1,4 +1,4 @@
-/** A worker's host in a container: frames over its private channel, its output, its death. */
+/** A worker's host in a container: frames over its private channel, its output, its exit. */
 import { messageOf } from '../../../lib/to-error.ts';
 import { FrameReader, FrameWriter } from '../frames.ts';
 import { checkHostFrame } from '../hosted/host-frames.ts';
@@ -11,17 +11,17 @@ import { WorkerChannel, type Connections } from './channel.ts';
 import type { ContainerSpec } from './create-request.ts';
 import { NO_PROGRAM, signalOf, WorkerContainer, type ContainerDeps, type Ending } from './worker-container.ts';
 
-/** Time the channel has to be read to its end after the container's, ms. */
+/** Time to read the channel to its end after the container has exited, ms. */
 const CHANNEL_GRACE_MS = 1_000;
 
 export interface ContainerHostStart {
   readonly deps: ContainerDeps;
-  /** Folder of the channel, on this machine. */
+  /** Folder of the channel, on this host. */
   readonly folder: string;
-  /** See WorkerContainer. May reject: the network's address must be asked for. */
+  /** See WorkerContainer. May reject: the network's address comes from the engine. */
   readonly orders: () => Promise<readonly ContainerSpec[]>;
   readonly memoryBytes: number;
-  /** Said when what the image runs ends before it reported. */
+  /** Detail of the exit when the image's program ends before it reported. */
   readonly needs: string;
 }
 
@@ -38,13 +38,13 @@ export class ContainerHost implements Host {
   #killedFor: string | undefined;
   #killed = false;
   readonly #up = Promise.withResolvers<boolean>();
-  /** The host has said that it is there. */
+  /** The host has reported. */
   isUp = false;
   /** The container is gone, or its worker was told so. */
   gone = false;
-  /** How the container's first process said that the host ended. */
+  /** How the host ended, as reported by the container's first process. */
   #report = '';
-  /** Resolves when the container is gone, or was given up. */
+  /** Resolves when the container is gone or was abandoned. */
   readonly exited: Promise<void>;
 
   constructor(start: ContainerHostStart, events: Pick<WorkerEvents, 'preparing' | 'startFailed'>) {
@@ -53,7 +53,7 @@ export class ContainerHost implements Host {
     this.exited = this.#live();
   }
 
-  /** Resolves once the host has said that it is there, or, with false, once it never will. */
+  /** Resolves with true once the host has reported, or with false once it never will. */
   get up(): Promise<boolean> {
     return this.#up.promise;
   }
@@ -67,7 +67,7 @@ export class ContainerHost implements Host {
     else this.#writer.send(frame, body);
   }
 
-  /** Frames wait for this from now on. When it rejects the host is killed with its words. */
+  /** Frames wait for this promise from now on. If it rejects, the host is killed with the error's message. */
   hold(until: Promise<void>): void {
     this.#isHeld = true;
     until.then(
@@ -79,7 +79,7 @@ export class ContainerHost implements Host {
     );
   }
 
-  /** Gives the container a name for people. */
+  /** Gives the container a readable name. */
   rename(name: string): void {
     this.#container?.rename(name);
   }
@@ -87,7 +87,8 @@ export class ContainerHost implements Host {
   kill(why?: string): void {
     this.#killedFor ??= why;
     this.#killed = true;
-    // Its first process ends the container when this is gone, the engine when it is asked: whichever is faster.
+    // The container ends when its first process sees this connection close or when the engine is asked to kill it,
+    // whichever is faster.
     this.#connections?.lifeline.destroy();
     this.#container?.kill(this.#killedFor);
   }
@@ -98,7 +99,7 @@ export class ContainerHost implements Host {
   }
 
   limitMemory(): void {
-    // The engine holds the limit from the container's creation on.
+    // The engine enforces the limit from the container's creation on.
   }
 
   async #live(): Promise<void> {
@@ -174,7 +175,7 @@ export class ContainerHost implements Host {
     this.#up.resolve(true);
   }
 
-  /** What it said before its end may still be in the sockets. */
+  /** Messages sent before its end may still be in the sockets. */
   async #channelsRead(): Promise<void> {
     if (this.#connections === undefined) return;
     const { channel, entry, lifeline } = this.#connections;
@@ -198,7 +199,7 @@ export class ContainerHost implements Host {
   }
 }
 
-/** As the process runtimes begin it; the engine says no more than that it was so. */
+/** The same prefix as in the process runtimes; the engine reports no more than an out-of-memory kill. */
 export function outOfMemoryText(exitCode: number | undefined, memoryBytes: number): string {
   const code = exitCode === undefined ? '' : ` (exit code ${exitCode}, OOMKilled)`;
   const limit = memoryBytes > 0 ? `, the limit is ${Math.round(memoryBytes / 1024 / 1024)} MiB` : ', the host is out of memory';

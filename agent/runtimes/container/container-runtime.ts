@@ -1,8 +1,7 @@
 /**
- * The `container` runtime: one container per worker, from any image. Our own bootstrap runs in it
- * where the release has functions (Python or Node, as the function's module is written); an image that
- * speaks the worker protocol itself is carried for the foreign workers, one that listens itself for the
- * workers of load-balanced endpoints.
+ * The `container` runtime: one container per worker, from any image. Our bootstrap runs in it for releases with
+ * functions (Python or Node, depending on the function's module). An image that speaks the worker protocol itself is
+ * launched for the foreign workers, and an image with its own server for the workers of load-balanced endpoints.
  */
 import { randomUUID } from 'node:crypto';
 import { join } from 'node:path';
@@ -33,7 +32,7 @@ import { ContainerSpares, type SpareLimits } from './spares.ts';
 import type { ContainerDeps } from './worker-container.ts';
 import { ContainerSpecBuilder, type ContainerShape, type ContainerSpecBuilderOptions } from './container-spec.ts';
 
-/** Where an image that listens itself does so, unless its endpoint's environment says otherwise. */
+/** Default port of an image with its own server, unless the endpoint's environment sets another. */
 const DEFAULT_PORT = 80;
 
 export interface ContainerRuntimeOptions extends ContainerSpecBuilderOptions {
@@ -42,18 +41,18 @@ export interface ContainerRuntimeOptions extends ContainerSpecBuilderOptions {
   /** File of registry credentials, if any. */
   readonly registryAuthFile: string | undefined;
   readonly log: Logger;
-  /** Workers that bring their own program; none without. */
+  /** Workers that bring their own program; absent: unsupported. */
   readonly foreign?: { readonly workers: ForeignWorkers; readonly api: WorkerApi };
 }
 
-/** A spare's image was there a moment ago: one that is gone is not fetched for it. */
+/** A spare's image was present a moment ago; if it is gone, it is not pulled for the spare. */
 const NO_PULLS: ContainerDeps['pulls'] = {
   pull: (image) => Promise.reject(new CapstanError('NOT_FOUND', `${image}: no longer in the engine`)),
 };
 const NO_EVENTS = { preparing() {}, startFailed() {} };
 const NOBODY = { workerId: '', endpointId: '' };
 
-/** Subfolder of the channels' folders, named by start. */
+/** Parent of the channels' folders, which are named by start. */
 const CHANNELS = 'channels';
 
 interface Live {
@@ -64,7 +63,7 @@ interface Live {
 interface HostLaunch {
   readonly deps: ContainerDeps;
   readonly shape: ContainerShape;
-  /** The folder of its channel. */
+  /** Folder of its channel. */
   readonly folder: string;
   readonly orders: () => Promise<ContainerSpec[]>;
   readonly events: Pick<WorkerEvents, 'preparing' | 'startFailed'>;
@@ -100,7 +99,10 @@ export class ContainerRuntime implements Runtime {
     });
   }
 
-  /** Asks the engine what it has; where it has come (back), clears what an earlier agent left there. Never rejects. */
+  /**
+   * Asks the engine for its capabilities; when the engine is (back) up, removes leftovers of an earlier agent. Never
+   * rejects.
+   */
   async probe(): Promise<EngineFacts | undefined> {
     const facts = await this.#options.engine.probe();
     if (facts === undefined) this.#isSweepDue = true;
@@ -171,12 +173,12 @@ export class ContainerRuntime implements Runtime {
     if (taken === undefined) return undefined;
     const { host, start, filled } = taken;
     host.hold(filled);
-    // Its labels are what they were when it was nobody's.
+    // Its labels are those from before it had a worker.
     host.rename(`capstan-${workerId}-${start.slice(0, 8)}`);
     return host;
   }
 
-  /** An image that speaks the worker protocol itself, with a way to the agent. */
+  /** An image that speaks the worker protocol itself and can reach the agent. */
   #startForeign(spec: WorkerStart, events: WorkerEvents): RunningWorker {
     const { foreign } = this.#options;
     if (foreign === undefined) return notStarted(events, 'this agent does not run foreign workers');
@@ -188,7 +190,7 @@ export class ContainerRuntime implements Runtime {
       const order = async (): Promise<ContainerSpec> => {
         const ordered = await this.#orders.forForeign(carried, env, start);
         address = ordered.hostAddress;
-        // Podman makes its bridge with the first container on it.
+        // Podman creates its bridge with the first container on it.
         if (address !== undefined) await api.listenAlso(address).catch(unlessNotThere);
         return ordered;
       };
@@ -204,7 +206,7 @@ export class ContainerRuntime implements Runtime {
     return foreign.workers.start(spec, events, carry, `http://${this.#orders.isForeignOnHost ? '127.0.0.1' : HOST_NAME}:${api.port}`);
   }
 
-  /** An image that listens itself. */
+  /** An image with its own server. */
   #startServer(spec: WorkerStart, events: WorkerEvents): RunningWorker {
     if (spec.image === '') return notStarted(events, 'the release has no image');
     const worker = new ServerWorker(events);
@@ -212,7 +214,10 @@ export class ContainerRuntime implements Runtime {
     return worker;
   }
 
-  /** On a network of its own the container has all ports to itself, and the engine lets this host in at others. */
+  /**
+   * On a separate network the container has all ports to itself, and the engine publishes them to this host at other
+   * ports.
+   */
   async #serverSite(env: Readonly<Record<string, string>>): Promise<ServerSite> {
     const start = randomUUID();
     let made: ForeignContainer | undefined;
@@ -241,7 +246,7 @@ export class ContainerRuntime implements Runtime {
     void made.exited.then(() => this.#live.delete(start));
   }
 
-  /** One sweep at a time; one that fails is due again. */
+  /** Runs one sweep at a time; a failed sweep is repeated. */
   async #clear(): Promise<void> {
     if (this.#sweep !== undefined) return;
     this.#isSweepDue = false;
@@ -255,7 +260,7 @@ export class ContainerRuntime implements Runtime {
           if (count > 0) log.info({ count }, 'orphaned containers removed');
         },
         () => {
-          // The engine is away, or busy with them: the next probe tries again.
+          // The engine is unavailable or busy with these containers: the next probe retries.
           this.#isSweepDue = true;
         },
       )
@@ -272,7 +277,7 @@ function portOf(name: string, env: Readonly<Record<string, string>>, byDefault: 
   throw new CapstanError('INVALID_ARGUMENT', `env.${name}: must be a port, 1 to 65535`);
 }
 
-/** The address belongs to no interface yet; anything else is thrown on. */
+/** No interface has the address yet; any other error is rethrown. */
 function unlessNotThere(error: unknown): void {
   if (!isErrno(error, 'EADDRNOTAVAIL')) throw error;
 }

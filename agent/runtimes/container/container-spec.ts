@@ -1,4 +1,4 @@
-/** What the containers of a node are made like: the orders for workers with our bootstrap, and for images with a program of their own. */
+/** Builds the container specs of a node: for workers with our bootstrap, and for images with a program of their own. */
 import { join } from 'node:path';
 
 import { CapstanError } from '../../../lib/errors.ts';
@@ -16,23 +16,23 @@ import { containerOwner, incarnationName } from './leftovers.ts';
 
 const READS_AT_START: Readonly<Record<Language, RegExp>> = { node: NODE_READS_AT_START, python: PYTHON_READS_AT_START };
 
-/** Which images get a read-only root (CAPSTAN_CONTAINER_READ_ONLY). */
+/** Which images get a read-only root file system (CAPSTAN_CONTAINER_READ_ONLY). */
 export type ReadOnlyRoots = 'base-images' | 'always' | 'never';
 
 export interface ContainerSpecBuilderOptions {
   readonly engine: ContainerEngine;
-  /** The agent's own folder: sockets lie in it. */
+  /** The agent's own folder, which holds the sockets. */
   readonly folder: string;
   /** The staged bootstrap. */
   readonly bootstrap: string;
-  /** Name of the node for people, in a label. */
+  /** Readable name of the node, used in a label. */
   readonly nodeName: string;
-  /** A network of the engine, `host`, `none`, or `auto`: its bridge, else none. */
+  /** A network of the engine, `host`, `none`, or `auto`: the engine's bridge, otherwise none. */
   readonly network: string;
   readonly readOnlyRoots: ReadOnlyRoots;
 }
 
-/** All that decides what a container of our bootstrap is like, beside whose it is. */
+/** Everything that determines a container of our bootstrap, apart from its owner. */
 export interface ContainerShape {
   readonly language: Language;
   readonly image: string;
@@ -43,7 +43,7 @@ export interface ContainerShape {
   readonly cpuMillis: number;
 }
 
-/** Whose a container is; empty names for a spare. */
+/** Owner of a container; empty names for a spare. */
 export interface ContainerIdentity {
   /** LABELS.start. */
   readonly start: string;
@@ -51,7 +51,7 @@ export interface ContainerIdentity {
   readonly endpointId: string;
 }
 
-/** Folders of this machine that a container of our bootstrap gets. */
+/** Folders of this host that are mounted in a container of our bootstrap. */
 export interface ContainerFolders {
   readonly channel: string;
   readonly build: string;
@@ -69,7 +69,10 @@ export class ContainerSpecBuilder {
     return { language, image: image || defaultBaseImage(language, deviceUuids.length > 0).name, deviceUuids, memoryBytes, cpuMillis };
   }
 
-  /** Two workers with the same key could have the same container, as far as the engine is now known; absent while it is not. */
+  /**
+   * Two workers with the same key can use the same container, given the engine's current capabilities; absent while
+   * these are unknown.
+   */
   keyOf(shape: ContainerShape): string | undefined {
     const { engine } = this.#options;
     const image = imageReference(shape.image);
@@ -77,17 +80,20 @@ export class ContainerSpecBuilder {
     return imageId === undefined ? undefined : JSON.stringify([imageId, this.#knownNetwork(false), { ...shape, image }]);
   }
 
-  /** The values of the environment that the language reads before our code could set them. */
+  /** Environment values that the language reads before our code could set them. */
   readAtStart(language: Language, env: Readonly<Record<string, string>>): Record<string, string> {
     return Object.fromEntries(Object.entries(env).filter(([name]) => READS_AT_START[language].test(name)));
   }
 
-  /** The name under which this agent's containers are found again. */
+  /** The name under which this agent finds its containers again. */
   owner(): Promise<string> {
     return (this.#owner ??= containerOwner(join(this.#options.folder, 'container-owner')));
   }
 
-  /** One order for each program that the language may have in the image. `env`: what whoever may ask the engine can read. */
+  /**
+   * Returns one spec for each program that the language may have in the image. `env`: readable by everyone with access
+   * to the engine.
+   */
   async forHost(
     shape: ContainerShape,
     identity: ContainerIdentity,
@@ -114,13 +120,16 @@ export class ContainerSpecBuilder {
         ...(language === 'node' ? ([[process.execPath, NODE]] as const) : []),
       ] as const,
       readOnlyRoot,
-      // Python's own first process reaps; Node's cannot.
+      // Python's own first process reaps children; Node's cannot.
       init: language === 'node' && (engine.facts?.hasInit ?? false),
     };
     return ENTRYPOINTS[language].map((entrypoint) => ({ ...order, entrypoint }));
   }
 
-  /** The image's own program, on a network where it and the agent reach one another. Rejects with CONFIG where there may be none. */
+  /**
+   * Returns the spec of the image's own program, on a network where it and the agent can reach each other. Rejects with
+   * CONFIG when no such network is allowed.
+   */
   async forForeign(spec: WorkerStart, env: Readonly<Record<string, string>>, start: string): Promise<ContainerSpec> {
     const { command, image, folder, workerId, endpointId } = spec;
     const common = await this.#common(spec, { start, workerId, endpointId }, true);
@@ -132,7 +141,7 @@ export class ContainerSpecBuilder {
       image,
       entrypoint: command.length > 0 ? command : undefined,
       command: command.length > 0 ? [] : undefined,
-      // Anyone who may ask the engine can read these: such a program has no other way to get them.
+      // Everyone with access to the engine can read these values: such a program has no other way to receive them.
       env,
       mounts: folder === '' ? [] : [[folder, BUILD]],
       readOnlyRoot: this.#isReadOnly(image),
@@ -140,12 +149,15 @@ export class ContainerSpecBuilder {
     };
   }
 
-  /** Foreign workers are in the host's own network. */
+  /** Foreign workers use the host's network. */
   get isForeignOnHost(): boolean {
     return this.#knownNetwork(true) === 'host';
   }
 
-  /** The network of a container that is started now. A foreign worker must reach the agent: without a bridge it gets the host's own. */
+  /**
+   * Returns the network for a new container. A foreign worker must reach the agent: without a bridge it gets the host's
+   * network.
+   */
   async network(isForeign: boolean): Promise<string> {
     if (this.#options.engine.facts === undefined) await this.#options.engine.probe();
     return this.#knownNetwork(isForeign);

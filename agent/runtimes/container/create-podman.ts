@@ -1,7 +1,6 @@
 /**
- * The same container as create-request.ts asks for, in the words of Podman's own API (libpod 4.0 and newer): what Podman
- * makes of Docker's request has no devices (it drops DeviceRequests without a word), and raises limits that were not named
- * beyond what the host may give.
+ * Creates the container of create-request.ts through Podman's own API (libpod 4.0 and newer). Podman's translation of a
+ * Docker request has no devices (it drops DeviceRequests silently) and raises unset limits beyond what the host allows.
  */
 import { readFileSync } from 'node:fs';
 
@@ -10,10 +9,10 @@ import { HOST_NAME } from './layout.ts';
 
 export const PODMAN_CREATE = '/v4.0.0/libpod/containers/create';
 
-/** Docker's name of the network that Podman has by default. */
+/** Docker's name for Podman's default network. */
 const DEFAULT_BRIDGE = 'bridge';
 const CPU_PERIOD_US = 100_000;
-/** Open files that Podman gives where none are named. */
+/** Podman's default limit of open files. */
 const MOST_FILES = 1_048_576;
 
 /** A request of Podman's API (SpecGenerator). */
@@ -34,7 +33,7 @@ export function podmanRequest(order: ContainerSpec, rules: ContainerRules): Read
     no_new_privileges: true,
     resource_limits: {
       pids: { limit: rules.pids },
-      // Swap would hide that a worker needs more than it was given.
+      // Swap would hide that a worker exceeds its memory.
       ...(memoryBytes > 0 ? { memory: { limit: memoryBytes, swap: memoryBytes } } : {}),
       ...(cpuMillis > 0 ? { cpu: { period: CPU_PERIOD_US, quota: (cpuMillis * CPU_PERIOD_US) / 1_000 } } : {}),
     },
@@ -43,7 +42,7 @@ export function podmanRequest(order: ContainerSpec, rules: ContainerRules): Read
     ...networkOf(network),
     ...(hostAddress === undefined ? {} : { hostadd: [`${HOST_NAME}:${hostAddress}`] }),
     portmappings: published.map((port) => ({ container_port: port, host_ip: '127.0.0.1', protocol: 'tcp' })),
-    // Without capabilities not even root could listen on a port as low as 80.
+    // Without capabilities not even root could listen on a low port such as 80.
     ...(published.length === 0 ? {} : { sysctl: { 'net.ipv4.ip_unprivileged_port_start': '0' } }),
     devices: deviceNames(order.deviceUuids, rules.gpus).map((path) => ({ path })),
     init: order.init,
@@ -57,21 +56,21 @@ function networkOf(network: string): Readonly<Record<string, unknown>> {
   return { netns: { nsmode: 'bridge' }, ...(network === DEFAULT_BRIDGE ? {} : { networks: { [network]: {} } }) };
 }
 
-/** Podman knows devices by their CDI names only. */
+/** Podman accepts devices by their CDI names only. */
 function deviceNames(uuids: readonly string[], access: GpuAccess): string[] {
   return access === 'environment' ? [] : uuids.map((uuid) => `nvidia.com/gpu=${uuid}`);
 }
 
 /**
- * Podman would ask for fixed numbers, which a host without the right to raise limits refuses. Processes are counted by
- * `pids`: this limit is a user's on the whole host, so it is as many as there can be at all.
+ * Podman would request fixed limits, which a host without the right to raise limits refuses. `pids` limits the
+ * processes; this limit counts a user's processes on the whole host, so it is set to the maximum.
  */
 function limits(): { readonly type: string; readonly soft: number; readonly hard: number }[] {
   const most = { nofile: Math.min(MOST_FILES, ownLimit('Max open files')), nproc: Math.min(ownLimit('Max processes'), mostProcesses()) };
   return Object.entries({ core: 0, ...most }).map(([type, limit]) => ({ type, soft: limit, hard: limit }));
 }
 
-/** This process's own hard limit, by its name in proc(5). */
+/** Returns this process's hard limit with the given name of proc(5). */
 function ownLimit(name: string): number {
   const line = readFileSync('/proc/self/limits', 'utf8')
     .split('\n')

@@ -1,4 +1,4 @@
-/** The request that creates a worker's container: what it may, and what it may not. */
+/** The request that creates a worker's container, with its permissions and limits. */
 import type Docker from 'dockerode';
 
 import { HOST_NAME, LABELS } from './layout.ts';
@@ -6,12 +6,12 @@ import { HOST_NAME, LABELS } from './layout.ts';
 /** How a container gets its GPUs (CAPSTAN_CONTAINER_GPUS). */
 export type GpuAccess = 'nvidia' | 'cdi' | 'environment';
 
-/** What holds for all containers of a node. */
+/** Settings of all containers of a node. */
 export interface ContainerRules {
   readonly gpus: GpuAccess;
-  /** Processes and threads in one container. */
+  /** Limit of processes and threads in one container. */
   readonly pids: number;
-  /** Size of /tmp where the root is read-only, bytes; what is in it counts as the container's memory. */
+  /** Size of /tmp where the root is read-only, bytes; its contents count as the container's memory. */
   readonly tmpBytes: number;
   /** Size of /dev/shm, bytes. */
   readonly shmBytes: number;
@@ -19,31 +19,31 @@ export interface ContainerRules {
 
 export interface ContainerSpec {
   readonly image: string;
-  /** Absent: the image's own. */
+  /** Absent: the image's default. */
   readonly entrypoint: readonly string[] | undefined;
-  /** Beside the entry point; absent: the image's own. */
+  /** Arguments of the entry point; absent: the image's default. */
   readonly command: readonly string[] | undefined;
-  /** Whoever may ask the engine can read these. */
+  /** Readable by everyone with access to the engine. */
   readonly env: Readonly<Record<string, string>>;
   readonly deviceUuids: readonly string[];
   /** Bytes; 0 for no limit. */
   readonly memoryBytes: number;
   /** Thousandths of a core; 0 for no limit. */
   readonly cpuMillis: number;
-  /** Read-only; host path to path in the container. */
+  /** Read-only; path on the host to path in the container. */
   readonly mounts: readonly (readonly [from: string, to: string])[];
   readonly readOnlyRoot: boolean;
   readonly network: string;
-  /** What `host.docker.internal` is in the container; absent without a way to this host. */
+  /** Address of `host.docker.internal` in the container; absent when the container cannot reach this host. */
   readonly hostAddress: string | undefined;
-  /** Ports that this host alone may reach, at ports of its own that the engine chooses; none on the host's network. */
+  /** Ports published to this host only, at host ports chosen by the engine; none on the host's network. */
   readonly published?: readonly number[];
-  /** The engine's own first process. */
+  /** Runs the engine's own init process. */
   readonly init: boolean;
   readonly labels: Readonly<Record<keyof typeof LABELS, string>>;
 }
 
-/** CUDA images say `all` themselves, and an engine whose default runtime is NVIDIA's obeys. */
+/** CUDA images set this to `all`, and an engine whose default runtime is NVIDIA's honours it. */
 const NO_DEVICES = 'void';
 
 /** A request of the Docker Engine API (ContainerCreate, version 1.40 and newer). */
@@ -56,7 +56,7 @@ export function createRequest(order: ContainerSpec, rules: ContainerRules): Dock
     ...(order.command === undefined ? {} : { Cmd: [...order.command] }),
     Env: Object.entries(commonEnv(order)).map(([name, value]) => `${name}=${value}`),
     Labels: labelsOf(order),
-    // The image's check would run commands beside the worker; ours is the worker's channel.
+    // The image's health check would run commands beside the worker; the worker's channel is the health check here.
     Healthcheck: { Test: ['NONE'] },
     ...published.exposed,
     AttachStdin: false,
@@ -71,7 +71,7 @@ export function createRequest(order: ContainerSpec, rules: ContainerRules): Dock
       CapDrop: ['ALL'],
       SecurityOpt: ['no-new-privileges'],
       PidsLimit: rules.pids,
-      // Swap would hide that a worker needs more than it was given.
+      // Swap would hide that a worker exceeds its memory.
       ...(memoryBytes > 0 ? { Memory: memoryBytes, MemorySwap: memoryBytes } : {}),
       ...(cpuMillis > 0 ? { NanoCpus: cpuMillis * 1_000_000 } : {}),
       ShmSize: rules.shmBytes,
@@ -81,14 +81,14 @@ export function createRequest(order: ContainerSpec, rules: ContainerRules): Dock
       ...published.bound,
       DeviceRequests: deviceRequests(deviceUuids, rules.gpus),
       Init: order.init,
-      // The agent keeps the lines; the engine's own copies would grow without bound.
+      // The agent keeps the lines; the engine's own copies would grow without limit.
       LogConfig: { Type: 'none', Config: {} },
       RestartPolicy: { Name: 'no' },
     },
   };
 }
 
-/** Whatever the engine: what the container's programs find in their environment beyond their image's. */
+/** Environment that programs of the container get in addition to the image's, with every engine. */
 export function commonEnv({ env, deviceUuids }: ContainerSpec): Record<string, string> {
   return { ...env, NVIDIA_VISIBLE_DEVICES: deviceUuids.join(',') || NO_DEVICES };
 }
@@ -97,7 +97,7 @@ export function labelsOf({ labels }: ContainerSpec): Record<string, string> {
   return Object.fromEntries(Object.entries(labels).map(([key, value]) => [LABELS[key as keyof typeof LABELS], value]));
 }
 
-/** On the loopback address: what an endpoint serves is reached through a gateway, with a key. */
+/** On the loopback address: clients reach an endpoint through a gateway, with a key. */
 function publishing(ports: readonly number[]): { exposed: Docker.ContainerCreateOptions; bound: Docker.HostConfig } {
   if (ports.length === 0) return { exposed: {}, bound: {} };
   const each = <T>(value: T): Record<string, T> => Object.fromEntries(ports.map((port) => [`${port}/tcp`, value]));
@@ -105,7 +105,7 @@ function publishing(ports: readonly number[]): { exposed: Docker.ContainerCreate
     exposed: { ExposedPorts: each({}) },
     bound: {
       PortBindings: each([{ HostIp: '127.0.0.1', HostPort: '' }]),
-      // Without capabilities not even root could listen on a port as low as 80.
+      // Without capabilities not even root could listen on a low port such as 80.
       Sysctls: { 'net.ipv4.ip_unprivileged_port_start': '0' },
     },
   };

@@ -1,4 +1,4 @@
-/** The container engine of this host, over the Docker Engine API: Docker's own, or Podman's of the same shape. */
+/** The container engine of this host, over the Docker Engine API of Docker or Podman. */
 import type Docker from 'dockerode';
 import ipaddr from 'ipaddr.js';
 
@@ -8,16 +8,16 @@ import { findContainerSocket } from '../../../lib/container-socket.ts';
 import { PODMAN_CREATE, podmanRequest } from './create-podman.ts';
 import { createRequest, type ContainerSpec, type ContainerRules } from './create-request.ts';
 
-/** A probe that takes longer says that there is no engine, ms. */
+/** Time-out of a probe, ms; after it the engine counts as absent. */
 const PROBE_MS = 5_000;
-/** A container that is to be created waits longer for the same answer, ms. */
+/** Longer time-out for the same probe before a container is created, ms. */
 const VERSION_MS = 60_000;
-/** Most images that are told (nodes.proto, Inventory). */
+/** Most images reported (nodes.proto, Inventory). */
 const MAX_IMAGES = 256;
-/** Docker's network that every engine with a bridge has; Podman's. */
+/** The default bridge network: Docker's name, then Podman's. */
 const BRIDGES = ['bridge', 'podman'];
 
-/** What the engine is and has, as far as placement wants to know. */
+/** Capabilities of the engine that matter for placement. */
 export interface EngineFacts {
   /** Name and version: `docker 20.10.24`. */
   readonly name: string;
@@ -25,9 +25,9 @@ export interface EngineFacts {
   readonly images: readonly string[];
   /** The ids of those images, by reference. */
   readonly imageIds: ReadonlyMap<string, string>;
-  /** Network that containers are in when the setting is `auto`: absent without one. */
+  /** Network used when the setting is `auto`: absent without one. */
   readonly bridge: string | undefined;
-  /** It brings a first process that reaps. */
+  /** It provides an init process that reaps. */
   readonly hasInit: boolean;
 }
 
@@ -35,52 +35,54 @@ export class ContainerEngine {
   readonly #socket: string;
   #docker: { readonly path: string; readonly client: Docker } | undefined;
   #facts: EngineFacts | undefined;
-  /** It is Podman, whose own API makes its containers; absent until it said what it is. */
+  /** It is Podman, whose own API creates its containers; absent until known. */
   #isPodman: boolean | undefined;
   #addresses = new Map<string, string>();
 
-  /** `socket`: a path, `auto` for the usual places, `none` for no engine at all. */
+  /** `socket`: a path, `auto` for the usual places, `none` for no engine. */
   constructor(socket: string) {
     this.#socket = socket;
   }
 
-  /** What was found when the engine was last asked; absent when it did not answer. */
+  /** Result of the last probe; absent when the engine did not answer. */
   get facts(): EngineFacts | undefined {
     return this.#facts;
   }
 
-  /** The client; its calls reject while the engine is away. Throws UNAVAILABLE when there is no socket. */
+  /**
+   * Returns the client; its calls reject while the engine is unavailable. Throws UNAVAILABLE when there is no socket.
+   */
   async client(): Promise<Docker> {
     const path = await findContainerSocket(this.#socket);
     if (path === undefined) throw new CapstanError('UNAVAILABLE', 'this node has no container engine');
     if (this.#docker?.path !== path) {
-      // Loaded late: hosts without an engine do without its weight.
+      // Loaded on demand: hosts without an engine do not pay for it.
       const { default: Engine } = await import('dockerode');
-      // The environment's DOCKER_HOST must not decide for the agent.
+      // The agent ignores DOCKER_HOST of the environment.
       this.#isPodman = undefined;
       this.#docker = { path, client: new Engine({ socketPath: path, host: undefined, protocol: 'http' }) };
     }
     return this.#docker.client;
   }
 
-  /** Asks the engine what it is and has. Never rejects. */
+  /** Probes the engine. Never rejects. */
   async probe(): Promise<EngineFacts | undefined> {
     try {
       this.#facts = await this.#readFacts();
     } catch {
-      // No engine, or none that answers: a normal case, and the inventory says so.
+      // A missing or silent engine is a normal case, which the inventory reports.
       this.#facts = undefined;
     }
     this.#addresses.clear();
     return this.#facts;
   }
 
-  /** Creates a container; rejects with the engine's refusal, {@link isMissingImage} among them. */
+  /** Creates a container; rejects with the engine's error (see {@link isMissingImage}). */
   async create(order: ContainerSpec, rules: ContainerRules): Promise<Docker.Container> {
     const client = await this.client();
     this.#isPodman ??= podmanIn(await this.#version(client, AbortSignal.timeout(VERSION_MS)));
     const named = { ...order, image: imageReference(order.image) };
-    // The client changes what it is given.
+    // The client modifies its argument.
     if (!this.#isPodman) return client.createContainer(structuredClone(createRequest(named, rules)));
     const { promise, resolve, reject } = Promise.withResolvers<{ readonly Id: string }>();
     const request = { path: PODMAN_CREATE, method: 'POST', options: podmanRequest(named, rules), statusCodes: { 201: true } };
@@ -88,7 +90,10 @@ export class ContainerEngine {
     return client.getContainer((await promise).Id);
   }
 
-  /** Where a network's containers reach this host: its gateway; the loopback address for `host`; absent for `none`. */
+  /**
+   * Returns the address at which a network's containers reach this host: its gateway; the loopback address for `host`;
+   * absent for `none`.
+   */
   async hostAddress(network: string): Promise<string | undefined> {
     if (network === 'none') return undefined;
     if (network === 'host') return '127.0.0.1';
@@ -132,7 +137,10 @@ export class ContainerEngine {
   }
 }
 
-/** Docker does not tell the gateway of its default bridge before its second start: it is the subnet's first address then. */
+/**
+ * Docker does not report the gateway of its default bridge before its second start: it is then the subnet's first
+ * address.
+ */
 function gatewayOf(subnets: readonly Subnet[]): string | undefined {
   const told = subnets.map(({ Gateway }) => Gateway).find((address) => address !== undefined && address !== '');
   const subnet = subnets.map(({ Subnet }) => Subnet).find((range) => range !== undefined && ipaddr.IPv4.isValidCIDR(range));
@@ -145,7 +153,7 @@ function podmanIn({ Components }: VersionFacts): boolean {
   return /podman/i.test(Components?.find(({ Name }) => /engine/i.test(Name ?? ''))?.Name ?? '');
 }
 
-/** What the types of the client leave open. */
+/** Fields missing in the client's types. */
 interface VersionFacts {
   readonly Version?: string;
   readonly Components?: readonly { readonly Name?: string; readonly Version?: string }[];
@@ -170,7 +178,7 @@ async function timely<T>(answer: Promise<T>, signal: AbortSignal): Promise<T> {
   return Promise.race([answer, late]);
 }
 
-/** What the engine said, without the client's own words around it. */
+/** Returns the engine's own message without the client's prefix. */
 export function engineMessage(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
   const body: unknown = 'json' in error ? error.json : undefined;
@@ -179,12 +187,12 @@ export function engineMessage(error: unknown): string {
   return error.message.replace(/^\(HTTP code \d+\) [^-]*- /, '').trim();
 }
 
-/** The engine refused to create a container for want of its image. */
+/** True when the engine refused to create a container because its image is missing. */
 export function isMissingImage(error: unknown): boolean {
   return (engineStatus(error) === 404 && /image/i.test(engineMessage(error))) || /image not known/i.test(engineMessage(error));
 }
 
-/** HTTP status of the engine's refusal; absent when it did not answer. */
+/** HTTP status of the engine's error; absent when it did not answer. */
 export function engineStatus(error: unknown): number | undefined {
   return error instanceof Error && 'statusCode' in error && typeof error.statusCode === 'number' ? error.statusCode : undefined;
 }

@@ -1,4 +1,4 @@
-/** What carries a foreign worker's image: it gets its environment and is watched, no more. */
+/** Launches the image of a foreign worker: it gets its environment and is watched. */
 import { CapstanError } from '../../../lib/errors.ts';
 import { messageOf } from '../../../lib/to-error.ts';
 import type { LaunchedProcess, LauncherEvents } from '../foreign/launcher.ts';
@@ -7,25 +7,25 @@ import type { ContainerSpec } from './create-request.ts';
 import { WorkerContainer, type ContainerDeps, type Ending } from './worker-container.ts';
 
 export class ForeignContainer implements LaunchedProcess {
-  /** Its processes have their numbers in the container. */
+  /** Its processes have pids of the container's namespace. */
   readonly pid = undefined;
   readonly #events: LauncherEvents;
   #container: WorkerContainer | undefined;
   #killedFor: string | undefined;
   #terminated = false;
-  /** Resolves when the container is gone, or was given up. */
+  /** Resolves when the container is gone or was abandoned. */
   readonly exited: Promise<void>;
 
-  /** `order` may reject; the worker then ends with its words. */
+  /** `order` may reject; the worker then ends with the error's message. */
   constructor(deps: ContainerDeps, order: () => Promise<ContainerSpec>, events: LauncherEvents) {
     this.#events = events;
     this.exited = this.#live(deps, order);
   }
 
-  /** SIGTERM to its first process. */
+  /** Sends SIGTERM to its first process. */
   terminate(): void {
     this.#terminated = true;
-    // Nothing runs yet that could end in order.
+    // Nothing runs yet that could end gracefully.
     if (this.#container?.terminate() !== true) this.kill('the worker was stopped');
   }
 

@@ -1,4 +1,4 @@
-/** Fetches images that the engine lacks, each once at a time, and tells how far it is. */
+/** Pulls images that the engine lacks, one pull per image at a time, and reports progress. */
 import { once } from 'node:events';
 
 import { CapstanError } from '../../../lib/errors.ts';
@@ -28,8 +28,8 @@ export class ImagePulls {
   }
 
   /**
-   * Resolves when the engine has the image. Rejects with the registry's words (NOT_FOUND), with CONFIG for
-   * a broken file of credentials, or when `signal` aborts; the pull itself goes on while anyone wants it.
+   * Resolves when the engine has the image. Rejects with the registry's message (NOT_FOUND), with CONFIG for an invalid
+   * credentials file, or when `signal` aborts; the pull itself continues while another caller waits for it.
    */
   async pull(image: string, onProgress: OnProgress, signal: AbortSignal): Promise<void> {
     const pull = this.#running.get(image) ?? this.#begin(image);
@@ -65,7 +65,7 @@ export class ImagePulls {
     let told = '';
     const lines = new LineSplitter((line) => {
       problem = progress.take(line) ?? problem;
-      // A hundred times at most for what is known: it counts whole percents.
+      // At most a hundred reports for a known total: progress is in whole percents.
       if (progress.text === told) return;
       told = progress.text;
       onProgress(told);

@@ -1,4 +1,4 @@
-/** Where things lie inside of a worker's container; init/ repeats what it needs of it. */
+/** Paths inside a worker's container; init/ repeats those that it needs. */
 
 /** The staged bootstrap (hosted/bootstrap.ts), read-only. */
 export const BOOTSTRAP = '/capstan/bootstrap';
@@ -6,29 +6,32 @@ export const BOOTSTRAP = '/capstan/bootstrap';
 export const NODE = '/capstan/node';
 /** The unpacked build, read-only. */
 export const BUILD = '/capstan/build';
-/** The worker's working folder, which its host makes: /tmp is writable in every container, or the build is the working folder. */
+/**
+ * The worker's working folder, created by its host: /tmp is writable in every container; otherwise the build is the
+ * working folder.
+ */
 export const WORK = '/tmp/capstan-work';
-/** Folder of the worker's own socket; nothing else of the node is in it. */
+/** Folder of the worker's own socket; it contains nothing else of the node. */
 export const CHANNEL = '/capstan/channel';
-/** The socket's name in that folder. */
+/** Name of the socket in that folder. */
 export const SOCKET = 's';
 
 /**
- * A container's first process opens one connection for each of the descriptors that a host process has
- * (hosted/protocol.ts), and says by one byte which it is.
+ * A container's first process opens one connection for each descriptor of a host process (hosted/protocol.ts) and
+ * identifies it by one byte.
  */
 export const ROLES = { channel: 'c', entry: 'e', lifeline: 'l' } as const;
 
-/** Name of the node in its containers, where they have a way to it. */
+/** Host name of the node in its containers, where they can reach it. */
 export const HOST_NAME = 'host.docker.internal';
 
 /** Labels of our containers. */
 export const LABELS = {
-  /** Which agent's: random, kept in its data folder. */
+  /** The agent: a random name kept in its data folder. */
   agent: 'capstan.agent',
-  /** Which run of that agent: what tells a leftover. */
+  /** The run of that agent: identifies leftovers. */
   incarnation: 'capstan.incarnation',
-  /** Which start of a worker: known before the container is. */
+  /** The start of a worker: known before the container exists. */
   start: 'capstan.start',
   node: 'capstan.node',
   worker: 'capstan.worker',

@@ -1,4 +1,4 @@
-/** Containers that nobody looks after any more: found by their labels, and removed. */
+/** Finds containers without a living agent by their labels and removes them. */
 import { randomUUID } from 'node:crypto';
 import { mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
@@ -9,7 +9,7 @@ import { engineStatus, type ContainerEngine } from './engine.ts';
 
 const LIST_MS = 30_000;
 
-/** The random name under which an agent's containers are found again after its end, kept in its data folder. */
+/** Returns the random name under which an agent's containers are found after its end, kept in its data folder. */
 export async function containerOwner(file: string): Promise<string> {
   const known = await readFile(file, 'utf8').catch(() => '');
   if (/^[0-9a-f-]{36}$/.test(known.trim())) return known.trim();
@@ -19,14 +19,14 @@ export async function containerOwner(file: string): Promise<string> {
   return made;
 }
 
-/** Names this run of the agent's process as no other process is ever named on this boot. */
+/** Returns a name of this run of the agent's process, unique within this boot. */
 export function incarnationName(): string {
   return `${process.pid}:${readStat(process.pid)?.start ?? ''}`;
 }
 
 /**
- * Removes the owner's containers whose agent is gone, and this agent's own that `isLive` does not know
- * by their start. Answers how many; rejects when the engine does not.
+ * Removes the owner's containers whose agent is gone, and this agent's own whose start `isLive` does not know. Returns
+ * their number; rejects when the engine does.
  */
 export async function removeLeftovers(engine: ContainerEngine, owner: string, isLive: (start: string) => boolean): Promise<number> {
   const client = await engine.client();
@@ -42,7 +42,7 @@ export async function removeLeftovers(engine: ContainerEngine, owner: string, is
       try {
         await client.getContainer(Id).remove({ force: true, v: true, abortSignal: AbortSignal.timeout(LIST_MS) });
       } catch (error) {
-        // 404: gone; 409: someone removes it already.
+        // 404: gone; 409: already being removed.
         if (![404, 409].includes(engineStatus(error) ?? 0)) throw error;
       }
     }),
@@ -50,13 +50,13 @@ export async function removeLeftovers(engine: ContainerEngine, owner: string, is
   return doomed.length;
 }
 
-/** Removes the subfolders, named by start, of containers that `isLive` does not know. */
+/** Removes the subfolders, named by start, of containers unknown to `isLive`. */
 export async function removeFolders(folder: string, isLive: (start: string) => boolean): Promise<void> {
   const starts = await readdir(folder).catch(() => []);
   await Promise.all(starts.filter((start) => !isLive(start)).map((start) => rm(join(folder, start), { recursive: true, force: true })));
 }
 
-/** Another agent on the same data folder must not lose its containers to this one. */
+/** Containers of another agent on the same data folder must be kept. */
 function isRunning(incarnation: string): boolean {
   const [pid, started] = incarnation.split(':');
   return started !== undefined && started !== '' && readStat(Number(pid))?.start === started;

@@ -1,14 +1,14 @@
-/** What a container prints, as the engine sends it: frames of one of its two streams each. */
+/** Parses a container's output as the engine sends it: frames, each of one of two streams. */
 
 const HEADER_BYTES = 8;
 const STDERR = 2;
 
-/** Cuts the engine's byte stream (Engine API, "Stream format") into pieces of stdout and stderr. */
+/** Splits the engine's byte stream (Engine API, "Stream format") into pieces of stdout and stderr. */
 export class OutputFrames {
   readonly #onPiece: (stream: 'stdout' | 'stderr', piece: Buffer) => void;
   #have: Buffer = Buffer.alloc(0);
   #stream: 'stdout' | 'stderr' = 'stdout';
-  /** Bytes that the present frame still lacks. */
+  /** Bytes missing in the current frame. */
   #left = 0;
 
   constructor(onPiece: (stream: 'stdout' | 'stderr', piece: Buffer) => void) {

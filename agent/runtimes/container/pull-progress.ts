@@ -1,4 +1,4 @@
-/** How far a pull is, out of the lines that the engine says about it (Engine API, ImageCreate). */
+/** Computes the progress of a pull from the engine's status lines (Engine API, ImageCreate). */
 import { z } from 'zod';
 
 const event = z.object({
@@ -16,7 +16,7 @@ interface Layer {
 export class PullProgress {
   readonly #layers = new Map<string, Layer>();
 
-  /** One line; answers why the pull failed, when the line says so. */
+  /** Handles one line; returns the error of the pull if the line has one. */
   take(line: string): string | undefined {
     const parsed = parse(line);
     if (parsed === undefined) return undefined;
@@ -32,7 +32,7 @@ export class PullProgress {
     return undefined;
   }
 
-  /** `42% of 1.2 GB` of what is known so far; empty while nothing is. */
+  /** `42% of 1.2 GB` of the layers known so far; empty while none is known. */
   get text(): string {
     let current = 0;
     let total = 0;
@@ -48,7 +48,7 @@ function parse(line: string): z.output<typeof event> | undefined {
   try {
     return event.safeParse(JSON.parse(line)).data;
   } catch {
-    // Half a line, or an engine's own words: the end of the pull says how it went.
+    // A partial or non-standard line: the end of the pull reports the result.
     return undefined;
   }
 }

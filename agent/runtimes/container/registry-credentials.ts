@@ -1,4 +1,4 @@
-/** Credentials of image registries, in the file format that `docker login` and `podman login` write. */
+/** Credentials of image registries, in the file format of `docker login` and `podman login`. */
 import { readFile } from 'node:fs/promises';
 
 import { z } from 'zod';
@@ -9,7 +9,7 @@ const authFile = z.object({
   auths: z.record(z.string(), z.object({ auth: z.string().optional(), identitytoken: z.string().optional() })).default({}),
 });
 
-/** What the engine takes along with a pull. Secret. */
+/** Credentials that the engine sends with a pull. Secret. */
 export interface RegistryCredentials {
   readonly username: string;
   readonly password: string;
@@ -19,13 +19,16 @@ export interface RegistryCredentials {
 
 const DOCKER_HUB = 'docker.io';
 
-/** The registry of an image reference: its first part, where that is a host name. */
+/** Returns the registry of an image reference: its first part, if that is a host name. */
 export function registryOf(image: string): string {
   const [first = '', ...rest] = image.split('/');
   return rest.length > 0 && (/[.:]/.test(first) || first === 'localhost') ? first : DOCKER_HUB;
 }
 
-/** Credentials for the image's registry; absent where the file has none. Read anew each time. Throws CONFIG without a secret in it. */
+/**
+ * Returns the credentials for the image's registry; absent if the file has none. Reads the file each time. Throws
+ * CONFIG without a secret in the message.
+ */
 export async function credentialsFor(image: string, file: string | undefined): Promise<RegistryCredentials | undefined> {
   if (file === undefined) return undefined;
   const registry = registryOf(image);
@@ -52,7 +55,7 @@ async function readAuthFile(file: string): Promise<z.output<typeof authFile>> {
   try {
     value = JSON.parse(await readFile(file, 'utf8'));
   } catch (error) {
-    // A parser's message may quote what it read.
+    // A parser's message may quote its input.
     throw broken(error instanceof SyntaxError ? 'the file is not JSON' : 'reading the file failed');
   }
   const parsed = authFile.safeParse(value);
@@ -60,7 +63,7 @@ async function readAuthFile(file: string): Promise<z.output<typeof authFile>> {
   return parsed.data;
 }
 
-/** `https://index.docker.io/v1/` and `ghcr.io/someone` as the host alone. */
+/** Reduces `https://index.docker.io/v1/` and `ghcr.io/someone` to the host name. */
 function hostOf(address: string): string {
   const host = address.replace(/^https?:\/\//, '').split('/')[0] ?? '';
   return host === 'index.docker.io' ? DOCKER_HUB : host;

@@ -1,11 +1,11 @@
 /**
- * Containers started ahead. A spare is the container that a worker started a short while ago had, as far as
- * the engine is concerned (same image, devices, limits, network), with our bootstrap in it that waits to be
- * told whose it is. So no spare holds anything that another worker could miss: a device that a spare may
- * use is untouched until a worker that was given it moves in.
+ * Containers started ahead of time. To the engine, a spare is the container that a worker started a short while ago had
+ * (same image, devices, limits, network); our bootstrap waits in it to be assigned to a worker. A spare therefore holds
+ * nothing that another worker could miss: a device that a spare may use is untouched until a worker that was given the
+ * device moves in.
  *
- * Level-triggered: wanted is one spare for each of the shapes that were used last, as many as there may be,
- * and none where memory is short. What is there and not wanted ends; what is missing is started, one at a time.
+ * The pool is level-triggered. Desired is one spare for each of the most recently used shapes, up to the limit, and
+ * none when memory is short. Surplus spares are ended; missing ones are started, one at a time.
  */
 import { randomUUID } from 'node:crypto';
 import { freemem, totalmem } from 'node:os';
@@ -19,48 +19,48 @@ import { emptyFolder, linkBuild } from './build-links.ts';
 import type { ContainerHost } from './container-host.ts';
 import type { ContainerShape } from './container-spec.ts';
 
-/** A spare is started once the workers that just started have had the processor for their first jobs, ms. */
+/** Delay before a spare is started, ms: workers that just started get the processor for their first jobs. */
 const REFILL_DELAY_MS = 1_000;
-/** A host with less of its memory free than this has no spares: a share, and bytes. */
+/** A host with less free memory than this has no spares: a share, and bytes. */
 const FREE_SHARE = 0.1;
 const FREE_BYTES = 512 * 1024 * 1024;
 
-/** How many, how long (CAPSTAN_CONTAINER_SPARES, CAPSTAN_CONTAINER_SPARE_MS). */
+/** Number and lifetime of spares (CAPSTAN_CONTAINER_SPARES, CAPSTAN_CONTAINER_SPARE_MS). */
 export interface SpareLimits {
   readonly count: number;
-  /** Time after the last start or end of a worker of its shape that a spare is kept, ms. */
+  /** How long a spare is kept after the last start or end of a worker of its shape, ms. */
   readonly keptMs: number;
 }
 
-/** What a spare is to this pool. */
+/** A spare as the pool sees it. */
 export type SpareHost = Pick<ContainerHost, 'isUp' | 'gone' | 'up' | 'exited' | 'kill'>;
 
 export interface SparesOptions<H extends SpareHost> {
   readonly limits: SpareLimits;
-  /** Folder of the containers, a subfolder for each. */
+  /** Parent of the containers' folders, one for each. */
   readonly folder: string;
-  /** As WorkerOrders.keyOf. */
+  /** As ContainerSpecBuilder.keyOf. */
   readonly keyOf: (shape: ContainerShape) => string | undefined;
-  /** Starts a container of the shape that has this build folder; its image is there, or it is none. */
+  /** Starts a container of the shape with this build folder; fails if the image is missing. */
   readonly launch: (shape: ContainerShape, start: string, build: string) => H;
   readonly log: Logger;
   /** Monotonic ms. */
   readonly now?: () => number;
-  /** The host has memory to spare. */
+  /** The host has free memory for spares. */
   readonly hasRoom?: () => boolean;
 }
 
-/** A container that has become a worker's. */
+/** A container that was assigned to a worker. */
 export interface Taken<H> {
   readonly start: string;
   readonly host: H;
-  /** The build is in it; rejects when it cannot be put there. */
+  /** Resolves when the build is in it; rejects when placing it fails. */
   readonly filled: Promise<void>;
 }
 
 interface Use {
   readonly shape: ContainerShape;
-  /** The last worker's. */
+  /** Of the most recent worker. */
   build: string;
   at: number;
 }
@@ -70,9 +70,9 @@ interface Spare<H> {
   readonly start: string;
   readonly host: H;
   readonly folder: string;
-  /** What its build folder is filled with. */
+  /** The build that fills its build folder. */
   readonly build: string;
-  /** We ended it. */
+  /** The pool ended it. */
   isEnded: boolean;
 }
 
@@ -84,7 +84,7 @@ export class ContainerSpares<H extends SpareHost = ContainerHost> {
   readonly #uses = new Map<string, Use>();
   readonly #spares = new Set<Spare<H>>();
   #starting: Promise<void> | undefined;
-  /** What an earlier agent left is gone. */
+  /** Leftovers of an earlier agent are removed. */
   #swept: Promise<void> | undefined;
   #timer: NodeJS.Timeout | undefined;
   #isOff = false;
@@ -96,7 +96,7 @@ export class ContainerSpares<H extends SpareHost = ContainerHost> {
     this.#isOff = options.limits.count === 0;
   }
 
-  /** A spare for a worker of this shape, if there is one; the one that has the build already is preferred. */
+  /** Returns a spare for a worker of this shape, if there is one; prefers a spare that already has the build. */
   take(shape: ContainerShape, build: string): Taken<H> | undefined {
     const key = this.#options.keyOf(shape);
     const fitting = [...this.#spares].filter((spare) => spare.key === key && spare.host.isUp && !spare.host.gone);
@@ -106,7 +106,7 @@ export class ContainerSpares<H extends SpareHost = ContainerHost> {
     return { start: spare.start, host: spare.host, filled: spare.build === build ? Promise.resolve() : refill(spare, build) };
   }
 
-  /** A worker of this shape has started or ended: the next one may come soon. */
+  /** Records that a worker of this shape has started or ended: another one may follow. */
   used(shape: ContainerShape, build: string): void {
     const key = this.#options.keyOf(shape);
     if (this.#isOff || key === undefined) return;
@@ -120,7 +120,7 @@ export class ContainerSpares<H extends SpareHost = ContainerHost> {
     return [...this.#spares].filter(({ host }) => host.isUp && !host.gone).length;
   }
 
-  /** Ends what is not wanted, starts what is missing. To be called now and then: time, memory and images change. */
+  /** Ends surplus spares and starts missing ones. Must be called periodically: time, memory and images change. */
   converge(): void {
     const wanted = this.#wanted();
     for (const spare of this.#spares) if (!wanted.has(spare.key)) this.#end(spare);
@@ -132,7 +132,7 @@ export class ContainerSpares<H extends SpareHost = ContainerHost> {
     });
   }
 
-  /** Ends them all; resolves when none is there. */
+  /** Ends all spares; resolves when none is left. */
   async close(): Promise<void> {
     this.#isOff = true;
     clearTimeout(this.#timer);
@@ -175,11 +175,12 @@ export class ContainerSpares<H extends SpareHost = ContainerHost> {
         this.#spares.delete(spare);
         await removeFolder(folder);
       });
-      // One that ends by itself shows that the next one would, too: the next worker's own start tells why.
+      // A spare that exits by itself shows that the next one would, too: the next worker's own start reports the
+      // reason.
       if (!(await host.up) && !spare.isEnded) this.#forget(key, use);
     } catch (error) {
       await removeFolder(folder);
-      // An evicted build, for instance. The next use has another.
+      // For example an evicted build. The next use has another one.
       this.#forget(key, use);
       log.warn({ image: shape.image, reason: messageOf(error) }, 'creating a spare container failed');
     }
@@ -202,7 +203,7 @@ async function refill({ folder }: Spare<SpareHost>, build: string): Promise<void
   await linkBuild(build, own);
 }
 
-/** A folder that stays is removed with all others by the agent's next start. */
+/** A folder that remains is removed at the agent's next start. */
 async function removeFolder(folder: string): Promise<void> {
   await rm(folder, { recursive: true, force: true, maxRetries: 3 }).catch(() => undefined);
 }

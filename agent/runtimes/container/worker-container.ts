@@ -1,4 +1,4 @@
-/** One container from the pull of its image to its removal: what its own bootstrap, or a foreign worker's image, runs in. */
+/** One container from the pull of its image to its removal. It runs our bootstrap or the image of a foreign worker. */
 import { constants } from 'node:os';
 
 import type Docker from 'dockerode';
@@ -11,23 +11,23 @@ import { engineMessage, engineStatus, isMissingImage, type ContainerEngine } fro
 import type { ImagePulls } from './image-pull.ts';
 import { OutputFrames } from './output-frames.ts';
 
-/** Time one call has that changes something, ms: a disk may be cold, an image large. */
+/** Time-out of one engine call that changes something, ms: a disk may be cold, an image large. */
 const CALL_MS = 120_000;
-/** Between two looks at a container whose engine did not answer, ms. */
+/** Interval between checks of a container whose engine did not answer, ms. */
 const LOOK_AGAIN_MS = 1_000;
-/** So often while nothing else says that it lives; then nobody can tell, and it is left to the next sweep. */
+/** Number of such checks without another sign of life; after them the container is left to the next sweep. */
 const LOOKS = 60;
-/** Time the last lines have after the container's end, ms. */
+/** Time for the last lines after the container's end, ms. */
 const OUTPUT_GRACE_MS = 1_000;
 
-/** The image's own program is not there, or is for another kind of machine. */
+/** The image's program is missing, or is built for another architecture. */
 export const NO_PROGRAM = /no such file or directory|executable file.*not found|exec format error|not found in \$PATH/i;
 
 export interface ContainerDeps {
   readonly engine: ContainerEngine;
   readonly pulls: Pick<ImagePulls, 'pull'>;
   readonly rules: ContainerRules;
-  /** A container could not be removed: the next sweep has to. */
+  /** A container could not be removed: the next sweep removes it. */
   readonly onLeftBehind: () => void;
 }
 
@@ -38,21 +38,21 @@ export interface ContainerListener {
   line(stream: 'stdout' | 'stderr', text: string): void;
   /** Its first process runs. */
   running(): void;
-  /** What it runs is known to live, whatever the engine says. */
+  /** Its program is known to be alive, whatever the engine reports. */
   isAlive(): boolean;
   /** It is gone with all its processes. Called once, last. */
   ended(ending: Ending): void;
 }
 
 export interface Ending {
-  /** Why we killed it; absent when it ended by itself. */
+  /** Why the agent killed it; absent when it ended by itself. */
   readonly cause: string | undefined;
   /** Why it could not be started; absent when it was. */
   readonly startError: string | undefined;
-  /** Absent when the engine cannot tell. */
+  /** Absent when the engine does not report it. */
   readonly exitCode: number | undefined;
   readonly outOfMemory: boolean;
-  /** The engine's own words about the end, if any. */
+  /** The engine's message about the end, if any. */
   readonly engineError: string;
   /** The last line on stderr. */
   readonly lastWords: string;
@@ -71,17 +71,17 @@ export class WorkerContainer {
   #isRunning = false;
   #isHeard = false;
   #lastWords = '';
-  /** Resolves when the container is gone, or was given up. */
+  /** Resolves when the container is gone or was abandoned. */
   readonly gone: Promise<void>;
 
-  /** `orders`: the same container with other programs; each is tried when the one before it is not in the image. */
+  /** `orders`: the same container with different programs; the next one is tried when a program is not in the image. */
   constructor(deps: ContainerDeps, orders: readonly ContainerSpec[], listener: ContainerListener) {
     this.#deps = deps;
     this.#listener = listener;
     this.gone = this.#live(orders);
   }
 
-  /** What it runs has reported: an end is its own from now on, and no other program is tried. */
+  /** Its program has reported: an exit is now its own, and no other program is tried. */
   heard(): void {
     this.#isHeard = true;
   }
@@ -93,7 +93,7 @@ export class WorkerContainer {
     this.#signal('SIGKILL');
   }
 
-  /** Sends SIGTERM to its first process; `why` becomes the cause of its end. False when nothing runs. */
+  /** Sends SIGTERM to its first process; `why` becomes the cause of its end. Returns false when nothing runs. */
   terminate(why?: string): boolean {
     if (!this.#isRunning) return false;
     this.#cause ??= why;
@@ -101,19 +101,19 @@ export class WorkerContainer {
     return true;
   }
 
-  /** Where this host reaches a port that the order publishes. Rejects when the engine does not say. */
+  /** Returns the port of this host at which a published port is reached. Rejects when the engine does not report it. */
   async hostPort(port: number): Promise<number> {
     const facts = await this.#container?.inspect({ abortSignal: AbortSignal.timeout(CALL_MS) });
-    // The types of the client know no port without a mapping.
+    // The client's types have no port without a mapping.
     const bound = facts?.NetworkSettings.Ports as Readonly<Record<string, readonly { readonly HostPort: string }[] | null>> | undefined;
     const found = Number(bound?.[`${port}/tcp`]?.[0]?.HostPort ?? 0);
     if (found === 0) throw new CapstanError('UNAVAILABLE', `the container engine did not publish port ${port}`);
     return found;
   }
 
-  /** Gives it a name for people; what it is known by stays its id. */
+  /** Gives it a readable name; its id stays its identity. */
   rename(name: string): void {
-    // An engine that cannot, or a container that has just ended: nothing depends on the name.
+    // The engine does not support it, or the container has just ended: nothing depends on the name.
     this.#container?.rename({ name }).catch(() => undefined);
   }
 
@@ -147,7 +147,7 @@ export class WorkerContainer {
     this.#startError = `starting the container failed: ${detail}`;
   }
 
-  /** One try; answers how it ended. Rejects when there was nothing to end. */
+  /** Makes one attempt and returns how it ended. Rejects when no container was created. */
   async #run(order: ContainerSpec, isLast: boolean): Promise<Exit> {
     await this.#remove();
     this.#lastWords = '';
@@ -171,9 +171,9 @@ export class WorkerContainer {
     return exit;
   }
 
-  /** Creates the container, after a pull where the engine lacks the image. */
+  /** Creates the container; pulls the image first if the engine lacks it. */
   async #create(order: ContainerSpec): Promise<Docker.Container> {
-    // Never cut off: what the engine makes after we hung up would be nobody's.
+    // Never aborted: a container created after a disconnect would have no owner.
     const create = (): Promise<Docker.Container> => this.#deps.engine.create(order, this.#deps.rules);
     try {
       return await create();
@@ -198,7 +198,7 @@ export class WorkerContainer {
     this.#listener.preparing('STARTING', '');
   }
 
-  /** Reads what it prints from before its first byte; `over` resolves with its last one. */
+  /** Reads its output from before its first byte; `over` resolves with its last one. */
   async #attach(container: Docker.Container): Promise<{ readonly over: Promise<void> }> {
     const stream = await container.attach({ stream: true, stdout: true, stderr: true });
     const output = new WorkerOutput((name, line) => {
@@ -207,7 +207,7 @@ export class WorkerContainer {
     });
     const frames = new OutputFrames((name, piece) => output.push(name, piece));
     stream.on('data', (data: Buffer) => frames.push(data));
-    // An engine that restarts takes this stream with it; the worker goes on without its raw output.
+    // An engine restart ends this stream; the worker continues without its raw output.
     stream.on('error', () => undefined);
     const over = new Promise((resolve) => stream.once('close', resolve)).then(() => {
       output.end('stdout');
@@ -216,9 +216,9 @@ export class WorkerContainer {
     return { over };
   }
 
-  /** How it ended, however often the engine goes away meanwhile; `over` is the end of the container's output. */
+  /** Returns how it ended, even if the engine is unavailable at times; `over` is the end of the container's output. */
   async #exitOf(container: Docker.Container, over: Promise<void>): Promise<Exit> {
-    // An engine that goes away in the middle of its answer leaves this call without an end; the output ends then, too.
+    // If the engine stops in the middle of its response, this call never ends; the output ends then, too.
     const waited = container.wait().catch(() => undefined);
     await Promise.race([waited, over]);
     for (let looks = 0; looks < LOOKS; looks = this.#listener.isAlive() ? 0 : looks + 1) {
@@ -227,7 +227,7 @@ export class WorkerContainer {
         if (!State.Running) return { exitCode: State.ExitCode, outOfMemory: State.OOMKilled, engineError: State.Error };
         looks = 0;
       } catch (error) {
-        // Someone else removed it.
+        // Another client removed it.
         if (engineStatus(error) === 404) return UNKNOWN_EXIT;
       }
       if (this.#stop.signal.aborted) this.#signal('SIGKILL');
@@ -240,7 +240,7 @@ export class WorkerContainer {
     const container = this.#container;
     if (container === undefined || !this.#isRunning) return;
     container.kill({ signal }).catch((error: unknown) => {
-      // Not running any more: its end is on the way. Anything else is looked at again by #exitOf.
+      // Not running any more: its exit is about to be reported. #exitOf checks every other state again.
       if (engineStatus(error) === undefined) this.#deps.onLeftBehind();
     });
   }
@@ -257,7 +257,7 @@ export class WorkerContainer {
   }
 }
 
-/** Name of the signal in an exit code above 128; absent for others. */
+/** Returns the signal of an exit code above 128; absent for others. */
 export function signalOf(exitCode: number): string | undefined {
   return Object.entries(constants.signals).find(([, number]) => number === exitCode - 128)?.[0];
 }

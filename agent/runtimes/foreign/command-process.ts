@@ -1,4 +1,4 @@
-/** A foreign worker as a process of this host: any program, in a group of its own, that ends with the agent. */
+/** A foreign worker as a process of this host: any program, in its own process group, that ends with the agent. */
 import { spawn } from 'node:child_process';
 import type { Stream } from 'node:stream';
 
@@ -14,7 +14,7 @@ import type { LaunchedProcess, LauncherEvents } from './launcher.ts';
 
 const OUTPUT_GRACE_MS = 1_000;
 
-/** Runs the release's command in the worker's own working folder, in which the build is, where there is one. */
+/** Runs the release's command in the worker's own working folder, which contains the build, if any. */
 export function launchInProcess(spec: WorkerStart, env: Readonly<Record<string, string>>, events: LauncherEvents): LaunchedProcess {
   const { workerId, command, memoryBytes } = spec;
   const [program, ...args] = command;
@@ -43,7 +43,7 @@ export function launchInProcess(spec: WorkerStart, env: Readonly<Record<string, 
     child[stream]?.on('data', (data: Buffer) => output.push(stream, data)).on('end', () => output.end(stream));
   }
   const leash = (child.stdio as readonly (Stream | null | undefined)[])[LEASH_FD];
-  // Nothing ever passes here.
+  // No data is ever sent here.
   leash?.on('error', () => undefined);
   child.once('error', () => undefined);
   child.once('spawn', () => events.started());
@@ -52,7 +52,7 @@ export function launchInProcess(spec: WorkerStart, env: Readonly<Record<string, 
     endWatch();
     const closed = new Promise((resolve) => child.once('close', resolve));
     const timer = setTimeout(() => {
-      // What escaped the group may hold the pipes for ever.
+      // Processes that escaped the group may hold the pipes open forever.
       child.stdout?.destroy();
       child.stderr?.destroy();
     }, OUTPUT_GRACE_MS);

@@ -1,11 +1,11 @@
-/** One task of a foreign worker, and the document in which the worker gets it. */
+/** One task of a foreign worker, and the document in which the worker receives it. */
 import { FIRST_CREDITS, type Task } from '../runtime.ts';
 import { workerS3Config } from '../s3-config.ts';
 
 /**
- * waiting ──a call for work takes it──▶ offered ──answer written──▶ running ──posted, or known to be over──▶ gone
- *    ▲                                     │
- *    └──────── the caller hung up ─────────┘
+ * waiting ──job request takes it──▶ offered ──response written──▶ running ──posted, or known to be over──▶ gone
+ *    ▲                                 │
+ *    └────── caller disconnected ──────┘
  */
 export type TaskState = 'waiting' | 'offered' | 'running';
 
@@ -13,7 +13,7 @@ export class ForeignTask {
   readonly task: Task;
   state: TaskState = 'waiting';
   enteredAt = 0;
-  /** Set once the task is to be stopped. */
+  /** Set once the task must be stopped. */
   stop: Stop | undefined;
   #credits = FIRST_CREDITS;
   readonly #waiting: (() => void)[] = [];
@@ -22,7 +22,7 @@ export class ForeignTask {
     this.task = task;
   }
 
-  /** Resolves when one more chunk may pass, or the task is over. */
+  /** Resolves when one more chunk may pass or the task is over. */
   async credit(): Promise<void> {
     if (this.#credits > 0) {
       this.#credits -= 1;
@@ -41,13 +41,13 @@ export class ForeignTask {
     }
   }
 
-  /** Lets every chunk that waits go on: the task is over, and nobody looks at them. */
+  /** Releases every waiting chunk: the task is over and the chunks are ignored. */
   over(): void {
     this.stop?.callOff();
     for (const next of this.#waiting.splice(0)) next();
   }
 
-  /** What a call for work answers: the input byte for byte as the caller wrote it. */
+  /** The response to a job request: the input byte for byte as the caller sent it. */
   document(): Buffer {
     const { jobId, input, s3Config } = this.task;
     const head = `{"id":${JSON.stringify(jobId)},"input":`;
@@ -57,12 +57,12 @@ export class ForeignTask {
 }
 
 export interface Stop {
-  /** When the worker was first told, monotonic ms; absent until it asked. */
+  /** When the worker was first told to stop, monotonic ms; absent before. */
   firstToldAt: number | undefined;
   /** When it was last told. */
   toldAt: number;
-  /** The worker has asked again after it was told: it has read the stop. */
+  /** The worker has called again after it was told: it has read the stop. */
   heard: boolean;
-  /** Calls force off. */
+  /** Cancels the forced stop. */
   callOff: () => void;
 }

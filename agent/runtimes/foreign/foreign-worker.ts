@@ -1,10 +1,10 @@
 /**
- * A worker that speaks the worker protocol itself: behind the interface that
- * every runtime offers, and behind the HTTP calls with which it fetches its jobs.
+ * A worker that speaks the worker protocol itself. This class implements the interface of every runtime and the HTTP
+ * calls with which the worker fetches its jobs.
  *
- * What tells that a job is over is its post. Three things besides do so, since a worker posts
- * nothing about a job that it stopped, or whose result it could not write as JSON: a call for work
- * that says it holds none, a ping that does not name a job it was told to stop, its end.
+ * A posted result ends a job. A worker posts nothing about a job that it stopped or whose result it could not write as
+ * JSON, so three other events end one too: a job request that says it holds none, a ping that omits a job it was told
+ * to stop, and the worker's exit.
  */
 import { afterGrace } from '../grace.ts';
 import { STOP_GRACE_MS, type RunningWorker, type Task, type TaskResult, type WorkerEvents, type WorkerStart } from '../runtime.ts';
@@ -13,41 +13,44 @@ import type { LaunchedProcess, Launcher } from './launcher.ts';
 import { ForeignTask } from './foreign-task.ts';
 import { LongPolls } from './long-poll.ts';
 
-/** A call without an answer ends after this time, ms: clients hang up after 90 s. */
+/** A call without a response ends after this time, ms: clients hang up after 90 s. */
 const HOLD_MS = 60_000;
-/** The same where the worker is on its way out: long enough that it does not spin. */
+/** The same for a closing worker: long enough to prevent a busy loop. */
 const HOLD_LAST_MS = 200;
-/** A stop that found no job, because it overtook it, is told again after this time, ms. */
+/** A stop for an unknown job (the stop overtook the job) is repeated after this time, ms. */
 const TELL_AGAIN_MS = 500;
-/** Pings run beside the jobs: one sent this long after a stop was told knows of it, ms. */
+/** Pings run concurrently with the jobs: a ping sent this long after a stop takes the stop into account, ms. */
 const PING_LAG_MS = 1_000;
-/** A worker that has read a stop has this time to show that the job is over, ms: without other jobs by asking for work … */
+/**
+ * A worker that has read a stop must show within this time that the job is over, ms: without other jobs by requesting a
+ * job …
+ */
 const PROOF_MS = 5_000;
-/** … else by its pings, two of which pass in the time beyond that. */
+/** … otherwise by its pings, two of which occur in the time beyond that. */
 const PINGS = 2;
-/** Time a worker without jobs has to end in order, ms. */
+/** Time for a worker without jobs to end gracefully, ms. */
 const DRAIN_MS = 10_000;
-/** Longest text of a line that is looked into for a job's id, characters. */
+/** Longest line that is searched for a job id, characters. */
 const MAX_LOG_DOCUMENT = 65_536;
 
 const NOTHING: Handout = { jobs: [], written() {}, lost() {} };
 const HARD_STOP = 'the worker was killed: a cancelled job did not end';
 
 export interface ForeignTimes {
-  /** Time between the pings that workers are asked for, ms. */
+  /** Ping interval requested from workers, ms. */
   readonly pingMs: number;
-  /** Without a job to hold it up, a worker that is given one fetches it within this time, or hangs, ms. */
+  /** A worker with no job must fetch an assigned job within this time, ms; otherwise it counts as hung. */
   readonly fetchMs: number;
 }
 
 export class ForeignWorker implements RunningWorker, JobMailbox {
   readonly #events: WorkerEvents;
   #carried: LaunchedProcess = { pid: undefined, terminate() {}, kill() {} };
-  /** In the order they came. */
+  /** In order of arrival. */
   readonly #tasks = new Map<string, ForeignTask>();
   readonly #takes = new LongPolls<TakeRequest, Handout>(NOTHING);
   readonly #stopPolls = new LongPolls<undefined, readonly string[]>([]);
-  /** Jobs that are over for us, but perhaps not for the worker. */
+  /** Jobs that are over for the agent but perhaps not for the worker. */
   readonly #abandoned = new Set<string>();
   readonly #times: ForeignTimes;
   readonly #onGone: () => void;
@@ -55,22 +58,22 @@ export class ForeignWorker implements RunningWorker, JobMailbox {
   #callOffEnd: (() => void) | undefined;
   #tellAgain: NodeJS.Timeout | undefined;
   #loaded = false;
-  /** The worker asked to be replaced: it gets nothing more. */
+  /** The worker asked to be replaced: it receives nothing more. */
   #recycling = false;
   #ending = false;
   #gone = false;
   #hardStop = false;
-  /** Pings of this worker have named its jobs. */
+  /** Pings of this worker have listed its jobs. */
   #pingsNameJobs = false;
 
-  /** `onGone`: nothing calls this desk any more. */
+  /** `onGone`: nothing calls this mailbox any more. */
   constructor(events: WorkerEvents, times: ForeignTimes, onGone: () => void) {
     this.#events = events;
     this.#times = times;
     this.#onGone = onGone;
   }
 
-  /** Starts its program. Once. */
+  /** Starts its program. Called once. */
   launch(spec: WorkerStart, env: Readonly<Record<string, string>>, carry: Launcher): void {
     const events = this.#events;
     this.#carried = carry(spec, env, {
@@ -154,7 +157,7 @@ export class ForeignWorker implements RunningWorker, JobMailbox {
     }
     if (post.stopPod) this.#recycling = true;
     this.#abandoned.delete(jobId);
-    // Late, of a job that was stopped, or somebody else's: the server has decided without it.
+    // Late, for a stopped job, or for an unknown one: the server has already decided.
     if (held !== undefined) {
       this.#enter(held);
       const ms = performance.now() - held.enteredAt;
@@ -179,7 +182,7 @@ export class ForeignWorker implements RunningWorker, JobMailbox {
     if (held === undefined) return;
     this.#enter(held);
     await held.credit();
-    // A caller that hung up sends the chunk again.
+    // A caller that disconnected sends the chunk again.
     if (gone.aborted) held.grant(1);
     else if (this.#tasks.get(held.task.key) === held) this.#events.chunk(held.task.key, data);
   }
@@ -204,7 +207,7 @@ export class ForeignWorker implements RunningWorker, JobMailbox {
     return this.#ending || this.#gone;
   }
 
-  /** The worker says that it holds no job: what it was given is over, whether it could say how or not. */
+  /** The worker says that it holds no job: its previous jobs are over, whether or not it posted a result. */
   #holdsNothing(): void {
     this.#abandoned.clear();
     for (const held of this.#tasks.values()) {
@@ -225,7 +228,7 @@ export class ForeignWorker implements RunningWorker, JobMailbox {
     if (this.#leaving || this.#recycling) return undefined;
     const given: ForeignTask[] = [];
     for (const held of this.#tasks.values()) {
-      // Two attempts at one job share their id, and are told apart by their order alone.
+      // Two attempts of one job share its id; only their order tells them apart.
       if (held.state !== 'waiting' || this.#heldOf(held.task.jobId) !== undefined) continue;
       held.state = 'offered';
       given.push(held);
@@ -272,7 +275,7 @@ export class ForeignWorker implements RunningWorker, JobMailbox {
     this.#serveTakes();
   }
 
-  /** The task of a job that the worker was given. */
+  /** Returns the task of a job that the worker was given. */
   #heldOf(jobId: string): ForeignTask | undefined {
     for (const held of this.#tasks.values()) if (held.state !== 'waiting' && held.task.jobId === jobId) return held;
     return undefined;
@@ -282,7 +285,7 @@ export class ForeignWorker implements RunningWorker, JobMailbox {
     this.#stopPolls.serve(() => this.#stopsToTell());
   }
 
-  /** The jobs to be stopped that the worker has not been told of, or not lately. */
+  /** Returns the jobs to stop that the worker has not been told of, or not recently. */
   #stopsToTell(): readonly string[] | undefined {
     const now = performance.now();
     const ids: string[] = [];
@@ -308,14 +311,14 @@ export class ForeignWorker implements RunningWorker, JobMailbox {
     return ids.length === 0 ? undefined : ids;
   }
 
-  /** Force, unless the worker has read the stop: then it is given time to show that it obeyed. */
+  /** Stops by force unless the worker has read the stop: it then gets time to show that it obeyed. */
   #force(held: ForeignTask, act: () => void): void {
     if (held.stop?.heard === true) return;
     this.#hardStop = true;
     act();
   }
 
-  /** A worker that neither works nor asks for work hangs. Its pings do not tell: another process sends them. */
+  /** A worker that neither works nor requests work hangs. Its pings prove nothing: another process sends them. */
   #watchFetch(): void {
     const states = [...this.#tasks.values()].map(({ state }) => state);
     const mayCome = states.includes('waiting') && !states.some((state) => state !== 'waiting') && this.#takes.size === 0;
@@ -341,7 +344,7 @@ export class ForeignWorker implements RunningWorker, JobMailbox {
 
   #endInOrder(): void {
     this.#carried.terminate();
-    // Calls that are held would hold the worker up.
+    // Held calls would delay the worker's exit.
     this.#takes.release();
     this.#stopPolls.release();
     this.#callOffEnd ??= afterGrace(DRAIN_MS, () => this.#carried.kill('the worker did not stop in time'));
@@ -367,14 +370,14 @@ export class ForeignWorker implements RunningWorker, JobMailbox {
     this.#events.exited(why, this.#hardStop || this.#recycling);
   }
 
-  /** Workers of the protocol's own client write lines as JSON that name their job. */
+  /** Workers with the protocol's standard client print JSON lines that name their job. */
   #jobOf(text: string): string {
     if (text.startsWith('{') && text.length <= MAX_LOG_DOCUMENT && text.includes('"requestId"')) {
       try {
         const { requestId } = JSON.parse(text) as { requestId?: unknown };
         if (typeof requestId === 'string' && this.#heldOf(requestId) !== undefined) return requestId;
       } catch {
-        // A line like any other.
+        // An ordinary line.
         return this.#onlyRunningJob();
       }
     }

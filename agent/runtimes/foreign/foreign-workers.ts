@@ -1,4 +1,4 @@
-/** Starts foreign workers: lets each in at the worker API, with the environment that leads it there. */
+/** Starts foreign workers: admits each to the worker API and gives it the environment to reach the API. */
 import { workerVariables } from '../../worker-api/environment.ts';
 import type { WorkerApi } from '../../worker-api/server.ts';
 import { markOf } from '../escaped.ts';
@@ -7,27 +7,32 @@ import type { RunningWorker, WorkerEvents, WorkerStart } from '../runtime.ts';
 import type { Launcher } from './launcher.ts';
 import { ForeignWorker, type ForeignTimes } from './foreign-worker.ts';
 
-/** A release that brings its own program: an image or a command, and no functions for ours to call. */
+/**
+ * True for a release that brings its own program: an image or a command, and no functions for our bootstrap to call.
+ */
 export function isForeign({ functions, command }: Pick<WorkerStart, 'functions' | 'command'>): boolean {
   return functions.length === 0 || command.length > 0;
 }
 
 export interface ForeignWorkersOptions extends ForeignTimes {
   readonly api: WorkerApi;
-  /** What the program inherits: nothing of the agent's own. */
+  /** What the program inherits: nothing of the agent's own environment. */
   readonly baseEnv: Readonly<Record<string, string>>;
 }
 
 export class ForeignWorkers {
   readonly #options: ForeignWorkersOptions;
-  /** Those that live, with the moment they are gone. */
+  /** Living workers, each with a promise of its end. */
   readonly #running = new Map<ForeignWorker, Promise<void>>();
 
   constructor(options: ForeignWorkersOptions) {
     this.#options = options;
   }
 
-  /** Starts one. `base`: where it reaches the API, as it sees the network, `http://host:port`; that of this host when none is given. */
+  /**
+   * Starts one. `base`: address of the API as the worker sees the network, `http://host:port`; default: the address on
+   * this host.
+   */
   start(spec: WorkerStart, events: WorkerEvents, carry: Launcher, base = `http://127.0.0.1:${this.#options.api.port}`): RunningWorker {
     const { api, baseEnv, pingMs } = this.#options;
     const { workerId, endpointId, deviceUuids } = spec;
@@ -50,7 +55,7 @@ export class ForeignWorkers {
     return worker;
   }
 
-  /** Kills those that are left; resolves when they are gone. */
+  /** Kills the remaining workers; resolves when they are gone. */
   async close(): Promise<void> {
     const gone = [...this.#running.values()];
     for (const worker of this.#running.keys()) worker.end(true);

@@ -1,4 +1,4 @@
-/** What a foreign worker runs in: a process of this host, or a container. */
+/** Launches a foreign worker as a process of this host or in a container. */
 import type { WorkerStart } from '../runtime.ts';
 
 export interface LauncherEvents {
@@ -9,18 +9,18 @@ export interface LauncherEvents {
   /** The program runs. */
   started(): void;
   line(stream: 'stdout' | 'stderr', text: string): void;
-  /** It is gone with all it started. Exactly once, even when it never ran. */
+  /** It is gone with all processes it started. Called exactly once, even if it never ran. */
   exited(detail: string): void;
 }
 
 export interface LaunchedProcess {
-  /** Of the program, where it is a process of this host that /proc tells of. */
+  /** Pid of the program if it is a process of this host visible in /proc. */
   readonly pid: number | undefined;
-  /** SIGTERM to the program alone: it is asked to end in order. */
+  /** Sends SIGTERM to the program only: a request to end gracefully. */
   terminate(): void;
-  /** Ends it with all it started; `why` becomes the detail of its exit. */
+  /** Ends it with all processes it started; `why` becomes the detail of its exit. */
   kill(why: string): void;
 }
 
-/** Starts the program with this environment; nothing is told before it has returned. */
+/** Starts the program with this environment; no event is sent before it has returned. */
 export type Launcher = (spec: WorkerStart, env: Readonly<Record<string, string>>, events: LauncherEvents) => LaunchedProcess;

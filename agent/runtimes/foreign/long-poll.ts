@@ -1,4 +1,4 @@
-/** Calls that are held until there is something to answer. */
+/** Calls that are held until a response is available. */
 
 interface Parked<Request, Answer> {
   readonly request: Request;
@@ -9,7 +9,7 @@ export class LongPolls<Request, Answer> {
   readonly #parked = new Set<Parked<Request, Answer>>();
   readonly #empty: Answer;
 
-  /** `empty`: the answer when nothing came. */
+  /** `empty`: the response after the time-out. */
   constructor(empty: Answer) {
     this.#empty = empty;
   }
@@ -18,7 +18,7 @@ export class LongPolls<Request, Answer> {
     return this.#parked.size;
   }
 
-  /** Holds a call for `ms` at most, or until its caller is gone. */
+  /** Holds a call for at most `ms`, or until its caller disconnects. */
   async hold(request: Request, ms: number, gone: AbortSignal): Promise<Answer> {
     if (gone.aborted) return this.#empty;
     const { promise, resolve } = Promise.withResolvers<Answer>();
@@ -36,7 +36,7 @@ export class LongPolls<Request, Answer> {
     }
   }
 
-  /** Offers each held call, oldest first, what it may be answered with; `undefined` leaves it waiting. */
+  /** Offers a response to each held call, oldest first; `undefined` leaves the call waiting. */
   serve(answerOf: (request: Request) => Answer | undefined): void {
     for (const parked of this.#parked) {
       const answer = answerOf(parked.request);

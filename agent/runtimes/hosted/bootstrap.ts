@@ -1,9 +1,8 @@
 /**
- * The bootstrap: our own programs that run a worker's host, staged as plain JavaScript (and Python)
- * in a folder of their own. Stripping types is what most of a host's start is made of (0.5 s of
- * processor time against 0.15 s, threads included), and every worker and every spare would do it
- * anew: a compile cache that hosts write would hold user code as well, and what one worker writes
- * there the next one would run. Containers mount the same folder.
+ * The bootstrap: our own programs that run a worker's host, staged as plain JavaScript (and Python) in a separate
+ * folder. Stripping types takes most of a host's start (0.5 s of processor time against 0.15 s, threads included), and
+ * every worker and every spare would repeat it. A compile cache written by hosts would also hold user code, and the
+ * next worker would run what another wrote there. Containers mount the same folder.
  */
 import { execFile } from 'node:child_process';
 import { createHash, randomUUID } from 'node:crypto';
@@ -16,18 +15,18 @@ import { isErrno } from '../../../lib/to-error.ts';
 import { makeReadable } from './readable.ts';
 
 const ROOT = fileURLToPath(new URL('../../../', import.meta.url));
-/** Where the installation keeps what can be made anew. */
+/** Where the installation keeps files that can be regenerated. */
 const SHARED = join(ROOT, 'node_modules/.cache/bootstrap');
 const STRIP = fileURLToPath(new URL('strip-types.ts', import.meta.url));
-/** What our programs are made of. */
+/** The sources of our programs. */
 const SOURCES = ['agent/runtimes', 'lib'];
 const LEFT_OUT = /(^|\/)(__pycache__|gen)(\/|$)/;
 
 /**
- * Stages the bootstrap unless it is there: its name says what it was made of, so an agent's next start
- * and other agents of one installation find it. It lies with the installation, and in `own` where that
- * may not be written to; `own` keeps no older one. Every user may read it, whatever this process's
- * umask: a container's may be any. Gives its path; rejects when neither folder takes it.
+ * Stages the bootstrap unless it exists. Its name depends on its sources, so the next start of an agent and other
+ * agents of the installation find it. It is stored with the installation, or in `own` where that is not writable; `own`
+ * keeps no older one. Every user may read it, whatever this process's umask: a container may run as any user. Returns
+ * its path; rejects when neither folder is writable.
  */
 export async function stageBootstrap(own: string, shared: string = SHARED): Promise<string> {
   const files = await sources();
@@ -35,7 +34,7 @@ export async function stageBootstrap(own: string, shared: string = SHARED): Prom
   try {
     return await stageIn(shared, name, files);
   } catch {
-    // An installation that this user cannot write to is the rule where a service manager starts the agent.
+    // Under a service manager the agent's user usually cannot write to the installation.
     const folder = await stageIn(own, name, files);
     const others = (await readdir(own)).filter((other) => other !== name);
     await Promise.all(others.map((other) => rm(join(own, other), { recursive: true, force: true })));
@@ -53,7 +52,7 @@ async function stageIn(parent: string, name: string, files: readonly string[]): 
     await rename(draft, folder);
   } catch (error) {
     await rm(draft, { recursive: true, force: true });
-    if (!isErrno(error, 'ENOTEMPTY', 'EEXIST')) throw error; // taken: another agent was faster
+    if (!isErrno(error, 'ENOTEMPTY', 'EEXIST')) throw error; // already exists: another agent was faster
   }
   return folder;
 }
@@ -86,17 +85,18 @@ async function fill(folder: string, files: readonly string[]): Promise<void> {
       await cp(join(ROOT, path), join(folder, path));
     }),
   );
-  // In a process of its own: what strips types stays in the memory of the process that used it, 50 MB.
+  // In a separate process: the type stripper keeps 50 MB in the memory of the process that used it.
   await promisify(execFile)(process.execPath, ['--disable-warning=ExperimentalWarning', STRIP, folder]);
   await writeFile(join(folder, 'package.json'), '{"type":"module"}\n');
-  // All hosts read parameters of functions; a container gets no other package.
+  // All hosts read function parameters; a container gets no other package.
   await cp(packageFolder('acorn'), join(folder, 'node_modules/acorn'), { recursive: true, dereference: true });
-  // The thread host's own. It is never in a container, and has dependencies: these are found from where it really lies.
+  // The thread host's own sources. It never runs in a container, and its dependencies are resolved from its real
+  // location.
   await symlink(packageFolder('piscina'), join(folder, 'node_modules/piscina'));
   await makeReadable(folder);
 }
 
-/** The installed package's folder: its entry point lies one below it. */
+/** Folder of the installed package: its entry point is one level below. */
 function packageFolder(name: 'acorn' | 'piscina'): string {
   return dirname(dirname(fileURLToPath(import.meta.resolve(name))));
 }

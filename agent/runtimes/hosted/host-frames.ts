@@ -1,14 +1,14 @@
 /**
- * Checks the frames of a worker's host. User code runs in the same process and can write on the channel itself, and
- * what a frame holds goes on over streams that this node's other workers share: a frame of another shape ends its
- * worker, and nothing else.
+ * Validates the frames of a worker's host. User code runs in the same process and can write to the channel itself, and
+ * the contents of a frame travel on streams shared with this node's other workers: an invalid frame ends its own worker
+ * and nothing else.
  */
 import { MAX_CHUNK_BYTES, MAX_PROGRESS_BYTES, MAX_RESULT_BYTES } from '../runtime.ts';
 import type { FromHost } from './protocol.ts';
 
 type Check = (value: unknown) => boolean;
 
-/** Longest text of an error or a detail, characters; hosts cut theirs earlier. */
+/** Longest error or detail text, characters; hosts truncate earlier. */
 const MAX_TEXT = 256 * 1024;
 const MAX_KEY = 256;
 const MAX_UINT32 = 0xffff_ffff;
@@ -20,14 +20,14 @@ const isFlag: Check = (value) => typeof value === 'boolean';
 const isCount: Check = (value) => Number.isInteger(value) && (value as number) >= 0 && (value as number) <= MAX_UINT32;
 const isDuration: Check = (value) => typeof value === 'number' && value >= 0 && value <= MAX_UINT32;
 const isStream: Check = (value) => value === 'stdout' || value === 'stderr';
-/** What the status and the headers may be is for ValidatedResponse to say. */
+/** ValidatedResponse checks the status and the headers. */
 const isNumber: Check = (value) => typeof value === 'number';
 const isHeaders: Check = (value) =>
   Array.isArray(value) && value.every((pair) => Array.isArray(pair) && pair.length === 2 && pair.every(isText));
 
 interface Shape {
   readonly fields: Readonly<Record<string, Check>>;
-  /** Longest body, bytes; none where it is left out. */
+  /** Longest body, bytes; absent: no body. */
   readonly body?: number;
 }
 
@@ -53,7 +53,7 @@ const shapes = {
   'http-failed': { fields: { key, message: isShortText } },
 } as const satisfies Readonly<Record<FromHost['t'], Shape>>;
 
-/** Returns the header of a frame. @throws Error that says what is wrong with it. */
+/** Returns the header of a frame. @throws Error that describes the violation. */
 export function checkHostFrame(header: unknown, body: Uint8Array): FromHost {
   const frame = typeof header === 'object' && header !== null ? (header as Readonly<Record<string, unknown>>) : {};
   const kind = frame['t'];

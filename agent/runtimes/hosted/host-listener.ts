@@ -1,4 +1,4 @@
-/** Who hears a host, whichever way it was started. */
+/** Receives the events of a host, however it was started. */
 import type { FromHost } from './protocol.ts';
 
 export interface HostListener {
@@ -6,17 +6,17 @@ export interface HostListener {
   entered(key: string): void;
   frame(frame: FromHost, body: Buffer): void;
   line(stream: 'stdout' | 'stderr', text: string): void;
-  /** The host reads no frame any more, and has said its last one: it is about to be gone. */
+  /** The host reads no more frames and has sent its last one: it is about to exit. */
   closed(): void;
   exited(detail: string): void;
 }
 
-/** What a host says, in order: kept while it is a spare that nobody listens to. */
+/** A host's events, in order; buffered while it is a spare without a listener. */
 export class BufferedListener {
   #listener: HostListener | undefined;
   #early: ((listener: HostListener) => void)[] = [];
 
-  /** Hears everything, also what came before: that not before the caller is done. */
+  /** Delivers all events, also earlier ones, but none before the caller has returned. */
   listen(listener: HostListener): void {
     this.#listener = listener;
     process.nextTick(() => {

@@ -1,4 +1,4 @@
-/** Host processes of one program, some of them started ahead so that a cold start is no more than loading the module. */
+/** Host processes of one program, some of them started ahead so that a cold start only loads the module. */
 import { messageOf } from '../../../lib/to-error.ts';
 import { markOf } from '../escaped.ts';
 import type { RunningWorker, WorkerEvents, WorkerStart } from '../runtime.ts';
@@ -11,16 +11,19 @@ const REFILL_DELAY_MS = 250;
 
 export interface HostPoolOptions {
   readonly program: HostProgram;
-  /** The environment of every host: nothing of the agent's own. */
+  /** The environment of every host: nothing of the agent's own environment. */
   readonly baseEnv: Readonly<Record<string, string>>;
-  /** Names that the process or libraries read before any code of ours could set them: such a host starts fresh. */
+  /**
+   * Names that the process or its libraries read before our code could set them: a release that sets one gets a fresh
+   * host.
+   */
   readonly readAtStart: RegExp;
-  /** Hosts kept started ahead. */
+  /** Number of spare hosts. */
   readonly spares: number;
-  /** The first ones start after this time, ms. */
+  /** Delay before the first spares start, ms. */
   readonly spareDelayMs: number;
   readonly stopTimes: StopTimes;
-  /** Workers see the GPUs that this process sees, instead of those they were given. */
+  /** Workers see the GPUs that this process sees, instead of their assigned ones. */
   readonly sharesDevices?: boolean;
 }
 
@@ -48,13 +51,13 @@ export class HostPool {
       const spare = Object.keys(spec.env).some((name) => readAtStart.test(name)) ? undefined : this.#takeSpare();
       host = spare ?? this.#spawn({ ...baseEnv, ...env });
     } catch (error) {
-      // The kernel's refusals that Node throws instead of telling later: no memory, too long an environment.
+      // Kernel errors that Node throws synchronously: no memory, environment too long.
       return notStarted(events, `starting the worker process failed: ${messageOf(error)}`);
     }
     return new HostWorker(host, { spec, fn, env, stopTimes }, events, () => this.#refillLater());
   }
 
-  /** Kills what is left, spares included; resolves when no process of this pool is there. */
+  /** Kills the remaining hosts, spares included; resolves when no process of this pool is left. */
   async close(): Promise<void> {
     this.#closed = true;
     const hosts = [...this.#hosts];
@@ -69,7 +72,7 @@ export class HostPool {
     }
   }
 
-  /** A spare is replaced once the worker that took it has had the processor for its first job. */
+  /** A spare is replaced after the worker that took it has had the processor for its first job. */
   #refillLater(ms: number = REFILL_DELAY_MS): void {
     setTimeout(() => this.#refill(), ms).unref();
   }
@@ -81,7 +84,7 @@ export class HostPool {
         this.#spares.push(this.#spawn(sharesDevices === true ? baseEnv : { ...baseEnv, CUDA_VISIBLE_DEVICES: '' }));
       }
     } catch {
-      // A host without room for a spare has none; the next worker's own start tells why it fails.
+      // A host machine without room for a spare has none; the next worker's own start reports the reason.
     }
   }
 
@@ -93,7 +96,7 @@ export class HostPool {
   }
 }
 
-/** A worker that came to nothing. */
+/** A worker that failed to start. */
 export function notStarted(events: WorkerEvents, detail: string): RunningWorker {
   process.nextTick(() => events.exited(detail, false));
   return { run() {}, cancel() {}, credit() {}, end() {} };

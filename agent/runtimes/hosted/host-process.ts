@@ -1,4 +1,4 @@
-/** One host process as the agent sees it: its channel, its output, its death. Spare until a worker takes it. */
+/** One host process as the agent sees it: its channel, its output, its exit. It is a spare until a worker takes it. */
 import { spawn, type ChildProcess } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
 import type { Socket } from 'node:net';
@@ -28,7 +28,7 @@ export class HostProcess implements Host {
   #workerId: string | undefined;
   #workFolder = '';
   #endMemoryWatch: (() => void) | undefined;
-  /** The process has said that it is there. */
+  /** The process has reported. */
   up = false;
   /** The process is gone, or could not be started. */
   gone = false;
@@ -62,10 +62,10 @@ export class HostProcess implements Host {
     const entered = new LineSplitter((key) => this.#hearing.tell((listener) => listener.entered(key)));
     entries.on('data', (data: Buffer) => entered.push(data));
     socket.once('close', () => this.#hearing.tell((listener) => listener.closed()));
-    // A broken channel is a dying process: its exit says more.
+    // A broken channel means a dying process: its exit reports more.
     socket.on('error', () => undefined);
     entries.on('error', () => undefined);
-    // Nothing ever passes here; that it is open is all it says.
+    // No data is ever sent here; only the open connection matters.
     const lifeline = (this.#child.stdio as readonly (Stream | null | undefined)[])[LIFELINE_FD] as Socket | null | undefined;
     lifeline?.on('error', () => undefined);
     this.#readOutput();
@@ -82,7 +82,7 @@ export class HostProcess implements Host {
       const unrun = this.up ? undefined : notRun(program.command, code);
       const detail = unrun === undefined ? exitText(code, signal) : `starting the worker process failed: ${unrun}`;
       void Promise.all([channelsClosed, swept]).then(() => this.#onExit(detail, resolve));
-      // What outlived the group may hold the pipes for ever.
+      // Processes that escaped the group may hold the pipes open forever.
       setTimeout(() => {
         this.#child.stdout?.destroy();
         this.#child.stderr?.destroy();
@@ -95,13 +95,13 @@ export class HostProcess implements Host {
     return this.#child.pid;
   }
 
-  /** The worker that this process now is; hears everything, also what came before. */
+  /** Assigns this process to a worker, which receives all events, also earlier ones. */
   listen(listener: HostListener): void {
     this.#hearing.listen(listener);
   }
 
   send(frame: ToHost, body?: Uint8Array): void {
-    // From here on what it starts carries this name.
+    // From now on, processes that it starts carry this name.
     if (frame.t === 'load') {
       this.#workerId = frame.env[WORKER_MARK];
       this.#workFolder = frame.workFolder;
@@ -123,7 +123,7 @@ export class HostProcess implements Host {
     if (this.#child.pid !== undefined) signalGroup(this.#child.pid, 'SIGTERM');
   }
 
-  /** Kills the process when the resident memory of its group passes the limit, bytes. */
+  /** Kills the process when the resident memory of its group exceeds the limit, bytes. */
   limitMemory(limit: number): void {
     const { pid } = this.#child;
     if (pid !== undefined) this.#endMemoryWatch = limitMemory(pid, limit, (why) => this.kill(why));

@@ -1,19 +1,19 @@
-/** The programs that worker hosts run. */
+/** The programs of worker hosts. */
 import { join } from 'node:path';
 
 export interface HostProgram {
   readonly command: string;
   readonly args: readonly string[];
   /**
-   * User code may keep the whole host busy, so that it never sees its channel's end: it gets one
-   * more descriptor (LIFELINE_FD) whose end kills its process group whatever it is doing.
+   * User code may block the whole host, so that it never sees its channel close: it gets an extra descriptor
+   * (LIFELINE_FD) whose close kills its process group in any state.
    */
   readonly lifeline: boolean;
 }
 
 /**
- * Enums and parameter properties need more than stripped types; Node warns that it is
- * experimental, and of builds whose package.json does not say what kind of module they hold.
+ * Enums and parameter properties need more than type stripping; Node warns that this is experimental, and warns of
+ * builds whose package.json sets no module type.
  */
 export const NODE_FLAGS = [
   '--experimental-transform-types',
@@ -22,7 +22,10 @@ export const NODE_FLAGS = [
   '--enable-source-maps',
 ];
 
-/** Command and arguments that run a program of the staged bootstrap, a path below agent/runtimes, in this very Node. */
+/**
+ * Returns command and arguments that run a program of the staged bootstrap, a path below agent/runtimes, with the
+ * current Node executable.
+ */
 export function nodeCommand(bootstrap: string, program: string): Pick<HostProgram, 'command' | 'args'> {
   return { command: process.execPath, args: [...NODE_FLAGS, join(bootstrap, 'agent/runtimes', program)] };
 }

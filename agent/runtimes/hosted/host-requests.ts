@@ -1,10 +1,10 @@
-/** The HTTP requests that a host has: their parts go out as frames, their answers come back as frames. */
+/** The HTTP requests of a host: request parts go out as frames, responses return as frames. */
 import type { HttpCall, HttpEvents, HttpRequest } from '../runtime.ts';
 import type { HttpFromHost, ToHost } from './protocol.ts';
 
 export interface HostRequestsDeps {
   readonly send: (frame: ToHost, body?: Uint8Array) => void;
-  /** When a request that was aborted by force and has not ended costs the host its life, ms. */
+  /** A request that was aborted by force and has not ended kills the host after this time, ms. */
   readonly killMs: number;
   readonly kill: () => void;
 }
@@ -74,7 +74,7 @@ export class HostRequests {
     }
   }
 
-  /** Nobody reads any more: what comes now reaches no function. */
+  /** The caller reads no more: later data reaches no function. */
   close(): void {
     this.#closed = true;
   }

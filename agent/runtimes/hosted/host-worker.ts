@@ -1,4 +1,4 @@
-/** One worker whose handlers run in a host process: turns frames of its host into what the agent wants to know. */
+/** One worker whose handlers run in a host process: translates its host's frames into worker events. */
 import { assertNever } from '../../../lib/errors.ts';
 import type { FunctionSpec } from '../../../proto/gen/capstan/v1/nodes.ts';
 import { afterGrace } from '../grace.ts';
@@ -18,9 +18,9 @@ import type { Host } from './host.ts';
 import type { HostListener } from './host-listener.ts';
 import type { FromHost } from './protocol.ts';
 
-/** When force comes after a cancel that the host does not carry out, ms. */
+/** Delay of force after a cancel that the host does not carry out, ms. */
 export interface StopTimes {
-  /** SIGTERM to the process group; none where the host itself has force. */
+  /** SIGTERM to the process group; absent when the host applies force itself. */
   readonly terminateMs: number | undefined;
   /** SIGKILL. */
   readonly killMs: number;
@@ -28,7 +28,7 @@ export interface StopTimes {
 
 /** The host stops a handler, or kills itself, long before this. */
 export const STOPPED_BY_HOST: StopTimes = { terminateMs: undefined, killMs: 3 * STOP_GRACE_MS };
-/** The host can only ask the handler. */
+/** The host can only ask the handler to stop. */
 export const STOPPED_BY_AGENT: StopTimes = { terminateMs: STOP_GRACE_MS, killMs: 2 * STOP_GRACE_MS };
 
 const HARD_STOP = 'the worker was killed: a cancelled job did not end';
@@ -36,7 +36,7 @@ const HARD_STOP = 'the worker was killed: a cancelled job did not end';
 export interface HostedStart {
   readonly spec: WorkerStart;
   readonly fn: FunctionSpec;
-  /** What the user's code finds in its environment. */
+  /** Environment of the user's code. */
   readonly env: Readonly<Record<string, string>>;
   readonly stopTimes: StopTimes;
 }
@@ -45,15 +45,15 @@ export class HostWorker implements RunningWorker, HostListener {
   readonly #host: Host;
   readonly #events: WorkerEvents;
   readonly #onSettled: () => void;
-  /** The tasks the host has, with their jobs. */
+  /** Tasks of the host, with their jobs. */
   readonly #tasks = new Map<string, string>();
   readonly #entered = new Set<string>();
-  /** How to call force off, by task. */
+  /** Functions that cancel a forced stop, by task. */
   readonly #cancels = new Map<string, (() => void)[]>();
   readonly #stopTimes: StopTimes;
   readonly #requests: HostRequests;
   readonly #servesHttp: boolean;
-  /** How often the host loaded its module again. */
+  /** How often the host has reloaded its module. */
   #life = 0;
   #hardStop = false;
   #ending = false;
@@ -103,7 +103,7 @@ export class HostWorker implements RunningWorker, HostListener {
 
   end(force: boolean): void {
     this.#ending = true;
-    // Gently or not: the worker holds no task when it is asked gently, and has nothing to put in order.
+    // By force or not: the worker holds no task when it is asked to end gracefully, and has nothing to clean up.
     this.#host.kill(force ? 'the worker was killed' : 'the worker was stopped');
   }
 
@@ -181,7 +181,7 @@ export class HostWorker implements RunningWorker, HostListener {
 
   closed(): void {
     this.#requests.close();
-    // Its process is looked after until it is gone, which may take a while: no request is to wait for that.
+    // Its process is watched until it is gone, which may take a while: no request should wait for that.
     if (this.#servesHttp) this.#events.reachable(false);
   }
 
@@ -194,7 +194,7 @@ export class HostWorker implements RunningWorker, HostListener {
     this.#onSettled();
   }
 
-  /** Lets user code that listens put things in order. */
+  /** Lets user code that listens for the signal clean up. */
   #terminateHard(): void {
     this.#hardStop = true;
     this.#host.terminate(HARD_STOP);

@@ -1,10 +1,10 @@
 /**
- * What passes between the agent and a worker's host process: frames (runtimes/frames.ts) both ways on one
- * channel, and on a second one the keys of the tasks whose handlers were entered, one a line.
+ * The protocol between the agent and a worker's host process: frames (runtimes/frames.ts) in both directions on one
+ * channel, and on a second one the keys of the tasks whose handlers were entered, one per line.
  *
- * What runs the handler writes its key there itself, with one blocking system call, before it calls
- * the handler. So the agent knows of the start even if the handler's first act ends the process:
- * an attempt that crashes its worker is always charged, and cannot be tried for ever.
+ * The process that runs the handler writes the key there itself, with one blocking system call, before it calls the
+ * handler. The agent therefore learns of the start even if the handler ends the process at once: an attempt that
+ * crashes its worker is always charged and cannot be retried forever.
  */
 import type { FunctionSpec } from '../../../proto/gen/capstan/v1/nodes.ts';
 import type { WorkerS3Config } from '../s3-config.ts';
@@ -13,19 +13,19 @@ import type { WorkerS3Config } from '../s3-config.ts';
 export const CHANNEL_FD = 3;
 /** File descriptor of the entered tasks, in the host. */
 export const ENTRY_FD = 4;
-/** File descriptor whose end means that the agent is gone, in hosts whose program has a lifeline. */
+/** File descriptor whose close means that the agent is gone, in hosts whose program has a lifeline. */
 export const LIFELINE_FD = 5;
 
 export interface LoadOrder {
   readonly folder: string;
-  /** The working folder, which the host fills from `folder`; empty for `folder` itself. */
+  /** The working folder, which the host fills from `folder`; empty: `folder` itself. */
   readonly workFolder: string;
   /** The function that runs jobs. */
   readonly function: FunctionSpec;
-  /** The functions that answer HTTP requests; empty for a worker of jobs. */
+  /** The functions that serve HTTP requests; empty for a worker of jobs. */
   readonly httpFunctions: readonly FunctionSpec[];
   readonly endpointId: string;
-  /** Tasks there may be at once. */
+  /** Most concurrent tasks. */
   readonly maxConcurrency: number;
 }
 
@@ -36,7 +36,7 @@ export interface RunOrder {
   readonly s3Config: WorkerS3Config | undefined;
 }
 
-/** An HTTP request and what belongs to it, on its way to the function; bodies of frames are bytes of its body. */
+/** An HTTP request and its events, on the way to the function; frame bodies are bytes of its body. */
 export type HttpToHost =
   | {
       readonly t: 'http';
@@ -49,11 +49,11 @@ export type HttpToHost =
       readonly ended: boolean;
     }
   | { readonly t: 'http-body'; readonly key: string; readonly ended: boolean }
-  /** Bytes of the answer that were read. */
+  /** Bytes of the response that were read. */
   | { readonly t: 'http-credit'; readonly key: string; readonly count: number }
   | { readonly t: 'http-abort'; readonly key: string };
 
-/** Its answer; head and body come with bytes. */
+/** Its response; head and body have bytes. */
 export type HttpFromHost =
   | {
       readonly t: 'http-head';
@@ -65,24 +65,24 @@ export type HttpFromHost =
   | { readonly t: 'http-body'; readonly key: string; readonly ended: boolean }
   /** Bytes of the request that were read. */
   | { readonly t: 'http-credit'; readonly key: string; readonly count: number }
-  /** The answer broke off. */
+  /** The response ended prematurely. */
   | { readonly t: 'http-failed'; readonly key: string; readonly message: string };
 
 export type ToHost =
   /** `life` as for `run`. */
   | (Extract<HttpToHost, { t: 'http' }> & { readonly life: number })
   | Exclude<HttpToHost, { t: 'http' }>
-  /** `env` goes into the process before the module is loaded: a spare was started without it. */
+  /** `env` is set in the process before the module is loaded: a spare was started without it. */
   | ({ readonly t: 'load'; readonly env: Readonly<Record<string, string>> } & LoadOrder)
   /**
-   * Body: the input. `life`: how often the host has said `reloading` as far as the agent has heard;
-   * a task of an earlier life was given back already and must not run.
+   * Body: the input. `life`: the number of `reloading` messages the agent has received; a task of an earlier life was
+   * already returned and must not run.
    */
   | ({ readonly t: 'run'; readonly life: number } & RunOrder)
   | { readonly t: 'cancel'; readonly key: string }
   | { readonly t: 'credit'; readonly key: string; readonly count: number };
 
-/** What a handler thread says to its host's main thread; `bytes` become the frame's body. */
+/** Messages of a handler thread to its host's main thread; `bytes` become the frame's body. */
 export type FromThread =
   | Extract<HttpFromHost, { t: 'http-credit' | 'http-failed' }>
   | (Extract<HttpFromHost, { t: 'http-head' | 'http-body' }> & { readonly bytes: Uint8Array })
@@ -92,21 +92,21 @@ export type FromThread =
   | { readonly t: 'progress'; readonly key: string; readonly bytes: Uint8Array }
   | { readonly t: 'returned'; readonly key: string; readonly ms: number; readonly bytes: Uint8Array }
   | { readonly t: 'failed'; readonly key: string; readonly ms: number; readonly error: string }
-  /** It was told to stop, before its handler was entered or after. */
+  /** It was asked to stop, before or after its handler was entered. */
   | { readonly t: 'stopped'; readonly key: string; readonly ms: number; readonly entered: boolean }
   | { readonly t: 'log'; readonly stream: 'stdout' | 'stderr'; readonly jobId: string; readonly text: string };
 
-/** What a running task says. */
+/** Messages of a running task. */
 export type FromTask = Exclude<FromThread, { t: HttpFromHost['t'] }>;
 
 /** Frames of HTTP requests between the two threads of a host (thread/host/http/posted-frames.ts). */
 export interface PostedFrames {
   readonly t: 'http-frames';
-  /** Header (JSON) and bytes of each, one after the other; short bytes as Latin-1 text. */
+  /** Header (JSON) and bytes of each, in turn; short bytes as Latin-1 text. */
   readonly frames: readonly (string | Uint8Array)[];
 }
 
-/** What the main thread says to its handler thread, on the control port. */
+/** Messages of the main thread to its handler thread, on the control port. */
 export type ToThread =
   | PostedFrames
   | { readonly t: 'abort'; readonly key: string }

@@ -1,4 +1,4 @@
-/** Folders that a container's user must be able to read, whoever that is and whatever this process's umask. */
+/** Makes folders readable for any user of a container, whatever this process's umask. */
 import { chmod, lstat, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 
@@ -7,8 +7,8 @@ const ENTER = 0o111;
 const OWNER_RUNS = 0o100;
 
 /**
- * Lets everyone read the folder and what is in it. On the host, the agent's own folder above it keeps
- * others out. The folder's mode is changed last: where it says that everyone may, all in it may be read.
+ * Makes the folder and its contents readable for everyone. On the host, the agent's own folder above it denies access.
+ * The folder's mode is changed last: a readable folder implies readable contents.
  */
 export async function makeReadable(folder: string): Promise<void> {
   const { mode } = await lstat(folder);

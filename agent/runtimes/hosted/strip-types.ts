@@ -1,13 +1,13 @@
 /**
- * Turns the TypeScript below a folder into JavaScript, in its place: `node strip-types.ts FOLDER`.
- * Only what Node itself would do to these sources, which have no syntax that needs more; lines and
- * columns stay, so traces fit the sources. Imports name files with their ending, and are told the new one.
+ * Converts the TypeScript below a folder to JavaScript in place: `node strip-types.ts FOLDER`. Uses Node's own type
+ * stripping, since these sources have no syntax that needs more; lines and columns stay the same, so traces match the
+ * sources. File extensions in imports are rewritten.
  */
 import { readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { stripTypeScriptTypes } from 'node:module';
 import { join } from 'node:path';
 
-/** A relative path to a source in quotes: an import, or a program to run. */
+/** A quoted relative path to a source: an import, or a program to run. */
 const SOURCE_PATH = /(['"])(\.\.?\/[^'"\n]*)\.ts\1/g;
 
 const [folder] = process.argv.slice(2);

@@ -1,19 +1,18 @@
 /**
- * The working folder of a worker: a folder of its own, so that what a worker writes under a relative
- * path reaches no other worker, in which the build's files are found under the names they have in the
- * build. Folders of the build are folders here and files are symbolic links, so a new file beside
- * them stays here. capstan_bootstrap/work_folder.py is the same for Python; runs in hosts, too, so it
- * imports nothing of the agent.
+ * The working folder of a worker. Files that a worker writes under a relative path reach no other worker, and the
+ * build's files have the same relative paths as in the build. Folders of the build become folders and files become
+ * symbolic links, so a new file beside them stays here. capstan_bootstrap/work_folder.py is the same for Python. This
+ * module also runs in hosts, so it imports nothing of the agent.
  */
 import { mkdirSync, readdirSync, symlinkSync, type Dirent } from 'node:fs';
 import { join } from 'node:path';
 
-/** Entries that are made at most, beside those of the build's own root; folders beyond are linked whole. */
+/** Most entries created, beside those of the build's own root; further folders are linked as a whole. */
 const MAX_ENTRIES = 2_000;
-/** Folders of packages, and those of tools: many files that nobody writes beside. */
+/** Folders of packages and tools: many files, and nobody writes beside them. */
 const WHOLE = /^(?:\..*|node_modules|python_packages|__pycache__)$/;
 
-/** Makes the folder unless it is there, and fills it from the build. Throws what the file system says. */
+/** Creates the folder if it is missing and fills it from the build. Throws file system errors. */
 export function fillWorkFolder(folder: string, build: string): void {
   mkdirSync(folder, { recursive: true, mode: 0o700 });
   let left = MAX_ENTRIES;
@@ -34,7 +33,7 @@ export function fillWorkFolder(folder: string, build: string): void {
   }
 }
 
-/** Makes the working folder of this process; without one, or where it cannot be made, the build is it. */
+/** Enters the working folder of this process; without one, or if it cannot be created, uses the build. */
 export function enterWorkFolder(folder: string, build: string): void {
   if (folder !== '') {
     try {

@@ -1,7 +1,7 @@
-/** What a worker's code finds in its environment beyond what its host or image gives. */
+/** The environment of a worker's code, in addition to that of its host or image. */
 import type { WorkerStart } from '../runtime.ts';
 
-/** The release's values, then the worker's own names, which no release can change. Holds secrets. */
+/** The release's values, then the worker's own names, which a release cannot override. Contains secrets. */
 export function workerEnv(
   spec: Pick<WorkerStart, 'env' | 'endpointId' | 'workerId' | 'deviceUuids'>,
 ): Record<string, string> & { readonly CUDA_VISIBLE_DEVICES: string } {

@@ -1,6 +1,6 @@
 /**
- * The `process` runtime: one process per worker with the handlers in its main thread, in Node or
- * in Python, whichever the function's module is written in.
+ * The `process` runtime: one process per worker with the handlers in its main thread, in Node or Python, depending on
+ * the function's module.
  */
 import { fileURLToPath } from 'node:url';
 
@@ -16,7 +16,7 @@ import { siteOnHost } from '../server/site.ts';
 import { NODE_READS_AT_START } from '../thread/thread-runtime.ts';
 import { languageOf, type Language } from './language.ts';
 
-/** Read by Python itself, or by libraries it links, when the process starts. */
+/** Read at process start by Python itself or by libraries it links. */
 export const PYTHON_READS_AT_START = /^(PYTHON|LD_|TZ$|LANG$|LC_|MALLOC_|OPENSSL_|SSL_)/;
 
 const PYTHON_MAIN = fileURLToPath(new URL('python/start.py', import.meta.url));
@@ -24,17 +24,17 @@ const PYTHON_MAIN = fileURLToPath(new URL('python/start.py', import.meta.url));
 export interface ProcessRuntimeOptions {
   /** The staged bootstrap. */
   readonly bootstrap: string;
-  /** The environment of every host: nothing of the agent's own. */
+  /** The environment of every host: nothing of the agent's own environment. */
   readonly baseEnv: Readonly<Record<string, string>>;
-  /** Hosts of each language kept started ahead. */
+  /** Number of spare hosts per language. */
   readonly spares: Readonly<Record<Language, number>>;
-  /** The first of them start after this time, ms. */
+  /** Delay before the first of them start, ms. */
   readonly spareDelayMs?: number;
-  /** Python 3.8 or newer: a name on the path or a path. */
+  /** Python 3.8 or newer: a name on PATH or a path. */
   readonly python: string;
-  /** Serves releases that bring a command of their own; without it they are refused. */
+  /** Runs releases that bring a command of their own; without it they are refused. */
   readonly foreign?: ForeignWorkers;
-  /** As of HostPoolOptions. */
+  /** As in HostPoolOptions. */
   readonly sharesDevices?: boolean;
 }
 
@@ -43,7 +43,7 @@ export class ProcessRuntime implements Runtime {
   readonly #pools: Readonly<Record<Language, HostPool>>;
   readonly #foreign: ForeignWorkers | undefined;
   readonly #baseEnv: Readonly<Record<string, string>>;
-  /** Workers that listen themselves, with the moment they are gone. */
+  /** Workers with their own server, each with a promise of its end. */
   readonly #servers = new Map<ServerWorker, Promise<void>>();
 
   constructor({ bootstrap, baseEnv, spares, spareDelayMs = 0, python, foreign, sharesDevices = false }: ProcessRuntimeOptions) {

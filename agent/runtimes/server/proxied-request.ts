@@ -1,17 +1,17 @@
 /**
- * One HTTP request to a worker that listens itself, or a connection that it takes over (WebSocket).
+ * One HTTP request to a worker with its own server, or an upgraded connection (WebSocket).
  *
- * When it comes to nothing, the caller's side is told whether another worker may have it:
+ * When it fails, the caller's side learns whether another worker may receive it:
  *
  * | The connection | then |
  * |---|---|
- * | was never there (refused, no way, no answer in time) | nothing was sent: `untouched` |
- * | was reset before any byte of an answer; an idempotent method without a body | `untouched`, but WORKER_LOST: see below |
- * | ended in order, or broke in any other way | nobody knows: not `untouched` |
+ * | was never established (refused, no route, time-out) | nothing was sent: `untouched` |
+ * | was reset before the first byte of a response; an idempotent method without a body | `untouched`, but WORKER_LOST: see below |
+ * | ended normally, or broke in any other way | unknown: not `untouched` |
  *
- * The system resets a connection when its server goes with bytes of it unread, or before it had accepted it: so the
- * request was not read. A server may also ask for a reset, having read all; for an idempotent method that costs no
- * more than HTTP allows (RFC 9110, section 9.2.2), and the gateway tries it once more only.
+ * The kernel resets a connection when its server exits with unread bytes, or before the server accepted it: the request
+ * was not read then. A server may also request a reset after reading everything; for an idempotent method a retry is
+ * allowed by HTTP (RFC 9110, section 9.2.2), and the gateway retries once only.
  */
 import { request as httpRequest, type Agent, type ClientRequest, type IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
@@ -20,16 +20,16 @@ import { HTTP_WINDOW_BYTES, type HttpCall, type HttpEvents, type HttpRequest } f
 import type { Reach } from './site.ts';
 
 const NOTHING = Buffer.alloc(0);
-/** Time for the connection to be there, ms: the system would try for two minutes. */
+/** Time-out of connecting, ms: the kernel would try for two minutes. */
 const CONNECT_MS = 5_000;
 const IDEMPOTENT = new Set(['GET', 'HEAD', 'OPTIONS', 'PUT', 'DELETE', 'TRACE']);
 const RESET = new Set(['ECONNRESET', 'EPIPE']);
 
 export interface ProxiedDeps {
   readonly agent: Agent;
-  /** Nobody listens. */
+  /** Nothing listens there. */
   readonly onRefused: () => void;
-  /** The worker sent what is no HTTP response; a line for its log. */
+  /** The worker sent something other than an HTTP response; a line for its log. */
   readonly onInvalid: (line: string) => void;
   readonly onOver: () => void;
 }
@@ -41,13 +41,13 @@ export class ProxiedRequest implements HttpCall {
   /** An idempotent method, and no body so far. */
   #repeatable: boolean;
   #connected = false;
-  /** Where the answer's bytes come from. */
+  /** Source of the response's bytes. */
   #source: IncomingMessage | Duplex | undefined;
-  /** Where the body's bytes go: the request, or the connection once it is taken over. */
+  /** Destination of the body's bytes: the request, or the connection after an upgrade. */
   #sink: ClientRequest | Duplex;
   #window = HTTP_WINDOW_BYTES;
   #over = false;
-  /** What fails the request when its connection breaks. */
+  /** Fails the request when its connection breaks. */
   #why: string | undefined;
 
   constructor({ host, port }: Reach, order: HttpRequest, events: HttpEvents, deps: ProxiedDeps) {
@@ -64,7 +64,7 @@ export class ProxiedRequest implements HttpCall {
       method,
       path,
       headers: [...list, ...taken],
-      // A connection that is taken over is not given back.
+      // An upgraded connection is not reused.
       ...(upgrade === true ? { agent: false } : { agent: deps.agent }),
     });
     const timer = setTimeout(() => this.#request.destroy(new Error(`no connection within ${CONNECT_MS / 1000} s`)), CONNECT_MS);
@@ -94,7 +94,7 @@ export class ProxiedRequest implements HttpCall {
         this.#invalid(method, path, error.message);
         return;
       }
-      // Node says ECONNRESET, without a system call, of a connection that ended in order, too.
+      // Node also reports ECONNRESET, without a system call, for a connection that ended normally.
       this.#fail(error.message, error.syscall !== undefined && RESET.has(error.code ?? ''));
     });
     if (upgrade === true) this.#request.end();
@@ -108,7 +108,7 @@ export class ProxiedRequest implements HttpCall {
     if (this.#over) return;
     if (bytes.length > 0) {
       this.#repeatable = false;
-      // Written means handed to the system: the worker's own pace holds it up.
+      // Written means handed to the kernel: the worker's own pace limits it.
       this.#sink.write(bytes, (error) => {
         if (error == null && !this.#over) this.#events.credit(bytes.length);
       });
@@ -121,12 +121,12 @@ export class ProxiedRequest implements HttpCall {
     if (this.#window > 0) this.#source?.resume();
   }
 
-  /** A server of the user's own is told by the end of its connection; there is nothing to stop by force. */
+  /** The closed connection tells the user's server; there is nothing to stop by force. */
   abort(): void {
     this.fail('the caller disconnected');
   }
 
-  /** Ends the request, whatever it is at. */
+  /** Ends the request in any state. */
   fail(why: string): void {
     this.#why ??= why;
     this.#request.destroy();

@@ -1,6 +1,6 @@
 /**
- * A worker that listens itself: it gets PORT and PORT_HEALTH, is asked GET /ping
- * (200 ready, 204 still initialising), and requests are passed on to it as they come.
+ * A worker with its own server: it receives PORT and PORT_HEALTH, GET /ping checks it (200 ready, 204 initialising),
+ * and requests are forwarded to it.
  */
 import { Agent, get } from 'node:http';
 
@@ -11,21 +11,21 @@ import type { HttpCall, HttpEvents, HttpRequest, RunningWorker, WorkerEvents, Wo
 import { ProxiedRequest } from './proxied-request.ts';
 import type { Reach, ServerSite } from './site.ts';
 
-/** Between the questions whether it is ready, ms; and whether it still is. */
+/** Interval of health checks before it is ready, ms; and after. */
 const ASK_MS = 200;
 const ASK_AGAIN_MS = 5_000;
-/** Time for an answer, ms. */
+/** Time-out of a health check, ms. */
 const ANSWER_MS = 5_000;
-/** Answers that failed in a row until it is taken for dead. */
+/** Consecutive failed checks until it counts as dead. */
 const MAX_FAILED = 3;
-/** Time one that refuses connections has to listen again, ms. */
+/** Time for a worker that refuses connections to listen again, ms. */
 const DOUBT_MS = MAX_FAILED * ASK_AGAIN_MS;
-/** Time a worker without requests has to end in order, ms. */
+/** Time for a worker without requests to end gracefully, ms. */
 const DRAIN_MS = 10_000;
 
 export class ServerWorker implements RunningWorker {
   readonly #events: WorkerEvents;
-  /** Connections are not used again: the worker may close an idle one just as a request is put on it. */
+  /** Connections are not reused: the worker may close an idle one just as a request is sent on it. */
   readonly #agent = new Agent({ keepAlive: false });
   readonly #open = new Set<ProxiedRequest>();
   #carried: LaunchedProcess = { pid: undefined, terminate() {}, kill() {} };
@@ -33,7 +33,7 @@ export class ServerWorker implements RunningWorker {
   #timer: NodeJS.Timeout | undefined;
   #ready = false;
   #failed = 0;
-  /** Since when (monotonic) it refuses connections. */
+  /** Since when it refuses connections (monotonic). */
   #doubtedAt: number | undefined;
   #ending = false;
   #gone = false;
@@ -42,7 +42,9 @@ export class ServerWorker implements RunningWorker {
     this.#events = events;
   }
 
-  /** Starts the program; what happens is told through the events. `site` may reject: the worker then ends with its words. */
+  /**
+   * Starts the program; events report what follows. `site` may reject: the worker then ends with the error's message.
+   */
   launch(spec: WorkerStart, base: Readonly<Record<string, string>>, site: Promise<ServerSite>): void {
     site.then(
       (found) => {
@@ -109,7 +111,7 @@ export class ServerWorker implements RunningWorker {
     this.#timer = setTimeout(() => this.#ping(), ms);
   }
 
-  /** It listened and does not any more: it gets no request before it has answered GET /ping again. */
+  /** It no longer listens: it receives no request before it answers GET /ping again. */
   #doubt(): void {
     if (this.#doubtedAt !== undefined || this.#ending || this.#gone) return;
     this.#doubtedAt = performance.now();

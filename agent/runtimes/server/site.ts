@@ -1,13 +1,13 @@
-/** Where a worker that listens itself is to listen, and where the agent finds it. */
+/** Where a worker with its own server must listen, and where the agent reaches it. */
 import { createServer, type AddressInfo } from 'node:net';
 
 import type { Launcher } from '../foreign/launcher.ts';
 
 export interface Reach {
   readonly host: string;
-  /** Where requests go. */
+  /** Address for requests. */
   readonly port: number;
-  /** Where GET /ping is asked; mostly the same. */
+  /** Address for GET /ping; usually the same. */
   readonly healthPort: number;
 }
 
@@ -15,11 +15,11 @@ export interface ServerSite {
   /** Ports as the worker sees them. */
   readonly variables: { readonly PORT: string; readonly PORT_HEALTH: string };
   readonly carry: Launcher;
-  /** Asked once the program runs. Rejects when there is no way to it. */
+  /** Called once the program runs. Rejects when the worker cannot be reached. */
   reach(): Promise<Reach>;
 }
 
-/** On this host's own network, where others listen, too: each worker gets ports that are free. */
+/** On this host's network, which others use as well: each worker gets free ports. */
 export async function siteOnHost(env: Readonly<Record<string, string>>, carry: Launcher): Promise<ServerSite> {
   const hasTwo = env['PORT_HEALTH'] !== undefined && env['PORT_HEALTH'] !== env['PORT'];
   const [port = 0, healthPort = port] = await freePorts(hasTwo ? 2 : 1);
@@ -30,7 +30,7 @@ export async function siteOnHost(env: Readonly<Record<string, string>>, carry: L
   };
 }
 
-/** Ports that are free now; the worker takes them a moment later. */
+/** Returns ports that are free now; the worker opens them a moment later. */
 async function freePorts(count: number): Promise<number[]> {
   const servers = Array.from({ length: count }, () => createServer());
   try {

@@ -1,20 +1,20 @@
-/** The `thread` runtime: one host process per worker, the user's handlers in a thread of it. */
+/** The `thread` runtime: one host process per worker, with the user's handlers in a thread of it. */
 import { HostPool } from '../hosted/host-pool.ts';
 import { nodeCommand } from '../hosted/host-program.ts';
 import { STOPPED_BY_HOST } from '../hosted/host-worker.ts';
 import type { Runtime, RunningWorker, WorkerEvents, WorkerStart } from '../runtime.ts';
 
-/** Read by Node itself, or by libraries it links, when the process starts. */
+/** Read at process start by Node itself or by libraries it links. */
 export const NODE_READS_AT_START = /^(NODE_|LD_|UV_|TZ$|LANG$|LC_|MALLOC_|OPENSSL_|SSL_)/;
 
 export interface ThreadRuntimeOptions {
   /** The staged bootstrap. */
   readonly bootstrap: string;
-  /** The environment of every host: nothing of the agent's own. */
+  /** The environment of every host: nothing of the agent's own environment. */
   readonly baseEnv: Readonly<Record<string, string>>;
-  /** Hosts kept started ahead. */
+  /** Number of spare hosts. */
   readonly spares: number;
-  /** As of HostPoolOptions. */
+  /** As in HostPoolOptions. */
   readonly sharesDevices?: boolean;
 }
 

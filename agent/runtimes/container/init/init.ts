@@ -1,7 +1,7 @@
 /**
- * First process of a Node worker's container. It connects to the agent, starts the worker's host in a
- * session of its own, and tells how the host ended. When the agent is gone it ends, and the kernel then
- * ends everything in the container.
+ * First process of a Node worker's container. It connects to the agent, starts the worker's host in a session of its
+ * own, and reports how the host ended. When the agent is gone it exits, and the kernel then ends everything in the
+ * container.
  */
 import { spawn } from 'node:child_process';
 import { readFileSync } from 'node:fs';
@@ -9,7 +9,7 @@ import { connect, type Socket } from 'node:net';
 import { constants } from 'node:os';
 import { fileURLToPath } from 'node:url';
 
-/** As agent/runtimes/container/layout.ts has them. */
+/** As in agent/runtimes/container/layout.ts. */
 const SOCKET = '/capstan/channel/s';
 const HOST = fileURLToPath(new URL('../../process/node/main.ts', import.meta.url));
 const KILLED = 128 + constants.signals.SIGKILL;
@@ -19,7 +19,7 @@ const host = spawn(process.execPath, [...process.execArgv, HOST], {
   stdio: ['ignore', 'inherit', 'inherit', channel, entry, lifeline],
   detached: true,
 });
-// Copies of this process would keep the agent from seeing the host's end of them.
+// Copies in this process would hide the host's close of these descriptors from the agent.
 channel.destroy();
 entry.destroy();
 for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) process.on(signal, () => passOn(signal));
@@ -37,7 +37,7 @@ lifeline.once('close', () => process.exit(KILLED));
 lifeline.on('error', () => process.exit(KILLED));
 lifeline.resume();
 
-/** A connection that this process does not read: what comes is the host's. */
+/** This process must not read from the connection: incoming data is for the host. */
 function open(role: string): Promise<Socket> {
   const { promise, resolve, reject } = Promise.withResolvers<Socket>();
   const socket = connect(SOCKET);
@@ -50,13 +50,16 @@ function open(role: string): Promise<Socket> {
   return promise;
 }
 
-/** Not every engine tells it of a process that is not the container's first. The files of cgroup v2 and v1. */
+/**
+ * True after an out-of-memory kill: not every engine reports one of a process other than the container's first. The
+ * files are those of cgroup v2 and v1.
+ */
 function ranOutOfMemory(): boolean {
   return ['/sys/fs/cgroup/memory.events', '/sys/fs/cgroup/memory/memory.oom_control'].some((path) => {
     try {
       return /^oom_kill [1-9]/m.test(readFileSync(path, 'utf8'));
     } catch {
-      return false; // the other version's
+      return false; // the file of the other version
     }
   });
 }

@@ -1,6 +1,6 @@
 /**
- * A thread of its own that waits for the agent's end: the main thread may be busy with a handler
- * for as long as that likes, and must not outlive the agent.
+ * A separate thread that waits for the agent's end: a handler may block the main thread for any time, and the process
+ * must not outlive the agent.
  */
 import { Socket } from 'node:net';
 

@@ -1,6 +1,6 @@
 /**
- * The host process of one Node worker: the handlers run in this main thread, as they would in a
- * program of their own. A handler that blocks it is stopped by the agent with a signal.
+ * The host process of one Node worker: handlers run in this main thread, as in a program of their own. The agent stops
+ * a blocking handler with a signal.
  */
 import { Socket } from 'node:net';
 import { Worker } from 'node:worker_threads';
@@ -40,7 +40,7 @@ socket.on('data', (data) => reader.push(data));
 socket.on('close', killGroup);
 socket.on('error', killGroup);
 process.on('uncaughtException', died);
-// The last words of a handler that calls process.exit() are still corked.
+// The last output of a handler that calls process.exit() is still corked.
 process.on('exit', () => flushChannel?.());
 channel.send({ t: 'up' } satisfies FromHost);
 const hasOrder = loadTranspilerWhenIdle();
@@ -121,14 +121,14 @@ function post(message: FromThread): void {
   channel.send(header, bytes);
 }
 
-/** An error that nothing caught: the worker is of no use then. */
+/** An uncaught error: the worker is unusable from now on. */
 function died(error: unknown): void {
   post({ t: 'log', stream: 'stderr', jobId: onlyRunningJob(running), text: errorStack(error) });
   channel.send({ t: 'died', detail: errorMessage(error) } satisfies FromHost);
   process.exit(1);
 }
 
-/** This process leads its group: whatever its handlers started goes with it. */
+/** This process leads its group: everything its handlers started ends with it. */
 function killGroup(): void {
   process.kill(-process.pid, 'SIGKILL');
 }

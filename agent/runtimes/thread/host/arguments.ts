@@ -1,11 +1,14 @@
-/** From a job's input to the arguments of its function. A key too few or too many, or a value of another type, is told by name. */
+/**
+ * Maps a job's input to the arguments of its function. Errors name a missing or unknown key, or a value of the wrong
+ * type.
+ */
 import { fitsParameter, typeMismatch } from '../../../../lib/parameter-types.ts';
 import type { Signature } from './signature.ts';
 
 /** The input does not fit the function; its message is the job's error. */
 export class InputError extends Error {}
 
-/** The arguments for one call; the context comes last. */
+/** Returns the arguments of one call; the context is last. */
 export function argumentsFor(signature: Signature, input: unknown, context: unknown): unknown[] {
   if (signature.style === 'whole') return [input, context];
   if (typeof input !== 'object' || input === null || Array.isArray(input)) throw new InputError('input must be an object');
@@ -27,7 +30,7 @@ function checkKeys({ parameters }: Signature, input: object): void {
   }
 }
 
-/** Only the build knows types: a signature that was read from the function's text at run time has none. */
+/** Only the build knows types: a signature read from the function's source at run time has none. */
 function checkTypes({ parameters }: Signature, input: Readonly<Record<string, unknown>>): void {
   for (const { name, required, type = '' } of parameters) {
     if (Object.hasOwn(input, name) && !fitsParameter(input[name], { type, required })) throw new InputError(typeMismatch(name, type));

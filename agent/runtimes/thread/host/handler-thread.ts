@@ -1,7 +1,7 @@
 /**
- * The module that piscina runs in the handler thread: loads the user's function once, then calls
- * it for each task. Everything it has to say goes over one port, so that a task's entry, chunks,
- * log lines and end arrive in the order they happened; piscina's own answer only frees its slot.
+ * The module that piscina runs in the handler thread: it loads the user's function once, then calls it for each task.
+ * All messages go over one port, so that a task's entry, chunks, log lines and end arrive in order; piscina's own
+ * response only frees its slot.
  */
 import type { MessagePort } from 'node:worker_threads';
 
@@ -19,7 +19,7 @@ export type ThreadOrder =
   | ({ readonly kind: 'load'; readonly port: MessagePort } & LoadOrder)
   | ({ readonly kind: 'run'; readonly input: Uint8Array } & RunOrder);
 
-/** What this thread says. */
+/** Messages of this thread. */
 export type ThreadMessage = FromTask | PostedFrames;
 
 interface Loaded {
@@ -31,7 +31,7 @@ interface Loaded {
 
 const NOTHING = new Uint8Array();
 const running = new Map<string, TaskControl>();
-/** Tasks that were stopped before they came: the two travel on different ports. */
+/** Tasks that were stopped before they arrived: the two messages use different ports. */
 const MAX_STOPPED_EARLY = 1_000;
 const stoppedEarly = new Set<string>();
 let loaded: Loaded | undefined;
@@ -96,17 +96,17 @@ async function load(order: Extract<ThreadOrder, { kind: 'load' }>): Promise<void
   }
 }
 
-/** Also heard about tasks that have just ended: those are never asked for, and must not add up. */
+/** May also name tasks that have just ended: those are never looked up and must not accumulate. */
 function stopEarly(key: string): void {
   const [oldest] = stoppedEarly;
   if (stoppedEarly.size >= MAX_STOPPED_EARLY && oldest !== undefined) stoppedEarly.delete(oldest);
   stoppedEarly.add(key);
 }
 
-/** Frames whose turn has not come. */
+/** Frames that wait for their turn. */
 let framesWaiting = 0;
 
-/** Each frame has a turn of its own: an answer that is ready must not wait for a function that computes for long. */
+/** Each frame gets its own turn: a ready response must not wait for a long computation of a function. */
 function hearFrames(message: PostedFrames): void {
   let atOnce = framesWaiting === 0;
   for (const [header, bytes] of postedFrames(message)) {
@@ -122,11 +122,11 @@ function hearFrames(message: PostedFrames): void {
   }
 }
 
-/** What is said without a pause leaves together, and before any other function goes on. */
+/** Messages sent without a pause leave together, before any other function continues. */
 function httpPost(port: MessagePort): Post {
   const poster = new FramePoster((message, transfer) => port.postMessage(message, transfer));
   const flush = (): void => poster.flush();
-  // What was said before user code ended the thread is still heard.
+  // Messages sent before user code ended the thread still arrive.
   process.on('exit', flush);
   return (message) => {
     if (poster.isEmpty) queueMicrotask(flush);

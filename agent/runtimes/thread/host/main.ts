@@ -1,8 +1,7 @@
 /**
- * A thread host: the process of one worker. This main thread supervises and never runs user code,
- * so it always hears the agent; the handlers run in one piscina thread. The agent's channel is
- * file descriptor 3; its end means that the agent is gone, and then nothing of this process group
- * stays behind.
+ * A thread host: the process of one worker. This main thread supervises and never runs user code, so it always receives
+ * the agent's messages; the handlers run in one piscina thread. The agent's channel is file descriptor 3; when it
+ * closes, the agent is gone and this process group ends completely.
  */
 import { Socket } from 'node:net';
 import { fileURLToPath } from 'node:url';
@@ -20,19 +19,19 @@ import type { ThreadMessage, ThreadOrder } from './handler-thread.ts';
 import { FramePoster, postedFrames } from './http/posted-frames.ts';
 import { errorMessage } from './output.ts';
 
-/** More than any worker's concurrency: the agent counts slots, piscina need not. */
+/** More than any worker's concurrency: the agent counts slots, so piscina's limit is not needed. */
 const TASKS_AT_ONCE = 4_096;
 
 const socket = new Socket({ fd: CHANNEL_FD, readable: true, writable: true });
 const channel = new FrameWriter(socket, setImmediate);
 const running = new Set<string>();
-/** How to call force off, by task. */
+/** Functions that cancel a forced stop, by task. */
 const graces = new Map<string, () => void>();
 let pool = newPool();
 let port: MessagePort | undefined;
 let order: LoadOrder | undefined;
 let stopping = false;
-/** How often the module was loaded again. */
+/** How often the module was reloaded. */
 let life = 0;
 
 const httpFrames = new FramePoster((message, transfer) => port?.postMessage(message, transfer));
@@ -48,7 +47,7 @@ say({ t: 'up' });
 function onFrame(frame: ToHost, body: Buffer, text: string): void {
   switch (frame.t) {
     case 'load':
-      // Before the thread reads it: the thread shares this environment, native code included.
+      // Set before the thread reads it: the thread shares this environment, native code included.
       // oxlint-disable-next-line node/no-process-env -- the environment is what user code gets, not configuration of ours
       Object.assign(process.env, frame.env);
       enterWorkFolder(frame.workFolder, frame.folder);
@@ -96,7 +95,7 @@ function newPool(): Piscina {
     minThreads: 1,
     maxThreads: 1,
     concurrentTasksPerWorker: TASKS_AT_ONCE,
-    // Between tasks the thread's loop must go on: user code has timers and sockets of its own.
+    // The thread's loop must keep running between tasks: user code has its own timers and sockets.
     atomics: 'disabled',
     recordTiming: false,
     env: SHARE_ENV,
@@ -152,7 +151,7 @@ function stopHard(): void {
   stopping = true;
   const lastResort = setTimeout(() => {
     say({ t: 'stuck' });
-    // The agent kills this group when it reads that; should it not, this process does.
+    // The agent kills this group when it reads that message; if it does not, this process does.
     setTimeout(killGroup, STOP_GRACE_MS);
   }, STOP_GRACE_MS);
   void pool.destroy().then(() => {
@@ -169,7 +168,9 @@ function stopHard(): void {
   });
 }
 
-/** The thread ended without being asked: an uncaught error, process.exit(), no more heap. The worker is of no use then. */
+/**
+ * The thread ended unexpectedly: an uncaught error, process.exit(), heap exhausted. The worker is unusable from now on.
+ */
 function threadDied(error: unknown): void {
   if (stopping) return;
   stopping = true;
@@ -189,7 +190,7 @@ function say(message: Exclude<FromHost, { t: 'chunk' | 'progress' | 'returned' |
   channel.send(message);
 }
 
-/** The host is the leader of its process group: whatever its handlers started goes with it. */
+/** The host leads its process group: everything its handlers started ends with it. */
 function killGroup(): void {
   process.kill(-process.pid, 'SIGKILL');
 }

@@ -1,6 +1,6 @@
 /**
- * From what a module exports to what runs for an input. A function is called as it is. A class makes
- * one instance for the worker's life; of several public methods the input's key `method` chooses one.
+ * Maps a module's export to the callable for an input. A function is called directly. A class is instantiated once per
+ * worker; if it has several public methods, the input's key `method` selects one.
  */
 import type { FunctionSpec } from '../../../../proto/gen/capstan/v1/nodes.ts';
 import { InputError } from './arguments.ts';
@@ -12,16 +12,16 @@ export interface LoadedFunction {
   readonly signature: Signature;
 }
 
-/** What one input is for. */
+/** The callable for one input. */
 export interface Choice extends LoadedFunction {
-  /** The input without what chose the method. */
+  /** The input without the key that selected the method. */
   readonly input: unknown;
 }
 
-/** Throws InputError for an input that chooses no method. */
+/** Throws InputError for an input that selects no method. */
 export type Choose = (input: unknown) => Choice;
 
-/** Throws an Error with a message for people when a class has no public method or cannot be made. */
+/** Throws an Error with a readable message when a class has no public method or cannot be constructed. */
 export function choiceOf(exported: Handler, spec: FunctionSpec): Choose {
   if (isClass(exported)) return choiceOfMethods(exported as unknown as new () => object, spec.name);
   const fn = { handler: exported, signature: signatureOf(exported, spec) };
@@ -50,12 +50,12 @@ function choiceOfMethods(made: new () => object, name: string): Choose {
   };
 }
 
-/** A class of one method may have an argument of this name. */
+/** The only method of a class may have an argument of this name. */
 function takesMethod({ parameters }: Signature): boolean {
   return parameters.some(({ name }) => name === 'method');
 }
 
-/** Own methods and inherited ones, but for those of Object and those whose names start with an underscore. */
+/** Returns own and inherited methods, except those of Object and names that start with an underscore. */
 function publicMethods(instance: object): Map<string, Handler> {
   const found = new Map<string, Handler>();
   for (let at: unknown = Object.getPrototypeOf(instance); isObject(at) && at !== Object.prototype; at = Object.getPrototypeOf(at)) {

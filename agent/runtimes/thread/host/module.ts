@@ -1,4 +1,4 @@
-/** From a function of the manifest to the function itself: finds the module in the build, loads it, picks the export. */
+/** Resolves a function of the manifest: finds the module in the build, loads it and selects the export. */
 import { realpath, stat } from 'node:fs/promises';
 import { resolve, sep } from 'node:path';
 import { pathToFileURL } from 'node:url';
@@ -8,8 +8,8 @@ export type Handler = (...args: unknown[]) => unknown;
 const EXTENSIONS = ['', '.ts', '.mts', '.js', '.mjs', '.cjs', '/index.ts', '/index.mts', '/index.js', '/index.mjs', '/index.cjs'];
 
 /**
- * Loads the function `name` of `module`: the named export, else the default export when it is a
- * function of that name or the only function there is. Throws an Error with a message for people.
+ * Loads the function `name` of `module`: the named export, otherwise the default export if it is a function of that
+ * name or the only function. Throws an Error with a readable message.
  */
 export async function loadHandler(root: string, module: string, name: string): Promise<Handler> {
   const file = await findModule(root, module);
@@ -17,7 +17,7 @@ export async function loadHandler(root: string, module: string, name: string): P
   return pickExport(loaded, module, name);
 }
 
-/** The file of a module name: as given, with an extension, or (Python style) with dots for slashes. */
+/** Returns the file of a module name: as given, with an extension, or (Python style) with dots for slashes. */
 export async function findModule(root: string, module: string): Promise<string> {
   const names = module.includes('/') ? [module] : [module, module.replaceAll('.', '/')];
   const realRoot = await realpath(root);
@@ -39,7 +39,7 @@ export function pickExport(loaded: Readonly<Record<string, unknown>>, module: st
   const fallback = loaded['default'];
   const functions = Object.entries(loaded).filter(([, value]) => isFunction(value));
   if (isFunction(fallback) && (fallback.name === name || functions.length === 1)) return fallback;
-  // A CommonJS module whose exports Node could not name is all in `default`.
+  // For a CommonJS module whose exports Node could not detect, everything is in `default`.
   if (typeof fallback === 'object' && fallback !== null) {
     const inner = (fallback as Record<string, unknown>)[name];
     if (isFunction(inner)) return inner;

@@ -1,19 +1,19 @@
-/** Values into JSON bytes, within the limits, with messages for people when they are none. */
+/** Encodes values as JSON bytes within the limits, with readable error messages. */
 import { MAX_CHUNK_BYTES, MAX_RESULT_BYTES } from '../../runtime.ts';
 
-/** The handler's value cannot be its result; the message is the job's error. */
+/** The handler's value is not a valid result; the message is the job's error. */
 export class OutputError extends Error {}
 
 const encoder = new TextEncoder();
 
-/** JSON text of a value; `undefined` is null. */
+/** Returns the JSON text of a value; `undefined` becomes null. */
 export function toJson(value: unknown, what: 'result' | 'chunk' | 'progress'): string {
   if (value === undefined) return 'null';
   let text: string | undefined;
   try {
     text = JSON.stringify(value);
   } catch (error) {
-    // The library's message on a cycle spans lines and draws the objects: its first line says enough.
+    // The library's message for a cycle has several lines with a drawing of the objects: the first line suffices.
     const [reason] = (error instanceof Error ? error.message : String(error)).split('\n');
     throw new OutputError(`the ${what} is not JSON: ${reason ?? 'it cannot be written as JSON'}`);
   }
@@ -33,7 +33,7 @@ export function chunkBytes(json: string): Uint8Array {
   return bytes;
 }
 
-/** The output of a generator's job: the array of its chunks, whose sum is bounded like any result. */
+/** The output of a generator's job: the array of its chunks, whose total size is limited like any result. */
 export class Aggregate {
   readonly #chunks: Uint8Array[] = [];
   // The brackets.
@@ -59,12 +59,12 @@ export class Aggregate {
   }
 }
 
-/** What a thrown value says: an Error's message, a string itself, anything else as JSON. */
+/** Returns the message of a thrown value: an Error's message, a string itself, anything else as JSON. */
 export function errorMessage(thrown: unknown): string {
   return clip(messageOf(thrown));
 }
 
-/** What goes to the worker's log about it. */
+/** Returns the text for the worker's log. */
 export function errorStack(thrown: unknown): string {
   const stack = typeof thrown === 'object' && thrown !== null && 'stack' in thrown ? thrown.stack : undefined;
   return typeof stack === 'string' ? stack : messageOf(thrown);
@@ -80,14 +80,14 @@ function messageOf(thrown: unknown): string {
     try {
       return JSON.stringify(thrown) ?? Object.prototype.toString.call(thrown);
     } catch {
-      // A thrown value that cannot be written still has a kind.
+      // A thrown value that cannot be formatted still has a type.
       return Object.prototype.toString.call(thrown);
     }
   }
   return String(thrown);
 }
 
-/** An error is a line or two for a caller, not a document. */
+/** A caller needs a line or two of an error, not a document. */
 const MAX_ERROR_CHARACTERS = 16_384;
 
 function clip(text: string): string {

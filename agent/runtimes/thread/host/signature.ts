@@ -1,24 +1,24 @@
 /**
- * How a function wants its input (CallStyle of nodes.proto). The build says it where it could
- * read the source; where it says nothing, the loaded function's own text is read.
+ * Determines how a function takes its input (CallStyle of nodes.proto). The build reports it if it could read the
+ * source; otherwise the source of the loaded function is read.
  */
 import { parseExpressionAt, type Expression, type Function as FunctionNode, type Pattern } from 'acorn';
 
 import type { FunctionSpec } from '../../../../proto/gen/capstan/v1/nodes.ts';
 import type { Handler } from './module.ts';
 
-/** A last parameter of one of these names gets the job's context, not a key of the input. */
+/** A last parameter with one of these names receives the job's context instead of a key of the input. */
 const CONTEXT_PARAMETERS: readonly string[] = ['ctx', 'context'];
 
 export interface Signature {
   readonly style: 'positional' | 'object' | 'whole';
-  /** `type` as in ParameterSpec; absent where nobody read it. */
+  /** `type` as in ParameterSpec; absent when unknown. */
   readonly parameters: readonly { readonly name: string; readonly required: boolean; readonly type?: string }[];
 }
 
 const WHOLE: Signature = { style: 'whole', parameters: [] };
 
-// The generated code is imported for its types alone: loading it would cost each host the whole gRPC library.
+// Only types are imported from the generated code: loading it would cost each host the whole gRPC library.
 export function signatureOf(fn: Handler, spec: FunctionSpec): Signature {
   switch (spec.callStyle) {
     case 'CALL_STYLE_POSITIONAL':
@@ -32,7 +32,10 @@ export function signatureOf(fn: Handler, spec: FunctionSpec): Signature {
   }
 }
 
-/** Reads the function's text. What cannot be read (native, bound, a rest parameter) gets the input whole. */
+/**
+ * Parses the function's source. A function that cannot be parsed (native, bound, a rest parameter) receives the whole
+ * input.
+ */
 export function readSignature(fn: Handler): Signature {
   const node = parseFunction(fn.toString());
   if (node === undefined) return WHOLE;
@@ -70,14 +73,14 @@ function unwrap(pattern: Pattern): { readonly pattern: Pattern; readonly require
   return pattern.type === 'AssignmentPattern' ? { pattern: pattern.left, required: false } : { pattern, required: true };
 }
 
-/** A function's text is an expression, or a method of an object or a class. */
+/** A function's source is an expression, or a method of an object or a class. */
 function parseFunction(text: string): FunctionNode | undefined {
   const parse = (source: string): Expression | undefined => {
     try {
       // A method alone does not show the private fields of its class.
       return parseExpressionAt(source, 0, { ecmaVersion: 'latest', checkPrivateFields: false });
     } catch (error) {
-      // Not this form: the caller tries the next one, and takes the input whole in the end.
+      // Not this form: the caller tries the next one, and finally passes the whole input.
       if (error instanceof SyntaxError) return undefined;
       throw error;
     }

@@ -10,7 +10,7 @@ import { Aggregate, chunkBytes, errorMessage, errorStack, OutputError, resultByt
 import { withStopSignal } from './stopping.ts';
 import type { OutputCapture } from './thread-output.ts';
 
-/** What the main thread can do to a running task. */
+/** Controls of the main thread over a running task. */
 export interface TaskControl {
   readonly jobId: string;
   readonly abort: AbortController;
@@ -34,7 +34,7 @@ export interface JobContext {
   readonly s3Config: WorkerS3Config | undefined;
 }
 
-/** Whose a printed line is: that of the only job that runs; of several nobody can tell. */
+/** The task of a printed line: the only running job; empty when several run. */
 export function onlyRunningJob(running: ReadonlyMap<string, TaskControl>): string {
   if (running.size !== 1) return '';
   for (const { jobId } of running.values()) return jobId;
@@ -52,7 +52,7 @@ export interface TaskModule {
   readonly output: OutputCapture;
 }
 
-/** Runs one task to its end, whatever it is, and posts it; never throws. */
+/** Runs one task to its end, including failures, and posts the end; never throws. */
 export async function runTask(order: TaskOrder, control: TaskControl, module: TaskModule, post: Post): Promise<void> {
   const { key } = order;
   const startedAt = performance.now();
@@ -62,13 +62,13 @@ export async function runTask(order: TaskOrder, control: TaskControl, module: Ta
     const bytes = await withStopSignal(control.abort.signal, () => callHandler(order, control, module, post));
     end = { t: 'returned', key, ms: 0, bytes };
   } catch (error) {
-    // What a handler says after it was told to stop is of no interest to anyone.
+    // Output of a handler after it was asked to stop is ignored.
     if (!control.abort.signal.aborted && !(error instanceof InputError) && !(error instanceof OutputError))
       module.output.text('stderr', errorStack(error));
     end = { t: 'failed', key, ms: 0, error: errorMessage(error) };
   }
   const ms = performance.now() - startedAt;
-  // Its last line may lack its end, and must not come after the task's.
+  // Its last line may lack a line end, and must not arrive after the task's end.
   module.output.flush();
   post(control.abort.signal.aborted ? { t: 'stopped', key, ms, entered: true } : { ...end, ms });
 }
@@ -108,7 +108,7 @@ function progressOf(key: string, post: Post): (value: unknown) => void {
 
 type ChunkSource = AsyncIterator<unknown> | Iterator<unknown>;
 
-/** A generator, or what iterates like one; arrays, maps and strings are values. */
+/** True for a generator or another iterator; arrays, maps and strings are values. */
 function chunksOf(result: unknown): ChunkSource | undefined {
   if (typeof result !== 'object' || result === null) return undefined;
   if (Symbol.asyncIterator in result) return (result as AsyncIterable<unknown>)[Symbol.asyncIterator]();
@@ -118,7 +118,7 @@ function chunksOf(result: unknown): ChunkSource | undefined {
   return undefined;
 }
 
-/** Sends each value as a chunk, never further ahead than the credits, and answers all of them as the result. */
+/** Sends each value as a chunk within the credits, and returns all of them as the result. */
 async function collectChunks(key: string, source: ChunkSource, control: TaskControl, post: Post): Promise<Uint8Array> {
   const all = new Aggregate();
   const { signal } = control.abort;
@@ -138,11 +138,11 @@ async function collectChunks(key: string, source: ChunkSource, control: TaskCont
       const bytes = chunkBytes(toJson(step.value, 'chunk'));
       all.add(bytes);
       sent += 1;
-      // A copy: posting takes the bytes away from this thread.
+      // A copy: posting transfers the bytes to the other thread.
       post({ t: 'chunk', key, bytes: bytes.slice() });
     }
   } catch (error) {
-    // Lets the generator run its `finally` blocks; what those throw is not what ended the job.
+    // Runs the generator's `finally` blocks; their errors do not replace the job's outcome.
     await Promise.resolve(source.return?.()).catch(() => undefined);
     throw error;
   }

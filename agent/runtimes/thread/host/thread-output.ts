@@ -1,17 +1,17 @@
 /**
- * What the handler prints, as lines on the thread's port. The stream of the process would do, too,
- * but could not tell which job a line is of: it travels apart from the tasks' entries and ends.
+ * The handler's output as lines on the thread's port. The process's own stream could not attribute a line to its job:
+ * it is not ordered with the tasks' entries and ends.
  */
 import { OutputLimiter, type OutputStream } from '../../output-limiter.ts';
 
 export interface OutputCapture {
-  /** Adds text as if it had been printed, ending its line. */
+  /** Adds text as if it had been printed, and ends its line. */
   text(stream: OutputStream, text: string): void;
-  /** Sends the lines that have no end yet, and what waits for its turn. */
+  /** Sends the unfinished lines, and those that wait for their turn. */
   flush(): void;
 }
 
-/** Longest piece of a line that is kept together, characters. */
+/** Longest piece of a line that stays together, characters. */
 const MAX_LINE = 16_384;
 
 export function captureOutput(jobOf: () => string, send: (stream: OutputStream, jobId: string, text: string) => void): OutputCapture {

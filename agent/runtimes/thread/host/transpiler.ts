@@ -1,12 +1,14 @@
-/** Node's own TypeScript support, loaded ahead. */
+/** Preloads Node's TypeScript support. */
 import { stripTypeScriptTypes } from 'node:module';
 
-/** Its load takes the processor for a while, and must not meet the start of a worker that came at once. */
+/**
+ * Loading uses the processor for a while, and must not coincide with the start of a worker that arrives immediately.
+ */
 const IDLE_MS = 50;
 
 /**
- * The transpiler is WebAssembly, whose functions are compiled as they are first called: an empty text leaves
- * most of that (24 to 64 ms) to the first function of the user's. So this has a bit of whatever functions are written with.
+ * The transpiler is WebAssembly, whose functions are compiled at their first call: an empty source would leave most of
+ * that work (24 to 64 ms) to the user's first function. This source therefore contains common syntax.
  */
 const SAMPLE = `
 import { a, type B } from './a.ts';
@@ -38,9 +40,9 @@ export function i(n: number): { n: number; at: number } {
 `;
 
 /**
- * Node loads its transpiler with the first module that is TypeScript, which takes longer than all the
- * rest of a spare's taking over. Our own programs are JavaScript; so a host without a worker loads it in the
- * thread that user code will run in. Gives what calls it off.
+ * Node loads its transpiler with the first TypeScript module, which takes longer than the rest of a spare's assignment.
+ * Our own programs are JavaScript, so a host without a worker loads it ahead, in the thread that will run user code.
+ * Returns a function that cancels it.
  */
 export function loadTranspilerWhenIdle(): () => void {
   const timer = setTimeout(() => stripTypeScriptTypes(SAMPLE, { mode: 'transform', sourceMap: true }), IDLE_MS);

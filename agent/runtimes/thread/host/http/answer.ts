@@ -1,15 +1,15 @@
 /**
- * What a function returned, as an HTTP answer: a Response as it is, bytes as bytes, an iterator as a
- * stream (server-sent events where the caller asks for them), anything else as JSON.
+ * Converts a function's return value to an HTTP response: a Response as it is, bytes as bytes, an iterator as a stream
+ * (server-sent events if the caller requests them), anything else as JSON.
  */
 import { toJson } from '../output.ts';
 
 export interface Answer {
   readonly status: number;
   readonly headers: readonly (readonly [string, string])[];
-  /** Bytes known now. */
+  /** Bytes available now. */
   readonly bytes: Uint8Array;
-  /** What comes after them. */
+  /** The bytes that follow. */
   readonly rest: AsyncIterator<Uint8Array> | undefined;
 }
 
@@ -18,12 +18,12 @@ const encoder = new TextEncoder();
 const decoder = new TextDecoder();
 const JSON_HEADERS = [['content-type', 'application/json; charset=utf-8']] as const;
 
-/** An error's answer. */
+/** Returns the response of an error. */
 export function errorAnswer(status: number, title: string, detail: string): Answer {
   return { status, headers: JSON_HEADERS, bytes: encoder.encode(JSON.stringify({ error: title, detail })), rest: undefined };
 }
 
-/** `accept`: the caller's Accept header. Throws OutputError for what has no JSON. */
+/** `accept`: the caller's Accept header. Throws OutputError for a value without a JSON form. */
 export async function answerOf(value: unknown, accept: string): Promise<Answer> {
   if (value instanceof Response) return fromResponse(value);
   if (value instanceof Uint8Array) return bytesAnswer(value);
@@ -46,7 +46,7 @@ function fromResponse(response: Response): Answer {
 
 type Chunks = AsyncIterator<unknown> | Iterator<unknown>;
 
-/** A generator, or what iterates like one; arrays, maps and strings are values. */
+/** True for a generator or another iterator; arrays, maps and strings are values. */
 function chunksOf(value: unknown): Chunks | undefined {
   if (typeof value !== 'object' || value === null) return undefined;
   if (Symbol.asyncIterator in value) return (value as AsyncIterable<unknown>)[Symbol.asyncIterator]();
@@ -56,8 +56,8 @@ function chunksOf(value: unknown): Chunks | undefined {
 }
 
 /**
- * Events or JSON documents, one a line, where the caller asks for them; else the first chunk tells what kind of
- * stream it is: text, bytes, or JSON documents.
+ * Events or newline-delimited JSON if the caller requests them; otherwise the first chunk selects the kind of stream:
+ * text, bytes, or JSON documents.
  */
 async function streamed(chunks: Chunks, accept: string): Promise<Answer> {
   const first = await chunks.next();
@@ -95,7 +95,10 @@ async function streamed(chunks: Chunks, accept: string): Promise<Answer> {
 const LINE_END = /\r\n|\r|\n/;
 const EVENT_LINE = /^(?:(?:data|event|id|retry)(?::|$)|:|$)/;
 
-/** Encodes a chunk as a server-sent event: text as its lines, anything else as JSON. Text that is events already stays as it is. */
+/**
+ * Encodes a chunk as a server-sent event: text as its lines, anything else as JSON. Text that already consists of
+ * events is unchanged.
+ */
 function eventText(value: unknown): string {
   const text = value instanceof Uint8Array ? decoder.decode(value) : typeof value === 'string' ? value : toJson(value, 'chunk');
   const lines = text.split(LINE_END);
@@ -103,7 +106,7 @@ function eventText(value: unknown): string {
   return `${lines.map((line) => `data: ${line}`).join('\n')}\n\n`;
 }
 
-/** True for whole events: each line is a field, a comment or empty, and the last event has its empty line. */
+/** True for whole events: each line is a field, a comment or empty, and the last event ends with an empty line. */
 function isEvents(lines: readonly string[]): boolean {
   return lines.length > 2 && lines.at(-1) === '' && lines.at(-2) === '' && lines[0] !== '' && lines.every((line) => EVENT_LINE.test(line));
 }

@@ -1,6 +1,6 @@
-/** The body of a request while it comes: read whole, or as a stream. What is read gives the sender credit for more. */
+/** An incoming request body, read whole or as a stream. Reading grants the sender credit. */
 
-/** Credit goes back in pieces of at least this size, bytes. */
+/** Credit is granted in steps of at least this size, bytes. */
 const GRANT_BYTES = 64 * 1024;
 
 export class RequestBody {
@@ -17,7 +17,7 @@ export class RequestBody {
     this.#grant = grant;
   }
 
-  /** No bytes came, and none will. */
+  /** There are no bytes and none will follow. */
   get isEmpty(): boolean {
     return this.#ended && this.#parts.length === 0;
   }
@@ -28,13 +28,13 @@ export class RequestBody {
     this.#wake?.();
   }
 
-  /** The caller is gone: whoever reads hears of it. */
+  /** The caller is gone: readers receive an error. */
   fail(error: Error): void {
     this.#failed ??= error;
     this.#wake?.();
   }
 
-  /** The next part; undefined at the end. */
+  /** Returns the next part; undefined at the end. */
   async next(): Promise<Uint8Array | undefined> {
     while (this.#parts.length === 0) {
       if (this.#failed !== undefined) throw this.#failed;

@@ -1,4 +1,4 @@
-/** The functions of a load-balanced endpoint in their worker: each request calls the one of its route. */
+/** The functions of a load-balanced endpoint in their worker: each request calls the function of its route. */
 import type { HttpFromHost, HttpToHost, LoadOrder } from '../../../hosted/protocol.ts';
 import { HTTP_WINDOW_BYTES } from '../../../runtime.ts';
 import { loadHandler, type Handler } from '../module.ts';
@@ -24,19 +24,19 @@ interface Loaded {
 /** The last argument of every call. */
 export interface RequestContext {
   readonly endpointId: string;
-  /** Aborted when the caller is gone or out of time. */
+  /** Aborted when the caller disconnects or the request times out. */
   readonly signal: AbortSignal;
 }
 
-/** The most a part of an answer has, bytes. */
+/** Largest part of a response, bytes. */
 const PART_BYTES = 64 * 1024;
-/** A new one each time: posting takes the bytes away from this thread. */
+/** A new one each time: posting transfers the bytes to the other thread. */
 const nothing = (): Uint8Array => new Uint8Array();
 
 interface Call {
   readonly body: RequestBody;
   readonly abort: AbortController;
-  /** Bytes of the answer that may be sent. */
+  /** Bytes of the response that may be sent. */
   window: number;
   wake: (() => void) | undefined;
 }
@@ -57,7 +57,7 @@ export class HttpFunctions {
     this.#post = post;
   }
 
-  /** Loads every function. Throws an Error with a message for people. */
+  /** Loads every function. Throws an Error with a readable message. */
   static async load({ folder, httpFunctions, endpointId }: LoadOrder, output: OutputCapture, post: Post): Promise<HttpFunctions> {
     const functions = new Map<string, Loaded>();
     for (const spec of httpFunctions) {
@@ -105,7 +105,7 @@ export class HttpFunctions {
     void withStopSignal(call.abort.signal, () => this.#run(frame, call)).then(() => this.#calls.delete(key));
   }
 
-  /** Serves one request to its end, whatever it is; never throws. */
+  /** Serves one request to its end, including failures; never throws. */
   async #run(frame: Begin, call: Call): Promise<void> {
     const { key } = frame;
     let headSent = false;
@@ -154,14 +154,14 @@ export class HttpFunctions {
         await this.#write(key, step.value, call);
       }
     } catch (error) {
-      // Lets a generator run its `finally` blocks; what those throw is not what ended the answer.
+      // Runs the generator's `finally` blocks; their errors do not replace the response's outcome.
       await Promise.resolve(rest?.return?.()).catch(() => undefined);
       throw error;
     }
     this.#post({ t: 'http-body', key, ended: true, bytes: nothing() });
   }
 
-  /** In parts, never further ahead than the caller's credit. */
+  /** Sends parts within the caller's credit. */
   async #write(key: string, bytes: Uint8Array, call: Call): Promise<void> {
     for (let at = 0; at < bytes.length; at += PART_BYTES) {
       while (call.window <= 0 && !call.abort.signal.aborted) {
@@ -171,7 +171,7 @@ export class HttpFunctions {
         call.wake = undefined;
       }
       call.abort.signal.throwIfAborted();
-      // A copy: posting takes the bytes away from this thread.
+      // A copy: posting transfers the bytes to the other thread.
       const part = new Uint8Array(bytes.subarray(at, at + PART_BYTES));
       call.window -= part.length;
       this.#post({ t: 'http-body', key, ended: false, bytes: part });

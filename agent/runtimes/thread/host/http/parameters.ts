@@ -1,6 +1,6 @@
 /**
- * From an HTTP request to the arguments of its function: values of the path, of the query and keys
- * of a JSON body, by the names of the parameters. What does not fit is told with the parameter's name.
+ * Maps an HTTP request to the arguments of its function: path values, query values and keys of a JSON body, by
+ * parameter name. Errors name the parameter.
  */
 import { fitsParameter, typeMismatch } from '../../../../../lib/parameter-types.ts';
 import type { FunctionSpec, ParameterSpec } from '../../../../../proto/gen/capstan/v1/nodes.ts';
@@ -8,11 +8,11 @@ import type { FunctionSpec, ParameterSpec } from '../../../../../proto/gen/capst
 /** The request does not fit the function: 400. */
 export class BadRequest extends Error {}
 
-/** How a function of a route is called. */
+/** How the function of a route is called. */
 export interface HttpSignature {
   readonly style: 'positional' | 'object' | 'whole';
   readonly parameters: readonly ParameterSpec[];
-  /** It wants the request itself, and reads its body as it likes. */
+  /** It takes the request itself and reads the body on its own. */
   readonly takesRequest: boolean;
 }
 
@@ -23,7 +23,7 @@ export interface RequestValues {
   readonly body: unknown;
 }
 
-/** What the build read of the function, or else its own text. */
+/** Signature from the build, otherwise from the function's own source. */
 export function httpSignature(
   spec: FunctionSpec,
   read: { style: HttpSignature['style']; parameters: readonly { name: string; required: boolean }[] },
@@ -36,7 +36,7 @@ export function httpSignature(
   return { style: read.style, parameters, takesRequest: parameters.some(({ type }) => type === 'request') };
 }
 
-/** The arguments; `request` makes the request for a parameter that wants it, and the context comes last. */
+/** Returns the arguments; `request` creates the request for a parameter that takes it, and the context is last. */
 export function httpArguments(signature: HttpSignature, values: RequestValues, request: () => Request, context: unknown): unknown[] {
   const { style, parameters } = signature;
   if (style === 'whole') return [whole(values), context];
@@ -53,7 +53,7 @@ export function httpArguments(signature: HttpSignature, values: RequestValues, r
   return [named, context];
 }
 
-/** All there is under one roof; a body that is no object stays as it is where nothing else came. */
+/** Merges all values; a body that is not an object is passed as it is if there are no other values. */
 function whole({ path, query, body }: RequestValues): unknown {
   const beside = { ...Object.fromEntries(query), ...path };
   if (body === undefined) return beside;
@@ -76,7 +76,7 @@ function valueOf(
   if (type === 'request') return request();
   if (Object.hasOwn(path, name)) return fromText(name, type, [path[name] ?? '']);
   if (Object.hasOwn(body, name)) {
-    // A JSON value must be of the type already.
+    // A JSON value must already have the type.
     if (!fitsParameter(body[name], { type, required })) throw mismatch(name, type);
     return body[name];
   }
@@ -90,10 +90,10 @@ function mismatch(name: string, type: string): BadRequest {
   return new BadRequest(typeMismatch(name, type));
 }
 
-/** What a number looks like in text, in every language alike. */
+/** Numbers in text form, the same in every language. */
 const NUMBER = /^[+-]?(\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?$/i;
 
-/** Text of the path or the query as a value of the type; without a type it stays text. */
+/** Converts text of the path or the query to the type; without a type it stays text. */
 function fromText(name: string, type: string, texts: readonly string[]): unknown {
   const text = texts.at(-1) ?? '';
   switch (type) {

@@ -1,15 +1,14 @@
 /**
- * Frames of HTTP requests on their way between the main thread of a host and its handler thread.
- * Headers stay the text that they are on the agent's channel, short bodies go as text as well, and
- * what comes together goes in one message: cloning an object and a buffer for each frame costs 23 µs
- * of processor time for a small request and its answer, this 6 to 13.
+ * Frames of HTTP requests between the main thread of a host and its handler thread. Headers stay in the text form of
+ * the agent's channel, short bodies are sent as text as well, and frames of one turn share a message: cloning an object
+ * and a buffer for each frame costs 23 µs of processor time for a small request and its response, this format 6 to 13.
  */
 import type { PostedFrames } from '../../../hosted/protocol.ts';
 
-/** Longer bodies are handed over in the place of being copied. */
+/** Longer bodies are transferred instead of copied. */
 const TEXT_BYTES = 16 * 1024;
 
-/** Gathers frames until `flush`. */
+/** Collects frames until `flush`. */
 export class FramePoster {
   readonly #post: (message: PostedFrames, transfer: ArrayBuffer[]) => void;
   #frames: (string | Uint8Array)[] = [];
@@ -23,7 +22,7 @@ export class FramePoster {
     return this.#frames.length === 0;
   }
 
-  /** The bytes are copied, unless they are `owned`: then nobody may use them any more. */
+  /** Copies the bytes unless they are `owned`: then nobody else may use them any more. */
   add(header: string, bytes: Uint8Array, owned: boolean): void {
     if (bytes.length <= TEXT_BYTES) {
       this.#frames.push(header, bytes.length === 0 ? '' : viewOf(bytes).toString('latin1'));
@@ -43,11 +42,11 @@ export class FramePoster {
   }
 }
 
-/** The frames of a message, in order. The bytes are the reader's own. */
+/** Returns the frames of a message, in order. The reader owns the bytes. */
 export function* postedFrames({ frames }: PostedFrames): Generator<readonly [header: string, bytes: Uint8Array]> {
   for (let at = 0; at + 1 < frames.length; at += 2) {
     const bytes = frames[at + 1] ?? '';
-    // Not a view of a pool that other buffers share: user code may hand it on to another thread.
+    // Not a view of a pool shared with other buffers: user code may transfer it to another thread.
     yield [frames[at] as string, typeof bytes === 'string' ? new Uint8Array(Buffer.from(bytes, 'latin1')) : bytes];
   }
 }
