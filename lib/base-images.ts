@@ -1,7 +1,7 @@
 /**
- * The base images: built from `deploy/images/`, and used by endpoints without their own `imageName` on hosts that have
- * them in a container engine. A node without one runs the same endpoint with its own Python or Node, if that has what
- * the image promises.
+ * The base images: built from `deploy/images/`, and used by endpoints without their own `imageName` on hosts whose
+ * container engine has them. Without such an image, a node runs the endpoint with its own Python or Node, if that
+ * provides what the image promises.
  */
 
 export type Language = 'python' | 'node';

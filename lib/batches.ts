@@ -4,7 +4,7 @@ import type { ChannelOptions } from '@grpc/grpc-js';
 const MAX_MESSAGE_BYTES = 32 * 1024 * 1024;
 /** Size at which a new message begins, bytes. */
 export const BATCH_BYTES = 1024 * 1024;
-/** The same for frames of requests, which must not wait for each other. */
+/** The same for frames of requests, which must not delay each other. */
 export const FRAMES_BYTES = 512 * 1024;
 /** Number and framing of an item. */
 const ITEM_BYTES = 64;

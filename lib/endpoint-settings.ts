@@ -1,10 +1,10 @@
 /**
- * The settings of an endpoint, each defined once: rule, default, meaning, where it is kept and who may change it. The manifest, the
- * deployment form, GraphQL's types, the scheduler's checks and rows, `capstan endpoints set` and `show`, the tables of the docs and
- * both SDKs read this table. A new setting is an entry here and a field of the messages EndpointSpec (and, when it can be changed
- * without a build, EndpointPatch); then `npm run generate`.
+ * The settings of an endpoint, each defined once: rule, default, meaning, where it is stored and who may change it. The
+ * manifest, the deployment form, GraphQL's types, the scheduler's checks and rows, `capstan endpoints set` and `show`,
+ * the tables of the docs and both SDKs read this table. To add a setting, add an entry here and a field of the messages
+ * EndpointSpec (and EndpointPatch, if it can be changed without a build); then run `npm run generate`.
  *
- * Name, kind, functions and routes are no settings: they say what the endpoint is.
+ * Name, kind, functions and routes are not settings: they define what the endpoint is.
  */
 import type { EndpointSpec } from '../proto/gen/capstan/v1/control.ts';
 import { preinstalledPackages } from './base-images.ts';
@@ -19,25 +19,28 @@ type SettingValue = number | string | boolean | readonly string[] | null;
 
 interface SettingDefinition {
   readonly rule: SettingRule;
-  /** The value of an endpoint that gives none; null where the account or the scheduler decides. */
+  /** The value of an endpoint that sets none; null where the account or the scheduler decides. */
   readonly default: SettingValue;
-  /** Meaning, for people: a phrase. */
+  /** Readable meaning: a phrase. */
   readonly docs: string;
-  /** The default as the docs name it, where the value does not say it. */
+  /** The default as shown in the docs, where the value does not express it. */
   readonly defaultDocs?: string;
-  /** Name in messages and in the scheduler's state, where it is another. */
+  /** Name in messages and in the scheduler's state, if different. */
   readonly field?: string;
-  /** The message tells 0 from absence; elsewhere a 0, an empty text or an empty list that the rule refuses is as good as absent. */
+  /**
+   * The message distinguishes 0 from absence; in other messages a 0, an empty string or an empty list that the rule
+   * refuses means absence.
+   */
   readonly presence?: true;
-  /** The only kind of endpoint that may have another value than the default. */
+  /** The only kind of endpoint that may set a value other than the default. */
   readonly only?: EndpointKindName;
-  /** Workers depend on what is kept in a release: a change replaces them. */
+  /** Workers depend on settings stored in a release: a change replaces them. */
   readonly keptIn: 'endpoint' | 'release' | 'both';
-  /** May be changed without a build: GraphQL's EndpointSettings, `endpoints set`. */
+  /** Can be changed without a build: GraphQL's EndpointSettings, `endpoints set`. */
   readonly updatable?: true;
   /** Shown by GraphQL's Settings and by `endpoints get`. */
   readonly readable?: true;
-  /** Parameter of Endpoint(…) in both SDKs, with its default there; null for a parameter that may be left out. */
+  /** Parameter of Endpoint(…) in both SDKs, with its default there; null for an optional parameter. */
   readonly declared?: { readonly name?: string; readonly default: SettingValue; readonly docs?: string };
 }
 
@@ -228,7 +231,7 @@ export const ENDPOINT_SETTINGS = {
 type Definitions = typeof ENDPOINT_SETTINGS;
 export type SettingName = keyof Definitions;
 
-/** Tables by operation or variable: they are merged and encrypted apart from the plain values. */
+/** Tables by operation or variable: merged and encrypted separately from the plain values. */
 type TableName = 'rateLimits' | 'env';
 export type PlainName = Exclude<SettingName, TableName>;
 
@@ -248,15 +251,15 @@ type FieldOf<Name extends SettingName> = Name extends SettingName
     : Name
   : never;
 
-/** The plain settings by name: as the manifest and GraphQL have them. */
+/** The plain settings by name, as in the manifest and GraphQL. */
 export type SettingValues = { readonly [Name in PlainName]: ValueOf<Name> };
-/** The same by their fields: as messages and the scheduler's state have them. */
+/** The same by field, as in messages and the scheduler's state. */
 export type SettingFields = { readonly [Name in PlainName as FieldOf<Name>]: ValueOf<Name> };
-/** Those that an endpoint's row, or a release's, keeps. */
+/** The settings stored in an endpoint's row, or in a release's. */
 export type FieldsKeptIn<Place extends 'endpoint' | 'release'> = {
   readonly [Name in PlainName as Definitions[Name]['keptIn'] extends Place | 'both' ? FieldOf<Name> : never]: ValueOf<Name>;
 };
-/** As a message has them: arrays are its own, and what is null is left out. */
+/** As in a message: arrays are copies, and null is omitted. */
 type MessageValue<Value> = Value extends readonly string[] ? string[] : Value;
 export type MessageFields = {
   [Name in PlainName as null extends ValueOf<Name> ? never : FieldOf<Name>]: MessageValue<ValueOf<Name>>;
@@ -270,7 +273,7 @@ type NamesWith<Mark> = { [Name in SettingName]: Definitions[Name] extends Mark ?
 export type ReadableName = NamesWith<{ readonly readable: true }>;
 export type UpdatableName = NamesWith<{ readonly updatable: true }>;
 export const READABLE_NAMES = SETTING_NAMES.filter((name): name is ReadableName => settingOf(name).readable === true);
-/** Without the tables, `env` and `rateLimits`. */
+/** Excludes the tables, `env` and `rateLimits`. */
 export type UpdatablePlainName = Exclude<UpdatableName, TableName>;
 export const UPDATABLE_PLAIN_NAMES = PLAIN_NAMES.filter((name): name is UpdatablePlainName => settingOf(name).updatable === true);
 export const UPDATABLE_NAMES = SETTING_NAMES.filter((name): name is UpdatableName => settingOf(name).updatable === true);
@@ -279,12 +282,12 @@ export function settingOf(name: SettingName): SettingDefinition {
   return ENDPOINT_SETTINGS[name];
 }
 
-/** Name of a setting in messages and in the scheduler's state. */
+/** Returns the name of a setting in messages and in the scheduler's state. */
 export function fieldOf<Name extends PlainName>(name: Name): FieldOf<Name> {
   return (settingOf(name).field ?? name) as FieldOf<Name>;
 }
 
-/** The setting that a field of the messages holds. */
+/** Returns the setting of a message field. */
 export function settingOfField(field: string): SettingName | undefined {
   return SETTING_NAMES.find((name) => (settingOf(name).field ?? name) === field);
 }
@@ -292,17 +295,17 @@ export function settingOfField(field: string): SettingName | undefined {
 export const DEFAULT_VALUES = fromNames((name) => settingOf(name).default) as SettingValues;
 export const DEFAULT_FIELDS = fieldsOf(DEFAULT_VALUES);
 
-/** Names to fields. */
+/** Converts names to fields. */
 export function fieldsOf(values: SettingValues): SettingFields {
   return Object.fromEntries(PLAIN_NAMES.map((name) => [fieldOf(name), values[name]])) as unknown as SettingFields;
 }
 
-/** Fields to names; a message leaves out what is null. Does not compile while a setting has no field in the message. */
+/** Converts fields to names; a message omits null. Does not compile while a setting has no field in the message. */
 export function valuesOf(fields: SettingFields | EndpointSpec): SettingValues {
   return fromNames((name) => fields[fieldOf(name)] ?? null) as SettingValues;
 }
 
-/** The fields as a message has them. */
+/** Returns the fields as a message has them. */
 export function messageFields(fields: SettingFields): MessageFields {
   const given = PLAIN_NAMES.map((name) => [fieldOf(name), fields[fieldOf(name)]] as const).filter(([, value]) => value !== null);
   return Object.fromEntries(
@@ -310,14 +313,14 @@ export function messageFields(fields: SettingFields): MessageFields {
   ) as unknown as MessageFields;
 }
 
-/** The fields that an endpoint's row, or a release's, keeps, and nothing else of what is given. */
+/** Returns only the fields that are stored in an endpoint's row, or in a release's. */
 export function fieldsKeptIn<Place extends 'endpoint' | 'release'>(place: Place, fields: FieldsKeptIn<Place>): FieldsKeptIn<Place> {
   const kept = PLAIN_NAMES.filter((name) => settingOf(name).keptIn === place || settingOf(name).keptIn === 'both').map(fieldOf);
   const all = fields as Partial<SettingFields>;
   return Object.fromEntries(kept.map((field) => [field, all[field]])) as unknown as FieldsKeptIn<Place>;
 }
 
-/** Whether a value in a message stands for none: then the default holds. */
+/** Whether a value in a message means absence: then the default applies. */
 export function isAbsent(name: SettingName, value: unknown): boolean {
   if (value === undefined || value === null) return true;
   const { rule, presence } = settingOf(name);
@@ -326,20 +329,20 @@ export function isAbsent(name: SettingName, value: unknown): boolean {
 }
 
 /**
- * Checks a setting by itself. `value` is one that was given. The same words refuse it everywhere; who calls puts the path to the
- * setting before them.
+ * Validates a single setting. `value` is a value that was set. The message is the same everywhere; the caller prefixes
+ * the path to the setting.
  */
 export function settingViolation(name: SettingName, value: unknown): RuleViolation | null {
   return ruleViolation(settingOf(name).rule, value);
 }
 
-/** A setting that breaks a rule over several of them, or over the endpoint's kind. */
+/** A violation of a rule over several settings, or over the endpoint's kind. */
 export interface CombinedViolation {
   readonly name: SettingName;
   readonly rule: string;
 }
 
-/** Checks the rules over several settings. `given` are those that did not come from a default. */
+/** Validates the rules over several settings. `given` are those that did not come from a default. */
 export function combinedViolations(
   values: SettingValues,
   kind: EndpointKindName,

@@ -1,18 +1,18 @@
 /**
- * The closed table of error codes. Every refusal or failure that crosses a border (gRPC, HTTP,
- * the tool's exit code) has one of these codes; the mapping is written once, here.
+ * The closed table of error codes. Every error that crosses a border (gRPC, HTTP, the CLI's exit code) has one of these
+ * codes; the mapping is defined once, here.
  */
 
-/** What a code means at each border. */
+/** Representation of a code at each border. */
 export interface ErrorEntry {
   /** gRPC status code (google.rpc.Code). */
   readonly grpc: number;
   readonly http: number;
-  /** Exit code of the tool; 2 is the caller's mistake, 69 and above follow sysexits.h. */
+  /** Exit code of the CLI; 2 is an error of the caller, 69 and above follow sysexits.h. */
   readonly exit: number;
   /** Title of the problem document, the HTTP reason phrase. */
   readonly title: string;
-  /** What the reader can do about it. */
+  /** What the caller can do about it. */
   readonly hint: string;
 }
 
@@ -147,21 +147,21 @@ const table = {
 /** One of the closed set of error codes. */
 export type ErrorCode = keyof typeof table;
 
-/** The table itself, for documentation and tests. */
+/** The table, for documentation and tests. */
 export const errorTable: Readonly<Record<ErrorCode, ErrorEntry>> = table;
 
-/** Facts beside the message that a border passes on. */
+/** Facts besides the message that a border passes on. */
 export interface ErrorDetails {
   /** The input field at fault, as the caller wrote it. */
   readonly field?: string;
-  /** When trying again may help, ms from now. */
+  /** Delay after which a retry may succeed, ms. */
   readonly retryAfterMs?: number;
-  /** The job it is about, where the caller did not name it. */
+  /** The job concerned, if the caller did not name it. */
   readonly jobId?: string;
   readonly cause?: unknown;
 }
 
-/** The project's one error class: something refused or failed for a reason that has a code. */
+/** The project's only error class: a refusal or failure with a code. */
 export class CapstanError extends Error {
   readonly code: ErrorCode;
   readonly field: string | undefined;
@@ -183,19 +183,19 @@ export function isErrorCode(text: string): text is ErrorCode {
   return Object.hasOwn(table, text);
 }
 
-/** The code that an answer's HTTP status stands for, where the answer tells none. */
+/** Returns the code for the HTTP status of a response that has no code. */
 export function codeOfStatus(status: number): ErrorCode {
   const code = Object.entries(table).find(([, { http }]) => http === status)?.[0];
   return code !== undefined && isErrorCode(code) ? code : 'INTERNAL';
 }
 
-/** Retry-After of an answer over HTTP, seconds; null for errors that trying again does not help. */
+/** Returns Retry-After of an HTTP response, seconds; null for errors that a retry does not fix. */
 export function retryAfterS({ code, retryAfterMs = 1000 }: CapstanError): number | null {
   const { http } = table[code];
   return http === 429 || http === 503 ? Math.max(1, Math.ceil(retryAfterMs / 1000)) : null;
 }
 
-/** For the default branch of an exhaustive switch: the compiler proves it is never reached. */
+/** For the default branch of an exhaustive switch: the compiler proves that it is unreachable. */
 export function assertNever(value: never): never {
   throw new Error(`unreachable: ${JSON.stringify(value)}`);
 }

@@ -1,15 +1,14 @@
 /**
- * Which devices an endpoint's `gpuIds` means: a list of groups, types and product names in order
- * of preference, `-NAME` taking some out again. Names are compared whole, without case, spaces and
- * punctuation, and without the maker's name.
+ * Resolves an endpoint's `gpuIds` to devices: a list of groups, types and product names in order of preference; `-NAME`
+ * excludes devices. Names are compared as a whole, ignoring case, spaces, punctuation and the vendor's name.
  *
- * MIG slices are taken by name (`MIG 3g.40gb`, on any card; `A100 MIG 3g.40gb`, on that one) and by
- * ANY when they are big enough. No other group or type means a slice: its name promises a whole card.
+ * MIG slices are selected by name (`MIG 3g.40gb`, on any card; `A100 MIG 3g.40gb`, on that one) and by ANY if they are
+ * big enough. No other group or type matches a slice: its name promises a whole card.
  */
 import { CapstanError } from './errors.ts';
 import { ANY_SLICE_GB, gpuFamilies, gpuTypes, type GpuType } from './gpu-types.ts';
 
-/** What a selection looks at of a device. */
+/** The facts of a device that a selection uses. */
 export interface GpuFacts {
   readonly model: string;
   readonly memoryBytes: number;
@@ -17,19 +16,19 @@ export interface GpuFacts {
   readonly slice: boolean;
 }
 
-/** What operators add to the table (docs/gpus.md). */
+/** Additions of operators to the table (docs/gpus.md). */
 export interface GpuTableExtension {
   readonly types?: readonly GpuType[];
   /** Group → names of types. */
   readonly groups?: Readonly<Record<string, readonly string[]>>;
 }
 
-/** What one name of a list means. */
+/** Meaning of one name of a list. */
 interface Term {
   readonly text: string;
-  /** Product names, plain; null: any. */
+  /** Product names, normalized; null: any. */
   readonly models: ReadonlySet<string> | null;
-  /** Profile of a slice, plain; null: whole cards (and, for ANY, slices that are big enough). */
+  /** Profile of a slice, normalized; null: whole cards (and, for ANY, slices that are big enough). */
   readonly profile: string | null;
 }
 
@@ -46,14 +45,14 @@ class GpuSelection {
     this.#unwanted = unwanted;
   }
 
-  /** Which preference a device meets, from 0; null when it is not wanted. */
+  /** Returns the index of the preference that a device matches, from 0; null when it is not wanted. */
   preference(device: GpuFacts): number | null {
     const key = device.slice ? `${device.model} ${device.memoryBytes}` : device.model;
     let found = this.#known.get(key);
     if (found === undefined) {
       const index = this.#unwanted.some((term) => meets(term, device)) ? -1 : this.#wanted.findIndex((term) => meets(term, device));
       found = index === -1 ? null : index;
-      // A fleet has few models; a host that makes up a new one each time must not fill the memory.
+      // A fleet has few models; a host that reports a new model each time must not exhaust the memory.
       if (this.#known.size < 1_000) this.#known.set(key, found);
     }
     return found;
@@ -64,7 +63,7 @@ export class GpuTable {
   readonly types: readonly GpuType[];
   /** Group → names of types, groups in alphabetical order. */
   readonly groups: ReadonlyMap<string, readonly string[]>;
-  /** Plain name of a group, family, type or product → plain product names. */
+  /** Normalized name of a group, family, type or product → normalized product names. */
   readonly #names = new Map<string, { readonly text: string; readonly models: ReadonlySet<string> }>();
   readonly #selections = new Map<string, GpuSelection>();
 
@@ -98,8 +97,8 @@ export class GpuTable {
   }
 
   /**
-   * Checks a list; `fleet` are models that nodes have, known or not.
-   * @returns what is wrong with it, or null.
+   * Validates a list; `fleet` are models of nodes, in the table or not.
+   * @returns the violation, or null.
    */
   fault(gpuIds: string, fleet: Iterable<string>): string | null {
     const present = new Set([...fleet].map((model) => plainName(model)));
@@ -115,14 +114,14 @@ export class GpuTable {
     return null;
   }
 
-  /** A list that was checked; a name that is not known (any more) means the product of that name. */
+  /** Compiles a validated list; an unknown name (or one that was removed) means the product of that name. */
   select(gpuIds: string): GpuSelection {
     let selection = this.#selections.get(gpuIds);
     if (selection === undefined) {
       const terms = split(gpuIds).map(({ text, excluded }) => ({ term: this.#term(text) ?? product(text), excluded }));
       const wanted = terms.filter(({ excluded }) => !excluded).map(({ term }) => term);
       const unwanted = terms.filter(({ excluded }) => excluded).map(({ term }) => term);
-      // Only exclusions: all but those.
+      // Only exclusions: all other devices.
       selection = new GpuSelection(wanted.length === 0 ? [{ text: 'ANY', models: null, profile: null }] : wanted, unwanted);
       this.#selections.set(gpuIds, selection);
     }
@@ -142,7 +141,7 @@ export class GpuTable {
     return known === undefined ? null : { text, models: known.models, profile: slice };
   }
 
-  /** Names like one that is not known, at most 4. */
+  /** Returns known names similar to an unknown one, at most 4. */
   #near(text: string, fleet: Iterable<string>): string[] {
     const names = new Set([...this.groups.keys(), ...this.types.map(({ name }) => name), ...Object.keys(gpuFamilies), ...fleet]);
     return [...names]
@@ -154,7 +153,7 @@ export class GpuTable {
   }
 }
 
-/** A name as it is compared: without case, spaces, punctuation and the maker. */
+/** Normalizes a name for comparison: without case, spaces, punctuation and the vendor. */
 function plainName(text: string): string {
   return text
     .toLowerCase()
@@ -202,7 +201,7 @@ function groupsOf(
   return new Map([...groups].sort(([a], [b]) => (a < b ? -1 : 1)));
 }
 
-/** Share of the pairs of letters that two names have in common, 0 to 1. */
+/** Returns the share of letter pairs that two names have in common, 0 to 1. */
 function likeness(a: string, b: string): number {
   if (a.length < 2 || b.length < 2) return a === b ? 1 : 0;
   if (a.includes(b) || b.includes(a)) return 0.9;

@@ -1,18 +1,17 @@
 /**
- * The GPU types Capstan knows, and the groups they are in. `models` are the product names that
- * nvidia-smi prints; they are compared whole (gpu-table.ts), so that A100 never means A1000.
- * Operators extend the table by a file (docs/gpus.md).
+ * The known GPU types and their groups. `models` are the product names printed by nvidia-smi; they are compared as a
+ * whole (gpu-table.ts), so that A100 never means A1000. Operators extend the table by a file (docs/gpus.md).
  */
 
-/** One type: cards that serve each other's work. */
+/** One type: cards that can replace each other. */
 export interface GpuType {
-  /** How people ask for it. */
+  /** The name used in settings. */
   readonly name: string;
-  /** Product names, as nvidia-smi prints them. */
+  /** Product names, as printed by nvidia-smi. */
   readonly models: readonly string[];
-  /** As sold, GB. */
+  /** Nominal memory, GB. */
   readonly memoryGb: number;
-  /** Groups that it is in, beside ANY. */
+  /** Its groups, besides ANY. */
   readonly groups: readonly string[];
 }
 
@@ -92,12 +91,12 @@ export const gpuTypes: readonly GpuType[] = [
   type('V100 16GB', 16, ['VOLTA_16'], ['Tesla V100-SXM2-16GB', 'Tesla V100-PCIE-16GB']),
 ];
 
-/** Types that go by a shorter name together. */
+/** Types with a common shorter name. */
 export const gpuFamilies: Readonly<Record<string, readonly string[]>> = {
   A100: ['A100 SXM', 'A100 PCIe', 'A100 40GB'],
   H100: ['H100 SXM', 'H100 PCIe', 'H100 NVL'],
   V100: ['V100 32GB', 'V100 16GB'],
 };
 
-/** ANY takes a MIG slice from this memory on, GB: the least that any group promises. */
+/** ANY matches MIG slices with at least this memory, GB: the smallest amount that any group promises. */
 export const ANY_SLICE_GB = 16;

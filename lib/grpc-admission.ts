@@ -1,10 +1,10 @@
 /**
- * Decides on a call's metadata whether a gRPC server takes it, before any of its messages is read: who
- * calls, how many calls that caller has open, and how large a message of it may be. A call that is not
- * taken ends at once, and what its caller still sends is not kept.
+ * Decides from a call's metadata whether a gRPC server accepts it, before any of its messages is read: the caller's
+ * identity, its number of open calls, and its maximum message size. A refused call ends immediately, and data that its
+ * caller still sends is dropped.
  *
- * Methods without credentials (Join, health, reflection) take small messages, from a bounded number of
- * calls. Failed attempts to join are limited in rate, for each peer and for all.
+ * Methods without credentials (Join, health, reflection) accept small messages, from a limited number of calls. Failed
+ * attempts to join are limited in rate, per peer and in total.
  */
 import { constants, type ServerHttp2Stream } from 'node:http2';
 
@@ -15,35 +15,35 @@ import { CapstanError } from './errors.ts';
 import { toStatus } from './grpc-errors.ts';
 import { Rate } from './rate.ts';
 
-/** The far end of a connection. */
+/** The remote end of a connection. */
 export interface ConnectionEnd {
   readonly remoteAddress?: string | undefined;
   readonly remotePort?: number | undefined;
 }
 
-/** A caller that was recognised by its metadata. */
+/** A caller authenticated by its metadata. */
 export interface Caller {
   /** Equal for calls that share the limit of open calls. */
   readonly name: string;
-  /** Calls it may have open at once. */
+  /** Most concurrent calls. */
   readonly calls: number;
-  /** Largest message of it, bytes, where the method's own limit is not smaller. */
+  /** Its largest message, bytes, unless the method's own limit is smaller. */
   readonly messageBytes: number;
 }
 
 export interface MethodRules {
   /** Largest message, bytes. */
   readonly messageBytes?: number;
-  /** Calls that one caller may have open at once. */
+  /** Most concurrent calls of one caller. */
   readonly perCaller?: number;
   /** Needs no credentials in its metadata. */
   readonly open?: boolean;
-  /** Its message holds the credentials: calls that fail for it are limited in rate. */
+  /** Its message contains the credentials: calls that fail because of them are limited in rate. */
   readonly credentialInMessage?: boolean;
 }
 
 export interface AdmissionOptions {
-  /** Recognises a caller. Throws a CapstanError when it shows nothing valid. */
+  /** Authenticates a caller. Throws a CapstanError without valid credentials. */
   readonly identify: (metadata: Metadata) => Caller;
   /** A connection made a call with valid credentials. */
   readonly onTrusted?: (connection: ConnectionEnd) => void;
@@ -59,13 +59,15 @@ const OPEN_BYTES = 8 * 1024;
 /** Open calls without credentials. */
 const OPEN_CALLS_PER_PEER = 256;
 const OPEN_CALLS = 2_048;
-/** Calls that failed for the credentials in their message, a second and at once. */
+/** Calls that failed because of the credentials in their message, per second and burst. */
 const FAILURES_PER_PEER = { perSecond: 10, burst: 50 };
 const FAILURES = { perSecond: 100, burst: 1_000 };
-/** Peers whose failures are remembered. */
+/** Peers whose failures are tracked. */
 const PEERS = 10_000;
 
-/** What is needed of the library's call beyond its interface; `test/integration/strangers.test.ts` notices a change. */
+/**
+ * Members of the library's call object that its interface lacks; `test/integration/strangers.test.ts` detects a change.
+ */
 interface InnerCall {
   readonly stream: ServerHttp2Stream;
   readonly decoder: { maxReadMessageLength: number };
@@ -75,7 +77,7 @@ interface InnerCall {
 export class Admission {
   readonly #options: AdmissionOptions;
   readonly #rules = new Map<string, Required<MethodRules>>();
-  /** Open calls by who shares a limit. */
+  /** Open calls by the key that shares a limit. */
   readonly #open = new Map<string, number>();
   readonly #failuresOf = new LRUCache<string, Rate>({ max: PEERS });
   readonly #failures = new Rate(FAILURES.perSecond, FAILURES.burst);
@@ -86,7 +88,7 @@ export class Admission {
     this.#now = options.now ?? (() => performance.now());
   }
 
-  /** The rules of a service's methods, by their names in the definition; the others have those of their kind. */
+  /** Rules of a service's methods by name in the definition; others use the default of their kind. */
   add(definition: ServiceDefinition, rules: Readonly<Record<string, MethodRules>> = {}): void {
     for (const [name, { path, requestStream }] of Object.entries(definition)) {
       const { open = false, credentialInMessage = false, perCaller = Infinity, ...rest } = rules[name] ?? {};
@@ -124,7 +126,7 @@ export class Admission {
             },
             onCancel: () => {
               release();
-              // The library refused the message, and its sender may never end it.
+              // The library refused the message, and its sender may never end the call.
               if (rules?.open === true) reset(call);
             },
           }),
@@ -193,7 +195,7 @@ interface Admitted {
 
 const ended = { code: status.INTERNAL, details: '', metadata: new Metadata() };
 
-/** The peers that share a limit: an IPv4 address, or the /64 of an IPv6 address. */
+/** Peers that share a limit: an IPv4 address, or the /64 of an IPv6 address. */
 export function peerOf(address: string | undefined): string {
   if (address === undefined) return 'local';
   const mapped = /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i.exec(address)?.[1];
@@ -206,7 +208,7 @@ export function peerOf(address: string | undefined): string {
   return `${groups.slice(0, 4).join(':')}::/64`;
 }
 
-/** The library has one limit for all methods; this sets that of one call before anything of it is read. */
+/** The library has one limit for all methods; this sets the limit of one call before any of its data is read. */
 function limitMessages(call: unknown, bytes: number): void {
   const inner = call as InnerCall;
   if (typeof inner.decoder?.maxReadMessageLength !== 'number')

@@ -1,6 +1,6 @@
 /**
- * The error table over gRPC: a refusal travels as a status whose metadata holds the code, the
- * field and the retry time; whatever else arrives is mapped by consequence (retryable or not).
+ * Maps errors to gRPC and back: an error travels as a status whose metadata has the code, the field and the retry
+ * delay; any other status is mapped by its consequence (retryable or not).
  */
 import { Metadata, status, type ServiceError, type StatusObject } from '@grpc/grpc-js';
 
@@ -11,7 +11,7 @@ const CODE_KEY = 'capstan-error';
 const FIELD_KEY = 'capstan-field';
 const RETRY_KEY = 'capstan-retry-after-ms';
 
-/** Turns anything thrown into a status to answer with. An unknown error becomes INTERNAL without its text. */
+/** Converts any thrown value to a response status. An unknown error becomes INTERNAL without its text. */
 export function toStatus(thrown: unknown): Partial<StatusObject> {
   const error = thrown instanceof CapstanError ? thrown : new CapstanError('INTERNAL', 'internal error');
   const metadata = new Metadata();
@@ -21,7 +21,7 @@ export function toStatus(thrown: unknown): Partial<StatusObject> {
   return { code: errorTable[error.code].grpc, details: error.message, metadata };
 }
 
-/** Turns what a gRPC client call threw into the project's error. */
+/** Converts an error of a gRPC client call to the project's error. */
 export function fromServiceError(thrown: unknown): CapstanError {
   if (thrown instanceof CapstanError) return thrown;
   if (!isServiceError(thrown)) return new CapstanError('INTERNAL', String(thrown), { cause: thrown });
@@ -36,12 +36,12 @@ export function fromServiceError(thrown: unknown): CapstanError {
   });
 }
 
-/** True when the peer said which of our errors it is; else it comes from the library, or from what stands between. */
+/** True when the peer sent one of our codes; otherwise the error comes from the library or from an intermediary. */
 export function isNamed(thrown: unknown): boolean {
   return thrown instanceof CapstanError || (isServiceError(thrown) && first(thrown.metadata, CODE_KEY) !== undefined);
 }
 
-/** The error as a message inside a stream. */
+/** Converts an error to a message inside a stream. */
 export function toFailure(error: CapstanError): Failure {
   return {
     code: error.code,
@@ -69,7 +69,7 @@ function first(metadata: Metadata | undefined, key: string): string | undefined 
   return metadata?.get(key)[0]?.toString();
 }
 
-/** Statuses that a peer without our metadata sends (the library itself, a proxy between). */
+/** Statuses from a peer without our metadata (the library itself, a proxy between). */
 function fromGrpcCode(code: number): ErrorCode {
   switch (code) {
     case status.INVALID_ARGUMENT:

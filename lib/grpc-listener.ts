@@ -1,7 +1,7 @@
 /**
- * Accepts connections for a gRPC server. A connection counts as trusted once a call on it showed valid
- * credentials. The others are bounded in number, for each peer and in all, and in time: the oldest
- * makes room for a new one, since honest callers show their credentials at once.
+ * Accepts connections for a gRPC server. A connection is trusted once a call on it has had valid credentials. Untrusted
+ * connections are limited in number, per peer and in total, and in time: the oldest is closed for a new one, since
+ * honest callers send their credentials immediately.
  */
 import { lookup } from 'node:dns/promises';
 import { once } from 'node:events';
@@ -25,7 +25,7 @@ export interface ConnectionLimits {
 
 export const defaultConnectionLimits: ConnectionLimits = { untrustedPerPeer: 256, untrusted: 1_024, all: 16_384, untrustedMs: 60_000 };
 
-/** While the server shuts down: how long untrusted connections may still take, ms. */
+/** During shutdown: how long untrusted connections may remain, ms. */
 const STRANGERS_GRACE_MS = 500;
 
 interface Connection {
@@ -47,14 +47,15 @@ export class GrpcListener {
     this.#limits = limits;
   }
 
-  /** Open connections, and how many of them are untrusted. */
+  /** Numbers of open connections and of untrusted ones. */
   get counts(): { readonly all: number; readonly untrusted: number } {
     return { all: this.#sockets.size, untrusted: this.#untrusted.size };
   }
 
   /**
-   * Listens on every address of `host`, all on one port, and hands connections to the server. Returns the port.
-   * ADDRESS_IN_USE when another program has the port, CONFIG when the address cannot be used; `field` names the setting.
+   * Listens on every address of `host`, all on one port, and passes connections to the server. Returns the port. Throws
+   * ADDRESS_IN_USE when another program has the port, CONFIG when the address cannot be used; `field` names the
+   * setting.
    */
   async listen(server: Server, { host, port, field }: ListenAt, credentials: ServerCredentials): Promise<number> {
     const injector = server.createConnectionInjector(credentials);
@@ -81,7 +82,7 @@ export class GrpcListener {
     throw new CapstanError('CONFIG', `${field}: cannot listen on ${host}:${port}: ${messageOf(failure)}`, { field, cause: failure });
   }
 
-  /** A call on the connection showed valid credentials. */
+  /** A call on the connection had valid credentials. */
   trust({ remoteAddress, remotePort }: ConnectionEnd): void {
     this.#forget(this.#untrusted.get(nameOf(remoteAddress, remotePort)));
   }
@@ -92,8 +93,8 @@ export class GrpcListener {
   }
 
   /**
-   * Shuts the server down: takes no new call, lets the open ones end, and cuts off what is still open after
-   * `graceMs`. Resolves when no connection is left.
+   * Shuts the server down: accepts no new call, lets open ones end, and cancels those still open after `graceMs`.
+   * Resolves when no connection is left.
    */
   async shutDown(server: Server, graceMs: number): Promise<void> {
     this.stop();
@@ -107,9 +108,9 @@ export class GrpcListener {
       server.forceShutdown();
       for (const socket of this.#sockets) socket.destroy();
     }, graceMs);
-    // An error here only says that there is nothing (left) to close.
+    // An error here means that there is nothing (left) to close.
     await new Promise<void>((resolve) => server.tryShutdown(() => resolve()));
-    // The library does not wait for the connections that it was handed.
+    // The library does not wait for connections that were passed to it.
     await Promise.all([...this.#sockets].map((socket) => new Promise<void>((resolve) => socket.once('close', () => resolve()))));
     clearTimeout(strangers);
     clearTimeout(deadline);
@@ -149,7 +150,7 @@ export class GrpcListener {
     connection.socket.destroy();
   }
 
-  /** The connection is untrusted no longer, or gone. */
+  /** The connection is trusted now, or closed. */
   #forget(connection: Connection | undefined): void {
     if (connection === undefined) return;
     clearTimeout(connection.timer);
@@ -162,9 +163,9 @@ export class GrpcListener {
 
 export interface ListenAt {
   readonly host: string;
-  /** 0 for a free one. */
+  /** 0: any free port. */
   readonly port: number;
-  /** Setting that errors name. */
+  /** Setting named in errors. */
   readonly field: string;
 }
 

@@ -1,7 +1,6 @@
 /**
- * How the parts' gRPC connections are secured (docs/install.md, Certificates): TLS with
- * certificates of both sides where they are configured; plain only within one host, unless the
- * operator says that the network itself is private.
+ * Security of gRPC connections (docs/install.md, Certificates): mutual TLS where certificates are configured; plaintext
+ * only within one host, unless the operator declares the network private.
  */
 import { readFileSync } from 'node:fs';
 
@@ -10,7 +9,7 @@ import { credentials, ServerCredentials, type ChannelCredentials } from '@grpc/g
 import { CapstanError } from './errors.ts';
 import { errnoOf } from './to-error.ts';
 
-/** What the settings of `tls-settings.ts` give, once read. */
+/** The contents of the settings in `tls-settings.ts`. */
 export interface TlsConfig {
   readonly tlsCa?: string | undefined;
   readonly tlsCert?: string | undefined;
@@ -19,8 +18,8 @@ export interface TlsConfig {
 }
 
 /**
- * For dialling `host:port` or `unix:<path>`.
- * @throws CapstanError CONFIG when the address is on another host and no certificates are set, or a file cannot be read.
+ * Returns the credentials to dial `host:port` or `unix:<path>`.
+ * @throws CapstanError CONFIG when the address is on another host and no certificates are set, or a file is unreadable.
  */
 export function clientCredentials(address: string, config: TlsConfig): ChannelCredentials {
   const own = ownCertificate(config);
@@ -30,8 +29,9 @@ export function clientCredentials(address: string, config: TlsConfig): ChannelCr
 }
 
 /**
- * For listening on `host:port`. With CAPSTAN_TLS_CA clients must show a certificate signed by it.
- * @throws CapstanError CONFIG as for clients, and where only a part of the certificates is set.
+ * Returns the credentials to listen on `host:port`. With CAPSTAN_TLS_CA, clients must present a certificate signed by
+ * it.
+ * @throws CapstanError CONFIG as for clients, and when only a part of the certificates is set.
  */
 export function serverCredentials(address: string, config: TlsConfig): ServerCredentials {
   const own = ownCertificate(config);
@@ -48,7 +48,7 @@ export function serverCredentials(address: string, config: TlsConfig): ServerCre
   return ServerCredentials.createInsecure();
 }
 
-/** True for addresses that no other host can reach or be. */
+/** True for addresses that exist only within this host. */
 export function isOnThisHost(address: string): boolean {
   if (/^unix(-abstract)?:/.test(address)) return true;
   const host = address
@@ -79,7 +79,7 @@ function ownCertificate(config: TlsConfig): { readonly cert: Buffer; readonly ke
   return { cert: pemOf('CAPSTAN_TLS_CERT', tlsCert), key: pemOf('CAPSTAN_TLS_KEY', tlsKey) };
 }
 
-/** A certificate's or key's file. @throws CapstanError CONFIG naming the variable when it cannot be read. */
+/** Reads the file of a certificate or key. @throws CapstanError CONFIG naming the variable when it is unreadable. */
 export function pemOf(variable: string, path: string): Buffer {
   try {
     return readFileSync(path);

@@ -1,14 +1,13 @@
 /**
- * A strict JSON scanner over bytes. It accepts exactly what JSON.parse accepts (up to a nesting
- * limit) without building values: a body of 20 MB costs no memory and no seconds of parsing, and
- * the exact bytes of a member can be cut out, so that numbers beyond 2^53, key order and white
- * space inside `input` reach the handler as the caller wrote them.
+ * A strict JSON scanner over bytes. It accepts exactly what JSON.parse accepts (up to a nesting limit) without building
+ * values: a body of 20 MB needs no extra memory and little time. It returns the exact bytes of a member, so that
+ * numbers beyond 2^53, key order and white space inside `input` reach the handler unchanged.
  */
 
-/** Levels of nesting accepted: worker languages with recursive parsers must be able to read what we pass on. */
+/** Levels of nesting accepted: worker languages with recursive parsers must be able to read the document. */
 export const MAX_DEPTH = 512;
 
-/** Where a value lies: from `start` up to, not including, `end`. */
+/** Range of a value: from `start` up to, not including, `end`. */
 export interface Span {
   readonly start: number;
   readonly end: number;
@@ -33,21 +32,21 @@ const DOT = 0x2e;
 const ZERO = 0x30;
 const NINE = 0x39;
 
-/** Longest spelling of a wanted key worth decoding: each character may be a \uXXXX escape. */
+/** Longest spelling of a wanted key to decode: each character may be a \uXXXX escape. */
 const MAX_KEY_BYTES = 128;
 
-// Scratch of one synchronous scan: the closing bracket each open level waits for.
+// Scratch of one synchronous scan: the closing bracket of each open level.
 const closers = new Uint8Array(MAX_DEPTH + 1);
 let tooDeep = false;
 
-/** Where the text begins: a byte order mark is not part of it (RFC 8259 section 8.1), and has no place inside of another. */
+/** Start of the text: a byte order mark is not part of it (RFC 8259 section 8.1) and is not allowed elsewhere. */
 export function textStart(bytes: Buffer): number {
   return bytes[0] === 0xef && bytes[1] === 0xbb && bytes[2] === 0xbf ? 3 : 0;
 }
 
 /**
- * Checks the whole text and finds the wanted members of its top-level object. Of a key that
- * occurs twice the last one counts, as with JSON.parse.
+ * Validates the whole text and finds the wanted members of its top-level object. The last one of a duplicate key
+ * counts, as with JSON.parse.
  */
 export function scanObject(bytes: Buffer, wanted: ReadonlySet<string>): Scan {
   tooDeep = false;
@@ -89,7 +88,7 @@ function atEnd(bytes: Uint8Array, at: number): boolean {
   return skipSpace(bytes, at) === bytes.length;
 }
 
-/** The key between `key` (its opening quote) and the colon, when it is a wanted one. */
+/** Returns the key between `key` (its opening quote) and the colon, if it is a wanted one. */
 function wantedName(bytes: Buffer, key: number, colon: number, wanted: ReadonlySet<string>): string | undefined {
   let close = colon - 1;
   while (bytes[close] !== QUOTE) close -= 1;
@@ -107,7 +106,7 @@ function skipSpace(bytes: Uint8Array, at: number): number {
   }
 }
 
-/** Index of the colon after the key that starts at `at`; the complement of the offset at fault. */
+/** Returns the index of the colon after the key that starts at `at`; on error the complement of the offset. */
 function keyEnd(bytes: Uint8Array, at: number): number {
   if (bytes[at] !== QUOTE) return ~at;
   const end = stringEnd(bytes, at + 1);
@@ -116,7 +115,7 @@ function keyEnd(bytes: Uint8Array, at: number): number {
   return bytes[colon] === COLON ? colon : ~colon;
 }
 
-/** Index after the value that starts at `at`; the complement of the offset at fault. */
+/** Returns the index after the value that starts at `at`; on error the complement of the offset. */
 function valueEnd(bytes: Uint8Array, at: number): number {
   let depth = 0;
   for (;;) {
@@ -151,7 +150,7 @@ function valueEnd(bytes: Uint8Array, at: number): number {
       at = wordEnd(bytes, at);
     }
     if (at < 0) return at;
-    // After a value: close levels until one goes on.
+    // After a value: close levels until one continues.
     for (;;) {
       if (depth === 0) return at;
       at = skipSpace(bytes, at);
@@ -172,7 +171,7 @@ function valueEnd(bytes: Uint8Array, at: number): number {
   }
 }
 
-/** `at` is the first byte after the opening quote; the result the first after the closing one. */
+/** `at` is the first byte after the opening quote; returns the first after the closing one. */
 function stringEnd(bytes: Uint8Array, at: number): number {
   for (;;) {
     const byte = bytes[at];

@@ -1,16 +1,16 @@
 /**
- * A lock file that names its holder, for programs on one host: `npm start` and `npm test` setting
- * one checkout up, `capstan up` and agents on one data folder. A holder that has died holds nothing. Plain
- * JavaScript, because the set-up runs on whatever Node the machine has.
+ * A lock file that names its holder, for programs on one host: `npm start` and `npm test` during the set-up of one
+ * checkout, `capstan up` and agents on one data folder. The lock of a dead holder is free. Plain JavaScript, because
+ * the set-up runs on any installed Node version.
  *
- * A process id alone would call a lock held after a reboot gave the id to somebody else; so the
- * file also carries the holder's start time where the system tells it.
+ * After a reboot another process may have the same id; so the file also has the holder's start time where the system
+ * provides it.
  */
 import { linkSync, readFileSync, renameSync, unlinkSync, writeFileSync } from 'node:fs';
 
 /**
- * Takes the lock, or says who has it.
- * @param {string} path of the lock file, in a folder that exists and can be written
+ * Acquires the lock, or returns its holder.
+ * @param {string} path of the lock file, in a folder that exists and is writable
  * @returns {{ release: () => void } | { heldBy: number }} the process id of a living holder
  */
 export function acquireLock(path) {
@@ -26,13 +26,13 @@ export function acquireLock(path) {
   }
 }
 
-/** Only one of several that found a dead holder may replace its file: the guard decides which. */
+/** When several find a dead holder, only one may replace its file: the guard decides which. */
 function takeOver(own, path) {
   const guard = `${path}.takeover`;
   if (!tryLink(own, guard)) {
     const holder = livingHolder(guard);
     if (holder !== null) return { heldBy: holder };
-    unlinkIfThere(guard); // whoever was taking over died at it
+    unlinkIfThere(guard); // the previous process died while it replaced the lock
     if (!tryLink(own, guard)) return { heldBy: livingHolder(guard) ?? process.pid };
   }
   try {
@@ -73,7 +73,7 @@ function unlinkIfThere(path) {
   }
 }
 
-/** The holder's process id; null when the file is gone, unreadable as a lock, or its holder is dead. */
+/** Returns the holder's process id; null when the file is gone, is not a valid lock, or its holder is dead. */
 function livingHolder(path) {
   const holder = readHolder(path);
   if (holder === null || !isAlive(holder.pid) || isZombie(holder.pid)) return null;
@@ -93,7 +93,7 @@ function readHolder(path) {
     const { pid, started } = JSON.parse(text);
     return Number.isInteger(pid) && pid > 0 ? { pid, started: typeof started === 'string' ? started : null } : null;
   } catch {
-    return null; // not a lock of ours: nobody's
+    return null; // not one of our locks: no holder
   }
 }
 
@@ -106,12 +106,15 @@ function isAlive(pid) {
   }
 }
 
-/** It has ended; only its parent has not asked yet how. */
+/** It has exited and waits to be reaped by its parent. */
 function isZombie(pid) {
   return statOf(pid)?.[0] === 'Z';
 }
 
-/** Fields of /proc/<pid>/stat after the command name, which stands in parentheses and may hold spaces; null where there is none. */
+/**
+ * Returns the fields of /proc/<pid>/stat after the command name, which is in parentheses and may contain spaces; null
+ * where there is none.
+ */
 function statOf(pid) {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
@@ -121,13 +124,16 @@ function statOf(pid) {
   }
 }
 
-/** What tells this process from an earlier one with its id; null where the system does not say (it needs Linux's /proc). */
+/**
+ * Returns what distinguishes this process from an earlier one with its id; null where the system does not provide it
+ * (it needs Linux's /proc).
+ */
 function startOf(pid) {
   const ticks = statOf(pid)?.[19];
   if (ticks === undefined) return null;
   try {
     return `${readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim()}:${ticks}`;
   } catch {
-    return null; // a /proc without it
+    return null; // a /proc without this file
   }
 }

@@ -1,10 +1,13 @@
-/** The one rule by which a JSON value fits the type of a function's parameter: for jobs, for routes and in the development server. */
+/**
+ * Checks whether a JSON value has the type of a function's parameter: for jobs, for routes and in the development
+ * server.
+ */
 
 const ARTICLES: Readonly<Record<string, string>> = { integer: 'an', array: 'an', object: 'an' };
 
 /**
- * Returns whether a JSON value is of the type (ParameterSpec of nodes.proto). A type that is empty or not one of JSON's is not
- * checked; null stands for a value that need not be given.
+ * Returns whether a JSON value has the type (ParameterSpec of nodes.proto). An empty or unknown type is not checked;
+ * null stands for an optional value.
  */
 export function fitsParameter(value: unknown, { type, required }: { readonly type: string; readonly required: boolean }): boolean {
   if (value === null && !required) return true;
@@ -24,7 +27,7 @@ export function fitsParameter(value: unknown, { type, required }: { readonly typ
   }
 }
 
-/** Says which parameter has a value of another type, and which type it wants. */
+/** Returns a message that names the parameter and the required type. */
 export function typeMismatch(name: string, type: string): string {
   return `${name}: must be ${ARTICLES[type] ?? 'a'} ${type}`;
 }

@@ -1,7 +1,7 @@
 /**
  * A payload is one JSON document of a job: its input, its output, its progress or one chunk of its stream. Every part
- * holds it as this type and moves its bytes without parsing them. Up to {@link MAX_INLINE_BYTES} the bytes travel with
- * the message or row; a larger document is put into the blob store first and travels as a reference.
+ * uses this type and moves the bytes without parsing them. Up to {@link MAX_INLINE_BYTES} the bytes travel with the
+ * message or row; a larger document is stored in the blob store first and travels as a reference.
  *
  * Each border has one conversion:
  *
@@ -11,10 +11,10 @@
  * | store row | `payloadColumns`, `fromPayloadColumns` (scheduler/store/sqlite/rows.ts) |
  * | store thread | `packPayload`, `unpackPayload` (scheduler/store/sqlite/packing/rows.ts) |
  * | body of an HTTP request | `takePayload` (gateway/http/request-payload.ts) |
- * | body of an HTTP answer | `statusParts`, `streamParts` (gateway/http/answer.ts) |
+ * | body of an HTTP response | `statusParts`, `streamParts` (gateway/http/answer.ts) |
  * | bytes of a worker | `acceptDispatch`, `handlerEnded`, `addChunk` (agent/core/attempts.ts), `BlobTransfer` (agent/blobs/) |
  *
- * Absence of a payload is not a payload: `undefined` in all parts, `null` inside the scheduler.
+ * An absent payload is `undefined` in all parts, `null` inside the scheduler.
  */
 import type { BlobRef, Payload as PayloadMessage } from '../proto/gen/capstan/v1/common.ts';
 import { KEPT_BUFFER_BYTES, ownedCopy } from './owned-copy.ts';
@@ -28,7 +28,7 @@ export type BlobReference = Readonly<BlobRef>;
 /** A JSON document in UTF-8. */
 export type Payload = { readonly inline: Uint8Array } | { readonly blob: BlobReference };
 
-/** Length of the document in bytes, wherever it is. */
+/** Length of the document in bytes, inline or stored. */
 export function payloadBytes(payload: Payload): number {
   return 'inline' in payload ? payload.inline.length : payload.blob.size;
 }
@@ -43,12 +43,12 @@ export function blobBytes(payload: Payload | null | undefined): number {
   return payload != null && 'blob' in payload ? payload.blob.size : 0;
 }
 
-/** Memory that a kept payload takes, bytes: a document in the blob store takes its id. */
+/** Memory of a kept payload, bytes; a document in the blob store needs only its id. */
 export function memoryBytes(payload: Payload): number {
   return KEPT_BUFFER_BYTES + ('inline' in payload ? payload.inline.length : payload.blob.id.length);
 }
 
-/** Returns the payload in memory of its own, so that it can be kept for longer than the message it came in. */
+/** Copies the payload into its own memory, so that it can be kept longer than its message. */
 export function ownPayload(payload: Payload): Payload {
   return 'inline' in payload ? { inline: ownedCopy(payload.inline) } : payload;
 }
@@ -76,10 +76,10 @@ export function fromPayloadMessage(message: PayloadMessage | undefined): Payload
   }
 }
 
-/** What a reference takes in a message, bytes, about. */
+/** Approximate size of a reference in a message, bytes. */
 const REFERENCE_BYTES = 64;
 
-/** What a payload takes in a message, bytes: batches and connections are bounded by it. */
+/** Returns the size of a payload in a message, bytes; batches and connections are limited by it. */
 export function messageBytes(message: PayloadMessage | undefined): number {
   switch (message?.body?.$case) {
     case 'inline':

@@ -1,7 +1,7 @@
-/** What every part tells of its own process: CPU, memory, event loop, garbage collection. */
+/** Metrics of each part's own process: CPU, memory, event loop, garbage collection. */
 import { collectDefaultMetrics, type Registry } from 'prom-client';
 
-/** Gauges that are named like counters, and lists that `active_resources` has as well. */
+/** Gauges with names like counters, and lists that `active_resources` includes as well. */
 const LEFT_OUT = ['active_handles', 'active_handles_total', 'active_requests', 'active_requests_total', 'active_resources_total'];
 
 /** Adds the metrics of this process to a registry; `prefix` names the part, `capstan_gateway_`. */

@@ -11,7 +11,7 @@ export class Rate {
     this.#left = burst;
   }
 
-  /** Takes one event; false when none is left. */
+  /** Takes one event; returns false when none is left. */
   take(now: number): boolean {
     if (!this.has(now)) return false;
     this.#left -= 1;

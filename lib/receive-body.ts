@@ -1,7 +1,6 @@
 /**
- * Receives a request's body into memory. It reserves the memory in steps as bytes arrive, so that
- * an announced length costs nothing, and copies them into blocks, so that a body in many tiny
- * pieces takes no more memory than its bytes.
+ * Receives a request's body into memory. It reserves the memory in steps as bytes arrive, so that an announced length
+ * costs nothing, and copies the bytes into blocks, so that a body in many tiny pieces needs no extra memory.
  */
 import type { Readable } from 'node:stream';
 
@@ -23,7 +22,7 @@ export interface ReceiveOptions {
 const STEP_BYTES = 64 * 1024;
 const EMPTY = Buffer.alloc(0);
 
-/** Calls `done` once. After a fault the rest of the stream is unread, and has no listener. */
+/** Calls `done` once. After an error the rest of the stream is unread and has no listener. */
 export function receiveBody(stream: Readable, options: ReceiveOptions, done: (fault: BodyFault | null, body: Buffer) => void): void {
   const { declared, maxBytes, reservation, monitor } = options;
   if ((declared ?? 0) > maxBytes) {
@@ -51,7 +50,7 @@ export function receiveBody(stream: Readable, options: ReceiveOptions, done: (fa
       return;
     }
     if (bytes > block.length) {
-      // A body that came in one piece needs no copy.
+      // A body that arrived in one piece needs no copy.
       const whole = filled === 0 && chunk.length === declared;
       const capacity = whole ? bytes : Math.min(Math.max(2 * block.length, bytes, STEP_BYTES), Math.max(declared ?? maxBytes, bytes));
       const shortage = reservation.resize(capacity);

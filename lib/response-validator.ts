@@ -1,7 +1,7 @@
 /**
- * Validates the HTTP responses of user code (functions and servers) before any of them reaches a caller. The agent
- * uses it so that the developer reads the reason in the endpoint's log, the gateway because it does not trust agents,
- * and the development server so that a response behaves as it does when it is deployed.
+ * Validates the HTTP responses of user code (functions and servers) before any byte reaches a caller. The agent uses it
+ * so that the developer sees the reason in the endpoint's log, the gateway because it does not trust agents, and the
+ * development server so that a response behaves as in a deployment.
  *
  * The rules, by RFC 9110 and RFC 9112:
  *
@@ -39,10 +39,10 @@ const VALUE = /^[\t\u0020-\u007e\u0080-\u00ff]*$/;
 const DIGITS = /^\d{1,15}$/;
 const SHOWN_CHARACTERS = 64;
 
-/** What a validator must know of the request that is answered. */
+/** The facts of the request that a validator needs. */
 export interface AnsweredRequest {
   readonly method: string;
-  /** The caller asked for the connection itself (WebSocket). */
+  /** The caller requested an upgrade (WebSocket). */
   readonly upgrade: boolean;
 }
 
@@ -54,7 +54,7 @@ export type ValidatedHead =
 export class ResponseValidator {
   readonly #request: AnsweredRequest;
   #hasHead = false;
-  /** Length that the body must have, bytes; undefined while only its end tells. */
+  /** Required length of the body, bytes; undefined when only its end determines it. */
   #length: number | undefined;
   #received = 0;
 
@@ -73,7 +73,7 @@ export class ResponseValidator {
     return { kind: 'valid', headers: endToEnd(status, headers) };
   }
 
-  /** Returns why the body cannot be forwarded any further, or null. */
+  /** Returns why the body must not be forwarded any further, or null. */
   body(bytes: number, ended: boolean): string | null {
     if (!this.#hasHead) return 'the response has a body before its head';
     this.#received += bytes;
@@ -85,7 +85,7 @@ export class ResponseValidator {
     return null;
   }
 
-  /** Reads how long the body must be. Returns a violation, or null. */
+  /** Determines the required length of the body. Returns a violation, or null. */
   #readFraming(status: number, headers: readonly HeaderPair[]): string | null {
     const lengths = valuesOf(headers, 'content-length');
     const codings = valuesOf(headers, 'transfer-encoding');
@@ -106,7 +106,7 @@ export class ResponseValidator {
   }
 }
 
-/** False for responses whose body is not sent, whatever their headers say of it. */
+/** False for responses whose body is not sent, whatever their headers say. */
 export function hasBody(method: string, status: number): boolean {
   return method !== 'HEAD' && status !== 204 && status !== 304 && status >= 200;
 }
@@ -147,7 +147,7 @@ function invalid(reason: string): ValidatedHead {
   return { kind: 'invalid', reason };
 }
 
-/** A value of user code in a message: escaped and cut. */
+/** Formats a value of user code for a message: escaped and truncated. */
 function shown(value: unknown): string {
   const text = JSON.stringify(value) ?? typeof value;
   return text.length > SHOWN_CHARACTERS ? `${text.slice(0, SHOWN_CHARACTERS)}…` : text;

@@ -1,15 +1,15 @@
 /**
- * The kinds of rules that the value of an endpoint's setting can have, and the words of their refusals. This file imports nothing:
- * `npm run generate` copies it into the TypeScript SDK, which is published without the rest of the repository.
+ * The kinds of rules for the value of an endpoint's setting, and their error messages. This file imports nothing: `npm
+ * run generate` copies it into the TypeScript SDK, which is published without the rest of the repository.
  */
 
 interface IntegerRule {
   readonly type: 'integer';
   readonly min: number;
   readonly max: number;
-  /** Shown after the range: `s`, `ms`. */
+  /** Unit after the range: `s`, `ms`. */
   readonly unit?: string;
-  /** What 0 stands for, where it is allowed below `min`. */
+  /** Meaning of 0 where it is allowed below `min`. */
   readonly zero?: string;
 }
 
@@ -20,7 +20,7 @@ interface TextRule {
   readonly maxLength?: number;
   /** One line without control and format characters. */
   readonly printable?: true;
-  /** A regular expression for the whole text that means the same in JavaScript and Python, and its words. */
+  /** A regular expression for the whole text that means the same in JavaScript and Python, and its message. */
   readonly pattern?: string;
   readonly form?: string;
 }
@@ -43,13 +43,13 @@ interface FlagRule {
 
 interface ListRule {
   readonly type: 'list';
-  /** The list may not be empty where it is given. */
+  /** The list must not be empty if it is set. */
   readonly notEmpty?: true;
-  /** What its items are chosen from; without them any text that is not empty. */
+  /** Allowed items; without them any string that is not empty. */
   readonly values?: readonly string[];
 }
 
-/** By operation: requests per 10 seconds, and requests open at once. */
+/** By operation: requests per 10 seconds, and concurrent requests. */
 interface RateLimitsRule {
   readonly type: 'rateLimits';
   readonly operations: readonly string[];
@@ -63,7 +63,7 @@ interface EnvironmentRule {
 
 export type SettingRule = IntegerRule | TextRule | CpuRule | ChoiceRule | FlagRule | ListRule | RateLimitsRule | EnvironmentRule;
 
-/** A rule that a value breaks, at a path below it (`[0]`, `.run.requests`; empty for the value itself). */
+/** A violated rule, at a path below the value (`[0]`, `.run.requests`; empty for the value itself). */
 export interface RuleViolation {
   readonly path: string;
   readonly rule: string;
@@ -73,7 +73,10 @@ const FILLED_TEXT = 'must be a non-empty string';
 const CPU_FORM = 'must have the form cpu<gen>-<vCPU>-<RAM GB>, for example cpu3c-4-8';
 const CPU_PATTERN = /^[Cc][Pp][Uu][A-Za-z0-9]+-([1-9][0-9]*)-([1-9][0-9]*)$/;
 
-/** Control and format characters, separators of lines and paragraphs, and lone surrogates. Joiners, which scripts and emoji need, are not among them. */
+/**
+ * Control and format characters, separators of lines and paragraphs, and lone surrogates. Excludes joiners, which
+ * scripts and emoji need.
+ */
 export const UNPRINTABLE: readonly (readonly [first: number, last: number])[] = [
   [0x0, 0x1f],
   [0x7f, 0x9f],
@@ -95,7 +98,10 @@ export const UNPRINTABLE: readonly (readonly [first: number, last: number])[] = 
   [0xe0020, 0xe007f],
 ];
 
-/** Returns the rule that a value breaks, or null. The words are the same wherever a setting is checked, in the Python SDK too. */
+/**
+ * Returns the rule that a value violates, or null. The message is the same wherever a setting is checked, also in the
+ * Python SDK.
+ */
 export function ruleViolation(rule: SettingRule, value: unknown): RuleViolation | null {
   switch (rule.type) {
     case 'integer':
@@ -193,7 +199,7 @@ function isTable(value: unknown): value is Readonly<Record<string, unknown>> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-/** Longest value that a refusal repeats, in characters of JSON. */
+/** Longest value repeated in an error message, in characters of JSON. */
 const LONGEST_SHOWN = 60;
 
 function refused(rule: string, value: unknown): RuleViolation {

@@ -1,7 +1,6 @@
 /**
- * How every part reads its settings: one zod schema whose fields name their environment variable
- * and say in one sentence what they are, with the unit. The table in docs/configuration.md is made
- * from the same schemas.
+ * Reads the settings of every part: one zod schema whose fields name their environment variable and describe it in one
+ * sentence, with the unit. The table in docs/configuration.md is generated from the same schemas.
  */
 import type { z } from 'zod';
 
@@ -12,15 +11,15 @@ export function setting<T extends z.ZodType>(env: string, schema: T, description
   return schema.meta({ description, env });
 }
 
-/** The variable of a setting; undefined for one that only code can give. */
+/** Returns the variable of a setting; undefined for one that only code can set. */
 export function variableOf(schema: z.ZodType): string | undefined {
   const env = schema.meta()?.['env'];
   return typeof env === 'string' && env !== '' ? env : undefined;
 }
 
 /**
- * Reads settings: `overrides` (flags, tests) before the environment before the defaults; an empty
- * variable counts as absent. CONFIG names the variable and the rule, never the value.
+ * Reads settings: `overrides` (flags, tests), then the environment, then the defaults; an empty variable counts as
+ * absent. Throws CONFIG, which names the variable and the rule, never the value.
  */
 export function readSettings<S extends z.ZodObject>(
   schema: S,

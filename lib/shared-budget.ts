@@ -1,14 +1,14 @@
 /**
- * Memory for request bodies that many callers share. Nobody can use it up: a party (an account, a
- * connection, a worker) holds at most as many bytes as it leaves free. One busy party gets half of
- * the memory, n of them get 1/(n+1) each, and the same share is left for the next one.
+ * Shared memory for request bodies of many callers. No caller can exhaust it: a party (an account, a connection, a
+ * worker) holds at most as many bytes as it leaves free. One busy party gets half of the memory, n of them get 1/(n+1)
+ * each, and the same share remains for the next one.
  */
 
-/** Who a reservation counts for. */
+/** The owner of a reservation. */
 export interface Party {
   /** Equal ids are one party; an object stands for itself. */
   readonly id: string | object;
-  /** The most this party may hold, bytes, where that is less than its share. */
+  /** The party's own limit, bytes, if it is less than its share. */
   readonly most?: number;
 }
 
@@ -34,12 +34,12 @@ export class SharedBudget {
     return Math.floor(this.limit / 2);
   }
 
-  /** An empty reservation that counts for all of `parties`. */
+  /** Opens an empty reservation that counts for all of `parties`. */
   open(...parties: readonly Party[]): Reservation {
     return new Reservation(parties, (bytes, given) => this.#add(bytes, given, parties));
   }
 
-  /** Takes `bytes`, or gives them back when negative. `given`: bytes that the reservation holds already. */
+  /** Reserves `bytes`, or returns them when negative. `given`: bytes that the reservation holds already. */
   #add(bytes: number, given: number, parties: readonly Party[]): BudgetShortage | null {
     if (bytes > 0) {
       const free = this.limit - this.#used - bytes;
@@ -67,7 +67,7 @@ export class Reservation {
   #bytes = 0;
   #released = false;
 
-  /** Made by `SharedBudget.open`. */
+  /** Created by `SharedBudget.open`. */
   constructor(parties: readonly Party[], add: (bytes: number, given: number) => BudgetShortage | null) {
     this.parties = parties;
     this.#add = add;
@@ -77,7 +77,7 @@ export class Reservation {
     return this.#bytes;
   }
 
-  /** Holds `bytes` from now on. When refused it holds what it held before. A released reservation stays empty. */
+  /** Changes the reservation to `bytes`. A refused change leaves it as it was. A released reservation stays empty. */
   resize(bytes: number): BudgetShortage | null {
     if (this.#released || bytes === this.#bytes) return null;
     const refused = this.#add(bytes - this.#bytes, this.#bytes);
@@ -85,7 +85,7 @@ export class Reservation {
     return refused;
   }
 
-  /** Gives everything back. Calling it again does nothing. */
+  /** Releases everything. Idempotent. */
   release(): void {
     this.resize(0);
     this.#released = true;

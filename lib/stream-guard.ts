@@ -1,7 +1,7 @@
 /**
- * Reads the messages of gRPC streams. Handling a message runs inside the data event of its stream, where an
- * exception would end the process for everybody: here it ends that stream alone, with a line in the log. Every
- * stream of every part is read through this file; test/architecture holds that.
+ * Reads the messages of gRPC streams. A message is handled inside the data event of its stream, where an exception
+ * would end the process: this module ends only that stream and logs a line. Every stream of every part is read through
+ * this file; test/architecture enforces that.
  */
 import type { ClientReadableStream } from '@grpc/grpc-js';
 
@@ -17,7 +17,7 @@ export interface GuardedStream {
   /** Service and method, for the log. */
   readonly name: string;
   readonly log: GuardLog;
-  /** Who is at the other end, for the log. */
+  /** The peer, for the log. */
   readonly facts?: object;
 }
 
@@ -28,7 +28,7 @@ interface ServerSide {
 }
 
 export interface ServerStreamHandlers<Message> {
-  /** A CapstanError that it throws is the stream's status. */
+  /** If it throws a CapstanError, that is the stream's status. */
   readonly onMessage: (message: Message) => void;
   /** Called once, however the stream ended. */
   readonly onClosed: () => void;
@@ -66,8 +66,8 @@ export function readServerStream<Message>(call: ServerSide, stream: GuardedStrea
 }
 
 /**
- * Reads the messages of a server's stream, on the client. The stream is cancelled when a message cannot be handled:
- * its error and status events follow.
+ * Reads the messages of a server's stream, on the client. The stream is cancelled when a message cannot be handled: its
+ * error and status events follow.
  */
 export function readClientStream<Message>(
   call: ClientReadableStream<Message>,
@@ -87,7 +87,7 @@ export function readClientStream<Message>(
   });
 }
 
-/** Handles one item of a message; an exception is that item's alone. */
+/** Handles one item of a message; an exception affects only that item. */
 export function handleItem(stream: GuardedStream, handle: () => void, onFault?: (error: unknown) => void): void {
   try {
     handle();

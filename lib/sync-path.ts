@@ -1,7 +1,7 @@
-/** What a power failure leaves of files: everything that was written before, once each file and folder was synced. */
+/** Syncs files to disk: after each file and folder was synced, everything written before survives a power failure. */
 import { open } from 'node:fs/promises';
 
-/** Writes one file, or the names in one folder, through to the disk. */
+/** Syncs one file, or the names in one folder, to disk. */
 export async function syncPath(path: string): Promise<void> {
   const file = await open(path, 'r');
   try {

@@ -1,9 +1,12 @@
-/** The settings of gRPC's TLS; apart from what acts on them (`grpc-tls.ts`), since every start reads settings and not every one needs gRPC. */
+/**
+ * The TLS settings of gRPC. They are separate from `grpc-tls.ts`, since every start reads settings but not every one
+ * needs gRPC.
+ */
 import { z } from 'zod';
 
 import { setting } from './settings.ts';
 
-/** Settings that every part and the tool share. */
+/** Settings shared by every part and the CLI. */
 export const tlsSettings = {
   tlsCa: setting(
     'CAPSTAN_TLS_CA',

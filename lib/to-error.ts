@@ -1,16 +1,19 @@
-/** What was thrown, which may be anything, in the terms of those who caught it. */
+/** Converts thrown values, which may be anything, to errors. */
 
-/** What an error says; of any other value its text. */
+/** Returns an error's message; for any other value its text. */
 export function messageOf(thrown: unknown): string {
   return thrown instanceof Error ? thrown.message : String(thrown);
 }
 
-/** An error as it is; any other value as an error with its text. */
+/** Returns an error as it is; any other value as an error with its text. */
 export function toError(thrown: unknown): Error {
   return thrown instanceof Error ? thrown : new Error(String(thrown));
 }
 
-/** The code of the operating system or of Node (`ENOENT`, `ERR_STREAM_PREMATURE_CLOSE`); undefined for what has none. */
+/**
+ * Returns the error code of the operating system or of Node (`ENOENT`, `ERR_STREAM_PREMATURE_CLOSE`); undefined without
+ * one.
+ */
 export function errnoOf(thrown: unknown): string | undefined {
   return thrown instanceof Error && 'code' in thrown && typeof thrown.code === 'string' ? thrown.code : undefined;
 }

@@ -1,11 +1,10 @@
 /**
- * Detects uploads that are too slow: in every window of time that the receiver is ready to read,
- * at least a number of bytes must arrive. Without it a caller holds a connection and the memory of
- * its body by sending a byte from time to time.
+ * Detects slow uploads: in every window of time in which the receiver is ready to read, a minimum number of bytes must
+ * arrive. Otherwise a caller could hold a connection and the memory of its body by sending a byte from time to time.
  */
 
 export interface UploadRule {
-  /** Least bytes in a window. */
+  /** Minimum bytes per window. */
   readonly minBytes: number;
   /** Length of a window, ms. */
   readonly windowMs: number;
@@ -25,7 +24,7 @@ export class UploadMonitor {
     this.#rule = rule;
   }
 
-  /** Starts to measure an upload. `onSlow` is called at most once; the meter has ended then. */
+  /** Starts to measure an upload. `onSlow` is called at most once; the measurement has ended then. */
   watch(onSlow: () => void): UploadMeter {
     const meter: UploadMeter = new UploadMeter(this.#rule, onSlow, () => this.#end(meter));
     this.#meters.add(meter);
@@ -53,12 +52,12 @@ export class UploadMeter {
   readonly #rule: UploadRule;
   readonly #onSlow: () => void;
   readonly #onEnd: () => void;
-  /** Bytes in the present window. */
+  /** Bytes in the current window. */
   #bytes = 0;
   #windowStart: number;
   #pausedAt: number | undefined;
 
-  /** Made by `UploadMonitor.watch`. */
+  /** Created by `UploadMonitor.watch`. */
   constructor(rule: UploadRule, onSlow: () => void, onEnd: () => void) {
     this.#rule = rule;
     this.#onSlow = onSlow;
@@ -70,7 +69,7 @@ export class UploadMeter {
     this.#bytes += bytes;
   }
 
-  /** The receiver does not read: time stands still for the sender. */
+  /** The receiver does not read: the sender's time is suspended. */
   pause(): void {
     this.#pausedAt ??= this.#rule.now();
   }

@@ -1,15 +1,15 @@
 /**
- * Makes invisible characters visible before text of others (what functions print, names, errors, URLs) reaches a terminal or a log.
- * A raw control character there could move the cursor, rewrite lines that were printed before, set the window's title or have
- * the terminal answer as if somebody typed; a bidirectional override shows text in another order than it has.
+ * Makes invisible characters visible before untrusted text (output of functions, names, errors, URLs) reaches a
+ * terminal or a log. A raw control character there could move the cursor, rewrite earlier lines, set the window's title
+ * or make the terminal send input; a bidirectional override displays text in a different order.
  *
- * The notation is that of JSON (`\u001b`, `\r`), so a JSON document stays one, with the same values.
+ * The notation is that of JSON (`\u001b`, `\r`), so a JSON document stays valid, with the same values.
  */
 
 /**
- * Control characters (C0, DEL, C1), format characters (bidirectional controls, zero-width characters, tags) and the separators of
- * lines and paragraphs. Not the joiners U+200C and U+200D, which scripts and emoji need, and not the format characters that are
- * visible signs of Arabic, Syriac and Kaithi.
+ * Control characters (C0, DEL, C1), format characters (bidirectional controls, zero-width characters, tags) and the
+ * separators of lines and paragraphs. Excludes the joiners U+200C and U+200D, which scripts and emoji need, and the
+ * format characters that are visible signs of Arabic, Syriac and Kaithi.
  */
 const INVISIBLE = /[[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]--[\t\n\u200C-\u200D\u0600-\u0605\u06DD\u0890\u0891\u08E2\u070F\u{110BD}\u{110CD}]]/gv;
 
@@ -18,7 +18,7 @@ export function visibleText(text: string): string {
   return text.replaceAll(INVISIBLE, escaped);
 }
 
-/** Escapes line feeds, too: the result is one line, whatever the value holds. Tabs stay. */
+/** Escapes line feeds as well: the result is one line, whatever the value contains. Tabs stay. */
 export function visibleLine(text: string): string {
   return visibleText(text).replaceAll('\n', String.raw`\n`);
 }

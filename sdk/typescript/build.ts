@@ -12,7 +12,7 @@ mkdirSync(target, { recursive: true });
 const compiler = join(dirname(createRequire(import.meta.url).resolve('typescript/package.json')), 'bin/tsc');
 execFileSync(process.execPath, [compiler, '-p', join(source, 'tsconfig.build.json'), '--outDir', target], { stdio: 'inherit' });
 
-// The compiler rewrites the endings in code alone.
+// The compiler rewrites the extensions in code only.
 for (const file of globSync(join(target, '*.d.ts'))) {
   writeFileSync(file, readFileSync(file, 'utf8').replace(/(from '\.\/[\w-]+)\.ts'/g, "$1.js'"));
 }

@@ -1,8 +1,8 @@
-/** Finds the place of a declaration in the user's source. */
+/** Locates a declaration in the user's source. */
 
 const ownFolder = import.meta.url.slice(0, import.meta.url.lastIndexOf('/') + 1);
 
-/** Returns `file:line` of the nearest caller outside of this package; empty when the stack does not show it. */
+/** Returns `file:line` of the nearest caller outside of this package; empty when the stack has none. */
 export function placeOfCaller(): string {
   const lines = (new Error('where').stack ?? '').split('\n').slice(1);
   for (const line of lines) {

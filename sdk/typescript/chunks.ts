@@ -18,8 +18,8 @@ export function valueOf(call: string, headers: Headers, bytes: Uint8Array): unkn
 }
 
 /**
- * Yields the chunks as the function yielded them if the response separates them (JSON lines); else text or bytes as
- * they arrive. @throws ConnectionError
+ * Yields the chunks as the function yielded them if the response separates them (JSON lines); otherwise text or bytes
+ * as they arrive. @throws ConnectionError
  */
 export async function* chunksOf(call: string, response: Response): AsyncGenerator<unknown, void, void> {
   const kind = mediaType(response.headers);
@@ -57,7 +57,7 @@ async function* partsOf(call: string, body: ReadableStream<Uint8Array>): AsyncGe
     isOver = true;
     throw new ConnectionError(`${call}: the stream ended early`, cause);
   } finally {
-    // Not awaited: the outcome of dropping a body is of no interest.
+    // Not awaited: the result of cancelling a body is irrelevant.
     if (!isOver) void reader.cancel().catch(() => undefined);
   }
 }

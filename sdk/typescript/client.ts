@@ -10,14 +10,16 @@ const DEFAULT_BASE_URL = 'http://127.0.0.1:8080';
 
 export interface EndpointOptions {
   /**
-   * Default: SERVICE_API_KEY of the environment; in a worker the worker's token; else SERVICE_API_KEY of `.env` in the
-   * working folder.
+   * Default: SERVICE_API_KEY of the environment; in a worker the worker's token; otherwise SERVICE_API_KEY of `.env` in
+   * the working folder.
    */
   readonly apiKey?: string | undefined;
-  /** Default: the environment variable CAPSTAN_URL, else http://127.0.0.1:8080. */
+  /** Default: the environment variable CAPSTAN_URL, otherwise http://127.0.0.1:8080. */
   readonly baseUrl?: string | undefined;
   readonly retry?: Partial<RetryPolicy> | undefined;
-  /** Timeout of one try of a call, ms, in addition to the wait that it requests from the service. Default: 30000. */
+  /**
+   * Timeout of one attempt of a call, ms, in addition to the wait that it requests from the service. Default: 30000.
+   */
   readonly timeoutMs?: number | undefined;
   readonly fetch?: typeof globalThis.fetch | undefined;
 }
@@ -35,7 +37,7 @@ export interface S3Config {
   readonly accessSecret: string;
   readonly bucketName: string;
   readonly endpointUrl: string;
-  /** Passed on as well. */
+  /** Also passed to the worker's code. */
   readonly [other: string]: unknown;
 }
 
@@ -57,7 +59,7 @@ export interface SubmitOptions extends CallOptions {
 
 export interface SyncOptions extends SubmitOptions, WaitOptions {}
 
-/** Answer of /health. */
+/** Response of /health. */
 export interface Health {
   readonly jobs: Readonly<Record<'completed' | 'failed' | 'inProgress' | 'inQueue' | 'retried', number>>;
   readonly workers: Readonly<Record<'idle' | 'initializing' | 'ready' | 'running' | 'throttled' | 'unhealthy', number>>;

@@ -15,7 +15,7 @@ export class Deadline {
     this.#end = performance.now() + this.limitMs;
   }
 
-  /** ms, 0 when it is over. */
+  /** Remaining time, ms; 0 when it is over. */
   get leftMs(): number {
     return Math.max(0, this.#end - performance.now());
   }

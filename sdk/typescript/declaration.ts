@@ -1,13 +1,13 @@
 /**
- * Declaring endpoints:
+ * Declares endpoints:
  *
  *   export const embed = endpoint({ name: 'embed', gpu: 'ANY' }, (text: string) => …);     queue-based
  *
  *   const api = new Endpoint({ name: 'api', workers: [1, 3] });
  *   export const health = api.get('/health', () => ({ status: 'ok' }));                    load-balanced
  *
- * What is declared stays what it was and may be called as ever. Only in a worker of another endpoint
- * is it replaced by a stub, whose calls go to the endpoint's own workers.
+ * A declared function or class stays unchanged and can be called as before. Only in a worker of another endpoint is it
+ * replaced by a stub, whose calls go to the endpoint's own workers.
  */
 import { placeOfCaller } from './caller.ts';
 import type { EndpointClient } from './client.ts';

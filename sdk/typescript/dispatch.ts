@@ -92,7 +92,7 @@ async function withResolvedPeer<T>(target: Target, work: (connection: Connection
     return await work(connection, peer);
   } catch (error) {
     if (!remembered || !mayHaveMoved(error)) throw error;
-    // It may have been deployed again, with another id and URL.
+    // It may have been redeployed with another id and URL.
     peers.drop(connection, environment, name);
     const { peer: fresh } = await peers.find(connection, environment, name);
     if (fresh.id === peer.id && fresh.url === peer.url) throw error;
@@ -153,10 +153,10 @@ async function streamJob(
   return chunks();
 }
 
-/** A worker that was told to stop has little time left. */
+/** A worker that was asked to stop has little time left. */
 const hurried = { retry: { ...defaultRetryPolicy, retries: 2 }, timeoutMs: 5_000 };
 
-/** Cancels a job that no one waits for, if possible: it may have ended, and has its own time limits. */
+/** Cancels a job that no caller waits for, if possible: it may have ended, and has its own time limits. */
 function abandon(cancel: () => Promise<void>): void {
   void cancel().catch(() => undefined);
 }

@@ -1,4 +1,7 @@
-/** Reads one variable of `.env` in the working folder. Returns undefined where there is no such file, or no file system (a browser). */
+/**
+ * Reads one variable of `.env` in the working folder. Returns undefined without such a file, or without a file system
+ * (a browser).
+ */
 
 interface Node {
   readonly cwd?: () => string;
@@ -8,7 +11,7 @@ interface Node {
 /** Missing, or a folder. */
 const ABSENT = ['ENOENT', 'EISDIR', 'ENOTDIR'];
 
-/** @throws TypeError when the file is not readable. */
+/** @throws TypeError when the file is unreadable. */
 export function dotEnvVariable(name: string): string | undefined {
   const { process } = globalThis as { readonly process?: Node };
   const files = process?.getBuiltinModule?.('node:fs');

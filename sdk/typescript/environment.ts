@@ -1,4 +1,4 @@
-/** Reads environment variables. The package also loads where there are none (a browser, an edge runtime). */
+/** Reads environment variables. The package also loads where none exist (a browser, an edge runtime). */
 
 /** Returns the variable's value; undefined when absent or empty. */
 export function variable(name: string): string | undefined {

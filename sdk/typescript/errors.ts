@@ -17,12 +17,12 @@ export class DeclarationError extends CapstanError {
   override name = 'DeclarationError';
 }
 
-/** The service returned an error; retrying does not help, or was done often enough. */
+/** The service returned an error that retries do not fix, or that persisted after all retries. */
 export class CapstanApiError extends CapstanError {
   override name = 'CapstanApiError';
   readonly status: number;
   readonly problem: Problem;
-  /** How often the call was made. */
+  /** Number of attempts. */
   readonly attempts: number;
 
   constructor(call: string, problem: Problem, attempts = 1) {
@@ -83,7 +83,7 @@ export class ConnectionError extends CapstanError {
 /** The deadline of the call has passed. A submitted job continues. */
 export class TimeoutError extends CapstanError {
   override name = 'TimeoutError';
-  /** Once it is known. */
+  /** Present once it is known. */
   readonly jobId: string | undefined;
 
   constructor(message: string, jobId?: string) {

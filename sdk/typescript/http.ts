@@ -8,12 +8,12 @@ import { isRetryable, pauseBefore, type RetryPolicy } from './retry.ts';
 const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
 export interface Connection {
-  /** Without a slash at its end. */
+  /** Without a trailing slash. */
   readonly baseUrl: string;
   readonly apiKey: string;
   readonly fetch: typeof globalThis.fetch;
   readonly retry: RetryPolicy;
-  /** Timeout of one try, ms, in addition to the wait that it requests. */
+  /** Timeout of one attempt, ms, in addition to the wait that it requests. */
   readonly timeoutMs: number;
 }
 
@@ -25,9 +25,9 @@ export interface CallRequest {
   readonly signal?: AbortSignal | undefined;
   /** How long the service may hold the response, ms. */
   readonly waitMs?: number;
-  /** When no other try is made. */
+  /** The time after which no further attempt is made. */
   readonly deadline?: Deadline;
-  /** Statuses of success; 200 alone by default. */
+  /** Statuses of success; by default only 200. */
   readonly accepts?: (status: number) => boolean;
   /** Statuses that are retried; 429 and 5xx by default. */
   readonly repeats?: (status: number) => boolean;
@@ -35,7 +35,7 @@ export interface CallRequest {
   readonly againWhenUnreachable?: boolean;
 }
 
-/** The answer, read and accepted. */
+/** The accepted response, parsed. */
 export interface Answer {
   readonly headers: Headers;
   readonly text: string;
@@ -66,7 +66,7 @@ export function exchange(connection: Connection, request: CallRequest): Promise<
   return exchangeWith(connection, request, async (response) => ({ headers: response.headers, text: await response.text() }));
 }
 
-/** As `exchange`. `read` is part of the try: an error that it throws counts as a broken connection. */
+/** As `exchange`. `read` is part of the attempt: an error that it throws counts as a broken connection. */
 export async function exchangeWith<T>(connection: Connection, request: CallRequest, read: (response: Response) => Promise<T>): Promise<T> {
   const name = `${request.method} ${request.path}`;
   const body = request.body === undefined ? undefined : JSON.stringify(request.body);
@@ -78,7 +78,7 @@ export async function exchangeWith<T>(connection: Connection, request: CallReque
     const left = request.deadline?.leftToAnswerMs ?? Number.POSITIVE_INFINITY;
     if (left === 0) throw new TimeoutError(`${name}: no response within ${request.deadline?.limitMs ?? 0} ms`);
     const pause = outcome.again ? pauseBefore(connection.retry, attempt, outcome.retryAfter, Math.random()) : null;
-    // A pause that leaves no time for another try would only delay the error.
+    // A pause that leaves no time for another attempt would only delay the error.
     if (pause === null || pause >= left) throw outcome.error;
     await sleep(pause, request.signal);
   }

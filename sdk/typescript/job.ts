@@ -30,7 +30,7 @@ export interface WaitOptions {
   readonly timeoutMs?: number | undefined;
 }
 
-/** The longest wait to request in one call, ms: proxies cut off longer ones. */
+/** The longest wait requested in one call, ms: proxies end longer ones. */
 export const LONGEST_WAIT_MS = 60_000;
 /** How long a call for chunks may be held, ms. */
 const STREAM_WAIT_MS = 8_000;
@@ -63,7 +63,7 @@ export class Job<Output = unknown> {
     return this.#last.error;
   }
 
-  /** The present status. */
+  /** The current status. */
   async status(options: { readonly signal?: AbortSignal } = {}): Promise<JobStatus> {
     return (await this.snapshot(options)).status;
   }
@@ -153,7 +153,7 @@ export class Job<Output = unknown> {
     try {
       this.#last = await this.#call('POST', operation, signal);
     } catch (error) {
-      // The first try may have succeeded and its response been lost.
+      // The first attempt may have succeeded although its response was lost.
       if (!(error instanceof ConflictError) || error.attempts === 1) throw error;
       const found = await this.snapshot(signal === undefined ? {} : { signal });
       if (!wanted.includes(found.status)) throw error;

@@ -52,7 +52,7 @@ interface Files {
   readonly promises: { readFile(path: string, encoding: 'utf8'): Promise<string> };
 }
 
-/** Only workers execute this. An import, even at run time, would keep the package out of browser bundles. */
+/** Only workers execute this. An import, even at run time, would make the package unusable in browser bundles. */
 async function readText(path: string): Promise<string> {
   const { process } = globalThis as { readonly process?: { readonly getBuiltinModule?: (name: string) => Files | undefined } };
   const files = process?.getBuiltinModule?.('node:fs');

@@ -1,6 +1,6 @@
 /**
- * Stubs: what stands in a worker for the functions and classes of other endpoints. A build writes them as
- * modules, and a declaration leaves one in place of what belongs to another endpoint:
+ * Stubs: in a worker, they replace the functions and classes of other endpoints. A build writes them as modules, and a
+ * declaration returns one for a function or class of another endpoint:
  *
  *   export const embed = remote('embed', { parameters: ['text'] });
  */

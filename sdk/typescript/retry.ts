@@ -3,7 +3,7 @@
 export interface RetryPolicy {
   /** Maximum number of retries; 0 for none. */
   readonly retries: number;
-  /** The first pause, ms; it doubles with each try. */
+  /** The first pause, ms; it doubles with each attempt. */
   readonly firstPauseMs: number;
   /** The longest pause, ms; a longer Retry-After takes precedence. */
   readonly longestPauseMs: number;
@@ -23,7 +23,7 @@ export function isRetryable(status: number): boolean {
 export function pauseBefore(policy: RetryPolicy, attempt: number, retryAfter: string | null, random: number): number | null {
   if (attempt >= policy.retries) return null;
   const full = Math.min(policy.longestPauseMs, policy.firstPauseMs * 2 ** Math.min(attempt, 20));
-  // Jitter over the upper half: callers that were rejected together do not return together.
+  // Jitter over the upper half: callers that were rejected together do not retry together.
   const pause = full / 2 + (full / 2) * random;
   const asked = retryAfter === null || retryAfter.trim() === '' ? Number.NaN : Number(retryAfter) * 1000;
   return Number.isFinite(asked) && asked >= 0 ? Math.max(pause, asked) : pause;

@@ -22,12 +22,12 @@ export interface StandardIssue {
   readonly path?: readonly (PropertyKey | { readonly key: PropertyKey })[] | undefined;
 }
 
-/** What a schema takes. */
+/** Input type of a schema. */
 export type InputOf<S extends StandardSchema> = NonNullable<S['~standard']['types']>['input'];
-/** What a schema gives. */
+/** Output type of a schema. */
 export type OutputOf<S extends StandardSchema> = NonNullable<S['~standard']['types']>['output'];
 
-/** The input does not match its schema; the message names each place and rule. */
+/** The input does not match its schema; the message names each path and rule. */
 export class InputError extends Error {
   override readonly name = 'InputError';
   readonly issues: readonly StandardIssue[];

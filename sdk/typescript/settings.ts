@@ -20,7 +20,7 @@ export interface EndpointSettings extends DeclaredParameters {
   /** Environment variables of the workers; secret. */
   readonly env?: Readonly<Record<string, string>>;
   readonly volume?: string;
-  /** The image serves HTTP requests by itself, and no jobs. (For functions, routes have this meaning.) */
+  /** The image runs its own HTTP server, and no jobs. (For functions, routes have this meaning.) */
   readonly loadBalanced?: boolean;
 }
 
@@ -108,7 +108,7 @@ class Rules {
     return new DeclarationError(`endpoint ${this.#name}: ${setting} ${rule}${shown}`);
   }
 
-  /** Those with a rule of their own, with the defaults filled in. */
+  /** Settings with their own rule, with the defaults filled in. */
   parameters(settings: DeclaredParameters): CheckedParameters {
     const checked = PARAMETERS.map((name) => {
       const given: unknown = settings[name];
