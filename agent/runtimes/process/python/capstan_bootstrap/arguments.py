@@ -1,11 +1,13 @@
-"""From a job's input to the arguments of its function. A key too few or too many, or a value of another type, is told by name."""
+"""
+Maps a job's input to the arguments of its function. Errors name a missing or unknown key, or a value of the wrong type.
+"""
 import inspect
 
 from .parameter_types import TypeMismatch, checked, mark_of
 
-# A last parameter of one of these names gets the job's context, not a key of the input.
+# A last parameter with one of these names receives the job's context instead of a key of the input.
 CONTEXT_PARAMETERS = ("ctx", "context")
-# Types whose values are no objects with keys: a parameter so marked takes a key of the input.
+# Types whose values are not objects with keys: a parameter with such an annotation takes a key of the input.
 PLAIN_TYPES = frozenset(("str", "int", "float", "bool", "bytes", "list", "tuple", "set", "List", "Tuple", "Set", "Sequence"))
 
 
@@ -14,10 +16,10 @@ class InputError(Exception):
 
 
 class Signature:
-    """How a function wants its input."""
+    """How a function takes its input."""
 
     def __init__(self, fn):
-        # Without a signature to read, the function itself must tell what does not fit.
+        # Without a readable signature, the function itself reports invalid arguments.
         self.takes_any = True
         self.whole = False
         self.context = None
@@ -34,7 +36,7 @@ class Signature:
         self.whole = len(named) == 1 and named[0].name == "input" and _plain_type(named[0]) is None and not self.takes_any
 
     def bind(self, value, context):
-        """(positional, by name) for one call. Raises InputError."""
+        """Returns (positional, by name) for one call. Raises InputError."""
         if self.whole:
             positional, by_name = [value], {}
         else:
@@ -50,7 +52,7 @@ class Signature:
         return positional, by_name
 
     def takes(self, name):
-        """True when a parameter has this name."""
+        """Returns True when a parameter has this name."""
         return any(each.name == name for each in self._parameters)
 
     def _spread(self, value):
@@ -62,7 +64,7 @@ class Signature:
         return positional, by_name
 
     def _check_types(self, value):
-        """The input with the values its parameters take. Raises InputError."""
+        """Returns the input with the values converted for the parameters. Raises InputError."""
         try:
             return {**value, **{each.name: checked(each, value[each.name]) for each in self._parameters if each.name in value}}
         except TypeMismatch as error:
@@ -87,6 +89,6 @@ def _is_context(parameter):
 
 
 def _plain_type(parameter):
-    """Name of the type a parameter is marked with, when its values are plain; else None."""
+    """Returns the name of a parameter's annotated type if its values are plain, otherwise None."""
     name = mark_of(parameter)
     return name if name in PLAIN_TYPES else None

@@ -16,7 +16,7 @@ from .task import Context
 
 
 class Calls:
-    """Runs tasks to their ends, whatever these are, and tells the agent; never raises."""
+    """Runs tasks to their ends, including failures, and reports to the agent; never raises."""
 
     def __init__(self, choice, endpoint_id, channel, end_lines):
         self._choice = choice
@@ -27,17 +27,17 @@ class Calls:
         self.running = {}
 
     def sole_task(self):
-        """What is printed where no task is known is that of the only one there is."""
+        """Returns the only running task: output from an unknown task is attributed to it."""
         tasks = list(self.running.values())
         return tasks[0] if len(tasks) == 1 else None
 
     def skip(self, task):
-        """It was stopped before its handler was entered."""
+        """Ends a task that was stopped before its handler was entered."""
         self.running.pop(task.key, None)
         self._channel.send({"t": "stopped", "key": task.key, "ms": 0, "entered": False})
 
     def run(self, task, interrupts):
-        """In a thread that the handler may block."""
+        """Runs in a thread that the handler may block."""
         if task.stopped:
             self.skip(task)
             return
@@ -55,14 +55,14 @@ class Calls:
                 interrupts.leave(task)
                 end = self._failed(task, error)
         except JobStopped:
-            # It came while another end was being put down: the task is stopped all the same.
+            # The stop arrived while another end was being recorded: the task still counts as stopped.
             end = ({"t": "stopped"}, b"")
         self._finish(task, end, began)
         current_task.set(None)
         stopping.current.set(None)
 
     async def run_async(self, task):
-        """In the event loop of the main thread."""
+        """Runs in the event loop of the main thread."""
         current_task.set(task)
         stopping.current.set(task.stopping)
         self._channel.enter(task.key)
@@ -88,10 +88,10 @@ class Calls:
         return result_bytes(value)
 
     def _on_own_loop(self, task, value):
-        """A plain function that gives something asynchronous, as decorators make them."""
+        """Runs the asynchronous result of a plain function, as decorators produce it."""
         loop = getattr(self._loops, "loop", None)
         if loop is None:
-            # Kept: what a call leaves in it (connections) the next one finds.
+            # Kept, so that later calls can reuse what a call leaves in it (connections).
             loop = self._loops.loop = asyncio.new_event_loop()
         task.coroutine = loop.create_task(self._await_value(task, value))
         task.loop = loop
@@ -112,7 +112,7 @@ class Calls:
         return result_bytes(value)
 
     def _collect(self, task, source):
-        """Sends each value as a chunk, never further ahead than the credits, and answers all of them as the result."""
+        """Sends each value as a chunk within the credits, and returns all of them as the result."""
         everything = Aggregate()
         sent = 0
         try:
@@ -150,7 +150,7 @@ class Calls:
                     return everything.to_bytes()
                 self._send_chunk(task, value, everything)
                 sent += 1
-                # One that never waits would keep the loop to itself.
+                # A generator that never waits would block the loop.
                 await asyncio.sleep(0)
         except BaseException:
             close = getattr(source, "aclose", None)
@@ -158,7 +158,7 @@ class Calls:
                 try:
                     await close()
                 except BaseException:
-                    # What its `finally` blocks raise is not what ended the job.
+                    # Errors of its `finally` blocks do not replace the job's outcome.
                     pass
             raise
 
@@ -170,13 +170,13 @@ class Calls:
     def _failed(self, task, error):
         if isinstance(error, SystemExit) and not task.stopped:
             self._exit(task, error.code)
-        # What a handler says after it was told to stop is of no interest to anyone.
+        # Output of a handler after it was asked to stop is ignored.
         if not task.stopped and not isinstance(error, (InputError, OutputError)):
             sys.stderr.write(error_stack(error))
         return ({"t": "failed", "error": error_message(error)}, b"")
 
     def _exit(self, task, code):
-        """sys.exit() in a handler ends the worker, as it would end any program."""
+        """Ends the worker after sys.exit() in a handler, as it would end any program."""
         if code is not None and not isinstance(code, int):
             sys.stderr.write(f"{code}\n")
         self._end_lines(task)
@@ -194,7 +194,7 @@ class Calls:
 
 
 class _Stepped:
-    """A plain generator, asked from the event loop."""
+    """A plain generator, iterated in the event loop."""
 
     def __init__(self, source):
         self._source = source
@@ -216,5 +216,5 @@ def _close(source):
     try:
         close()
     except BaseException:
-        # What its `finally` blocks raise is not what ended the job.
+        # Errors of its `finally` blocks do not replace the job's outcome.
         return

@@ -1,4 +1,4 @@
-"""Frames to and from the agent (agent/runtimes/frames.ts), and what ties this process to the agent's life."""
+"""Frames to and from the agent (agent/runtimes/frames.ts), and the tie of this process to the agent's lifetime."""
 import collections
 import fcntl
 import json
@@ -8,20 +8,20 @@ import socket
 import struct
 import threading
 
-# File descriptors, as agent/runtimes/hosted/protocol.ts numbers them.
+# File descriptors, as in agent/runtimes/hosted/protocol.ts.
 CHANNEL_FD = 3
 ENTRY_FD = 4
 LIFELINE_FD = 5
 
 MAX_FRAME_BYTES = 64 * 1024 * 1024
-# Linux; not in every version's fcntl module.
+# Linux only; some versions of the fcntl module lack it.
 F_SETSIG = getattr(fcntl, "F_SETSIG", 10)
 
 PREFIX = struct.Struct("<II")
 
 
 class Channel:
-    """Any thread sends; one reads."""
+    """A channel to which any thread sends and from which one thread reads."""
 
     def __init__(self, interrupts):
         for fd in (CHANNEL_FD, ENTRY_FD, LIFELINE_FD):
@@ -35,14 +35,14 @@ class Channel:
         os.register_at_fork(after_in_child=self._leave)
 
     def send(self, header, body=b""):
-        """Sends a frame whole; blocks while the agent does not read. A forked child has no channel."""
+        """Sends a whole frame; blocks while the agent does not read. A forked child has no channel."""
         if not self.is_open:
             return
         text = json.dumps(header).encode()
         frame = b"".join((PREFIX.pack(4 + len(text) + len(body), len(text)), text, body))
         me = threading.get_ident()
         if self._sender == me:
-            # A signal handler or a finalizer that prints in the middle of another frame.
+            # A signal handler or a finalizer prints in the middle of another frame.
             self._later.append(frame)
             return
         with self._interrupts, self._lock:
@@ -58,11 +58,14 @@ class Channel:
                 self._sender = 0
 
     def enter(self, key):
-        """Tells that a handler is about to be entered, in one system call, whatever the handler does first."""
+        """
+        Reports that a handler is about to be entered, in one system call, so that the report precedes every act of the
+        handler.
+        """
         os.write(ENTRY_FD, (key + "\n").encode())
 
     def frames(self):
-        """Yields (header, body) until the agent's end is gone."""
+        """Yields (header, body) until the agent's end closes."""
         have = bytearray()
         while True:
             data = self._socket.recv(1 << 18)
@@ -83,21 +86,21 @@ class Channel:
                 yield header, body
 
     def _leave(self):
-        """In a child that user code forked: what it prints must not get between the parent's frames."""
+        """Runs in a child that user code forked: its output must not get between the parent's frames."""
         self.is_open = False
         self._socket.detach()
         for fd in (CHANNEL_FD, ENTRY_FD, LIFELINE_FD):
             try:
                 os.close(fd)
             except OSError:
-                # User code that closes every descriptor was first.
+                # User code has already closed every descriptor.
                 continue
 
 
 def tie_to_agent():
     """
-    Has the kernel kill this process group when the agent's end of the lifeline closes. No code of
-    this process is needed then: a handler may hold the interpreter for as long as it likes.
+    Makes the kernel kill this process group when the agent's end of the lifeline closes. This needs no code of this
+    process: a handler may hold the interpreter for any time.
     """
     try:
         fcntl.fcntl(LIFELINE_FD, fcntl.F_SETOWN, -os.getpgrp())
@@ -108,13 +111,13 @@ def tie_to_agent():
         if os.read(LIFELINE_FD, 1) == b"":
             kill_group()
     except BlockingIOError:
-        # Open, and nothing to read: as it should be.
+        # Open, and nothing to read: the normal case.
         return
     except OSError:
-        # No Linux: the reader thread sees the end of the channel as soon as it gets to run.
+        # Not Linux: the reader thread sees the channel close as soon as it gets to run.
         return
 
 
 def kill_group():
-    """This process leads its group: whatever its handlers started goes with it."""
+    """Kills this process group, which this process leads: everything its handlers started ends with it."""
     os.killpg(os.getpgrp(), signal.SIGKILL)

@@ -1,7 +1,6 @@
 """
-The host process of one worker. The main thread loads the module and runs what it can of the
-handlers; a reader thread hears the agent. The end of its channel means that the agent is gone,
-and then nothing of this process group stays behind.
+The host process of one worker. The main thread loads the module and runs handlers where possible; a reader thread
+receives the agent's messages. When its channel closes, the agent is gone and this process group ends completely.
 """
 import asyncio
 import os
@@ -45,7 +44,7 @@ class Host:
         os.environ.update(order["env"])
         enter_work_folder(order["workFolder"], order["folder"])
         prepare_path(order["folder"])
-        # Before the module is loaded: what it makes for asyncio may bind to the loop that is there.
+        # Before the module is loaded: asyncio objects that it creates may bind to the current loop.
         loop = asyncio.new_event_loop()
         asyncio.set_event_loop(loop)
         try:

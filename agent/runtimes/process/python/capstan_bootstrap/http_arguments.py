@@ -1,6 +1,6 @@
 """
-From an HTTP request to the arguments of its function: values of the path, of the query and keys of
-a JSON body, by the names of the parameters. What does not fit is told with the parameter's name.
+Maps an HTTP request to the arguments of its function: path values, query values and keys of a JSON body, by parameter
+name. Errors name the parameter.
 """
 import inspect
 import json
@@ -11,7 +11,7 @@ from .http_request import Request
 from .parameter_types import TypeMismatch, checked, mark_of, mismatch, type_of
 
 ABSENT = object()
-# What a number looks like in text, in every language alike.
+# Numbers in text form, the same in every language.
 NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)(e[+-]?[0-9]+)?\Z", re.IGNORECASE)
 WHOLE_NUMBER = re.compile(r"[+-]?[0-9]+\Z")
 
@@ -21,7 +21,7 @@ class BadRequest(Exception):
 
 
 class HttpSignature:
-    """How a function of a route is called."""
+    """How the function of a route is called."""
 
     def __init__(self, fn):
         self.takes_any = False
@@ -43,7 +43,7 @@ class HttpSignature:
         self._whole = len(named) == 1 and named[0].name == "input" and type_of(named[0]) in (None, "object") and not self.takes_any
 
     def bind(self, request, context):
-        """(positional, by name) for one call. Raises BadRequest."""
+        """Returns (positional, by name) for one call. Raises BadRequest."""
         body = ABSENT if self.takes_request else _body_of(request)
         if self._whole:
             positional, by_name = [_whole(request, body)], {}
@@ -89,7 +89,7 @@ def _body_of(request):
 
 
 def _whole(request, body):
-    """All there is under one roof; a body that is no object stays as it is."""
+    """Merges all values; a body that is not an object stays as it is."""
     if body is not ABSENT and not isinstance(body, dict):
         return body
     return {**request.query, **({} if body is ABSENT else body), **request.path_values}
@@ -112,7 +112,7 @@ def _value_of(parameter, request, body):
 
 
 def _from_text(name, kind, texts):
-    """Text of the path or the query as a value of the type; without a type it stays text."""
+    """Converts text of the path or the query to the type; without a type it stays text."""
     text = texts[-1]
     if kind in ("integer", "number"):
         return _number(name, kind, text)
@@ -130,12 +130,12 @@ def _from_text(name, kind, texts):
 def _number(name, kind, text):
     if NUMBER.match(text):
         try:
-            # A whole number of any length stays exact.
+            # An integer of any length stays exact.
             value = int(text) if kind == "integer" and WHOLE_NUMBER.match(text) else float(text)
             if abs(value) != float("inf") and (kind == "number" or value == int(value)):
                 return int(value) if kind == "integer" else value
         except ValueError:
-            # Longer than Python reads.
+            # Longer than Python parses.
             pass
     raise mismatch(name, kind)
 

@@ -1,4 +1,4 @@
-"""The functions of a load-balanced endpoint in their worker: each request calls the one of its route."""
+"""The functions of a load-balanced endpoint in their worker: each request calls the function of its route."""
 import asyncio
 import concurrent.futures
 import inspect
@@ -13,7 +13,7 @@ from .http_request import Body, CallerGone, Request, Response
 from .loading import load_function
 from .output import error_message, error_stack, to_json
 
-# Bytes of an answer that may be on their way unread (agent/runtimes/runtime.ts), and of one part of it.
+# Most unread response bytes in transit (agent/runtimes/runtime.ts), and the largest part of a response.
 WINDOW_BYTES = 256 * 1024
 PART_BYTES = 64 * 1024
 JSON_TYPE = "application/json; charset=utf-8"
@@ -30,12 +30,12 @@ class RequestContext:
 
     @property
     def stopped(self):
-        """True once the caller is gone or out of time."""
+        """True once the caller disconnected or the request timed out."""
         return self._call.gone
 
 
 class Call:
-    """One request. `changed` guards what the reader thread changes while the function runs."""
+    """One request. `changed` guards the state that the reader thread changes while the function runs."""
 
     def __init__(self, header, body, channel):
         self.header = header
@@ -107,7 +107,7 @@ class HttpFunctions:
             call.abort()
 
     def _run(self, call):
-        """Serves one request to its end, whatever it is; never raises."""
+        """Serves one request to its end, including failures; never raises."""
         answer = Answer(call, self._channel)
         stopping.current.set(call.stopping)
         try:
@@ -166,7 +166,7 @@ class HttpFunctions:
 
 
 class Answer:
-    """What a function returned, as an HTTP answer."""
+    """Converts a function's return value to an HTTP response."""
 
     def __init__(self, call, channel):
         self._call = call
@@ -174,7 +174,7 @@ class Answer:
         self._begun = False
 
     def error(self, status, title, detail):
-        """Returns the error answer: `{error, detail}` with an HTTP status."""
+        """Sends an error response: `{error, detail}` with an HTTP status."""
         self._whole(status, [("content-type", JSON_TYPE)], json.dumps({"error": title, "detail": detail}, ensure_ascii=False).encode("utf-8", "replace"))
 
     def fail(self, error):
@@ -212,8 +212,8 @@ class Answer:
 
     def _stream(self, chunks, accept):
         """
-        Events or JSON documents, one a line, where the caller asks for them; else the first chunk tells what kind of
-        stream it is: text, bytes, or JSON documents.
+        Sends events or newline-delimited JSON if the caller requests them; otherwise the first chunk selects the kind
+        of stream: text, bytes, or JSON documents.
         """
         first = next(chunks, None)
         events = "text/event-stream" in accept
@@ -273,7 +273,7 @@ class Answer:
         return {"t": "http-head", "key": self._call.key, "status": status, "headers": headers, "ended": ended}
 
     def _body(self, data):
-        """In parts, never further ahead than the caller's credit."""
+        """Sends parts within the caller's credit."""
         for at in range(0, len(data), PART_BYTES):
             part = data[at : at + PART_BYTES]
             self._call.take(len(part))
@@ -281,12 +281,15 @@ class Answer:
 
 
 def _event(chunk):
-    """Encodes a chunk as a server-sent event: text as its lines, anything else as JSON. Text that is events already stays as it is."""
+    """
+    Encodes a chunk as a server-sent event: text as its lines, anything else as JSON. Text that already consists of
+    events is unchanged.
+    """
     if isinstance(chunk, (bytes, bytearray)):
         chunk = bytes(chunk).decode("utf-8", "replace")
     text = chunk if isinstance(chunk, str) else to_json(chunk, "chunk").decode()
     lines = LINE_END.split(text)
-    # Whole events: each line is a field, a comment or empty, and the last event has its empty line.
+    # Whole events: each line is a field, a comment or empty, and the last event ends with an empty line.
     if len(lines) > 2 and lines[0] and not lines[-1] and not lines[-2] and all(EVENT_LINE.match(line) for line in lines):
         return text
     return "".join(f"data: {line}\n" for line in lines) + "\n"
@@ -297,7 +300,7 @@ def _with_type(headers, kind):
 
 
 def _is_response(value):
-    """Our own, or of any framework: a status, headers and a body that are no keys of a dict."""
+    """True for our Response and those of frameworks: status, headers and body are attributes, not keys of a dict."""
     if isinstance(value, Response):
         return True
     has_status = hasattr(value, "status") or hasattr(value, "status_code")

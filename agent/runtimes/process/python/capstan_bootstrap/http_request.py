@@ -1,21 +1,21 @@
-"""An HTTP request as functions of a load-balanced endpoint see it, and what they may answer with."""
+"""HTTP requests and responses of functions of a load-balanced endpoint."""
 import collections
 import json
 import threading
 from urllib.parse import parse_qs, urlsplit
 
-# Credit goes back in pieces of at least this size, bytes.
+# Credit is granted in steps of at least this size, bytes.
 GRANT_BYTES = 64 * 1024
 
 
 class CallerGone(Exception):
-    """The caller went away, or its time is over."""
+    """The caller disconnected, or the request timed out."""
 
 
 class Response:
     """
-    An answer with a status and headers of its own. `body`: bytes, text, or an iterator of these; `headers`: by name,
-    or pairs of name and value where a name comes several times.
+    A response with its own status and headers. `body`: bytes, text, or an iterator of these; `headers`: by name, or
+    pairs of name and value if a name occurs several times.
     """
 
     def __init__(self, body=b"", status=200, headers=None):
@@ -25,7 +25,7 @@ class Response:
 
 
 class Body:
-    """A body while it comes. What is read gives the sender credit for more."""
+    """An incoming request body. Reading grants the sender credit."""
 
     def __init__(self, first, ended, grant):
         self._parts = collections.deque([first] if first else [])
@@ -73,19 +73,19 @@ class Body:
 
 
 class Request:
-    """What a parameter called `request` gets."""
+    """The value of a parameter called `request`."""
 
     Response = Response
 
     def __init__(self, header, body):
         self.method = header["method"]
         self.url = header["url"]
-        # The path and the query as the caller sent them; several values of a name are in `query_lists`.
+        # The path and the query as the caller sent them; `query_lists` has all values of a repeated name.
         parts = urlsplit(self.url)
         self.path = parts.path
         self.query_lists = parse_qs(parts.query, keep_blank_values=True)
         self.query = {name: values[-1] for name, values in self.query_lists.items()}
-        # Names in lower case; of several headers of a name the values are joined by commas.
+        # Names in lower case; the values of a repeated header are joined by commas.
         self.headers = {}
         for name, value in header["headers"]:
             self.headers[name] = f"{self.headers[name]}, {value}" if name in self.headers else value
@@ -94,7 +94,7 @@ class Request:
         self._read = None
 
     def body(self):
-        """The whole body, bytes."""
+        """Returns the whole body, bytes."""
         if self._read is None:
             self._read = self._body.read()
         return self._read
@@ -106,5 +106,5 @@ class Request:
         return json.loads(self.body())
 
     def stream(self):
-        """The body part by part, as it comes; to be read once."""
+        """Returns the body part by part, as it arrives; can be read once."""
         return iter(self._body)

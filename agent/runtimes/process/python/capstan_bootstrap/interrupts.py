@@ -1,24 +1,24 @@
-"""How a handler that blocks is told to stop: by an exception raised in the middle of it."""
+"""Stops a blocking handler by an exception raised inside it."""
 import ctypes
 import signal
 import threading
 
 
 class JobStopped(KeyboardInterrupt):
-    """The job was cancelled or ran out of time. Libraries clean up after it as after Ctrl+C."""
+    """The job was cancelled or timed out. Libraries clean up after it as after Ctrl+C."""
 
 
 class MainInterrupts:
     """
-    Interrupts the main thread with SIGINT, which also wakes it from a system call. As a context
-    manager it holds the interrupt back: half a frame must never be left on the channel.
+    Interrupts the main thread with SIGINT, which also wakes it from a system call. As a context manager it delays the
+    interrupt: a partial frame must never remain on the channel.
     """
 
     def __init__(self):
         self._main = threading.main_thread().ident
         self._held = 0
         self._due = False
-        # The task whose handler the main thread is in.
+        # The task whose handler runs in the main thread.
         self.current = None
 
     def install(self):
@@ -33,7 +33,7 @@ class MainInterrupts:
         self.current = None
 
     def stop(self, task):
-        """From another thread; the task is marked as stopped already."""
+        """Called from another thread; the task is already marked as stopped."""
         if self.current is task:
             signal.pthread_kill(self._main, signal.SIGINT)
 
@@ -51,19 +51,19 @@ class MainInterrupts:
 
     def _interrupt(self):
         task = self.current
-        # A signal that comes late must not hit the next task.
+        # A late signal must not hit the next task.
         if task is None or not task.stopped:
             return
         if self._held > 0:
             self._due = True
             return
-        # Once: what the handler then does to clean up is left alone.
+        # Only once: the handler's cleanup is not interrupted.
         self.current = None
         raise JobStopped("the job was stopped")
 
 
 class ThreadInterrupts:
-    """Interrupts any thread, as soon as it runs Python code again; a blocking call goes on."""
+    """Interrupts any thread as soon as it runs Python code again; a blocking call continues."""
 
     def enter(self, task):
         with task.wake:
@@ -80,7 +80,7 @@ class ThreadInterrupts:
                     _raise_in(thread, None)
                 return
             except JobStopped:
-                # It came just now: nothing is left to come.
+                # It arrived just now: no other one will follow.
                 task.thread = None
                 return
 

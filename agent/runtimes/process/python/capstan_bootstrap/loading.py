@@ -1,24 +1,26 @@
-"""From a function of the manifest to the function or class itself: finds the module in the build, imports it, picks it."""
+"""
+Resolves a function of the manifest: finds the module in the build, imports it and selects the function or class.
+"""
 import importlib
 import importlib.util
 import inspect
 import os
 import sys
 
-# Folder of the build that holds the packages it brings along.
+# Folder of the build with its bundled packages.
 DEPENDENCIES = "python_packages"
 ENDINGS = ("", ".py", "/__init__.py")
 
 
 class LoadError(Exception):
-    """A message for people."""
+    """An error with a readable message."""
 
 
 def prepare_path(root):
-    """The build comes first, then what it brings along, then what the host has."""
+    """Sets the order of imports: the build, then its bundled packages, then the host's packages."""
     brought = os.path.join(root, DEPENDENCIES)
     sys.path[0:0] = [root, brought] if os.path.isdir(brought) else [root]
-    # The spare host was started before the build was there.
+    # The spare host was started before the build existed.
     importlib.invalidate_caches()
 
 
@@ -27,7 +29,7 @@ def load_function(root, module, name):
 
 
 def find_module(root, module):
-    """The file of a module name: as given, with its ending, or with dots for slashes."""
+    """Returns the file of a module name: as given, with an extension, or with dots for slashes."""
     root = os.path.realpath(root)
     spellings = [module] if "/" in module else [module, module.replace(".", "/")]
     for spelling in spellings:
@@ -51,7 +53,7 @@ def import_file(root, path):
         found = importlib.import_module(name)
         if os.path.realpath(getattr(found, "__file__", None) or "") == os.path.realpath(path):
             return found
-    # Its name is taken (a queue.py beside the standard library's), or is none.
+    # Its name is taken (a queue.py beside the standard library's), or is not an identifier.
     name = "capstan_build_" + "_".join(parts)
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:

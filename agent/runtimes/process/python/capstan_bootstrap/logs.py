@@ -1,4 +1,6 @@
-"""What handlers print, as lines of their job. What does not go through sys.stdout the agent reads from the pipes."""
+"""
+Sends the handlers' output as lines of their job. The agent reads output that bypasses sys.stdout from the pipes.
+"""
 import atexit
 import collections
 import contextvars
@@ -7,15 +9,18 @@ import sys
 import threading
 import time
 
-# Longest piece of a line that is kept together, characters.
+# Longest piece of a line that stays together, characters.
 MAX_LINE = 16384
 
-# The task whose code runs here: threads and coroutines have one each.
+# The task of the current code: threads and coroutines have one each.
 current_task = contextvars.ContextVar("capstan_task", default=None)
 
 
 class OutputLimiter:
-    """Bounds what output costs, by the rules of agent/runtimes/output-limiter.ts. Not safe for threads: its caller holds a lock."""
+    """
+    Limits the cost of output, by the rules of agent/runtimes/output-limiter.ts. Not thread-safe: its caller holds a
+    lock.
+    """
 
     BURST = 1024 * 1024
     PER_SECOND = 1024 * 1024
@@ -103,7 +108,7 @@ class OutputLimiter:
 
 
 class LogStream(io.TextIOBase):
-    """Takes the place of sys.stdout or sys.stderr."""
+    """Replaces sys.stdout or sys.stderr."""
 
     def __init__(self, name, original, channel, interrupts, sole_task, limiter, lock):
         super().__init__()
@@ -114,7 +119,7 @@ class LogStream(io.TextIOBase):
         self._sole_task = sole_task
         self._limiter = limiter
         self._lock = lock
-        # The line that no known job has begun.
+        # The unfinished line of unknown jobs.
         self._rest = {}
 
     def write(self, text):
@@ -134,14 +139,14 @@ class LogStream(io.TextIOBase):
         return len(text)
 
     def end_line(self, task):
-        """The last line of a job may lack its end, and must not come after the job's."""
+        """Ends the last line of a job, which may lack a line end and must not arrive after the job's end."""
         if task.rest.get(self._name):
             self.write("\n")
         with self._interrupts, self._lock:
             self._limiter.flush()
 
     def flush(self):
-        # Whole lines have left; a half one waits for its end.
+        # Whole lines have been sent; a partial one waits for its end.
         if not self._channel.is_open:
             self._original.flush()
 
@@ -155,7 +160,7 @@ class LogStream(io.TextIOBase):
         return self._original.fileno()
 
     def reconfigure(self, **_options):
-        """As io.TextIOWrapper has it; lines are UTF-8 and leave as they end, whatever is asked."""
+        """Ignores all options of io.TextIOWrapper.reconfigure: lines are UTF-8 and are sent as they end."""
 
     @property
     def buffer(self):
@@ -175,7 +180,7 @@ class LogStream(io.TextIOBase):
 
 
 def capture_output(channel, interrupts, sole_task):
-    """Replaces sys.stdout and sys.stderr; returns what ends a task's lines."""
+    """Replaces sys.stdout and sys.stderr; returns a function that ends a task's lines."""
     lock = threading.RLock()
 
     def send(stream, job, text):

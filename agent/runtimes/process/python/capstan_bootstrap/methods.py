@@ -1,6 +1,6 @@
 """
-From what a module defines to what runs for an input. A function is called as it is. A class makes one
-instance for the worker's life; of several public methods the input's key `method` chooses one.
+Maps a module's attribute to the callable for an input. A function is called directly. A class is instantiated once per
+worker; if it has several public methods, the input's key `method` selects one.
 """
 import functools
 import inspect
@@ -18,12 +18,12 @@ class Sole:
         self.is_async = is_async(fn)
 
     def bind(self, value, context):
-        """(function, positional, by name) for one call. Raises InputError."""
+        """Returns (function, positional, by name) for one call. Raises InputError."""
         return (self._fn,) + self._signature.bind(value, context)
 
 
 class Methods:
-    """A class: its public methods, or `__call__` when it has no other."""
+    """A class: its public methods, or `__call__` if it has no other."""
 
     def __init__(self, made):
         instance = _make(made)
@@ -37,17 +37,17 @@ class Methods:
         for name in names:
             method = getattr(instance, name)
             self._methods[name] = (method, Signature(method))
-        # One that blocks must not keep the event loop from the others.
+        # A blocking method must not block the event loop of the others.
         self.is_async = all(is_async(method) for method, _signature in self._methods.values())
 
     def bind(self, value, context):
-        """(method, positional, by name) for one call. Raises InputError."""
+        """Returns (method, positional, by name) for one call. Raises InputError."""
         if not isinstance(value, dict):
             raise InputError("input must be an object")
         chosen = value.get("method")
         if len(self._methods) == 1:
             [(name, (method, signature))] = self._methods.items()
-            # Stubs name it always; it may also be an argument of this name.
+            # Stubs always set it; it may also be an argument of this name.
             if chosen != name or signature.takes("method"):
                 return (method,) + signature.bind(value, context)
         if "method" not in value:
@@ -63,7 +63,7 @@ def choice_of(found):
 
 
 def is_async(fn):
-    """True for a function whose call gives a coroutine or an asynchronous generator."""
+    """True for a function whose call returns a coroutine or an asynchronous generator."""
     while isinstance(fn, functools.partial):
         fn = fn.func
     if not inspect.isroutine(fn):
@@ -75,7 +75,7 @@ def _make(made):
     try:
         signature = inspect.signature(made)
     except (TypeError, ValueError):
-        # Without a signature to read, the class itself must tell what it lacks.
+        # Without a readable signature, the class itself reports missing arguments.
         return made()
     needed = [
         name

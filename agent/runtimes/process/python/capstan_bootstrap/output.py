@@ -1,22 +1,22 @@
-"""Values into JSON bytes, within the limits, with messages for people when they are none."""
+"""Encodes values as JSON bytes within the limits, with readable error messages."""
 import json
 import traceback
 
 MEBIBYTE = 1024 * 1024
-# As agent/runtimes/runtime.ts has them.
+# As in agent/runtimes/runtime.ts.
 MAX_RESULT_BYTES = 20 * MEBIBYTE
 MAX_CHUNK_BYTES = MEBIBYTE
 MAX_PROGRESS_BYTES = 64 * 1024
-# An error is a line or two for a caller, not a document.
+# A caller needs a line or two of an error, not a document.
 MAX_ERROR_CHARACTERS = 16384
 
 
 class OutputError(Exception):
-    """The handler's value cannot be its result; the message is the job's error."""
+    """The handler's value is not a valid result; the message is the job's error."""
 
 
 def to_json(value, what):
-    """JSON text of a value, UTF-8."""
+    """Returns the JSON text of a value, UTF-8."""
     try:
         text = json.dumps(value, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
@@ -24,7 +24,7 @@ def to_json(value, what):
     try:
         return text.encode()
     except UnicodeEncodeError:
-        # Half of a surrogate pair has no UTF-8, but an escape.
+        # Half of a surrogate pair has no UTF-8 encoding, but a JSON escape.
         return json.dumps(value, allow_nan=False, separators=(",", ":")).encode()
 
 
@@ -50,7 +50,7 @@ def progress_bytes(value):
 
 
 class Aggregate:
-    """The output of a generator's job: the array of its chunks, whose sum is bounded like any result."""
+    """The output of a generator's job: the array of its chunks, whose total size is limited like any result."""
 
     def __init__(self):
         self._chunks = []
@@ -68,11 +68,14 @@ class Aggregate:
 
 
 def error_message(error):
-    """What an exception says: its text, or the name of its class when it has none. A KeyError's text is the bare key, which says nothing alone."""
+    """
+    Returns an exception's text, or the name of its class if the text is empty. The text of a KeyError is only the key,
+    so the class name is added.
+    """
     try:
         text = str(error)
     except Exception:
-        # An exception that cannot be written still has a class.
+        # An exception that cannot be formatted still has a class.
         text = ""
     name = type(error).__name__
     if type(error).__str__ is KeyError.__str__ and text:
@@ -82,7 +85,7 @@ def error_message(error):
 
 
 def error_stack(error):
-    """What goes to the worker's log: the traceback from the user's first line on."""
+    """Returns the text for the worker's log: the traceback from the user's first line on."""
     frames = error.__traceback__
     while frames is not None and _is_ours(frames.tb_frame):
         frames = frames.tb_next
@@ -94,5 +97,5 @@ def error_stack(error):
 
 
 def _is_ours(frame):
-    """This package's own code, and the import of the user's module by it."""
+    """True for this package's own code, and for its import of the user's module."""
     return frame.f_globals.get("__package__") == __package__ or "importlib" in frame.f_code.co_filename

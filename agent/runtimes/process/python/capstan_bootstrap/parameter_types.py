@@ -1,6 +1,9 @@
-"""The one rule by which a JSON value fits the mark of a parameter: for jobs and for routes, as lib/parameter-types.ts has it for Node."""
+"""
+Checks whether a JSON value has a parameter's annotated type: for jobs and for routes, as lib/parameter-types.ts does
+for Node.
+"""
 
-# The types that are checked, by the names of the marks.
+# The types that are checked, by the names of the annotations.
 TYPES = {
     "str": "string",
     "int": "integer",
@@ -18,33 +21,33 @@ TYPES = {
 
 
 class TypeMismatch(Exception):
-    """The value is of another type; its message names the parameter."""
+    """The value has another type; the message names the parameter."""
 
 
 def type_of(parameter):
-    """The JSON type that a parameter is marked with; None where the mark tells none that is checked."""
+    """Returns the JSON type of a parameter's annotation; None if its type is not checked."""
     return TYPES.get(mark_of(parameter))
 
 
 def mark_of(parameter):
-    """Name of the type a parameter is marked with; empty without one, and for a union."""
+    """Returns the name of a parameter's annotated type; empty without one, and for a union."""
     mark = parameter.annotation
     if mark is parameter.empty:
         return ""
-    # Marks are text where the module defers them; typing's have a name of their own.
+    # Annotations are strings where the module defers them; those of typing have a name of their own.
     name = mark if isinstance(mark, str) else getattr(mark, "__name__", None) or getattr(mark, "_name", None)
     name = (name or "").strip()
     return "" if _is_union(name) else name.split("[")[0].split(".")[-1].strip()
 
 
 def checked(parameter, value):
-    """The value for the parameter. Null stands for a value that need not be given. Raises TypeMismatch."""
+    """Returns the value for the parameter. Null stands for an optional value. Raises TypeMismatch."""
     kind = type_of(parameter)
     if kind is None or (value is None and parameter.default is not parameter.empty):
         return value
     if not fits(kind, value):
         raise mismatch(parameter.name, kind)
-    # JSON has no whole numbers of its own: 1.0 is one.
+    # JSON does not distinguish integers: 1.0 is one.
     return int(value) if kind == "integer" else value
 
 

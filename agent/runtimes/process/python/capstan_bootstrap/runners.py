@@ -1,4 +1,4 @@
-"""Where handlers run: in the main thread, in threads, or in the main thread's event loop."""
+"""Runs handlers in the main thread, in threads, or in the main thread's event loop."""
 import queue
 import threading
 
@@ -6,7 +6,7 @@ from .interrupts import JobStopped, ThreadInterrupts
 
 
 class MainRunner:
-    """One plain function at a time, in the main thread: what libraries expect, and what a signal can interrupt."""
+    """Runs one plain function at a time, in the main thread, as libraries expect; a signal can interrupt it."""
 
     def __init__(self, calls, interrupts):
         self._calls = calls
@@ -26,7 +26,7 @@ class MainRunner:
 
 
 class ThreadRunner:
-    """Plain functions at once, each in a thread."""
+    """Runs plain functions concurrently, each in a thread."""
 
     def __init__(self, calls, at_once):
         self._calls = calls
@@ -46,7 +46,7 @@ class ThreadRunner:
             self._interrupts.stop(task)
 
     def serve(self):
-        # The main thread only has to be there: signals go to it.
+        # The main thread only needs to exist: it receives signals.
         threading.Event().wait()
 
     def _work(self):
@@ -54,17 +54,17 @@ class ThreadRunner:
             try:
                 self._calls.run(self._waiting.get(), self._interrupts)
             except JobStopped:
-                # Its task has ended meanwhile; the next one is not meant.
+                # Its task has ended meanwhile; the stop is not for the next one.
                 continue
 
 
 class LoopRunner:
-    """Asynchronous functions, any number at once, in one event loop."""
+    """Runs any number of asynchronous functions concurrently, in one event loop."""
 
     def __init__(self, calls, loop):
         self._calls = calls
         self._loop = loop
-        # The loop itself holds tasks only weakly.
+        # The loop itself holds only weak references to tasks.
         self._alive = set()
 
     def add(self, task):
@@ -89,7 +89,7 @@ class LoopRunner:
 
         def ended(_future):
             self._alive.discard(coroutine)
-            # Cancelled before its first step: nothing of it ever ran.
+            # Cancelled before its first step: no part of it has run.
             if task.key in self._calls.running:
                 self._calls.skip(task)
 
@@ -97,7 +97,7 @@ class LoopRunner:
 
 
 def runner_for(calls, interrupts, loop, at_once):
-    """`loop` is that of an asynchronous function; None for a plain one."""
+    """Returns the runner of a function. `loop` is that of an asynchronous function; None for a plain one."""
     if loop is not None:
         return LoopRunner(calls, loop)
     return MainRunner(calls, interrupts) if at_once <= 1 else ThreadRunner(calls, at_once)

@@ -1,6 +1,6 @@
 """
-What code in a worker may ask about the work it is part of, a job or a request: to be told when that is stopped.
-The SDK's stubs find this module by its name, and stop then what they wait for at other endpoints.
+Notifies code in a worker when its current job or request is stopped. The SDK's stubs find this module by its name, and
+then cancel their calls to other endpoints.
 """
 import contextvars
 import threading
@@ -9,7 +9,7 @@ current = contextvars.ContextVar("capstan_work", default=None)
 
 
 class Stopping:
-    """Tells its listeners once that the work is stopped, each in a thread of its own: they may block."""
+    """Notifies its listeners once when the work is stopped, each in a separate thread: they may block."""
 
     def __init__(self):
         self._lock = threading.Lock()
@@ -41,7 +41,7 @@ def _begin(listener):
 
 
 def on_stop(listener):
-    """Calls `listener` when the work that calls this is stopped; gives a function that calls that off."""
+    """Calls `listener` when the calling code's work is stopped; returns a function that cancels this."""
     work = current.get()
     if work is None:
         return lambda: None

@@ -1,16 +1,16 @@
-"""One job on this worker, and what its handler may ask."""
+"""One job on this worker, and the context of its handler."""
 import threading
 from types import SimpleNamespace
 
 from .output import progress_bytes
 from .stopping import Stopping
 
-# Chunks a generator may be ahead of the credits it was given (agent/runtimes/runtime.ts).
+# Chunks that a generator may be ahead of its granted credits (agent/runtimes/runtime.ts).
 FIRST_CREDITS = 32
 
 
 class Task:
-    """`wake` guards what the reader thread changes while the handler runs."""
+    """One task. `wake` guards the state that the reader thread changes while the handler runs."""
 
     def __init__(self, header, body):
         self.key = header["key"]
@@ -28,7 +28,7 @@ class Task:
         self.loop = None
         self.coroutine = None
         self.credited = None
-        # Lines that lack their end, by stream.
+        # Unfinished lines, by stream.
         self.rest = {}
 
     def grant(self, count):
@@ -59,7 +59,7 @@ class Task:
         try:
             loop.call_soon_threadsafe(work)
         except RuntimeError:
-            # Closed: its coroutine has ended.
+            # The loop is closed: its coroutine has ended.
             return False
         return True
 
@@ -79,13 +79,13 @@ class Context:
 
     @property
     def stopped(self):
-        """True once the job is cancelled or out of time; a second later its handler is stopped by force."""
+        """True once the job is cancelled or timed out; one second later its handler is stopped by force."""
         return self._task.stopped
 
     def progress(self, value):
-        """Tells how far the job is; status calls show the last value. At most 64 KiB of JSON."""
+        """Reports progress; status calls return the latest value. At most 64 KiB of JSON."""
         self._channel.send({"t": "progress", "key": self._task.key}, progress_bytes(value))
 
     def __repr__(self):
-        # The storage's credentials stay out of logs.
+        # The storage credentials must not appear in logs.
         return repr(SimpleNamespace(job_id=self.job_id, endpoint_id=self.endpoint_id, attempt=self.attempt))

@@ -1,4 +1,4 @@
-"""The working folder of a worker, filled from the build: agent/runtimes/hosted/work-folder.ts says how, for all languages."""
+"""The working folder of a worker, filled from the build as described in agent/runtimes/hosted/work-folder.ts."""
 import os
 import re
 import sys
@@ -8,7 +8,7 @@ WHOLE = re.compile(r"(?:\..*|node_modules|python_packages|__pycache__)\Z")
 
 
 def fill_work_folder(folder, build):
-    """Makes the folder unless it is there: folders of the build are folders, files are symbolic links."""
+    """Creates the folder if it is missing: folders of the build become folders, files become symbolic links."""
     os.makedirs(folder, mode=0o700, exist_ok=True)
     left = MAX_ENTRIES
     pending = [(build, folder, entries_of(build))]
@@ -26,7 +26,7 @@ def fill_work_folder(folder, build):
 
 
 def enter_work_folder(folder, build):
-    """Makes the working folder of this process; without one, or where it cannot be made, the build is it."""
+    """Enters the working folder of this process; without one, or if it cannot be created, uses the build."""
     if folder:
         try:
             fill_work_folder(folder, build)
