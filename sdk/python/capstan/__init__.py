@@ -51,9 +51,9 @@ from .retry import RetryPolicy
 
 __version__ = "0.1.0"
 
-#: The API key of every call; None reads SERVICE_API_KEY of the environment, else of ``.env`` in the working folder.
+#: The API key of every call; None: SERVICE_API_KEY of the environment, otherwise of ``.env`` in the working folder.
 api_key: Optional[str] = None
-#: Address of the service; None reads CAPSTAN_URL.
+#: URL of the service; None: CAPSTAN_URL.
 base_url: Optional[str] = None
 
 AsyncEndpoint = aio.Endpoint

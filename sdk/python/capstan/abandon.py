@@ -1,4 +1,4 @@
-"""Work at another endpoint that nobody waits for any more is cancelled there, as far as that can be done."""
+"""Cancels abandoned work at another endpoint, as far as possible."""
 from __future__ import annotations
 
 import sys
@@ -13,15 +13,15 @@ from .exchange import Connection, Flow
 from .jobs import Snapshot, Submission
 from .retry import RetryPolicy
 
-#: What is left of a worker that was told to stop: the host kills it a second later, seconds.
+#: Remaining time of a worker that was asked to stop, seconds: the host kills it one second later.
 _TIMEOUT = 5.0
 
 
 class cancelling:
     """
-    ``with cancelling(cancel):`` carries out the exchange that ``cancel`` makes, once and in a thread of its own, when
-    the job or request that this code is part of is stopped, or when the block is left by what is no Exception: a
-    cancelled coroutine, a generator that is closed, an interrupt.
+    ``with cancelling(cancel):`` runs the exchange that ``cancel`` returns, once and in a separate thread, when the job
+    or request of the calling code is stopped, or when a BaseException other than an Exception leaves the block: a
+    cancelled coroutine, a closed generator, an interrupt.
     """
 
     def __init__(self, cancel: Callable[[], Flow[Any]]) -> None:
@@ -31,7 +31,7 @@ class cancelling:
         self._forget: Callable[[], Any] = lambda: None
 
     def __enter__(self) -> None:
-        # Loaded by the worker's host, which knows when its work is stopped; nowhere else.
+        # Loaded only by the worker's host, which knows when its work is stopped.
         host = sys.modules.get("capstan_bootstrap.stopping")
         if host is not None:
             self._forget = host.on_stop(self._run)
@@ -43,7 +43,7 @@ class cancelling:
         try:
             threading.Thread(target=self._run, name="capstan-cancel", daemon=True).start()
         except RuntimeError:
-            # The interpreter is ending.
+            # The interpreter is exiting.
             return
 
     def _run(self) -> None:
@@ -54,7 +54,7 @@ class cancelling:
         try:
             http_sync.run(self._cancel())
         except CapstanError:
-            # It has ended, or cannot be reached: its own time limits are left to end it.
+            # The work has ended or is unreachable: its own time limits will end it.
             return
 
 
@@ -63,7 +63,10 @@ def cancel_job(connection: Connection, path: str, job_id: str) -> Flow[Snapshot]
 
 
 def cancel_submitted(connection: Connection, path: str, value: Mapping[str, Any], submission: Submission) -> Flow[Snapshot]:
-    """Cancels a job whose id is not known yet: the same submission again, under its idempotency key, tells it."""
+    """
+    Cancels a job whose id is not known yet: sending the same submission again, with its idempotency key, returns the
+    id.
+    """
     hurried = _hurried(connection)
     found = yield from jobs.submit(hurried, path, value, submission)
     return found if found.done else (yield from jobs.cancel(hurried, path, found.id))

@@ -1,4 +1,4 @@
-"""Which key and which address calls use."""
+"""Resolves the API key and the URL of calls."""
 from __future__ import annotations
 
 import os
@@ -17,8 +17,8 @@ DEFAULT_URL = "http://127.0.0.1:8080"
 
 def base_url(given: Optional[str] = None) -> str:
     """
-    Given, else ``capstan.base_url``, else CAPSTAN_URL, else that of a service on this host; without a slash at its end.
-    Raises DeclarationError for what is no such address.
+    Returns the given URL, else ``capstan.base_url``, else CAPSTAN_URL, else that of a service on this host; without a
+    trailing slash. Raises DeclarationError for an invalid URL.
     """
     package = sys.modules[__package__]
     chosen = given or getattr(package, "base_url", None) or os.environ.get("CAPSTAN_URL") or DEFAULT_URL
@@ -29,8 +29,8 @@ def base_url(given: Optional[str] = None) -> str:
 
 def connection_of(api_key: Optional[str], url: Optional[str], retry: Optional[RetryPolicy], timeout: float) -> Connection:
     """
-    The key is the given one, else ``capstan.api_key``, else SERVICE_API_KEY, else that of the worker this code
-    runs in, else SERVICE_API_KEY of ``.env`` in the working folder. Raises NoApiKey when there is none.
+    Returns the connection. The key is the given one, else ``capstan.api_key``, else SERVICE_API_KEY, else that of the
+    current worker, else SERVICE_API_KEY of ``.env`` in the working folder. Raises NoApiKey without one.
     """
     package = sys.modules[__package__]
     key = (
@@ -42,7 +42,7 @@ def connection_of(api_key: Optional[str], url: Optional[str], retry: Optional[Re
     )
     if not key:
         raise NoApiKey()
-    # Found here, since the HTTP library's own refusal would show the key.
+    # Checked here, because the HTTP library's own error would contain the key.
     if re.fullmatch(r"[!-~]+", str(key).strip()) is None:
         raise DeclarationError("the API key must be printable ASCII without spaces")
     return Connection(base_url=base_url(url), api_key=str(key).strip(), retry=retry or RetryPolicy(), timeout=timeout)

@@ -4,7 +4,7 @@ The handle of :mod:`capstan.client` for asyncio, with the same names::
     async with asyncio.timeout(60):
         print(await capstan.aio.Endpoint("<endpoint_id>").run_sync({"text": "hello"}))
 
-Cancelling a call ends it at once; a job that was submitted runs on.
+Cancelling a call ends it immediately; a submitted job continues.
 """
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .jobs import Snapshot, Submission
 
 
 class Endpoint(EndpointHandle):
-    """A handle of an endpoint that runs. Its connections belong to the event loop that uses it."""
+    """A handle of a deployed endpoint. Its connections belong to the event loop that uses it."""
 
     async def run(
         self,
@@ -29,7 +29,7 @@ class Endpoint(EndpointHandle):
         s3_config: Optional[Mapping[str, Any]] = None,
         idempotency_key: Optional[str] = None,
     ) -> "Job":
-        """Submits a job and gives its handle as soon as the service holds it."""
+        """Submits a job and returns its handle as soon as the service has stored it."""
         submission = Submission(webhook, policy, s3_config, idempotency_key)
         return Job(self, await http_async.run(jobs.submit(self._connection(), self._path, input, submission)))
 
@@ -44,8 +44,8 @@ class Endpoint(EndpointHandle):
         idempotency_key: Optional[str] = None,
     ) -> Any:
         """
-        Submits a job, waits for its end and gives the result. ``timeout``: seconds; None waits as long as it
-        takes. Raises JobFailed, JobCancelled, JobTimedOut, Timeout.
+        Submits a job, waits for its end and returns the result. ``timeout``: seconds; None waits until the end. Raises
+        JobFailed, JobCancelled, JobTimedOut, Timeout.
         """
         submission = Submission(webhook, policy, s3_config, idempotency_key)
         flow = jobs.submit_and_wait(self._connection(), self._path, input, submission, timeout)
@@ -54,15 +54,15 @@ class Endpoint(EndpointHandle):
     runsync = run_sync
 
     def job(self, job_id: str) -> "Job":
-        """The handle of a job that was submitted before."""
+        """Returns the handle of an earlier job."""
         return Job(self, Snapshot(id=job_id, status="IN_QUEUE"))
 
     async def health(self) -> Dict[str, Dict[str, int]]:
-        """Counts of jobs and workers."""
+        """Returns counts of jobs and workers."""
         return await http_async.run(jobs.health(self._connection(), self._path))
 
     async def purge_queue(self) -> int:
-        """Ends every job that waits in the queue; how many there were."""
+        """Cancels every queued job; returns their number."""
         return await http_async.run(jobs.purge(self._connection(), self._path))
 
     def __repr__(self) -> str:
@@ -78,20 +78,20 @@ class Job(JobHandle):
     """A job that was submitted."""
 
     async def status(self) -> str:
-        """The present status. Raises NotFound for a job the service has forgotten."""
+        """Returns the current status. Raises NotFound for a deleted job."""
         return (await self.snapshot()).status
 
     async def snapshot(self) -> Snapshot:
-        """Everything the service says about the job now."""
+        """Returns the current state of the job."""
         return await http_async.run(self._look())
 
     async def wait(self, timeout: Optional[float] = None) -> "Job":
-        """Waits for the end, however it ends. ``timeout``: seconds. Raises Timeout."""
+        """Waits for the end of the job, with or without a result. ``timeout``: seconds. Raises Timeout."""
         await http_async.run(self._wait(timeout))
         return self
 
     async def output(self, timeout: Optional[float] = None) -> Any:
-        """Waits for the end and gives the result. Raises JobFailed, JobCancelled, JobTimedOut, Timeout."""
+        """Waits for the end and returns the result. Raises JobFailed, JobCancelled, JobTimedOut, Timeout."""
         return (await self.wait(timeout))._result()
 
     async def stream(self) -> AsyncIterator[Any]:
@@ -102,11 +102,11 @@ class Job(JobHandle):
                 yield chunk
 
     async def cancel(self) -> None:
-        """Stops the job, queued or running. Raises Conflict when it had ended."""
+        """Cancels the job, queued or running. Raises Conflict if it had ended."""
         await http_async.run(self._cancel())
 
     async def retry(self) -> None:
-        """Queues a job that failed or timed out again, with the same id and input. Raises Conflict in any other state."""
+        """Queues a failed or timed-out job again, with the same id and input. Raises Conflict in any other state."""
         await http_async.run(self._queue_again())
 
     def __repr__(self) -> str:

@@ -1,4 +1,7 @@
-"""What the handler files of a build need: the endpoint's own file as it is, and stubs in place of the others' files."""
+"""
+Loads the handler files of a build: the endpoint's own file unchanged, and stubs instead of the files of other
+endpoints.
+"""
 from __future__ import annotations
 
 import importlib
@@ -26,7 +29,7 @@ class _StandIns(importlib.abc.MetaPathFinder):
 
 
 def stand_in(folder: str, stubs: Mapping[str, str]) -> None:
-    """From now on an import of one of the modules loads its stub, a file of ``folder``."""
+    """Makes later imports of the given modules load their stubs, files of ``folder``."""
     sys.meta_path.insert(0, _StandIns(folder, stubs))
 
 
@@ -41,12 +44,14 @@ def load_file(root: str, file: str) -> ModuleType:
         found = importlib.import_module(name)
         if os.path.realpath(getattr(found, "__file__", None) or "") == os.path.realpath(path):
             return found
-    # Its name is taken (a queue.py beside the standard library's), or is none.
+    # Its name is taken (a queue.py beside the standard library's), or is not an identifier.
     return _load_as(f"capstan_file_{'_'.join(parts)}", path)
 
 
 def from_file(file: str, name: str) -> Any:
-    """A name of another endpoint's file that is no function of an endpoint: the file itself is loaded for it."""
+    """
+    Returns a name of another endpoint's file that is not a function of an endpoint; loads the file itself for it.
+    """
     if name.startswith("__"):
         raise AttributeError(name)
     own = f"capstan_file_{file[:-len('.py')].replace('/', '_')}"

@@ -1,4 +1,4 @@
-"""What another endpoint's route answers, from bytes to values: whole, or chunk by chunk as they come."""
+"""Decodes the responses of another endpoint's routes: as a whole, or chunk by chunk as they arrive."""
 from __future__ import annotations
 
 import codecs
@@ -7,7 +7,7 @@ from typing import Any, List, Mapping
 
 from .errors import ConnectionFailed
 
-#: Asks a route for each chunk of its function as a JSON document of its own, whatever the chunks are.
+#: Requests each chunk of the function as a separate JSON document, whatever the chunks are.
 JSON_LINES = "application/x-ndjson"
 
 
@@ -16,7 +16,10 @@ def media_type(headers: Mapping[str, str]) -> str:
 
 
 def value_of(call: str, headers: Mapping[str, str], body: bytes) -> Any:
-    """JSON as its value, text as text, anything else as bytes; None for nothing. Raises ConnectionFailed for broken JSON."""
+    """
+    Returns JSON as its value, text as text, anything else as bytes; None for an empty response. Raises ConnectionFailed
+    for invalid JSON.
+    """
     kind = media_type(headers)
     if not body:
         return None
@@ -29,7 +32,10 @@ def value_of(call: str, headers: Mapping[str, str], body: bytes) -> Any:
 
 
 class ChunkReader:
-    """Chunks as they were yielded where the answer tells them apart (JSON lines); else text or bytes as they come."""
+    """
+    Reads the chunks as the function yielded them if the response separates them (JSON lines); otherwise text or bytes
+    as they arrive.
+    """
 
     def __init__(self, call: str, headers: Mapping[str, str]) -> None:
         self._call = call

@@ -1,4 +1,4 @@
-"""A queue-based endpoint as its callers use it. The twin for asyncio is :mod:`capstan.aio`."""
+"""The client of a queue-based endpoint. :mod:`capstan.aio` is the same for asyncio."""
 from __future__ import annotations
 
 from typing import Any, Dict, Iterator, Mapping, Optional
@@ -9,7 +9,7 @@ from .jobs import Snapshot, Submission
 
 
 class EndpointClient(EndpointHandle):
-    """A handle: ``Endpoint("<endpoint_id>")``. Safe to use from any thread."""
+    """A handle: ``Endpoint("<endpoint_id>")``. Thread-safe."""
 
     def run(
         self,
@@ -20,7 +20,7 @@ class EndpointClient(EndpointHandle):
         s3_config: Optional[Mapping[str, Any]] = None,
         idempotency_key: Optional[str] = None,
     ) -> "Job":
-        """Submits a job and gives its handle as soon as the service holds it."""
+        """Submits a job and returns its handle as soon as the service has stored it."""
         submission = Submission(webhook, policy, s3_config, idempotency_key)
         return Job(self, http_sync.run(jobs.submit(self._connection(), self._path, input, submission)))
 
@@ -35,8 +35,8 @@ class EndpointClient(EndpointHandle):
         idempotency_key: Optional[str] = None,
     ) -> Any:
         """
-        Submits a job, waits for its end and gives the result. ``timeout``: seconds; None waits as long as it
-        takes. Raises JobFailed, JobCancelled, JobTimedOut, Timeout.
+        Submits a job, waits for its end and returns the result. ``timeout``: seconds; None waits until the end. Raises
+        JobFailed, JobCancelled, JobTimedOut, Timeout.
         """
         submission = Submission(webhook, policy, s3_config, idempotency_key)
         flow = jobs.submit_and_wait(self._connection(), self._path, input, submission, timeout)
@@ -45,15 +45,15 @@ class EndpointClient(EndpointHandle):
     runsync = run_sync
 
     def job(self, job_id: str) -> "Job":
-        """The handle of a job that was submitted before."""
+        """Returns the handle of an earlier job."""
         return Job(self, Snapshot(id=job_id, status="IN_QUEUE"))
 
     def health(self) -> Dict[str, Dict[str, int]]:
-        """Counts of jobs and workers."""
+        """Returns counts of jobs and workers."""
         return http_sync.run(jobs.health(self._connection(), self._path))
 
     def purge_queue(self) -> int:
-        """Ends every job that waits in the queue; how many there were."""
+        """Cancels every queued job; returns their number."""
         return http_sync.run(jobs.purge(self._connection(), self._path))
 
     def __repr__(self) -> str:
@@ -64,37 +64,37 @@ class Job(JobHandle):
     """A job that was submitted."""
 
     def status(self) -> str:
-        """The present status. Raises NotFound for a job the service has forgotten."""
+        """Returns the current status. Raises NotFound for a deleted job."""
         return self.snapshot().status
 
     def snapshot(self) -> Snapshot:
-        """Everything the service says about the job now."""
+        """Returns the current state of the job."""
         return http_sync.run(self._look())
 
     def wait(self, timeout: Optional[float] = None) -> "Job":
-        """Waits for the end, however it ends. ``timeout``: seconds. Raises Timeout."""
+        """Waits for the end of the job, with or without a result. ``timeout``: seconds. Raises Timeout."""
         http_sync.run(self._wait(timeout))
         return self
 
     def output(self, timeout: Optional[float] = None) -> Any:
-        """Waits for the end and gives the result. Raises JobFailed, JobCancelled, JobTimedOut, Timeout."""
+        """Waits for the end and returns the result. Raises JobFailed, JobCancelled, JobTimedOut, Timeout."""
         return self.wait(timeout)._result()
 
     def stream(self) -> Iterator[Any]:
         """
-        The chunks of a generator as they come, for as long as it runs, from the first that is kept. Raises what
-        :meth:`output` raises, after the chunks. A connection that breaks loses none.
+        Yields the chunks of a generator as they arrive, from the first kept one, until it ends. Raises what
+        :meth:`output` raises, after the chunks. A broken connection loses no chunk.
         """
         reading = ChunkReading(self)
         while not reading.over:
             yield from http_sync.run(reading.more())
 
     def cancel(self) -> None:
-        """Stops the job, queued or running. Raises Conflict when it had ended."""
+        """Cancels the job, queued or running. Raises Conflict if it had ended."""
         http_sync.run(self._cancel())
 
     def retry(self) -> None:
-        """Queues a job that failed or timed out again, with the same id and input. Raises Conflict in any other state."""
+        """Queues a failed or timed-out job again, with the same id and input. Raises Conflict in any other state."""
         http_sync.run(self._queue_again())
 
     def __repr__(self) -> str:

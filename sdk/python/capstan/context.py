@@ -1,4 +1,4 @@
-"""What a handler may ask about its job."""
+"""The context of a handler's job."""
 from __future__ import annotations
 
 from typing import Any, Dict, Optional, Protocol
@@ -6,7 +6,8 @@ from typing import Any, Dict, Optional, Protocol
 
 class Context(Protocol):
     """
-    The last parameter of a handler, when it is called ``ctx`` or ``context``. Locally it is whatever the caller passes::
+    The last parameter of a handler, if its name is ``ctx`` or ``context``. In a local call it is whatever the caller
+    passes::
 
         def train(epochs: int, ctx: capstan.Context): ...
     """
@@ -20,7 +21,7 @@ class Context(Protocol):
 
     @property
     def stopped(self) -> bool:
-        """True once the job is cancelled or out of time; a second later its handler is stopped by force."""
+        """True once the job is cancelled or timed out; one second later its handler is stopped by force."""
 
     def progress(self, value: Any) -> None:
-        """Tells how far the job is; status calls show the last value. At most 64 KiB of JSON."""
+        """Reports progress; status calls return the latest value. At most 64 KiB of JSON."""

@@ -1,4 +1,4 @@
-"""Declaring endpoints: ``Endpoint(name=…)`` as a decorator, or its routes."""
+"""Declares endpoints: ``Endpoint(name=…)`` as a decorator, or its routes."""
 from __future__ import annotations
 
 import sys
@@ -13,7 +13,7 @@ from .routes import path_violation, path_parameters, same_route
 from .settings import Parameters, Settings, check_settings
 
 if TYPE_CHECKING:
-    # The checkers know it; Python 3.8 does not.
+    # Type checkers know it; Python 3.8 does not.
     from typing_extensions import Unpack
 
 Target = TypeVar("Target", bound=Callable[..., Any])
@@ -21,21 +21,22 @@ Target = TypeVar("Target", bound=Callable[..., Any])
 
 class Declaration:
     """
-    An endpoint that the tool deploys. As a decorator of one function or class it is queue-based; with
-    ``get``, ``post``, ``put``, ``delete`` and ``patch`` load-balanced; with neither, ``image`` is what it runs:
-    for jobs, or with ``load_balanced`` for requests.
+    An endpoint that the CLI deploys. As a decorator of one function or class it is queue-based; with ``get``, ``post``,
+    ``put``, ``delete`` and ``patch`` load-balanced; with neither, it runs ``image``: for jobs, or with
+    ``load_balanced`` for requests.
 
-    What is decorated stays what it was, with the attribute ``__capstan__``. Only in a worker of another
+    A decorated function or class stays unchanged, except for the attribute ``__capstan__``. Only in a worker of another
     endpoint is it replaced by a stub, whose calls go to the endpoint's own workers.
     """
 
     def __init__(self, *, _caller: int = 0, **settings: Unpack[Parameters]) -> None:
         """
-        ``workers`` is a maximum or (minimum, maximum), ``idle_timeout`` is in seconds, ``execution_timeout_ms``
-        0 for the service's default; ``_caller`` counts the frames between this call and the user's code. Raises DeclarationError, naming the parameter and the rule.
+        ``workers`` is a maximum or (minimum, maximum), ``idle_timeout`` is in seconds, ``execution_timeout_ms`` 0 means
+        the service's default; ``_caller`` counts the frames between this call and the user's code. Raises
+        DeclarationError, naming the parameter and the rule.
         """
         self.settings: Settings = check_settings(settings)
-        #: What it serves, in the order of declaration.
+        #: The functions that it serves, in the order of declaration.
         self.functions: List[FunctionDeclaration] = []
         caller = sys._getframe(1 + _caller)
         #: File as Python names it, and the line of the declaration.
@@ -60,7 +61,9 @@ class Declaration:
         return {f"{each.http_method} {each.http_path}": each.name for each in self.functions if each.http_method is not None}
 
     def resource(self) -> Dict[str, Any]:
-        """The entry under ``resources`` of the manifest; its functions lack their modules, which the build adds."""
+        """
+        Returns the entry under ``resources`` of the manifest; its functions lack their modules, which the build adds.
+        """
         entry = self.settings.resource()
         if self.is_load_balanced:
             entry["is_load_balanced"] = True
@@ -73,28 +76,31 @@ class Declaration:
 
     def run_sync(self, input: Mapping[str, Any]) -> Any:
         """
-        In a worker of another endpoint: runs a job at this one, found by its name, and gives the result; for an image that
-        serves by itself, since functions have stubs. :func:`capstan.aio.run_sync` is its twin for asyncio. Raises RemoteError
-        with the job's error, DispatchError, ApiError, ConnectionFailed.
+        In a worker of another endpoint: runs a job at this endpoint, found by its name, and returns the result. For an
+        image that serves by itself; functions have stubs. :func:`capstan.aio.run_sync` is the same for asyncio. Raises
+        RemoteError with the job's error, DispatchError, ApiError, ConnectionFailed.
         """
         return http_sync.run(dispatch.run_at(self.name, input))
 
     runsync = run_sync
 
     def deployed(self) -> EndpointClient:
-        """The handle of this endpoint as it is deployed in the worker's environment. Raises DispatchError, ApiError, ConnectionFailed."""
+        """
+        Returns the handle of this endpoint as deployed in the worker's environment. Raises DispatchError, ApiError,
+        ConnectionFailed.
+        """
         connection, peer = http_sync.run(dispatch.find_queue(self.name))
         return EndpointClient(peer.id, api_key=connection.api_key, base_url=connection.base_url)
 
     def url(self) -> str:
         """
-        Where it takes requests, or jobs, in the worker's environment; the key is ``CAPSTAN_WORKER_TOKEN``. Raises
+        Returns the URL for requests or jobs in the worker's environment; the key is ``CAPSTAN_WORKER_TOKEN``. Raises
         DispatchError, ApiError, ConnectionFailed.
         """
         return http_sync.run(dispatch.find(self.name))[1].url
 
     def __call__(self, target: Target) -> Target:
-        """Makes the function or class the one this endpoint runs."""
+        """Sets the function or class that this endpoint runs."""
         declared = describe(target, self)
         if self.settings.load_balanced and not self.functions:
             raise DeclarationError(f"endpoint {self.name}: is load-balanced: bind functions to routes with get, post and so on")
@@ -107,11 +113,11 @@ class Declaration:
         return self._take(target, declared)
 
     def get(self, path: str) -> Callable[[Target], Target]:
-        """Binds GET requests of a path, whose parameters are written ``{name}``, to a function."""
+        """Binds GET requests of a path to a function. Path parameters are written ``{name}``."""
         return self._route("GET", path)
 
     def post(self, path: str) -> Callable[[Target], Target]:
-        """As :meth:`get`, for POST; keys of the JSON body are the function's arguments."""
+        """As :meth:`get`, for POST; the keys of the JSON body are the function's arguments."""
         return self._route("POST", path)
 
     def put(self, path: str) -> Callable[[Target], Target]:

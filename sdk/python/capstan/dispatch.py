@@ -1,4 +1,4 @@
-"""One call of a function of another endpoint, as an exchange: manifest, state manager, target."""
+"""One call of a function of another endpoint, as an exchange: manifest, control plane, target."""
 from __future__ import annotations
 
 import json
@@ -19,12 +19,13 @@ from .peers import Peer, peers
 from .retry import RetryPolicy
 from .routes import parameter_of
 
-#: Seconds a load-balanced endpoint may take: its own limits, 2 minutes' wait for a worker and 5.5 minutes' work, come first.
+#: Time limit of a load-balanced endpoint, seconds: its own limits (2 minutes of waiting, 5.5 minutes of work) apply
+#: first.
 ROUTE_TIMEOUT = 480.0
 
 
 def worker_connection() -> Connection:
-    """How this worker reaches the service. Raises DispatchError outside of deployed workers."""
+    """Returns the connection of this worker to the service. Raises DispatchError outside of deployed workers."""
     url = os.environ.get("CAPSTAN_URL")
     token = os.environ.get("CAPSTAN_WORKER_TOKEN") or os.environ.get("SERVICE_API_KEY")
     for name, value in (("CAPSTAN_URL", url), ("CAPSTAN_WORKER_TOKEN", token)):
@@ -34,14 +35,15 @@ def worker_connection() -> Connection:
 
 
 def environment() -> str:
-    """Name of the environment this worker belongs to."""
+    """Returns the name of the worker's environment."""
     return os.environ.get("CAPSTAN_ENVIRONMENT") or "default"
 
 
 def invoke(function: str, arguments: Mapping[str, Any], endpoint: Optional[str] = None) -> Flow[Any]:
     """
-    Calls a function with its arguments by name and gives its value. ``endpoint`` is the name of the one that serves
-    it; the manifest knows it. Raises RemoteError with the function's message, DispatchError, ApiError, ConnectionFailed.
+    Calls a function with its arguments by name and returns its value. ``endpoint`` is the name of the endpoint that
+    serves it; the manifest has it. Raises RemoteError with the function's message, DispatchError, ApiError,
+    ConnectionFailed.
     """
 
     def at(connection: Connection, peer: Peer) -> Flow[Any]:
@@ -54,7 +56,7 @@ def invoke(function: str, arguments: Mapping[str, Any], endpoint: Optional[str] 
 
 
 def run_at(endpoint: str, input: Mapping[str, Any]) -> Flow[Any]:
-    """Runs a job at the endpoint of this name and gives its result. Raises what :func:`invoke` raises."""
+    """Runs a job at the endpoint of this name and returns its result. Raises what :func:`invoke` raises."""
 
     def at(connection: Connection, peer: Peer) -> Flow[Any]:
         _must_take_jobs(peer)
@@ -64,13 +66,15 @@ def run_at(endpoint: str, input: Mapping[str, Any]) -> Flow[Any]:
 
 
 def find(endpoint: str) -> Flow[Tuple[Connection, Peer]]:
-    """Where the endpoint of this name is. Raises DispatchError when there is none; ApiError, ConnectionFailed."""
+    """Finds the endpoint of this name. Raises DispatchError when there is none; ApiError, ConnectionFailed."""
     connection = worker_connection()
     return connection, (yield from peers.find(connection, environment(), endpoint))
 
 
 def find_queue(endpoint: str) -> Flow[Tuple[Connection, Peer]]:
-    """As :func:`find`, of an endpoint that takes jobs. Raises DispatchError also when it takes requests."""
+    """
+    As :func:`find`, for an endpoint that accepts jobs. Raises DispatchError also for an endpoint that serves requests.
+    """
     connection, peer = yield from find(endpoint)
     _must_take_jobs(peer)
     return connection, peer
@@ -82,7 +86,7 @@ def _must_take_jobs(peer: Peer) -> None:
 
 
 def begin_stream(function: str, arguments: Mapping[str, Any], endpoint: Optional[str] = None) -> Flow[Union["JobStream", "RouteStream"]]:
-    """Begins a call of a generator, whose chunks are then to be read. Raises what :func:`invoke` raises."""
+    """Starts a call of a generator, whose chunks are then read. Raises what :func:`invoke` raises."""
 
     def at(connection: Connection, peer: Peer) -> Flow[Union[JobStream, RouteStream]]:
         if peer.is_load_balanced:
@@ -105,7 +109,7 @@ class JobStream:
 
 @dataclass(frozen=True)
 class RouteStream:
-    """A generator that answers a request; ``response.rest`` is what comes."""
+    """A generator that answers a request; ``response.rest`` is its incoming body."""
 
     call: str
     response: Response
@@ -124,7 +128,7 @@ def _where_it_is(function: str, endpoint: Optional[str], at: Callable[[Connectio
         except (NotFound, ConnectionFailed, RemoteError) as error:
             if isinstance(error, RemoteError) and error.status != 404:
                 raise
-            # It may have been deployed anew, with another id and address.
+            # It may have been redeployed with another id and URL.
             peers.drop(connection.base_url, environment(), name)
             fresh = yield from peers.find(connection, environment(), name)
             if fresh == known:
@@ -144,7 +148,7 @@ def _run_job(connection: Connection, peer: Peer, function: str, arguments: Mappi
 
 
 def _request(connection: Connection, peer: Peer, function: str, arguments: Mapping[str, Any], streams: bool) -> Flow[Tuple[Response, str]]:
-    """The answer of a route, and the call's name for errors."""
+    """Returns the response of a route, and the call's name for errors."""
     method, template = own_manifest().route_of(peer.name, function)
     path, body = request_of(method, template, arguments)
     try:
@@ -155,19 +159,21 @@ def _request(connection: Connection, peer: Peer, function: str, arguments: Mappi
             body=body,
             headers={"accept": f"{JSON_LINES}, */*;q=0.1"} if streams else None,
             accepts=lambda status: 200 <= status < 300,
-            # After anything else the function may have run, and shall not run twice.
+            # After any other error the function may have run, and must not run twice.
             repeats=lambda status: status in (429, 503),
             repeats_when_unreachable=method in ("GET", "HEAD"),
             streams=streams,
         )
     except ApiError as refused:
-        # What the service itself refuses on such an address has the same form as the function's own errors.
+        # Errors of the service itself on such a URL have the same form as the function's own errors.
         raise RemoteError(refused.detail or str(refused), function, peer.name, status=refused.status) from refused
     return response, f"{method} {path}"
 
 
 def request_of(method: str, template: str, arguments: Mapping[str, Any]) -> Tuple[str, Optional[Dict[str, Any]]]:
-    """Path with query, and body, that carry the arguments of a route's function. Raises DispatchError."""
+    """
+    Returns the path with query, and the body, that carry the arguments of a route's function. Raises DispatchError.
+    """
     rest = dict(arguments)
     segments = []
     for segment in template.split("/"):
@@ -186,5 +192,5 @@ def request_of(method: str, template: str, arguments: Mapping[str, Any]) -> Tupl
 
 
 def _text(value: Any) -> str:
-    """A value as a path or a query carries it: text as it is, anything else as JSON."""
+    """Encodes a value for a path or a query: text unchanged, anything else as JSON."""
     return value if isinstance(value, str) else json.dumps(value)

@@ -12,7 +12,7 @@ _QUOTED = re.compile(r"\"([^\"]*)\"|'([^']*)'|`([^`]*)`")
 
 
 def dot_env_variable(name: str) -> Optional[str]:
-    """None where there is no such file. Raises DeclarationError when there is one that cannot be read."""
+    """Returns the variable's value; None without such a file. Raises DeclarationError when the file is unreadable."""
     path = os.path.join(os.getcwd(), ".env")
     try:
         with open(path, encoding="utf-8", errors="replace", newline="") as file:
@@ -25,7 +25,7 @@ def dot_env_variable(name: str) -> Optional[str]:
 
 def parse_dot_env(text: str, name: str) -> Optional[str]:
     """
-    The value of the variable's last line ``NAME=value``, ``export`` before it allowed. A value in quotes ends at the
+    Returns the value of the variable's last line ``NAME=value``, with optional ``export``. A quoted value ends at the
     closing quote; any other ends at a ``#`` and is trimmed. None when it is absent or empty.
     """
     value = None

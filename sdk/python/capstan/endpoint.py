@@ -1,4 +1,4 @@
-"""``Endpoint``: the one name for declaring an endpoint and for calling one that is deployed."""
+"""``Endpoint``: one name for handles of deployed endpoints and for declarations."""
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Optional, Union, overload
@@ -11,7 +11,7 @@ from .retry import RetryPolicy
 from .settings import Parameters
 
 if TYPE_CHECKING:
-    # The checkers know it; Python 3.8 does not.
+    # Type checkers know it; Python 3.8 does not.
     from typing_extensions import Unpack
 
 #: Arguments of :class:`EndpointClient`.

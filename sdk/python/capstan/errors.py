@@ -1,4 +1,4 @@
-"""What can go wrong, by consequence: a declaration is wrong, the service refused, it was not reached, the job did not complete."""
+"""Errors by cause: an invalid declaration, an error response, no response, a job that did not complete."""
 from __future__ import annotations
 
 from typing import Any, Mapping, Optional, Type
@@ -13,18 +13,18 @@ class DeclarationError(CapstanError, ValueError):
 
 
 class ApiError(CapstanError):
-    """The service refused a call; trying the same again will not help, or was tried often enough."""
+    """The service returned an error that retries do not fix, or that persisted after all retries."""
 
     #: HTTP status.
     status: int
-    #: The service's own words, each None when it gave none.
+    #: Fields of the problem document, each None if absent.
     title: Optional[str]
     detail: Optional[str]
-    #: Method and path of the refused call.
+    #: Method and path of the failed call.
     call: str
-    #: Seconds the service asks to wait, when it said so.
+    #: Retry delay requested by the service, seconds, if any.
     retry_after: Optional[float]
-    #: How often the call was made.
+    #: Number of attempts.
     attempts: int
 
     def __init__(
@@ -47,15 +47,15 @@ class ApiError(CapstanError):
 
 
 class BadRequest(ApiError):
-    """400: a field of the request breaks a rule; the detail names it."""
+    """400: a field of the request violates a rule; the detail names it."""
 
 
 class AuthenticationError(ApiError):
-    """401: the API key is missing, unknown or revoked, or may not do this."""
+    """401: the API key is missing, unknown, revoked or not allowed to do this."""
 
 
 class NoApiKey(AuthenticationError):
-    """No call was made: there is no API key to make it with."""
+    """No call was made: there is no API key."""
 
     def __init__(self) -> None:
         super().__init__("API key", 401)
@@ -64,15 +64,15 @@ class NoApiKey(AuthenticationError):
 
 
 class NotFound(ApiError):
-    """404: no such endpoint or job (any more)."""
+    """404: the endpoint or job does not exist, or is already deleted."""
 
 
 class Conflict(ApiError):
-    """409: the job's state forbids it."""
+    """409: the job's state does not allow it."""
 
 
 class PayloadTooLarge(ApiError):
-    """413: the input is larger than the service takes."""
+    """413: the input is larger than the service accepts."""
 
 
 class RateLimited(ApiError):
@@ -80,15 +80,15 @@ class RateLimited(ApiError):
 
 
 class ServerError(ApiError):
-    """A fault on the service's side, after every retry."""
+    """An error of the service, after every retry."""
 
 
 class ConnectionFailed(CapstanError):
-    """No answer came, or none that could be read; ``__cause__`` says why."""
+    """There was no readable response; ``__cause__`` has the reason."""
 
 
 class Timeout(CapstanError, TimeoutError):
-    """The time given to the call is over. A job that was submitted runs on: ``job_id`` tells which."""
+    """The deadline of the call has passed. A submitted job continues: ``job_id`` identifies it."""
 
     def __init__(self, message: str, job_id: Optional[str] = None) -> None:
         super().__init__(message)
@@ -98,9 +98,9 @@ class Timeout(CapstanError, TimeoutError):
 class JobError(CapstanError):
     """The job ended without a result."""
 
-    #: Status the job ended with.
+    #: Final status of the job.
     status: str
-    #: The function's own message, when there is one.
+    #: The function's own message, if any.
     error: Optional[str]
 
     def __init__(self, job_id: str, status: str, error: Optional[str] = None, job: Any = None) -> None:
@@ -131,14 +131,16 @@ class RemoteError(CapstanError):
         super().__init__(message)
         self.function = function
         self.endpoint = endpoint
-        #: The job that ran it, of a queue-based endpoint.
+        #: The job that ran the function, at a queue-based endpoint.
         self.job_id = job_id
-        #: HTTP status of a load-balanced endpoint's answer.
+        #: HTTP status of the response, at a load-balanced endpoint.
         self.status = status
 
 
 class DispatchError(CapstanError):
-    """A call of another endpoint's function could not be sent: what is missing, or which rule the call breaks."""
+    """
+    A call of another endpoint's function could not be sent; the message names what is missing or the violated rule.
+    """
 
 
 _BY_STATUS: Mapping[int, Type[ApiError]] = {
@@ -152,11 +154,11 @@ _BY_STATUS: Mapping[int, Type[ApiError]] = {
 
 
 def api_error_class(status: int) -> Type[ApiError]:
-    """The class of error that an HTTP status means."""
+    """Returns the error class for an HTTP status."""
     return _BY_STATUS.get(status, ServerError if status >= 500 else ApiError)
 
 
 def job_error(job_id: str, status: str, error: Optional[str], job: Any = None) -> JobError:
-    """The error that a job's end other than COMPLETED means."""
+    """Returns the error of a job that ended without COMPLETED."""
     kind = {"CANCELLED": JobCancelled, "TIMED_OUT": JobTimedOut}.get(status, JobFailed)
     return kind(job_id, status, error, job)

@@ -1,8 +1,7 @@
 """
-Calls of the HTTP API as generators that never do I/O themselves: they yield what shall be done
-(a request, a pause), and are sent the response. One driver carries that out with threads that
-block (:mod:`capstan.http_sync`), another with asyncio (:mod:`capstan.http_async`); so both SDKs
-retry, wait and fail alike.
+Calls of the HTTP API as generators without I/O: they yield actions (a request, a pause) and receive the response. One
+driver runs them with blocking threads (:mod:`capstan.http_sync`), another with asyncio (:mod:`capstan.http_async`), so
+that both SDKs retry, wait and fail in the same way.
 """
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ Value = TypeVar("Value")
 
 
 class Address(NamedTuple):
-    """Where a connection leads; calls of one address share connections."""
+    """Target of a connection; calls of one address share connections."""
 
     #: http or https.
     scheme: str
@@ -36,9 +35,9 @@ class Request:
     body: Optional[bytes]
     #: Seconds for the whole exchange.
     timeout: float
-    #: It may be sent again unasked when a kept connection turns out to be closed: nobody counts it as a try.
+    #: The driver may send it again when a kept connection turns out to be closed; that does not count as an attempt.
     repeatable: bool
-    #: The body of an answer of success is not to be read, but handed over.
+    #: A successful response's body is not read but handed over.
     streams: bool = False
 
     @property
@@ -64,12 +63,13 @@ class Response:
     #: Names in lower case.
     headers: Mapping[str, str]
     body: bytes
-    #: Of a request that streams: the body as it comes, an iterator of bytes or, under asyncio, an asynchronous one. Either raises Unreachable.
+    #: Of a streaming request: the incoming body, an iterator of bytes or, under asyncio, an asynchronous one. Either
+    #: raises Unreachable.
     rest: Any = None
 
 
 class Unreachable(Exception):
-    """No response came; the message says why. Drivers raise it into the generator."""
+    """There was no response; the message has the reason. Drivers raise it into the generator."""
 
     def __init__(self, text: str, cause: Optional[BaseException] = None) -> None:
         super().__init__(text)
@@ -80,19 +80,21 @@ def no_answer_within(seconds: float) -> str:
     return f"no response within {seconds:g} s"
 
 
-#: A call: what to do next, the response to it, and in the end its value.
+#: A call: yields the next action, receives its response, and returns the value.
 Flow = Generator[Union[Request, Pause], Optional[Response], Value]
 
 
 @dataclass(frozen=True)
 class Connection:
-    """Where calls go and how; made anew for each, so that a changed ``capstan.api_key`` counts at once."""
+    """
+    Target and options of calls; created for each call, so that a changed ``capstan.api_key`` takes effect immediately.
+    """
 
-    #: Without a slash at its end.
+    #: Without a trailing slash.
     base_url: str
     api_key: str
     retry: RetryPolicy
-    #: Seconds one try may take, beyond the wait it asks the service for.
+    #: Timeout of one attempt, seconds, in addition to the wait that it requests.
     timeout: float
 
     def __repr__(self) -> str:
@@ -101,14 +103,14 @@ class Connection:
 
 
 class Deadline:
-    """The end of the time a caller gives to a call."""
+    """The deadline of a call."""
 
     def __init__(self, seconds: Optional[float]) -> None:
         self.seconds = seconds
         self._end = None if seconds is None else time.monotonic() + seconds
 
     def left(self) -> Optional[float]:
-        """Seconds, 0 when it is over; None without an end."""
+        """Returns the remaining seconds, 0 when it is over; None without a deadline."""
         return None if self._end is None else max(0.0, self._end - time.monotonic())
 
     def is_over(self) -> bool:
@@ -125,7 +127,7 @@ def call(
     wait: float = 0.0,
     deadline: Optional[Deadline] = None,
 ) -> Flow[Any]:
-    """The parsed answer of :func:`exchange`. Raises what that raises."""
+    """Returns the parsed response of :func:`exchange`. Raises what that raises."""
     response = yield from exchange(connection, method, path, body=body, headers=headers, wait=wait, deadline=deadline)
     return parsed(f"{method} {path}", response.body)
 
@@ -145,9 +147,9 @@ def exchange(
     streams: bool = False,
 ) -> Flow[Response]:
     """
-    Calls until an answer is accepted. Tries again after what ``repeats`` (429 and 5xx), and after broken
-    connections. ``wait`` is how long the service may hold the answer, in seconds. Raises ApiError,
-    ConnectionFailed and Timeout.
+    Makes the call until a response is accepted. Retries the statuses in ``repeats`` (429 and 5xx) and broken
+    connections. ``wait`` is how long the service may hold the response, in seconds. Raises ApiError, ConnectionFailed
+    and Timeout.
     """
     name = f"{method} {path}"
     data = None if body is None else to_json(body, "the input")
@@ -183,7 +185,7 @@ def exchange(
         if pause is None:
             raise failure
         left = None if deadline is None else deadline.left()
-        # A pause that leaves no time for the try after it only keeps the caller waiting.
+        # A pause that leaves no time for another attempt would only delay the error.
         if left is not None and pause >= left:
             raise Timeout(f"{name}: {no_answer_within(deadline.seconds or 0)}") from failure  # type: ignore[union-attr]
         yield Pause(pause)
@@ -191,22 +193,22 @@ def exchange(
 
 
 def to_json(value: Any, what: str) -> bytes:
-    """Raises TypeError or ValueError with what cannot be written."""
+    """Encodes a value as JSON. Raises TypeError or ValueError for a value without a JSON form."""
     try:
         return json.dumps(value, allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode()
     except UnicodeEncodeError:
-        # Half of a surrogate pair has no UTF-8, but an escape.
+        # Half of a surrogate pair has no UTF-8 encoding, but a JSON escape.
         return json.dumps(value, allow_nan=False, separators=(",", ":")).encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise type(error)(f"{what} is not JSON: {error}") from None
 
 
 def refusal(name: str, response: Response, attempts: int) -> ApiError:
-    """The error that an answer other than 200 means."""
+    """Returns the error of a response other than 200."""
     try:
         problem = json.loads(response.body)
     except ValueError:
-        # A proxy's page, perhaps: the status says what there is to say.
+        # Possibly a proxy's page; the status is sufficient.
         problem = None
     words = problem if isinstance(problem, dict) else {}
     title, detail = words.get("title"), words.get("detail")
@@ -223,7 +225,7 @@ def refusal(name: str, response: Response, attempts: int) -> ApiError:
 
 
 def parsed(name: str, body: bytes) -> Any:
-    """The answer's JSON. Raises ConnectionFailed when it is none."""
+    """Returns the response's JSON. Raises ConnectionFailed when it is invalid."""
     try:
         return json.loads(body)
     except ValueError as error:

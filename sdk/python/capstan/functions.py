@@ -1,4 +1,4 @@
-"""What is known of a declared function or class without running it: for the build, the worker and the stubs."""
+"""Facts about a declared function or class, without running it: for the build, the worker and the stubs."""
 from __future__ import annotations
 
 import inspect
@@ -7,10 +7,10 @@ from typing import Any, Callable, Dict, Mapping, Optional, Protocol, Tuple
 
 from .errors import DeclarationError
 
-#: Parameters of these names, at the end, get the job's context, not a key of the input.
+#: Last parameters with these names receive the job's context instead of a key of the input.
 CONTEXT_PARAMETERS = ("ctx", "context")
 
-#: Types whose values are no objects with keys: a parameter ``input`` of one of them takes a key of the input.
+#: Types whose values are not objects with keys: a parameter ``input`` of such a type takes a key of the input.
 _PLAIN = frozenset(("str", "int", "float", "bool", "bytes", "list", "tuple", "set", "List", "Tuple", "Set", "Sequence"))
 
 
@@ -18,16 +18,16 @@ _PLAIN = frozenset(("str", "int", "float", "bool", "bytes", "list", "tuple", "se
 class Shape:
     """How a function is called."""
 
-    #: Names in order, the context left out; None when it takes any.
+    #: Names in order, without the context; None if it takes any.
     parameters: Optional[Tuple[str, ...]]
     is_async: bool = False
     is_generator: bool = False
-    #: Its only parameter, called ``input``, is the whole input.
+    #: Its only parameter is called ``input`` and receives the whole input.
     whole: bool = False
 
 
 class DeclaredEndpoint(Protocol):
-    """The endpoint that a function is declared for: a :class:`capstan.declaration.Declaration`."""
+    """The endpoint that declares a function: a :class:`capstan.declaration.Declaration`."""
 
     @property
     def name(self) -> str: ...
@@ -59,7 +59,7 @@ class FunctionDeclaration:
         return f"{self.file}:{self.line}"
 
     def row(self) -> Dict[str, Any]:
-        """The function's row in the manifest, but for its module: the build knows the file's place."""
+        """Returns the function's row in the manifest without its module, which the build adds."""
         row: Dict[str, Any] = {"name": self.name, "is_async": self.shape.is_async, "is_class": self.is_class}
         if self.http_method is not None:
             row.update(http_method=self.http_method, http_path=self.http_path)
@@ -67,7 +67,7 @@ class FunctionDeclaration:
 
 
 def describe(target: Any, endpoint: DeclaredEndpoint, http_method: Optional[str] = None, http_path: Optional[str] = None) -> FunctionDeclaration:
-    """Raises DeclarationError for what is neither a function nor a class of a name."""
+    """Describes a function or class. Raises DeclarationError for anything other than a named function or class."""
     what = f"endpoint {endpoint.name}"
     if not inspect.isfunction(target) and not inspect.isclass(target):
         raise DeclarationError(f"{what}: decorates a function or a class, not {type(target).__name__}")
@@ -97,7 +97,7 @@ def describe(target: Any, endpoint: DeclaredEndpoint, http_method: Optional[str]
 
 
 def shape_of(function: Callable[..., Any]) -> Shape:
-    """Reads a function's signature; a method's must be bound, so that it has no ``self``."""
+    """Reads a function's signature; a method must be bound, so that it has no ``self``."""
     found = list(inspect.signature(function).parameters.values())
     takes_any = any(each.kind is each.VAR_KEYWORD for each in found)
     named = [each for each in found if each.kind not in (each.VAR_KEYWORD, each.VAR_POSITIONAL)]
@@ -113,13 +113,18 @@ def shape_of(function: Callable[..., Any]) -> Shape:
 
 
 def _type_name(mark: Any) -> str:
-    """Marks are text where the module defers them; typing's have a name of their own."""
+    """
+    Returns the name of an annotation. Annotations are strings where the module defers them; those of typing have a name
+    of their own.
+    """
     name = mark if isinstance(mark, str) else getattr(mark, "__name__", None) or getattr(mark, "_name", None)
     return (name or "").split("[")[0].split(".")[-1].strip()
 
 
 def _methods(target: Any) -> Dict[str, Shape]:
-    """The methods a caller may choose: those without a leading underscore, else ``__call__`` alone."""
+    """
+    Returns the methods that a caller may select: those without a leading underscore, otherwise only ``__call__``.
+    """
     found = {}
     for name, value in inspect.getmembers(target):
         raw = inspect.getattr_static(target, name)
@@ -138,12 +143,12 @@ def _methods(target: Any) -> Dict[str, Shape]:
 
 
 def _place(target: Any) -> Tuple[str, int]:
-    """Where it is defined, at its first decorator."""
+    """Returns the place of the definition, at its first decorator."""
     code = getattr(target, "__code__", None)
     if code is not None:
         return code.co_filename, code.co_firstlineno
     try:
         return inspect.getsourcefile(target) or "?", inspect.getsourcelines(target)[1]
     except (OSError, TypeError):
-        # A class made without a file, in an interactive session.
+        # A class created without a file, in an interactive session.
         return "?", 0

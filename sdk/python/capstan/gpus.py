@@ -1,11 +1,11 @@
-"""Names for the parameter ``gpu``. Plain strings do as well: operators add types and groups of their own."""
+"""Names for the parameter ``gpu``. Plain strings work as well: operators can add types and groups."""
 from __future__ import annotations
 
 from enum import Enum
 
 
 class GpuGroup(str, Enum):
-    """Groups of GPU types: a generation with its memory in GB, or any."""
+    """Groups of GPU types: a generation and its memory in GB, or any."""
 
     ANY = "ANY"
     ADA_16 = "ADA_16"
@@ -36,7 +36,7 @@ class GpuGroup(str, Enum):
 
 
 class ScalerType(str, Enum):
-    """What makes workers start."""
+    """The scaling signal."""
 
     #: Add workers while the oldest job has waited longer than ``scaler_value`` seconds.
     QUEUE_DELAY = "QUEUE_DELAY"

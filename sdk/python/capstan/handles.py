@@ -1,6 +1,6 @@
 """
-What a handle of an endpoint and one of a job know and do, all but the waiting: calls as flows (:mod:`capstan.exchange`), which
-:mod:`capstan.client` carries out with threads that block and :mod:`capstan.aio` with asyncio.
+State and operations of endpoint and job handles, without waiting: calls are exchanges (:mod:`capstan.exchange`), which
+:mod:`capstan.client` runs with blocking threads and :mod:`capstan.aio` with asyncio.
 """
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .retry import RetryPolicy
 
 
 class EndpointHandle:
-    """An endpoint that runs."""
+    """A deployed endpoint."""
 
     def __init__(
         self,
@@ -28,8 +28,8 @@ class EndpointHandle:
         timeout: float = 30.0,
     ) -> None:
         """
-        ``api_key`` and ``base_url`` default to those of the module, read at each call. ``timeout``: seconds
-        that one try of a call may take, beyond the wait it asks for.
+        ``api_key`` and ``base_url`` default to those of the module, read at each call. ``timeout``: seconds of one
+        attempt of a call, in addition to the wait that it requests.
         """
         given = endpoint_id if endpoint_id is not None else id
         if not isinstance(given, str) or not given:
@@ -58,12 +58,12 @@ class JobHandle:
 
     @property
     def done(self) -> bool:
-        """The last known state is an end."""
+        """True when the last known state is final."""
         return self._last.done
 
     @property
     def error(self) -> Optional[str]:
-        """The job's error, when the last known state has one."""
+        """The job's error, if the last known state has one."""
         return self._last.error
 
     def _look(self) -> Flow[Snapshot]:
@@ -80,7 +80,7 @@ class JobHandle:
         yield from self._learn(jobs.retry(*self._place(), self.id))
 
     def _result(self) -> Any:
-        """The value of a job that has ended. Raises JobFailed, JobCancelled, JobTimedOut."""
+        """Returns the value of a job that has ended. Raises JobFailed, JobCancelled, JobTimedOut."""
         if self._last.status != "COMPLETED":
             raise self._ended()
         return self._last.output
@@ -97,18 +97,18 @@ class JobHandle:
 
 
 class ChunkReading:
-    """Reads a generator's chunks from the first that is kept to the last: :meth:`more` until it is :attr:`over`."""
+    """Reads a generator's chunks from the first kept one to the last: call :meth:`more` until :attr:`over`."""
 
     def __init__(self, job: JobHandle) -> None:
         self._job = job
         self._cursor: Optional[str] = jobs.STREAM_START
         self._count = 0
-        #: The end of a job that did not complete: told after the chunks that came with it.
+        #: The end of a job that did not complete: raised after the chunks of the same response.
         self._failure: Optional[Snapshot] = None
         self.over = False
 
     def more(self) -> Flow[List[Any]]:
-        """The next chunks, which may be none yet. Raises the job's end after the last of them."""
+        """Returns the next chunks, possibly none. Raises the job's error after the last of them."""
         job = self._job
         if self._failure is not None:
             job._last = self._failure
@@ -121,7 +121,7 @@ class ChunkReading:
             return self._left_of(job._result(), lost)
         self._count += len(page.chunks)
         self._cursor = page.cursor
-        # An answer that ends the job carries all the rest.
+        # A response with the job's end has all remaining chunks.
         if page.snapshot.status == "COMPLETED":
             self.over = True
         elif page.snapshot.done:
@@ -129,7 +129,7 @@ class ChunkReading:
         return page.chunks
 
     def _left_of(self, output: Any, lost: ConnectionFailed) -> List[Any]:
-        """What of a generator's whole output was not streamed."""
+        """Returns the part of a generator's whole output that was not streamed."""
         if not isinstance(output, list) or len(output) < self._count:
             raise lost
         return output[self._count :]

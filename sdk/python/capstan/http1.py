@@ -1,4 +1,4 @@
-"""HTTP/1.1 as bytes, as much of it as the service speaks, without the connection that carries it (RFC 9112)."""
+"""The part of HTTP/1.1 (RFC 9112) that the service uses, as bytes, without the connection."""
 from __future__ import annotations
 
 from typing import Dict, NamedTuple, Optional
@@ -6,32 +6,32 @@ from urllib.parse import urlsplit
 
 from .exchange import Request
 
-#: Longest head of an answer, bytes.
+#: Longest head of a response, bytes.
 MAX_HEAD_BYTES = 64 * 1024
 BROKEN_OFF = "the connection was closed before the response was complete"
 
 
 class BrokenAnswer(Exception):
-    """What came is no HTTP answer."""
+    """The data is not a valid HTTP response."""
 
 
 class Head(NamedTuple):
-    """An answer, but for its body."""
+    """A response without its body."""
 
     status: int
     #: Names in lower case.
     headers: Dict[str, str]
-    #: The connection may carry another request afterwards.
+    #: The connection can be reused for another request afterwards.
     keeps: bool
 
     @property
     def is_interim(self) -> bool:
-        """The answer itself is still to come."""
+        """True if the final response is still to come."""
         return 100 <= self.status < 200
 
 
 def request_bytes(request: Request) -> bytes:
-    """Raises ValueError for a header that would hold another one."""
+    """Encodes a request head. Raises ValueError for a header that would inject another one."""
     head = f"{request.method} {request.target} HTTP/1.1\r\nhost: {urlsplit(request.url).netloc.rpartition('@')[2]}\r\n"
     for name, value in request.headers.items():
         if "\r" in value or "\n" in value:
@@ -44,7 +44,7 @@ def request_bytes(request: Request) -> bytes:
 
 
 def read_head(data: bytes) -> Head:
-    """Everything up to the empty line. Raises BrokenAnswer."""
+    """Parses everything up to the empty line. Raises BrokenAnswer."""
     first, *lines = data.decode("latin-1").split("\r\n")
     words = first.split(" ", 2)
     if len(words) < 2 or not words[0].startswith("HTTP/1.") or not words[1].isdigit():
@@ -59,12 +59,15 @@ def read_head(data: bytes) -> Head:
 
 
 def is_chunked(request: Request, head: Head) -> bool:
-    """The body tells the size of each of its parts."""
+    """True if each part of the body is preceded by its size."""
     return not _is_without_body(request, head) and "chunked" in head.headers.get("transfer-encoding", "").lower()
 
 
 def body_bytes(request: Request, head: Head) -> Optional[int]:
-    """Size of a body that is not chunked; None when only the connection's end tells it. Raises BrokenAnswer."""
+    """
+    Returns the size of a body that is not chunked; None when only the connection's end determines it. Raises
+    BrokenAnswer.
+    """
     if _is_without_body(request, head):
         return 0
     length = head.headers.get("content-length")
@@ -76,7 +79,7 @@ def body_bytes(request: Request, head: Head) -> Optional[int]:
 
 
 def chunk_bytes(line: bytes) -> int:
-    """Size of the chunk that a line begins; 0 ends the body. Raises BrokenAnswer."""
+    """Returns the size of the chunk that a line begins; 0 ends the body. Raises BrokenAnswer."""
     try:
         return int(line.split(b";")[0].strip(), 16)
     except ValueError:

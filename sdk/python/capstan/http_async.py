@@ -1,4 +1,4 @@
-"""Carries out exchanges in an event loop, over connections that are kept open."""
+"""Runs exchanges in an event loop, over connections that are kept open."""
 from __future__ import annotations
 
 import asyncio
@@ -9,7 +9,7 @@ from typing import AsyncIterator, Dict, List, MutableMapping, Optional, Tuple
 from .exchange import Address, Flow, Pause, Request, Response, Unreachable, Value, no_answer_within
 from .http1 import BROKEN_OFF, MAX_HEAD_BYTES, BrokenAnswer, Head, body_bytes, chunk_bytes, is_chunked, read_head, request_bytes
 
-#: Idle connections kept for one address.
+#: Idle connections kept per address.
 _KEPT = 16
 _PART_BYTES = 64 * 1024
 
@@ -25,12 +25,12 @@ class _Connection:
         self.writer.close()
 
 
-# A connection belongs to the loop it was opened in.
+# A connection belongs to the event loop in which it was opened.
 _idle: MutableMapping[asyncio.AbstractEventLoop, _Idle] = weakref.WeakKeyDictionary()
 
 
 async def run(flow: Flow[Value]) -> Value:
-    """Carries out a call to its value; cancelling it ends it at once."""
+    """Runs a call and returns its value; cancelling it ends it immediately."""
     try:
         action = next(flow)
         while True:
@@ -59,7 +59,7 @@ async def close() -> None:
             try:
                 await connection.writer.wait_closed()
             except OSError:
-                # It was broken already.
+                # It was already broken.
                 continue
 
 
@@ -86,7 +86,7 @@ async def _send(request: Request) -> Response:
         except (asyncio.IncompleteReadError, ConnectionError) as error:
             if not request.repeatable or (isinstance(error, asyncio.IncompleteReadError) and error.partial):
                 raise
-            # The other side closed it in that moment: nothing was answered, a fresh one does it.
+            # The peer closed it at the same moment: there was no response, so a new connection is used.
             break
     return await _exchange(await _connect(request.address), request, data)
 
@@ -118,7 +118,7 @@ async def _exchange(connection: _Connection, request: Request, data: bytes) -> R
 
 
 async def _rest(connection: _Connection, request: Request, parts: AsyncIterator[bytes], keeps: bool) -> AsyncIterator[bytes]:
-    """The body as it comes; a connection that is not read to its end is closed."""
+    """Yields the body as it arrives; closes a connection that is not read to its end."""
     whole = False
     try:
         while True:
@@ -150,7 +150,7 @@ async def _read_head(reader: asyncio.StreamReader) -> Head:
 
 
 def _body(reader: asyncio.StreamReader, request: Request, head: Head) -> Tuple[AsyncIterator[bytes], bool]:
-    """The body as it comes, and whether its end is told other than by the connection's."""
+    """Returns the incoming body, and whether its end is known without the connection's end."""
     if is_chunked(request, head):
         return _read_chunks(reader), True
     size = body_bytes(request, head)
@@ -158,7 +158,7 @@ def _body(reader: asyncio.StreamReader, request: Request, head: Head) -> Tuple[A
 
 
 async def _read_parts(reader: asyncio.StreamReader, length: Optional[int]) -> AsyncIterator[bytes]:
-    """So many bytes; all there are when that is not known."""
+    """Yields this many bytes; all bytes if the number is unknown."""
     left = length
     while left is None or left > 0:
         part = await reader.read(_PART_BYTES if left is None else min(left, _PART_BYTES))
@@ -179,6 +179,6 @@ async def _read_chunks(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
         async for part in _read_parts(reader, size):
             yield part
         await reader.readexactly(2)
-    # Trailers, of which none is of interest.
+    # Trailers are ignored.
     while await reader.readuntil(b"\r\n") != b"\r\n":
         continue

@@ -1,4 +1,4 @@
-"""Carries out exchanges with connections that are kept open, from any thread."""
+"""Runs exchanges over connections that are kept open, from any thread."""
 from __future__ import annotations
 
 import http.client
@@ -11,13 +11,13 @@ from typing import Dict, Iterator, List, Optional
 
 from .exchange import Address, Flow, Pause, Request, Response, Unreachable, Value, no_answer_within
 
-#: Idle connections kept for one address.
+#: Idle connections kept per address.
 _KEPT = 16
 _PART_BYTES = 64 * 1024
 
 
 class _Pool:
-    """Idle connections by address. A forked child starts with none: the parent's are not its own."""
+    """Idle connections by address. A forked child starts with none: the parent's connections are not its own."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -58,7 +58,7 @@ class _Pool:
 
 
 def _is_closed(connection: http.client.HTTPConnection) -> bool:
-    """An idle connection has something to read only when the other side has ended it."""
+    """True if the peer has closed the idle connection: only then is there something to read."""
     if connection.sock is None:
         return True
     with selectors.DefaultSelector() as selector:
@@ -70,7 +70,7 @@ _pool = _Pool()
 
 
 def run(flow: Flow[Value]) -> Value:
-    """Carries out a call to its value."""
+    """Runs a call and returns its value."""
     try:
         action = next(flow)
         while True:
@@ -97,7 +97,7 @@ def close() -> None:
 
 
 def _unreachable(error: Exception, timeout: float) -> Unreachable:
-    # Before Python 3.10 a socket's own class, of which only the text is told.
+    # Before Python 3.10, the socket's own class; only its text is reported.
     is_late = isinstance(error, TimeoutError) or "timed out" in str(error)
     return Unreachable(no_answer_within(timeout) if is_late else str(error) or type(error).__name__, error)
 
@@ -108,7 +108,7 @@ def _send(request: Request) -> Response:
         try:
             return _exchange(connection, request)
         except (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError, ConnectionAbortedError):
-            # The other side closed it in that moment: nothing was answered, a fresh one does it.
+            # The peer closed it at the same moment: there was no response, so a new connection is used.
             if not request.repeatable:
                 raise
     return _exchange(_connect(request.address, request.timeout), request)
@@ -144,7 +144,7 @@ def _exchange(connection: http.client.HTTPConnection, request: Request) -> Respo
 
 
 def _rest(connection: http.client.HTTPConnection, request: Request, answer: http.client.HTTPResponse) -> Iterator[bytes]:
-    """The body as it comes; a connection that is not read to its end is closed."""
+    """Yields the body as it arrives; closes a connection that is not read to its end."""
     kept = False
     try:
         while True:

@@ -1,4 +1,4 @@
-"""The operations on an endpoint and on its jobs, as exchanges."""
+"""The operations on an endpoint and its jobs, as exchanges."""
 from __future__ import annotations
 
 import uuid
@@ -9,13 +9,13 @@ from urllib.parse import quote
 from .errors import ConnectionFailed, Conflict, Timeout
 from .exchange import Connection, Deadline, Flow, Pause, call, exchange, parsed
 
-#: Longest wait asked of the service in one call, seconds: proxies on the way cut longer ones.
+#: The longest wait requested in one call, seconds: proxies end longer ones.
 LONGEST_WAIT = 60.0
-#: Below this the service does not wait, seconds.
+#: The minimum wait of the service, seconds.
 SHORTEST_WAIT = 1.0
 #: How long a call for chunks may be held, seconds.
 STREAM_WAIT = 8.0
-#: How long beyond the deadline an answer that was asked for is waited for, seconds: it tells the job's id.
+#: How long beyond the deadline a requested response is awaited, seconds, because it has the job's id.
 SLACK = 5.0
 
 TERMINAL = ("COMPLETED", "FAILED", "CANCELLED", "TIMED_OUT")
@@ -23,7 +23,7 @@ TERMINAL = ("COMPLETED", "FAILED", "CANCELLED", "TIMED_OUT")
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A job as the service tells it; times in milliseconds."""
+    """A job as returned by the service; times in milliseconds."""
 
     id: str
     #: IN_QUEUE, IN_PROGRESS, COMPLETED, FAILED, CANCELLED or TIMED_OUT.
@@ -31,7 +31,7 @@ class Snapshot:
     #: The result when COMPLETED, the last progress update while IN_PROGRESS.
     output: Any = None
     error: Optional[str] = None
-    #: Submission to the start of the attempt.
+    #: Time from the submission to the start of the attempt.
     delay_time: Optional[int] = None
     #: Duration of the attempt.
     execution_time: Optional[int] = None
@@ -47,7 +47,7 @@ class Snapshot:
 
 
 def read_snapshot(call_name: str, document: Any) -> Snapshot:
-    """Raises ConnectionFailed for what is no job."""
+    """Parses a job. Raises ConnectionFailed for anything else."""
     if not isinstance(document, dict) or not isinstance(document.get("id"), str) or not isinstance(document.get("status"), str):
         raise ConnectionFailed(f"{call_name}: the response is not a job")
     return Snapshot(
@@ -69,7 +69,7 @@ def endpoint_path(endpoint_id: str) -> str:
 
 @dataclass(frozen=True)
 class Submission:
-    """What goes along with the input."""
+    """Input and options of a submission."""
 
     webhook: Optional[str] = None
     policy: Optional[Mapping[str, Any]] = None
@@ -81,12 +81,12 @@ class Submission:
         return {"input": value, **{key: each for key, each in more.items() if each is not None}}
 
     def headers(self) -> Dict[str, str]:
-        # One key for all tries of this call: a try whose answer was lost makes no second job.
+        # One key for all attempts of this call: an attempt whose response was lost does not create a second job.
         return {"idempotency-key": self.idempotency_key or str(uuid.uuid4())}
 
 
 def submit(connection: Connection, path: str, value: Any, submission: Submission) -> Flow[Snapshot]:
-    """Submits a job, and does not wait for it."""
+    """Submits a job without waiting for it."""
     document = yield from call(connection, "POST", f"{path}/run", body=submission.body(value), headers=submission.headers())
     return read_snapshot(f"POST {path}/run", document)
 
@@ -108,7 +108,7 @@ def submit_and_wait(connection: Connection, path: str, value: Any, submission: S
 
 
 def wait_for_end(connection: Connection, path: str, snapshot: Snapshot, timeout: Optional[float]) -> Flow[Snapshot]:
-    """Waits until the job has ended, however it ends. Raises Timeout."""
+    """Waits until the job has ended, with or without a result. Raises Timeout."""
     return (yield from _wait_until_end(connection, path, snapshot, Deadline(timeout)))
 
 
@@ -128,7 +128,7 @@ def _wait_until_end(connection: Connection, path: str, snapshot: Snapshot, deadl
 
 
 def _wait_of(deadline: Deadline) -> float:
-    """Seconds to ask the service for."""
+    """Returns the wait to request from the service, seconds."""
     left = deadline.left()
     return LONGEST_WAIT if left is None else max(SHORTEST_WAIT, min(LONGEST_WAIT, left))
 
@@ -151,7 +151,7 @@ def _change(connection: Connection, path: str, job_id: str, operation: str, want
     try:
         document = yield from call(connection, "POST", where)
     except Conflict as refused:
-        # The first try may have done it, and its answer been lost.
+        # The first attempt may have succeeded although its response was lost.
         if refused.attempts == 1:
             raise
         found = yield from look(connection, path, job_id)
@@ -167,18 +167,18 @@ class StreamPage:
 
     snapshot: Snapshot
     chunks: List[Any]
-    #: The reader's place after them; None from a service that keeps no place.
+    #: The reader's position after them; None from a service without positions.
     cursor: Optional[str]
 
 
-#: The place before every chunk that is kept.
+#: The position before the first kept chunk.
 STREAM_START = "0.0"
 
 
 def read_chunks(connection: Connection, path: str, job_id: str, cursor: Optional[str]) -> Flow[StreamPage]:
     """
-    The chunks after a place. A service that keeps no place gives each chunk once, so there a call whose answer
-    was lost is not made again: ConnectionFailed says so. Then ``cursor`` is None.
+    Returns the chunks after a position. A service without positions returns each chunk once: a call whose response was
+    lost is then not repeated and raises ConnectionFailed, and ``cursor`` is None.
     """
     where = f"{path}/stream/{quote(job_id, safe='')}?wait={int(STREAM_WAIT * 1000)}"
     if cursor is not None:

@@ -1,4 +1,4 @@
-"""Which function belongs to which endpoint: the manifest of the build that this worker runs."""
+"""Maps functions to endpoints: the manifest of the build that this worker runs."""
 from __future__ import annotations
 
 import json
@@ -18,7 +18,7 @@ class Manifest:
         self._routes: Mapping[str, Any] = document.get("routes") or {}
 
     def endpoint_of(self, function: str) -> str:
-        """Name of the endpoint that serves a function. Raises DispatchError."""
+        """Returns the name of the endpoint that serves a function. Raises DispatchError."""
         registered = self._registry.get(function)
         if isinstance(registered, str):
             return registered
@@ -28,7 +28,7 @@ class Manifest:
         raise DispatchError(f"no endpoint of this build has the function {function}")
 
     def route_of(self, endpoint: str, function: str) -> Tuple[str, str]:
-        """Method and path that a load-balanced endpoint bound to a function. Raises DispatchError."""
+        """Returns method and path that a load-balanced endpoint bound to a function. Raises DispatchError."""
         for route, name in (self._routes.get(endpoint) or {}).items():
             method, _, path = str(route).partition(" ")
             if name == function:
@@ -40,7 +40,7 @@ _read: Dict[str, Manifest] = {}
 
 
 def own_manifest(folder: Optional[str] = None) -> Manifest:
-    """The manifest in the build's folder, read once. Raises DispatchError when there is none."""
+    """Returns the manifest in the build's folder, read once. Raises DispatchError when there is none."""
     path = os.path.join(folder or worker.START_FOLDER, NAME)
     known = _read.get(path)
     if known is not None:

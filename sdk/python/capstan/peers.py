@@ -1,4 +1,4 @@
-"""Where the endpoints of this worker's environment are, asked of the state manager."""
+"""Finds the endpoints of this worker's environment, through the control plane."""
 from __future__ import annotations
 
 import threading
@@ -9,9 +9,9 @@ from typing import Callable, Dict, Optional, Set, Tuple
 from .errors import DispatchError
 from .exchange import Connection, Flow, Pause, call
 
-#: Seconds an address is trusted.
+#: Time for which a URL is cached, seconds.
 TRUSTED_FOR = 300.0
-#: How often one looks whether another has heard the answer, seconds.
+#: Interval at which a caller checks whether another look-up has finished, seconds.
 _LOOK_AGAIN = 0.005
 
 QUERY = "query($environment: String!, $name: String!) { endpoint(environment: $environment, name: $name) { id name kind url } }"
@@ -22,7 +22,7 @@ class Peer:
     id: str
     name: str
     is_load_balanced: bool
-    #: Base address of its calls.
+    #: Base URL of its calls.
     url: str
 
 
@@ -31,7 +31,7 @@ class PeerCache:
         self._clock = clock
         self._lock = threading.Lock()
         self._known: Dict[Tuple[str, str, str], Tuple[float, Peer]] = {}
-        #: Who asks the state manager now: threads and coroutines that want the same wait for one answer.
+        #: Look-ups in progress: threads and coroutines that need the same endpoint share one.
         self._asking: Set[Tuple[str, str, str]] = set()
 
     def get(self, service: str, environment: str, name: str) -> Optional[Peer]:
@@ -48,7 +48,7 @@ class PeerCache:
             self._known.pop((service, environment, name), None)
 
     def find(self, connection: Connection, environment: str, name: str) -> Flow[Peer]:
-        """The endpoint of this name, from memory or from the state manager. Raises what :func:`ask` raises."""
+        """Returns the endpoint of this name, from the cache or the control plane. Raises what :func:`ask` raises."""
         key = (connection.base_url, environment, name)
         while True:
             known = self.get(*key)
@@ -59,7 +59,7 @@ class PeerCache:
                 self._asking.add(key)
             if asks:
                 break
-            # A lock would hold up the event loop of those who are asynchronous.
+            # A lock would block the event loop of asynchronous callers.
             yield Pause(_LOOK_AGAIN)
         try:
             peer = yield from ask(connection, environment, name)
@@ -74,7 +74,7 @@ peers = PeerCache()
 
 
 def ask(connection: Connection, environment: str, name: str) -> Flow[Peer]:
-    """Asks the state manager. Raises DispatchError when it knows no such endpoint; ApiError, ConnectionFailed."""
+    """Queries the control plane. Raises DispatchError when it has no such endpoint; ApiError, ConnectionFailed."""
     document = yield from call(connection, "POST", "/graphql", body={"query": QUERY, "variables": {"environment": environment, "name": name}})
     answer = document if isinstance(document, dict) else {}
     errors = answer.get("errors")

@@ -1,4 +1,4 @@
-"""The declarations of this process, in the order they were made: what the build and the development server read."""
+"""The declarations of this process, in order, for the build and the development server."""
 from __future__ import annotations
 
 import threading
@@ -12,20 +12,20 @@ _lock = threading.Lock()
 
 
 def add(declaration: Declaration) -> None:
-    """A file that is loaded again declares the same again: the newer one takes the place."""
+    """Adds a declaration. A reloaded file repeats its declarations: the newer one replaces the earlier."""
     with _lock:
         _declared.pop((declaration.name, declaration.file, declaration.line), None)
         _declared[(declaration.name, declaration.file, declaration.line)] = declaration
 
 
 def declarations() -> List[Declaration]:
-    """Every endpoint declared by ``Endpoint(name=…)``, handles not among them."""
+    """Returns every endpoint declared by ``Endpoint(name=…)``, without handles."""
     with _lock:
         return list(_declared.values())
 
 
 def forget(file: str) -> None:
-    """Drops what a file declared, before it is loaded again with other lines."""
+    """Drops the declarations of a file, before it is reloaded with other lines."""
     with _lock:
         for key in [key for key in _declared if key[1] == file]:
             del _declared[key]
@@ -33,8 +33,8 @@ def forget(file: str) -> None:
 
 def check_application(declared: Iterable[Declaration]) -> None:
     """
-    The rules over all declarations of one application: one name is one
-    endpoint, and no two functions have one name. Raises DeclarationError with both places.
+    Checks the rules over all declarations of an application: names of endpoints and of functions are unique. Raises
+    DeclarationError with both places.
     """
     endpoints: Dict[str, Declaration] = {}
     functions: Dict[str, str] = {}

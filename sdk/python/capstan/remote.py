@@ -1,6 +1,6 @@
 """
-Stubs: what stands in a worker for the functions and classes of other endpoints. A build writes them as
-modules, and a decorator leaves one in place of what belongs to another endpoint::
+Stubs: in a worker, they replace the functions and classes of other endpoints. A build writes them as modules, and a
+decorator returns one for a function or class of another endpoint::
 
     embed = capstan.remote.stub("embed", parameters=("text",), is_async=True)
 """
@@ -32,17 +32,17 @@ def stub(
     endpoint: Optional[str] = None,
 ) -> Stub:
     """
-    A function that calls another endpoint's. ``parameters``: names in order; without them arguments go by name.
-    ``whole``: its only argument is the input itself. ``endpoint``: name of the one that serves it, when the
-    manifest does not say. The call raises RemoteError with the function's own message.
+    Returns a function that calls another endpoint's function. ``parameters``: names in order; without them arguments
+    are passed by name. ``whole``: its only argument is the input itself. ``endpoint``: name of the endpoint, if the
+    manifest does not have it. The call raises RemoteError with the function's own message.
     """
     return _stub(function, Shape(None if parameters is None else tuple(parameters), is_async, is_generator, whole), endpoint, None)
 
 
 def stub_class(name: str, methods: Mapping[str, Union[Shape, Mapping[str, Any]]], *, endpoint: Optional[str] = None) -> type:
     """
-    A class whose methods call those of another endpoint's class. Its instance is the worker's own: it is made
-    without arguments. ``methods``: for each the arguments of :func:`stub` that describe it.
+    Returns a class whose methods call those of another endpoint's class. The workers construct their own instance,
+    without arguments. ``methods``: for each method the arguments of :func:`stub`.
     """
 
     def make(self: Any, *args: Any, **kwargs: Any) -> None:
@@ -57,7 +57,7 @@ def stub_class(name: str, methods: Mapping[str, Union[Shape, Mapping[str, Any]]]
 
 
 def stub_of(declared: FunctionDeclaration) -> Union[Stub, type]:
-    """The stub of what another endpoint declared in this process."""
+    """Returns the stub of a function or class that another endpoint declared in this process."""
     endpoint = declared.endpoint.name
     if declared.is_class:
         made: Any = stub_class(declared.name, declared.methods, endpoint=endpoint)
@@ -79,7 +79,7 @@ def _shape(described: Mapping[str, Any]) -> Shape:
 
 def _stub(function: str, shape: Shape, endpoint: Optional[str], method: Optional[str]) -> Stub:
     def input_of(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Dict[str, Any]:
-        # A method's first argument is its instance, of which nothing goes along.
+        # A method's first argument is its instance, which is not sent.
         given = arguments_of(method or function, shape, args[1:] if method is not None else args, kwargs)
         return given if method is None else {"method": method, **given}
 
@@ -112,7 +112,7 @@ def _stub(function: str, shape: Shape, endpoint: Optional[str], method: Optional
 
 
 def arguments_of(function: str, shape: Shape, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Dict[str, Any]:
-    """A call's arguments by name. Raises TypeError, as the function itself would."""
+    """Returns a call's arguments by name. Raises TypeError, as the function itself would."""
     if shape.whole and len(args) + len(kwargs) == 1:
         value = args[0] if args else kwargs.get("input")
         if not isinstance(value, dict):
@@ -138,7 +138,7 @@ def _chunks(function: str, given: Mapping[str, Any], endpoint: Optional[str]) ->
     begun = http_sync.run(begin_stream(function, given, endpoint))
     if isinstance(begun, RouteStream):
         reader = ChunkReader(begun.call, begun.response.headers)
-        # Closed with this generator: then the caller is gone there, and its function is told.
+        # Closed with this generator: the peer then notices the disconnection and stops its function.
         with contextlib.closing(begun.response.rest) as parts:
             try:
                 for part in parts:

@@ -1,4 +1,4 @@
-"""Paths of load-balanced routes, and the rules they keep."""
+"""Paths of load-balanced routes, and their rules."""
 from __future__ import annotations
 
 import re
@@ -9,7 +9,7 @@ _PARAMETER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}|:([A-Za-z_][A-Za-z0-9_]*)
 
 
 def path_violation(path: object) -> Optional[str]:
-    """The rule that a route's path breaks, or None."""
+    """Returns the rule that a route's path breaks, or None."""
     if not isinstance(path, str):
         return "must be a string"
     if not path.startswith("/"):
@@ -28,17 +28,17 @@ def path_violation(path: object) -> Optional[str]:
 
 
 def path_parameters(path: str) -> List[str]:
-    """The names of a path's parameters, in order."""
+    """Returns the names of a path's parameters, in order."""
     found = [parameter_of(segment) for segment in path.split("/")]
     return [name for name in found if name is not None]
 
 
 def parameter_of(segment: str) -> Optional[str]:
-    """The name of the parameter that a path's segment is; None for any other."""
+    """Returns the name of the parameter in a path segment; None for a literal segment."""
     match = _PARAMETER.fullmatch(segment)
     return None if match is None else match.group(1) or match.group(2)
 
 
 def same_route(path: str) -> str:
-    """Two paths that answer the same requests have the same form here, whatever their parameters are called."""
+    """Returns the same text for two paths that match the same requests, whatever their parameter names."""
     return "/".join("{}" if _PARAMETER.fullmatch(segment) else segment for segment in path.split("/"))

@@ -1,4 +1,4 @@
-"""The settings of an endpoint, checked where they are declared."""
+"""Validates the settings of an endpoint where they are declared."""
 from __future__ import annotations
 
 import json
@@ -17,12 +17,12 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _CPU = re.compile(r"[Cc][Pp][Uu][A-Za-z0-9]+-([1-9][0-9]*)-([1-9][0-9]*)")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _FILLED_TEXT = "must be a non-empty string"
-#: Longest value that a refusal repeats, in characters of JSON.
+#: Longest value repeated in an error message, in characters of JSON.
 _LONGEST_SHOWN = 60
 
 
 class Parameters(DeclaredParameters, total=False):
-    """What ``Endpoint(name=…)`` takes."""
+    """The parameters of ``Endpoint(name=…)``."""
 
     name: Optional[str]
     gpu: Gpu
@@ -30,12 +30,12 @@ class Parameters(DeclaredParameters, total=False):
     workers: Workers
     #: Packages installed into the artifact.
     dependencies: Sequence[str]
-    #: System packages; they need an image that has them.
+    #: System packages; they require an image that has them.
     system_dependencies: Sequence[str]
-    #: Environment of the workers; secret.
+    #: Environment variables of the workers; secret.
     env: Optional[Mapping[str, str]]
     volume: Optional[str]
-    #: The image serves HTTP requests by itself, and no jobs.
+    #: The image runs its own HTTP server, and no jobs.
     load_balanced: bool
 
 
@@ -60,7 +60,7 @@ class Settings(CheckedParameters):
         return f"Settings(name={self.name!r}, gpu={self.gpu!r}, cpu={self.cpu!r}, workers=({self.workers_min}, {self.workers_max}))"
 
     def resource(self) -> Dict[str, Any]:
-        """The entry under ``resources`` of the manifest, without its functions (docs/manifest.md)."""
+        """Returns the entry under ``resources`` of the manifest, without its functions (docs/manifest.md)."""
         entry: Dict[str, Any] = {"workersMin": self.workers_min, "workersMax": self.workers_max}
         for name, parameter in DECLARED_PARAMETERS.items():
             value = getattr(self, name)
@@ -80,7 +80,10 @@ class Settings(CheckedParameters):
 
 
 def check_settings(given: Mapping[str, Any]) -> Settings:
-    """Raises DeclarationError, naming the parameter and the rule, and TypeError for a parameter that there is not."""
+    """
+    Validates the settings. Raises DeclarationError, naming the parameter and the rule, and TypeError for an unknown
+    parameter.
+    """
     for key in given:
         if key not in _KNOWN:
             raise TypeError(f"Endpoint() got an unexpected keyword argument {key!r}")
@@ -117,7 +120,7 @@ _KNOWN = frozenset(Parameters.__annotations__)
 
 
 class _Rules:
-    """The rules of single parameters; every refusal names the endpoint."""
+    """The rules of single parameters; every error names the endpoint."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -140,7 +143,7 @@ class _Rules:
     def texts(self, parameter: str, value: object) -> Tuple[str, ...]:
         if value is None:
             return ()
-        # A string is a sequence of strings, and never meant as one.
+        # A string is a sequence of strings, but is never intended as one.
         if isinstance(value, str) or not isinstance(value, (list, tuple)):
             raise self.broken(parameter, "must be a list of strings", value)
         for each in value:
@@ -184,7 +187,7 @@ class _Rules:
         for key, each in value.items():
             if not isinstance(key, str) or _VARIABLE.fullmatch(key) is None:
                 raise self.broken("env", f"has the name {key!r}; a name must have letters, digits and underscores only")
-            # The value may be a secret: only its name is told.
+            # The value may be a secret: only its name is shown.
             if not isinstance(each, str):
                 raise self.broken("env", f"must have a string at {key}, not {type(each).__name__}")
             if "\0" in each:
@@ -192,7 +195,7 @@ class _Rules:
         return dict(value)
 
     def parameter(self, name: str, given: Mapping[str, Any]) -> Any:
-        """A parameter with a rule of its own, or its default."""
+        """Returns a parameter with its own rule, or its default."""
         parameter = DECLARED_PARAMETERS[name]
         value = given.get(name, parameter["default"])
         if value is None and parameter["default"] is None:
@@ -206,7 +209,7 @@ class _Rules:
 
 
 def _broken_rule(rule: Mapping[str, Any], value: object) -> Optional[str]:
-    """The rule that a value breaks, in the words of lib/setting-rules.ts; None when it breaks none."""
+    """Returns the rule that a value violates, as worded in lib/setting-rules.ts; None when it violates none."""
     kind = rule["type"]
     if kind == "integer":
         return _broken_integer(rule, value)

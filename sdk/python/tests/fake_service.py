@@ -1,9 +1,9 @@
-"""A small HTTP server that answers as it is told, and remembers what it was asked."""
+"""A small HTTP server with scripted responses that records its requests."""
 import json
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-#: An answer that breaks the connection instead.
+#: A response that breaks the connection instead.
 BROKEN = object()
 
 
@@ -19,7 +19,7 @@ class Seen:
 
 
 class FakeService:
-    """``answers``: one for each request, in order: a body, (status, body) or (status, body, headers)."""
+    """``answers``: one response per request, in order: a body, (status, body) or (status, body, headers)."""
 
     def __init__(self, *answers, chunked=False):
         self.answers = list(answers)
@@ -65,7 +65,7 @@ class FakeService:
 
         class Server(ThreadingHTTPServer):
             daemon_threads = True
-            # Many come at once: one that is not taken at once comes again a second later.
+            # Many connections arrive at once: one that is not accepted immediately returns a second later.
             request_queue_size = 128
 
         self._server = Server(("127.0.0.1", 0), Handler)

@@ -1,4 +1,4 @@
-"""Both handles, blocking and asyncio, against a service that answers as it is told: every promise is checked on both."""
+"""Both handles, blocking and asyncio, against a service with scripted responses: every promise is checked on both."""
 import asyncio
 import inspect
 import os
@@ -11,12 +11,12 @@ from capstan import RetryPolicy, aio, http_sync
 
 from .fake_service import BROKEN, FakeService
 
-#: Tries again at once.
+#: Retries without a pause.
 QUICK = RetryPolicy(first_pause=0.0, longest_pause=0.0)
 
 
 class Twin:
-    """One of the two handles behind one face: what it gives is awaited where it has to be."""
+    """One of the two handles behind a common interface: results are awaited where necessary."""
 
     def __init__(self, kind, service, **options):
         self._loop = asyncio.new_event_loop() if kind is aio.Endpoint else None
@@ -41,7 +41,7 @@ class Twin:
         return list(value) if inspect.isgenerator(value) else value
 
     def all_of(self, stream):
-        """Chunks up to an error, and the error."""
+        """Returns the chunks up to an error, and the error."""
         found = []
 
         async def read():
@@ -281,7 +281,7 @@ class Accounts(unittest.TestCase):
 
     def test_a_connection_that_was_closed_while_idle_costs_no_try(self):
         with FakeService({}, BROKEN, {}) as service:
-            # No tries are left, yet the second call succeeds: the broken connection was an idle one.
+            # No retries are left, yet the second call succeeds: the broken connection was an idle one.
             endpoint = capstan.Endpoint("ep1", api_key="k", base_url=service.url, retry=RetryPolicy(retries=0))
             endpoint.health()
             endpoint.health()

@@ -1,4 +1,4 @@
-"""Every snippet of the documentation runs as it is printed."""
+"""Every snippet of the documentation runs as printed."""
 import ast
 import asyncio
 import contextlib
@@ -15,7 +15,7 @@ from capstan import http_sync
 from .fake_service import FakeService
 
 ROOT = pathlib.Path(__file__).parents[3]
-#: What any call of a job or an endpoint can read.
+#: A response from which any call of a job or an endpoint can read.
 ANSWER = {"id": "j", "status": "COMPLETED", "output": [1], "stream": [{"output": 1}], "jobs": {}, "workers": {}, "removed": 0}
 
 

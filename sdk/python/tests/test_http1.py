@@ -1,4 +1,4 @@
-"""HTTP/1.1 as bytes: what is sent, and what of an answer is believed."""
+"""HTTP/1.1 as bytes: encoding of requests, validation of responses."""
 import unittest
 
 from capstan.exchange import Request

@@ -1,4 +1,4 @@
-"""No two modules of the package import each other, directly or through others, imports for types included."""
+"""No import cycles between modules of the package, including imports for types."""
 import ast
 import pathlib
 import unittest
@@ -7,7 +7,9 @@ PACKAGE = pathlib.Path(__file__).parent.parent / "capstan"
 
 
 def imports_of(path):
-    """The modules of the package that a file imports, wherever the import stands; ``__init__`` only collects them."""
+    """
+    Returns the modules of the package that a file imports, wherever the import is; ``__init__`` only re-exports them.
+    """
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and node.level == 1:
             yield from [node.module.split(".")[0]] if node.module else [alias.name for alias in node.names]

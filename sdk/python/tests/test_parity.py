@@ -1,4 +1,6 @@
-"""The rules of settings, which both SDKs share: one list of cases, that test/sdk/parity.test.ts holds TypeScript to."""
+"""
+The rules of settings, shared by both SDKs: one list of cases, which test/sdk/parity.test.ts applies to TypeScript.
+"""
 import json
 import pathlib
 import unittest

@@ -1,4 +1,4 @@
-"""Calls of other endpoints' functions, as a worker makes them: manifest, state manager, target."""
+"""Calls of other endpoints' functions from a worker: manifest, control plane, target."""
 import asyncio
 import concurrent.futures
 import json
@@ -152,7 +152,7 @@ class Queues(Worker):
 
         async def main():
             try:
-                # The first finds the endpoint: what then comes at once may come in any order.
+                # The first call finds the endpoint: the following concurrent calls may arrive in any order.
                 return [await embed("a"), *await asyncio.gather(embed("b"), embed(text="c"))]
             finally:
                 await aio.close()
