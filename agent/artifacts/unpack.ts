@@ -59,7 +59,6 @@ class EntryCheck {
   readonly #limits: UnpackLimits;
   readonly #files = new Set<string>();
   #broken: string | undefined;
-  /** Symbolic links by path. */
   readonly links: string[] = [];
   entries = 0;
   bytes = 0;
@@ -78,7 +77,7 @@ class EntryCheck {
       this.#onBroken();
       return false;
     }
-    // Removes set-user-id and similar bits, makes the file readable and nobody's to write: workers share it.
+    // Removes set-user-id and similar bits; everyone may read the file and nobody may write it: workers share it.
     const runnable = ((entry.mode ?? 0) & 0o100) !== 0 || entry.type === 'Directory';
     entry.mode = entry.type === 'Directory' ? 0o755 : runnable ? 0o555 : 0o444;
     return true;

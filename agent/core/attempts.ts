@@ -232,7 +232,6 @@ function endStopped(ctx: StepContext, attempt: Attempt, ms: number | undefined):
   endAttempt(ctx, attempt, { outcome, error: timedOut ? TIMED_OUT_ERROR : '', ms });
 }
 
-/** How an attempt ended. */
 interface Ending {
   readonly outcome: AttemptOutcome;
   readonly error: string;

@@ -72,7 +72,7 @@ export class Engine {
     return { workers: actualWorkers(this.#state), attempts: attemptRefs(this.#state, performance.now()) };
   }
 
-  /** Handles messages of the scheduler in order. Returns those that are not for the core. */
+  /** Handles messages of the scheduler in order, including those that are not for the core. */
   onScheduler(events: readonly SchedulerEvent[]): void {
     for (const { event } of events) {
       switch (event?.$case) {
@@ -279,7 +279,7 @@ export class Engine {
         }
         hosted.build = build;
         this.feed({ kind: 'artifact-ready', workerId, start, folder: build.folder });
-        // No longer needed.
+        // The start was cancelled meanwhile: the build is no longer needed.
         if (hosted.worker === undefined) this.#letGo(workerId, hosted);
       },
       (error: unknown) => {

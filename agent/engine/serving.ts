@@ -5,7 +5,6 @@ import { deviceProblemOf } from '../core/devices.ts';
 import type { State, Worker } from '../core/state.ts';
 import type { HttpCall, HttpEvents, HttpRequest, RunningWorker } from '../runtimes/runtime.ts';
 
-/** Every worker that accepts requests now. */
 export function servingWorkers(state: State): ServingWorker[] {
   const serving: ServingWorker[] = [];
   for (const worker of state.workers.values()) {

@@ -118,7 +118,7 @@ export class LogFiles {
   }
 }
 
-/** Reads the last bytes of two files, in pieces that end at a line end where possible. */
+/** Splits the last `2 * most` bytes of a text into pieces, which end at a line end where possible. */
 function* pieces(text: Buffer, most: number): Generator<Buffer> {
   let start = Math.max(0, text.length - 2 * most);
   while (start < text.length) {

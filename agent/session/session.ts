@@ -226,10 +226,7 @@ export class Session {
     live.timer = setTimeout(() => this.#watch(live), Math.max(1, next - now));
   }
 
-  /**
-   * A stalled loop does not prove a dead peer: the sockets are polled once more before the session is closed (invariant
-   * 5).
-   */
+  /** A stalled loop does not prove a dead peer: the sockets are polled once more before closing (invariant 5). */
   #checkSilence(live: Live): void {
     setImmediate(() => {
       setImmediate(() => {

@@ -23,7 +23,6 @@ const ENVELOPE_BYTES = 1024 * 1024;
 const MAX_PARAM_LENGTH = 512;
 const MAX_REASON_CHARACTERS = 1_024;
 
-/** The caller. */
 export interface Caller {
   readonly endpointId: string;
   readonly workerId: string;
@@ -174,7 +173,7 @@ const refusals: Readonly<Record<BodyFault, { readonly status: number; readonly m
   'memory-full': { status: 503, message: 'request bodies already use all of the agent’s memory for them' },
 };
 
-/** Of an admitted call. */
+/** Returns the mailbox of an admitted call. */
 function deskOf({ desk }: Call): JobMailbox {
   if (desk === null) throw new Error('a call was admitted without a mailbox');
   return desk;

@@ -28,7 +28,6 @@ const UPLOAD_RULE: UploadRule = { minBytes: 16 * 1024, windowMs: 10_000, now: ()
 const isWildcard = (host: string): boolean => host === '0.0.0.0' || host === '::';
 
 export interface WorkerApiOptions {
-  /** Address to listen on. */
   readonly host: string;
   /** 0: any free port. */
   readonly port: number;

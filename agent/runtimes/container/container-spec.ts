@@ -23,7 +23,6 @@ export interface ContainerSpecBuilderOptions {
   readonly engine: ContainerEngine;
   /** The agent's own folder, which holds the sockets. */
   readonly folder: string;
-  /** The staged bootstrap. */
   readonly bootstrap: string;
   /** Readable name of the node, used in a label. */
   readonly nodeName: string;

@@ -377,7 +377,7 @@ export class ForeignWorker implements RunningWorker, JobMailbox {
         const { requestId } = JSON.parse(text) as { requestId?: unknown };
         if (typeof requestId === 'string' && this.#heldOf(requestId) !== undefined) return requestId;
       } catch {
-        // An ordinary line.
+        // The line is not JSON: treated as an ordinary line.
         return this.#onlyRunningJob();
       }
     }

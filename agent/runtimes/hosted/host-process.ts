@@ -32,7 +32,6 @@ export class HostProcess implements Host {
   up = false;
   /** The process is gone, or could not be started. */
   gone = false;
-  /** Resolves when the process is gone. */
   readonly exited: Promise<void>;
 
   constructor(program: HostProgram, env: Readonly<Record<string, string>>) {

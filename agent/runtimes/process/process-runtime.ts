@@ -22,7 +22,6 @@ export const PYTHON_READS_AT_START = /^(PYTHON|LD_|TZ$|LANG$|LC_|MALLOC_|OPENSSL
 const PYTHON_MAIN = fileURLToPath(new URL('python/start.py', import.meta.url));
 
 export interface ProcessRuntimeOptions {
-  /** The staged bootstrap. */
   readonly bootstrap: string;
   /** The environment of every host: nothing of the agent's own environment. */
   readonly baseEnv: Readonly<Record<string, string>>;

@@ -5,9 +5,9 @@ import type { Launcher } from '../foreign/launcher.ts';
 
 export interface Reach {
   readonly host: string;
-  /** Address for requests. */
+  /** Port for requests. */
   readonly port: number;
-  /** Address for GET /ping; usually the same. */
+  /** Port for GET /ping; usually the same. */
   readonly healthPort: number;
 }
 

@@ -8,7 +8,6 @@ import type { Runtime, RunningWorker, WorkerEvents, WorkerStart } from '../runti
 export const NODE_READS_AT_START = /^(NODE_|LD_|UV_|TZ$|LANG$|LC_|MALLOC_|OPENSSL_|SSL_)/;
 
 export interface ThreadRuntimeOptions {
-  /** The staged bootstrap. */
   readonly bootstrap: string;
   /** The environment of every host: nothing of the agent's own environment. */
   readonly baseEnv: Readonly<Record<string, string>>;

@@ -19,7 +19,6 @@ export type ThreadOrder =
   | ({ readonly kind: 'load'; readonly port: MessagePort } & LoadOrder)
   | ({ readonly kind: 'run'; readonly input: Uint8Array } & RunOrder);
 
-/** Messages of this thread. */
 export type ThreadMessage = FromTask | PostedFrames;
 
 interface Loaded {
