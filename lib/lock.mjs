@@ -32,7 +32,7 @@ function takeOver(own, path) {
   if (!tryLink(own, guard)) {
     const holder = livingHolder(guard);
     if (holder !== null) return { heldBy: holder };
-    unlinkIfThere(guard); // the previous process died while it replaced the lock
+    unlinkIfThere(guard); // the process that was replacing the lock died
     if (!tryLink(own, guard)) return { heldBy: livingHolder(guard) ?? process.pid };
   }
   try {

@@ -18,7 +18,6 @@ export class Rate {
     return true;
   }
 
-  /** Whether an event is left. */
   has(now: number): boolean {
     this.#left = Math.min(this.burst, this.#left + ((now - this.#at) * this.perSecond) / 1000);
     this.#at = now;

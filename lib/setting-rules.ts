@@ -1,6 +1,6 @@
 /**
- * The kinds of rules for the value of an endpoint's setting, and their error messages. This file imports nothing: `npm
- * run generate` copies it into the TypeScript SDK, which is published without the rest of the repository.
+ * The kinds of rules for the value of an endpoint's setting, and their error messages. This file imports nothing:
+ * `npm run generate` copies it into the TypeScript SDK, which is published without the rest of the repository.
  */
 
 interface IntegerRule {

@@ -47,12 +47,10 @@ export class UploadMonitor {
   }
 }
 
-/** One upload. */
 export class UploadMeter {
   readonly #rule: UploadRule;
   readonly #onSlow: () => void;
   readonly #onEnd: () => void;
-  /** Bytes in the current window. */
   #bytes = 0;
   #windowStart: number;
   #pausedAt: number | undefined;

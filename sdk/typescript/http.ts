@@ -35,7 +35,7 @@ export interface CallRequest {
   readonly againWhenUnreachable?: boolean;
 }
 
-/** The accepted response, parsed. */
+/** The accepted response, read as text. */
 export interface Answer {
   readonly headers: Headers;
   readonly text: string;

@@ -22,9 +22,7 @@ export interface StandardIssue {
   readonly path?: readonly (PropertyKey | { readonly key: PropertyKey })[] | undefined;
 }
 
-/** Input type of a schema. */
 export type InputOf<S extends StandardSchema> = NonNullable<S['~standard']['types']>['input'];
-/** Output type of a schema. */
 export type OutputOf<S extends StandardSchema> = NonNullable<S['~standard']['types']>['output'];
 
 /** The input does not match its schema; the message names each path and rule. */
