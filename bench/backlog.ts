@@ -1,10 +1,10 @@
 /**
- * A queue that nobody works off: what a million waiting jobs cost the scheduler. The real service,
- * jobs over HTTP; prints one JSON document.
+ * Measures the cost of a million waiting jobs for the scheduler: a queue without workers. Runs the real service with
+ * jobs over HTTP. Prints one JSON document.
  *
  *   node bench/backlog.ts --jobs 1000000 --bytes 1024 --connections 64 --seconds 5 --settle 15
  *
- * `--seconds`: of each load, after which the queue is counted; `--settle`: of rest before memory is read again.
+ * `--seconds`: duration of each load, after which the queue is counted; `--settle`: pause before memory is read again.
  */
 import { parseArgs } from 'node:util';
 import { setTimeout as pause } from 'node:timers/promises';
@@ -60,7 +60,7 @@ try {
   await pause(Number(values.settle) * 1_000);
   const settled = residentOf(scheduler());
 
-  // The supervisor starts it again; it serves once it has its queue.
+  // The supervisor restarts it. It serves once it has loaded its queue.
   const before = scheduler();
   const killedAt = performance.now();
   process.kill(before, 'SIGKILL');
@@ -87,7 +87,7 @@ try {
   await stack.close();
 }
 
-/** Asks until the new scheduler answers; gives the jobs that it has. */
+/** Polls until the new scheduler responds. Returns the number of its jobs. */
 async function served(queued: () => Promise<number>, before: number, scheduler: () => number): Promise<number> {
   const deadline = performance.now() + 120_000;
   for (;;) {
@@ -95,7 +95,7 @@ async function served(queued: () => Promise<number>, before: number, scheduler: 
       const count = await queued();
       if (scheduler() !== before) return count;
     } catch (error) {
-      // It is down for a moment: that is what is measured.
+      // The scheduler is down for a moment: this is the measured time.
       if (performance.now() > deadline) throw error;
     }
     await pause(20);

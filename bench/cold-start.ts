@@ -1,9 +1,10 @@
 /**
- * From zero to the handler: a job is sent to an endpoint without a worker, through the whole stack,
- * and its handler tells when it was entered: `node bench/cold-start.ts
- * [--rounds 15] [--only thread,node-process,…]`. Between two jobs
- * the worker goes by its idle time-out and the spare that it used is replaced, as in a real pause.
- * Containers run in a Docker daemon of the bench's own, whose image is there already.
+ * Time from zero workers to the handler: sends a job to an endpoint without a worker, through the whole stack. The
+ * handler returns the time at which it was entered. Between two jobs the worker ends by its idle timeout and the spare
+ * that it used is replaced, as in a real pause. Containers run in the bench's own Docker daemon, which already has the
+ * image.
+ *
+ *   node bench/cold-start.ts [--rounds 15] [--only thread,node-process,…]
  */
 import { once } from 'node:events';
 import { Agent, request, type ClientRequest, type IncomingMessage } from 'node:http';
@@ -14,11 +15,14 @@ import { parseArgs } from 'node:util';
 import { noEngine, startEngine } from '../test/support/container/private-engine.ts';
 import { startStack, waitForHealth, type Stack } from './stack.ts';
 
-/** Goals of the p50, ms. */
+/** Goals for the p50, ms. */
 const goals = { thread: 60, 'node-process': 80, 'python-process': 60, 'node-container': 500, 'python-container': 500 } as const;
 type Runtime = keyof typeof goals;
 
-/** After a worker is gone, its spare is started anew; a real pause is longer. A container's start takes a busy machine seconds. */
+/**
+ * Pause after a worker has ended, in which its spare is restarted. A real pause is longer. A busy machine takes seconds
+ * to start a container.
+ */
 const REFILL_MS = { process: 1_500, container: 6_000 } as const;
 const WARM_UP = 1;
 
@@ -40,7 +44,7 @@ try {
     const times: number[] = [];
     for (let round = 0; round < rounds + WARM_UP; round++) {
       const ms = await coldStart(stack, stack.endpoints.get(runtime) ?? '', round, pauseMs);
-      // The first one fetches and unpacks the build, too.
+      // The first job also fetches and unpacks the build.
       if (round < WARM_UP) process.stdout.write(`${runtime}: first of all, with the build fetched: ${ms.toFixed(1)} ms\n`);
       else times.push(ms);
     }
@@ -56,7 +60,7 @@ try {
   await engine?.stop();
 }
 
-/** Sends one job to an endpoint that has no worker; gives the time until its handler was entered, ms. */
+/** Sends one job to an endpoint that has no worker. Returns the time until its handler was entered, ms. */
 async function coldStart(stack: Stack, endpoint: string, n: number, pauseMs: number): Promise<number> {
   const { url, apiKey } = stack;
   await waitForHealth(stack, endpoint, 'no worker is left', ({ workers }) => Object.values(workers).every((count) => count === 0));

@@ -1,4 +1,4 @@
-/** The figures that the bench measures, with what they must reach at least and what they are meant to reach. */
+/** The figures that the bench measures, with their required minimum and their goal. */
 
 export interface Target {
   readonly name: string;
@@ -47,7 +47,7 @@ export function verdict(target: Target, value: number): 'goal' | 'floor' | 'belo
   return reaches(target, value, target.floor) ? 'floor' : 'below';
 }
 
-/** The middle value; the mean of the two middle ones for an even count. NaN for none. */
+/** The median; the mean of the two middle values for an even count. NaN for an empty list. */
 export function median(values: readonly number[]): number {
   const sorted = [...values].sort((left, right) => left - right);
   const half = Math.floor(sorted.length / 2);

@@ -1,6 +1,6 @@
 /**
- * A simulated fleet: the real scheduler as a process, agents of 8 GPUs over real gRPC (each with a
- * connection and a session of its own, all in this process).
+ * A simulated fleet: the real scheduler as a process, and agents with 8 GPUs over real gRPC (each with its own
+ * connection and session, all in this process).
  *
  *   node bench/fleet.ts --agents 1000 --endpoints 1000 --workers 10 --idle 20 --settle 3 --json
  *

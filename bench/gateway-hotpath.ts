@@ -1,6 +1,6 @@
 /**
- * POST /run through the gateway alone (a scheduler that answers at once behind it) against a bare
- * fastify echo with the same body, each in its own process: `node bench/gateway-hotpath.ts [seconds]`.
+ * POST /run through the gateway alone (with a scheduler that replies at once) against a bare fastify echo with the same
+ * body, each in its own process: `node bench/gateway-hotpath.ts [seconds]`.
  */
 import { fork, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
@@ -18,7 +18,7 @@ interface LoadResult {
   readonly errors: number;
 }
 
-// The package has no type declarations: the compiler must not look for them.
+// The package has no type declarations; a computed specifier keeps the compiler from resolving it.
 const LOAD_TOOL: string = 'autocannon';
 const { default: autocannon } = (await import(LOAD_TOOL)) as { default: (options: object) => Promise<LoadResult> };
 

@@ -1,16 +1,16 @@
 /**
  * `npm run bench`: the real processes against a bare echo in the same run (bench/README.md).
  *
- *   --rounds 3 --seconds 5 --warmup 1   how often and how long each load runs
- *   --connections 64                    open connections, for both sides
+ *   --rounds 3 --seconds 5 --warmup 1   number of rounds; duration of each load and warm-up, s
+ *   --connections 64                    open connections, for both subjects
  *   --only runParked,runConsumed,runsync,start,store
  *   --depths 1000,1000000               waiting rows of the store's cycles
- *   --folder <folder>                   where the data folder is made (the system's temporary folder)
+ *   --folder <folder>                   parent of the data folder (default: the system's temporary folder)
  *   --start-jobs 1000                   jobs of each measurement of the start latency
- *   --results <folder>                  where the document is kept (bench/results)
+ *   --results <folder>                  folder of the document (default: bench/results)
  *   --json                              the document on stdout, the table on stderr
  *
- * The document also goes to <results>/<time>.json. Exits with 1 when any answer was an error.
+ * The document also goes to <results>/<time>.json. Exits with 1 if any response was an error.
  */
 import { mkdir, writeFile } from 'node:fs/promises';
 import { cpus, loadavg } from 'node:os';

@@ -1,6 +1,6 @@
 /**
- * CPU time of a process and all below it, by what they are: shows which part a load is bound by. Memory, too.
- * From /proc, so on Linux only; elsewhere the answer is empty.
+ * CPU time and memory of a process and its descendants by role: shows which part limits a load. Reads /proc, so it
+ * works on Linux only; elsewhere the result is empty.
  */
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 
@@ -24,7 +24,7 @@ export function cpuByRole(root: number): Map<string, number> {
   return roles;
 }
 
-/** Cores used between two readings that lie `seconds` apart. */
+/** Cores used between two readings `seconds` apart. */
 export function coresBetween(
   before: ReadonlyMap<string, number>,
   after: ReadonlyMap<string, number>,
@@ -33,14 +33,14 @@ export function coresBetween(
   return Object.fromEntries([...after].map(([role, used]) => [role, Math.max(0, used - (before.get(role) ?? 0)) / seconds]));
 }
 
-/** Id of the process with this role below `root`; null where there is none. */
+/** Id of the process with this role below `root`; null if none. */
 export function processOf(root: number, role: string): number | null {
   const processes = allProcesses();
   for (const pid of processes.keys()) if (pid !== root && isBelow(pid, root, processes) && roleOf(pid) === role) return pid;
   return null;
 }
 
-/** Resident memory of a process now, and the most it ever was, bytes. */
+/** Resident memory of a process: current and peak, bytes. */
 export function residentOf(pid: number): { readonly now: number; readonly most: number } {
   const text = readOrNull(`/proc/${pid}/status`) ?? '';
   const field = (name: string): number => Number(new RegExp(`^${name}:\\s+(\\d+) kB$`, 'm').exec(text)?.[1] ?? 0) * 1024;
@@ -61,7 +61,7 @@ function allProcesses(): Map<number, Process> {
 function readProcess(pid: string): Process | null {
   const text = readOrNull(`/proc/${pid}/stat`);
   if (text === null) return null;
-  // The second field, the name in parentheses, may itself hold spaces and parentheses.
+  // The second field, the name in parentheses, may itself contain spaces and parentheses.
   const fields = text.slice(text.lastIndexOf(')') + 2).split(' ');
   return { parent: Number(fields[1]), seconds: (Number(fields[11]) + Number(fields[12])) / TICKS_PER_SECOND };
 }
@@ -71,13 +71,13 @@ function isBelow(pid: number, root: number, processes: ReadonlyMap<number, Proce
   return false;
 }
 
-/** The tool's processes carry their role as the last argument; whatever else an agent starts is a worker. */
+/** The CLI's processes have their role as the last argument. Any other process that an agent starts is a worker. */
 function roleOf(pid: number): string {
   const last = (readOrNull(`/proc/${pid}/cmdline`) ?? '').split('\0').filter(Boolean).at(-1) ?? '';
   return ['up', 'scheduler', 'gateway', 'agent'].includes(last) ? last : 'workers';
 }
 
-/** A process may end between being listed and being read. */
+/** A process may end between the listing and the read. */
 function readOrNull(path: string): string | null {
   try {
     return readFileSync(path, 'utf8');

@@ -1,4 +1,4 @@
-/** The results as a document for machines and as a table for people. */
+/** The results as a JSON document and as a table. */
 import Table from 'cli-table3';
 
 import { median, targets, verdict, type FigureName } from './figures.ts';
@@ -13,7 +13,7 @@ export interface Report {
   readonly figures: Readonly<
     Partial<Record<FigureName, { readonly value: number; readonly floor: number; readonly goal: number | null; readonly verdict: string }>>
   >;
-  /** Answers that were not 2xx, and everything else that went wrong; 0 in a run that counts. */
+  /** Responses other than 2xx and all other errors; 0 in a valid run. */
   readonly errors: number;
   readonly rounds: RoundsResult | null;
   readonly store: StoreCycles | null;
@@ -46,7 +46,7 @@ function errorsOf(rounds: RoundsResult | null): number {
   return runs.reduce((sum, run) => sum + run.errors, 0);
 }
 
-/** The readable table, with what went wrong below it. */
+/** The table, with the errors below it. */
 export function renderReport(report: Report): string {
   const table = new Table({ head: ['figure', 'value', 'floor', 'goal', 'reached', 'details'], style: { head: [], border: [] } });
   for (const [name, { value, floor, goal, verdict: reached }] of Object.entries(report.figures)) {
@@ -92,7 +92,7 @@ function details(name: FigureName, { rounds, store }: Report): string {
   }
 }
 
-/** Which part each load keeps busy. */
+/** Shows which part each load keeps busy. */
 function cpuLines({ rounds }: Report): string[] {
   return loadNames.flatMap((name) => {
     const figure = rounds?.loads[name];

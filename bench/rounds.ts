@@ -1,7 +1,7 @@
 /**
- * The loads, interleaved with the echo: E S1 E S2 E S3 E, several rounds. A shared machine's speed
- * wanders by tens of percent within a minute, so each subject is set against the mean of the two
- * echo runs around it, and the median of these ratios over the rounds is the figure.
+ * The loads, interleaved with the echo: E S1 E S2 E S3 E, several rounds. The speed of a shared machine changes by tens
+ * of percent within a minute. Each subject is therefore compared with the mean of the two echo runs around it; the
+ * figure is the median of these ratios over the rounds.
  */
 import { runLoad, type LoadOptions, type LoadResult } from './driver/load.ts';
 import { prepareRequest, type PreparedRequest } from './driver/request.ts';
@@ -20,14 +20,14 @@ export interface LoadFigure {
   /** Median over the rounds of subject / echo around it. */
   readonly ratio: number;
   readonly ratios: readonly number[];
-  /** Median requests a second. */
+  /** Median of requests per second. */
   readonly perSecond: number;
   readonly echoPerSecond: number;
-  /** Jobs that ended a second, from the first request to the last end; where workers consume. */
+  /** Jobs that ended per second, from the first request to the last end; for loads whose jobs workers run. */
   readonly completedPerSecond: number | null;
-  /** Cores used by each part during the load, median; empty where the system does not tell. */
+  /** Cores used by each part during the load, median; empty where the system does not report it. */
   readonly cores: Readonly<Record<string, number>>;
-  /** Each round's whole result. */
+  /** The whole result of each round. */
   readonly runs: readonly LoadResult[];
 }
 
@@ -41,9 +41,9 @@ export interface RoundsOptions {
   readonly rounds: number;
   readonly load: LoadOptions;
   readonly loads: readonly LoadName[];
-  /** Jobs of each measurement of the start latency; 0 leaves it out. */
+  /** Jobs of each measurement of the start latency; 0 skips it. */
   readonly startJobs: number;
-  /** Told what begins. */
+  /** Called with the name of each step that begins. */
   readonly progress: (line: string) => void;
 }
 
@@ -103,11 +103,11 @@ export async function runRounds(stack: Stack, echoUrl: string, options: RoundsOp
 interface Subject {
   readonly name: LoadName;
   readonly request: PreparedRequest;
-  /** The endpoint that takes the jobs. */
+  /** The endpoint that receives the jobs. */
   readonly consumer: string;
 }
 
-/** Runs one load and leaves no work behind that the next measurement would feel. */
+/** Runs one load and removes all work that could affect the next measurement. */
 async function runSubject(stack: Stack, { name, request, consumer }: Subject, load: LoadOptions): Promise<Omit<Measured, 'echoPerSecond'>> {
   const consumes = name !== 'runParked';
   const before = consumes ? await waitForHealth(stack, consumer, 'nothing is left to do', isDone) : null;

@@ -1,4 +1,4 @@
-/** The real service for a bench: `capstan up` on free ports with a data folder of its own, and the bench's endpoints on it. */
+/** The real service for a bench: `capstan up` on free ports with its own data folder, and the bench's endpoints. */
 import { execFile, spawn, type ChildProcess } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
@@ -18,21 +18,24 @@ export interface Stack {
   /** `http://host:port` of the gateway. */
   readonly url: string;
   readonly apiKey: string;
-  /** Name → id of the endpoints. */
+  /** Endpoint ids by name. */
   readonly endpoints: ReadonlyMap<string, string>;
-  /** The supervisor, above all others. */
+  /** The supervisor, the parent of all other processes. */
   readonly pid: number;
   /** Ends every process and removes the data. */
   close(): Promise<void>;
 }
 
-/** Counts of GET /health that the bench waits on. */
+/** Counts of GET /health that the bench waits for. */
 export interface Health {
   readonly jobs: { readonly completed: number; readonly failed: number; readonly inProgress: number; readonly inQueue: number };
   readonly workers: { readonly idle: number; readonly running: number };
 }
 
-/** Starts the stack, with these settings, and deploys an application, the bench's own unless another is named; what its processes print goes to `<folder>/up.log`. */
+/**
+ * Starts the stack with these settings and deploys an application (by default the bench's own). The output of its
+ * processes goes to `<folder>/up.log`.
+ */
 export async function startStack(
   parent = tmpdir(),
   app = join(root, 'bench/app'),
@@ -61,7 +64,7 @@ export async function startStack(
   };
   try {
     const { http } = await running(up, join(dataDir, 'run.json'), join(folder, 'up.log'));
-    // The commands below find the stack by its run.json; the ports of the environment would contradict it.
+    // The commands below find the stack by its run.json. The ports of the environment would contradict it.
     const client = { ...variables, CAPSTAN_HTTP_PORT: '', CAPSTAN_GRPC_PORT: '' };
     const capstan = (...args: string[]) => promisify(execFile)(process.execPath, [tool, ...args], { cwd: folder, env: client });
     await capstan('deploy', app);
@@ -82,7 +85,7 @@ export async function healthOf(stack: Stack, endpoint: string): Promise<Health> 
   return (await response.json()) as Health;
 }
 
-/** Polls an endpoint's health until `ready` says so; gives the last one. */
+/** Polls an endpoint's health until `ready` returns true. Returns the last health. */
 export async function waitForHealth(stack: Stack, endpoint: string, what: string, ready: (health: Health) => boolean): Promise<Health> {
   const deadline = performance.now() + HEALTH_LIMIT_MS;
   for (;;) {
@@ -93,7 +96,7 @@ export async function waitForHealth(stack: Stack, endpoint: string, what: string
   }
 }
 
-/** Waits for the file that the supervisor writes once everything serves. */
+/** Waits for the file that the supervisor writes once every part serves. */
 async function running(up: ChildProcess, path: string, log: string): Promise<{ http: string }> {
   const deadline = performance.now() + 60_000;
   while (performance.now() < deadline) {

@@ -1,6 +1,6 @@
 /**
- * From the client's write of the request to the handler's first statement, one job at a time on an
- * idle, warm worker. Both ends read the monotonic clock of the host, which its processes share.
+ * Time from the client's write of the request to the handler's first statement, one job at a time on an idle, warm
+ * worker. Both ends read the host's monotonic clock, which all its processes share.
  */
 import { build } from 'hdr-histogram-js';
 
@@ -11,9 +11,9 @@ import type { Stack } from './stack.ts';
 
 export interface StartLatency {
   readonly jobs: number;
-  /** Client's write to handler entered, ms. */
+  /** From the client's write to the handler's entry, ms. */
   readonly start: Latency;
-  /** Client's write to result read, ms. */
+  /** From the client's write to the read of the result, ms. */
   readonly roundTrip: Latency;
   readonly errors: number;
   readonly examples: readonly string[];
@@ -48,7 +48,7 @@ export async function measureStart(stack: Stack, endpoint: string, jobs: number,
   return { jobs: start.totalCount, start: summarize(start), roundTrip: summarize(roundTrip), errors, examples };
 }
 
-/** The handler's stamp in a completed job's answer. */
+/** The handler's timestamp in the response of a completed job. */
 function stampOf(text: string): bigint | null {
   const answer = JSON.parse(text) as { status?: string; output?: unknown };
   return answer.status === 'COMPLETED' && typeof answer.output === 'string' ? BigInt(answer.output) : null;

@@ -1,12 +1,12 @@
-/** The store alone: runs bench/store/cycles.ts in a process of its own and reads its lines. */
+/** The store alone: runs bench/store/cycles.ts in a separate process and reads its lines. */
 import { execFile } from 'node:child_process';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 
 export interface StoreCycles {
-  /** Insert + claim + complete cycles a second, by rows waiting. */
+  /** Cycles of insert, claim and complete per second, by number of waiting rows. */
   readonly depths: readonly { readonly depth: number; readonly cyclesPerSecond: number; readonly p50Ms: number; readonly p99Ms: number }[];
-  /** Deepest against shallowest. */
+  /** Ratio of the deepest queue to the shallowest. */
   readonly ratio: number;
 }
 

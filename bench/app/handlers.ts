@@ -1,13 +1,13 @@
-/** What the load tests run. */
+/** The handlers of the load tests. */
 
-/** Does nothing: what is left is the service's own cost. */
+/** Does nothing, so that a load measures only the cost of the service. */
 export function noop(text: string, n: number): number {
   return n;
 }
 
 /**
- * When the handler was entered, ns of the host's monotonic clock, which all processes of a host
- * share; as text, since the number is beyond what JSON's readers keep exact.
+ * Time at which the handler was entered, ns of the host's monotonic clock, which all processes of a host share. A
+ * string, because the number exceeds the exact range of JSON parsers.
  */
 export function stamp(): string {
   return process.hrtime.bigint().toString();

@@ -1,4 +1,4 @@
-/** Each tells when it was entered, ms since 1970. */
+/** Each handler returns the time at which it was entered, ms since 1970. */
 const now = (): number => performance.timeOrigin + performance.now();
 
 export function inThread(n: number): { n: number; at: number } {

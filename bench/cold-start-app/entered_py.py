@@ -1,4 +1,4 @@
-"""Tells when it was entered, ms since 1970."""
+"""Each handler returns the time at which it was entered, ms since 1970."""
 
 import time
 

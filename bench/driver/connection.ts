@@ -1,4 +1,4 @@
-/** One keep-alive connection with one request open at a time; dials again when it was closed. */
+/** One keep-alive connection with one open request at a time. Reconnects after it was closed. */
 import { connect, type Socket } from 'node:net';
 
 import { ResponseReader, type Response } from './response.ts';
@@ -24,8 +24,8 @@ export class Connection {
   }
 
   /**
-   * Sends a request and calls one of the two when it is over. Callbacks, not promises: at tens of
-   * thousands of requests a second a promise each is a cost that the subject would pay for.
+   * Sends a request and calls one of the two callbacks when it has ended. Callbacks, because at tens of thousands of
+   * requests a second the driver's promises would take processor time from the subject.
    */
   send(bytes: Buffer, done: (exchange: Exchange) => void, fail: (error: Error) => void): void {
     this.#done = done;

@@ -1,7 +1,7 @@
 /**
- * Closed-loop load: every connection sends its next request when the last one was answered. So the
- * figures are of throughput at a fixed concurrency; a stalled server is asked less in its stall,
- * which latency percentiles of such a run do not show (the maximum does).
+ * Closed-loop load: every connection sends its next request when it has received the previous response. The figures are
+ * throughput at a fixed concurrency. A stalled server receives fewer requests during its stall, which the latency
+ * percentiles of such a run do not show (the maximum does).
  */
 import { build, type Histogram } from 'hdr-histogram-js';
 
@@ -12,9 +12,9 @@ export interface LoadOptions {
   readonly connections: number;
   /** Measured time, ms. */
   readonly durationMs: number;
-  /** Time before it in which requests are sent and only their errors counted, ms. */
+  /** Warm-up before the measured time, ms. Only the errors of its requests are counted. */
   readonly warmupMs: number;
-  /** After the end, open requests have this long to be answered, ms. */
+  /** Time after the end within which open requests must be answered, ms. */
   readonly drainMs?: number;
 }
 
@@ -30,24 +30,24 @@ export interface Latency {
 }
 
 export interface LoadResult {
-  /** Answers with a 2xx status within the measured time, a second. */
+  /** Responses with a 2xx status within the measured time, per second. */
   readonly perSecond: number;
   readonly answers: number;
   readonly seconds: number;
   readonly latency: Latency;
-  /** Share of one core that this process used in the measured time; near 1 the driver is what limits. */
+  /** Share of one core that this process used in the measured time. Near 1, the driver is the limit. */
   readonly driverCpu: number;
-  /** Requests, warm-up included. */
+  /** Requests, including the warm-up. */
   readonly sent: number;
-  /** Every answer by status, warm-up included. */
+  /** Responses by status, including the warm-up. */
   readonly statuses: Readonly<Record<string, number>>;
-  /** Answers that were not 2xx, connections lost, requests never answered; warm-up included. */
+  /** Responses other than 2xx, lost connections and unanswered requests, including the warm-up. */
   readonly errors: number;
   /** The first example of each kind of error. */
   readonly examples: Readonly<Record<string, string>>;
 }
 
-/** Runs the load; never rejects because of what the server answers. */
+/** Runs the load. Never rejects because of a response of the server. */
 export function runLoad(request: PreparedRequest, options: LoadOptions): Promise<LoadResult> {
   return new Load(request, options).run();
 }
@@ -111,7 +111,7 @@ class Load {
       (error) => {
         this.#open -= 1;
         this.#error(`connection: ${error.message}`, error.message);
-        // A refused connection fails at once; not to spin, the next try takes its turn in the loop.
+        // A refused connection fails at once. The next try waits for the event loop, which avoids a busy loop.
         setTimeout(() => this.#again(connection), 10);
       },
     );

@@ -1,9 +1,10 @@
 /**
- * The driver on its own, against any HTTP server:
+ * The driver alone, against any HTTP server:
  *
- *   node bench/driver/main.ts http://127.0.0.1:8080/v2/<endpoint>/run --body '{"input":{}}' --header 'authorization: Bearer <key>'
+ *   node bench/driver/main.ts http://127.0.0.1:8080/v2/<endpoint>/run --body '{"input":{}}' --header 'authorization:
+ *   Bearer <key>'
  *
- * Prints one JSON document; exits with 1 when any answer was not 2xx.
+ * Prints one JSON document. Exits with 1 if any response was not 2xx.
  */
 import { parseArgs } from 'node:util';
 

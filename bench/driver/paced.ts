@@ -1,7 +1,7 @@
 /**
- * Load at a fixed rate: requests begin when their time has come, whatever became of those before,
- * and their latency counts from that time. So a stall shows in the percentiles; so does, for every
- * subject alike, up to a millisecond that the driver is late.
+ * Load at a fixed rate: each request starts at its scheduled time, whatever the state of earlier requests, and its
+ * latency counts from that time. A stall therefore shows in the percentiles. So does the driver's own delay of up to a
+ * millisecond, which is the same for every subject.
  */
 import { build } from 'hdr-histogram-js';
 
@@ -11,17 +11,17 @@ import type { PreparedRequest } from './request.ts';
 
 export interface PacedResult {
   readonly latency: Latency;
-  /** How late the requests were sent: a driver that waits for a core, or for its timer. */
+  /** Delay with which the requests were sent: the driver waited for a core or for its timer. */
   readonly late: Latency;
   readonly answers: number;
-  /** Warm-up included. */
+  /** Including the warm-up. */
   readonly sent: number;
-  /** Answers that were not 2xx, lost connections, and requests that found no connection free. */
+  /** Responses other than 2xx, lost connections, and requests that found no free connection. */
   readonly errors: number;
 }
 
 const MAX_CONNECTIONS = 512;
-/** After the end, open requests have this long to be answered, ms. */
+/** Time after the end within which open requests must be answered, ms. */
 const DRAIN_MS = 10_000;
 
 export async function runPaced(request: PreparedRequest, perSecond: number, durationMs: number, warmupMs: number): Promise<PacedResult> {
@@ -32,7 +32,7 @@ export async function runPaced(request: PreparedRequest, perSecond: number, dura
   let errors = 0;
   let answers = 0;
   let open = 0;
-  // Resolved whenever none is open; only looked at after the last one was sent.
+  // Resolves whenever no request is open. Read only after the last request was sent.
   let idle = Promise.withResolvers<void>();
   const start = performance.now();
   const send = (dueAt: number): void => {

@@ -1,4 +1,4 @@
-/** A request as bytes, made once and sent many times. */
+/** A request as bytes, encoded once and sent many times. */
 
 export interface RequestSpec {
   readonly url: string;

@@ -1,18 +1,18 @@
 /**
- * Reads HTTP/1.1 responses off a connection: as little as a load driver needs, as cheaply as it
- * can, since driver and subject share the machine's cores. Bodies have a Content-Length; anything
- * else is refused loudly rather than counted wrongly.
+ * Reads HTTP/1.1 responses from a connection. Supports only what a load driver needs, at a low cost, because driver and
+ * subject share the machine's cores. A body must have a Content-Length; any other response is an error and is never
+ * counted wrongly.
  */
 
 export interface Response {
   readonly status: number;
-  /** The body; a view of memory that the next response may overwrite. */
+  /** The body: a view of memory that the next response may overwrite. */
   readonly body: Buffer;
   /** The server closes the connection after this response. */
   readonly close: boolean;
 }
 
-/** The bytes are no response that this reader understands. */
+/** The bytes are not a response that this reader supports. */
 export class ProtocolError extends Error {}
 
 const HEAD_END = Buffer.from('\r\n\r\n');
@@ -20,11 +20,11 @@ const NOTHING = Buffer.alloc(0);
 const MAX_HEAD_BYTES = 64 * 1024;
 
 export class ResponseReader {
-  /** Bytes of a response that is not whole yet. */
+  /** Bytes of an incomplete response. */
   #held: Buffer = NOTHING;
   #wanted = 0;
 
-  /** Takes bytes as they came; answers with the response they complete, or null. One request is open at a time. */
+  /** Reads received bytes. Returns the response that they complete, or null. One request is open at a time. */
   push(chunk: Buffer): Response | null {
     const bytes = this.#held.length === 0 ? chunk : Buffer.concat([this.#held, chunk]);
     if (bytes.length < this.#wanted) return this.#hold(bytes, this.#wanted);
@@ -45,7 +45,7 @@ export class ResponseReader {
     return { status, body: bytes.subarray(from, whole), close: head.includes('\r\nconnection: close') };
   }
 
-  /** True while a response has begun and not ended. */
+  /** True while a response has started and has not ended. */
   get partial(): boolean {
     return this.#held.length > 0;
   }

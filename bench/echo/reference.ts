@@ -1,4 +1,4 @@
-/** Starts the echo as a process of its own. */
+/** Starts the echo server as a process. */
 import { fork } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';

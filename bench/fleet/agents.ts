@@ -1,4 +1,4 @@
-/** Simulated agents over real gRPC: each a connection and a session of its own, whose workers are ready at once. */
+/** Simulated agents over real gRPC. Each has its own connection and session, and its workers are ready at once. */
 import { credentials, Metadata, type ClientDuplexStream } from '@grpc/grpc-js';
 
 import { WorkerState } from '../../proto/gen/capstan/v1/common.ts';
@@ -15,14 +15,14 @@ import {
 
 const GIBIBYTE = 1024n ** 3n;
 export const DEVICES_PER_HOST = 8;
-/** Agents tell their gauges this often. */
+/** Interval at which agents send their gauges. */
 const INVENTORY_MS = 30_000;
 
 export class SimulatedFleet {
   readonly #agents: SimulatedAgent[] = [];
   #waiting: { readonly count: number; readonly done: () => void } | null = null;
 
-  /** Joins `count` hosts, some at once, and opens their sessions. */
+  /** Joins `count` hosts, several at a time, and opens their sessions. */
   async join(address: string, joinToken: string, count: number): Promise<void> {
     const atOnce = 50;
     for (let from = 0; from < count; from += atOnce) {
@@ -32,12 +32,12 @@ export class SimulatedFleet {
     await Promise.all(this.#agents.map((agent) => agent.welcomed));
   }
 
-  /** Workers that the agents were asked to run. */
+  /** Workers that the agents were told to run. */
   get asked(): number {
     return this.#agents.reduce((sum, agent) => sum + agent.asked, 0);
   }
 
-  /** Resolves when so many were asked for. */
+  /** Resolves when this many workers were requested. */
   reached(count: number): Promise<void> {
     return new Promise((resolve) => {
       this.#waiting = { count, done: resolve };
@@ -78,7 +78,7 @@ class SimulatedAgent {
       for (const { event } of events) {
         if (event?.$case === 'welcome') {
           welcomed.resolve();
-          // Agents that joined in a burst must not beat in one.
+          // Spreads the heartbeats of agents that joined in a burst.
           this.#timers.push(setTimeout(() => this.#beat(event.value.heartbeatMs), Math.random() * event.value.heartbeatMs));
           this.#timers.push(setTimeout(() => this.#tell(name), Math.random() * INVENTORY_MS));
         } else if (event?.$case === 'desired') this.#run(event.value);
@@ -89,7 +89,7 @@ class SimulatedAgent {
   }
 
   static async join(address: string, joinToken: string, name: string, changed: () => void): Promise<SimulatedAgent> {
-    // A connection of its own: agents are on hosts of their own.
+    // A separate connection, because agents run on separate hosts.
     const client = new NodeServiceClient(address, credentials.createInsecure(), { 'grpc.use_local_subchannel_pool': 1 });
     const identity = await new Promise<JoinResponse>((resolve, reject) => {
       client.join({ joinToken, name }, (error, reply) => (error === null ? resolve(reply) : reject(error)));
@@ -128,7 +128,7 @@ class SimulatedAgent {
   }
 }
 
-/** A host of 8 GPUs with room for CPU workers beside them. */
+/** A host with 8 GPUs and room for CPU workers. */
 export function inventoryOf(name: string): Inventory {
   return Inventory.fromPartial({
     hostname: name,

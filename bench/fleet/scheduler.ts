@@ -1,4 +1,4 @@
-/** The real scheduler as a process of its own, and what a bench asks of it. */
+/** The real scheduler as a process, and the calls that a bench makes to it. */
 import { spawn, type ChildProcess } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';
@@ -33,7 +33,7 @@ export class SchedulerProcess {
   static async start(settings: Readonly<Record<string, string>>): Promise<SchedulerProcess> {
     const folder = await mkdtemp(join(tmpdir(), 'capstan-fleet-'));
     const log = openSync(join(folder, 'scheduler.log'), 'a');
-    // A part speaks over its channel only where its supervisor says that it is one.
+    // A part uses its IPC channel only if its supervisor says that it is supervised.
     const supervised = { [SUPERVISED]: '1' };
     const env = { ...process.env, ...supervised, CAPSTAN_DATA_DIR: folder, CAPSTAN_GRPC_PORT: '0', CAPSTAN_LOG_LEVEL: 'warn', ...settings };
     const child = spawn(process.execPath, [tool, 'scheduler'], { env, stdio: ['ignore', log, log, 'ipc'] });

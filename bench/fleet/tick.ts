@@ -1,4 +1,4 @@
-/** The scaling tick alone: the core in this process, over a fleet and endpoints of the same size. */
+/** The scaling tick alone: the core in this process, with a fleet and endpoints of the same size. */
 import { FleetWorld } from '../../test/scheduler/core/fleet-world.ts';
 import { queueInput } from '../../test/support/endpoint-input.ts';
 import { inventoryOf } from './agents.ts';
@@ -6,13 +6,13 @@ import { inventoryOf } from './agents.ts';
 export interface TickFigures {
   /** Every endpoint has its workers, and they are idle. */
   readonly settledMs: number;
-  /** Every endpoint wants a worker more than the fleet can take, after something changed. */
+  /** Every endpoint wants one worker more than the fleet can take, after a change. */
   readonly fullMs: number;
-  /** The same, while nothing changes. */
+  /** The same, without a change. */
   readonly blockedMs: number;
 }
 
-/** Median times of one tick, ms. */
+/** Median durations of one tick, ms. */
 export function measureTick(nodes: number, endpoints: number, perEndpoint: number): TickFigures {
   const world = new FleetWorld({ workerQuota: 1_000_000, heartbeatMs: 3_600_000, silenceMs: 7_200_000 });
   for (let i = 0; i < nodes; i++) world.node(`host-${String(i).padStart(4, '0')}`, [], inventoryOf('host'));

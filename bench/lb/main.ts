@@ -1,12 +1,11 @@
 /**
- * Load-balanced requests against the same handler behind a bare fastify, in turns within one run:
+ * Load-balanced requests against the same handler behind a bare fastify server, in turns within one run:
  *
  *   node bench/lb/main.ts [--rounds 3] [--seconds 5] [--warmup 1] [--connections 64] [--rate 1000]
  *
- * Prints one JSON document; exits with 1 when any answer was an error. Latency counts from the moment
- * a request was due, so it holds the driver's own lateness (`driverLate`), of both subjects alike;
- * `micros` is the processor time of each part for a request, which other programs on the machine
- * change least.
+ * Prints one JSON document. Exits with 1 if any response was an error. Latency counts from the scheduled time of a
+ * request, so it includes the driver's own delay (`driverLate`) for both subjects. `micros` is the processor time of
+ * each part per request, the figure that other programs on the machine affect least.
  */
 import { fork } from 'node:child_process';
 import { once } from 'node:events';
@@ -20,7 +19,7 @@ import { runPaced, type PacedResult } from '../driver/paced.ts';
 import { prepareRequest, type PreparedRequest } from '../driver/request.ts';
 import { startStack } from '../stack.ts';
 
-/** Processor time for a request, microseconds, by what used it. */
+/** Processor time per request by process role, microseconds. */
 type Micros = Readonly<Record<string, number>>;
 
 interface Round {
@@ -31,7 +30,7 @@ interface Round {
   readonly addedP95Ms: number;
   readonly bareLatency: Latency;
   readonly lbLatency: Latency;
-  /** How late the driver itself was with its requests. */
+  /** Delay with which the driver sent its requests. */
   readonly driverLate: { readonly bare: Latency; readonly lb: Latency };
   readonly micros: { readonly full: Micros; readonly paced: Micros };
   readonly errors: number;
@@ -50,7 +49,9 @@ const durationMs = Number(values.seconds) * 1000;
 const warmupMs = Number(values.warmup) * 1000;
 const connections = Number(values.connections);
 
-/** Runs a load and tells what each part of the stack used for each of its requests, those of the warm-up included. */
+/**
+ * Runs a load. Returns the processor time of each part of the stack per request, including the requests of the warm-up.
+ */
 async function costOf<T extends { readonly sent: number }>(pid: number, load: () => Promise<T>): Promise<{ result: T; micros: Micros }> {
   const before = cpuByRole(pid);
   const result = await load();

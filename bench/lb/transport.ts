@@ -1,12 +1,12 @@
 /**
- * Two ways to carry load-balanced requests over gRPC from a gateway to an agent that dialled it, with
- * nothing else around them: one stream whose messages carry many requests by number (what Capstan
- * does), and a parked stream for each request, which ends with its answer.
+ * Compares two ways to send load-balanced requests over gRPC from a gateway to an agent that connected to it, without
+ * the rest of the service: one stream whose messages carry many numbered requests (as Capstan does), and one waiting
+ * stream per request, which ends with its response.
  *
  *   node bench/lb/transport.ts [--seconds 5] [--rounds 3] [--open 64] [--rate 1000]
  *
- * Prints one JSON document: requests a second with `open` at once, processor time of both sides a
- * request, and latency at a fixed rate.
+ * Prints one JSON document: requests per second with `open` at once, processor time of both sides per request, and
+ * latency at a fixed rate.
  */
 import { fork, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
@@ -32,7 +32,7 @@ type Stream = ServerDuplexStream<InvokeFromAgent, InvokeFromGateway>;
 type Way = 'multiplexed' | 'stream-per-request';
 
 interface Carrier {
-  /** Sends a request; `done` once its answer is here. */
+  /** Sends a request. Calls `done` when its response has arrived. */
   send(done: () => void): void;
   readonly accept: (stream: Stream) => void;
 }
@@ -55,10 +55,10 @@ const { values } = parseArgs({
 const durationMs = Number(values.seconds) * 1000;
 const open = Number(values.open);
 const perSecond = Number(values.rate);
-/** More than are ever taken: a stream that comes back is a round trip away. */
+/** More than are ever in use: a stream that ends is replaced a round trip later. */
 const parked = 2 * open;
 
-/** What a small GET has when a gateway passes it on. */
+/** Headers of a small GET that a gateway forwards. */
 const BEGIN: Begin = {
   workerId: 'wk-0123456789abcdef',
   function: 'health',
@@ -143,7 +143,7 @@ async function pause(ms: number): Promise<void> {
   });
 }
 
-/** Closed loop: as many as may be open, always. */
+/** Closed loop: the allowed number of requests is always open. */
 async function throughput(carrier: Carrier, agent: ChildProcess): Promise<Omit<Figures, 'latency'>> {
   let answers = 0;
   let stopped = false;
@@ -163,7 +163,7 @@ async function throughput(carrier: Carrier, agent: ChildProcess): Promise<Omit<F
   return { perSecond: done / seconds, gatewayMicrosPerRequest: (own.user + own.system) / done, agentMicrosPerRequest: (used * 1e6) / done };
 }
 
-/** Open loop: each begins when its time has come, and its latency counts from there. */
+/** Open loop: each request starts at its scheduled time, and its latency counts from that time. */
 async function paced(carrier: Carrier): Promise<Latency> {
   const histogram = build({ highestTrackableValue: 600_000_000, numberOfSignificantValueDigits: 3 });
   const start = performance.now();

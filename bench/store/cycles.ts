@@ -1,9 +1,8 @@
 /**
- * Cycles (insert, claim, complete) a second through the store thread, at 1,000 and at 1,000,000
- * waiting rows, in batches as group commit makes them: `inFlight` jobs go round at once, and what
- * gathered while one batch was being committed is the next. Prints one JSON line a depth (the median
- * round) and one with the ratio of the last depth to the first (median over the rounds, so that a
- * busy moment of the machine meets both sides).
+ * Cycles (insert, claim, complete) per second through the store thread, at 1,000 and at 1,000,000 waiting rows, in the
+ * batches of group commit: `inFlight` jobs run their cycles at once, and the operations gathered during the commit of
+ * one batch form the next. Prints one JSON line per depth (the median round) and one with the ratio of the last depth to
+ * the first (median over the rounds, so that a busy moment of the machine affects both sides).
  *
  * node bench/store/cycles.ts [--depths 1000,1000000] [--in-flight 64] [--seconds 2] [--rounds 7]
  *   [--checkpoint-pages 4000]
@@ -32,11 +31,11 @@ const seconds = Number(values.seconds);
 const rounds = Number(values.rounds);
 const checkpointPages = Number(values['checkpoint-pages']);
 
-/** Where the queue of one store stands. */
+/** Position in the queue of one store. */
 interface Queue {
   /** Next number to submit. */
   tail: number;
-  /** Next number to lease: the oldest waiting. */
+  /** Next number to lease: the oldest waiting job. */
   head: number;
 }
 
@@ -54,17 +53,19 @@ interface Run {
   readonly cyclesPerSecond: number;
   readonly opsPerSecond: number;
   readonly opsPerBatch: number;
-  /** Of one batch, from the call to its outcome. */
+  /** Duration of one batch, from the call to its outcome. */
   readonly p50Ms: number;
   readonly p99Ms: number;
   readonly maxMs: number;
-  /** CPU of the main thread alone, µs per operation, this load's own making of the operations included. */
+  /**
+   * CPU time of the main thread alone, µs per operation, including the time in which this load creates the operations.
+   */
   readonly mainCpuUsPerOp: number;
 }
 
 /**
- * `inFlight` jobs each go submit → lease → finish, the next step when the last one's outcome is
- * there; the lease takes the oldest waiting job, so the depth stays as it is.
+ * `inFlight` jobs each go through submit → lease → finish. The next step starts when the outcome of the previous one
+ * has arrived. A lease takes the oldest waiting job, so the depth stays constant.
  */
 async function run(store: Store, fence: Fence, queue: Queue): Promise<Run> {
   let waiting: Op[] = [];
@@ -76,7 +77,8 @@ async function run(store: Store, fence: Fence, queue: Queue): Promise<Run> {
   const start = performance.now();
   const end = start + seconds * 1_000;
   while (performance.now() < end) {
-    // A third joins with each of the first batches: later ones hold all three steps, as in a scheduler.
+    // A third of the jobs joins with each of the first batches, so that later batches hold all three steps, as in a
+    // scheduler.
     for (let i = 0; i < inFlight / 3 && joined < inFlight; i++, joined++) waiting.push(submitOp(queue.tail++, Date.now()));
     const batch = waiting;
     waiting = [];
@@ -100,7 +102,7 @@ async function run(store: Store, fence: Fence, queue: Queue): Promise<Run> {
   }
   const elapsed = (performance.now() - start) / 1_000;
   const cpu = process.threadCpuUsage(cpuStart);
-  // What is under way comes to its end, so that the next round finds the queue without holes.
+  // Finishes all jobs in progress, so that the next round finds a queue without gaps.
   while (waiting.length > 0) {
     const batch = waiting;
     waiting = [];

@@ -1,4 +1,4 @@
-/** Jobs and operations for the store's measurements, as the scheduler would make them: nothing is shared between them. */
+/** Jobs and operations for the store's measurements, in the scheduler's form: they share no objects. */
 
 import type { JobRow, Op } from '../../scheduler/store/store.ts';
 

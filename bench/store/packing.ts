@@ -1,6 +1,6 @@
 /**
- * What a batch costs the main thread on its way to the store thread: cloned objects against a
- * packed buffer. Prints one JSON line per kind of batch; µs of main-thread time per operation.
+ * Cost of a batch for the main thread on its way to the store thread: cloned objects against a packed buffer. Prints
+ * one JSON line per kind of batch, µs of main-thread time per operation.
  *
  * node bench/store/packing.ts [--rounds 400]
  */
@@ -18,7 +18,7 @@ const rounds = Number(values.rounds);
 const fence = { shard: 0, term: 1n };
 const now = Date.now();
 
-/** Drops what it gets and says so, so that no round begins before the last one's messages are gone. */
+/** Drops what it receives and confirms it, so that no round begins before the messages of the previous one are gone. */
 const sink = new Worker(
   `const { parentPort } = require('node:worker_threads'); parentPort.on('message', () => parentPort.postMessage(0));`,
   {

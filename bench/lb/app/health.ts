@@ -1,4 +1,4 @@
-/** The handler of both sides: the load-balanced endpoint's, and the bare server's. */
+/** The handler of both subjects: the load-balanced endpoint and the bare server. */
 export function health(): object {
   return { status: 'healthy', service: 'bench', version: '1.0.0' };
 }

@@ -1,4 +1,7 @@
-/** The agent's side of `transport.ts`: dials the given address and answers every request with a short head, in one of the two ways. */
+/**
+ * The agent's side of `transport.ts`: connects to the given address and answers every request with a short head, in one
+ * of the two ways.
+ */
 import { credentials, type ClientDuplexStream } from '@grpc/grpc-js';
 
 import {
@@ -23,12 +26,12 @@ function answerTo(request: number): AgentFrame {
   return { request, frame: { $case: 'head', value: { status: 200, headers: HEADERS, body: ANSWER, ended: true } } };
 }
 
-/** The gateway's end of the bench; nothing is to be told of it. */
+/** The gateway's end is the bench itself, which needs no error report. */
 function ended(): void {
   process.exit(0);
 }
 
-/** One stream for all requests, by number; the answers of one turn in one message. */
+/** One stream for all requests, by number. One message carries all responses of one turn of the event loop. */
 function multiplex(): void {
   const stream: Stream = client.invoke();
   let frames: AgentFrame[] = [];
@@ -42,11 +45,11 @@ function multiplex(): void {
     }
     for (const { request } of message.frames) frames.push(answerTo(request));
   });
-  // Headers leave with the first message only.
+  // Headers are sent only with the first message.
   stream.write({ frames: [] });
 }
 
-/** A stream that waits for one request, answers it and ends; another takes its place. */
+/** A stream that waits for one request, answers it and ends. Another stream replaces it. */
 function park(): void {
   const stream: Stream = client.invoke();
   stream.on('error', ended);
