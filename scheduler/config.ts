@@ -10,7 +10,7 @@ import type { S3Config } from './blobs/s3-store.ts';
 import { defaultSettings } from './core/settings.ts';
 import { defaultLimits, DEFAULT_REQUESTS_PER_WORKER, type Limit, type LimitedOperation, type Limits } from './core/jobs/rate-limits.ts';
 
-/** Reads `run=1000/200,status=0/0`. */
+/** Parses `run=1000/200,status=0/0`. */
 function readLimits(text: string, context: z.RefinementCtx): Limits {
   const limits: Record<LimitedOperation, Limit> = { ...defaultLimits };
   for (const entry of text.split(',').filter((part) => part.trim() !== '')) {
@@ -188,7 +188,7 @@ export const schedulerConfig = z.object({
 
 export type SchedulerConfig = Readonly<z.output<typeof schedulerConfig>>;
 
-/** Where builds go instead of the folder; null for the folder. CONFIG when only a part of it is given. */
+/** Returns the S3 storage for builds; null for the folder. Throws CONFIG if only some of the settings are present. */
 export function s3Of(config: SchedulerConfig): S3Config | null {
   const {
     s3Endpoint: endpoint,
@@ -209,7 +209,10 @@ export function s3Of(config: SchedulerConfig): S3Config | null {
   return { endpoint, bucket, region, accessKeyId, secretAccessKey };
 }
 
-/** The scheduler's settings: overrides (flags, tests), then the environment, then the defaults. CONFIG names what is wrong. */
+/**
+ * Reads the scheduler's settings: overrides (flags, tests), then the environment, then the defaults. CONFIG names the
+ * invalid setting.
+ */
 export function readConfig(
   overrides: Readonly<Partial<Record<keyof SchedulerConfig, unknown>>> = {},
   env: NodeJS.ProcessEnv = process.env,

@@ -31,7 +31,10 @@ const fileSchema = z.strictObject(
   'must be an object with the keys types and groups only',
 );
 
-/** The table with what the file adds; an empty path adds nothing. CONFIG names the file, the place in it and the rule. */
+/**
+ * Returns the table with the additions of the file; an empty path adds nothing. CONFIG names the file, the place in it
+ * and the rule.
+ */
 export async function readGpuTable(path: string): Promise<GpuTable> {
   if (path === '') return new GpuTable();
   const parsed = fileSchema.safeParse(parse(path, await read(path)));

@@ -1,4 +1,4 @@
-/** The scheduler as a part: opens its data folder, takes its queue over, and serves gRPC. */
+/** Starts the scheduler: opens its data folder, takes over its queue, and serves gRPC. */
 import { randomBytes, randomUUID } from 'node:crypto';
 import { join } from 'node:path';
 
@@ -58,15 +58,15 @@ import { WebhookUrls } from './webhooks/urls.ts';
 import { WebhookSecrets } from './webhooks/secrets.ts';
 import { WebhookSender, type TryResult } from './webhooks/sender.ts';
 
-/** What tests may put in place of the real thing. */
+/** Replacements for tests. */
 export interface SchedulerDeps {
   readonly clock?: Clock;
   readonly log?: Logger;
-  /** Host names to addresses, for webhooks. */
+  /** Resolves host names to addresses, for webhooks. */
   readonly resolve?: Resolve;
-  /** How long bodies that no row names any more wait for their removal, ms. */
+  /** Delay before bodies that no row names are removed, ms. */
   readonly bodyWaitMs?: number;
-  /** The store failed: by default the process ends, and whoever supervises it starts it again. */
+  /** Called when the store failed. By default the process ends and its supervisor restarts it. */
   readonly onFatal?: (error: unknown) => void;
 }
 
@@ -81,7 +81,10 @@ const SWEEP_AGE_MS = 3_600_000;
 const CLOSE_WITHIN_MS = 5_000;
 const MEBIBYTE = 1024 * 1024;
 
-/** Starts a scheduler; resolves when it serves. DATA_DIR, DATA_LOST, DATA_NEWER, DISK_FULL, CONFIG or ADDRESS_IN_USE when it cannot. */
+/**
+ * Starts a scheduler; resolves when it serves. Fails with DATA_DIR, DATA_LOST, DATA_NEWER, DISK_FULL, CONFIG or
+ * ADDRESS_IN_USE.
+ */
 export async function start(config: SchedulerConfig, deps: SchedulerDeps = {}): Promise<SchedulerHandle> {
   const log =
     deps.log ??
@@ -107,7 +110,7 @@ export async function start(config: SchedulerConfig, deps: SchedulerDeps = {}): 
   const s3 = s3Of(config);
   const blobs: BlobStore = s3 === null ? files : new S3BlobStore(files, s3);
 
-  // The ports are the services, which need the engine: they are filled in below.
+  // The ports are the services, which need the engine: they are set below.
   const ports = {} as { -readonly [K in keyof Ports]: Ports[K] };
   const metrics: SchedulerMetrics = new SchedulerMetrics({
     image: () => (engine.up ? engine.state : null),
@@ -201,7 +204,7 @@ export async function start(config: SchedulerConfig, deps: SchedulerDeps = {}): 
   const authorize = auth.blobs.bind(auth);
   const isLeased = (node: string, body: string): boolean => auth.inputs.has(node, body);
   const mustFit = (caller: BlobCaller, bytes: number): void => {
-    // Nodes send ends of jobs that were accepted: they are stored as long as the disk has room at all.
+    // Nodes send ends of accepted jobs: they are stored as long as the disk has any space.
     if (caller.kind !== 'node') disk.mustFit(bytes);
   };
   const refusalOfBody = (account: string, size: number, underWay: number): CapstanError | null =>
@@ -228,7 +231,7 @@ export async function start(config: SchedulerConfig, deps: SchedulerDeps = {}): 
     sweepOrphans(blobs, { ageMs: SWEEP_AGE_MS, named: (ids) => namedBlobs(engine, ids) }).catch(onFault);
     unfinished.sweep(SWEEP_AGE_MS).catch(onFault);
   };
-  // At once as well: a scheduler that is started again and again must not keep what each crash leaves.
+  // Also sweeps at once: a scheduler that restarts repeatedly must not accumulate what each crash leaves.
   sweepNow();
   const sweep = setInterval(sweepNow, SWEEP_INTERVAL_MS);
   log.info({ address, dataDir: folder.path }, 'scheduler started');
@@ -254,8 +257,8 @@ export async function start(config: SchedulerConfig, deps: SchedulerDeps = {}): 
 }
 
 /**
- * Creates the first key and join token. The first key has the scope OPERATOR: whoever reads the data folder operates the
- * service anyway. A key of the folder that was revoked later does not come back.
+ * Creates the first key and join token. The first key has the scope OPERATOR, because read access to the data folder
+ * already permits operating the service. A key of the folder that was revoked later is not created again.
  */
 async function bootstrap(engine: Engine, secrets: Secrets, clock: Clock): Promise<void> {
   if (engine.state.keys.size === 0) {
@@ -266,7 +269,7 @@ async function bootstrap(engine: Engine, secrets: Secrets, clock: Clock): Promis
   await engine.command({ kind: 'put-join-token', hash: hashKey(secrets.joinToken).toString('hex') });
 }
 
-/** What the engine's effects reach. */
+/** The targets of the engine's effects. */
 interface Wired {
   readonly channels: JobChannels;
   readonly sessions: NodeSessions;
@@ -298,7 +301,10 @@ function wire({ channels, sessions, control, gateways, sender, metrics, bodies }
   };
 }
 
-/** What webhooks may reach that is not public: the operator's account more than others. */
+/**
+ * Returns the guards with the non-public addresses that webhooks may reach. The operator's account may reach more than
+ * others.
+ */
 function webhookGuards({ webhookAllow, webhookAllowOperator }: SchedulerConfig): (account: string) => AddressGuard {
   const all = new AddressGuard(parseAllowList(webhookAllow));
   const operator = new AddressGuard(
@@ -369,7 +375,7 @@ function buildOwners(engine: Engine): BuildOwners {
   };
 }
 
-/** Builds are named by control rows, bodies by the rows of jobs. */
+/** Control rows name builds; the rows of jobs name bodies. */
 async function namedBlobs(engine: Engine, ids: readonly string[]): Promise<string[]> {
   const builds = ids.filter((id) => engine.state.builds.has(id.replace(/^build\//, '')));
   return [...builds, ...(await engine.read('blobsNamed', ids))];

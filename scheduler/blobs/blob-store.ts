@@ -1,4 +1,7 @@
-/** What the services want of a store of blobs: the folder of file-store.ts, or that with builds elsewhere (s3-store.ts). */
+/**
+ * The blob store interface that the services use: a folder (file-store.ts), or a folder with builds in S3
+ * (s3-store.ts).
+ */
 import type { FileBlobStore } from './file-store.ts';
 
 export type BlobStore = Pick<

@@ -1,23 +1,22 @@
 /**
- * Deletes the blobs of bodies soon after their last row is gone. Rows that are deleted tell the blobs
- * they named, and the core those of bodies that found no row. Such a blob waits a moment, so that who
- * was given it can open it; then the store is asked whether another row names it (a webhook's, or the
- * row of a submission that was sent twice), and it is deleted if not. The list is in memory: what a
- * crash leaves behind is found by the sweep of orphans.
+ * Deletes the blobs of bodies soon after their last row is deleted. Deleted rows report the blobs they named, and the
+ * core reports the blobs of bodies that got no row. Such a blob waits a moment, so that a recipient can still open it.
+ * Then the store checks whether another row names it (a webhook's, or the row of a submission that was sent twice); if
+ * none does, it is deleted. The list is in memory: the sweep of orphans finds what a crash leaves behind.
  */
 import type { BlobStore } from './blob-store.ts';
 import { isBodyId } from './ids.ts';
 
-/** A blob waits at least this long, and at most twice that, ms. */
+/** A blob waits for at least this time and at most twice this time, ms. */
 const WAIT_MS = 10_000;
-/** How many names are asked about at once. */
+/** Names in one query. */
 const BATCH = 500;
-/** Names that may wait. What comes beyond it is left to the sweep. */
+/** Limit of waiting names. The sweep deletes the blobs beyond it. */
 const MOST_WAITING = 200_000;
 
 export interface BodyRemoverOptions {
   readonly store: Pick<BlobStore, 'delete' | 'hold'>;
-  /** Which of these blobs a row names (Store.read('blobsNamed', ids)). */
+  /** Returns which of these blobs are named by a row (Store.read('blobsNamed', ids)). */
   readonly named: (ids: readonly string[]) => Promise<readonly string[]>;
   readonly onFault: (error: unknown) => void;
   readonly waitMs?: number;
@@ -25,7 +24,7 @@ export interface BodyRemoverOptions {
 
 export class BodyRemover {
   readonly #options: BodyRemoverOptions;
-  /** Blobs to be deleted at the next turn but one, at the next turn, and now. */
+  /** Blobs to delete at the turn after the next, at the next turn, and now. */
   #young = new Set<string>();
   #old = new Set<string>();
   #due = new Set<string>();
@@ -40,18 +39,18 @@ export class BodyRemover {
     this.#timer.unref();
   }
 
-  /** These blobs lost a row. Builds are none of ours, whoever names them. */
+  /** Adds blobs that lost a row. Builds are ignored: other code deletes them. */
   drop(blobs: readonly string[]): void {
     for (const blob of blobs) if (isBodyId(blob) && this.#young.size < MOST_WAITING) this.#young.add(blob);
   }
 
-  /** A row is about to name the blob again: it is not deleted. False when it is gone. */
+  /** Keeps a blob that a row is about to name again. Returns false if it is already deleted. */
   async keep(blob: string): Promise<boolean> {
     for (const waiting of [this.#young, this.#old, this.#due]) waiting.delete(blob);
     return (await this.#options.store.hold(blob)) !== null;
   }
 
-  /** Stops; resolves when no removal is under way. */
+  /** Stops. Resolves when no removal is in progress. */
   async close(): Promise<void> {
     clearInterval(this.#timer);
     this.#due.clear();
@@ -64,7 +63,7 @@ export class BodyRemover {
     for (let start = 0; start < all.length; start += BATCH) {
       const batch = all.slice(start, start + BATCH);
       const named = new Set(await this.#options.named(batch));
-      // A blob that was kept since is not due any more; there is no await between that look and the removal.
+      // A blob kept in the meantime is no longer due. There is no await between this check and the removal.
       const unnamed = batch.filter((blob) => this.#due.delete(blob) && !named.has(blob));
       await Promise.all(unnamed.map(async (blob) => this.#options.store.delete(blob)));
     }

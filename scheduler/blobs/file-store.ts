@@ -1,7 +1,7 @@
 /**
- * Blobs as files of one folder: `build/<xx>/<digest>`, `body/<xx>/<id>`, and `incoming/` for what
- * is not whole yet. A blob appears under its name by a rename, after its bytes were checked and
- * synced; so whatever has a name is whole, and what lies in `incoming` at a start is of no use.
+ * Stores blobs as files of one folder: `build/<xx>/<digest>`, `body/<xx>/<id>`, and `incoming/` for incomplete blobs. A
+ * blob gets its name by a rename after its bytes were checked and synced. Every named blob is therefore complete, and
+ * the files in `incoming` at a start are deleted.
  */
 import { createHash, randomBytes } from 'node:crypto';
 import { createReadStream, type Stats } from 'node:fs';
@@ -19,25 +19,27 @@ const PIECE_BYTES = 256 * 1024;
 
 export interface BlobHeader {
   readonly kind: BlobKind;
-  /** Bytes to come. */
+  /** Expected bytes. */
   readonly size: number;
-  /** SHA-256 in hex; needed for a build, checked wherever it is given. */
+  /** SHA-256 in hex. Required for a build; checked whenever present. */
   readonly digest?: string | undefined;
-  /** The bytes are read and checked although a build with this digest may be there: the sender has yet to show that it has them. */
+  /**
+   * Reads and checks the bytes even if a build with this digest exists: the sender has yet to prove that it has them.
+   */
   readonly unproven?: boolean | undefined;
 }
 
 export interface StoredBlob {
   readonly id: string;
   readonly size: number;
-  /** A build with this digest was there already; its bytes were not read. */
+  /** A build with this digest existed already; its bytes were not read. */
   readonly existed: boolean;
 }
 
-/** An open blob. It stays readable to its end even when it is deleted meanwhile. */
+/** An open blob. It stays readable to its end even if it is deleted in the meantime. */
 export interface ReadableBlob {
   readonly size: number;
-  /** The bytes, in pieces of at most 256 KiB; to be consumed or closed. */
+  /** The bytes, in pieces of at most 256 KiB; must be consumed or closed. */
   readonly pieces: AsyncIterable<Buffer>;
   close(): void;
 }
@@ -45,16 +47,16 @@ export interface ReadableBlob {
 export class FileBlobStore {
   readonly #root: string;
   readonly #folders = new Set<string>();
-  /** Blobs put by this process, with the monotonic time of it: young whatever the wall clock does. */
+  /** Monotonic times at which this process put blobs. They keep a blob young whatever the wall clock does. */
   readonly #putAt = new Map<string, number>();
-  /** Removals under way, so that a put of the same build waits and then writes it again. */
+  /** Removals in progress. A put of the same build waits for the removal and then writes the build again. */
   readonly #removing = new Map<string, Promise<boolean>>();
 
   private constructor(root: string) {
     this.#root = root;
   }
 
-  /** Opens the store in a folder, which is made when it is missing; removes what an earlier process left unfinished. */
+  /** Opens the store in a folder, creates the folder if missing, and removes incomplete blobs of an earlier process. */
   static async open(root: string): Promise<FileBlobStore> {
     const store = new FileBlobStore(root);
     for (const folder of ['', 'build', 'body', 'incoming']) await makeFolder(join(root, folder), 0o700);
@@ -65,9 +67,8 @@ export class FileBlobStore {
   }
 
   /**
-   * Takes a blob in; durable when it resolves. Fails with INVALID_ARGUMENT when size or digest do
-   * not match the bytes, PAYLOAD_TOO_LARGE above the kind's bound, UNAVAILABLE when the disk is
-   * full; nothing is left of it then.
+   * Stores a blob; durable when it resolves. Fails with INVALID_ARGUMENT if size or digest do not match the bytes,
+   * PAYLOAD_TOO_LARGE above the limit of the kind, UNAVAILABLE if the disk is full. A failure leaves nothing behind.
    */
   async put(header: BlobHeader, source: AsyncIterable<Uint8Array>): Promise<StoredBlob> {
     const id = this.#admit(header);
@@ -94,7 +95,7 @@ export class FileBlobStore {
     return { id, size: header.size, existed: false };
   }
 
-  /** Takes a build's file as it is, whole, checked and synced, and moves it into its place. */
+  /** Moves the file of a complete, checked and synced build into its place. */
   async adopt({ size, digest }: { readonly size: number; readonly digest: string }, file: string): Promise<StoredBlob> {
     const id = buildId(digest);
     const path = join(this.#root, blobPath(id));
@@ -108,7 +109,7 @@ export class FileBlobStore {
     return { id, size, existed };
   }
 
-  /** Opens a blob for reading. NOT_FOUND when it is gone. */
+  /** Opens a blob for reading. Fails with NOT_FOUND if it is deleted. */
   async get(id: string): Promise<ReadableBlob> {
     let file: FileHandle;
     try {
@@ -122,7 +123,7 @@ export class FileBlobStore {
     return { size, pieces: stream as AsyncIterable<Buffer>, close: () => void stream.destroy() };
   }
 
-  /** Length of a blob in bytes; null when it is not there. */
+  /** Returns the length of a blob in bytes; null if it does not exist. */
   async size(id: string): Promise<number | null> {
     try {
       return (await stat(join(this.#root, blobPath(id)))).size;
@@ -132,13 +133,16 @@ export class FileBlobStore {
     }
   }
 
-  /** Length of a blob in bytes; null when it is not there. It counts as put now: what is asked about is about to be named. */
+  /**
+   * Returns the length of a blob in bytes; null if it does not exist. The blob counts as put now, because the caller is
+   * about to name it.
+   */
   async hold(id: string): Promise<number | null> {
     await this.#pin(id);
     const path = join(this.#root, blobPath(id));
     const size = await this.size(id);
     if (size === null) {
-      // Callers may ask about any number of names that there are none of.
+      // Forgets missing names: callers may query any number of them.
       this.#putAt.delete(id);
       return null;
     }
@@ -147,7 +151,7 @@ export class FileBlobStore {
     return size;
   }
 
-  /** Removes a blob; false when it was not there. */
+  /** Removes a blob. Returns false if it did not exist. */
   delete(id: string): Promise<boolean> {
     const path = join(this.#root, blobPath(id));
     const removal = unlink(path)
@@ -165,8 +169,7 @@ export class FileBlobStore {
   }
 
   /**
-   * Blobs that were put (or put again) at least `ageMs` ago, in no order. Files that are no blobs
-   * are not told.
+   * Lists blobs that were put (or put again) at least `ageMs` ago, in no order. Files that are not blobs are left out.
    */
   async *olderThan(ageMs: number): AsyncGenerator<string> {
     for (const kind of ['build', 'body'] as const) {
@@ -179,13 +182,13 @@ export class FileBlobStore {
     }
   }
 
-  /** True when the blob is there and was put at least `ageMs` ago, by the file's time and by this process's memory. */
+  /** Whether the blob exists and was put at least `ageMs` ago, by the file's time and by this process's memory. */
   async isOlderThan(id: string, ageMs: number): Promise<boolean> {
     const written = await modifiedAt(join(this.#root, blobPath(id)));
     return written !== null && Date.now() - written >= ageMs && !this.wasPutWithin(id, ageMs);
   }
 
-  /** True when this process took the blob in less than `ageMs` ago. */
+  /** Whether this process put the blob less than `ageMs` ago. */
   wasPutWithin(id: string, ageMs: number): boolean {
     const at = this.#putAt.get(id);
     if (at === undefined) return false;
@@ -194,7 +197,7 @@ export class FileBlobStore {
     return false;
   }
 
-  /** Checks a header against the bounds and gives the blob its name. */
+  /** Checks a header against the limits and returns the blob's name. */
   #admit(header: BlobHeader): string {
     const bound = maxBytes(header.kind);
     if (!Number.isInteger(header.size) || header.size < 1)
@@ -207,7 +210,7 @@ export class FileBlobStore {
     return buildId(header.digest);
   }
 
-  /** A build that is there counts as put now: the sweep must give its new deployment the time to name it. */
+  /** An existing build counts as put now: the sweep must give the new deployment time to name it. */
   async #renew(id: string, path: string, size: number): Promise<boolean> {
     await this.#pin(id);
     try {
@@ -216,7 +219,7 @@ export class FileBlobStore {
         throw new CapstanError('INVALID_ARGUMENT', `size must be ${found.size}, the size of the build with this digest`, { field: 'size' });
       const now = new Date();
       await utimes(path, now, now);
-      // The put that made it may have renamed it a moment ago and not have synced the name yet.
+      // The put that created it may have renamed it a moment ago without having synced the name yet.
       await syncPath(dirname(path));
       return true;
     } catch (error) {
@@ -225,15 +228,15 @@ export class FileBlobStore {
     }
   }
 
-  /** From here on no sweep removes the blob; a removal that had begun is over when it resolves. */
+  /** From here on no sweep removes the blob. Resolves when a removal that had already begun has ended. */
   async #pin(id: string): Promise<void> {
     this.#putAt.set(id, performance.now());
     await this.#removing.get(id);
-    // The removal forgot the time together with the blob.
+    // The removal deleted the time together with the blob.
     this.#putAt.set(id, performance.now());
   }
 
-  /** Makes a fan-out folder durably, once. */
+  /** Creates a fan-out folder durably, once. */
   async #folder(folder: string): Promise<void> {
     if (this.#folders.has(folder)) return;
     await makeFolder(folder, 0o700);
@@ -242,7 +245,7 @@ export class FileBlobStore {
   }
 }
 
-/** Writes the bytes to a new file, synced; answers with their SHA-256 in hex. */
+/** Writes the bytes to a new file and syncs it. Returns their SHA-256 in hex. */
 async function receive(path: string, size: number, source: AsyncIterable<Uint8Array>): Promise<string> {
   const hash = createHash('sha256');
   const file = await open(path, 'wx', 0o600);
@@ -263,7 +266,7 @@ async function receive(path: string, size: number, source: AsyncIterable<Uint8Ar
   return hash.digest('hex');
 }
 
-/** One write may take only a part, for example where the disk ends. */
+/** Writes a whole piece. One write may write only a part, for example at the end of the disk. */
 export async function writeWhole(file: FileHandle, piece: Uint8Array): Promise<void> {
   let written = 0;
   while (written < piece.length) written += (await file.write(piece, written)).bytesWritten;
@@ -280,7 +283,7 @@ async function modifiedAt(path: string): Promise<number | null> {
   return found.mtimeMs;
 }
 
-/** A full disk passes by; everything else is what it was. */
+/** A full disk becomes UNAVAILABLE, because it is temporary. Other errors are returned unchanged. */
 export function asRefusal(error: unknown): unknown {
   if (isErrno(error, 'ENOSPC', 'EDQUOT')) return new CapstanError('UNAVAILABLE', 'the disk of the blob store is full', { cause: error });
   return error;

@@ -1,6 +1,6 @@
 /**
- * Names of blobs. A build is named by its content, `build/<SHA-256 in hex>`; a body by chance,
- * `body/<32 hex digits>`. Only what has exactly one of these forms ever becomes a path.
+ * Names of blobs. A build is named by its content, `build/<SHA-256 in hex>`; a body by a random id, `body/<32 hex
+ * digits>`. Only names of exactly one of these forms become a path.
  */
 import { randomBytes } from 'node:crypto';
 
@@ -8,55 +8,58 @@ import { CapstanError } from '../../lib/errors.ts';
 
 export type BlobKind = 'build' | 'body';
 
-/** The most bytes of a build. */
+/** Limit for a build, bytes. */
 export const MAX_BUILD_BYTES = 500_000_000;
 
-/** The most bytes of a body: 20 MiB, and room for what encoding adds. */
+/** Limit for a body: 20 MiB, and room for the overhead of the encoding. */
 export const MAX_BODY_BYTES = 21 * 1024 * 1024;
 
-/** The most bytes of a kind. */
+/** Limit for a blob of this kind, bytes. */
 export function maxBytes(kind: BlobKind): number {
   return kind === 'build' ? MAX_BUILD_BYTES : MAX_BODY_BYTES;
 }
 
-/** Name of the build with this digest. */
+/** Returns the name of the build with this digest. */
 export function buildId(digest: string): string {
   return `build/${checkDigest(digest)}`;
 }
 
-/** A new name for a body. */
+/** Returns a new name for a body. */
 export function newBodyId(): string {
   return `body/${randomBytes(16).toString('hex')}`;
 }
 
-/** True when the text has the form of a blob's name. */
+/** Whether the text has the form of a blob's name. */
 export function isBlobId(id: string): boolean {
   return /^(?:build\/[0-9a-f]{64}|body\/[0-9a-f]{32})$/.test(id);
 }
 
-/** The id, when it has the form of one. */
+/** Returns the id if it has the form of a blob's name. */
 export function checkBlobId(id: string): string {
   if (isBlobId(id)) return id;
   throw new CapstanError('INVALID_ARGUMENT', 'id must be build/<64 hex digits> or body/<32 hex digits>', { field: 'id' });
 }
 
-/** The refusal of a blob that is not there, or not for the caller. */
+/** The error for a blob that does not exist or is not the caller's. */
 export function blobNotFound(id: string): CapstanError {
   return new CapstanError('NOT_FOUND', `blob ${id} does not exist`, { field: 'id' });
 }
 
-/** True when the text has the form of a body's name. */
+/** Whether the text has the form of a body's name. */
 export function isBodyId(id: string): boolean {
   return /^body\/[0-9a-f]{32}$/.test(id);
 }
 
-/** Where a blob lies below the store's folder: fanned out by the first two digits, so that no folder grows without bound. */
+/**
+ * Returns the path of a blob below the store's folder. The first two digits select a subfolder, which bounds the size
+ * of each folder.
+ */
 export function blobPath(id: string): string {
   const [kind = '', name = ''] = checkBlobId(id).split('/');
   return `${kind}/${name.slice(0, 2)}/${name}`;
 }
 
-/** The digest itself, when it is a SHA-256 in lower-case hex. */
+/** Returns the digest if it is a SHA-256 in lower-case hex. */
 export function checkDigest(digest: string): string {
   if (!/^[0-9a-f]{64}$/.test(digest))
     throw new CapstanError('INVALID_ARGUMENT', 'digest must be a SHA-256 of 64 lower-case hex digits', { field: 'digest' });

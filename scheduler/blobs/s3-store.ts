@@ -1,8 +1,7 @@
 /**
- * Builds in S3-compatible storage, bodies of jobs in the folder: several hosts, or a host that is
- * replaced, find the builds again. A build is taken in by the folder first, which checks its bytes,
- * and then sent with its SHA-256, which the storage checks once more; so a broken upload leaves
- * nothing under the build's name.
+ * Stores builds in S3-compatible storage and bodies of jobs in the folder, so that several hosts, or a replacement
+ * host, find the builds. The folder receives a build first and checks its bytes. The build is then sent with its
+ * SHA-256, which the storage checks again, so a broken upload stores nothing under the build's name.
  */
 import { createReadStream } from 'node:fs';
 import { unlink } from 'node:fs/promises';
@@ -17,7 +16,7 @@ import type { BlobHeader, FileBlobStore, ReadableBlob, StoredBlob } from './file
 const PIECE_BYTES = 256 * 1024;
 
 export interface S3Config {
-  /** Base URL of the storage; the bucket is a part of the path. */
+  /** Base URL of the storage; the bucket is part of the path. */
   readonly endpoint: string;
   readonly bucket: string;
   readonly region: string;
@@ -30,7 +29,7 @@ export class S3BlobStore implements BlobStore {
   readonly #files: FileBlobStore;
   readonly #aws: AwsClient;
   readonly #base: string;
-  /** Builds put or asked about by this process, with the monotonic time of it. */
+  /** Monotonic times at which this process put or queried builds. */
   readonly #heldAt = new Map<string, number>();
 
   constructor(files: FileBlobStore, { endpoint, bucket, region, accessKeyId, secretAccessKey }: S3Config) {
@@ -54,7 +53,7 @@ export class S3BlobStore implements BlobStore {
     return { ...staged, existed: false };
   }
 
-  /** The file stays until the storage has it: a try that fails is made again without sending it here once more. */
+  /** The file stays until the storage has it: a retry does not need another upload from the client. */
   async adopt({ size, digest }: { readonly size: number; readonly digest: string }, file: string): Promise<StoredBlob> {
     const id = buildId(digest);
     const existed = (await this.hold(id)) === size;
@@ -88,7 +87,7 @@ export class S3BlobStore implements BlobStore {
     if (!isBuild(id)) return this.#files.hold(id);
     this.#heldAt.set(id, performance.now());
     const size = await this.size(id);
-    // Callers may ask about any number of names that there are none of.
+    // Forgets missing names: callers may query any number of them.
     if (size === null) this.#heldAt.delete(id);
     return size;
   }
@@ -137,7 +136,7 @@ export class S3BlobStore implements BlobStore {
 
   async #send(id: string, digest: string, size: number, pieces: AsyncIterable<Uint8Array>): Promise<void> {
     const headers = { 'x-amz-content-sha256': digest, 'content-length': String(size) };
-    // Signed without the body: its hash is known, and a stream is sent once.
+    // Signed without the body: its hash is known, and a stream can be sent only once.
     const signed = await this.#aws.sign(`${this.#base}/${id}`, { method: 'PUT', headers });
     await this.#answered(
       fetch(signed.url, { method: 'PUT', headers: signed.headers, body: ReadableStream.from(pieces), duplex: 'half' }),
@@ -153,7 +152,7 @@ export class S3BlobStore implements BlobStore {
     return this.#answered(this.#aws.fetch(url, { method }), url);
   }
 
-  /** 404 is an answer; whatever else is no success makes the artifact store unavailable. */
+  /** 404 is a valid response. Any other response without success makes the artifact store unavailable. */
   async #answered(asked: Promise<Response>, what: string): Promise<Response> {
     const response = await asked.catch((cause: unknown) => {
       throw new CapstanError('UNAVAILABLE', 'the artifact store is unreachable', { retryAfterMs: 1_000, cause });

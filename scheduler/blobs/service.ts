@@ -1,7 +1,7 @@
 /**
- * BlobService over the file store: big bodies on connections of their own, so that they hold up
- * nothing else. Flow control goes through in both directions: a slow disk slows the sender, a slow
- * reader slows the disk, and a caller that goes away leaves nothing behind.
+ * BlobService over the file store. Large bodies use their own connections, so that they delay nothing else. Flow
+ * control applies in both directions: a slow disk slows the sender, a slow reader slows the disk. A disconnected caller
+ * leaves nothing behind.
  */
 import { once } from 'node:events';
 
@@ -27,43 +27,49 @@ import { blobNotFound, buildId, checkBlobId } from './ids.ts';
 import { senderOf, type UploadRoom } from './upload-room.ts';
 import type { UnfinishedBuilds } from './unfinished-builds.ts';
 
-/** The most bytes a frame may carry. */
+/** Limit for a frame, bytes. */
 export const MAX_FRAME_BYTES = 256 * 1024;
 
-/** Who sends and fetches blobs: a gateway and a node for bodies, the holder of an account's key for builds, which nodes read. */
+/**
+ * Caller that sends and fetches blobs: a gateway or a node for bodies, the holder of an account's key for builds, which
+ * nodes read.
+ */
 export type BlobCaller =
   | { readonly kind: 'gateway' }
   | { readonly kind: 'account'; readonly account: string }
   | { readonly kind: 'node'; readonly node: string };
 
-/** Which accounts own which builds. */
+/** Tracks which accounts own which builds. */
 export interface BuildOwners {
   owns(account: string, digest: string): boolean;
   /** Whether a worker of the build is placed on the node. */
   runs(node: string, digest: string): boolean;
-  /** Records that the account sent the build, or asked for one that it owns; durable when it resolves. */
+  /** Records that the account sent the build, or requested one that it owns; durable when it resolves. */
   record(account: string, digest: string, size: number): Promise<void>;
 }
 
 export interface BlobServiceDeps {
   readonly store: BlobStore;
-  /** Builds that come in parts. */
+  /** Builds sent in parts. */
   readonly unfinished: UnfinishedBuilds;
-  /** Identifies the caller. @throws CapstanError UNAUTHENTICATED, PERMISSION_DENIED. */
+  /** Authenticates the caller. @throws CapstanError UNAUTHENTICATED, PERMISSION_DENIED. */
   readonly authorize: (metadata: Metadata) => BlobCaller;
   readonly owners: BuildOwners;
   /** Whether the node holds the lease of a job with this input. */
   readonly isLeased: (node: string, body: string) => boolean;
-  /** @throws CapstanError DISK_FULL when there is no room for so many bytes more of this caller. */
+  /** @throws CapstanError DISK_FULL if there is no room for this many more bytes of this caller. */
   readonly mustFit: (caller: BlobCaller, bytes: number) => void;
   readonly uploads: Pick<UploadRoom, 'take'>;
-  /** Why an account may not have a body of this size, nor `underWay` bytes, besides; null when it may. */
+  /**
+   * Returns why an account may not store another body of this size besides `underWay` bytes in progress; null if it
+   * may.
+   */
   readonly bodyRefusal: (account: string, size: number, underWay: number) => CapstanError | null;
-  /** Told of every failure that is not a refusal: its text must not reach the caller, but a log. */
+  /** Called with every unexpected failure. Its text goes to a log and must not reach the caller. */
   readonly onFault: (error: unknown) => void;
 }
 
-/** The handlers, to be added to a server under BlobServiceService. */
+/** Creates the handlers to register under BlobServiceService. */
 export function blobService(deps: BlobServiceDeps): BlobServiceServer {
   const { store, unfinished, authorize, owners, isLeased, mustFit, uploads, bodyRefusal, onFault } = deps;
   const statusOf = (error: unknown): Partial<StatusObject> => {
@@ -74,7 +80,7 @@ export function blobService(deps: BlobServiceDeps): BlobServiceServer {
   /** Bytes by account. */
   const bodiesUnderWay = new Map<string, number>();
 
-  /** The caller went away: nobody is left to be told, but what broke besides must not be lost. */
+  /** A disconnected caller needs no report, but other errors must not be lost. */
   const unlessGone = (error: unknown): void => {
     if (!(error instanceof CapstanError) && !isErrno(error, 'ERR_STREAM_PREMATURE_CLOSE', 'ABORT_ERR')) onFault(error);
   };
@@ -96,7 +102,7 @@ export function blobService(deps: BlobServiceDeps): BlobServiceServer {
     return putBody(sent.accountId, header, frames);
   }
 
-  /** Bodies that are being sent count as if they were there, so that many at once pass no quota. */
+  /** Bodies in transfer count as stored, so that concurrent uploads cannot exceed the quota. */
   async function putBody(account: string | undefined, header: BlobHeader, frames: AsyncIterable<Buffer>): Promise<PutBlobResponse> {
     if (account === undefined) {
       const stored = await store.put(header, frames);
@@ -117,9 +123,9 @@ export function blobService(deps: BlobServiceDeps): BlobServiceServer {
   }
 
   /**
-   * Only an account that owns the build is told that it is there. Any other sends all bytes, so that a digest that
-   * somebody learned is worth nothing without them. `authorized` returns the account as long as the key is valid: a build
-   * whose key was revoked during the upload is not recorded.
+   * Only an account that owns the build learns that it exists. Any other account sends all bytes, so that knowledge of
+   * a digest alone is worthless. `authorized` returns the account while the key is valid: a build whose key was revoked
+   * during the upload is not recorded.
    */
   async function putBuild(
     authorized: () => string,
@@ -183,7 +189,10 @@ export function blobService(deps: BlobServiceDeps): BlobServiceServer {
     return { exists: true, size, received: 0 };
   }
 
-  /** A node reads the builds of its workers and the inputs of jobs leased to it, an account its builds, a gateway all bodies. */
+  /**
+   * A node reads the builds of its workers and the inputs of jobs leased to it, an account its builds, a gateway all
+   * bodies.
+   */
   function mayGet(caller: BlobCaller, id: string): void {
     const digest = digestOf(id);
     if (caller.kind === 'node') {
@@ -219,13 +228,18 @@ export function blobService(deps: BlobServiceDeps): BlobServiceServer {
   };
 }
 
-/** The account whose builds a caller puts and reads. @throws CapstanError PERMISSION_DENIED for a node or a gateway. */
+/**
+ * Returns the account whose builds a caller puts and reads.
+ * @throws CapstanError PERMISSION_DENIED for a node or a gateway.
+ */
 function accountOf(caller: BlobCaller): string {
   if (caller.kind === 'account') return caller.account;
   throw new CapstanError('PERMISSION_DENIED', `${caller.kind}s may not put builds or ask for them`);
 }
 
-/** The digest of a build's id; null for a body's. @throws CapstanError INVALID_ARGUMENT for any other text. */
+/**
+ * Returns the digest in a build's id; null for a body's id. @throws CapstanError INVALID_ARGUMENT for any other text.
+ */
 function digestOf(id: string): string | null {
   const [kind = '', name = ''] = checkBlobId(id).split('/');
   return kind === 'build' ? name : null;
@@ -245,7 +259,7 @@ function asHeader(header: PutBlobHeader): BlobHeader {
   }
 }
 
-/** The bytes of the messages after the header. */
+/** Yields the bytes of the messages after the header. */
 async function* framesOf(requests: AsyncIterator<PutBlobRequest, undefined>): AsyncGenerator<Buffer, void, undefined> {
   for (let next = await requests.next(); next.done !== true; next = await requests.next()) {
     const { part } = next.value;
@@ -257,7 +271,7 @@ async function* framesOf(requests: AsyncIterator<PutBlobRequest, undefined>): As
   }
 }
 
-/** Reads an upload that is not needed to its end: a sender in the middle of it need not notice. */
+/** Reads an unneeded upload to its end, so that its sender gets no error. */
 async function discard(frames: AsyncIterable<Buffer>): Promise<void> {
   for await (const _ of frames);
 }

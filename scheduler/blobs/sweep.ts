@@ -1,19 +1,18 @@
 /**
- * Removes orphans: blobs that were put, but whose row never came (the caller went away, the process
- * died between the two). A blob is put before its row exists, so only an old one without a row is
- * an orphan; and the age is looked at again right before the removal, since the same build may have
- * been put again while the rows were asked.
+ * Removes orphans: blobs that were put but never got a row (the caller disconnected, or the process crashed in
+ * between). A blob is put before its row exists, so only an old blob without a row is an orphan. The age is checked
+ * again right before the removal, because the same build may have been put again during the query.
  */
 import { CapstanError } from '../../lib/errors.ts';
 import type { BlobStore } from './blob-store.ts';
 
-/** How many names are asked about at once. */
+/** Names in one query. */
 const BATCH = 500;
 
 export interface SweepOptions {
-  /** Ages below this are left alone, ms. Longer than any commit or deployment can take. */
+  /** Blobs younger than this are kept, ms. Longer than any commit or deployment can take. */
   readonly ageMs: number;
-  /** Which of these names some row has (Store.read('blobsNamed', ids)). */
+  /** Returns which of these names are named by a row (Store.read('blobsNamed', ids)). */
   readonly named: (ids: readonly string[]) => Promise<readonly string[]>;
   /** Stops between two batches. */
   readonly signal?: AbortSignal;
@@ -24,7 +23,7 @@ export interface SweepResult {
   readonly removed: number;
 }
 
-/** Goes once through the whole store. */
+/** Sweeps the whole store once. Returns the number of removed blobs. */
 export async function sweepOrphans(store: BlobStore, options: SweepOptions): Promise<SweepResult> {
   if (!(options.ageMs > 0)) throw new CapstanError('CONFIG', 'the minimum age of blobs to delete must be above 0 ms', { field: 'ageMs' });
   let looked = 0;
@@ -33,8 +32,8 @@ export async function sweepOrphans(store: BlobStore, options: SweepOptions): Pro
     const named = new Set(await options.named(batch));
     for (const id of batch) {
       if (named.has(id) || !(await store.isOlderThan(id, options.ageMs))) continue;
-      // No await between this look and the removal: a put of the same build either came before it
-      // and is seen here, or finds the removal under way and waits for it.
+      // No await between this check and the removal: a put of the same build either came before it and is seen here, or
+      // finds the removal in progress and waits for it.
       if (!store.wasPutWithin(id, options.ageMs) && (await store.delete(id))) removed += 1;
     }
     looked += batch.length;

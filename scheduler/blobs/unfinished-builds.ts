@@ -1,11 +1,11 @@
 /**
- * Builds that are being sent in several parts: one file for each sender and digest, to which parts are added at
- * its end. What a broken connection brought stays, so that the sender goes on from there, also at a scheduler that
- * started again meanwhile. The digest is checked once all is there; before that nobody sees the bytes, so they
- * need not be synced: a machine that stops in between costs no more than another try.
+ * Builds sent in several parts: one file per sender and digest, to which parts are appended. The bytes of a broken
+ * connection stay, so that the sender can continue, also after a restart of the scheduler. The digest is checked when
+ * all bytes have arrived. Nobody reads the bytes before that, so they are not synced: a crash of the machine costs only
+ * another upload.
  *
- * Of two connections that add to one file the newer one wins: the older one is what a sender that came back has
- * left, and nothing says that it ever ends.
+ * Of two connections that append to one file the newer one wins: the older one is left over from a sender that
+ * reconnected, and may never end.
  */
 import { createHash } from 'node:crypto';
 import { createReadStream } from 'node:fs';
@@ -21,20 +21,20 @@ import { checkDigest, MAX_BUILD_BYTES } from './ids.ts';
 const READ_BYTES = 1024 * 1024;
 
 export interface UnfinishedBuild {
-  /** Whose upload it is: nobody can spoil that of another account. */
+  /** Owner of the upload. No account can corrupt the upload of another one. */
   readonly owner: string;
-  /** SHA-256 of the whole, hex. */
+  /** SHA-256 of the whole build, hex. */
   readonly digest: string;
-  /** Bytes of the whole. */
+  /** Bytes of the whole build. */
   readonly size: number;
 }
 
 interface Writer {
-  /** Settles when the write under way is done. */
+  /** Settles when the current write has ended. */
   writing: Promise<void>;
 }
 
-/** Where a part of a build begins, and how many bytes the whole has. */
+/** Offset of a part of a build, and the bytes of the whole build. */
 interface Part {
   readonly size: number;
   readonly offset: number;
@@ -54,7 +54,7 @@ export class UnfinishedBuilds {
     this.#root = root;
   }
 
-  /** Opens the folder, which is made when it is missing. */
+  /** Opens the folder and creates it if missing. */
   static async open(root: string): Promise<UnfinishedBuilds> {
     await makeFolder(root, 0o700);
     const builds = new UnfinishedBuilds(root);
@@ -62,20 +62,20 @@ export class UnfinishedBuilds {
     return builds;
   }
 
-  /** Bytes of the sender's unfinished builds, by digest. */
+  /** Returns the bytes of the sender's unfinished builds, by digest. */
   heldBy(owner: string): ReadonlyMap<string, number> {
     return this.#held.get(senderName(owner)) ?? new Map();
   }
 
-  /** Bytes that have come so far. */
+  /** Returns the bytes received so far. */
   async received(owner: string, digest: string): Promise<number> {
     return sizeOf(this.#path(owner, digest));
   }
 
   /**
-   * Adds a part and gives the bytes that are there then, also when the source breaks off: they stay.
-   * @throws CapstanError CONFLICT when the part does not begin where the bytes end, INVALID_ARGUMENT when it goes
-   * beyond the size, UNAVAILABLE when the disk is full or a newer connection took over.
+   * Appends a part. Returns the bytes stored then, also if the source fails midway: they are kept.
+   * @throws CapstanError CONFLICT if the part does not begin where the bytes end, INVALID_ARGUMENT if it goes beyond
+   * the size, UNAVAILABLE if the disk is full or a newer connection took over.
    */
   async append(build: UnfinishedBuild, offset: number, source: AsyncIterable<Uint8Array>): Promise<number> {
     const { owner, digest, size } = build;
@@ -95,9 +95,9 @@ export class UnfinishedBuilds {
   }
 
   /**
-   * Hands over the file of a build that has come whole, checked and synced; who takes it moves it away. A sender that
-   * lost its connection meanwhile and asks again gets the same answer.
-   * @throws CapstanError INVALID_ARGUMENT when the bytes are not those of the digest; they are dropped then.
+   * Passes the file of a complete build, checked and synced, to `take`, which moves it away. A sender that lost its
+   * connection in the meantime and tries again gets the same result.
+   * @throws CapstanError INVALID_ARGUMENT if the bytes do not match the digest; they are then deleted.
    */
   async finish({ owner, digest }: UnfinishedBuild, take: (file: string) => Promise<StoredBlob>): Promise<StoredBlob> {
     const path = this.#path(owner, digest);
@@ -133,7 +133,7 @@ export class UnfinishedBuilds {
     await this.#remove(this.#path(owner, digest));
   }
 
-  /** Removes what got no byte for `ageMs`; how many. */
+  /** Removes builds that received no byte for `ageMs`. Returns their number. */
   async sweep(ageMs: number): Promise<number> {
     let removed = 0;
     for (const name of await readdir(this.#root)) {
@@ -175,7 +175,7 @@ export class UnfinishedBuilds {
     this.#note(basename(path), null);
   }
 
-  /** Counts a file of this name; null when it is not there any more. */
+  /** Records the bytes of a file; null if the file is gone. */
   #note(name: string, bytes: number | null): void {
     const [digest = '', sender = ''] = name.split('-');
     const held = this.#held.get(sender) ?? new Map<string, number>();

@@ -1,12 +1,12 @@
 /**
- * The room of accounts in the artifact store: their builds, their unfinished uploads, and what is being sent now. Room is
- * taken for the whole of a build before its first byte is kept, so that no number of uploads at once passes the quota.
+ * Space of accounts in the artifact store: their builds, unfinished uploads and uploads in progress. Space for a whole
+ * build is reserved before its first byte is kept, so concurrent uploads cannot exceed the quota.
  */
 import { CapstanError } from '../../lib/errors.ts';
 import type { BuildUse } from '../core/state/control-rows.ts';
 import type { UnfinishedBuilds } from './unfinished-builds.ts';
 
-/** Builds and unfinished uploads of an account, however small. */
+/** Limit for the number of builds and unfinished uploads of an account. */
 export const MAX_BUILDS = 10_000;
 
 export interface UploadRoomOptions {
@@ -20,14 +20,14 @@ export interface UploadRoomOptions {
 
 export class UploadRoom {
   readonly #options: UploadRoomOptions;
-  /** Uploads under way: by account and digest the size of the whole, and how many connections send it. */
+  /** Uploads in progress by account and digest: size of the whole build and number of connections that send it. */
   readonly #underWay = new Map<string, Map<string, { size: number; connections: number }>>();
 
   constructor(options: UploadRoomOptions) {
     this.#options = options;
   }
 
-  /** What the account has or is sending. */
+  /** Returns the stored builds and the uploads of the account. */
   use(account: string): BuildUse {
     const { built, unfinished } = this.#options;
     const underWay = this.#underWay.get(account);
@@ -43,7 +43,7 @@ export class UploadRoom {
   }
 
   /**
-   * Takes room for an upload of a build that the account does not own; the answer gives it back.
+   * Reserves space for an upload of a build that the account does not own. The returned function releases it.
    * @throws CapstanError QUOTA_EXCEEDED.
    */
   take(account: string, digest: string, size: number): () => void {
@@ -79,7 +79,7 @@ export class UploadRoom {
   }
 }
 
-/** The sender of an account's parts, as the names of their files have it. */
+/** Returns the sender of an account's parts as it appears in the names of their files. */
 export function senderOf(account: string): string {
   return `account ${account}`;
 }

@@ -1,4 +1,4 @@
-/** What a step works with: the state it changes, the time, and where its operations and effects go. */
+/** The context of a step: the state it changes, the time, and the operations and effects it adds. */
 import type { CapstanError } from '../../lib/errors.ts';
 import type { Op } from '../store/store.ts';
 
@@ -18,17 +18,17 @@ export class StepContext {
     this.#result = result;
   }
 
-  /** Adds an operation to be committed. */
+  /** Adds an operation to commit. */
   write(op: Op, cause: Cause | null = null, endpoint: string | null = null, reserved: BodyReservation | null = null): Write {
     return this.#result.write(op, cause, endpoint, reserved);
   }
 
-  /** Adds an effect; with `write`, one that is dropped when that operation is refused. */
+  /** Adds an effect. With `write`, the effect is dropped if that operation is refused. */
   emit(effect: Effect, write: Write | null = null): void {
     this.#result.emit(effect, write);
   }
 
-  /** Adds the answer to a unary call; with `write`, one that is dropped when that operation is refused. */
+  /** Adds the reply to a unary call. With `write`, the reply is dropped if that operation is refused. */
   reply(call: number, result: Answer | CapstanError, write: Write | null = null): void {
     this.#result.emit({ kind: 'answer', call, result }, write);
   }

@@ -1,10 +1,9 @@
 /**
- * Deadlines of the core, on the monotonic clock: a binary heap whose entries are dropped lazily.
- * Most deadlines never come due (a wait is answered, a job ends), so dead entries are swept out
- * as soon as they outnumber the live ones.
+ * Deadlines of the core, on the monotonic clock: a binary heap that drops entries lazily. Most deadlines never come due
+ * (a wait is answered, a job ends), so dead entries are removed as soon as they outnumber the live ones.
  */
 
-/** Something that shall happen at a time unless it is dead by then. */
+/** Something due at a time unless it is dead by then. */
 export interface Deadline<T> {
   readonly at: number;
   readonly what: T;
@@ -23,7 +22,7 @@ export class Deadlines<T> {
     return entry;
   }
 
-  /** Makes a deadline void; harmless when it came due already. */
+  /** Cancels a deadline. Has no effect on one that was already due. */
   drop(entry: Deadline<T>): void {
     if (entry.dead) return;
     entry.dead = true;
@@ -31,13 +30,13 @@ export class Deadlines<T> {
     if (this.#dead > 1_000 && this.#dead * 2 > this.#heap.length) this.#sweep();
   }
 
-  /** Time of the earliest live deadline, or null. */
+  /** Returns the time of the earliest live deadline, or null. */
   next(): number | null {
     this.#skipDead();
     return this.#heap[0]?.at ?? null;
   }
 
-  /** Takes the earliest live deadline that is due at `now`, or null. */
+  /** Removes and returns the earliest live deadline that is due at `now`, or null. */
   take(now: number): T | null {
     this.#skipDead();
     const top = this.#heap[0];

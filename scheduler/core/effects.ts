@@ -1,4 +1,4 @@
-/** What the core wants done. Effects of a step leave after the commit of the operations beside them. */
+/** The effects that the core requests. The effects of a step are run after the commit of its operations. */
 import type { DirectoryUpdate } from '../../proto/gen/capstan/v1/control.ts';
 import type { JobReply } from '../../proto/gen/capstan/v1/jobs.ts';
 import type { SchedulerEvent } from '../../proto/gen/capstan/v1/nodes.ts';
@@ -9,13 +9,13 @@ import type { WorkerRecord } from './state/fleet.ts';
 import type { Usage } from './jobs/rate-limits.ts';
 
 export type Effect =
-  /** Answer a gateway's request, which is open no longer. */
+  /** Reply to a gateway's request, which is then no longer open. */
   | { readonly kind: 'reply'; readonly channel: number; readonly reply: JobReply; readonly usage: Usage | null }
-  /** Answer a unary call. */
+  /** Reply to a unary call. */
   | { readonly kind: 'answer'; readonly call: number; readonly result: Answer | CapstanError }
-  /** Send to a node's session; nothing happens when it is gone. */
+  /** Send to a node's session; no effect if the session has ended. */
   | { readonly kind: 'send'; readonly node: string; readonly session: number; readonly event: SchedulerEvent }
-  /** Send the node its desired workers as they stand. */
+  /** Send the node its current desired workers. */
   | {
       readonly kind: 'send-desired';
       readonly node: string;
@@ -37,12 +37,12 @@ export type Effect =
       readonly hasS3: boolean;
       readonly webhook: string;
     }
-  /** End a node's session: it was silent, or another took its place. */
+  /** End a node's session: it was silent, or another session replaced it. */
   | { readonly kind: 'close-session'; readonly node: string; readonly session: number; readonly reason: string }
   | { readonly kind: 'read-job'; readonly purpose: ReadPurpose; readonly endpoint: string; readonly job: string }
   | { readonly kind: 'read-head'; readonly endpoint: string; readonly priority: 0 | 1; readonly after: number; readonly limit: number }
   | { readonly kind: 'read-due'; readonly limit: number }
-  /** Read due webhooks, without those that are being sent. */
+  /** Read due webhooks, except those that are being sent. */
   | {
       readonly kind: 'read-hooks';
       readonly skipHosts: readonly string[];
@@ -50,11 +50,13 @@ export type Effect =
       readonly perHost: number;
       readonly limit: number;
     }
-  /** These blobs hold bodies that are not needed any more; the shell deletes those that no row names. */
+  /** These blobs hold bodies that are no longer needed. The shell deletes those that no row names. */
   | { readonly kind: 'drop-bodies'; readonly blobs: readonly string[] }
-  /** Try a webhook; the answer is `hook-tried`. */
+  /** Try to deliver a webhook; the result is `hook-tried`. */
   | { readonly kind: 'deliver'; readonly id: string }
-  /** A worker became ready: how long it was wanted before it had a place, and its phases from there, ms; for metrics. */
+  /**
+   * A worker became ready: the time it was wanted before it was placed, and its phases from then on, ms; for metrics.
+   */
   | {
       readonly kind: 'worker-started';
       readonly endpoint: string;
@@ -64,13 +66,13 @@ export type Effect =
       readonly startedMs: number;
       readonly loadedMs: number;
     }
-  /** Tell gateways what changed. */
+  /** Send gateways the changes. */
   | { readonly kind: 'directory'; readonly update: DirectoryUpdate }
   | {
       readonly kind: 'log';
       readonly level: 'info' | 'warn' | 'error';
       readonly message: string;
-      /** `name` is the part's own in every line. */
+      /** `name` is set by the component in every line. */
       readonly facts: Readonly<Record<string, unknown>> & { readonly name?: never };
     };
 
@@ -98,35 +100,34 @@ export interface BodyReservation {
   readonly bytes: number;
 }
 
-/** An operation with who asked for it, so that a refusal finds its way back. */
+/** An operation with the request that caused it, so that a refusal reaches the caller. */
 export interface Write {
   readonly op: Op;
   readonly cause: Cause | null;
-  /** The endpoint it is about, where whoever watches the writes wants to know. */
+  /** The endpoint that it concerns, for observers of the writes. */
   readonly endpoint: string | null;
-  /** Bytes in the blob store that the operation adds; counted as pending until the store has counted them. */
+  /** Bytes in the blob store that the operation adds. They count as pending until the store has counted them. */
   readonly reserved: BodyReservation | null;
 }
 
-/** An effect, and the operation of the same batch without which it must not happen. */
+/** An effect, and the operation of the same batch on which it depends. */
 export interface Pending {
   readonly effect: Effect;
   readonly write: Write | null;
 }
 
-/** Everything one step decided. */
+/** The operations and effects of one step. */
 export class StepResult {
   readonly writes: Write[] = [];
   readonly effects: Pending[] = [];
 
-  /** Adds an operation. */
   write(op: Op, cause: Cause | null = null, endpoint: string | null = null, reserved: BodyReservation | null = null): Write {
     const write = { op, cause, endpoint, reserved };
     this.writes.push(write);
     return write;
   }
 
-  /** Adds an effect; with `write`, one that falls when that operation is refused. */
+  /** Adds an effect. With `write`, the effect is dropped if that operation is refused. */
   emit(effect: Effect, write: Write | null = null): void {
     this.effects.push({ effect, write });
   }

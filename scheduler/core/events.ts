@@ -1,4 +1,4 @@
-/** What happens to the core: facts from gateways, agents, the store and the clock. */
+/** The core's input: events from gateways, agents, the store and the clock. */
 import type { CapstanError } from '../../lib/errors.ts';
 import type { Payload } from '../../lib/payload.ts';
 import type { EndpointLevel } from '../../proto/gen/capstan/v1/invoke.ts';
@@ -10,7 +10,7 @@ import type { EndpointInput } from './state/endpoints.ts';
 import type { NodeConfig } from './state/fleet.ts';
 import type { Cursor, JobRecord } from './state/jobs.ts';
 
-/** A gateway's request: which channel, which request on it. */
+/** A gateway's request: its channel and its number on the channel. */
 export interface Ref {
   readonly channel: number;
   readonly request: number;
@@ -18,30 +18,30 @@ export interface Ref {
 
 /** How a request counts towards rate limits. */
 export interface Counting {
-  /** Null for what is not counted. */
+  /** Null for a request that is not counted. */
   readonly limitedAs: LimitedOperation | null;
-  /** Sent again after a broken stream: let in before. */
+  /** Sent again after a broken stream: it was admitted before. */
   readonly resent: boolean;
 }
 
 /** A unary call that counts towards rate limits; it is open until a `call-ended` with its ticket. */
 export interface CountedCall {
   readonly operation: LimitedOperation;
-  /** Given out once in a process. */
+  /** Unique within a process. */
   readonly ticket: number;
 }
 
-/** Per-job overrides as the caller gave them; ms. */
+/** Per-job overrides from the caller; ms. */
 export interface PolicyInput {
   readonly executionTimeoutMs: number | null;
   readonly ttlMs: number | null;
   readonly lowPriority: boolean;
 }
 
-/** Quotas of an account; null for the service's default. What is absent stays. */
+/** Quotas of an account; null for the service's default. Absent fields stay unchanged. */
 export type Quotas = Pick<AccountRow, 'workerQuota' | 'buildQuota' | 'bodyQuota'>;
 
-/** A unary call of the control plane; answered by one `answer` effect with the same `call`. */
+/** A unary call of the control plane, answered by one `answer` effect with the same `call`. */
 export type Command =
   | { readonly kind: 'cancel' | 'retry'; readonly endpoint: string; readonly job: string; readonly counted?: CountedCall }
   | { readonly kind: 'purge'; readonly endpoint: string; readonly counted?: CountedCall }
@@ -55,10 +55,13 @@ export type Command =
       readonly build: string;
       readonly endpoints: readonly EndpointInput[];
     }
-  /** The account sent these bytes, which are in the artifact store, or asked for a build that it owns. */
+  /** The account sent this build, which is in the artifact store, or requested one that it owns. */
   | { readonly kind: 'put-build'; readonly account: string; readonly digest: string; readonly size: number }
   | { readonly kind: 'update-endpoint'; readonly endpoint: string; readonly input: EndpointInput }
-  /** `endpoint` null: whatever the newest deployment changed, or (with a build) whatever had the build. */
+  /**
+   * `endpoint` null: everything that the newest deployment changed, or (with a build) every endpoint that had the
+   * build.
+   */
   | {
       readonly kind: 'rollback';
       readonly account: string;
@@ -77,9 +80,9 @@ export type Command =
     }
   | { readonly kind: 'put-key'; readonly key: KeyRow }
   | { readonly kind: 'revoke-key'; readonly hash: string }
-  /** Keys that were used of late. */
+  /** Keys that were used recently. */
   | { readonly kind: 'note-keys'; readonly hashes: readonly string[] }
-  /** With `create`, refused when the account is there; else when it is not. */
+  /** With `create`, refused if the account exists; otherwise refused if it does not exist. */
   | {
       readonly kind: 'put-account';
       readonly account: string;
@@ -90,12 +93,12 @@ export type Command =
     }
   /** Refused while the account has endpoints, unless forced. */
   | { readonly kind: 'delete-account'; readonly account: string; readonly force: boolean; readonly stopJobs: boolean }
-  /** The secret is kept unless the account has one already. */
+  /** The secret is stored unless the account already has one. */
   | { readonly kind: 'put-webhook-secret'; readonly account: string; readonly encrypted: string }
-  /** The secret takes the present one's place, which goes on signing for a while. */
+  /** The secret replaces the present one, which still signs for a while. */
   | { readonly kind: 'rotate-webhook-secret'; readonly account: string; readonly encrypted: string }
   | { readonly kind: 'put-master-key'; readonly row: MasterKeyRow }
-  /** Sealed values, in base64, and what takes their places in these rows. */
+  /** Encrypted values in base64 and their replacements in these rows. */
   | { readonly kind: 'reencrypt'; readonly rows: readonly EncryptedRow[]; readonly values: ReadonlyMap<string, string> }
   | {
       readonly kind: 'reencrypt-inputs';
@@ -144,7 +147,7 @@ export type CoreEvent =
       readonly counting: Counting;
       readonly endpoint: string;
       readonly job: string;
-      /** Null when the gateway does not know what its reader has. */
+      /** Null if the gateway does not know which chunks its reader has. */
       readonly after: Cursor | null;
       readonly waitMs: number;
     }
@@ -154,13 +157,13 @@ export type CoreEvent =
   | { readonly kind: 'session-opened'; readonly node: string; readonly session: number; readonly hello: Hello }
   | { readonly kind: 'session-closed'; readonly node: string; readonly session: number }
   | { readonly kind: 'agent'; readonly node: string; readonly session: number; readonly events: readonly AgentEvent[] }
-  /** Replies are sent: what they count towards is open no more. */
+  /** Replies were sent: their requests no longer count as open. */
   | { readonly kind: 'replied'; readonly usages: readonly Usage[] }
-  /** A unary call is over, whether it was counted or refused. */
+  /** A unary call has ended, whether it was counted or refused. */
   | { readonly kind: 'call-ended'; readonly ticket: number }
-  /** An operation of a batch was not carried out. */
+  /** An operation of a batch was refused. */
   | { readonly kind: 'refused'; readonly op: Op; readonly outcome: Outcome; readonly cause: Cause | null }
-  /** Answers to read effects. */
+  /** Results of read effects. */
   | { readonly kind: 'job-read'; readonly purpose: ReadPurpose; readonly found: WholeJob | null }
   | {
       readonly kind: 'head-read';
@@ -171,31 +174,34 @@ export type CoreEvent =
     }
   | { readonly kind: 'due-read'; readonly jobs: readonly JobRow[]; readonly nextAt: number | null; readonly wall: number }
   | { readonly kind: 'hooks-read'; readonly hooks: readonly HookHead[]; readonly nextAt: number | null; readonly limit: number }
-  /** A delivery was tried; `gone` when it was not there any more. */
+  /** A delivery was tried; `gone` if it no longer existed. */
   | { readonly kind: 'hook-tried'; readonly id: string; readonly result: 'delivered' | 'gone' }
   | { readonly kind: 'hook-tried'; readonly id: string; readonly result: 'failed'; readonly error: string }
-  /** The input of a dispatched job could not be read: the agent never got it. */
+  /** The input of a dispatched job could not be read, so the agent never received it. */
   | { readonly kind: 'undelivered'; readonly node: string; readonly job: string; readonly token: number; readonly worker: string }
-  /** A gateway's requests to load-balanced endpoints: those that changed. */
+  /** Changed numbers of a gateway's requests to load-balanced endpoints. */
   | { readonly kind: 'levels'; readonly gateway: number; readonly levels: readonly EndpointLevel[] }
   | { readonly kind: 'gateway-closed'; readonly gateway: number }
-  /** The disk of the store is so full that no new jobs are accepted; null: there is room again. */
+  /** The disk of the store is so full that no new jobs are accepted; null: there is space again. */
   | { readonly kind: 'disk'; readonly refusal: CapstanError | null }
-  /** The store counted the bodies it names, bytes by account; `settled`: reservations whose operations it has seen. */
+  /**
+   * The store counted the bodies it names, bytes by account; `settled`: reservations whose operations the count
+   * includes.
+   */
   | { readonly kind: 'bodies-counted'; readonly stored: ReadonlyMap<string, number>; readonly settled: ReadonlyMap<string, number> }
   | { readonly kind: 'tick' };
 
-/** Who asked for an operation that may be refused. */
+/** The origin of an operation that may be refused. */
 export type Cause =
   | { readonly kind: 'submit'; readonly ref: Ref; readonly usage: Usage | null; readonly job: JobRecord; readonly waitMs: number }
   | { readonly kind: 'retry'; readonly call: number; readonly job: JobRecord }
   | { readonly kind: 'redeliver'; readonly call: number; readonly id: string }
   | { readonly kind: 'command'; readonly call: number };
 
-/** A read of a job, by its number (`Image.reads`), and what it is wanted for. */
+/** A read of a job, by its number (`State.reads`), and its purpose. */
 export type ReadPurpose = { readonly read: number } & ReadAim;
 
-/** What a job read from the store is wanted for. */
+/** The purpose of a job read from the store. */
 export type ReadAim =
   | { readonly kind: 'waiter'; readonly ref: Ref }
   | { readonly kind: 'submit'; readonly event: Extract<CoreEvent, { kind: 'submit' }>; readonly usage: Usage | null }

@@ -1,4 +1,4 @@
-/** Both clocks, ms. Wall for ttl and retention, never running backwards; mono for everything else. */
+/** Both clocks, ms. Wall time for ttl and retention, never running backwards; monotonic time for everything else. */
 export interface Now {
   readonly wall: number;
   readonly mono: number;

@@ -1,11 +1,11 @@
 /**
- * Names made by the core: a small generator (sfc32) whose numbers are part of the state, so that a
- * run can be replayed from its seed. For names only, never for secrets.
+ * Generates names in the core: a small generator (sfc32) whose state is part of the core's state, so that a run can be
+ * replayed from its seed. For names only, never for secrets.
  */
 
 export type RandomState = [number, number, number, number];
 
-/** The next 32 random bits. */
+/** Returns the next 32 random bits. */
 function nextRandom(state: RandomState): number {
   const [a, b, c, d] = state;
   const sum = (a + b + d) >>> 0;
@@ -19,7 +19,7 @@ function nextRandom(state: RandomState): number {
 const LETTERS = 'abcdefghijklmnopqrstuvwxyz';
 const letterDigits = `${LETTERS}0123456789`;
 
-/** A name of lower-case letters and digits that starts with a letter: valid in a URL and as a DNS label. */
+/** Returns a name of lower-case letters and digits that starts with a letter: valid in a URL and as a DNS label. */
 export function randomName(state: RandomState, length: number): string {
   let name = LETTERS.charAt(nextRandom(state) % LETTERS.length);
   while (name.length < length) name += letterDigits.charAt(nextRandom(state) % letterDigits.length);

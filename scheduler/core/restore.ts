@@ -1,4 +1,4 @@
-/** Take-over: the state as the store tells it, before any event. */
+/** Take-over: builds the state from the store, before any event. */
 import { DEFAULT_FIELDS, fieldsKeptIn } from '../../lib/endpoint-settings.ts';
 import type { CapstanError } from '../../lib/errors.ts';
 import type { BodyUsage, ControlRow, EndpointCounts, JobRow } from '../store/store.ts';
@@ -36,10 +36,10 @@ import { addWorker, initialWorkerState, notePast, type DesiredRow, type DesiredW
 /** A row that an earlier version may have written without some fields. */
 type Stored<Row, Newer extends keyof Row> = Omit<Row, Newer> & Partial<Pick<Row, Newer>>;
 
-/** Rows of earlier versions name no past workers. */
+/** Rows of earlier versions have no past workers. */
 type StoredDesired = Stored<DesiredRow, 'past'>;
 
-/** Everything take-over reads. */
+/** Everything that take-over reads. */
 export interface StoredState {
   readonly control: readonly ControlRow[];
   readonly counts: readonly EndpointCounts[];
@@ -48,15 +48,15 @@ export interface StoredState {
   readonly highest: { readonly seq: number; readonly queuePosition: number };
 }
 
-/** What the state has that is not stored. */
+/** The parts of the state that are not stored. */
 export interface RestoreOptions {
   readonly settings: Settings;
   readonly random: RandomState;
-  /** Why no new jobs are accepted now; null when they are. */
+  /** Why no new jobs are accepted now; null if they are. */
   readonly diskRefusal: CapstanError | null;
 }
 
-/** Builds the state and decides the first reads. */
+/** Builds the state and requests the first reads. */
 export function restore({ settings, random, diskRefusal }: RestoreOptions, stored: StoredState, now: Now, result: StepResult): State {
   const state = newState(settings, random);
   state.diskRefusal = diskRefusal;
@@ -87,7 +87,7 @@ export function restore({ settings, random, diskRefusal }: RestoreOptions, store
   return state;
 }
 
-/** Rows of before do not tell the types of parameters. */
+/** Earlier rows do not contain the types of parameters. */
 function withTypes(release: Release): Release {
   const functions = release.functions.map((fn) => {
     const parameters = fn.parameters.map((parameter) => ({ ...parameter, type: (parameter.type as string | undefined) ?? '' }));
@@ -103,12 +103,12 @@ function takeRow(state: State, row: ControlRow): StoredDesired | null {
       return null;
     }
     case 'endpoint': {
-      // Rows of earlier versions know no rollout, and not every setting. What a row lacks is added behind what it has: a complete
-      // row stays the same JSON.
+      // Rows of earlier versions have no rollout and lack some settings. Missing fields are added after the existing
+      // ones, so that a complete row stays the same JSON.
       const stored = JSON.parse(row.value) as Stored<EndpointConfig, 'previousRelease' | 'releaseFrom'>;
       const defaults = { ...fieldsKeptIn('endpoint', DEFAULT_FIELDS), previousRelease: null, releaseFrom: 0 };
       const config: EndpointConfig = { ...stored, ...defaults, ...stored };
-      // Positions are never given out twice, or a job would be taken for one from before a deployment.
+      // A position must not be used twice: a job would count as submitted before a deployment.
       state.nextQueuePosition = Math.max(state.nextQueuePosition, config.releaseFrom);
       state.endpoints.set(config.id, newEndpointRecord(config));
       if (config.removing === undefined)
@@ -137,7 +137,7 @@ function takeRow(state: State, row: ControlRow): StoredDesired | null {
     case 'desired':
       return JSON.parse(row.value) as StoredDesired;
     case 'account':
-      // Rows of earlier versions know no quotas of storage.
+      // Rows of earlier versions have no storage quotas.
       state.accounts.set(row.key, {
         buildQuota: null,
         bodyQuota: null,
@@ -166,12 +166,12 @@ function restoreEnvironment(state: State, { account, environment, removing }: En
   state.environments.set(key, { account, name: environment, createdAt: 0, deployments: 0 });
 }
 
-/** Rows of earlier versions do not have every setting. */
+/** Rows of earlier versions lack some settings. */
 function withSettings(row: DeploymentRow): DeploymentRow {
   return { ...row, endpoints: row.endpoints.map((each) => ({ ...each, input: { ...each.input, ...DEFAULT_FIELDS, ...each.input } })) };
 }
 
-/** Rows of before releases had a place of their own for what a worker is placed by. */
+/** Rows older than releases stored placement settings elsewhere. */
 function completeReleases(state: State): void {
   for (const [id, row] of state.releases) {
     const config = state.endpoints.get(row.endpoint)?.config;
@@ -199,14 +199,14 @@ function restoreDesired(state: State, now: Now, nodeId: string, row: StoredDesir
     const kept: Partial<DesiredWorker> = worker;
     addWorker(state, {
       ...worker,
-      // Rows of before these were kept.
+      // Rows older than these fields.
       ...{ runtime: release?.runtime === 'process' ? ('process' as const) : ('thread' as const), tokenKey: '', ...reserve },
       ...kept,
       node: nodeId,
       ...initialWorkerState(state, now),
     });
   }
-  // Gateways read the restored placements with the whole directory.
+  // Gateways receive the restored placements with the whole directory.
   changedPlacements(state, nodeId);
 }
 

@@ -1,11 +1,11 @@
-/** Control rows: small JSON documents with a version, so that a write under old knowledge is refused. */
+/** Control rows: small JSON documents with a version. A write based on an outdated version is refused. */
 import type { ControlKind } from '../store/store.ts';
 
 import type { StepContext } from './context.ts';
 import type { Write } from './effects.ts';
 import { rowKey } from './state/control-rows.ts';
 
-/** Writes a control row (null removes it). */
+/** Writes a control row (null deletes it). */
 export function putRow(ctx: StepContext, kind: ControlKind, key: string, value: unknown): Write {
   const name = rowKey(kind, key);
   const version = (ctx.state.versions.get(name) ?? 0) + 1;

@@ -1,4 +1,4 @@
-/** Fixed figures of one scheduler, as its configuration gives them. */
+/** Constants of one scheduler, from its configuration. */
 import { GpuTable } from '../../lib/gpu-table.ts';
 import { defaultLimits, DEFAULT_REQUESTS_PER_WORKER, type Limits } from './jobs/rate-limits.ts';
 
@@ -13,47 +13,47 @@ export interface Settings {
   readonly idempotencyRetentionMs: number;
   /** Charged attempts before a job ends FAILED. */
   readonly maxAttempts: number;
-  /** Sum of workersMax an account may have. */
+  /** Default quota for the sum of workersMax of an account. */
   readonly workerQuota: number;
-  /** Bytes an account may have in the artifact store, and in bodies of its jobs above the inline size. */
+  /** Bytes that an account may store in the artifact store, and in bodies of its jobs above the inline size. */
   readonly buildQuotaBytes: number;
   readonly bodyQuotaBytes: number;
-  /** Agents send something at least this often. */
+  /** Maximum interval between two messages of an agent. */
   readonly heartbeatMs: number;
-  /** A session silent for this long is dead. */
+  /** Silence after which a session is dead. */
   readonly silenceMs: number;
-  /** How long the leases of a node without a session are kept. */
+  /** Time for which the leases of a node without a session are kept. */
   readonly nodeGraceMs: number;
-  /** How long a worker may take to become ready. */
+  /** Time within which a worker must become ready. */
   readonly startTimeoutMs: number;
-  /** A start is recorded in the store when the job still runs after this time. */
+  /** A start is recorded in the store if the job still runs after this time. */
   readonly recordStartAfterMs: number;
   /** Queued jobs kept in memory per endpoint and priority. */
   readonly windowSize: number;
   /** Bytes of chunks kept per job, and for all jobs together. */
   readonly streamBytes: number;
   readonly allStreamsBytes: number;
-  /** Rate limits of an account's endpoints, where an endpoint has none of its own. */
+  /** Rate limits of an account's endpoints without their own limits. */
   readonly limits: Limits;
   readonly requestsPerWorker: number;
-  /** Webhooks sent at once: in all, and to one host. */
+  /** Concurrent webhook deliveries: in total, and to one host. */
   readonly hooksOpen: number;
   readonly hooksPerHost: number;
-  /** Builds kept for each endpoint, the present one included. */
+  /** Builds kept for each endpoint, including the present one. */
   readonly buildsKept: number;
-  /** How long a build that nobody deployed is kept after it was last sent or asked for. */
+  /** Time for which an undeployed build is kept after it was last sent or requested. */
   readonly uploadKeepMs: number;
-  /** Base URL of the HTTP API as workers reach it; empty when it is not configured. */
+  /** Base URL of the HTTP API as workers reach it; empty if not configured. */
   readonly publicUrl: string;
-  /** What `gpuIds` means. */
+  /** The table of GPU types that `gpuIds` selects from. */
   readonly gpus: GpuTable;
-  /** Processor time that is given out, as a multiple of a node's cores; the same for its memory. */
+  /** Allocatable processor time as a multiple of a node's cores; the same for its memory. */
   readonly cpuOvercommit: number;
   readonly memoryOvercommit: number;
-  /** Bytes of a node's memory and disk that are not given out. */
+  /** Bytes of a node's memory and disk that are not allocatable. */
   readonly memoryReserveBytes: number;
   readonly diskReserveBytes: number;
-  /** Set aside for a worker whose endpoint names neither gpu nor cpu: thousandths of a core, bytes. */
+  /** Reserved for a worker whose endpoint names neither gpu nor cpu: thousandths of a core, bytes. */
   readonly unsizedCpuMillis: number;
   readonly unsizedMemoryBytes: number;
 }

@@ -1,7 +1,6 @@
 /**
- * The state the core works on: what is leased, a head window of every queue, waiters,
- * workers and control rows. It is rebuilt from the store at take-over and is changed by
- * `step` alone.
+ * The core's state: leased jobs, a head window of every queue, waiters, workers and control rows. It is rebuilt from
+ * the store at take-over, and only `step` changes it.
  */
 import type { CapstanError } from '../../lib/errors.ts';
 import type { Payload } from '../../lib/payload.ts';
@@ -18,16 +17,16 @@ import type { Settings } from './settings.ts';
 
 /** Webhooks that are being sent. */
 export interface WebhookDispatcherState {
-  /** Wall time of the next look at due deliveries. */
+  /** Wall time of the next check for due deliveries. */
   nextAt: number;
-  /** A look is under way. */
+  /** A check is in progress. */
   reading: boolean;
-  /** The last look may have left due deliveries for want of room: look again when there is some. */
+  /** The last check may have left due deliveries for lack of free connections: check again when one is free. */
   backlog: boolean;
   readonly open: Map<string, HookHead>;
-  /** How many of them go to a host. */
+  /** Number of deliveries in progress per host. */
   readonly perHost: Map<string, number>;
-  /** Hosts whose last try failed. */
+  /** Hosts whose last delivery failed. */
   readonly failing: Set<string>;
 }
 
@@ -47,59 +46,59 @@ export interface State {
   readonly keys: Map<string, KeyRow>;
   readonly accounts: Map<string, AccountRow>;
   readonly builds: Map<string, BuildRow>;
-  /** By account; those without builds are left out. */
+  /** By account; accounts without builds are left out. */
   readonly buildUse: Map<string, BuildUse>;
   /** Bytes of bodies above the inline size, by account. */
   readonly bodyUse: Map<string, BodyUse>;
   /** By {@link environmentKey}. */
   readonly environments: Map<string, EnvironmentRow>;
-  /** Those kept, oldest first, by {@link environmentKey}. */
+  /** Kept deployments, oldest first, by {@link environmentKey}. */
   readonly deployments: Map<string, DeploymentRow[]>;
   readonly removedNodes: Map<string, RemovedNode>;
-  /** Null before it was first noted. */
+  /** Null until it is first recorded. */
   masterKey: MasterKeyRow | null;
   /** By the hash of the token, hex. */
   readonly joinTokens: Map<string, JoinTokenRow>;
-  /** Version of every control row, `<kind>/<key>`. */
+  /** Version of every control row, by `<kind>/<key>`. */
   readonly versions: Map<string, number>;
   /** Waiters by job id. */
   readonly waiters: Map<string, Waiter[]>;
   /** Open requests by channel, for abandon and for a channel's end. */
   readonly channels: Map<number, Map<number, Waiter>>;
-  /** What the open unary calls count towards, by ticket. */
+  /** The usage that each open unary call counts towards, by ticket. */
   readonly openCalls: Map<number, Usage>;
   readonly deadlines: Deadlines<Due>;
   /** Bytes of kept chunks. */
   streamBytes: number;
-  /** Blobs of bodies that this step let go of and that are in no row. */
+  /** Blobs of bodies that this step dropped and that no row names. */
   readonly droppedBlobs: string[];
-  /** By job id, oldest first; bounded, and gone with the channel. */
+  /** By job id, oldest first; bounded, and removed with the channel. */
   readonly handed: Map<string, HandedChunks>;
-  /** Wall time at which the store is next asked for jobs due for deletion. */
+  /** Wall time of the next query for jobs due for deletion. */
   nextDeletion: number;
   /**
-   * Reads of stored jobs under way by number, oldest first, and the jobs that ended since the oldest of
-   * them was requested: a row that was read may be out of date by then. Of each such job the number of the
-   * first read that was requested after its end; once no earlier read is open, the job is forgotten.
+   * Open reads of stored jobs by number, oldest first, and the jobs that ended since the oldest of them was requested:
+   * such a job's row in a read may be outdated. For each such job, the number of the first read that was requested
+   * after its end; when no earlier read is open, the entry is removed.
    */
   readonly reads: { next: number; readonly open: Set<number>; readonly ended: Map<number, number>; due: number };
   /** Why no new jobs are accepted: the disk is almost full. */
   diskRefusal: CapstanError | null;
-  /** A read of due jobs is under way. */
+  /** A read of due jobs is in progress. */
   readingDue: boolean;
   readonly hooks: WebhookDispatcherState;
-  /** Grows whenever a worker may find a place that it did not find before. */
+  /** Incremented whenever a worker may find a place that it did not find before. */
   capacity: number;
-  /** A look at the endpoints without a place is due, since there may be room. */
+  /** A check of the endpoints without a place is due, because there may be room. */
   roomDue: boolean;
   readonly refusals: Refusals;
-  /** Until nodes have reported after a start, nothing is redispatched or scaled. */
+  /** After a start nothing is redispatched or scaled until nodes have reported. */
   recovering: boolean;
   /** Endpoints whose scaling inputs changed in this step. */
   readonly dirtyEndpoints: Set<string>;
   /** Nodes whose desired set changed in this step. */
   readonly dirtyNodes: Set<string>;
-  /** Node → ids of its placed workers as gateways were told last; no entry for a node without any. */
+  /** Ids of each node's placed workers as last sent to gateways; no entry for a node without any. */
   readonly toldPlacements: Map<string, string>;
 }
 
@@ -149,31 +148,31 @@ export function newState(settings: Settings, random: RandomState): State {
   };
 }
 
-/** A body that is in no row is not needed any more. */
+/** Drops a body that is not needed and that no row names. */
 export function dropBody(state: State, body: Payload | null): void {
   if (body !== null && 'blob' in body) state.droppedBlobs.push(body.blob.id);
 }
 
-/** The endpoints of an account that are not being deleted. */
+/** Returns the endpoints of an account that are not being deleted. */
 export function liveEndpoints(state: State, account: string): EndpointRecord[] {
   return [...state.endpoints.values()].filter(({ config }) => config.account === account && config.removing === undefined);
 }
 
-/** A read of stored jobs is requested; returns its number. */
+/** Records that a read of stored jobs is requested. Returns its number. */
 export function readOpened({ reads }: State): number {
   const read = reads.next++;
   reads.open.add(read);
   return read;
 }
 
-/** A job has ended or was deleted: what reads that are under way bring of it may be out of date. */
+/** Records that a job has ended or was deleted: the results of open reads may be outdated for it. */
 export function noteEnded({ reads }: State, seq: number): void {
   if (reads.open.size === 0) return;
   reads.ended.delete(seq);
   reads.ended.set(seq, reads.next);
 }
 
-/** The answer of a read has been handled. */
+/** Records that the result of a read was handled. */
 export function readClosed({ reads }: State, read: number): void {
   reads.open.delete(read);
   const [oldest = reads.next] = reads.open;

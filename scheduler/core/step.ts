@@ -1,7 +1,6 @@
 /**
- * The scheduler's core: one event in, a decision out, the state changed accordingly. Synchronous
- * and deterministic; equal images, events and times give equal decisions. The shell commits the
- * operations and carries out the effects afterwards.
+ * The scheduler's core: takes one event, changes the state and returns a step result. Synchronous and deterministic:
+ * equal states, events and times give equal results. The shell commits the operations and runs the effects afterwards.
  */
 import { assertNever } from '../../lib/errors.ts';
 
@@ -43,9 +42,9 @@ import { deleteEnvironment, removalStep, undeploy } from './control/undeploy.ts'
 import { abandonWaiter, dropChannel, findWaiter } from './jobs/waiters.ts';
 import { flushDesired } from './fleet/workers.ts';
 
-/** Jobs removed per read of due ones: small, so that live work is not held up. */
+/** Jobs removed per read of due ones: few, so that other work is not delayed. */
 const DUE_BATCH = 50;
-/** Room that workers leave is offered to others after this time, ms. */
+/** Delay after which the room that workers leave is offered to other endpoints, ms. */
 const ROOM_LOOK_MS = 100;
 
 /** Applies one event. */
@@ -56,18 +55,21 @@ export function step(state: State, event: CoreEvent, now: Now, result: StepResul
   if (state.capacity !== capacity) lookForRoom(state, now);
   if (state.dirtyEndpoints.size > 0) scale(ctx);
   if (state.dirtyNodes.size > 0) flushDesired(ctx);
-  // After the commit of this step's operations: a body may have found its row in one of them.
+  // After the commit of this step's operations: one of them may have added the row that names a body.
   if (state.droppedBlobs.length > 0) ctx.emit({ kind: 'drop-bodies', blobs: state.droppedBlobs.splice(0) });
 }
 
-/** A device that is free again is another endpoint's before the next look at all of them. Not at once: a fleet that shrinks frees thousands. */
+/**
+ * Offers freed devices to other endpoints before the next check of all endpoints. Delayed, because a shrinking fleet
+ * frees thousands.
+ */
 function lookForRoom(state: State, now: Now): void {
   if (state.roomDue) return;
   state.roomDue = true;
   state.deadlines.add(now.mono + ROOM_LOOK_MS, { kind: 'room' });
 }
 
-/** Monotonic time at which the next tick is due; null when nothing is awaited. */
+/** Returns the monotonic time of the next tick; null if there is none. */
 export function nextDeadline(state: State, now: Now): number | null {
   const wall = Math.min(state.readingDue ? Number.POSITIVE_INFINITY : state.nextDeletion, nextHookCheck(state));
   const next = Math.min(state.deadlines.next() ?? Number.POSITIVE_INFINITY, now.mono + Math.max(0, wall - now.wall));
@@ -105,7 +107,7 @@ function apply(ctx: StepContext, event: CoreEvent): void {
     case 'refused':
       dropBodiesOf(ctx.state, event.op);
       if (event.cause !== null) refused(ctx, event.outcome, event.cause);
-      else if (event.op.kind === 'hook') noteHook(ctx, ctx.now.wall); // it was sent anew while it was tried
+      else if (event.op.kind === 'hook') noteHook(ctx, ctx.now.wall); // The delivery was requested again during the try.
       return;
     case 'job-read':
       return jobRead(ctx, event.purpose, event.found);
@@ -203,7 +205,7 @@ function command(ctx: StepContext, call: number, asked: Command): void {
   }
 }
 
-/** A refused operation brought bodies that are in no row, unless the same operation was carried out before. */
+/** A refused operation's bodies are in no row, unless the same operation was carried out before. */
 function dropBodiesOf(state: State, op: Op): void {
   if (op.kind === 'submit') dropBody(state, op.input);
   if (op.kind === 'finish') for (const body of [op.output, ...op.chunks]) dropBody(state, body);

@@ -1,6 +1,6 @@
 /**
- * When the store's count of bodies is read: after each batch that may have changed it, one read at a time. The store reads
- * in the order it was asked, so a count holds every batch whose outcome came before; reservations of such
+ * Decides when the store's count of bodies is read: after each batch that may have changed it, one read at a time. The
+ * store executes requests in order, so a count includes every batch whose outcome arrived before; reservations of such
  * batches are settled with it, and not before.
  */
 import type { Write } from '../core/effects.ts';
@@ -13,7 +13,7 @@ export interface BodyCountOptions {
 
 export class BodyCount {
   readonly #options: BodyCountOptions;
-  /** Bytes by account of the batches that no read was asked after. */
+  /** Bytes by account of the batches after which no read was requested yet. */
   #settled = new Map<string, number>();
   #due = false;
   #reading = false;
@@ -22,7 +22,7 @@ export class BodyCount {
     this.#options = options;
   }
 
-  /** A batch was committed. `kept`: the store may name bodies, so that rows that go may free some. */
+  /** Handles a committed batch. `kept`: the store may name bodies, so deleted rows may free some. */
   committed(writes: readonly Write[], kept: boolean): void {
     for (const { reserved } of writes) {
       if (reserved !== null) this.#settled.set(reserved.account, (this.#settled.get(reserved.account) ?? 0) + reserved.bytes);

@@ -1,20 +1,20 @@
-/** The clocks of the process, as the core wants them. */
+/** The clocks of the process, in the form the core uses. */
 import type { Now } from '../core/now.ts';
 
 export interface Clock {
   now(): Now;
-  /** Calls once when `ms` are over; what it returns cancels the call. */
+  /** Calls `run` once after `ms`. The returned function cancels the call. */
   after(ms: number, run: () => void): () => void;
-  /** Calls at the end of this turn of the event loop, after the sockets were polled. */
+  /** Calls `run` at the end of this turn of the event loop, after the sockets were polled. */
   defer(run: () => void): void;
 }
 
-/** How fast the wall clock goes on while it is ahead of the system's: slower, so that they meet again. */
+/** Rate of the wall clock while it is ahead of the system's: slower, so that the two converge. */
 const RATE_WHILE_AHEAD = 0.95;
 
 /**
- * Real time. When the system sets its clock back, the wall clock goes on all the same, so ttl and
- * retention never run backwards, and never stand still either, however far it was set.
+ * Real time. If the system sets its clock back, this wall clock continues at a slower rate, so ttl and retention never
+ * run backwards or stop, whatever the size of the change.
  */
 export class SystemClock implements Clock {
   readonly #system: () => number;
@@ -22,7 +22,7 @@ export class SystemClock implements Clock {
   #lastMono: number;
   #wall: number;
 
-  /** Both in ms; other clocks than the process' own are for tests. */
+  /** Both in ms; other clocks than the process's own are for tests. */
   constructor(system: () => number = () => Date.now(), mono: () => number = () => performance.now()) {
     this.#system = system;
     this.#mono = mono;

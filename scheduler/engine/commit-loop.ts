@@ -1,17 +1,19 @@
 /**
  * The loop between the core and its store, for one life of the state: from a take-over to the next failure of the
- * store. It feeds the core, gathers what the core decides, and commits it in batches:
+ * store. It feeds events to the core, gathers the operations of its steps, and commits them in batches:
  *
  *   event ──step──▶ gathered ──end of turn──▶ in flight ──durable──▶ refused operations fed back, effects released
  *
- * 1. While a batch is in flight the next one gathers, so the commit rate follows the disk and a batch grows with the load.
- * 2. A second batch may leave before the first is durable, once it is worth a commit of its own. Never a third.
- * 3. Effects leave when the operations decided with them are durable, in the order of the decisions (invariant 1). An
- *    effect that names a refused operation is dropped; the core is told of the refusal and decides anew.
- *    The core is told first which requests are replied to, since they count as open until then.
- * 4. A commit that fails ends the loop: nothing is known to be durable of that batch or of those after it.
+ * 1. While a batch is in flight the next one is gathered, so the commit rate adapts to the disk and batches grow with
+ *    the load.
+ * 2. A second batch may be sent before the first is durable, once it is large enough for a separate commit. Never a
+ *    third.
+ * 3. Effects are run when the operations of their step are durable, in the order of the steps (invariant 1). An effect
+ *    that names a refused operation is dropped; the core receives the refusal and handles it. Before the effects are
+ *    run, the core learns which requests get replies, because they count as open until then.
+ * 4. A failed commit ends the loop: no operation of that batch or of later ones is known to be durable.
  *
- * It has no clock, timer or promise of its own: all of them are handed in, so that the simulator runs this loop too.
+ * It creates no clock, timer or promise: all of them are passed in, so that the simulator also runs this loop.
  */
 import { StepResult, type Effect, type Pending, type Write } from '../core/effects.ts';
 import type { CoreEvent } from '../core/events.ts';
@@ -23,14 +25,14 @@ import type { Fence, Outcome } from '../store/store.ts';
 import type { Clock } from './clock.ts';
 import type { LoopStore } from './loop-store.ts';
 
-/** The core: changes the state by one event, and adds what is to be done. */
+/** The core's step: changes the state by one event, and adds operations and effects. */
 export type Step = (state: State, event: CoreEvent, now: Now, result: StepResult) => void;
 
-/** Where what is durable goes. */
+/** Receives the results of commits. */
 export interface LoopSink {
-  /** A batch is durable; `outcomes` are those of `writes`, in order. Called before the core hears of refusals. */
+  /** A batch is durable; `outcomes` are those of `writes`, in order. Called before the core receives refusals. */
   committed(writes: readonly Write[], outcomes: readonly Outcome[], ms: number): void;
-  /** Carries out an effect. */
+  /** Runs an effect. */
   perform(effect: Effect): void;
   /** A commit failed, and the loop has stopped. */
   failed(error: unknown): void;
@@ -43,7 +45,9 @@ export interface CommitLoopOptions {
   readonly fence: Fence;
   readonly clock: Clock;
   readonly sink: LoopSink;
-  /** Operations that make a second batch worth a commit beside the first; {@link SECOND_BATCH_WRITES} when left out. */
+  /**
+   * Number of operations from which a second batch is committed beside the first; default {@link SECOND_BATCH_WRITES}.
+   */
   readonly secondBatchWrites?: number;
 }
 
@@ -56,16 +60,16 @@ export class CommitLoop {
   readonly #options: CommitLoopOptions;
   readonly #secondBatchWrites: number;
   #gathering: StepResult;
-  /** The end of this turn flushes. */
+  /** A flush is scheduled for the end of this turn of the event loop. */
   #scheduled = false;
-  /** Batches sent to the store and not answered. */
+  /** Batches sent to the store without an outcome yet. */
   #inFlight = 0;
   #cancelTimer: (() => void) | null = null;
   #timerAt = Number.POSITIVE_INFINITY;
   #mode: 'running' | 'closing' | 'stopped' = 'running';
   readonly #onQuiet: (() => void)[] = [];
 
-  /** `decided`: what the take-over decided. */
+  /** `decided`: the operations and effects of the take-over. */
   constructor(options: CommitLoopOptions, decided: StepResult) {
     this.#options = options;
     this.#secondBatchWrites = options.secondBatchWrites ?? SECOND_BATCH_WRITES;
@@ -74,12 +78,12 @@ export class CommitLoop {
     this.#rearm();
   }
 
-  /** Nothing is gathered or in flight: the store holds all that the state says. */
+  /** Whether nothing is gathered or in flight: the store holds the whole state. */
   get quiet(): boolean {
     return this.#inFlight === 0 && this.#isEmpty();
   }
 
-  /** Batches sent to the store and not answered. */
+  /** Batches sent to the store without an outcome yet. */
   get inFlight(): number {
     return this.#inFlight;
   }
@@ -91,7 +95,7 @@ export class CommitLoop {
     this.#schedule();
   }
 
-  /** Waits for no more deadlines, and calls back once everything gathered is committed, or the loop was stopped. */
+  /** Stops the deadlines. Calls `done` once everything gathered is committed, or the loop was stopped. */
   close(done: () => void): void {
     if (this.#mode === 'running') this.#mode = 'closing';
     this.#stopTimer();
@@ -99,7 +103,7 @@ export class CommitLoop {
     else this.#onQuiet.push(done);
   }
 
-  /** Forgets what is gathered; what is in flight has no consequences any more. */
+  /** Drops the gathered batch, and ignores the outcomes of batches in flight. */
   stop(): void {
     this.#mode = 'stopped';
     this.#stopTimer();
@@ -126,13 +130,13 @@ export class CommitLoop {
     });
   }
 
-  /** Effects without operations wait for the batches in flight too: they may tell of what is in those. */
+  /** Effects without operations also wait for the batches in flight, because they may report changes in those. */
   #isWorthABatch(): boolean {
     if (this.#inFlight === 0) return !this.#isEmpty();
     return this.#inFlight < MAX_IN_FLIGHT && this.#gathering.writes.length >= this.#secondBatchWrites;
   }
 
-  /** Sends what is gathered to the store, which takes batches in order, so their outcomes come in order too. */
+  /** Sends the gathered batch to the store. The store processes batches in order, so their outcomes arrive in order. */
   #flush(): void {
     if (!this.#isWorthABatch()) {
       this.#rest();
@@ -162,7 +166,7 @@ export class CommitLoop {
     const { sink, clock } = this.#options;
     sink.committed(writes, outcomes, clock.now().mono - begun);
     const refused = this.#refuse(writes, outcomes);
-    // The next batch goes first: the effects then cost the disk no time. Its own effects come after these.
+    // The next batch is sent first, so that the effects do not delay the disk. Its own effects are run after these.
     if (this.#gathering.writes.length > 0) this.#flush();
     this.#release(effects, refused);
     this.#schedule();
@@ -175,7 +179,7 @@ export class CommitLoop {
     this.#options.sink.failed(error);
   }
 
-  /** Tells the core of the operations that were not carried out. */
+  /** Feeds the refused operations back to the core. Returns them, or null if there are none. */
   #refuse(writes: readonly Write[], outcomes: readonly Outcome[]): ReadonlySet<Write> | null {
     let refused: Set<Write> | null = null;
     for (const [i, write] of writes.entries()) {
@@ -198,7 +202,7 @@ export class CommitLoop {
     }
   }
 
-  /** Nothing may be left to do: looks at the deadlines, and at who waits for the end. */
+  /** Rearms the timer. Calls the callbacks of `close` if nothing is left to do. */
   #rest(): void {
     this.#rearm();
     if (this.quiet) this.#tellQuiet();
@@ -208,7 +212,10 @@ export class CommitLoop {
     for (const done of this.#onQuiet.splice(0)) done();
   }
 
-  /** One timer for the earliest deadline. It fires, then the sockets are polled, then the core is told (invariant 5). */
+  /**
+   * Sets one timer for the earliest deadline. After it fires, the sockets are polled before the core receives the event
+   * (invariant 5).
+   */
   #rearm(): void {
     if (this.#mode !== 'running') return;
     const { state, clock } = this.#options;

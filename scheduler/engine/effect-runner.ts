@@ -1,7 +1,7 @@
 /**
- * Carries out the core's effects, for one life of the state: sends to the ports what leaves the scheduler, reads from the
- * store what the core wants to know, and feeds the results back. It also keeps the inputs of jobs that will be
- * dispatched soon, and has bodies counted after batches that may have changed their number.
+ * Runs the core's effects, for one life of the state: sends messages to the ports, reads from the store for the core,
+ * and feeds the results back. It also keeps the inputs of jobs that will be dispatched soon, and requests counts of
+ * bodies after batches that may have changed them.
  */
 import { assertNever, type CapstanError } from '../../lib/errors.ts';
 import { inlineBytes, MAX_INLINE_BYTES, type Payload } from '../../lib/payload.ts';
@@ -21,7 +21,7 @@ export interface EffectRunnerOptions {
   readonly clock: Clock;
   readonly ports: Ports;
   readonly inputs: PayloadCache;
-  /** Feeds the core. */
+  /** Feeds an event to the core. */
   readonly feed: (event: CoreEvent) => void;
   /** Ends a unary call. */
   readonly answer: (call: number, result: Answer | CapstanError) => void;
@@ -43,12 +43,12 @@ export class EffectRunner {
     });
   }
 
-  /** The state is dropped: results of reads under way are ignored. */
+  /** Ignores the results of open reads: the state is dropped. */
   stop(): void {
     this.#stopped = true;
   }
 
-  /** Keeps the inputs of the jobs that were stored, and drops those of jobs that ended. */
+  /** Keeps the inputs of stored jobs, and drops those of ended jobs. */
   committed(writes: readonly Write[], outcomes: readonly Outcome[]): void {
     const { state, inputs, ports } = this.#options;
     for (const [i, { op }] of writes.entries()) {
@@ -62,7 +62,7 @@ export class EffectRunner {
     this.#bodies.committed(writes, state.bodyUse.size > 0);
   }
 
-  /** Carries out one effect. */
+  /** Runs one effect. */
   perform(effect: Effect): void {
     const { ports, state, feed } = this.#options;
     switch (effect.kind) {
@@ -109,11 +109,11 @@ export class EffectRunner {
   }
 
   /**
-   * Keeps the input of a job that the state holds, so that its dispatch needs no read. Every job that
-   * leaves the state is ended or deleted by an operation of its number, which removes the input again.
+   * Keeps the input of a job in the state, so that its dispatch needs no read. Every job that leaves the state is ended
+   * or deleted by an operation with its number, which removes the input again.
    */
   #keep({ id, seq, hasS3 }: JobRow, input: Payload): void {
-    // A job with credentials is read when its turn comes: those are kept encrypted in the store alone.
+    // A job with credentials is read at its dispatch: credentials are kept, encrypted, only in the store.
     if (hasS3 || this.#options.state.jobs.get(id)?.seq !== seq) return;
     if (inlineBytes(input) > MAX_INLINE_BYTES) return;
     this.#options.inputs.put(seq, input);
@@ -122,12 +122,12 @@ export class EffectRunner {
   #readHead({ endpoint, priority, after, limit }: Extract<Effect, { kind: 'read-head' }>): void {
     this.#read('head', [{ endpoint, priority, after, limit, inputLimit: MAX_INLINE_BYTES }], (rows) => {
       this.#options.feed({ kind: 'head-read', endpoint, priority, rows, limit });
-      // A job that ended while it was read is not in the state.
+      // A job that ended during the read is not in the state.
       for (const { job, input } of rows) if (input !== null) this.#keep(job, input);
     });
   }
 
-  /** Sends a leased job; its input is at hand, or read first. */
+  /** Sends a leased job. Its input is in memory or is read first. */
   #dispatch(effect: DispatchEffect): void {
     const { ports, inputs, state, feed } = this.#options;
     const input = effect.hasS3 ? undefined : inputs.get(effect.seq);
@@ -143,7 +143,7 @@ export class EffectRunner {
     });
   }
 
-  /** Reads and passes the result on, unless the state was dropped meanwhile. */
+  /** Reads and passes the result on, unless the state was dropped in the meantime. */
   #read<K extends keyof Reads>(query: K, args: Parameters<Reads[K]>, then: (result: ReturnType<Reads[K]>) => void): void {
     this.#options.store.read(query, args, {
       done: (result) => {

@@ -1,11 +1,11 @@
 /**
- * The shell around the core: takes the shard over, runs the commit loop on the state it restored, and carries out the
- * effects. Under a stale term the state is dropped, every stream is ended (callers send again) and the shard is taken
- * over anew, and so after a full disk, which takes all of the batch back; any other failure of the store leaves open what
- * of the last batch is durable, so the process must end and start again.
+ * The shell around the core: takes over the shard, runs the commit loop on the restored state, and runs the effects. If
+ * its term is stale, the engine drops the state, ends every stream (callers send again) and takes the shard over again.
+ * It does the same after a full disk, which rolls back the whole batch. After any other failure of the store it is
+ * unknown whether the last batch is durable, so the process must end and start again.
  *
- * Whatever happens in it follows from its events, its clock and the callbacks of its store; promises are made of that
- * only for callers. So the simulator runs this engine, too.
+ * Everything in the engine follows from its events, its clock and the callbacks of its store; promises are created only
+ * for callers. The simulator therefore runs this engine, too.
  */
 import { CapstanError, type ErrorCode } from '../../lib/errors.ts';
 import { messageOf, toError } from '../../lib/to-error.ts';
@@ -25,16 +25,16 @@ import { PayloadCache } from './payload-cache.ts';
 import type { Ports } from './ports.ts';
 import { readState } from './take-over.ts';
 
-/** What the engine tells of itself. */
+/** The engine's log. */
 export interface EngineLog {
   info(facts: object, message: string): void;
   warn(facts: object, message: string): void;
   error(facts: object, message: string): void;
 }
 
-/** Who watches the commits, for metrics. */
+/** An observer of the commits, for metrics. */
 export interface CommitWatcher {
-  /** A batch has been committed; `outcomes` are those of `writes`, in order. */
+  /** A batch was committed; `outcomes` are those of `writes`, in order. */
   committed(writes: readonly Write[], outcomes: readonly Outcome[], ms: number): void;
 }
 
@@ -50,23 +50,23 @@ export interface EngineOptions {
   readonly payloadBytes: number;
   /** The store is unusable: the process must end. */
   readonly onFatal: (error: unknown) => void;
-  /** The core's step, unless the simulator puts a fault or a check around it. */
+  /** The core's step; the simulator wraps it with faults and checks. */
   readonly step?: Step;
   /** See {@link CommitLoop}. */
   readonly secondBatchWrites?: number;
 }
 
-/** The state of one take-over, with what works on it. */
+/** The state of one take-over, and the parts that work on it. */
 interface Life {
   readonly state: State;
   readonly loop: CommitLoop;
   readonly runner: EffectRunner;
 }
 
-/** One shard for now: SQLite has one owner of all. */
+/** There is one shard: SQLite has one owner for all data. */
 const SHARD = 0;
 const TAKE_OVER_RETRY_MS = 1_000;
-/** Why a take-over may fail now and succeed later. */
+/** Errors of a take-over that may pass. */
 const mayPass: ReadonlySet<ErrorCode> = new Set(['DISK_FULL', 'UNAVAILABLE']);
 
 export class Engine {
@@ -102,22 +102,22 @@ export class Engine {
     return this.#life !== null;
   }
 
-  /** The store holds all that the state says. */
+  /** Whether the store holds the whole state. */
   get quiet(): boolean {
     return this.#life?.loop.quiet === true;
   }
 
-  /** Batches sent to the store and not answered. */
+  /** Batches sent to the store without an outcome yet. */
   get inFlight(): number {
     return this.#life?.loop.inFlight ?? 0;
   }
 
-  /** What the inputs kept for dispatch take. */
+  /** Size of the inputs kept for dispatch. */
   get inputCache(): { readonly jobs: number; readonly bytes: number } {
     return { jobs: this.#inputs.size, bytes: this.#inputs.bytes };
   }
 
-  /** Reads what the state does not hold. */
+  /** Reads data that the state does not hold. */
   read<K extends keyof Reads>(query: K, ...args: Parameters<Reads[K]>): Promise<ReturnType<Reads[K]>> {
     return new Promise((resolve, reject) => {
       this.#options.store.read(query, args, { done: resolve, failed: (error) => reject(toError(error)) });
@@ -130,7 +130,7 @@ export class Engine {
     this.handle({ kind: 'disk', refusal });
   }
 
-  /** Takes the shard and rebuilds the state from the store. */
+  /** Takes over the shard and rebuilds the state from the store. */
   takeOver(): Promise<void> {
     return new Promise((resolve, reject) => {
       this.beginTakeOver({ done: resolve, failed: (error) => reject(toError(error)) });
@@ -164,7 +164,7 @@ export class Engine {
     this.#life?.loop.handle(event);
   }
 
-  /** Carries out a command of the control plane; resolves after its commit. */
+  /** Runs a command of the control plane; resolves after its commit. */
   command(command: Command): Promise<Answer> {
     return new Promise((resolve, reject) => {
       this.call(command, (result) => {
@@ -185,7 +185,7 @@ export class Engine {
     this.handle({ kind: 'command', call, command });
   }
 
-  /** Lets what is gathered be committed, then stops. */
+  /** Commits the gathered operations, then stops. */
   async close(): Promise<void> {
     this.#closed = true;
     this.#cancelRetry?.();
@@ -210,7 +210,7 @@ export class Engine {
       feed: (event) => loop.handle(event),
       answer: (call, result) => this.#answer(call, result),
       log: ({ level, facts, message }) => this.#options.log[level](facts, message),
-      // While the engine closes, the store may be closed already.
+      // While the engine closes, the store may already be closed.
       failed: (error) => {
         if (!this.#closed) this.#fail(error);
       },
@@ -241,7 +241,7 @@ export class Engine {
     done?.(result);
   }
 
-  /** Nothing of the last batch is known to be durable: forget the state. */
+  /** No operation of the last batch is known to be durable: drops the state. */
   #fail(error: unknown): void {
     const life = this.#life;
     if (life === null) return;
@@ -273,7 +273,7 @@ export class Engine {
   }
 
   #takeOverFailed(error: unknown): void {
-    // A disk may be full for hours: said once.
+    // A disk may be full for hours: logged once.
     const failure = messageOf(error);
     if (failure !== this.#lastFailure) this.#options.log.error({ err: error }, 'take-over failed; trying again');
     this.#lastFailure = failure;

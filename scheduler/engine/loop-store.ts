@@ -1,10 +1,10 @@
 /**
- * The store as the commit loop calls it: with callbacks, so that whoever owns the callbacks decides their order. In
- * production they are those of the store thread's promises, in the simulator those of simulated time.
+ * The store as the commit loop calls it: with callbacks, whose caller decides their order. In production they are run
+ * by the store thread's promises, in the simulator by simulated time.
  */
 import type { Fence, Op, Outcome, Reads, Store } from '../store/store.ts';
 
-/** How a call ends. Exactly one of them is called, once, and never within the call itself. */
+/** The callbacks of a call. Exactly one of them is called, once, and never within the call itself. */
 export interface Completion<T> {
   readonly done: (value: T) => void;
   readonly failed: (error: unknown) => void;
@@ -16,14 +16,14 @@ export interface Acquisition {
   readonly forMs: number;
 }
 
-/** Every call behaves like that of {@link Store} with the same name. */
+/** Every call behaves like the call of {@link Store} with the same name. */
 export interface LoopStore {
   commit(fence: Fence, ops: readonly Op[], completion: Completion<readonly Outcome[]>): void;
   read<K extends keyof Reads>(query: K, args: Parameters<Reads[K]>, completion: Completion<ReturnType<Reads[K]>>): void;
   acquire(wanted: Acquisition, completion: Completion<{ readonly term: bigint } | { readonly heldBy: string }>): void;
 }
 
-/** Calls a store of promises with callbacks. */
+/** Adapts a store with promises to callbacks. */
 export function callbackStore(store: Store): LoopStore {
   return {
     commit: (fence, ops, { done, failed }) => void store.commit(fence, ops).then(done, failed),

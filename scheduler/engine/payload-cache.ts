@@ -1,7 +1,7 @@
 /**
- * Inputs of jobs that will be handed out soon (leased, or in a head window), so that a dispatch
- * needs no read. Bounded in bytes: an input beyond the bound is read from the store when its turn
- * comes. Each kept input has a buffer of its own, so that the bound counts the memory really held.
+ * Inputs of jobs that will be dispatched soon (leased, or in a head window), so that a dispatch needs no read. Bounded
+ * in bytes: an input beyond the limit is read from the store at its dispatch. Each kept input has its own buffer, so
+ * that the limit counts the memory really used.
  */
 import { memoryBytes, ownPayload, type Payload } from '../../lib/payload.ts';
 
@@ -14,12 +14,12 @@ export class PayloadCache {
     this.#maxBytes = maxBytes;
   }
 
-  /** Inputs that are kept. */
+  /** Number of kept inputs. */
   get size(): number {
     return this.#payloads.size;
   }
 
-  /** Bytes of memory that they take. */
+  /** Bytes of memory in use. */
   get bytes(): number {
     return this.#bytes;
   }
@@ -28,7 +28,7 @@ export class PayloadCache {
     return this.#payloads.get(seq);
   }
 
-  /** Keeps an input unless the bound is reached. */
+  /** Keeps an input unless the limit is reached. */
   put(seq: number, payload: Payload): void {
     const size = memoryBytes(payload);
     if (this.#bytes + size > this.#maxBytes || this.#payloads.has(seq)) return;

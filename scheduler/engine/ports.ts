@@ -1,4 +1,4 @@
-/** Where effects go: the open streams of gateways, agents and watchers. */
+/** The targets of effects: the open streams of gateways, agents and watchers. */
 import type { DirectoryUpdate } from '../../proto/gen/capstan/v1/control.ts';
 import type { JobReply } from '../../proto/gen/capstan/v1/jobs.ts';
 import type { SchedulerEvent } from '../../proto/gen/capstan/v1/nodes.ts';
@@ -21,8 +21,8 @@ export interface Ports {
   directory(update: DirectoryUpdate): void;
   /** Deletes the blobs among these that no row names. */
   dropBodies(blobs: readonly string[]): void;
-  /** Tries a webhook, and feeds the engine `hook-tried`. */
+  /** Tries to deliver a webhook, and feeds the engine `hook-tried`. */
   deliver(id: string): void;
-  /** The state is lost: end every stream so that the other sides send again. */
+  /** Ends every stream so that the other sides send again: the state is lost. */
   closeAll(reason: string): void;
 }

@@ -5,7 +5,7 @@ import type { Completion, LoopStore } from './loop-store.ts';
 
 const PAGE_SIZE = 500;
 
-/** One read of the store, with what it returns still to come. */
+/** One pending read of the store. */
 interface ReadCall<K extends keyof Reads = keyof Reads> {
   readonly query: K;
   readonly args: Parameters<Reads[K]>;
@@ -64,6 +64,6 @@ function* allLeased(): Reading<JobRow[]> {
 }
 
 function* read<K extends keyof Reads>(query: K, ...args: Parameters<Reads[K]>): Reading<ReturnType<Reads[K]>> {
-  // The store returns what belongs to the query; a generator has one type for all that it is resumed with.
+  // The store returns the type of the query; a generator has one type for all results.
   return (yield { query, args }) as ReturnType<Reads[K]>;
 }

@@ -1,17 +1,17 @@
 /**
- * Watches how much of the data folder's disk is left. Below the bound the scheduler takes no new jobs,
- * bodies or builds, so that what it has accepted already can still be carried out, answered and deleted.
+ * Watches the free space of the data folder's disk. Below the limit the scheduler accepts no new jobs, bodies or
+ * builds, so that accepted work can still be run, answered and deleted.
  */
 import { statfs } from 'node:fs/promises';
 
 import { CapstanError } from '../../lib/errors.ts';
 
 const LOOK_MS = 1_000;
-/** Callers are asked to wait this long, ms. */
+/** Retry delay for callers, ms. */
 const RETRY_AFTER_MS = 10_000;
 
 export interface DiskSpace {
-  /** Bytes that may still be written; what root has set aside is not the scheduler's. */
+  /** Bytes that may still be written; space reserved for root is excluded. */
   readonly free: number;
   /** Bytes that are free or used. */
   readonly total: number;
@@ -19,9 +19,9 @@ export interface DiskSpace {
 
 export interface DiskWatchOptions {
   readonly folder: string;
-  /** Share of the disk that must be left, percent; 0: no bound. */
+  /** Share of the disk that must stay free, percent; 0: no limit. */
   readonly minFreePercent: number;
-  /** Told when the bound is crossed, in either direction. */
+  /** Called when the limit is crossed, in either direction. */
   readonly onChange: (isLow: boolean) => void;
 }
 
@@ -35,7 +35,7 @@ export class DiskWatch {
     this.#options = options;
   }
 
-  /** Looks once, and then every second until it is closed. */
+  /** Checks once, and then every second until it is closed. */
   static async open(options: DiskWatchOptions): Promise<DiskWatch> {
     const watch = new DiskWatch(options);
     await watch.#look();
@@ -43,7 +43,7 @@ export class DiskWatch {
     return watch;
   }
 
-  /** @throws CapstanError DISK_FULL when less than the bound is left, or would be after `bytes` more. */
+  /** @throws CapstanError DISK_FULL if less than the limit is free, or would be after `bytes` more. */
   mustFit(bytes: number): void {
     if (this.#space === null) return;
     const { free, total } = this.#space;
@@ -77,7 +77,7 @@ export class DiskWatch {
   }
 }
 
-/** Room on the disk of a folder; null when the system does not say. */
+/** Returns the space on the disk of a folder; null if the system does not report it. */
 export async function spaceOf(folder: string): Promise<DiskSpace | null> {
   return statfs(folder).then(
     ({ bavail, bfree, blocks, bsize }) => ({ free: bavail * bsize, total: (blocks - bfree + bavail) * bsize }),
@@ -85,7 +85,7 @@ export async function spaceOf(folder: string): Promise<DiskSpace | null> {
   );
 }
 
-/** The refusal of what would take more room. */
+/** Returns the error for requests that need more space. */
 export function diskFull(minFreePercent: number): CapstanError {
   const message = `the disk of the scheduler's data folder has less than ${minFreePercent} % free space: new jobs, bodies and builds are rejected until there is more`;
   return new CapstanError('DISK_FULL', message, { retryAfterMs: RETRY_AFTER_MS });

@@ -1,4 +1,4 @@
-/** Small files that are there whole or not at all, whenever the machine stops. */
+/** Small files that exist completely or not at all, even after a crash of the machine. */
 import { randomBytes } from 'node:crypto';
 import { link, mkdir, open, readdir, rename, rm, unlink } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
@@ -6,12 +6,12 @@ import { dirname, join } from 'node:path';
 import { isErrno } from '../../lib/to-error.ts';
 import { syncPath } from '../../lib/sync-path.ts';
 
-/** How the names of files begin that are being written. */
+/** Prefix of files that are being written. */
 const TEMPORARY = '.new-';
 
 /**
- * Creates the file with mode 0600 unless it is there. Durable when it resolves; of several
- * processes that try at once exactly one is answered true.
+ * Creates the file with mode 0600 unless it exists. Durable when it resolves. Returns true to exactly one of several
+ * concurrent processes.
  */
 export async function createDurably(path: string, text: string): Promise<boolean> {
   const temporary = await writeTemporary(dirname(path), text);
@@ -20,7 +20,7 @@ export async function createDurably(path: string, text: string): Promise<boolean
   return created;
 }
 
-/** Writes a file with mode 0600 in the place of the one that is there, if any. Durable when it resolves. */
+/** Writes a file with mode 0600, replacing an existing one. Durable when it resolves. */
 export async function replaceDurably(path: string, text: string): Promise<void> {
   const temporary = await writeTemporary(dirname(path), text);
   try {
@@ -32,13 +32,13 @@ export async function replaceDurably(path: string, text: string): Promise<void> 
   await syncPath(dirname(path));
 }
 
-/** Removes a file, if it is there. Durable when it resolves. */
+/** Removes a file if it exists. Durable when it resolves. */
 export async function removeDurably(path: string): Promise<void> {
   await rm(path, { force: true });
   await syncPath(dirname(path));
 }
 
-/** Removes what writers that were killed left in a folder. To be called by its only writer. */
+/** Removes the files that killed writers left in a folder. Must be called by the folder's only writer. */
 export async function sweepTemporary(folder: string): Promise<void> {
   for (const name of await readdir(folder)) if (name.startsWith(TEMPORARY)) await rm(join(folder, name), { force: true });
 }
@@ -59,7 +59,7 @@ async function writeTemporary(folder: string, text: string): Promise<string> {
   return temporary;
 }
 
-/** False when the name is taken; the temporary name is gone in either case. */
+/** Returns false if the name is taken. Removes the temporary name in either case. */
 async function linked(temporary: string, path: string): Promise<boolean> {
   try {
     await link(temporary, path);
@@ -73,8 +73,8 @@ async function linked(temporary: string, path: string): Promise<boolean> {
 }
 
 /**
- * Makes a folder and those above it that are missing. Not by `recursive`: that never returns where
- * a file system refuses new folders by saying the parent is missing (as /proc does).
+ * Creates a folder and its missing parents. Does not use `recursive`, which never returns on a file system that refuses
+ * new folders by reporting a missing parent (as /proc does).
  */
 export async function makeFolder(path: string, mode: number): Promise<void> {
   try {

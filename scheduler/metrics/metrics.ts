@@ -1,7 +1,6 @@
 /**
- * The scheduler's metrics (docs/metrics.md). Counts and levels are read from the state when
- * somebody asks; only what has a distribution is observed as it happens, in the batches that were
- * committed, so that the core stays free of it.
+ * The scheduler's metrics (docs/metrics.md). Counters and gauges are read from the state on each scrape. Only
+ * distributions are observed as they happen, in committed batches, so that the core has no metrics code.
  */
 import { Counter, Gauge, Histogram, Registry } from 'prom-client';
 
@@ -14,21 +13,24 @@ import type { CommitWatcher } from '../engine/engine.ts';
 import { workerCounts } from '../services/worker-counts.ts';
 import type { Op, Outcome } from '../store/store.ts';
 
-/** Where the levels come from. */
+/** Source of the gauges. */
 export interface MetricsSource {
   /** Null while the queue is being taken over. */
   image(): State | null;
   /** Wall clock, ms. */
   wall(): number;
-  /** Gateways' open streams. */
+  /** Open streams of gateways. */
   channels(): number;
-  /** Inputs that are kept in memory for their dispatch. */
+  /** Inputs kept in memory for dispatch. */
   inputCache(): { readonly jobs: number; readonly bytes: number };
-  /** Bytes that may still be written to the data folder's disk; null when the system does not say. */
+  /** Bytes that may still be written to the data folder's disk; null if the system does not report them. */
   freeBytes(): Promise<number | null>;
 }
 
-/** How a webhook delivery went: `delivered`, `failed` (tried again later), `exhausted` (given up), `refused` (the address is not allowed). */
+/**
+ * Outcome of a webhook delivery: `delivered`, `failed` (tried again later), `exhausted` (given up), `refused` (the
+ * address is not allowed).
+ */
 export type DeliveryOutcome = 'delivered' | 'failed' | 'exhausted' | 'refused';
 
 type WorkerStarted = Extract<Effect, { kind: 'worker-started' }>;
@@ -40,9 +42,9 @@ interface EndpointSeries {
   readonly finished: Readonly<Record<Finish['state'], Counter.Internal>>;
 }
 
-/** From a hand-over within a turn to a job that waited for a host to come back, s. */
+/** From a dispatch within one turn to a job that waited for a host to return, s. */
 const DELAY_BUCKETS = [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 7200, 86_400];
-/** From a handler that only looks to one that trains, s. */
+/** From a trivial handler to a training run, s. */
 const EXECUTION_BUCKETS = [0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800, 7200, 86_400];
 const COMMIT_BUCKETS = [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1];
 /** From a spare host that loads a small module to an image that is pulled, s. */
@@ -137,12 +139,12 @@ export class SchedulerMetrics implements CommitWatcher {
     }
   }
 
-  /** A webhook was tried. */
+  /** Counts a try of a webhook. */
   delivery(outcome: DeliveryOutcome): void {
     this.#deliveries.inc({ outcome });
   }
 
-  /** A worker became ready; the phases of its start, ms. */
+  /** Observes the start of a worker: the durations of its phases, ms. */
   workerStarted({ runtime, placedMs, artifactMs, startedMs, loadedMs }: Omit<WorkerStarted, 'effect' | 'endpoint'>): void {
     const phases = { placed: placedMs, artifact: artifactMs, started: startedMs, loaded: loadedMs };
     for (const [phase, ms] of Object.entries(phases)) this.#starts.observe({ runtime, phase }, ms / 1000);
@@ -173,7 +175,7 @@ export class SchedulerMetrics implements CommitWatcher {
   }
 
   /**
-   * Endpoints are created and deleted without limit: the series of a removed one are dropped when the next one is
+   * Endpoints are created and deleted without limit, so the series of removed ones are dropped when the next one is
    * created.
    */
   #forgetRemoved(): void {
@@ -189,7 +191,7 @@ export class SchedulerMetrics implements CommitWatcher {
   }
 }
 
-/** Counts since this scheduler took the queue over; they begin at 0 with each take-over, as counters may. */
+/** Counters since this scheduler's take-over; they restart at 0 with each take-over, as counters may. */
 function addTallies(registry: Registry, { image }: MetricsSource): void {
   for (const [key, [name, help]] of Object.entries(tallyMetrics) as [keyof Tallies, readonly [string, string]][]) {
     const counter: Counter = new Counter({
@@ -219,7 +221,7 @@ function addDisk(registry: Registry, { freeBytes }: MetricsSource): void {
 }
 
 function addLevels(registry: Registry, { image, wall, channels, inputCache }: MetricsSource): void {
-  /** A gauge that is set anew whenever it is read. */
+  /** Creates a gauge that is set on each read. */
   const level = (name: string, help: string, labelNames: string[], fill: (gauge: Gauge, state: State) => void): void => {
     const gauge: Gauge = new Gauge({
       name,

@@ -2,15 +2,15 @@
  * Encryption at rest of small texts: s3Config and env values (invariant 10).
  *
  *   byte 0       version, 1
- *   bytes 1–4    id of the key: tells which key encrypted it, reveals nothing of the key
+ *   bytes 1–4    id of the encryption key, which reveals nothing of the key
  *   bytes 5–16   random nonce
- *   then         the text encrypted with AES-256-GCM, and 16 bytes of tag
+ *   the rest     the text encrypted with AES-256-GCM, and 16 bytes of tag
  *
- * The key can be replaced while values are read and written: what the ones before it encrypted is
- * still read, for as long as the process lives.
+ * The key can be replaced while values are read and written: values encrypted with earlier keys can still be decrypted
+ * for the lifetime of the process.
  *
- * The associated data holds version, key id and the text's place (whose credentials, which
- * variable): a value copied to another row does not decrypt there.
+ * The associated data holds version, key id and the text's place (for example the job or the variable), so a value
+ * copied to another row does not decrypt there.
  */
 import { createCipheriv, createDecipheriv, createHash, createSecretKey, hkdfSync, randomBytes, type KeyObject } from 'node:crypto';
 
@@ -26,7 +26,7 @@ export const MASTER_KEY_BYTES = 32;
 
 interface Key {
   readonly id: Buffer;
-  /** Made once: from bytes each call would make one, at three times the cost. */
+  /** Created once: with raw bytes each call would create a key object, at three times the cost. */
   readonly secret: KeyObject;
 }
 
@@ -35,13 +35,13 @@ export class Cipher {
   #current: Key;
   #keys: readonly Key[];
 
-  /** Master keys of 32 bytes: the current one, then older ones that may still be needed to read. */
+  /** Master keys of 32 bytes: the current one, then older ones that may still be needed to decrypt. */
   constructor(masterKey: Uint8Array, older: readonly Uint8Array[] = []) {
     this.#current = deriveKey(masterKey);
     this.#keys = [this.#current, ...older.map(deriveKey)];
   }
 
-  /** Id of the key that encrypts, 8 hex digits. */
+  /** Id of the encryption key, 8 hex digits. */
   get keyId(): string {
     return this.#current.id.toString('hex');
   }
@@ -52,22 +52,24 @@ export class Cipher {
     this.#keys = [this.#current, ...this.#keys];
   }
 
-  /** Decrypts with an earlier master key, too. */
+  /** Also decrypts with an earlier master key. */
   keep(masterKey: Uint8Array): void {
     this.#keys = [...this.#keys, deriveKey(masterKey)];
   }
 
-  /** The same text under the present key; null when it is under it already. */
+  /** Re-encrypts a value with the current key; null if it is already encrypted with it. */
   renew(encrypted: Uint8Array, place: string): Buffer | null {
     return this.isCurrent(encrypted) ? null : this.encrypt(this.decrypt(encrypted, place), place);
   }
 
-  /** Whether a value was encrypted with the present key. */
+  /** Whether a value was encrypted with the current key. */
   isCurrent(encrypted: Uint8Array): boolean {
     return this.#current.id.equals(encrypted.subarray(1, HEAD_BYTES));
   }
 
-  /** `place` names where the text is kept, for example `job/<id>/s3`; the same must be given to decrypt. */
+  /**
+   * Encrypts a text. `place` names where it is stored, for example `job/<id>/s3`; decryption requires the same place.
+   */
   encrypt(text: string, place: string): Buffer {
     const head = Buffer.concat([Buffer.of(VERSION), this.#current.id]);
     const nonce = randomBytes(NONCE_BYTES);
@@ -76,7 +78,7 @@ export class Cipher {
     return Buffer.concat([head, nonce, cipher.update(text, 'utf8'), cipher.final(), cipher.getAuthTag()]);
   }
 
-  /** Fails with DATA_DIR when the key is unknown or the value is not what was encrypted for this place. */
+  /** Decrypts a value. Fails with DATA_DIR if the key is unknown or the value was not encrypted for this place. */
   decrypt(encrypted: Uint8Array, place: string): string {
     const bytes = Buffer.from(encrypted.buffer, encrypted.byteOffset, encrypted.byteLength);
     if (bytes.length < OVERHEAD_BYTES || bytes[0] !== VERSION)
@@ -96,12 +98,12 @@ export class Cipher {
   }
 }
 
-/** Id of a master key, 8 hex digits. */
+/** Returns the id of a master key, 8 hex digits. */
 export function masterKeyId(masterKey: Uint8Array): string {
   return deriveKey(masterKey).id.toString('hex');
 }
 
-/** The master key itself encrypts nothing, so that other uses can be given keys of their own from it. */
+/** The master key itself encrypts nothing, so that separate keys for other uses can be derived from it. */
 function deriveKey(master: Uint8Array): Key {
   if (master.length !== MASTER_KEY_BYTES)
     throw new CapstanError('DATA_DIR', `the master key must have ${MASTER_KEY_BYTES} bytes, not ${master.length}`);

@@ -1,7 +1,7 @@
 /**
- * The data folder's frame (docs/borders.md, Data folder): its layout version and the secrets
- * made at the first start. `version` is written last, after the database was made: a folder without it is
- * one whose first start has not finished, and is finished by the next; one that has it has lost what is missing.
+ * The data folder (docs/borders.md, Data folder): its layout version and the secrets created at the first start.
+ * `version` is written last, after the database was created. In a folder without it the first start has not finished,
+ * and the next start finishes it; in a folder with it, missing files are lost files.
  */
 import { randomBytes } from 'node:crypto';
 import { chmod, readFile, stat } from 'node:fs/promises';
@@ -19,15 +19,15 @@ export const LAYOUT_VERSION = 1;
 
 /** Held in memory and in files of mode 0600; never in a log line or an error. */
 export interface Secrets {
-  /** The account's key, for the local tool to find. */
+  /** The account's key, which the local CLI reads. */
   readonly apiKey: string;
-  /** What gateways show the scheduler. */
+  /** The gateways' credential at the scheduler. */
   readonly gatewayToken: string;
-  /** What new nodes show. */
+  /** The credential with which new nodes join. */
   readonly joinToken: string;
   /** 32 bytes; encrypts s3Config and env values at rest. */
   readonly masterKey: Buffer;
-  /** Those before it, while something may still be encrypted with them. */
+  /** Earlier master keys, while values may still be encrypted with them. */
   readonly olderMasterKeys: readonly Buffer[];
 }
 
@@ -35,7 +35,7 @@ export interface DataFolder {
   /** Absolute path. */
   readonly path: string;
   readonly secrets: Secrets;
-  /** What this call made; all false in a folder that was complete. `apiKey` means a key to show once. */
+  /** The secrets that this call created; all false in a complete folder. `apiKey` means a key to show once. */
   readonly created: {
     readonly folder: boolean;
     readonly apiKey: boolean;
@@ -46,15 +46,18 @@ export interface DataFolder {
 }
 
 export interface PrepareOptions {
-  /** The account's key when this is the first start (SERVICE_API_KEY); one is generated without it, and a later start keeps what is there. */
+  /**
+   * The account's key at the first start (SERVICE_API_KEY). Without it a key is generated. Later starts keep the
+   * existing key.
+   */
   readonly apiKey?: string | undefined;
-  /** False: the caller marks a new folder complete by {@link completeDataFolder}, once it has made the database. */
+  /** False: the caller marks a new folder complete by {@link completeDataFolder}, once it has created the database. */
   readonly marksComplete?: boolean;
 }
 
 /**
- * Creates or opens a data folder. Fails with DATA_NEWER when a newer version of Capstan wrote it,
- * with DATA_DIR when it cannot be used, with CONFIG when the given key cannot be one.
+ * Creates or opens a data folder. Fails with DATA_NEWER if a newer version of Capstan wrote it, with DATA_DIR if it
+ * cannot be used, with CONFIG if the given key is invalid.
  */
 export async function prepareDataFolder(dir: string, options: PrepareOptions = {}): Promise<DataFolder> {
   const path = resolve(dir);
@@ -66,7 +69,10 @@ export async function prepareDataFolder(dir: string, options: PrepareOptions = {
   }
 }
 
-/** Marks a folder complete whose first start has made everything; from then on nothing in it is made anew. */
+/**
+ * Marks a folder complete after its first start has created everything. From then on missing parts are errors and are
+ * not created again.
+ */
 export async function completeDataFolder(path: string): Promise<void> {
   await createDurably(join(path, 'version'), `${LAYOUT_VERSION}\n`);
 }
@@ -81,7 +87,7 @@ async function prepare(path: string, options: PrepareOptions): Promise<DataFolde
   await makeFolder(secretsPath, 0o700);
   await chmod(secretsPath, 0o700);
 
-  // A lost master key must not be replaced in silence: what it encrypted could never be read again.
+  // A lost master key must not be replaced silently: values encrypted with it could never be read again.
   if (!first && !(await exists(join(secretsPath, 'master-key')))) {
     throw new CapstanError('DATA_LOST', `cannot use the data folder ${path}: secrets/master-key is missing; restore it from a backup`);
   }
@@ -107,7 +113,7 @@ async function prepare(path: string, options: PrepareOptions): Promise<DataFolde
   };
 }
 
-/** The folder's layout version; null when its first start has not finished. */
+/** Returns the folder's layout version; null if its first start has not finished. */
 async function readVersion(path: string): Promise<number | null> {
   let text: string;
   try {
@@ -128,7 +134,7 @@ async function readVersion(path: string): Promise<number | null> {
   return version;
 }
 
-/** Reads a secret's file, making it first when it is missing. */
+/** Reads a secret's file and creates it first if missing. */
 async function secret(path: string, make: () => string): Promise<{ text: string; made: boolean }> {
   const made = !(await exists(path)) && (await createDurably(path, `${make()}\n`));
   if (!made) await chmod(path, 0o600);
@@ -137,13 +143,13 @@ async function secret(path: string, make: () => string): Promise<{ text: string;
   return { text, made };
 }
 
-/** 32 characters that need no quoting in a URL or a shell: 192 bits. */
+/** Returns 32 characters that need no quoting in a URL or a shell: 192 bits. */
 function token(): string {
   return randomBytes(24).toString('base64url');
 }
 
 function checkApiKey(key: string): void {
-  // It travels in a header and stands in a file of one line.
+  // The key is sent in a header and stored in a file of one line.
   if (!/^[\x21-\x7e]{1,256}$/.test(key)) {
     throw new CapstanError('CONFIG', 'SERVICE_API_KEY must be 1 to 256 printable ASCII characters without spaces', {
       field: 'SERVICE_API_KEY',
@@ -161,7 +167,7 @@ async function exists(path: string): Promise<boolean> {
   }
 }
 
-/** A system error in words; its path and call name are left out, the code stays for searching. */
+/** Describes a system error without its path and call name; keeps the code for searches. */
 function reason(error: unknown): string {
   const words: Readonly<Record<string, string>> = {
     EACCES: 'permission denied',

@@ -1,7 +1,7 @@
 /**
- * The files of a rotation. `master-key` holds the present key, and exactly while something may
- * still be encrypted with earlier ones, `master-key.old` holds those, one a line. A key is in one of
- * the two before anything is encrypted with it, and leaves them after the last such thing is gone.
+ * The files of a rotation. `master-key` holds the present key. `master-key.old` exists exactly while values may still
+ * be encrypted with earlier keys, and holds those keys, one per line. A key is in one of the two files before any value
+ * is encrypted with it, and is removed after the last such value is gone.
  */
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -13,7 +13,7 @@ import { removeDurably, replaceDurably } from '../files/durable.ts';
 const PRESENT = 'master-key';
 const OLDER = 'master-key.old';
 
-/** The earlier keys that are still needed; none where no rotation is under way. DATA_DIR when they cannot be read. */
+/** Reads the earlier keys that are still needed; none outside a rotation. DATA_DIR if they cannot be read. */
 export async function readOlderKeys(secrets: string): Promise<Buffer[]> {
   let text: string;
   try {
@@ -28,18 +28,18 @@ export async function readOlderKeys(secrets: string): Promise<Buffer[]> {
   return lines.map((line) => Buffer.from(line, 'hex'));
 }
 
-/** Makes `next` the present key. Whenever it is cut off, all keys that may be needed are there. */
+/** Makes `next` the present key. At every interruption all keys that may be needed are in the files. */
 export async function replaceMasterKey(secrets: string, next: Buffer, older: readonly Buffer[]): Promise<void> {
   await replaceDurably(join(secrets, OLDER), keyLines(older));
   await replaceDurably(join(secrets, PRESENT), keyLines([next]));
 }
 
-/** Nothing is encrypted with the earlier keys any more. */
+/** Deletes the earlier keys: no value is encrypted with them any more. */
 export async function forgetOlderKeys(secrets: string): Promise<void> {
   await removeDurably(join(secrets, OLDER));
 }
 
-/** Keys as they stand in a file. Secret. */
+/** Formats keys as the lines of a file. Secret. */
 export function keyLines(keys: readonly Buffer[]): string {
   return keys.map((key) => `${key.toString('hex')}\n`).join('');
 }

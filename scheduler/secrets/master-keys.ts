@@ -1,18 +1,18 @@
 /**
- * The rotation of the master key, while everything serves.
+ * The rotation of the master key, while the service runs.
  *
  *   1  the present key is written into master-key.old, a new one into master-key   (files, durable)
  *   2  from now on values are encrypted with the new key; both are read            (memory)
  *   3  the row of the master key names the new one                                 (committed)
- *   4  every value under an earlier key is encrypted anew, some at a time          (committed)
+ *   4  every value under an earlier key is re-encrypted, in small batches          (committed)
  *   5  when none is left, master-key.old is removed                                (file, durable)
  *
- * Wherever the process ends between two of them, the next start finds both keys and goes on: with 3
- * when the row names another key than the file, with 4 when there is a master-key.old.
+ * If the process ends between any two steps, the next start finds both keys and continues: with step 3 if the row names
+ * another key than the file, with step 4 if master-key.old exists.
  *
- * A value that was encrypted before 2 may reach the store after it. Each such value waits for no more
- * than the commits and one read of the store that were asked for before, so two rounds that find
- * nothing, each after all that was asked for before it, prove that none is on its way.
+ * A value that was encrypted before step 2 may reach the store after it. Each such value waits at most for the commits
+ * and one read of the store that were requested before it. Two rounds that find nothing, each after all earlier
+ * requests, therefore prove that no such value is in transit.
  */
 import { randomBytes } from 'node:crypto';
 import { join } from 'node:path';
@@ -29,18 +29,18 @@ import { forgetOlderKeys, keyLines, replaceMasterKey } from './master-key-files.
 import { urlKeyOf, type WebhookUrls } from '../webhooks/urls.ts';
 import { tokenKeyOf, type WorkerTokens } from './worker-tokens.ts';
 
-/** Values encrypted anew with one commit: about 2 ms of processor time. */
+/** Values re-encrypted per commit: about 2 ms of processor time. */
 const BATCH_VALUES = 100;
-/** After a failure the rest is tried again, ms. */
+/** Delay before a retry after a failure, ms. */
 const RETRY_MS = 10_000;
 const CLEAN_ROUNDS = 2;
 
 export interface MasterKeyState {
-  /** Of the present key, 8 hex digits. */
+  /** Id of the present key, 8 hex digits. */
   readonly id: string;
-  /** Wall clock ms; null when it was made before this was kept. */
+  /** Wall clock ms; null if created before this was stored. */
   readonly since: number | null;
-  /** Some values may still be under an earlier key. */
+  /** Some values may still be encrypted with an earlier key. */
   readonly rotating: boolean;
 }
 
@@ -60,7 +60,7 @@ export class MasterKeys {
   #present: Buffer;
   /** In master-key.old; newest first. */
   #older: readonly Buffer[];
-  /** Encrypting anew, while it is under way; resolves to how many values it was. */
+  /** The re-encryption in progress; resolves to the number of values. */
   #renewal: Promise<number> | null = null;
   #switching = false;
   #retry: NodeJS.Timeout | null = null;
@@ -71,11 +71,11 @@ export class MasterKeys {
     const { folder } = options;
     this.#secrets = join(folder.path, 'secrets');
     this.#present = folder.secrets.masterKey;
-    // A rotation that was cut off before it had its new key leaves the present one there, too.
+    // A rotation that was interrupted before it had its new key also leaves the present one there.
     this.#older = folder.secrets.olderMasterKeys.filter((key) => !key.equals(this.#present));
   }
 
-  /** After take-over, before anything is served: brings the row in line with the file, and goes on with what was cut off. */
+  /** After take-over and before serving: updates the row to match the file, and resumes an interrupted rotation. */
   async recover(): Promise<void> {
     const { engine, cipher, tokens, urls, folder } = this.#options;
     await sweepTemporary(this.#secrets);
@@ -99,14 +99,15 @@ export class MasterKeys {
     return { id: cipher.keyId, since: since === 0 ? null : since, rotating: this.#older.length > 0 };
   }
 
-  /** What reads everything that is stored now: the present key, then earlier ones, one a line. Secret. */
+  /** The keys that decrypt all stored values: the present key, then earlier ones, one per line. Secret. */
   get text(): string {
     return keyLines([this.#present, ...this.#older]);
   }
 
   /**
-   * Replaces the key and encrypts everything anew; resolves when nothing depends on the old one any more.
-   * @throws CapstanError CONFLICT while a rotation is under way, DATA_DIR when the key cannot be written: it stays the old one then.
+   * Replaces the key and re-encrypts every value; resolves when no value depends on the old key.
+   * @throws CapstanError CONFLICT during a rotation, DATA_DIR if the key cannot be written: then the old key stays the
+   * present one.
    */
   async rotate(): Promise<{ readonly renewed: number }> {
     if (this.#switching || this.#older.length > 0)
@@ -126,7 +127,7 @@ export class MasterKeys {
     }
   }
 
-  /** Ends after the batch that is under way; the next start does the rest. */
+  /** Ends after the current batch. The next start continues. */
   async close(): Promise<void> {
     this.#closed = true;
     if (this.#retry !== null) clearTimeout(this.#retry);
@@ -139,7 +140,7 @@ export class MasterKeys {
     try {
       await replaceMasterKey(this.#secrets, next, older);
     } catch (cause) {
-      // Which of the two is in the file is not known; both are in one of them.
+      // It is unknown which of the two is in the file; both are in one of the files.
       throw new CapstanError('DATA_DIR', 'writing the new master key failed', { cause });
     }
     this.#older = older;
@@ -149,7 +150,10 @@ export class MasterKeys {
     urls.use(next);
   }
 
-  /** The row that stands after the one of an earlier key: with the keys derived from earlier keys, under the present key. */
+  /**
+   * Returns the row that follows the row of an earlier key: with the keys derived from earlier keys, encrypted with the
+   * present key.
+   */
   #rowAfter({ id, first, tokenKeys, urlKeys = [] }: MasterKeyRow): MasterKeyRow {
     const { engine, cipher } = this.#options;
     const wanted = new Set([...engine.state.workers.values()].map(({ tokenKey }) => (tokenKey === '' ? first : tokenKey)));
@@ -157,7 +161,7 @@ export class MasterKeys {
     const addresses = urlKeys.map((known) => this.#under(known, places.urlKey(known.id)));
     const before = this.#older.find((key) => masterKeyId(key) === id);
     if (before !== undefined) {
-      // Without it (a folder put together by hand) the workers of before get new tokens with their next start.
+      // Without the key (in a folder assembled by hand) existing workers get new tokens at their next start.
       if (wanted.has(id)) tokens.push({ id, sealed: this.#encrypt(tokenKeyOf(before), places.tokenKey(id)) });
       addresses.push({ id, sealed: this.#encrypt(urlKeyOf(before), places.urlKey(id)) });
     }
@@ -192,7 +196,7 @@ export class MasterKeys {
     await this.#options.engine.command({ kind: 'put-master-key', row });
   }
 
-  /** In the background, and again after a failure. */
+  /** Runs in the background, and again after a failure. */
   #goOn(): void {
     this.#renew().catch((error: unknown) => this.#tryAgain(error));
   }
@@ -212,7 +216,7 @@ export class MasterKeys {
     await this.#alignRow();
     let renewed = 0;
     for (let clean = 0; clean < CLEAN_ROUNDS;) {
-      // Answered after everything that was asked for before it is committed.
+      // Answered after everything that was requested before it is committed.
       await this.#options.engine.command({ kind: 'note-keys', hashes: [] });
       const found = (await this.#renewRows()) + (await this.#renewInputs());
       renewed += found;
@@ -269,7 +273,10 @@ export class MasterKeys {
     }
   }
 
-  /** Null for what needs nothing, or what no key opens: it was lost before, and must not keep the old key for ever. */
+  /**
+   * Returns null for a value that needs no re-encryption, and for one that no key decrypts: it was lost before, and
+   * must not keep the old key forever.
+   */
   #renewed(encrypted: Uint8Array, place: string): Buffer | null {
     try {
       return this.#options.cipher.renew(encrypted, place);
@@ -284,7 +291,7 @@ export class MasterKeys {
   }
 }
 
-/** The first bytes of a value in base64, enough to tell its key. */
+/** Returns the first bytes of a value in base64, sufficient to identify its key. */
 function headOf(encrypted: string): Buffer {
   return Buffer.from(encrypted.slice(0, 12), 'base64');
 }

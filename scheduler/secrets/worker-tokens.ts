@@ -1,10 +1,10 @@
 /**
- * Tokens of workers: `wkr_<worker id>_<MAC>`, the MAC under a key derived from the master key.
- * Nothing of them is stored, and the same worker always has the same one, so that it can be told
- * to the agent again. A token is good while its worker is there; whoever checks it looks.
+ * Tokens of workers: `wkr_<worker id>_<MAC>`, with the MAC under a key derived from the master key. Tokens are not
+ * stored. A worker always has the same token, so it can be sent to the agent again. A token is valid while its worker
+ * exists, which the verifier must check.
  *
- * A worker keeps its token over a rotation of the master key: it has it in its environment. So the
- * keys derived from earlier master keys are kept for the workers of before, and for no other.
+ * A worker keeps its token over a rotation of the master key, because the token is in its environment. Keys derived
+ * from earlier master keys are therefore kept for the existing workers only.
  */
 import { createHmac, hkdfSync, timingSafeEqual } from 'node:crypto';
 
@@ -12,7 +12,7 @@ import { masterKeyId } from './cipher.ts';
 
 const PREFIX = 'wkr_';
 
-/** A worker, and the id of the master key its token is made with; empty for the first one. */
+/** A worker, and the id of the master key that its token is made with; empty for the first one. */
 export interface TokenHolder {
   readonly id: string;
   readonly tokenKey: string;
@@ -28,18 +28,18 @@ export class WorkerTokens {
     this.#keys.set(this.#current, tokenKeyOf(masterKey));
   }
 
-  /** New workers' tokens are made with another master key from now on. */
+  /** Makes new workers' tokens with another master key from now on. */
   use(masterKey: Uint8Array): void {
     this.#current = masterKeyId(masterKey);
     this.#keys.set(this.#current, tokenKeyOf(masterKey));
   }
 
-  /** The key that an earlier master key gave. */
+  /** Adds the key derived from an earlier master key. */
   keep(id: string, tokenKey: Uint8Array): void {
     this.#keys.set(id, Buffer.from(tokenKey));
   }
 
-  /** Which master key workers have whose row names none. */
+  /** Sets the master key of workers whose row names none. */
   setFirst(id: string): void {
     this.#first = id;
   }
@@ -48,7 +48,7 @@ export class WorkerTokens {
     return `${PREFIX}${worker.id}_${this.#mac(worker).toString('base64url')}`;
   }
 
-  /** True when the token was made for this worker. */
+  /** Whether the token was made for this worker. */
   isOf(token: string, worker: TokenHolder): boolean {
     const [, , mac = ''] = parts(token) ?? [];
     const given = Buffer.from(mac, 'base64url');
@@ -57,19 +57,19 @@ export class WorkerTokens {
   }
 
   #mac({ id, tokenKey }: TokenHolder): Buffer {
-    // A key that is not known any more: the worker's token is another one from its next start on.
+    // Without the earlier key the worker gets another token from its next start on.
     const key = this.#keys.get(tokenKey === '' ? this.#first : tokenKey) ?? this.#keys.get(this.#current);
     if (key === undefined) throw new Error('no key for worker tokens');
     return createHmac('sha256', key).update(id).digest();
   }
 }
 
-/** The id of the worker that a token says it is of; null when it has not the form of one. */
+/** Returns the worker id that a token claims; null if it does not have the form of a token. */
 export function claimedWorker(token: string): string | null {
   return parts(token)?.[1] ?? null;
 }
 
-/** What a master key gives for the tokens of workers. */
+/** Derives the key of worker tokens from a master key. */
 export function tokenKeyOf(masterKey: Uint8Array): Buffer {
   return Buffer.from(hkdfSync('sha256', masterKey, Buffer.alloc(0), 'capstan worker token', 32));
 }

@@ -11,10 +11,10 @@ import { hashKey, sameHash, sameSecret } from '../secrets/hash.ts';
 import { LeasedInputs } from './leased-inputs.ts';
 import { claimedWorker, type WorkerTokens } from '../secrets/worker-tokens.ts';
 
-/** The holder of an API key or of a worker's token. */
+/** The holder of an API key or of a worker token. */
 export interface AccountPrincipal {
   readonly role: 'account';
-  /** Id of the key; empty for a worker's token. */
+  /** Id of the key; empty for a worker token. */
   readonly key: string;
   readonly account: string;
   readonly scope: KeyScope;
@@ -24,21 +24,21 @@ export interface AccountPrincipal {
   readonly environment: string;
 }
 
-/** A caller that was recognised. */
+/** An authenticated caller. */
 export type Principal = { readonly role: 'gateway' } | AccountPrincipal | { readonly role: 'node'; readonly node: string };
 
-/** What a caller may read of an account. */
+/** The data of an account that a caller may read. */
 export interface Reader {
   readonly account: string;
-  /** Everything of the account, not only some endpoints. */
+  /** The whole account, not only some endpoints. */
   readonly all: boolean;
-  /** The whole fleet, too. */
+  /** Also the whole fleet. */
   readonly operator: boolean;
-  /** Whether it may know of an endpoint of the account. */
+  /** Whether the caller may see an endpoint of the account. */
   readonly sees: (config: EndpointConfig) => boolean;
 }
 
-/** The account that a fresh installation has, and the only one whose keys may have the scope OPERATOR. */
+/** The account of a fresh installation, and the only one whose keys may have the scope OPERATOR. */
 export const DEFAULT_ACCOUNT = 'default';
 
 export class Authorizer {
@@ -55,7 +55,7 @@ export class Authorizer {
     this.inputs = new LeasedInputs(() => engine.state);
   }
 
-  /** The caller behind the metadata. UNAUTHENTICATED when it shows nothing valid. */
+  /** Returns the caller with these credentials. UNAUTHENTICATED if none is valid. */
   identify(metadata: Metadata): Principal {
     const token = bearer(metadata);
     const node = metadata.get('capstan-node')[0]?.toString();
@@ -69,7 +69,10 @@ export class Authorizer {
     return { role: 'account', key: keyId(key.hash), account, scope, endpoints, environment };
   }
 
-  /** The worker behind a token, as the holder of a key for its environment; null when the token is none, or its worker is gone. */
+  /**
+   * Returns the worker of a token as the holder of a key for its environment; null if the token is invalid or its
+   * worker is gone.
+   */
   worker(token: string): AccountPrincipal | null {
     const id = claimedWorker(token);
     const worker = id === null ? undefined : this.#engine.state.workers.get(id);
@@ -80,12 +83,12 @@ export class Authorizer {
     return { role: 'account', key: '', account, scope: KeyScope.ENVIRONMENT, endpoints: [], environment };
   }
 
-  /** Only a gateway may go on. */
+  /** Admits only a gateway. */
   gateway(metadata: Metadata): void {
     if (this.identify(metadata).role !== 'gateway') throw new CapstanError('PERMISSION_DENIED', 'this call requires the gateway token');
   }
 
-  /** Admits only a key that owns its account; returns the account. */
+  /** Admits only a key that owns its account. Returns the account. */
   account(metadata: Metadata): string {
     const principal = this.#holder(metadata);
     if (!ownsAccount(principal.scope))
@@ -93,13 +96,16 @@ export class Authorizer {
     return principal.account;
   }
 
-  /** Returns what logs the change of a call once it is made, with the id of the caller's key, which the change may revoke. */
+  /**
+   * Returns a function that logs the change of a call after it is made, with the id of the caller's key, which the
+   * change may revoke.
+   */
   auditor(log: EngineLog, metadata: Metadata, call: string): (facts?: Readonly<Record<string, unknown>>) => void {
     const by = this.#holder(metadata).key;
     return (facts = {}) => log.info({ call, by, ...facts }, 'control plane changed');
   }
 
-  /** Admits every key and worker token, which read what their scope permits. */
+  /** Admits every key and worker token. Each reads the data that its scope permits. */
   reader(metadata: Metadata): Reader {
     const { account, scope, endpoints, environment } = this.#holder(metadata);
     switch (scope) {
@@ -117,7 +123,7 @@ export class Authorizer {
     }
   }
 
-  /** As `reader`, for what does not belong to single endpoints. */
+  /** As `reader`, for data that does not belong to single endpoints. */
   wholeReader(metadata: Metadata): Reader {
     const reader = this.reader(metadata);
     if (!reader.all)
@@ -136,7 +142,9 @@ export class Authorizer {
     return principal.role === 'account' && principal.scope === KeyScope.OPERATOR;
   }
 
-  /** Identifies who puts or gets blobs: a gateway, a node, or the holder of a key that owns its account. */
+  /**
+   * Authenticates a caller that puts or gets blobs: a gateway, a node, or the holder of a key that owns its account.
+   */
   blobs(metadata: Metadata): BlobCaller {
     const principal = this.identify(metadata);
     switch (principal.role) {
@@ -149,14 +157,17 @@ export class Authorizer {
     }
   }
 
-  /** Only the node itself may go on; answers its id. */
+  /** Admits only a node. Returns its id. */
   node(metadata: Metadata): string {
     const principal = this.identify(metadata);
     if (principal.role !== 'node') throw new CapstanError('PERMISSION_DENIED', 'this call requires the identity of a node');
     return principal.node;
   }
 
-  /** A caller with an account. A gateway forwards its callers' own keys, and its token permits no more than it needs itself. */
+  /**
+   * Admits a caller with an account. A gateway forwards its callers' own keys; its own token permits only what the
+   * gateway itself needs.
+   */
   #holder(metadata: Metadata): AccountPrincipal {
     const principal = this.identify(metadata);
     if (principal.role === 'account') return principal;

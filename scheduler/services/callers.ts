@@ -1,4 +1,4 @@
-/** How much of the gRPC server each kind of caller may take: open calls, and the size of their messages. */
+/** Limits of the gRPC server for each kind of caller: open calls, and the size of messages. */
 import type { Metadata } from '@grpc/grpc-js';
 
 import type { Caller, MethodRules } from '../../lib/grpc-admission.ts';
@@ -7,7 +7,7 @@ import type { Authorizer } from './auth.ts';
 
 const KIB = 1024;
 
-/** Names a caller by its metadata; throws as {@link Authorizer.identify}. */
+/** Identifies a caller by its metadata; throws as {@link Authorizer.identify}. */
 export function callerOf(auth: Authorizer, metadata: Metadata): Caller {
   const principal = auth.identify(metadata);
   switch (principal.role) {
@@ -16,7 +16,7 @@ export function callerOf(auth: Authorizer, metadata: Metadata): Caller {
     case 'node':
       return { name: `node ${principal.node}`, calls: 512, messageBytes: Infinity };
     case 'account': {
-      // Keys that deploy send manifests; the others send ids and filters.
+      // Keys that deploy send manifests; other keys send ids and filters.
       const messageBytes = ownsAccount(principal.scope) ? Infinity : 64 * KIB;
       return { name: `account ${principal.account} ${principal.scope}`, calls: 64, messageBytes };
     }

@@ -1,11 +1,11 @@
-/** Handlers of unary calls as async functions: one place turns what they throw into a status. */
+/** Handlers of unary calls as async functions. One place converts their errors to a status. */
 import type { handleUnaryCall, Metadata } from '@grpc/grpc-js';
 
 import { CapstanError } from '../../lib/errors.ts';
 import { toStatus } from '../../lib/grpc-errors.ts';
 import type { EngineLog } from '../engine/engine.ts';
 
-/** Wraps a handler; an error that has no code is logged, and answered as INTERNAL without its text. */
+/** Wraps a handler. An error without a code is logged and becomes INTERNAL without its text. */
 export function unary<Request, Reply>(
   log: EngineLog,
   name: string,

@@ -1,4 +1,4 @@
-/** What the control plane's services work with. */
+/** The dependencies of the control plane's services. */
 import type { UploadRoom } from '../blobs/upload-room.ts';
 import type { Clock } from '../engine/clock.ts';
 import type { Engine, EngineLog } from '../engine/engine.ts';
@@ -20,13 +20,13 @@ export interface ControlDeps {
   readonly log: EngineLog;
   readonly webhookSecrets: WebhookSecrets;
   readonly uploads: UploadRoom;
-  /** Size of a stored build, or null when it is not there. */
+  /** Returns the size of a stored build; null if it does not exist. */
   readonly buildSize: (digest: string) => Promise<number | null>;
   /** Writes a consistent copy of the database. */
   readonly snapshot: () => Promise<Snapshot>;
-  /** One is being written. */
+  /** Whether a copy is being written. */
   readonly snapshotBusy: () => boolean;
   readonly masterKeys: MasterKeys;
-  /** A node was removed, durably. */
+  /** Called after a node was removed, durably. */
   readonly onNodeRemoved: () => void;
 }

@@ -1,4 +1,4 @@
-/** ControlService: what gateways, the tool and operators read and change. */
+/** ControlService: reads and changes by gateways, the CLI and operators. */
 import type { ServerWritableStream } from '@grpc/grpc-js';
 
 import { CapstanError } from '../../lib/errors.ts';
@@ -37,7 +37,7 @@ export class Control {
     this.#deps = deps;
   }
 
-  /** Tells every watching gateway what changed. */
+  /** Sends the changes to every watching gateway. */
   directory(update: DirectoryUpdate): void {
     for (const watcher of this.#watchers) watcher.write(update);
   }
@@ -122,7 +122,7 @@ export class Control {
       redeliverWebhook: unary(log, 'RedeliverWebhook', async ({ id }, metadata) => {
         auth.account(metadata);
         const hook = await engine.read('hook', id);
-        // Once more: the key may have been revoked meanwhile.
+        // Checked again: the key may have been revoked in the meantime.
         if (hook === null || hook.account !== auth.account(metadata)) throw webhookNotFound(id);
         await engine.command({ kind: 'redeliver', webhook: id });
         return {};
@@ -151,7 +151,7 @@ export class Control {
   }
 }
 
-/** Not kept by gateways for long: it has no hash to be revoked by. */
+/** Gateways cache it only briefly: it has no hash by which it could be revoked. */
 function workerKeyEntry(worker: AccountPrincipal | null): KeyEntry {
   if (worker === null) throw new CapstanError('NOT_FOUND', 'the worker does not exist');
   const { account: accountId, scope, environment } = worker;

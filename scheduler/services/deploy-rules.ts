@@ -1,4 +1,4 @@
-/** What a deployment may ask for. */
+/** Validates deployments. */
 import { createHash } from 'node:crypto';
 
 import { baseImageOf } from '../../lib/base-images.ts';
@@ -24,23 +24,23 @@ import type { GpuTable } from '../../lib/gpu-table.ts';
 import { languageOf } from '../core/fleet/placement/runtime-choice.ts';
 import type { Cipher } from '../secrets/cipher.ts';
 
-/** Whose deployment it is, and against what it is checked. */
+/** The owner of a deployment, and the data it is validated against. */
 export interface ValidationContext {
   readonly account: string;
   readonly environment: string;
   readonly gpus: GpuTable;
-  /** GPU models that nodes have. */
+  /** GPU models of the nodes. */
   readonly fleet: ReadonlySet<string>;
 }
 
-/** An endpoint that was checked, with its environment as text. Not for logs. */
+/** A validated endpoint with its environment in plaintext. Must not be logged. */
 export interface CheckedEndpoint extends Omit<EndpointInput, 'envSealed'> {
   readonly env: string;
 }
 
 /**
- * Encrypts the environment. To be called in the turn of the event loop that hands the command on:
- * what is encrypted and then waits might outlast its key.
+ * Encrypts the environment. Must be called in the turn of the event loop that passes the command on: a value that waits
+ * after its encryption might outlast its key.
  */
 export function encryptEnv(
   { env, ...checked }: CheckedEndpoint,
@@ -51,7 +51,7 @@ export function encryptEnv(
   return { ...checked, envSealed: env === '{}' ? null : cipher.encrypt(env, place).toString('base64') };
 }
 
-/** Checks every endpoint of a deployment. INVALID_ARGUMENT names field and rule. */
+/** Validates every endpoint of a deployment. INVALID_ARGUMENT names field and rule. */
 export function checkEndpoints(specs: readonly EndpointSpec[], around: ValidationContext): CheckedEndpoint[] {
   if (specs.length === 0) throw invalid('endpoints', 'must hold at least one endpoint');
   checkName('environment', around.environment);
@@ -71,7 +71,7 @@ export function checkEndpoints(specs: readonly EndpointSpec[], around: Validatio
   return specs.map((spec) => checkEndpoint(spec, around));
 }
 
-/** Checks one endpoint by itself; of its environment what is new. */
+/** Validates one endpoint by itself, and the new values of its environment. */
 export function checkEndpoint(spec: EndpointSpec, around: ValidationContext, newEnv = spec.env): CheckedEndpoint {
   const field = (part: string): string => `${spec.name}.${part}`;
   const kind = spec.kind === EndpointKind.LOAD_BALANCED ? 'LOAD_BALANCED' : 'QUEUE';
@@ -80,7 +80,7 @@ export function checkEndpoint(spec: EndpointSpec, around: ValidationContext, new
   const [combined] = combinedViolations(settings, kind);
   if (combined !== undefined) throw invalid(field(combined.name), combined.rule);
   checkGpus(spec, around);
-  // What no process could be started with must not become a release: its workers would only ever fail.
+  // An environment that no process can start with must not become a release: its workers would always fail.
   const fault = environmentFault(newEnv);
   if (fault !== null) throw invalid(field(`env${fault.path}`), fault.rule);
   checkRoutes(spec, kind);
@@ -100,7 +100,7 @@ export function checkEndpoint(spec: EndpointSpec, around: ValidationContext, new
   };
 }
 
-/** Checks each setting by itself. What is absent has its default. */
+/** Validates each setting by itself. An absent one gets its default. */
 function settingsOf(spec: EndpointSpec): SettingValues {
   const values: Readonly<Record<string, unknown>> = valuesOf(spec);
   const given = PLAIN_NAMES.filter((name) => !isAbsent(name, values[name]));
@@ -113,7 +113,7 @@ function mustFollowRule(endpoint: string, name: SettingName, value: unknown): vo
   if (violation !== null) throw invalid(`${endpoint}.${name}${violation.path}`, violation.rule);
 }
 
-/** A route is `<METHOD> <path>`, and names a function of its endpoint. */
+/** Validates routes: `<METHOD> <path>`, with the name of a function of the endpoint. */
 function checkRoutes({ name, routes, functions }: EndpointSpec, kind: 'QUEUE' | 'LOAD_BALANCED'): void {
   const entries = Object.entries(routes);
   if (kind === 'QUEUE') {
@@ -132,7 +132,7 @@ function checkRoutes({ name, routes, functions }: EndpointSpec, kind: 'QUEUE' | 
   }
 }
 
-/** What runs: functions of the build, or a worker that speaks the worker protocol itself. */
+/** Validates the program: functions of the build, or a worker that implements the worker protocol. */
 function checkProgram(spec: EndpointSpec, kind: 'QUEUE' | 'LOAD_BALANCED'): void {
   const field = (part: string): string => `${spec.name}.${part}`;
   const { functions, command, imageName } = spec;
@@ -148,7 +148,7 @@ function checkProgram(spec: EndpointSpec, kind: 'QUEUE' | 'LOAD_BALANCED'): void
   checkRuntime(spec, ownImage);
 }
 
-/** The runtime that an endpoint forces must be able to run it. */
+/** Validates that the runtime forced by an endpoint can run it. */
 function checkRuntime(spec: EndpointSpec, ownImage: boolean): void {
   const { name, runtime, functions, imageName } = spec;
   const python = functions.filter(({ module }) => module.endsWith('.py'));
@@ -167,7 +167,7 @@ function checkRuntime(spec: EndpointSpec, ownImage: boolean): void {
   if (runtime === 'container' && imageName === '') throw invalid(`${name}.imageName`, 'is required: the image in which the command runs');
 }
 
-/** GPU types and groups that the service knows. */
+/** Validates GPU types and groups: they must be known to the service. */
 function checkGpus({ name, gpuIds }: EndpointSpec, { gpus, fleet }: ValidationContext): void {
   const fault = gpuIds === '' ? null : gpus.fault(gpuIds, fleet);
   if (fault !== null) throw invalid(`${name}.gpuIds`, fault);
@@ -180,7 +180,7 @@ function limitsOf({ name, rateLimits }: EndpointSpec): Partial<Limits> {
   );
 }
 
-/** Names of endpoints, environments and accounts. */
+/** Validates a name of an endpoint, environment or account. */
 export function checkName(field: string, value: string): void {
   if (!/^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/.test(value))
     throw invalid(

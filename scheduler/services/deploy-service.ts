@@ -1,4 +1,4 @@
-/** Deployments over gRPC: endpoints, environments, builds, and the way back. */
+/** Deployments over gRPC: endpoints, environments, builds and rollbacks. */
 import type { Metadata } from '@grpc/grpc-js';
 
 import { CapstanError } from '../../lib/errors.ts';
@@ -25,7 +25,7 @@ import { checkEndpoint, checkEndpoints, checkName, encryptEnv, type ValidationCo
 import { endpointInfo, endpointNamed, specOf } from './endpoint-info.ts';
 import { openEnv } from './node-service.ts';
 
-/** Shorter ones would name several builds before long. */
+/** Shorter prefixes would soon match several builds. */
 const SHORTEST_DIGEST = 6;
 
 type DeployHandlers = Pick<
@@ -47,7 +47,7 @@ export function deployHandlers(deps: ControlDeps): DeployHandlers {
     unary<Request, Reply>(log, name, handler);
   const info = (endpoint: EndpointRecord, created = false): EndpointInfo => endpointInfo(engine.state, clock.now(), endpoint, created);
 
-  /** What deployments are checked against. */
+  /** Returns the context that deployments are validated against. */
   function around(account: string, environment: string): ValidationContext {
     const { settings, nodes } = engine.state;
     const fleet = new Set<string>();
@@ -80,7 +80,7 @@ export function deployHandlers(deps: ControlDeps): DeployHandlers {
         checkDigest(buildDigest);
         const owned = ownedBuild(engine.state, account, buildDigest) !== undefined;
         if (!owned || (await buildSize(buildDigest)) === null) throw buildNotFound(buildDigest);
-        // The key may have been revoked meanwhile.
+        // The key may have been revoked in the meantime.
         auth.account(metadata);
       }
       const endpoints = checked.map((endpoint) => encryptEnv(endpoint, cipher, { account, environment }));
@@ -94,7 +94,7 @@ export function deployHandlers(deps: ControlDeps): DeployHandlers {
       const env = encrypted === null ? {} : openEnv(cipher, endpoint.config, encrypted);
       const spec = patched({ ...specOf(engine.state, endpoint), env }, patch);
       const checked = checkEndpoint(spec, around(account, environment), patch?.env ?? {});
-      // The same values encrypted anew would be other bytes.
+      // The same values encrypted again would be different bytes.
       const changed = encryptEnv(checked, cipher, { account, environment });
       const input = checked.envDigest === release?.envDigest ? { ...changed, envSealed: encrypted } : changed;
       const [updated] = deployed(await engine.command({ kind: 'update-endpoint', endpoint: id, input })).endpoints;
@@ -177,7 +177,7 @@ function mustBeEnvironment(state: State, account: string, name: string): Environ
   return row;
 }
 
-/** The one kept build whose digest begins so. */
+/** Returns the one kept build whose digest has this prefix. */
 function wholeDigest(history: readonly DeploymentRow[], given: string): string {
   if (!new RegExp(`^[0-9a-f]{${SHORTEST_DIGEST},64}$`).test(given))
     throw new CapstanError('INVALID_ARGUMENT', `build: must be ${SHORTEST_DIGEST} to 64 lower-case hex digits`, { field: 'build' });
@@ -212,7 +212,7 @@ function environmentInfo(state: State, row: EnvironmentRow): EnvironmentInfo {
   };
 }
 
-/** The builds of an environment, newest first; with `only`, those of one endpoint. */
+/** Returns the builds of an environment, newest first; with `only`, those of one endpoint. */
 function buildInfos(state: State, account: string, environment: string, only: string | null): BuildInfo[] {
   const found = new Map<string, { at: number; endpoints: Set<string>; functions: Set<string> }>();
   for (const { at, endpoints } of historyOf(state, account, environment)) {
@@ -251,7 +251,7 @@ function deploymentInfo({ number, environment, at, cause, endpoints }: Deploymen
   };
 }
 
-/** A request that names nothing deletes nothing. */
+/** Refuses a request that names nothing. */
 function checkUndeploy(environment: string, endpoints: readonly string[], all: boolean): void {
   if (all) {
     if (environment === '')

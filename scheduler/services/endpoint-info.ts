@@ -1,4 +1,4 @@
-/** Endpoints as the control plane shows them, and how callers name them. */
+/** Endpoints as the control plane shows them, and their look-up by name or id. */
 import { DEFAULT_FIELDS, fieldsKeptIn, messageFields } from '../../lib/endpoint-settings.ts';
 import { CapstanError } from '../../lib/errors.ts';
 import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
@@ -8,10 +8,7 @@ import type { EndpointRecord } from '../core/state/endpoints.ts';
 import type { Now } from '../core/now.ts';
 import { queueReason } from '../core/jobs/reasons.ts';
 
-/**
- * The endpoint with this id, or of this name in the environment.
- * @throws CapstanError NOT_FOUND.
- */
+/** Returns the endpoint with this id, or with this name in the environment. @throws CapstanError NOT_FOUND. */
 export function endpointNamed(state: State, account: string, environment: string, wanted: string): EndpointRecord {
   const live = liveEndpoints(state, account);
   const found =
@@ -23,7 +20,7 @@ export function endpointNamed(state: State, account: string, environment: string
   });
 }
 
-/** Settings and state. Environment values are secret: they are left out. */
+/** Returns settings and state. Environment values are secret and left out. */
 export function endpointInfo(state: State, now: Now, endpoint: EndpointRecord, created: boolean): EndpointInfo {
   const { config, lanes, counts } = endpoint;
   const waiting = lanes[0].count + lanes[1].count;
@@ -43,7 +40,7 @@ export function endpointInfo(state: State, now: Now, endpoint: EndpointRecord, c
   };
 }
 
-/** What a deployment would say of the endpoint as it stands, without the values of its environment. */
+/** Returns the deployment spec of the endpoint's present settings, without the values of its environment. */
 export function specOf(state: State, { config }: EndpointRecord): EndpointSpec {
   const release = state.releases.get(config.release);
   const kept = release ?? fieldsKeptIn('release', DEFAULT_FIELDS);

@@ -1,4 +1,4 @@
-/** Nodes, workers and the scaler's decisions as operators see them. */
+/** Nodes, workers and the scaler's decisions, for operators. */
 import { WorkerState } from '../../proto/gen/capstan/v1/common.ts';
 import type { EndpointInfo, GetEndpointResponse, JoinTokenInfo, NodeInfo, WorkerInfo } from '../../proto/gen/capstan/v1/control.ts';
 import type { State } from '../core/state.ts';
@@ -28,15 +28,15 @@ export function nodeInfo(state: State, node: NodeRecord): NodeInfo {
   };
 }
 
-/** What is set aside for the node's workers. */
+/** Returns the resources reserved for the node's workers. */
 function allocated({ usage }: NodeRecord): Pick<NodeInfo, 'cpuMillisAllocated' | 'memoryBytesAllocated' | 'devicesAllocated'> {
   return { cpuMillisAllocated: usage.cpuMillis, memoryBytesAllocated: BigInt(usage.memoryBytes), devicesAllocated: usage.devices.size };
 }
 
-/** What may be set aside on a node in all; 0 where its agent does not tell. */
+/** Returns the allocatable resources of a node; 0 where its agent does not report them. */
 export function allocatable({ settings }: State, { facts }: NodeRecord): Pick<NodeInfo, 'cpuMillisAllocatable' | 'memoryBytesAllocatable'> {
   const all = facts === null ? null : capacityOf(facts, settings);
-  // An agent may tell amounts that no message can carry; one such node must not hide the others from operators.
+  // An agent may report amounts that no message can carry. Such a node must not hide the others from operators.
   const told = (amount: number | undefined, most: number): number =>
     amount === undefined || !Number.isFinite(amount) ? 0 : Math.min(most, Math.round(amount));
   return {
@@ -45,7 +45,7 @@ export function allocatable({ settings }: State, { facts }: NodeRecord): Pick<No
   };
 }
 
-/** The workers that a reader may know of, of all endpoints or of one. */
+/** Returns the workers that a reader may see, of all endpoints or of one. */
 export function workerInfos(state: State, { account, sees }: Omit<Reader, 'operator'>, endpointId: string): WorkerInfo[] {
   const infos: WorkerInfo[] = [];
   for (const worker of state.workers.values()) {
@@ -57,7 +57,7 @@ export function workerInfos(state: State, { account, sees }: Omit<Reader, 'opera
   return infos;
 }
 
-/** An endpoint with its workers, and what was decided about it. */
+/** Returns an endpoint with its workers and the decisions about it. */
 export function endpointDetail(state: State, endpoint: EndpointRecord, info: EndpointInfo): GetEndpointResponse {
   const { rejections, decisions, starts } = endpoint;
   return {
@@ -81,7 +81,7 @@ export function endpointDetail(state: State, endpoint: EndpointRecord, info: End
   };
 }
 
-/** Join tokens that were not revoked. */
+/** Returns the join tokens that were not revoked. */
 export function tokenInfos(state: State): JoinTokenInfo[] {
   return [...state.joinTokens].filter(([, { revoked }]) => !revoked).map(([hash, token]) => tokenInfo(hash, token));
 }
@@ -97,7 +97,10 @@ function tokenInfo(hash: string, { name, createdAt, expiresAt, maxUses, uses }: 
   };
 }
 
-/** Agents tell of a worker when it starts, fails or ends, and of jobs one by one: whether it runs one is known here. */
+/**
+ * Agents report a worker when it starts, fails or ends, and jobs one by one; only the scheduler's state shows whether
+ * it runs a job.
+ */
 function stateNow(told: WorkerState, worker: WorkerRecord, { kind }: EndpointConfig): WorkerState {
   if (told !== WorkerState.IDLE && told !== WorkerState.RUNNING) return told;
   if (worker.attempts.size > 0) return WorkerState.RUNNING;

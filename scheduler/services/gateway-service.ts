@@ -1,4 +1,7 @@
-/** GatewayService: gateways say where agents find them and how busy their endpoints are; agents are told of the gateways. */
+/**
+ * GatewayService: gateways report their address for agents and the load of their endpoints; agents receive the list of
+ * gateways.
+ */
 import type { ServerDuplexStream } from '@grpc/grpc-js';
 
 import { CapstanError } from '../../lib/errors.ts';
@@ -20,7 +23,7 @@ export interface GatewayServiceDeps {
   readonly sessions: NodeSessions;
   readonly clock: Clock;
   readonly log: EngineLog;
-  /** Signs what nodes show gateways. Secret. */
+  /** Signs the nodes' credentials at gateways. Secret. */
   readonly gatewayToken: string;
 }
 
@@ -42,7 +45,7 @@ export class GatewaySessions {
     return { session: (call) => this.#begin(call) } satisfies GatewayServiceServer;
   }
 
-  /** A node was removed: no gateway serves it any more, whatever token it holds. */
+  /** Tells all gateways about a removed node. They reject it from then on, whatever token it holds. */
   tellRemoved(): void {
     const notice = this.#removedNodes();
     for (const { call } of this.#open.values()) call.write(notice);
@@ -93,7 +96,7 @@ export class GatewaySessions {
     if (open.address !== '') this.#tellNodes();
   }
 
-  /** Those whose last token could still be good. */
+  /** Returns the removed nodes whose last token could still be valid. */
   #removedNodes(): GatewayNotice {
     const { engine, clock } = this.#deps;
     const since = clock.now().wall - INVOKE_TOKEN_MS;

@@ -1,15 +1,15 @@
-/** What health checks are told: one state for the server as a whole and for every service on it. */
+/** The health state: one for the whole server and for every service on it. */
 import type { HealthImplementation } from 'grpc-health-check';
 
 import type { ServiceTaker } from './late-service.ts';
 
-/** The server as a whole (the health protocol's own convention). */
+/** The whole server (a convention of the health protocol). */
 const WHOLE = '';
 
 export class Health {
   readonly #names = [WHOLE];
   #serving = false;
-  /** The library, once somebody asked. */
+  /** The library, after the first call. */
   #asked: HealthImplementation | null = null;
 
   /** Adds a service by its full name. */
@@ -18,13 +18,13 @@ export class Health {
     this.#asked?.setStatus(name, this.#status());
   }
 
-  /** False while the server must get no calls; watchers hear of it. */
+  /** Sets whether the server may receive calls, and notifies watchers. */
   setServing(serving: boolean): void {
     this.#serving = serving;
     for (const name of this.#names) this.#asked?.setStatus(name, this.#status());
   }
 
-  /** Loads the library and puts the health service on what it is given. */
+  /** Loads the library and adds the health service to the given server. */
   async load(server: ServiceTaker): Promise<void> {
     const { HealthImplementation: Implementation } = await import('grpc-health-check');
     this.#asked = new Implementation(Object.fromEntries(this.#names.map((name) => [name, this.#status()])));

@@ -1,4 +1,4 @@
-/** JobService: gateways' streams of submissions and waits, and the unary calls beside them. */
+/** JobService: gateways' streams of submissions and waits, and the unary calls. */
 import type { ServerDuplexStream } from '@grpc/grpc-js';
 
 import { BatchWriter } from '../../lib/batches.ts';
@@ -74,12 +74,12 @@ export class JobChannels {
     this.#bodies = bodies;
   }
 
-  /** Sends a reply on a channel; nothing happens when it is gone (its requests come again on another). */
+  /** Sends a reply on a channel. Has no effect if the channel is closed (its requests are sent again on another). */
   reply(channel: number, reply: JobReply): void {
     this.#channels.get(channel)?.writer.add(reply, replyBytes(reply));
   }
 
-  /** Open channels. */
+  /** Number of open channels. */
   get size(): number {
     return this.#channels.size;
   }
@@ -142,7 +142,7 @@ export class JobChannels {
   #open(call: ChannelCall): void {
     try {
       this.#auth.gateway(call.metadata);
-      // While the queue is being taken over nobody would answer: the gateway tries again.
+      // During take-over no request gets a reply: the gateway tries again.
       this.#engine.mustBeUp();
     } catch (error) {
       call.emit('error', toStatus(error));
@@ -232,11 +232,11 @@ export class JobChannels {
     else this.#engine.handle(event);
   }
 
-  /** What was sent before may have been answered, run and deleted, with its body. */
+  /** A job that was sent before may have been answered, run and deleted, with its body. */
   async #submitAgain(event: Extract<CoreEvent, { kind: 'submit' }>, blob: string): Promise<void> {
     try {
       const isThere = await this.#bodies.keep(blob);
-      // Its requests come once more on another channel.
+      // Its requests are sent again on another channel.
       if (!this.#channels.has(event.ref.channel)) return;
       if (isThere) {
         this.#engine.handle(event);
@@ -267,7 +267,7 @@ export class JobChannels {
   }
 }
 
-/** How a request counts: as its gateway says, else as its own kind. */
+/** How a request counts: as its gateway says, otherwise as its own kind. */
 function countingOf({ limitedAs, resent, operation }: JobRequest): Counting {
   if (limitedAs === 'none' || operation === undefined) return { limitedAs: null, resent };
   if (limitedAs === 'openai') return { limitedAs: 'openai', resent };
@@ -283,13 +283,13 @@ function countingOf({ limitedAs, resent, operation }: JobRequest): Counting {
   }
 }
 
-/** Reads back the credentials of a job. */
+/** Decrypts the credentials of a job. */
 export function openS3(cipher: Cipher, job: string, encrypted: Uint8Array): S3Config {
-  // Jobs that were encrypted before there were other members have none.
+  // Older encrypted credentials lack the newer properties.
   return { more: '', json: '', ...(JSON.parse(cipher.decrypt(encrypted, places.s3(job))) as Omit<S3Config, 'more' | 'json'>) };
 }
 
-/** Counts of an endpoint. */
+/** Returns the counts of an endpoint. */
 function health(state: State, id: string): EndpointHealth {
   const endpoint = state.endpoints.get(id);
   if (endpoint === undefined) throw endpointNotFound(id);
@@ -336,7 +336,7 @@ function replyBytes(reply: JobReply): number {
   }
 }
 
-/** What the reader of a stream says to have. */
+/** Returns the position that the reader of a stream acknowledges. */
 function cursorOf({ after, exact }: ReadStream): Cursor | null {
   return after === undefined ? null : { token: after.token, next: after.nextIndex, exact };
 }

@@ -1,4 +1,4 @@
-/** Keys and accounts over gRPC: made, listed, revoked. Texts of keys are in one answer and nowhere else. */
+/** Keys and accounts over gRPC: create, list, revoke. The plaintext of a key is in one reply and nowhere else. */
 import { randomBytes } from 'node:crypto';
 
 import type { Metadata } from '@grpc/grpc-js';
@@ -25,7 +25,7 @@ import { checkName } from './deploy-rules.ts';
 import { endpointNamed } from './endpoint-info.ts';
 import { pageOf } from './page.ts';
 
-/** Letters of a key's text that are shown in lists; of a short one that an operator chose, no more than a quarter. */
+/** Characters of a key's plaintext shown in lists; at most a quarter of a short one that an operator chose. */
 const PREFIX_LENGTH = 8;
 const MAX_KEYS = 1_000;
 
@@ -46,7 +46,7 @@ function newKeyText(): string {
   return `cap_${randomBytes(24).toString('base64url')}`;
 }
 
-/** The row of a key with this text. */
+/** Returns the row of a key with this plaintext. */
 export function keyRow(
   text: string,
   key: Pick<KeyRow, 'account' | 'name' | 'scope' | 'endpoints' | 'environment'>,
@@ -69,7 +69,7 @@ export function keyHandlers({ engine, auth, log, clock, uploads }: ControlDeps):
   const now = (): number => clock.now().wall;
   const info = (id: string): AccountInfo => accountInfo(engine.state, id, uploads.use(id).bytes);
 
-  /** The account that a call is about: the caller's own, or for operators another one. */
+  /** Returns the account of a call: the caller's own, or for operators another one. */
   function accountOf(metadata: Metadata, own: string, wanted: string): string {
     if (wanted === '' || wanted === own) return own;
     if (!auth.isOperator(metadata)) throw onlyOperators('account', 'another account than the own one needs');
@@ -169,7 +169,7 @@ export function keyHandlers({ engine, auth, log, clock, uploads }: ControlDeps):
   };
 }
 
-/** @throws CapstanError NOT_FOUND; INVALID_ARGUMENT when several keys have the name. */
+/** @throws CapstanError NOT_FOUND; INVALID_ARGUMENT if several keys have the name. */
 function findKey(state: State, account: string, wanted: string): KeyRow {
   const keys = [...state.keys.values()].filter((key) => key.account === account);
   const byId = keys.find(({ hash }) => keyId(hash) === wanted);
@@ -183,7 +183,7 @@ function findKey(state: State, account: string, wanted: string): KeyRow {
   });
 }
 
-/** What a key of this request is good for. */
+/** Returns the scope of the requested key. */
 function scopeOf(state: State, account: string, request: CreateKeyRequest): Pick<KeyRow, 'scope' | 'endpoints' | 'environment'> {
   const environment = request.environment === '' ? 'default' : request.environment;
   if (request.scope !== KeyScope.ENDPOINTS && request.endpoints.length > 0)
@@ -194,7 +194,7 @@ function scopeOf(state: State, account: string, request: CreateKeyRequest): Pick
     case KeyScope.READ_ONLY:
       return { scope: request.scope, endpoints: [], environment: '' };
     case KeyScope.ENVIRONMENT:
-      // The environment may come with its first deployment.
+      // The environment may be created later, by its first deployment.
       checkName('environment', environment);
       return { scope: request.scope, endpoints: [], environment };
     case KeyScope.ENDPOINTS: {
@@ -253,7 +253,7 @@ interface GivenQuotas {
   readonly bodyQuotaBytes?: bigint | undefined;
 }
 
-/** The quotas that a request gives; 0 is the service's default. */
+/** Returns the quotas in a request; 0 is the service's default. */
 function quotasOf({ workerQuota, buildQuotaBytes, bodyQuotaBytes }: GivenQuotas): Partial<Quotas> {
   return {
     ...(workerQuota === undefined ? {} : { workerQuota: workerQuota === 0 ? null : workerQuota }),

@@ -1,8 +1,8 @@
 /**
- * A service that is loaded with its first call. The libraries behind health and reflection parse
- * `.proto` files and build codecs from them: half a second of a processor, as much as all the rest
- * of the scheduler's start, for what most schedulers are never asked. So the server knows the paths
- * of their methods only, and takes bytes; the library brings the rest.
+ * A service that is loaded at its first call. The libraries for health and reflection parse `.proto` files and build
+ * codecs from them: half a second of processor time, as much as the rest of the scheduler's start, and most schedulers
+ * never use them. Until then the server knows only the paths of their methods, and receives bytes; the library adds the
+ * rest.
  */
 import {
   status,
@@ -18,7 +18,7 @@ import {
   type UntypedServiceImplementation,
 } from '@grpc/grpc-js';
 
-/** What a library wants of a server: that it takes its services. */
+/** The part of a gRPC server that a service registers with. */
 export type ServiceTaker = Pick<Server, 'addService'>;
 
 export type Kind = 'unary' | 'server-stream' | 'duplex';
@@ -28,7 +28,7 @@ export interface LateService {
   readonly name: string;
   /** Its methods by their names on the wire. */
   readonly methods: Readonly<Record<string, Kind>>;
-  /** Puts the service itself, and maybe others, on what it is given. */
+  /** Adds the service, and possibly others, to the given server. */
   load(taker: ServiceTaker): Promise<void>;
 }
 
@@ -39,7 +39,10 @@ interface Loaded {
   readonly handler: Handler;
 }
 
-/** Puts a service on a server, and returns its definition; what it does is loaded when it is called. A load that failed is tried again with the next call. */
+/**
+ * Adds a service to a server and returns its definition. The implementation is loaded at the first call. A failed load
+ * is tried again at the next call.
+ */
 export function addLateService(server: Server, service: LateService): ServiceDefinition {
   let loading: Promise<ReadonlyMap<string, Loaded>> | null = null;
   const loaded = new Map<string, Loaded>();
@@ -100,7 +103,7 @@ function handlerOf(kind: Kind, load: () => Promise<Loaded>): UntypedServiceImple
       return ((call: ServerWritableStream<unknown, unknown>) => {
         load().then(
           ({ definition, handler }) => {
-            // Who went away meanwhile is not told so again, and must not be watched for ever.
+            // A call cancelled in the meantime gets no reply, and must not be watched forever.
             if (call.cancelled) return;
             call.request = definition.requestDeserialize(call.request as Buffer);
             handler(call);

@@ -7,7 +7,7 @@ interface Leased {
   readonly token: number;
 }
 
-/** Entries after which those without a lease are looked for. */
+/** Number of entries from which those without a lease are removed. */
 const SWEEP_FROM = 1_000;
 
 export class LeasedInputs {
@@ -20,7 +20,7 @@ export class LeasedInputs {
     this.#image = image;
   }
 
-  /** A job was sent to a node with this input. */
+  /** Records that a job with this input was sent to a node. */
   sent(blob: string, leased: Leased): void {
     this.#sent.set(blob, leased);
     if (this.#sent.size < this.#sweepAt) return;

@@ -1,6 +1,6 @@
 /**
- * What the fleet offers to those who deploy to it: how many nodes of which processors, GPUs, packages and images. Nodes that
- * offer the same are one entry, so that no node is told from another.
+ * The machine types of the fleet, for deployers: the number of nodes with each processor, GPUs, packages and images.
+ * Equal nodes are one entry, so that single nodes cannot be distinguished.
  */
 import type { DeviceType, MachineType } from '../../proto/gen/capstan/v1/control.ts';
 import type { Inventory } from '../../proto/gen/capstan/v1/nodes.ts';
@@ -9,7 +9,7 @@ import { baseImagesOf } from './shared-hosts.ts';
 
 const GIB = 1024n ** 3n;
 
-/** Of the connected nodes that accept work; the largest groups first. */
+/** Returns the types of the connected nodes that accept work; the largest groups first. */
 export function machineTypes(state: State): MachineType[] {
   const types = new Map<string, MachineType>();
   for (const { config, session, inventory } of state.nodes.values()) {
@@ -28,7 +28,7 @@ function typeOf(inventory: Inventory): MachineType {
   return {
     nodes: 0,
     ...{ os, arch, cpus: cpuCount, cpuModel },
-    // Equal machines report sizes that differ by what their firmware reserves.
+    // Equal machines report memory sizes that differ by the part their firmware reserves.
     memoryBytes: rounded(memoryBytes),
     runtimes: runtimes.toSorted(),
     packages: Object.fromEntries(Object.entries(packages).toSorted(([a], [b]) => (a < b ? -1 : 1))),

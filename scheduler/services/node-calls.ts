@@ -1,4 +1,4 @@
-/** The calls of ControlService that are about nodes and the tokens they join with. */
+/** The calls of ControlService for nodes and join tokens. */
 import { randomBytes } from 'node:crypto';
 
 import { CapstanError } from '../../lib/errors.ts';
@@ -20,7 +20,7 @@ export interface NodeCallDeps {
   readonly auth: Authorizer;
   readonly clock: Clock;
   readonly log: EngineLog;
-  /** A node was removed, durably. */
+  /** Called after a node was removed, durably. */
   readonly onNodeRemoved: () => void;
 }
 

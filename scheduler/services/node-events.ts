@@ -1,4 +1,4 @@
-/** The larger events of a node's session, made from the state: leased jobs, and the set of workers that the node should have. */
+/** Builds the larger events of a node's session from the state: leased jobs, and the node's desired workers. */
 import { toPayloadMessage, type Payload } from '../../lib/payload.ts';
 import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
 import type { Dispatch, ReleaseSpec, SchedulerEvent, WorkerSpec } from '../../proto/gen/capstan/v1/nodes.ts';
@@ -9,14 +9,14 @@ import type { EndpointConfig, Release } from '../core/state/endpoints.ts';
 import type { WorkerRecord } from '../core/state/fleet.ts';
 import type { DispatchEffect } from '../engine/ports.ts';
 
-/** What the state has only encrypted, or not at all. */
+/** Values that the state holds only encrypted, or not at all. */
 export interface NodeSecrets {
   tokenOf(worker: WorkerRecord): string;
-  /** Reads back the environment values of an endpoint. */
+  /** Decrypts the environment values of an endpoint. */
   openEnv(config: EndpointConfig, encrypted: string): Record<string, string>;
 }
 
-/** A leased job with its input. */
+/** Returns the event of a leased job with its input. */
 export function dispatchEvent(effect: DispatchEffect, input: Payload, s3Config: Dispatch['s3Config']): SchedulerEvent {
   const value: Dispatch = {
     jobId: effect.job,
@@ -31,7 +31,7 @@ export function dispatchEvent(effect: DispatchEffect, input: Payload, s3Config: 
   return { event: { $case: 'dispatch', value } };
 }
 
-/** The whole desired set of a node, with the releases it names. */
+/** Returns the whole desired set of a node, with the releases it names. */
 export function desiredEvent(
   state: State,
   { epoch, workers }: { readonly epoch: number; readonly workers: readonly WorkerRecord[] },

@@ -40,9 +40,9 @@ interface Session {
   readonly writer: BatchWriter<SchedulerEvent>;
 }
 
-/** A request for logs that nodes have not answered yet. */
+/** A request for logs without a reply from all its nodes yet. */
 interface OpenLogs {
-  /** Session → the workers whose lines its node may return. */
+  /** By session, the workers whose lines its node may return. */
   readonly waiting: Map<number, ReadonlySet<string>>;
   readonly request: Omit<LogsRequest, 'requestId'>;
   readonly lines: LogLine[];
@@ -51,7 +51,7 @@ interface OpenLogs {
 
 const PROTOCOL_VERSION = 1;
 const LOGS_TIMEOUT_MS = 3_000;
-/** Nodes that one request for logs goes to. */
+/** Limit of nodes for one request for logs. */
 const MOST_LOG_NODES = 100;
 const LONGEST_INCARNATION = 128;
 
@@ -74,7 +74,7 @@ export class NodeSessions {
   readonly #log: EngineLog;
   #nextSession = 1;
   #nextLogs = 1;
-  /** A session has begun. */
+  /** Called when a session has started. */
   onGreeted: (node: string, session: number) => void = () => undefined;
 
   constructor({ engine, auth, cipher, tokens, log }: NodeSessionsOptions) {
@@ -103,7 +103,7 @@ export class NodeSessions {
     if (open?.node === node) open.writer.add(event, 0);
   }
 
-  /** Sends every node with a session what is made for it. */
+  /** Sends every node with a session the event made for it. */
   broadcast(make: (node: string) => SchedulerEvent): void {
     for (const [session, { node }] of this.#sessions) this.send(node, session, make(node));
   }
@@ -142,7 +142,7 @@ export class NodeSessions {
     for (const [session, { node }] of [...this.#sessions]) this.closeSession(node, session, reason);
   }
 
-  /** Requests log lines from the nodes that run the endpoint, or ran it; a node that does not answer in time is left out. */
+  /** Requests log lines from the nodes that run or ran the endpoint. A node that does not reply in time is left out. */
   async logs(request: Omit<LogsRequest, 'requestId'>): Promise<LogLine[]> {
     const requestId = this.#nextLogs++;
     const waiting = this.#logSources(request);
@@ -166,7 +166,7 @@ export class NodeSessions {
     return lines.slice(-request.limit);
   }
 
-  /** Sessions of the nodes that have lines of the endpoint, or of its worker that is named. */
+  /** Returns the sessions of the nodes that have lines of the endpoint, or of the named worker. */
   #logSources({ endpointId, workerId }: Omit<LogsRequest, 'requestId'>): Map<number, ReadonlySet<string>> {
     const { state: image } = this.#engine;
     const sources = new Map<number, ReadonlySet<string>>();
@@ -235,7 +235,7 @@ export class NodeSessions {
     this.#engine.handle({ kind: 'agent', node, session, events: message.events });
   }
 
-  /** Takes one reply from each session that was asked, and of it what is its node's to say. */
+  /** Accepts one reply from each session that received the request, limited to the lines its node may return. */
   #takeLogs(session: number, { requestId, lines }: LogsReply): void {
     const open = this.#logs.get(requestId);
     const workers = open?.waiting.get(session);
@@ -250,7 +250,7 @@ export class NodeSessions {
   }
 }
 
-/** Reads back the environment values of an endpoint. */
+/** Decrypts the environment values of an endpoint. */
 export function openEnv(cipher: Cipher, config: Parameters<typeof places.env>[0], encrypted: string): Record<string, string> {
   return JSON.parse(cipher.decrypt(Buffer.from(encrypted, 'base64'), places.env(config))) as Record<string, string>;
 }

@@ -1,16 +1,16 @@
-/** Lists in order of id, a part at a time. */
+/** Paginates lists in order of id. */
 
-/** The most entries of one part. */
+/** Limit of entries per page. */
 const MAX_PAGE = 1_000;
 
 export interface PageRequest {
   /** Entries with a greater id; empty: from the first. */
   readonly afterId: string;
-  /** 0: all of them. */
+  /** 0: all entries. */
   readonly limit: number;
 }
 
-/** The entries that a request asks for, in order of id. */
+/** Returns the requested entries, in order of id. */
 export function pageOf<Entry extends { readonly id: string }>(entries: readonly Entry[], { afterId, limit }: PageRequest): Entry[] {
   const sorted = entries.toSorted((a, b) => (a.id < b.id ? -1 : 1));
   const first = afterId === '' ? 0 : sorted.findIndex(({ id }) => id > afterId);

@@ -1,10 +1,10 @@
 /**
- * What the reflection service tells: our messages and the health service's, so that `grpcurl`
- * works without the `.proto` files.
+ * The reflection service's content: Capstan's messages and the health service's, so that `grpcurl` works without the
+ * `.proto` files.
  *
- * The descriptors come from the library's loader, which names the entry type of a map field like
- * the field (`Env`) where the language guide says `EnvEntry`; strict clients refuse the whole file
- * for it. They are corrected here on their way.
+ * The descriptors come from the library's loader, which names the entry type of a map field like the field (`Env`)
+ * where the language guide requires `EnvEntry`; strict clients refuse the whole file for it. The names are corrected
+ * here.
  */
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -20,13 +20,13 @@ import type { ServiceTaker } from './late-service.ts';
 const protoFolder = join(dirname(fileURLToPath(import.meta.url)), '../../proto');
 const protoFiles = ['control', 'jobs', 'nodes', 'blobs'].map((name) => `capstan/v1/${name}.proto`);
 
-/** Puts the reflection service (v1 and v1alpha) on a server. */
+/** Adds the reflection service (v1 and v1alpha) to a server. */
 export async function addReflection(server: ServiceTaker): Promise<void> {
   const descriptors = await load([...protoFiles, healthProto], { includeDirs: [protoFolder], keepCase: true });
   new ReflectionService(corrected(descriptors)).addToServer(server);
 }
 
-/** The same package with every file's descriptor corrected; files stand in it once for each of their types. */
+/** Returns the package with every file's descriptor corrected. A package contains a file once for each of its types. */
 function corrected(descriptors: PackageDefinition): PackageDefinition {
   const files = new Map<string, Buffer>();
   const correct = (bytes: Buffer): Buffer => {
@@ -40,7 +40,7 @@ function corrected(descriptors: PackageDefinition): PackageDefinition {
   };
   const result: PackageDefinition = {};
   for (const [name, definition] of Object.entries(descriptors)) {
-    // Services stand in a package without files; their messages bring those.
+    // Services are in a package without files; their messages bring the files.
     result[name] = isTypeDefinition(definition)
       ? { ...definition, fileDescriptorProtos: definition.fileDescriptorProtos.map(correct) }
       : definition;

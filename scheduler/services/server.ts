@@ -1,6 +1,6 @@
 /**
- * The gRPC server that the scheduler's services are put on: message limits, keepalive, and the two
- * standard services that need no credentials, health and reflection (docs/borders.md, Borders).
+ * The gRPC server of the scheduler's services: message limits, keepalive, and the two standard services that need no
+ * credentials, health and reflection (docs/borders.md).
  */
 import { Server, type Metadata, type ServerCredentials, type ServiceDefinition, type UntypedServiceImplementation } from '@grpc/grpc-js';
 
@@ -11,36 +11,38 @@ import { GrpcListener, type ConnectionLimits } from '../../lib/grpc-listener.ts'
 import { Health } from './health.ts';
 import { addLateService, type LateService } from './late-service.ts';
 
-/** Calls that one connection may have open at once. */
+/** Limit of open calls per connection. */
 const STREAMS_PER_CONNECTION = 1_024;
 
 export interface GrpcServerOptions {
-  /** Recognises the caller of every method but the open ones; throws a CapstanError. */
+  /** Authenticates the caller of every method except those that need no credentials; throws a CapstanError. */
   readonly identify: (metadata: Metadata) => Caller;
   readonly connections?: ConnectionLimits;
-  /** A connection that is silent this long is asked whether it lives, ms. */
+  /** Silence of a connection after which a keepalive ping is sent, ms. */
   readonly keepaliveMs?: number;
-  /** … and is closed when it does not answer for this long, ms. */
+  /** Time after which a connection without a reply to the ping is closed, ms. */
   readonly keepaliveTimeoutMs?: number;
 }
 
 export interface GrpcServer {
-  /** Adds a service; before {@link GrpcServer.bind}. `rules`: of its methods, by their names in the definition. */
+  /**
+   * Adds a service; before {@link GrpcServer.bind}. `rules`: rules of its methods, by their names in the definition.
+   */
   add(definition: ServiceDefinition, handlers: UntypedServiceImplementation, rules?: Readonly<Record<string, MethodRules>>): void;
-  /** Open connections, and how many of them showed no credentials. */
+  /** Number of open connections, and of those without valid credentials. */
   readonly connections: { readonly all: number; readonly untrusted: number };
   /**
-   * Listens on `host:port` (0 for a free port) and serves; answers with the address that clients
-   * dial. ADDRESS_IN_USE when another program has the port, CONFIG when the address cannot be used.
+   * Listens on `host:port` (0 for a free port) and serves. Returns the address for clients. ADDRESS_IN_USE if another
+   * program has the port, CONFIG if the address cannot be used.
    */
   bind(address: string, credentials: ServerCredentials): Promise<string>;
-  /** What health checks are told, of the server and of every service: false while it must get no calls. */
+  /** Sets the health of the server and of every service: false while it must get no calls. */
   setServing(serving: boolean): void;
-  /** Takes no new call and lets the open ones end; what is still open after `graceMs` is cut off. */
+  /** Accepts no new calls and waits for the open ones; ends those still open after `graceMs`. */
   close(graceMs: number): Promise<void>;
 }
 
-/** Makes the server with health and reflection on it. Health says NOT_SERVING until told otherwise. */
+/** Creates the server with health and reflection. Health is NOT_SERVING until it is set. */
 export function makeGrpcServer(options: GrpcServerOptions): GrpcServer {
   const listener = new GrpcListener(options.connections);
   const admission = new Admission({ identify: options.identify, onTrusted: (connection) => listener.trust(connection) });

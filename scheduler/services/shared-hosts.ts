@@ -1,7 +1,7 @@
 /**
- * A node as a key without the scope OPERATOR sees it. Accounts share the nodes and see nothing of each other: a key sees the
- * nodes on which workers of its account run, what they offer, and these workers. What else runs there, what the hardware is
- * called, and how busy it is, only operators see. What the fleet as a whole offers is in machine-types.ts.
+ * The view of a node for a key without the scope OPERATOR. Accounts share the nodes and see nothing of each other: a
+ * key sees the nodes on which workers of its account run, the nodes' offers, and these workers. Only operators see
+ * other workers, hardware names and utilization. machine-types.ts describes the offer of the whole fleet.
  */
 import { baseImageOf } from '../../lib/base-images.ts';
 import type { NodeInfo } from '../../proto/gen/capstan/v1/control.ts';
@@ -10,7 +10,7 @@ import type { State } from '../core/state.ts';
 import type { NodeRecord, WorkerRecord } from '../core/state/fleet.ts';
 import { allocatable } from './fleet-view.ts';
 
-/** What `account` may know of a node: its offer, and the account's own workers there. */
+/** Returns the part of a node that `account` may see: its offer, and the account's own workers. */
 export function sharedNodeInfo(state: State, node: NodeRecord, account: string): NodeInfo {
   const own = ownWorkers(state, node, account);
   const sum = (of: (worker: WorkerRecord) => number): number => own.reduce((total, worker) => total + of(worker), 0);
@@ -36,7 +36,7 @@ function ownWorkers(state: State, node: NodeRecord, account: string): WorkerReco
     .filter(({ endpoint }) => state.endpoints.get(endpoint)?.config.account === account);
 }
 
-/** The name of another image may tell what it is for. */
+/** The name of any other image may reveal its purpose. */
 export function baseImagesOf({ images }: Inventory): string[] {
   return images.filter((reference) => baseImageOf(reference) !== null);
 }

@@ -1,7 +1,7 @@
 /**
- * An endpoint's workers by what they do, as /health and the metrics count them.
- * Throttled are those that the scaler wants and no node can take, and those that wait on their node
- * for a device. While starts fail again and again, what tries to start counts as unhealthy.
+ * Counts an endpoint's workers by activity, for /health and the metrics. Throttled are the workers that the scaler
+ * wants but no node can take, and those that wait on their node for a device. While starts fail repeatedly, starting
+ * workers count as unhealthy.
  */
 import { WorkerState } from '../../proto/gen/capstan/v1/common.ts';
 import { inCrashLoop } from '../core/scaling/crash-loops.ts';

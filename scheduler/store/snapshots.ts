@@ -1,7 +1,7 @@
 /**
- * Copies of the queue's database for backups, made while everything serves. There is one at a time,
- * under one name in the data folder: a caller says that it wants one, never where. The master keys
- * that read it lie beside it: by the time it is copied on, the key may be another one.
+ * Copies of the queue's database for backups, made while the service runs. There is one at a time, under one name in
+ * the data folder: a caller cannot choose the path. The master keys that decrypt it are stored beside it, because the
+ * present key may have changed by the time the copy is fetched.
  */
 import { open, rm, stat, statfs } from 'node:fs/promises';
 import { dirname } from 'node:path';
@@ -10,7 +10,7 @@ import { CapstanError } from '../../lib/errors.ts';
 import { syncPath } from '../../lib/sync-path.ts';
 import { createDurably } from '../files/durable.ts';
 
-/** Bytes of the disk that a copy leaves to the queue, which ends when it cannot write. */
+/** Free bytes that a copy must leave on the disk: the queue ends if it cannot write. */
 const LEFT_FREE_BYTES = 200_000_000;
 
 export interface Snapshot {
@@ -27,8 +27,8 @@ export class Snapshots {
   #busy = false;
 
   /**
-   * `copy` writes a consistent copy of `database` into a file that is there, and empty. `keys` are the
-   * master keys that read the database, one a line, the present one first.
+   * `copy` writes a consistent copy of `database` into an existing empty file. `keys` are the master keys that decrypt
+   * the database, one per line, the present one first.
    */
   constructor(database: string, copy: (file: string) => Promise<void>, keys: () => string) {
     this.#database = database;
@@ -37,19 +37,19 @@ export class Snapshots {
     this.#keys = keys;
   }
 
-  /** A copy is being written. */
+  /** Whether a copy is being written. */
   get busy(): boolean {
     return this.#busy;
   }
 
-  /** Removes what a backup that was cut off left. */
+  /** Removes the files of an interrupted backup. */
   async sweep(): Promise<void> {
     for (const file of [this.#file, `${this.#file}-journal`, keysOf(this.#file)]) await rm(file, { force: true });
   }
 
   /**
-   * Writes a copy in place of the last one; durable when it resolves.
-   * @throws CapstanError CONFLICT while another is being written, or where the disk has no room; DATA_DIR when it fails.
+   * Writes a copy that replaces the previous one; durable when it resolves.
+   * @throws CapstanError CONFLICT while another is being written, or if the disk has no space; DATA_DIR if it fails.
    */
   async take(): Promise<Snapshot> {
     if (this.#busy) throw new CapstanError('CONFLICT', 'another copy of the database is being written');
@@ -60,7 +60,8 @@ export class Snapshots {
       await (await open(this.#file, 'wx', 0o600)).close();
       const before = this.#keys();
       await this.#copy(this.#file);
-      // The key may be replaced meanwhile: then the copy has values under either. No second rotation begins during a copy.
+      // The key may be replaced in the meantime: then the copy has values under either key. No second rotation begins
+      // during a copy.
       await createDurably(keysOf(this.#file), union(this.#keys(), before));
       await syncPath(dirname(this.#file));
       return { file: this.#file, bytes: (await stat(this.#file)).size };
@@ -81,7 +82,7 @@ export class Snapshots {
   }
 }
 
-/** The keys that read a copy lie beside it, until whoever asked for it has both. */
+/** The keys of a copy are stored beside it until the caller has fetched both. */
 function keysOf(file: string): string {
   return `${file}.keys`;
 }

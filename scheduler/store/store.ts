@@ -1,29 +1,27 @@
 /**
- * The store as the core sees it: one interface, a driver per database.
- * The core keeps the authoritative image of what it works on; the store makes it durable and
- * holds what the state does not (queue tails, bodies, ended jobs).
+ * The core's interface to the store, with a driver per database. The core holds the authoritative state of its current
+ * work; the store makes it durable and holds everything else (queue tails, bodies, ended jobs).
  *
- * Jobs are addressed by `seq`, a number the core gives out once and never again. Every guarded
- * operation names the state it expects; a guard that fails is that operation's outcome and
- * leaves the other operations of the batch alone.
+ * Jobs are addressed by `seq`, a number that the core assigns once and never reuses. Every guarded operation names the
+ * state it expects; a failed guard is that operation's outcome and does not affect the other operations of the batch.
  */
 
 import type { Payload } from '../../lib/payload.ts';
 
-/** States in the store. `LEASED` covers handed out and started; callers see IN_QUEUE or IN_PROGRESS. */
+/** States in the store. `LEASED` covers dispatched and started; callers see IN_QUEUE or IN_PROGRESS. */
 export type StoredState = 'IN_QUEUE' | 'LEASED' | 'COMPLETED' | 'FAILED' | 'CANCELLED' | 'TIMED_OUT';
 
 /** How a job was submitted. */
 export type JobKind = 'RUN' | 'RUNSYNC';
 
-/** Who holds a job's lease (invariant 2). The token is the row's. */
+/** The holder of a job's lease (invariant 2). The token is in the row. */
 export interface Lease {
   readonly node: string;
   readonly incarnation: string;
   readonly worker: string;
 }
 
-/** Everything about a job but its bodies. Times are wall clock, ms since 1970; durations ms. */
+/** All data of a job except its bodies. Times are wall clock, ms since 1970; durations ms. */
 export interface JobRow {
   readonly seq: number;
   readonly id: string;
@@ -32,9 +30,9 @@ export interface JobRow {
   readonly state: StoredState;
   /** 0 normal, 1 lowPriority: normal jobs first. */
   readonly priority: 0 | 1;
-  /** Place in the queue among its endpoint and priority; a retried job gets a new one at the tail. */
+  /** Place in the queue within its endpoint and priority; a retried job gets a new one at the tail. */
   readonly queuePosition: number;
-  /** Fencing token of the latest lease; 0 before the first. Grows over the job's whole life. */
+  /** Fencing token of the latest lease; 0 before the first. Increases over the job's whole life. */
   readonly token: number;
   /** Attempts that were reported started since submission or /retry. */
   readonly attempts: number;
@@ -43,7 +41,7 @@ export interface JobRow {
   /** Start of the present or last attempt, once recorded. */
   readonly startedAt: number | null;
   readonly endedAt: number | null;
-  /** When the row goes: submission + ttl while it lives, end + retention after. */
+  /** When the row is deleted: submission + ttl before the end, end + retention after it. */
   readonly deleteAt: number;
   readonly executionTimeoutMs: number;
   readonly ttlMs: number;
@@ -54,21 +52,21 @@ export interface JobRow {
   readonly delayMs: number | null;
   readonly executionMs: number | null;
   readonly error: string | null;
-  /** True when the job carries storage credentials (kept encrypted beside the input). */
+  /** Whether the job has storage credentials (kept encrypted beside the input). */
   readonly hasS3: boolean;
 }
 
 /**
- * An ended job's webhook delivery as the core orders it, written with the end. The driver adds copies of the job's input and output: a delivery needs nothing of
- * its job any more.
+ * The webhook delivery of an ended job as the core creates it, written with the end. The driver adds copies of the
+ * job's input and output, so that a delivery no longer depends on its job.
  */
 export interface NewHook {
-  /** `<job id>_<token>`: the stable webhook-id. It holds no full stop, which parts what is signed. */
+  /** `<job id>_<token>`: the stable webhook-id. It contains no full stop, the separator of the signed content. */
   readonly id: string;
   readonly account: string;
   readonly endpoint: string;
   readonly url: string;
-  /** Host and port of the url: deliveries to one host are bounded together. */
+  /** Host and port of the url: deliveries to one host share a limit. */
   readonly host: string;
   /** The payload without input and output, a JSON object. */
   readonly envelope: string;
@@ -76,7 +74,7 @@ export interface NewHook {
   readonly dueAt: number;
 }
 
-/** PENDING is still tried; FAILED has used up its tries and is kept a while, to be delivered again on request. */
+/** PENDING is still tried. FAILED has used up its tries and is kept for redelivery on request. */
 export type HookState = 'PENDING' | 'FAILED';
 
 /** A delivery without its payload. */
@@ -87,10 +85,10 @@ export interface HookHead {
   readonly url: string;
   readonly host: string;
   readonly state: HookState;
-  /** Wall clock ms: the next try when PENDING, the removal when FAILED. */
+  /** Wall clock ms: the next try of a PENDING one, the removal of a FAILED one. */
   readonly dueAt: number;
   readonly tries: number;
-  /** Why the last try failed; null before the first. */
+  /** Why the last try failed; null before the first failure. */
   readonly error: string | null;
 }
 
@@ -127,7 +125,7 @@ export interface ControlRow {
 }
 
 export type Op =
-  /** Insert, queued or already leased. `exists` when the id is taken. */
+  /** Inserts a job, queued or already leased. `exists` if the id is taken. */
   | {
       readonly kind: 'submit';
       readonly job: JobRow;
@@ -160,7 +158,10 @@ export type Op =
       readonly executionMs: number | null;
       readonly error: string | null;
       readonly output: Payload | null;
-      /** Chunks that no reader was known to have when the job ended, in order, and the first one's index in the attempt's stream. */
+      /**
+       * Chunks that no reader was known to have when the job ended, in order, and the index of the first one in the
+       * attempt's stream.
+       */
       readonly chunks: readonly Payload[];
       readonly firstChunk: number;
       readonly hook: NewHook | null;
@@ -168,8 +169,8 @@ export type Op =
   /** LEASED (with this token) → IN_QUEUE at its old position. */
   | { readonly kind: 'requeue'; readonly seq: number; readonly token: number; readonly attempts: number }
   /**
-   * FAILED or TIMED_OUT → IN_QUEUE at a new position; output, chunks, error and times dropped,
-   * attempts 0, and a token one higher: whatever the job's next end is, its webhook has a new id.
+   * FAILED or TIMED_OUT → IN_QUEUE at a new position. Drops output, chunks, error and times, sets attempts to 0, and
+   * increments the token, so that the webhook of the job's next end has a new id.
    */
   | {
       readonly kind: 'retry';
@@ -179,18 +180,17 @@ export type Op =
       readonly deleteAt: number;
     }
   /**
-   * Removes a job in any state with its bodies. `gone` when it was not there. With `dueBy` only
-   * when the row's deleteAt is at or before it (`stale` else): a job may have ended, or been
-   * retried, since it was read as due.
+   * Removes a job in any state with its bodies. `gone` if it did not exist. With `dueBy`, only if the row's deleteAt is
+   * at or before it (otherwise `stale`): a job may have ended, or been retried, since it was read as due.
    */
   | { readonly kind: 'delete'; readonly seq: number; readonly dueBy: number | null }
-  /** The reader of an ended job has every chunk with an index below this one: drop them. */
+  /** Drops the chunks of an ended job with an index below this one: the reader has them. */
   | { readonly kind: 'drain'; readonly seq: number; readonly below: number }
-  /** Puts a job's credentials, encrypted with another key, in the place of `from`; `stale` when those are not there. */
+  /** Replaces a job's credentials `from` by ones encrypted with another key; `stale` if the present ones differ. */
   | { readonly kind: 'reencrypt'; readonly seq: number; readonly from: Uint8Array; readonly to: Uint8Array }
   /**
-   * Changes a delivery, or removes it (`to` null). `stale` when `after` is given and the row shows
-   * another number of tries: it was sent for anew meanwhile.
+   * Changes a delivery, or removes it (`to` null). `stale` if `after` is given and the row has another number of tries:
+   * a redelivery was requested in the meantime.
    */
   | {
       readonly kind: 'hook';
@@ -198,13 +198,13 @@ export type Op =
       readonly after: number | null;
       readonly to: Pick<HookHead, 'state' | 'dueAt' | 'tries' | 'error'> | null;
     }
-  /** Writes (value) or removes (null) a control row whose version is `version - 1`; `conflict` else. */
+  /** Writes (value) or removes (null) a control row whose version is `version - 1`; otherwise `conflict`. */
   | { readonly kind: 'put'; readonly rowKind: ControlKind; readonly key: string; readonly version: number; readonly value: string | null };
 
 export type Outcome =
-  /** `dropped`: blobs that a row named until now. Another row may still name them; absent when there are none. */
+  /** `dropped`: blobs that a row named until now and that another row may still name; absent if there are none. */
   | { readonly kind: 'ok'; readonly dropped?: readonly string[] }
-  /** submit: a job with this id is there. */
+  /** submit: a job with this id exists. */
   | { readonly kind: 'exists' }
   /** submit: the idempotency key was used with the same body, for this job id. */
   | { readonly kind: 'idempotent-same'; readonly jobId: string }
@@ -212,23 +212,23 @@ export type Outcome =
   | { readonly kind: 'idempotent-other-body' }
   /** The row's state or token is not the expected one. */
   | { readonly kind: 'stale' }
-  /** The row is not there. */
+  /** The row does not exist. */
   | { readonly kind: 'gone' }
   /** put: the version is not the expected one. */
   | { readonly kind: 'conflict' };
 
-/** A queued job as the head window wants it, with its input when that is inline and small. */
+/** A queued job for the head window, with its input if that is inline and small. */
 export interface QueuedJob {
   readonly job: JobRow;
   readonly input: Payload | null;
 }
 
-/** A job with its bodies, as status and results want it. */
+/** A job with its bodies, for status and results. */
 export interface WholeJob {
   readonly job: JobRow;
   readonly output: Payload | null;
   readonly chunks: readonly Payload[];
-  /** Index of the first of them in the attempt's stream; 0 without chunks. */
+  /** Index of the first chunk in the attempt's stream; 0 without chunks. */
   readonly firstChunk: number;
 }
 
@@ -245,11 +245,11 @@ export interface EndpointCounts {
   readonly state: StoredState;
   readonly priority: 0 | 1;
   readonly count: number;
-  /** Started attempts beyond each job's first; 0 for queued jobs, which may be too many to look at. */
+  /** Started attempts beyond each job's first; 0 for queued jobs, which may be too numerous to read. */
   readonly retried: number;
 }
 
-/** Every list is bounded by its `limit` argument. Reads see all batches committed before them. */
+/** Bytes of an account's bodies in the blob store. */
 export interface BodyUsage {
   readonly account: string;
   readonly bytes: number;
@@ -268,16 +268,17 @@ export interface HeadWindow {
 export interface HookWindow {
   /** Deliveries due at or before this time, ms since 1970. */
   readonly wall: number;
-  /** Hosts and deliveries to leave out, both short lists: what is being sent. */
+  /** Hosts and deliveries to exclude, both short lists: the deliveries in progress. */
   readonly skipHosts: readonly string[];
   readonly skipIds: readonly string[];
-  /** Deliveries of each host, at most. */
+  /** Limit of deliveries per host. */
   readonly perHost: number;
   readonly limit: number;
 }
 
+/** Queries. Every list is bounded by its `limit` argument. A query sees all batches committed before it. */
 export interface Reads {
-  /** By id and endpoint, with output and the chunks that are kept. */
+  /** Finds a job by id and endpoint, with its output and kept chunks. */
   job(endpoint: string, id: string): WholeJob | null;
   /** The input and the encrypted credentials of a job. */
   payload(seq: number): { readonly input: Payload; readonly s3: Uint8Array | null } | null;
@@ -289,35 +290,40 @@ export interface Reads {
   leased(afterSeq: number, limit: number): JobRow[];
   /** Jobs whose deleteAt is at or before `wall`, oldest first, and when the next one is due. */
   due(wall: number, limit: number): { readonly jobs: JobRow[]; readonly nextAt: number | null };
-  /** Bodies of a job that lie in the blob store, for removal with it. */
+  /** Bodies of a job in the blob store, for removal with it. */
   blobsOf(seq: number): string[];
-  /** Which of these blob ids some row still names; for the sweep of orphans. */
+  /** Returns which of these blob ids are named by a row; for the sweep of orphans. */
   blobsNamed(ids: readonly string[]): string[];
-  /** Bytes of the blobs that rows name, each once, by account; accounts without any are left out. Kept, not counted. */
+  /**
+   * Bytes of the blobs that rows name, each counted once, by account; accounts without any are left out. Read from
+   * maintained totals.
+   */
   bodyUsage(): BodyUsage[];
   counts(): EndpointCounts[];
-  /** Highest `seq` and `queuePosition` given out, so that the core goes on above them. */
+  /** Highest `seq` and `queuePosition` assigned; the core continues above them. */
   highest(): { readonly seq: number; readonly queuePosition: number };
-  /** A page of an endpoint's jobs, newest first, and how many there are in all. */
+  /** A page of an endpoint's jobs, newest first, and the total count. */
   page(endpoint: string, state: StoredState | null, offset: number, limit: number): { readonly jobs: WholeJob[]; readonly total: number };
   control(kind: ControlKind, afterKey: string, limit: number): ControlRow[];
   /**
-   * Pending deliveries that are due, hosts in order of their oldest. A host with a long queue costs no more than one
-   * with a single delivery. `nextAt`: when the first is due that is not due yet.
+   * Pending deliveries that are due, hosts ordered by their oldest delivery. A host with a long queue costs no more
+   * than one with a single delivery. `nextAt`: when the first delivery that is not due yet becomes due.
    */
   hooks(window: HookWindow): { readonly hooks: HookHead[]; readonly nextAt: number | null };
   /** One delivery with its payload. */
   hook(id: string): HookRow | null;
-  /** An account's deliveries after an id, pending and failed, in order of id. Other accounts' cost it nothing. */
+  /**
+   * An account's deliveries after an id, pending and failed, in order of id. Deliveries of other accounts add no cost.
+   */
   hookPage(account: string, afterId: string, limit: number): HookHead[];
   /**
-   * Removes nothing; idempotency rows that have expired and failed deliveries whose time is over
-   * are the driver's own business (it sweeps them in small batches).
+   * The job and body of an idempotency key. Removes nothing: the driver itself removes expired idempotency rows and
+   * expired failed deliveries (in small batches).
    */
   idempotency(key: string): { readonly jobId: string; readonly bodyHash: Uint8Array } | null;
 }
 
-/** A batch is written under the shard's term; a stale term refuses all of it with a {@link StaleTermError}. */
+/** A batch is written under the shard's term; a stale term refuses the whole batch with a {@link StaleTermError}. */
 export interface Fence {
   readonly shard: number;
   readonly term: bigint;
@@ -325,21 +331,19 @@ export interface Fence {
 
 export interface Store {
   /**
-   * Durable before it resolves; batches take effect in call order. Rejects when nothing of the batch was
-   * written. After a rejection with DISK_FULL all batches are refused until the shard is acquired again.
+   * Durable before it resolves; batches take effect in call order. Rejects if no operation of the batch was written.
+   * After a rejection with DISK_FULL all batches are refused until the shard is acquired again.
    */
   commit(fence: Fence, ops: readonly Op[]): Promise<Outcome[]>;
   read<K extends keyof Reads>(query: K, ...args: Parameters<Reads[K]>): Promise<ReturnType<Reads[K]>>;
-  /** Takes or renews the shard for `forMs`; a new owner gets a higher term. */
+  /** Acquires or renews the shard for `forMs`; a new owner gets a higher term. */
   acquire(shard: number, owner: string, forMs: number): Promise<{ readonly term: bigint } | { readonly heldBy: string }>;
-  /** Calls `wake` when another process changed the shard; may be lost or repeated: polling stands behind it. */
+  /** Calls `wake` when another process changed the shard. Calls may be lost or repeated; callers also poll. */
   onHint(wake: (shard: number) => void): () => void;
   close(): Promise<void>;
 }
 
-/**
- * The synchronous engine of a driver: the thread runs it in production, the simulator in its loop.
- */
+/** The synchronous engine of a driver: the thread runs it in production, the simulator in its loop. */
 export interface StoreEngine {
   commit(fence: Fence, ops: readonly Op[]): Outcome[];
   read<K extends keyof Reads>(query: K, ...args: Parameters<Reads[K]>): ReturnType<Reads[K]>;

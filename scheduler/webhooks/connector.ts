@@ -1,7 +1,6 @@
 /**
- * Connections that go only where the guard lets them. A name is resolved here, once, and the
- * connection is made to the very addresses that were checked: whatever the name resolves to a
- * moment later (DNS rebinding) is never asked.
+ * Connects only to addresses that the guard admits. A name is resolved here, once, and the connection uses the
+ * addresses that were checked: a later resolution with another result (DNS rebinding) has no effect.
  */
 import { isIP, type LookupFunction } from 'node:net';
 
@@ -10,7 +9,7 @@ import type { buildConnector } from 'undici';
 import { bareHost, type AddressGuard } from './guard.ts';
 import type { Resolve } from './resolver.ts';
 
-/** The guard lets no address of the host pass. */
+/** The guard admits no address of the host. */
 export class AddressRefused extends Error {
   constructor(host: string) {
     super(`${host} resolves to a private address that CAPSTAN_WEBHOOK_ALLOW does not include`);
@@ -18,7 +17,7 @@ export class AddressRefused extends Error {
   }
 }
 
-/** A connector for undici, made by its `build`; `timeoutMs` covers resolving, connecting and the TLS handshake. */
+/** Creates a connector for undici from its `build`; `timeoutMs` covers resolving, connecting and the TLS handshake. */
 export function guardedConnector(
   build: typeof buildConnector,
   guard: AddressGuard,
@@ -40,7 +39,7 @@ export function guardedConnector(
   };
   const connect = build({ lookup, timeout: timeoutMs, allowH2: false, autoSelectFamily: true });
   return (options, callback) => {
-    // For an address there is no lookup.
+    // An address needs no lookup.
     const host = bareHost(options.hostname);
     if (isIP(host) !== 0 && !guard.admits(host, host)) callback(new AddressRefused(host), null);
     else connect(options, callback);

@@ -1,7 +1,7 @@
 /**
- * Which addresses webhooks may reach: public ones, and what the operator's
- * list opens. The same rule is asked twice: at submission, where the URL alone may show that it
- * cannot be, and at every connection, with the addresses that the name has at that moment.
+ * Decides which addresses webhooks may reach: public ones, and those on the operator's list. The same rule applies
+ * twice: at submission, where the URL alone may be refused, and at every connection, with the addresses that the name
+ * has at that moment.
  */
 import ipaddr, { type IPv4, type IPv6 } from 'ipaddr.js';
 
@@ -9,9 +9,9 @@ import { CapstanError } from '../../lib/errors.ts';
 
 type Network = readonly [address: IPv4 | IPv6, bits: number];
 
-/** NAT64: an IPv4 address in the last 32 bits, which is where the connection leads. */
+/** NAT64: the last 32 bits are the IPv4 address that the connection reaches. */
 const nat64 = ipaddr.IPv6.parseCIDR('64:ff9b::/96');
-/** All that is routed of IPv6. */
+/** The routed part of IPv6. */
 const globalUnicast = ipaddr.IPv6.parseCIDR('2000::/3');
 
 /** `CAPSTAN_WEBHOOK_ALLOW`: networks, single addresses and host names. */
@@ -21,8 +21,7 @@ export interface AllowList {
 }
 
 /**
- * Reads a list of CIDRs, addresses and host names, separated by commas.
- * @throws CapstanError CONFIG, naming the entry.
+ * Parses a list of CIDRs, addresses and host names, separated by commas. @throws CapstanError CONFIG, naming the entry.
  */
 export function parseAllowList(text: string, setting = 'CAPSTAN_WEBHOOK_ALLOW'): AllowList {
   const networks: Network[] = [];
@@ -45,7 +44,7 @@ export class AddressGuard {
     this.#allow = allow;
   }
 
-  /** Why a webhook's URL is refused whatever its name resolves to; null when only the connection can tell. */
+  /** Returns why a webhook's URL is refused whatever its name resolves to; null if only the connection can decide. */
   refusal(url: string): string | null {
     if (!URL.canParse(url)) return 'must be an http or https URL';
     const { protocol, hostname } = new URL(url);
@@ -57,7 +56,7 @@ export class AddressGuard {
     return 'must not resolve to a private address; an operator can allow some with CAPSTAN_WEBHOOK_ALLOW';
   }
 
-  /** True when a connection for this host may be made to this address. */
+  /** Whether a connection for this host may be made to this address. */
   admits(host: string, address: string): boolean {
     if (this.#allow.names.has(bareHost(host))) return true;
     if (!ipaddr.isValid(address)) return false;
@@ -66,7 +65,7 @@ export class AddressGuard {
   }
 }
 
-/** A host as it is compared: without brackets and the root's dot, in lower case. */
+/** Normalizes a host for comparison: without brackets and the trailing dot, in lower case. */
 export function bareHost(hostname: string): string {
   return hostname
     .replace(/^\[(.*)\]$/, '$1')
@@ -74,19 +73,19 @@ export function bareHost(hostname: string): string {
     .toLowerCase();
 }
 
-/** RFC 6761: these names are this host, whoever is asked. */
+/** RFC 6761: these names always mean this host, whatever a resolver returns. */
 export function isLocalName(host: string): boolean {
   return host === 'localhost' || host.endsWith('.localhost');
 }
 
-/** The IPv4 address inside an IPv6 one that is only another way to write it. */
+/** Returns the IPv4 address inside an IPv6 address that only represents it. */
 function unwrap(address: IPv4 | IPv6): IPv4 | IPv6 {
   if (!isV6(address)) return address;
   if (address.isIPv4MappedAddress()) return address.toIPv4Address();
   return address.match(nat64) ? new ipaddr.IPv4(address.toByteArray().slice(12)) : address;
 }
 
-/** What no table knows as special: refused is whatever is not plainly public. */
+/** Refuses every address that is not clearly public, including those in no table of special ranges. */
 function isPublic(address: IPv4 | IPv6): boolean {
   return address.range() === 'unicast' && (!isV6(address) || address.match(globalUnicast));
 }
@@ -107,6 +106,6 @@ function parseNetwork(text: string): Network | null {
     const parsed = ipaddr.parse(address);
     return bits === undefined ? [parsed, isV6(parsed) ? 128 : 32] : ipaddr.parseCIDR(text);
   } catch {
-    return null; // bits beyond the address
+    return null; // Bits beyond the address.
   }
 }

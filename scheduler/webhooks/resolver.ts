@@ -1,7 +1,6 @@
 /**
- * Host names to addresses: the hosts file first, then the name servers, asked by c-ares. The
- * system's getaddrinfo would do it in a pool of a few threads, where names whose servers do not
- * answer hold up all others; that is why names here must be written in full.
+ * Resolves host names: the hosts file first, then the name servers, by c-ares. The system's getaddrinfo uses a pool of
+ * a few threads, where names with unresponsive servers block all others. Names must therefore be fully qualified.
  */
 import { Resolver } from 'node:dns/promises';
 import { readFile } from 'node:fs/promises';
@@ -9,14 +8,14 @@ import { isIP } from 'node:net';
 
 import { isLocalName } from './guard.ts';
 
-/** Addresses of a host, at least one. */
+/** Returns the addresses of a host, at least one. */
 export type Resolve = (host: string) => Promise<readonly string[]>;
 
-/** Per name server and try, ms. */
+/** Timeout per name server and try, ms. */
 const QUERY_MS = 2_000;
 const QUERY_TRIES = 2;
 
-/** A resolver; `hostsFile` is the system's. */
+/** Creates a resolver; `hostsFile` defaults to the system's. */
 export function systemResolver(hostsFile = '/etc/hosts'): Resolve {
   const servers = new Resolver({ timeout: QUERY_MS, tries: QUERY_TRIES });
   return async (host) => {
@@ -26,12 +25,12 @@ export function systemResolver(hostsFile = '/etc/hosts'): Resolve {
     const [v4, v6] = await Promise.allSettled([servers.resolve4(host), servers.resolve6(host)]);
     const found = [...(v4.status === 'fulfilled' ? v4.value : []), ...(v6.status === 'fulfilled' ? v6.value : [])];
     if (found.length > 0) return found;
-    // Both say why; the first is as good as the second.
+    // Both give a reason; the first is sufficient.
     throw v4.status === 'rejected' ? v4.reason : new Error(`${host} has no address`);
   };
 }
 
-/** Addresses that a hosts file gives a name. */
+/** Returns the addresses of a name in a hosts file. */
 export function listedIn(hosts: string, name: string): string[] {
   const found: string[] = [];
   for (const line of hosts.split('\n')) {

@@ -1,4 +1,4 @@
-/** Signing secrets, one an account, made when first wanted and kept encrypted in the account's row. */
+/** Signing secrets, one per account, created at first use and kept encrypted in the account's row. */
 import type { AccountRow } from '../core/state/control-rows.ts';
 import { places } from '../core/control/encryption.ts';
 import type { Engine } from '../engine/engine.ts';
@@ -17,23 +17,26 @@ export class WebhookSecrets {
     this.#now = now;
   }
 
-  /** The account's secret, `whsec_…`. */
+  /** Returns the account's secret, `whsec_…`. */
   async of(account: string): Promise<string> {
     if ((this.#row(account)?.webhookSecretSealed ?? null) === null) {
-      // Of several at once the first is kept; all of them read that one.
+      // Of several concurrent calls the first secret is stored; all of them read that one.
       await this.#engine.command({ kind: 'put-webhook-secret', account, encrypted: this.#seal(account, newSecret()) });
     }
     return this.#open(account, this.#row(account)?.webhookSecretSealed ?? '');
   }
 
-  /** With what webhooks are signed now: the account's secret, and for a while after a rotation the one before it. */
+  /** Returns the present signing secrets: the account's secret, and for a while after a rotation the previous one. */
   async signing(account: string): Promise<string[]> {
     const secret = await this.of(account);
     const previous = this.#previous(account);
     return previous === null ? [secret] : [secret, this.#open(account, previous.sealed)];
   }
 
-  /** Makes a new secret; durable before it resolves. `previousUntil`: wall clock ms, null when there was no other. */
+  /**
+   * Creates a new secret; durable before it resolves. `previousUntil`: wall clock ms, null if there was no previous
+   * one.
+   */
   async rotate(account: string): Promise<{ readonly secret: string; readonly previousUntil: number | null }> {
     const secret = newSecret();
     await this.#engine.command({ kind: 'rotate-webhook-secret', account, encrypted: this.#seal(account, secret) });

@@ -1,8 +1,7 @@
 /**
- * Carries out tries of webhooks: reads the delivery, signs it, posts it, and tells what became of
- * it. When and how often is the core's to decide (scheduler/core/webhooks/webhooks.ts). Every try has a
- * connection of its own, so each is resolved and checked anew, and none is lost to a connection
- * that the receiver was about to close.
+ * Tries to deliver webhooks: reads the delivery, signs it, posts it, and reports the result. The core decides when and
+ * how often (scheduler/core/webhooks/webhooks.ts). Every try has its own connection, so that each is resolved and
+ * checked anew, and none fails because the receiver closes an idle connection.
  */
 import { Readable } from 'node:stream';
 
@@ -19,31 +18,31 @@ import { webhookBodyOf, type WebhookBody } from './webhook-body.ts';
 
 export type TryResult =
   | { readonly result: 'delivered' | 'gone' }
-  /** `error`: one line for people, without the URL's path or any credentials. `refused`: the address is not allowed. */
+  /** `error`: one line for users, without the URL's path or any credentials. `refused`: the address is not allowed. */
   | { readonly result: 'failed'; readonly error: string; readonly refused: boolean };
 
 export interface SenderOptions {
   readonly hook: (id: string) => Promise<HookRow | null>;
   readonly openBlob: (id: string) => Promise<ReadableBlob>;
-  /** The secrets that an account's webhooks are signed with. */
+  /** Returns the secrets that sign an account's webhooks. */
   readonly secrets: (account: string) => Promise<readonly string[]>;
   readonly guardOf: (account: string) => AddressGuard;
-  /** The URL of a delivery, decrypted. */
+  /** Returns the decrypted URL of a delivery. */
   readonly urlOf: (hook: HookRow) => string;
   readonly resolve: Resolve;
   /** Wall clock, ms. */
   readonly now: () => number;
-  /** Longest time to connect, ms. */
+  /** Connect timeout, ms. */
   readonly connectMs: number;
-  /** Longest time of a try, ms; a second more for each MiB of the payload. */
+  /** Timeout of a try, ms; plus a second for each MiB of the payload. */
   readonly totalMs: number;
   readonly userAgent: string;
   readonly tried: (id: string, result: TryResult) => void;
-  /** A fault of ours. */
+  /** Called on an internal error. */
   readonly onFault: (error: unknown, id: string) => void;
 }
 
-/** Where a try goes, and where its account may go. */
+/** The target of a try, and the addresses that its account may reach. */
 interface Target {
   readonly url: string;
   readonly guard: AddressGuard;
@@ -60,7 +59,7 @@ export class WebhookSender {
     this.#options = options;
   }
 
-  /** Begins a try; its result is told later, unless it is called off. */
+  /** Starts a try. Its result is reported later, unless the try is cancelled. */
   deliver(id: string): void {
     const stop = new AbortController();
     const done = this.#try(id, stop).then((result) => {
@@ -70,7 +69,7 @@ export class WebhookSender {
     this.#underWay.set(stop, done);
   }
 
-  /** Calls off what is under way; no results are told any more. */
+  /** Cancels the tries in progress; no more results are reported. */
   async callOff(): Promise<void> {
     const ending = [...this.#underWay.values()];
     for (const stop of this.#underWay.keys()) stop.abort(calledOff);
@@ -103,7 +102,7 @@ export class WebhookSender {
     if (refusal !== null) return failed(`the URL ${refusal}`, true);
     const url = new URL(address);
     const allowedMs = totalMs + Math.ceil((body.size / MEBIBYTE) * 1_000);
-    // With the first webhook: a tenth of the scheduler's start, which need not wait for it.
+    // Loaded with the first webhook: it is a tenth of the scheduler's start time.
     const { buildConnector, Client } = await import('undici');
     const timer = setTimeout(() => stop.abort(timedOut), allowedMs);
     const client = new Client(url.origin, {
@@ -147,7 +146,7 @@ function failed(error: string, refused = false): TryResult {
   return { result: 'failed', error, refused };
 }
 
-/** A small body in one write with its headers. */
+/** Sends a small body in one write with its headers. */
 async function contentOf(body: WebhookBody): Promise<Buffer | Readable> {
   if (body.size > SMALL_BODY) return Readable.from(body.pieces(), { objectMode: false });
   const pieces: Uint8Array[] = [];
@@ -155,7 +154,7 @@ async function contentOf(body: WebhookBody): Promise<Buffer | Readable> {
   return Buffer.concat(pieces);
 }
 
-/** What the receiver says beside its status is of no interest, however long it is. */
+/** Discards the receiver's response body, whatever its length. */
 function ignoreBody(body: Dispatcher.ResponseData['body']): void {
   body.on('error', () => undefined);
   body.destroy();
@@ -167,7 +166,7 @@ function credentials({ username, password }: URL): Record<string, string> {
   return { authorization: `Basic ${Buffer.from(pair).toString('base64')}` };
 }
 
-/** A failed connection or request in words. */
+/** Describes a failed connection or request. */
 function reasonOf(error: unknown, { allowedMs, connectMs }: { allowedMs: number; connectMs: number }): string {
   if (error === timedOut) return `no response within ${allowedMs} ms`;
   if (error instanceof AddressRefused) return error.message;

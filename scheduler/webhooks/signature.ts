@@ -1,7 +1,6 @@
 /**
- * Signing by Standard Webhooks: HMAC-SHA256 over `<id>.<timestamp>.<payload>`. Ours takes the payload
- * in pieces and hashes outside JavaScript; receivers (and our tests) verify with any library of the
- * scheme.
+ * Signatures of Standard Webhooks: HMAC-SHA256 over `<id>.<timestamp>.<payload>`. This implementation reads the payload
+ * in pieces and hashes outside JavaScript; receivers (and the tests) verify with any library of the scheme.
  */
 import { createHmac, randomBytes } from 'node:crypto';
 
@@ -14,7 +13,7 @@ export function newSecret(): string {
   return `${PREFIX}${randomBytes(SECRET_BYTES).toString('base64')}`;
 }
 
-/** The three headers of a try, with a signature of each secret; `timestamp` is in seconds. */
+/** Returns the three headers of a try, with one signature per secret; `timestamp` is in seconds. */
 export async function signatureHeaders(
   secrets: readonly string[],
   id: string,

@@ -1,8 +1,9 @@
 /**
- * URLs of webhooks on their way in and out: which an account may use, and the encryption of those with secrets.
+ * Checks which webhook URLs an account may use, and encrypts and decrypts those with secrets.
  *
  * The key is derived from the master key. After a rotation the keys derived from earlier master keys stay in the master
- * key's row, encrypted under the present one: a URL is kept no longer than its job and delivery, and is not encrypted anew.
+ * key's row, encrypted with the present one: a URL is kept no longer than its job and delivery, and is not
+ * re-encrypted.
  */
 import { hkdfSync } from 'node:crypto';
 
@@ -14,34 +15,34 @@ export class WebhookUrls {
   readonly #cipher: Cipher;
   readonly #guardOf: (account: string) => AddressGuard;
 
-  /** Takes the master key, and earlier ones that are still at hand. */
+  /** Takes the master key, and the earlier ones still available. */
   constructor(masterKey: Uint8Array, older: readonly Uint8Array[], guardOf: (account: string) => AddressGuard) {
     this.#cipher = new Cipher(urlKeyOf(masterKey), older.map(urlKeyOf));
     this.#guardOf = guardOf;
   }
 
-  /** Encrypts with a key of another master key from now on. */
+  /** Encrypts with a key derived from another master key from now on. */
   use(masterKey: Uint8Array): void {
     this.#cipher.use(urlKeyOf(masterKey));
   }
 
-  /** Decrypts with a key that an earlier master key gave, too. */
+  /** Also decrypts with a key derived from an earlier master key. */
   keep(urlKey: Uint8Array): void {
     this.#cipher.keep(urlKey);
   }
 
-  /** Why jobs of the account may not name this URL; null when only the connection can tell. */
+  /** Returns why jobs of the account may not use this URL; null if only the connection can decide. */
   refusal(url: string, account: string): string | null {
     return this.#guardOf(account).refusal(url);
   }
 
-  /** The form in which a job's URL is kept. */
+  /** Returns the stored form of a job's URL. */
   kept(url: string, job: string): string {
     const shown = redactUrl(url);
     return shown === url ? url : keptUrl(shown, this.#cipher.encrypt(url, place(job)).toString('base64'));
   }
 
-  /** The URL that a delivery goes to. @throws CapstanError DATA_DIR when no key opens it. */
+  /** Returns the URL of a delivery. @throws CapstanError DATA_DIR if no key decrypts it. */
   open(kept: string, delivery: string): string {
     const encrypted = encryptedUrl(kept);
     if (encrypted === null) return kept;
@@ -49,7 +50,7 @@ export class WebhookUrls {
   }
 }
 
-/** What a master key gives for the URLs of webhooks. */
+/** Derives the key of webhook URLs from a master key. */
 export function urlKeyOf(masterKey: Uint8Array): Buffer {
   return Buffer.from(hkdfSync('sha256', masterKey, Buffer.alloc(0), 'capstan webhook url', 32));
 }

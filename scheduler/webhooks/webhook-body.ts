@@ -7,14 +7,14 @@ import type { HookRow } from '../store/store.ts';
 export interface WebhookBody {
   /** Bytes. */
   readonly size: number;
-  /** The bytes from the beginning, each time it is called. */
+  /** Returns the bytes from the beginning at each call. */
   pieces(): AsyncIterable<Uint8Array>;
 }
 
 type OpenBlob = (id: string) => Promise<ReadableBlob>;
 
 /**
- * With the URL of the delivery as it was given, which is kept encrypted:
+ * Returns the body with the decrypted URL of the delivery:
  * `{"id","status","input","output","error"?,"delayTime","executionTime","webhook"}`; input and output byte for byte.
  */
 export function webhookBodyOf(hook: HookRow, url: string, open: OpenBlob): WebhookBody {

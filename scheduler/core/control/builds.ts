@@ -1,10 +1,10 @@
 /**
- * Builds and the accounts that own them. An account owns a build from the moment it has sent all of its bytes; knowing
- * the digest is not enough to deploy it. Equal bytes of several accounts share one blob and one row.
+ * Builds and the accounts that own them. An account owns a build once it has sent all of its bytes; the digest alone
+ * does not allow a deployment. Equal bytes of several accounts share one blob and one row.
  *
  * An account owns a build while one of its kept deployments or releases has it, and for `uploadKeepMs` after it last
- * sent it or asked for it. A row is kept while it has an owner, or a worker of a deleted endpoint still runs the
- * build; the bytes of builds without a row go with the sweep of the artifact store.
+ * sent or requested it. A row is kept while it has an owner, or while a worker of a deleted endpoint runs the build.
+ * The sweep of the artifact store deletes the bytes of builds without a row.
  */
 import { CapstanError } from '../../../lib/errors.ts';
 
@@ -15,18 +15,18 @@ import type { State } from '../state.ts';
 import type { BuildRow, BuildUse } from '../state/control-rows.ts';
 import { putRow } from '../rows.ts';
 
-/** How often builds that nobody deployed are looked for, ms. */
+/** Interval of the sweep of builds that are not deployed, ms. */
 export const BUILD_SWEEP_MS = 600_000;
-/** A build that is asked for again is written again at most this often, ms. */
+/** Minimum interval between two writes of a build that is requested again, ms. */
 const RENEW_EVERY_MS = 60_000;
 
-/** The row of a build, where the account owns it. */
+/** Returns the row of a build if the account owns it. */
 export function ownedBuild(state: State, account: string, digest: string): BuildRow | undefined {
   const build = state.builds.get(digest);
   return build?.owners.some((owner) => owner.account === account) === true ? build : undefined;
 }
 
-/** What an account has in the artifact store, unfinished uploads left out. */
+/** Returns the account's use of the artifact store, without unfinished uploads. */
 export function buildUseOf(state: State, account: string): BuildUse {
   return state.buildUse.get(account) ?? { bytes: 0, builds: 0 };
 }
@@ -39,12 +39,12 @@ export function runsBuild(state: State, node: string, digest: string): boolean {
   return false;
 }
 
-/** The same whether nobody sent the build or another account did. */
+/** The error is the same whether the build does not exist or another account owns it. */
 export function buildNotFound(digest: string): CapstanError {
   return new CapstanError('NOT_FOUND', `build ${digest} is not in the artifact store: upload it first`, { field: 'build_digest' });
 }
 
-/** Records that an account sent a build, or asked for one that it owns. */
+/** Records that an account sent a build, or requested one that it owns. */
 export function putBuild(ctx: StepContext, call: number, command: Extract<Command, { kind: 'put-build' }>): void {
   const { account, digest, size } = command;
   const known = ctx.state.builds.get(digest) ?? { digest, size, createdAt: ctx.now.wall, owners: [] };
@@ -54,7 +54,10 @@ export function putBuild(ctx: StepContext, call: number, command: Extract<Comman
   ctx.reply(call, { kind: 'done' }, recent ? null : setBuild(ctx, { ...known, owners }));
 }
 
-/** Ends the ownership of builds that an account neither deploys nor sent lately, and forgets builds that nothing needs. */
+/**
+ * Ends the ownership of builds that an account neither deploys nor sent recently, and deletes the rows of builds that
+ * are not needed.
+ */
 export function forgetBuilds(ctx: StepContext): void {
   const { uploadKeepMs } = ctx.state.settings;
   const accounts = accountsByBuild(ctx.state);
@@ -68,7 +71,10 @@ export function forgetBuilds(ctx: StepContext): void {
   }
 }
 
-/** Take-over: counts the builds of accounts, and gives builds of rows without owners, which earlier versions wrote, to the accounts that deployed them. */
+/**
+ * At take-over: counts the builds of accounts, and assigns rows without owners, which earlier versions wrote, to the
+ * accounts that deployed them.
+ */
 export function adoptBuilds(ctx: StepContext): void {
   for (const build of ctx.state.builds.values()) count(ctx.state, build, 1);
   const unowned = [...ctx.state.builds.values()].filter(({ owners }) => owners.length === 0).map(({ digest }) => digest);
@@ -82,7 +88,7 @@ export function adoptBuilds(ctx: StepContext): void {
   }
 }
 
-/** The accounts with a kept deployment or a release of each build. */
+/** Returns the accounts with a kept deployment or a release of each build. */
 function accountsByBuild(state: State): Map<string, Set<string>> {
   const accounts = new Map<string, Set<string>>();
   const add = (digest: string, account: string): void => {
@@ -112,7 +118,7 @@ function dropBuild(ctx: StepContext, digest: string): void {
   putRow(ctx, 'build', digest, null);
 }
 
-/** A build counts whole for each of its owners: what one of them keeps must not depend on the others. */
+/** A build counts in full for each of its owners: the use of one account must not depend on the others. */
 function count(state: State, build: BuildRow | undefined, by: 1 | -1): void {
   for (const { account } of build?.owners ?? []) {
     const use = state.buildUse.get(account) ?? { bytes: 0, builds: 0 };

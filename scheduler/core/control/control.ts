@@ -1,11 +1,11 @@
-/** The control plane's changes that concern the whole service: webhook secrets. */
+/** Control plane changes that concern the whole service: webhook secrets. */
 
 import type { StepContext } from '../context.ts';
 import type { Command } from '../events.ts';
 import { accountRow } from './keys.ts';
 import { putRow } from '../rows.ts';
 
-/** Keeps the signing secret of an account that has none. */
+/** Stores a signing secret for an account that has none. */
 export function putWebhookSecret(ctx: StepContext, call: number, command: Extract<Command, { kind: 'put-webhook-secret' }>): void {
   const known = accountRow(ctx.state, command.account);
   if (known.webhookSecretSealed !== null) {
@@ -17,10 +17,10 @@ export function putWebhookSecret(ctx: StepContext, call: number, command: Extrac
   ctx.reply(call, { kind: 'done' }, putRow(ctx, 'account', command.account, row));
 }
 
-/** How long webhooks are signed with the secret before the present one, too, ms. */
+/** Time for which webhooks are also signed with the previous secret, ms. */
 export const SECRET_OVERLAP_MS = 86_400_000;
 
-/** Replaces the signing secret of an account. Only the last one before it goes on signing. */
+/** Replaces the signing secret of an account. Only the latest previous secret still signs. */
 export function rotateWebhookSecret(
   ctx: StepContext,
   call: number,

@@ -1,6 +1,6 @@
 /**
- * Deleting an account. From the commit on its keys are unknown, its environments are gone and its endpoints are removed as
- * by an undeploy. Its row stays as the mark that the id is used up (see AccountRow.deletedAt).
+ * Deletes an account. After the commit its keys are unknown, its environments are deleted and its endpoints are removed
+ * as by an undeploy. Its row stays to mark the id as used (see AccountRow.deletedAt).
  */
 import { CapstanError } from '../../../lib/errors.ts';
 
@@ -43,7 +43,10 @@ export function deleteAccount(ctx: StepContext, call: number, command: Extract<C
   ctx.reply(call, { kind: 'done' }, write);
 }
 
-/** The refusal of a command for an account that was deleted while the command was under way; null for any other. */
+/**
+ * Returns the error for a command on an account that was deleted while the command was in progress; null for any other
+ * command.
+ */
 export function deletedAccount(state: State, command: Command): CapstanError | null {
   // Webhooks of the account's last jobs are still signed.
   if (command.kind === 'put-webhook-secret') return null;

@@ -1,4 +1,4 @@
-/** Deployments: endpoints are created or updated, all of them or none, from a manifest or from an earlier deployment. */
+/** Deployments: create or update endpoints, all or none, from a manifest or from an earlier deployment. */
 import { fieldsKeptIn } from '../../../lib/endpoint-settings.ts';
 import { CapstanError } from '../../../lib/errors.ts';
 import type { EndpointEntry } from '../../../proto/gen/capstan/v1/control.ts';
@@ -27,16 +27,16 @@ import { putRow } from '../rows.ts';
 type Deploy = Extract<Command, { kind: 'deploy' }>;
 type Rollback = Extract<Command, { kind: 'rollback' }>;
 
-/** One endpoint to create or update, and the build it gets. */
+/** One endpoint to create or update, and its build. */
 interface Change {
   readonly input: EndpointInput;
   readonly build: BuildRow;
 }
 
-/** Of workers that bring their own program. */
+/** The build of workers that bring their own program. */
 const noBuild: BuildRow = { digest: '', size: 0, createdAt: 0, owners: [] };
 
-/** Creates or updates one endpoint per resource. Refuses the whole when the quota would be passed. */
+/** Creates or updates one endpoint per resource. Refuses the whole deployment if it would exceed the quota. */
 export function deploy(ctx: StepContext, call: number, command: Deploy): void {
   const { account, environment } = command;
   const build = command.build === '' ? noBuild : ownedBuild(ctx.state, account, command.build);
@@ -53,7 +53,7 @@ export function deploy(ctx: StepContext, call: number, command: Deploy): void {
   apply(ctx, call, { account, environment, cause: 'DEPLOY', changes });
 }
 
-/** Deploys what an earlier deployment gave the endpoints once more. Those deleted since stay deleted. */
+/** Deploys the settings and builds of an earlier deployment again. Endpoints deleted since then stay deleted. */
 export function rollback(ctx: StepContext, call: number, command: Rollback): void {
   const { account, environment, endpoint: only, build } = command;
   const found = targets(ctx.state, command);
@@ -76,7 +76,7 @@ export function rollback(ctx: StepContext, call: number, command: Rollback): voi
   else apply(ctx, call, { account, environment, cause: 'ROLLBACK', changes });
 }
 
-/** Changes settings of one endpoint; it keeps its build. */
+/** Changes settings of one endpoint, which keeps its build. */
 export function updateEndpoint(ctx: StepContext, call: number, id: string, input: EndpointInput): void {
   const endpoint = ctx.state.endpoints.get(id);
   const release = endpoint === undefined ? undefined : ctx.state.releases.get(endpoint.config.release);
@@ -146,7 +146,7 @@ function putEndpoint(
   return { config, created: known === undefined, write: putRow(ctx, 'endpoint', id, config) };
 }
 
-/** Which endpoints go back to what. */
+/** Returns the endpoints to roll back, each with its target. */
 function targets(state: State, { account, environment, endpoint, build }: Rollback): DeployedInput[] {
   const history = state.deployments.get(environmentKey(account, environment)) ?? [];
   const currentBuild = (id: string): string => state.releases.get(state.endpoints.get(id)?.config.release ?? '')?.buildDigest ?? '';
@@ -159,8 +159,8 @@ function targets(state: State, { account, environment, endpoint, build }: Rollba
 }
 
 /**
- * The refusal of changes that the quota does not allow. What `stays` asks for no more than there is already: under a quota
- * that was lowered it may keep its maxima, so that a setting can be mended or a build taken back.
+ * Returns the error for changes that exceed the quota. `stays` requests no more workers than present: after the quota
+ * was lowered an endpoint may keep its maxima, so that a setting can be fixed or a build rolled back.
  */
 function overQuota(
   state: State,
@@ -178,7 +178,7 @@ function overQuota(
   let sum = others;
   for (const workersMax of changed.values()) sum += workersMax;
   const quota = quotaOf(state, account);
-  // A quota that was lowered must not keep anybody from going down towards it.
+  // A lowered quota must not prevent a decrease towards it.
   if (sum <= quota || sum < present || (kind === 'stays' && sum === present)) return null;
   const asked = [...changed].map(([name, workersMax]) => `${name} ${workersMax}`).join(', ');
   return new CapstanError(
@@ -188,7 +188,7 @@ function overQuota(
   );
 }
 
-/** The present release when nothing a worker depends on changed, else a new one. */
+/** Returns the present release if no setting that workers depend on changed, otherwise a new one. */
 function releaseFor(ctx: StepContext, endpoint: string, present: EndpointConfig | null, { input, build }: Change): string {
   const wanted = {
     endpoint,
@@ -207,7 +207,7 @@ function releaseFor(ctx: StepContext, endpoint: string, present: EndpointConfig 
   return release.id;
 }
 
-/** Encrypted values differ at each encryption; their digest tells whether they changed. */
+/** Encrypted values differ at each encryption, so their digest is compared. */
 function sameRelease(a: Omit<Release, 'id'>, b: Omit<Release, 'id'>): boolean {
   const facts = (release: Omit<Release, 'id'>): string => {
     const { endpoint, buildDigest, functions, envDigest } = release;
@@ -216,7 +216,7 @@ function sameRelease(a: Omit<Release, 'id'>, b: Omit<Release, 'id'>): boolean {
   return facts(a) === facts(b);
 }
 
-/** From which job on the present release counts, and which one counted before. */
+/** Returns the queue position from which jobs run on the present release, and the previous release. */
 function boundary(state: State, present: EndpointConfig | null, release: string): Pick<EndpointConfig, 'previousRelease' | 'releaseFrom'> {
   if (present === null) return { previousRelease: null, releaseFrom: 0 };
   if (present.release === release) return { previousRelease: present.previousRelease, releaseFrom: present.releaseFrom };

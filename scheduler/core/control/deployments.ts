@@ -1,7 +1,7 @@
 /**
- * The history of an environment: what each deployment gave its endpoints. A deployment is kept
- * while, for some endpoint that is there, it is the newest one with one of the endpoint's N newest
- * builds (setting `buildsKept`). Builds are kept by the rules of `builds.ts`.
+ * The history of an environment: the settings and builds that each deployment gave its endpoints. A deployment is kept
+ * while, for some existing endpoint, it is the newest one with one of the endpoint's N newest builds (setting
+ * `buildsKept`). Builds are kept by the rules of `builds.ts`.
  */
 import { CapstanError } from '../../../lib/errors.ts';
 
@@ -21,7 +21,7 @@ export function createEnvironment(ctx: StepContext, call: number, account: strin
   ctx.reply(call, result, write);
 }
 
-/** Makes the environment when it is not there; null when it is. */
+/** Creates the environment if missing. Returns null if it exists. */
 export function ensureEnvironment(ctx: StepContext, account: string, name: string, at: number): Write | null {
   const key = environmentKey(account, name);
   if (ctx.state.environments.has(key)) return null;
@@ -44,7 +44,7 @@ export function record(ctx: StepContext, deployed: Omit<DeploymentRow, 'number'>
   return putRow(ctx, 'deployment', deploymentKey(deployment), deployment);
 }
 
-/** What the newest deployment of an endpoint gave it. */
+/** Returns the endpoint's entry in its newest deployment. */
 export function latestOf(history: readonly DeploymentRow[], id: string): DeployedInput | null {
   for (const { endpoints } of history.toReversed()) {
     const found = endpoints.find((deployed) => deployed.id === id);
@@ -53,7 +53,7 @@ export function latestOf(history: readonly DeploymentRow[], id: string): Deploye
   return null;
 }
 
-/** What the endpoint was given most recently with another build than the present one. */
+/** Returns the endpoint's newest entry with a build other than the present one. */
 export function previousOf(history: readonly DeploymentRow[], id: string, present: string): DeployedInput | null {
   for (const { endpoints } of history.toReversed()) {
     const found = endpoints.find((deployed) => deployed.id === id && deployed.build !== present);
@@ -62,7 +62,7 @@ export function previousOf(history: readonly DeploymentRow[], id: string, presen
   return null;
 }
 
-/** What the endpoint was given most recently with this build. */
+/** Returns the endpoint's newest entry with this build. */
 export function withBuild(history: readonly DeploymentRow[], id: string, build: string): DeployedInput | null {
   for (const { endpoints } of history.toReversed()) {
     const found = endpoints.find((deployed) => deployed.id === id && deployed.build === build);
@@ -71,7 +71,7 @@ export function withBuild(history: readonly DeploymentRow[], id: string, build: 
   return null;
 }
 
-/** Forgets the deployments, releases and builds that nothing needs any more. */
+/** Deletes the deployments, releases and builds that are no longer needed. */
 export function sweepBuilds(ctx: StepContext): void {
   for (const [key, history] of ctx.state.deployments) {
     const kept = keptOf(ctx.state, history);
@@ -112,7 +112,7 @@ function keptOf(state: State, history: readonly DeploymentRow[]): Set<Deployment
   return kept;
 }
 
-/** Numbers are padded, so that rows come back in order. */
+/** Numbers are padded so that rows are read in order. */
 export function deploymentKey({ account, environment, number }: DeploymentRow): string {
   return `${environmentKey(account, environment)}/${String(number).padStart(10, '0')}`;
 }

@@ -1,4 +1,4 @@
-/** What gateways are told of keys and endpoints. */
+/** The directory of keys and endpoints that gateways receive. */
 import { EndpointKind } from '../../../proto/gen/capstan/v1/common.ts';
 import { KeyScope, type DirectoryUpdate, type EndpointEntry, type KeyEntry } from '../../../proto/gen/capstan/v1/control.ts';
 
@@ -7,7 +7,7 @@ import type { KeyRow } from '../state/control-rows.ts';
 import type { EndpointConfig } from '../state/endpoints.ts';
 import { placementsOf } from '../fleet/placed-workers.ts';
 
-/** A gateway's view of an endpoint. */
+/** Returns a gateway's view of an endpoint. */
 export function endpointEntry(state: State, config: EndpointConfig): EndpointEntry {
   const functions = new Map((state.releases.get(config.release)?.functions ?? []).map((each) => [each.name, each]));
   return {
@@ -27,7 +27,7 @@ export function endpointEntry(state: State, config: EndpointConfig): EndpointEnt
   };
 }
 
-/** A gateway's view of a key. */
+/** Returns a gateway's view of a key. */
 export function keyEntry(key: KeyRow): KeyEntry {
   const isOperator = key.scope === KeyScope.OPERATOR;
   return {
@@ -41,7 +41,7 @@ export function keyEntry(key: KeyRow): KeyEntry {
   };
 }
 
-/** The whole directory, for a gateway that begins to watch. */
+/** Returns the whole directory, for a gateway that starts to watch. */
 export function wholeDirectory(state: State): DirectoryUpdate {
   const live = [...state.endpoints.values()].filter(({ config }) => config.removing === undefined);
   return {

@@ -1,10 +1,10 @@
 /**
- * What is encrypted at rest and where it lies, and how it comes under another master key. The core
- * neither encrypts nor decrypts: it is given what to put in the place of what.
+ * Which values are encrypted at rest, where they are stored, and how they are re-encrypted under another master key.
+ * The core neither encrypts nor decrypts: it receives each value with its replacement.
  *
- * Sealed values: the webhook secrets in the rows of accounts, `env` in the rows of releases and of
- * deployments, the keys of older worker tokens and webhooks' URLs in the master key's own row, and the s3Config of jobs,
- * which lie beside their inputs in the store. URLs of webhooks with secrets are under keys of their own (webhooks/urls.ts).
+ * Encrypted values: the webhook secrets in the rows of accounts; `env` in the rows of releases and of deployments; the
+ * keys of older worker tokens and webhooks' URLs in the master key's own row; and the s3Config of jobs, stored beside
+ * their inputs. URLs of webhooks with secrets are encrypted with separate keys (webhooks/urls.ts).
  */
 import type { StepContext } from '../context.ts';
 import type { Command } from '../events.ts';
@@ -13,10 +13,12 @@ import { environmentKey, type DeploymentRow, type MasterKeyRow, type EncryptedRo
 import { deploymentKey } from './deployments.ts';
 import { putRow } from '../rows.ts';
 
-/** Key of the setting that tells which master key is the present one. */
+/** Key of the setting that names the present master key. */
 export const MASTER_KEY_SETTING = 'master-key';
 
-/** Where each kind of value is kept, for the cipher: one copied to another place does not decrypt there. */
+/**
+ * The place of each kind of value, which the cipher authenticates: a value copied to another place does not decrypt.
+ */
 export const places = {
   s3: (job: string): string => `job/${job}/s3`,
   env: ({ account, environment, name }: { readonly account: string; readonly environment: string; readonly name: string }): string =>
@@ -32,7 +34,7 @@ export interface EncryptedValue {
   readonly place: string;
 }
 
-/** All control rows with encrypted values, those of jobs and of the master key's row left out. */
+/** Yields all control rows with encrypted values, except those of jobs and of the master key's row. */
 export function* encryptedRows(state: State): Generator<{ readonly row: EncryptedRow; readonly values: readonly EncryptedValue[] }> {
   for (const [key, { webhookSecretSealed, previousWebhookSecret }] of state.accounts) {
     const encrypted = [webhookSecretSealed, previousWebhookSecret?.sealed].filter((value) => typeof value === 'string');
@@ -41,7 +43,7 @@ export function* encryptedRows(state: State): Generator<{ readonly row: Encrypte
   }
   for (const [key, { endpoint, envSealed }] of state.releases) {
     const config = state.endpoints.get(endpoint)?.config;
-    // Without its endpoint a release is started nowhere any more: nobody can read its values, and nobody will.
+    // A release without its endpoint is never started again, so its values are not read again.
     if (envSealed === null || config === undefined) continue;
     yield { row: { kind: 'release', key }, values: [{ encrypted: envSealed, place: places.env(config) }] };
   }
@@ -55,20 +57,20 @@ export function* encryptedRows(state: State): Generator<{ readonly row: Encrypte
   }
 }
 
-/** Notes which master key is the present one. */
+/** Records which master key is the present one. */
 export function putMasterKey(ctx: StepContext, call: number, row: MasterKeyRow): void {
   ctx.state.masterKey = row;
   ctx.reply(call, { kind: 'done' }, putRow(ctx, 'setting', MASTER_KEY_SETTING, row));
 }
 
-/** Replaces encrypted values in these rows by re-encrypted ones. Values that have changed meanwhile stay. */
+/** Replaces encrypted values in these rows by re-encrypted ones. Values changed in the meantime are left unchanged. */
 export function reencrypt(ctx: StepContext, call: number, { rows, values }: Extract<Command, { kind: 'reencrypt' }>): void {
   const renewed = (encrypted: string): string => values.get(encrypted) ?? encrypted;
   for (const row of rows) reencryptRow(ctx, row, renewed);
   ctx.reply(call, { kind: 'done' });
 }
 
-/** The same for the credentials of jobs; those of a job that is gone by now are nobody's any more. */
+/** Does the same for the credentials of jobs. Credentials of a deleted job are ignored. */
 export function reencryptInputs(ctx: StepContext, call: number, { inputs }: Extract<Command, { kind: 'reencrypt-inputs' }>): void {
   for (const { seq, from, to } of inputs) ctx.write({ kind: 'reencrypt', seq, from, to });
   ctx.reply(call, { kind: 'done' });

@@ -11,34 +11,34 @@ import type { AccountRow, KeyRow } from '../state/control-rows.ts';
 import type { Now } from '../now.ts';
 import { putRow } from '../rows.ts';
 
-/** The time of a key's last use is written at most this often, ms. */
+/** Minimum interval between two writes of a key's last use, ms. */
 const NOTE_USE_EVERY_MS = 3_600_000;
 
-/** What is not in an older row. */
+/** Defaults for fields missing in older rows. */
 export const keyDefaults = { environment: '', prefix: '', createdAt: 0, expiresAt: null, usedAt: null } as const;
 const noAccount: AccountRow = { webhookSecretSealed: null, workerQuota: null, buildQuota: null, bodyQuota: null, createdAt: 0 };
 
-/** An account's row; the first account has none before something of it is kept. */
+/** Returns an account's row. The first account has no row until a value of it is stored. */
 export function accountRow(state: State, account: string): AccountRow {
   return { ...noAccount, ...state.accounts.get(account) };
 }
 
-/** The most the workersMax of an account's endpoints may come to. */
+/** Limit for the sum of workersMax over an account's endpoints. */
 export function quotaOf(state: State, account: string): number {
   return accountRow(state, account).workerQuota ?? state.settings.workerQuota;
 }
 
-/** The most bytes of the account's builds, unfinished uploads included. */
+/** Limit for the bytes of the account's builds, including unfinished uploads. */
 export function buildQuotaOf(state: State, account: string): number {
   return accountRow(state, account).buildQuota ?? state.settings.buildQuotaBytes;
 }
 
-/** The most bytes of the account's bodies above the inline size. */
+/** Limit for the bytes of the account's bodies above the inline size. */
 export function bodyQuotaOf(state: State, account: string): number {
   return accountRow(state, account).bodyQuota ?? state.settings.bodyQuotaBytes;
 }
 
-/** Characters of a key's hash that people name it by. */
+/** Characters of a key's hash that form its id. */
 const KEY_ID_LENGTH = 12;
 
 export function keyId(hash: string): string {
@@ -50,7 +50,7 @@ export function ownsAccount(scope: KeyScope): boolean {
   return scope === KeyScope.ALL || scope === KeyScope.OPERATOR;
 }
 
-/** Whether the account can be used. The first one has no row before something of it is kept. */
+/** Whether the account can be used. The first account has no row until a value of it is stored. */
 export function accountExists(state: State, account: string): boolean {
   const row = state.accounts.get(account);
   if (row !== undefined) return row.deletedAt === undefined;
@@ -69,7 +69,7 @@ function addKey(ctx: StepContext, key: KeyRow): Write {
   return write;
 }
 
-/** From the commit on the key is unknown; gateways are told at once. */
+/** Revokes a key. After the commit the key is unknown; gateways are notified at once. */
 export function revokeKey(ctx: StepContext, call: number, hash: string): void {
   const key = ctx.state.keys.get(hash);
   if (key === undefined) {
@@ -85,7 +85,7 @@ export function revokeKey(ctx: StepContext, call: number, hash: string): void {
   ctx.reply(call, { kind: 'done' }, removeKey(ctx, key));
 }
 
-/** Whether without the key nobody could create keys of its account any more, or operate the service. */
+/** Whether without this key no key could create keys of its account, or operate the service. */
 function isLast(state: State, key: KeyRow): boolean {
   if (!ownsAccount(key.scope)) return false;
   const replaces = ({ scope }: KeyRow): boolean => scope === KeyScope.OPERATOR || (scope === KeyScope.ALL && key.scope === KeyScope.ALL);
@@ -94,7 +94,7 @@ function isLast(state: State, key: KeyRow): boolean {
   );
 }
 
-/** A key's time may be over. */
+/** Handles the expiry deadline of a key. */
 export function keyExpiry(ctx: StepContext, hash: string): void {
   const key = ctx.state.keys.get(hash);
   if (key?.expiresAt == null) return;
@@ -102,14 +102,17 @@ export function keyExpiry(ctx: StepContext, hash: string): void {
   else awaitExpiry(ctx.state, ctx.now, key);
 }
 
-/** Sets the deadline of a key that expires. Far ones are looked at again on the way: the clocks may drift apart. */
+/**
+ * Sets the deadline of a key that expires. A distant deadline is checked at intervals, because the clocks may drift
+ * apart.
+ */
 export function awaitExpiry(state: State, now: Now, key: KeyRow): void {
   if (key.expiresAt === null) return;
   const left = Math.min(Math.max(0, key.expiresAt - now.wall), NOTE_USE_EVERY_MS);
   state.deadlines.add(now.mono + left, { kind: 'key-expiry', hash: key.hash });
 }
 
-/** Keeps when keys were last used, to within an hour. */
+/** Stores when keys were last used, to within an hour. */
 export function noteKeys(ctx: StepContext, call: number, hashes: readonly string[]): void {
   for (const hash of hashes) {
     const key = ctx.state.keys.get(hash);

@@ -1,8 +1,7 @@
 /**
- * Deleting endpoints. From the commit on an endpoint takes no calls and its name is free; its queued
- * jobs end CANCELLED, its running ones go on to their end (or are stopped), its workers drain, and
- * once the last of them is gone its rows go. The mark is in the endpoint's row, so a scheduler that
- * starts again goes on with it.
+ * Deletes endpoints. After the commit an endpoint accepts no calls and its name is free. Its queued jobs end CANCELLED,
+ * its running jobs continue to their end (or are stopped), and its workers drain. When the last worker is gone the rows
+ * are deleted. The mark is in the endpoint's row, so a restarted scheduler continues the removal.
  */
 import { CapstanError } from '../../../lib/errors.ts';
 import { StopReason } from '../../../proto/gen/capstan/v1/nodes.ts';
@@ -61,7 +60,7 @@ export function deleteEnvironment(ctx: StepContext, call: number, command: Extra
   ctx.reply(call, { kind: 'undeployed', endpoints: inside.map(({ config }) => config.id) }, write);
 }
 
-/** One look at an endpoint that is being deleted: ends what can be ended, and removes it once nothing is left. */
+/** One step of an endpoint's removal: ends what can be ended, and deletes the endpoint once nothing is left. */
 export function removalStep(ctx: StepContext, endpoint: EndpointRecord): void {
   const { id, removing } = endpoint.config;
   for (const worker of endpoint.workers) {
@@ -79,7 +78,7 @@ export function removalStep(ctx: StepContext, endpoint: EndpointRecord): void {
   ctx.emit({ kind: 'log', level: 'info', message: 'endpoint deleted', facts: { endpoint: id, endpointName: endpoint.config.name } });
 }
 
-/** Marks endpoints as removed; the rest follows step by step. */
+/** Marks endpoints as removed. The steps follow later. */
 export function markRemoved(ctx: StepContext, endpoints: readonly EndpointRecord[], stopJobs: boolean): Write | null {
   let last: Write | null = null;
   for (const endpoint of endpoints) {

@@ -1,8 +1,8 @@
 /**
- * Retires workers whose devices cannot be used any more: a device that the node's inventory reports
- * as unhealthy or does not list. Such a worker is drained and its endpoint keeps its number of
- * workers, so that placement starts another one on devices that are healthy. The decision is made
- * with every inventory; a device that is healthy again is a free device like any other.
+ * Retires workers whose devices can no longer be used because the node's inventory reports them as unhealthy or does
+ * not list them. Such a worker is drained and its endpoint keeps its number of workers, so that placement starts
+ * another one on healthy devices. Every inventory is evaluated anew; a device that is healthy again becomes an ordinary
+ * free device.
  */
 import type { StepContext } from '../context.ts';
 import type { NodeRecord, WorkerRecord } from '../state/fleet.ts';
@@ -10,7 +10,7 @@ import type { NodeFacts } from './placement/node-facts.ts';
 import { keepCapacity } from '../scaling/rollout.ts';
 import { drainWorker } from './workers.ts';
 
-/** Drains the workers of a node that hold a device which the node's latest inventory cannot vouch for. */
+/** Drains the workers of a node that hold a device which the node's latest inventory does not report as healthy. */
 export function retireFromLostDevices(ctx: StepContext, node: NodeRecord): void {
   const { facts } = node;
   if (facts === null || facts.devicesUnread) return;
@@ -33,7 +33,7 @@ export function retireFromLostDevices(ctx: StepContext, node: NodeRecord): void 
   }
 }
 
-/** Why a worker cannot go on with the devices it was given; null when it can. */
+/** Returns why a worker cannot continue on its devices; null if it can. */
 function deviceProblemOf(facts: NodeFacts, worker: WorkerRecord): string | null {
   for (const uuid of worker.devices) {
     const device = facts.devices.find((known) => known.uuid === uuid);

@@ -1,12 +1,11 @@
 /**
- * The life of a node beside its sessions:
+ * The states of a node, apart from its sessions:
  *
  *   (join token) ──join──▶ in use ──drain──▶ draining ──resume──▶ in use
  *                             └──────remove (no workers, or forced)──────▶ removed
  *
- * A draining node gets no worker, and those it has take no new job: they finish what they hold and
- * are replaced elsewhere. A removed node leaves a row behind, by which its agent is told why it is
- * refused.
+ * A draining node gets no new workers, and its workers take no new jobs: they finish their jobs and are replaced on
+ * other nodes. The row of a removed node stays, so that its agent receives the reason for its rejection.
  */
 import { CapstanError } from '../../../lib/errors.ts';
 
@@ -23,15 +22,15 @@ import { drainWorker } from './workers.ts';
 
 type Of<Kind extends Command['kind']> = Extract<Command, { kind: Kind }>;
 
-/** Characters of a token's hash that people name it by. */
+/** Characters of a token's hash that form its id. */
 const TOKEN_ID_LENGTH = 12;
 
-/** What people call a join token by. */
+/** Returns the public id of a join token. */
 export function tokenId(hash: string): string {
   return hash.slice(0, TOKEN_ID_LENGTH);
 }
 
-/** Adds a join token; one that is known stays as it is, revoked ones too. */
+/** Adds a join token. A known one is left unchanged, even if revoked. */
 export function putJoinToken(ctx: StepContext, call: number, command: Of<'put-join-token'>): void {
   if (ctx.state.joinTokens.has(command.hash)) {
     ctx.reply(call, { kind: 'done' });
@@ -44,7 +43,7 @@ export function putJoinToken(ctx: StepContext, call: number, command: Of<'put-jo
   ctx.reply(call, { kind: 'done' }, putRow(ctx, 'join-token', command.hash, row));
 }
 
-/** Revoked tokens are kept: the one in the data folder would come back with the next start. */
+/** Revoked tokens are kept: otherwise the next start would add the token in the data folder again. */
 export function revokeJoinToken(ctx: StepContext, call: number, command: Of<'revoke-join-token'>): void {
   const found = [...ctx.state.joinTokens].find(([hash, { revoked }]) => !revoked && tokenId(hash) === command.id);
   if (found === undefined) {
@@ -72,7 +71,7 @@ export function join(ctx: StepContext, call: number, command: Of<'join'>): void 
   ctx.reply(call, { kind: 'done' }, putRow(ctx, 'node', config.id, config));
 }
 
-/** Takes a node out of use, or back into it. */
+/** Drains a node or resumes it. */
 export function drainNode(ctx: StepContext, call: number, command: Of<'drain-node' | 'resume-node'>): void {
   const node = ctx.state.nodes.get(command.node);
   if (node === undefined) {
@@ -88,7 +87,7 @@ export function drainNode(ctx: StepContext, call: number, command: Of<'drain-nod
   ctx.state.capacity++;
   const write = putRow(ctx, 'node', node.config.id, node.config);
   if (draining) emptyNode(ctx.state, ctx.now, node);
-  // A node that is back may be what some endpoint waits for.
+  // An endpoint may be waiting for the resumed node.
   else
     for (const endpoint of ctx.state.endpoints.values()) if (endpoint.unplaced.count > 0) ctx.state.dirtyEndpoints.add(endpoint.config.id);
   const message = draining ? 'node drained' : 'node resumed';
@@ -96,7 +95,7 @@ export function drainNode(ctx: StepContext, call: number, command: Of<'drain-nod
   ctx.reply(call, { kind: 'done' }, write);
 }
 
-/** Forgets a node and revokes its identity. */
+/** Deletes a node and revokes its identity. */
 export function removeNode(ctx: StepContext, call: number, command: Of<'remove-node'>): void {
   const node = ctx.state.nodes.get(command.node);
   if (node === undefined) {
@@ -131,13 +130,13 @@ function emptyNode(state: State, now: Now, node: NodeRecord): void {
   for (const worker of workers) drainWorker(state, now, worker, reason);
 }
 
-/** Why a token lets no node join any more, or null. */
+/** Returns why a token admits no more nodes, or null. */
 function spent({ expiresAt, maxUses, uses }: JoinTokenRow, now: Now): string | null {
   if (expiresAt !== null && now.wall >= expiresAt) return 'has expired';
   return maxUses !== null && uses >= maxUses ? `was used ${uses === 1 ? 'once' : `${uses} times`}, its maximum` : null;
 }
 
-/** Tokens that nobody can use are of no use to anyone. */
+/** Deletes expired and used-up tokens. Revoked ones are kept. */
 function forgetSpent(ctx: StepContext): void {
   for (const [hash, token] of ctx.state.joinTokens) {
     if (token.revoked || spent(token, ctx.now) === null) continue;

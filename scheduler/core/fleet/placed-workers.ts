@@ -1,13 +1,13 @@
 /**
- * Which node runs which worker of a load-balanced endpoint, as gateways are told: they send requests
- * to these workers alone, whatever a node announces. Draining workers are left out.
+ * The placements that gateways receive: which node runs which worker of a load-balanced endpoint. Gateways send
+ * requests only to these workers, whatever a node announces. Draining workers are left out.
  */
 import type { NodePlacements } from '../../../proto/gen/capstan/v1/control.ts';
 
 import type { State } from '../state.ts';
 import type { NodeRecord } from '../state/fleet.ts';
 
-/** The placed workers of a node. */
+/** Returns the placed workers of a node. */
 export function placementsOf(state: State, node: NodeRecord): NodePlacements {
   const placements: NodePlacements = { nodeId: node.config.id, workers: [] };
   for (const id of node.workers) {
@@ -20,11 +20,11 @@ export function placementsOf(state: State, node: NodeRecord): NodePlacements {
   return placements;
 }
 
-/** The placements of a node when they differ from those that gateways were told last, else null. */
+/** Returns the placements of a node if they differ from those sent to gateways last, otherwise null. */
 export function changedPlacements(state: State, id: string): NodePlacements | null {
   const node = state.nodes.get(id);
   const placements = node === undefined ? { nodeId: id, workers: [] } : placementsOf(state, node);
-  // A worker never moves, and its endpoint and release never change.
+  // The ids suffice: a worker never moves, and its endpoint and release never change.
   const named = placements.workers.map(({ workerId }) => workerId).join(' ');
   if (named === (state.toldPlacements.get(id) ?? '')) return null;
   if (named === '') state.toldPlacements.delete(id);

@@ -1,6 +1,6 @@
 /**
- * Where a new worker goes: feasible → rank → plan, over the state as it stands. Every node that
- * cannot take it says why; the reasons are kept for people.
+ * Places new workers: feasible → rank → plan, over the current state. Each node that cannot take the worker gives a
+ * reason; the reasons are kept for users.
  */
 import type { State } from '../state.ts';
 import type { EndpointRecord, Release } from '../state/endpoints.ts';
@@ -10,19 +10,19 @@ import type { WorkerRuntime } from './placement/runtime-choice.ts';
 import { RejectionCollector, type Rejected, type RejectionGroup } from './placement/rejections.ts';
 import { rankOf, ranksBefore, type Rank } from './placement/rank.ts';
 
-/** A place for a worker: what it would get. */
+/** A place for a worker and the resources it would get. */
 export interface Plan {
   readonly endpoint: string;
   readonly release: string;
   readonly node: string;
   readonly runtime: WorkerRuntime;
   readonly devices: readonly string[];
-  /** Set aside for it. */
+  /** Reserved for it. */
   readonly cpuMillis: number;
   readonly memoryBytes: number;
 }
 
-/** A plan, or why there is none. */
+/** A plan, or the reasons why there is none. */
 export type Placement = { readonly plan: Plan } | { readonly plan: null; readonly rejections: readonly RejectionGroup[] };
 
 const none: ReadonlySet<string> = new Set();
@@ -35,8 +35,8 @@ interface Candidate {
 }
 
 /**
- * Plans the workers of one endpoint, one after the other: every node is looked at once, and a node
- * once more after a worker went there. For use within one step, while only this changes the state.
+ * Plans the workers of one endpoint one after the other. Each node is checked once, and again after a worker was placed
+ * on it. For use within one step, while nothing else changes the state.
  */
 export class Placer {
   readonly #want: Wanted;
@@ -44,7 +44,7 @@ export class Placer {
   readonly #desk = new RejectionCollector();
   #last: NodeRecord | null = null;
 
-  /** `avoid` names nodes that are not to be tried. */
+  /** `avoid` names nodes to skip. */
   constructor(state: State, endpoint: EndpointRecord, release: Release, avoid: ReadonlySet<string> = none) {
     this.#want = wanted(endpoint.config.id, release, state.settings);
     for (const node of state.nodes.values()) {
@@ -53,7 +53,7 @@ export class Placer {
     }
   }
 
-  /** A plan for one more worker, after the plans before were carried out. */
+  /** Returns a plan for one more worker, provided that the earlier plans were carried out. */
   next(): Placement {
     if (this.#last !== null) this.#consider(this.#last);
     this.#last = null;
@@ -91,7 +91,7 @@ export function place(state: State, endpoint: EndpointRecord, release: Release, 
   return new Placer(state, endpoint, release, avoid).next();
 }
 
-/** Why a plan cannot be carried out as the state stands now; null when it can. */
+/** Returns why a plan cannot be carried out in the current state; null if it can. */
 export function staleness(state: State, plan: Plan): Rejected | null {
   const node = state.nodes.get(plan.node);
   const release = state.releases.get(plan.release);

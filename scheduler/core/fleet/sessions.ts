@@ -1,7 +1,7 @@
 /**
- * Nodes and their sessions. A node that reports is believed about what it runs; leases it does
- * not know are requeued uncharged, leases of an earlier incarnation are lost at once, and a node
- * without a session keeps its leases for a grace period (invariant 6).
+ * Nodes and their sessions. A node's report of what it runs is authoritative. Leases it does not know are requeued
+ * without a charge, leases of an earlier incarnation are lost at once, and a node without a session keeps its leases
+ * for a grace period (invariant 6).
  */
 import { WorkerState } from '../../../proto/gen/capstan/v1/common.ts';
 import { StopReason, type ActualWorkers, type AgentEvent, type Hello, type Inventory } from '../../../proto/gen/capstan/v1/nodes.ts';
@@ -24,7 +24,7 @@ import { factsOf } from './placement/node-facts.ts';
 import { noteOrphans } from './placement/node-usage.ts';
 import { forgetWorker } from './workers.ts';
 
-/** An agent's session begins. The shell has checked its identity and that no live session stands against it. */
+/** Starts an agent's session. The shell has authenticated the agent and checked that it has no other live session. */
 export function sessionOpened(ctx: StepContext, event: Extract<CoreEvent, { kind: 'session-opened' }>): void {
   const node = ctx.state.nodes.get(event.node);
   if (node === undefined) return;
@@ -58,17 +58,20 @@ export function sessionOpened(ctx: StepContext, event: Extract<CoreEvent, { kind
   });
 }
 
-/** Heartbeats that the agents of a whole fleet may send, a second. */
+/** Limit for the heartbeats of all agents together, per second. */
 const HEARTBEATS_PER_SECOND = 250;
 
-/** Large fleets beat more slowly: as slowly as the time of silence allows, which leaves one beat to be lost. */
+/**
+ * Large fleets use a longer interval, up to the limit that the silence timeout allows, which tolerates the loss of one
+ * heartbeat.
+ */
 function heartbeatFor({ settings, nodes }: State): number {
   const slowest = settings.silenceMs * 0.4;
   const wanted = (nodes.size * 1_000) / HEARTBEATS_PER_SECOND;
   return Math.max(settings.heartbeatMs, Math.round(Math.min(slowest, wanted)));
 }
 
-/** A session ended, for whatever reason. */
+/** Handles the end of a session, for any reason. */
 export function sessionClosed(ctx: StepContext, event: Extract<CoreEvent, { kind: 'session-closed' }>): void {
   const node = ctx.state.nodes.get(event.node);
   if (node === undefined || node.session !== event.session) return;
@@ -89,7 +92,7 @@ export function awaitNode(state: State, now: Now, node: NodeRecord): void {
   node.grace ??= state.deadlines.add(now.mono + state.settings.nodeGraceMs, { kind: 'grace', node: node.config.id });
 }
 
-/** Everything an agent reports within a session, in order. */
+/** Handles everything an agent reports within a session, in order. */
 export function agentReported(ctx: StepContext, event: Extract<CoreEvent, { kind: 'agent' }>): void {
   const node = ctx.state.nodes.get(event.node);
   if (node === undefined || node.session !== event.session) return;
@@ -97,7 +100,7 @@ export function agentReported(ctx: StepContext, event: Extract<CoreEvent, { kind
   for (const { event: report } of event.events) if (report !== undefined) apply(ctx, node, report);
 }
 
-/** A session said nothing for too long: end it, and start the grace period. */
+/** Ends a session that was silent for too long and starts the grace period. */
 export function silenceDue(ctx: StepContext, id: string): void {
   const node = ctx.state.nodes.get(id);
   if (node?.session == null) return;
@@ -112,7 +115,7 @@ export function silenceDue(ctx: StepContext, id: string): void {
   sessionClosed(ctx, { kind: 'session-closed', node: id, session });
 }
 
-/** The grace period of a node is over: its jobs go elsewhere and its workers are given up. */
+/** Ends the grace period of a node: requeues its jobs and gives up its workers. */
 export function graceOver(ctx: StepContext, id: string): void {
   const node = ctx.state.nodes.get(id);
   if (node === undefined || node.session !== null) return;
@@ -120,7 +123,10 @@ export function graceOver(ctx: StepContext, id: string): void {
   ctx.emit({ kind: 'log', level: 'warn', message: 'node lost', facts: { node: id, nodeName: node.config.name } });
 }
 
-/** What a node holds is given up: its jobs go elsewhere, and its workers are asked for elsewhere. `how` is why, for people. */
+/**
+ * Gives up everything that a node holds: requeues its jobs and requests its workers on other nodes. `how` is the
+ * reason, for users.
+ */
 export function markNodeLost(ctx: StepContext, node: NodeRecord, how: string): void {
   for (const deadline of [node.grace, node.silence]) if (deadline !== null) ctx.state.deadlines.drop(deadline);
   node.grace = null;
@@ -136,7 +142,7 @@ export function markNodeLost(ctx: StepContext, node: NodeRecord, how: string): v
   finishRecoveryIfReported(ctx.state);
 }
 
-/** Once every node with work has reported (or its grace is over), scaling and redispatch begin. */
+/** Starts scaling and redispatch once every node with work has reported, or its grace period has ended. */
 export function finishRecoveryIfReported(state: State): void {
   if (!state.recovering) return;
   for (const node of state.nodes.values()) if (!node.reported && node.workers.size > 0) return;
@@ -170,7 +176,7 @@ function apply(ctx: StepContext, node: NodeRecord, report: NonNullable<AgentEven
   }
 }
 
-/** An idle agent hears nothing else, and would take the session for dead. */
+/** An idle agent receives no other message and would otherwise declare the session dead. */
 function answerHeartbeat(ctx: StepContext, node: NodeRecord): void {
   if (node.session === null) return;
   ctx.emit({ kind: 'send', node: node.config.id, session: node.session, event: { event: { $case: 'heartbeat', value: {} } } });
@@ -182,12 +188,12 @@ function inventoryReported(ctx: StepContext, node: NodeRecord, inventory: Invent
   lookAgain(ctx.state);
 }
 
-/** A node has something it did not have before: endpoints that found no place may now. */
+/** A node has new resources: tries again the endpoints that found no place. */
 function lookAgain(state: State): void {
   for (const endpoint of state.endpoints.values()) if (endpoint.unplaced.count > 0) state.dirtyEndpoints.add(endpoint.config.id);
 }
 
-/** True when something changed that placement looks at. */
+/** Returns true if something that placement reads has changed. */
 function takeInventory(state: State, node: NodeRecord, reported: Inventory): boolean {
   const inventory = reportedInventory(reported);
   const facts = factsOf(inventory);
@@ -203,7 +209,7 @@ function heard(state: State, now: Now, node: NodeRecord): void {
   node.silence ??= state.deadlines.add(now.mono + state.settings.silenceMs, { kind: 'silence', node: node.config.id });
 }
 
-/** Compares the leases of the state with the attempts the agent holds. */
+/** Compares the leases in the state with the attempts that the agent holds. */
 function reconcile(ctx: StepContext, node: NodeRecord, hello: Hello): void {
   loseLeases(ctx, node, (incarnation) => incarnation !== hello.incarnation, `node ${node.config.name} restarted`);
   const held = new Set(hello.attempts.map(({ jobId, token }) => attemptKey(jobId, token)));
@@ -219,7 +225,7 @@ function reconcile(ctx: StepContext, node: NodeRecord, hello: Hello): void {
   for (const attempt of hello.attempts) {
     const job = leasedBy(ctx.state, node, attempt.jobId, attempt.token);
     const worker = ctx.state.workers.get(attempt.workerId);
-    // A slot of another node's worker is not this agent's to fill.
+    // An agent cannot fill a slot of another node's worker.
     if (worker?.node === node.config.id)
       worker.attempts.set(attemptKey(attempt.jobId, attempt.token), { job: attempt.jobId, token: attempt.token });
     if (job === null) stopAttempt(ctx, node.config.id, { id: attempt.jobId, token: attempt.token }, StopReason.STALE);
@@ -227,7 +233,7 @@ function reconcile(ctx: StepContext, node: NodeRecord, hello: Hello): void {
   }
 }
 
-/** Gives up the leases of a node whose incarnation matches, and the slots they held. */
+/** Gives up the leases of a node with a matching incarnation, and the slots they held. */
 function loseLeases(ctx: StepContext, node: NodeRecord, which: (incarnation: string) => boolean, how: string): void {
   for (const id of node.workers) {
     const worker = ctx.state.workers.get(id);
@@ -239,14 +245,17 @@ function loseLeases(ctx: StepContext, node: NodeRecord, which: (incarnation: str
       if (job !== undefined && lease !== null) lose(ctx, job, how);
     }
   }
-  // Leases whose worker is not in the state any more.
+  // Leases whose worker is no longer in the state.
   for (const job of [...ctx.state.jobs.values()]) {
     if (job.lease === null || job.lease.node !== node.config.id || !which(job.lease.incarnation)) continue;
     lose(ctx, job, how);
   }
 }
 
-/** What only its agent knows of a worker that serves requests; of one that serves jobs the scheduler knows it first. */
+/**
+ * Whether a worker became idle. For one that serves requests only its agent knows this; for one that serves jobs the
+ * scheduler knows it first.
+ */
 function becameIdle(before: WorkerState, now: WorkerState): boolean {
   return now === WorkerState.IDLE && before !== WorkerState.IDLE;
 }

@@ -1,4 +1,4 @@
-/** The desired workers of each node: kept in the store, told to agents whole, with an epoch. */
+/** The desired workers of each node: kept in the store and sent to agents as a whole set with an epoch. */
 import type { StepContext } from '../context.ts';
 import { noteDecision } from '../scaling/decisions.ts';
 import { emptyUpdate } from '../control/directory.ts';
@@ -14,7 +14,7 @@ import type { WorkerRuntime } from './placement/runtime-choice.ts';
 import { putRow } from '../rows.ts';
 import { randomName } from '../random.ts';
 
-/** What a desired row says of a worker. */
+/** The entry of a worker in a desired row. */
 export interface DesiredWorker {
   readonly id: string;
   readonly endpoint: string;
@@ -26,7 +26,7 @@ export interface DesiredWorker {
   readonly maxConcurrency: number;
   readonly decision: string;
   readonly drain: boolean;
-  /** Id of the master key its token is made with; empty for the first one. */
+  /** Id of the master key that its token is made with; empty for the first one. */
   readonly tokenKey: string;
 }
 
@@ -34,15 +34,15 @@ export interface DesiredWorker {
 export interface DesiredRow {
   readonly epoch: number;
   readonly workers: readonly DesiredWorker[];
-  /** The last workers that are gone, `[id, endpoint]`, oldest first. */
+  /** The most recent past workers, `[id, endpoint]`, oldest first. */
   readonly past: readonly (readonly [string, string])[];
 }
 
-/** Past workers that a node is remembered for, in memory and in its row. */
+/** Past workers that are remembered per node, in memory and in its row. */
 const MOST_PAST = 512;
 const MOST_PAST_STORED = 64;
 
-/** Asks for the worker of a plan, unless the plan is out of date. */
+/** Requests the worker of a plan, unless the plan is out of date. */
 export function requestWorker(
   { state, now }: Pick<StepContext, 'state' | 'now'>,
   endpoint: EndpointRecord,
@@ -73,7 +73,7 @@ export function requestWorker(
   return worker;
 }
 
-/** What is known of a worker before its agent spoke of it. */
+/** Returns the state of a worker before its agent has reported it. */
 export function initialWorkerState(
   state: State,
   now: Now,
@@ -99,7 +99,7 @@ export function addWorker(state: State, worker: WorkerRecord): void {
   state.endpoints.get(worker.endpoint)?.workers.add(worker.id);
 }
 
-/** Asks a worker to finish what it holds and go. */
+/** Tells a worker to finish its work and stop. */
 export function drainWorker(state: State, now: Now, worker: WorkerRecord, decision: string): void {
   if (worker.drain) return;
   worker.drain = true;
@@ -109,7 +109,7 @@ export function drainWorker(state: State, now: Now, worker: WorkerRecord, decisi
   if (endpoint !== undefined) noteDecision(endpoint, now, { kind: 'DRAIN', worker: worker.id, node: worker.node, reason: decision });
 }
 
-/** The worker is gone, or its node is. */
+/** Deletes a worker that is gone, or whose node is gone. */
 export function forgetWorker(state: State, id: string): void {
   const worker = state.workers.get(id);
   if (worker === undefined) return;
@@ -134,7 +134,7 @@ export function notePast(node: NodeRecord, worker: string, endpoint: string): vo
   if (oldest !== undefined) node.pastWorkers.delete(oldest);
 }
 
-/** Node → the workers of an endpoint that it runs or ran: where the endpoint's logs are. */
+/** Returns the workers of an endpoint by the node that runs or ran them: the nodes that hold the endpoint's logs. */
 export function workersByNode(state: State, endpoint: string): Map<string, Set<string>> {
   const found = new Map<string, Set<string>>();
   for (const [id, node] of state.nodes) {

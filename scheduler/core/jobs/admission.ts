@@ -1,4 +1,4 @@
-/** Whether a request is within its endpoint's rate limits; from here on it counts as open. */
+/** Checks a request against its endpoint's rate limits. From then on it counts as open. */
 import type { CapstanError } from '../../../lib/errors.ts';
 
 import type { StepContext } from '../context.ts';
@@ -10,7 +10,10 @@ import { limitOf, usageOf } from './limits.ts';
 import { tryAcquire, type Usage } from './rate-limits.ts';
 import { failureReply } from './views.ts';
 
-/** Counts a request of a channel until it is replied to or abandoned; undefined when it is over the limit and has been refused. */
+/**
+ * Counts a request of a channel until it is replied to or abandoned. Returns undefined if it exceeds the limit and was
+ * refused.
+ */
 export function admit(
   ctx: StepContext,
   endpoint: EndpointRecord | undefined,
@@ -31,7 +34,7 @@ export function refuse(ctx: StepContext, ref: Ref, error: CapstanError): void {
   ctx.emit({ kind: 'reply', channel: ref.channel, reply: failureReply(ref.request, error), usage: null });
 }
 
-/** Counts a unary call until it ends; false when it has been refused. */
+/** Counts a unary call until it ends. Returns false if it was refused. */
 export function admitCall(
   ctx: StepContext,
   call: number,
@@ -44,7 +47,7 @@ export function admitCall(
   return refusal === null;
 }
 
-/** The call is over: it counts as open no more. */
+/** Ends a call: it no longer counts as open. */
 export function endCall({ openCalls }: State, ticket: number): void {
   openCalls.get(ticket)?.release();
   openCalls.delete(ticket);

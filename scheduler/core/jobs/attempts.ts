@@ -1,7 +1,7 @@
 /**
- * What agents report of attempts. A start, chunk or result counts only with the job's present
- * token (invariant 2); whatever the scheduler has decided is acknowledged, stale and
- * unknown results included, so that agents can forget them. A slot is free when the agent says so.
+ * Agents' reports of attempts. A start, chunk or result counts only with the job's present token (invariant 2).
+ * Everything the scheduler has decided is acknowledged, including stale and unknown results, so that agents can drop
+ * them. A slot is free when the agent says so.
  */
 import {
   AttemptOutcome,
@@ -29,10 +29,10 @@ import { deliverChunks } from './read-stream.ts';
 import { stopAttempt } from './stop-attempt.ts';
 import { addChunk, dropStream } from './streams.ts';
 
-/** A worker that refused a job is left alone for this long, so that a refusal cannot spin, ms. */
+/** Time for which a worker that refused a job gets no other one, which prevents a busy loop, ms. */
 const REFUSAL_PAUSE_MS = 200;
 
-/** The leased job an attempt speaks for, or null when its lease is another's by now. */
+/** Returns the leased job that an attempt belongs to, or null if another attempt holds its lease. */
 export function leasedBy(state: State, node: NodeRecord, id: string, token: number): JobRecord | null {
   const job = state.jobs.get(id);
   if (job === undefined || job.token !== token || job.lease === null) return null;
@@ -62,13 +62,13 @@ export function attemptRefused(ctx: StepContext, node: NodeRecord, event: Attemp
 }
 
 export function attemptEnded(ctx: StepContext, node: NodeRecord, event: AttemptEnded): void {
-  // A handler that is out of time may go on: its slot is free when the agent says so again.
+  // A handler that timed out may continue: its slot is free when the agent says so.
   const worker = event.slotHeld ? null : freeSlot(ctx, node, event.jobId, event.token);
   const job = leasedBy(ctx.state, node, event.jobId, event.token);
   if (job !== null) conclude(ctx, job, event);
-  // What the end of this attempt named counts only where it is in the job's row now.
+  // The body that this end names counts only if the job's row names it now.
   dropBody(ctx.state, fromPayloadMessage(event.output) ?? null);
-  // Also when the store refuses the end: then it knows better, and the result is stale.
+  // Also if the store refuses the end: its row is newer, so the result is stale.
   acknowledge(ctx, node, event.jobId, event.token);
   refill(ctx, worker);
 }
@@ -99,7 +99,7 @@ export function attemptProgress(state: State, node: NodeRecord, event: AttemptPr
   if (job !== null && data !== 'invalid') job.progress = data === null ? null : ownPayload(data);
 }
 
-/** Frees the slot an attempt held. Answers its worker, or null when the slot was not held. */
+/** Frees the slot of an attempt. Returns its worker, or null if the slot was not held. */
 export function freeSlot({ state, now }: StepContext, node: NodeRecord, job: string, token: number): WorkerRecord | null {
   for (const id of node.workers) {
     const worker = state.workers.get(id);
@@ -111,7 +111,7 @@ export function freeSlot({ state, now }: StepContext, node: NodeRecord, job: str
 }
 
 function conclude(ctx: StepContext, job: JobRecord, event: AttemptEnded): void {
-  // Its ttl is over and callers were told so, though the row is not deleted yet.
+  // Its ttl has ended and callers were told so, although the row is not deleted yet.
   if (job.deleteAt <= ctx.now.wall) {
     expire(ctx, job);
     return;
@@ -150,19 +150,19 @@ function conclude(ctx: StepContext, job: JobRecord, event: AttemptEnded): void {
       lose(ctx, job, error || 'worker lost');
       return;
     default:
-      // Stopped although the lease still stands: nobody asked for it any more, so it was not the job's fault.
+      // Stopped although the lease is still valid: no caller requested it, so the job is not charged.
       requeue(ctx, job, false);
   }
 }
 
-/** Why the account of the job may not keep a body besides; null when it may. */
+/** Returns why the account of the job may not store another body; null if it may. */
 function refusalOfBody(state: State, job: JobRecord, body: Payload | null, field: string): CapstanError | null {
   const account = state.endpoints.get(job.endpoint)?.config.account;
   const size = blobBytes(body);
   return account === undefined ? null : bodyRefusal(state, account, { size, adds: size, field });
 }
 
-/** Ends a job whose output or stream passes a quota. What it streamed is dropped. */
+/** Ends a job whose output or stream exceeds a quota. Its stream is dropped. */
 function failOver(ctx: StepContext, job: JobRecord, { message }: CapstanError): void {
   dropStream(ctx.state, job);
   finish(ctx, job, { event: 'fail', output: null, error: message, executionMs: null, agoMs: 0 });

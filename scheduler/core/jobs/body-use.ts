@@ -1,7 +1,8 @@
 /**
- * Bytes of bodies above the inline size, by account: inputs, outputs, chunks, and what webhooks keep of them. The store
- * counts what its rows name, each blob once; the core adds what is not in a row yet: operations that are not committed, and chunks of
- * running attempts. Between a commit and the store's next count an operation is in both, never in none, so a quota is not passed.
+ * Bytes of bodies above the inline size, by account: inputs, outputs, chunks, and the copies that webhooks keep. The
+ * store counts the blobs that its rows name, each once. The core adds those without a row: uncommitted operations, and
+ * chunks of running attempts. Between a commit and the store's next count an operation counts in both, never in
+ * neither, so the quota cannot be exceeded.
  */
 import { CapstanError } from '../../../lib/errors.ts';
 
@@ -10,22 +11,22 @@ import type { CoreEvent } from '../events.ts';
 import type { State } from '../state.ts';
 import { bodyQuotaOf } from '../control/keys.ts';
 
-/** Bytes of the account's bodies. */
+/** Returns the bytes of the account's bodies. */
 export function bodyBytesOf(state: State, account: string): number {
   const use = state.bodyUse.get(account);
   return use === undefined ? 0 : use.stored + use.pending;
 }
 
-/** A body that an account wants to keep besides what it has. */
+/** A body that an account wants to store in addition. */
 export interface WantedBody {
   readonly size: number;
-  /** Bytes that it adds with others that come at the same time. */
+  /** Bytes that it adds together with other bodies of the same request. */
   readonly adds: number;
-  /** What it is of a job: `input`, `output` or `stream`. */
+  /** The job's field: `input`, `output` or `stream`. */
   readonly field: string;
 }
 
-/** Why the account may not have a body besides; null when it may. */
+/** Returns why the account may not store another body; null if it may. */
 export function bodyRefusal(state: State, account: string, { size, adds, field }: WantedBody): CapstanError | null {
   if (adds <= 0) return null;
   const used = bodyBytesOf(state, account) + adds - size;
@@ -37,7 +38,7 @@ export function bodyRefusal(state: State, account: string, { size, adds, field }
   return new CapstanError('QUOTA_EXCEEDED', message, { field });
 }
 
-/** Counts bytes that are not in the store's count yet, or not any more. */
+/** Adds bytes that are not yet, or no longer, in the store's count. */
 export function addPending(state: State, account: string, bytes: number): void {
   if (bytes === 0) return;
   const use = state.bodyUse.get(account) ?? { stored: 0, pending: 0 };
@@ -46,14 +47,14 @@ export function addPending(state: State, account: string, bytes: number): void {
   else state.bodyUse.set(account, use);
 }
 
-/** The reservation of an operation that is written now; null when it brings no blobs. */
+/** Returns the reservation of an operation that is written now; null if it has no blobs. */
 export function reserve(state: State, account: string | undefined, bytes: number): BodyReservation | null {
   if (account === undefined || bytes === 0) return null;
   addPending(state, account, bytes);
   return { account, bytes };
 }
 
-/** The store counted after the operations of these reservations were committed or refused. */
+/** Handles a count that the store made after the operations of these reservations were committed or refused. */
 export function bodiesCounted(state: State, { stored, settled }: Extract<CoreEvent, { kind: 'bodies-counted' }>): void {
   for (const [account, use] of state.bodyUse) {
     use.stored = 0;

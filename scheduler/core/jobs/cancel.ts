@@ -1,4 +1,4 @@
-/** Requests to cancel: which jobs can be, and who is told to stop. */
+/** Requests to cancel: which jobs can be cancelled, and which nodes must stop them. */
 import { CapstanError } from '../../../lib/errors.ts';
 import { StopReason } from '../../../proto/gen/capstan/v1/nodes.ts';
 import type { WholeJob } from '../../store/store.ts';
@@ -18,7 +18,7 @@ export function cancel(ctx: StepContext, call: number, endpoint: string, id: str
   else cancelJob(ctx, call, job);
 }
 
-/** The row of a job to cancel has been read. */
+/** Handles the row of a job to cancel. */
 export function cancelStored(ctx: StepContext, call: number, live: JobRecord | null, found: WholeJob | null): void {
   if (live !== null) cancelJob(ctx, call, live);
   else if (found?.job.state === 'IN_QUEUE') cancelJob(ctx, call, fromRow(found.job));

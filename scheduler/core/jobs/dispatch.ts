@@ -1,4 +1,4 @@
-/** Jobs to slots: the least loaded ready worker, ties to the most recently used, normal jobs first. */
+/** Assigns jobs to slots: the least loaded ready worker, ties to the most recently used, normal jobs first. */
 import { WorkerState } from '../../../proto/gen/capstan/v1/common.ts';
 
 import type { StepContext } from '../context.ts';
@@ -15,8 +15,8 @@ import { mayUseOldRelease } from '../scaling/rollout.ts';
 import { shownWebhook } from '../webhooks/webhook-url.ts';
 
 /**
- * The slot for the job at a position of an endpoint's queue, or null when there is none: workers of
- * the present release first; those of the one before only as long as the rollout allows it.
+ * Returns the slot for the job at a position of an endpoint's queue, or null if there is none. Workers of the present
+ * release come first; those of the previous one only as long as the rollout allows it.
  */
 export function findFreeSlot(state: State, endpoint: EndpointRecord, now: Now, queuePosition: number): Slot | null {
   let best: WorkerRecord | null = null;
@@ -27,7 +27,7 @@ export function findFreeSlot(state: State, endpoint: EndpointRecord, now: Now, q
     if (worker === undefined || !isReady(worker)) continue;
     const fresh = worker.release === endpoint.config.release;
     const free = worker.attempts.size < worker.maxConcurrency && worker.notBefore <= now.mono;
-    // Its node is looked up only where it would change something.
+    // The node is looked up only where it could change the result.
     if (free ? !goesBefore(worker, fresh ? best : bestOld) : !fresh || freshReady) continue;
     if (state.nodes.get(worker.node)?.session == null) continue;
     if (fresh) freshReady = true;
@@ -40,20 +40,20 @@ export function findFreeSlot(state: State, endpoint: EndpointRecord, now: Now, q
   return worker === null || node?.session == null ? null : { worker, node, session: node.session };
 }
 
-/** The less loaded one; of equals the one used last, so that the others become idle. */
+/** Prefers the less loaded worker; of equals the one used last, so that the others become idle. */
 function goesBefore(worker: WorkerRecord, other: WorkerRecord | null): boolean {
   if (other === null) return true;
   const less = other.attempts.size - worker.attempts.size;
   return less > 0 || (less === 0 && worker.lastUsed > other.lastUsed);
 }
 
-/** True when the agent says the worker takes jobs and nobody asked it to go. */
+/** Whether the agent reports the worker as ready and the worker is not draining. */
 export function isReady(worker: WorkerRecord): boolean {
   if (worker.drain || worker.status === null) return false;
   return worker.status.state === WorkerState.IDLE || worker.status.state === WorkerState.RUNNING;
 }
 
-/** Hands out queued jobs while there are free slots, and fills the window up from the store. */
+/** Dispatches queued jobs while there are free slots, and refills the window from the store. */
 export function fill(ctx: StepContext, endpoint: EndpointRecord): void {
   if (endpoint.purge !== null) purgeStep(ctx, endpoint);
   for (const lane of endpoint.lanes) {
@@ -75,7 +75,7 @@ export function fill(ctx: StepContext, endpoint: EndpointRecord): void {
   }
 }
 
-/** The effect that carries a leased job to its agent, once its lease is durable. */
+/** Adds the effect that sends a leased job to its agent, once its lease is durable. */
 export function sendJob(ctx: StepContext, job: JobRecord, slot: Slot, write: Write): void {
   ctx.emit(
     {

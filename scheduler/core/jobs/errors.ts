@@ -1,4 +1,4 @@
-/** Refusals that several requests share. */
+/** Errors that several requests share. */
 import { CapstanError } from '../../../lib/errors.ts';
 
 export function endpointNotFound(id: string): CapstanError {

@@ -1,4 +1,4 @@
-/** Jobs whose ttl or retention is over: which of those that the store found due are removed. */
+/** Jobs whose ttl or retention has ended: which of the due jobs in the store are removed. */
 import { StopReason } from '../../../proto/gen/capstan/v1/nodes.ts';
 
 import type { StepContext } from '../context.ts';
@@ -8,10 +8,10 @@ import { fromRow } from './job-records.ts';
 import { DELETION_GATHER_MS, expire, expireEnded, noteDeletion } from './jobs.ts';
 import { stopAttempt } from './stop-attempt.ts';
 
-/** Removes what the store reported as due (ttl or retention over). */
+/** Removes the jobs that the store reported as due (ttl or retention over). */
 export function dueRead(ctx: StepContext, event: Extract<CoreEvent, { kind: 'due-read' }>): void {
   ctx.state.readingDue = false;
-  // Whatever was submitted or ended during the read has lowered nextDeletion itself.
+  // Submissions and ends during the read have lowered nextDeletion themselves.
   if (event.nextAt !== null) noteDeletion(ctx.state, event.nextAt <= event.wall ? ctx.now.wall - DELETION_GATHER_MS : event.nextAt);
   for (const row of event.jobs) {
     const job = ctx.state.jobs.get(row.id);

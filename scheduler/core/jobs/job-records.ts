@@ -1,4 +1,4 @@
-/** Jobs in the state: the only place that creates one or changes its phase, its endpoint's counters and its queue. */
+/** Jobs in the state. Only this module creates a job or changes its phase, its endpoint's counters and its queue. */
 import type { JobRow } from '../../store/store.ts';
 
 import type { CoreEvent } from '../events.ts';
@@ -13,8 +13,8 @@ import { transition, type Cell, type JobEvent, type Phase, type Transition } fro
 type JobIn<P extends Phase> = JobRecord & { readonly phase: P };
 
 /**
- * Applies an event: moves the job to the phase that the table names, and with it the queue and the counters of its
- * endpoint (invariant 9). Null when the table forbids the event; then nothing has changed.
+ * Applies an event: moves the job to the phase in the table and updates the queue and counters of its endpoint
+ * (invariant 9). Returns null and changes nothing if the table forbids the event.
  */
 export function applyEvent<P extends Phase, E extends JobEvent>(state: State, job: JobIn<P>, event: E): Cell<P, E> {
   const cell = transition<P, E>(job.phase, event);
@@ -28,7 +28,7 @@ export function applyEvent<P extends Phase, E extends JobEvent>(state: State, jo
   return cell;
 }
 
-/** The window of a lane is what the state holds of its queue. */
+/** The window of a lane is the part of its queue that the state holds. */
 function moveInQueue(state: State, endpoint: EndpointRecord | undefined, job: JobRecord, move: NonNullable<Transition['queue']>): void {
   const lane = endpoint?.lanes[job.priority];
   switch (move) {
@@ -63,7 +63,7 @@ function count({ counts }: EndpointRecord, job: JobRecord, next: Transition): vo
   }
 }
 
-/** The job of a submission that is admitted. */
+/** Creates the job of an admitted submission. */
 export function newJob(state: State, now: Now, endpoint: EndpointRecord, event: Extract<CoreEvent, { kind: 'submit' }>): JobIn<'NEW'> {
   const { settings } = state;
   const { policy } = event;
@@ -95,7 +95,7 @@ export function newJob(state: State, now: Now, endpoint: EndpointRecord, event: 
   };
 }
 
-/** The job of a stored row. */
+/** Returns the job of a stored row. */
 export function fromRow(row: JobRow): JobRecord {
   return {
     seq: row.seq,
@@ -124,14 +124,14 @@ export function fromRow(row: JobRow): JobRecord {
   };
 }
 
-/** The phase that a stored row stands for. */
+/** Returns the phase of a stored row. */
 export function phaseOf({ state, startedAt }: JobRow): Phase {
   if (state === 'IN_QUEUE') return 'QUEUED';
   if (state === 'LEASED') return startedAt === null ? 'LEASED' : 'STARTED';
   return state;
 }
 
-/** The row of a job that is submitted now. */
+/** Returns the row of a job that is submitted now. */
 export function toRow(job: JobRecord): JobRow {
   return {
     seq: job.seq,

@@ -1,6 +1,6 @@
 /**
- * Changes of a job: each applies one transition of the table, writes the operation that makes it durable, and answers
- * whoever waits for it.
+ * Changes of a job. Each applies one transition of the table, writes the operation that makes it durable, and replies
+ * to the waiters.
  */
 import { blobBytes, toPayloadMessage, type Payload } from '../../../lib/payload.ts';
 import { JobState } from '../../../proto/gen/capstan/v1/common.ts';
@@ -23,10 +23,10 @@ import { transition, type Cell, type Phase } from './transitions.ts';
 import { span } from './views.ts';
 import { replyNotFound, answerJob, answerStream } from './waiters.ts';
 
-/** Deletions are gathered: jobs due within this time of each other go together, ms. */
+/** Deletions are batched: jobs due within this time of each other are deleted together, ms. */
 export const DELETION_GATHER_MS = 250;
 
-/** How an attempt or a wait ended. */
+/** The end of an attempt or of a wait. */
 export interface Ending {
   readonly event: 'complete' | 'fail' | 'time-out' | 'cancel';
   readonly output: Payload | null;
@@ -40,7 +40,7 @@ function endpointOf(state: State, job: JobRecord): EndpointRecord | undefined {
   return state.endpoints.get(job.endpoint);
 }
 
-/** Gives a job the slot. The caller writes what the transition names. */
+/** Leases the slot to a job. The caller writes the operation of the transition. */
 export function takeLease<P extends Phase, E extends 'submit-leased' | 'lease'>(
   state: State,
   job: JobRecord & { readonly phase: P },
@@ -62,14 +62,14 @@ export function takeLease<P extends Phase, E extends 'submit-leased' | 'lease'>(
   return next;
 }
 
-/** Leases the first job of a lane. Null when its phase forbids it. */
+/** Leases the first job of a lane. Returns null if its phase forbids it. */
 export function leaseFirst(ctx: StepContext, job: JobRecord, slot: Slot): Write | null {
   const next = takeLease(ctx.state, job, 'lease', slot);
   if (next === null || job.lease === null) return null;
   return ctx.write({ kind: next.op, seq: job.seq, token: job.token, lease: job.lease });
 }
 
-/** The handler was entered `agoMs` ago: from here on the attempt counts. */
+/** Records that the handler was entered `agoMs` ago. From then on the attempt counts. */
 export function start(state: State, now: Now, job: JobRecord, agoMs: number): void {
   if (applyEvent(state, job, 'start') === null) return;
   job.startedAt = Math.max(job.submittedAt, now.wall - agoMs);
@@ -78,7 +78,7 @@ export function start(state: State, now: Now, job: JobRecord, agoMs: number): vo
   job.recordStart = state.deadlines.add(now.mono + state.settings.recordStartAfterMs, { kind: 'record-start', job, token: job.token });
 }
 
-/** The attempt has run for a while: make its start durable, so that it counts even if both sides die. */
+/** Makes the start of an attempt that has run for a while durable, so that it counts even if both sides crash. */
 export function recordStart(ctx: StepContext, job: JobRecord, token: number): void {
   if (job.phase !== 'STARTED' || job.token !== token || job.startRecorded || job.startedAt === null) return;
   job.startRecorded = true;
@@ -92,7 +92,7 @@ export function recordStart(ctx: StepContext, job: JobRecord, token: number): vo
   });
 }
 
-/** Ends a job; answers its waiters. Null when its phase forbids it. */
+/** Ends a job and replies to its waiters. Returns null if its phase forbids it. */
 export function finish(
   ctx: StepContext,
   job: JobRecord,
@@ -165,7 +165,10 @@ export function finish(
   return { write, view };
 }
 
-/** Gives a lease up and puts the job back at its place. `charged` false takes a reported start back. */
+/**
+ * Releases a lease and puts the job back at its queue position. `charged` false takes back the charge of a reported
+ * start.
+ */
 export function requeue(ctx: StepContext, job: JobRecord, charged: boolean): void {
   const started = job.phase === 'STARTED';
   const next = applyEvent(ctx.state, job, 'requeue');
@@ -181,7 +184,10 @@ export function requeue(ctx: StepContext, job: JobRecord, charged: boolean): voi
   ctx.state.dirtyEndpoints.add(job.endpoint);
 }
 
-/** The worker under a leased job is gone: again while attempts are left, else FAILED with that reason. */
+/**
+ * Handles the loss of a leased job's worker: requeues the job while attempts are left, otherwise ends it FAILED with
+ * this reason.
+ */
 export function lose(ctx: StepContext, job: JobRecord, how: string): void {
   if (job.deleteAt <= ctx.now.wall) {
     expire(ctx, job);
@@ -201,7 +207,7 @@ export function lose(ctx: StepContext, job: JobRecord, how: string): void {
   }
 }
 
-/** Removes a job whose ttl ran out, in any phase before its end. */
+/** Removes a job whose ttl has ended, in any phase before its end. */
 export function expire(ctx: StepContext, job: JobRecord): Write | null {
   const next = applyEvent(ctx.state, job, 'expire');
   if (next === null) return null;
@@ -214,16 +220,16 @@ export function expire(ctx: StepContext, job: JobRecord): Write | null {
   return write;
 }
 
-/** Removes the stored row of an ended job whose retention is over, unless it was retried since it was read. */
+/** Removes the stored row of an ended job whose retention is over, unless the job was retried since the read. */
 export function expireEnded(ctx: StepContext, row: JobRow, dueBy: number): void {
   const next = transition(phaseOf(row), 'expire');
   if (next !== null) ctx.write({ kind: next.op, seq: row.seq, dueBy });
 }
 
-/** Puts an ended job at the tail of its queue, as if it were submitted now. Null when its phase forbids it. */
+/** Puts an ended job at the tail of its queue, as if submitted now. Returns null if its phase forbids it. */
 export function retryEnded(ctx: StepContext, job: JobRecord, call: number): Write | null {
   if (transition(job.phase, 'retry') === null) return null;
-  // Its place comes first: the queue keeps the order of places.
+  // The position is set first, because the queue is ordered by it.
   job.queuePosition = ctx.state.nextQueuePosition++;
   const next = applyEvent(ctx.state, job, 'retry');
   if (next === null) return null;
@@ -240,7 +246,7 @@ export function retryEnded(ctx: StepContext, job: JobRecord, call: number): Writ
   return ctx.write({ kind: next.op, seq, queuePosition, submittedAt, deleteAt }, { kind: 'retry', call, job });
 }
 
-/** Undoes what the state assumed of a submission or retry that the store refused. */
+/** Undoes the state's changes for a submission or retry that the store refused. */
 export function undo(state: State, job: JobRecord): void {
   if (applyEvent(state, job, 'refuse') === null) return;
   if (job.lease !== null) state.workers.get(job.lease.worker)?.attempts.delete(attemptKey(job.id, job.token));
@@ -248,7 +254,7 @@ export function undo(state: State, job: JobRecord): void {
   forget(state, job);
 }
 
-/** Lowers the time of the next look at due jobs. */
+/** Lowers the time of the next check for due jobs. */
 export function noteDeletion(state: State, at: number): void {
   if (at + DELETION_GATHER_MS < state.nextDeletion) state.nextDeletion = at + DELETION_GATHER_MS;
 }

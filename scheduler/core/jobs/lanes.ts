@@ -1,14 +1,14 @@
 /**
- * A lane is one priority of one endpoint's queue. Its head window holds jobs in memory; what lies
- * beyond `covered` is only in the store and is read in when the window runs low.
+ * A lane is one priority of one endpoint's queue. Its head window holds jobs in memory; jobs beyond `covered` are only
+ * in the store and are read when the window runs low.
  *
- * Invariant: the window holds every queued job whose position is at or below `covered`, in order.
- * While a refill is being read, jobs that come back (requeue) enter the window at once, and what
- * was added or removed meanwhile is noted, because the rows being read may miss or still show it.
+ * Invariant: the window holds every queued job whose position is at or below `covered`, in order. While a refill is
+ * being read, requeued jobs enter the window at once, and jobs added or removed in the meantime are recorded, because
+ * the rows of the read may miss them or still contain them.
  */
 import type { JobRecord, Lane } from '../state/jobs.ts';
 
-/** Adds a job at the tail. False when it is beyond the window: then only the store holds it. */
+/** Adds a job at the tail. Returns false if the job is beyond the window: then only the store holds it. */
 export function enqueue(lane: Lane, job: JobRecord, windowSize: number): boolean {
   lane.count++;
   if (lane.covered === Number.POSITIVE_INFINITY) {
@@ -22,7 +22,7 @@ export function enqueue(lane: Lane, job: JobRecord, windowSize: number): boolean
   return false;
 }
 
-/** Puts a job back at its own position. False when that is beyond the window. */
+/** Puts a job back at its own position. Returns false if that is beyond the window. */
 export function putBack(lane: Lane, job: JobRecord): boolean {
   lane.count++;
   if (job.queuePosition > lane.covered && lane.refill === null) return false;
@@ -30,7 +30,7 @@ export function putBack(lane: Lane, job: JobRecord): boolean {
   return true;
 }
 
-/** The first queued job, or null when the window shows none. */
+/** Returns the first queued job, or null if the window has none. */
 export function first(lane: Lane): JobRecord | null {
   while (lane.head < lane.window.length) {
     const job = lane.window[lane.head] as JobRecord;
@@ -44,7 +44,7 @@ export function first(lane: Lane): JobRecord | null {
   return null;
 }
 
-/** Takes the job that {@link first} showed. */
+/** Removes the job that {@link first} returned. */
 export function takeFirst(lane: Lane): void {
   lane.count--;
   lane.head++;
@@ -54,26 +54,29 @@ export function takeFirst(lane: Lane): void {
   }
 }
 
-/** A queued job left the queue in another way than by {@link takeFirst}; its phase is changed by the caller. */
+/** Records that a queued job left the queue other than by {@link takeFirst}. The caller changes its phase. */
 export function leave(lane: Lane, seq: number): void {
   lane.count--;
   lane.refill?.removed.add(seq);
 }
 
-/** True when the window should be filled up from the store; the caller starts the read. */
+/** Whether the window should be refilled from the store. The caller starts the read. */
 export function wantsRefill(lane: Lane, windowSize: number): boolean {
   return lane.covered !== Number.POSITIVE_INFINITY && lane.refill === null && lane.window.length - lane.head < windowSize / 2;
 }
 
-/** Position after which a refill starts, and how many jobs it may bring: a quarter at a time, since a long read holds up commits. */
+/**
+ * Returns the position after which a refill starts, and its limit of jobs: a quarter of the window, because a long read
+ * delays commits.
+ */
 export function startRefill(lane: Lane, windowSize: number): { readonly after: number; readonly limit: number } {
   lane.refill = { added: false, removed: new Set() };
   return { after: lane.covered, limit: Math.max(1, Math.min(windowSize - (lane.window.length - lane.head), Math.ceil(windowSize / 4))) };
 }
 
 /**
- * Takes in what a refill read. `known` tells which jobs the state holds already; answers the jobs
- * that left the window because the refill did not reach their position.
+ * Adds the jobs of a refill. `known` tells which jobs the state already holds. Returns the jobs that left the window
+ * because the refill did not reach their position.
  */
 export function finishRefill(
   lane: Lane,

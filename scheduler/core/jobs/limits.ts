@@ -1,4 +1,4 @@
-/** The rate limits of an endpoint as they are now: its own over the account's, grown by its running workers. */
+/** The present rate limits of an endpoint: its own or the account's, raised by its running workers. */
 import { isReady } from './dispatch.ts';
 import type { State } from '../state.ts';
 import type { EndpointRecord } from '../state/endpoints.ts';
@@ -17,7 +17,7 @@ export function limitOf(state: State, endpoint: EndpointRecord, operation: Limit
   const { limits, requestsPerWorker } = endpoint.config;
   const base = limits[operation] ?? state.settings.limits[operation];
   const perWorker = requestsPerWorker ?? state.settings.requestsPerWorker;
-  // Few workers cannot lift the limit, whatever they do.
+  // Too few workers to raise the limit, even if all of them run.
   if (base.requests === 0 || endpoint.workers.size * perWorker <= base.requests) return base;
   let running = 0;
   for (const id of endpoint.workers) {

@@ -1,4 +1,4 @@
-/** Requests to purge a queue. What a purge ends is decided step by step (purge.ts). */
+/** Requests to purge a queue. purge.ts decides step by step which jobs end. */
 import type { StepContext } from '../context.ts';
 import { fill } from './dispatch.ts';
 import { endpointNotFound } from './errors.ts';

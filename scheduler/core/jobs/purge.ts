@@ -1,7 +1,7 @@
 /**
- * Purging a queue: every job that waited when the purge was asked for ends CANCELLED. What is
- * beyond the head window comes in by the ordinary refills, so a purge of a million jobs is many
- * small steps; jobs submitted meanwhile are left alone.
+ * Purges a queue: every job that waited at the time of the request ends CANCELLED. Jobs beyond the head window are read
+ * by the ordinary refills, so a purge of a million jobs takes many small steps. Jobs submitted in the meantime are left
+ * alone.
  */
 import type { StepContext } from '../context.ts';
 import type { State } from '../state.ts';
@@ -12,7 +12,10 @@ import { first } from './lanes.ts';
 /** Error of a job that a purge ended. */
 const PURGED_ERROR = 'purged from the queue';
 
-/** Begins a purge, or joins the one under way. `error` becomes that of its jobs; nobody is answered without a `call`. */
+/**
+ * Starts a purge, or joins the one in progress. `error` becomes the error of its jobs. Without a `call` no reply is
+ * sent.
+ */
 export function startPurge(state: State, endpoint: EndpointRecord, call: number | null, error: string = PURGED_ERROR): void {
   endpoint.purge ??= { upTo: 0, removed: 0, error, calls: [] };
   endpoint.purge.upTo = state.nextQueuePosition - 1;
@@ -20,7 +23,7 @@ export function startPurge(state: State, endpoint: EndpointRecord, call: number 
   if (call !== null) endpoint.purge.calls.push(call);
 }
 
-/** Ends what the window shows; answers the callers when nothing at or below the mark is left. */
+/** Ends the jobs in the window. Replies to the callers when no job at or below the mark is left. */
 export function purgeStep(ctx: StepContext, endpoint: EndpointRecord): void {
   const purge = endpoint.purge;
   if (purge === null) return;
@@ -39,6 +42,7 @@ export function purgeStep(ctx: StepContext, endpoint: EndpointRecord): void {
   }
   if (left) return;
   endpoint.purge = null;
-  // After the commit, whatever the store says to each end: a job whose submission it refused cannot be ended, and has no say in the answer.
+  // After the commit, whatever the store's outcome of each end: a job whose submission the store refused cannot be
+  // ended and does not affect the reply.
   for (const call of purge.calls) ctx.reply(call, { kind: 'purged', removed: purge.removed });
 }

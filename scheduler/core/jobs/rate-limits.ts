@@ -1,7 +1,7 @@
 /**
- * Rate limits: per endpoint and operation, at most so many requests in any
- * 10 seconds and so many open at once. The effective limit is the higher of the base limit and
- * running workers × requests per worker; the concurrent one grows in proportion.
+ * Rate limits: per endpoint and operation, a maximum of requests in any 10 seconds and of requests open at once. The
+ * effective limit is the higher of the base limit and running workers × requests per worker; the concurrent limit grows
+ * in proportion.
  *
  * The window slides and is exact: the times of the accepted requests are kept until they leave it.
  */
@@ -13,11 +13,11 @@ export const WINDOW_MS = 10_000;
 
 export type LimitedOperation = (typeof LIMITED_OPERATIONS)[number];
 
-/** A limit; 0 stands for none. */
+/** A limit; 0 means no limit. */
 export interface Limit {
-  /** Requests in any window. */
+  /** Maximum of requests in any window. */
   readonly requests: number;
-  /** Requests open at once. */
+  /** Maximum of requests open at once. */
   readonly concurrent: number;
 }
 
@@ -37,29 +37,29 @@ export const defaultLimits: Limits = {
 /** Requests per window that one running worker adds. */
 export const DEFAULT_REQUESTS_PER_WORKER = 100;
 
-/** What one operation of one endpoint has accepted. */
+/** The accepted requests of one operation of one endpoint. */
 export class Usage {
   #open = 0;
   #times: Float64Array = new Float64Array(16);
   #first = 0;
   #count = 0;
 
-  /** Requests that are open now. */
+  /** Number of open requests. */
   get open(): number {
     return this.#open;
   }
 
-  /** One more request is open. */
+  /** Counts one more open request. */
   hold(): void {
     this.#open++;
   }
 
-  /** A request is open no more. */
+  /** Counts one open request less. */
   release(): void {
     this.#open--;
   }
 
-  /** Accepted requests that are still in the window. */
+  /** Returns the number of accepted requests that are still in the window. */
   inWindow(now: number): number {
     while (this.#count > 0 && (this.#times[this.#first] as number) <= now - WINDOW_MS) {
       this.#first = (this.#first + 1) % this.#times.length;
@@ -68,7 +68,7 @@ export class Usage {
     return this.#count;
   }
 
-  /** When the oldest accepted request leaves the window. */
+  /** Returns when the oldest accepted request leaves the window. */
   oldest(): number {
     return this.#times[this.#first] ?? 0;
   }
@@ -87,14 +87,14 @@ export class Usage {
   }
 }
 
-/** The limit that holds with so many running workers. */
+/** Returns the limit for this number of running workers. */
 export function effectiveLimit(base: Limit, runningWorkers: number, requestsPerWorker: number): Limit {
   if (base.requests === 0) return base;
   const requests = Math.max(base.requests, runningWorkers * requestsPerWorker);
   return { requests, concurrent: Math.floor((base.concurrent * requests) / base.requests) };
 }
 
-/** A request that asks for its place. */
+/** A request to be admitted. */
 export interface Asking {
   readonly operation: LimitedOperation;
   /** Monotonic, ms. */
@@ -103,8 +103,8 @@ export interface Asking {
 }
 
 /**
- * Accepts a request, or says why not. An accepted one counts as open until it is released.
- * One that was sent again after a broken stream was accepted before and is not counted anew.
+ * Accepts a request, or returns why not. An accepted request counts as open until it is released. A request that was
+ * sent again after a broken stream was accepted before and is not counted again.
  */
 export function tryAcquire(usage: Usage, limit: Limit, { operation, now, resent }: Asking): CapstanError | null {
   if (!resent) {

@@ -1,4 +1,4 @@
-/** Requests for a job's chunks: which chunks a reader gets, and which are dropped because it has them. */
+/** Requests for a job's chunks: which chunks a reader gets, and which are dropped because the reader has them. */
 import { JobState } from '../../../proto/gen/capstan/v1/common.ts';
 
 import type { StepContext } from '../context.ts';
@@ -9,7 +9,7 @@ import { liveJob, readFor, view } from './job-lookup.ts';
 import { acknowledgedBy, chunksFor, dropBelow } from './streams.ts';
 import { addWaiter, answerStream } from './waiters.ts';
 
-/** Takes the unread chunks of a job, waiting for the first up to waitMs. */
+/** Returns the unread chunks of a job. Waits up to waitMs for the first one. */
 export function readStream(ctx: StepContext, event: Extract<CoreEvent, { kind: 'read-stream' }>): void {
   const usage = admit(ctx, ctx.state.endpoints.get(event.endpoint), event);
   if (usage === undefined) return;
@@ -25,7 +25,7 @@ export function readStream(ctx: StepContext, event: Extract<CoreEvent, { kind: '
     answerStream(ctx, waiter, { state: view(ctx.state, ctx.now, job).state, chunks: [], error: null });
 }
 
-/** Gives a waiter the chunks it has not got; false when there are none. */
+/** Sends a waiter the chunks it does not have. Returns false if there are none. */
 export function deliverChunks(ctx: StepContext, job: JobRecord, waiter: Waiter): boolean {
   const { chunks, firstIndex } = chunksFor(ctx.state, job, job.stream, waiter);
   if (chunks.length === 0) return false;
@@ -33,7 +33,7 @@ export function deliverChunks(ctx: StepContext, job: JobRecord, waiter: Waiter):
   return true;
 }
 
-/** Drops what a reader says to have, here and at the agent. */
+/** Drops the chunks that a reader acknowledges, here and at the agent. */
 function received(ctx: StepContext, job: JobRecord, waiter: Waiter): void {
   const nextIndex = acknowledgedBy(ctx.state, job, waiter);
   if (!dropBelow(ctx.state, job, nextIndex, true) || job.lease === null) return;

@@ -1,4 +1,4 @@
-/** Why a queued job waits (invariant 11): one code, and the facts behind it for people. */
+/** Why a queued job waits (invariant 11): one code, and the details for users. */
 import { WorkerState } from '../../../proto/gen/capstan/v1/common.ts';
 
 import { inCrashLoop } from '../scaling/crash-loops.ts';
@@ -19,7 +19,7 @@ export type QueueReason =
   | 'IMAGE_PULL'
   | 'CRASH_LOOP'
   | 'THROTTLED'
-  /** Every slot is taken and the endpoint may not have more workers, or the scaler has not asked for more yet. */
+  /** Every slot is taken, and the endpoint may not have more workers or the scaler has not requested more yet. */
   | 'WORKERS_BUSY'
   /** lowPriority jobs do not start workers. */
   | 'LOW_PRIORITY';
@@ -29,7 +29,7 @@ export interface Explanation {
   readonly detail: string;
 }
 
-/** The reason for the head of an endpoint's queue. */
+/** Returns the reason for the head of an endpoint's queue. */
 export function queueReason(state: State, endpoint: EndpointRecord, now: Now): Explanation {
   if (endpoint.config.workersMax === 0) return { reason: 'PAUSED', detail: 'workersMax is 0' };
   const workers = [...endpoint.workers].flatMap((id) => state.workers.get(id) ?? []);

@@ -1,6 +1,6 @@
 /**
- * Bounds for what agents report. A node is trusted with what was placed on it and with nothing else:
- * its text and lists are cut, and a body it names must have the form of one.
+ * Limits for agents' reports. A node is trusted only with what was placed on it: its texts and lists are truncated, and
+ * a body that it names must have the form of one.
  */
 import { fromPayloadMessage, MAX_INLINE_BYTES, type Payload } from '../../../lib/payload.ts';
 import type { Payload as PayloadMessage } from '../../../proto/gen/capstan/v1/common.ts';
@@ -16,12 +16,12 @@ const MOST_DETAIL_LENGTH = 8 * 1024;
 const MOST_TEXT_LENGTH = 1_024;
 const MOST_ITEMS = 512;
 
-/** The reported body; null for none, `invalid` for one that no agent sends. */
+/** Returns the reported body; null for none, `invalid` for one that no correct agent sends. */
 export function reportedBody(message: PayloadMessage | undefined): Payload | null | 'invalid' {
   const body = fromPayloadMessage(message);
   if (body === undefined) return null;
   if ('inline' in body) return body.inline.length <= MAX_INLINE_BYTES ? body : 'invalid';
-  // Not `build/…`: the output of a job would show the code of any account.
+  // A `build/…` id is invalid: it would expose any account's code as the output of a job.
   return /^body\/[0-9a-f]{32}$/.test(body.blob.id) ? body : 'invalid';
 }
 
@@ -29,7 +29,7 @@ export function reportedError(error: string): string {
   return cut(error, MOST_ERROR_LENGTH);
 }
 
-/** The status of a worker: its endpoint, release and devices are those that it was placed with. */
+/** Returns the status of a worker with the endpoint, release and devices of its placement. */
 export function reportedStatus(worker: WorkerRecord, status: WorkerStatus): WorkerStatus {
   return {
     ...status,
@@ -51,7 +51,7 @@ export interface LogFilter {
   /** The workers whose lines may be shown. */
   readonly workers: ReadonlySet<string>;
   readonly afterMs: bigint;
-  /** Lines, at most. */
+  /** Maximum of lines. */
   readonly limit: number;
 }
 
@@ -63,7 +63,7 @@ const MOST_REPLY_LENGTH = 8 * 1024 * 1024;
 const LAST_TIME_MS = 253_402_300_799_999n;
 const streams: ReadonlySet<string> = new Set(['stdout', 'stderr', 'system']);
 
-/** The lines of one node's reply that belong to the workers asked about, oldest first. */
+/** Returns the lines of one node's reply that belong to the requested workers, oldest first. */
 export function reportedLines({ endpointId, workers, afterMs, limit }: LogFilter, lines: readonly LogLine[]): LogLine[] {
   const found: LogLine[] = [];
   let length = 0;

@@ -1,4 +1,4 @@
-/** Requests to retry: which ended jobs go back to the tail of their queue. */
+/** Requests to retry: which ended jobs return to the tail of their queue. */
 import { CapstanError } from '../../../lib/errors.ts';
 import type { WholeJob } from '../../store/store.ts';
 
@@ -16,7 +16,7 @@ export function retry(ctx: StepContext, call: number, endpoint: string, id: stri
   else ctx.reply(call, notRetryable(id, 'has not ended'));
 }
 
-/** The row of a job to retry has been read. */
+/** Handles the row of a job to retry. */
 export function retryStored(ctx: StepContext, call: number, live: JobRecord | null, found: WholeJob | null): void {
   const row = found?.job;
   const endpoint = row === undefined ? undefined : ctx.state.endpoints.get(row.endpoint);
@@ -36,7 +36,7 @@ function notRetryable(id: string, why: string): CapstanError {
   return new CapstanError('CONFLICT', `job ${id} ${why}; only a FAILED or TIMED_OUT job can be retried`);
 }
 
-/** The store refused a retry. */
+/** Handles a retry that the store refused. */
 export function retryRefused(ctx: StepContext, { call, job }: Extract<Cause, { kind: 'retry' }>): void {
   undo(ctx.state, job);
   ctx.reply(call, notRetryable(job.id, 'changed meanwhile'));

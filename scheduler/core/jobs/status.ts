@@ -1,4 +1,4 @@
-/** Requests for a job's state or result: which are replied to at once, and which wait for the end or for a read. */
+/** Requests for a job's state or result: which get a reply at once, and which wait for the end or for a read. */
 import type { WholeJob } from '../../store/store.ts';
 
 import type { StepContext } from '../context.ts';
@@ -12,13 +12,13 @@ import { acknowledgedBy, chunksFor } from './streams.ts';
 import { jobReply, publicState, viewOfRow } from './views.ts';
 import { addWaiter, answerFailure, answerJob, answerStream, gone } from './waiters.ts';
 
-/** Answers with a job's state, waiting for its end up to waitMs. */
+/** Replies with a job's state. Waits up to waitMs for its end. */
 export function get(ctx: StepContext, event: Extract<CoreEvent, { kind: 'get' }>): void {
   const usage = admit(ctx, ctx.state.endpoints.get(event.endpoint), event);
   if (usage !== undefined) replyOrWait(ctx, questionOf(event, usage));
 }
 
-/** Which job is asked for, and by whom. */
+/** The requested job and the caller. */
 interface Question {
   readonly ref: Ref;
   readonly endpoint: string;
@@ -47,7 +47,7 @@ export function replyOrWait(ctx: StepContext, { ref, endpoint, id, waitMs, usage
   if (job === null) readFor(ctx, { kind: 'waiter', ref }, endpoint, id);
 }
 
-/** A wait is over: answer with what is known now. */
+/** Ends a wait: replies with the present state. */
 export function waitOver(ctx: StepContext, waiter: Waiter): void {
   if (waiter.done) return;
   const job = liveJob(ctx.state, ctx.now, waiter.endpoint, waiter.job);
@@ -58,7 +58,7 @@ export function waitOver(ctx: StepContext, waiter: Waiter): void {
   else answerStream(ctx, waiter, { state: view(ctx.state, ctx.now, job).state, chunks: [], error: null });
 }
 
-/** The row of a waiter's job has been read. */
+/** Handles the row of a waiter's job. */
 export function resolveWaiter(ctx: StepContext, waiter: Waiter, found: WholeJob | null): void {
   const live = liveJob(ctx.state, ctx.now, waiter.endpoint, waiter.job);
   if (live !== null) {
@@ -77,7 +77,7 @@ export function resolveWaiter(ctx: StepContext, waiter: Waiter, found: WholeJob 
       answerStream(ctx, waiter, { state: publicState(found.job), chunks: [], error, token });
       return;
     }
-    // The reader is answered also when the store refuses: then the job was retried or is gone.
+    // The reader also gets its reply if the store refuses: then the job was retried or deleted.
     const below = acknowledgedBy(ctx.state, found.job, waiter);
     if (below > found.firstChunk) ctx.write({ kind: 'drain', seq, below });
     const kept = { first: found.firstChunk, next: found.firstChunk + found.chunks.length, chunks: found.chunks };

@@ -1,4 +1,4 @@
-/** What the store replies to the requests that await it: a row that was read, an operation that was refused. */
+/** Handles the store's replies to waiting requests: a row that was read, or a refused operation. */
 import { CapstanError } from '../../../lib/errors.ts';
 import type { Outcome, WholeJob } from '../../store/store.ts';
 
@@ -13,9 +13,9 @@ import { resolveWaiter } from './status.ts';
 import { submissionRead, submissionRefused } from './submit.ts';
 import { findWaiter } from './waiters.ts';
 
-/** A job that was not in the state has been read from the store. */
+/** Handles the row of a job that was not in the state. */
 export function jobRead(ctx: StepContext, purpose: ReadPurpose, found: WholeJob | null): void {
-  // A job that ended since its row was read must not be acted upon: read it again, after the commit.
+  // The row of a job that ended since the read is outdated: read it again, after the commit.
   if (found?.job.state === 'IN_QUEUE' && ctx.state.reads.ended.has(found.job.seq)) {
     ctx.emit({ kind: 'read-job', purpose, endpoint: found.job.endpoint, job: found.job.id });
     return;
@@ -39,7 +39,7 @@ export function jobRead(ctx: StepContext, purpose: ReadPurpose, found: WholeJob 
   }
 }
 
-/** The store refused an operation that a caller asked for: undo what the state assumed, and answer. */
+/** Handles the refusal of an operation that a caller requested: undoes the state's changes, and replies. */
 export function refused(ctx: StepContext, outcome: Outcome, cause: Cause): void {
   switch (cause.kind) {
     case 'submit':

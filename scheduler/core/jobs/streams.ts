@@ -1,19 +1,18 @@
 /**
- * Chunks of generators, held in memory beside the agent's own copy until a reader is known to have
- * them. An answer may be lost on its way to the gateway, so chunks are not dropped when they are
- * answered but when the next read says, by its cursor, that they arrived: a read that is sent again
- * gets the same ones. What was answered on a channel that is still open is on its way, and goes to
- * no other reader meanwhile.
+ * Chunks of generators, held in memory, in addition to the agent's own copy, until a reader is known to have them. A
+ * reply may be lost on its way to the gateway. Chunks are therefore dropped not with the reply but when the cursor of
+ * the next read shows that they arrived; a read that is sent again gets the same chunks. Chunks sent on a channel that
+ * is still open count as in transit, and no other reader gets them in the meantime.
  *
- * Bounded per job and over all jobs: when nobody reads, the oldest go first (the whole is in the
- * job's output all the same).
+ * Bounded per job and over all jobs: without a reader the oldest chunks are dropped first (the job's output still
+ * contains all of them).
  */
 import { blobBytes, memoryBytes, ownPayload, type Payload } from '../../../lib/payload.ts';
 import { addPending } from './body-use.ts';
 import { dropBody, type State } from '../state.ts';
 import type { JobRecord, StreamBuffer, Waiter } from '../state/jobs.ts';
 
-/** Jobs whose last answer is remembered. Beyond it a reader without a cursor may see chunks twice. */
+/** Jobs whose last reply is remembered. Beyond this limit a reader without a cursor may see chunks twice. */
 const MOST_HANDED = 10_000;
 
 /** An attempt of a job, in the state or stored. */
@@ -21,13 +20,13 @@ type Attempt = Pick<JobRecord, 'id' | 'token'>;
 
 type Reader = Pick<Waiter, 'after' | 'channel' | 'resent'>;
 
-/** Adds a chunk of the present attempt; false when it is one that was seen before. */
+/** Adds a chunk of the present attempt. Returns false for a chunk that was added before. */
 export function addChunk(state: State, job: JobRecord, index: number, data: Payload): boolean {
   const stream = (job.stream ??= { first: index, next: index, chunks: [], bytes: 0 });
-  // After a restart of either side the agent sends again from what was drained, less what it had to drop.
+  // After a restart of either side the agent sends again from the last drained chunk, except for chunks it had to drop.
   if (index < stream.next) return false;
   if (index > stream.next) {
-    // What it dropped nobody read: kept chunks stand without a gap, and their first index shows the loss.
+    // No reader got the chunks that the agent dropped. Kept chunks have no gap, and their first index shows the loss.
     dropBelow(state, job, stream.next);
     stream.first = index;
   }
@@ -42,7 +41,7 @@ export function addChunk(state: State, job: JobRecord, index: number, data: Payl
   return true;
 }
 
-/** The kept chunks that a reader has not got, and where they stand; they count as on their way to it. */
+/** Returns the kept chunks that a reader does not have, and their position. They then count as in transit to it. */
 export function chunksFor(
   state: State,
   job: Attempt,
@@ -57,17 +56,17 @@ export function chunksFor(
   return { chunks, firstIndex };
 }
 
-/** Index below which a reader certainly has all chunks of this attempt. */
+/** Returns the index below which a reader certainly has all chunks of this attempt. */
 export function acknowledgedBy(state: State, job: Attempt, { after, channel }: Reader): number {
   if (after?.token === job.token) return after.next;
-  // A gateway that lost count of this stream, but not the channel that its answers came over.
+  // A gateway that lost its position in this stream, but not the channel of its replies.
   const handed = after === null ? handedOf(state, job) : undefined;
   return handed?.channel === channel ? handed.next : 0;
 }
 
 /**
- * Drops kept chunks below an index; false when there were none. `received`: their reader has them. Those
- * of others keep their blobs until the sweep, since the agent may send them once more after a restart.
+ * Drops kept chunks below an index. Returns false if there were none. `received`: their reader has them. The blobs of
+ * other chunks are left to the sweep, because the agent may send them again after a restart.
  */
 export function dropBelow(state: State, job: JobRecord, index: number, received = false): boolean {
   const { stream } = job;
@@ -82,12 +81,12 @@ export function dropBelow(state: State, job: JobRecord, index: number, received 
   return gone.length > 0;
 }
 
-/** The attempt is over, or another begins its stream anew. */
+/** Drops the stream of an attempt that ended or whose successor starts the stream anew. */
 export function dropStream(state: State, job: JobRecord): void {
   for (const chunk of takeStream(state, job)?.chunks ?? []) dropBody(state, chunk);
 }
 
-/** Takes the kept chunks out of the state, for the row of a job that ends. */
+/** Removes the kept chunks from the state, for the row of a job that ends. */
 export function takeStream(state: State, job: JobRecord): StreamBuffer | null {
   const { stream } = job;
   if (stream !== null) {
@@ -101,7 +100,7 @@ export function takeStream(state: State, job: JobRecord): StreamBuffer | null {
 function unreadFrom(state: State, job: Attempt, { after, channel, resent }: Reader): number {
   const known = after?.token === job.token ? after.next : 0;
   const handed = after?.exact === true ? undefined : handedOf(state, job);
-  // A broken channel may still look open here when its requests come again.
+  // A broken channel may still look open here when its requests are sent again.
   return handed === undefined || (resent && handed.channel !== channel) ? known : Math.max(known, handed.next);
 }
 
@@ -125,7 +124,10 @@ function count(state: State, stream: StreamBuffer, bytes: number): void {
   state.streamBytes += bytes;
 }
 
-/** Chunks of running attempts are in no row: they count for the account until they are dropped or the job's end names them. */
+/**
+ * Chunks of running attempts have no row: they count for the account until they are dropped or the job's end names
+ * them.
+ */
 function countBlobs(state: State, job: JobRecord, chunks: readonly Payload[], by: 1 | -1): void {
   const account = state.endpoints.get(job.endpoint)?.config.account;
   if (account === undefined) return;

@@ -21,10 +21,10 @@ import { addWaiter, answerFailure, dropWaiter, findWaiter } from './waiters.ts';
 
 type SubmitPurpose = Extract<ReadPurpose, { kind: 'submit' }>;
 
-/** A new job: straight to a free slot when nothing waits before it, else to its queue's tail. */
+/** Submits a new job: to a free slot if no job waits before it, otherwise to the tail of its queue. */
 export function submit(ctx: StepContext, event: Extract<CoreEvent, { kind: 'submit' }>): void {
   const endpoint = ctx.state.endpoints.get(event.endpoint);
-  // One that is there already, or may be, brings no new body.
+  // A job that exists, or may exist, adds no new body.
   const isNew = !event.counting.resent && !ctx.state.jobs.has(event.job);
   const refusal =
     endpoint === undefined
@@ -40,8 +40,9 @@ export function submit(ctx: StepContext, event: Extract<CoreEvent, { kind: 'subm
     dropBody(ctx.state, event.input);
     return;
   }
-  // One that was sent before may be stored, run and ended already, and one that the state holds may be refused by the store yet, because its key
-  // belongs to another job: the store tells, which is read after it has answered what was written before.
+  // A submission that was sent before may already be stored, run and ended, and the store may still refuse one that the
+  // state holds, because its key belongs to another job. Only the store knows, and a read returns after the outcomes of
+  // all earlier writes.
   if (event.counting.resent || ctx.state.jobs.has(event.job)) readFor(ctx, { kind: 'submit', event, usage }, event.endpoint, event.job);
   else insert(ctx, endpoint, event, usage);
 }
@@ -81,7 +82,7 @@ function insert(ctx: StepContext, endpoint: EndpointRecord, event: Extract<CoreE
   if (slot !== null) sendJob(ctx, job, slot, write);
 }
 
-/** Why the account may not have the input of a new job; null when it may. */
+/** Returns why the account may not store the input of a new job; null if it may. */
 function inputRefusal(
   state: State,
   { config: { account } }: EndpointRecord,
@@ -98,12 +99,12 @@ function refusalOf(endpoint: EndpointRecord): CapstanError | null {
     : new CapstanError('INVALID_ARGUMENT', `endpoint ${endpoint.config.id} is load-balanced: it serves routes and has no queue`);
 }
 
-/** A submission that was sent before has been looked up in the store: its job is there, or it is submitted now. */
+/** Handles the read for a submission that was sent before: its job exists, or is submitted now. */
 export function submissionRead(ctx: StepContext, purpose: SubmitPurpose, found: WholeJob | null): void {
   const { event, usage } = purpose;
   const held = ctx.state.jobs.get(event.job);
   if (found === null && held?.endpoint === event.endpoint) {
-    // Written since the read, by another copy of the submission: not answered before the store has taken or refused it.
+    // Written since the read by another copy of the submission: no reply before the store has accepted or refused it.
     readFor(ctx, purpose, event.endpoint, event.job);
     return;
   }
@@ -111,7 +112,7 @@ export function submissionRead(ctx: StepContext, purpose: SubmitPurpose, found: 
     replyOrWait(ctx, questionOf(event, usage));
     return;
   }
-  // It may have been deleted while the store was read.
+  // The endpoint may have been deleted during the read.
   const endpoint = ctx.state.endpoints.get(event.endpoint);
   const error =
     endpoint === undefined ? endpointNotFound(event.endpoint) : (refusalOf(endpoint) ?? inputRefusal(ctx.state, endpoint, event));
@@ -122,11 +123,14 @@ export function submissionRead(ctx: StepContext, purpose: SubmitPurpose, found: 
   }
 }
 
-/** The store refused a submission: undoes what the state assumed, and replies with the job that is there or the mismatch. */
+/**
+ * Handles a submission that the store refused: undoes the state's changes, and replies with the existing job or the
+ * mismatch.
+ */
 export function submissionRefused(ctx: StepContext, outcome: Outcome, cause: Extract<Cause, { kind: 'submit' }>): void {
   undo(ctx.state, cause.job);
   const waiter = findWaiter(ctx.state, cause.ref);
-  // The caller that would have waited went away meanwhile.
+  // The waiting caller disconnected in the meantime.
   if (cause.waitMs > 0 && waiter === null) return;
   if (outcome.kind === 'idempotent-other-body') {
     const error = new CapstanError('IDEMPOTENCY_MISMATCH', 'Idempotency-Key: was used with a different request body', {
@@ -137,7 +141,7 @@ export function submissionRefused(ctx: StepContext, outcome: Outcome, cause: Ext
     else answerFailure(ctx, waiter, error);
     return;
   }
-  // The job is there already: the same submission again, or its idempotency key.
+  // The job exists already: the same submission again, or the same idempotency key.
   const id = outcome.kind === 'idempotent-same' ? outcome.jobId : cause.job.id;
   if (waiter !== null) dropWaiter(ctx.state, waiter);
   const { job, waitMs, ref, usage } = cause;

@@ -1,5 +1,5 @@
 /**
- * The life of a job: one table, phase × event → next phase, and what goes with it.
+ * The life cycle of a job: one table, phase × event → next phase and its consequences.
  *
  *    NEW ───submit-leased──────────┐
  *     │                            │ ┌──── requeue (refused, or worker lost with attempts left)
@@ -13,16 +13,16 @@
  *   └── FAILED, TIMED_OUT        reported with the end)                              ▼
  *                                                                                 DELETED
  *
- * LEASED: handed to a worker, not reported started; callers still see IN_QUEUE.
+ * LEASED: assigned to a worker, not reported started; callers still see IN_QUEUE.
  * An event that the table does not allow is refused or ignored: late progress and results change nothing
- * (invariant 3). The store repeats the guards in SQL. `applyEvent` (job-records.ts) is the only one to act on the table.
+ * (invariant 3). The store repeats the guards in SQL. Only `applyEvent` (job-records.ts) applies the table.
  */
 
-/** NEW: about to be submitted. DELETED: no longer there, or refused by the store. */
+/** NEW: about to be submitted. DELETED: deleted, or refused by the store. */
 export type Phase = 'NEW' | 'QUEUED' | 'LEASED' | 'STARTED' | 'COMPLETED' | 'FAILED' | 'CANCELLED' | 'TIMED_OUT' | 'DELETED';
 
 export type JobEvent =
-  /** No slot is free, or others wait before it. */
+  /** No slot is free, or other jobs wait before it. */
   | 'submit'
   /** A slot is free: the lease is written with the submission. */
   | 'submit-leased'
@@ -33,10 +33,10 @@ export type JobEvent =
   | 'complete'
   | 'fail'
   | 'time-out'
-  /** The lease came to nothing, or its worker was lost and attempts are left. */
+  /** The lease was not used, or its worker was lost and attempts are left. */
   | 'requeue'
   | 'cancel'
-  /** ttl or retention is over. */
+  /** The ttl or the retention is over. */
   | 'expire'
   | 'retry'
   /** The store refused the submission or the retry. */
@@ -44,13 +44,13 @@ export type JobEvent =
 
 export interface Transition {
   readonly to: Phase;
-  /** The store operation that records it; null where a later one carries it. */
+  /** The store operation that records it; null if a later one includes it. */
   readonly op: 'submit' | 'lease' | 'finish' | 'requeue' | 'delete' | 'retry' | null;
-  /** What becomes of its place in the queue: at the tail, its own again, taken at the head, given up. */
+  /** The job's place in the queue: enters at the tail, returns to its own position, is taken at the head, leaves. */
   readonly queue: 'enter' | 'return' | 'take' | 'leave' | null;
   /** Change of the endpoint's running jobs. */
   readonly running: 1 | 0 | -1;
-  /** What it counts as for the endpoint; `attempt` charges the job, too. */
+  /** The endpoint's counter that it increments; `attempt` also charges the job. */
   readonly counts: 'attempt' | 'completed' | 'failed' | null;
 }
 
@@ -113,10 +113,10 @@ const TABLE = {
   DELETED: NOTHING,
 } as const satisfies Table;
 
-/** What an event means in a phase; null where the phase forbids it. */
+/** The transition of an event in a phase; null if the phase forbids it. */
 export type Cell<P extends Phase, E extends JobEvent> = (typeof TABLE)[P][E];
 
-/** The transition for an event in a phase, or null when the phase forbids it. */
+/** Returns the transition for an event in a phase, or null if the phase forbids it. */
 export function transition<P extends Phase, E extends JobEvent>(phase: P, event: E): Cell<P, E> {
   return TABLE[phase][event];
 }

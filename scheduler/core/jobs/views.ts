@@ -1,4 +1,4 @@
-/** How jobs look to callers: the public shape from the state or from a stored row. */
+/** The caller's view of a job: the public shape from the state or from a stored row. */
 import { JobState } from '../../../proto/gen/capstan/v1/common.ts';
 import type { Job, JobReply } from '../../../proto/gen/capstan/v1/jobs.ts';
 import type { CapstanError } from '../../../lib/errors.ts';
@@ -7,7 +7,7 @@ import type { JobRow, StoredState, WholeJob } from '../../store/store.ts';
 import type { JobRecord } from '../state/jobs.ts';
 import { shownWebhook } from '../webhooks/webhook-url.ts';
 
-/** A job of the state: queued, leased or started. */
+/** Returns the view of a job in the state: queued, leased or started. */
 export function viewOfRecord(job: JobRecord, queueReason: string): Job {
   const started = job.phase === 'STARTED';
   return {
@@ -24,7 +24,7 @@ export function viewOfRecord(job: JobRecord, queueReason: string): Job {
   };
 }
 
-/** A job as its stored row tells it. */
+/** Returns the view of a stored row. */
 export function viewOfRow(whole: WholeJob, queueReason: string): Job {
   const { job, output } = whole;
   const state = publicState(job);
@@ -44,13 +44,13 @@ export function viewOfRow(whole: WholeJob, queueReason: string): Job {
   };
 }
 
-/** The public state of a stored row. */
+/** Returns the public state of a stored row. */
 export function publicState(job: Pick<JobRow, 'state' | 'startedAt'>): JobState {
   if (job.state === 'LEASED') return job.startedAt === null ? JobState.IN_QUEUE : JobState.IN_PROGRESS;
   return JobState[job.state];
 }
 
-/** The stored states a public state stands for; LEASED rows are told apart by their start. */
+/** Returns the stored state for a public state. LEASED rows are distinguished by their start. */
 export function storedState(state: JobState): StoredState | null {
   switch (state) {
     case JobState.IN_QUEUE:
@@ -70,12 +70,12 @@ export function storedState(state: JobState): StoredState | null {
   }
 }
 
-/** Reply that carries a job. */
+/** Returns a reply with a job. */
 export function jobReply(request: number, job: Job): JobReply {
   return { requestId: request, result: { $case: 'job', value: job } };
 }
 
-/** Reply that carries a refusal. */
+/** Returns a reply with an error. */
 export function failureReply(request: number, error: CapstanError): JobReply {
   return {
     requestId: request,
@@ -92,7 +92,7 @@ export function failureReply(request: number, error: CapstanError): JobReply {
   };
 }
 
-/** A duration in whole ms, never negative. */
+/** Returns a duration in whole ms, never negative. */
 export function span(from: number, to: number): number {
   return Math.max(0, Math.round(to - from));
 }

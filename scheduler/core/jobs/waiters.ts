@@ -1,4 +1,4 @@
-/** Requests that wait: for a job's end, for its next chunk, or for a row being read. No polling. */
+/** Waiting requests: for a job's end, for its next chunk, or for a row being read. No polling. */
 import { CapstanError } from '../../../lib/errors.ts';
 import { toPayloadMessage, type Payload } from '../../../lib/payload.ts';
 import type { JobState } from '../../../proto/gen/capstan/v1/common.ts';
@@ -13,13 +13,13 @@ import type { Usage } from './rate-limits.ts';
 import { jobNotFound } from './errors.ts';
 import { failureReply, jobReply } from './views.ts';
 
-/** Who waits for what. */
+/** A request and what it waits for. */
 export interface Waiting {
   readonly ref: Ref;
   readonly endpoint: string;
   readonly job: string;
   readonly mode: 'job' | 'stream';
-  /** 0: it awaits only the read that the caller starts. */
+  /** 0: waits only for the read that the caller starts. */
   readonly waitMs: number;
   readonly usage: Usage | null;
   readonly after?: Cursor | null;
@@ -27,7 +27,6 @@ export interface Waiting {
   readonly byKey?: boolean;
 }
 
-/** Registers a waiter. */
 export function addWaiter({ state, now }: StepContext, waiting: Waiting): Waiter {
   const { ref, endpoint, job, mode, waitMs, usage, after = null, resent = false, byKey = false } = waiting;
   const waiter: Waiter = {
@@ -57,14 +56,13 @@ export function addWaiter({ state, now }: StepContext, waiting: Waiting): Waiter
   return waiter;
 }
 
-/** Forgets a waiter that will not be answered: its request is open no longer. */
+/** Deletes a waiter that gets no reply. Its request is no longer open. */
 export function abandonWaiter(state: State, waiter: Waiter): void {
   if (waiter.done) return;
   if (waiter.usage !== null) waiter.usage.release();
   dropWaiter(state, waiter);
 }
 
-/** Forgets a waiter. */
 export function dropWaiter(state: State, waiter: Waiter): void {
   if (waiter.done) return;
   waiter.done = true;
@@ -83,30 +81,30 @@ export function findWaiter(state: State, ref: Ref): Waiter | null {
   return state.channels.get(ref.channel)?.get(ref.request) ?? null;
 }
 
-/** Forgets every waiter of a channel that closed; whether its last answers arrived is not known. */
+/** Deletes every waiter of a channel that closed. Whether its last replies arrived is unknown. */
 export function dropChannel(state: State, channel: number): void {
   for (const [job, handed] of state.handed) if (handed.channel === channel) state.handed.delete(job);
   for (const waiter of [...(state.channels.get(channel)?.values() ?? [])]) abandonWaiter(state, waiter);
 }
 
-/** Answers a waiter with a job. */
+/** Replies to a waiter with a job. */
 export function answerJob(ctx: StepContext, waiter: Waiter, job: Job, write: Write | null = null): void {
   dropWaiter(ctx.state, waiter);
   ctx.emit({ kind: 'reply', channel: waiter.channel, reply: jobReply(waiter.request, job), usage: waiter.usage }, write);
 }
 
-/** What a reader of a stream gets. */
+/** A reply to a reader of a stream. */
 export interface StreamAnswer {
   readonly state: JobState;
   readonly chunks: readonly Payload[];
   /** Null unless the job failed. */
   readonly error: string | null;
-  /** The attempt whose stream it is, and the index of the first chunk in it, where known. */
+  /** The attempt of the stream, and the index of its first chunk, if known. */
   readonly token?: number;
   readonly firstIndex?: number;
 }
 
-/** Answers a waiter with stream chunks. */
+/** Replies to a waiter with stream chunks. */
 export function answerStream(ctx: StepContext, waiter: Waiter, answer: StreamAnswer, write: Write | null = null): void {
   dropWaiter(ctx.state, waiter);
   const { state, chunks, error, ...place } = answer;
@@ -115,23 +113,23 @@ export function answerStream(ctx: StepContext, waiter: Waiter, answer: StreamAns
   ctx.emit({ kind: 'reply', channel: waiter.channel, reply, usage: waiter.usage }, write);
 }
 
-/** Answers a waiter with a refusal. */
+/** Replies to a waiter with an error. */
 export function answerFailure(ctx: StepContext, waiter: Waiter, error: CapstanError, write: Write | null = null): void {
   dropWaiter(ctx.state, waiter);
   ctx.emit({ kind: 'reply', channel: waiter.channel, reply: failureReply(waiter.request, error), usage: waiter.usage }, write);
 }
 
-/** The job is not there (any more): whoever waits for it learns so. */
+/** Tells the waiters of a job that it does not exist (any more). */
 export function replyNotFound(ctx: StepContext, job: string, write: Write | null): void {
   for (const waiter of [...(ctx.state.waiters.get(job) ?? [])]) answerFailure(ctx, waiter, gone(waiter), write);
 }
 
-/** Why a waiter's job cannot be answered. */
+/** Returns why a waiter cannot get the job. */
 export function gone({ job, byKey }: Waiter): CapstanError {
   return byKey ? resultExpired(job) : jobNotFound(job);
 }
 
-/** The submission was made before, and its job is deleted: making it again would run it twice. */
+/** The submission was made before, and its job is deleted: another submission would run it twice. */
 function resultExpired(job: string): CapstanError {
   const message = `Idempotency-Key: job ${job} was submitted with it and is already deleted`;
   return new CapstanError('IDEMPOTENCY_EXPIRED', message, { field: 'Idempotency-Key', jobId: job });

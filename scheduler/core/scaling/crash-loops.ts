@@ -1,13 +1,12 @@
 /**
- * Starts of a release that fail. The agent starts a failing worker again with growing pauses; this
- * is the view over all workers of the release:
+ * Failed starts of a release. The agent restarts a failing worker with growing pauses; this module considers all
+ * workers of the release:
  *
- *   - a node where its starts failed twice in a row is avoided for a while, longer each time, and
- *     the worker is tried on another node that can take it;
- *   - after three failed starts in a row, wherever they were, the release is in a crash loop: one
- *     worker goes on trying, no other is asked for, and what is asked for anew waits for a pause
- *     that doubles with each failure;
- *   - one good start ends it, and so does a new release.
+ *   - A node where its starts failed twice in a row is avoided for a while, longer each time, and the worker is tried
+ *     on another node that can take it.
+ *   - After three failed starts in a row, on any nodes, the release is in a crash loop: one worker keeps trying, no
+ *     others are requested, and a new request waits for a pause that doubles with each failure.
+ *   - One successful start ends the crash loop, and so does a new release.
  */
 import { WorkerState } from '../../../proto/gen/capstan/v1/common.ts';
 import type { WorkerStatus } from '../../../proto/gen/capstan/v1/nodes.ts';
@@ -18,30 +17,30 @@ import type { EndpointRecord } from '../state/endpoints.ts';
 import type { WorkerRecord } from '../state/fleet.ts';
 import type { Now } from '../now.ts';
 
-/** Failed starts in a row that make a crash loop. */
+/** Consecutive failed starts that make a crash loop. */
 const CRASH_LOOP_FAILURES = 3;
-/** Failed starts in a row on one node, after which another node is tried. */
+/** Consecutive failed starts on one node after which another node is tried. */
 export const NODE_FAILURES = 2;
-/** Failed starts that are counted: agents tell the number, and it goes on to operators as a uint32. */
+/** Limit for the failure count: agents report it, and operators receive it as a uint32. */
 const MOST_FAILURES = 1_000_000;
 const PAUSE_FIRST_MS = 1_000;
 const PAUSE_LAST_MS = 60_000;
 const AVOID_FIRST_MS = 30_000;
 const AVOID_LAST_MS = 600_000;
 
-/** True while starts of the endpoint's release fail again and again. */
+/** Whether starts of the endpoint's release fail repeatedly. */
 export function inCrashLoop(endpoint: EndpointRecord): boolean {
   return endpoint.starts.failures >= CRASH_LOOP_FAILURES;
 }
 
-/** Nodes that are not to be tried now. */
+/** Returns the nodes to avoid now. */
 export function avoidedNodes(endpoint: EndpointRecord, now: Now): ReadonlySet<string> {
   const avoided = new Set<string>();
   for (const [node, { avoidUntil }] of endpoint.starts.nodes) if (avoidUntil > now.mono) avoided.add(node);
   return avoided;
 }
 
-/** Takes what an agent says of a worker's starts; `before` is what it had said before. */
+/** Handles an agent's report of a worker's starts; `before` is its previous report. */
 export function noteStart(ctx: StepContext, worker: WorkerRecord, status: WorkerStatus): void {
   const failed = Math.max(0, status.failures - worker.failuresSeen);
   const ready = status.state === WorkerState.IDLE || status.state === WorkerState.RUNNING;
@@ -54,7 +53,7 @@ export function noteStart(ctx: StepContext, worker: WorkerRecord, status: Worker
   if (!started) return;
   worker.idleSince = ctx.now.mono;
   if (worker.release === endpoint.config.release) noteGoodStart(ctx, endpoint, worker);
-  // A start that this scheduler did not ask for was told by the one before it.
+  // A start requested by a previous scheduler was reported to that scheduler.
   const { placedMs, runtime } = worker;
   if (placedMs === null) return;
   worker.placedMs = null;
@@ -71,7 +70,7 @@ function noteFailures(
   const { starts } = endpoint;
   const looped = inCrashLoop(endpoint);
   starts.failures = Math.min(MOST_FAILURES, starts.failures + failed);
-  // From the third failure on agents say CRASH_LOOP, and the error itself beside it.
+  // From the third failure on agents report CRASH_LOOP, with the error as the detail.
   starts.lastError = status.reason === 'CRASH_LOOP' ? status.detail : `${status.reason}: ${status.detail}`;
   starts.retryAt = ctx.now.mono + Math.min(PAUSE_LAST_MS, PAUSE_FIRST_MS * 2 ** Math.min(starts.failures - 1, 16));
   const here = starts.nodes.get(worker.node) ?? { failures: 0, avoidUntil: 0 };

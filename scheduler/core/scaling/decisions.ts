@@ -1,11 +1,11 @@
-/** What the scaler decided about an endpoint, and why: the last decisions, for people. */
+/** The scaler's most recent decisions about an endpoint, and their reasons, for users. */
 import type { EndpointRecord, ScalingDecision } from '../state/endpoints.ts';
 import type { Now } from '../now.ts';
 
 /** Decisions kept per endpoint. */
 export const DECISIONS_KEPT = 50;
 
-/** Notes a decision; the same one again, with nothing between, is not noted twice. */
+/** Records a decision. A repetition of the previous decision is not recorded. */
 export function noteDecision(endpoint: EndpointRecord, now: Now, decision: Omit<ScalingDecision, 'at'>): void {
   const { decisions } = endpoint;
   const last = decisions.at(-1);

@@ -1,17 +1,17 @@
 /**
- * From one release of an endpoint to the next. The rule:
+ * The rollout from one release of an endpoint to the next. The rules:
  *
- *   - a job submitted after a deployment runs on that deployment's release, or a later one;
- *   - a job that was queued before may still go to a worker of the release before, for as long as
- *     no worker of the new one is ready. From then on old workers get nothing;
- *   - as many new workers are asked for as there were old ones (up to workersMax), at once, while
- *     the old ones go on; where no place is left for a new one, an old one goes first, one at a time;
- *   - an old worker that nothing may go to is drained: it finishes what it holds;
- *   - requests of load-balanced endpoints have no queue to wait in for free: old workers serve them
- *     until the first new one is ready.
+ *   - A job submitted after a deployment runs on that deployment's release, or a later one.
+ *   - A job that was queued before may still run on a worker of the previous release, as long as no worker of the new
+ *     one is ready. From then on old workers get no jobs.
+ *   - As many new workers are requested at once as there were old ones (up to workersMax), while the old ones continue.
+ *     If there is no place for a new worker, an old one is drained first, one at a time.
+ *   - An old worker that can get no more jobs is drained: it finishes its work.
+ *   - Requests of load-balanced endpoints have no queue to wait in without cost: old workers serve them until the first
+ *     new one is ready.
  *
- * The boundary is a position in the queue, kept with the endpoint's settings, so a restart of the
- * scheduler changes nothing about it.
+ * The boundary is a position in the queue, stored with the endpoint's settings, so a restart of the scheduler does not
+ * change it.
  */
 import type { StepContext } from '../context.ts';
 import { first } from '../jobs/lanes.ts';
@@ -21,12 +21,12 @@ import type { WorkerRecord } from '../state/fleet.ts';
 import type { Now } from '../now.ts';
 import { drainWorker } from '../fleet/workers.ts';
 
-/** True when a worker that is not of the present release may still take the job at this position. */
+/** Whether a worker of an old release may still get the job at this position. */
 export function mayUseOldRelease(endpoint: EndpointRecord, worker: WorkerRecord, queuePosition: number): boolean {
   return worker.release === endpoint.config.previousRelease && queuePosition < endpoint.config.releaseFrom;
 }
 
-/** Old workers that go, because nothing may go to them any more. */
+/** Drains the old workers that can get no more jobs. */
 export function retireOld({ state, now }: StepContext, endpoint: EndpointRecord, old: readonly WorkerRecord[], freshReady: boolean): void {
   const { previousRelease, releaseFrom, release } = endpoint.config;
   const owed =
@@ -41,7 +41,7 @@ export function retireOld({ state, now }: StepContext, endpoint: EndpointRecord,
   }
 }
 
-/** Asks an old worker to make room for a new one; one at a time. */
+/** Drains an old worker to make room for a new one; one at a time. */
 export function makeRoom(state: State, now: Now, endpoint: EndpointRecord): void {
   let leaving: WorkerRecord | null = null;
   for (const id of endpoint.workers) {
@@ -54,8 +54,8 @@ export function makeRoom(state: State, now: Now, endpoint: EndpointRecord): void
 }
 
 /**
- * Workers of the endpoint are about to go for a reason that is not the load's: as many as stay now
- * are asked for again. What of them nobody uses goes with the idle time-out.
+ * Workers of the endpoint are about to leave for a reason other than the load: requests as many again as stay now.
+ * Unused ones end by the idle timeout.
  */
 export function keepCapacity(state: State, now: Now, endpoint: EndpointRecord, reason: string): void {
   let count = 0;

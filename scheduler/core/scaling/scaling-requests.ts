@@ -1,6 +1,6 @@
 /**
- * The load of load-balanced endpoints. Their requests pass by the scheduler: gateways report how
- * many they hold and how many are with workers, as levels that end with the gateway's session.
+ * The load of load-balanced endpoints. Their requests bypass the scheduler: gateways report the number of held requests
+ * and of requests at workers, as levels that end with the gateway's session.
  */
 import { WorkerState } from '../../../proto/gen/capstan/v1/common.ts';
 import type { EndpointLevel } from '../../../proto/gen/capstan/v1/invoke.ts';
@@ -10,14 +10,14 @@ import type { EndpointRecord } from '../state/endpoints.ts';
 import type { WorkerRecord } from '../state/fleet.ts';
 import type { Now } from '../now.ts';
 
-/** What the scalers count of an endpoint, whichever kind it is. */
+/** The figures that the scalers read, for endpoints of both kinds. */
 export interface Load {
   readonly waiting: number;
   readonly running: number;
   readonly oldestWaitMs: number;
 }
 
-/** A gateway tells the levels that changed. */
+/** Handles a gateway's report of changed levels. */
 export function levelsReported(state: State, now: Now, gateway: number, levels: readonly EndpointLevel[]): void {
   for (const { endpointId, held, inFlight, oldestHeldMs } of levels) {
     const endpoint = state.endpoints.get(endpointId);
@@ -28,14 +28,14 @@ export function levelsReported(state: State, now: Now, gateway: number, levels: 
   }
 }
 
-/** Its session ended: its requests are not known any more. */
+/** Handles the end of a gateway's session: its requests are no longer known. */
 export function gatewayClosed(state: State, gateway: number): void {
   for (const endpoint of state.endpoints.values()) {
     if (endpoint.requests.delete(gateway)) state.dirtyEndpoints.add(endpoint.config.id);
   }
 }
 
-/** The requests of an endpoint at all gateways. */
+/** Returns the requests of an endpoint at all gateways. */
 export function requestLoad(endpoint: EndpointRecord, now: Now): Load {
   let waiting = 0;
   let running = 0;
@@ -48,7 +48,7 @@ export function requestLoad(endpoint: EndpointRecord, now: Now): Load {
   return { waiting, running, oldestWaitMs: now.mono - since };
 }
 
-/** True for a worker with no request; its agent says so, and leaves out pauses of a moment. */
+/** Whether a worker has no request. Its agent reports this, and ignores short pauses. */
 export function isWithoutRequests(worker: WorkerRecord): boolean {
   return worker.status === null || worker.status.state !== WorkerState.RUNNING;
 }

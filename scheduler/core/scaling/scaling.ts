@@ -1,15 +1,13 @@
 /**
- * How many workers an endpoint gets. Jobs with lowPriority are left out of
- * every input.
+ * Decides how many workers an endpoint gets. Jobs with lowPriority are excluded from every input.
  *
- * Growth is the scaler's; from none to one at once. Shrinking is the idle time-out's, for both
- * scalers, and that damps flapping: a worker stays for the idle time-out after its last job, after
- * it became ready, and, while it starts, after a job was last seen waiting. Workers still starting go
- * first, then the least recently used. What exceeds workersMax goes at once, and finishes what it holds.
+ * The scaler decides growth; from zero to one worker at once. The idle timeout decides shrinking, for both scalers,
+ * which dampens oscillation: a worker stays for the idle timeout after its last job, after it became ready, and, while
+ * it starts, after a job was last seen waiting. Workers still starting are drained first, then the least recently used.
+ * Workers beyond workersMax are drained at once and finish their work.
  *
- * Requests of a load-balanced endpoint go to its least busy worker, so while they come no worker is
- * ever idle. There one worker too many goes for each idle time-out in which REQUEST_COUNT wanted
- * fewer all the time; never the last one.
+ * Requests of a load-balanced endpoint go to its least busy worker, so under load no worker is ever idle. There one
+ * surplus worker is drained per idle timeout in which REQUEST_COUNT constantly wanted fewer; never the last one.
  */
 import { WorkerState } from '../../../proto/gen/capstan/v1/common.ts';
 
@@ -29,28 +27,28 @@ import { makeRoom, retireOld } from './rollout.ts';
 import { isWithoutRequests, requestLoad, type Load } from './scaling-requests.ts';
 import { requestWorker, drainWorker } from '../fleet/workers.ts';
 
-/** How often waiting endpoints are looked at again, ms. */
+/** Interval at which waiting endpoints are checked again, ms. */
 export const SCALE_INTERVAL_MS = 1_000;
 
-/** What a scaler looks at. */
+/** The input of a scaler. */
 export interface ScalingInput {
   readonly scalerType: 'QUEUE_DELAY' | 'REQUEST_COUNT';
   /** Seconds of waiting, or jobs per worker. */
   readonly scalerValue: number;
   readonly workersMin: number;
   readonly workersMax: number;
-  /** Normal jobs that wait, and that run. */
+  /** Normal jobs that wait or run. */
   readonly queued: number;
   readonly running: number;
   /** Waiting time of the first normal job, ms. */
   readonly oldestWaitMs: number;
-  /** Workers that stay: started or starting, not asked to go. */
+  /** Workers that stay: started or starting, not draining. */
   readonly workers: number;
   /** Those of them that are not ready yet. */
   readonly starting: number;
 }
 
-/** How many workers there shall be, and why. */
+/** Returns the wanted number of workers, and why. */
 function wantedWorkers(input: ScalingInput): { readonly count: number; readonly reason: string } {
   const { workersMin, workersMax, queued, running, workers } = input;
   let count = Math.max(workers, workersMin);
@@ -71,7 +69,7 @@ function wantedWorkers(input: ScalingInput): { readonly count: number; readonly 
   return count > workersMax ? { count: workersMax, reason } : { count, reason };
 }
 
-/** Looks at one endpoint: asks for workers, or lets some go. */
+/** Scales one endpoint: requests or drains workers. */
 export function scaleEndpoint(ctx: StepContext, endpoint: EndpointRecord): void {
   const { config } = endpoint;
   const fresh: WorkerRecord[] = [];
@@ -102,7 +100,7 @@ export function scaleEndpoint(ctx: StepContext, endpoint: EndpointRecord): void 
   shrink(ctx, endpoint, staying, load);
 }
 
-/** What waits and runs: requests of a load-balanced endpoint, else the normal jobs. */
+/** Returns the waiting and running load: requests of a load-balanced endpoint, otherwise the normal jobs. */
 function loadOf(endpoint: EndpointRecord, now: Now): Load {
   if (endpoint.config.kind === 'LOAD_BALANCED') return requestLoad(endpoint, now);
   const normal = endpoint.lanes[0];
@@ -111,7 +109,7 @@ function loadOf(endpoint: EndpointRecord, now: Now): Load {
   return { waiting: normal.count, running, oldestWaitMs: head === null ? 0 : now.wall - head.submittedAt };
 }
 
-/** What the scaler wants, what is to be had again, and what a crash loop leaves of it. */
+/** Returns the wanted number: the scaler's number and the workers to replace, limited during a crash loop. */
 function wantedNow(
   endpoint: EndpointRecord,
   now: Now,
@@ -139,12 +137,12 @@ function wantedNow(
   return count > probing ? { count: probing, reason: 'starts fail: one worker retries' } : { count, reason };
 }
 
-/** Takes jobs, as far as the scheduler knows. */
+/** Whether the worker takes jobs, as far as the scheduler knows. */
 function serves(state: State, worker: WorkerRecord): boolean {
   return isReady(worker) && state.nodes.get(worker.node)?.session !== null;
 }
 
-/** Workers whose starts fail on their node are tried on another one that can take them. */
+/** Tries workers whose starts fail on their node on another node that can take them. */
 function moveFailing(ctx: StepContext, endpoint: EndpointRecord, fresh: WorkerRecord[]): void {
   if (endpoint.starts.failures === 0) return;
   const release = ctx.state.releases.get(endpoint.config.release);
@@ -175,7 +173,7 @@ function grow(ctx: StepContext, endpoint: EndpointRecord, by: number, reason: st
   const placer = new Placer(ctx.state, endpoint, release, avoid);
   for (let left = by; left > 0; left--) {
     let placed = placer.next();
-    // Every place that is left has failed: tried again, after a pause.
+    // Every remaining place has failed: try them again after a pause.
     if (placed.plan === null && avoid.size > 0 && ctx.now.mono >= endpoint.starts.retryAt) placed = place(ctx.state, endpoint, release);
     if (placed.plan === null) {
       if (avoid.size === 0) noteRefusal(ctx.state, release, placed.rejections);
@@ -190,14 +188,14 @@ function grow(ctx: StepContext, endpoint: EndpointRecord, by: number, reason: st
 
 function placeWorker(ctx: StepContext, endpoint: EndpointRecord, plan: Plan, reason: string): WorkerRecord {
   const worker = requestWorker(ctx, endpoint, plan, reason);
-  // Planned and asked for in one step: nothing can have come between.
+  // Planned and requested in one step, so nothing can change in between.
   if ('reason' in worker) throw new Error(`the placement for endpoint ${endpoint.config.id} is out of date: ${worker.reason}`);
   const facts = { endpoint: endpoint.config.id, worker: worker.id, node: worker.node, reason };
   ctx.emit({ kind: 'log', level: 'info', message: 'worker requested', facts });
   return worker;
 }
 
-/** Workers are wanted that no node can take. An old one may be what stands in the way. */
+/** Handles wanted workers that no node can take. An old worker may hold the needed place. */
 function noPlace({ state, now }: StepContext, endpoint: EndpointRecord, rejected: EndpointRecord['rejections'], count: number): void {
   if (endpoint.unplaced.count === 0) endpoint.unplaced.since = now.mono;
   endpoint.unplaced.count = count;
@@ -227,7 +225,8 @@ function shrink({ state, now }: StepContext, endpoint: EndpointRecord, staying: 
   for (const worker of order) {
     if (left <= floor) break;
     if (worker.drain || worker.attempts.size > 0) continue;
-    // Of one that serves jobs the agent says so only when it tells something else: what it said last may be long over.
+    // For a worker that serves jobs the agent reports this only together with other changes, so its last report may be
+    // outdated.
     if (config.kind === 'LOAD_BALANCED' && !isWithoutRequests(worker)) continue;
     const idleMs = now.mono - (worker.ready ? worker.idleSince : Math.max(worker.askedAt, endpoint.lastWaiting));
     if (idleMs < config.idleTimeoutS * 1_000) continue;
@@ -241,14 +240,17 @@ function shrink({ state, now }: StepContext, endpoint: EndpointRecord, staying: 
   endpoint.surplusSince = now.mono;
 }
 
-/** Those still starting (the last asked for first), then the idle ones, the least recently used first. */
+/**
+ * Orders workers to drain: those still starting (the last requested first), then the idle ones, the least recently used
+ * first.
+ */
 function firstToGo(a: WorkerRecord, b: WorkerRecord): number {
   if (a.ready !== b.ready) return a.ready ? 1 : -1;
   if (!a.ready) return b.lastUsed - a.lastUsed;
   return a.attempts.size - b.attempts.size || a.lastUsed - b.lastUsed;
 }
 
-/** True for endpoints that the periodic look must see. */
+/** Whether the periodic check must include the endpoint. */
 export function needsScaling(endpoint: EndpointRecord): boolean {
   const { lanes, requests, workers, unplaced, config } = endpoint;
   return lanes[0].count > 0 || requests.size > 0 || workers.size > 0 || config.workersMin > 0 || unplaced.count > 0;

@@ -3,49 +3,55 @@ import type { KeyScope } from '../../../proto/gen/capstan/v1/control.ts';
 import type { ControlKind } from '../../store/store.ts';
 import type { EndpointInput } from './endpoints.ts';
 
-/** Key of the row that stands behind a part of the state. */
+/** Returns the key of the control row for a part of the state. */
 export function rowKey(kind: ControlKind, key: string): string {
   return `${kind}/${key}`;
 }
 
-/** Rows are stored as JSON: their member names are part of the data on disk (hence `sealed` for encrypted values). */
+/** Rows are stored as JSON: their property names are part of the data on disk (hence `sealed` for encrypted values). */
 export interface AccountRow {
   /** Encrypted signing secret of the account's webhooks; null before its first use. */
   readonly webhookSecretSealed: string | null;
-  /** The one before it, and until when it still signs, wall clock ms; absent when there was none. */
+  /** The previous secret, and until when it still signs, wall clock ms; absent if there is none. */
   readonly previousWebhookSecret?: { readonly sealed: string; readonly until: number };
   /** Null: the service's default. */
   readonly workerQuota: number | null;
   /** Bytes; null: the service's default. */
   readonly buildQuota: number | null;
   readonly bodyQuota: number | null;
-  /** Wall clock, ms; 0 when it was made before this was kept. */
+  /** Wall clock, ms; 0 if created before this was stored. */
   readonly createdAt: number;
   /**
-   * Wall clock, ms; absent while the account exists. The row of a deleted account stays: its last webhooks are signed with
-   * its secret, and no other tenant gets an id under which jobs and webhooks may still be stored.
+   * Wall clock, ms; absent while the account exists. The row of a deleted account stays: its last webhooks are signed
+   * with its secret, and no other tenant gets an id under which jobs and webhooks may still be stored.
    */
   readonly deletedAt?: number;
 }
 
-/** A key that was derived from an earlier master key. */
+/** A key derived from an earlier master key. */
 export interface DerivedKey {
-  /** Of that master key. */
+  /** Id of that master key. */
   readonly id: string;
   readonly sealed: string;
 }
 
-/** What the store knows of the master key; the keys themselves lie in the data folder. */
+/** The store's record of the master key. The keys themselves are in the data folder. */
 export interface MasterKeyRow {
-  /** Of the present one. */
+  /** Id of the present master key. */
   readonly id: string;
-  /** Since when it is, wall clock ms; 0 when it was made before this was kept. */
+  /** Wall clock ms since which it is the present one; 0 if created before this was stored. */
   readonly since: number;
-  /** Of the one that was there when this was first kept: workers of before are its own. */
+  /** Id of the master key when this was first stored: workers without a key id use it. */
   readonly first: string;
-  /** The keys of worker tokens that were made under earlier ones, encrypted under the present one; kept while such workers are there. */
+  /**
+   * The keys of worker tokens made under earlier master keys, encrypted under the present one; kept while such workers
+   * exist.
+   */
   readonly tokenKeys: readonly DerivedKey[];
-  /** The keys of webhooks' URLs that were kept under earlier ones, encrypted under the present one; absent before the first. */
+  /**
+   * The keys of webhooks' URLs stored under earlier master keys, encrypted under the present one; absent before the
+   * first.
+   */
   readonly urlKeys?: readonly DerivedKey[];
 }
 
@@ -56,22 +62,22 @@ export interface KeyRow {
   readonly scope: KeyScope;
   /** With the scope ENDPOINTS: their ids. */
   readonly endpoints: readonly string[];
-  /** With the scope ENVIRONMENT: its name; else empty. */
+  /** With the scope ENVIRONMENT: its name; otherwise empty. */
   readonly environment: string;
   readonly name: string;
-  /** The first letters of its text, for people. */
+  /** The first characters of its plaintext, for display. */
   readonly prefix: string;
-  /** Wall clock, ms; 0 when it was made before this was kept. */
+  /** Wall clock, ms; 0 if created before this was stored. */
   readonly createdAt: number;
   readonly expiresAt: number | null;
-  /** To within an hour; null before it was first noted. */
+  /** Accurate to an hour; null before it was first recorded. */
   readonly usedAt: number | null;
 }
 
 export interface EnvironmentRow {
   readonly account: string;
   readonly name: string;
-  /** Wall clock, ms; 0 when it was made before this was kept. */
+  /** Wall clock, ms; 0 if created before this was stored. */
   readonly createdAt: number;
   /** Number of its newest deployment, 0 before the first. */
   readonly deployments: number;
@@ -81,7 +87,7 @@ export function environmentKey(account: string, environment: string): string {
   return `${account}/${environment}`;
 }
 
-/** What a deployment gave an endpoint: enough to deploy it once more. */
+/** The part of a deployment that concerns one endpoint, sufficient to deploy it again. */
 export interface DeployedInput {
   readonly id: string;
   readonly build: string;
@@ -91,7 +97,7 @@ export interface DeployedInput {
 export interface DeploymentRow {
   readonly account: string;
   readonly environment: string;
-  /** 1, 2, 3, … in its environment. */
+  /** 1, 2, 3, … within its environment. */
   readonly number: number;
   /** Wall clock, ms. */
   readonly at: number;
@@ -99,7 +105,7 @@ export interface DeploymentRow {
   readonly endpoints: readonly DeployedInput[];
 }
 
-/** What an account has in the artifact store. */
+/** An account's use of the artifact store. */
 export interface BuildUse {
   readonly bytes: number;
   readonly builds: number;
@@ -108,7 +114,7 @@ export interface BuildUse {
 /** An account that sent a build's bytes. */
 export interface BuildOwner {
   readonly account: string;
-  /** When it last sent the build or asked for it, wall clock ms. */
+  /** When it last sent or requested the build, wall clock ms. */
   readonly at: number;
 }
 
@@ -120,15 +126,15 @@ export interface BuildRow {
   readonly owners: readonly BuildOwner[];
 }
 
-/** A control row that holds encrypted values; `key` is that of its map in the state. */
+/** A control row with encrypted values; `key` is its key in the state's map. */
 export type EncryptedRow =
   | { readonly kind: 'account' | 'release'; readonly key: string }
   | { readonly kind: 'deployment'; readonly key: string; readonly number: number };
 
 /** Bytes of an account's bodies above the inline size (scheduler/core/jobs/body-use.ts). */
 export interface BodyUse {
-  /** As the store counted last. */
+  /** From the store's last count. */
   stored: number;
-  /** Not counted by the store yet. */
+  /** Not yet counted by the store. */
   pending: number;
 }

@@ -1,4 +1,4 @@
-/** Endpoints in memory: settings and release, and what scaling and rate limits go by. */
+/** Endpoints in memory: settings and release, and the inputs of scaling and rate limits. */
 import type { FieldsKeptIn } from '../../../lib/endpoint-settings.ts';
 import type { FunctionSpec } from '../../../proto/gen/capstan/v1/nodes.ts';
 import type { RejectionGroup } from '../fleet/placement/rejections.ts';
@@ -17,15 +17,18 @@ export interface EndpointConfig extends Omit<FieldsKeptIn<'endpoint'>, 'scalerTy
   /** Rate limits that differ from the account's. */
   readonly limits: Partial<Limits>;
   readonly release: string;
-  /** The release before, whose workers may finish the jobs that were queued before this one (rollout.ts); null when there was none. */
+  /**
+   * The previous release, whose workers may finish the jobs that were queued before this one (rollout.ts); null if
+   * there is none.
+   */
   readonly previousRelease: string | null;
-  /** Jobs at this position of the queue and after it run on the present release. */
+  /** Jobs at or after this position of the queue run on the present release. */
   readonly releaseFrom: number;
-  /** It is being deleted: takes no calls, and goes once its last job and worker are gone. */
+  /** Being deleted: accepts no calls, and is deleted once its last job and worker are gone. */
   readonly removing?: { readonly stopJobs: boolean };
 }
 
-/** One resource of a manifest, validated, its environment already encrypted. */
+/** One resource of a manifest, validated, with encrypted environment values. */
 export interface EndpointInput
   extends
     Omit<EndpointConfig, 'id' | 'account' | 'environment' | 'release' | 'previousRelease' | 'releaseFrom' | 'removing'>,
@@ -35,41 +38,41 @@ export interface EndpointInput
   readonly envDigest: string;
 }
 
-/** What a worker is started from: an endpoint at a build with its environment. */
+/** The settings that a worker is started with: an endpoint at a build with its environment. */
 export interface Release extends FieldsKeptIn<'release'> {
   readonly id: string;
   readonly endpoint: string;
   readonly buildDigest: string;
   readonly buildSize: number;
   readonly functions: readonly FunctionSpec[];
-  /** Encrypted environment values; null when there are none. */
+  /** Encrypted environment values; null if there are none. */
   readonly envSealed: string | null;
-  /** SHA-256 of the plain environment, to see whether it changed. */
+  /** SHA-256 of the plain environment, to detect changes. */
   readonly envDigest: string;
 }
 
-/** Counts of what happened to an endpoint's jobs and attempts. */
+/** Counters of an endpoint's jobs and attempts. */
 export interface Tallies {
   submitted: number;
-  /** ttl ran out before the job had ended. */
+  /** The ttl ended before the job. */
   expired: number;
   /** Attempts whose handler was entered. */
   started: number;
-  /** Attempts whose worker or node was gone. */
+  /** Attempts whose worker or node was lost. */
   lost: number;
-  /** Attempts that an agent would not take. */
+  /** Attempts that an agent refused. */
   refused: number;
 }
 
-/** How the starts of an endpoint's present release went. */
+/** Results of the starts of an endpoint's present release. */
 export interface Starts {
-  /** Failed in a row. */
+  /** Consecutive failures. */
   failures: number;
-  /** Of the last one, for people. */
+  /** Error of the last failure, for users. */
   lastError: string;
-  /** No further worker is asked for before this monotonic time where every place has failed. */
+  /** Monotonic time before which no further worker is requested if every place has failed. */
   retryAt: number;
-  /** Nodes with failed starts in a row, and until when (monotonic) each is avoided. */
+  /** Nodes with consecutive failed starts, and until when (monotonic) each is avoided. */
   readonly nodes: Map<string, { failures: number; avoidUntil: number }>;
 }
 
@@ -77,15 +80,15 @@ export function newStarts(): Starts {
   return { failures: 0, lastError: '', retryAt: 0, nodes: new Map() };
 }
 
-/** What was decided. */
+/** Kinds of decisions. */
 export type DecisionKind =
-  /** A worker was asked for. */
+  /** A worker was requested. */
   | 'ASK'
-  /** A worker was asked to go. */
+  /** A worker was told to drain. */
   | 'DRAIN'
-  /** A worker was wanted, and no node could take it. */
+  /** A worker was wanted, but no node could take it. */
   | 'NO_PLACE'
-  /** Starts fail in a row: one worker goes on trying. */
+  /** Starts fail repeatedly: one worker keeps trying. */
   | 'CRASH_LOOP'
   /** A worker started after such failures. */
   | 'RECOVERED';
@@ -94,17 +97,17 @@ export interface ScalingDecision {
   /** Wall time, ms. */
   readonly at: number;
   readonly kind: DecisionKind;
-  /** Empty where it is not about one worker, or one node. */
+  /** Empty if it does not concern one worker or one node. */
   readonly worker: string;
   readonly node: string;
   readonly reason: string;
 }
 
-/** Requests of a load-balanced endpoint at one gateway; never kept beyond the gateway's session. */
+/** Requests of a load-balanced endpoint at one gateway; deleted with the gateway's session. */
 export interface RequestLevel {
   readonly held: number;
   readonly inFlight: number;
-  /** Monotonic time since the first of those held waits. */
+  /** Monotonic time since which the oldest held request waits. */
   readonly heldSince: number;
 }
 
@@ -113,27 +116,27 @@ export interface EndpointRecord {
   readonly lanes: readonly [Lane, Lane];
   readonly workers: Set<string>;
   counts: { inProgress: number; inProgressLow: number; completed: number; failed: number; retried: number };
-  /** What happened since this state was built, for metrics; nothing depends on it. */
+  /** Events since this state was built, for metrics only. */
   readonly tallies: Tallies;
-  /** Why nodes did not take the last worker that was wanted; empty once one was placed. */
+  /** Why nodes rejected the last wanted worker; empty once one was placed. */
   rejections: readonly RejectionGroup[];
-  /** Workers that are wanted and have no place, and the monotonic time since when. */
+  /** Wanted workers without a place, and the monotonic time since when. */
   unplaced: { count: number; since: number };
-  /** How the starts of the present release went. */
+  /** Results of the starts of the present release. */
   starts: Starts;
-  /** Workers to have again after some went for another reason than the load; until a monotonic time. */
+  /** Workers to replace after some left for a reason other than the load; until a monotonic time. */
   replace: { readonly count: number; readonly until: number; readonly reason: string } | null;
   /** Monotonic time at which a job of normal priority was last seen waiting. */
   lastWaiting: number;
-  /** Load-balanced: since when (monotonic) it has had more workers than REQUEST_COUNT wants; null when it has not. */
+  /** Load-balanced: since when (monotonic) it has had more workers than REQUEST_COUNT wants; null if it has not. */
   surplusSince: number | null;
-  /** The last decisions of the scaler, oldest first. */
+  /** The scaler's most recent decisions, oldest first. */
   readonly decisions: ScalingDecision[];
-  /** What callers used of the rate limits. */
+  /** Callers' use of the rate limits. */
   readonly usage: Map<LimitedOperation, Usage>;
   /** Load-balanced: its requests at each gateway, by the number of the gateway's session. */
   readonly requests: Map<number, RequestLevel>;
-  /** A purge under way: ends every queued job at or below this position. */
+  /** A purge in progress: ends every queued job at or below this position. */
   purge: { upTo: number; removed: number; error: string; readonly calls: number[] } | null;
 }
 
@@ -157,7 +160,7 @@ export function newEndpointRecord(config: EndpointConfig): EndpointRecord {
   };
 }
 
-/** Endpoints are unique by name within an account's environment. */
+/** Returns the key of an endpoint name, unique within an account's environment. */
 export function endpointNameKey(account: string, environment: string, name: string): string {
   return `${account}/${environment}/${name}`;
 }

@@ -1,4 +1,4 @@
-/** Nodes and workers in memory, and what is given out on them. */
+/** Nodes and workers in memory, and the resources allocated on them. */
 import type { Inventory, WorkerStatus } from '../../../proto/gen/capstan/v1/nodes.ts';
 import type { Deadline } from '../deadlines.ts';
 import type { NodeFacts } from '../fleet/placement/node-facts.ts';
@@ -12,7 +12,7 @@ export interface HeldAttempt {
   readonly token: number;
 }
 
-/** Names one attempt: a job's id and the token of its lease. */
+/** Returns the key of an attempt: a job's id and the token of its lease. */
 export function attemptKey(job: string, token: number): string {
   return `${job}#${token}`;
 }
@@ -25,32 +25,35 @@ export interface WorkerRecord {
   readonly node: string;
   readonly devices: readonly string[];
   readonly runtime: WorkerRuntime;
-  /** Set aside for it on its node. */
+  /** Reserved for it on its node. */
   readonly cpuMillis: number;
   readonly memoryBytes: number;
   readonly maxConcurrency: number;
-  /** Why it was asked for, or asked to go. */
+  /** Why it was requested or told to drain. */
   decision: string;
   drain: boolean;
-  /** Id of the master key its token is made with; empty for the first one. */
+  /** Id of the master key that its token is made with; empty for the first one. */
   readonly tokenKey: string;
   /** Last report of the agent; null before the first. */
   status: WorkerStatus | null;
-  /** It served, and has not failed since. */
+  /** It was ready, and has not failed since. */
   ready: boolean;
-  /** Failed starts that the agent told of. */
+  /** Failed starts that the agent reported. */
   failuresSeen: number;
-  /** Monotonic time it was asked for. */
+  /** Monotonic time at which it was requested. */
   readonly askedAt: number;
-  /** How long it was wanted before a place was found, ms; null once it was told, or when it is not known. */
+  /** Time for which it was wanted before a place was found, ms; null once reported, or if unknown. */
   placedMs: number | null;
-  /** Attempts that the agent holds or was sent, by {@link attemptKey}: a retried job may hold a second slot while its last attempt still ends. */
+  /**
+   * Attempts that the agent holds or was sent, by {@link attemptKey}: a retried job may hold a second slot while its
+   * last attempt is still ending.
+   */
   readonly attempts: Map<string, HeldAttempt>;
-  /** Grows with each use, for most-recently-used. */
+  /** Increases with each use, for most-recently-used. */
   lastUsed: number;
-  /** Monotonic time since it has had nothing to do. */
+  /** Monotonic time since which it is idle. */
   idleSince: number;
-  /** After a refusal: not used again before this monotonic time. */
+  /** After a refusal: not used before this monotonic time. */
   notBefore: number;
 }
 
@@ -59,11 +62,11 @@ export interface NodeConfig {
   readonly name: string;
   /** SHA-256 of the node's secret, hex. */
   readonly secretHash: string;
-  /** Out of use: it gets no worker. */
+  /** Receives no new workers. */
   readonly draining: boolean;
 }
 
-/** What is left of a node that was removed. */
+/** The record of a removed node. */
 export interface RemovedNode extends NodeConfig {
   /** Wall time, ms. */
   readonly removedAt: number;
@@ -71,25 +74,28 @@ export interface RemovedNode extends NodeConfig {
 
 export interface JoinTokenRow {
   readonly name: string;
-  /** Wall times, ms; 0 where it is not known. */
+  /** Wall times, ms; 0 if unknown. */
   readonly createdAt: number;
   /** Null for never. */
   readonly expiresAt: number | null;
-  /** Nodes that may join with it; null for any number. */
+  /** Limit for nodes that join with it; null for no limit. */
   readonly maxUses: number | null;
   readonly uses: number;
   readonly revoked: boolean;
 }
 
 export interface NodeUsage {
-  /** Set aside for the node's workers. */
+  /** Reserved for the node's workers. */
   cpuMillis: number;
   memoryBytes: number;
-  /** Device → the worker it was given to. */
+  /** The worker that holds each device. */
   readonly devices: Map<string, string>;
-  /** Workers by endpoint. */
+  /** Number of workers by endpoint. */
   readonly endpoints: Map<string, number>;
-  /** Devices of workers that the node runs although nobody wants them any more: not free before they are gone. */
+  /**
+   * Devices of workers that the node still runs although they are no longer desired: not free until the workers are
+   * gone.
+   */
   orphans: ReadonlySet<string>;
 }
 
@@ -99,23 +105,23 @@ export function noUsage(): NodeUsage {
 
 export interface NodeRecord {
   config: NodeConfig;
-  /** Number of the open session; null while there is none. */
+  /** Number of the open session; null if there is none. */
   session: number | null;
   incarnation: string;
   lastHeard: number;
   inventory: Inventory | null;
-  /** What placement looks at of it. */
+  /** The part of its inventory that placement reads. */
   facts: NodeFacts | null;
-  /** What is given out on it. */
+  /** Resources allocated on it. */
   readonly usage: NodeUsage;
   silence: Deadline<Due> | null;
-  /** While there is no session: when its leases are given up. */
+  /** Without a session: when its leases are given up. */
   grace: Deadline<Due> | null;
-  /** Whether it reported since this scheduler started. */
+  /** Whether it has reported since this scheduler started. */
   reported: boolean;
   epoch: number;
   readonly workers: Set<string>;
-  /** Workers that it ran and that are gone, with their endpoints, oldest first; bounded. Their logs are still on the node. */
+  /** Past workers of the node with their endpoints, oldest first; bounded. Their logs are still on the node. */
   readonly pastWorkers: Map<string, string>;
 }
 
@@ -139,7 +145,7 @@ export function newNodeRecord(config: NodeConfig): NodeRecord {
 
 export interface Refusals {
   capacity: number;
-  /** By what is needed. */
+  /** By the needs of a worker. */
   readonly known: Map<string, readonly RejectionGroup[]>;
 }
 

@@ -1,4 +1,4 @@
-/** Jobs in memory: those that are leased, a head window of every queue, and who waits for them. */
+/** Jobs in memory: leased jobs, a head window of every queue, and the waiters. */
 import type { Payload } from '../../../lib/payload.ts';
 import type { JobKind, Lease } from '../../store/store.ts';
 import type { Deadline } from '../deadlines.ts';
@@ -17,7 +17,7 @@ export interface JobRecord {
   readonly retentionMs: number;
   readonly webhook: string | null;
   readonly hasS3: boolean;
-  /** Changed by `applyEvent` alone (job-records.ts). */
+  /** Changed only by `applyEvent` (job-records.ts). */
   readonly phase: Phase;
   queuePosition: number;
   token: number;
@@ -25,7 +25,7 @@ export interface JobRecord {
   submittedAt: number;
   deleteAt: number;
   lease: Lease | null;
-  /** Wall time the present attempt was entered, null before. */
+  /** Wall time at which the present attempt was entered; null before. */
   startedAt: number | null;
   /** The start is in the store. */
   startRecorded: boolean;
@@ -36,17 +36,17 @@ export interface JobRecord {
   stream: StreamBuffer | null;
 }
 
-/** Chunks of the present attempt that no reader is known to have, without a gap. */
+/** Chunks of the present attempt that no reader is known to have, without gaps. */
 export interface StreamBuffer {
   /** Index of the first kept chunk. */
   first: number;
-  /** Index of the chunk after the last one that came. */
+  /** Index after the last received chunk. */
   next: number;
   chunks: Payload[];
   bytes: number;
 }
 
-/** Chunks that were answered last, and that nobody has said to have received yet. */
+/** Chunks of the last reply that no reader has acknowledged yet. */
 export interface HandedChunks {
   readonly channel: number;
   readonly token: number;
@@ -54,11 +54,11 @@ export interface HandedChunks {
   readonly next: number;
 }
 
-/** What a reader of a stream has: the chunks of this attempt below `next`. */
+/** A reader's position in a stream: it has the chunks of this attempt below `next`. */
 export interface Cursor {
   readonly token: number;
   readonly next: number;
-  /** It has no others, even if they were answered. */
+  /** It has no others, even if they were sent. */
   readonly exact: boolean;
 }
 
@@ -69,32 +69,32 @@ export interface Waiter {
   readonly endpoint: string;
   readonly job: string;
   readonly mode: 'job' | 'stream';
-  /** Mode stream: what the reader has. */
+  /** Mode stream: the reader's position. */
   readonly after: Cursor | null;
-  /** It was asked before on another channel, whose answers may be lost. */
+  /** It was sent before on another channel, whose replies may be lost. */
   readonly resent: boolean;
   /** It is a submission whose Idempotency-Key led to this job. */
   readonly byKey: boolean;
-  /** When it is answered as things stand then; null for one that only awaits a read. */
+  /** When it gets a reply with the state at that time; null for one that waits only for a read. */
   deadline: Deadline<Due> | null;
-  /** What the request counts towards until it is answered. */
+  /** The usage that the request counts towards until the reply. */
   readonly usage: Usage | null;
-  /** Answer with the present state as soon as it is read. */
+  /** Reply with the present state as soon as it is read. */
   immediate: boolean;
   done: boolean;
 }
 
 /** One priority of one endpoint's queue. */
 export interface Lane {
-  /** Queued jobs in order of position; entries whose phase is not QUEUED any more are skipped. */
+  /** Queued jobs in order of position. Entries whose phase is no longer QUEUED are skipped. */
   window: JobRecord[];
-  /** Index of the first entry of `window` that was not consumed. */
+  /** Index of the first unconsumed entry of `window`. */
   head: number;
-  /** The window holds every queued job at or below this position; Infinity when it holds all. */
+  /** The window holds every queued job at or below this position; Infinity if it holds all. */
   covered: number;
-  /** Queued jobs in all. */
+  /** Number of all queued jobs. */
   count: number;
-  /** A refill is being read; what changed since it was asked for. */
+  /** A refill is being read; the changes since its request. */
   refill: { added: boolean; removed: Set<number> } | null;
 }
 
@@ -102,16 +102,16 @@ export function emptyLane(complete: boolean): Lane {
   return { window: [], head: 0, covered: complete ? Number.POSITIVE_INFINITY : -1, count: 0, refill: null };
 }
 
-/** What a deadline is about. */
+/** The subject of a deadline. */
 export type Due =
   | { readonly kind: 'waiter'; readonly waiter: Waiter }
   | { readonly kind: 'record-start'; readonly job: JobRecord; readonly token: number }
   | { readonly kind: 'silence'; readonly node: string }
   | { readonly kind: 'grace'; readonly node: string }
   | { readonly kind: 'scale' }
-  /** Room was made: endpoints without a place are looked at. */
+  /** There is room: endpoints without a place are checked. */
   | { readonly kind: 'room' }
   | { readonly kind: 'key-expiry'; readonly hash: string }
-  /** Builds that nobody deployed may have to go. */
+  /** Undeployed builds may be due for deletion. */
   | { readonly kind: 'build-sweep' }
   | { readonly kind: 'refill'; readonly endpoint: string };

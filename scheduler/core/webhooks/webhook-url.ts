@@ -1,15 +1,16 @@
 /**
- * URLs of webhooks as they are kept and shown. Passwords, tokens and secret-looking parts of a URL are stored encrypted
- * and shown nowhere: a kept URL is the shown form alone, or the shown form, a space, and the encrypted whole.
+ * URLs of webhooks as stored and shown. Passwords, tokens and parts of a URL that look like secrets are stored
+ * encrypted and never shown. A stored URL is the shown form alone, or the shown form, a space, and the encrypted full
+ * URL.
  */
 
-/** In the place of what is not shown. */
+/** Replaces hidden parts. */
 const HIDDEN = '***';
 const SECRET_NAME = /token|secret|key|pass|pwd|sig|hmac|auth|cred|jwt|code|session|otp/i;
-/** At least 16 characters with letters and digits: a word of a path or a value that people wrote is seldom that. */
+/** At least 16 characters with letters and digits: words in paths and values written by people seldom match. */
 const SECRET_VALUE = /^(?=.*[A-Za-z])(?=.*\d)[\w.~+/=-]{16,}$/;
 
-/** A URL with its secrets hidden; the very same text when it has none. */
+/** Returns a URL with its secrets hidden; the same text if it has none. */
 export function redactUrl(url: string): string {
   const parsed = URL.parse(url);
   if (parsed === null) return HIDDEN;
@@ -22,23 +23,23 @@ export function redactUrl(url: string): string {
   return `${protocol}//${user}${host}${path}${query}${fragment}`;
 }
 
-/** The shown form of a kept URL. Those of earlier versions were kept as they came. */
+/** Returns the shown form of a stored URL. Earlier versions stored URLs unchanged. */
 export function shownUrl(kept: string): string {
   const space = kept.indexOf(' ');
   return space === -1 ? redactUrl(kept) : kept.slice(0, space);
 }
 
-/** What is shown of a job's webhook; empty for a job without one. */
+/** Returns the shown form of a job's webhook; empty for a job without one. */
 export function shownWebhook(kept: string | null): string {
   return kept === null ? '' : shownUrl(kept);
 }
 
-/** A URL to keep: the encrypted whole in base64 beside what is shown of it. */
+/** Returns a URL to store: the shown form and the encrypted full URL in base64. */
 export function keptUrl(shown: string, encrypted: string): string {
   return `${shown} ${encrypted}`;
 }
 
-/** The encrypted whole of a kept URL, base64; null when it is kept as it came. */
+/** Returns the encrypted full URL in a stored one, base64; null if the URL is stored unchanged. */
 export function encryptedUrl(kept: string): string | null {
   const space = kept.indexOf(' ');
   return space === -1 ? null : kept.slice(space + 1);
@@ -60,6 +61,6 @@ function decoded(text: string): string {
   try {
     return decodeURIComponent(text);
   } catch {
-    return text; // a percent sign that begins no code
+    return text; // A percent sign that starts no escape sequence.
   }
 }

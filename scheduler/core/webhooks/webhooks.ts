@@ -1,6 +1,5 @@
 /**
- * Webhook deliveries (invariant 12): which are tried when, and what
- * becomes of a try.
+ * Webhook deliveries (invariant 12): when each is tried, and the consequences of a try.
  *
  *            finish                    2xx but 200, error, time-out: tries + 1
  *   (ended) ───────▶ PENDING ─────────────────────────────────────────────┐
@@ -10,9 +9,9 @@
  *                     │ redeliver                              tries = 3  │
  *                     └──────────────────────────── FAILED ◀──────────────┘ kept for 24 h, then removed
  *
- * Deliveries lie in the store; the state knows only those being sent. Each host has a bounded share
- * of what is sent at once, and the hosts whose last try failed share one half of it: however many
- * receivers are dead or slow, the others' deliveries leave at once.
+ * Deliveries are in the store; the state holds only those in progress. Each host has a limited share of the concurrent
+ * deliveries, and the hosts whose last try failed share one half of them. Dead or slow receivers, in any number,
+ * therefore do not delay the deliveries to other hosts.
  */
 import { CapstanError } from '../../../lib/errors.ts';
 import type { HookHead, NewHook } from '../../store/store.ts';
@@ -26,17 +25,17 @@ import { shownUrl } from './webhook-url.ts';
 
 /** Tries of a delivery: the first and 2 more. */
 export const HOOK_TRIES = 3;
-/** From the end of a failed try to the next one, ms. */
+/** Time from the end of a failed try to the next one, ms. */
 export const HOOK_SPACING_MS = 10_000;
-/** How long a failed delivery is kept to be sent again on request, ms. */
+/** Time for which a failed delivery is kept for redelivery on request, ms. */
 export const HOOK_KEEP_MS = 86_400_000;
 
-/** Deliveries read at once. */
+/** Limit of deliveries per read. */
 const READ_LIMIT = 64;
-/** Hosts remembered as failing; the one that failed longest ago is forgotten first. */
+/** Limit of hosts remembered as failing; the least recently failed one is removed first. */
 const FAILING_HOSTS = 1_000;
 
-/** What a job's end says in its webhook, beside input and output. */
+/** The end of a job as its webhook reports it, besides input and output. */
 export interface EndFacts {
   readonly status: string;
   readonly error: string | null;
@@ -44,7 +43,7 @@ export interface EndFacts {
   readonly executionMs: number | null;
 }
 
-/** The delivery of a job that ends now; null when nobody asked for one. */
+/** Returns the delivery of a job that ends now; null if no webhook was requested. */
 export function hookOf(job: JobRecord, account: string, now: Now, { status, error, delayMs, executionMs }: EndFacts): NewHook | null {
   if (job.webhook === null) return null;
   const envelope = JSON.stringify({
@@ -59,19 +58,19 @@ export function hookOf(job: JobRecord, account: string, now: Now, { status, erro
   return { id: `${id}_${token}`, account, endpoint, url, host: hostOf(shownUrl(url)), envelope, dueAt: now.wall };
 }
 
-/** Something is due at `at`, wall clock: looks for it now, or when its time comes. */
+/** A delivery is due at `at`, wall clock: checks now or at that time. */
 export function noteHook(ctx: StepContext, at: number): void {
   ctx.state.hooks.nextAt = Math.min(ctx.state.hooks.nextAt, at);
   checkHooks(ctx);
 }
 
-/** Asks the store for due deliveries when there is room to send any. */
+/** Reads due deliveries if there is a free connection. */
 export function checkHooks(ctx: StepContext): void {
   const desk = ctx.state.hooks;
   const room = ctx.state.settings.hooksOpen - desk.open.size;
   if (desk.reading || room <= 0 || desk.nextAt > ctx.now.wall) return;
   desk.reading = true;
-  // Whatever is noted from here on lowers it again, and is found by the next look.
+  // Later deliveries lower it again, and the next check finds them.
   desk.nextAt = Number.POSITIVE_INFINITY;
   const skipHosts = fullHosts(ctx.state);
   desk.backlog = skipHosts.length > 0;
@@ -84,13 +83,13 @@ export function checkHooks(ctx: StepContext): void {
   });
 }
 
-/** Wall time of the next look; infinity when one is under way or nothing could be sent anyway. */
+/** Returns the wall time of the next check; infinity if one is in progress or nothing could be sent. */
 export function nextHookCheck(state: State): number {
   const { reading, open, nextAt } = state.hooks;
   return reading || open.size >= state.settings.hooksOpen ? Number.POSITIVE_INFINITY : nextAt;
 }
 
-/** Due deliveries were read: those that there is room for are sent. */
+/** Handles due deliveries: sends those for which there is a free connection. */
 export function hooksRead(ctx: StepContext, event: Extract<CoreEvent, { kind: 'hooks-read' }>): void {
   const desk = ctx.state.hooks;
   desk.reading = false;
@@ -105,14 +104,13 @@ export function hooksRead(ctx: StepContext, event: Extract<CoreEvent, { kind: 'h
     desk.perHost.set(hook.host, (desk.perHost.get(hook.host) ?? 0) + 1);
     ctx.emit({ kind: 'deliver', id: hook.id });
   }
-  // As many as were asked for: there may be more. Whoever had no room is skipped by the next look, so
-  // this comes to an end.
+  // The read returned its limit, so there may be more. The next check skips full hosts, so this ends.
   const more = event.hooks.length === event.limit;
   desk.backlog ||= left || more || fullHosts(ctx.state).length > 0;
   noteHook(ctx, more ? ctx.now.wall : (event.nextAt ?? Number.POSITIVE_INFINITY));
 }
 
-/** A try is over. */
+/** Handles the end of a try. */
 export function hookTried(ctx: StepContext, event: Extract<CoreEvent, { kind: 'hook-tried' }>): void {
   const desk = ctx.state.hooks;
   const hook = desk.open.get(event.id);
@@ -133,7 +131,7 @@ export function hookTried(ctx: StepContext, event: Extract<CoreEvent, { kind: 'h
       const dueAt = ctx.now.wall + (last ? HOOK_KEEP_MS : HOOK_SPACING_MS);
       ctx.write({ kind: 'hook', id, after: hook.tries, to: { state: last ? 'FAILED' : 'PENDING', dueAt, tries, error: event.error } });
       if (!last) desk.nextAt = Math.min(desk.nextAt, dueAt);
-      // The host without its path: a webhook's path and query often are its secret.
+      // The host without the path: a webhook's path and query often are its secret.
       const facts = { webhook: id, endpoint, host, tries, error: event.error };
       ctx.emit({ kind: 'log', level: 'warn', message: last ? 'webhook failed; no tries left' : 'webhook try failed', facts });
     }
@@ -142,12 +140,12 @@ export function hookTried(ctx: StepContext, event: Extract<CoreEvent, { kind: 'h
   checkHooks(ctx);
 }
 
-/** True when a delivery that is being sent is given up if it fails. */
+/** Whether a delivery in progress is given up if it fails. */
 export function isLastTry(state: State, id: string): boolean {
   return (state.hooks.open.get(id)?.tries ?? 0) + 1 >= HOOK_TRIES;
 }
 
-/** Sends a pending or failed delivery anew, with all its tries. */
+/** Sends a pending or failed delivery again, with all its tries. */
 export function redeliver(ctx: StepContext, call: number, id: string): void {
   if (ctx.state.hooks.open.has(id)) {
     ctx.reply(call, new CapstanError('CONFLICT', `webhook ${id} is being sent`));
@@ -170,7 +168,7 @@ function hasRoom(state: State, host: string): boolean {
   return !failing.has(host) || openOfFailing(state.hooks) < hooksOpen / 2;
 }
 
-/** Hosts to which nothing more may be sent for now. */
+/** Returns the hosts to which no more deliveries may be sent now. */
 function fullHosts(state: State): string[] {
   const { perHost, failing } = state.hooks;
   const { hooksOpen, hooksPerHost } = state.settings;

@@ -1,13 +1,13 @@
 /**
- * The SQLite store as the scheduler's main thread uses it: batches go to the store thread as
- * packed buffers and come back as outcomes.
+ * The main thread's client of the SQLite store: sends batches to the store thread as packed buffers and receives their
+ * outcomes.
  *
  *   opening ──ready──▶ serving ──close()──▶ closing ──▶ closed
  *      │                  │
  *      └─ open fails      └─ thread ends, or a batch could not be written ──▶ failed
  *
- * A batch that found the disk full leaves the store serving: it refuses batches until {@link acquire}.
- * In `failed` and `closed` every call rejects at once; nothing ever waits for a thread that is gone.
+ * After a batch that found the disk full the store still serves, but refuses batches until {@link acquire}.
+ * In `failed` and `closed` every call rejects at once; no call ever waits for a thread that has ended.
  */
 import { MessageChannel, Worker } from 'node:worker_threads';
 
@@ -19,32 +19,32 @@ import { unpackResult } from './packing/results.ts';
 import { fromFailure, isFailure, type Answer, type Question, type SnapshotEnd, type ThreadData } from './protocol.ts';
 
 export interface SqliteStoreOptions {
-  /** Path of the database; made with its folder where missing. */
+  /** Path of the database; it and its folder are created if missing. */
   readonly file: string;
-  /** The database was made before: one that is missing or empty is refused (DATA_LOST). */
+  /** The database must exist: a missing or empty one is refused (DATA_LOST). */
   readonly mustExist?: boolean;
-  /** WAL pages (4 KiB) between checkpoints; the engine's default when left out. */
+  /** WAL pages (4 KiB) between checkpoints; default: the engine's. */
   readonly checkpointPages?: number;
 }
 
-/** A question that has no answer yet. */
+/** A request without a reply yet. */
 interface Pending {
   readonly fence: Fence | null;
-  /** Whether a failure of it leaves the store unusable. */
+  /** Whether its failure makes the store unusable. */
   readonly writes: boolean;
   settle(answer: Answer): void;
   reject(error: Error): void;
 }
 
-/** Batches are packed into a buffer of the last batches' size, within these bounds (bytes). */
+/** Bounds, in bytes, of the buffer that a batch is packed into; its size follows the previous batches. */
 const LEAST_BUFFER = 1_024;
 const MOST_BUFFER = 1_048_576;
-/** Answered questions kept in the list before it is cut. */
+/** Number of completed requests in the list at which it is compacted. */
 const COMPACT_AT = 1_024;
 
 /**
- * Opens (or makes) the database and its thread. Rejects with `DATA_DIR`, `DATA_LOST`, `DATA_NEWER` or
- * `DISK_FULL` when the file cannot be used.
+ * Opens (or creates) the database and its thread. Rejects with `DATA_DIR`, `DATA_LOST`, `DATA_NEWER` or `DISK_FULL` if
+ * the file cannot be used.
  */
 export async function openSqliteStore(options: SqliteStoreOptions): Promise<SqliteClient> {
   const data: ThreadData = { file: options.file, checkpointPages: options.checkpointPages ?? null, mustExist: options.mustExist ?? false };
@@ -59,14 +59,14 @@ export async function openSqliteStore(options: SqliteStoreOptions): Promise<Sqli
   return client;
 }
 
-/** The main thread's end of a store thread that is starting. */
+/** The main thread's end of a starting store thread. */
 export class SqliteClient implements Store {
   readonly opened: Promise<void>;
   readonly #file: string;
   readonly #worker: Worker;
   readonly exited: Promise<void>;
   #pending: Pending[] = [];
-  /** Index of the oldest question without an answer. */
+  /** Index of the oldest request without a reply. */
   #first = 0;
   /** Why calls are refused; null while serving. */
   #refusal: CapstanError | null = null;
@@ -85,7 +85,7 @@ export class SqliteClient implements Store {
       this.#fail(this.#ended(`exit code ${code}`));
       exit.resolve();
     });
-    // The thread's first word is the answer to being opened.
+    // The thread's first message is the result of the opening.
     this.opened = this.#expect(null, true, () => undefined);
   }
 
@@ -111,14 +111,14 @@ export class SqliteClient implements Store {
     );
   }
 
-  /** The file belongs to this process alone: nobody else changes a shard. */
+  /** The file belongs to this process alone: no other process changes a shard. */
   onHint(_wake: (shard: number) => void): () => void {
     return () => undefined;
   }
 
   /**
-   * Writes a consistent copy of the database into an empty file, while batches go on.
-   * @throws CapstanError DATA_DIR when the copy cannot be written; the store goes on.
+   * Writes a consistent copy of the database into an empty file, while batches continue.
+   * @throws CapstanError DATA_DIR if the copy cannot be written; the store continues.
    */
   async snapshot(file: string): Promise<void> {
     if (this.#refusal !== null) throw this.#refusal;
@@ -144,13 +144,13 @@ export class SqliteClient implements Store {
   }
 
   async #end(): Promise<void> {
-    // Also after a failure, so that the file is closed in order. The thread's end answers what is left.
+    // Also after a failure, so that the file is closed properly. The thread's end settles the remaining requests.
     this.#worker.postMessage({ ask: 'close' } satisfies Question);
     this.#refusal ??= new CapstanError('UNAVAILABLE', `store ${this.#file}: it is closed`);
     await this.exited;
   }
 
-  /** A batch that cannot be packed is a fault of ours, and what follows it was made on the assumption that it is written. */
+  /** A batch that cannot be packed is a bug, and later batches assume that it was written. */
   #pack(fence: Fence, ops: readonly Op[]): { readonly buffer: ArrayBuffer; readonly size: number } {
     try {
       return packBatch(fence, ops, this.#sizeHint);
@@ -197,7 +197,7 @@ export class SqliteClient implements Store {
       return;
     }
     const error = fromFailure(answer.failure, pending.fence);
-    // After a full disk the thread refuses what it must, until the shard is taken anew.
+    // After a full disk the thread refuses batches until the shard is acquired again.
     if (pending.writes && error instanceof CapstanError && error.code !== 'DISK_FULL') this.#refusal ??= error;
     pending.reject(error);
   }

@@ -1,6 +1,6 @@
 /**
- * The SQLite driver's synchronous engine. A batch is one transaction: a guard that fails is one
- * outcome, an error of the database takes all of the batch back and is thrown.
+ * The SQLite driver's synchronous engine. A batch is one transaction: a failed guard is one operation's outcome; an
+ * error of the database rolls back the whole batch and is thrown.
  *
  * The thread (`thread.ts`) runs it in production, the simulator calls it in its loop.
  */
@@ -22,22 +22,25 @@ import { submitStatements } from './sql/submit.ts';
 import { transitionStatements } from './sql/transitions.ts';
 
 export interface SqliteOptions {
-  /** Path of the database, made with its folder where missing; `:memory:` for one that ends with the engine. */
+  /** Path of the database; it and its folder are created if missing. `:memory:` for one that ends with the engine. */
   readonly file: string;
-  /** A database that is missing or empty is refused (DATA_LOST) instead of made. */
+  /** A missing or empty database is refused (DATA_LOST) instead of created. */
   readonly mustExist?: boolean;
-  /** Wall clock, ms since 1970, for the expiry of idempotency keys; the machine's when left out. */
+  /** Wall clock, ms since 1970, for the expiry of idempotency keys; default: the machine's. */
   readonly now?: () => number;
   /** WAL pages (4 KiB) after which {@link SqliteEngine.checkpointIfDue} checkpoints. */
   readonly checkpointPages?: number;
 }
 
-/** Expired idempotency keys, and failed deliveries, removed with one batch: no commit grows with what expired. */
+/**
+ * Limit of expired idempotency keys, and of failed deliveries, removed per batch: commits must not grow with the number
+ * of expired rows.
+ */
 const SWEEP_ROWS = 50;
-/** How long to look no further once nothing was left to sweep, ms. */
+/** Pause after a sweep found no expired rows, ms. */
 const SWEEP_PAUSE_MS = 60_000;
 const DEFAULT_CHECKPOINT_PAGES = 4_000;
-/** Pages (4 KiB) of a snapshot that are copied between two batches: about a millisecond. */
+/** Pages (4 KiB) of a snapshot copied between two batches: about a millisecond. */
 const SNAPSHOT_PAGES = 250;
 
 const ok: Outcome = Object.freeze({ kind: 'ok' });
@@ -79,7 +82,7 @@ export class SqliteEngine implements StoreEngine {
   }
 
   read<K extends keyof Reads>(query: K, ...args: Parameters<Reads[K]>): ReturnType<Reads[K]> {
-    // The compiler cannot see that the method and its arguments are of the same query.
+    // The compiler cannot infer that the method and its arguments belong to the same query.
     const run = this.#reads[query] as (...args: Parameters<Reads[K]>) => ReturnType<Reads[K]>;
     try {
       return run(...args);
@@ -92,7 +95,7 @@ export class SqliteEngine implements StoreEngine {
     try {
       return this.#transaction('acquiring the shard failed', () => ({ term: this.#sql.shards.acquire(shard, owner, this.#now() + forMs) }));
     } catch (error) {
-      // A holder keeps its term in any case, and need not wait for room to read again.
+      // A holder keeps its term in any case, and can read again without waiting for space.
       const term = error instanceof CapstanError && error.code === 'DISK_FULL' ? this.#sql.shards.heldTerm(shard, owner) : null;
       if (term === null) throw error;
       return { term };
@@ -100,8 +103,8 @@ export class SqliteEngine implements StoreEngine {
   }
 
   /**
-   * Copies the WAL into the database once it is long enough. Called between batches, after their
-   * answers went out: it takes tens of milliseconds of disk time that no commit should wait inside.
+   * Copies the WAL into the database once it is long enough. Called between batches, after their outcomes were sent: it
+   * takes tens of milliseconds of disk time, which no commit should include.
    */
   checkpointIfDue(): void {
     try {
@@ -110,14 +113,15 @@ export class SqliteEngine implements StoreEngine {
       this.#db.pragma('wal_checkpoint(PASSIVE)');
     } catch (error) {
       const failure = storeFailure(this.#file, 'checkpointing the write-ahead log failed', error);
-      // The log holds everything still, and is copied after a later batch. A batch that does not fit says so itself.
+      // The WAL still holds everything, and is copied after a later batch. A batch that does not fit reports this
+      // itself.
       if (failure.code !== 'DISK_FULL') throw failure;
     }
   }
 
   /**
-   * Copies the database as it stands at the end of the copying, some pages at a time, so that
-   * batches are committed in between; on the same connection, so that the copy gets them, too.
+   * Copies the database as of the end of the copy, some pages at a time, so that batches are committed in between; on
+   * the same connection, so that the copy includes them.
    */
   async snapshot(file: string): Promise<void> {
     try {
@@ -139,7 +143,7 @@ export class SqliteEngine implements StoreEngine {
       commit.run();
       return result;
     } catch (error) {
-      // A full disk or an I/O error has rolled back already.
+      // A full disk or an I/O error has already rolled back.
       if (this.#db.inTransaction) rollback.run();
       throw error instanceof StaleTermError ? error : storeFailure(this.#file, failure, error);
     }
@@ -188,7 +192,7 @@ export class SqliteEngine implements StoreEngine {
     }
   }
 
-  /** The id is looked at before the key: a submission sent again is `exists`, whatever its key says. */
+  /** The id is checked before the key: a submission sent again is `exists`, whatever its key. */
   #submit(op: Extract<Op, { kind: 'submit' }>): Outcome {
     const { submit, idempotency } = this.#sql;
     const key = op.idempotency;
@@ -224,7 +228,7 @@ function prepareAll(db: Database) {
     begin: db.prepare('BEGIN IMMEDIATE'),
     commit: db.prepare('COMMIT'),
     rollback: db.prepare('ROLLBACK'),
-    /** How long the WAL is, and how much of it is copied; copies nothing. */
+    /** Returns the length of the WAL and of its copied part; copies nothing. */
     walState: db.prepare<[], { log: number; checkpointed: number }>('PRAGMA wal_checkpoint(NOOP)'),
     bodies,
     control: controlStatements(db),
@@ -261,7 +265,7 @@ function readsOf(sql: ReturnType<typeof prepareAll>, now: () => number): Reads {
   };
 }
 
-/** The outcome of an operation that deleted rows which may have named blobs. */
+/** Returns the outcome of an operation that deleted rows which may have named blobs. */
 function dropping(result: readonly (string | null)[] | 'stale' | 'gone'): Outcome {
   return typeof result === 'string' ? plain(result) : okDropping(result);
 }

@@ -1,13 +1,13 @@
 import { CapstanError } from '../../../lib/errors.ts';
 import { messageOf } from '../../../lib/to-error.ts';
 
-/** The extended result code of an SQLite error (`SQLITE_FULL`, …), or null for any other error. */
+/** Returns the extended result code of an SQLite error (`SQLITE_FULL`, …), or null for any other error. */
 function sqliteCode(error: unknown): string | null {
   if (!(error instanceof Error) || error.name !== 'SqliteError' || !('code' in error)) return null;
   return typeof error.code === 'string' ? error.code : null;
 }
 
-/** A failure to open or to use the database as one clear line. `what` says what was being done. */
+/** Describes a failure to open or use the database in one line. `what` is the operation. */
 export function storeFailure(file: string, what: string, error: unknown): CapstanError {
   if (error instanceof CapstanError) return error;
   const code = sqliteCode(error);
@@ -22,13 +22,13 @@ export function storeFailure(file: string, what: string, error: unknown): Capsta
   return new CapstanError('DATA_DIR', `store ${file}: ${what}: ${reason} (${code})`, { cause: error });
 }
 
-/** Codes of a file that only a backup can replace; null for all others. */
+/** Returns a description for codes of a file that only a backup can replace; null for all others. */
 function damageOf(code: string): string | null {
   if (code === 'SQLITE_NOTADB') return 'the file is not a database';
   return code.startsWith('SQLITE_CORRUPT') ? 'the file is damaged' : null;
 }
 
-/** Codes whose reason lies in the folder or the disk; null for those that are faults of ours. */
+/** Returns a description for codes caused by the folder or the disk; null for bugs. */
 function plainReason(code: string): string | null {
   if (code === 'SQLITE_BUSY' || code.startsWith('SQLITE_BUSY_') || code === 'SQLITE_LOCKED') return 'another process is using it';
   if (code.startsWith('SQLITE_CANTOPEN')) return 'the file cannot be opened';

@@ -9,29 +9,27 @@ import { storeFailure } from './failures.ts';
 import { migrations as known } from './migrations/all.ts';
 import type { Migration } from './migrations/migration.ts';
 
-/** Marks a database file as ours ('CAPS'), so that a wrong path is not filled with our tables. */
+/** Marks a database file as Capstan's ('CAPS'), so that tables are not created in another program's file. */
 const APPLICATION_ID = 0x43415053;
 
 export interface OpenOptions {
   /** In order of their numbers. */
   readonly migrations?: readonly Migration[];
-  /** The database was made before. */
+  /** The database must exist. */
   readonly mustExist?: boolean;
 }
 
-/** How long to wait for another process to let go of the file, ms: one that is ending. */
+/** Time to wait for a process that is ending to release the file, ms. */
 const BUSY_MS = 2_000;
 
 /**
- * Opens the database, brings its layout up to date and takes it for this process alone.
- * `:memory:` makes an empty one in memory.
+ * Opens the database, migrates it and locks it for this process alone. `:memory:` creates an empty one in memory.
  *
- * Throws `DATA_DIR` when the file or its folder cannot be used, `DATA_LOST` when it is damaged (or missing
- * or empty, with `mustExist`), `DATA_NEWER` when a newer version wrote it, `DISK_FULL`; each with one line
- * that names the file.
+ * Throws `DATA_DIR` if the file or its folder cannot be used, `DATA_LOST` if it is damaged (or missing or empty, with
+ * `mustExist`), `DATA_NEWER` if a newer version wrote it, `DISK_FULL`; each with one line that names the file.
  */
 export function openDatabase(file: string, { migrations = known, mustExist = false }: OpenOptions = {}): Database.Database {
-  // An empty service in the place of the one that was lost would take new jobs beside what a backup holds.
+  // An empty service in place of the lost one would accept new jobs that conflict with those in a backup.
   if (mustExist && !existsSync(file)) throw lost(file, 'missing');
   if (file !== ':memory:') makeFolder(file);
   let db: Database.Database;
@@ -41,7 +39,7 @@ export function openDatabase(file: string, { migrations = known, mustExist = fal
     throw openFailure(file, error);
   }
   try {
-    // What SQLite makes beside the file takes its mode.
+    // The files that SQLite creates beside the file take its mode.
     if (file !== ':memory:') chmodSync(file, 0o600);
     prepareConnection(db);
     refuseForeign(db, file);
@@ -74,21 +72,21 @@ function makeFolder(file: string): void {
   }
 }
 
-/** better-sqlite3 reports a path it cannot even try as a TypeError. */
+/** better-sqlite3 reports some invalid paths as a TypeError. */
 function openFailure(file: string, error: unknown): CapstanError {
   if (error instanceof TypeError) return new CapstanError('DATA_DIR', `store ${file}: cannot open: ${error.message}`, { cause: error });
   return storeFailure(file, 'cannot open', error);
 }
 
 function prepareConnection(db: Database.Database): void {
-  // One process owns the file: the kernel drops the lock with the process, however it ends. It also
-  // keeps the WAL's index in our own memory, so a transaction makes no locking calls.
+  // One process owns the file: the kernel releases the lock when the process ends, in any way. The lock also keeps the
+  // WAL's index in this process's memory, so a transaction makes no locking calls.
   db.pragma('locking_mode = EXCLUSIVE');
   db.pragma('journal_mode = WAL');
   // Acknowledged means durable (invariant 1): the WAL is synced at each commit.
   db.pragma('synchronous = FULL');
   db.pragma('fullfsync = ON');
-  // The engine checkpoints between commits (SqliteEngine.tidy); this is only the backstop.
+  // The engine checkpoints between commits (SqliteEngine.checkpointIfDue); this is only a fallback.
   db.pragma('wal_autocheckpoint = 100000');
   db.pragma('cache_size = -49152');
   db.pragma('temp_store = MEMORY');

@@ -1,6 +1,6 @@
 /**
- * What the client and the store thread say to each other. Questions are answered in order, so
- * neither side numbers them. A packed batch is posted as the bare buffer: it is the hot one.
+ * The messages between the client and the store thread. Requests are answered in order, so they carry no numbers. A
+ * packed batch is posted as the bare buffer, because it is on the hot path.
  */
 import type { MessagePort } from 'node:worker_threads';
 
@@ -18,19 +18,19 @@ export type Question =
   | ArrayBuffer
   | { readonly ask: 'read'; readonly query: keyof Reads; readonly args: readonly unknown[] }
   | { readonly ask: 'acquire'; readonly shard: number; readonly owner: string; readonly forMs: number }
-  /** Answered at once; how it ended is told on the port. */
+  /** Answered at once; the result is sent on the port. */
   | { readonly ask: 'snapshot'; readonly file: string; readonly port: MessagePort }
   | { readonly ask: 'close' };
 
-/** How a snapshot ended. */
+/** The result of a snapshot. */
 export type SnapshotEnd = { readonly ended: 'done' } | { readonly ended: 'failed'; readonly failure: Failure };
 
 /** Null: done, and for a batch all outcomes `ok`. */
 export type Answer = null | ArrayBuffer | { readonly value: unknown } | { readonly failure: Failure };
 
-/** An error in a form that survives the crossing. */
+/** An error in a form that can be cloned between threads. */
 export interface Failure {
-  /** `stale` and `range` are the caller's and leave the store working; any other ends it. */
+  /** `stale` and `range` are caused by the caller and leave the store working; any other kind ends it. */
   readonly kind: 'stale' | 'range' | 'coded' | 'other';
   readonly code: ErrorCode | null;
   readonly message: string;

@@ -1,4 +1,4 @@
-/** Between rows of the database and the store's values. */
+/** Converts between rows of the database and the store's values. */
 import type { Payload } from '../../../lib/payload.ts';
 import type { HookHead, HookRow, HookState, JobKind, JobRow, StoredState } from '../store.ts';
 
@@ -7,7 +7,7 @@ export const JOB_COLUMNS = `no, id, endpoint, kind, state, priority, position, t
   submitted_at, started_at, ended_at, delete_at, execution_timeout_ms, ttl_ms, retention_ms, webhook,
   delay_ms, execution_ms, error, has_s3`;
 
-/** A job as it comes from the database; raw tuples are read twice as fast as objects. */
+/** A job as read from the database; raw tuples are read twice as fast as objects. */
 export type JobTuple = [
   seq: number,
   id: string,
@@ -69,19 +69,19 @@ export function toJob(row: readonly [...JobTuple, ...unknown[]]): JobRow {
   };
 }
 
-/** The columns of a payload; all are null when there is none. */
+/** Returns the columns of a payload; all null without a payload. */
 export function payloadColumns(payload: Payload | null): PayloadTuple {
   if (payload === null) return [null, null, null];
   return 'inline' in payload ? [payload.inline, null, null] : [null, payload.blob.id, payload.blob.size];
 }
 
-/** Null when the columns hold no payload. */
+/** Null if the columns hold no payload. */
 export function fromPayloadColumns(inline: Uint8Array | null, blob: string | null, size: number | null): Payload | null {
   if (inline !== null) return { inline };
   return blob === null ? null : { blob: { id: blob, size: size ?? 0 } };
 }
 
-/** A payload that the schema says is there. */
+/** Returns a payload whose columns the schema requires. */
 export function fromWholePayloadColumns(...columns: PayloadTuple): Payload {
   const payload = fromPayloadColumns(...columns);
   if (payload === null) throw new Error('a row without a payload passed the CHECK');
@@ -121,7 +121,7 @@ export function toHook(row: WholeHookTuple): HookRow {
   };
 }
 
-/** Times are whole ms in the database; a fraction of one is dropped. */
+/** Times are whole ms in the database; fractions are dropped. */
 export function ms(time: number): number {
   return Math.trunc(time);
 }
@@ -130,7 +130,7 @@ export function msOrNull(time: number | null): number | null {
   return time === null ? null : Math.trunc(time);
 }
 
-/** A list's limit; SQLite would take a negative one for none at all. */
+/** Returns the limit of a list; SQLite would interpret a negative one as no limit. */
 export function bound(limit: number): number {
   if (!Number.isSafeInteger(limit) || limit < 0) throw new RangeError(`limit ${limit} is not an integer of 0 or more`);
   return limit;

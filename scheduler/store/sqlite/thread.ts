@@ -1,10 +1,10 @@
 /**
- * The store thread: runs the engine, so that neither a commit nor a checkpoint ever holds up the
- * main thread. Questions are answered in the order they came in.
+ * The store thread: runs the engine, so that commits and checkpoints never block the main thread. Requests are answered
+ * in order.
  *
- * After a batch that the database could not write, everything after it is refused: later batches
- * were made on the assumption that it had been written. Where the disk was full the database has taken
- * all of the batch back, so whoever takes the shard anew may go on; any other failure lasts.
+ * After a batch that the database could not write, every later request is refused, because later batches assume that it
+ * was written. A full disk rolls back the whole batch, so the next owner of the shard may continue; any other failure
+ * is permanent.
  */
 import { parentPort, workerData } from 'node:worker_threads';
 
@@ -39,7 +39,7 @@ function open(): void {
   }
 }
 
-/** A read that fails refuses that read alone; a write that fails for more than a stale term ends the store. */
+/** Runs a request. A failed read refuses only that read; a failed write other than a stale term ends the store. */
 function ask(running: SqliteEngine, question: Question): void {
   try {
     if (question instanceof ArrayBuffer) {
@@ -64,7 +64,7 @@ function ask(running: SqliteEngine, question: Question): void {
   }
 }
 
-/** The copy is beside the database: its failure leaves the store as it is. */
+/** The copy is separate from the database: its failure leaves the store unchanged. */
 async function snapshot(running: SqliteEngine, { file, port: asker }: Extract<Question, { ask: 'snapshot' }>): Promise<void> {
   let end: SnapshotEnd = { ended: 'done' };
   try {
@@ -80,7 +80,7 @@ function isAcquire(question: Question): boolean {
   return !(question instanceof ArrayBuffer) && question.ask === 'acquire';
 }
 
-/** After the answer, so that nobody waits for it; a failure shows with the next question. */
+/** Runs after the reply, so that no request waits for it. A failure is reported with the next request. */
 function checkpointIfDue(running: SqliteEngine): void {
   try {
     running.checkpointIfDue();

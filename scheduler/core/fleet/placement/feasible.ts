@@ -1,6 +1,6 @@
 /**
- * Whether a node can take one more worker of a release: small checkers in a fixed order, the first
- * that objects gives the reason.
+ * Whether a node can take one more worker of a release: small checks in a fixed order; the first that fails gives the
+ * reason.
  */
 import type { Release } from '../../state/endpoints.ts';
 import type { NodeRecord, NodeUsage } from '../../state/fleet.ts';
@@ -10,7 +10,7 @@ import type { DeviceFacts, NodeFacts } from './node-facts.ts';
 import type { Rejected } from './rejections.ts';
 import { chooseRuntime, runtimeWish, type RuntimeWish, type WorkerRuntime } from './runtime-choice.ts';
 
-/** What one worker needs, worked out once for a placement. */
+/** Needs of one worker, computed once per placement. */
 export interface Wanted {
   readonly endpoint: string;
   readonly release: Release;
@@ -19,15 +19,15 @@ export interface Wanted {
   readonly settings: Settings;
 }
 
-/** What a node would give the worker, and what the ranking wants to know of it. */
+/** What a node would allocate to the worker, and the figures for the ranking. */
 export interface Fit {
   readonly runtime: WorkerRuntime;
   readonly devices: readonly DeviceFacts[];
-  /** Which preference of `gpuIds` the devices meet, the worst of them; 0 without devices. */
+  /** The worst preference of `gpuIds` among the devices; 0 without devices. */
   readonly preference: number;
   /** The devices are of several models. */
   readonly mixed: boolean;
-  /** The build and the image, as far as they are wanted, are there. */
+  /** Number of missing items: of the build and the image, if needed. */
   readonly missingLocally: number;
 }
 
@@ -36,7 +36,7 @@ export function wanted(endpoint: string, release: Release, settings: Settings): 
   return { endpoint, release, runtime: runtimeWish(release), reserve, settings };
 }
 
-/** What may be given out on a node in all; Infinity for what its agent does not tell. */
+/** Returns the allocatable resources of a node; Infinity for those that its agent does not report. */
 export function capacityOf(facts: NodeFacts, settings: Settings): { readonly cpuMillis: number; readonly memoryBytes: number } {
   return {
     cpuMillis: facts.cpuMillis === 0 ? Number.POSITIVE_INFINITY : facts.cpuMillis * settings.cpuOvercommit,
@@ -47,7 +47,7 @@ export function capacityOf(facts: NodeFacts, settings: Settings): { readonly cpu
   };
 }
 
-/** The fit of a worker on a node with this usage, or why there is none. */
+/** Returns the fit of a worker on a node with this usage, or why there is none. */
 export function fitOn(want: Wanted, node: NodeRecord, usage: NodeUsage): Fit | Rejected {
   const facts = connected(node);
   if ('reason' in facts) return facts;
@@ -86,10 +86,10 @@ function chooseDevices({ release, settings }: Wanted, facts: NodeFacts, usage: N
   let problem = '';
   let all = 0;
   const kinds: FreeKind[] = [];
-  // A fleet at work is mostly nodes that have nothing left.
+  // Most nodes of a busy fleet have no free devices.
   const full = usage.devices.size >= facts.devices.length;
   for (const { model, memoryBytes, slice, devices } of facts.kinds) {
-    // A program sees one slice only, whatever it is given.
+    // A program sees only one slice, whatever it is given.
     if (slice && count > 1) continue;
     const preference = selection.preference({ model, memoryBytes, slice });
     if (preference === null) continue;
@@ -111,7 +111,10 @@ function chooseDevices({ release, settings }: Wanted, facts: NodeFacts, usage: N
   return { reason: 'GPU_BUSY', detail: `${all} of ${fitting - sick} free` };
 }
 
-/** The best preference with enough devices of one model; else the best ones there are. The smallest first, so that big ones stay free. */
+/**
+ * Returns devices of the best preference with enough devices of one model, otherwise the best available ones. The
+ * smallest come first, so that big ones stay free.
+ */
 function pick(kinds: FreeKind[], count: number): Chosen {
   kinds.sort((a, b) => a.preference - b.preference || a.memoryBytes - b.memoryBytes || (a.model < b.model ? -1 : 1));
   for (const { free, preference } of kinds) {
@@ -140,7 +143,7 @@ function roomFor({ reserve, settings }: Wanted, facts: NodeFacts, usage: NodeUsa
   return null;
 }
 
-/** An archive, and what it unpacks to. */
+/** Size of a build's archive and its unpacked files, in multiples of the archive. */
 const UNPACKED_FACTOR = 4;
 
 function diskFor({ release, settings }: Wanted, facts: NodeFacts): Rejected | null {

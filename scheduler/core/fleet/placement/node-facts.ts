@@ -1,4 +1,4 @@
-/** What placement looks at of a node's inventory: without gauges, so that it changes seldom. */
+/** The part of a node's inventory that placement reads. It contains no gauges, so it changes seldom. */
 import { imageReference } from '../../../../lib/base-images.ts';
 import type { Inventory } from '../../../../proto/gen/capstan/v1/nodes.ts';
 
@@ -7,37 +7,37 @@ import type { GpuFacts } from '../../../../lib/gpu-table.ts';
 export interface DeviceFacts extends GpuFacts {
   readonly uuid: string;
   readonly healthy: boolean;
-  /** Why it is not. */
+  /** Why the device is unhealthy. */
   readonly problem: string;
 }
 
-/** Devices of one model and memory: a selection means all of them or none. */
+/** Devices of one model and memory: a selection matches all of them or none. */
 export interface DeviceKind extends GpuFacts {
   readonly devices: readonly DeviceFacts[];
 }
 
 export interface NodeFacts {
   readonly runtimes: ReadonlySet<string>;
-  /** As the host tells it; empty where there is no Python. */
+  /** As the host reports it; empty without Python. */
   readonly pythonVersion: string;
-  /** Its processor, as Node names it; empty when not told. */
+  /** The processor as Node names it; empty if not reported. */
   readonly arch: string;
   readonly packages: ReadonlySet<string>;
-  /** Full references of the images that the engine has. */
+  /** Full references of the engine's images. */
   readonly images: ReadonlySet<string>;
-  /** Digests of the builds in the cache. */
+  /** Digests of the cached builds. */
   readonly builds: ReadonlySet<string>;
   readonly devices: readonly DeviceFacts[];
   readonly kinds: readonly DeviceKind[];
   /** Why devices are missing or cannot be read. */
   readonly deviceProblem: string;
-  /** The agent has not read its devices yet: that a device is missing here says nothing. */
+  /** The agent has not read its devices yet: a missing device has no meaning. */
   readonly devicesUnread: boolean;
-  /** Thousandths of a core, without overcommitment; 0 when not told. */
+  /** Thousandths of a core, without overcommitment; 0 if not reported. */
   readonly cpuMillis: number;
-  /** 0 when not told. */
+  /** 0 if not reported. */
   readonly memoryBytes: number;
-  /** Free disk, rounded down so that small changes do not show; null when not told. */
+  /** Free disk, rounded down to hide small changes; null if not reported. */
   readonly diskFreeBytes: number | null;
   /** Equal for equal facts. */
   readonly digest: string;
@@ -46,7 +46,7 @@ export interface NodeFacts {
 const DISK_GRAIN = 256 * 1024 * 1024;
 
 export function factsOf(inventory: Inventory): NodeFacts {
-  // A device that is told twice is one device.
+  // Counts a device that is reported twice as one device.
   const told = [...new Map(inventory.devices.map((device) => [device.uuid, device])).values()];
   const devices = told.map(({ uuid, model, memoryBytes, parentUuid, healthy, problem }) => ({
     uuid,

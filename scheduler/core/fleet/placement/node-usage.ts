@@ -1,11 +1,11 @@
 /**
- * What is given out on a node: counted as workers come and go, so that a placement does not look at
- * every worker. Recounted at take-over; the simulator compares it with a recount after each step.
+ * Allocated resources of a node, counted as workers come and go, so that a placement does not have to visit every
+ * worker. Recounted at take-over. The simulator compares it with a recount after each step.
  */
 import type { State } from '../../state.ts';
 import { noUsage, type NodeRecord, type NodeUsage, type WorkerRecord } from '../../state/fleet.ts';
 
-/** A worker was placed on its node. */
+/** Counts a worker that was placed on its node. */
 export function reserveUsage(usage: NodeUsage, worker: WorkerRecord): void {
   usage.cpuMillis += worker.cpuMillis;
   usage.memoryBytes += worker.memoryBytes;
@@ -13,7 +13,7 @@ export function reserveUsage(usage: NodeUsage, worker: WorkerRecord): void {
   usage.endpoints.set(worker.endpoint, (usage.endpoints.get(worker.endpoint) ?? 0) + 1);
 }
 
-/** A worker is gone from its node. */
+/** Discounts a worker that left its node. */
 export function releaseUsage(usage: NodeUsage, worker: WorkerRecord): void {
   usage.cpuMillis -= worker.cpuMillis;
   usage.memoryBytes -= worker.memoryBytes;
@@ -23,7 +23,7 @@ export function releaseUsage(usage: NodeUsage, worker: WorkerRecord): void {
   else usage.endpoints.delete(worker.endpoint);
 }
 
-/** Devices that the node's agent holds for workers which are not the state's (any more). */
+/** Records the devices that the node's agent holds for workers that are not (or no longer) in the state. */
 export function noteOrphans(
   state: State,
   node: NodeRecord,
@@ -37,7 +37,7 @@ export function noteOrphans(
   node.usage.orphans = orphans;
 }
 
-/** The same, counted anew. */
+/** Returns the same usage, recounted. */
 export function recount(state: State, node: NodeRecord): NodeUsage {
   const usage = noUsage();
   for (const id of node.workers) {

@@ -1,8 +1,8 @@
-/** Which of the nodes that fit is best: figures compared one after the other, the smaller the better, then the id. */
+/** Ranks the nodes that fit: compares figures one after the other, smaller is better, then the id. */
 import type { NodeRecord, NodeUsage } from '../../state/fleet.ts';
 import type { Fit, Wanted } from './feasible.ts';
 
-/** The figures of one node, in the order of their weight. */
+/** The figures of one node, by descending weight. */
 export type Rank = readonly number[];
 
 export function rankOf({ endpoint, release, reserve }: Wanted, node: NodeRecord, usage: NodeUsage, fit: Fit): Rank {
@@ -11,27 +11,27 @@ export function rankOf({ endpoint, release, reserve }: Wanted, node: NodeRecord,
   const onGpu = release.gpuIds !== '';
   const taken = usage.devices.size;
   return [
-    // The order of gpuIds is the user's own.
+    // The user's order of gpuIds.
     fit.preference,
     fit.mixed ? 1 : 0,
-    // GPU hosts are left to GPU work.
+    // Keeps GPU hosts for GPU work.
     !onGpu && hasDevices ? 1 : 0,
     // Spread: the loss of one node must not take all of an endpoint's workers.
     usage.endpoints.get(endpoint) ?? 0,
     // Small devices first, so that big ones stay free.
     onGpu ? fit.devices.reduce((sum, { memoryBytes }) => sum + memoryBytes, 0) : 0,
-    // Every worker on a core of its own, as long as there are cores.
+    // Each worker gets its own core while there are free cores.
     facts !== null && facts.cpuMillis > 0 && usage.cpuMillis + reserve.cpuMillis > facts.cpuMillis ? 1 : 0,
-    // No fetching of what lies elsewhere already.
+    // Prefers nodes that already have the build and the image.
     fit.missingLocally,
-    // Packed: whole nodes stay free for what needs whole nodes.
+    // Packed: keeps whole nodes free for work that needs whole nodes.
     onGpu ? (facts?.devices.length ?? 0) - taken : 0,
     onGpu ? 0 : -usage.cpuMillis,
     onGpu ? 0 : -usage.memoryBytes,
   ];
 }
 
-/** True when `a` is better. */
+/** Whether `a` is better. */
 export function ranksBefore(
   a: { readonly rank: Rank; readonly node: NodeRecord },
   b: { readonly rank: Rank; readonly node: NodeRecord },

@@ -1,19 +1,19 @@
 /**
- * What no node could take is not tried again, for any endpoint that needs the same, until something
- * changed that could make room (`capacity` of the state).
+ * Remembers that no node could take a worker. Placement is not tried again, for any endpoint with the same needs, until
+ * a change could have made room (`capacity` of the state).
  */
 import type { State } from '../../state.ts';
 import type { Release } from '../../state/endpoints.ts';
 import type { RejectionGroup } from './rejections.ts';
 import { languageOf } from './runtime-choice.ts';
 
-/** Why no node can take a worker of the release, when that was found out and still holds. */
+/** Returns why no node can take a worker of the release, if this is known and still valid. */
 export function knownRefusal(state: State, release: Release): readonly RejectionGroup[] | null {
   return state.refusals.capacity === state.capacity ? (state.refusals.known.get(needsOf(release)) ?? null) : null;
 }
 
 export function noteRefusal(state: State, release: Release, groups: readonly RejectionGroup[]): void {
-  // Room on a disk depends on the build, too.
+  // Room on a disk also depends on the build.
   if (groups.some(({ reason }) => reason === 'DISK')) return;
   if (state.refusals.capacity !== state.capacity) state.refusals.known.clear();
   state.refusals.capacity = state.capacity;

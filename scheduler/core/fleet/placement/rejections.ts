@@ -1,52 +1,52 @@
-/** Why nodes cannot take a worker: one constant a node, with the facts, gathered for people. */
+/** Why nodes cannot take a worker: one code per node, with details, grouped for users. */
 
-/** In the order in which they are checked: a later one came closer to fitting. */
+/** In the order of the checks: a later one means that the node came closer to fitting. */
 const rejections = [
-  /** The node's agent has no session, or has not told its inventory. */
+  /** The node's agent has no session, or has not sent its inventory. */
   'NODE_DISCONNECTED',
-  /** The node is being drained: it takes nothing new. */
+  /** The node is draining and takes no new workers. */
   'NODE_DRAINING',
-  /** Starts of the release failed there. */
+  /** Starts of the release failed on the node. */
   'STARTS_FAIL',
-  /** The runtime that the worker needs is not offered: no container engine, no Python, no Node runtime. */
+  /** The node lacks the runtime that the worker needs: a container engine, Python or Node. */
   'RUNTIME_MISSING',
   /** The host's Python is too old. */
   'PYTHON_TOO_OLD',
-  /** The build's compiled packages are for another Python, or another kind of processor. */
+  /** The build's compiled packages are for another Python or another processor architecture. */
   'PYTHON_MISMATCH',
-  /** The host's Python lacks a package that the build was promised. */
+  /** The host's Python lacks a package that the build expects from the base image. */
   'PACKAGE_MISSING',
-  /** The node has no device of the wanted type, or fewer than wanted. */
+  /** The node has no device of the wanted type, or too few. */
   'GPU_MISSING',
-  /** Devices of the wanted type are there, but not healthy, or they cannot be read. */
+  /** Devices of the wanted type exist but are unhealthy or cannot be read. */
   'DEVICE_PROBLEM',
-  /** Other workers have them. */
+  /** Other workers hold the devices. */
   'GPU_BUSY',
-  /** Not enough processor time that is not given to others. */
+  /** Too little unallocated processor time. */
   'CPU',
-  /** Not enough memory that is not given to others. */
+  /** Too little unallocated memory. */
   'MEMORY',
-  /** Not enough disk for the build. */
+  /** Too little disk for the build. */
   'DISK',
 ] as const;
 export type Rejection = (typeof rejections)[number];
 
-/** One node's answer. */
+/** The rejection by one node. */
 export interface Rejected {
   readonly reason: Rejection;
-  /** The facts, for people; may be empty. */
+  /** Details for users; may be empty. */
   readonly detail: string;
 }
 
-/** The nodes that gave one reason. */
+/** The nodes with one reason. */
 export interface RejectionGroup {
   readonly reason: Rejection;
   readonly nodes: number;
-  /** The first of them by name. */
+  /** The first nodes by name. */
   readonly examples: readonly { readonly node: string; readonly name: string; readonly detail: string }[];
 }
 
-/** Nodes named for each reason. A fleet of thousands must not be copied into every endpoint that waits. */
+/** Nodes named for each reason. The names of a fleet of thousands must not be copied into every waiting endpoint. */
 const MOST_EXAMPLES = 8;
 
 interface Gathered {
@@ -54,7 +54,7 @@ interface Gathered {
   examples: { node: string; name: string; detail: string }[];
 }
 
-/** Gathers the answers of one placement. */
+/** Collects the rejections of one placement. */
 export class RejectionCollector {
   readonly #groups = new Map<Rejection, Gathered>();
 
@@ -69,7 +69,7 @@ export class RejectionCollector {
     if (group.examples.length > MOST_EXAMPLES) group.examples.pop();
   }
 
-  /** The groups, those that came closest to fitting first. */
+  /** Returns the groups, those that came closest to fitting first. */
   groups(): RejectionGroup[] {
     return [...this.#groups]
       .map(([reason, group]) => ({ reason, ...group }))
@@ -81,7 +81,7 @@ function before(a: { readonly node: string; readonly name: string }, b: { readon
   return a.name === b.name ? a.node < b.id : a.name < b.name;
 }
 
-/** The groups in a line, for people. */
+/** Formats the groups as one line for users. */
 export function explainRejections(groups: readonly RejectionGroup[]): string {
   return groups
     .map(({ reason, nodes, examples }) => {

@@ -1,20 +1,20 @@
 /**
- * In which runtime a node would serve a release:
+ * Chooses the runtime in which a node would run a release:
  *
- *   an image of the user's own, or one forced        → container
+ *   a custom image, or a forced container            → container
  *   a command of a foreign worker, without an image  → process
- *   a base image (named, or by default)              → container where the node's engine has that image,
- *                                                      else the node's own Python (process) or Node (thread)
- *                                                      where it has what the image promises
- *   thread or process forced                         → that one
+ *   a base image (named, or by default)              → container if the node's engine has that image,
+ *                                                      otherwise the host's Python (process) or Node (thread)
+ *                                                      if it has the packages of the image
+ *   a forced thread or process                       → that one
  */
 import { baseImageOf, defaultBaseImage, imageReference, type Language } from '../../../../lib/base-images.ts';
 import type { NodeFacts } from './node-facts.ts';
 import type { Rejected } from './rejections.ts';
 
-/** What decides about the runtime of a release. */
+/** The properties of a release that decide its runtime. */
 export interface RuntimeNeeds {
-  /** Forced by the endpoint; empty when the node's best one serves. */
+  /** Forced by the endpoint; empty for the node's best one. */
   readonly runtime: string;
   /** As the endpoint names it; empty for the default base image. */
   readonly imageName: string;
@@ -22,7 +22,7 @@ export interface RuntimeNeeds {
   readonly functions: readonly { readonly module: string }[];
   /** Packages that the build left out because the base image has them. */
   readonly packages: readonly string[];
-  /** Python that compiled packages of the build are for, `3.12`; empty for any. */
+  /** Python version of the build's compiled packages, `3.12`; empty for any. */
   readonly python: string;
   readonly gpuIds: string;
 }
@@ -38,20 +38,20 @@ export function languageOf({ functions }: Pick<RuntimeNeeds, 'functions'>): Lang
   return functions.some(({ module }) => module.endsWith('.py')) ? 'python' : 'node';
 }
 
-/** The image a release runs in where its runtime is `container`; empty when there is none to run it in. */
+/** Returns the image of a release in the runtime `container`; empty if there is none. */
 export function imageOf(needs: RuntimeNeeds): string {
   if (needs.imageName !== '') return needs.imageName;
   const language = languageOf(needs);
   return language === null ? '' : defaultBaseImage(language, needs.gpuIds !== '').name;
 }
 
-/** What a release wishes of a node's runtimes, worked out once for a placement. */
+/** Runtime requirements of a release, computed once per placement. */
 export interface RuntimeWish {
   readonly forced: string;
   readonly language: Language | null;
-  /** Full reference of the image; empty when there is none. */
+  /** Full reference of the image; empty if there is none. */
   readonly image: string;
-  /** The image is of the user's own. */
+  /** The image is a custom image. */
   readonly own: boolean;
   readonly packages: readonly string[];
   readonly python: string;
@@ -69,7 +69,7 @@ export function runtimeWish(needs: RuntimeNeeds): RuntimeWish {
   };
 }
 
-/** The runtime on a node with these facts, or why there is none. */
+/** Returns the runtime on a node with these facts, or why there is none. */
 export function chooseRuntime(wish: RuntimeWish, facts: NodeFacts): WorkerRuntime | Rejected {
   const engine = facts.runtimes.has('container');
   if (wish.own || wish.forced === 'container') return engine ? 'container' : missing('no container engine');
@@ -77,7 +77,7 @@ export function chooseRuntime(wish: RuntimeWish, facts: NodeFacts): WorkerRuntim
   return onHost(wish, facts);
 }
 
-/** Without an image: by what the host itself has. */
+/** Without an image: decides by the host's own software. */
 function onHost(wish: RuntimeWish, facts: NodeFacts): WorkerRuntime | Rejected {
   const runtime = wish.forced === 'thread' || (wish.forced === '' && wish.language === 'node') ? 'thread' : 'process';
   if (!facts.runtimes.has(runtime)) return missing(`the node does not offer the runtime ${runtime}`);
@@ -94,7 +94,7 @@ function onHost(wish: RuntimeWish, facts: NodeFacts): WorkerRuntime | Rejected {
   return { reason: 'PACKAGE_MISSING', detail: `${lacking.join(', ')}${engine}` };
 }
 
-/** Why compiled packages for a Python on Linux x86_64 do not load here; empty when they do. */
+/** Returns why compiled packages for a Python on Linux x86_64 do not load here; empty if they do. */
 function misfit(wanted: string, own: string, { arch, pythonVersion }: NodeFacts): string {
   if (own !== wanted) return `Python ${pythonVersion}, but the build's packages are for ${wanted} (build --python ${own})`;
   return arch === '' || arch === 'x64' ? '' : `${arch}, but the build's packages are for x86_64`;

@@ -27,7 +27,7 @@ const HOOK = 8;
 const PUT = 9;
 const RESEAL = 10;
 
-/** A batch and its fence as one buffer. `sizeHint`: bytes the last batches took. */
+/** Packs a batch and its fence into one buffer. `sizeHint`: bytes of the previous batches. */
 export function packBatch(fence: Fence, ops: readonly Op[], sizeHint: number): { readonly buffer: ArrayBuffer; readonly size: number } {
   const out = new Packer(sizeHint);
   out.count(fence.shard);
@@ -220,10 +220,10 @@ function unpackHookChange(from: Unpacker): Extract<Op, { kind: 'hook' }>['to'] {
 const outcomes: readonly Outcome['kind'][] = ['ok', 'exists', 'idempotent-same', 'idempotent-other-body', 'stale', 'gone', 'conflict'];
 const ok: Outcome = Object.freeze({ kind: 'ok' });
 
-/** Stands for an `ok` that names dropped blobs. */
+/** Marks an `ok` that names dropped blobs. */
 const OK_DROPPING = 255;
 
-/** Null for a batch whose outcomes are all a plain `ok`, which nearly every batch's are. */
+/** Null for a batch whose outcomes are all a plain `ok`, as for nearly every batch. */
 export function packOutcomes(list: readonly Outcome[]): ArrayBuffer | null {
   if (list.every((outcome) => outcome.kind === 'ok' && outcome.dropped === undefined)) return null;
   const out = new Packer(list.length + 64);

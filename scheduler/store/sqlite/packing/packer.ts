@@ -1,16 +1,16 @@
 /**
- * A compact binary form for what crosses to the store thread and back: one buffer is transferred
- * in the place of thousands of cloned objects, which costs the main thread a fraction of the CPU
- * (measured by `bench/store/packing.ts`). Only this process reads it, so it has no versions.
+ * A compact binary form for messages to and from the store thread. One transferred buffer replaces thousands of cloned
+ * objects, at a fraction of the main thread's CPU time (measured by `bench/store/packing.ts`). Only this process reads
+ * it, so it has no versions.
  */
 
-/** Stands for a null text or null bytes in the place of a length. */
+/** Marks a null text or null bytes in place of a length. */
 const NONE = 0xffff_ffff;
-/** Up to here a loop over ASCII beats the call into the encoder. */
+/** Length up to which a loop over ASCII is faster than the encoder. */
 const LOOP_LIMIT = 80;
 const FIRST_SIZE = 4_096;
 
-/** Writes values one after another into a buffer that grows. */
+/** Writes values one after another into a growing buffer. */
 export class Packer {
   #bytes: Buffer;
   #view: DataView;
@@ -26,7 +26,7 @@ export class Packer {
     this.#bytes[this.#at++] = value;
   }
 
-  /** Any number but NaN, which stands for null. */
+  /** Any number except NaN, which encodes null. */
   number(value: number | null): void {
     this.#reserve(8);
     this.#view.setFloat64(this.#at, value ?? Number.NaN, true);
@@ -87,12 +87,12 @@ export class Packer {
     return this.#at;
   }
 
-  /** The buffer, for a transfer; the packer is used up. What lies beyond {@link size} is slack. */
+  /** Returns the buffer for a transfer; the packer cannot be used again. The bytes beyond {@link size} are unused. */
   finish(): ArrayBuffer {
     return this.#bytes.buffer as ArrayBuffer;
   }
 
-  /** The buffer without slack, for one whose views are kept. */
+  /** Returns the buffer without unused bytes, for a buffer whose views are kept. */
   finishTrimmed(): ArrayBuffer {
     return this.finish().transfer(this.#at);
   }
@@ -106,7 +106,7 @@ export class Packer {
   }
 }
 
-/** Reads what a {@link Packer} wrote, in the same order. */
+/** Reads the values of a {@link Packer} in the same order. */
 export class Unpacker {
   readonly #bytes: Buffer;
   readonly #view: DataView;
@@ -158,7 +158,7 @@ export class Unpacker {
     return this.#bytes.toString('utf8', start, this.#at);
   }
 
-  /** A view into the buffer: it lives as long as the view. */
+  /** Returns a view into the buffer, which lives as long as the view. */
   bytes(): Uint8Array {
     const value = this.bytesOrNull();
     if (value === null) throw new Error('encoded bytes are missing');

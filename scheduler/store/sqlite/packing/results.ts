@@ -12,7 +12,7 @@ import {
   unpackWholePayload,
 } from './rows.ts';
 
-/** How one query's result crosses: rows packed, the small rest cloned. */
+/** How a query's result is sent: rows packed, the small rest cloned. */
 interface Form<T> {
   pack(out: Packer, result: T): void;
   unpack(from: Unpacker): T;
@@ -55,7 +55,9 @@ const payload: Form<ReturnType<Reads['payload']>> = {
   unpack: (from) => (from.byte() === 0 ? null : { input: unpackWholePayload(from), s3: from.bytesOrNull() }),
 };
 
-/** The inputs of a head window are copied: a view would keep the whole window's buffer for as long as its last job waits. */
+/**
+ * The inputs of a head window are copied: a view would keep the whole window's buffer as long as its last job waits.
+ */
 const head: Form<QueuedJob[]> = {
   pack(out, result) {
     out.count(result.length);
@@ -104,12 +106,12 @@ const hook: Form<HookRow | null> = {
 
 const forms: { readonly [K in keyof Reads]?: Form<ReturnType<Reads[K]>> } = { job, payload, head, leased, due, page, hook };
 
-/** The form of a query's result, or undefined for one that is cloned as it is. */
+/** Returns the form of a query's result, or undefined for one that is cloned unchanged. */
 function formOf<K extends keyof Reads>(query: K): Form<ReturnType<Reads[K]>> | undefined {
   return forms[query];
 }
 
-/** A buffer, or for a query without rows the result itself. */
+/** Returns a buffer, or for a query without rows the result itself. */
 export function packResult<K extends keyof Reads>(
   query: K,
   result: ReturnType<Reads[K]>,

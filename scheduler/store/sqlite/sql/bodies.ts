@@ -16,7 +16,7 @@ FROM inputs INDEXED BY inputs_s3 WHERE s3 IS NOT NULL AND no > ? ORDER BY no LIM
 const RESEAL_INPUT = 'UPDATE inputs SET s3 = ? WHERE no = ? AND s3 = ?';
 const HAS_INPUT = 'SELECT 1 FROM inputs WHERE no = ?';
 
-/** Chunks are dropped from the front only. */
+/** Chunks are dropped only from the front. */
 const DRAIN_CHUNKS = 'DELETE FROM chunks WHERE no = ? AND idx < ? RETURNING blob';
 const ENDED = 'SELECT ended_at IS NOT NULL FROM jobs WHERE no = ?';
 const COUNT_DRAINED = 'UPDATE jobs SET chunks = chunks - ? WHERE no = ?';
@@ -36,7 +36,7 @@ SELECT value FROM json_each(?) WHERE
 
 const BODY_USAGE = 'SELECT account, bytes FROM body_usage';
 
-/** Inputs, chunks, and which blobs rows name. */
+/** Inputs, chunks, and the blobs that rows name. */
 export function bodyStatements(db: Database) {
   const payloadRow = db.prepare<[number], [...PayloadTuple, Uint8Array | null]>(PAYLOAD).raw();
   const encryptedRows = db.prepare<[number, number], EncryptedInput>(ENCRYPTED_INPUTS);
@@ -79,7 +79,7 @@ export function bodyStatements(db: Database) {
     dropChunks(seq: number): (string | null)[] {
       return chunksOut.all(seq);
     },
-    /** Deletes the chunks of an ended job that lie below an index; returns the blobs that they named. */
+    /** Deletes the chunks of an ended job below an index; returns the blobs that they named. */
     drain(seq: number, below: number): (string | null)[] | 'stale' | 'gone' {
       const isEnded = endedRow.get(seq);
       if (isEnded === undefined) return 'gone';

@@ -17,7 +17,7 @@ export function controlStatements(db: Database) {
   const standingRow = db.prepare<[string, string], 1>(STANDING).pluck();
   const listRows = db.prepare<[string, string, number], [ControlKind, string, number, string]>(LIST).raw();
   return {
-    /** `conflict` when the present version is not `version - 1`; `gone` when there is nothing to remove. */
+    /** `conflict` if the present version is not `version - 1`; `gone` if there is no row to remove. */
     put(kind: ControlKind, key: string, version: number, value: string | null): 'ok' | 'conflict' | 'gone' {
       if (value === null) {
         if (removeRow.run(kind, key, version - 1).changes === 1) return 'ok';

@@ -62,7 +62,7 @@ export function hookStatements(db: Database) {
   const pageRows = db.prepare<[string, string, number], HookTuple>(page).raw();
   const sweepRows = db.prepare<[number, number]>(SWEEP);
 
-  /** Brings a host's time in line with its deliveries, one of which has changed. */
+  /** Updates a host's time after a change of one of its deliveries. */
   const settleHost = (host: string): void => {
     const first = firstRow.get(host);
     if (first === undefined) dropHostRow.run(host);
@@ -76,7 +76,7 @@ export function hookStatements(db: Database) {
       const { id, account, endpoint, url, host, envelope } = hook;
       const values = [id, account, endpoint, url, host, dueAt, envelope, ...payloadColumns(output), seq];
       if (insertRow.run(...values).changes === 0) {
-        // Another life of the id, whose job was deleted and then sent again: the newer end stands.
+        // A reused id: its earlier job was deleted and then submitted again. The newer end replaces the older.
         const former = removeRow.get(id, null);
         if (former !== undefined) settleHost(former[0]);
         if (insertRow.run(...values).changes === 0) throw new Error(`job ${seq} has no input`);
@@ -94,7 +94,7 @@ export function hookStatements(db: Database) {
     due({ wall, skipHosts, skipIds, perHost, limit }: HookWindow): { hooks: HookHead[]; nextAt: number | null } {
       const hooks: HookHead[] = [];
       const skipped = JSON.stringify(skipIds);
-      // A host all of whose due deliveries are skipped gives none, so as many hosts more are looked at.
+      // A host whose due deliveries are all skipped contributes none, so `skipIds.length` more hosts are read.
       const hosts = hostRows.all(wall, JSON.stringify(skipHosts), bound(limit) + skipIds.length);
       for (const host of hosts) {
         const left = limit - hooks.length;
@@ -110,7 +110,7 @@ export function hookStatements(db: Database) {
     page(account: string, afterId: string, limit: number): HookHead[] {
       return pageRows.all(account, afterId, bound(limit)).map(toHookHead);
     },
-    /** How many failed deliveries went because their time is over, at most `limit`. */
+    /** Deletes failed deliveries whose time is over, at most `limit`. Returns their number. */
     sweep(now: number, limit: number): number {
       return sweepRows.run(now, limit).changes;
     },

@@ -27,7 +27,7 @@ export function idempotencyStatements(db: Database) {
     take(key: string, jobId: string, bodyHash: Uint8Array, expiresAt: number): void {
       takeRow.run(key, jobId, bodyHash, ms(expiresAt));
     },
-    /** How many expired keys went, at most `limit`. */
+    /** Deletes expired keys, at most `limit`. Returns their number. */
     sweep(now: number, limit: number): number {
       return sweepRows.run(now, limit).changes;
     },

@@ -11,9 +11,9 @@ const TAKEN = 'SELECT 1 FROM jobs WHERE id = ?';
 const byNumber = `SELECT ${wholeColumns} FROM jobs WHERE no = ?`;
 
 /**
- * Newest first means latest submission or retry first, which is the order of positions. No index
- * holds all of an endpoint's jobs in that order (it would cost every submission); each state's own
- * index does, and a page takes the newest of each and merges them.
+ * Newest first means latest submission or retry first, which is the order of positions. No index holds all of an
+ * endpoint's jobs in that order (it would slow every submission); each state's own index does, and a page merges the
+ * newest of each.
  */
 const sources: Readonly<Record<StoredState, readonly string[]>> = {
   IN_QUEUE: [
@@ -36,7 +36,7 @@ function totalSql(from: readonly string[]): string {
   return `SELECT ${from.map((source) => `(SELECT count(*) ${source})`).join(' + ')}`;
 }
 
-/** Jobs with their bodies: one by id, and pages of an endpoint's. */
+/** Reads jobs with their bodies: one by id, or pages of an endpoint's jobs. */
 export function pageStatements(db: Database, chunksOf: (seq: number) => Pick<WholeJob, 'chunks' | 'firstChunk'>) {
   const oneRow = db.prepare<[string, string], WholeTuple>(one).raw();
   const numberRow = db.prepare<[number], WholeTuple>(byNumber).raw();

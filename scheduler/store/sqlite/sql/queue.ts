@@ -3,14 +3,14 @@ import type { Database } from 'better-sqlite3';
 import type { EndpointCounts, JobRow, QueuedJob, StoredState, HeadWindow } from '../../store.ts';
 import { bound, JOB_COLUMNS, toJob, type JobTuple } from '../rows.ts';
 
-/** length() of a blob reads no overflow page, so a big input that is left out costs nothing. */
+/** length() of a blob reads no overflow page, so a large excluded input costs nothing. */
 const head = `
 SELECT ${JOB_COLUMNS.replace(/\bno\b/, 'jobs.no')}, CASE WHEN length(inputs.inline) <= ? THEN inputs.inline END
 FROM jobs INDEXED BY jobs_queued LEFT JOIN inputs ON inputs.no = jobs.no
 WHERE state = 'IN_QUEUE' AND endpoint = ? AND priority = ? AND position > ?
 ORDER BY position LIMIT ?`;
 
-/** Without the hint the planner walks the whole table by number. */
+/** Without the hint the planner scans the whole table by number. */
 const leased = `
 SELECT ${JOB_COLUMNS} FROM jobs INDEXED BY jobs_leased WHERE state = 'LEASED' AND no > ? ORDER BY no LIMIT ?`;
 
@@ -21,7 +21,7 @@ SELECT endpoint, 'LEASED', priority, count(*), sum(max(attempts - 1, 0)) FROM jo
 UNION ALL
 SELECT endpoint, state, priority, count(*), sum(max(attempts - 1, 0)) FROM jobs INDEXED BY jobs_ended WHERE ended_at IS NOT NULL GROUP BY endpoint, state, priority`;
 
-/** What take-over and the head windows read. */
+/** The reads of take-over and of the head windows. */
 export function queueStatements(db: Database) {
   const headRows = db.prepare<[number, string, number, number, number], [...JobTuple, Uint8Array | null]>(head).raw();
   const leasedRows = db.prepare<[number, number], JobTuple>(leased).raw();

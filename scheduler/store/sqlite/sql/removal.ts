@@ -18,7 +18,7 @@ SELECT max(p) FROM (
   UNION ALL SELECT max(position) FROM jobs INDEXED BY jobs_ended WHERE ended_at IS NOT NULL
 )`;
 
-/** Removal of jobs, and the marks that keep their numbers from being given out again. */
+/** Removes jobs, and keeps the marks that prevent reuse of their numbers. */
 export function removalStatements(db: Database) {
   const removeRow = db.prepare<[number, number], [queuePosition: number, chunks: number, output: string | null]>(REMOVE).raw();
   const dueRows = db.prepare<[number, number], JobTuple>(due).raw();
@@ -28,7 +28,7 @@ export function removalStatements(db: Database) {
   const seqRow = db.prepare<[], number | null>(HIGHEST_NO).pluck();
   const positionRow = db.prepare<[], number | null>(HIGHEST_POSITION).pluck();
   return {
-    /** What the removed row held, or null when it was not there or not due. */
+    /** Returns the contents of the removed row, or null if it did not exist or was not due. */
     remove(
       seq: number,
       dueBy: number,
@@ -36,7 +36,7 @@ export function removalStatements(db: Database) {
       const row = removeRow.get(seq, dueBy);
       return row === undefined ? null : { queuePosition: row[0], chunks: row[1], outputBlob: row[2] };
     },
-    /** Remembers the highest number and position of a batch's removed jobs. */
+    /** Stores the highest number and position of a batch's removed jobs. */
     mark(seq: number, queuePosition: number): void {
       markRow.run({ name: 'no', value: seq });
       markRow.run({ name: 'position', value: queuePosition });

@@ -18,7 +18,7 @@ export function submitStatements(db: Database) {
   const job = db.prepare(INSERT_JOB);
   const input = db.prepare(INSERT_INPUT);
   return {
-    /** False when the id is taken. */
+    /** Returns false if the id is taken. */
     insert(row: JobRow, payload: Payload, s3: Uint8Array | null): boolean {
       const lease = row.lease;
       const { changes } = job.run(

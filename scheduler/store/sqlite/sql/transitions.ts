@@ -5,7 +5,7 @@ import { ms, msOrNull, payloadColumns } from '../rows.ts';
 
 type OpOf<K extends Op['kind']> = Extract<Op, { kind: K }>;
 
-/** A lease is the start of a new attempt: what the last one recorded is dropped. */
+/** A lease starts a new attempt: the data of the previous one is cleared. */
 const LEASE = `
 UPDATE jobs SET state = 'LEASED', token = ?, node = ?, incarnation = ?, worker = ?, started_at = NULL, delay_ms = NULL
 WHERE no = ? AND state = 'IN_QUEUE' AND token = ? - 1`;
@@ -23,7 +23,7 @@ UPDATE jobs SET state = ?, node = NULL, incarnation = NULL, ended_at = ?, delete
   error = ?, output = ?, output_blob = ?, output_size = ?, chunks = ?
 WHERE no = ? AND state = ? AND token = ?`;
 
-/** The row is read before it is written: its chunks go with the old end. */
+/** The row is read before it is written: its chunks are deleted with the old end. */
 const RETRIABLE = "SELECT chunks, output_blob FROM jobs WHERE no = ? AND state IN ('FAILED', 'TIMED_OUT')";
 
 const RETRY = `
@@ -34,7 +34,7 @@ WHERE no = ?`;
 
 const STANDING = 'SELECT 1 FROM jobs WHERE no = ?';
 
-/** The guarded changes of a job's row; each is false when the guard failed. */
+/** The guarded changes of a job's row; each returns false if the guard failed. */
 export function transitionStatements(db: Database) {
   const leaseRow = db.prepare(LEASE);
   const startRow = db.prepare(STARTED);
@@ -71,14 +71,16 @@ export function transitionStatements(db: Database) {
         ).changes === 1
       );
     },
-    /** How many chunks the row kept until now, and the blob of its output; null when the guard failed. */
+    /**
+     * Returns the number of chunks that the row kept until now, and the blob of its output; null if the guard failed.
+     */
     retry(op: OpOf<'retry'>): { readonly chunks: number; readonly outputBlob: string | null } | null {
       const row = retriableRow.get(op.seq);
       if (row === undefined) return null;
       retryRow.run(op.queuePosition, ms(op.submittedAt), ms(op.deleteAt), op.seq);
       return { chunks: row[0], outputBlob: row[1] };
     },
-    /** True when the job's row is there, in whatever state. */
+    /** Whether the job's row exists, in any state. */
     standing(seq: number): boolean {
       return standingRow.get(seq) !== undefined;
     },
