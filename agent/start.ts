@@ -5,6 +5,7 @@ import { dirname, join } from 'node:path';
 
 import { pino, type Logger } from 'pino';
 
+import { schedulerTarget } from '../lib/scheduler-target.ts';
 import { clientCredentials } from '../lib/grpc-tls.ts';
 import { acquireLock } from '../lib/lock.mjs';
 import { CapstanError } from '../lib/errors.ts';
@@ -83,7 +84,7 @@ export async function start(config: AgentConfig, deps: AgentDeps = {}): Promise<
 
 async function startIn(folder: string, config: AgentConfig, deps: AgentDeps, lock: { release(): void }): Promise<AgentHandle> {
   const log = deps.log ?? pino({ name: 'agent', level: config.logLevel, hooks: { streamWrite: visibleText } }, pino.destination(2));
-  const scheduler = { address: config.scheduler, credentials: clientCredentials(config.scheduler, config) };
+  const scheduler = { address: schedulerTarget(config.scheduler), credentials: clientCredentials(config.scheduler, config) };
   const work = join(folder, 'work');
   const left = await killLeftovers(folder, work);
   if (left > 0) log.warn({ processes: left }, 'killed processes of an earlier agent');

@@ -7,6 +7,7 @@ import { readFileSync } from 'node:fs';
 import { z } from 'zod';
 
 import { CapstanError } from '../lib/errors.ts';
+import { isSchedulerAddress, SCHEDULER_RULE } from '../lib/scheduler-target.ts';
 import { tlsSettings } from '../lib/tls-settings.ts';
 import { readSettings, setting } from '../lib/settings.ts';
 import { errnoOf } from '../lib/to-error.ts';
@@ -24,11 +25,8 @@ export const gatewayConfig = z.object({
   port: setting('CAPSTAN_HTTP_PORT', integer(0, 65_535, 8080), 'Port of the HTTP server; 0 picks a free port.'),
   scheduler: setting(
     'CAPSTAN_SCHEDULER',
-    z
-      .string()
-      .regex(/^(unix:.+|.+:\d{1,5})$/, 'must be host:port or unix:<path>')
-      .default('127.0.0.1:7070'),
-    'Address of the scheduler’s gRPC server, host:port or unix:<path>.',
+    z.string().refine(isSchedulerAddress, SCHEDULER_RULE).default('127.0.0.1:7070'),
+    'Address of the scheduler’s gRPC server, host:port or unix:<path>; of an owner and its standbys: <IPv4>:<port>, separated by commas (cluster.md).',
   ),
   ...tlsSettings,
   token: setting(

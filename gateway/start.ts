@@ -4,6 +4,7 @@ import { ControlServiceClient } from '../proto/gen/capstan/v1/control.ts';
 import { GatewayServiceClient } from '../proto/gen/capstan/v1/invoke.ts';
 import { JobServiceClient } from '../proto/gen/capstan/v1/jobs.ts';
 import { CapstanError } from '../lib/errors.ts';
+import { schedulerTarget } from '../lib/scheduler-target.ts';
 import { clientCredentials } from '../lib/grpc-tls.ts';
 import pkg from '../package.json' with { type: 'json' };
 import { Authenticator } from './auth/authenticate.ts';
@@ -71,15 +72,16 @@ export async function start(config: GatewayConfig, deps: GatewayDeps = {}): Prom
   const token = gatewayToken(config);
   const certificate = readCertificate(config);
   const channelCredentials = clientCredentials(config.scheduler, config);
+  const target = schedulerTarget(config.scheduler);
   const patient = callMetadata(token, true);
   const quick = callMetadata(token, false);
 
-  const channelClient = new JobServiceClient(config.scheduler, channelCredentials, channelOptions);
+  const channelClient = new JobServiceClient(target, channelCredentials, channelOptions);
   // One connection for unary calls and bodies: the clients share the first one's channel.
-  const jobs = new JobServiceClient(config.scheduler, channelCredentials, channelOptions);
+  const jobs = new JobServiceClient(target, channelCredentials, channelOptions);
   const shared = { ...channelOptions, channelOverride: jobs.getChannel() };
-  const control = new ControlServiceClient(config.scheduler, channelCredentials, shared);
-  const blobs = new BlobServiceClient(config.scheduler, channelCredentials, shared);
+  const control = new ControlServiceClient(target, channelCredentials, shared);
+  const blobs = new BlobServiceClient(target, channelCredentials, shared);
 
   const proxies = new TrustedProxies(config.trustedProxies);
   const memory = new SharedBudget(config.maxBodyMemoryBytes);
@@ -110,7 +112,7 @@ export async function start(config: GatewayConfig, deps: GatewayDeps = {}): Prom
   directory.onPlacements = (nodeId) => announcements.placementsChanged(nodeId);
   let invoke: InvokeServer | undefined;
   const report = new LoadReport({
-    client: new GatewayServiceClient(config.scheduler, channelCredentials, shared),
+    client: new GatewayServiceClient(target, channelCredentials, shared),
     metadata: patient,
     log,
     level: (id) => pools.level(id),

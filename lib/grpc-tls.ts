@@ -51,6 +51,8 @@ export function serverCredentials(address: string, config: TlsConfig): ServerCre
 /** True for addresses that exist only within this host. */
 export function isOnThisHost(address: string): boolean {
   if (/^unix(-abstract)?:/.test(address)) return true;
+  const [first = '', ...more] = address.split(',');
+  if (more.length > 0) return isOnThisHost(first) && isOnThisHost(more.join(','));
   const host = address
     .replace(/^(dns|ipv4|ipv6):(\/\/\/)?/, '')
     .replace(/:\d{1,5}$/, '')

@@ -8,7 +8,7 @@
  * | Border | Conversion |
  * |---|---|
  * | protobuf | `toPayloadMessage`, `fromPayloadMessage` (below) |
- * | store row | `payloadColumns`, `fromPayloadColumns` (scheduler/store/sqlite/rows.ts) |
+ * | store row | `payloadColumns`, `fromPayloadColumns` (scheduler/store/rows.ts) |
  * | store thread | `packPayload`, `unpackPayload` (scheduler/store/sqlite/packing/rows.ts) |
  * | body of an HTTP request | `takePayload` (gateway/http/request-payload.ts) |
  * | body of an HTTP response | `statusParts`, `streamParts` (gateway/http/answer.ts) |

@@ -27,6 +27,21 @@ function readLimits(text: string, context: z.RefinementCtx): Limits {
 
 export const schedulerConfig = z.object({
   dataDir: setting('CAPSTAN_DATA_DIR', z.string().min(1), 'Folder of the queue, the builds and the secrets'),
+  store: setting(
+    'CAPSTAN_STORE',
+    z.string().default(''),
+    'Where the queue is stored: empty for SQLite in the data folder, or postgres://user@host:port/database, with the password in the file that PGPASSFILE names (cluster.md)',
+  ),
+  blobDir: setting(
+    'CAPSTAN_BLOB_DIR',
+    z.string().min(1).optional(),
+    'Folder of bodies above 64 KiB and of builds; scheduler/blobs in the data folder when empty',
+  ),
+  isBlobDirShared: setting(
+    'CAPSTAN_BLOB_DIR_SHARED',
+    z.stringbool().default(false),
+    'Declares that CAPSTAN_BLOB_DIR is the same folder for every scheduler; a standby requires it',
+  ),
   host: setting('CAPSTAN_GRPC_HOST', z.string().min(1).default('127.0.0.1'), 'Address that the gRPC server listens on'),
   port: setting(
     'CAPSTAN_GRPC_PORT',

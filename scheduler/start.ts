@@ -1,12 +1,13 @@
 /** Starts the scheduler: opens its data folder, takes over its queue, and serves gRPC. */
 import { randomBytes, randomUUID } from 'node:crypto';
 import { join } from 'node:path';
+import { setTimeout as pause } from 'node:timers/promises';
 
 import { pino, type Logger } from 'pino';
 
 import pkg from '../package.json' with { type: 'json' };
 import { serverCredentials } from '../lib/grpc-tls.ts';
-import { errorTable, type CapstanError } from '../lib/errors.ts';
+import { CapstanError, errorTable } from '../lib/errors.ts';
 import { BlobServiceService } from '../proto/gen/capstan/v1/blobs.ts';
 import { ControlServiceService, KeyScope } from '../proto/gen/capstan/v1/control.ts';
 import { JobServiceService } from '../proto/gen/capstan/v1/jobs.ts';
@@ -38,7 +39,7 @@ import { diskFull, DiskWatch, spaceOf } from './files/disk-watch.ts';
 import { readGpuTable } from './gpu-table-file.ts';
 import { SchedulerMetrics } from './metrics/metrics.ts';
 import { Cipher } from './secrets/cipher.ts';
-import { completeDataFolder, prepareDataFolder, type Secrets } from './secrets/data-folder.ts';
+import { prepareDataFolder, type DataFolder, type Secrets } from './secrets/data-folder.ts';
 import { hashKey } from './secrets/hash.ts';
 import { MasterKeys } from './secrets/master-keys.ts';
 import { WorkerTokens } from './secrets/worker-tokens.ts';
@@ -50,8 +51,8 @@ import { keyRow } from './services/key-service.ts';
 import { JobChannels } from './services/job-service.ts';
 import { NodeSessions } from './services/node-service.ts';
 import { makeGrpcServer } from './services/server.ts';
-import { Snapshots } from './store/snapshots.ts';
-import { openSqliteStore } from './store/sqlite/client.ts';
+import { openStore } from './store/open.ts';
+import type { Snapshot, Snapshots } from './store/snapshots.ts';
 import { AddressGuard, parseAllowList } from './webhooks/guard.ts';
 import { systemResolver, type Resolve } from './webhooks/resolver.ts';
 import { WebhookUrls } from './webhooks/urls.ts';
@@ -79,6 +80,8 @@ export interface SchedulerHandle {
 const SWEEP_INTERVAL_MS = 600_000;
 const SWEEP_AGE_MS = 3_600_000;
 const CLOSE_WITHIN_MS = 5_000;
+/** How often a standby looks whether the queue has an owner, ms. */
+const STANDBY_LOOK_MS = 500;
 const MEBIBYTE = 1024 * 1024;
 
 /**
@@ -93,20 +96,13 @@ export async function start(config: SchedulerConfig, deps: SchedulerDeps = {}): 
   const gpus = await readGpuTable(config.gpuTable);
   const guardOf = webhookGuards(config);
   const folder = await prepareDataFolder(config.dataDir, { apiKey: config.apiKey, marksComplete: false });
-  const database = join(folder.path, 'scheduler', 'capstan.db');
-  const store = await openSqliteStore({ file: database, mustExist: !folder.created.folder });
-  if (folder.created.folder) await completeDataFolder(folder.path);
-  const snapshots = new Snapshots(
-    database,
-    (file) => store.snapshot(file),
-    () => masterKeys.text,
-  );
-  await snapshots.sweep();
+  const { store, snapshots } = await openStore(config, folder, () => masterKeys.text);
   const cipher = new Cipher(folder.secrets.masterKey, folder.secrets.olderMasterKeys);
   const workerTokens = new WorkerTokens(folder.secrets.masterKey);
   const urls = new WebhookUrls(folder.secrets.masterKey, folder.secrets.olderMasterKeys, guardOf);
-  const files = await FileBlobStore.open(join(folder.path, 'scheduler', 'blobs'));
-  const unfinished = await UnfinishedBuilds.open(join(folder.path, 'scheduler', 'blobs', 'unfinished'));
+  const blobDir = config.blobDir ?? join(folder.path, 'scheduler', 'blobs');
+  const files = await FileBlobStore.open(blobDir);
+  const unfinished = await UnfinishedBuilds.open(join(blobDir, 'unfinished'));
   const s3 = s3Of(config);
   const blobs: BlobStore = s3 === null ? files : new S3BlobStore(files, s3);
 
@@ -134,6 +130,7 @@ export async function start(config: SchedulerConfig, deps: SchedulerDeps = {}): 
     },
     ports,
   );
+  store.onHint(() => engine.recheck());
   const masterKeys: MasterKeys = new MasterKeys({ folder, engine, cipher, tokens: workerTokens, urls, clock, log });
   const auth = new Authorizer(engine, folder.secrets.gatewayToken, workerTokens);
   const webhookSecrets = new WebhookSecrets(engine, cipher, () => clock.now().wall);
@@ -174,9 +171,9 @@ export async function start(config: SchedulerConfig, deps: SchedulerDeps = {}): 
     log,
     webhookSecrets,
     buildSize: (digest) => buildSize(blobs, digest),
-    snapshot: () => snapshots.take(),
+    snapshot: () => takeSnapshot(snapshots),
     masterKeys,
-    snapshotBusy: () => snapshots.busy,
+    snapshotBusy: () => snapshots?.busy === true,
     onNodeRemoved: () => gateways.tellRemoved(),
   });
   const gateways: GatewaySessions = new GatewaySessions({ engine, auth, sessions, clock, log, gatewayToken: folder.secrets.gatewayToken });
@@ -213,7 +210,8 @@ export async function start(config: SchedulerConfig, deps: SchedulerDeps = {}): 
   server.add(BlobServiceService, blobService({ store: blobs, unfinished, ...access, onFault }), blobServiceRules);
   let address: string;
   try {
-    await engine.takeOver();
+    await takeOver(engine, config, log);
+    refuseForeignKey(engine, folder);
     await bootstrap(engine, folder.secrets, clock);
     await masterKeys.recover();
     address = await server.bind(listenOn, credentials);
@@ -254,6 +252,49 @@ export async function start(config: SchedulerConfig, deps: SchedulerDeps = {}): 
       log.info('scheduler stopped');
     },
   };
+}
+
+/** Takes the queue over; a standby waits until its owner is gone. */
+async function takeOver(engine: Engine, { isBlobDirShared }: SchedulerConfig, log: Logger): Promise<void> {
+  for (let told = ''; ;) {
+    try {
+      await engine.takeOver();
+      return;
+    } catch (error) {
+      const isHeld = error instanceof CapstanError && error.code === 'CONFLICT';
+      const isAway = told !== '' && error instanceof CapstanError && error.code === 'UNAVAILABLE';
+      if (!isHeld && !isAway) throw error;
+      if (!isBlobDirShared)
+        throw new CapstanError(
+          'CONFIG',
+          `${error.message}; a standby requires CAPSTAN_BLOB_DIR_SHARED, so that it has the owner's bodies`,
+          {
+            field: 'CAPSTAN_BLOB_DIR_SHARED',
+          },
+        );
+      if (told !== error.message) log.info(`standby: ${error.message}`);
+      told = error.message;
+      await pause(STANDBY_LOOK_MS);
+    }
+  }
+}
+
+/** A folder of new secrets beside a queue that has others: its values would be lost to this scheduler, and its clients locked out. */
+function refuseForeignKey(engine: Engine, { path, created, secrets }: DataFolder): void {
+  const present = engine.state.masterKey;
+  if (present === null || !created.masterKey || present.id === new Cipher(secrets.masterKey, []).keyId) return;
+  throw new CapstanError(
+    'CONFIG',
+    `${join(path, 'secrets')}: was created anew, but the queue is encrypted with another master key; copy the folder from the scheduler that owns the queue`,
+  );
+}
+
+async function takeSnapshot(snapshots: Snapshots | null): Promise<Snapshot> {
+  if (snapshots !== null) return snapshots.take();
+  throw new CapstanError(
+    'CONFLICT',
+    'the queue is in PostgreSQL: back it up with pg_dump, together with the blobs and secrets (backup.md)',
+  );
 }
 
 /**

@@ -39,7 +39,9 @@ export const PART_NODE_ARGS: readonly string[] = ['--max-semi-space-size=16'];
 export async function runPart({ variables }: Environment, start: () => Promise<RunningPart>): Promise<number> {
   const isSupervised = process.connected && variables[SUPERVISED] === '1';
   const end = isSupervised ? { wished: supervisorsWish(), release: () => undefined } : endWish();
-  let running: RunningPart;
+  let running: RunningPart | undefined;
+  // A start may wait for long, as a standby's does: nothing is open yet that must be closed in order.
+  void end.wished.then(() => setTimeout(() => running ?? process.exit(), 1000).unref());
   try {
     running = await start();
   } catch (thrown) {

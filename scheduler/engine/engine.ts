@@ -1,8 +1,9 @@
 /**
  * The shell around the core: takes over the shard, runs the commit loop on the restored state, and runs the effects. If
  * its term is stale, the engine drops the state, ends every stream (callers send again) and takes the shard over again.
- * It does the same after a full disk, which rolls back the whole batch. After any other failure of the store it is
- * unknown whether the last batch is durable, so the process must end and start again.
+ * It does the same after a full disk, which rolls back the whole batch, and after a lost connection to the store, which
+ * refuses every batch until the shard is taken over under a new term. If another scheduler owns the shard by then, and
+ * after any other failure of the store, the process must end and start again.
  *
  * Everything in the engine follows from its events, its clock and the callbacks of its store; promises are created only
  * for callers. The simulator therefore runs this engine, too.
@@ -63,10 +64,10 @@ interface Life {
   readonly runner: EffectRunner;
 }
 
-/** There is one shard: SQLite has one owner for all data. */
+/** There is one shard for now. */
 const SHARD = 0;
 const TAKE_OVER_RETRY_MS = 1_000;
-/** Errors of a take-over that may pass. */
+/** Failures of the store after which a take-over may succeed. */
 const mayPass: ReadonlySet<ErrorCode> = new Set(['DISK_FULL', 'UNAVAILABLE']);
 
 export class Engine {
@@ -144,7 +145,7 @@ export class Engine {
       { shard: SHARD, owner, forMs: settings.nodeGraceMs },
       {
         done: (taken) => {
-          if ('heldBy' in taken) failed(new CapstanError('UNAVAILABLE', `the queue is held by another scheduler: ${taken.heldBy}`));
+          if ('heldBy' in taken) failed(new CapstanError('CONFLICT', `the queue's owner is ${taken.heldBy}`));
           else
             readState(store, {
               done: (stored) => {
@@ -183,6 +184,11 @@ export class Engine {
     const call = this.#nextCall++;
     this.#calls.set(call, done);
     this.handle({ kind: 'command', call, command });
+  }
+
+  /** The store may have lost the shard, or its connection: drops the state and takes the shard over anew. */
+  recheck(): void {
+    if (!this.#closed) this.#fail(new CapstanError('UNAVAILABLE', 'the store may have lost the queue'));
   }
 
   /** Commits the gathered operations, then stops. */
@@ -246,8 +252,7 @@ export class Engine {
     const life = this.#life;
     if (life === null) return;
     const isStale = error instanceof StaleTermError;
-    const isFull = error instanceof CapstanError && error.code === 'DISK_FULL';
-    const fatal = !isStale && !isFull;
+    const fatal = !isStale && !(error instanceof CapstanError && mayPass.has(error.code));
     this.#options.log.error({ err: error }, isStale ? 'another scheduler took the queue; taking over again' : 'the store failed');
     this.#end(life);
     const unavailable = new CapstanError('UNAVAILABLE', 'the store failed; try again shortly', { retryAfterMs: TAKE_OVER_RETRY_MS });

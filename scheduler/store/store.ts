@@ -276,7 +276,7 @@ export interface HookWindow {
   readonly limit: number;
 }
 
-/** Queries. Every list is bounded by its `limit` argument. A query sees all batches committed before it. */
+/** Queries. Every list is bounded by its `limit` argument. A query sees at least the batches that were called before it. */
 export interface Reads {
   /** Finds a job by id and endpoint, with its output and kept chunks. */
   job(endpoint: string, id: string): WholeJob | null;
@@ -338,7 +338,7 @@ export interface Store {
   read<K extends keyof Reads>(query: K, ...args: Parameters<Reads[K]>): Promise<ReturnType<Reads[K]>>;
   /** Acquires or renews the shard for `forMs`; a new owner gets a higher term. */
   acquire(shard: number, owner: string, forMs: number): Promise<{ readonly term: bigint } | { readonly heldBy: string }>;
-  /** Calls `wake` when another process changed the shard. Calls may be lost or repeated; callers also poll. */
+  /** Calls `wake` when the shard may be lost to another process, or the connection is. An idle owner notices it by this only. */
   onHint(wake: (shard: number) => void): () => void;
   close(): Promise<void>;
 }

@@ -7,7 +7,7 @@ import test from 'ava';
 
 import { openSqliteStore, SqliteClient } from '../../../scheduler/store/sqlite/client.ts';
 import type { Fence, Op } from '../../../scheduler/store/store.ts';
-import { queued, queueOf, submit } from './jobs.ts';
+import { completed, idOf, leaseOf, queued, queueOf, submit } from './jobs.ts';
 import { take } from './take.ts';
 import { folderOf } from '../../support/folder.ts';
 
@@ -94,4 +94,24 @@ test('the write-ahead log is copied into the database as it grows', async (t) =>
   // Six MB were written; the log begins anew once it was copied whole.
   t.true((await stat(`${file}-wal`)).size < 1_000_000);
   t.true((await stat(file)).size > 5_000_000);
+});
+
+test('a read sees the batches that were called before it, and none after', async (t) => {
+  const store = await openSqliteStore({ file: join(await folderOf(t), 'capstan.db') });
+  t.teardown(() => store.close());
+  const own = await take(store);
+  const states = await Promise.all([
+    store.commit(own, [submit(queued(1))]),
+    store.read('job', 'endpoint-a', idOf(1)),
+    store.commit(own, [leaseOf(1)]),
+    store.read('job', 'endpoint-a', idOf(1)),
+    store.commit(own, [completed(1)]),
+    store.read('job', 'endpoint-a', idOf(1)),
+    store.commit(own, [{ kind: 'delete', seq: 1, dueBy: null }]),
+    store.read('job', 'endpoint-a', idOf(1)),
+  ]);
+  t.deepEqual(
+    [states[1], states[3], states[5], states[7]].map((found) => found?.job.state ?? null),
+    ['IN_QUEUE', 'LEASED', 'COMPLETED', null],
+  );
 });

@@ -2,7 +2,7 @@ import type { Database } from 'better-sqlite3';
 
 import type { Payload } from '../../../../lib/payload.ts';
 import type { BodyUsage, EncryptedInput } from '../../store.ts';
-import { bound, fromWholePayloadColumns, payloadColumns, type PayloadTuple } from '../rows.ts';
+import { bound, fromWholePayloadColumns, payloadColumns, type PayloadTuple } from '../../rows.ts';
 
 const PAYLOAD = 'SELECT inline, blob, size, s3 FROM inputs WHERE no = ?';
 const INSERT_CHUNK = 'INSERT INTO chunks (no, idx, inline, blob, size) VALUES (?, ?, ?, ?, ?)';

@@ -1,7 +1,7 @@
 import type { Database } from 'better-sqlite3';
 
 import type { ControlKind, ControlRow } from '../../store.ts';
-import { bound } from '../rows.ts';
+import { bound } from '../../rows.ts';
 
 const INSERT = 'INSERT INTO control (kind, key, version, value) VALUES (?, ?, 1, ?) ON CONFLICT DO NOTHING';
 const UPDATE = 'UPDATE control SET version = ?, value = ? WHERE kind = ? AND key = ? AND version = ?';

@@ -2,17 +2,8 @@ import type { Database } from 'better-sqlite3';
 
 import type { Payload } from '../../../../lib/payload.ts';
 import type { HookHead, HookRow, NewHook, Op, HookWindow } from '../../store.ts';
-import {
-  bound,
-  HOOK_COLUMNS,
-  HOOK_PAYLOAD_COLUMNS,
-  ms,
-  payloadColumns,
-  toHook,
-  toHookHead,
-  type HookTuple,
-  type WholeHookTuple,
-} from '../rows.ts';
+import { bound, ms, payloadColumns, toHook, toHookHead, type HookTuple, type WholeHookTuple } from '../../rows.ts';
+import { HOOK_COLUMNS, HOOK_PAYLOAD_COLUMNS } from '../columns.ts';
 
 /** The input is copied from the job's, which never changes. */
 const insert = `

@@ -1,6 +1,6 @@
 import type { Database } from 'better-sqlite3';
 
-import { ms } from '../rows.ts';
+import { ms } from '../../rows.ts';
 
 const FIND = 'SELECT job_id, body_hash FROM idempotency WHERE key = ? AND expires_at > ?';
 

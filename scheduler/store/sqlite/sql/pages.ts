@@ -1,7 +1,8 @@
 import type { Database } from 'better-sqlite3';
 
 import type { StoredState, WholeJob } from '../../store.ts';
-import { bound, fromPayloadColumns, JOB_COLUMNS, toJob, type JobTuple, type PayloadTuple } from '../rows.ts';
+import { bound, fromPayloadColumns, toJob, type JobTuple, type PayloadTuple } from '../../rows.ts';
+import { JOB_COLUMNS } from '../columns.ts';
 
 type WholeTuple = [...JobTuple, chunks: number, ...PayloadTuple];
 

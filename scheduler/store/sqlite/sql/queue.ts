@@ -1,7 +1,8 @@
 import type { Database } from 'better-sqlite3';
 
 import type { EndpointCounts, JobRow, QueuedJob, StoredState, HeadWindow } from '../../store.ts';
-import { bound, JOB_COLUMNS, toJob, type JobTuple } from '../rows.ts';
+import { bound, toJob, type JobTuple } from '../../rows.ts';
+import { JOB_COLUMNS } from '../columns.ts';
 
 /** length() of a blob reads no overflow page, so a large excluded input costs nothing. */
 const head = `

@@ -1,7 +1,8 @@
 import type { Database } from 'better-sqlite3';
 
 import type { JobRow } from '../../store.ts';
-import { bound, JOB_COLUMNS, toJob, type JobTuple } from '../rows.ts';
+import { bound, toJob, type JobTuple } from '../../rows.ts';
+import { JOB_COLUMNS } from '../columns.ts';
 
 const REMOVE = 'DELETE FROM jobs WHERE no = ? AND delete_at <= ? RETURNING position, chunks, output_blob';
 const due = `SELECT ${JOB_COLUMNS} FROM jobs INDEXED BY jobs_due WHERE delete_at <= ? ORDER BY delete_at, no LIMIT ?`;

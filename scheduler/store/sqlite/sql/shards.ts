@@ -1,6 +1,6 @@
 import type { Database } from 'better-sqlite3';
 
-import { ms } from '../rows.ts';
+import { ms } from '../../rows.ts';
 
 /** The same owner renews its term; another owner takes the next term. */
 const ACQUIRE = `

@@ -2,7 +2,7 @@ import type { Database } from 'better-sqlite3';
 
 import type { Payload } from '../../../../lib/payload.ts';
 import type { JobRow } from '../../store.ts';
-import { ms, payloadColumns } from '../rows.ts';
+import { ms, payloadColumns } from '../../rows.ts';
 
 const INSERT_JOB = `
 INSERT INTO jobs (

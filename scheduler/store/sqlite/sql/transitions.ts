@@ -1,7 +1,7 @@
 import type { Database } from 'better-sqlite3';
 
 import type { Op } from '../../store.ts';
-import { ms, msOrNull, payloadColumns } from '../rows.ts';
+import { ms, msOrNull, payloadColumns } from '../../rows.ts';
 
 type OpOf<K extends Op['kind']> = Extract<Op, { kind: K }>;
 

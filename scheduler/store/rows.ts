@@ -1,11 +1,6 @@
-/** Converts between rows of the database and the store's values. */
-import type { Payload } from '../../../lib/payload.ts';
-import type { HookHead, HookRow, HookState, JobKind, JobRow, StoredState } from '../store.ts';
-
-/** The columns of {@link JobTuple}, in its order. */
-export const JOB_COLUMNS = `no, id, endpoint, kind, state, priority, position, token, attempts, node, incarnation, worker,
-  submitted_at, started_at, ended_at, delete_at, execution_timeout_ms, ttl_ms, retention_ms, webhook,
-  delay_ms, execution_ms, error, has_s3`;
+/** Converts between rows of a database, as tuples in the order of the drivers' columns, and the store's values. */
+import type { Payload } from '../../lib/payload.ts';
+import type { HookHead, HookRow, HookState, JobKind, JobRow, StoredState } from './store.ts';
 
 /** A job as read from the database; raw tuples are read twice as fast as objects. */
 export type JobTuple = [
@@ -32,7 +27,8 @@ export type JobTuple = [
   delayMs: number | null,
   executionMs: number | null,
   error: string | null,
-  hasS3: 0 | 1,
+  /** SQLite has no booleans. */
+  hasS3: 0 | 1 | boolean,
 ];
 
 /** Columns of a payload: inline bytes, or a blob's id and size. */
@@ -65,7 +61,7 @@ export function toJob(row: readonly [...JobTuple, ...unknown[]]): JobRow {
     delayMs: row[20],
     executionMs: row[21],
     error: row[22],
-    hasS3: row[23] === 1,
+    hasS3: Boolean(row[23]),
   };
 }
 
@@ -88,9 +84,6 @@ export function fromWholePayloadColumns(...columns: PayloadTuple): Payload {
   return payload;
 }
 
-/** The columns of {@link HookTuple}, in its order. */
-export const HOOK_COLUMNS = 'id, account, endpoint, url, host, state, due_at, tries, error';
-
 export type HookTuple = [
   id: string,
   account: string,
@@ -107,8 +100,6 @@ export function toHookHead(row: readonly [...HookTuple, ...unknown[]]): HookHead
   const [id, account, endpoint, url, host, state, dueAt, tries, error] = row;
   return { id, account, endpoint, url, host, state, dueAt, tries, error };
 }
-
-export const HOOK_PAYLOAD_COLUMNS = 'envelope, input, input_blob, input_size, output, output_blob, output_size';
 
 export type WholeHookTuple = [...HookTuple, envelope: string, ...input: PayloadTuple, ...output: PayloadTuple];
 

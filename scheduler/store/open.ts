@@ -1,0 +1,39 @@
+/** Opens the store that the configuration names: SQLite in the data folder, or PostgreSQL. */
+import { join } from 'node:path';
+
+import { CapstanError } from '../../lib/errors.ts';
+import type { SchedulerConfig } from '../config.ts';
+import { completeDataFolder, type DataFolder } from '../secrets/data-folder.ts';
+import { openPostgresStore } from './postgres/client.ts';
+import { openSqliteStore } from './sqlite/client.ts';
+import { Snapshots } from './snapshots.ts';
+import type { Store } from './store.ts';
+
+export interface OpenedStore {
+  readonly store: Store;
+  /** Copies of the database for backups; null where the database has its own. */
+  readonly snapshots: Snapshots | null;
+}
+
+/** @param masterKeys the master keys that read the database, one a line. */
+export async function openStore(config: SchedulerConfig, folder: DataFolder, masterKeys: () => string): Promise<OpenedStore> {
+  const opened = config.store === '' ? await openInFolder(folder, masterKeys) : await openShared(config);
+  if (folder.created.folder) await completeDataFolder(folder.path);
+  return opened;
+}
+
+async function openInFolder(folder: DataFolder, masterKeys: () => string): Promise<OpenedStore> {
+  const file = join(folder.path, 'scheduler', 'capstan.db');
+  const store = await openSqliteStore({ file, mustExist: !folder.created.folder });
+  const snapshots = new Snapshots(file, (copy) => store.snapshot(copy), masterKeys);
+  await snapshots.sweep();
+  return { store, snapshots };
+}
+
+async function openShared({ store: url, host, port, isBlobDirShared, blobDir }: SchedulerConfig): Promise<OpenedStore> {
+  if (!/^postgres(?:ql)?:/.test(url))
+    throw new CapstanError('CONFIG', 'CAPSTAN_STORE: must be empty or begin with postgres://', { field: 'CAPSTAN_STORE' });
+  if (isBlobDirShared && blobDir === undefined)
+    throw new CapstanError('CONFIG', 'CAPSTAN_BLOB_DIR_SHARED: requires CAPSTAN_BLOB_DIR', { field: 'CAPSTAN_BLOB_DIR_SHARED' });
+  return { store: await openPostgresStore({ url, advertised: `${host}:${port}` }), snapshots: null };
+}

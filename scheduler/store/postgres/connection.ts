@@ -1,0 +1,118 @@
+/** Connections to the database: how they are made, what holds for every one, and how one in doubt is ended. */
+import { Socket } from 'node:net';
+
+import { Client, Pool, types, type ClientConfig, type CustomTypesConfig } from 'pg';
+
+import { CapstanError } from '../../../lib/errors.ts';
+import type { Address } from './address.ts';
+import { storeFailure } from './failures.ts';
+
+const CONNECT_MS = 3_000;
+const INT8 = 20;
+const OLDEST_SERVER = 140_000;
+
+/**
+ * Plans are made once and hold: generic, by index, without the joins that only pay for tables that are read whole. A plan made
+ * while a table was empty must not go through all of it once it is full.
+ */
+const SESSION = {
+  plan_cache_mode: 'force_generic_plan',
+  enable_seqscan: 'off',
+  enable_hashjoin: 'off',
+  enable_mergejoin: 'off',
+  jit: 'off',
+  synchronous_commit: 'on',
+  default_transaction_isolation: 'read\\ committed',
+  timezone: 'UTC',
+  client_min_messages: 'warning',
+  idle_in_transaction_session_timeout: '2000',
+  tcp_user_timeout: '4000',
+  tcp_keepalives_idle: '5',
+  tcp_keepalives_interval: '2',
+  tcp_keepalives_count: '3',
+};
+
+/** Numbers of the store are whole and below 2^53. */
+const parsers: CustomTypesConfig = {
+  getTypeParser: (oid: number, format?: 'text' | 'binary'): ((text: string) => unknown) =>
+    oid === INT8 ? Number : (types.getTypeParser(oid, format) as (text: string) => unknown),
+};
+
+function configOf(address: Address, name: string): ClientConfig {
+  return {
+    user: address.user,
+    host: address.host,
+    port: address.port,
+    database: address.database,
+    ssl: address.tls ?? false,
+    application_name: name,
+    connectionTimeoutMillis: CONNECT_MS,
+    keepAlive: true,
+    types: parsers,
+    options: Object.entries(SESSION)
+      .map(([setting, value]) => `-c ${setting}=${value}`)
+      .join(' '),
+  };
+}
+
+/** A connection whose socket can be taken away: what is under way on it ends at once, whatever the server does. */
+export interface Connection {
+  readonly client: Client;
+  /** Process id of the server's backend. */
+  readonly backend: number;
+  destroy(): void;
+}
+
+/**
+ * Connects, and refuses what the store cannot rely on.
+ * @throws CapstanError UNAVAILABLE, or CONFIG: an old server, one that may lose commits, a pooler.
+ */
+export async function connect(address: Address, name: string, onEnd: (error: Error | null) => void): Promise<Connection> {
+  const socket = new Socket();
+  // Batches follow one another without waiting; each is a transaction of its own, and refused where the one before it was.
+  const client = new Client({ ...configOf(address, name), pipeline: true, stream: () => socket });
+  client.on('error', onEnd);
+  client.on('end', () => onEnd(null));
+  const destroy = (): void => {
+    socket.destroy();
+  };
+  try {
+    await client.connect();
+    const { rows } = await client.query<CheckRow>(CHECK);
+    const row = rows[0] as CheckRow;
+    check(address, row, client);
+    return { client, backend: row.backend, destroy };
+  } catch (error) {
+    destroy();
+    throw storeFailure(address.shown, 'cannot connect', error);
+  }
+}
+
+/** Connections for reading. */
+export function readPool(address: Address, size: number): Pool {
+  const pool = new Pool({ ...configOf(address, 'capstan reads'), max: size, idleTimeoutMillis: 0 });
+  // An idle connection that breaks is replaced when it is needed.
+  pool.on('error', () => undefined);
+  return pool;
+}
+
+interface CheckRow {
+  readonly version: number;
+  readonly fsync: string;
+  readonly standby: boolean;
+  readonly readOnly: string;
+  readonly backend: number;
+}
+
+const CHECK = `SELECT current_setting('server_version_num')::int AS version, current_setting('fsync') AS fsync, pg_is_in_recovery() AS standby,
+  current_setting('default_transaction_read_only') AS "readOnly", pg_backend_pid() AS backend`;
+
+function check({ shown }: Address, { version, fsync, standby, readOnly, backend }: CheckRow, client: Client): void {
+  const refused = (reason: string): CapstanError => new CapstanError('CONFIG', `store ${shown}: ${reason}`);
+  if (version < OLDEST_SERVER) throw refused(`PostgreSQL ${Math.floor(version / 10_000)} is too old; 14 or newer is needed`);
+  if (fsync !== 'on') throw refused('the server runs with fsync=off and may lose acknowledged jobs; turn it on');
+  if ((client as unknown as { readonly processID: number | null }).processID !== backend)
+    throw refused('a connection pooler stands in between; name the address of the server itself');
+  if (standby || readOnly === 'on')
+    throw new CapstanError('UNAVAILABLE', `store ${shown}: the server accepts no writes (it is a replica, or read-only)`);
+}

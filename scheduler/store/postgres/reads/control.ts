@@ -1,0 +1,22 @@
+import type { ControlKind, Reads } from '../../store.ts';
+import { bound } from '../../rows.ts';
+import type { AsyncReads, Query } from './query.ts';
+
+const LIST = 'SELECT kind, key, version, value::text FROM capstan.control WHERE cell = $1 AND kind = $2 AND key > $3 ORDER BY key LIMIT $4';
+const IDEMPOTENCY = 'SELECT job_id, body_hash FROM capstan.idempotency WHERE cell = $1 AND key = $2 AND expires_at > $3';
+
+type ControlReads = Pick<AsyncReads<Reads>, 'control' | 'idempotency'>;
+
+/** @param now wall clock, ms since 1970. */
+export function controlReads(query: Query, cell: number, now: () => number): ControlReads {
+  return {
+    async control(kind, afterKey, limit) {
+      const rows = await query<[ControlKind, string, number, string]>('control', LIST, [cell, kind, afterKey, bound(limit)]);
+      return rows.map(([rowKind, key, version, value]) => ({ kind: rowKind, key, version, value }));
+    },
+    async idempotency(key) {
+      const [row] = await query<[string, Uint8Array]>('idempotency', IDEMPOTENCY, [cell, key, now()]);
+      return row === undefined ? null : { jobId: row[0], bodyHash: row[1] };
+    },
+  };
+}

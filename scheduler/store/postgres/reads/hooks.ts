@@ -1,0 +1,37 @@
+import type { HookHead, Reads } from '../../store.ts';
+import { bound, toHook, toHookHead, type HookTuple, type WholeHookTuple } from '../../rows.ts';
+import { HOOK_COLUMNS, HOOK_PAYLOAD_COLUMNS } from '../columns.ts';
+import type { AsyncReads, Query } from './query.ts';
+
+/** Hosts in order of their oldest due delivery, and of each host its first ones. */
+const DUE = `SELECT ${HOOK_COLUMNS} FROM (
+    SELECT host, next_at FROM capstan.hook_hosts WHERE cell = $1 AND next_at <= $2 AND host <> ALL ($3::text[]) ORDER BY next_at LIMIT $4
+  ) o CROSS JOIN LATERAL (
+    SELECT * FROM capstan.hooks q WHERE q.cell = $1 AND q.state = 'PENDING' AND q.host = o.host AND q.due_at <= $2 AND q.id <> ALL ($5::text[])
+    ORDER BY q.due_at, q.number LIMIT $6
+  ) h ORDER BY o.next_at, o.host, h.due_at, h.number LIMIT $7`;
+const NEXT_DUE = "SELECT due_at FROM capstan.hooks WHERE cell = $1 AND state = 'PENDING' AND due_at > $2 ORDER BY due_at LIMIT 1";
+const ONE = `SELECT ${HOOK_COLUMNS}, ${HOOK_PAYLOAD_COLUMNS} FROM capstan.hooks h WHERE h.cell = $1 AND h.id = $2`;
+const PAGE = `SELECT ${HOOK_COLUMNS} FROM capstan.hooks h WHERE h.cell = $1 AND h.account = $2 AND h.id > $3 ORDER BY h.id LIMIT $4`;
+
+type HookReads = Pick<AsyncReads<Reads>, 'hooks' | 'hook' | 'hookPage'>;
+
+export function hookReads(query: Query, cell: number): HookReads {
+  return {
+    async hooks({ wall, skipHosts, skipIds, perHost, limit }) {
+      const until = Math.trunc(wall);
+      // A host all of whose due deliveries are skipped gives none, so as many hosts more are looked at.
+      const hosts = bound(limit) + skipIds.length;
+      const rows = await query<HookTuple>('hooks', DUE, [cell, until, skipHosts, hosts, skipIds, bound(perHost), limit]);
+      const [next] = await query<[number]>('next-hook', NEXT_DUE, [cell, until]);
+      return { hooks: rows.map(toHookHead), nextAt: next?.[0] ?? null };
+    },
+    async hook(id) {
+      const [row] = await query<WholeHookTuple>('hook', ONE, [cell, id]);
+      return row === undefined ? null : toHook(row);
+    },
+    async hookPage(account, afterId, limit): Promise<HookHead[]> {
+      return (await query<HookTuple>('hook-page', PAGE, [cell, account, afterId, bound(limit)])).map(toHookHead);
+    },
+  };
+}

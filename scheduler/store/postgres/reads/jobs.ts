@@ -1,0 +1,119 @@
+import type { Reads, StoredState, WholeJob } from '../../store.ts';
+import { bound, fromPayloadColumns, toJob, fromWholePayloadColumns, type PayloadTuple, type JobTuple } from '../../rows.ts';
+import { JOB_COLUMNS } from '../columns.ts';
+import type { AsyncReads, Query } from './query.ts';
+
+type WholeTuple = [...JobTuple, chunks: number, ...PayloadTuple];
+
+const WHOLE = `SELECT ${JOB_COLUMNS}, j.chunks, j.output, j.output_blob, j.output_size FROM capstan.jobs j`;
+const ONE = `${WHOLE} WHERE j.cell = $1 AND j.id = $2 AND j.endpoint = $3`;
+const BY_SEQ = `${WHOLE} WHERE j.cell = $1 AND j.seq = ANY ($2::bigint[])`;
+const CHUNKS = 'SELECT seq, idx, inline, blob, size FROM capstan.chunks WHERE cell = $1 AND seq = ANY ($2::bigint[]) ORDER BY seq, idx';
+
+const HEAD = `SELECT ${JOB_COLUMNS}, CASE WHEN octet_length(i.inline) <= $5 THEN i.inline END
+FROM (SELECT * FROM capstan.jobs q WHERE q.cell = $1 AND q.state = 'IN_QUEUE' AND q.endpoint = $2 AND q.priority = $3 AND q.queue_position > $4
+  ORDER BY q.queue_position LIMIT $6) j LEFT JOIN capstan.inputs i ON i.cell = $1 AND i.seq = j.seq ORDER BY j.queue_position`;
+const LEASED = `SELECT ${JOB_COLUMNS} FROM capstan.jobs j WHERE j.cell = $1 AND j.state = 'LEASED' AND j.seq > $2 ORDER BY j.seq LIMIT $3`;
+const DUE = `SELECT ${JOB_COLUMNS} FROM capstan.jobs j WHERE j.cell = $1 AND j.delete_at >= $2 AND j.delete_at <= $3 ORDER BY j.delete_at, j.seq LIMIT $4`;
+const NEXT_DUE = 'SELECT delete_at FROM capstan.jobs WHERE cell = $1 AND (delete_at, seq) > ($2, $3) ORDER BY delete_at, seq LIMIT 1';
+const COUNTS = `SELECT endpoint, state, priority, count(*),
+  CASE WHEN state = 'IN_QUEUE' THEN 0 ELSE sum(greatest(attempts - 1, 0)) END FROM capstan.jobs WHERE cell = $1 GROUP BY endpoint, state, priority`;
+const HIGHEST = 'SELECT highest_seq, highest_queue_position FROM capstan.cells WHERE cell = $1';
+
+/**
+ * Newest first means latest submission or retry first, which is the order of positions. No index holds all of an endpoint's
+ * jobs in that order (it would cost every submission); each state's own index does, and a page takes the newest of each.
+ */
+const ENDED = ['COMPLETED', 'FAILED', 'CANCELLED', 'TIMED_OUT'] as const;
+const endedOf = (state: (typeof ENDED)[number]): string => `ended_at IS NOT NULL AND state = '${state}'`;
+const SOURCES: Readonly<Record<StoredState, readonly string[]>> = {
+  IN_QUEUE: ["state = 'IN_QUEUE' AND priority = 0", "state = 'IN_QUEUE' AND priority = 1"],
+  LEASED: ["state = 'LEASED'"],
+  COMPLETED: [endedOf('COMPLETED')],
+  FAILED: [endedOf('FAILED')],
+  CANCELLED: [endedOf('CANCELLED')],
+  TIMED_OUT: [endedOf('TIMED_OUT')],
+};
+
+function pageSql(sources: readonly string[]): string {
+  const newest = sources.map(
+    (source) => `(SELECT seq, queue_position FROM capstan.jobs WHERE cell = $1 AND endpoint = $2 AND ${source}
+    ORDER BY queue_position DESC LIMIT $3::bigint + $4::bigint)`,
+  );
+  return `SELECT seq FROM (${newest.join(' UNION ALL ')}) newest ORDER BY queue_position DESC, seq DESC LIMIT $4 OFFSET $3`;
+}
+
+function totalSql(sources: readonly string[]): string {
+  const counts = sources.map((source) => `(SELECT count(*) FROM capstan.jobs WHERE cell = $1 AND endpoint = $2 AND ${source})`);
+  return `SELECT ${counts.join(' + ')}`;
+}
+
+type JobReads = Pick<AsyncReads<Reads>, 'job' | 'head' | 'leased' | 'due' | 'counts' | 'highest' | 'page'>;
+
+/**
+ * Where the next look at jobs that are due begins. Rows that went leave entries in the index until a vacuum, and while a
+ * reader holds an old snapshot open no vacuum removes them: a look from the left end would go through all of them.
+ */
+export interface DueMark {
+  /** No job has an earlier `delete_at`, ms since 1970. */
+  from: number;
+}
+
+export function jobReads(query: Query, cell: number, mark: DueMark): JobReads {
+  const whole = async (rows: readonly WholeTuple[]): Promise<WholeJob[]> => {
+    const withChunks = rows.filter((row) => row[24] > 0).map((row) => row[0]);
+    const chunks =
+      withChunks.length === 0 ? [] : await query<[seq: number, idx: number, ...PayloadTuple]>('chunks', CHUNKS, [cell, withChunks]);
+    return rows.map((row) => {
+      const kept = row[24] === 0 ? [] : chunks.filter(([seq]) => seq === row[0]);
+      return {
+        job: toJob(row),
+        output: fromPayloadColumns(row[25], row[26], row[27]),
+        chunks: kept.map(([, , inline, blob, size]) => fromWholePayloadColumns(inline, blob, size)),
+        firstChunk: kept[0]?.[1] ?? 0,
+      };
+    });
+  };
+  return {
+    async job(endpoint, id) {
+      const [found] = await whole(await query<WholeTuple>('job', ONE, [cell, id, endpoint]));
+      return found ?? null;
+    },
+    async head({ endpoint, priority, after, limit, inputLimit }) {
+      const rows = await query<[...JobTuple, Uint8Array | null]>('head', HEAD, [cell, endpoint, priority, after, inputLimit, bound(limit)]);
+      return rows.map((row) => ({ job: toJob(row), input: row[24] === null ? null : { inline: row[24] } }));
+    },
+    async leased(afterSeq, limit) {
+      return (await query<JobTuple>('leased', LEASED, [cell, afterSeq, bound(limit)])).map(toJob);
+    },
+    async due(wall, limit) {
+      const from = mark.from;
+      const jobs = (await query<JobTuple>('due', DUE, [cell, from, Math.trunc(wall), bound(limit)])).map(toJob);
+      const last = jobs.at(-1);
+      const [next] = await query<[number]>('next-due', NEXT_DUE, [cell, last?.deleteAt ?? from - 1, last?.seq ?? Number.MAX_SAFE_INTEGER]);
+      const nextAt = next?.[0] ?? null;
+      // A batch that was committed meanwhile may have lowered the mark.
+      if (mark.from === from) mark.from = jobs[0]?.deleteAt ?? nextAt ?? from;
+      return { jobs, nextAt };
+    },
+    async counts() {
+      const rows = await query<[string, StoredState, 0 | 1, number, number | string]>('counts', COUNTS, [cell]);
+      return rows.map(([endpoint, state, priority, count, retried]) => ({ endpoint, state, priority, count, retried: Number(retried) }));
+    },
+    async highest() {
+      const [row] = await query<[number, number]>('highest', HIGHEST, [cell]);
+      return { seq: row?.[0] ?? 0, queuePosition: row?.[1] ?? 0 };
+    },
+    async page(endpoint, state, offset, limit) {
+      const sources = state === null ? Object.values(SOURCES).flat() : SOURCES[state];
+      const name = state ?? 'all';
+      const seqs = (await query<[number]>(`page-${name}`, pageSql(sources), [cell, endpoint, bound(offset), bound(limit)])).map(
+        ([seq]) => seq,
+      );
+      const [total] = await query<[number]>(`total-${name}`, totalSql(sources), [cell, endpoint]);
+      const found = seqs.length === 0 ? [] : await whole(await query<WholeTuple>('jobs-by-seq', BY_SEQ, [cell, seqs]));
+      const bySeq = new Map(found.map((each) => [each.job.seq, each]));
+      return { jobs: seqs.flatMap((seq) => bySeq.get(seq) ?? []), total: total?.[0] ?? 0 };
+    },
+  };
+}

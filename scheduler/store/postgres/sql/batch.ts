@@ -1,0 +1,127 @@
+/**
+ * The one database function that applies a batch: `capstan.commit_v1`. One call is one transaction and one round trip;
+ * a connection that breaks midway leaves nothing behind. It raises {@link STALE_TERM} unless the caller's term is the
+ * cell's and the batch is the one after the last: a delayed copy, or a batch whose predecessor failed, is refused whole.
+ *
+ * A function is never changed once it was released: another layout of a batch gets another version, so that schedulers of
+ * two versions can work on one database.
+ */
+import { drain } from './drain.ts';
+import { remove } from './delete.ts';
+import { chunk, finish, newHook } from './finish.ts';
+import { hook } from './hook.ts';
+import { lease } from './lease.ts';
+import { put } from './put.ts';
+import { reencrypt } from './reencrypt.ts';
+import { requeue } from './requeue.ts';
+import { retry } from './retry.ts';
+import { started } from './started.ts';
+import { submit } from './submit.ts';
+import type { Operation } from './operation.ts';
+
+/** SQLSTATE of a batch under a term that is not the cell's, or out of turn. */
+export const STALE_TERM = 'CT001';
+
+/** In the order of their parameters, and of their application within a wave: jobs are of endpoints that the same batch may make. */
+export const OPERATIONS = {
+  put,
+  submit,
+  lease,
+  started,
+  finish,
+  chunk,
+  new_hook: newHook,
+  requeue,
+  retry,
+  delete: remove,
+  drain,
+  reencrypt,
+  hook,
+} as const satisfies Record<string, Operation>;
+
+export type OperationType = keyof typeof OPERATIONS;
+
+export const OPERATION_TYPES = Object.keys(OPERATIONS) as OperationType[];
+
+/** A wave's mask has this bit set when it holds rows of the type. */
+export const bitOf = (type: OperationType): number => 1 << OPERATION_TYPES.indexOf(type);
+
+export const typeName = (type: OperationType): string => `${type}_v1`;
+
+const SQL_TYPES = { int4: 'int', int8: 'bigint', text: 'text', bytea: 'bytea' } as const;
+
+function compositeType(type: OperationType): string {
+  const columns = OPERATIONS[type].columns.map(([name, of]) => `"${name}" ${SQL_TYPES[of]}`);
+  return `CREATE TYPE capstan.${typeName(type)} AS (${columns.join(', ')});`;
+}
+
+function section(type: OperationType): string {
+  const { apply } = OPERATIONS[type];
+  return apply === '' ? '' : `IF mask & ${bitOf(type)} <> 0 THEN${apply}\n  END IF;`;
+}
+
+const parameters = OPERATION_TYPES.map((type) => `p_${type} capstan.${typeName(type)}[]`).join(', ');
+
+/** The composite types of the operations and the function; run once, by a migration. */
+export const batchFunction = `
+CREATE TYPE capstan.dropped_blob AS (at int, blob text);
+${OPERATION_TYPES.map(compositeType).join('\n')}
+CREATE FUNCTION capstan.commit_v1(
+  p_cell int, p_term bigint, p_batch bigint, p_now bigint, p_seq bigint, p_queue_position bigint,
+  -- For each wave, which types it holds; whether any submission has an idempotency key; how many expired rows to remove.
+  p_waves int[], p_keyed boolean, p_sweep int, ${parameters}
+) RETURNS TABLE (at int, outcome text, job_id text, dropped text[]) LANGUAGE plpgsql AS $function$
+#variable_conflict use_column
+DECLARE
+  queued CONSTANT capstan.job_state := 'IN_QUEUE';
+  leased CONSTANT capstan.job_state := 'LEASED';
+  w int;
+  mask int;
+  refused int[];
+  existing int[];
+  dropped_blobs capstan.dropped_blob[];
+  touched_hosts text[] := '{}';
+  swept int;
+BEGIN
+  UPDATE capstan.cells c SET batch = p_batch, wall = greatest(c.wall, p_now), highest_seq = greatest(c.highest_seq, p_seq),
+    highest_queue_position = greatest(c.highest_queue_position, p_queue_position)
+    WHERE c.cell = p_cell AND c.term = p_term AND c.batch = p_batch - 1;
+  IF NOT FOUND THEN
+    RAISE EXCEPTION 'cell % is no longer owned under term %, or batch % is out of turn', p_cell, p_term, p_batch USING ERRCODE = '${STALE_TERM}';
+  END IF;
+  FOR w IN 1 .. cardinality(p_waves) LOOP
+  mask := p_waves[w];
+  ${OPERATION_TYPES.map(section)
+    .filter((text) => text !== '')
+    .join('\n  ')}
+  END LOOP;
+  IF touched_hosts <> '{}' THEN
+    -- Brings each host's time in line with its deliveries.
+    WITH first AS MATERIALIZED (
+      SELECT t.host, (SELECT h.due_at FROM capstan.hooks h WHERE h.cell = p_cell AND h.host = t.host AND h.state = 'PENDING'
+        ORDER BY h.due_at LIMIT 1) AS due_at
+      FROM (SELECT DISTINCT u.host FROM unnest(touched_hosts) u (host)) t
+    ), idle AS (
+      DELETE FROM capstan.hook_hosts o USING first f WHERE f.due_at IS NULL AND o.cell = p_cell AND o.host = f.host
+    )
+    INSERT INTO capstan.hook_hosts (cell, host, next_at) SELECT p_cell, f.host, f.due_at FROM first f WHERE f.due_at IS NOT NULL
+      ON CONFLICT (cell, host) DO UPDATE SET next_at = excluded.next_at;
+  END IF;
+  IF p_sweep > 0 THEN
+    DELETE FROM capstan.idempotency i WHERE i.cell = p_cell AND i.key IN (
+      SELECT e.key FROM capstan.idempotency e WHERE e.cell = p_cell AND e.expires_at <= p_now ORDER BY e.expires_at LIMIT p_sweep);
+    GET DIAGNOSTICS swept = ROW_COUNT;
+    RETURN QUERY SELECT -1, swept::text, NULL::text, NULL::text[];
+    DELETE FROM capstan.hooks h WHERE h.cell = p_cell AND h.id IN (
+      SELECT e.id FROM capstan.hooks e WHERE e.cell = p_cell AND e.state = 'FAILED' AND e.due_at <= p_now ORDER BY e.due_at LIMIT p_sweep);
+    GET DIAGNOSTICS swept = ROW_COUNT;
+    RETURN QUERY SELECT -1, swept::text, NULL::text, NULL::text[];
+  END IF;
+END
+$function$;
+`;
+
+/** The call, with its parameters in order. */
+export const COMMIT = `SELECT at, outcome, job_id, dropped FROM capstan.commit_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, ${OPERATION_TYPES.map(
+  (_, i) => `$${i + 10}`,
+).join(', ')})`;

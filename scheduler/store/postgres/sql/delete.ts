@@ -1,0 +1,27 @@
+import { PLACE, inWave, returnRefused, type Operation } from './operation.ts';
+
+/** Removes a job in any state with its bodies; with `due_by` only when it is due by then. */
+export const remove: Operation = {
+  type: 'delete',
+  columns: [...PLACE, ['seq', 'int8'], ['due_by', 'int8']],
+  apply: `
+  WITH removed AS (
+    DELETE FROM capstan.jobs j USING ${inWave('delete', 'g')} AND j.cell = p_cell AND j.seq = g.seq
+      AND (g.due_by IS NULL OR j.delete_at <= g.due_by)
+    RETURNING g.at, j.seq, j.output_blob, j.chunks
+  ), dropped_inputs AS (
+    DELETE FROM capstan.inputs i USING removed r WHERE i.cell = p_cell AND i.seq = r.seq RETURNING r.at, i.blob
+  ), dropped_chunks AS (
+    DELETE FROM capstan.chunks c USING removed r WHERE r.chunks > 0 AND c.cell = p_cell AND c.seq = r.seq RETURNING r.at, c.idx, c.blob
+  ), named AS (
+    SELECT i.at, -2 AS idx, i.blob FROM dropped_inputs i WHERE i.blob IS NOT NULL
+    UNION ALL SELECT r.at, -1, r.output_blob FROM removed r WHERE r.output_blob IS NOT NULL
+    UNION ALL SELECT c.at, c.idx, c.blob FROM dropped_chunks c WHERE c.blob IS NOT NULL
+  )
+  SELECT (SELECT array_agg(g.at) FROM ${inWave('delete', 'g')} AND g.at NOT IN (SELECT r.at FROM removed r)),
+    (SELECT array_agg(ROW (n.at, n.blob)::capstan.dropped_blob ORDER BY n.at, n.idx) FROM named n) INTO refused, dropped_blobs;
+  ${returnRefused('delete')}
+  IF dropped_blobs IS NOT NULL THEN
+    RETURN QUERY SELECT d.at, 'ok', NULL::text, array_agg(d.blob) FROM unnest(dropped_blobs) d GROUP BY d.at;
+  END IF;`,
+};

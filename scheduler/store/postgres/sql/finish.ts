@@ -1,0 +1,85 @@
+import { PLACE, inWave, returnRefused, type Operation } from './operation.ts';
+
+/**
+ * LEASED or IN_QUEUE → a terminal state, with the output, the chunks that are kept and the webhook's delivery.
+ *
+ * The expected state is a value of the row, not a constant: with a constant, PostgreSQL may choose the index of leased
+ * jobs and go through all of them for each row.
+ */
+export const finish: Operation = {
+  type: 'finish',
+  columns: [
+    ...PLACE,
+    ['seq', 'int8'],
+    ['token', 'int8'],
+    ['expected', 'text'],
+    ['state', 'text'],
+    ['ended_at', 'int8'],
+    ['delete_at', 'int8'],
+    ['attempts', 'int4'],
+    ['delay_ms', 'int8'],
+    ['execution_ms', 'int8'],
+    ['error', 'text'],
+    ['output', 'bytea'],
+    ['output_blob', 'text'],
+    ['output_size', 'int8'],
+    ['chunks', 'int4'],
+  ],
+  apply: `
+  WITH done AS (
+    UPDATE capstan.jobs j SET state = g.state::capstan.job_state, node = NULL, incarnation = NULL, ended_at = g.ended_at,
+      delete_at = g.delete_at, attempts = g.attempts, delay_ms = g.delay_ms, execution_ms = g.execution_ms, error = g.error,
+      output = g.output, output_blob = g.output_blob, output_size = g.output_size, chunks = g.chunks
+    FROM ${inWave('finish', 'g')} AND j.cell = p_cell AND j.seq = g.seq AND j.state = g.expected::capstan.job_state AND j.token = g.token
+    RETURNING g.at
+  )
+  SELECT array_agg(g.at) INTO refused FROM ${inWave('finish', 'g')} AND g.at NOT IN (SELECT at FROM done);${returnRefused('finish')}
+  IF p_chunk IS NOT NULL THEN
+    INSERT INTO capstan.chunks (cell, seq, idx, inline, blob, size)
+      SELECT p_cell, c.seq, c.idx, c.inline, c.blob, c.size FROM ${inWave('chunk', 'c')} AND NOT c.at = ANY (coalesce(refused, '{}'));
+  END IF;
+  IF p_new_hook IS NOT NULL THEN
+    -- Another life of the id, whose job was deleted and then sent again: the newer end stands.
+    WITH former AS (
+      DELETE FROM capstan.hooks h USING ${inWave('new_hook', 'g')} AND NOT g.at = ANY (coalesce(refused, '{}'))
+        AND h.cell = p_cell AND h.id = g.id RETURNING h.host
+    )
+    SELECT touched_hosts || coalesce(array_agg(host), '{}') INTO touched_hosts FROM former;
+    INSERT INTO capstan.hooks (cell, id, account, endpoint, url, host, state, due_at, tries, envelope,
+        input, input_blob, input_size, output, output_blob, output_size)
+      SELECT p_cell, g.id, g.account, g.endpoint, g.url, g.host, 'PENDING', g.due_at, 0, g.envelope::json,
+        i.inline, i.blob, i.size, g.output, g.output_blob, g.output_size
+      FROM unnest(p_new_hook) g JOIN capstan.inputs i ON i.cell = p_cell AND i.seq = g.seq
+      WHERE g.wave = w AND NOT g.at = ANY (coalesce(refused, '{}'));
+    INSERT INTO capstan.hook_hosts (cell, host, next_at)
+      SELECT p_cell, g.host, min(g.due_at) FROM ${inWave('new_hook', 'g')} AND NOT g.at = ANY (coalesce(refused, '{}')) GROUP BY g.host
+      ON CONFLICT (cell, host) DO UPDATE SET next_at = excluded.next_at WHERE excluded.next_at < hook_hosts.next_at;
+  END IF;`,
+};
+
+/** Chunks of a job that ends; they are inserted with its end. */
+export const chunk: Operation = {
+  type: 'chunk',
+  columns: [...PLACE, ['seq', 'int8'], ['idx', 'int4'], ['inline', 'bytea'], ['blob', 'text'], ['size', 'int8']],
+  apply: '',
+};
+
+/** Delivery of a job that ends; its input is copied from the job's, which never changes. */
+export const newHook: Operation = {
+  type: 'new_hook',
+  columns: [
+    ...PLACE,
+    ['seq', 'int8'],
+    ['id', 'text'],
+    ['account', 'text'],
+    ['endpoint', 'text'],
+    ['url', 'text'],
+    ['host', 'text'],
+    ['envelope', 'text'],
+    ['due_at', 'int8'],
+    ['output', 'bytea'],
+    ['output_blob', 'text'],
+    ['output_size', 'int8'],
+  ],
+  apply: '',
+};

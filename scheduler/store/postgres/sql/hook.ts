@@ -1,0 +1,33 @@
+import { PLACE, inWave, type Operation } from './operation.ts';
+
+/** Changes a webhook's delivery, or removes it (`state` null); the hosts of changed ones are settled at the end of the batch. */
+export const hook: Operation = {
+  type: 'hook',
+  columns: [...PLACE, ['id', 'text'], ['after', 'int4'], ['state', 'text'], ['due_at', 'int8'], ['tries', 'int4'], ['error', 'text']],
+  apply: `
+  WITH changed AS (
+    UPDATE capstan.hooks h SET state = g.state::capstan.hook_state, due_at = g.due_at, tries = g.tries, error = g.error
+      FROM ${inWave('hook', 'g')} AND g.state IS NOT NULL AND h.cell = p_cell AND h.id = g.id AND h.tries = coalesce(g.after, h.tries)
+    RETURNING g.at, h.host
+  ), removed AS (
+    DELETE FROM capstan.hooks h USING ${inWave('hook', 'g')} AND g.state IS NULL AND h.cell = p_cell AND h.id = g.id
+      AND h.tries = coalesce(g.after, h.tries)
+    RETURNING g.at, h.host, h.input_blob, h.output_blob
+  ), done AS (
+    SELECT c.at, c.host FROM changed c UNION ALL SELECT r.at, r.host FROM removed r
+  ), named AS (
+    SELECT r.at, 0 AS idx, r.input_blob AS blob FROM removed r WHERE r.input_blob IS NOT NULL
+    UNION ALL SELECT r.at, 1, r.output_blob FROM removed r WHERE r.output_blob IS NOT NULL
+  )
+  SELECT (SELECT array_agg(g.at) FROM ${inWave('hook', 'g')} AND g.at NOT IN (SELECT d.at FROM done d)),
+    (SELECT array_agg(ROW (n.at, n.blob)::capstan.dropped_blob ORDER BY n.at, n.idx) FROM named n),
+    touched_hosts || coalesce((SELECT array_agg(d.host) FROM done d), '{}') INTO refused, dropped_blobs, touched_hosts;
+  IF refused IS NOT NULL THEN
+    RETURN QUERY SELECT g.at,
+      CASE WHEN EXISTS (SELECT FROM capstan.hooks h WHERE h.cell = p_cell AND h.id = g.id) THEN 'stale' ELSE 'gone' END, NULL::text, NULL::text[]
+      FROM unnest(p_hook) g WHERE g.at = ANY (refused);
+  END IF;
+  IF dropped_blobs IS NOT NULL THEN
+    RETURN QUERY SELECT d.at, 'ok', NULL::text, array_agg(d.blob) FROM unnest(dropped_blobs) d GROUP BY d.at;
+  END IF;`,
+};

@@ -1,0 +1,15 @@
+import { PLACE, inWave, returnRefused, type Operation } from './operation.ts';
+
+/** IN_QUEUE → LEASED. A lease is the start of a new attempt: what the last one recorded is dropped. */
+export const lease: Operation = {
+  type: 'lease',
+  columns: [...PLACE, ['seq', 'int8'], ['token', 'int8'], ['node', 'text'], ['incarnation', 'text'], ['worker', 'text']],
+  apply: `
+  WITH done AS (
+    UPDATE capstan.jobs j SET state = 'LEASED', token = g.token, node = g.node, incarnation = g.incarnation, worker = g.worker,
+      started_at = NULL, delay_ms = NULL
+    FROM ${inWave('lease', 'g')} AND j.cell = p_cell AND j.seq = g.seq AND j.state = queued AND j.token = g.token - 1
+    RETURNING g.at
+  )
+  SELECT array_agg(g.at) INTO refused FROM ${inWave('lease', 'g')} AND g.at NOT IN (SELECT at FROM done);${returnRefused('lease')}`,
+};

@@ -1,0 +1,35 @@
+/**
+ * An operation of a batch in SQL: the composite type that carries its rows, and the statements that apply those of one wave.
+ *
+ * Every row begins with `at`, the operation's place in the batch, and `wave`. A batch is applied in waves: wave k holds
+ * the k-th operation of each job, because one UPDATE applies only one of two changes of a row. The statements may read
+ * `p_cell`, `p_now`, the parameter that is named after the type (`p_<type>`), `w` (the wave), and may use the variables
+ * that the assembled function declares (`refused`, `touched_hosts`). What is not applied they return as
+ * `(at, outcome, job_id, dropped)`; an operation without such a row is `ok`.
+ */
+import type { Columns } from '../binary.ts';
+
+export interface Operation {
+  /** Name of the composite type, without its schema and version. */
+  readonly type: string;
+  readonly columns: Columns;
+  /** PL/pgSQL. Empty for a type whose rows belong to another operation. */
+  readonly apply: string;
+}
+
+/** Columns with which every row begins. */
+export const PLACE: Columns = [
+  ['at', 'int4'],
+  ['wave', 'int4'],
+];
+
+/** Rows of the wave under way. */
+export const inWave = (type: string, alias: string): string => `unnest(p_${type}) ${alias} WHERE ${alias}.wave = w`;
+
+/** Returns `stale` or `gone` for each operation of `refused`, by whether the job's row is there. */
+export const returnRefused = (type: string): string => `
+  IF refused IS NOT NULL THEN
+    RETURN QUERY SELECT g.at,
+      CASE WHEN EXISTS (SELECT FROM capstan.jobs j WHERE j.cell = p_cell AND j.seq = g.seq) THEN 'stale' ELSE 'gone' END, NULL::text, NULL::text[]
+      FROM unnest(p_${type}) g WHERE g.at = ANY (refused);
+  END IF;`;

@@ -1,0 +1,14 @@
+import { PLACE, inWave, returnRefused, type Operation } from './operation.ts';
+
+/** LEASED → IN_QUEUE at the old position. */
+export const requeue: Operation = {
+  type: 'requeue',
+  columns: [...PLACE, ['seq', 'int8'], ['token', 'int8'], ['attempts', 'int4']],
+  apply: `
+  WITH done AS (
+    UPDATE capstan.jobs j SET state = 'IN_QUEUE', node = NULL, incarnation = NULL, attempts = g.attempts, started_at = NULL, delay_ms = NULL
+    FROM ${inWave('requeue', 'g')} AND j.cell = p_cell AND j.seq = g.seq AND j.state = leased AND j.token = g.token
+    RETURNING g.at
+  )
+  SELECT array_agg(g.at) INTO refused FROM ${inWave('requeue', 'g')} AND g.at NOT IN (SELECT at FROM done);${returnRefused('requeue')}`,
+};

@@ -1,0 +1,14 @@
+import { PLACE, inWave, returnRefused, type Operation } from './operation.ts';
+
+/** Records the start of the leased attempt. */
+export const started: Operation = {
+  type: 'started',
+  columns: [...PLACE, ['seq', 'int8'], ['token', 'int8'], ['started_at', 'int8'], ['attempts', 'int4'], ['delay_ms', 'int8']],
+  apply: `
+  WITH done AS (
+    UPDATE capstan.jobs j SET started_at = g.started_at, attempts = g.attempts, delay_ms = g.delay_ms
+    FROM ${inWave('started', 'g')} AND j.cell = p_cell AND j.seq = g.seq AND j.state = leased AND j.token = g.token
+    RETURNING g.at
+  )
+  SELECT array_agg(g.at) INTO refused FROM ${inWave('started', 'g')} AND g.at NOT IN (SELECT at FROM done);${returnRefused('started')}`,
+};

@@ -1,0 +1,70 @@
+import { PLACE, inWave, type Operation } from './operation.ts';
+
+/**
+ * Inserts a job, queued or leased, with its input. The id is looked at before the idempotency key: a submission sent again
+ * is `exists`, whatever its key says. An expired key that was not swept yet is free.
+ */
+export const submit: Operation = {
+  type: 'submit',
+  columns: [
+    ...PLACE,
+    ['seq', 'int8'],
+    ['queue_position', 'int8'],
+    ['id', 'text'],
+    ['endpoint', 'text'],
+    ['kind', 'text'],
+    ['state', 'text'],
+    ['priority', 'int4'],
+    ['token', 'int8'],
+    ['attempts', 'int4'],
+    ['node', 'text'],
+    ['incarnation', 'text'],
+    ['worker', 'text'],
+    ['submitted_at', 'int8'],
+    ['delete_at', 'int8'],
+    ['execution_timeout_ms', 'int8'],
+    ['ttl_ms', 'int8'],
+    ['retention_ms', 'int8'],
+    ['webhook', 'text'],
+    ['inline', 'bytea'],
+    ['blob', 'text'],
+    ['size', 'int8'],
+    ['s3', 'bytea'],
+    ['key', 'text'],
+    ['body_hash', 'bytea'],
+    ['expires_at', 'int8'],
+  ],
+  apply: `
+  SELECT coalesce(array_agg(g.at), '{}') INTO refused FROM unnest(p_submit) g
+    JOIN capstan.idempotency i ON i.cell = p_cell AND i.key = g.key AND i.expires_at > p_now
+    WHERE g.wave = w AND g.key IS NOT NULL;
+  IF refused <> '{}' THEN
+    RETURN QUERY SELECT g.at,
+      CASE WHEN EXISTS (SELECT FROM capstan.jobs j WHERE j.cell = p_cell AND j.id = g.id) THEN 'exists'
+        WHEN i.body_hash = g.body_hash THEN 'idempotent-same' ELSE 'idempotent-other-body' END, i.job_id, NULL::text[]
+      FROM unnest(p_submit) g JOIN capstan.idempotency i ON i.cell = p_cell AND i.key = g.key
+      WHERE g.at = ANY (refused);
+  END IF;
+  WITH inserted AS (
+    INSERT INTO capstan.jobs (cell, seq, queue_position, token, submitted_at, delete_at, execution_timeout_ms, ttl_ms, retention_ms,
+      attempts, priority, state, kind, has_s3, id, endpoint, node, incarnation, worker, webhook)
+    SELECT p_cell, g.seq, g.queue_position, g.token, g.submitted_at, g.delete_at, g.execution_timeout_ms, g.ttl_ms, g.retention_ms,
+      g.attempts, g.priority, g.state::capstan.job_state, g.kind::capstan.job_kind, g.s3 IS NOT NULL, g.id, g.endpoint,
+      g.node, g.incarnation, g.worker, g.webhook
+    FROM ${inWave('submit', 'g')} AND NOT g.at = ANY (refused)
+    ON CONFLICT (cell, id) DO NOTHING RETURNING seq
+  )
+  SELECT coalesce(array_agg(g.at), '{}') INTO existing FROM ${inWave('submit', 'g')} AND NOT g.at = ANY (refused)
+    AND g.seq NOT IN (SELECT seq FROM inserted);
+  IF existing <> '{}' THEN
+    RETURN QUERY SELECT u.at, 'exists', NULL::text, NULL::text[] FROM unnest(existing) u (at);
+    refused := refused || existing;
+  END IF;
+  INSERT INTO capstan.inputs (cell, seq, inline, blob, size, s3)
+    SELECT p_cell, g.seq, g.inline, g.blob, g.size, g.s3 FROM ${inWave('submit', 'g')} AND NOT g.at = ANY (refused);
+  IF p_keyed THEN
+    INSERT INTO capstan.idempotency (cell, key, job_id, body_hash, expires_at)
+      SELECT p_cell, g.key, g.id, g.body_hash, g.expires_at FROM ${inWave('submit', 'g')} AND g.key IS NOT NULL AND NOT g.at = ANY (refused)
+      ON CONFLICT (cell, key) DO UPDATE SET job_id = excluded.job_id, body_hash = excluded.body_hash, expires_at = excluded.expires_at;
+  END IF;`,
+};

@@ -1,0 +1,32 @@
+/** The store's promises over PostgreSQL; each store in a database of its own. */
+import test from 'ava';
+
+import { openPostgresStore } from '../../../scheduler/store/postgres/client.ts';
+import { postgresBinaries, startPostgres } from '../../support/postgres.ts';
+import { storeConformance } from './suite.ts';
+
+const binaries = await postgresBinaries();
+if (binaries === undefined) {
+  test('postgres', (t) => {
+    t.log('skipped: no PostgreSQL server is installed (Debian: postgresql)');
+    t.pass();
+  });
+} else {
+  const server = await startPostgres(binaries, { fsync: 'on', full_page_writes: 'off', wal_level: 'minimal', max_wal_senders: '0' });
+  test.after.always(() => server.stop());
+  storeConformance('postgres', async () => {
+    const url = await server.newDatabase();
+    let store = await openPostgresStore({ url });
+    return {
+      store,
+      async reopen() {
+        await store.close();
+        store = await openPostgresStore({ url });
+        return store;
+      },
+      async close() {
+        await store.close();
+      },
+    };
+  });
+}
