@@ -37,6 +37,9 @@ export function parseAllowList(text: string, setting = 'CAPSTAN_WEBHOOK_ALLOW'):
   return { networks, names };
 }
 
+/** RFC 1035: no resolver knows a longer name. */
+const MAX_NAME_LENGTH = 253;
+
 export class AddressGuard {
   readonly #allow: AllowList;
 
@@ -50,6 +53,7 @@ export class AddressGuard {
     const { protocol, hostname } = new URL(url);
     if (protocol !== 'http:' && protocol !== 'https:') return 'must be an http or https URL';
     const host = bareHost(hostname);
+    if (host.length > MAX_NAME_LENGTH) return `must have a host name of at most ${MAX_NAME_LENGTH} characters`;
     const addresses = isLocalName(host) ? ['127.0.0.1', '::1'] : [host];
     const known = addresses.filter((address) => ipaddr.isValid(address));
     if (known.length === 0 || known.some((address) => this.admits(host, address))) return null;

@@ -16,6 +16,11 @@ const INITIAL_BYTES = 1_024;
 const HEADER_BYTES = 20;
 const TWO_TO_32 = 2 ** 32;
 
+/** A text as PostgreSQL can hold it. */
+export function textWithoutNul(text: string): string {
+  return text.includes('\0') ? text.replaceAll('\0', '\uFFFD') : text;
+}
+
 /** Gathers the rows of one composite type; {@link CompositeArray.encode} gives the parameter. */
 export class CompositeArray {
   readonly #columns: Columns;
@@ -73,7 +78,7 @@ export class CompositeArray {
       return;
     }
     // A text of PostgreSQL holds no NUL; user code may put one into its error.
-    const content = typeof value === 'string' && value.includes('\0') ? value.replaceAll('\0', '\uFFFD') : value;
+    const content = typeof value === 'string' ? textWithoutNul(value) : value;
     const size = typeof content === 'string' ? Buffer.byteLength(content) : content.byteLength;
     const at = this.#reserve(4 + size);
     this.#bytes.writeInt32BE(size, at);

@@ -19,6 +19,7 @@ import { CapstanError } from '../../../lib/errors.ts';
 import { messageOf } from '../../../lib/to-error.ts';
 import { StaleTermError, type Fence, type Op, type Outcome, type Reads, type Store } from '../store.ts';
 import { parseAddress, type Address } from './address.ts';
+import { textWithoutNul } from './binary.ts';
 import { batchOf, outcomesOf, type AnswerRow, type Batch } from './batch.ts';
 import { connect, readPool, type Connection } from './connection.ts';
 import { sqlState, storeFailure } from './failures.ts';
@@ -44,6 +45,8 @@ export interface PostgresOptions {
   readonly now?: () => number;
   /** How long a batch may stay without an answer, ms. */
   readonly answerMs?: number;
+  /** How often an idle owner commits an empty batch, ms. */
+  readonly renewMs?: number;
 }
 
 const READ_CONNECTIONS = 2;
@@ -103,7 +106,7 @@ export class PostgresStore implements Store {
     this.#now = options.now ?? Date.now;
     this.#pool = readPool(this.#address, READ_CONNECTIONS);
     const query: Query = async <R extends readonly unknown[]>(name: string, text: string, values: readonly unknown[]) => {
-      const { rows } = await this.#pool.query<R[number][]>({ name, text, values: [...values], rowMode: 'array' });
+      const { rows } = await this.#pool.query<R[number][]>({ name, text, values: values.map(withoutNul), rowMode: 'array' });
       return rows as unknown as R[];
     };
     this.#reads = {
@@ -117,7 +120,7 @@ export class PostgresStore implements Store {
   /** Connects and brings the schema up to date. */
   async open(): Promise<void> {
     await this.#connected();
-    this.#renewal = setInterval(() => this.#renew(), RENEW_MS);
+    this.#renewal = setInterval(() => this.#renew(), this.#options.renewMs ?? RENEW_MS);
   }
 
   async commit(fence: Fence, ops: readonly Op[]): Promise<Outcome[]> {
@@ -311,6 +314,12 @@ export class PostgresStore implements Store {
       else if (op.kind === 'finish' || op.kind === 'retry') this.#dueMark.from = Math.min(this.#dueMark.from, Math.trunc(op.deleteAt));
     }
   }
+}
+
+/** A text of PostgreSQL holds no NUL: a value with one finds what was stored for it, see {@link CompositeArray}. */
+function withoutNul(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(withoutNul);
+  return typeof value === 'string' ? textWithoutNul(value) : value;
 }
 
 /** Object ids of the composite types, which a binary array names its elements by. */

@@ -240,4 +240,16 @@ export function endRules(name: string, use: Use): void {
       'gone',
     ]);
   });
+
+  test.serial(`${name}: texts that user code makes are kept, whatever they hold`, async (t) => {
+    const { store, fence } = await use(t);
+    await given(store, fence, submit(leased(1)));
+    const error = 'a\0b \u{1f600} \ud800 \'"\\ {1,2} \n';
+    t.deepEqual(await outcomes(store, fence, failed(1, { error, hook: hookOf(1, { envelope: JSON.stringify({ error }) }) })), ['ok']);
+    const kept = (await store.read('job', 'endpoint-a', idOf(1)))?.job.error ?? '';
+    // A NUL and half a surrogate pair are no characters of UTF-8 text everywhere; all others stay.
+    t.is(kept.replaceAll(/[\0\ufffd\ud800]/g, ''), error.replaceAll(/[\0\ud800]/g, ''));
+    t.is((await store.read('hook', hookOf(1).id))?.envelope, JSON.stringify({ error }));
+    t.is(await store.read('job', 'endpoint-a', 'no\0such'), null);
+  });
 }

@@ -155,3 +155,10 @@ testProp('an IPv4 address is judged the same in every disguise', [fc.ipV4()], (t
   for (const disguised of [`::ffff:${hex(a * 256 + b)}:${hex(c * 256 + d)}`, `64:ff9b::${hex(a * 256 + b)}:${hex(c * 256 + d)}`])
     t.is(closed.admits('x', disguised), admitted, disguised);
 });
+
+test('a host name longer than any resolver knows is refused', (t) => {
+  const guard = new AddressGuard(parseAllowList(''));
+  const name = `${'a'.repeat(60)}.`.repeat(5);
+  t.is(guard.refusal(`https://${name}example/`), 'must have a host name of at most 253 characters');
+  t.is(guard.refusal(`https://${name.slice(0, 244)}.example/`), null);
+});
