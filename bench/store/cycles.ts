@@ -4,14 +4,18 @@
  * one batch form the next. Prints one JSON line per depth (the median round) and one with the ratio of the last depth to
  * the first (median over the rounds, so that a busy moment of the machine affects both sides).
  *
+ * With `--postgres` the same runs on an empty PostgreSQL database, in turns with SQLite, and one more line has the ratio
+ * of PostgreSQL to SQLite at the first depth.
+ *
  * node bench/store/cycles.ts [--depths 1000,1000000] [--in-flight 64] [--seconds 2] [--rounds 7]
- *   [--checkpoint-pages 4000]
+ *   [--checkpoint-pages 4000] [--postgres postgres://user@host:port/database]
  */
 import { mkdtemp, rm, stat } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 
+import { openPostgresStore } from '../../scheduler/store/postgres/client.ts';
 import { openSqliteStore } from '../../scheduler/store/sqlite/client.ts';
 import type { Fence, Op, Store } from '../../scheduler/store/store.ts';
 import { finishOp, leaseOp, median, submitOp } from './load.ts';
@@ -23,6 +27,7 @@ const { values } = parseArgs({
     seconds: { type: 'string', default: '2' },
     rounds: { type: 'string', default: '7' },
     'checkpoint-pages': { type: 'string', default: '4000' },
+    postgres: { type: 'string' },
   },
 });
 const depths = values.depths.split(',').map(Number);
@@ -122,44 +127,77 @@ async function run(store: Store, fence: Fence, queue: Queue): Promise<Run> {
   };
 }
 
+/** A store under measurement. */
+interface Subject {
+  readonly driver: 'sqlite' | 'postgres';
+  readonly depth: number;
+  readonly store: Store;
+  readonly fence: Fence;
+  readonly queue: Queue;
+  readonly runs: Run[];
+  /** Of SQLite, for the size of its log. */
+  readonly file: string | undefined;
+}
+
+async function subjectOf(of: Pick<Subject, 'driver' | 'depth' | 'store' | 'file'>, shard: number): Promise<Subject> {
+  const taken = await of.store.acquire(shard, 'bench', 60_000);
+  if (!('term' in taken)) throw new Error(`shard ${shard} is held by ${taken.heldBy}`);
+  const fence = { shard, term: taken.term };
+  const queue = { tail: 1, head: 1 };
+  await fill(of.store, fence, queue, of.depth);
+  return { ...of, fence, queue, runs: [] };
+}
+
+const rateOf = ({ runs }: Subject): number => median(runs.map((each) => each.cyclesPerSecond));
+
+/** Median over the rounds of the rate of one subject to that of another in the same round. */
+function ratioOf(one: Subject, other: Subject): number {
+  const ratios = other.runs.map((run, i) => (one.runs[i]?.cyclesPerSecond ?? 0) / run.cyclesPerSecond);
+  return Math.round(median(ratios) * 100) / 100;
+}
+
 const folder = await mkdtemp(join(tmpdir(), 'capstan-cycles-'));
+const subjects: Subject[] = [];
 try {
-  const opened: { depth: number; file: string; store: Store; fence: Fence; queue: Queue; runs: Run[] }[] = [];
-  for (const depth of depths) {
+  for (const [cell, depth] of depths.entries()) {
     const file = join(folder, `depth-${depth}.db`);
-    const store = await openSqliteStore({ file, checkpointPages });
-    const taken = await store.acquire(0, 'bench', 60_000);
-    if (!('term' in taken)) throw new Error(`shard 0 is held by ${taken.heldBy}`);
-    const fence = { shard: 0, term: taken.term };
-    const queue = { tail: 1, head: 1 };
-    await fill(store, fence, queue, depth);
-    opened.push({ depth, file, store, fence, queue, runs: [] });
+    subjects.push(await subjectOf({ driver: 'sqlite', depth, file, store: await openSqliteStore({ file, checkpointPages }) }, 0));
+    if (values.postgres === undefined) continue;
+    const store = await openPostgresStore({ url: values.postgres, setting: '--postgres', cell });
+    subjects.push(await subjectOf({ driver: 'postgres', depth, file: undefined, store }, cell));
   }
   for (let round = 0; round < rounds; round++) {
-    for (const one of opened) one.runs.push(await run(one.store, one.fence, one.queue));
+    for (const one of subjects) one.runs.push(await run(one.store, one.fence, one.queue));
   }
-  for (const one of opened) {
-    const rate = median(one.runs.map((each) => each.cyclesPerSecond));
+  for (const one of subjects) {
+    const rate = rateOf(one);
     const shown = one.runs.find((each) => each.cyclesPerSecond === rate);
-    const walMb = Math.round((await stat(`${one.file}-wal`)).size / 1e5) / 10;
+    const walMb = one.file === undefined ? undefined : Math.round((await stat(`${one.file}-wal`)).size / 1e5) / 10;
+    const { driver, depth } = one;
     console.log(
       JSON.stringify({
         bench: 'store-cycles',
-        depth: one.depth,
+        driver,
+        depth,
         inFlight,
         ...shown,
         walMb,
         rounds: one.runs.map((each) => each.cyclesPerSecond),
       }),
     );
-    await one.store.close();
   }
-  const [first] = opened;
-  const last = opened.at(-1);
-  if (first !== undefined && last !== undefined && first !== last) {
-    const ratios = first.runs.map((run, i) => (last.runs[i]?.cyclesPerSecond ?? 0) / run.cyclesPerSecond);
-    console.log(JSON.stringify({ bench: 'store-depth-ratio', depths, ratio: Math.round(median(ratios) * 100) / 100, target: 0.8 }));
+  const shallow = subjects.filter(({ depth }) => depth === depths[0]);
+  for (const first of shallow) {
+    const last = subjects.findLast(({ driver }) => driver === first.driver);
+    if (last === undefined || last === first) continue;
+    console.log(JSON.stringify({ bench: 'store-depth-ratio', driver: first.driver, depths, ratio: ratioOf(last, first), target: 0.8 }));
   }
+  const [sqlite, postgres] = shallow;
+  if (sqlite !== undefined && postgres !== undefined)
+    console.log(
+      JSON.stringify({ bench: 'store-driver-ratio', depth: sqlite.depth, inFlight, ratio: ratioOf(postgres, sqlite), target: 0.45 }),
+    );
 } finally {
+  for (const { store } of subjects) await store.close();
   await rm(folder, { recursive: true, force: true });
 }

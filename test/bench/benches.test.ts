@@ -9,6 +9,7 @@ import { startEcho } from '../../bench/echo/reference.ts';
 import { isErrno } from '../../lib/to-error.ts';
 import { run } from '../cli/fakes/run.ts';
 import { folderOf } from '../support/folder.ts';
+import { postgresBinaries, startPostgres } from '../support/postgres.ts';
 
 const root = join(import.meta.dirname, '../..');
 
@@ -107,6 +108,21 @@ const benches: Readonly<Record<string, (t: ExecutionContext) => Promise<void>>> 
       ['store-cycles', 'store-cycles', 'store-depth-ratio'],
     );
     figures(t, 'cycles', lines[0]?.['cyclesPerSecond'], lines[2]?.['ratio']);
+    const binaries = await postgresBinaries();
+    if (binaries === undefined) {
+      t.log('without PostgreSQL: no server is installed (Debian: postgresql)');
+      return;
+    }
+    const server = await startPostgres(binaries);
+    t.teardown(() => server.stop());
+    const address = await server.newDatabase();
+    const both = await bench(t, 'bench/store/cycles.ts', '--depths', '50', '--rounds', '1', '--seconds', '0.2', '--postgres', address);
+    const pair = both.stdout.trim().split('\n').map(json);
+    t.deepEqual(
+      pair.map((line) => line['bench']),
+      ['store-cycles', 'store-cycles', 'store-driver-ratio'],
+    );
+    figures(t, 'PostgreSQL', pair[1]?.['cyclesPerSecond'], pair[2]?.['ratio']);
   },
   'bench/store/packing.ts': async (t) => {
     const lines = (await bench(t, 'bench/store/packing.ts', '--rounds', '8')).stdout.trim().split('\n').map(json);
