@@ -217,7 +217,7 @@ export async function start(config: SchedulerConfig, deps: SchedulerDeps = {}): 
     address = await server.bind(listenOn, credentials);
   } catch (error) {
     disk.close();
-    await sender.callOff();
+    await sender.cancel();
     await masterKeys.close();
     await engine.close();
     await bodies.close();
@@ -244,7 +244,7 @@ export async function start(config: SchedulerConfig, deps: SchedulerDeps = {}): 
       gateways.close('the scheduler is stopping');
       channels.closeAll('the scheduler is stopping');
       await server.close(CLOSE_WITHIN_MS);
-      await sender.callOff();
+      await sender.cancel();
       await masterKeys.close();
       await engine.close();
       await bodies.close();
@@ -337,7 +337,7 @@ function wire({ channels, sessions, control, gateways, sender, metrics, bodies }
       sessions.closeAll(reason);
       control.closeAll(reason);
       gateways.closeAll(reason);
-      void sender.callOff();
+      void sender.cancel();
     },
   };
 }

@@ -16,7 +16,7 @@ const SOONEST_MS = 1_000;
 /** Reported until the first probe of the devices has ended. */
 const UNREAD = 'nvidia-smi has not responded yet';
 /** Interval for reports with changed gauges only, ms (nodes.proto, Inventory). */
-const TELL_MS = 30_000;
+const REPORT_MS = 30_000;
 /** Most builds reported (nodes.proto, Inventory). */
 const MAX_BUILDS = 64;
 
@@ -61,8 +61,8 @@ export class InventoryKeeper {
   #marked: DeviceSet = NO_DEVICES;
   readonly #xids = new XidWatch();
   #containers: ContainerFacts | undefined;
-  #toldAt = 0;
-  #toldBuilds = '';
+  #sentAt = 0;
+  #sentBuilds = '';
   #fullAt = 0;
   #timer: NodeJS.Timeout | undefined;
   /** When the last round ended, monotonic ms; undefined during a round. */
@@ -123,7 +123,7 @@ export class InventoryKeeper {
   }
 
   #tell(): void {
-    this.#toldAt = performance.now();
+    this.#sentAt = performance.now();
     this.#options.onChange(this.current);
   }
 
@@ -133,8 +133,8 @@ export class InventoryKeeper {
     this.#round = Promise.all([this.#probeHost(first), this.#probeDevices(), this.#probeEngine()]).then((changes) => {
       if (this.#closed) return;
       const builds = [...this.#options.builds()].sort().join();
-      if (changes.includes(true) || builds !== this.#toldBuilds || performance.now() - this.#toldAt >= TELL_MS) {
-        this.#toldBuilds = builds;
+      if (changes.includes(true) || builds !== this.#sentBuilds || performance.now() - this.#sentAt >= REPORT_MS) {
+        this.#sentBuilds = builds;
         this.#tell();
       }
       this.#restingSince = performance.now();

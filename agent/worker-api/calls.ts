@@ -12,7 +12,7 @@ import { readChunk, readJobPost, tooLarge } from './job-post.ts';
 declare module 'fastify' {
   interface FastifyRequest {
     /** The calling worker; set before any other step. */
-    desk: JobMailbox | null;
+    mailbox: JobMailbox | null;
     /** Memory reserved for the body. */
     reservation: Reservation | null;
   }
@@ -43,14 +43,14 @@ const RETRY_S = '1';
 
 export interface CallsOptions {
   /** Returns undefined for an unknown caller, or one that acts for another worker. */
-  readonly deskOf: (caller: Caller) => JobMailbox | undefined;
+  readonly mailboxOf: (caller: Caller) => JobMailbox | undefined;
   /** Memory for the bodies of all workers. */
   readonly memory: SharedBudget;
   readonly uploads: UploadMonitor;
   readonly log: Logger;
 }
 
-export async function makeCalls({ deskOf: deskOfCaller, memory, uploads, log }: CallsOptions): Promise<FastifyInstance> {
+export async function makeCalls({ mailboxOf: mailboxOfCaller, memory, uploads, log }: CallsOptions): Promise<FastifyInstance> {
   const maxBytes = Math.min(MAX_RESULT_BYTES + ENVELOPE_BYTES, memory.largest);
   const app = fastify({
     logger: false,
@@ -93,16 +93,16 @@ export async function makeCalls({ deskOf: deskOfCaller, memory, uploads, log }: 
   });
   app.setNotFoundHandler((_request, reply) => reply.code(404).send({ error: 'no such route' }));
   // Unknown callers are refused before their body is read: it would use memory for nothing.
-  app.decorateRequest('desk', null);
+  app.decorateRequest('mailbox', null);
   app.addHook('onRequest', (request, reply, done) => {
     // Jobs contain inputs and storage credentials.
     reply.header('cache-control', 'no-store');
     if (request.is404) return done();
     const { params, headers } = request as Call;
     const token = (headers.authorization ?? '').replace(/^Bearer /, '');
-    const desk = deskOfCaller({ endpointId: params.endpoint, workerId: params.worker, token });
-    if (desk === undefined) return refuse(reply);
-    request.desk = desk;
+    const mailbox = mailboxOfCaller({ endpointId: params.endpoint, workerId: params.worker, token });
+    if (mailbox === undefined) return refuse(reply);
+    request.mailbox = mailbox;
     if (request.method === 'POST') {
       const reservation = memory.open({ id: params.worker });
       const release = (): void => {
@@ -119,22 +119,22 @@ export async function makeCalls({ deskOf: deskOfCaller, memory, uploads, log }: 
   app.get('/v2/:endpoint/job-take/:worker', (call: Call, reply) => take(call, reply, 1));
   app.get('/v2/:endpoint/job-take-batch/:worker', (call: Call, reply) => take(call, reply, batchSize(call.query)));
   app.get('/v2/:endpoint/job-stop/:worker', async (call: Call, reply) => {
-    const jobsToStop = await deskOf(call).stops(goneSignal(reply));
+    const jobsToStop = await mailboxOf(call).stops(goneSignal(reply));
     return jobsToStop.length === 0 ? reply.code(204).send() : reply.send({ jobsToStop });
   });
   app.get('/v2/:endpoint/ping/:worker', (call: Call, reply) => {
-    deskOf(call).ping({ jobIds: text(call.query['job_id'])?.split(','), unhealthy: unhealthyOf(call.query) });
+    mailboxOf(call).ping({ jobIds: text(call.query['job_id'])?.split(','), unhealthy: unhealthyOf(call.query) });
     return reply.send({});
   });
   app.post('/v2/:endpoint/job-done/:worker/:job', (call: Call, reply) => {
-    deskOf(call).post(call.params.job ?? '', readJobPost(bodyOf(call)));
+    mailboxOf(call).post(call.params.job ?? '', readJobPost(bodyOf(call)));
     return reply.send({});
   });
   app.post('/v2/:endpoint/job-stream/:worker/:job', async (call: Call, reply) => {
-    const desk = deskOf(call);
+    const mailbox = mailboxOf(call);
     const chunk = readChunk(bodyOf(call));
-    if ('fault' in chunk) desk.refuse(call.params.job ?? '', chunk.fault);
-    else await desk.chunk(call.params.job ?? '', chunk.data, goneSignal(reply));
+    if ('fault' in chunk) mailbox.refuse(call.params.job ?? '', chunk.fault);
+    else await mailbox.chunk(call.params.job ?? '', chunk.data, goneSignal(reply));
     return reply.send({});
   });
   await app.ready();
@@ -148,7 +148,7 @@ function onTooLarge(call: Call, maxBytes: number): void {
   const bytes = Number(call.headers['content-length'] ?? maxBytes);
   const isChunk = call.routeOptions.url?.includes('stream') === true;
   const fault = isChunk ? `a chunk has ${bytes} bytes; at most ${MAX_CHUNK_BYTES / 1024 / 1024} MiB is allowed` : tooLarge(bytes);
-  call.desk?.refuse(job, fault);
+  call.mailbox?.refuse(job, fault);
 }
 
 /** A body that could not be received. */
@@ -174,15 +174,15 @@ const refusals: Readonly<Record<BodyFault, { readonly status: number; readonly m
 };
 
 /** Returns the mailbox of an admitted call. */
-function deskOf({ desk }: Call): JobMailbox {
-  if (desk === null) throw new Error('a call was admitted without a mailbox');
-  return desk;
+function mailboxOf({ mailbox }: Call): JobMailbox {
+  if (mailbox === null) throw new Error('a call was admitted without a mailbox');
+  return mailbox;
 }
 
 async function take(call: Call, reply: FastifyReply, count: number): Promise<FastifyReply> {
   const busy = text(call.query['job_in_progress']);
   const gone = goneSignal(reply);
-  const handout = await deskOf(call).take({ count, busy: busy === undefined ? undefined : busy !== '0' }, gone);
+  const handout = await mailboxOf(call).take({ count, busy: busy === undefined ? undefined : busy !== '0' }, gone);
   const [first] = handout.jobs;
   if (first === undefined) return reply.code(204).send();
   if (gone.aborted) {

@@ -47,7 +47,7 @@ export interface Admission {
 interface Admitted {
   readonly endpointId: string;
   readonly tokenHash: Buffer;
-  readonly desk: JobMailbox;
+  readonly mailbox: JobMailbox;
 }
 
 export class WorkerApi {
@@ -97,9 +97,9 @@ export class WorkerApi {
   }
 
   /** Admits a worker. One id is one worker: a new admission replaces an earlier one. */
-  admit(workerId: string, endpointId: string, desk: JobMailbox): Admission {
+  admit(workerId: string, endpointId: string, mailbox: JobMailbox): Admission {
     const token = randomBytes(TOKEN_BYTES).toString('base64url');
-    const admitted: Admitted = { endpointId, desk, tokenHash: hash(token) };
+    const admitted: Admitted = { endpointId, mailbox, tokenHash: hash(token) };
     this.#workers.set(workerId, admitted);
     // Runs while the worker starts; a failure here recurs with its first call and is reported then.
     this.#load().catch(() => undefined);
@@ -147,15 +147,15 @@ export class WorkerApi {
 
   #load(): Promise<FastifyInstance> {
     this.#calls ??= import('./calls.ts').then(({ makeCalls }) =>
-      makeCalls({ deskOf: (caller) => this.#deskOf(caller), memory: this.#memory, uploads: this.#uploads, log: this.#log }),
+      makeCalls({ mailboxOf: (caller) => this.#mailboxOf(caller), memory: this.#memory, uploads: this.#uploads, log: this.#log }),
     );
     return this.#calls;
   }
 
-  #deskOf({ endpointId, workerId, token }: Caller): JobMailbox | undefined {
+  #mailboxOf({ endpointId, workerId, token }: Caller): JobMailbox | undefined {
     const admitted = this.#workers.get(workerId);
     if (admitted === undefined || admitted.endpointId !== endpointId) return undefined;
-    return timingSafeEqual(hash(token), admitted.tokenHash) ? admitted.desk : undefined;
+    return timingSafeEqual(hash(token), admitted.tokenHash) ? admitted.mailbox : undefined;
   }
 }
 

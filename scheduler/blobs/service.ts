@@ -140,7 +140,7 @@ export function blobService(deps: BlobServiceDeps): BlobServiceServer {
       await Promise.all([discard(frames), unfinished.discard(build.owner, digest), owners.record(account, digest, size)]);
       return { id: buildId(digest), size, existed: true, received: size };
     }
-    const giveBack = uploads.take(account, digest, size);
+    const release = uploads.take(account, digest, size);
     try {
       if (offset === undefined) {
         const stored = await store.put({ ...header, unproven: true }, frames);
@@ -153,7 +153,7 @@ export function blobService(deps: BlobServiceDeps): BlobServiceServer {
       await owners.record(authorized(), digest, size);
       return { ...stored, existed: false, received };
     } finally {
-      giveBack();
+      release();
     }
   }
 

@@ -66,10 +66,10 @@ export class UploadRoom {
     this.#underWay.set(account, underWay);
     const upload = { size: Math.max(size, known?.size ?? 0), connections: (known?.connections ?? 0) + 1 };
     underWay.set(digest, upload);
-    return () => this.#giveBack(account, digest);
+    return () => this.#release(account, digest);
   }
 
-  #giveBack(account: string, digest: string): void {
+  #release(account: string, digest: string): void {
     const underWay = this.#underWay.get(account);
     const upload = underWay?.get(digest);
     if (underWay === undefined || upload === undefined) return;

@@ -90,7 +90,7 @@ export class MasterKeys {
       tokens.keep(id, this.#decrypt(sealed, places.tokenKey(id)));
     }
     for (const { id, sealed } of urlKeys) urls.keep(this.#decrypt(sealed, places.urlKey(id)));
-    if (folder.secrets.olderMasterKeys.length > 0) this.#goOn();
+    if (folder.secrets.olderMasterKeys.length > 0) this.#continueRenewal();
   }
 
   get state(): MasterKeyState {
@@ -197,14 +197,14 @@ export class MasterKeys {
   }
 
   /** Runs in the background, and again after a failure. */
-  #goOn(): void {
+  #continueRenewal(): void {
     this.#renew().catch((error: unknown) => this.#tryAgain(error));
   }
 
   #tryAgain(error: unknown): void {
     if (this.#closed) return;
     this.#options.log.error({ err: error }, 're-encrypting with the new master key failed for some values; retrying');
-    this.#retry = setTimeout(() => this.#goOn(), RETRY_MS);
+    this.#retry = setTimeout(() => this.#continueRenewal(), RETRY_MS);
   }
 
   #renew(): Promise<number> {

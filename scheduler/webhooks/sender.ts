@@ -64,15 +64,15 @@ export class WebhookSender {
     const stop = new AbortController();
     const done = this.#try(id, stop).then((result) => {
       this.#underWay.delete(stop);
-      if (stop.signal.reason !== calledOff) this.#options.tried(id, result);
+      if (stop.signal.reason !== cancelled) this.#options.tried(id, result);
     });
     this.#underWay.set(stop, done);
   }
 
   /** Cancels the tries in progress; no more results are reported. */
-  async callOff(): Promise<void> {
+  async cancel(): Promise<void> {
     const ending = [...this.#underWay.values()];
-    for (const stop of this.#underWay.keys()) stop.abort(calledOff);
+    for (const stop of this.#underWay.keys()) stop.abort(cancelled);
     await Promise.all(ending);
   }
 
@@ -86,7 +86,7 @@ export class WebhookSender {
       const headers = await signatureHeaders(await this.#options.secrets(hook.account), id, timestamp, body);
       return await this.#post({ url, guard: this.#options.guardOf(hook.account) }, headers, body, stop);
     } catch (error) {
-      if (stop.signal.reason !== calledOff) this.#options.onFault(error, id);
+      if (stop.signal.reason !== cancelled) this.#options.onFault(error, id);
       return failed('internal error: see the log of the scheduler');
     }
   }
@@ -139,7 +139,7 @@ export class WebhookSender {
   }
 }
 
-const calledOff = new Error('cancelled');
+const cancelled = new Error('cancelled');
 const timedOut = new Error('timed out');
 
 function failed(error: string, refused = false): TryResult {

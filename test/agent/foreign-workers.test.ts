@@ -264,7 +264,7 @@ test.serial('a stranger is turned away before its body is read', async (t) => {
 test.serial('a HEAD takes no job: its answer would have no room for one', async (t) => {
   const api = await WorkerApi.start({ host: '127.0.0.1', port: 0, log: pino({ level: 'silent' }) });
   t.teardown(() => api.close());
-  const asked = (): never => t.fail('the desk was asked');
+  const asked = (): never => t.fail('the mailbox was used');
   const { token } = api.admit('worker', 'ep1', { take: asked, stops: asked, post: asked, refuse: asked, chunk: asked, ping: asked });
   for (const call of ['job-take/worker', 'job-take-batch/worker', 'job-stop/worker', 'ping/worker']) {
     const answer = await fetch(`http://127.0.0.1:${api.port}/v2/ep1/${call}?gpu=x`, { method: 'HEAD', headers: { authorization: token } });

@@ -47,7 +47,7 @@ test('each is answered below 500, and the worker is served after them', async (t
   });
   t.teardown(() => api.close());
   const posts: (readonly [string, JobPost | string])[] = [];
-  const desk: JobMailbox = {
+  const mailbox: JobMailbox = {
     take: () => Promise.resolve({ jobs: [], written: () => undefined, lost: () => undefined }),
     stops: () => Promise.resolve([]),
     post: (job, post) => void posts.push([job, post]),
@@ -55,7 +55,7 @@ test('each is answered below 500, and the worker is served after them', async (t
     chunk: () => Promise.resolve(),
     ping: () => undefined,
   };
-  const { token } = api.admit('w1', 'ep1', desk);
+  const { token } = api.admit('w1', 'ep1', mailbox);
   const call = async (method: 'GET' | 'POST', path: string, body?: string | Buffer): Promise<number> => {
     const { statusCode, body: answer } = await request(`http://127.0.0.1:${api.port}/v2/ep1/${path}`, {
       method,

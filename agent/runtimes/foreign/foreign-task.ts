@@ -43,7 +43,7 @@ export class ForeignTask {
 
   /** Releases every waiting chunk: the task is over and the chunks are ignored. */
   over(): void {
-    this.stop?.callOff();
+    this.stop?.cancel();
     for (const next of this.#waiting.splice(0)) next();
   }
 
@@ -60,9 +60,9 @@ export interface Stop {
   /** When the worker was first told to stop, monotonic ms; absent before. */
   firstToldAt: number | undefined;
   /** When it was last told. */
-  toldAt: number;
+  sentAt: number;
   /** The worker has called again after it was told: it has read the stop. */
   heard: boolean;
   /** Cancels the forced stop. */
-  callOff: () => void;
+  cancel: () => void;
 }

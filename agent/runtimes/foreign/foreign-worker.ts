@@ -18,7 +18,7 @@ const HOLD_MS = 60_000;
 /** The same for a closing worker: long enough to prevent a busy loop. */
 const HOLD_LAST_MS = 200;
 /** A stop for an unknown job (the stop overtook the job) is repeated after this time, ms. */
-const TELL_AGAIN_MS = 500;
+const RESEND_MS = 500;
 /** Pings run concurrently with the jobs: a ping sent this long after a stop takes the stop into account, ms. */
 const PING_LAG_MS = 1_000;
 /**
@@ -106,9 +106,9 @@ export class ForeignWorker implements RunningWorker, JobMailbox {
     const last = afterGrace(PROOF_MS + PINGS * this.#times.pingMs, () => this.#kill(HARD_STOP, true));
     held.stop = {
       firstToldAt: undefined,
-      toldAt: -Infinity,
+      sentAt: -Infinity,
       heard: false,
-      callOff: () => {
+      cancel: () => {
         terminate();
         kill();
         alone();
@@ -292,12 +292,12 @@ export class ForeignWorker implements RunningWorker, JobMailbox {
     let later = false;
     for (const { state, stop, task } of this.#tasks.values()) {
       if (stop === undefined || state !== 'running') continue;
-      if (now - stop.toldAt < TELL_AGAIN_MS) {
+      if (now - stop.sentAt < RESEND_MS) {
         later = true;
         continue;
       }
       stop.firstToldAt ??= now;
-      stop.toldAt = now;
+      stop.sentAt = now;
       ids.push(task.jobId);
     }
     ids.push(...this.#abandoned);
@@ -306,7 +306,7 @@ export class ForeignWorker implements RunningWorker, JobMailbox {
       this.#tellAgain ??= setTimeout(() => {
         this.#tellAgain = undefined;
         this.#serveStops();
-      }, TELL_AGAIN_MS);
+      }, RESEND_MS);
     }
     return ids.length === 0 ? undefined : ids;
   }

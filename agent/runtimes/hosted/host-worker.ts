@@ -213,7 +213,7 @@ export class HostWorker implements RunningWorker, HostListener {
   #forget(key: string): void {
     this.#tasks.delete(key);
     this.#entered.delete(key);
-    for (const callOff of this.#cancels.get(key) ?? []) callOff();
+    for (const cancel of this.#cancels.get(key) ?? []) cancel();
     this.#cancels.delete(key);
   }
 

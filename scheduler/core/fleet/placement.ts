@@ -41,14 +41,14 @@ interface Candidate {
 export class Placer {
   readonly #want: Wanted;
   readonly #candidates: Candidate[] = [];
-  readonly #desk = new RejectionCollector();
+  readonly #rejections = new RejectionCollector();
   #last: NodeRecord | null = null;
 
   /** `avoid` names nodes to skip. */
   constructor(state: State, endpoint: EndpointRecord, release: Release, avoid: ReadonlySet<string> = none) {
     this.#want = wanted(endpoint.config.id, release, state.settings);
     for (const node of state.nodes.values()) {
-      if (avoid.has(node.config.id)) this.#desk.add(node.config, startsFail);
+      if (avoid.has(node.config.id)) this.#rejections.add(node.config, startsFail);
       else this.#consider(node);
     }
   }
@@ -62,7 +62,7 @@ export class Placer {
       if (ranksBefore(this.#candidates[i] as Candidate, this.#candidates[best] as Candidate)) best = i;
     }
     const chosen = this.#candidates[best];
-    if (chosen === undefined) return { plan: null, rejections: this.#desk.groups() };
+    if (chosen === undefined) return { plan: null, rejections: this.#rejections.groups() };
     const last = this.#candidates.pop() as Candidate;
     if (last !== chosen) this.#candidates[best] = last;
     this.#last = chosen.node;
@@ -81,7 +81,7 @@ export class Placer {
 
   #consider(node: NodeRecord): void {
     const fit = fitOn(this.#want, node, node.usage);
-    if ('reason' in fit) this.#desk.add(node.config, fit);
+    if ('reason' in fit) this.#rejections.add(node.config, fit);
     else this.#candidates.push({ node, fit, rank: rankOf(this.#want, node, node.usage, fit) });
   }
 }

@@ -66,18 +66,18 @@ export function noteHook(ctx: StepContext, at: number): void {
 
 /** Reads due deliveries if there is a free connection. */
 export function checkHooks(ctx: StepContext): void {
-  const desk = ctx.state.hooks;
-  const room = ctx.state.settings.hooksOpen - desk.open.size;
-  if (desk.reading || room <= 0 || desk.nextAt > ctx.now.wall) return;
-  desk.reading = true;
+  const outbox = ctx.state.hooks;
+  const room = ctx.state.settings.hooksOpen - outbox.open.size;
+  if (outbox.reading || room <= 0 || outbox.nextAt > ctx.now.wall) return;
+  outbox.reading = true;
   // Later deliveries lower it again, and the next check finds them.
-  desk.nextAt = Number.POSITIVE_INFINITY;
+  outbox.nextAt = Number.POSITIVE_INFINITY;
   const skipHosts = fullHosts(ctx.state);
-  desk.backlog = skipHosts.length > 0;
+  outbox.backlog = skipHosts.length > 0;
   ctx.emit({
     kind: 'read-hooks',
     skipHosts,
-    skipIds: [...desk.open.keys()],
+    skipIds: [...outbox.open.keys()],
     perHost: ctx.state.settings.hooksPerHost,
     limit: Math.min(room, READ_LIMIT),
   });
@@ -91,52 +91,52 @@ export function nextHookCheck(state: State): number {
 
 /** Handles due deliveries: sends those for which there is a free connection. */
 export function hooksRead(ctx: StepContext, event: Extract<CoreEvent, { kind: 'hooks-read' }>): void {
-  const desk = ctx.state.hooks;
-  desk.reading = false;
+  const outbox = ctx.state.hooks;
+  outbox.reading = false;
   let left = false;
   for (const hook of event.hooks) {
-    if (desk.open.has(hook.id)) continue;
+    if (outbox.open.has(hook.id)) continue;
     if (!hasRoom(ctx.state, hook.host)) {
       left = true;
       continue;
     }
-    desk.open.set(hook.id, hook);
-    desk.perHost.set(hook.host, (desk.perHost.get(hook.host) ?? 0) + 1);
+    outbox.open.set(hook.id, hook);
+    outbox.perHost.set(hook.host, (outbox.perHost.get(hook.host) ?? 0) + 1);
     ctx.emit({ kind: 'deliver', id: hook.id });
   }
   // The read returned its limit, so there may be more. The next check skips full hosts, so this ends.
   const more = event.hooks.length === event.limit;
-  desk.backlog ||= left || more || fullHosts(ctx.state).length > 0;
+  outbox.backlog ||= left || more || fullHosts(ctx.state).length > 0;
   noteHook(ctx, more ? ctx.now.wall : (event.nextAt ?? Number.POSITIVE_INFINITY));
 }
 
 /** Handles the end of a try. */
 export function hookTried(ctx: StepContext, event: Extract<CoreEvent, { kind: 'hook-tried' }>): void {
-  const desk = ctx.state.hooks;
-  const hook = desk.open.get(event.id);
+  const outbox = ctx.state.hooks;
+  const hook = outbox.open.get(event.id);
   if (hook === undefined) return;
-  close(desk, hook);
+  close(outbox, hook);
   const { id, host, endpoint } = hook;
   const tries = hook.tries + 1;
   switch (event.result) {
     case 'gone':
       break;
     case 'delivered':
-      desk.failing.delete(host);
+      outbox.failing.delete(host);
       ctx.write({ kind: 'hook', id, after: hook.tries, to: null });
       break;
     case 'failed': {
-      noteFailing(desk, host);
+      noteFailing(outbox, host);
       const last = tries >= HOOK_TRIES;
       const dueAt = ctx.now.wall + (last ? HOOK_KEEP_MS : HOOK_SPACING_MS);
       ctx.write({ kind: 'hook', id, after: hook.tries, to: { state: last ? 'FAILED' : 'PENDING', dueAt, tries, error: event.error } });
-      if (!last) desk.nextAt = Math.min(desk.nextAt, dueAt);
+      if (!last) outbox.nextAt = Math.min(outbox.nextAt, dueAt);
       // The host without the path: a webhook's path and query often are its secret.
       const facts = { webhook: id, endpoint, host, tries, error: event.error };
       ctx.emit({ kind: 'log', level: 'warn', message: last ? 'webhook failed; no tries left' : 'webhook try failed', facts });
     }
   }
-  if (desk.backlog) desk.nextAt = Math.min(desk.nextAt, ctx.now.wall);
+  if (outbox.backlog) outbox.nextAt = Math.min(outbox.nextAt, ctx.now.wall);
   checkHooks(ctx);
 }
 
@@ -193,9 +193,9 @@ function noteFailing({ failing }: WebhookDispatcherState, host: string): void {
   }
 }
 
-function close(desk: WebhookDispatcherState, hook: HookHead): void {
-  desk.open.delete(hook.id);
-  const left = (desk.perHost.get(hook.host) ?? 1) - 1;
-  if (left === 0) desk.perHost.delete(hook.host);
-  else desk.perHost.set(hook.host, left);
+function close(outbox: WebhookDispatcherState, hook: HookHead): void {
+  outbox.open.delete(hook.id);
+  const left = (outbox.perHost.get(hook.host) ?? 1) - 1;
+  if (left === 0) outbox.perHost.delete(hook.host);
+  else outbox.perHost.set(hook.host, left);
 }

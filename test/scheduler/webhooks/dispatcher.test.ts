@@ -10,7 +10,7 @@ import type { HookHead } from '../../../scheduler/store/store.ts';
 
 const now = { wall: 1_000_000, mono: 0 };
 
-/** An outbox in memory behind the desk. */
+/** An outbox in memory behind the dispatcher. */
 class Outbox {
   readonly state: State;
   readonly rows = new Map<string, HookHead>();

@@ -156,7 +156,7 @@ function stopHard(): void {
   }, STOP_GRACE_MS);
   void pool.destroy().then(() => {
     clearTimeout(lastResort);
-    for (const callOff of graces.values()) callOff();
+    for (const cancel of graces.values()) cancel();
     graces.clear();
     running.clear();
     port?.close();
