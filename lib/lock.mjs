@@ -15,7 +15,7 @@ import { linkSync, readFileSync, renameSync, unlinkSync, writeFileSync } from 'n
  */
 export function acquireLock(path) {
   const own = `${path}.${process.pid}`;
-  writeFileSync(own, `${JSON.stringify({ pid: process.pid, started: startOf(process.pid) })}\n`);
+  writeFileSync(own, `${JSON.stringify(identityOf(process.pid))}\n`);
   try {
     if (tryLink(own, path)) return holding(path);
     const holder = livingHolder(path);
@@ -24,6 +24,26 @@ export function acquireLock(path) {
   } finally {
     unlinkIfThere(own);
   }
+}
+
+/**
+ * Returns what identifies a process on this host, also after its id is used again.
+ * @param {number} pid
+ * @returns {{ pid: number, started: string | null }}
+ */
+export function identityOf(pid) {
+  return { pid, started: startOf(pid) };
+}
+
+/**
+ * Whether the process still runs; false for one that has exited and waits to be reaped.
+ * @param {{ pid: number, started: string | null }} identity
+ * @returns {boolean}
+ */
+export function isRunning({ pid, started }) {
+  if (!isAlive(pid) || isZombie(pid)) return false;
+  const now = startOf(pid);
+  return now === null || started === null || now === started;
 }
 
 /** When several find a dead holder, only one may replace its file: the guard decides which. */
@@ -76,9 +96,7 @@ function unlinkIfThere(path) {
 /** Returns the holder's process id; null when the file is gone, is not a valid lock, or its holder is dead. */
 function livingHolder(path) {
   const holder = readHolder(path);
-  if (holder === null || !isAlive(holder.pid) || isZombie(holder.pid)) return null;
-  const started = startOf(holder.pid);
-  return started === null || holder.started === null || started === holder.started ? holder.pid : null;
+  return holder !== null && isRunning(holder) ? holder.pid : null;
 }
 
 function readHolder(path) {

@@ -16,7 +16,7 @@ const main = fileURLToPath(new URL('../main.ts', import.meta.url));
 export const STOP_ORDER: readonly string[] = ['gateway', 'agent', 'scheduler'];
 
 /** The gateway and the agent may use their own 10 s for requests in progress. */
-const GRACE_MS = 20_000;
+export const GRACE_MS = 20_000;
 
 export function stackPlans(settings: Settings, environment: Environment): PartPlan[] {
   const { SERVICE_API_KEY: _key, NODE_CHANNEL_FD: _channel, ...inherited } = environment.variables;

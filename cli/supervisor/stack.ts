@@ -11,9 +11,10 @@ import { removeRunFile, writeRunFile } from '../run-file.ts';
 import { onEndSignals } from '../terminal/end-signals.ts';
 import type { Terminal } from '../terminal/terminal.ts';
 import { ToolError } from '../terminal/tool-error.ts';
+import { formerPartsEnded, PartsFile } from './former-parts.ts';
 import type { Notice } from './log-line.ts';
 import { ownBase } from './own-base.ts';
-import { stackPlans, STOP_ORDER } from './plans.ts';
+import { GRACE_MS, stackPlans, STOP_ORDER } from './plans.ts';
 import { supervise, type PartPlan } from './supervisor.ts';
 
 export interface StackAddresses {
@@ -53,6 +54,11 @@ export async function runStack(options: StackOptions): Promise<number> {
   const { settings, terminal } = options;
   const lock = lockDataFolder(settings.dataDir);
   try {
+    await formerPartsEnded(settings.dataDir, {
+      graceMs: GRACE_MS,
+      waiting: (parts) => terminal.step(`waiting for parts of an earlier Capstan to end: ${parts.join(', ')}`),
+      killing: (parts) => terminal.warn(`parts of an earlier Capstan did not end within ${GRACE_MS / 1000} s: killing ${parts.join(', ')}`),
+    });
     return await runLocked(options);
   } finally {
     removeRunFile(settings.dataDir);
@@ -65,10 +71,13 @@ async function runLocked({ settings, environment, terminal, whenReady, parts }: 
   const keyBefore = storedApiKey(settings.dataDir);
   const logs = join(settings.dataDir, 'logs');
   const ending = new AbortController();
+  const running = new PartsFile(settings.dataDir, (text) => terminal.warn(text));
   const stack = supervise({
     parts: parts ?? stackPlans(settings, environment),
     stopOrder: STOP_ORDER,
     logs,
+    started: (part, pid) => running.started(part, pid),
+    ended: (part) => running.ended(part),
     notice: (notice) => say(terminal, notice),
     logged(part, { level, text }) {
       // Parts that end report it to each other; these messages are not printed.
@@ -102,6 +111,7 @@ async function runLocked({ settings, environment, terminal, whenReady, parts }: 
     end();
   });
   const refusal = await stack.finished;
+  running.remove();
   signals.release();
   const [failure] = failures;
   if (failure !== undefined) throw failure;

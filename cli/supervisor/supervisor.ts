@@ -20,6 +20,10 @@ export interface SupervisorOptions {
   readonly logs: string;
   /** An event of a part. */
   notice(notice: Notice): void;
+  /** The process of a part was started. */
+  started?(part: string, pid: number): void;
+  /** The process of a part has exited. */
+  ended?(part: string): void;
   /** A warning or an error that a part logged. */
   logged(part: string, notice: Notice): void;
 }
@@ -71,11 +75,13 @@ export function supervise(options: SupervisorOptions): Supervisor {
       exited: (how, refusal) => {
         lines.end();
         children.delete(part);
+        options.ended?.(part);
         feed({ type: 'exited', part, how, refusal });
       },
       printed: (chunk) => lines.push(chunk),
     });
     children.set(part, child);
+    if (child.pid !== undefined) options.started?.(part, child.pid);
   };
 
   const carryOut = (effect: Effect): void => {

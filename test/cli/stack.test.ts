@@ -56,11 +56,34 @@ test('kill -9 of the supervisor leaves no process, and the next start takes over
   up.child.kill('SIGKILL');
   t.is(await up.ended, 'SIGKILL');
   await Promise.all(below.map(gone));
-  t.deepEqual((await readdir(folder)).sort(), ['logs', 'run.json', 'up.lock']);
+  t.deepEqual((await readdir(folder)).sort(), ['logs', 'parts.json', 'run.json', 'up.lock']);
 
   const next = startStack(t, [folder]);
   await next.hear(/^up$/m);
   t.is((JSON.parse(await readFile(join(folder, 'run.json'), 'utf8')) as { pid?: number }).pid, next.child.pid);
+});
+
+test('the next start waits for a part that outlives its killed supervisor', async (t) => {
+  const folder = await folderOf(t);
+  const up = startStack(t, [folder, 'stubborn']);
+  await up.hear(/^up$/m);
+  const { agent } = JSON.parse(await readFile(join(folder, 'parts.json'), 'utf8')) as { agent: { pid: number } };
+  up.child.kill('SIGKILL');
+  t.is(await up.ended, 'SIGKILL');
+
+  const next = startStack(t, [folder]);
+  await next.hear(/^=> waiting for parts of an earlier Capstan to end: agent$/m);
+  t.notRegex(next.stdout(), /^up$/m);
+  process.kill(agent.pid, 'SIGKILL');
+  await next.hear(/^up$/m);
+});
+
+test('a process that only has the id of a former part is not waited for', async (t) => {
+  const folder = await folderOf(t);
+  await writeFile(join(folder, 'parts.json'), JSON.stringify({ agent: { pid: process.pid, started: 'another boot:1' } }));
+  const up = startStack(t, [folder]);
+  await up.hear(/^up$/m);
+  t.notRegex(up.stderr(), /waiting|killing/);
 });
 
 test('the supervisor ends when the set-up that started it is gone without a word', async (t) => {
