@@ -16,8 +16,8 @@ export const buildOptionSpecs: readonly OptionSpec[] = [
 ];
 
 /**
- * Reads variables from the shell, then from `.env` of the working folder, then from that of the project. @throws
- * CapstanError INVALID_ARGUMENT
+ * Values of `env` come from the shell, then from `.env` of the project: that of another working folder may belong to
+ * another project. @throws CapstanError INVALID_ARGUMENT
  */
 export function buildOptions(options: OptionValues, { variables, cwd }: Environment, project: string = cwd): BuildOptions {
   const fromFile = readDotEnv(cwd);
@@ -28,7 +28,7 @@ export function buildOptions(options: OptionValues, { variables, cwd }: Environm
   const own = (name: string): string | undefined => variables[name] ?? fromFile[name];
   const cacheDir = own('CAPSTAN_CACHE_DIR') ?? join(own('XDG_CACHE_HOME') ?? join(homedir(), '.cache'), 'capstan');
   return {
-    lookUp: (name) => own(name) ?? ofProject[name],
+    lookUp: (name) => variables[name] ?? ofProject[name],
     exclude: (textOption(options, 'exclude') ?? '').split(',').flatMap((name) => (name.trim() === '' ? [] : [name.trim()])),
     bundleBasePackages: flagOption(options, 'bundleBasePackages'),
     keepStaging: flagOption(options, 'keepBuild'),

@@ -16,9 +16,9 @@ export const build: Command = {
       optional: true,
     },
   ],
-  options: buildOptionSpecs,
+  options: [{ flags: '--list', description: 'print what the artifact contains, largest first' }, ...buildOptionSpecs],
   json: true,
-  examples: ['build', 'build hello --exclude torch,numpy'],
+  examples: ['build', 'build hello --list', 'build hello --exclude torch,numpy'],
   async run({ args, options, env, terminal }) {
     const folder = resolve(env.cwd, args[0] ?? '.');
     const [{ build: buildFolder }, { withFolder }] = await Promise.all([import('../build/build.ts'), import('../build/folder-lock.ts')]);
@@ -27,15 +27,18 @@ export const build: Command = {
       buildFolder(folder, buildOptions(options, env, folder), terminal),
     );
     terminal.done(`${artifact.files} files, ${sizeText(artifact.size)}, sha256 ${artifact.digest.slice(0, 12)}`);
+    const isListed = flagOption(options, 'list');
     if (flagOption(options, 'json')) {
-      const { path, digest, size, files } = artifact;
+      const { path, digest, size, files, contents } = artifact;
       const endpoints = application.endpoints.map(({ spec, functions }) => ({
         name: spec.name,
         functions: functions.map(({ name }) => name),
         packages: spec.packages,
         python: spec.python,
       }));
-      terminal.data(JSON.stringify({ path, digest, size, files, endpoints }, null, 2));
+      terminal.data(JSON.stringify({ path, digest, size, files, endpoints, ...(isListed ? { contents } : {}) }, null, 2));
+    } else if (isListed) {
+      for (const { name, size } of artifact.contents) terminal.data(`${sizeText(size).padStart(10)}  ${name}`);
     }
     for (const { spec, functions } of application.endpoints)
       terminal.line(`  ${spec.name}: ${functions.map(({ name }) => name).join(', ') || spec.imageName}`);

@@ -34,6 +34,15 @@ export interface Artifact {
   readonly size: number;
   readonly files: number;
   readonly leftOut: readonly string[];
+  /** Largest first. */
+  readonly contents: readonly Content[];
+}
+
+/** A file, or an installed package with all its files. */
+export interface Content {
+  readonly name: string;
+  /** Bytes, unpacked. */
+  readonly size: number;
 }
 
 export interface ArtifactParts {
@@ -73,7 +82,7 @@ export async function packArtifact(folder: string, manifest: string, parts: Arti
       const path = join(folder, ARTIFACT);
       await rename(unfinished, path);
       const files = own.length + staged.length + layers.reduce((sum, layer) => sum + layer.files, 0);
-      return { path, ...written, files, leftOut };
+      return { path, ...written, files, leftOut, contents: contentsOf([...own, ...staged], layers) };
     } catch (error) {
       if (error instanceof TooLarge) throw tooLarge(limit, own, layers);
       throw error;
@@ -96,7 +105,7 @@ async function stage(folder: string, files: readonly GeneratedFile[]): Promise<A
   return staged;
 }
 
-function tooLarge(limit: number, own: readonly ArchiveEntry[], layers: readonly Layer[]): ToolError {
+function contentsOf(own: readonly ArchiveEntry[], layers: readonly Layer[]): Content[] {
   const sizes = new Map<string, number>();
   for (const layer of layers) for (const [name, bytes] of Object.entries(layer.packages)) sizes.set(name, bytes);
   for (const { name, stat } of own) {
@@ -104,10 +113,14 @@ function tooLarge(limit: number, own: readonly ArchiveEntry[], layers: readonly 
     const key = second !== undefined && /^(node_modules|python_packages)$/.test(top) ? second : name;
     sizes.set(key, (sizes.get(key) ?? 0) + stat.size);
   }
-  const biggest = [...sizes].sort(([, a], [, b]) => b - a).slice(0, NAMED);
+  return [...sizes].map(([name, size]) => ({ name, size })).sort((a, b) => b.size - a.size || (a.name < b.name ? -1 : 1));
+}
+
+function tooLarge(limit: number, own: readonly ArchiveEntry[], layers: readonly Layer[]): ToolError {
+  const largest = contentsOf(own, layers).slice(0, NAMED);
   return new ToolError(
     'INVALID_ARCHIVE',
-    `the artifact is larger than ${sizeText(limit)}; its largest files: ${biggest.map(([name, bytes]) => `${name} (${sizeText(bytes)})`).join(', ')}`,
-    'Exclude files with .toolignore, and packages that the hosts have with --exclude.',
+    `the artifact is larger than ${sizeText(limit)}; its largest files: ${largest.map(({ name, size }) => `${name} (${sizeText(size)})`).join(', ')}`,
+    'Exclude files with .toolignore, and packages that the hosts have with --exclude. `capstan build --list` shows what a build contains.',
   );
 }

@@ -1,4 +1,4 @@
-/** Selects the files of a folder for the artifact: all but those that ignore files or the rules below exclude. */
+/** Selects the files of a folder for the artifact: all but those that ignore files, their names or the rules below exclude. */
 import { lstat, readdir, readFile, readlink, realpath } from 'node:fs/promises';
 import type { Stats } from 'node:fs';
 import { dirname, isAbsolute, join, resolve, sep } from 'node:path';
@@ -7,6 +7,7 @@ import ignore, { type Ignore } from 'ignore';
 
 import { ToolError } from '../terminal/tool-error.ts';
 import { isErrno } from '../../lib/to-error.ts';
+import { isCredentialName } from './credential-files.ts';
 import { MANIFEST_NAME } from './manifest.ts';
 
 /** Never in an artifact: the tool's own output, version control, compiled Python, data and secrets. */
@@ -63,6 +64,11 @@ export async function listFiles(
       if (options.skip?.(name, path) === true) continue;
       const stat = await lstat(join(root, path));
       if (isIgnored(path, stat.isDirectory(), rules)) continue;
+      // Packages contain certificates and samples; what the user wrote there on purpose is named in .toolignore.
+      if (!isDependency(path) && isCredentialName(name, stat.isDirectory()) && !isNamed(path, stat.isDirectory(), rules.tool)) {
+        leftOut.push(`${path} may hold credentials (to pack it, add !${path} to .toolignore)`);
+        continue;
+      }
       if (stat.isDirectory()) {
         if (base !== NODE_MODULES || name !== '.cache') await walk(path, rules);
       } else if (stat.isSymbolicLink()) {
@@ -110,6 +116,11 @@ function isIgnored(path: string, isFolder: boolean, { git, tool }: Rules): boole
     else if (verdict.unignored) ignored = false;
   }
   return ignored;
+}
+
+/** `.toolignore` has a rule `!<path>`. */
+function isNamed(path: string, isFolder: boolean, tool: Ignore): boolean {
+  return tool.test(isFolder ? `${path}/` : path).unignored;
 }
 
 function isInside(root: string, path: string): boolean {

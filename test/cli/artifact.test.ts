@@ -105,6 +105,47 @@ test('secrets, data and version control stay behind; so does what the ignore fil
   ]);
 });
 
+test('files that look like credentials stay behind with a warning, unless .toolignore asks for them', async (t) => {
+  const secret = [
+    '.envrc',
+    '.aws/credentials',
+    'deploy/id_ed25519',
+    'deploy/ID_RSA',
+    'sub/credentials-prod.json',
+    'server.pem',
+    '.netrc',
+    'a.key',
+  ];
+  const harmless = ['id_map.json', 'credentials.py', 'keys.py', 'python_packages/certifi/cacert.pem', 'node_modules/tls/test.key'];
+  const folder = await folderOf(t, {
+    ...Object.fromEntries([...secret, ...harmless].map((path) => [path, 'x'])),
+    'certs/public.pem': 'x',
+    '.toolignore': '!certs/public.pem\n',
+  });
+  const artifact = await packArtifact(folder, MANIFEST);
+  t.deepEqual(await pathsOf(artifact), [...harmless, '.toolignore', 'certs/public.pem', 'tool_manifest.json'].sort());
+  t.deepEqual(
+    artifact.leftOut.map((text) => text.replace(/ .*/, '')).sort(),
+    secret.map((path) => (path.startsWith('.aws/') ? '.aws' : path)).sort(),
+  );
+  t.true(artifact.leftOut.includes('server.pem may hold credentials (to pack it, add !server.pem to .toolignore)'));
+});
+
+test('contents are listed largest first, a package as one', async (t) => {
+  const folder = await folderOf(t, {
+    'big.bin': 'x'.repeat(1000),
+    'a.py': 'x',
+    'python_packages/p/a.py': 'x'.repeat(300),
+    'python_packages/p/b.py': 'x'.repeat(300),
+  });
+  t.deepEqual((await packArtifact(folder, MANIFEST)).contents, [
+    { name: 'big.bin', size: 1000 },
+    { name: 'p', size: 600 },
+    { name: 'tool_manifest.json', size: MANIFEST.length },
+    { name: 'a.py', size: 1 },
+  ]);
+});
+
 test('installed dependencies go along whatever .gitignore says, but not what .toolignore names, nor links out', async (t) => {
   const workspace = await folderOf(t, { 'package.json': '{}' });
   const folder = await folderOf(t, {

@@ -9,6 +9,7 @@ import { installRoot, keySource, readSettings } from '../../cli/config.ts';
 import { apiKey, apiKeyForShell, httpBase, quote, schedulerAddress } from '../../cli/local.ts';
 import { writeRunFile } from '../../cli/run-file.ts';
 import { CapstanError } from '../../lib/errors.ts';
+import { buildOptions } from '../../cli/build-options.ts';
 import { folderOf } from '../support/folder.ts';
 
 test('flags win over the shell, the shell over .env, that over the defaults', async (t) => {
@@ -72,6 +73,15 @@ test('the key: the setting, else the one in the data folder', async (t) => {
   await writeFile(join(cwd, 'secrets/api-key'), 'stored\n');
   t.is(apiKey(none), 'stored');
   t.is(apiKey(readSettings({ dataDir: cwd }, { variables: { SERVICE_API_KEY: 'given' }, cwd })), 'given');
+});
+
+test('values of env come from the shell and .env of the project, not of another working folder', async (t) => {
+  const project = await folderOf(t, { '.env': 'MODEL=project\n' });
+  const cwd = await folderOf(t, { '.env': 'MODEL=elsewhere\nTOKEN=elsewhere\n' });
+  const lookUp = (variables: Record<string, string>) => buildOptions({}, { variables, cwd }, project).lookUp;
+  t.is(lookUp({})('MODEL'), 'project');
+  t.is(lookUp({})('TOKEN'), undefined);
+  t.is(lookUp({ MODEL: 'shell' })('MODEL'), 'shell');
 });
 
 test('.env of the project gives the key, after the shell and the working folder, and nothing else', async (t) => {
