@@ -1,0 +1,194 @@
+/** Builds the parts of a scheduler and connects them; nothing serves and nothing is owned yet. */
+import { randomBytes, randomUUID } from 'node:crypto';
+
+import type { Logger } from 'pino';
+
+import { CapstanError, errorTable } from '../../lib/errors.ts';
+import { BlobServiceService } from '../../proto/gen/capstan/v1/blobs.ts';
+import { ControlServiceService } from '../../proto/gen/capstan/v1/control.ts';
+import { GatewayServiceService } from '../../proto/gen/capstan/v1/invoke.ts';
+import { JobServiceService } from '../../proto/gen/capstan/v1/jobs.ts';
+import { NodeServiceService } from '../../proto/gen/capstan/v1/nodes.ts';
+import type { SchedulerConfig } from '../config.ts';
+import { SystemClock, type Clock } from '../engine/clock.ts';
+import { Engine } from '../engine/engine.ts';
+import { callbackStore } from '../engine/loop-store.ts';
+import type { Ports } from '../engine/ports.ts';
+import { diskFull, DiskWatch, spaceOf } from '../files/disk-watch.ts';
+import { readGpuTable } from '../gpu-table-file.ts';
+import { SchedulerMetrics } from '../metrics/metrics.ts';
+import { Cipher } from '../secrets/cipher.ts';
+import { prepareDataFolder, type DataFolder } from '../secrets/data-folder.ts';
+import { MasterKeys } from '../secrets/master-keys.ts';
+import { WorkerTokens } from '../secrets/worker-tokens.ts';
+import { Authorizer } from '../services/auth.ts';
+import { blobServiceRules, callerOf, nodeServiceRules } from '../services/callers.ts';
+import { Control } from '../services/control-service.ts';
+import { GatewaySessions } from '../services/gateway-service.ts';
+import { JobChannels } from '../services/job-service.ts';
+import { NodeSessions } from '../services/node-service.ts';
+import { makeGrpcServer, type GrpcServer } from '../services/server.ts';
+import { openStore } from '../store/open.ts';
+import type { Snapshot, Snapshots } from '../store/snapshots.ts';
+import type { Store } from '../store/store.ts';
+import type { Resolve } from '../webhooks/resolver.ts';
+import { WebhookSecrets } from '../webhooks/secrets.ts';
+import type { WebhookSender } from '../webhooks/sender.ts';
+import { WebhookUrls } from '../webhooks/urls.ts';
+import { BlobParts } from './blob-parts.ts';
+import { coreSettings } from './core-settings.ts';
+import { webhookGuards, webhookSender } from './webhook-parts.ts';
+
+/** Replacements for tests. */
+export interface SchedulerDeps {
+  readonly clock?: Clock;
+  readonly log?: Logger;
+  /** Resolves host names to addresses, for webhooks. */
+  readonly resolve?: Resolve;
+  /** Delay before bodies that no row names are removed, ms. */
+  readonly bodyWaitMs?: number;
+  /** Called when the store failed. By default the process ends and its supervisor restarts it. */
+  readonly onFatal?: (error: unknown) => void;
+}
+
+/** The parts that start, take over and close. */
+export interface Parts {
+  readonly clock: Clock;
+  readonly folder: DataFolder;
+  readonly store: Store;
+  readonly engine: Engine;
+  readonly masterKeys: MasterKeys;
+  readonly blobs: BlobParts;
+  readonly sender: WebhookSender;
+  readonly disk: DiskWatch;
+  readonly server: GrpcServer;
+  /** Ends every open stream for good, with this reason. */
+  closeStreams(reason: string): void;
+}
+
+/** Fails with DATA_DIR, DATA_LOST, DATA_NEWER, DISK_FULL or CONFIG. */
+export async function assemble(config: SchedulerConfig, deps: SchedulerDeps, log: Logger): Promise<Parts> {
+  const clock = deps.clock ?? new SystemClock();
+  const gpus = await readGpuTable(config.gpuTable);
+  const guardOf = webhookGuards(config);
+  const folder = await prepareDataFolder(config.dataDir, { apiKey: config.apiKey, marksComplete: false });
+  const { masterKey, olderMasterKeys, gatewayToken } = folder.secrets;
+  const { store, snapshots } = await openStore(config, folder, () => masterKeys.text);
+  const cipher = new Cipher(masterKey, olderMasterKeys);
+  const tokens = new WorkerTokens(masterKey);
+  const urls = new WebhookUrls(masterKey, olderMasterKeys, guardOf);
+  const blobs = await BlobParts.open({ config, folder: folder.path, store, log, bodyWaitMs: deps.bodyWaitMs });
+
+  // The ports are the services, which need the engine: they are set below.
+  const ports = {} as { -readonly [K in keyof Ports]: Ports[K] };
+  const metrics: SchedulerMetrics = new SchedulerMetrics({
+    image: () => (engine.up ? engine.state : null),
+    wall: () => clock.now().wall,
+    channels: () => channels.size,
+    inputCache: () => engine.inputCache,
+    freeBytes: async () => (await spaceOf(folder.path))?.free ?? null,
+  });
+  const random = new Uint32Array(randomBytes(16).buffer, 0, 4);
+  const engine: Engine = new Engine(
+    {
+      store: callbackStore(store),
+      settings: coreSettings(config, gpus),
+      clock,
+      random: [random[0] ?? 1, random[1] ?? 2, random[2] ?? 3, random[3] ?? 4],
+      owner: randomUUID(),
+      log,
+      watcher: metrics,
+      payloadBytes: config.payloadCacheMb * 1_000_000,
+      onFatal: deps.onFatal ?? (() => process.exit(errorTable.DATA_DIR.exit)),
+    },
+    ports,
+  );
+  store.onHint(() => engine.recheck());
+  const masterKeys: MasterKeys = new MasterKeys({ folder, engine, cipher, tokens, urls, clock, log });
+  const auth = new Authorizer(engine, gatewayToken, tokens);
+  const webhookSecrets = new WebhookSecrets(engine, cipher, () => clock.now().wall);
+  const hooks = { config, store, blobs: blobs.blobs, engine, metrics, secrets: webhookSecrets, urls, guardOf, clock, log };
+  const sender = webhookSender({ ...hooks, resolve: deps.resolve });
+  const channels: JobChannels = new JobChannels({ engine, auth, cipher, clock, log, urls, bodies: blobs.bodies });
+  const sessions = new NodeSessions({ engine, auth, cipher, tokens, log });
+  const uploads = blobs.uploadRoom(engine);
+  const control = new Control({
+    engine,
+    uploads,
+    auth,
+    cipher,
+    sessions,
+    metrics,
+    clock,
+    log,
+    webhookSecrets,
+    buildSize: (digest) => blobs.buildSize(digest),
+    snapshot: () => takeSnapshot(snapshots),
+    masterKeys,
+    snapshotBusy: () => snapshots?.busy === true,
+    onNodeRemoved: () => gateways.tellRemoved(),
+  });
+  const gateways: GatewaySessions = new GatewaySessions({ engine, auth, sessions, clock, log, gatewayToken });
+  const closeStreams = (reason: string): void => {
+    channels.closeAll(reason);
+    sessions.closeAll(reason);
+    control.closeAll(reason);
+    gateways.closeAll(reason);
+  };
+  Object.assign(ports, {
+    reply: (channel, reply) => channels.reply(channel, reply),
+    send: (node, session, event) => sessions.send(node, session, event),
+    sendDesired: (effect, state) => sessions.sendDesired(effect, state),
+    sendJob: (effect, input, s3) => sessions.sendJob(effect, input, s3),
+    closeSession: (node, session, reason) => sessions.closeSession(node, session, reason),
+    directory: (update) => control.directory(update),
+    workerStarted: (started) => metrics.workerStarted(started),
+    deliver: (id) => sender.deliver(id),
+    dropBodies: (ids) => blobs.bodies.drop(ids),
+    closeAll: (reason) => {
+      closeStreams(reason);
+      void sender.cancel();
+    },
+  } satisfies Ports);
+
+  const disk = await DiskWatch.open({
+    folder: folder.path,
+    minFreePercent: config.minFreePercent,
+    onChange: (isLow) => {
+      const refusal = isLow ? diskFull(config.minFreePercent) : null;
+      engine.refuseJobs(refusal);
+      if (refusal === null) log.info('the disk has enough free space again: accepting new jobs');
+      else log.error(refusal.message);
+    },
+  });
+
+  const server = makeGrpcServer({ identify: (metadata) => callerOf(auth, metadata) });
+  server.add(JobServiceService, channels.service());
+  server.add(NodeServiceService, sessions.service(), nodeServiceRules);
+  server.add(GatewayServiceService, gateways.service());
+  server.add(ControlServiceService, control.service());
+  server.add(BlobServiceService, blobs.service({ engine, auth, disk, uploads }), blobServiceRules);
+  return {
+    clock,
+    folder,
+    store,
+    engine,
+    masterKeys,
+    blobs,
+    sender,
+    disk,
+    server,
+    closeStreams: (reason) => {
+      closeStreams(reason);
+      gateways.close(reason);
+    },
+  };
+}
+
+async function takeSnapshot(snapshots: Snapshots | null): Promise<Snapshot> {
+  if (snapshots !== null) return snapshots.take();
+  throw new CapstanError(
+    'CONFLICT',
+    'the queue is in PostgreSQL: back it up with pg_dump, together with the blobs and secrets (backup.md)',
+  );
+}
