@@ -16,6 +16,7 @@ export const sets = {
   ],
   tool: [
     'build-checks',
+    'call',
     'cut-off',
     'dev-server',
     'developer',

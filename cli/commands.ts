@@ -24,6 +24,7 @@ const commands: Readonly<Record<string, Entry>> = {
   build: { section: DEVELOP, load: async () => (await import('./commands/build.ts')).build },
   deploy: { section: DEVELOP, load: async () => (await import('./commands/deploy.ts')).deploy },
   rollback: { section: DEVELOP, load: async () => (await import('./commands/builds.ts')).rollback },
+  call: { section: DEVELOP, load: async () => (await import('./commands/call.ts')).call },
   endpoints: { section: MANAGE, aliases: ['endpoint'], load: async () => (await import('./commands/endpoints.ts')).endpoints },
   jobs: { section: MANAGE, aliases: ['job'], load: async () => (await import('./commands/jobs.ts')).jobs },
   logs: { section: MANAGE, load: async () => (await import('./commands/logs.ts')).logs },

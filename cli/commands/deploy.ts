@@ -37,7 +37,7 @@ export const deploy: Command = {
       throw new CapstanError('INVALID_ARGUMENT', '--image: requires --preview; a deployed endpoint sets its image in its settings', {
         field: '--image',
       });
-    const [{ build }, { withFolder }, { deployApplication }, { lackingPackages }, { listMachineTypes }, { nextCommand, printEndpoints }] =
+    const [{ build }, { withFolder }, { deployApplication }, { lackingPackages }, { listMachineTypes }, { nextCommands, printEndpoints }] =
       await Promise.all([
         import('../build/build.ts'),
         import('../build/folder-lock.ts'),
@@ -63,8 +63,7 @@ export const deploy: Command = {
     printEndpoints(rows, terminal);
     if (application.endpoints.some(({ spec }) => spec.packages.length > 0))
       for (const text of lackingPackages(application, await listMachineTypes(client))) terminal.warn(text);
-    const next = nextCommand(application, rows, apiKeyForShell(settings, keySource(env, folder)));
-    if (next !== null) terminal.next(next);
+    for (const next of nextCommands(application, rows, apiKeyForShell(settings, keySource(env, folder)))) terminal.next(next);
   },
 };
 

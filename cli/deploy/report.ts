@@ -22,26 +22,35 @@ export function curlFor(url: string, input: unknown, key: string): string {
   return `curl -s ${quote(`${url}/runsync`)} -H "Authorization: Bearer ${key}" -H 'Content-Type: application/json' -d ${body}`;
 }
 
+/** Returns the same call with the tool. */
+export function toolCallFor(name: string, input: Readonly<Record<string, unknown>>): string {
+  const members = Object.entries(input).map(([key, value]) => quote(`${key}=${typeof value === 'string' ? value : JSON.stringify(value)}`));
+  return ['capstan call', quote(name), ...members].join(' ');
+}
+
 /** Returns an input with a value of the right type for every required parameter. */
-function sampleInput({ functions }: ApplicationEndpoint): unknown {
+function sampleInput({ functions }: ApplicationEndpoint): Readonly<Record<string, unknown>> {
   const parameters = functions[0]?.parameters ?? [];
   return Object.fromEntries(parameters.filter(({ required }) => required).map(({ name, sample }) => [name, sample]));
 }
 
 /**
- * Returns the curl line for the first queue endpoint, else for the first route that needs no body; null when there is
- * neither.
+ * Returns the calls of the first queue endpoint, with the tool and with curl, else the curl line for the first route
+ * that needs no body; empty when there is neither.
  */
-export function nextCommand(application: Application, rows: readonly EndpointRow[], key: string): string | null {
+export function nextCommands(application: Application, rows: readonly EndpointRow[], key: string): readonly string[] {
   const row = rows.find(({ kind }) => kind === 'queue');
   const endpoint = application.endpoints.find(({ spec }) => spec.name === row?.name);
-  if (row !== undefined && endpoint !== undefined) return curlFor(row.url, sampleInput(endpoint), key);
+  if (row !== undefined && endpoint !== undefined) {
+    const input = sampleInput(endpoint);
+    return [toolCallFor(row.name, input), curlFor(row.url, input, key)];
+  }
   for (const { url, routes } of rows) {
     const path = Object.keys(routes)
       .find((route) => /^GET [^{:]+$/.test(route))
       ?.slice('GET '.length);
     if (path !== undefined)
-      return `curl -s ${quote(`${url.replace(/\/v2\/([^/]+)$/, '/lb/$1')}${path}`)} -H "Authorization: Bearer ${key}"`;
+      return [`curl -s ${quote(`${url.replace(/\/v2\/([^/]+)$/, '/lb/$1')}${path}`)} -H "Authorization: Bearer ${key}"`];
   }
-  return null;
+  return [];
 }

@@ -15,7 +15,7 @@ import { connectGateway } from '../api/gateway-client.ts';
 import type { Built } from '../build/build.ts';
 import type { Environment, Settings } from '../config.ts';
 import { deployApplication } from '../deploy/deploy.ts';
-import { nextCommand, printEndpoints } from '../deploy/report.ts';
+import { nextCommands, printEndpoints } from '../deploy/report.ts';
 import { apiKey, apiKeyForShell, ownSettings } from '../local.ts';
 import { runStack } from '../supervisor/stack.ts';
 import type { Terminal } from '../terminal/terminal.ts';
@@ -90,8 +90,9 @@ async function serve(built: Built, options: PreviewOptions, { preview, url }: Pr
   if (asJson) terminal.data(JSON.stringify(rows, null, 2));
   printEndpoints(rows, terminal);
   await containersRunning(client, rows, terminal, signal);
-  const next = nextCommand(application, rows, apiKeyForShell(own, undefined));
-  if (next !== null) terminal.next(next);
+  // The last one needs no tool: the tool's own calls would go to the service that this user runs otherwise.
+  const next = nextCommands(application, rows, apiKeyForShell(own, undefined)).at(-1);
+  if (next !== undefined) terminal.next(next);
   terminal.line('Ctrl+C ends it and removes its containers and its network.');
 }
 

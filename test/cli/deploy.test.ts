@@ -114,6 +114,7 @@ test('deploy prints the endpoints by kind and the exact next command; endpoints 
     '    GET /hello → hello',
     'Queue-based endpoints',
     `  orders  ${orders.url}`,
+    'next: capstan call orders id=1',
     `next: curl -s ${orders.url}/runsync -H "Authorization: Bearer $SERVICE_API_KEY" -H 'Content-Type: application/json' -d '{"input":{"id":1}}'`,
     '',
   ]);

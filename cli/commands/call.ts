@@ -1,0 +1,171 @@
+/** `capstan call`: runs one job of an endpoint and prints its output. */
+import { readFile } from 'node:fs/promises';
+import { resolve } from 'node:path';
+import { text as textOf } from 'node:stream/consumers';
+
+import type { Job, JobSnapshot } from '../../sdk/typescript/job.ts';
+import type { EndpointRow } from '../api/endpoint-row.ts';
+import type { Command, Invocation } from '../command.ts';
+import { readDuration } from '../duration.ts';
+import { flagOption, textOption } from '../options.ts';
+import { GATEWAY_SETTINGS, readSettings } from '../config.ts';
+import { connect, gatewayOf } from '../gateway.ts';
+import { CapstanError, codeOfStatus } from '../../lib/errors.ts';
+import { errnoOf, messageOf } from '../../lib/to-error.ts';
+import type { Terminal } from '../terminal/terminal.ts';
+import { ToolError } from '../terminal/tool-error.ts';
+
+/** Exit codes of jobs that ended otherwise than COMPLETED. */
+const EXIT_CODES: Readonly<Record<string, number>> = { FAILED: 1, CANCELLED: 3, TIMED_OUT: 4 };
+
+export const call: Command = {
+  name: 'call',
+  summary: 'Run a job on an endpoint, and print its output.',
+  arguments: [
+    { name: 'endpoint', description: 'id or name' },
+    {
+      name: 'input...',
+      description: 'members of the input as <key>=<value>; a value that is JSON is taken as such, any other as text',
+      optional: true,
+    },
+  ],
+  options: [
+    { flags: '--json <file>', description: 'the whole input, a JSON object, from a file; - for stdin' },
+    { flags: '--stream', description: 'print each chunk of a generator as it arrives, one JSON value a line' },
+    { flags: '--async', description: 'print the id of the job, and do not wait for its end' },
+    { flags: '--env <environment>', description: 'environment of the endpoint, where several have its name' },
+    { flags: '--timeout <duration>', description: 'time to wait for the end, such as 90s or 10m; the job continues', default: 'no limit' },
+  ],
+  settings: GATEWAY_SETTINGS,
+  examples: ['call hello name=Ada', 'call count n=3 --stream', 'call sentiment --json input.json'],
+  async run(invocation) {
+    const { args, options, env, terminal } = invocation;
+    const isStreamed = flagOption(options, 'stream');
+    if (isStreamed && flagOption(options, 'async'))
+      throw new CapstanError('INVALID_ARGUMENT', '--stream: not allowed with --async', { field: '--stream' });
+    const seconds = readDuration('--timeout', textOption(options, 'timeout'));
+    const input = await inputOf(invocation);
+    const settings = readSettings(options, env);
+    const { url, key } = gatewayOf(settings, env);
+    const [{ EndpointClient }, { findEndpoint }, { listEndpoints }] = await Promise.all([
+      import('../../sdk/typescript/client.ts'),
+      import('../api/find-endpoint.ts'),
+      import('../api/control.ts'),
+    ]);
+    const rows = await listEndpoints(await connect(settings, env), textOption(options, 'env') ?? null);
+    const row = findEndpoint(rows, args[0] ?? '');
+    mustHaveQueue(row);
+    const endpoint = new EndpointClient(row.id, { apiKey: key, baseUrl: url });
+    const show = (job: Job): string => `capstan jobs get ${row.id} ${job.id}`;
+    return refusals(async () => {
+      const job = await endpoint.run(input);
+      if (flagOption(options, 'async')) {
+        terminal.value(job.id);
+        terminal.next(show(job));
+        return 0;
+      }
+      terminal.progress(`job ${job.id} is ${(await job.snapshot()).status}`);
+      if (isStreamed) await printChunks(job, terminal);
+      const ended = await job.wait(seconds === null ? {} : { timeoutMs: seconds * 1000 });
+      terminal.progress('');
+      return report(ended, { isStreamed, show: show(job), terminal });
+    });
+  },
+};
+
+/** Prints chunks until the job ends, however it ends: its end is reported afterwards. */
+async function printChunks(job: Job, terminal: Terminal): Promise<void> {
+  const { JobError } = await import('../../sdk/typescript/errors.ts');
+  try {
+    for await (const chunk of job.stream()) terminal.data(JSON.stringify(chunk));
+  } catch (error) {
+    if (!(error instanceof JobError)) throw error;
+  }
+}
+
+interface ReportOptions {
+  readonly isStreamed: boolean;
+  /** The command that shows the job. */
+  readonly show: string;
+  readonly terminal: Terminal;
+}
+
+/** Prints the output, or why there is none; returns the exit code. */
+function report(ended: JobSnapshot, { isStreamed, show, terminal }: ReportOptions): number {
+  const { status, output, error, delayTime = 0, executionTime = 0 } = ended;
+  if (status === 'COMPLETED') {
+    if (!isStreamed) terminal.data(JSON.stringify(output ?? null, null, 2));
+    terminal.done(`COMPLETED after ${delayTime} ms in the queue and ${executionTime} ms of execution`);
+    return 0;
+  }
+  terminal.fail(`the job ended ${status}${error === undefined ? '' : `: ${error}`}`);
+  terminal.next(show);
+  return EXIT_CODES[status] ?? 1;
+}
+
+/** Errors of the SDK, as the tool shows them. */
+async function refusals<T>(work: () => Promise<T>): Promise<T> {
+  const { CapstanApiError, CapstanError: SdkError, TimeoutError } = await import('../../sdk/typescript/errors.ts');
+  try {
+    return await work();
+  } catch (error) {
+    if (error instanceof TimeoutError) throw new ToolError('DEADLINE_EXCEEDED', error.message, 'The job continues.', { cause: error });
+    if (error instanceof CapstanApiError)
+      throw new CapstanError(codeOfStatus(error.status), error.problem.detail ?? error.message, { cause: error });
+    if (error instanceof SdkError) throw new CapstanError('UNAVAILABLE', error.message, { cause: error });
+    throw error;
+  }
+}
+
+function mustHaveQueue({ kind, name, url, routes }: EndpointRow): void {
+  if (kind === 'queue') return;
+  throw new ToolError(
+    'INVALID_ARGUMENT',
+    `endpoint: ${name} is load-balanced, and has no jobs`,
+    `Call one of its routes over HTTP (${Object.keys(routes).join(', ')}) at ${url.replace(/\/v2\/([^/]+)$/, '/lb/$1')}.`,
+    { field: 'endpoint' },
+  );
+}
+
+/** @throws CapstanError INVALID_ARGUMENT naming the argument or the file. */
+async function inputOf({ args, options, env }: Invocation): Promise<Record<string, unknown>> {
+  const members = args.slice(1).map(member);
+  const file = textOption(options, 'json');
+  const whole = file === undefined ? {} : parseInput(await readInput(file, env.cwd), file);
+  return { ...whole, ...Object.fromEntries(members) };
+}
+
+function member(text: string): [string, unknown] {
+  const at = text.indexOf('=');
+  if (at < 1) throw new CapstanError('INVALID_ARGUMENT', `input: ${JSON.stringify(text)} must be <key>=<value>`, { field: 'input' });
+  return [text.slice(0, at), valueOf(text.slice(at + 1))];
+}
+
+function valueOf(text: string): unknown {
+  try {
+    return JSON.parse(text) as unknown;
+  } catch {
+    return text; // words need no quotes
+  }
+}
+
+async function readInput(file: string, cwd: string): Promise<string> {
+  if (file === '-') return textOf(process.stdin);
+  try {
+    return await readFile(resolve(cwd, file), 'utf8');
+  } catch (error) {
+    if (errnoOf(error) === undefined) throw error;
+    throw new CapstanError('INVALID_ARGUMENT', `--json: cannot read ${file}: ${messageOf(error)}`, { field: '--json' });
+  }
+}
+
+function parseInput(text: string, file: string): Record<string, unknown> {
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch (error) {
+    throw new CapstanError('INVALID_ARGUMENT', `--json: ${file} is not JSON: ${messageOf(error)}`, { field: '--json' });
+  }
+  if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value as Record<string, unknown>;
+  throw new CapstanError('INVALID_ARGUMENT', `--json: ${file} must be a JSON object`, { field: '--json' });
+}

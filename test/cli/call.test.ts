@@ -1,0 +1,72 @@
+/** `capstan call` against a running stack. */
+import { execFile } from 'node:child_process';
+import { mkdir, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+
+import test from 'ava';
+
+import { Stack } from '../support/stack.ts';
+import { folderOf } from '../support/folder.ts';
+
+const tool = join(import.meta.dirname, '../../cli/main.ts');
+
+const APP = `
+export const hello = ({ name, times = 1 }) => ({ greeting: \`Hello, \${name}! \`.repeat(times) });
+export async function* count({ n }) { for (let i = 0; i < n; i++) yield { i }; }
+export const bad = () => { throw new Error('no luck'); };
+export const slow = async () => new Promise(() => {});
+`;
+
+test('a job from the command line: input, output, chunks, ends and refusals', async (t) => {
+  t.timeout(300_000, 'a stack and some fifteen runs of the tool');
+  const stack = await Stack.start();
+  t.teardown(() => stack.close());
+  const app = join(await folderOf(t), 'app');
+  await mkdir(app);
+  await writeFile(join(app, 'app.mjs'), APP);
+  const resources = Object.fromEntries(
+    ['hello', 'count', 'bad', 'slow'].map((name) => [name, { functions: [{ name, module: 'app.mjs' }] }]),
+  );
+  await writeFile(join(app, 'tool_manifest.json'), JSON.stringify({ resources }));
+  await stack.deploy(app);
+
+  const call = (args: readonly string[], stdin = ''): Promise<{ code: number; out: string; err: string }> =>
+    new Promise((resolve) => {
+      const env = { ...stack.variables, CAPSTAN_HTTP_PORT: '', CAPSTAN_GRPC_PORT: '' };
+      const child = execFile(process.execPath, [tool, 'call', ...args], { cwd: app, env }, (error, out, err) => {
+        resolve({ code: error === null ? 0 : Number(error.code), out, err });
+      });
+      child.stdin?.end(stdin);
+    });
+
+  const hello = await call(['hello', 'name=Ada', 'times=2']);
+  t.deepEqual([hello.code, JSON.parse(hello.out)], [0, { greeting: 'Hello, Ada! Hello, Ada! ' }], hello.err);
+  const fromStdin = await call(['hello', 'times=1', '--json', '-'], '{"name": "Bob", "times": 3}');
+  t.deepEqual(JSON.parse(fromStdin.out), { greeting: 'Hello, Bob! ' }, 'a member replaces that of the file');
+  const streamed = await call(['count', 'n=3', '--stream']);
+  t.deepEqual([streamed.code, streamed.out], [0, '{"i":0}\n{"i":1}\n{"i":2}\n'], streamed.err);
+
+  const failed = await call(['bad']);
+  t.deepEqual([failed.code, failed.out], [1, '']);
+  t.regex(failed.err, /the job ended FAILED: no luck\nnext: \S.*capstan jobs get /);
+  const submitted = await call(['hello', 'name=Ada', '--async']);
+  t.is(submitted.code, 0);
+  t.regex(submitted.out, /^[\w-]{36,}\n$/);
+  const late = await call(['slow', '--timeout', '1s']);
+  t.is(late.code, 69);
+  t.regex(late.err, /after 1000 ms\nhint: The job continues\./);
+
+  const refusals: readonly [readonly string[], number, RegExp][] = [
+    [['nope'], 66, /endpoint nope not found/],
+    [['hello', 'name'], 2, /input: "name" must be <key>=<value>/],
+    [['hello', '--json', 'absent.json'], 2, /--json: cannot read absent\.json/],
+    [['hello', '--json', 'app.mjs'], 2, /--json: app\.mjs is not JSON/],
+    [['hello', '--async', '--stream'], 2, /--stream: not allowed with --async/],
+    [['hello', '--timeout', 'soon'], 2, /--timeout: must be a number with s, m, h or d/],
+  ];
+  for (const [args, code, message] of refusals) {
+    const ran = await call(args);
+    t.is(ran.code, code, args.join(' '));
+    t.regex(ran.err, message);
+  }
+});
