@@ -86,6 +86,13 @@ const table = {
     hint: 'Free some of the quota, or ask an operator to raise it: capstan account set.',
   },
   UNAVAILABLE: { grpc: 14, http: 503, exit: 69, title: 'Service Unavailable', hint: 'Try again shortly.' },
+  NOT_OWNER: {
+    grpc: 14,
+    http: 503,
+    exit: 69,
+    title: 'Service Unavailable',
+    hint: 'This scheduler is a standby: send the call to the owner of the queue (`capstan-owner` in the trailing metadata), or try the other schedulers.',
+  },
   DISK_FULL: {
     grpc: 8,
     http: 503,
@@ -158,6 +165,8 @@ export interface ErrorDetails {
   readonly retryAfterMs?: number;
   /** The job concerned, if the caller did not name it. */
   readonly jobId?: string;
+  /** Address of the scheduler that owns the queue, `host:port`, where it is known. */
+  readonly owner?: string;
   readonly cause?: unknown;
 }
 
@@ -167,6 +176,7 @@ export class CapstanError extends Error {
   readonly field: string | undefined;
   readonly retryAfterMs: number | undefined;
   readonly jobId: string | undefined;
+  readonly owner: string | undefined;
 
   constructor(code: ErrorCode, message: string, details: ErrorDetails = {}) {
     super(message, details.cause === undefined ? undefined : { cause: details.cause });
@@ -175,6 +185,7 @@ export class CapstanError extends Error {
     this.field = details.field;
     this.retryAfterMs = details.retryAfterMs;
     this.jobId = details.jobId;
+    this.owner = details.owner;
   }
 }
 

@@ -3,7 +3,7 @@
  * identity, its number of open calls, and its maximum message size. A refused call ends immediately, and data that its
  * caller still sends is dropped.
  *
- * Methods without credentials (Join, health, reflection) accept small messages, from a limited number of calls. Failed
+ * A standby refuses every call before it looks at its credentials, except those that say so (`standby`). Methods without credentials (Join, health, reflection) accept small messages, from a limited number of calls. Failed
  * attempts to join are limited in rate, per peer and in total.
  */
 import { constants, type ServerHttp2Stream } from 'node:http2';
@@ -38,6 +38,8 @@ export interface MethodRules {
   readonly perCaller?: number;
   /** Needs no credentials in its metadata. */
   readonly open?: boolean;
+  /** Is answered also while the server refuses calls ({@link AdmissionOptions.refusal}). */
+  readonly standby?: boolean;
   /** Its message contains the credentials: calls that fail because of them are limited in rate. */
   readonly credentialInMessage?: boolean;
 }
@@ -45,6 +47,10 @@ export interface MethodRules {
 export interface AdmissionOptions {
   /** Authenticates a caller. Throws a CapstanError without valid credentials. */
   readonly identify: (metadata: Metadata) => Caller;
+  /** Why calls are refused, whatever their credentials; null while they are accepted. */
+  readonly refusal?: () => CapstanError | null;
+  /** Metadata that goes ahead of every response. */
+  readonly greeting?: () => Readonly<Record<string, string>>;
   /** A connection made a call with valid credentials. */
   readonly onTrusted?: (connection: ConnectionEnd) => void;
   /** Monotonic clock, ms. */
@@ -91,9 +97,9 @@ export class Admission {
   /** Rules of a service's methods by name in the definition; others use the default of their kind. */
   add(definition: ServiceDefinition, rules: Readonly<Record<string, MethodRules>> = {}): void {
     for (const [name, { path, requestStream }] of Object.entries(definition)) {
-      const { open = false, credentialInMessage = false, perCaller = Infinity, ...rest } = rules[name] ?? {};
+      const { open = false, standby = false, credentialInMessage = false, perCaller = Infinity, ...rest } = rules[name] ?? {};
       const { messageBytes = open ? OPEN_BYTES : requestStream ? STREAM_BYTES : UNARY_BYTES } = rest;
-      this.#rules.set(path, { open, credentialInMessage, perCaller, messageBytes });
+      this.#rules.set(path, { open, standby, credentialInMessage, perCaller, messageBytes });
     }
   }
 
@@ -113,6 +119,8 @@ export class Admission {
             onReceiveMetadata: (metadata, pass) => {
               try {
                 if (rules === undefined) throw new CapstanError('PERMISSION_DENIED', 'this method is not implemented');
+                const refusal = rules.standby ? null : (this.#options.refusal?.() ?? null);
+                if (refusal !== null) throw refusal;
                 const { limits, messageBytes } = rules.open ? this.#admitOpen(path, peer, rules) : this.#admit(path, metadata, rules);
                 held = this.#hold(limits);
                 limitMessages(call, messageBytes);
@@ -130,6 +138,10 @@ export class Admission {
               if (rules?.open === true) reset(call);
             },
           }),
+        sendMetadata: (metadata, next) => {
+          for (const [key, value] of Object.entries(this.#options.greeting?.() ?? {})) metadata.set(key, value);
+          next(metadata);
+        },
         sendStatus: (reply, next) => {
           release();
           if (rules?.credentialInMessage === true) this.#noteOutcome(reply.code, peer, connection);

@@ -10,6 +10,8 @@ import type { Failure } from '../proto/gen/capstan/v1/common.ts';
 const CODE_KEY = 'capstan-error';
 const FIELD_KEY = 'capstan-field';
 const RETRY_KEY = 'capstan-retry-after-ms';
+/** With NOT_OWNER: address of the owner. */
+const OWNER_KEY = 'capstan-owner';
 
 /** Converts any thrown value to a response status. An unknown error becomes INTERNAL without its text. */
 export function toStatus(thrown: unknown): Partial<StatusObject> {
@@ -18,6 +20,7 @@ export function toStatus(thrown: unknown): Partial<StatusObject> {
   metadata.set(CODE_KEY, error.code);
   if (error.field !== undefined) metadata.set(FIELD_KEY, encodeURIComponent(error.field));
   if (error.retryAfterMs !== undefined) metadata.set(RETRY_KEY, String(error.retryAfterMs));
+  if (error.owner !== undefined && /^[\x21-\x7e]+$/.test(error.owner)) metadata.set(OWNER_KEY, error.owner);
   return { code: errorTable[error.code].grpc, details: error.message, metadata };
 }
 
@@ -29,9 +32,11 @@ export function fromServiceError(thrown: unknown): CapstanError {
   const code = named !== undefined && isErrorCode(named) ? named : fromGrpcCode(thrown.code);
   const field = first(thrown.metadata, FIELD_KEY);
   const retry = first(thrown.metadata, RETRY_KEY);
+  const owner = first(thrown.metadata, OWNER_KEY);
   return new CapstanError(code, thrown.details || thrown.message, {
     ...(field === undefined ? {} : { field: decodeURIComponent(field) }),
     ...(retry === undefined ? {} : { retryAfterMs: Number(retry) }),
+    ...(owner === undefined ? {} : { owner }),
     cause: thrown,
   });
 }

@@ -17,6 +17,10 @@ const STREAMS_PER_CONNECTION = 1_024;
 export interface GrpcServerOptions {
   /** Authenticates the caller of every method except those that need no credentials; throws a CapstanError. */
   readonly identify: (metadata: Metadata) => Caller;
+  /** Why calls are refused before their credentials are read, except health and reflection; null while they are accepted. */
+  readonly refusal?: () => CapstanError | null;
+  /** The term under which the scheduler serves, which goes ahead of every response; null without one. */
+  readonly term?: () => bigint | null;
   readonly connections?: ConnectionLimits;
   /** Silence of a connection after which a keepalive ping is sent, ms. */
   readonly keepaliveMs?: number;
@@ -45,7 +49,15 @@ export interface GrpcServer {
 /** Creates the server with health and reflection. Health is NOT_SERVING until it is set. */
 export function makeGrpcServer(options: GrpcServerOptions): GrpcServer {
   const listener = new GrpcListener(options.connections);
-  const admission = new Admission({ identify: options.identify, onTrusted: (connection) => listener.trust(connection) });
+  const admission = new Admission({
+    identify: options.identify,
+    ...(options.refusal === undefined ? {} : { refusal: options.refusal }),
+    greeting: () => {
+      const term = options.term?.() ?? null;
+      return term === null ? {} : { [TERM_KEY]: String(term) };
+    },
+    onTrusted: (connection) => listener.trust(connection),
+  });
   const server = new Server({
     ...messageLimits,
     'grpc.max_concurrent_streams': STREAMS_PER_CONNECTION,
@@ -55,7 +67,7 @@ export function makeGrpcServer(options: GrpcServerOptions): GrpcServer {
   });
   const addOpen = (service: LateService): void => {
     const definition = addLateService(server, service);
-    admission.add(definition, Object.fromEntries(Object.keys(definition).map((name) => [name, { open: true }])));
+    admission.add(definition, Object.fromEntries(Object.keys(definition).map((name) => [name, { open: true, standby: true }])));
   };
   for (const version of ['v1', 'v1alpha'])
     addOpen({
@@ -94,6 +106,8 @@ export function makeGrpcServer(options: GrpcServerOptions): GrpcServer {
   };
 }
 
+/** Initial metadata: who saw a higher term knows that this scheduler is no longer the owner. */
+const TERM_KEY = 'capstan-term';
 const PORT_SETTING = 'CAPSTAN_GRPC_PORT';
 
 function parseAddress(address: string): { readonly host: string; readonly bare: string; readonly port: number } {

@@ -7,6 +7,7 @@ import { FileDescriptorProtoSchema } from '@bufbuild/protobuf/wkt';
 import {
   credentials,
   loadPackageDefinition,
+  Metadata,
   Server,
   ServerCredentials,
   status,
@@ -19,6 +20,7 @@ import { loadSync } from '@grpc/proto-loader';
 import test, { type ExecutionContext } from 'ava';
 
 import { CapstanError } from '../../../lib/errors.ts';
+import { fromServiceError } from '../../../lib/grpc-errors.ts';
 import { peerOf } from '../../../lib/grpc-admission.ts';
 import { BlobServiceClient, BlobServiceService } from '../../../proto/gen/capstan/v1/blobs.ts';
 import { Health } from '../../../scheduler/services/health.ts';
@@ -140,6 +142,57 @@ test('who watches the health of a server hears when it changes', async (t) => {
   t.like(await heard.next(), { value: { status: 'SERVING' } });
   watch.on('error', () => undefined);
   watch.cancel();
+});
+
+test('a standby refuses calls whatever their credentials, before they are read, and names the owner', async (t) => {
+  let refusal: CapstanError | null = new CapstanError('NOT_OWNER', 'another scheduler owns the queue', { owner: '10.0.0.2:7070' });
+  let term: bigint | null = null;
+  const seen: string[] = [];
+  const server = makeGrpcServer({
+    identify: (metadata) => {
+      seen.push(String(metadata.get('authorization')[0]));
+      return identify();
+    },
+    refusal: () => refusal,
+    term: () => term,
+  });
+  server.add(BlobServiceService, {
+    put: (call: { on(event: 'data', listener: () => void): void }) => call.on('data', () => seen.push('message')),
+    stat: (_call: unknown, done: (error: null, reply: object) => void) => done(null, { exists: true, size: 0, received: 0 }),
+  });
+  const address = await server.bind('127.0.0.1:0', plain);
+  t.teardown(() => server.close(0));
+  const blobs = new BlobServiceClient(address, credentials.createInsecure());
+  const checker = health(address);
+  t.teardown(() => {
+    blobs.close();
+    checker.close();
+  });
+  const valid = new Metadata();
+  valid.set('authorization', 'Bearer valid');
+  const stat = (): Promise<{ error: ServiceError | null; term: unknown }> =>
+    new Promise((resolve) => {
+      let ahead: unknown;
+      const call = blobs.stat({ id: 'x' }, valid, (error) => resolve({ error, term: ahead }));
+      call.on('metadata', (metadata: Metadata) => (ahead = metadata.get('capstan-term')[0]));
+    });
+
+  const { error } = await stat();
+  t.is(error?.code, status.UNAVAILABLE);
+  t.deepEqual(error?.metadata.get('capstan-error'), ['NOT_OWNER']);
+  t.deepEqual(error?.metadata.get('capstan-owner'), ['10.0.0.2:7070']);
+  t.like(fromServiceError(error), { code: 'NOT_OWNER', owner: '10.0.0.2:7070' });
+  const putError = await new Promise<ServiceError | null>((resolve) => {
+    blobs.put(valid, resolve).write({ part: { $case: 'data', value: Buffer.from('x') } });
+  });
+  t.deepEqual(putError?.metadata.get('capstan-error'), ['NOT_OWNER']);
+  t.deepEqual(seen, [], 'neither credentials nor messages were looked at');
+  t.is(await healthOf(checker, ''), 'NOT_SERVING', 'health is answered');
+
+  refusal = null;
+  term = 1_800_000_000n;
+  t.deepEqual(await stat(), { error: null, term: '1800000000' });
+  t.deepEqual(seen, ['Bearer valid']);
 });
 
 test('a service that cannot be loaded is an error of its call, and loaded again with the next', async (t) => {

@@ -380,6 +380,7 @@ export interface S3Config {
  * A request that was refused or failed; `code` is one of the closed table in lib/errors.ts.
  * Unary calls carry the same three facts as a gRPC status: its code by the table, its message,
  * and the metadata keys `capstan-error`, `capstan-field` and `capstan-retry-after-ms`.
+ * NOT_OWNER comes before any message and adds `capstan-owner`, the owner's address.
  */
 export interface Failure {
   code: string;
