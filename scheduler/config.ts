@@ -7,6 +7,7 @@ import { tlsSettings } from '../lib/tls-settings.ts';
 import { CapstanError } from '../lib/errors.ts';
 import { readSettings, setting } from '../lib/settings.ts';
 import type { S3Config } from './blobs/s3-store.ts';
+import { CELL_NAME, CELL_NAME_RULE, DEFAULT_CELL } from './store/cells.ts';
 import { defaultSettings } from './core/settings.ts';
 import { defaultLimits, DEFAULT_REQUESTS_PER_WORKER, type Limit, type LimitedOperation, type Limits } from './core/jobs/rate-limits.ts';
 
@@ -31,6 +32,11 @@ export const schedulerConfig = z.object({
     'CAPSTAN_STORE',
     z.string().default(''),
     'Where the queue is stored: empty for SQLite in the data folder, or postgres://user@host:port/database, with the password in the file that PGPASSFILE names (cluster.md)',
+  ),
+  cell: setting(
+    'CAPSTAN_CELL',
+    z.string().regex(CELL_NAME, CELL_NAME_RULE).default(DEFAULT_CELL),
+    'Cell of the database that this scheduler serves; others than `default` are made by `capstan cell create` (cluster.md)',
   ),
   blobDir: setting(
     'CAPSTAN_BLOB_DIR',

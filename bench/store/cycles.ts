@@ -15,7 +15,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 
-import { openPostgresStore } from '../../scheduler/store/postgres/client.ts';
+import { openPostgresStore, type PostgresStore } from '../../scheduler/store/postgres/client.ts';
 import { openSqliteStore } from '../../scheduler/store/sqlite/client.ts';
 import type { Fence, Op, Store } from '../../scheduler/store/store.ts';
 import { finishOp, leaseOp, median, submitOp } from './load.ts';
@@ -159,12 +159,17 @@ function ratioOf(one: Subject, other: Subject): number {
 const folder = await mkdtemp(join(tmpdir(), 'capstan-cycles-'));
 const subjects: Subject[] = [];
 try {
-  for (const [cell, depth] of depths.entries()) {
+  let first: PostgresStore | undefined;
+  for (const depth of depths) {
     const file = join(folder, `depth-${depth}.db`);
     subjects.push(await subjectOf({ driver: 'sqlite', depth, file, store: await openSqliteStore({ file, checkpointPages }) }, 0));
     if (values.postgres === undefined) continue;
-    const store = await openPostgresStore({ url: values.postgres, setting: '--postgres', cell });
-    subjects.push(await subjectOf({ driver: 'postgres', depth, file: undefined, store }, cell));
+    const address = { url: values.postgres, setting: '--postgres' };
+    const store = await openPostgresStore(
+      first === undefined ? address : { ...address, cell: (await first.cells.create(`depth-${depth}`)).name },
+    );
+    first ??= store;
+    subjects.push(await subjectOf({ driver: 'postgres', depth, file: undefined, store }, store.cell));
   }
   for (let round = 0; round < rounds; round++) {
     for (const one of subjects) one.runs.push(await run(one.store, one.fence, one.queue));

@@ -73,7 +73,7 @@ export async function assemble(config: SchedulerConfig, deps: SchedulerDeps, log
   const guardOf = webhookGuards(config);
   const folder = await prepareDataFolder(config.dataDir, { apiKey: config.apiKey, marksComplete: false });
   const { masterKey, olderMasterKeys, gatewayToken } = folder.secrets;
-  const { store, snapshots } = await openStore(config, folder, () => masterKeys.text);
+  const { store, shard, snapshots } = await openStore(config, folder, () => masterKeys.text);
   const cipher = new Cipher(masterKey, olderMasterKeys);
   const tokens = new WorkerTokens(masterKey);
   const urls = new WebhookUrls(masterKey, olderMasterKeys, guardOf);
@@ -96,6 +96,7 @@ export async function assemble(config: SchedulerConfig, deps: SchedulerDeps, log
       clock,
       random: [random[0] ?? 1, random[1] ?? 2, random[2] ?? 3, random[3] ?? 4],
       owner: randomUUID(),
+      shard,
       log,
       watcher: metrics,
       payloadBytes: config.payloadCacheMb * 1_000_000,

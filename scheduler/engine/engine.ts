@@ -45,6 +45,8 @@ export interface EngineOptions {
   readonly clock: Clock;
   readonly random: RandomState;
   readonly owner: string;
+  /** The shard of the store that the engine works on; 0 when left out. */
+  readonly shard?: number;
   readonly log: EngineLog;
   readonly watcher?: CommitWatcher;
   /** Bytes of inputs kept in memory for dispatch. */
@@ -64,8 +66,6 @@ interface Life {
   readonly runner: EffectRunner;
 }
 
-/** There is one shard for now. */
-const SHARD = 0;
 const TAKE_OVER_RETRY_MS = 1_000;
 /** Failures of the store after which a take-over may succeed. */
 const mayPass: ReadonlySet<ErrorCode> = new Set(['DISK_FULL', 'UNAVAILABLE']);
@@ -140,9 +140,9 @@ export class Engine {
 
   /** {@link Engine.takeOver} with callbacks. */
   beginTakeOver({ done, failed }: Completion<void>): void {
-    const { store, owner, settings } = this.#options;
+    const { store, owner, shard = 0, settings } = this.#options;
     store.acquire(
-      { shard: SHARD, owner, forMs: settings.nodeGraceMs },
+      { shard, owner, forMs: settings.nodeGraceMs },
       {
         done: (taken) => {
           if ('heldBy' in taken) failed(new CapstanError('CONFLICT', `the queue's owner is ${taken.heldBy}`));
@@ -203,7 +203,7 @@ export class Engine {
 
   #begin(term: bigint, stored: StoredState): void {
     if (this.#closed) return;
-    const { settings, clock, random, store, secondBatchWrites } = this.#options;
+    const { settings, clock, random, store, shard = 0, secondBatchWrites } = this.#options;
     this.#inputs.clear();
     const decided = new StepResult();
     const state = restore({ settings, random, diskRefusal: this.#diskRefusal }, stored, clock.now(), decided);
@@ -229,7 +229,7 @@ export class Engine {
       perform: runner.perform.bind(runner),
       failed: (error: unknown) => this.#fail(error),
     };
-    const fence = { shard: SHARD, term };
+    const fence = { shard, term };
     const batches = secondBatchWrites === undefined ? {} : { secondBatchWrites };
     const loop = new CommitLoop({ state, step: this.#options.step ?? step, store, fence, clock, sink, ...batches }, decided);
     this.#life = { state, loop, runner };

@@ -7,33 +7,43 @@ import { completeDataFolder, type DataFolder } from '../secrets/data-folder.ts';
 import { openPostgresStore } from './postgres/client.ts';
 import { openSqliteStore } from './sqlite/client.ts';
 import { Snapshots } from './snapshots.ts';
+import { DEFAULT_CELL, type Cells } from './cells.ts';
 import type { Store } from './store.ts';
 
 export interface OpenedStore {
   readonly store: Store;
+  /** Number of the cell that the store serves: the shard of its fences. */
+  readonly shard: number;
+  /** The cells of the database; null where there is only one, which has no row. */
+  readonly cells: Cells | null;
   /** Copies of the database for backups; null where the database has its own. */
   readonly snapshots: Snapshots | null;
 }
 
 /** @param masterKeys the master keys that read the database, one a line. */
 export async function openStore(config: SchedulerConfig, folder: DataFolder, masterKeys: () => string): Promise<OpenedStore> {
-  const opened = config.store === '' ? await openInFolder(folder, masterKeys) : await openShared(config);
+  const opened = config.store === '' ? await openInFolder(config, folder, masterKeys) : await openShared(config);
   if (folder.created.folder) await completeDataFolder(folder.path);
   return opened;
 }
 
-async function openInFolder(folder: DataFolder, masterKeys: () => string): Promise<OpenedStore> {
+async function openInFolder({ cell }: SchedulerConfig, folder: DataFolder, masterKeys: () => string): Promise<OpenedStore> {
+  if (cell !== DEFAULT_CELL)
+    throw new CapstanError('CONFIG', `CAPSTAN_CELL: ${cell} requires CAPSTAN_STORE: a queue in SQLite is the one cell ${DEFAULT_CELL}`, {
+      field: 'CAPSTAN_CELL',
+    });
   const file = join(folder.path, 'scheduler', 'capstan.db');
   const store = await openSqliteStore({ file, mustExist: !folder.created.folder });
   const snapshots = new Snapshots(file, (copy) => store.snapshot(copy), masterKeys);
   await snapshots.sweep();
-  return { store, snapshots };
+  return { store, shard: 0, cells: null, snapshots };
 }
 
-async function openShared({ store: url, host, port, isBlobDirShared, blobDir }: SchedulerConfig): Promise<OpenedStore> {
+async function openShared({ store: url, cell, host, port, isBlobDirShared, blobDir }: SchedulerConfig): Promise<OpenedStore> {
   if (!/^postgres(?:ql)?:/.test(url))
     throw new CapstanError('CONFIG', 'CAPSTAN_STORE: must be empty or begin with postgres://', { field: 'CAPSTAN_STORE' });
   if (isBlobDirShared && blobDir === undefined)
     throw new CapstanError('CONFIG', 'CAPSTAN_BLOB_DIR_SHARED: requires CAPSTAN_BLOB_DIR', { field: 'CAPSTAN_BLOB_DIR_SHARED' });
-  return { store: await openPostgresStore({ url, advertised: `${host}:${port}` }), snapshots: null };
+  const store = await openPostgresStore({ url, cell, advertised: `${host}:${port}` });
+  return { store, shard: store.cell, cells: store.cells, snapshots: null };
 }

@@ -276,7 +276,11 @@ export interface HookWindow {
   readonly limit: number;
 }
 
-/** Queries. Every list is bounded by its `limit` argument. A query sees at least the batches that were called before it. */
+/**
+ * Queries of the shard that the store serves; `blobsNamed` alone covers every shard, because all of them may share one
+ * blob store. Every list is bounded by its `limit` argument. A query sees at least the batches that were called before
+ * it.
+ */
 export interface Reads {
   /** Finds a job by id and endpoint, with its output and kept chunks. */
   job(endpoint: string, id: string): WholeJob | null;

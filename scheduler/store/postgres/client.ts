@@ -18,9 +18,11 @@ import type { Pool } from 'pg';
 import { CapstanError } from '../../../lib/errors.ts';
 import { messageOf } from '../../../lib/to-error.ts';
 import { StaleTermError, type Fence, type Op, type Outcome, type Reads, type Store } from '../store.ts';
+import { DEFAULT_CELL, type Cells } from '../cells.ts';
 import { parseAddress, type Address } from './address.ts';
 import { textWithoutNul } from './binary.ts';
 import { batchOf, outcomesOf, type AnswerRow, type Batch } from './batch.ts';
+import { cellNumber, cellsOf } from './cells.ts';
 import { connect, readPool, type Connection } from './connection.ts';
 import { sqlState, storeFailure } from './failures.ts';
 import { migrate } from './migrate.ts';
@@ -37,8 +39,8 @@ export interface PostgresOptions {
   readonly url: string;
   /** Name of the setting that the address came from, for refusals. */
   readonly setting?: string;
-  /** The cell that reads ask. */
-  readonly cell?: number;
+  /** Name of the cell that the store serves; `default` when left out. */
+  readonly cell?: string;
   /** Where other schedulers and agents reach this one, `host:port`; told to whoever asks for the cell's owner. */
   readonly advertised?: string;
   /** Wall clock, ms since 1970, for the expiry of idempotency keys; the machine's when left out. */
@@ -60,7 +62,9 @@ const SWEEP_PAUSE_MS = 60_000;
 
 /** Opens the store and its schema. Rejects with CONFIG, UNAVAILABLE or DATA_NEWER. */
 export async function openPostgresStore(options: PostgresOptions): Promise<PostgresStore> {
-  const store = new PostgresStore(options);
+  const address = parseAddress(options.url, options.setting ?? 'CAPSTAN_STORE');
+  const name = options.cell ?? DEFAULT_CELL;
+  const store = new PostgresStore(options, { name, number: await findCell(address, name) });
   try {
     await store.open();
   } catch (error) {
@@ -68,6 +72,26 @@ export async function openPostgresStore(options: PostgresOptions): Promise<Postg
     throw error;
   }
   return store;
+}
+
+/** Brings the schema up to date, and finds the number of a cell. */
+async function findCell(address: Address, name: string): Promise<number> {
+  const where = address.shown;
+  const connection = await connect(address, `capstan start ${randomInt(2 ** 31)}`, () => undefined);
+  try {
+    await migrate(connection.client, where);
+    const query: Query = async <R extends readonly unknown[]>(_name: string, text: string, values: readonly unknown[]) =>
+      (await connection.client.query<R[number][]>({ text, values: [...values], rowMode: 'array' })).rows as unknown as R[];
+    const number = await cellNumber(query, name);
+    if (number !== undefined) return number;
+  } catch (error) {
+    throw storeFailure(where, 'cannot open', error);
+  } finally {
+    await connection.client.end();
+  }
+  throw new CapstanError('CONFIG', `CAPSTAN_CELL: the database has no cell ${name}; create it with: capstan cell create ${name}`, {
+    field: 'CAPSTAN_CELL',
+  });
 }
 
 /** What a connection that commits needs to know. */
@@ -80,7 +104,9 @@ interface Owning {
 export class PostgresStore implements Store {
   readonly #address: Address;
   readonly #options: PostgresOptions;
-  readonly #cell: number;
+  /** Number of the cell that the store serves: the shard of its fences. */
+  readonly cell: number;
+  readonly cells: Cells;
   readonly #now: () => number;
   readonly #pool: Pool;
   readonly #reads: AsyncReads<Reads>;
@@ -99,21 +125,22 @@ export class PostgresStore implements Store {
   #renewal: NodeJS.Timeout | null = null;
   #closed: Promise<void> | null = null;
 
-  constructor(options: PostgresOptions) {
+  constructor(options: PostgresOptions, cell: { readonly name: string; readonly number: number }) {
     this.#options = options;
     this.#address = parseAddress(options.url, options.setting ?? 'CAPSTAN_STORE');
-    this.#cell = options.cell ?? 0;
+    this.cell = cell.number;
     this.#now = options.now ?? Date.now;
     this.#pool = readPool(this.#address, READ_CONNECTIONS);
     const query: Query = async <R extends readonly unknown[]>(name: string, text: string, values: readonly unknown[]) => {
       const { rows } = await this.#pool.query<R[number][]>({ name, text, values: values.map(withoutNul), rowMode: 'array' });
       return rows as unknown as R[];
     };
+    this.cells = cellsOf(this.#told(query), cell);
     this.#reads = {
-      ...jobReads(query, this.#cell, this.#dueMark),
-      ...bodyReads(query, this.#cell),
-      ...controlReads(query, this.#cell, this.#now),
-      ...hookReads(query, this.#cell),
+      ...jobReads(query, this.cell, this.#dueMark),
+      ...bodyReads(query, this.cell),
+      ...controlReads(query, this.cell, this.#now),
+      ...hookReads(query, this.cell),
     };
   }
 
@@ -154,7 +181,7 @@ export class PostgresStore implements Store {
     if (mayKeep) return { term: known.term };
     let result: Taken;
     try {
-      result = await terms.take({ cell, owner, address: this.#options.advertised ?? '', wall: this.#now() });
+      result = await terms.take({ cell, owner, address: this.#options.advertised ?? '' });
     } catch (error) {
       this.#lose(storeFailure(this.#address.shown, `cannot take cell ${cell}`, error));
       throw this.#doubt ?? error;
@@ -164,6 +191,18 @@ export class PostgresStore implements Store {
     this.#doubt = null;
     this.#dueMark.from = 0;
     return { term: result.term };
+  }
+
+  /** A query outside of {@link Reads}, with its failures as the store's. */
+  #told(query: Query): Query {
+    return async (name, text, values) => {
+      this.#mustBeOpen();
+      try {
+        return await query(name, text, values);
+      } catch (error) {
+        throw storeFailure(this.#address.shown, `cannot run ${name}`, error);
+      }
+    };
   }
 
   onHint(wake: (shard: number) => void): () => void {
@@ -287,7 +326,7 @@ export class PostgresStore implements Store {
       if (this.#writer?.connection === connection && this.#closed === null)
         this.#lose(new CapstanError('UNAVAILABLE', `store ${where}: the connection ended: ${error?.message ?? 'closed by the server'}`));
     };
-    const connection = await connect(this.#address, `capstan cell ${this.#cell} ${randomInt(2 ** 31)}`, ended);
+    const connection = await connect(this.#address, `capstan cell ${this.cell} ${randomInt(2 ** 31)}`, ended);
     try {
       await migrate(connection.client, where);
       const types = await typeIds(connection);

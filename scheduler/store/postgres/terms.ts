@@ -8,6 +8,7 @@
  * A term is never given out twice, also after the database was restored or failed over to a replica that was behind: it is at least
  * the seconds since 1970.
  */
+import { CapstanError } from '../../../lib/errors.ts';
 import { LOCK_SPACE } from './migrate.ts';
 import type { Connection } from './connection.ts';
 import { sqlState } from './failures.ts';
@@ -22,8 +23,6 @@ const LOCK_NOT_AVAILABLE = '55P03';
 
 const TRY_LOCK = 'SELECT pg_try_advisory_lock($1, $2) AS locked';
 const OWNER = 'SELECT owner, address, term, batch FROM capstan.cells WHERE cell = $1';
-const FIRST = `INSERT INTO capstan.cells (cell, name, owner, address, term, batch, wall, highest_seq, highest_queue_position)
-VALUES ($1, $2, $3, $4, floor(extract(epoch FROM clock_timestamp())), 0, $5, 0, 0) ON CONFLICT DO NOTHING RETURNING term, batch`;
 /** Also from oneself: a batch in doubt is behind the row's lock, so it is written, or refused, before this is. */
 const NEXT = `UPDATE capstan.cells SET owner = $2, address = $3, term = greatest(term + 1, floor(extract(epoch FROM clock_timestamp()))::bigint)
 WHERE cell = $1 AND ($4::bigint IS NULL OR (term = $4 AND batch = $5)) RETURNING term, batch`;
@@ -39,9 +38,9 @@ export interface Claim {
   readonly owner: string;
   /** Where others reach the owner, `host:port`. */
   readonly address: string;
-  /** Its wall clock, ms since 1970. */
-  readonly wall: number;
 }
+
+const missing = (cell: number): CapstanError => new CapstanError('CONFIG', `the database has no cell ${cell}`);
 
 interface Seen {
   readonly term: number;
@@ -61,16 +60,19 @@ export class CellTerms {
   async take(claim: Claim): Promise<Taken> {
     const { cell } = claim;
     if (await this.#lock(cell)) return this.#next(claim, null);
-    const { rows } = await this.#connection.client.query<{ owner: string; address: string; term: number; batch: number }>(OWNER, [cell]);
+    const { rows } = await this.#connection.client.query<{ owner: string | null; address: string; term: number; batch: number }>(OWNER, [
+      cell,
+    ]);
     const held = rows[0];
-    if (held === undefined) return { heldBy: 'a scheduler that is starting' };
+    if (held === undefined) throw missing(cell);
     const { term } = held;
+    const heldBy = held.address || (held.owner ?? 'a scheduler that is starting');
     const seen = this.#seen.get(cell);
     if (seen?.term !== term || seen.batch !== held.batch) {
       this.#seen.set(cell, { term, batch: held.batch, since: performance.now() });
-      return { heldBy: held.address || held.owner };
+      return { heldBy };
     }
-    if (performance.now() - seen.since < UNCHANGED_MS) return { heldBy: held.address || held.owner };
+    if (performance.now() - seen.since < UNCHANGED_MS) return { heldBy };
     const taken = await this.#next(claim, seen);
     if ('heldBy' in taken) return taken;
     await this.#connection.client.query(END_HOLDERS, [LOCK_SPACE, cell]);
@@ -83,12 +85,8 @@ export class CellTerms {
     return rows[0]?.locked === true;
   }
 
-  async #next({ cell, owner, address, wall }: Claim, seen: Seen | null): Promise<Taken> {
+  async #next({ cell, owner, address }: Claim, seen: Seen | null): Promise<Taken> {
     const { client } = this.#connection;
-    const name = cell === 0 ? 'default' : `cell-${cell}`;
-    const first = await client.query<{ term: number; batch: number }>(FIRST, [cell, name, owner, address, Math.trunc(wall)]);
-    const made = first.rows[0];
-    if (made !== undefined) return { term: BigInt(made.term), batch: made.batch };
     await client.query(`SET lock_timeout = ${LOCK_MS}`);
     try {
       for (;;) {
@@ -101,7 +99,9 @@ export class CellTerms {
             seen?.batch ?? null,
           ]);
           const row = next.rows[0];
-          return row === undefined ? { heldBy: 'another scheduler' } : { term: BigInt(row.term), batch: row.batch };
+          if (row !== undefined) return { term: BigInt(row.term), batch: row.batch };
+          if (seen === null) throw missing(cell);
+          return { heldBy: 'another scheduler' };
         } catch (error) {
           if (sqlState(error) !== LOCK_NOT_AVAILABLE) throw error;
           await this.#endRowHolders(cell);

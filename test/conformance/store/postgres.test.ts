@@ -3,6 +3,7 @@ import test from 'ava';
 
 import { openPostgresStore } from '../../../scheduler/store/postgres/client.ts';
 import { postgresBinaries, startPostgres } from '../../support/postgres.ts';
+import { cellRules } from './rules-cells.ts';
 import { storeConformance } from './suite.ts';
 
 const binaries = await postgresBinaries();
@@ -17,6 +18,8 @@ if (binaries === undefined) {
   storeConformance('postgres', async () => {
     const url = await server.newDatabase();
     let store = await openPostgresStore({ url });
+    // The rules take shards up to 7.
+    for (let i = 1; i <= 7; i++) await store.cells.create(`cell-${i}`);
     return {
       store,
       async reopen() {
@@ -29,4 +32,8 @@ if (binaries === undefined) {
       },
     };
   });
+  cellRules(
+    (url, cell) => openPostgresStore({ url, ...(cell === undefined ? {} : { cell }) }),
+    () => server.newDatabase(),
+  );
 }

@@ -8,9 +8,10 @@ FROM capstan.inputs i WHERE i.cell = $1 AND i.s3 IS NOT NULL AND i.seq > $2 ORDE
 const BLOBS_OF = `SELECT blob FROM capstan.inputs WHERE cell = $1 AND seq = $2 AND blob IS NOT NULL
 UNION ALL SELECT output_blob FROM capstan.jobs WHERE cell = $1 AND seq = $2 AND output_blob IS NOT NULL
 UNION ALL SELECT blob FROM capstan.chunks WHERE cell = $1 AND seq = $2 AND blob IS NOT NULL`;
-/** Of any cell: all of them may share one blob store. */
+/** Of any cell: all of them may share one blob store. A build is named by its control row. */
 const BLOBS_NAMED = `SELECT u.id FROM unnest($1::text[]) u (id) WHERE
-  EXISTS (SELECT FROM capstan.inputs WHERE blob = u.id) OR EXISTS (SELECT FROM capstan.jobs WHERE output_blob = u.id)
+  EXISTS (SELECT FROM capstan.control WHERE u.id LIKE 'build/%' AND kind = 'build' AND key = substr(u.id, 7))
+  OR EXISTS (SELECT FROM capstan.inputs WHERE blob = u.id) OR EXISTS (SELECT FROM capstan.jobs WHERE output_blob = u.id)
   OR EXISTS (SELECT FROM capstan.chunks WHERE blob = u.id)
   OR EXISTS (SELECT FROM capstan.hooks WHERE input_blob = u.id) OR EXISTS (SELECT FROM capstan.hooks WHERE output_blob = u.id)`;
 const BODY_USAGE = 'SELECT account, bytes FROM capstan.body_usage WHERE cell = $1 ORDER BY account';

@@ -1,0 +1,34 @@
+/** The cells of a database: sets of accounts, nodes and queues, each owned by one scheduler at a time. */
+
+export const DEFAULT_CELL = 'default';
+
+/** A cell's name is part of join tokens, metadata, labels of metrics and names of systemd units. */
+export const CELL_NAME = /^[a-z][a-z0-9-]{0,31}$/;
+export const CELL_NAME_RULE = 'must be 1 to 32 lowercase letters, digits or dashes, and start with a letter';
+
+export interface CellRow {
+  readonly name: string;
+  /** Number of accounts that live in it, deleted ones included. */
+  readonly accounts: number;
+  /** Where its last owner is reached, `host:port`; empty before it has one. */
+  readonly address: string;
+}
+
+/** What one cell's scheduler may read and write about the others. */
+export interface Cells {
+  /** Name of the cell that this scheduler serves. */
+  readonly own: string;
+  /** All cells, in the order of their creation. */
+  list(): Promise<CellRow[]>;
+  /** Creates a cell. Rejects with INVALID_ARGUMENT, ALREADY_EXISTS or QUOTA_EXCEEDED. */
+  create(name: string): Promise<CellRow>;
+  /**
+   * Reserves the id of an account for this scheduler's cell, for ever. Returns the name of the cell that has it: another
+   * one if the id is taken there.
+   */
+  claimAccount(id: string): Promise<string>;
+  /** JSON of the rows of the valid operator's keys: those with the scope OPERATOR in the cell `default`. */
+  operatorKeys(): Promise<string[]>;
+  /** Where the last owner of a cell is reached, `host:port`; undefined if the cell does not exist or never had one. */
+  addressOf(name: string): Promise<string | undefined>;
+}

@@ -1,0 +1,62 @@
+/** The rows of cells, which no term fences: they are added, and neither changed nor removed. */
+import { CapstanError } from '../../../lib/errors.ts';
+import { CELL_NAME, CELL_NAME_RULE, type CellRow, type Cells } from '../cells.ts';
+import type { Query } from './reads/query.ts';
+
+/** Gateways keep connections to the owner of each cell. */
+const MAX_CELLS = 64;
+
+const NUMBER = 'SELECT cell FROM capstan.cells WHERE name = $1';
+const LIST = `SELECT c.name, c.address, (SELECT count(*) FROM capstan.accounts a WHERE a.cell = c.cell)
+FROM capstan.cells c ORDER BY c.cell LIMIT ${MAX_CELLS}`;
+/** Gives out no number twice: of two at once, the second inserts nothing. */
+const CREATE = `INSERT INTO capstan.cells (cell, name, address, term, batch, wall, highest_seq, highest_queue_position)
+SELECT max(cell) + 1, $1, '', 1, 0, 0, 0, 0 FROM capstan.cells HAVING count(*) < ${MAX_CELLS} ON CONFLICT DO NOTHING RETURNING cell`;
+const ADDRESS = "SELECT address FROM capstan.cells WHERE name = $1 AND address <> ''";
+/** The update changes nothing; without it a row that is there would not be returned. */
+const CLAIM = `INSERT INTO capstan.accounts AS a (id, cell) VALUES ($1, $2)
+ON CONFLICT (id) DO UPDATE SET cell = a.cell RETURNING (SELECT name FROM capstan.cells c WHERE c.cell = a.cell)`;
+const OPERATOR_KEYS = `SELECT value::text FROM capstan.control
+WHERE cell = 0 AND kind = 'key' AND value->>'scope' = 'KEY_SCOPE_OPERATOR' ORDER BY key LIMIT 1000`;
+
+/** The number of a cell, by which every row names it. Undefined if it does not exist. */
+export async function cellNumber(query: Query, name: string): Promise<number | undefined> {
+  const [row] = await query<[number]>('cell-number', NUMBER, [name]);
+  return row?.[0];
+}
+
+/** @param own the cell that the scheduler serves. */
+export function cellsOf(query: Query, own: { readonly number: number; readonly name: string }): Cells {
+  return {
+    own: own.name,
+    async list() {
+      const rows = await query<[string, string, number]>('cells', LIST, []);
+      return rows.map(([name, address, accounts]): CellRow => ({ name, address, accounts }));
+    },
+    async create(name) {
+      if (!CELL_NAME.test(name))
+        throw new CapstanError('INVALID_ARGUMENT', `name: ${JSON.stringify(name)} ${CELL_NAME_RULE}`, { field: 'name' });
+      for (;;) {
+        const made = await query<[number]>('create-cell', CREATE, [name]);
+        if (made.length > 0) return { name, accounts: 0, address: '' };
+        const cells = await this.list();
+        if (cells.some((cell) => cell.name === name))
+          throw new CapstanError('ALREADY_EXISTS', `name: cell ${name} already exists`, { field: 'name' });
+        if (cells.length >= MAX_CELLS)
+          throw new CapstanError('QUOTA_EXCEEDED', `name: there are ${MAX_CELLS} cells already`, { field: 'name' });
+      }
+    },
+    async claimAccount(id) {
+      const [row] = await query<[string]>('claim-account', CLAIM, [id, own.number]);
+      if (row === undefined) throw new CapstanError('INTERNAL', `the claim of account ${id} returned no cell`);
+      return row[0];
+    },
+    async operatorKeys() {
+      return (await query<[string]>('operator-keys', OPERATOR_KEYS, [])).map(([value]) => value);
+    },
+    async addressOf(name) {
+      const [row] = await query<[string]>('cell-address', ADDRESS, [name]);
+      return row?.[0];
+    },
+  };
+}

@@ -1,0 +1,170 @@
+/** What a driver with several cells promises: the stores of two cells on one database see nothing of each other. */
+import test, { type ExecutionContext } from 'ava';
+
+import type { PostgresStore } from '../../../scheduler/store/postgres/client.ts';
+import { KeyScope } from '../../../proto/gen/capstan/v1/control.ts';
+import { StaleTermError, type Fence, type Op } from '../../../scheduler/store/store.ts';
+import { completed, failed, given, hookOf, idOf, json, leased, outcomes, queued, queueOf, submit, START } from './jobs.ts';
+import { take } from './take.ts';
+
+const FOREVER = Number.MAX_SAFE_INTEGER;
+
+export function cellRules(open: (url: string, cell?: string) => Promise<PostgresStore>, newDatabase: () => Promise<string>): void {
+  const opened = async (t: ExecutionContext, url: string, cell?: string): Promise<PostgresStore> => {
+    const store = await open(url, cell);
+    t.teardown(() => store.close());
+    return store;
+  };
+  const two = async (t: ExecutionContext) => {
+    const url = await newDatabase();
+    const one = await opened(t, url);
+    await one.cells.create('west');
+    const other = await opened(t, url, 'west');
+    return { url, one, other, fence: await take(one), otherFence: await take(other, 'owner-b', other.cell) };
+  };
+
+  test.serial('cells: the same ids, keys and endpoints in two cells are different rows', async (t) => {
+    const { one, other, fence, otherFence } = await two(t);
+    t.not(fence.shard, otherFence.shard);
+    const key = { key: 'idempotent', bodyHash: new Uint8Array(32).fill(1), expiresAt: FOREVER };
+    const ops = (text: string): Op[] => [
+      { kind: 'put', rowKind: 'endpoint', key: 'endpoint-a', version: 1, value: JSON.stringify({ account: `account-${text}` }) },
+      submit(queued(1), { input: json(text), idempotency: key, s3: new TextEncoder().encode(text) }),
+      submit(leased(2)),
+      submit(leased(3)),
+      completed(3, { output: json(text), chunks: [json(text)], hook: hookOf(3, { url: `https://example.com/${text}` }) }),
+      submit(leased(4)),
+      failed(4, { output: { blob: { id: `body/${text}`, size: 10 } } }),
+    ];
+    const named = { one: ops('one'), other: ops('other') };
+    t.deepEqual(
+      await outcomes(one, fence, ...named.one),
+      named.one.map(() => 'ok'),
+    );
+    t.deepEqual(
+      await outcomes(other, otherFence, ...named.other),
+      named.other.map(() => 'ok'),
+    );
+    for (const [store, text] of [
+      [one, 'one'],
+      [other, 'other'],
+    ] as const) {
+      t.deepEqual(await queueOf(store), [1]);
+      t.deepEqual(decoded((await store.read('payload', 1))?.input), text);
+      t.deepEqual(
+        (await store.read('encryptedInputs', 0, 10)).map(({ s3 }) => new TextDecoder().decode(s3)),
+        [text],
+      );
+      t.deepEqual(
+        (await store.read('leased', 0, 10)).map(({ seq }) => seq),
+        [2],
+      );
+      const whole = await store.read('job', 'endpoint-a', idOf(3));
+      t.deepEqual([decoded(whole?.output), ...(whole?.chunks ?? []).map(decoded)], [text, text]);
+      t.deepEqual((await store.read('page', 'endpoint-a', null, 0, 10)).total, 4);
+      t.deepEqual((await store.read('due', FOREVER, 10)).jobs.length, 4);
+      t.is(
+        (await store.read('counts')).reduce((sum, { count }) => sum + count, 0),
+        4,
+      );
+      t.deepEqual(await store.read('highest'), { seq: 4, queuePosition: 4 });
+      t.deepEqual(await store.read('blobsOf', 4), [`body/${text}`]);
+      t.deepEqual(await store.read('bodyUsage'), [{ account: `account-${text}`, bytes: 10 }]);
+      const hooks = await store.read('hooks', { wall: FOREVER, skipHosts: [], skipIds: [], perHost: 10, limit: 10 });
+      t.deepEqual(
+        hooks.hooks.map(({ url }) => url),
+        [`https://example.com/${text}`],
+      );
+      t.is((await store.read('hook', `${idOf(3)}_1`))?.url, `https://example.com/${text}`);
+      t.is((await store.read('hookPage', 'account-a', '', 10)).length, 1);
+      t.is((await store.read('control', 'endpoint', '', 10)).length, 1);
+      t.is((await store.read('idempotency', 'idempotent'))?.jobId, idOf(1));
+    }
+    t.deepEqual(await outcomes(other, otherFence, { kind: 'delete', seq: 1, dueBy: null }, completed(2)), ['ok', 'ok']);
+    t.deepEqual(await queueOf(one), [1]);
+    t.deepEqual(
+      (await one.read('leased', 0, 10)).map(({ seq }) => seq),
+      [2],
+    );
+  });
+
+  test.serial('cells: a term holds in its own cell only', async (t) => {
+    const { one, other, fence, otherFence } = await two(t);
+    const stolen: Fence = { shard: otherFence.shard, term: otherFence.term };
+    await t.throwsAsync(one.commit(stolen, [submit(queued(1))]), { instanceOf: StaleTermError });
+    await t.throwsAsync(other.commit(fence, [submit(queued(1))]), { instanceOf: StaleTermError });
+    await given(one, fence, submit(queued(1)));
+    t.deepEqual(await queueOf(other), []);
+  });
+
+  test.serial('cells: a blob that any cell names is named', async (t) => {
+    const { one, other, otherFence } = await two(t);
+    const digest = 'a'.repeat(64);
+    await given(other, otherFence, submit(queued(1), { input: { blob: { id: 'body/b', size: 1 } } }), {
+      kind: 'put',
+      rowKind: 'build',
+      key: digest,
+      version: 1,
+      value: '{}',
+    });
+    const ids = ['body/a', 'body/b', `build/${digest}`, `build/${'b'.repeat(64)}`];
+    t.deepEqual((await one.read('blobsNamed', ids)).toSorted(), ['body/b', `build/${digest}`]);
+  });
+
+  test.serial('cells: they are created once, by a name of the form, and a missing one is refused with the command', async (t) => {
+    const url = await newDatabase();
+    const store = await opened(t, url);
+    t.deepEqual(await store.cells.list(), [{ name: 'default', accounts: 1, address: '' }], 'before its first owner');
+    t.like(await store.cells.create('west'), { name: 'west', accounts: 0 });
+    await t.throwsAsync(store.cells.create('west'), { code: 'ALREADY_EXISTS', message: 'name: cell west already exists' });
+    for (const name of ['', 'West', '1st', 'a b', 'x'.repeat(33), '-a'])
+      await t.throwsAsync(store.cells.create(name), { code: 'INVALID_ARGUMENT', message: /^name: ".*" must be 1 to 32 lowercase letters/ });
+    const made = await Promise.all(Array.from({ length: 8 }, (_, i) => store.cells.create(`n${i}`)));
+    t.is(made.length, 8);
+    t.is((await store.cells.list()).length, 10);
+    await t.throwsAsync(open(url, 'east'), {
+      code: 'CONFIG',
+      message: 'CAPSTAN_CELL: the database has no cell east; create it with: capstan cell create east',
+    });
+  });
+
+  test.serial('cells: the id of an account is of one cell, whoever comes first', async (t) => {
+    const { one, other, fence } = await two(t);
+    t.is(await other.cells.claimAccount('default'), 'default');
+    t.is(await other.cells.claimAccount('acme'), 'west');
+    t.is(await one.cells.claimAccount('acme'), 'west');
+    t.is(await other.cells.claimAccount('acme'), 'west');
+    await given(one, fence, { kind: 'put', rowKind: 'account', key: 'copied', version: 1, value: '{}' });
+    t.is(await other.cells.claimAccount('copied'), 'default', 'accounts that were written without a claim have one');
+    t.deepEqual(
+      (await one.cells.list()).map(({ name, accounts }) => [name, accounts]),
+      [
+        ['default', 2],
+        ['west', 1],
+      ],
+    );
+  });
+
+  test.serial('cells: the keys that operate the service are those of the cell default', async (t) => {
+    const { one, other, fence, otherFence } = await two(t);
+    const key = (hash: string, scope: KeyScope): Op => ({
+      kind: 'put',
+      rowKind: 'key',
+      key: hash,
+      version: 1,
+      value: JSON.stringify({ hash, scope, account: 'default', createdAt: START }),
+    });
+    await given(one, fence, key('a', KeyScope.OPERATOR), key('b', KeyScope.ALL));
+    await given(other, otherFence, key('c', KeyScope.OPERATOR));
+    for (const store of [one, other])
+      t.deepEqual(
+        (await store.cells.operatorKeys()).map((text) => (JSON.parse(text) as { hash: string }).hash),
+        ['a'],
+      );
+  });
+}
+
+function decoded(payload: { readonly inline: Uint8Array } | object | null | undefined): unknown {
+  if (payload === null || payload === undefined || !('inline' in payload)) return payload;
+  return JSON.parse(new TextDecoder().decode(payload.inline)) as unknown;
+}
