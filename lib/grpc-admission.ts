@@ -42,7 +42,11 @@ export interface MethodRules {
   readonly standby?: boolean;
   /** Its message contains the credentials: calls that fail because of them are limited in rate. */
   readonly credentialInMessage?: boolean;
+  /** Authenticates its callers in place of the server's. */
+  readonly identify?: (metadata: Metadata) => Caller;
 }
+
+type AllRules = Required<Omit<MethodRules, 'identify'>> & Pick<MethodRules, 'identify'>;
 
 export interface AdmissionOptions {
   /** Authenticates a caller. Throws a CapstanError without valid credentials. */
@@ -82,7 +86,7 @@ interface InnerCall {
 
 export class Admission {
   readonly #options: AdmissionOptions;
-  readonly #rules = new Map<string, Required<MethodRules>>();
+  readonly #rules = new Map<string, AllRules>();
   /** Open calls by the key that shares a limit. */
   readonly #open = new Map<string, number>();
   readonly #failuresOf = new LRUCache<string, Rate>({ max: PEERS });
@@ -97,9 +101,10 @@ export class Admission {
   /** Rules of a service's methods by name in the definition; others use the default of their kind. */
   add(definition: ServiceDefinition, rules: Readonly<Record<string, MethodRules>> = {}): void {
     for (const [name, { path, requestStream }] of Object.entries(definition)) {
-      const { open = false, standby = false, credentialInMessage = false, perCaller = Infinity, ...rest } = rules[name] ?? {};
+      const { open = false, standby = false, credentialInMessage = false, perCaller = Infinity, identify, ...rest } = rules[name] ?? {};
       const { messageBytes = open ? OPEN_BYTES : requestStream ? STREAM_BYTES : UNARY_BYTES } = rest;
-      this.#rules.set(path, { open, standby, credentialInMessage, perCaller, messageBytes });
+      const own = identify === undefined ? {} : { identify };
+      this.#rules.set(path, { open, standby, credentialInMessage, perCaller, messageBytes, ...own });
     }
   }
 
@@ -151,14 +156,14 @@ export class Admission {
     };
   }
 
-  #admit(path: string, metadata: Metadata, rules: Required<MethodRules>): Admitted {
-    const caller = this.#options.identify(metadata);
+  #admit(path: string, metadata: Metadata, rules: AllRules): Admitted {
+    const caller = (rules.identify ?? this.#options.identify)(metadata);
     const limits = [{ name: `caller ${caller.name}`, most: caller.calls }];
     if (rules.perCaller !== Infinity) limits.push({ name: `caller ${caller.name} ${path}`, most: rules.perCaller });
     return { limits, messageBytes: Math.min(caller.messageBytes, rules.messageBytes) };
   }
 
-  #admitOpen(path: string, peer: string, { messageBytes, credentialInMessage }: Required<MethodRules>): Admitted {
+  #admitOpen(path: string, peer: string, { messageBytes, credentialInMessage }: AllRules): Admitted {
     const now = this.#now();
     const failures = this.#failuresOf.get(peer);
     if (credentialInMessage && (failures?.has(now) === false || !this.#failures.has(now)))

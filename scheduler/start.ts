@@ -38,6 +38,7 @@ export async function start(config: SchedulerConfig, deps: SchedulerDeps = {}): 
     await closeQueue(parts);
     throw error;
   }
+  parts.cluster.listening(address);
   server.setServing(true);
   blobs.startSweep(engine);
   log.info({ address, dataDir: parts.folder.path }, 'scheduler started');
@@ -56,10 +57,11 @@ export async function start(config: SchedulerConfig, deps: SchedulerDeps = {}): 
 }
 
 /** Commits what was accepted, and closes the store. */
-async function closeQueue({ sender, masterKeys, engine, blobs, store }: Parts): Promise<void> {
+async function closeQueue({ sender, masterKeys, engine, blobs, store, cluster }: Parts): Promise<void> {
   await sender.cancel();
   await masterKeys.close();
   await engine.close();
   await blobs.bodies.close();
   await store.close();
+  await cluster.close();
 }

@@ -5,10 +5,12 @@ import type { Logger } from 'pino';
 
 import { CapstanError, errorTable } from '../../lib/errors.ts';
 import { BlobServiceService } from '../../proto/gen/capstan/v1/blobs.ts';
+import { ClusterServiceService } from '../../proto/gen/capstan/v1/cluster.ts';
 import { ControlServiceService } from '../../proto/gen/capstan/v1/control.ts';
 import { GatewayServiceService } from '../../proto/gen/capstan/v1/invoke.ts';
 import { JobServiceService } from '../../proto/gen/capstan/v1/jobs.ts';
 import { NodeServiceService } from '../../proto/gen/capstan/v1/nodes.ts';
+import type { ClusterView } from '../cluster/cluster.ts';
 import type { SchedulerConfig } from '../config.ts';
 import { SystemClock, type Clock } from '../engine/clock.ts';
 import { Engine } from '../engine/engine.ts';
@@ -23,6 +25,7 @@ import { MasterKeys } from '../secrets/master-keys.ts';
 import { WorkerTokens } from '../secrets/worker-tokens.ts';
 import { Authorizer } from '../services/auth.ts';
 import { blobServiceRules, callerOf, nodeServiceRules } from '../services/callers.ts';
+import { clusterService, clusterServiceRules } from '../services/cluster-service.ts';
 import { Control } from '../services/control-service.ts';
 import { GatewaySessions } from '../services/gateway-service.ts';
 import { JobChannels } from '../services/job-service.ts';
@@ -36,6 +39,7 @@ import { WebhookSecrets } from '../webhooks/secrets.ts';
 import type { WebhookSender } from '../webhooks/sender.ts';
 import { WebhookUrls } from '../webhooks/urls.ts';
 import { BlobParts } from './blob-parts.ts';
+import { openCluster } from './cluster-view.ts';
 import { coreSettings } from './core-settings.ts';
 import { webhookGuards, webhookSender } from './webhook-parts.ts';
 
@@ -62,6 +66,7 @@ export interface Parts {
   readonly sender: WebhookSender;
   readonly disk: DiskWatch;
   readonly server: GrpcServer;
+  readonly cluster: ClusterView;
   /** Ends every open stream for good, with this reason. */
   closeStreams(reason: string): void;
 }
@@ -88,6 +93,7 @@ export async function assemble(config: SchedulerConfig, deps: SchedulerDeps, log
     inputCache: () => engine.inputCache,
     freeBytes: async () => (await spaceOf(folder.path))?.free ?? null,
   });
+  const id = randomUUID();
   const random = new Uint32Array(randomBytes(16).buffer, 0, 4);
   const engine: Engine = new Engine(
     {
@@ -95,7 +101,7 @@ export async function assemble(config: SchedulerConfig, deps: SchedulerDeps, log
       settings: coreSettings(config, gpus),
       clock,
       random: [random[0] ?? 1, random[1] ?? 2, random[2] ?? 3, random[3] ?? 4],
-      owner: randomUUID(),
+      owner: id,
       shard,
       log,
       watcher: metrics,
@@ -169,6 +175,8 @@ export async function assemble(config: SchedulerConfig, deps: SchedulerDeps, log
   server.add(GatewayServiceService, gateways.service());
   server.add(ControlServiceService, control.service());
   server.add(BlobServiceService, blobs.service({ engine, auth, disk, uploads }), blobServiceRules);
+  const cluster = openCluster({ config, id, engine, cipher, clock, log });
+  server.add(ClusterServiceService, clusterService(cluster, log), clusterServiceRules(gatewayToken));
   return {
     clock,
     folder,
@@ -179,6 +187,7 @@ export async function assemble(config: SchedulerConfig, deps: SchedulerDeps, log
     sender,
     disk,
     server,
+    cluster,
     closeStreams: (reason) => {
       closeStreams(reason);
       gateways.close(reason);

@@ -61,6 +61,7 @@ export interface EngineOptions {
 
 /** The state of one take-over, and the parts that work on it. */
 interface Life {
+  readonly term: bigint;
   readonly state: State;
   readonly loop: CommitLoop;
   readonly runner: EffectRunner;
@@ -101,6 +102,11 @@ export class Engine {
 
   get up(): boolean {
     return this.#life !== null;
+  }
+
+  /** The term under which it writes; null while it does not own its shard. */
+  get term(): bigint | null {
+    return this.#life?.term ?? null;
   }
 
   /** Whether the store holds the whole state. */
@@ -232,7 +238,7 @@ export class Engine {
     const fence = { shard, term };
     const batches = secondBatchWrites === undefined ? {} : { secondBatchWrites };
     const loop = new CommitLoop({ state, step: this.#options.step ?? step, store, fence, clock, sink, ...batches }, decided);
-    this.#life = { state, loop, runner };
+    this.#life = { term, state, loop, runner };
   }
 
   #end({ loop, runner }: Life): void {

@@ -46,6 +46,11 @@ export class Cipher {
     return this.#current.id.toString('hex');
   }
 
+  /** Ids of the keys that it decrypts with, the present one first. */
+  get keyIds(): readonly string[] {
+    return [...new Set(this.#keys.map(({ id }) => id.toString('hex')))];
+  }
+
   /** Encrypts with another master key from now on. */
   use(masterKey: Uint8Array): void {
     this.#current = deriveKey(masterKey);

@@ -187,7 +187,8 @@ export class Authorizer {
   }
 }
 
-function bearer(metadata: Metadata): string {
+/** The key of a call. UNAUTHENTICATED without one. */
+export function bearer(metadata: Metadata): string {
   const value = metadata.get('authorization')[0]?.toString() ?? '';
   const token = value.replace(/^Bearer +/i, '');
   if (token === '') throw new CapstanError('UNAUTHENTICATED', 'a key is required: metadata authorization: Bearer <key>');

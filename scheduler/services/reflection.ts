@@ -18,7 +18,7 @@ import { protoPath as healthProto } from 'grpc-health-check';
 import type { ServiceTaker } from './late-service.ts';
 
 const protoFolder = join(dirname(fileURLToPath(import.meta.url)), '../../proto');
-const protoFiles = ['control', 'jobs', 'nodes', 'blobs'].map((name) => `capstan/v1/${name}.proto`);
+const protoFiles = ['cluster', 'control', 'jobs', 'nodes', 'blobs'].map((name) => `capstan/v1/${name}.proto`);
 
 /** Adds the reflection service (v1 and v1alpha) to a server. */
 export async function addReflection(server: ServiceTaker): Promise<void> {

@@ -38,7 +38,7 @@ const parsers: CustomTypesConfig = {
     oid === INT8 ? Number : (types.getTypeParser(oid, format) as (text: string) => unknown),
 };
 
-function configOf(address: Address, name: string): ClientConfig {
+function configOf(address: Address, name: string, session: Readonly<Record<string, string>> = SESSION): ClientConfig {
   return {
     user: address.user,
     host: address.host,
@@ -49,7 +49,7 @@ function configOf(address: Address, name: string): ClientConfig {
     connectionTimeoutMillis: CONNECT_MS,
     keepAlive: true,
     types: parsers,
-    options: Object.entries(SESSION)
+    options: Object.entries(session)
       .map(([setting, value]) => `-c ${setting}=${value}`)
       .join(' '),
   };
@@ -88,9 +88,9 @@ export async function connect(address: Address, name: string, onEnd: (error: Err
   }
 }
 
-/** Connections for reading. */
-export function readPool(address: Address, size: number): Pool {
-  const pool = new Pool({ ...configOf(address, 'capstan reads'), max: size, idleTimeoutMillis: 0 });
+/** Connections for reading. `settings` are the session's, in place of the usual ones. */
+export function readPool(address: Address, size: number, settings: Readonly<Record<string, string>> = {}): Pool {
+  const pool = new Pool({ ...configOf(address, 'capstan reads', { ...SESSION, ...settings }), max: size, idleTimeoutMillis: 0 });
   // An idle connection that breaks is replaced when it is needed.
   pool.on('error', () => undefined);
   return pool;

@@ -100,7 +100,8 @@ for (const version of ['v1', 'v1alpha']) {
     call.write({ list_services: '*' });
     const [listed] = (await once(call, 'data')) as [{ list_services_response: { service: { name: string }[] } }];
     const names = listed.list_services_response.service.map((service) => service.name);
-    for (const name of ['JobService', 'NodeService', 'ControlService', 'BlobService']) t.true(names.includes(`capstan.v1.${name}`), name);
+    for (const name of ['JobService', 'NodeService', 'ControlService', 'BlobService', 'ClusterService'])
+      t.true(names.includes(`capstan.v1.${name}`), name);
     t.true(names.includes('grpc.health.v1.Health'));
 
     call.write({ file_containing_symbol: 'capstan.v1.ControlService' });

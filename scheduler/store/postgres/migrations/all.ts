@@ -1,6 +1,7 @@
 import type { Migration } from './migration.ts';
 import { queue } from './0001_queue.ts';
+import { schedulers } from './0003_schedulers.ts';
 import { cells } from './0004_cells.ts';
 
 /** In order of their numbers. */
-export const migrations: readonly Migration[] = [queue, cells];
+export const migrations: readonly Migration[] = [queue, schedulers, cells];

@@ -1,0 +1,169 @@
+/**
+ * Schedulers on one database. Each writes its row once a second, so that every other, and the tool, sees that it lives, what
+ * it is and what it holds. Who owns a cell is the cell's row alone: this decides nothing.
+ */
+import type { Cluster, CellStatus, SchedulerStatus } from '../../proto/gen/capstan/v1/cluster.ts';
+import { SchedulerRole } from '../../proto/gen/capstan/v1/cluster.ts';
+import type { EngineLog } from '../engine/engine.ts';
+import { KNOWN_SCHEMA, SchedulerRows, STANDBY_SEEN_MS, type CellRow, type SeenScheduler } from '../store/postgres/schedulers.ts';
+import { messageOf } from '../../lib/to-error.ts';
+import type { ClusterView, OwnFacts } from './cluster.ts';
+
+const BEAT_MS = 1_000;
+
+interface SeenBatch {
+  readonly term: number;
+  readonly batch: number;
+  /** Monotonic. */
+  readonly at: number;
+}
+
+export interface PresenceOptions {
+  /** `postgres://user@host:port/database`. */
+  readonly url: string;
+  readonly own: OwnFacts;
+  readonly log: EngineLog;
+  /** Wall clock of this host, ms since 1970. */
+  readonly wall: () => number;
+}
+
+export class Presence implements ClusterView {
+  readonly #options: PresenceOptions;
+  readonly #rows: SchedulerRows;
+  #address: string;
+  readonly #batches = new Map<string, SeenBatch>();
+  #offsetMs = 0;
+  #standbys: number | null = null;
+  #failure = '';
+  #beating: Promise<void> = Promise.resolve();
+  #timer: NodeJS.Timeout | null = null;
+  #closed = false;
+
+  constructor(options: PresenceOptions) {
+    this.#options = options;
+    this.#address = options.own.address;
+    this.#rows = new SchedulerRows(options.url);
+    this.#beatNow();
+  }
+
+  listening(address: string): void {
+    this.#address = address;
+  }
+
+  get standbys(): number | null {
+    return this.#standbys;
+  }
+
+  async list(): Promise<Cluster> {
+    const { own } = this.#options;
+    const rows = this.#rows;
+    const [cells, schedulers, database] = [await rows.cells(), await rows.schedulers(), await rows.database()];
+    this.#observe(cells);
+    const termAges = new Map(cells.map(({ owner, termAgeMs }) => [owner, termAgeMs]));
+    const shown = schedulers.map((row) => statusOf(row, termAges));
+    const ownRow = shown.some(({ id }) => id === own.id) ? [] : [this.#ownStatus(cells)];
+    const found: Cluster = {
+      cells: cells.map((cell) => this.#cellStatus(cell, schedulers)),
+      schedulers: [...shown, ...ownRow],
+      answeredBy: own.id,
+    };
+    if (database === null) return found;
+    const { version, schemaVersion, fsync, synchronous, synchronousStandbys } = database;
+    const counted = synchronousStandbys === null ? {} : { synchronousStandbys };
+    return { ...found, database: { address: rows.shown, version, schemaVersion, fsync, synchronous, ...counted } };
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true;
+    if (this.#timer !== null) clearTimeout(this.#timer);
+    await this.#beating;
+    try {
+      // Who stopped in good order is not reported as missing.
+      await this.#rows.leave(this.#options.own.id);
+    } catch (error) {
+      this.#options.log.info({ reason: messageOf(error) }, 'the row of this scheduler stays until it is forgotten');
+    }
+    await this.#rows.close();
+  }
+
+  #beatNow(): void {
+    this.#beating = this.#beat().finally(() => {
+      if (!this.#closed) this.#timer = setTimeout(() => this.#beatNow(), BEAT_MS);
+    });
+  }
+
+  async #beat(): Promise<void> {
+    const { own, wall, log } = this.#options;
+    const { id, cell, hostName, version } = own;
+    try {
+      const before = wall();
+      const row = { id, cell, hostName, version, address: this.#address, masterKeys: own.masterKeys(), clockOffsetMs: this.#offsetMs };
+      const now = await this.#rows.beat(row);
+      if (now !== null) this.#offsetMs = (before + wall()) / 2 - now;
+      this.#observe(await this.#rows.cells());
+      this.#standbys = standbysOf(cell, await this.#rows.schedulers());
+      if (this.#failure !== '') log.info({}, 'this scheduler shows itself to the others again');
+      this.#failure = '';
+    } catch (error) {
+      // An outage of the database may last: logged once.
+      const failure = messageOf(error);
+      if (this.#failure === '') log.warn({ reason: failure }, 'this scheduler cannot show itself to the others');
+      this.#failure = failure;
+    }
+  }
+
+  /** Ages of batches are this host's own monotonic clock since it saw the last change. */
+  #observe(cells: readonly CellRow[]): void {
+    const at = performance.now();
+    for (const { name, term, batch } of cells) {
+      const seen = this.#batches.get(name);
+      if (seen?.term !== term || seen.batch !== batch) this.#batches.set(name, { term, batch, at });
+    }
+  }
+
+  #cellStatus(cell: CellRow, schedulers: readonly SeenScheduler[]): CellStatus {
+    const seen = this.#batches.get(cell.name);
+    return {
+      name: cell.name,
+      ownerId: cell.owner,
+      ownerAddress: schedulers.find(({ id }) => id === cell.owner)?.address ?? cell.address,
+      term: BigInt(cell.term),
+      termAgeMs: BigInt(cell.termAgeMs),
+      ...(seen === undefined ? {} : { lastBatchAgeMs: BigInt(Math.trunc(performance.now() - seen.at)) }),
+      takeOvers: BigInt(cell.takeOvers),
+      previousOwnerAddress: cell.previousAddress,
+      standbys: standbysOf(cell.name, schedulers),
+      masterKeyId: cell.masterKey,
+    };
+  }
+
+  /** Where the schema is older than this program, or the first row is not written yet. */
+  #ownStatus(cells: readonly CellRow[]): SchedulerStatus {
+    const { id, cell, hostName, version, masterKeys } = this.#options.own;
+    const isOwner = cells.some(({ owner }) => owner === id);
+    const row = { id, cell, hostName, version, address: this.#address, masterKeys: masterKeys(), clockOffsetMs: this.#offsetMs };
+    return statusOf({ ...row, isOwner, schemaVersion: KNOWN_SCHEMA, ageMs: 0, seenMs: 0 }, new Map());
+  }
+}
+
+function standbysOf(cell: string, schedulers: readonly SeenScheduler[]): number {
+  return schedulers.filter((each) => each.cell === cell && !each.isOwner && each.seenMs < STANDBY_SEEN_MS).length;
+}
+
+function statusOf(row: SeenScheduler, termAges: ReadonlyMap<string, number>): SchedulerStatus {
+  const { id, cell, address, hostName, version, schemaVersion, isOwner } = row;
+  const roleAgeMs = isOwner ? (termAges.get(id) ?? row.ageMs) : row.ageMs;
+  return {
+    id,
+    cell,
+    role: isOwner ? SchedulerRole.OWNER : SchedulerRole.STANDBY,
+    address,
+    hostName,
+    version,
+    schemaVersion,
+    masterKeyIds: [...row.masterKeys],
+    roleAgeMs: BigInt(roleAgeMs),
+    lastSeenAgeMs: BigInt(row.seenMs),
+    clockOffsetMs: BigInt(Math.trunc(row.clockOffsetMs)),
+  };
+}

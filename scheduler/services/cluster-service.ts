@@ -1,0 +1,30 @@
+/**
+ * Lists cells and schedulers, from any scheduler. It authenticates by the gateway token, which is the same file for all of
+ * them: a standby has no keys to compare with.
+ */
+import type { Metadata } from '@grpc/grpc-js';
+
+import { CapstanError } from '../../lib/errors.ts';
+import type { Caller, MethodRules } from '../../lib/grpc-admission.ts';
+import type { ClusterServiceServer } from '../../proto/gen/capstan/v1/cluster.ts';
+import type { ClusterView } from '../cluster/cluster.ts';
+import type { EngineLog } from '../engine/engine.ts';
+import { sameSecret } from '../secrets/hash.ts';
+import { bearer } from './auth.ts';
+import { unary } from './calls.ts';
+
+const KIB = 1024;
+/** Concurrent calls: each asks the database. */
+const CALLS = 64;
+
+export function clusterService(cluster: ClusterView, log: EngineLog): ClusterServiceServer {
+  return { list: unary(log, 'List', () => cluster.list()) };
+}
+
+export function clusterServiceRules(gatewayToken: string) {
+  const identify = (metadata: Metadata): Caller => {
+    if (!sameSecret(bearer(metadata), gatewayToken)) throw new CapstanError('PERMISSION_DENIED', 'this call requires the gateway token');
+    return { name: 'gateway at the cluster', calls: CALLS, messageBytes: KIB };
+  };
+  return { list: { identify, standby: true, messageBytes: KIB } } satisfies Record<string, MethodRules>;
+}

@@ -1,0 +1,160 @@
+/** What the schedulers of one database say of one another. */
+import { cp } from 'node:fs/promises';
+import { join } from 'node:path';
+
+import { credentials } from '@grpc/grpc-js';
+import test, { type ExecutionContext } from 'ava';
+
+import pkg from '../../package.json' with { type: 'json' };
+import { ClusterServiceClient, SchedulerRole, type Cluster } from '../../proto/gen/capstan/v1/cluster.ts';
+import { folderOf } from '../support/folder.ts';
+import { postgresBinaries, startPostgres, type PostgresServer } from '../support/postgres.ts';
+import { TestScheduler, unary } from '../support/scheduler-client.ts';
+import { until } from '../support/until.ts';
+
+// All tests are declared in one turn: what they need is there before.
+const binaries = await postgresBinaries();
+const running = binaries === undefined ? null : await startPostgres(binaries);
+
+test('on SQLite a scheduler lists itself', async (t) => {
+  const scheduler = await TestScheduler.open();
+  t.teardown(() => scheduler.close());
+  const { cells, schedulers, database, answeredBy } = await list(t, scheduler);
+  t.is(database, undefined);
+  t.is(cells.length, 1);
+  t.like(cells[0], { name: 'default', ownerId: answeredBy, ownerAddress: scheduler.handle.address, takeOvers: 0n, standbys: 0 });
+  t.true((cells[0]?.term ?? 0n) > 0n);
+  t.is(schedulers.length, 1);
+  t.like(schedulers[0], {
+    id: answeredBy,
+    role: SchedulerRole.OWNER,
+    address: scheduler.handle.address,
+    version: pkg.version,
+    schemaVersion: 0,
+  });
+  t.is(schedulers[0]?.masterKeyIds[0], cells[0]?.masterKeyId);
+});
+
+test('only the gateway token lists schedulers', async (t) => {
+  const scheduler = await TestScheduler.open();
+  t.teardown(() => scheduler.close());
+  const { nodeId, nodeSecret } = await unary<{ nodeId: string; nodeSecret: string }>((done) =>
+    scheduler.nodes.join({ joinToken: scheduler.secret('join-token'), name: 'host' }, done),
+  );
+  const refused = { code: 'PERMISSION_DENIED', message: 'this call requires the gateway token' };
+  await t.throwsAsync(list(t, scheduler, scheduler.secret('api-key')), refused);
+  await t.throwsAsync(list(t, scheduler, scheduler.secret('join-token')), refused);
+  await t.throwsAsync(list(t, scheduler, ''), { code: 'UNAUTHENTICATED' });
+  const client = clientOf(t, scheduler.handle.address);
+  await t.throwsAsync(
+    unary<Cluster>((done) => client.list({}, scheduler.bearer(nodeSecret, nodeId), done)),
+    refused,
+  );
+});
+
+if (binaries === undefined || running === null)
+  test('postgres', (t) => {
+    t.log('skipped: no PostgreSQL server is installed (Debian: postgresql)');
+    t.pass();
+  });
+else tests(binaries, running);
+
+function tests(folder: string, server: PostgresServer): void {
+  test.after.always(() => server.stop());
+
+  test('the owner sees its standby, and the standby sees its take-over', async (t) => {
+    const store = await server.newDatabase();
+    const shared = { store, blobDir: await folderOf(t), isBlobDirShared: 'true' };
+    const owner = await TestScheduler.open(shared);
+    const alone = await list(t, owner);
+    t.deepEqual([alone.cells[0]?.standbys, alone.cells[0]?.takeOvers], [0, 0n]);
+    const dataDir = await folderOf(t);
+    await cp(join(owner.dataDir, 'secrets'), join(dataDir, 'secrets'), { recursive: true });
+    const starting = TestScheduler.open({ ...shared, dataDir });
+
+    const both = await listed(
+      t,
+      owner,
+      ({ cells, schedulers }) => schedulers.length === 2 && cells[0]?.ownerAddress === owner.handle.address,
+    );
+    const [cell] = both.cells;
+    const [first, second] = both.schedulers;
+    t.is(both.cells.length, 1);
+    t.like(cell, { name: 'default', ownerId: both.answeredBy, ownerAddress: owner.handle.address, standbys: 1, previousOwnerAddress: '' });
+    t.true((cell?.lastBatchAgeMs ?? -1n) >= 0n);
+    t.deepEqual([first?.role, second?.role], [SchedulerRole.OWNER, SchedulerRole.STANDBY]);
+    t.deepEqual(first?.masterKeyIds, second?.masterKeyIds);
+    t.deepEqual(first?.masterKeyIds, [cell?.masterKeyId ?? '']);
+    t.like(both.database, { fsync: true, synchronous: false, synchronousStandbys: 0, schemaVersion: first?.schemaVersion ?? 0 });
+
+    await owner.close();
+    const standby = await starting;
+    t.teardown(() => standby.close());
+    const after = await listed(t, standby, ({ schedulers }) => schedulers.length === 1);
+    t.like(after.cells[0], { ownerId: second?.id ?? '', takeOvers: 1n });
+    t.regex(after.cells[0]?.previousOwnerAddress ?? '', /^127\.0\.0\.1:/);
+    t.true((after.cells[0]?.term ?? 0n) > (cell?.term ?? 0n));
+    t.is(after.schedulers[0]?.role, SchedulerRole.OWNER);
+  });
+
+  test('a scheduler that went silent stays listed, until one replaces it at its address or an hour is over', async (t) => {
+    const store = await server.newDatabase();
+    const scheduler = await TestScheduler.open({ store });
+    t.teardown(() => scheduler.close());
+    const { address } = scheduler.handle;
+    const ghost = (id: string, at: string, silent: string): Promise<unknown> =>
+      server.query(
+        store,
+        `INSERT INTO capstan.schedulers (seen_at, clock_offset_ms, schema_version, id, cell, address, host_name, version, master_keys)
+         VALUES (now() - interval '${silent}', 0, 1, '${id}', 'default', '${at}', 'lost', '0.0.1', '{}')`,
+      );
+    await ghost('lost', '10.0.0.9:7070', '59 minutes');
+    await ghost('forgotten', '10.0.0.8:7070', '61 minutes');
+    await ghost('before', address, '11 seconds');
+    await ghost('other-cell', '10.0.0.7:7070', '1 second');
+    const { schedulers, cells } = await listed(t, scheduler, (found) => found.schedulers.length <= 3);
+    t.deepEqual(
+      schedulers.map(({ address: at }) => at),
+      [address, '10.0.0.7:7070', '10.0.0.9:7070'],
+    );
+    t.is(cells[0]?.standbys, 1, 'who is silent is no standby');
+    t.true((schedulers.find(({ id }) => id === 'lost')?.lastSeenAgeMs ?? 0n) > 3_500_000n);
+  });
+
+  test('a database whose commits wait for another host is told apart, also while none is there', async (t) => {
+    const own = await startPostgres(folder);
+    t.teardown(() => own.stop());
+    const store = await own.newDatabase();
+    const scheduler = await TestScheduler.open({ store });
+    t.teardown(() => scheduler.close());
+    const before = await list(t, scheduler);
+    t.like(before.database, { address: store, synchronous: false, fsync: true });
+    await own.query(store, "ALTER SYSTEM SET synchronous_standby_names = 'elsewhere'");
+    await own.query(store, 'SELECT pg_reload_conf()');
+    const after = await listed(t, scheduler, ({ database }) => database?.synchronous === true);
+    t.is(after.database?.synchronousStandbys, 0);
+    await own.query(store, 'ALTER SYSTEM RESET synchronous_standby_names');
+    await own.query(store, 'SELECT pg_reload_conf()');
+  });
+}
+
+function clientOf(t: ExecutionContext, address: string): ClusterServiceClient {
+  const client = new ClusterServiceClient(address, credentials.createInsecure());
+  t.teardown(() => client.close());
+  return client;
+}
+
+function list(t: ExecutionContext, scheduler: TestScheduler, token = scheduler.secret('gateway-token')): Promise<Cluster> {
+  const client = clientOf(t, scheduler.handle.address);
+  return unary((done) => client.list({}, scheduler.bearer(token), done));
+}
+
+/** The list once it fulfils the condition. */
+async function listed(t: ExecutionContext, scheduler: TestScheduler, when: (found: Cluster) => boolean): Promise<Cluster> {
+  const client = clientOf(t, scheduler.handle.address);
+  const metadata = scheduler.bearer(scheduler.secret('gateway-token'));
+  return until('the list is as expected', async () => {
+    const found = await unary<Cluster>((done) => client.list({}, metadata, done));
+    return when(found) ? found : null;
+  });
+}
