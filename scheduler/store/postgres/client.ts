@@ -322,11 +322,13 @@ export class PostgresStore implements Store {
   async #connected(): Promise<Owning> {
     if (this.#writer !== null) return this.#writer;
     const where = this.#address.shown;
+    let made: Connection | null = null; // a connection may end while it is being made
     const ended = (error: Error | null): void => {
-      if (this.#writer?.connection === connection && this.#closed === null)
+      if (made !== null && this.#writer?.connection === made && this.#closed === null)
         this.#lose(new CapstanError('UNAVAILABLE', `store ${where}: the connection ended: ${error?.message ?? 'closed by the server'}`));
     };
     const connection = await connect(this.#address, `capstan cell ${this.cell} ${randomInt(2 ** 31)}`, ended);
+    made = connection;
     try {
       await migrate(connection.client, where);
       const types = await typeIds(connection);
