@@ -29,7 +29,12 @@ export const sets = {
     'tutorial',
     'webhooks',
   ].map((name) => `test/cli/${name}.test.ts`),
-  cluster: ['test/conformance/store/postgres*.test.ts', 'test/integration/postgres.test.ts', 'test/integration/cluster.test.ts'],
+  cluster: [
+    'test/conformance/store/postgres*.test.ts',
+    'test/integration/cluster*.test.ts',
+    'test/integration/postgres*.test.ts',
+    'test/support/postgres.test.ts',
+  ],
   clients: ['test/clients/*.test.ts'],
   faults: ['test/fault/*.test.ts', 'test/lb/faults.test.ts'],
   benches: ['test/bench/benches.test.ts'],

@@ -9,7 +9,7 @@ import { startEcho } from '../../bench/echo/reference.ts';
 import { isErrno } from '../../lib/to-error.ts';
 import { run } from '../cli/fakes/run.ts';
 import { folderOf } from '../support/folder.ts';
-import { postgresBinaries, startPostgres } from '../support/postgres.ts';
+import { NO_POSTGRES, postgresBinaries, startPostgres } from '../support/postgres.ts';
 
 const root = join(import.meta.dirname, '../..');
 
@@ -110,7 +110,7 @@ const benches: Readonly<Record<string, (t: ExecutionContext) => Promise<void>>> 
     figures(t, 'cycles', lines[0]?.['cyclesPerSecond'], lines[2]?.['ratio']);
     const binaries = await postgresBinaries();
     if (binaries === undefined) {
-      t.log('without PostgreSQL: no server is installed (Debian: postgresql)');
+      t.log(`without PostgreSQL: ${NO_POSTGRES}`);
       return;
     }
     const server = await startPostgres(binaries);

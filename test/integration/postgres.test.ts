@@ -12,7 +12,7 @@ import { CapstanError } from '../../lib/errors.ts';
 import { JobKind, JobState } from '../../proto/gen/capstan/v1/common.ts';
 import type { JobReply, Submit } from '../../proto/gen/capstan/v1/jobs.ts';
 import { folderOf } from '../support/folder.ts';
-import { postgresBinaries, startPostgres, type PostgresServer } from '../support/postgres.ts';
+import { NO_POSTGRES, postgresBinaries, startPostgres, type PostgresServer } from '../support/postgres.ts';
 import { TestScheduler } from '../support/scheduler-client.ts';
 
 const tool = join(import.meta.dirname, '../../cli/main.ts');
@@ -23,7 +23,7 @@ const END_OWNER = `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 const binaries = await postgresBinaries();
 if (binaries === undefined)
   test('postgres', (t) => {
-    t.log('skipped: no PostgreSQL server is installed (Debian: postgresql)');
+    t.log(`skipped: ${NO_POSTGRES}`);
     t.pass();
   });
 else tests(await startPostgres(binaries));

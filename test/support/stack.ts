@@ -256,10 +256,10 @@ export class Stack {
   }
 }
 
-/** Kills a process when this test's process or thread ends without having ended it: its end closes the pipe. */
-export function guard(pid: number): ChildProcess {
-  const script = 'trap "" INT TERM HUP; read -r line; kill -9 "$0"';
-  return spawn('/bin/sh', ['-c', script, String(pid)], { stdio: ['pipe', 'ignore', 'ignore'], env: {} });
+/** Ends a process by a signal when this test's process or thread ends without having ended it: its end closes the pipe. */
+export function guard(pid: number, signal: 'KILL' | 'QUIT' = 'KILL'): ChildProcess {
+  const script = 'trap "" INT TERM HUP; read -r line; kill -s "$1" "$0"';
+  return spawn('/bin/sh', ['-c', script, String(pid), signal], { stdio: ['pipe', 'ignore', 'ignore'], env: {} });
 }
 
 function hasEnded(child: ChildProcess): boolean {

@@ -4,7 +4,7 @@ import { Client } from 'pg';
 
 import { openPostgresStore, type PostgresOptions, type PostgresStore } from '../../../scheduler/store/postgres/client.ts';
 import { StaleTermError, type Fence } from '../../../scheduler/store/store.ts';
-import { postgresBinaries, startPostgres, type PostgresServer } from '../../support/postgres.ts';
+import { NO_POSTGRES, postgresBinaries, startPostgres, type PostgresServer } from '../../support/postgres.ts';
 import { queued, queueOf, submit } from './jobs.ts';
 import { take } from './take.ts';
 
@@ -15,7 +15,7 @@ const OTHERS = "datname = current_database() AND application_name LIKE 'capstan 
 const binaries = await postgresBinaries();
 if (binaries === undefined)
   test('postgres', (t) => {
-    t.log('skipped: no PostgreSQL server is installed (Debian: postgresql)');
+    t.log(`skipped: ${NO_POSTGRES}`);
     t.pass();
   });
 else tests(await startPostgres(binaries));

@@ -2,14 +2,14 @@
 import test from 'ava';
 
 import { openPostgresStore } from '../../../scheduler/store/postgres/client.ts';
-import { postgresBinaries, startPostgres } from '../../support/postgres.ts';
+import { NO_POSTGRES, postgresBinaries, startPostgres } from '../../support/postgres.ts';
 import { cellRules } from './rules-cells.ts';
 import { storeConformance } from './suite.ts';
 
 const binaries = await postgresBinaries();
 if (binaries === undefined) {
   test('postgres', (t) => {
-    t.log('skipped: no PostgreSQL server is installed (Debian: postgresql)');
+    t.log(`skipped: ${NO_POSTGRES}`);
     t.pass();
   });
 } else {
