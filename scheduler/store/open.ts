@@ -44,6 +44,6 @@ async function openShared({ store: url, cell, host, port, isBlobDirShared, blobD
     throw new CapstanError('CONFIG', 'CAPSTAN_STORE: must be empty or begin with postgres://', { field: 'CAPSTAN_STORE' });
   if (isBlobDirShared && blobDir === undefined)
     throw new CapstanError('CONFIG', 'CAPSTAN_BLOB_DIR_SHARED: requires CAPSTAN_BLOB_DIR', { field: 'CAPSTAN_BLOB_DIR_SHARED' });
-  const store = await openPostgresStore({ url, cell, advertised: `${host}:${port}` });
+  const store = await openPostgresStore({ url, cell, advertised: () => `${host}:${port}` });
   return { store, shard: store.cell, cells: store.cells, snapshots: null };
 }

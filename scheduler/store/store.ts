@@ -333,6 +333,9 @@ export interface Fence {
   readonly term: bigint;
 }
 
+/** `heldBy` says who has the shard; `address` is where it is reached, `host:port`, if known. */
+export type Acquired = { readonly term: bigint } | { readonly heldBy: string; readonly address?: string };
+
 export interface Store {
   /**
    * Durable before it resolves; batches take effect in call order. Rejects if no operation of the batch was written.
@@ -341,7 +344,19 @@ export interface Store {
   commit(fence: Fence, ops: readonly Op[]): Promise<Outcome[]>;
   read<K extends keyof Reads>(query: K, ...args: Parameters<Reads[K]>): Promise<ReturnType<Reads[K]>>;
   /** Acquires or renews the shard for `forMs`; a new owner gets a higher term. */
-  acquire(shard: number, owner: string, forMs: number): Promise<{ readonly term: bigint } | { readonly heldBy: string }>;
+  acquire(shard: number, owner: string, forMs: number): Promise<Acquired>;
+  /** Resolves when another {@link acquire} may succeed: the shard's owner is gone, or `ms` have passed. */
+  waitForTurn(shard: number, ms: number): Promise<void>;
+  /**
+   * Gives the shard up after the batches that were called before. Batches under its term are refused from then on, reads
+   * go on, and another owner gets the shard at once. A shard that is not owned is left as it is.
+   */
+  release(shard: number): Promise<void>;
+  /**
+   * The wall clock that all owners of a shard share, ms since 1970: of the database, and not before what the former
+   * owner wrote. The clock of this host where the store is a file of it.
+   */
+  now(): number;
   /** Calls `wake` when the shard may be lost to another process, or the connection is. An idle owner notices it by this only. */
   onHint(wake: (shard: number) => void): () => void;
   close(): Promise<void>;

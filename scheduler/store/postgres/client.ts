@@ -4,7 +4,7 @@
  * Batches go over one connection, in order, each as one call of `capstan.commit_v1` under the cell's term. Reads go over others,
  * and wait for the batches that were called before them.
  *
- *   detached ──acquire()──▶ owning ──a batch of another term──▶ detached
+ *   detached ──acquire()──▶ owning ──release(), or a batch of another term──▶ detached
  *                             └─ no answer, a broken connection, a refused batch ──▶ in doubt ──acquire()──▶ owning, under a new term
  *
  * In doubt nobody knows which of the batches under way is written, nor what it answered: the connection is destroyed, every batch
@@ -12,27 +12,29 @@
  * by that term.
  */
 import { randomInt } from 'node:crypto';
-
-import type { Pool } from 'pg';
+import { setTimeout as pause } from 'node:timers/promises';
 
 import { CapstanError } from '../../../lib/errors.ts';
 import { messageOf } from '../../../lib/to-error.ts';
-import { StaleTermError, type Fence, type Op, type Outcome, type Reads, type Store } from '../store.ts';
+import { StaleTermError, type Acquired, type Fence, type Op, type Outcome, type Reads, type Store } from '../store.ts';
 import { DEFAULT_CELL, type Cells } from '../cells.ts';
+import { unwatched, type LossCause, type StoreWatcher } from '../store-watcher.ts';
 import { parseAddress, type Address } from './address.ts';
 import { textWithoutNul } from './binary.ts';
 import { batchOf, outcomesOf, type AnswerRow, type Batch } from './batch.ts';
 import { cellNumber, cellsOf } from './cells.ts';
-import { connect, readPool, type Connection } from './connection.ts';
+import { DatabaseClock } from './database-clock.ts';
 import { sqlState, storeFailure } from './failures.ts';
-import { migrate } from './migrate.ts';
+import { migrate, newer, newestKnown, schemaVersion } from './migrate.ts';
 import { bodyReads } from './reads/bodies.ts';
 import { controlReads } from './reads/control.ts';
 import { hookReads } from './reads/hooks.ts';
 import { jobReads, type DueMark } from './reads/jobs.ts';
 import type { AsyncReads, Query } from './reads/query.ts';
 import { COMMIT, OPERATION_TYPES, STALE_TERM, typeName, type OperationType } from './sql/batch.ts';
-import { CellTerms, type Taken } from './terms.ts';
+import { Readers } from './readers.ts';
+import { CellTerms, type Known, type Taken } from './terms.ts';
+import { Writer } from './writer.ts';
 
 export interface PostgresOptions {
   /** `postgres://user@host:port/database`. */
@@ -42,16 +44,16 @@ export interface PostgresOptions {
   /** Name of the cell that the store serves; `default` when left out. */
   readonly cell?: string;
   /** Where other schedulers and agents reach this one, `host:port`; told to whoever asks for the cell's owner. */
-  readonly advertised?: string;
-  /** Wall clock, ms since 1970, for the expiry of idempotency keys; the machine's when left out. */
+  readonly advertised?: () => string;
+  /** Wall clock, ms since 1970, for the expiry of idempotency keys; the database's when left out. */
   readonly now?: () => number;
   /** How long a batch may stay without an answer, ms. */
   readonly answerMs?: number;
   /** How often an idle owner commits an empty batch, ms. */
   readonly renewMs?: number;
+  readonly watcher?: StoreWatcher;
 }
 
-const READ_CONNECTIONS = 2;
 /** Without an answer for so long a batch is in doubt. */
 const ANSWER_MS = 3_000;
 /** An idle owner commits an empty batch as often, ms: who watches its term sees that it lives. */
@@ -59,12 +61,19 @@ const RENEW_MS = 1_000;
 /** Expired rows of each kind that are removed with one batch: no commit grows with what expired. */
 const SWEEP_ROWS = 50;
 const SWEEP_PAUSE_MS = 60_000;
+/** How long a read may take, ms; longer for one whose time grows with the queue. */
+const READ_MS = 15_000;
+const LONG_READ_MS = 120_000;
+const LONG_READS = /^(?:counts|body-usage|total-)/;
+/** How often the database's clock is looked at, ms. */
+const CLOCK_MS = 60_000;
+const CLOCK = 'SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint AS wall';
 
-/** Opens the store and its schema. Rejects with CONFIG, UNAVAILABLE or DATA_NEWER. */
+/** Opens the store, and makes its schema in an empty database. Rejects with CONFIG, UNAVAILABLE or DATA_NEWER. */
 export async function openPostgresStore(options: PostgresOptions): Promise<PostgresStore> {
   const address = parseAddress(options.url, options.setting ?? 'CAPSTAN_STORE');
   const name = options.cell ?? DEFAULT_CELL;
-  const store = new PostgresStore(options, { name, number: await findCell(address, name) });
+  const store = new PostgresStore(options, { name, number: await findCell(address, name, options.answerMs ?? ANSWER_MS) });
   try {
     await store.open();
   } catch (error) {
@@ -74,31 +83,54 @@ export async function openPostgresStore(options: PostgresOptions): Promise<Postg
   return store;
 }
 
-/** Brings the schema up to date, and finds the number of a cell. */
-async function findCell(address: Address, name: string): Promise<number> {
+/**
+ * Finds the number of a cell. Who takes a cell brings the schema up to date, so that an older owner is left alone as long as it
+ * lives; only a database that does not have the cell yet gets its schema here.
+ */
+async function findCell(address: Address, name: string, answerMs: number): Promise<number> {
   const where = address.shown;
-  const connection = await connect(address, `capstan start ${randomInt(2 ** 31)}`, () => undefined);
+  const writer = new Writer({
+    address,
+    name: `capstan start ${randomInt(2 ** 31)}`,
+    answerMs,
+    watcher: unwatched,
+    onLost: () => undefined,
+  });
+  const query: Query = (_name, text, values) => writer.ask({ kind: 'term', text, values: [...values], rowMode: 'array' });
   try {
-    await migrate(connection.client, where);
-    const query: Query = async <R extends readonly unknown[]>(_name: string, text: string, values: readonly unknown[]) =>
-      (await connection.client.query<R[number][]>({ text, values: [...values], rowMode: 'array' })).rows as unknown as R[];
+    await writer.open();
+    const version = await schemaVersion(writer, where);
+    if (version > newestKnown) throw newer(where, version);
+    const present = version === 0 ? undefined : await cellNumber(query, name);
+    if (present !== undefined) return present;
+    await migrate(writer, where);
     const number = await cellNumber(query, name);
     if (number !== undefined) return number;
   } catch (error) {
     throw storeFailure(where, 'cannot open', error);
   } finally {
-    await connection.client.end();
+    await writer.end();
   }
   throw new CapstanError('CONFIG', `CAPSTAN_CELL: the database has no cell ${name}; create it with: capstan cell create ${name}`, {
     field: 'CAPSTAN_CELL',
   });
 }
 
-/** What a connection that commits needs to know. */
-interface Owning {
-  readonly connection: Connection;
-  readonly types: ReadonlyMap<OperationType, number>;
+/** The connection that commits, and what belongs to it. */
+interface Session {
+  readonly writer: Writer;
   readonly terms: CellTerms;
+  /** Object ids of the composite types; read with the first cell that is taken. */
+  types: ReadonlyMap<OperationType, number> | null;
+}
+
+/** A cell that is owned. */
+interface Owned {
+  readonly owner: string;
+  readonly term: bigint;
+  readonly since: number;
+  /** Number of the last batch that was sent. */
+  batch: number;
 }
 
 export class PostgresStore implements Store {
@@ -107,13 +139,20 @@ export class PostgresStore implements Store {
   /** Number of the cell that the store serves: the shard of its fences. */
   readonly cell: number;
   readonly cells: Cells;
+  readonly #clock = new DatabaseClock();
   readonly #now: () => number;
-  readonly #pool: Pool;
+  readonly #watcher: StoreWatcher;
+  readonly #readers: Readers;
   readonly #reads: AsyncReads<Reads>;
   readonly #dueMark: DueMark = { from: 0 };
-  #writer: Owning | null = null;
-  /** The term under which this store commits, by cell. */
-  readonly #taken = new Map<number, { term: bigint; batch: number; owner: string }>();
+  #session: Session | null = null;
+  #connecting: Promise<Session> | null = null;
+  /** Settled once no cell is being taken. */
+  #acquiring: Promise<unknown> = Promise.resolve();
+  /** The terms under which this store commits, by cell. */
+  readonly #owned = new Map<number, Owned>();
+  /** What was acknowledged to this process, by cell; survives every loss. */
+  readonly #known = new Map<number, Known>();
   /** Why batches are refused until the cell is taken again; null while none are. */
   #doubt: CapstanError | null = null;
   /** Settled once every batch called until now is answered. */
@@ -121,19 +160,25 @@ export class PostgresStore implements Store {
   #underWay = 0;
   #lastSentAt = 0;
   #sweepAt = Number.NEGATIVE_INFINITY;
+  #clockAt = 0;
   readonly #wakes = new Set<(shard: number) => void>();
   #renewal: NodeJS.Timeout | null = null;
   #closed: Promise<void> | null = null;
+  readonly #closing = new AbortController();
 
   constructor(options: PostgresOptions, cell: { readonly name: string; readonly number: number }) {
     this.#options = options;
     this.#address = parseAddress(options.url, options.setting ?? 'CAPSTAN_STORE');
     this.cell = cell.number;
-    this.#now = options.now ?? Date.now;
-    this.#pool = readPool(this.#address, READ_CONNECTIONS);
+    this.#now = options.now ?? (() => this.#clock.now());
+    this.#watcher = options.watcher ?? unwatched;
+    this.#readers = new Readers(this.#address);
     const query: Query = async <R extends readonly unknown[]>(name: string, text: string, values: readonly unknown[]) => {
-      const { rows } = await this.#pool.query<R[number][]>({ name, text, values: values.map(withoutNul), rowMode: 'array' });
-      return rows as unknown as R[];
+      try {
+        return await this.#readers.rows<R>(name, text, values.map(withoutNul), LONG_READS.test(name) ? LONG_READ_MS : READ_MS);
+      } finally {
+        this.#watcher.roundTrip('read');
+      }
     };
     this.cells = cellsOf(this.#told(query), cell);
     this.#reads = {
@@ -144,18 +189,18 @@ export class PostgresStore implements Store {
     };
   }
 
-  /** Connects and brings the schema up to date. */
   async open(): Promise<void> {
     await this.#connected();
-    this.#renewal = setInterval(() => this.#renew(), this.#options.renewMs ?? RENEW_MS);
+    const renewMs = this.#options.renewMs ?? RENEW_MS;
+    this.#renewal = setInterval(() => this.#renew(renewMs), renewMs / 4);
   }
 
   async commit(fence: Fence, ops: readonly Op[]): Promise<Outcome[]> {
-    const taken = this.#mayCommit(fence);
+    const owned = this.#mayCommit(fence);
     const batch = this.#batchOf(ops);
-    taken.batch++;
+    owned.batch++;
     this.#noteDue(ops);
-    const answered = this.#send(fence, taken.batch, batch);
+    const answered = this.#send(fence, owned.batch, batch);
     this.#committed = Promise.allSettled([this.#committed, answered]);
     return answered;
   }
@@ -172,25 +217,49 @@ export class PostgresStore implements Store {
     }
   }
 
-  async acquire(cell: number, owner: string, _forMs: number): Promise<{ readonly term: bigint } | { readonly heldBy: string }> {
+  async acquire(cell: number, owner: string, _forMs: number): Promise<Acquired> {
     this.#mustBeOpen();
-    await this.#committed;
-    const { terms } = await this.#connected();
-    const known = this.#taken.get(cell);
-    const mayKeep = this.#doubt === null && known?.owner === owner;
-    if (mayKeep) return { term: known.term };
-    let result: Taken;
+    const acquired = this.#acquiring.then(() => this.#acquire(cell, owner));
+    this.#acquiring = Promise.allSettled([acquired]);
+    return acquired;
+  }
+
+  /**
+   * Waits for the cell's lock in the database, so that whoever waits first has it as soon as its owner's session ends. What
+   * goes wrong is told by the {@link acquire} that follows; a server that is away must not be asked without a pause.
+   */
+  async waitForTurn(cell: number, ms: number): Promise<void> {
+    this.#mustBeOpen();
+    if (this.#owned.has(cell)) return;
+    const until = performance.now() + ms;
     try {
-      result = await terms.take({ cell, owner, address: this.#options.advertised ?? '' });
+      const { terms } = await this.#connected();
+      if (terms.mayWait) {
+        await terms.waitFor(cell, ms);
+        return;
+      }
     } catch (error) {
-      this.#lose(storeFailure(this.#address.shown, `cannot take cell ${cell}`, error));
-      throw this.#doubt ?? error;
+      this.#mustBeOpen();
+      if (!(error instanceof CapstanError) && sqlState(error) === '') throw error;
     }
-    if ('heldBy' in result) return result;
-    this.#taken.set(cell, { term: result.term, batch: result.batch, owner });
-    this.#doubt = null;
-    this.#dueMark.from = 0;
-    return { term: result.term };
+    await pause(Math.max(0, until - performance.now()), undefined, { signal: this.#closing.signal }).catch(() => this.#mustBeOpen());
+  }
+
+  async release(cell: number): Promise<void> {
+    this.#mustBeOpen();
+    if (!this.#disown(cell, 'released')) return;
+    await this.#committed;
+    const session = this.#session;
+    try {
+      await session?.terms.release(cell);
+    } catch (error) {
+      // Its locks go with it.
+      session?.writer.lose(storeFailure(this.#address.shown, `cannot release cell ${cell}`, error));
+    }
+  }
+
+  now(): number {
+    return this.#now();
   }
 
   /** A query outside of {@link Reads}, with its failures as the store's. */
@@ -217,24 +286,56 @@ export class PostgresStore implements Store {
 
   async #end(): Promise<void> {
     if (this.#renewal !== null) clearInterval(this.#renewal);
+    this.#closing.abort();
     await this.#committed;
+    const session = this.#session;
+    this.#session = null;
     // The advisory locks go with the connection: a standby takes over at once.
-    const writer = this.#writer;
-    this.#writer = null;
-    if (writer !== null) await writer.connection.client.end();
-    await this.#pool.end();
+    await Promise.all([session?.writer.end(), this.#readers.close()]);
+    await Promise.allSettled([this.#connecting, this.#acquiring]);
+    for (const cell of this.#owned.keys()) this.#disown(cell, 'released');
   }
 
   #mustBeOpen(): void {
     if (this.#closed !== null) throw new CapstanError('UNAVAILABLE', `store ${this.#address.shown}: it is closed`);
   }
 
-  #mayCommit(fence: Fence): { term: bigint; batch: number } {
+  async #acquire(cell: number, owner: string): Promise<Acquired> {
+    await this.#committed;
+    const session = await this.#connected();
+    const present = this.#owned.get(cell);
+    if (present?.owner === owner) return { term: present.term };
+    let taken: Taken;
+    try {
+      taken = await session.terms.take({ cell, owner, address: this.#options.advertised?.() ?? '', known: this.#known.get(cell) ?? null });
+      if (!('heldBy' in taken)) session.types ??= await typeIds(session.writer);
+      session.writer.mustHold();
+    } catch (error) {
+      const reason = storeFailure(this.#address.shown, `cannot take cell ${cell}`, error);
+      if (reason.code === 'DATA_LOST') this.#watcher.behind(cell);
+      // A lock that this session got meanwhile goes with it.
+      session.writer.lose(reason);
+      this.#doubt = reason;
+      throw reason;
+    }
+    if ('heldBy' in taken) return taken;
+    const { term, batch, wall, cause } = taken;
+    this.#disown(cell, 'stale');
+    this.#owned.set(cell, { owner, term, batch, since: performance.now() });
+    this.#know(cell, term, batch);
+    this.#clock.atLeast(wall);
+    this.#doubt = null;
+    this.#dueMark.from = 0;
+    this.#watcher.taken(cell, cause, term);
+    return { term };
+  }
+
+  #mayCommit(fence: Fence): Owned {
     this.#mustBeOpen();
     if (this.#doubt !== null) throw this.#doubt;
-    const taken = this.#taken.get(fence.shard);
-    if (taken?.term !== fence.term) throw new StaleTermError(fence);
-    return taken;
+    const owned = this.#owned.get(fence.shard);
+    if (owned?.term !== fence.term) throw new StaleTermError(fence);
+    return owned;
   }
 
   /** A batch that cannot be packed is a fault of ours, and what follows it was made on the assumption that it is written. */
@@ -245,17 +346,17 @@ export class PostgresStore implements Store {
       const fault = new CapstanError('INTERNAL', `store ${this.#address.shown}: the batch could not be packed: ${messageOf(error)}`, {
         cause: error,
       });
-      this.#lose(fault);
+      this.#session?.writer.lose(fault);
       throw fault;
     }
   }
 
   async #send(fence: Fence, number: number, batch: Batch): Promise<Outcome[]> {
-    const writer = this.#writer;
-    if (writer === null) throw this.#doubt ?? new StaleTermError(fence);
+    const session = this.#session;
+    if (session === null) throw this.#doubt ?? new StaleTermError(fence);
     const now = this.#now();
     const sweep = now >= this.#sweepAt ? SWEEP_ROWS : 0;
-    const arrays = OPERATION_TYPES.map((type) => batch.arrays[type].encode(writer.types.get(type) ?? 0));
+    const arrays = OPERATION_TYPES.map((type) => batch.arrays[type].encode(session.types?.get(type) ?? 0));
     const { seq, queuePosition } = batch.highest;
     const head = [
       fence.shard,
@@ -269,10 +370,11 @@ export class PostgresStore implements Store {
       sweep,
     ];
     this.#underWay++;
-    this.#lastSentAt = performance.now();
-    const overdue = setTimeout(() => writer.connection.destroy(), this.#options.answerMs ?? ANSWER_MS);
+    const sentAt = performance.now();
+    this.#lastSentAt = sentAt;
     try {
-      const { rows } = await writer.connection.client.query<[...AnswerRow]>({
+      const rows = await session.writer.ask<[...AnswerRow]>({
+        kind: 'batch',
         name: 'commit',
         text: COMMIT,
         values: [...head, ...arrays],
@@ -280,72 +382,104 @@ export class PostgresStore implements Store {
       });
       const { outcomes, swept } = outcomesOf(batch.size, rows);
       if (sweep > 0 && swept.every((count) => count < SWEEP_ROWS)) this.#sweepAt = now + SWEEP_PAUSE_MS;
+      this.#know(fence.shard, fence.term, number);
+      this.#watcher.committed(batch.size, performance.now() - sentAt);
       return outcomes;
     } catch (error) {
-      throw this.#refused(fence, error);
+      throw this.#refused(fence, session, error);
     } finally {
-      clearTimeout(overdue);
       this.#underWay--;
     }
   }
 
   /** What a batch that was not written, or whose answer is lost, means for those after it. */
-  #refused(fence: Fence, error: unknown): Error {
+  #refused(fence: Fence, session: Session, error: unknown): Error {
+    if (sqlState(error) === STALE_TERM) this.#drop(session, new StaleTermError(fence));
+    else session.writer.lose(storeFailure(this.#address.shown, 'the batch was not written', error));
     // The first failure is the cause of those that follow it.
-    if (this.#doubt !== null) return this.#doubt;
-    if (sqlState(error) === STALE_TERM) {
-      this.#taken.delete(fence.shard);
-      this.#wake(fence.shard);
-      return new StaleTermError(fence);
-    }
-    this.#lose(storeFailure(this.#address.shown, 'the batch was not written', error));
     return this.#doubt ?? new StaleTermError(fence);
   }
 
-  /** Refuses every batch from now on, and takes the connection away: what it still carries gets no answer. */
-  #lose(reason: CapstanError): void {
-    this.#doubt ??= reason;
-    const writer = this.#writer;
-    this.#writer = null;
-    writer?.connection.destroy();
-    for (const shard of this.#taken.keys()) this.#wake(shard);
+  /** Another process has the cell. The session goes, with the locks that it still has: they are no longer its to hold. */
+  #drop(session: Session, stale: StaleTermError): void {
+    if (this.#session !== session) return;
+    this.#session = null;
+    session.writer.lose(new CapstanError('UNAVAILABLE', stale.message, { cause: stale }));
+    this.#loseAll('stale');
   }
 
-  /** After whoever called the store has its own refusal. */
-  #wake(shard: number): void {
+  /** Every batch from now on is refused, until the cell is taken again. */
+  #lost(writer: Writer, reason: CapstanError): void {
+    if (this.#session?.writer !== writer) return;
+    this.#session = null;
+    this.#doubt = reason;
+    this.#readers.renew();
+    this.#loseAll('doubt');
+  }
+
+  #loseAll(cause: LossCause): void {
+    for (const cell of [...this.#owned.keys()]) {
+      this.#disown(cell, cause);
+      this.#wake(cell);
+    }
+  }
+
+  /** Whether the cell was owned. */
+  #disown(cell: number, cause: LossCause): boolean {
+    const owned = this.#owned.get(cell);
+    if (owned === undefined) return false;
+    this.#owned.delete(cell);
+    this.#watcher.lost(cell, cause, performance.now() - owned.since);
+    return true;
+  }
+
+  /** After whoever called the store has its own refusal, and never once the cell is owned again: that is another life. */
+  #wake(cell: number): void {
     setImmediate(() => {
-      if (this.#closed === null) for (const wake of this.#wakes) wake(shard);
+      if (this.#closed === null && !this.#owned.has(cell)) for (const wake of this.#wakes) wake(cell);
     });
   }
 
-  /** The connection that commits, made anew where there is none. */
-  async #connected(): Promise<Owning> {
-    if (this.#writer !== null) return this.#writer;
-    const where = this.#address.shown;
-    let made: Connection | null = null; // a connection may end while it is being made
-    const ended = (error: Error | null): void => {
-      if (made !== null && this.#writer?.connection === made && this.#closed === null)
-        this.#lose(new CapstanError('UNAVAILABLE', `store ${where}: the connection ended: ${error?.message ?? 'closed by the server'}`));
-    };
-    const connection = await connect(this.#address, `capstan cell ${this.cell} ${randomInt(2 ** 31)}`, ended);
-    made = connection;
-    try {
-      await migrate(connection.client, where);
-      const types = await typeIds(connection);
-      this.#writer = { connection, types, terms: new CellTerms(connection) };
-      return this.#writer;
-    } catch (error) {
-      connection.destroy();
-      throw storeFailure(where, 'cannot open', error);
-    }
+  #know(cell: number, term: bigint, batch: number): void {
+    this.#known.set(cell, { term: Number(term), batch });
   }
 
-  #renew(): void {
-    if (this.#underWay > 0 || this.#doubt !== null || performance.now() - this.#lastSentAt < RENEW_MS) return;
-    for (const [shard, { term }] of this.#taken) {
-      // Whether the term stands shows with the next batch, too; nobody waits for this one.
-      this.commit({ shard, term }, []).catch(() => undefined);
+  /** The session, made anew where there is none. */
+  #connected(): Promise<Session> {
+    if (this.#session !== null) return Promise.resolve(this.#session);
+    this.#connecting ??= this.#connect().finally(() => (this.#connecting = null));
+    return this.#connecting;
+  }
+
+  async #connect(): Promise<Session> {
+    const writer = new Writer({
+      address: this.#address,
+      name: `capstan cell ${this.cell} ${randomInt(2 ** 31)}`,
+      answerMs: this.#options.answerMs ?? ANSWER_MS,
+      watcher: this.#watcher,
+      onLost: (lost, reason) => this.#lost(lost, reason),
+    });
+    this.#clock.measured(await writer.open());
+    if (this.#closed !== null) await writer.end();
+    this.#mustBeOpen();
+    // It may be another server than before, under the same name.
+    this.#readers.renew();
+    this.#session = { writer, terms: new CellTerms(writer, this.#address.shown), types: null };
+    return this.#session;
+  }
+
+  /** Whether a term stands shows with the next batch, and whether the server answers with the next read: nobody waits for these. */
+  #renew(renewMs: number): void {
+    const mono = performance.now();
+    if (mono - this.#clockAt >= CLOCK_MS) {
+      this.#clockAt = mono;
+      this.#readers.rows<[number]>('clock', CLOCK, [], READ_MS).then(
+        (rows) => rows.forEach(([wall]) => this.#clock.measured(wall)),
+        () => undefined,
+      );
     }
+    if (this.#underWay > 0 || mono - this.#lastSentAt < renewMs) return;
+    for (const [shard, { term }] of this.#owned) this.commit({ shard, term }, []).catch(() => undefined);
   }
 
   /** Keeps the mark of jobs that are due at or below every `delete_at` that is written. */
@@ -364,10 +498,11 @@ function withoutNul(value: unknown): unknown {
 }
 
 /** Object ids of the composite types, which a binary array names its elements by. */
-async function typeIds({ client }: Connection): Promise<ReadonlyMap<OperationType, number>> {
-  const { rows } = await client.query<{ name: string; oid: number }>(
-    "SELECT typname AS name, oid::bigint AS oid FROM pg_type WHERE typnamespace = 'capstan'::regnamespace AND typtype = 'c'",
-  );
+async function typeIds(writer: Writer): Promise<ReadonlyMap<OperationType, number>> {
+  const rows = await writer.ask<{ name: string; oid: number }>({
+    kind: 'term',
+    text: "SELECT typname AS name, oid::bigint AS oid FROM pg_type WHERE typnamespace = 'capstan'::regnamespace AND typtype = 'c'",
+  });
   const oids = new Map(rows.map(({ name, oid }) => [name, oid]));
   return new Map(
     OPERATION_TYPES.map((type) => {

@@ -1,13 +1,18 @@
 /** Connections to the database: how they are made, what holds for every one, and how one in doubt is ended. */
 import { Socket } from 'node:net';
 
-import { Client, Pool, types, type ClientConfig, type CustomTypesConfig } from 'pg';
+import { Client, Pool, types, type ClientConfig, type CustomTypesConfig, type PoolClient, type PoolConfig, type QueryConfig } from 'pg';
 
 import { CapstanError } from '../../../lib/errors.ts';
 import type { Address } from './address.ts';
 import { storeFailure } from './failures.ts';
 
 const CONNECT_MS = 3_000;
+/** How long a read may wait for a connection, ms: all may be busy with long reads. */
+const POOL_MS = 15_000;
+const KEEP_ALIVE_MS = 5_000;
+/** Code of a warning: a wait for a synchronous replica was cancelled, or is cut short by the end of the connection. */
+const WARNING = '01000';
 const INT8 = 20;
 const OLDEST_SERVER = 140_000;
 
@@ -26,6 +31,8 @@ const SESSION = {
   timezone: 'UTC',
   client_min_messages: 'warning',
   idle_in_transaction_session_timeout: '2000',
+  // A server notices within a second that nobody waits for its answer any longer.
+  client_connection_check_interval: '1000',
   tcp_user_timeout: '4000',
   tcp_keepalives_idle: '5',
   tcp_keepalives_interval: '2',
@@ -48,6 +55,7 @@ function configOf(address: Address, name: string, session: Readonly<Record<strin
     application_name: name,
     connectionTimeoutMillis: CONNECT_MS,
     keepAlive: true,
+    keepAliveInitialDelayMillis: KEEP_ALIVE_MS,
     types: parsers,
     options: Object.entries(session)
       .map(([setting, value]) => `-c ${setting}=${value}`)
@@ -60,37 +68,82 @@ export interface Connection {
   readonly client: Client;
   /** Process id of the server's backend. */
   readonly backend: number;
+  /** The database's wall clock when it was made, ms since 1970. */
+  readonly wall: number;
   destroy(): void;
+}
+
+export interface ConnectionOptions {
+  /** How long the first answer may take, ms. */
+  readonly answerMs: number;
+  readonly onEnd: (error: Error | null) => void;
+  /** What was committed may not be as safe as the server says. */
+  readonly onWarning: (message: string) => void;
 }
 
 /**
  * Connects, and refuses what the store cannot rely on.
  * @throws CapstanError UNAVAILABLE, or CONFIG: an old server, one that may lose commits, a pooler.
  */
-export async function connect(address: Address, name: string, onEnd: (error: Error | null) => void): Promise<Connection> {
+export async function connect(address: Address, name: string, { answerMs, onEnd, onWarning }: ConnectionOptions): Promise<Connection> {
   const socket = new Socket();
   // Batches follow one another without waiting; each is a transaction of its own, and refused where the one before it was.
   const client = new Client({ ...configOf(address, name), pipeline: true, stream: () => socket });
   client.on('error', onEnd);
   client.on('end', () => onEnd(null));
+  client.on('notice', ({ code, message }) => {
+    if (code === WARNING) onWarning(message ?? '');
+  });
   const destroy = (): void => {
     socket.destroy();
   };
+  let hanging: NodeJS.Timeout | undefined;
   try {
     await client.connect();
+    hanging = setTimeout(destroy, answerMs);
     const { rows } = await client.query<CheckRow>(CHECK);
     const row = rows[0] as CheckRow;
     check(address, row, client);
-    return { client, backend: row.backend, destroy };
+    return { client, backend: row.backend, wall: row.wall, destroy };
   } catch (error) {
     destroy();
     throw storeFailure(address.shown, 'cannot connect', error);
+  } finally {
+    clearTimeout(hanging);
   }
 }
 
-/** Connections for reading. `settings` are the session's, in place of the usual ones. */
-export function readPool(address: Address, size: number, settings: Readonly<Record<string, string>> = {}): Pool {
-  const pool = new Pool({ ...configOf(address, 'capstan reads', { ...SESSION, ...settings }), max: size, idleTimeoutMillis: 0 });
+type Settings = Readonly<Record<string, string>>;
+
+/**
+ * Connections for reading, to a server that writes. `settings` are the session's, in place of the usual ones; the sockets of open
+ * connections are in `sockets`.
+ */
+export function readPool(address: Address, size: number, settings: Settings = {}, sockets = new Set<Socket>()): Pool {
+  const stream = (): Socket => {
+    const socket = new Socket();
+    sockets.add(socket);
+    socket.once('close', () => sockets.delete(socket));
+    return socket;
+  };
+  const verify = (client: PoolClient, done: (error?: Error) => void): void => {
+    client
+      .query<{ standby: boolean }>({ text: 'SELECT pg_is_in_recovery() AS standby', query_timeout: CONNECT_MS } as QueryConfig)
+      .then(
+        ({ rows }) =>
+          rows[0]?.standby === false ? done() : done(new CapstanError('UNAVAILABLE', `store ${address.shown}: it is a replica`)),
+        done,
+      );
+  };
+  const config: PoolConfig = {
+    ...configOf(address, 'capstan reads', { ...SESSION, ...settings }),
+    connectionTimeoutMillis: POOL_MS,
+    stream,
+    verify,
+    max: size,
+    idleTimeoutMillis: 0,
+  };
+  const pool = new Pool(config);
   // An idle connection that breaks is replaced when it is needed.
   pool.on('error', () => undefined);
   return pool;
@@ -102,10 +155,12 @@ interface CheckRow {
   readonly standby: boolean;
   readonly readOnly: string;
   readonly backend: number;
+  readonly wall: number;
 }
 
 const CHECK = `SELECT current_setting('server_version_num')::int AS version, current_setting('fsync') AS fsync, pg_is_in_recovery() AS standby,
-  current_setting('default_transaction_read_only') AS "readOnly", pg_backend_pid() AS backend`;
+  current_setting('default_transaction_read_only') AS "readOnly", pg_backend_pid() AS backend,
+  floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint AS wall`;
 
 function check({ shown }: Address, { version, fsync, standby, readOnly, backend }: CheckRow, client: Client): void {
   const refused = (reason: string): CapstanError => new CapstanError('CONFIG', `store ${shown}: ${reason}`);

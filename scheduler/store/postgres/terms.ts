@@ -1,123 +1,218 @@
 /**
  * Who owns a cell. The owner holds a session's advisory lock on the connection that commits, and a term that every batch names.
  *
- * - Who gets the lock takes the cell at once: its last owner's connection is gone.
+ * - Who gets the lock takes the cell at once: its last owner's connection is gone, or it released the cell. A standby waits
+ *   for the lock in the database, so that it learns of this when it happens.
  * - Otherwise the owner may be a host that is lost or paused with its connection open: whoever sees neither term nor batch change
  *   for {@link UNCHANGED_MS} of its own monotonic clock takes the cell, if both still are what it saw. No clocks are compared.
  *
  * A term is never given out twice, also after the database was restored or failed over to a replica that was behind: it is at least
- * the seconds since 1970.
+ * the seconds since 1970. A database that lacks what was acknowledged to this process is not taken over: somebody has to look.
  */
 import { CapstanError } from '../../../lib/errors.ts';
-import { LOCK_SPACE } from './migrate.ts';
-import type { Connection } from './connection.ts';
+import type { TakeOverCause } from '../store-watcher.ts';
 import { sqlState } from './failures.ts';
+import { LOCK_SPACE, migrate, newer, newestKnown, SCHEMA_IS_LOCKED, schemaVersion } from './migrate.ts';
+import type { Writer } from './writer.ts';
 
-export type Taken = { readonly term: bigint; readonly batch: number } | { readonly heldBy: string };
+export interface Grant {
+  readonly term: bigint;
+  readonly batch: number;
+  readonly cause: TakeOverCause;
+  /** The database's wall clock, ms since 1970, and not before what former owners wrote. */
+  readonly wall: number;
+}
+
+export type Taken = Grant | { readonly heldBy: string; readonly address?: string };
 
 /** An owner that is alive commits at least once a second. */
 const UNCHANGED_MS = 4_000;
-/** How long a row may stay locked before the connections that hold it are ended, ms. */
+/** How long a row or lock may stay held by a former owner before its connections are ended, ms. */
 const LOCK_MS = 500;
+/** How often they are ended before this is given up. */
+const ENDINGS = 6;
 const LOCK_NOT_AVAILABLE = '55P03';
 
 const TRY_LOCK = 'SELECT pg_try_advisory_lock($1, $2) AS locked';
-const OWNER = 'SELECT owner, address, term, batch FROM capstan.cells WHERE cell = $1';
-/** Also from oneself: a batch in doubt is behind the row's lock, so it is written, or refused, before this is. */
-const NEXT = `UPDATE capstan.cells SET owner = $2, address = $3, term = greatest(term + 1, floor(extract(epoch FROM clock_timestamp()))::bigint)
-WHERE cell = $1 AND ($4::bigint IS NULL OR (term = $4 AND batch = $5)) RETURNING term, batch`;
-/** Ends the connections of this role that hold the cell's lock, or its row. */
-const END_HOLDERS = `SELECT pg_terminate_backend(pid) FROM (
+const UNLOCK = 'SELECT pg_advisory_unlock($1, $2)';
+const WAIT = 'SELECT capstan.wait_for_lock_v1($1, $2, $3) AS locked';
+const OWNER = `SELECT owner, address, term, batch, ${SCHEMA_IS_LOCKED} AS "isMigrating" FROM capstan.cells WHERE cell = $1`;
+const TAKE = 'SELECT outcome, former, term, batch, wall FROM capstan.take_v1($1, $2, $3, $4, $5, $6, $7, $8)';
+/** Ends the connections that hold the cell's lock, unless there is a further term by now. */
+const END_LOCK_HOLDERS = `SELECT pg_terminate_backend(pid) FROM (
   SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND classid = $1 AND objid = $2 AND objsubid = 2 AND granted
     AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
-) holders WHERE pid <> pg_backend_pid()`;
+) holders WHERE pid <> pg_backend_pid() AND EXISTS (SELECT FROM capstan.cells WHERE cell = $2 AND term = $3)`;
+/** Ends the cell's other connections that have a transaction open: one of them holds the row. */
+const END_ROW_HOLDERS = `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+  WHERE datname = current_database() AND usename = current_user AND pid <> pg_backend_pid() AND application_name LIKE $1 AND xact_start IS NOT NULL`;
+
+/** What the database acknowledged to this process: the highest term, and the highest batch under it. */
+export interface Known {
+  readonly term: number;
+  readonly batch: number;
+}
 
 /** Who wants which cell. */
 export interface Claim {
   readonly cell: number;
   readonly owner: string;
-  /** Where others reach the owner, `host:port`. */
+  /** Where others reach the owner, `host:port`; empty if unknown. */
   readonly address: string;
+  readonly known: Known | null;
 }
 
 const missing = (cell: number): CapstanError => new CapstanError('CONFIG', `the database has no cell ${cell}`);
 
-interface Seen {
+interface Row {
+  /** Null before the first. */
+  readonly owner: string | null;
+  readonly address: string;
   readonly term: number;
   readonly batch: number;
+  readonly isMigrating: boolean;
+}
+
+interface Seen extends Known {
   readonly since: number;
 }
 
-export class CellTerms {
-  readonly #connection: Connection;
-  readonly #seen = new Map<number, Seen>();
+interface TakeRow {
+  readonly outcome: 'taken' | 'changed' | 'behind' | 'missing';
+  readonly former: string | null;
+  readonly term: number;
+  readonly batch: number;
+  readonly wall: number;
+}
 
-  constructor(connection: Connection) {
-    this.#connection = connection;
+export class CellTerms {
+  readonly #writer: Writer;
+  readonly #where: string;
+  readonly #seen = new Map<number, Seen>();
+  /** Cells whose lock this session holds; the database counts how often it was taken. */
+  readonly #locked = new Set<number>();
+  #isNewer = false;
+
+  constructor(writer: Writer, where: string) {
+    this.#writer = writer;
+    this.#where = where;
   }
 
-  /** Takes the cell under a new term, or says who holds it. */
+  /**
+   * Takes the cell under a new term, or says who holds it.
+   * @throws CapstanError DATA_LOST when the database lacks what was acknowledged, DATA_NEWER when only a newer program may own.
+   */
   async take(claim: Claim): Promise<Taken> {
     const { cell } = claim;
+    const version = await schemaVersion(this.#writer, this.#where);
+    this.#isNewer = version > newestKnown;
+    if (this.#isNewer) return this.#leaveToNewer(cell, version);
     if (await this.#lock(cell)) return this.#next(claim, null);
-    const { rows } = await this.#connection.client.query<{ owner: string | null; address: string; term: number; batch: number }>(OWNER, [
-      cell,
-    ]);
-    const held = rows[0];
+    const held = await this.#ownerOf(cell);
     if (held === undefined) throw missing(cell);
-    const { term } = held;
-    const heldBy = held.address || (held.owner ?? 'a scheduler that is starting');
-    const seen = this.#seen.get(cell);
-    if (seen?.term !== term || seen.batch !== held.batch) {
-      this.#seen.set(cell, { term, batch: held.batch, since: performance.now() });
-      return { heldBy };
-    }
-    if (performance.now() - seen.since < UNCHANGED_MS) return { heldBy };
+    const seen = this.#unchanged(cell, held);
+    if (seen === null || performance.now() - seen.since < UNCHANGED_MS) return heldBy(held);
     const taken = await this.#next(claim, seen);
-    if ('heldBy' in taken) return taken;
-    await this.#connection.client.query(END_HOLDERS, [LOCK_SPACE, cell]);
-    await this.#connection.client.query('SELECT pg_advisory_lock($1, $2)', [LOCK_SPACE, cell]);
+    if (!('heldBy' in taken)) await this.#lockAfterEnding(cell, taken.term);
     return taken;
   }
 
+  /** Resolves when this session has the cell's lock, or after `ms`. */
+  async waitFor(cell: number, ms: number): Promise<void> {
+    if (this.#locked.has(cell) || this.#isNewer) return;
+    const values = [LOCK_SPACE, cell, ms];
+    const [row] = await this.#writer.ask<{ locked: boolean }>({ kind: 'term', text: WAIT, values, longerMs: ms });
+    if (row?.locked === true) this.#locked.add(cell);
+  }
+
+  get mayWait(): boolean {
+    return !this.#isNewer;
+  }
+
+  async release(cell: number): Promise<void> {
+    if (!this.#locked.delete(cell)) return;
+    await this.#writer.ask({ kind: 'term', text: UNLOCK, values: [LOCK_SPACE, cell] });
+  }
+
+  /** An older program stays a standby of a newer one, and takes nothing over. */
+  async #leaveToNewer(cell: number, version: number): Promise<Taken> {
+    const held = await this.#ownerOf(cell);
+    if (held === undefined) throw newer(this.#where, version);
+    return { ...heldBy(held), heldBy: `${heldBy(held).heldBy}, of a newer version` };
+  }
+
+  async #ownerOf(cell: number): Promise<Row | undefined> {
+    const [row] = await this.#writer.ask<Row>({ kind: 'term', text: OWNER, values: [cell] });
+    return row;
+  }
+
+  /** What was seen before, if nothing has changed since; null otherwise. Who migrates is alive, though it commits no batch. */
+  #unchanged(cell: number, { term, batch, isMigrating }: Row): Seen | null {
+    const seen = this.#seen.get(cell);
+    if (!isMigrating && seen?.term === term && seen.batch === batch) return seen;
+    this.#seen.set(cell, { term, batch, since: performance.now() });
+    return null;
+  }
+
   async #lock(cell: number): Promise<boolean> {
-    const { rows } = await this.#connection.client.query<{ locked: boolean }>(TRY_LOCK, [LOCK_SPACE, cell]);
-    return rows[0]?.locked === true;
+    if (this.#locked.has(cell)) return true;
+    const [row] = await this.#writer.ask<{ locked: boolean }>({ kind: 'term', text: TRY_LOCK, values: [LOCK_SPACE, cell] });
+    if (row?.locked === true) this.#locked.add(cell);
+    return this.#locked.has(cell);
   }
 
-  async #next({ cell, owner, address }: Claim, seen: Seen | null): Promise<Taken> {
-    const { client } = this.#connection;
-    await client.query(`SET lock_timeout = ${LOCK_MS}`);
-    try {
-      for (;;) {
-        try {
-          const next = await client.query<{ term: number; batch: number }>(NEXT, [
-            cell,
-            owner,
-            address,
-            seen?.term ?? null,
-            seen?.batch ?? null,
-          ]);
-          const row = next.rows[0];
-          if (row !== undefined) return { term: BigInt(row.term), batch: row.batch };
-          if (seen === null) throw missing(cell);
-          return { heldBy: 'another scheduler' };
-        } catch (error) {
-          if (sqlState(error) !== LOCK_NOT_AVAILABLE) throw error;
-          await this.#endRowHolders(cell);
-        }
-      }
-    } finally {
-      await client.query('SET lock_timeout = 0');
+  /** The former owner's session goes; another standby that waits for the lock may get it first, and goes as well. */
+  async #lockAfterEnding(cell: number, term: bigint): Promise<void> {
+    for (let i = 0; i < ENDINGS && !this.#locked.has(cell); i++) {
+      await this.#writer.ask({ kind: 'term', text: END_LOCK_HOLDERS, values: [LOCK_SPACE, cell, String(term)] });
+      await this.waitFor(cell, LOCK_MS);
     }
+    if (!this.#locked.has(cell)) throw this.#stuck(cell, 'the connection of its former owner cannot be ended');
   }
 
-  /** Ends the cell's other connections that have a transaction open: one of them holds the row. */
-  async #endRowHolders(cell: number): Promise<void> {
-    await this.#connection.client.query(
-      `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-       WHERE datname = current_database() AND usename = current_user AND pid <> pg_backend_pid() AND application_name LIKE $1 AND xact_start IS NOT NULL`,
-      [`capstan cell ${cell} %`],
+  async #next(claim: Claim, seen: Seen | null): Promise<Taken> {
+    await migrate(this.#writer, this.#where);
+    const { cell, owner, address, known } = claim;
+    const values = [cell, owner, address, seen?.term ?? null, seen?.batch ?? null, known?.term ?? 0, known?.batch ?? 0, LOCK_MS];
+    const row = await this.#untilUnlocked(
+      cell,
+      async () => (await this.#writer.ask<TakeRow>({ kind: 'term', text: TAKE, values, longerMs: LOCK_MS }))[0],
+    );
+    if (row === undefined || row.outcome === 'missing') throw missing(cell);
+    if (row.outcome === 'behind') throw this.#behind(claim, row);
+    if (row.outcome !== 'taken') return { heldBy: 'another scheduler' };
+    const cause = row.former === null ? 'first' : row.former === owner ? 'itself' : seen === null ? 'lock' : 'unchanged';
+    return { term: BigInt(row.term), batch: row.batch, wall: row.wall, cause };
+  }
+
+  /** Again while the row is locked, after the connections that may hold it were ended. */
+  async #untilUnlocked<T>(cell: number, take: () => Promise<T>): Promise<T> {
+    for (let i = 0; i < ENDINGS; i++) {
+      try {
+        return await take();
+      } catch (error) {
+        if (sqlState(error) !== LOCK_NOT_AVAILABLE) throw error;
+      }
+      await this.#writer.ask({ kind: 'term', text: END_ROW_HOLDERS, values: [`capstan cell ${cell} %`] });
+    }
+    throw this.#stuck(cell, 'its row stays locked by a connection that cannot be ended');
+  }
+
+  #stuck(cell: number, reason: string): CapstanError {
+    return new CapstanError('UNAVAILABLE', `store ${this.#where}: cell ${cell} cannot be taken: ${reason}`);
+  }
+
+  #behind({ cell, known }: Claim, { term, batch }: TakeRow): CapstanError {
+    return new CapstanError(
+      'DATA_LOST',
+      `store ${this.#where}: cell ${cell} is at term ${term}, batch ${batch}, but term ${known?.term ?? 0}, batch ${known?.batch ?? 0} was acknowledged:` +
+        ' the database was restored, or failed over to a replica that was behind; acknowledged jobs are missing',
     );
   }
+}
+
+function heldBy({ owner, address }: Row): { readonly heldBy: string; readonly address?: string } {
+  return address === ''
+    ? { heldBy: owner === null ? 'a scheduler that is starting' : `another scheduler (${owner})` }
+    : { heldBy: address, address };
 }

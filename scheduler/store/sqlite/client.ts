@@ -13,7 +13,7 @@ import { MessageChannel, Worker } from 'node:worker_threads';
 
 import { CapstanError } from '../../../lib/errors.ts';
 import { messageOf, toError } from '../../../lib/to-error.ts';
-import type { Fence, Op, Outcome, Reads, Store } from '../store.ts';
+import type { Acquired, Fence, Op, Outcome, Reads, Store } from '../store.ts';
 import { packBatch, unpackOutcomes } from './packing/batches.ts';
 import { unpackResult } from './packing/results.ts';
 import { fromFailure, isFailure, type Answer, type Question, type SnapshotEnd, type ThreadData } from './protocol.ts';
@@ -41,6 +41,8 @@ const LEAST_BUFFER = 1_024;
 const MOST_BUFFER = 1_048_576;
 /** Number of completed requests in the list at which it is compacted. */
 const COMPACT_AT = 1_024;
+/** Owner of a shard that was released. */
+const NOBODY = 'nobody';
 
 /**
  * Opens (or creates) the database and its thread. Rejects with `DATA_DIR`, `DATA_LOST`, `DATA_NEWER` or `DISK_FULL` if
@@ -103,7 +105,7 @@ export class SqliteClient implements Store {
     );
   }
 
-  async acquire(shard: number, owner: string, forMs: number): Promise<{ readonly term: bigint } | { readonly heldBy: string }> {
+  async acquire(shard: number, owner: string, forMs: number): Promise<Acquired> {
     return this.#ask(
       { ask: 'acquire', shard, owner, forMs },
       true,
@@ -111,7 +113,21 @@ export class SqliteClient implements Store {
     );
   }
 
-  /** The file belongs to this process alone: no other process changes a shard. */
+  /** The file belongs to this process alone: no other process holds a shard. */
+  async waitForTurn(_shard: number, _ms: number): Promise<void> {
+    this.#mustServe();
+  }
+
+  /** A further term, without an owner, refuses what comes under the last one. */
+  async release(shard: number): Promise<void> {
+    await this.acquire(shard, NOBODY, 0);
+  }
+
+  now(): number {
+    return Date.now();
+  }
+
+  /** No other process changes a shard. */
   onHint(_wake: (shard: number) => void): () => void {
     return () => undefined;
   }
@@ -161,8 +177,12 @@ export class SqliteClient implements Store {
     }
   }
 
-  #ask<T>(question: Question, writes: boolean, read: (answer: Answer) => T): Promise<T> {
+  #mustServe(): void {
     if (this.#refusal !== null) throw this.#refusal;
+  }
+
+  #ask<T>(question: Question, writes: boolean, read: (answer: Answer) => T): Promise<T> {
+    this.#mustServe();
     this.#worker.postMessage(question);
     return this.#expect(null, writes, read);
   }

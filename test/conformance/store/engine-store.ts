@@ -18,6 +18,13 @@ export function engineStore(engine: StoreEngine): Store {
     async acquire(shard: number, owner: string, forMs: number) {
       return open().acquire(shard, owner, forMs);
     },
+    async waitForTurn() {
+      open();
+    },
+    async release(shard: number) {
+      open().acquire(shard, 'nobody', 0);
+    },
+    now: Date.now,
     onHint: () => () => undefined,
     async close() {
       if (!closed) engine.close();

@@ -84,7 +84,7 @@ function tests(server: PostgresServer): void {
     const own = await take(store);
     t.true(own.term > fence.term);
     const standby = await another();
-    t.like(await standby.acquire(0, 'owner-b', 1), { heldBy: 'owner-a' });
+    t.like(await standby.acquire(0, 'owner-b', 1), { heldBy: 'another scheduler (owner-a)' });
     const next = await take(standby, 'owner-b');
     t.true(next.term > own.term);
     await t.throwsAsync(store.commit(own, [submit(queued(1))]));

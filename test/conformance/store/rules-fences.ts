@@ -64,6 +64,30 @@ export function fenceRules(name: string, use: Use): void {
     t.is(answers[7], null);
   });
 
+  test.serial(`${name}: a shard that is released is written no more, is read on, and is free at once`, async (t) => {
+    const { store, fence } = await use(t);
+    const last = store.commit(fence, [submit(queued(1))]);
+    await store.release(0);
+    t.deepEqual(await last, [{ kind: 'ok' }], 'what was called before is written');
+    await t.throwsAsync(store.commit(fence, [submit(queued(2))]), { instanceOf: StaleTermError });
+    t.deepEqual(await queueOf(store), [1]);
+    const next = await take(store, 'owner-b');
+    t.true(next.term > fence.term);
+    t.deepEqual(await outcomes(store, next, submit(queued(3))), ['ok']);
+    await store.release(0);
+    await store.release(0);
+    t.true((await take(store, 'owner-b')).term > next.term, 'the same owner gets a new term, too');
+  });
+
+  test.serial(`${name}: a wait for an own shard, or a free one, ends at once; the clock is a wall clock`, async (t) => {
+    const { store } = await use(t);
+    await store.waitForTurn(0, 60_000);
+    await store.release(0);
+    await store.waitForTurn(0, 60_000);
+    const before = Date.now();
+    t.true(Math.abs(store.now() - before) < 60_000);
+  });
+
   test.serial(`${name}: an empty batch has no outcomes`, async (t) => {
     const { store, fence } = await use(t);
     t.deepEqual(await store.commit(fence, []), []);
@@ -123,6 +147,8 @@ export function fenceRules(name: string, use: Use): void {
     await t.throwsAsync(store.commit(fence, []), { message: /closed/ });
     await t.throwsAsync(store.read('highest'), { message: /closed/ });
     await t.throwsAsync(store.acquire(0, 'owner-a', 1), { message: /closed/ });
+    await t.throwsAsync(store.waitForTurn(0, 60_000), { message: /closed/ });
+    await t.throwsAsync(store.release(0), { message: /closed/ });
     await store.close();
   });
 }

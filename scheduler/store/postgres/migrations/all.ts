@@ -1,7 +1,8 @@
 import type { Migration } from './migration.ts';
 import { queue } from './0001_queue.ts';
+import { terms } from './0002_terms.ts';
 import { schedulers } from './0003_schedulers.ts';
 import { cells } from './0004_cells.ts';
 
 /** In order of their numbers. */
-export const migrations: readonly Migration[] = [queue, schedulers, cells];
+export const migrations: readonly Migration[] = [queue, terms, schedulers, cells];

@@ -15,7 +15,7 @@ export function controlReads(query: Query, cell: number, now: () => number): Con
       return rows.map(([rowKind, key, version, value]) => ({ kind: rowKind, key, version, value }));
     },
     async idempotency(key) {
-      const [row] = await query<[string, Uint8Array]>('idempotency', IDEMPOTENCY, [cell, key, now()]);
+      const [row] = await query<[string, Uint8Array]>('idempotency', IDEMPOTENCY, [cell, key, Math.trunc(now())]);
       return row === undefined ? null : { jobId: row[0], bodyHash: row[1] };
     },
   };

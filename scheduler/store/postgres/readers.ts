@@ -1,0 +1,49 @@
+/** The connections that read. Each read has a time limit: a server that does not answer keeps nobody waiting for ever. */
+import type { Socket } from 'node:net';
+
+import type { Pool, QueryArrayConfig } from 'pg';
+
+import type { Address } from './address.ts';
+import { readPool } from './connection.ts';
+
+const CONNECTIONS = 2;
+/** How long connections may take to end properly, ms. */
+const END_MS = 1_000;
+
+export class Readers {
+  readonly #address: Address;
+  #pool: Pool;
+  #sockets = new Set<Socket>();
+
+  constructor(address: Address) {
+    this.#address = address;
+    this.#pool = readPool(address, CONNECTIONS, {}, this.#sockets);
+  }
+
+  /** Rows as arrays, within `limitMs` from when a connection is free. */
+  async rows<R>(name: string, text: string, values: unknown[], limitMs: number): Promise<R[]> {
+    const query: QueryArrayConfig & { readonly query_timeout: number } = { name, text, values, rowMode: 'array', query_timeout: limitMs };
+    return (await this.#pool.query(query)).rows as unknown as R[];
+  }
+
+  /** Cuts the reads under way off and reads on new connections: the present ones may be to a server that is no longer the one. */
+  renew(): void {
+    const [former, sockets] = [this.#pool, this.#sockets];
+    this.#sockets = new Set();
+    this.#pool = readPool(this.#address, CONNECTIONS, {}, this.#sockets);
+    void end(former, sockets, 0);
+  }
+
+  /** Lets the reads under way end, for a while. */
+  async close(): Promise<void> {
+    await end(this.#pool, this.#sockets, END_MS);
+  }
+}
+
+async function end(pool: Pool, sockets: ReadonlySet<Socket>, withinMs: number): Promise<void> {
+  const cut = setTimeout(() => {
+    for (const socket of sockets) socket.destroy();
+  }, withinMs);
+  await pool.end();
+  clearTimeout(cut);
+}
