@@ -31,6 +31,7 @@ export const sets = {
   ].map((name) => `test/cli/${name}.test.ts`),
   cluster: [
     'test/conformance/store/postgres*.test.ts',
+    'test/integration/cells*.test.ts',
     'test/integration/cluster*.test.ts',
     'test/integration/postgres*.test.ts',
     'test/support/postgres.test.ts',

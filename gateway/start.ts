@@ -3,6 +3,7 @@ import { BlobServiceClient } from '../proto/gen/capstan/v1/blobs.ts';
 import { ControlServiceClient } from '../proto/gen/capstan/v1/control.ts';
 import { GatewayServiceClient } from '../proto/gen/capstan/v1/invoke.ts';
 import { JobServiceClient } from '../proto/gen/capstan/v1/jobs.ts';
+import { DEFAULT_CELL } from '../lib/cells.ts';
 import { CapstanError } from '../lib/errors.ts';
 import { schedulerTarget } from '../lib/scheduler-target.ts';
 import { clientCredentials } from '../lib/grpc-tls.ts';
@@ -73,8 +74,8 @@ export async function start(config: GatewayConfig, deps: GatewayDeps = {}): Prom
   const certificate = readCertificate(config);
   const channelCredentials = clientCredentials(config.scheduler, config);
   const target = schedulerTarget(config.scheduler);
-  const patient = callMetadata(token, true);
-  const quick = callMetadata(token, false);
+  const patient = callMetadata(token, true, DEFAULT_CELL);
+  const quick = callMetadata(token, false, DEFAULT_CELL);
 
   const channelClient = new JobServiceClient(target, channelCredentials, channelOptions);
   // One connection for unary calls and bodies: the clients share the first one's channel.

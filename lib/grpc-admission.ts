@@ -52,7 +52,7 @@ export interface AdmissionOptions {
   /** Authenticates a caller. Throws a CapstanError without valid credentials. */
   readonly identify: (metadata: Metadata) => Caller;
   /** Why calls are refused, whatever their credentials; null while they are accepted. */
-  readonly refusal?: () => CapstanError | null;
+  readonly refusal?: (metadata: Metadata) => CapstanError | null;
   /** Metadata that goes ahead of every response. */
   readonly greeting?: () => Readonly<Record<string, string>>;
   /** A connection made a call with valid credentials. */
@@ -124,7 +124,7 @@ export class Admission {
             onReceiveMetadata: (metadata, pass) => {
               try {
                 if (rules === undefined) throw new CapstanError('PERMISSION_DENIED', 'this method is not implemented');
-                const refusal = rules.standby ? null : (this.#options.refusal?.() ?? null);
+                const refusal = rules.standby ? null : (this.#options.refusal?.(metadata) ?? null);
                 if (refusal !== null) throw refusal;
                 const { limits, messageBytes } = rules.open ? this.#admitOpen(path, peer, rules) : this.#admit(path, metadata, rules);
                 held = this.#hold(limits);

@@ -7,7 +7,7 @@ import { tlsSettings } from '../lib/tls-settings.ts';
 import { CapstanError } from '../lib/errors.ts';
 import { readSettings, setting } from '../lib/settings.ts';
 import type { S3Config } from './blobs/s3-store.ts';
-import { CELL_NAME, CELL_NAME_RULE, DEFAULT_CELL } from './store/cells.ts';
+import { CELL_NAME, CELL_NAME_RULE, DEFAULT_CELL } from '../lib/cells.ts';
 import { defaultSettings } from './core/settings.ts';
 import { defaultLimits, DEFAULT_REQUESTS_PER_WORKER, type Limit, type LimitedOperation, type Limits } from './core/jobs/rate-limits.ts';
 

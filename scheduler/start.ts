@@ -57,11 +57,12 @@ export async function start(config: SchedulerConfig, deps: SchedulerDeps = {}): 
 }
 
 /** Commits what was accepted, and closes the store. */
-async function closeQueue({ sender, masterKeys, engine, blobs, store, cluster }: Parts): Promise<void> {
+async function closeQueue({ sender, masterKeys, engine, blobs, cellWatch, store, cluster }: Parts): Promise<void> {
   await sender.cancel();
   await masterKeys.close();
   await engine.close();
   await blobs.bodies.close();
+  await cellWatch.close();
   await store.close();
   await cluster.close();
 }

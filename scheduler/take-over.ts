@@ -4,6 +4,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 
 import type { Logger } from 'pino';
 
+import { DEFAULT_CELL } from '../lib/cells.ts';
 import { CapstanError } from '../lib/errors.ts';
 import { KeyScope } from '../proto/gen/capstan/v1/control.ts';
 import type { Parts } from './assembly/assemble.ts';
@@ -20,10 +21,16 @@ import { keyRow } from './services/key-service.ts';
 const STANDBY_LOOK_MS = 500;
 
 /** Resolves once this scheduler owns the queue and everything is in place to serve it. */
-export async function takeOver({ engine, folder, clock, masterKeys }: Parts, config: SchedulerConfig, log: Logger): Promise<void> {
+export async function takeOver(
+  { engine, folder, clock, masterKeys, cells, cellWatch }: Parts,
+  config: SchedulerConfig,
+  log: Logger,
+): Promise<void> {
+  await cellWatch.start();
   await acquire(engine, config, log);
-  refuseForeignKey(engine, folder);
-  await bootstrap(engine, folder.secrets, clock);
+  refuseForeignKey(engine.state.masterKey?.id ?? (await cells?.masterKeyId()), folder);
+  // The operator's key and the join token of the data folder are those of the first cell.
+  if (cellWatch.own === DEFAULT_CELL) await bootstrap(engine, folder.secrets, clock);
   await masterKeys.recover();
 }
 
@@ -53,9 +60,8 @@ async function acquire(engine: Engine, { isBlobDirShared }: SchedulerConfig, log
 }
 
 /** A folder of new secrets beside a queue that has others: its values would be lost to this scheduler, and its clients locked out. */
-function refuseForeignKey(engine: Engine, { path, created, secrets }: DataFolder): void {
-  const present = engine.state.masterKey;
-  if (present === null || !created.masterKey || present.id === new Cipher(secrets.masterKey, []).keyId) return;
+function refuseForeignKey(present: string | undefined, { path, created, secrets }: DataFolder): void {
+  if (present === undefined || !created.masterKey || present === new Cipher(secrets.masterKey, []).keyId) return;
   throw new CapstanError(
     'CONFIG',
     `${join(path, 'secrets')}: was created anew, but the queue is encrypted with another master key; copy the folder from the scheduler that owns the queue`,

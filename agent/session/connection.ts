@@ -1,6 +1,7 @@
 /** Channels to the scheduler and their credentials. */
 import { Metadata, type ChannelCredentials, type ChannelOptions } from '@grpc/grpc-js';
 
+import { nameCell } from '../../lib/cells.ts';
 import { messageLimits } from '../../lib/batches.ts';
 import { NodeServiceClient } from '../../proto/gen/capstan/v1/nodes.ts';
 import { BlobServiceClient } from '../../proto/gen/capstan/v1/blobs.ts';
@@ -34,5 +35,13 @@ export function nodeMetadata(identity: Identity): Metadata {
   const metadata = new Metadata();
   metadata.set('authorization', `Bearer ${identity.nodeSecret}`);
   metadata.set('capstan-node', identity.nodeId);
+  nameCell(metadata, identity.cell);
+  return metadata;
+}
+
+/** Metadata of a call without an identity, for a cell. */
+export function joinMetadata(cell: string): Metadata {
+  const metadata = new Metadata();
+  nameCell(metadata, cell);
   return metadata;
 }

@@ -4,12 +4,17 @@ import { join } from 'node:path';
 
 import { z } from 'zod';
 
+import { CELL_NAME, DEFAULT_CELL } from '../../lib/cells.ts';
 import { CapstanError } from '../../lib/errors.ts';
 import { isErrno } from '../../lib/to-error.ts';
 
-const identitySchema = z.object({ nodeId: z.string().min(1), nodeSecret: z.string().min(1) });
+const identitySchema = z.object({
+  nodeId: z.string().min(1),
+  nodeSecret: z.string().min(1),
+  cell: z.string().regex(CELL_NAME).default(DEFAULT_CELL),
+});
 
-/** `nodeSecret` is never logged. */
+/** `cell` is the one that the node joined. `nodeSecret` is never logged. */
 export type Identity = Readonly<z.infer<typeof identitySchema>>;
 
 export async function readIdentity(folder: string): Promise<Identity | undefined> {

@@ -8,10 +8,11 @@
  * Messages sent before Hello are dropped; the next Hello has the whole state.
  * Each dial uses its own channel, so that only the backoff here decides when the next dial is.
  */
-import { Metadata, type ClientDuplexStream } from '@grpc/grpc-js';
+import type { ClientDuplexStream } from '@grpc/grpc-js';
 import type { Logger } from 'pino';
 
 import { BatchWriter } from '../../lib/batches.ts';
+import { cellOfJoinToken } from '../../lib/cells.ts';
 import { CapstanError } from '../../lib/errors.ts';
 import { fromServiceError } from '../../lib/grpc-errors.ts';
 import type {
@@ -26,7 +27,7 @@ import type {
 } from '../../proto/gen/capstan/v1/nodes.ts';
 import { readClientStream } from '../../lib/stream-guard.ts';
 import { Backoff } from './backoff.ts';
-import { nodeClient, nodeMetadata, type SchedulerTarget } from './connection.ts';
+import { joinMetadata, nodeClient, nodeMetadata, type SchedulerTarget } from './connection.ts';
 import { readIdentity, writeIdentity, type Identity } from './identity.ts';
 import { eventBytes } from './event-size.ts';
 
@@ -144,19 +145,20 @@ export class Session {
     const options = this.#options;
     const joinToken = options.joinToken();
     if (joinToken === undefined) throw noToken();
+    const cell = cellOfJoinToken(joinToken);
     const client = nodeClient(options.scheduler);
     try {
       const response = await new Promise<JoinResponse>((resolve, reject) => {
         const deadline = Date.now() + JOIN_DEADLINE_MS;
-        client.join({ joinToken, name: options.nodeName }, new Metadata(), { deadline }, (error, reply) =>
+        client.join({ joinToken, name: options.nodeName }, joinMetadata(cell), { deadline }, (error, reply) =>
           error === null ? resolve(reply) : reject(error),
         );
       });
-      const identity = { nodeId: response.nodeId, nodeSecret: response.nodeSecret };
+      const identity = { nodeId: response.nodeId, nodeSecret: response.nodeSecret, cell };
       await writeIdentity(options.folder, identity);
       this.#identity = identity;
       this.#joining = false;
-      options.log.info({ node: identity.nodeId }, 'joined');
+      options.log.info({ node: identity.nodeId, cell }, 'joined');
       this.#joined.resolve(identity.nodeId);
       options.onRejoined();
       return identity;

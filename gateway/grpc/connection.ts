@@ -4,6 +4,7 @@
  */
 import { Metadata, type ChannelOptions } from '@grpc/grpc-js';
 
+import { nameCell } from '../../lib/cells.ts';
 import { messageLimits } from '../../lib/batches.ts';
 
 /** First and longest wait before a broken connection is retried, ms. */
@@ -27,10 +28,11 @@ export const channelOptions: ChannelOptions = {
   'grpc.enable_http_proxy': 0,
 };
 
-/** Metadata of every call. `waitForReady`: wait for the connection instead of failing while it is unavailable. */
-export function callMetadata(token: string, waitForReady: boolean): Metadata {
+/** Metadata of every call to a cell. `waitForReady`: wait for the connection instead of failing while it is unavailable. */
+export function callMetadata(token: string, waitForReady: boolean, cell: string): Metadata {
   const metadata = new Metadata({ waitForReady });
   metadata.set('authorization', `Bearer ${token}`);
+  nameCell(metadata, cell);
   return metadata;
 }
 

@@ -12,6 +12,7 @@ import { JobServiceService } from '../../proto/gen/capstan/v1/jobs.ts';
 import { NodeServiceService } from '../../proto/gen/capstan/v1/nodes.ts';
 import type { ClusterView } from '../cluster/cluster.ts';
 import type { SchedulerConfig } from '../config.ts';
+import { CellWatch } from '../cells/cell-watch.ts';
 import { SystemClock, type Clock } from '../engine/clock.ts';
 import { Engine } from '../engine/engine.ts';
 import { callbackStore } from '../engine/loop-store.ts';
@@ -31,6 +32,7 @@ import { GatewaySessions } from '../services/gateway-service.ts';
 import { JobChannels } from '../services/job-service.ts';
 import { NodeSessions } from '../services/node-service.ts';
 import { makeGrpcServer, type GrpcServer } from '../services/server.ts';
+import type { Cells } from '../store/cells.ts';
 import { openStore } from '../store/open.ts';
 import type { Snapshot, Snapshots } from '../store/snapshots.ts';
 import type { Store } from '../store/store.ts';
@@ -60,6 +62,9 @@ export interface Parts {
   readonly clock: Clock;
   readonly folder: DataFolder;
   readonly store: Store;
+  /** The cells of the database; null where there is only one, which has no row. */
+  readonly cells: Cells | null;
+  readonly cellWatch: CellWatch;
   readonly engine: Engine;
   readonly masterKeys: MasterKeys;
   readonly blobs: BlobParts;
@@ -78,7 +83,7 @@ export async function assemble(config: SchedulerConfig, deps: SchedulerDeps, log
   const guardOf = webhookGuards(config);
   const folder = await prepareDataFolder(config.dataDir, { apiKey: config.apiKey, marksComplete: false });
   const { masterKey, olderMasterKeys, gatewayToken } = folder.secrets;
-  const { store, shard, snapshots } = await openStore(config, folder, () => masterKeys.text);
+  const { store, shard, cells, snapshots } = await openStore(config, folder, () => masterKeys.text);
   const cipher = new Cipher(masterKey, olderMasterKeys);
   const tokens = new WorkerTokens(masterKey);
   const urls = new WebhookUrls(masterKey, olderMasterKeys, guardOf);
@@ -112,7 +117,8 @@ export async function assemble(config: SchedulerConfig, deps: SchedulerDeps, log
   );
   store.onHint(() => engine.recheck());
   const masterKeys: MasterKeys = new MasterKeys({ folder, engine, cipher, tokens, urls, clock, log });
-  const auth = new Authorizer(engine, gatewayToken, tokens);
+  const cellWatch = new CellWatch({ cells, log, now: () => clock.now().wall });
+  const auth = new Authorizer(engine, gatewayToken, tokens, cellWatch);
   const webhookSecrets = new WebhookSecrets(engine, cipher, () => clock.now().wall);
   const hooks = { config, store, blobs: blobs.blobs, engine, metrics, secrets: webhookSecrets, urls, guardOf, clock, log };
   const sender = webhookSender({ ...hooks, resolve: deps.resolve });
@@ -129,6 +135,7 @@ export async function assemble(config: SchedulerConfig, deps: SchedulerDeps, log
     clock,
     log,
     webhookSecrets,
+    cells,
     buildSize: (digest) => blobs.buildSize(digest),
     snapshot: () => takeSnapshot(snapshots),
     masterKeys,
@@ -169,7 +176,10 @@ export async function assemble(config: SchedulerConfig, deps: SchedulerDeps, log
     },
   });
 
-  const server = makeGrpcServer({ identify: (metadata) => callerOf(auth, metadata) });
+  const server = makeGrpcServer({
+    identify: (metadata) => callerOf(auth, metadata),
+    refusal: (metadata) => cellWatch.refusal(metadata),
+  });
   server.add(JobServiceService, channels.service());
   server.add(NodeServiceService, sessions.service(), nodeServiceRules);
   server.add(GatewayServiceService, gateways.service());
@@ -181,6 +191,8 @@ export async function assemble(config: SchedulerConfig, deps: SchedulerDeps, log
     clock,
     folder,
     store,
+    cells,
+    cellWatch,
     engine,
     masterKeys,
     blobs,

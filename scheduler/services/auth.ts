@@ -5,6 +5,7 @@ import { CapstanError } from '../../lib/errors.ts';
 import { KeyScope } from '../../proto/gen/capstan/v1/control.ts';
 import type { BlobCaller } from '../blobs/service.ts';
 import { keyId, ownsAccount } from '../core/control/keys.ts';
+import type { KeyRow } from '../core/state/control-rows.ts';
 import type { EndpointConfig } from '../core/state/endpoints.ts';
 import type { Engine, EngineLog } from '../engine/engine.ts';
 import { hashKey, sameHash, sameSecret } from '../secrets/hash.ts';
@@ -22,6 +23,11 @@ export interface AccountPrincipal {
   readonly endpoints: readonly string[];
   /** With the scope ENVIRONMENT: its name. */
   readonly environment: string;
+  /**
+   * An operator's key of the cell `default` at the scheduler of another cell. Its account does not live here: it operates
+   * this cell, and owns nothing in it.
+   */
+  readonly isGuest?: true;
 }
 
 /** An authenticated caller. */
@@ -41,17 +47,27 @@ export interface Reader {
 /** The account of a fresh installation, and the only one whose keys may have the scope OPERATOR. */
 export const DEFAULT_ACCOUNT = 'default';
 
+/** Operators whose account lives in another cell. */
+export interface Guests {
+  /** Returns the valid key with this SHA-256 (hex). @throws CapstanError UNAVAILABLE while the keys cannot be read. */
+  operatorKey(hash: string): KeyRow | undefined;
+}
+
+const noGuests: Guests = { operatorKey: () => undefined };
+
 export class Authorizer {
   readonly #engine: Engine;
   readonly #gatewayToken: string;
   readonly #workerTokens: WorkerTokens;
+  readonly #guests: Guests;
   /** Inputs that nodes may read. */
   readonly inputs: LeasedInputs;
 
-  constructor(engine: Engine, gatewayToken: string, workerTokens: WorkerTokens) {
+  constructor(engine: Engine, gatewayToken: string, workerTokens: WorkerTokens, guests: Guests = noGuests) {
     this.#engine = engine;
     this.#gatewayToken = gatewayToken;
     this.#workerTokens = workerTokens;
+    this.#guests = guests;
     this.inputs = new LeasedInputs(() => engine.state);
   }
 
@@ -63,10 +79,14 @@ export class Authorizer {
     if (sameSecret(token, this.#gatewayToken)) return { role: 'gateway' };
     const worker = this.worker(token);
     if (worker !== null) return worker;
-    const key = this.#engine.state.keys.get(hashKey(token).toString('hex'));
-    if (key === undefined) throw new CapstanError('UNAUTHENTICATED', 'the key is not valid');
-    const { account, scope, endpoints, environment } = key;
-    return { role: 'account', key: keyId(key.hash), account, scope, endpoints, environment };
+    const hash = hashKey(token).toString('hex');
+    const key = this.#engine.state.keys.get(hash);
+    if (key === undefined) {
+      const guest = this.#guests.operatorKey(hash);
+      if (guest === undefined) throw new CapstanError('UNAUTHENTICATED', 'the key is not valid');
+      return { ...holderOf(guest), isGuest: true };
+    }
+    return holderOf(key);
   }
 
   /**
@@ -88,12 +108,18 @@ export class Authorizer {
     if (this.identify(metadata).role !== 'gateway') throw new CapstanError('PERMISSION_DENIED', 'this call requires the gateway token');
   }
 
-  /** Admits only a key that owns its account. Returns the account. */
-  account(metadata: Metadata): string {
+  /**
+   * Admits only a key that owns its account. Returns the account.
+   * @param wanted the account that the call is about, where operators may name another one than their own.
+   */
+  account(metadata: Metadata, wanted = ''): string {
     const principal = this.#holder(metadata);
     if (!ownsAccount(principal.scope))
       throw new CapstanError('PERMISSION_DENIED', 'the key has no permission for this call: it needs the scope ALL or OPERATOR');
-    return principal.account;
+    const { account, isGuest } = principal;
+    if (isGuest === true && (wanted === '' || wanted === account))
+      throw new CapstanError('PERMISSION_DENIED', `account: ${account} lives in another cell than this scheduler's`, { field: 'account' });
+    return account;
   }
 
   /**
@@ -185,6 +211,10 @@ export class Authorizer {
       throw new CapstanError('UNAUTHENTICATED', 'the identity of the node is unknown; join again');
     return { role: 'node', node: id };
   }
+}
+
+function holderOf({ hash, account, scope, endpoints, environment }: KeyRow): AccountPrincipal {
+  return { role: 'account', key: keyId(hash), account, scope, endpoints, environment };
 }
 
 /** The key of a call. UNAUTHENTICATED without one. */

@@ -6,6 +6,7 @@ import type { Cipher } from '../secrets/cipher.ts';
 import type { MasterKeys } from '../secrets/master-keys.ts';
 import type { SchedulerMetrics } from '../metrics/metrics.ts';
 import type { WebhookSecrets } from '../webhooks/secrets.ts';
+import type { Cells } from '../store/cells.ts';
 import type { Snapshot } from '../store/snapshots.ts';
 import type { Authorizer } from './auth.ts';
 import type { NodeSessions } from './node-service.ts';
@@ -20,6 +21,8 @@ export interface ControlDeps {
   readonly log: EngineLog;
   readonly webhookSecrets: WebhookSecrets;
   readonly uploads: UploadRoom;
+  /** The cells of the database; null where there is only one, which has no row. */
+  readonly cells: Cells | null;
   /** Returns the size of a stored build; null if it does not exist. */
   readonly buildSize: (digest: string) => Promise<number | null>;
   /** Writes a consistent copy of the database. */

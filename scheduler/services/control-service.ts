@@ -21,6 +21,7 @@ import type { HookHead } from '../store/store.ts';
 import type { ControlDeps } from './control-deps.ts';
 import type { AccountPrincipal, Reader } from './auth.ts';
 import { unary } from './calls.ts';
+import { cellHandlers } from './cell-service.ts';
 import { deployHandlers } from './deploy-service.ts';
 import { endpointInfo } from './endpoint-info.ts';
 import { keyHandlers } from './key-service.ts';
@@ -73,6 +74,7 @@ export class Control {
       }),
       ...deployHandlers(this.#deps),
       ...keyHandlers(this.#deps),
+      ...cellHandlers(this.#deps),
       listEndpoints: reader('ListEndpoints', ({ environment }, { account: owner, sees }) => {
         const endpoints = liveEndpoints(engine.state, owner).filter(
           ({ config }) => (environment === '' || config.environment === environment) && sees(config),

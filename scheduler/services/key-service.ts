@@ -63,7 +63,7 @@ export function keyRow(
   };
 }
 
-export function keyHandlers({ engine, auth, log, clock, uploads }: ControlDeps): KeyHandlers {
+export function keyHandlers({ engine, auth, log, clock, uploads, cells }: ControlDeps): KeyHandlers {
   const call = <Request, Reply>(name: string, handler: (request: Request, metadata: Metadata) => Promise<Reply> | Reply) =>
     unary<Request, Reply>(log, name, handler);
   const now = (): number => clock.now().wall;
@@ -90,7 +90,7 @@ export function keyHandlers({ engine, auth, log, clock, uploads }: ControlDeps):
 
   return {
     createKey: call('CreateKey', async (request, metadata) => {
-      const account = accountOf(metadata, auth.account(metadata), request.account);
+      const account = accountOf(metadata, auth.account(metadata, request.account), request.account);
       if (request.scope === KeyScope.OPERATOR) {
         if (!auth.isOperator(metadata)) throw onlyOperators('scope', 'a key with the scope OPERATOR is created only by');
         if (account !== DEFAULT_ACCOUNT)
@@ -107,7 +107,7 @@ export function keyHandlers({ engine, auth, log, clock, uploads }: ControlDeps):
       return { keys: keys.toSorted((a, b) => a.createdAt - b.createdAt).map(keyInfo) };
     }),
     revokeKey: call('RevokeKey', async ({ id, account: wanted }, metadata) => {
-      const account = accountOf(metadata, auth.account(metadata), wanted);
+      const account = accountOf(metadata, auth.account(metadata, wanted), wanted);
       const key = findKey(engine.state, account, id);
       if (key.scope === KeyScope.OPERATOR && !auth.isOperator(metadata))
         throw onlyOperators('id', 'a key with the scope OPERATOR is revoked only by');
@@ -127,6 +127,9 @@ export function keyHandlers({ engine, auth, log, clock, uploads }: ControlDeps):
       auth.operator(metadata);
       checkName('id', id);
       const changed = auth.auditor(log, metadata, 'CreateAccount');
+      const cell = await cells?.claimAccount(id);
+      if (cells !== null && cell !== cells.own)
+        throw new CapstanError('ALREADY_EXISTS', `id: account ${id} already exists, in the cell ${cell ?? ''}`, { field: 'id' });
       const keyText = newKeyText();
       const firstKey = keyRow(
         keyText,

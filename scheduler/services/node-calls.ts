@@ -7,7 +7,9 @@ import type { NodeRecord } from '../core/state/fleet.ts';
 import { tokenId } from '../core/fleet/nodes.ts';
 import type { Clock } from '../engine/clock.ts';
 import type { Engine, EngineLog } from '../engine/engine.ts';
+import { DEFAULT_CELL, joinTokenText } from '../../lib/cells.ts';
 import { hashKey } from '../secrets/hash.ts';
+import type { Cells } from '../store/cells.ts';
 import type { Authorizer } from './auth.ts';
 import { unary } from './calls.ts';
 import { nodeInfo, tokenInfos } from './fleet-view.ts';
@@ -20,6 +22,7 @@ export interface NodeCallDeps {
   readonly auth: Authorizer;
   readonly clock: Clock;
   readonly log: EngineLog;
+  readonly cells: Cells | null;
   /** Called after a node was removed, durably. */
   readonly onNodeRemoved: () => void;
 }
@@ -31,7 +34,7 @@ type NodeCalls = Pick<
 
 const LONGEST_TOKEN_NAME = 128;
 
-export function nodeCalls({ engine, auth, clock, log, onNodeRemoved }: NodeCallDeps): NodeCalls {
+export function nodeCalls({ engine, auth, clock, log, cells, onNodeRemoved }: NodeCallDeps): NodeCalls {
   const operator = <Request, Reply>(
     name: string,
     handler: (request: Request, changed: ReturnType<Authorizer['auditor']>) => Promise<Reply> | Reply,
@@ -60,7 +63,7 @@ export function nodeCalls({ engine, auth, clock, log, onNodeRemoved }: NodeCallD
     createJoinToken: operator('CreateJoinToken', async ({ name, expiresInS, maxUses }, changed) => {
       if (name.length > LONGEST_TOKEN_NAME)
         throw new CapstanError('INVALID_ARGUMENT', `name: must have at most ${LONGEST_TOKEN_NAME} characters`, { field: 'name' });
-      const joinToken = `join_${randomBytes(32).toString('hex')}`;
+      const joinToken = joinTokenText(cells?.own ?? DEFAULT_CELL, randomBytes(32).toString('hex'));
       const hash = hashKey(joinToken).toString('hex');
       const expiresAt = expiresInS === 0 ? null : clock.now().wall + expiresInS * 1_000;
       await engine.command({ kind: 'put-join-token', hash, name, expiresAt, maxUses: maxUses === 0 ? null : maxUses });

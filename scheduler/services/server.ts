@@ -18,7 +18,7 @@ export interface GrpcServerOptions {
   /** Authenticates the caller of every method except those that need no credentials; throws a CapstanError. */
   readonly identify: (metadata: Metadata) => Caller;
   /** Why calls are refused before their credentials are read, except health and reflection; null while they are accepted. */
-  readonly refusal?: () => CapstanError | null;
+  readonly refusal?: (metadata: Metadata) => CapstanError | null;
   /** The term under which the scheduler serves, which goes ahead of every response; null without one. */
   readonly term?: () => bigint | null;
   readonly connections?: ConnectionLimits;

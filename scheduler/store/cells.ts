@@ -1,11 +1,5 @@
 /** The cells of a database: sets of accounts, nodes and queues, each owned by one scheduler at a time. */
 
-export const DEFAULT_CELL = 'default';
-
-/** A cell's name is part of join tokens, metadata, labels of metrics and names of systemd units. */
-export const CELL_NAME = /^[a-z][a-z0-9-]{0,31}$/;
-export const CELL_NAME_RULE = 'must be 1 to 32 lowercase letters, digits or dashes, and start with a letter';
-
 export interface CellRow {
   readonly name: string;
   /** Number of accounts that live in it, deleted ones included. */
@@ -27,8 +21,8 @@ export interface Cells {
    * one if the id is taken there.
    */
   claimAccount(id: string): Promise<string>;
+  /** Id of the master key of a cell that has one; undefined before the first. */
+  masterKeyId(): Promise<string | undefined>;
   /** JSON of the rows of the valid operator's keys: those with the scope OPERATOR in the cell `default`. */
   operatorKeys(): Promise<string[]>;
-  /** Where the last owner of a cell is reached, `host:port`; undefined if the cell does not exist or never had one. */
-  addressOf(name: string): Promise<string | undefined>;
 }

@@ -7,7 +7,8 @@ import { completeDataFolder, type DataFolder } from '../secrets/data-folder.ts';
 import { openPostgresStore } from './postgres/client.ts';
 import { openSqliteStore } from './sqlite/client.ts';
 import { Snapshots } from './snapshots.ts';
-import { DEFAULT_CELL, type Cells } from './cells.ts';
+import { DEFAULT_CELL } from '../../lib/cells.ts';
+import type { Cells } from './cells.ts';
 import type { Store } from './store.ts';
 
 export interface OpenedStore {

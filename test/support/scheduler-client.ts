@@ -21,6 +21,7 @@ import {
   type SchedulerMessage,
   WorkerStatus,
 } from '../../proto/gen/capstan/v1/nodes.ts';
+import { DEFAULT_CELL, nameCell } from '../../lib/cells.ts';
 import { fromServiceError } from '../../lib/grpc-errors.ts';
 import { readConfig } from '../../scheduler/config.ts';
 import { start, type SchedulerDeps, type SchedulerHandle } from '../../scheduler/start.ts';
@@ -70,11 +71,18 @@ export class TestScheduler {
     return readFileSync(join(this.dataDir, 'secrets', name), 'utf8').trim();
   }
 
+  /** Credentials of a call to the scheduler's cell. */
   bearer(token: string, node?: string): Metadata {
     const metadata = new Metadata();
     metadata.set('authorization', `Bearer ${token}`);
+    nameCell(metadata, this.cell);
     if (node !== undefined) metadata.set('capstan-node', node);
     return metadata;
+  }
+
+  get cell(): string {
+    const { cell } = this.#settings;
+    return typeof cell === 'string' ? cell : DEFAULT_CELL;
   }
 
   get jobs(): JobServiceClient {

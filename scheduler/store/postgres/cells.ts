@@ -1,6 +1,8 @@
 /** The rows of cells, which no term fences: they are added, and neither changed nor removed. */
 import { CapstanError } from '../../../lib/errors.ts';
-import { CELL_NAME, CELL_NAME_RULE, type CellRow, type Cells } from '../cells.ts';
+import { CELL_NAME, CELL_NAME_RULE } from '../../../lib/cells.ts';
+import { MASTER_KEY_SETTING } from '../../core/control/encryption.ts';
+import type { CellRow, Cells } from '../cells.ts';
 import type { Query } from './reads/query.ts';
 
 /** Gateways keep connections to the owner of each cell. */
@@ -12,7 +14,8 @@ FROM capstan.cells c ORDER BY c.cell LIMIT ${MAX_CELLS}`;
 /** Gives out no number twice: of two at once, the second inserts nothing. */
 const CREATE = `INSERT INTO capstan.cells (cell, name, address, term, batch, wall, highest_seq, highest_queue_position)
 SELECT max(cell) + 1, $1, '', 1, 0, 0, 0, 0 FROM capstan.cells HAVING count(*) < ${MAX_CELLS} ON CONFLICT DO NOTHING RETURNING cell`;
-const ADDRESS = "SELECT address FROM capstan.cells WHERE name = $1 AND address <> ''";
+const MASTER_KEY_ID = `SELECT k.value->>'id' FROM capstan.cells c
+JOIN capstan.control k ON k.cell = c.cell AND k.kind = 'setting' AND k.key = $1 ORDER BY c.cell LIMIT 1`;
 /** The update changes nothing; without it a row that is there would not be returned. */
 const CLAIM = `INSERT INTO capstan.accounts AS a (id, cell) VALUES ($1, $2)
 ON CONFLICT (id) DO UPDATE SET cell = a.cell RETURNING (SELECT name FROM capstan.cells c WHERE c.cell = a.cell)`;
@@ -54,8 +57,8 @@ export function cellsOf(query: Query, own: { readonly number: number; readonly n
     async operatorKeys() {
       return (await query<[string]>('operator-keys', OPERATOR_KEYS, [])).map(([value]) => value);
     },
-    async addressOf(name) {
-      const [row] = await query<[string]>('cell-address', ADDRESS, [name]);
+    async masterKeyId() {
+      const [row] = await query<[string]>('master-key-id', MASTER_KEY_ID, [MASTER_KEY_SETTING]);
       return row?.[0];
     },
   };

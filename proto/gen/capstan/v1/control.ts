@@ -953,6 +953,27 @@ export interface RevokeKeyResponse {
   key?: KeyInfo | undefined;
 }
 
+export interface ListCellsRequest {
+}
+
+export interface ListCellsResponse {
+  cells: CellInfo[];
+}
+
+export interface CreateCellRequest {
+  /** 1 to 32 lowercase letters, digits or dashes, starting with a letter. */
+  name: string;
+}
+
+/** A set of accounts with their endpoints, queues and nodes, owned by one scheduler at a time. */
+export interface CellInfo {
+  name: string;
+  /** Accounts that live in it, deleted ones included. */
+  accounts: number;
+  /** `host:port` of the scheduler that owned it last; empty before the first. */
+  address: string;
+}
+
 export interface GetAccountRequest {
 }
 
@@ -11197,6 +11218,293 @@ export const RevokeKeyResponse: MessageFns<RevokeKeyResponse> = {
   },
 };
 
+function createBaseListCellsRequest(): ListCellsRequest {
+  return {};
+}
+
+export const ListCellsRequest: MessageFns<ListCellsRequest> = {
+  encode(_: ListCellsRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): ListCellsRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseListCellsRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(_: any): ListCellsRequest {
+    return {};
+  },
+
+  toJSON(_: ListCellsRequest): unknown {
+    const obj: any = {};
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<ListCellsRequest>, I>>(base?: I): ListCellsRequest {
+    return ListCellsRequest.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<ListCellsRequest>, I>>(_: I): ListCellsRequest {
+    const message = createBaseListCellsRequest();
+    return message;
+  },
+};
+
+function createBaseListCellsResponse(): ListCellsResponse {
+  return { cells: [] };
+}
+
+export const ListCellsResponse: MessageFns<ListCellsResponse> = {
+  encode(message: ListCellsResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    for (const v of message.cells) {
+      CellInfo.encode(v!, writer.uint32(10).fork()).join();
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): ListCellsResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseListCellsResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.cells.push(CellInfo.decode(reader, reader.uint32()));
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): ListCellsResponse {
+    return { cells: globalThis.Array.isArray(object?.cells) ? object.cells.map((e: any) => CellInfo.fromJSON(e)) : [] };
+  },
+
+  toJSON(message: ListCellsResponse): unknown {
+    const obj: any = {};
+    if (message.cells?.length) {
+      obj.cells = message.cells.map((e) => CellInfo.toJSON(e));
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<ListCellsResponse>, I>>(base?: I): ListCellsResponse {
+    return ListCellsResponse.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<ListCellsResponse>, I>>(object: I): ListCellsResponse {
+    const message = createBaseListCellsResponse();
+    message.cells = object.cells?.map((e) => CellInfo.fromPartial(e)) || [];
+    return message;
+  },
+};
+
+function createBaseCreateCellRequest(): CreateCellRequest {
+  return { name: "" };
+}
+
+export const CreateCellRequest: MessageFns<CreateCellRequest> = {
+  encode(message: CreateCellRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.name !== "") {
+      writer.uint32(10).string(message.name);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): CreateCellRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseCreateCellRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.name = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): CreateCellRequest {
+    return { name: isSet(object.name) ? globalThis.String(object.name) : "" };
+  },
+
+  toJSON(message: CreateCellRequest): unknown {
+    const obj: any = {};
+    if (message.name !== "") {
+      obj.name = message.name;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<CreateCellRequest>, I>>(base?: I): CreateCellRequest {
+    return CreateCellRequest.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<CreateCellRequest>, I>>(object: I): CreateCellRequest {
+    const message = createBaseCreateCellRequest();
+    message.name = object.name ?? "";
+    return message;
+  },
+};
+
+function createBaseCellInfo(): CellInfo {
+  return { name: "", accounts: 0, address: "" };
+}
+
+export const CellInfo: MessageFns<CellInfo> = {
+  encode(message: CellInfo, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.name !== "") {
+      writer.uint32(10).string(message.name);
+    }
+    if (message.accounts !== 0) {
+      writer.uint32(16).uint32(message.accounts);
+    }
+    if (message.address !== "") {
+      writer.uint32(26).string(message.address);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): CellInfo {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseCellInfo();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.name = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.accounts = reader.uint32();
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.address = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): CellInfo {
+    return {
+      name: isSet(object.name) ? globalThis.String(object.name) : "",
+      accounts: isSet(object.accounts) ? globalThis.Number(object.accounts) : 0,
+      address: isSet(object.address) ? globalThis.String(object.address) : "",
+    };
+  },
+
+  toJSON(message: CellInfo): unknown {
+    const obj: any = {};
+    if (message.name !== "") {
+      obj.name = message.name;
+    }
+    if (message.accounts !== 0) {
+      obj.accounts = Math.round(message.accounts);
+    }
+    if (message.address !== "") {
+      obj.address = message.address;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<CellInfo>, I>>(base?: I): CellInfo {
+    return CellInfo.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<CellInfo>, I>>(object: I): CellInfo {
+    const message = createBaseCellInfo();
+    message.name = object.name ?? "";
+    message.accounts = object.accounts ?? 0;
+    message.address = object.address ?? "";
+    return message;
+  },
+};
+
 function createBaseGetAccountRequest(): GetAccountRequest {
   return {};
 }
@@ -12505,6 +12813,32 @@ export const ControlServiceService = {
     responseDeserialize: (value: Buffer): AccountInfo => AccountInfo.decode(value),
   },
   /**
+   * The cells of the database, in the order of their creation. Requires the scope OPERATOR, or the gateway token. With
+   * SQLite there is one, `default`.
+   */
+  listCells: {
+    path: "/capstan.v1.ControlService/ListCells" as const,
+    requestStream: false as const,
+    responseStream: false as const,
+    requestSerialize: (value: ListCellsRequest): Buffer => Buffer.from(ListCellsRequest.encode(value).finish()),
+    requestDeserialize: (value: Buffer): ListCellsRequest => ListCellsRequest.decode(value),
+    responseSerialize: (value: ListCellsResponse): Buffer => Buffer.from(ListCellsResponse.encode(value).finish()),
+    responseDeserialize: (value: Buffer): ListCellsResponse => ListCellsResponse.decode(value),
+  },
+  /**
+   * Requires the scope OPERATOR. Adds a cell; it serves once a scheduler runs with CAPSTAN_CELL set to its name.
+   * ALREADY_EXISTS if there is one of this name, CONFLICT with SQLite, QUOTA_EXCEEDED above 64 cells.
+   */
+  createCell: {
+    path: "/capstan.v1.ControlService/CreateCell" as const,
+    requestStream: false as const,
+    responseStream: false as const,
+    requestSerialize: (value: CreateCellRequest): Buffer => Buffer.from(CreateCellRequest.encode(value).finish()),
+    requestDeserialize: (value: Buffer): CreateCellRequest => CreateCellRequest.decode(value),
+    responseSerialize: (value: CellInfo): Buffer => Buffer.from(CellInfo.encode(value).finish()),
+    responseDeserialize: (value: Buffer): CellInfo => CellInfo.decode(value),
+  },
+  /**
    * With the scope OPERATOR every node, in order of id. For other keys the nodes on which workers of the account run, with
    * what the host offers and counts of these workers only.
    */
@@ -12775,6 +13109,16 @@ export interface ControlServiceServer extends UntypedServiceImplementation {
    * has endpoints, unless forced. Its id cannot be used again. Returns the account as it was.
    */
   deleteAccount: handleUnaryCall<DeleteAccountRequest, AccountInfo>;
+  /**
+   * The cells of the database, in the order of their creation. Requires the scope OPERATOR, or the gateway token. With
+   * SQLite there is one, `default`.
+   */
+  listCells: handleUnaryCall<ListCellsRequest, ListCellsResponse>;
+  /**
+   * Requires the scope OPERATOR. Adds a cell; it serves once a scheduler runs with CAPSTAN_CELL set to its name.
+   * ALREADY_EXISTS if there is one of this name, CONFLICT with SQLite, QUOTA_EXCEEDED above 64 cells.
+   */
+  createCell: handleUnaryCall<CreateCellRequest, CellInfo>;
   /**
    * With the scope OPERATOR every node, in order of id. For other keys the nodes on which workers of the account run, with
    * what the host offers and counts of these workers only.
@@ -13175,6 +13519,44 @@ export interface ControlServiceClient extends Client {
     metadata: Metadata,
     options: Partial<CallOptions>,
     callback: (error: ServiceError | null, response: AccountInfo) => void,
+  ): ClientUnaryCall;
+  /**
+   * The cells of the database, in the order of their creation. Requires the scope OPERATOR, or the gateway token. With
+   * SQLite there is one, `default`.
+   */
+  listCells(
+    request: ListCellsRequest,
+    callback: (error: ServiceError | null, response: ListCellsResponse) => void,
+  ): ClientUnaryCall;
+  listCells(
+    request: ListCellsRequest,
+    metadata: Metadata,
+    callback: (error: ServiceError | null, response: ListCellsResponse) => void,
+  ): ClientUnaryCall;
+  listCells(
+    request: ListCellsRequest,
+    metadata: Metadata,
+    options: Partial<CallOptions>,
+    callback: (error: ServiceError | null, response: ListCellsResponse) => void,
+  ): ClientUnaryCall;
+  /**
+   * Requires the scope OPERATOR. Adds a cell; it serves once a scheduler runs with CAPSTAN_CELL set to its name.
+   * ALREADY_EXISTS if there is one of this name, CONFLICT with SQLite, QUOTA_EXCEEDED above 64 cells.
+   */
+  createCell(
+    request: CreateCellRequest,
+    callback: (error: ServiceError | null, response: CellInfo) => void,
+  ): ClientUnaryCall;
+  createCell(
+    request: CreateCellRequest,
+    metadata: Metadata,
+    callback: (error: ServiceError | null, response: CellInfo) => void,
+  ): ClientUnaryCall;
+  createCell(
+    request: CreateCellRequest,
+    metadata: Metadata,
+    options: Partial<CallOptions>,
+    callback: (error: ServiceError | null, response: CellInfo) => void,
   ): ClientUnaryCall;
   /**
    * With the scope OPERATOR every node, in order of id. For other keys the nodes on which workers of the account run, with

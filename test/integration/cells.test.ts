@@ -1,0 +1,207 @@
+/** Two cells on one PostgreSQL, each with its scheduler: what belongs to one is out of reach of the other. */
+import { cp, readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+
+import { Metadata } from '@grpc/grpc-js';
+import test, { type ExecutionContext } from 'ava';
+
+import type { CapstanError } from '../../lib/errors.ts';
+import { JobKind, JobState } from '../../proto/gen/capstan/v1/common.ts';
+import {
+  KeyScope,
+  type CellInfo,
+  type CreateAccountResponse,
+  type CreateJoinTokenResponse,
+  type CreateKeyResponse,
+  type ListAccountsResponse,
+  type ListCellsResponse,
+  type ListNodesResponse,
+} from '../../proto/gen/capstan/v1/control.ts';
+import { start as startAgent } from '../../agent/start.ts';
+import { readConfig as agentConfig } from '../../agent/config.ts';
+import { folderOf } from '../support/folder.ts';
+import { postgresBinaries, startPostgres, type PostgresServer } from '../support/postgres.ts';
+import { TestScheduler, unary } from '../support/scheduler-client.ts';
+
+const binaries = await postgresBinaries();
+if (binaries === undefined)
+  test('cells', (t) => {
+    t.log('skipped: no PostgreSQL server is installed (Debian: postgresql)');
+    t.pass();
+  });
+else tests(await startPostgres(binaries));
+
+test('with SQLite there is one cell, and no other can be made', async (t) => {
+  const scheduler = await TestScheduler.open();
+  t.teardown(() => scheduler.close());
+  t.deepEqual((await listCells(scheduler)).cells, [{ name: 'default', accounts: 1, address: '' }]);
+  await t.throwsAsync(createCell(scheduler, 'west'), { code: 'CONFLICT', message: /^the queue is in SQLite, which has one cell/ });
+  await t.throwsAsync(TestScheduler.open({ cell: 'west' }), { code: 'CONFIG', message: /^CAPSTAN_CELL: west requires CAPSTAN_STORE/ });
+});
+
+interface Two {
+  readonly east: TestScheduler;
+  readonly west: TestScheduler;
+  readonly operator: string;
+}
+
+function tests(server: PostgresServer): void {
+  test.after.always(() => server.stop());
+
+  /** The cells `default` and `west`. */
+  async function two(t: ExecutionContext): Promise<Two> {
+    const store = await server.newDatabase();
+    const shared = { store, blobDir: await folderOf(t), isBlobDirShared: 'true' };
+    const east = await TestScheduler.open(shared);
+    t.teardown(() => east.close());
+    await t.throwsAsync(TestScheduler.open({ ...shared, cell: 'west', dataDir: await copyOfSecrets(t, east) }), {
+      code: 'CONFIG',
+      message: 'CAPSTAN_CELL: the database has no cell west; create it with: capstan cell create west',
+    });
+    await createCell(east, 'west');
+    await t.throwsAsync(TestScheduler.open({ ...shared, cell: 'west', dataDir: await folderOf(t) }), {
+      code: 'CONFIG',
+      message: /secrets: was created anew, but the queue is encrypted with another master key/,
+    });
+    const west = await TestScheduler.open({ ...shared, cell: 'west', dataDir: await copyOfSecrets(t, east) });
+    t.teardown(() => west.close());
+    return { east, west, operator: east.secret('api-key') };
+  }
+
+  test('a call for another cell is refused before its credentials, with the address of its owner', async (t) => {
+    const { east, west } = await two(t);
+    const call = (scheduler: TestScheduler, metadata: Metadata) =>
+      unary((done) => scheduler.control.listNodes({ afterId: '', limit: 0 }, metadata, done));
+    const node = new Metadata();
+    node.set('authorization', 'Bearer not-a-secret');
+    node.set('capstan-node', 'node-0');
+    // An agent of an earlier version names no cell: it is one of `default`.
+    const error = await t.throwsAsync<CapstanError>(call(west, node), { code: 'NOT_OWNER' });
+    t.regex(error?.message ?? '', /^this scheduler serves the cell west, the call is for another one/);
+    t.truthy(error?.owner, 'the owner of the cell default is known');
+    await t.throwsAsync(call(east, node), { code: 'UNAUTHENTICATED' });
+    await t.throwsAsync(call(east, west.bearer(east.secret('api-key'))), { code: 'NOT_OWNER' });
+    const join = { joinToken: east.secret('join-token'), name: 'n' };
+    await t.throwsAsync(unary((done) => west.nodes.join(join, done)), { code: 'NOT_OWNER' });
+    await t.throwsAsync(unary((done) => west.nodes.join(join, west.bearer('x'), done)), { code: 'UNAUTHENTICATED' });
+  });
+
+  test('the operator works in every cell, and owns nothing outside of its own', async (t) => {
+    const { east, west, operator } = await two(t);
+    const made = await createAccount(west, 'acme', operator);
+    t.deepEqual((await accountsOf(west, operator)).accounts.map(({ id }) => id), ['acme']);
+    t.deepEqual((await accountsOf(east, operator)).accounts.map(({ id }) => id), ['default']);
+    await t.throwsAsync(west.deploy([{ name: 'echo' }], { token: operator }), {
+      code: 'PERMISSION_DENIED',
+      message: 'account: default lives in another cell than this scheduler\'s',
+    });
+    for (const account of ['', 'default'])
+      await t.throwsAsync(createKey(west, operator, account), { code: 'PERMISSION_DENIED', message: /^account: default lives in another/ });
+    const second = await createKey(west, operator, 'acme');
+    await west.deploy([{ name: 'echo' }], { token: second.text });
+    await west.deploy([{ name: 'echo' }], { token: made.keyText });
+    await t.throwsAsync(createAccount(west, 'other', made.keyText), { code: 'PERMISSION_DENIED' }, 'a tenant of west is none');
+    await t.throwsAsync(accountsOf(east, made.keyText), { code: 'UNAUTHENTICATED' }, 'a key of west is unknown in default');
+  });
+
+  test('the id of an account is of one cell, also after it was deleted there', async (t) => {
+    const { east, west, operator } = await two(t);
+    await createAccount(west, 'acme', operator);
+    await t.throwsAsync(createAccount(east, 'acme', operator), {
+      code: 'ALREADY_EXISTS',
+      message: 'id: account acme already exists, in the cell west',
+    });
+    await t.throwsAsync(createAccount(west, 'default', operator), { code: 'ALREADY_EXISTS', message: /in the cell default$/ });
+    await unary((done) => west.control.deleteAccount({ id: 'acme', force: false, stopJobs: false }, west.bearer(operator), done));
+    await t.throwsAsync(createAccount(east, 'acme', operator), { code: 'ALREADY_EXISTS' });
+    t.deepEqual((await listCells(east)).cells.map(({ name, accounts }) => [name, accounts]), [
+      ['default', 1],
+      ['west', 1],
+    ]);
+  });
+
+  test('an operator’s key that is revoked or not of the scope ends in every cell', async (t) => {
+    const { east, west, operator } = await two(t);
+    const { text, key } = await createKey(east, operator, '', KeyScope.OPERATOR);
+    const plain = await createKey(east, operator, '', KeyScope.ALL);
+    // The other cell reads the keys once a second.
+    while ((await accountsOf(west, text).catch(code)) === 'UNAUTHENTICATED');
+    await accountsOf(west, text);
+    await t.throwsAsync(accountsOf(west, plain.text), { code: 'UNAUTHENTICATED' });
+    await unary((done) => east.control.revokeKey({ id: key?.id ?? '', account: '' }, east.bearer(operator), done));
+    while ((await accountsOf(west, text).catch(code)) !== 'UNAUTHENTICATED');
+    await t.throwsAsync(accountsOf(west, text), { code: 'UNAUTHENTICATED' });
+  });
+
+  test('a node joins the cell of its token, and keeps to it', async (t) => {
+    const { east, west, operator } = await two(t);
+    const { joinToken } = await unary<CreateJoinTokenResponse>((done) =>
+      west.control.createJoinToken({ name: '', expiresInS: 0, maxUses: 0 }, west.bearer(operator), done),
+    );
+    t.regex(joinToken, /^join_west_[0-9a-f]{64}$/);
+    const dataDir = await folderOf(t);
+    const agent = await startAgent(agentConfig({ dataDir, scheduler: west.handle.address, joinToken, logLevel: 'silent', nodeName: 'n' }, {}));
+    t.teardown(() => agent.close());
+    const id = await agent.joined;
+    t.like(JSON.parse(await readFile(join(dataDir, 'agent', 'node.json'), 'utf8')), { nodeId: id, cell: 'west' });
+    const nodesOf = (scheduler: TestScheduler) =>
+      unary<ListNodesResponse>((done) => scheduler.control.listNodes({ afterId: '', limit: 0 }, scheduler.bearer(operator), done));
+    while ((await nodesOf(west)).nodes[0]?.connected !== true);
+    t.deepEqual((await nodesOf(east)).nodes, []);
+  });
+
+  test('jobs of two cells go side by side', async (t) => {
+    const { east, west, operator } = await two(t);
+    const { keyText } = await createAccount(west, 'acme', operator);
+    const of = async (scheduler: TestScheduler, token: string) => (await scheduler.deploy([{ name: 'echo' }], { token })).endpoints[0]?.id ?? '';
+    const there = { east: await of(east, operator), west: await of(west, keyText) };
+    t.not(there.east, there.west);
+    const submit = (scheduler: TestScheduler, endpoint: string, text: string) =>
+      scheduler.channel().ask(endpoint, {
+        $case: 'submit',
+        value: {
+          jobId: 'the-same-id',
+          kind: JobKind.RUN,
+          input: { body: { $case: 'inline', value: Buffer.from(`{"n":"${text}"}`) } },
+          webhook: '',
+          idempotencyKey: 'the-same-key',
+          bodyHash: Buffer.alloc(32),
+          waitMs: 0,
+        },
+      });
+    for (const reply of await Promise.all([submit(east, there.east, 'east'), submit(west, there.west, 'west')]))
+      t.is(reply.result?.$case === 'job' ? reply.result.value.state : reply.result, JobState.IN_QUEUE);
+    const unknown = await submit(east, there.west, 'strange');
+    t.is(unknown.result?.$case === 'failure' ? unknown.result.value.code : '', 'NOT_FOUND');
+  });
+}
+
+const code = (error: unknown): string => (error as CapstanError).code;
+
+/** A data folder with the secrets of a scheduler's. */
+async function copyOfSecrets(t: ExecutionContext, { dataDir }: TestScheduler): Promise<string> {
+  const folder = await folderOf(t);
+  await cp(join(dataDir, 'secrets'), join(folder, 'secrets'), { recursive: true });
+  return folder;
+}
+
+function listCells(scheduler: TestScheduler): Promise<ListCellsResponse> {
+  return unary((done) => scheduler.control.listCells({}, scheduler.bearer(scheduler.secret('gateway-token')), done));
+}
+
+function createCell(scheduler: TestScheduler, name: string): Promise<CellInfo> {
+  return unary((done) => scheduler.control.createCell({ name }, scheduler.bearer(scheduler.secret('api-key')), done));
+}
+
+function createAccount(scheduler: TestScheduler, id: string, token: string): Promise<CreateAccountResponse> {
+  return unary((done) => scheduler.control.createAccount({ id, workerQuota: 0 }, scheduler.bearer(token), done));
+}
+
+function accountsOf(scheduler: TestScheduler, token: string): Promise<ListAccountsResponse> {
+  return unary((done) => scheduler.control.listAccounts({ afterId: '', limit: 0 }, scheduler.bearer(token), done));
+}
+
+function createKey(scheduler: TestScheduler, token: string, account: string, scope: KeyScope = KeyScope.ALL): Promise<CreateKeyResponse> {
+  const request = { name: 'k', scope, endpoints: [], environment: '', expiresInS: 0, account };
+  return unary((done) => scheduler.control.createKey(request, scheduler.bearer(token), done));
+}
