@@ -44,6 +44,7 @@ const commands: Readonly<Record<string, Entry>> = {
   webhooks: { section: MANAGE, aliases: ['webhook'], load: async () => (await import('./commands/webhooks.ts')).webhooks },
   account: { section: MANAGE, aliases: ['accounts'], load: async () => (await import('./commands/accounts.ts')).accounts },
   node: { section: OPERATE, aliases: ['nodes'], load: async () => (await import('./commands/node.ts')).node },
+  schedulers: { section: OPERATE, load: async () => (await import('./commands/schedulers.ts')).schedulers },
   up: { section: OPERATE, load: async () => (await import('./commands/up.ts')).up },
   scheduler: { section: OPERATE, load: async () => (await import('./commands/scheduler.ts')).scheduler },
   gateway: { section: OPERATE, load: async () => (await import('./commands/gateway.ts')).gateway },

@@ -33,8 +33,17 @@ function apiKeyFile(dataDir: string): string {
 
 /** Returns the key in the data folder; null when there is none. */
 export function storedApiKey(dataDir: string): string | null {
+  return readSecret(apiKeyFile(dataDir));
+}
+
+/** Returns the gateway token in the data folder; null when there is none. */
+export function storedGatewayToken(dataDir: string): string | null {
+  return readSecret(join(dataDir, 'secrets', 'gateway-token'));
+}
+
+function readSecret(file: string): string | null {
   try {
-    const text = readFileSync(apiKeyFile(dataDir), 'utf8').trim();
+    const text = readFileSync(file, 'utf8').trim();
     return text === '' ? null : text;
   } catch {
     return null; // absent, or not readable by this user
@@ -79,6 +88,25 @@ export function ownSettings(settings: Settings): Settings {
 }
 
 /**
+ * Of several schedulers the address of the one that owns the first cell; a single one is not asked.
+ * @throws CapstanError as `askSchedulers`; CONFIG without the gateway token of a data folder.
+ */
+async function servingAddress(settings: Settings): Promise<string> {
+  const address = schedulerAddress(settings);
+  if (!address.includes(',') || address.startsWith('unix:')) return address;
+  const token = storedGatewayToken(settings.dataDir);
+  if (token === null)
+    throw new ToolError(
+      'CONFIG',
+      `CAPSTAN_SCHEDULER: names several schedulers, and ${settings.dataDir} holds no gateway token to ask which of them serves`,
+      'Name the owner alone (capstan schedulers), or run the command on the host of a scheduler with its --data-dir.',
+      { field: 'CAPSTAN_SCHEDULER' },
+    );
+  const { askSchedulers } = await import('./api/cluster.ts');
+  return (await askSchedulers(settings, token)).cells[0]?.ownerAddress ?? address;
+}
+
+/**
  * Runs `work` with a client of the scheduler, for commands on the scheduler's own host.
  * @throws CapstanError CONFIG when there is no key; the key of `capstan login` is for a gateway.
  */
@@ -91,7 +119,7 @@ export async function withScheduler<T>(settings: Settings, work: (client: Schedu
       { field: 'SERVICE_API_KEY' },
     );
   const { connectScheduler } = await import('./api/scheduler-client.ts');
-  const client = connectScheduler(schedulerAddress(settings), apiKey(settings), settings);
+  const client = connectScheduler(await servingAddress(settings), apiKey(settings), settings);
   try {
     return await work(client);
   } finally {

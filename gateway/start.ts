@@ -4,6 +4,7 @@ import { ControlServiceClient } from '../proto/gen/capstan/v1/control.ts';
 import { GatewayServiceClient } from '../proto/gen/capstan/v1/invoke.ts';
 import { JobServiceClient } from '../proto/gen/capstan/v1/jobs.ts';
 import { DEFAULT_CELL } from '../lib/cells.ts';
+import { ClusterClient } from '../lib/cluster-list.ts';
 import { CapstanError } from '../lib/errors.ts';
 import { schedulerTarget } from '../lib/scheduler-target.ts';
 import { clientCredentials } from '../lib/grpc-tls.ts';
@@ -84,6 +85,8 @@ export async function start(config: GatewayConfig, deps: GatewayDeps = {}): Prom
   const control = new ControlServiceClient(target, channelCredentials, shared);
   const blobs = new BlobServiceClient(target, channelCredentials, shared);
 
+  const cluster = new ClusterClient(config.scheduler, token, channelCredentials, channelOptions);
+
   const proxies = new TrustedProxies(config.trustedProxies);
   const memory = new SharedBudget(config.maxBodyMemoryBytes);
   const uploads = new UploadMonitor({ minBytes: config.uploadMinBytes, windowMs: config.uploadWindowMs, now });
@@ -152,6 +155,7 @@ export async function start(config: GatewayConfig, deps: GatewayDeps = {}): Prom
       channel,
       jobs,
       control,
+      cluster,
       metadata: patient,
       quickMetadata: quick,
       bodies: new Bodies(blobs, patient, config.submitTimeoutMs, now),
@@ -184,6 +188,7 @@ export async function start(config: GatewayConfig, deps: GatewayDeps = {}): Prom
     channel.close();
     channelClient.close();
     jobs.close();
+    cluster.close();
   }
 
   let url: string;

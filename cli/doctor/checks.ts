@@ -11,10 +11,14 @@ import { CapstanError } from '../../lib/errors.ts';
 import { findContainerSocket } from '../../lib/container-socket.ts';
 import { isErrno, messageOf } from '../../lib/to-error.ts';
 import { certificateProblem } from '../api/certificate-trust.ts';
+import type { ClusterRow } from '../../lib/cluster-list.ts';
+import { askSchedulers } from '../api/cluster.ts';
 import { connectScheduler, type SchedulerClient } from '../api/scheduler-client.ts';
 import { DEFAULT_GRPC_PORT, DEFAULT_HTTP_PORT, type Settings } from '../config.ts';
-import { httpBase, schedulerAddress, storedApiKey } from '../local.ts';
+import { httpBase, schedulerAddress, storedApiKey, storedGatewayToken } from '../local.ts';
 import { readRunFile, type RunFile } from '../run-file.ts';
+import { ageOfMs } from '../terminal/age.ts';
+import { clusterProblems } from './cluster.ts';
 
 export interface Finding {
   readonly name: string;
@@ -138,12 +142,46 @@ async function checkStack(settings: Settings, run: RunFile | null): Promise<Find
   if (run === null && settings.scheduler === undefined) {
     return [{ name: 'stack', verdict: 'warning', text: 'nothing runs on this data folder', hint: 'Start it with: capstan up' }];
   }
-  return [...(await checkScheduler(settings)), ...(await checkGateway(settings))];
+  const cluster = await readCluster(settings);
+  const owner = cluster !== null && 'cells' in cluster ? cluster.cells[0]?.ownerAddress : undefined;
+  return [
+    ...(await checkScheduler(settings, owner)),
+    ...(cluster === null ? [] : 'cells' in cluster ? checkCluster(cluster) : [cluster]),
+    ...(await checkGateway(settings)),
+  ];
 }
 
-async function checkScheduler(settings: Settings): Promise<Finding[]> {
+/** Cells and schedulers, as any scheduler lists them; null without the gateway token of a data folder. */
+async function readCluster(settings: Settings): Promise<ClusterRow | Finding | null> {
+  const token = storedGatewayToken(settings.dataDir);
+  if (token === null) return null;
+  try {
+    return await askSchedulers(settings, token);
+  } catch (error) {
+    // The check of the scheduler says that it does not respond.
+    if (!(error instanceof CapstanError) || !error.message.startsWith('store ')) return null;
+    return fault('schedulers', error.message, 'Check that PostgreSQL runs, and that its address in CAPSTAN_STORE is right.');
+  }
+}
+
+function checkCluster(cluster: ClusterRow): Finding[] {
+  const name = 'schedulers';
+  const problems = clusterProblems(cluster).map((problem) => ({ name, ...problem }));
+  if (cluster.database === null) return problems;
+  const text = cluster.cells
+    .map((cell) => {
+      const standbys = `${cell.standbys} ${cell.standbys === 1 ? 'standby' : 'standbys'}`;
+      return `cell ${cell.name} is owned by ${cell.ownerAddress} since ${ageOfMs(cell.termAgeMs)}, ${standbys}`;
+    })
+    .join('; ');
+  return [ok(name, text), ...problems];
+}
+
+/** `owner`: of several schedulers, the one that serves. */
+async function checkScheduler(settings: Settings, owner: string | undefined): Promise<Finding[]> {
   const name = 'scheduler';
-  const address = schedulerAddress(settings);
+  const given = schedulerAddress(settings);
+  const address = given.includes(',') && owner !== undefined ? owner : given;
   const key = settings.apiKey ?? storedApiKey(settings.dataDir);
   if (key === null) return [fault(name, `cannot check ${address}: no API key is set`, 'Set SERVICE_API_KEY.')];
   const client = connectScheduler(address, key, settings);

@@ -11,7 +11,11 @@ const UNITS = [
  */
 export function ageOf(moment: string | null, nowMs: number = Date.now()): string {
   const ms = moment === null ? Number.NaN : Math.max(0, nowMs - Date.parse(moment));
-  if (Number.isNaN(ms)) return '';
+  return Number.isNaN(ms) ? '' : ageOfMs(ms);
+}
+
+/** The same of a duration, ms. */
+export function ageOfMs(ms: number): string {
   const [unit, size] = UNITS.find(([, length]) => ms >= length) ?? ['s', 1000];
   return `${Math.floor(ms / size)}${unit}`;
 }

@@ -1,10 +1,11 @@
 /**
- * The root fields. Each is one call of ControlService with the caller's own key, so that the scheduler checks its
- * scope.
+ * The root fields. Each but `cluster` is one call of ControlService with the caller's own key, so that the scheduler
+ * checks its scope.
  */
 import { Metadata } from '@grpc/grpc-js';
 
 import { fieldOf, UPDATABLE_PLAIN_NAMES, type UpdatablePlainName } from '../../lib/endpoint-settings.ts';
+import type { ClusterRow } from '../../lib/cluster-list.ts';
 import { CapstanError } from '../../lib/errors.ts';
 import {
   EndpointPatch,
@@ -42,6 +43,9 @@ export interface RootDeps {
   readonly addresses: Addresses;
   /** The caller's key. */
   readonly key: string;
+  readonly isOperator: boolean;
+  /** Asks any scheduler, with the gateway's own token. */
+  readonly cluster: (timeoutMs: number) => Promise<ClusterRow>;
 }
 
 /** The input EndpointSettings; the schema has checked the types. */
@@ -54,7 +58,7 @@ interface Settings extends Partial<Record<UpdatablePlainName, unknown>> {
 type Optional<T> = T | null | undefined;
 
 /** The resolvers of Query and Mutation for one request. */
-export function rootFor({ control, timeoutMs, addresses, key }: RootDeps) {
+export function rootFor({ control, timeoutMs, addresses, key, isOperator, cluster }: RootDeps) {
   const metadata = new Metadata({ waitForReady: true });
   metadata.set('authorization', `Bearer ${key}`);
   const read = new Map<string, Promise<EndpointInfo[]>>();
@@ -108,6 +112,11 @@ export function rootFor({ control, timeoutMs, addresses, key }: RootDeps) {
       (await call(control.listKeys, { account: account ?? '' })).keys.map(keyShape),
     account: async () => accountShape(await call(control.getAccount, {})),
     accounts: async (page: Page) => (await call(control.listAccounts, pageOf(page))).accounts.map(accountShape),
+    cluster: (): Promise<ClusterRow> => {
+      // The scheduler checks no key here: it may be a standby, which has none.
+      if (isOperator) return cluster(timeoutMs);
+      throw new CapstanError('PERMISSION_DENIED', 'the key has no permission for this call: it needs the scope OPERATOR');
+    },
     logs: async (asked: { endpoint: string; worker?: Optional<string>; limit?: Optional<number>; afterMs?: Optional<number> }) => {
       const { endpoint, worker, limit, afterMs } = asked;
       const after = BigInt(Math.max(0, Math.trunc(afterMs ?? 0)));

@@ -41,6 +41,8 @@ type Query {
   account: Account!
   "Requires the scope OPERATOR. In order of id; after and limit as for nodes."
   accounts(after: ID, limit: Int): [Account!]!
+  "Requires the scope OPERATOR. Cells with their owners, and the schedulers, owners and standbys. Any scheduler answers it, so it also works while a cell has no owner and the gateway knows the key."
+  cluster: Cluster!
   "What the endpoint's workers printed, oldest first: the last lines after a time (ms since 1970)."
   logs(endpoint: ID!, worker: ID, limit: Int, afterMs: Float): [LogLine!]!
 }
@@ -337,6 +339,62 @@ type Storage {
 """Bytes."""
 type StorageUse { used: Float! quota: Float! }
 type CreatedAccount { account: Account! keyText: String! }
+
+"""Ages are durations, ms, so that no two clocks are compared."""
+type Cluster {
+  cells: [CellStatus!]!
+  "In order of cell, the owner first. One that went silent is listed for an hour."
+  schedulers: [Scheduler!]!
+  "Null with SQLite."
+  database: Database
+  "Id of the scheduler that answered."
+  answeredBy: ID!
+}
+type CellStatus {
+  name: String!
+  ownerId: ID!
+  ownerAddress: String!
+  "Fences each batch; increases with each take-over."
+  term: Float!
+  termAgeMs: Float!
+  "An owner that is alive commits at least once a second. Null with SQLite."
+  lastBatchAgeMs: Float
+  "Restarts of the owner included."
+  takeOvers: Float!
+  previousOwnerAddress: String
+  "Standbys that were seen within the last 10 seconds."
+  standbys: Int!
+  "The master key that encrypts the cell's values."
+  masterKeyId: String
+}
+type Scheduler {
+  id: ID!
+  cell: String!
+  role: SchedulerRole!
+  address: String!
+  hostName: String!
+  version: String!
+  "Newest schema of the database that it knows; 0 with SQLite."
+  schemaVersion: Int!
+  "Master keys that it holds, the present one first."
+  masterKeyIds: [String!]!
+  roleAgeMs: Float!
+  lastSeenAgeMs: Float!
+  "Its host's clock minus the database's."
+  clockOffsetMs: Float!
+}
+enum SchedulerRole { OWNER STANDBY }
+type Database {
+  "Without a password."
+  address: String!
+  version: String!
+  schemaVersion: Int!
+  fsync: Boolean!
+  "Commits wait for another host."
+  synchronous: Boolean!
+  "Those connected; null where the schedulers' role may not see them."
+  synchronousStandbys: Int
+}
 
 type LogLine { at: Time! worker: ID! job: ID stream: String! text: String! }
 

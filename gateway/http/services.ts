@@ -11,6 +11,7 @@ import type { TrustedProxies } from '../lb/forwarded.ts';
 import type { LoadBalancer } from '../lb/load-balancer.ts';
 import type { Log } from '../log.ts';
 import type { GatewayMetrics } from '../metrics/metrics.ts';
+import type { ClusterClient } from '../../lib/cluster-list.ts';
 import type { BlobServiceClient } from '../../proto/gen/capstan/v1/blobs.ts';
 import type { SharedBudget } from '../../lib/shared-budget.ts';
 import type { UploadMonitor } from '../../lib/upload-monitor.ts';
@@ -31,6 +32,7 @@ export interface Services {
   readonly channel: JobChannel;
   readonly jobs: JobServiceClient;
   readonly control: ControlServiceClient;
+  readonly cluster: ClusterClient;
   /** For unary calls: waits for the connection within the call's deadline. */
   readonly metadata: Metadata;
   /** The same, but fails at once while there is no connection. */

@@ -48,6 +48,9 @@ export class Presence implements ClusterView {
 
   listening(address: string): void {
     this.#address = address;
+    if (this.#timer === null) return;
+    clearTimeout(this.#timer);
+    this.#beatNow();
   }
 
   get standbys(): number | null {
@@ -57,7 +60,9 @@ export class Presence implements ClusterView {
   async list(): Promise<Cluster> {
     const { own } = this.#options;
     const rows = this.#rows;
-    const [cells, schedulers, database] = [await rows.cells(), await rows.schedulers(), await rows.database()];
+    const cells = await rows.cells();
+    const schedulers = (await rows.schedulers()).map((row) => (row.id === own.id ? { ...row, address: this.#address } : row));
+    const database = await rows.database();
     this.#observe(cells);
     const termAges = new Map(cells.map(({ owner, termAgeMs }) => [owner, termAgeMs]));
     const shown = schedulers.map((row) => statusOf(row, termAges));
@@ -87,6 +92,7 @@ export class Presence implements ClusterView {
   }
 
   #beatNow(): void {
+    this.#timer = null;
     this.#beating = this.#beat().finally(() => {
       if (!this.#closed) this.#timer = setTimeout(() => this.#beatNow(), BEAT_MS);
     });

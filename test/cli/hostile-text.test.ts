@@ -179,6 +179,7 @@ const cases: Readonly<
   'node token list': [{}],
   'node token revoke': [{ args: [HOSTILE] }],
   'machine-types list': [{}],
+  schedulers: [{}],
   'webhooks list': [{}],
   'webhooks redeliver': [{ args: [HOSTILE] }, { more: { failed: true } }],
   'webhooks secret get': [{}],

@@ -7,10 +7,15 @@ import test, { type ExecutionContext } from 'ava';
 
 import pkg from '../../package.json' with { type: 'json' };
 import { ClusterServiceClient, SchedulerRole, type Cluster } from '../../proto/gen/capstan/v1/cluster.ts';
+import { readConfig } from '../../gateway/config.ts';
+import { start as startGateway } from '../../gateway/start.ts';
+import { run } from '../cli/fakes/run.ts';
 import { folderOf } from '../support/folder.ts';
 import { postgresBinaries, startPostgres, type PostgresServer } from '../support/postgres.ts';
 import { TestScheduler, unary } from '../support/scheduler-client.ts';
 import { until } from '../support/until.ts';
+
+const tool = join(import.meta.dirname, '../../cli/main.ts');
 
 // All tests are declared in one turn: what they need is there before.
 const binaries = await postgresBinaries();
@@ -95,6 +100,66 @@ function tests(folder: string, server: PostgresServer): void {
     t.regex(after.cells[0]?.previousOwnerAddress ?? '', /^127\.0\.0\.1:/);
     t.true((after.cells[0]?.term ?? 0n) > (cell?.term ?? 0n));
     t.is(after.schedulers[0]?.role, SchedulerRole.OWNER);
+  });
+
+  test('the tool shows them, asks whichever responds, and says what is wrong', async (t) => {
+    const store = await server.newDatabase();
+    const scheduler = await TestScheduler.open({ store });
+    t.teardown(() => scheduler.close());
+    const { address } = scheduler.handle;
+    const several = ['--data-dir', scheduler.dataDir, '--scheduler', `127.0.0.1:1,${address}`];
+    const shown = run([tool, 'schedulers', ...several]);
+    t.is(await shown.ended, 0, shown.stderr());
+    t.regex(shown.stdout(), new RegExp(`^default +${address} +\\d+ +\\d+s +0s +0 +0 +-$`, 'm'));
+    t.regex(shown.stdout(), new RegExp(`^default +owner +${address} .* ${pkg.version} `, 'm'));
+    t.regex(shown.stderr(), /^! cell default has no standby: jobs wait while the scheduler at /m);
+    const json = run([tool, 'schedulers', '--json', ...several]);
+    t.is(await json.ended, 0, json.stderr());
+    t.like(JSON.parse(json.stdout()), { cells: [{ name: 'default', ownerAddress: address }], database: { address: store } });
+    const doctor = run([tool, 'doctor', ...several]);
+    await doctor.ended;
+    t.regex(doctor.stderr(), new RegExp(`^! scheduler: ${address} answers; `, 'm'));
+    t.regex(doctor.stderr(), new RegExp(`^✓ schedulers: cell default is owned by ${address} since \\d+s, 0 standbys$`, 'm'));
+    t.regex(doctor.stderr(), /^! schedulers: the database .* has no synchronous standby: /m);
+    const masterKey = run([tool, 'master-key', 'status', ...several]);
+    t.is(await masterKey.ended, 0, masterKey.stderr());
+    const elsewhere = ['--data-dir', await folderOf(t), '--scheduler', `127.0.0.1:1,${address}`];
+    const unknown = run([tool, 'master-key', 'status', ...elsewhere], { env: { SERVICE_API_KEY: scheduler.secret('api-key') } });
+    t.is(await unknown.ended, 78);
+    t.regex(unknown.stderr(), /^✗ CAPSTAN_SCHEDULER: names several schedulers, and .* holds no gateway token/m);
+    const nobody = run([tool, 'schedulers', '--data-dir', scheduler.dataDir, '--scheduler', '127.0.0.1:1,127.0.0.1:2']);
+    t.is(await nobody.ended, 69);
+    t.regex(nobody.stderr(), /^✗ no scheduler of 127\.0\.0\.1:1,127\.0\.0\.1:2 responds$/m);
+  });
+
+  test('GraphQL shows them to operators', async (t) => {
+    const scheduler = await TestScheduler.open({ store: await server.newDatabase() });
+    t.teardown(() => scheduler.close());
+    const { address } = scheduler.handle;
+    const own = { scheduler: `127.0.0.1:1,${address}`, token: scheduler.secret('gateway-token'), closeGraceMs: 0 };
+    const gateway = await startGateway(readConfig({ ...own, port: 0, logLevel: 'silent' }, {}));
+    t.teardown(() => gateway.close());
+    const query = '{ cluster { cells { name ownerAddress standbys term } schedulers { role address } database { synchronous } } }';
+    const answer = await until('the gateway has the directory', async () => {
+      const response = await fetch(`${gateway.url}/graphql`, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json', authorization: `Bearer ${scheduler.secret('api-key')}` },
+        body: JSON.stringify({ query }),
+      });
+      return response.status === 503 ? null : response.json();
+    });
+    t.like(answer, {
+      data: {
+        cluster: {
+          cells: [{ name: 'default', ownerAddress: address, standbys: 0 }],
+          schedulers: [{ role: 'OWNER', address }],
+          database: { synchronous: false },
+        },
+      },
+    });
+    const viaGateway = run([tool, 'schedulers', '--url', gateway.url], { env: { SERVICE_API_KEY: scheduler.secret('api-key') } });
+    t.is(await viaGateway.ended, 0, viaGateway.stderr());
+    t.regex(viaGateway.stdout(), new RegExp(`^default +owner +${address} `, 'm'));
   });
 
   test('a scheduler that went silent stays listed, until one replaces it at its address or an hour is over', async (t) => {

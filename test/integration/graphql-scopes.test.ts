@@ -34,6 +34,7 @@ const table: Readonly<Record<string, readonly Caller[]>> = {
   'query webhookSecret': owners,
   'query accounts': operators,
   'query joinTokens': operators,
+  'query cluster': operators,
   'mutation createEnvironment': owners,
   'mutation deleteEnvironment': owners,
   'mutation deploy': owners,

@@ -4,6 +4,7 @@ import { LRUCache } from 'lru-cache';
 import { z } from 'zod';
 
 import { CapstanError, errorTable, retryAfterS } from '../../../lib/errors.ts';
+import { KeyScope } from '../../../proto/gen/capstan/v1/control.ts';
 import { isWorkerToken, keyText } from '../../auth/authenticate.ts';
 import { parseWhole } from '../../json/body.ts';
 import { refusalOf } from '../../graphql/errors.ts';
@@ -37,13 +38,16 @@ const answerBody = z.looseObject({
 });
 
 export function graphqlRoutes(app: FastifyInstance, services: Services): void {
-  const { authenticator, config, proxies, control, log, now } = services;
+  const { authenticator, config, proxies, control, cluster, log, now } = services;
   let runner: Promise<GraphqlRunner> | undefined;
   const rates = new LRUCache<string, Rate>({ max: MAX_KEYS });
+  /** Requests whose key has the scope OPERATOR. */
+  const operators = new WeakSet<FastifyRequest>();
 
   /** Runs before the body is read: checks the key and its rate. */
   async function admit(request: FastifyRequest, reply: FastifyReply): Promise<void> {
     const key = await authenticator.authenticate(request.headers.authorization, peerOfRequest(request.raw, services.proxies));
+    if (key.scope === KeyScope.OPERATOR) operators.add(request);
     const name = key.hash.length > 0 ? key.hash.toString('hex') : keyText(request.headers.authorization);
     let rate = rates.get(name);
     if (rate === undefined) {
@@ -69,6 +73,8 @@ export function graphqlRoutes(app: FastifyInstance, services: Services): void {
       timeoutMs: config.readTimeoutMs,
       addresses: { base: baseUrl(request, config, proxies), lbDomain: config.lbDomain, forWorker: isWorkerToken(key) },
       key,
+      isOperator: operators.has(request),
+      cluster: (timeoutMs) => cluster.list(timeoutMs),
     });
     reply.code(status).header('content-type', JSON_TYPE).send(JSON.stringify(body));
   }

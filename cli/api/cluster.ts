@@ -1,0 +1,74 @@
+/** Lists cells and schedulers: from the schedulers themselves where the gateway token is at hand, else through the gateway. */
+import { ClusterClient, type ClusterRow } from '../../lib/cluster-list.ts';
+import { clientCredentials } from '../../lib/grpc-tls.ts';
+import type { CapstanError } from '../../lib/errors.ts';
+import type { Environment, Settings } from '../config.ts';
+import { connect } from '../gateway.ts';
+import { schedulerAddress, storedGatewayToken } from '../local.ts';
+import { readLogin } from '../login-file.ts';
+import { readRunFile } from '../run-file.ts';
+import { ToolError } from '../terminal/tool-error.ts';
+
+const ANSWER_MS = 5_000;
+const QUERY = `{ cluster {
+  cells { name ownerId ownerAddress term termAgeMs lastBatchAgeMs takeOvers previousOwnerAddress standbys masterKeyId }
+  schedulers { id cell role address hostName version schemaVersion masterKeyIds roleAgeMs lastSeenAgeMs clockOffsetMs }
+  database { address version schemaVersion fsync synchronous synchronousStandbys } answeredBy } }`;
+
+/** @throws CapstanError UNAVAILABLE when neither a scheduler nor the gateway answers. */
+export async function listCluster(settings: Settings, environment: Environment): Promise<ClusterRow> {
+  const token = storedGatewayToken(settings.dataDir);
+  if (token !== null && isOwnStack(settings, environment)) return askSchedulers(settings, token);
+  const client = await connect(settings, environment);
+  return (await client.query<{ cluster: ClusterRow }>(QUERY)).cluster;
+}
+
+/** Asks the schedulers, any of which answers. */
+export async function askSchedulers(settings: Settings, token: string): Promise<ClusterRow> {
+  const address = schedulerAddress(settings);
+  const client = new ClusterClient(address, token, clientCredentials(address, settings), {
+    'grpc.enable_http_proxy': 0,
+    'grpc.use_local_subchannel_pool': 1,
+  });
+  try {
+    return await client.list(ANSWER_MS);
+  } catch (error) {
+    throw explain(error as CapstanError, address);
+  } finally {
+    client.close();
+  }
+}
+
+/** The data folder is what the command is about: nobody named a gateway elsewhere. */
+function isOwnStack(settings: Settings, environment: Environment): boolean {
+  if (settings.url !== undefined) return false;
+  return (
+    settings.scheduler !== undefined ||
+    settings.grpcPort !== undefined ||
+    readRunFile(settings.dataDir) !== null ||
+    readLogin(environment) === null
+  );
+}
+
+function explain(error: CapstanError, address: string): CapstanError {
+  const several = address.includes(',');
+  switch (error.code) {
+    case 'DEADLINE_EXCEEDED':
+    case 'UNAVAILABLE': {
+      // What a scheduler itself says about its database names the store.
+      if (error.message.startsWith('store ')) return error;
+      const who = several ? `no scheduler of ${address} responds` : `the scheduler at ${address} does not respond`;
+      return new ToolError(error.code, who, 'Name others with: --scheduler <host:port>,<host:port>', { cause: error });
+    }
+    case 'PERMISSION_DENIED':
+    case 'UNAUTHENTICATED':
+      return new ToolError(
+        error.code,
+        `the scheduler at ${address} rejected the gateway token of this data folder: ${error.message}`,
+        'Use the data folder of one of its schedulers with --data-dir, or ask the gateway with --url.',
+        { cause: error },
+      );
+    default:
+      return error;
+  }
+}

@@ -1,0 +1,131 @@
+/** What is wrong with the schedulers of a service, for `capstan schedulers` and `capstan doctor`. Pure. */
+import type { CellRow, ClusterRow, DatabaseRow, SchedulerRow } from '../../lib/cluster-list.ts';
+
+export interface ClusterProblem {
+  readonly verdict: 'warning' | 'fault';
+  readonly text: string;
+  readonly hint: string;
+}
+
+/** An owner that is alive commits once a second, and a standby takes over after 4 s without a batch. */
+const OWNER_LATE_MS = 5_000;
+const SILENT_MS = 10_000;
+const CLOCK_MS = 60_000;
+
+export function clusterProblems({ cells, schedulers, database }: ClusterRow): ClusterProblem[] {
+  if (database === null) return [];
+  return [
+    ...databaseProblems(database),
+    ...cells.flatMap(cellProblems),
+    ...schedulers.flatMap((scheduler) => schedulerProblems(scheduler, database, cells)),
+    ...versionProblems(schedulers),
+  ];
+}
+
+function databaseProblems({ address, fsync, synchronous, synchronousStandbys }: DatabaseRow): ClusterProblem[] {
+  const found: ClusterProblem[] = [];
+  if (!fsync)
+    found.push(
+      fault(`the database ${address} runs with fsync=off: a crash loses acknowledged jobs`, 'Set fsync = on and restart PostgreSQL.'),
+    );
+  if (!synchronous)
+    found.push(
+      warning(
+        `the database ${address} has no synchronous standby: the loss of its host loses acknowledged jobs`,
+        'Set up a standby and synchronous_standby_names (docs/cluster.md).',
+      ),
+    );
+  else if (synchronousStandbys === 0)
+    found.push(
+      fault(
+        `no synchronous standby of the database ${address} is connected: every commit waits`,
+        'Start the standby, or empty synchronous_standby_names and reload PostgreSQL.',
+      ),
+    );
+  return found;
+}
+
+function cellProblems(cell: CellRow): ClusterProblem[] {
+  const found: ClusterProblem[] = [];
+  const { name, ownerAddress, lastBatchAgeMs, standbys } = cell;
+  if (lastBatchAgeMs !== null && lastBatchAgeMs > OWNER_LATE_MS)
+    found.push(
+      fault(
+        `cell ${name}: its owner ${ownerAddress} has committed nothing for ${seconds(lastBatchAgeMs)}`,
+        standbys > 0
+          ? 'A standby takes over after 4 s without a batch; its log says what it waits for.'
+          : `No standby can take over: restart the scheduler at ${ownerAddress}.`,
+      ),
+    );
+  if (standbys === 0)
+    found.push(
+      warning(
+        `cell ${name} has no standby: jobs wait while the scheduler at ${ownerAddress} is down`,
+        'Start a scheduler on another host with the same CAPSTAN_STORE and the same secrets (docs/cluster.md).',
+      ),
+    );
+  return found;
+}
+
+function schedulerProblems(scheduler: SchedulerRow, database: DatabaseRow, cells: readonly CellRow[]): ClusterProblem[] {
+  const { role, address, hostName, lastSeenAgeMs, masterKeyIds, schemaVersion, clockOffsetMs } = scheduler;
+  const who = `the ${role === 'OWNER' ? 'owner' : 'standby'} ${address} (${hostName})`;
+  if (lastSeenAgeMs >= SILENT_MS)
+    return [
+      warning(
+        `${who} was last seen ${seconds(lastSeenAgeMs)} ago`,
+        'Start it again. If it is gone for good, it disappears from the list after an hour.',
+      ),
+    ];
+  const found: ClusterProblem[] = [];
+  const key = cells.find(({ name }) => name === scheduler.cell)?.masterKeyId ?? null;
+  if (role === 'STANDBY' && key !== null && !masterKeyIds.includes(key))
+    found.push(
+      fault(
+        `${who} lacks the present master key ${key}, and cannot take over`,
+        'Copy secrets/ from the owner’s data folder to its own, and restart it.',
+      ),
+    );
+  if (schemaVersion < database.schemaVersion)
+    found.push(
+      fault(
+        `${who} knows the schema up to version ${schemaVersion}, and cannot take over: the database has version ${database.schemaVersion}`,
+        'Upgrade it.',
+      ),
+    );
+  if (Math.abs(clockOffsetMs) > CLOCK_MS)
+    found.push(
+      warning(
+        `the clock of ${who} is ${seconds(Math.abs(clockOffsetMs))} ${clockOffsetMs > 0 ? 'ahead of' : 'behind'} the database’s`,
+        'Synchronize the clocks of the hosts with NTP.',
+      ),
+    );
+  return found;
+}
+
+function versionProblems(schedulers: readonly SchedulerRow[]): ClusterProblem[] {
+  const seen = schedulers.filter(({ lastSeenAgeMs }) => lastSeenAgeMs < SILENT_MS);
+  const byVersion = Map.groupBy(seen, ({ version }) => version);
+  if (byVersion.size < 2) return [];
+  const each = [...byVersion].map(([version, those]) => `${version} (${those.map(({ address }) => address).join(', ')})`);
+  return [
+    warning(
+      `schedulers run different versions: ${each.join('; ')}`,
+      'Finish the upgrade: standbys first, the owner last (docs/upgrade.md).',
+    ),
+  ];
+}
+
+/** `1.5 s`, `12 s`, `5 min`. */
+function seconds(ms: number): string {
+  if (ms >= 120_000) return `${Math.round(ms / 60_000)} min`;
+  return `${ms < 10_000 ? (ms / 1_000).toFixed(1) : Math.round(ms / 1_000)} s`;
+}
+
+function warning(text: string, hint: string): ClusterProblem {
+  return { verdict: 'warning', text, hint };
+}
+
+function fault(text: string, hint: string): ClusterProblem {
+  return { verdict: 'fault', text, hint };
+}
