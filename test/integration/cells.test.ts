@@ -82,18 +82,30 @@ function tests(server: PostgresServer): void {
     await t.throwsAsync(call(east, node), { code: 'UNAUTHENTICATED' });
     await t.throwsAsync(call(east, west.bearer(east.secret('api-key'))), { code: 'NOT_OWNER' });
     const join = { joinToken: east.secret('join-token'), name: 'n' };
-    await t.throwsAsync(unary((done) => west.nodes.join(join, done)), { code: 'NOT_OWNER' });
-    await t.throwsAsync(unary((done) => west.nodes.join(join, west.bearer('x'), done)), { code: 'UNAUTHENTICATED' });
+    await t.throwsAsync(
+      unary((done) => west.nodes.join(join, done)),
+      { code: 'NOT_OWNER' },
+    );
+    await t.throwsAsync(
+      unary((done) => west.nodes.join(join, west.bearer('x'), done)),
+      { code: 'UNAUTHENTICATED' },
+    );
   });
 
   test('the operator works in every cell, and owns nothing outside of its own', async (t) => {
     const { east, west, operator } = await two(t);
     const made = await createAccount(west, 'acme', operator);
-    t.deepEqual((await accountsOf(west, operator)).accounts.map(({ id }) => id), ['acme']);
-    t.deepEqual((await accountsOf(east, operator)).accounts.map(({ id }) => id), ['default']);
+    t.deepEqual(
+      (await accountsOf(west, operator)).accounts.map(({ id }) => id),
+      ['acme'],
+    );
+    t.deepEqual(
+      (await accountsOf(east, operator)).accounts.map(({ id }) => id),
+      ['default'],
+    );
     await t.throwsAsync(west.deploy([{ name: 'echo' }], { token: operator }), {
       code: 'PERMISSION_DENIED',
-      message: 'account: default lives in another cell than this scheduler\'s',
+      message: "account: default lives in another cell than this scheduler's",
     });
     for (const account of ['', 'default'])
       await t.throwsAsync(createKey(west, operator, account), { code: 'PERMISSION_DENIED', message: /^account: default lives in another/ });
@@ -114,10 +126,13 @@ function tests(server: PostgresServer): void {
     await t.throwsAsync(createAccount(west, 'default', operator), { code: 'ALREADY_EXISTS', message: /in the cell default$/ });
     await unary((done) => west.control.deleteAccount({ id: 'acme', force: false, stopJobs: false }, west.bearer(operator), done));
     await t.throwsAsync(createAccount(east, 'acme', operator), { code: 'ALREADY_EXISTS' });
-    t.deepEqual((await listCells(east)).cells.map(({ name, accounts }) => [name, accounts]), [
-      ['default', 1],
-      ['west', 1],
-    ]);
+    t.deepEqual(
+      (await listCells(east)).cells.map(({ name, accounts }) => [name, accounts]),
+      [
+        ['default', 1],
+        ['west', 1],
+      ],
+    );
   });
 
   test('an operator’s key that is revoked or not of the scope ends in every cell', async (t) => {
@@ -140,7 +155,9 @@ function tests(server: PostgresServer): void {
     );
     t.regex(joinToken, /^join_west_[0-9a-f]{64}$/);
     const dataDir = await folderOf(t);
-    const agent = await startAgent(agentConfig({ dataDir, scheduler: west.handle.address, joinToken, logLevel: 'silent', nodeName: 'n' }, {}));
+    const agent = await startAgent(
+      agentConfig({ dataDir, scheduler: west.handle.address, joinToken, logLevel: 'silent', nodeName: 'n' }, {}),
+    );
     t.teardown(() => agent.close());
     const id = await agent.joined;
     t.like(JSON.parse(await readFile(join(dataDir, 'agent', 'node.json'), 'utf8')), { nodeId: id, cell: 'west' });
@@ -153,7 +170,8 @@ function tests(server: PostgresServer): void {
   test('jobs of two cells go side by side', async (t) => {
     const { east, west, operator } = await two(t);
     const { keyText } = await createAccount(west, 'acme', operator);
-    const of = async (scheduler: TestScheduler, token: string) => (await scheduler.deploy([{ name: 'echo' }], { token })).endpoints[0]?.id ?? '';
+    const of = async (scheduler: TestScheduler, token: string) =>
+      (await scheduler.deploy([{ name: 'echo' }], { token })).endpoints[0]?.id ?? '';
     const there = { east: await of(east, operator), west: await of(west, keyText) };
     t.not(there.east, there.west);
     const submit = (scheduler: TestScheduler, endpoint: string, text: string) =>
