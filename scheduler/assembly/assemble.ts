@@ -78,12 +78,14 @@ export interface Parts {
 
 /** Fails with DATA_DIR, DATA_LOST, DATA_NEWER, DISK_FULL or CONFIG. */
 export async function assemble(config: SchedulerConfig, deps: SchedulerDeps, log: Logger): Promise<Parts> {
-  const clock = deps.clock ?? new SystemClock();
+  const hostClock = deps.clock ?? new SystemClock();
   const gpus = await readGpuTable(config.gpuTable);
   const guardOf = webhookGuards(config);
   const folder = await prepareDataFolder(config.dataDir, { apiKey: config.apiKey, marksComplete: false });
   const { masterKey, olderMasterKeys, gatewayToken } = folder.secrets;
   const { store, shard, cells, snapshots } = await openStore(config, folder, () => masterKeys.text);
+  // A scheduler whose host runs an hour fast must not end what its predecessors accepted an hour early.
+  const clock = deps.clock ?? new SystemClock(() => store.now());
   const cipher = new Cipher(masterKey, olderMasterKeys);
   const tokens = new WorkerTokens(masterKey);
   const urls = new WebhookUrls(masterKey, olderMasterKeys, guardOf);
@@ -185,7 +187,7 @@ export async function assemble(config: SchedulerConfig, deps: SchedulerDeps, log
   server.add(GatewayServiceService, gateways.service());
   server.add(ControlServiceService, control.service());
   server.add(BlobServiceService, blobs.service({ engine, auth, disk, uploads }), blobServiceRules);
-  const cluster = openCluster({ config, id, engine, cipher, clock, log });
+  const cluster = openCluster({ config, id, engine, cipher, clock: hostClock, log });
   server.add(ClusterServiceService, clusterService(cluster, log), clusterServiceRules(gatewayToken));
   return {
     clock,
