@@ -48,6 +48,8 @@ function databaseProblems({ address, fsync, synchronous, synchronousStandbys }: 
 function cellProblems(cell: CellRow): ClusterProblem[] {
   const found: ClusterProblem[] = [];
   const { name, ownerAddress, lastBatchAgeMs, standbys } = cell;
+  if (cell.ownerId === '')
+    return [warning(`cell ${name} has had no owner yet: its accounts are not served`, `Start a scheduler with CAPSTAN_CELL=${name}.`)];
   if (lastBatchAgeMs !== null && lastBatchAgeMs > OWNER_LATE_MS)
     found.push(
       fault(

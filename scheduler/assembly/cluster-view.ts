@@ -12,9 +12,6 @@ import type { Clock } from '../engine/clock.ts';
 import type { Engine } from '../engine/engine.ts';
 import type { Cipher } from '../secrets/cipher.ts';
 
-/** The cell that everybody starts with. */
-const FIRST_CELL = 'default';
-
 export interface ClusterParts {
   readonly config: SchedulerConfig;
   /** The engine's owner. */
@@ -28,7 +25,7 @@ export interface ClusterParts {
 export function openCluster({ config, id, engine, cipher, clock, log }: ClusterParts): ClusterView {
   const own: OwnFacts = {
     id,
-    cell: FIRST_CELL,
+    cell: config.cell,
     address: `${config.host}:${config.port}`,
     hostName: hostname(),
     version: pkg.version,

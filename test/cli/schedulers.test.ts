@@ -78,6 +78,11 @@ test('a standby that went silent is missing, and named with its host', (t) => {
   only(t, silent, 'warning', /^the standby 10\.0\.0\.2:7070 \(two\) was last seen 75 s ago$/, /Start it again/);
 });
 
+test('a cell that nobody has owned yet', (t) => {
+  const fresh = { ...well, cells: [{ ...cell, ownerId: '', ownerAddress: '', standbys: 0 }], schedulers: [] };
+  only(t, fresh, 'warning', /^cell default has had no owner yet/, /CAPSTAN_CELL=default/);
+});
+
 test('an owner that commits nothing, with and without a standby', (t) => {
   only(
     t,

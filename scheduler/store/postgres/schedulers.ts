@@ -34,7 +34,7 @@ const BEAT = `WITH forgotten AS (
 )
 SELECT ${NOW_MS} AS now`;
 const LEAVE = 'DELETE FROM capstan.schedulers WHERE id = $1';
-const CELLS = `SELECT c.name, c.owner, c.address, c.term, c.batch, ${age('c.taken_at')} AS "termAgeMs", c.take_overs AS "takeOvers",
+const CELLS = `SELECT c.name, coalesce(c.owner, '') AS owner, c.address, c.term, c.batch, ${age('c.taken_at')} AS "termAgeMs", c.take_overs AS "takeOvers",
   c.previous_address AS "previousAddress",
   coalesce((SELECT k.value ->> 'id' FROM capstan.control k WHERE k.cell = c.cell AND k.kind = 'setting' AND k.key = 'master-key'), '') AS "masterKey"
 FROM capstan.cells c ORDER BY c.name COLLATE "C" LIMIT ${MOST_ROWS}`;
@@ -70,6 +70,7 @@ export interface SeenScheduler extends SchedulerRow {
 
 export interface CellRow {
   readonly name: string;
+  /** Empty before the first. */
   readonly owner: string;
   readonly address: string;
   readonly term: number;

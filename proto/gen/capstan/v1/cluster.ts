@@ -108,7 +108,7 @@ export interface Cluster {
 /** A set of accounts and nodes with one owner at a time. */
 export interface CellStatus {
   name: string;
-  /** Id of the scheduler that owns it, or owned it last. */
+  /** Id of the scheduler that owns it, or owned it last; empty before the first. */
   ownerId: string;
   /** `host:port` of that scheduler. */
   ownerAddress: string;
