@@ -6,7 +6,7 @@ import { z } from 'zod';
 import { tlsSettings } from '../lib/tls-settings.ts';
 import { CapstanError } from '../lib/errors.ts';
 import { readSettings, setting } from '../lib/settings.ts';
-import type { S3Config } from './blobs/s3-store.ts';
+import type { S3Config } from './blobs/s3-client.ts';
 import { CELL_NAME, CELL_NAME_RULE, DEFAULT_CELL } from '../lib/cells.ts';
 import { defaultSettings } from './core/settings.ts';
 import { defaultLimits, DEFAULT_REQUESTS_PER_WORKER, type Limit, type LimitedOperation, type Limits } from './core/jobs/rate-limits.ts';
@@ -46,7 +46,7 @@ export const schedulerConfig = z.object({
   isBlobDirShared: setting(
     'CAPSTAN_BLOB_DIR_SHARED',
     z.stringbool().default(false),
-    'Declares that CAPSTAN_BLOB_DIR is the same folder for every scheduler; a standby requires it',
+    'Declares that CAPSTAN_BLOB_DIR is the same folder for every scheduler; a standby requires it, or all blobs in S3-compatible storage',
   ),
   host: setting('CAPSTAN_GRPC_HOST', z.string().min(1).default('127.0.0.1'), 'Address that the gRPC server listens on'),
   port: setting(
@@ -189,9 +189,21 @@ export const schedulerConfig = z.object({
   s3Endpoint: setting(
     'CAPSTAN_S3_ENDPOINT',
     z.url({ protocol: /^https?$/, error: 'must be an http or https URL' }).optional(),
-    'Base URL of S3-compatible storage for builds; when empty, builds are stored in the data folder',
+    'Base URL of S3-compatible storage for builds, and with CAPSTAN_S3_BODIES for bodies; when empty, they are stored in CAPSTAN_BLOB_DIR',
   ),
-  s3Bucket: setting('CAPSTAN_S3_BUCKET', z.string().min(1).optional(), 'Bucket for builds'),
+  s3Bucket: setting(
+    'CAPSTAN_S3_BUCKET',
+    z
+      .string()
+      .regex(/^[a-z0-9][a-z0-9._-]{1,62}$/i, 'must be the name of a bucket')
+      .optional(),
+    'Bucket of the storage, which no other installation uses',
+  ),
+  s3Bodies: setting(
+    'CAPSTAN_S3_BODIES',
+    z.stringbool().optional(),
+    'Also stores bodies above 64 KiB in the S3-compatible storage; when empty, it does so with CAPSTAN_STORE and without CAPSTAN_BLOB_DIR_SHARED',
+  ),
   s3Region: setting('CAPSTAN_S3_REGION', z.string().min(1).default('us-east-1'), 'Region in the signatures of requests to the storage'),
   s3AccessKeyId: setting('CAPSTAN_S3_ACCESS_KEY_ID', z.string().min(1).optional(), 'Access key id for the storage'),
   s3SecretAccessKey: setting('CAPSTAN_S3_SECRET_ACCESS_KEY', z.string().min(1).optional(), 'Secret access key for the storage. Secret'),
@@ -209,7 +221,7 @@ export const schedulerConfig = z.object({
 
 export type SchedulerConfig = Readonly<z.output<typeof schedulerConfig>>;
 
-/** Returns the S3 storage for builds; null for the folder. Throws CONFIG if only some of the settings are present. */
+/** Returns the S3 storage; null for the folder. Throws CONFIG if only some of the settings are present. */
 export function s3Of(config: SchedulerConfig): S3Config | null {
   const {
     s3Endpoint: endpoint,
@@ -218,7 +230,11 @@ export function s3Of(config: SchedulerConfig): S3Config | null {
     s3AccessKeyId: accessKeyId,
     s3SecretAccessKey: secretAccessKey,
   } = config;
-  if (endpoint === undefined) return null;
+  if (endpoint === undefined) {
+    if (config.s3Bodies === true)
+      throw new CapstanError('CONFIG', 'CAPSTAN_S3_BODIES: requires CAPSTAN_S3_ENDPOINT', { field: 'CAPSTAN_S3_BODIES' });
+    return null;
+  }
   if (bucket === undefined || accessKeyId === undefined || secretAccessKey === undefined)
     throw new CapstanError(
       'CONFIG',
@@ -230,6 +246,22 @@ export function s3Of(config: SchedulerConfig): S3Config | null {
   return { endpoint, bucket, region, accessKeyId, secretAccessKey };
 }
 
+/** Whether bodies are in the S3-compatible storage, too. */
+export function holdsBodiesInS3({ s3Endpoint, s3Bodies, store, isBlobDirShared }: SchedulerConfig): boolean {
+  return s3Endpoint !== undefined && (s3Bodies ?? (store !== '' && !isBlobDirShared));
+}
+
+/** @throws CapstanError CONFIG if other schedulers of the queue do not have the blobs that this one stores. */
+export function requireSharedBlobs(config: SchedulerConfig, because: string): void {
+  if (config.isBlobDirShared || holdsBodiesInS3(config)) return;
+  const setting = config.s3Endpoint === undefined ? 'CAPSTAN_BLOB_DIR_SHARED' : 'CAPSTAN_S3_BODIES';
+  const instead =
+    config.s3Endpoint === undefined
+      ? 'CAPSTAN_BLOB_DIR_SHARED, or the storage of CAPSTAN_S3_ENDPOINT'
+      : 'CAPSTAN_S3_BODIES, or CAPSTAN_BLOB_DIR_SHARED';
+  throw new CapstanError('CONFIG', `${because}; a standby requires ${instead}, so that it has the owner's bodies`, { field: setting });
+}
+
 /**
  * Reads the scheduler's settings: overrides (flags, tests), then the environment, then the defaults. CONFIG names the
  * invalid setting.
@@ -239,5 +271,6 @@ export function readConfig(
   env: NodeJS.ProcessEnv = process.env,
 ): SchedulerConfig {
   const config = readSettings(schedulerConfig, overrides, env);
+  s3Of(config);
   return Object.freeze({ ...config, dataDir: resolve(config.dataDir) });
 }

@@ -61,7 +61,7 @@ async function closeQueue({ sender, masterKeys, engine, blobs, cellWatch, store,
   await sender.cancel();
   await masterKeys.close();
   await engine.close();
-  await blobs.bodies.close();
+  await blobs.close();
   await cellWatch.close();
   await store.close();
   await cluster.close();

@@ -8,7 +8,7 @@ import { DEFAULT_CELL } from '../lib/cells.ts';
 import { CapstanError } from '../lib/errors.ts';
 import { KeyScope } from '../proto/gen/capstan/v1/control.ts';
 import type { Parts } from './assembly/assemble.ts';
-import type { SchedulerConfig } from './config.ts';
+import { requireSharedBlobs, type SchedulerConfig } from './config.ts';
 import type { Clock } from './engine/clock.ts';
 import type { Engine } from './engine/engine.ts';
 import { Cipher } from './secrets/cipher.ts';
@@ -35,7 +35,7 @@ export async function takeOver(
 }
 
 /** Takes the queue over; a standby waits until its owner is gone. */
-async function acquire(engine: Engine, { isBlobDirShared }: SchedulerConfig, log: Logger): Promise<void> {
+async function acquire(engine: Engine, config: SchedulerConfig, log: Logger): Promise<void> {
   for (let told = ''; ;) {
     try {
       await engine.takeOver();
@@ -44,14 +44,7 @@ async function acquire(engine: Engine, { isBlobDirShared }: SchedulerConfig, log
       const isHeld = error instanceof CapstanError && error.code === 'CONFLICT';
       const isAway = told !== '' && error instanceof CapstanError && error.code === 'UNAVAILABLE';
       if (!isHeld && !isAway) throw error;
-      if (!isBlobDirShared)
-        throw new CapstanError(
-          'CONFIG',
-          `${error.message}; a standby requires CAPSTAN_BLOB_DIR_SHARED, so that it has the owner's bodies`,
-          {
-            field: 'CAPSTAN_BLOB_DIR_SHARED',
-          },
-        );
+      requireSharedBlobs(config, error.message);
       if (told !== error.message) log.info(`standby: ${error.message}`);
       told = error.message;
       await pause(STANDBY_LOOK_MS);

@@ -1,18 +1,13 @@
 /** Blobs: the store of builds and bodies, their service, their removal, and the sweep of those that no row names. */
-import { join } from 'node:path';
-
 import type { CapstanError } from '../../lib/errors.ts';
 import type { BlobServiceServer } from '../../proto/gen/capstan/v1/blobs.ts';
 import type { BlobStore } from '../blobs/blob-store.ts';
 import { BodyRemover } from '../blobs/body-remover.ts';
-import { FileBlobStore } from '../blobs/file-store.ts';
-import { buildId } from '../blobs/ids.ts';
-import { S3BlobStore } from '../blobs/s3-store.ts';
+import { buildId, isBodyId } from '../blobs/ids.ts';
+import { openBlobs, type OpenedBlobs } from '../blobs/open.ts';
 import { blobService, type BlobCaller, type BuildOwners } from '../blobs/service.ts';
-import { sweepOrphans } from '../blobs/sweep.ts';
-import { UnfinishedBuilds } from '../blobs/unfinished-builds.ts';
 import { UploadRoom } from '../blobs/upload-room.ts';
-import { s3Of, type SchedulerConfig } from '../config.ts';
+import type { SchedulerConfig } from '../config.ts';
 import { buildUseOf, ownedBuild, runsBuild } from '../core/control/builds.ts';
 import { buildQuotaOf } from '../core/control/keys.ts';
 import { bodyRefusal } from '../core/jobs/body-use.ts';
@@ -22,7 +17,6 @@ import type { Authorizer } from '../services/auth.ts';
 import type { Store } from '../store/store.ts';
 
 const SWEEP_INTERVAL_MS = 600_000;
-const SWEEP_AGE_MS = 3_600_000;
 
 export interface BlobPartsOptions {
   readonly config: SchedulerConfig;
@@ -37,24 +31,22 @@ export interface BlobPartsOptions {
 export class BlobParts {
   readonly blobs: BlobStore;
   readonly bodies: BodyRemover;
-  readonly #unfinished: UnfinishedBuilds;
+  readonly #opened: OpenedBlobs;
   readonly #onFault: (error: unknown) => void;
   #sweep: NodeJS.Timeout | undefined;
 
-  private constructor(blobs: BlobStore, unfinished: UnfinishedBuilds, { store, log, bodyWaitMs }: BlobPartsOptions) {
-    this.blobs = blobs;
-    this.#unfinished = unfinished;
-    this.#onFault = (error) => log.error({ err: error }, 'blob service failed');
+  private constructor(opened: OpenedBlobs, onFault: (error: unknown) => void, { store, bodyWaitMs }: BlobPartsOptions) {
+    this.blobs = opened.blobs;
+    this.#opened = opened;
+    this.#onFault = onFault;
     const wait = bodyWaitMs === undefined ? {} : { waitMs: bodyWaitMs };
-    this.bodies = new BodyRemover({ store: blobs, named: (ids) => store.read('blobsNamed', ids), onFault: this.#onFault, ...wait });
+    this.bodies = new BodyRemover({ store: this.blobs, named: (ids) => store.read('blobsNamed', ids), onFault, ...wait });
   }
 
   static async open(options: BlobPartsOptions): Promise<BlobParts> {
-    const { config, folder } = options;
-    const dir = config.blobDir ?? join(folder, 'scheduler', 'blobs');
-    const files = await FileBlobStore.open(dir);
-    const s3 = s3Of(config);
-    return new BlobParts(s3 === null ? files : new S3BlobStore(files, s3), await UnfinishedBuilds.open(join(dir, 'unfinished')), options);
+    const { config, folder, log } = options;
+    const onFault = (error: unknown): void => log.error({ err: error }, 'blob service failed');
+    return new BlobParts(await openBlobs(config, folder, onFault), onFault, options);
   }
 
   /** Size of a build that is in the store, which keeps it for a while; null without one. */
@@ -65,7 +57,7 @@ export class BlobParts {
   /** Room of the accounts for uploads of builds. */
   uploadRoom(engine: Engine): UploadRoom {
     return new UploadRoom({
-      unfinished: this.#unfinished,
+      unfinished: this.#opened.unfinished,
       built: (account) => buildUseOf(engine.state, account),
       quota: (account) => buildQuotaOf(engine.state, account),
     });
@@ -74,7 +66,7 @@ export class BlobParts {
   service({ engine, auth, disk, uploads }: BlobServiceDeps): BlobServiceServer {
     return blobService({
       store: this.blobs,
-      unfinished: this.#unfinished,
+      unfinished: this.#opened.unfinished,
       authorize: auth.blobs.bind(auth),
       owners: buildOwners(engine),
       isLeased: (node, body) => auth.inputs.has(node, body),
@@ -89,20 +81,29 @@ export class BlobParts {
     });
   }
 
-  /** Starts to remove blobs that no row names, at once and every ten minutes. */
+  /**
+   * Starts to remove blobs that no row names, at once and every ten minutes. At once only builds: an agent that was
+   * without a scheduler for longer than the age of orphans still has to name the bodies of its results.
+   */
   startSweep(engine: Engine): void {
-    const sweepNow = (): void => {
-      sweepOrphans(this.blobs, { ageMs: SWEEP_AGE_MS, named: (ids) => namedBlobs(engine, ids) }).catch(this.#onFault);
-      this.#unfinished.sweep(SWEEP_AGE_MS).catch(this.#onFault);
+    const sweep = (spares: (id: string) => boolean): void => {
+      if (!engine.up) return;
+      this.#opened.sweep({ named: (ids) => namedBlobs(engine, ids), mayRemove: () => engine.up, spares }).catch(this.#onFault);
     };
-    // Also sweeps at once: a scheduler that restarts repeatedly must not accumulate what each crash leaves.
-    sweepNow();
+    sweep(isBodyId);
     clearInterval(this.#sweep);
-    this.#sweep = setInterval(sweepNow, SWEEP_INTERVAL_MS);
+    this.#sweep = setInterval(() => sweep(() => false), SWEEP_INTERVAL_MS);
   }
 
   stopSweep(): void {
     clearInterval(this.#sweep);
+  }
+
+  /** Resolves when no removal is in progress. */
+  async close(): Promise<void> {
+    this.stopSweep();
+    await this.bodies.close();
+    await this.#opened.close();
   }
 }
 

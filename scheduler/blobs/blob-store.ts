@@ -1,10 +1,10 @@
 /**
- * The blob store interface that the services use: a folder (file-store.ts), or a folder with builds in S3
+ * The blob store interface that the services use: a folder (file-store.ts), or S3-compatible storage
  * (s3-store.ts).
  */
 import type { FileBlobStore } from './file-store.ts';
 
 export type BlobStore = Pick<
   FileBlobStore,
-  'put' | 'adopt' | 'get' | 'size' | 'hold' | 'delete' | 'olderThan' | 'isOlderThan' | 'wasPutWithin'
+  'put' | 'adopt' | 'get' | 'size' | 'hold' | 'delete' | 'olderThan' | 'isOlderThan' | 'wasPutWithin' | 'sweepIncoming'
 >;

@@ -1,7 +1,7 @@
 /**
  * Stores blobs as files of one folder: `build/<xx>/<digest>`, `body/<xx>/<id>`, and `incoming/` for incomplete blobs. A
- * blob gets its name by a rename after its bytes were checked and synced. Every named blob is therefore complete, and
- * the files in `incoming` at a start are deleted.
+ * blob gets its name by a rename after its bytes were checked and synced. Every named blob is therefore complete. Files in
+ * `incoming` that nobody writes any more are deleted: at a start, or by their age where several schedulers share the folder.
  */
 import { createHash, randomBytes } from 'node:crypto';
 import { createReadStream, type Stats } from 'node:fs';
@@ -13,9 +13,12 @@ import { isErrno } from '../../lib/to-error.ts';
 import { syncPath } from '../../lib/sync-path.ts';
 import { makeFolder } from '../files/durable.ts';
 import { blobNotFound, blobPath, buildId, checkDigest, maxBytes, newBodyId, type BlobKind } from './ids.ts';
+import { PutTimes } from './put-times.ts';
 
 /** Bytes of a piece when a blob is read: one frame of BlobService. */
 const PIECE_BYTES = 256 * 1024;
+/** How long a reading of the file system's clock holds, ms: the clock may be set. */
+const CLOCK_MS = 5_000;
 
 export interface BlobHeader {
   readonly kind: BlobKind;
@@ -36,6 +39,15 @@ export interface StoredBlob {
   readonly existed: boolean;
 }
 
+/** A blob in a file that is not part of the store yet. */
+export interface StagedBlob {
+  readonly id: string;
+  readonly size: number;
+  /** SHA-256 in hex. */
+  readonly digest: string;
+  readonly file: string;
+}
+
 /** An open blob. It stays readable to its end even if it is deleted in the meantime. */
 export interface ReadableBlob {
   readonly size: number;
@@ -47,22 +59,26 @@ export interface ReadableBlob {
 export class FileBlobStore {
   readonly #root: string;
   readonly #folders = new Set<string>();
-  /** Monotonic times at which this process put blobs. They keep a blob young whatever the wall clock does. */
-  readonly #putAt = new Map<string, number>();
-  /** Removals in progress. A put of the same build waits for the removal and then writes the build again. */
-  readonly #removing = new Map<string, Promise<boolean>>();
+  readonly #times = new PutTimes();
+  /** The clock of the folder's file system less this process's monotonic one, ms. */
+  #clockOffset = Date.now() - performance.now();
+  #clockReadAt = 0;
 
   private constructor(root: string) {
     this.#root = root;
   }
 
-  /** Opens the store in a folder, creates the folder if missing, and removes incomplete blobs of an earlier process. */
-  static async open(root: string): Promise<FileBlobStore> {
+  /**
+   * Opens the store in a folder and creates the folder if missing. Incomplete blobs of an earlier process are removed,
+   * unless the folder is shared: they may be another process's, which is writing them.
+   */
+  static async open(root: string, { isShared = false }: { readonly isShared?: boolean } = {}): Promise<FileBlobStore> {
     const store = new FileBlobStore(root);
     for (const folder of ['', 'build', 'body', 'incoming']) await makeFolder(join(root, folder), 0o700);
     await syncPath(root);
     const incoming = join(root, 'incoming');
-    for (const name of await readdir(incoming)) await unlink(join(incoming, name));
+    if (!isShared) for (const name of await readdir(incoming)) await unlink(join(incoming, name));
+    await store.#readClock();
     return store;
   }
 
@@ -76,23 +92,20 @@ export class FileBlobStore {
     if (header.kind === 'build' && header.unproven !== true && (await this.#renew(id, path, header.size)))
       return { id, size: header.size, existed: true };
 
-    const temporary = join(this.#root, 'incoming', randomBytes(16).toString('hex'));
+    const staged = await this.#receive(header, source);
     try {
-      const digest = await receive(temporary, header.size, source);
-      if (header.digest !== undefined && digest !== header.digest) {
-        throw new CapstanError('INVALID_ARGUMENT', 'digest does not match the bytes sent', { field: 'digest' });
-      }
-      await this.#folder(dirname(path));
-      await this.#pin(id);
-      await rename(temporary, path);
-      await syncPath(dirname(path));
+      await this.#place(id, staged.file);
     } catch (error) {
-      await unlink(temporary).catch((problem: unknown) => {
-        if (!isErrno(problem, 'ENOENT')) throw problem;
-      });
+      await unlinkIfThere(staged.file);
       throw asRefusal(error);
     }
     return { id, size: header.size, existed: false };
+  }
+
+  /** Receives a blob into a file that the caller sends elsewhere and removes. Fails as {@link put} does. */
+  async stage(header: BlobHeader, source: AsyncIterable<Uint8Array>): Promise<StagedBlob> {
+    const id = this.#admit(header);
+    return { id, size: header.size, ...(await this.#receive(header, source)) };
   }
 
   /** Moves the file of a complete, checked and synced build into its place. */
@@ -101,11 +114,7 @@ export class FileBlobStore {
     const path = join(this.#root, blobPath(id));
     const existed = await this.#renew(id, path, size);
     if (existed) await unlink(file);
-    else {
-      await this.#folder(dirname(path));
-      await rename(file, path);
-      await syncPath(dirname(path));
-    }
+    else await this.#place(id, await this.#onSameDisk(file));
     return { id, size, existed };
   }
 
@@ -138,40 +147,29 @@ export class FileBlobStore {
    * about to name it.
    */
   async hold(id: string): Promise<number | null> {
-    await this.#pin(id);
+    await this.#times.pin(id);
     const path = join(this.#root, blobPath(id));
     const size = await this.size(id);
     if (size === null) {
       // Forgets missing names: callers may query any number of them.
-      this.#putAt.delete(id);
+      this.#times.forget(id);
       return null;
     }
-    const now = new Date();
-    await utimes(path, now, now);
+    await this.#makeYoung(path);
     return size;
   }
 
   /** Removes a blob. Returns false if it did not exist. */
   delete(id: string): Promise<boolean> {
     const path = join(this.#root, blobPath(id));
-    const removal = unlink(path)
-      .then(() => true)
-      .catch((error: unknown) => {
-        if (isErrno(error, 'ENOENT')) return false;
-        throw error;
-      })
-      .finally(() => {
-        this.#removing.delete(id);
-        this.#putAt.delete(id);
-      });
-    this.#removing.set(id, removal);
-    return removal;
+    return this.#times.remove(id, () => unlinkIfThere(path));
   }
 
   /**
    * Lists blobs that were put (or put again) at least `ageMs` ago, in no order. Files that are not blobs are left out.
    */
   async *olderThan(ageMs: number): AsyncGenerator<string> {
+    await this.#readClock();
     for (const kind of ['build', 'body'] as const) {
       for (const fan of await readdir(join(this.#root, kind))) {
         for await (const entry of await opendir(join(this.#root, kind, fan))) {
@@ -185,16 +183,24 @@ export class FileBlobStore {
   /** Whether the blob exists and was put at least `ageMs` ago, by the file's time and by this process's memory. */
   async isOlderThan(id: string, ageMs: number): Promise<boolean> {
     const written = await modifiedAt(join(this.#root, blobPath(id)));
-    return written !== null && Date.now() - written >= ageMs && !this.wasPutWithin(id, ageMs);
+    return written !== null && this.#now() - written >= ageMs && !this.wasPutWithin(id, ageMs);
   }
 
   /** Whether this process put the blob less than `ageMs` ago. */
   wasPutWithin(id: string, ageMs: number): boolean {
-    const at = this.#putAt.get(id);
-    if (at === undefined) return false;
-    if (performance.now() - at < ageMs) return true;
-    this.#putAt.delete(id);
-    return false;
+    return this.#times.isWithin(id, ageMs);
+  }
+
+  /** Removes incomplete blobs that got no byte for `ageMs`. Returns their number. */
+  async sweepIncoming(ageMs: number): Promise<number> {
+    await this.#readClock();
+    let removed = 0;
+    for (const name of await readdir(join(this.#root, 'incoming'))) {
+      const path = join(this.#root, 'incoming', name);
+      const written = await modifiedAt(path);
+      if (written !== null && this.#now() - written >= ageMs && (await unlinkIfThere(path))) removed += 1;
+    }
+    return removed;
   }
 
   /** Checks a header against the limits and returns the blob's name. */
@@ -212,13 +218,12 @@ export class FileBlobStore {
 
   /** An existing build counts as put now: the sweep must give the new deployment time to name it. */
   async #renew(id: string, path: string, size: number): Promise<boolean> {
-    await this.#pin(id);
+    await this.#times.pin(id);
     try {
       const found = await stat(path);
       if (found.size !== size)
         throw new CapstanError('INVALID_ARGUMENT', `size must be ${found.size}, the size of the build with this digest`, { field: 'size' });
-      const now = new Date();
-      await utimes(path, now, now);
+      await this.#makeYoung(path);
       // The put that created it may have renamed it a moment ago without having synced the name yet.
       await syncPath(dirname(path));
       return true;
@@ -228,12 +233,72 @@ export class FileBlobStore {
     }
   }
 
-  /** From here on no sweep removes the blob. Resolves when a removal that had already begun has ended. */
-  async #pin(id: string): Promise<void> {
-    this.#putAt.set(id, performance.now());
-    await this.#removing.get(id);
-    // The removal deleted the time together with the blob.
-    this.#putAt.set(id, performance.now());
+  /** Writes, checks and syncs a blob's bytes. Fails as {@link put} does, and leaves nothing then. */
+  async #receive(header: BlobHeader, source: AsyncIterable<Uint8Array>): Promise<{ readonly file: string; readonly digest: string }> {
+    const file = this.#temporary();
+    try {
+      const digest = await receive(file, header.size, source);
+      if (header.digest !== undefined && digest !== header.digest)
+        throw new CapstanError('INVALID_ARGUMENT', 'digest does not match the bytes sent', { field: 'digest' });
+      return { file, digest };
+    } catch (error) {
+      await unlinkIfThere(file);
+      throw asRefusal(error);
+    }
+  }
+
+  /** Gives a complete, synced file of `incoming` the blob's name. */
+  async #place(id: string, file: string): Promise<void> {
+    const path = join(this.#root, blobPath(id));
+    await this.#folder(dirname(path));
+    await this.#times.pin(id);
+    await rename(file, path);
+    await syncPath(dirname(path));
+  }
+
+  /** Returns the file itself if it can be renamed into the folder; otherwise a copy in `incoming`, and removes the file. */
+  async #onSameDisk(file: string): Promise<string> {
+    const [its, ours] = await Promise.all([stat(file), stat(this.#root)]);
+    if (its.dev === ours.dev) return file;
+    const copy = this.#temporary();
+    try {
+      await receive(copy, its.size, createReadStream(file, { highWaterMark: PIECE_BYTES }));
+    } catch (error) {
+      await unlinkIfThere(copy);
+      throw asRefusal(error);
+    }
+    await unlink(file);
+    return copy;
+  }
+
+  #temporary(): string {
+    return join(this.#root, 'incoming', randomBytes(16).toString('hex'));
+  }
+
+  /** The blob's age begins anew for the sweeps of all processes. */
+  async #makeYoung(path: string): Promise<void> {
+    if (performance.now() - this.#clockReadAt > CLOCK_MS) await this.#readClock();
+    const now = new Date(this.#now());
+    await utimes(path, now, now);
+  }
+
+  /** Wall clock of the file system, ms since 1970. */
+  #now(): number {
+    return performance.now() + this.#clockOffset;
+  }
+
+  /** A shared folder has the clock of its server, and the clocks of several hosts may differ. */
+  async #readClock(): Promise<void> {
+    const probe = this.#temporary();
+    const file = await open(probe, 'wx', 0o600);
+    try {
+      const { mtimeMs } = await file.stat();
+      this.#clockReadAt = performance.now();
+      this.#clockOffset = mtimeMs - this.#clockReadAt;
+    } finally {
+      await file.close();
+      await unlinkIfThere(probe);
+    }
   }
 
   /** Creates a fan-out folder durably, once. */
@@ -270,6 +335,17 @@ async function receive(path: string, size: number, source: AsyncIterable<Uint8Ar
 export async function writeWhole(file: FileHandle, piece: Uint8Array): Promise<void> {
   let written = 0;
   while (written < piece.length) written += (await file.write(piece, written)).bytesWritten;
+}
+
+/** Returns whether the file existed. */
+async function unlinkIfThere(path: string): Promise<boolean> {
+  try {
+    await unlink(path);
+    return true;
+  } catch (error) {
+    if (isErrno(error, 'ENOENT')) return false;
+    throw error;
+  }
 }
 
 async function modifiedAt(path: string): Promise<number | null> {

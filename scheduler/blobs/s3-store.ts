@@ -1,174 +1,186 @@
 /**
- * Stores builds in S3-compatible storage and bodies of jobs in the folder, so that several hosts, or a replacement
- * host, find the builds. The folder receives a build first and checks its bytes. The build is then sent with its
- * SHA-256, which the storage checks again, so a broken upload stores nothing under the build's name.
+ * Stores builds, and bodies of jobs where they are not in a folder, in S3-compatible storage: every scheduler has the
+ * same blobs, and so has a replacement host.
+ *
+ * - A blob is received into a local file first, which may be sent again when the storage is busy. It is sent with its
+ *   SHA-256, which the storage checks, so a broken upload stores nothing under the blob's name. The reader checks it too.
+ * - Ages are by the storage's own clock: `Last-Modified` against the `Date` of the same response.
+ * - A blob that is about to be named is copied onto itself unless it is young. So another scheduler's sweep keeps it.
+ * - A blob that is not in the storage is looked for in the folder, where earlier settings put it.
  */
 import { createReadStream } from 'node:fs';
 import { unlink } from 'node:fs/promises';
 
-import { AwsClient } from 'aws4fetch';
-
 import { CapstanError } from '../../lib/errors.ts';
 import type { BlobStore } from './blob-store.ts';
-import { blobNotFound, buildId } from './ids.ts';
 import type { BlobHeader, FileBlobStore, ReadableBlob, StoredBlob } from './file-store.ts';
+import { buildId, isBlobId } from './ids.ts';
+import { PutTimes } from './put-times.ts';
+import { S3Client, type S3Config, type S3Response } from './s3-client.ts';
+import { DIGEST, readable } from './s3-reading.ts';
 
 const PIECE_BYTES = 256 * 1024;
-
-export interface S3Config {
-  /** Base URL of the storage; the bucket is part of the path. */
-  readonly endpoint: string;
-  readonly bucket: string;
-  readonly region: string;
-  readonly accessKeyId: string;
-  /** Secret. */
-  readonly secretAccessKey: string;
+/** A blob of at least this age is made young before it is named, ms. A quarter of the age at which orphans are removed. */
+const YOUNG_MS = 900_000;
+export interface S3StoreOptions {
+  /** Also stores the bodies of jobs; otherwise they are in the folder. */
+  readonly holdsBodies?: boolean;
+  readonly onFault?: (error: unknown) => void;
 }
 
 export class S3BlobStore implements BlobStore {
   readonly #files: FileBlobStore;
-  readonly #aws: AwsClient;
-  readonly #base: string;
-  /** Monotonic times at which this process put or queried builds. */
-  readonly #heldAt = new Map<string, number>();
+  readonly #client: S3Client;
+  readonly #holdsBodies: boolean;
+  readonly #times = new PutTimes();
 
-  constructor(files: FileBlobStore, { endpoint, bucket, region, accessKeyId, secretAccessKey }: S3Config) {
+  constructor(files: FileBlobStore, config: S3Config, { holdsBodies = false, onFault = () => undefined }: S3StoreOptions = {}) {
     this.#files = files;
-    this.#aws = new AwsClient({ accessKeyId, secretAccessKey, region, service: 's3', retries: 3 });
-    this.#base = `${endpoint.replace(/\/+$/, '')}/${bucket}`;
+    this.#client = new S3Client(config, onFault);
+    this.#holdsBodies = holdsBodies;
   }
 
   async put(header: BlobHeader, source: AsyncIterable<Uint8Array>): Promise<StoredBlob> {
-    if (header.kind !== 'build') return this.#files.put(header, source);
-    const id = `build/${header.digest ?? ''}`;
-    const isThere = async (): Promise<boolean> => (await this.hold(id)) === header.size;
-    if (header.unproven !== true && (await isThere())) return { id, size: header.size, existed: true };
-    const staged = await this.#files.put(header, source);
-    try {
-      if (header.unproven !== true || !(await isThere())) await this.#upload(staged.id, header.digest ?? '', staged.size);
-    } finally {
-      await this.#files.delete(staged.id);
+    if (!this.#holds(header.kind)) return this.#files.put(header, source);
+    const isThere = async (id: string): Promise<boolean> => header.kind === 'build' && (await this.hold(id)) === header.size;
+    if (header.kind === 'build' && header.unproven !== true) {
+      const id = buildId(header.digest ?? '');
+      if (await isThere(id)) return { id, size: header.size, existed: true };
     }
-    this.#heldAt.set(id, performance.now());
-    return { ...staged, existed: false };
+    const staged = await this.#files.stage(header, source);
+    try {
+      if (!(await isThere(staged.id))) await this.#send(staged, staged.file);
+    } finally {
+      await unlink(staged.file);
+    }
+    return { id: staged.id, size: header.size, existed: false };
   }
 
   /** The file stays until the storage has it: a retry does not need another upload from the client. */
   async adopt({ size, digest }: { readonly size: number; readonly digest: string }, file: string): Promise<StoredBlob> {
     const id = buildId(digest);
     const existed = (await this.hold(id)) === size;
-    if (!existed) {
-      await this.#send(id, digest, size, createReadStream(file, { highWaterMark: PIECE_BYTES }));
-      this.#heldAt.set(id, performance.now());
-    }
+    if (!existed) await this.#send({ id, size, digest }, file);
     await unlink(file);
     return { id, size, existed };
   }
 
   async get(id: string): Promise<ReadableBlob> {
-    if (!isBuild(id)) return this.#files.get(id);
-    const response = await this.#call('GET', id);
-    const { body } = response;
-    if (response.status === 404 || body === null) throw blobNotFound(id);
-    return {
-      size: Number(response.headers.get('content-length')),
-      pieces: piecesOf(body),
-      close: () => void body.cancel().catch(() => undefined),
-    };
+    if (!this.#holdsId(id)) return this.#files.get(id);
+    const response = await this.#client.send({ method: 'GET', key: id });
+    return response === null ? this.#files.get(id) : readable(this.#client, id, response);
   }
 
   async size(id: string): Promise<number | null> {
-    if (!isBuild(id)) return this.#files.size(id);
-    const response = await this.#call('HEAD', id);
-    return response.status === 404 ? null : Number(response.headers.get('content-length'));
+    if (!this.#holdsId(id)) return this.#files.size(id);
+    const response = await this.#client.ask({ method: 'HEAD', key: id });
+    return response === null ? this.#files.size(id) : sizeOf(response);
   }
 
   async hold(id: string): Promise<number | null> {
-    if (!isBuild(id)) return this.#files.hold(id);
-    this.#heldAt.set(id, performance.now());
-    const size = await this.size(id);
-    // Forgets missing names: callers may query any number of them.
-    if (size === null) this.#heldAt.delete(id);
-    return size;
+    if (!this.#holdsId(id)) return this.#files.hold(id);
+    await this.#times.pin(id);
+    const response = await this.#client.ask({ method: 'HEAD', key: id });
+    if (response === null) {
+      // Forgets missing names: callers may query any number of them.
+      this.#times.forget(id);
+      return this.#files.hold(id);
+    }
+    if (ageOf(response) >= YOUNG_MS) await this.#makeYoung(id, response);
+    return sizeOf(response);
   }
 
   async delete(id: string): Promise<boolean> {
-    if (!isBuild(id)) return this.#files.delete(id);
-    const there = (await this.size(id)) !== null;
-    await this.#call('DELETE', id);
-    this.#heldAt.delete(id);
-    return there;
+    const local = await this.#files.delete(id);
+    if (!this.#holdsId(id)) return local;
+    await this.#times.remove(id, async () => {
+      await this.#client.ask({ method: 'DELETE', key: id });
+      return true;
+    });
+    return true;
   }
 
   async *olderThan(ageMs: number): AsyncGenerator<string> {
     yield* this.#files.olderThan(ageMs);
-    for (let token = ''; ;) {
-      const query = new URLSearchParams({ 'list-type': '2', prefix: 'build/', ...(token === '' ? {} : { 'continuation-token': token }) });
-      const text = await (await this.#request('GET', `${this.#base}?${query.toString()}`)).text();
-      for (const [, id = '', at = ''] of text.matchAll(/<Key>(build\/[0-9a-f]{64})<\/Key>[^]*?<LastModified>([^<]+)<\/LastModified>/g)) {
-        if (Date.now() - Date.parse(at) >= ageMs && !this.wasPutWithin(id, ageMs)) yield id;
+    for (const prefix of this.#holdsBodies ? ['build/', 'body/'] : ['build/']) {
+      for (let token: string | undefined = ''; token !== undefined;) {
+        const query = { 'list-type': '2', prefix, ...(token === '' ? {} : { 'continuation-token': token }) };
+        const response = await this.#client.send({ method: 'GET', key: '', query });
+        const text = (await response?.body.text()) ?? '';
+        const now = response === null ? 0 : clockOf(response);
+        for (const [, id = '', at = ''] of text.matchAll(/<Key>([^<]+)<\/Key>[^]*?<LastModified>([^<]+)<\/LastModified>/g)) {
+          if (isBlobId(id) && now - Date.parse(at) >= ageMs && !this.wasPutWithin(id, ageMs)) yield id;
+        }
+        token = /<NextContinuationToken>([^<]+)</.exec(text)?.[1]?.replaceAll('&amp;', '&');
       }
-      token = /<NextContinuationToken>([^<]+)</.exec(text)?.[1] ?? '';
-      if (token === '') return;
     }
   }
 
   async isOlderThan(id: string, ageMs: number): Promise<boolean> {
-    if (!isBuild(id)) return this.#files.isOlderThan(id, ageMs);
-    const response = await this.#call('HEAD', id);
-    const at = Date.parse(response.headers.get('last-modified') ?? '');
-    return response.status !== 404 && Date.now() - at >= ageMs && !this.wasPutWithin(id, ageMs);
+    if (!this.#holdsId(id)) return this.#files.isOlderThan(id, ageMs);
+    const response = await this.#client.ask({ method: 'HEAD', key: id });
+    if (response === null) return this.#files.isOlderThan(id, ageMs);
+    return ageOf(response) >= ageMs && !this.wasPutWithin(id, ageMs);
   }
 
   wasPutWithin(id: string, ageMs: number): boolean {
-    if (!isBuild(id)) return this.#files.wasPutWithin(id, ageMs);
-    const at = this.#heldAt.get(id);
-    if (at === undefined) return false;
-    if (performance.now() - at < ageMs) return true;
-    this.#heldAt.delete(id);
-    return false;
+    return this.#holdsId(id) ? this.#times.isWithin(id, ageMs) : this.#files.wasPutWithin(id, ageMs);
   }
 
-  async #upload(id: string, digest: string, size: number): Promise<void> {
-    const { pieces } = await this.#files.get(id);
-    await this.#send(id, digest, size, pieces);
+  sweepIncoming(ageMs: number): Promise<number> {
+    return this.#files.sweepIncoming(ageMs);
   }
 
-  async #send(id: string, digest: string, size: number, pieces: AsyncIterable<Uint8Array>): Promise<void> {
-    const headers = { 'x-amz-content-sha256': digest, 'content-length': String(size) };
-    // Signed without the body: its hash is known, and a stream can be sent only once.
-    const signed = await this.#aws.sign(`${this.#base}/${id}`, { method: 'PUT', headers });
-    await this.#answered(
-      fetch(signed.url, { method: 'PUT', headers: signed.headers, body: ReadableStream.from(pieces), duplex: 'half' }),
-      id,
-    );
+  close(): Promise<void> {
+    return this.#client.close();
   }
 
-  #call(method: string, id: string): Promise<Response> {
-    return this.#request(method, `${this.#base}/${id}`);
+  #holds(kind: BlobHeader['kind']): boolean {
+    return kind === 'build' || this.#holdsBodies;
   }
 
-  #request(method: string, url: string): Promise<Response> {
-    return this.#answered(this.#aws.fetch(url, { method }), url);
+  #holdsId(id: string): boolean {
+    return this.#holdsBodies || id.startsWith('build/');
   }
 
-  /** 404 is a valid response. Any other response without success makes the artifact store unavailable. */
-  async #answered(asked: Promise<Response>, what: string): Promise<Response> {
-    const response = await asked.catch((cause: unknown) => {
-      throw new CapstanError('UNAVAILABLE', 'the artifact store is unreachable', { retryAfterMs: 1_000, cause });
-    });
-    if (response.ok || response.status === 404) return response;
-    const cause = new Error(`${what}: ${response.status} ${(await response.text()).slice(0, 500)}`);
-    throw new CapstanError('UNAVAILABLE', `the artifact store responded with status ${response.status}`, { retryAfterMs: 1_000, cause });
+  async #send({ id, size, digest }: { readonly id: string; readonly size: number; readonly digest: string }, file: string): Promise<void> {
+    await this.#times.pin(id);
+    const headers = { 'x-amz-content-sha256': digest, 'content-length': String(size), [DIGEST]: digest };
+    await this.#client.ask({ method: 'PUT', key: id, headers, body: () => createReadStream(file, { highWaterMark: PIECE_BYTES }) });
+    await this.#times.pin(id);
+  }
+
+  /** Copies a blob onto itself, within the storage: its age begins anew for the sweeps of all schedulers. */
+  async #makeYoung(id: string, { headers }: S3Response): Promise<void> {
+    const digest = headers.get(DIGEST);
+    const copy = {
+      'x-amz-copy-source': `/${this.#client.bucket}/${id}`,
+      'x-amz-metadata-directive': 'REPLACE',
+      ...(digest === undefined ? {} : { [DIGEST]: digest }),
+    };
+    const response = await this.#client.send({ method: 'PUT', key: id, headers: copy });
+    // A copy that fails midway has the status 200, too.
+    const text = (await response?.body.text()) ?? '<Error>';
+    if (text.includes('<Error>'))
+      throw new CapstanError('UNAVAILABLE', 'the artifact store could not renew a blob', {
+        retryAfterMs: 1_000,
+        cause: new Error(`copy of ${id}`),
+      });
   }
 }
 
-function isBuild(id: string): boolean {
-  return id.startsWith('build/');
+function sizeOf({ headers }: S3Response): number {
+  const size = Number(headers.get('content-length') ?? Number.NaN);
+  if (Number.isSafeInteger(size)) return size;
+  throw new CapstanError('UNAVAILABLE', 'the artifact store did not name the length of a blob', { retryAfterMs: 1_000 });
 }
 
-async function* piecesOf(body: ReadableStream<Uint8Array>): AsyncGenerator<Buffer> {
-  for await (const chunk of body) {
-    for (let start = 0; start < chunk.length; start += PIECE_BYTES) yield Buffer.from(chunk.subarray(start, start + PIECE_BYTES));
-  }
+/** Age by the storage's own clock, ms. */
+function ageOf(response: S3Response): number {
+  return clockOf(response) - Date.parse(response.headers.get('last-modified') ?? '');
+}
+
+/** The storage's clock, ms since 1970. */
+function clockOf({ headers }: S3Response): number {
+  return Date.parse(headers.get('date') ?? '');
 }

@@ -1,72 +1,55 @@
-/** Builds in S3-compatible storage, which a small server plays: it checks the signature's parts and the body's hash. */
+/** Blobs in S3-compatible storage: what arrives, what comes back, and what the storage's bad days become. */
 import { createHash } from 'node:crypto';
-import { createServer } from 'node:http';
-import { readdir, rm } from 'node:fs/promises';
-import type { AddressInfo } from 'node:net';
+import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
-import { buffer } from 'node:stream/consumers';
 
 import test, { type ExecutionContext } from 'ava';
 
-import { FileBlobStore } from '../../../scheduler/blobs/file-store.ts';
+import type { CapstanError } from '../../../lib/errors.ts';
+import { FileBlobStore, type ReadableBlob } from '../../../scheduler/blobs/file-store.ts';
 import { S3BlobStore } from '../../../scheduler/blobs/s3-store.ts';
 import { sweepOrphans } from '../../../scheduler/blobs/sweep.ts';
 import { UnfinishedBuilds } from '../../../scheduler/blobs/unfinished-builds.ts';
-import { ownFolder } from '../../support/own-folder.ts';
+import { folderOf } from '../../support/folder.ts';
+import { startS3, type S3Object, type S3Server } from '../../support/s3-server.ts';
+import { filesIn } from './blobs.ts';
+
+const HOUR = 3_600_000;
 
 interface World {
+  readonly server: S3Server;
   readonly store: S3BlobStore;
+  readonly files: FileBlobStore;
   readonly folder: string;
-  readonly objects: Map<string, { readonly bytes: Buffer; at: number }>;
-  /** Answered instead of the next puts. */
-  fail: number;
+  readonly objects: Map<string, S3Object>;
+  readonly faults: unknown[];
+  /** Another scheduler's store, with a folder of its own. */
+  another(): Promise<S3BlobStore>;
 }
 
-async function world(t: ExecutionContext): Promise<World> {
-  const objects: World['objects'] = new Map();
-  const state = { fail: 0 };
-  const server = createServer((request, response) => {
-    const url = new URL(request.url ?? '', 'http://localhost');
-    const name = url.pathname.replace(/^\/builds\/?/, '');
-    void buffer(request).then((bytes) => {
-      const end = (status: number, body: Buffer | string = '', headers = {}): void => void response.writeHead(status, headers).end(body);
-      if (!/^AWS4-HMAC-SHA256 Credential=id\/\d{8}\/eu\/s3\/aws4_request, /.test(request.headers.authorization ?? '')) return end(403);
-      if (name === '') {
-        const rows = [...objects].map(
-          ([key, { at }]) => `<Contents><Key>${key}</Key><LastModified>${new Date(at).toISOString()}</LastModified></Contents>`,
-        );
-        return end(200, `<ListBucketResult>${rows.join('')}</ListBucketResult>`);
-      }
-      const found = objects.get(name);
-      switch (request.method) {
-        case 'PUT':
-          if (state.fail > 0) return end(state.fail);
-          if (createHash('sha256').update(bytes).digest('hex') !== request.headers['x-amz-content-sha256']) return end(400);
-          objects.set(name, { bytes, at: Date.now() });
-          return end(200);
-        case 'DELETE':
-          objects.delete(name);
-          return end(204);
-        default:
-          if (found === undefined) return end(404);
-          return end(200, request.method === 'HEAD' ? '' : found.bytes, {
-            'content-length': found.bytes.length,
-            'last-modified': new Date(found.at).toUTCString(),
-          });
-      }
-    });
-  });
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  const folder = await ownFolder('capstan-s3');
-  t.teardown(async () => {
-    server.closeAllConnections();
-    server.close();
-    await rm(folder, { recursive: true });
-  });
-  const endpoint = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-  const config = { endpoint, bucket: 'builds', region: 'eu', accessKeyId: 'id', secretAccessKey: 'secret' };
-  const store = new S3BlobStore(await FileBlobStore.open(folder), config);
-  return Object.assign(state, { store, folder, objects });
+async function world(t: ExecutionContext, { holdsBodies = false } = {}): Promise<World> {
+  const server = await startS3();
+  t.teardown(() => server.close());
+  const faults: unknown[] = [];
+  const open = async (folder: string): Promise<readonly [FileBlobStore, S3BlobStore]> => {
+    const files = await FileBlobStore.open(folder);
+    const store = new S3BlobStore(files, server, { holdsBodies, onFault: (error) => faults.push(error) });
+    t.teardown(() => store.close());
+    return [files, store];
+  };
+  const folder = await folderOf(t);
+  const [files, store] = await open(folder);
+  return { server, store, files, folder, objects: server.objects, faults, another: async () => (await open(await folderOf(t)))[1] };
+}
+
+const refuseWith = (server: S3Server, status: number, code: string): void => {
+  server.fault = (method) => (method === 'PUT' ? { kind: 'status', status, code } : undefined);
+};
+const object = (bytes: Buffer, at: number): S3Object => ({ bytes, etag: '"e"', metadata: {}, at });
+async function whole(blob: ReadableBlob): Promise<Buffer> {
+  const parts: Buffer[] = [];
+  for await (const piece of blob.pieces) parts.push(piece);
+  return Buffer.concat(parts);
 }
 
 const bytes = Buffer.alloc(700_000, 'build');
@@ -110,13 +93,14 @@ test('a sender that has yet to show the bytes sends them all, and the storage ge
 });
 
 test('bytes that are not those of the digest are refused; a storage that fails is UNAVAILABLE, and nothing stays', async (t) => {
-  const made = await world(t);
-  const { store, objects } = made;
+  const { server, store, objects, folder } = await world(t);
   const wrong = { ...header, digest: 'ab'.repeat(32) };
   await t.throwsAsync(store.put(wrong, source()), { code: 'INVALID_ARGUMENT' });
-  made.fail = 403;
-  await t.throwsAsync(store.put(header, source()), { code: 'UNAVAILABLE', message: /status 403/ });
+  refuseWith(server, 403, 'AccessDenied');
+  await t.throwsAsync(store.put(header, source()), { code: 'UNAVAILABLE', message: /status 403 \(AccessDenied\)/ });
+  t.is(server.requests.filter((line) => line.startsWith('PUT')).length, 1, 'a refusal is not tried again');
   t.is(objects.size, 0);
+  t.deepEqual(filesIn(folder), []);
   await t.throwsAsync(store.get(id), { code: 'NOT_FOUND' });
 });
 
@@ -127,8 +111,8 @@ test('bodies stay in the folder; old builds without a row are swept', async (t) 
   t.is(await store.size(body.id), bytes.length);
   await store.put(header, source());
   const orphan = `build/${'cd'.repeat(32)}`;
-  objects.set(orphan, { bytes, at: Date.now() - 7_200_000 });
-  const swept = await sweepOrphans(store, { ageMs: 3_600_000, named: () => Promise.resolve([]) });
+  objects.set(orphan, object(bytes, Date.now() - 2 * HOUR));
+  const swept = await sweepOrphans(store, { ageMs: HOUR, named: () => Promise.resolve([]) });
   t.is(swept.removed, 1);
   t.deepEqual([...objects.keys()], [id]);
 });
@@ -144,12 +128,123 @@ test('a build that came in parts is sent from its file, which stays until the st
   }
   await unfinished.append(build, 0, part(0, 7));
   t.is(await unfinished.append(build, 7, part(7)), bytes.length);
+  refuseWith(w.server, 503, 'SlowDown');
   const finish = () => unfinished.finish(build, (file) => w.store.adopt(build, file));
-  w.fail = 503;
   await t.throwsAsync(finish(), { message: /status 503/ });
   t.is(await unfinished.received('a', digest), bytes.length);
-  w.fail = 0;
+  w.server.fault = () => undefined;
   t.false((await finish()).existed);
   t.deepEqual(w.objects.get(`build/${digest}`)?.bytes, bytes);
   t.deepEqual(await readdir(join(w.folder, 'unfinished')), []);
+});
+
+test('bodies go to the storage where they are to, and leave nothing in the folder; one scheduler reads what another put', async (t) => {
+  const w = await world(t, { holdsBodies: true });
+  const { id } = await w.store.put({ kind: 'body', size: bytes.length }, source());
+  t.regex(id, /^body\/[0-9a-f]{32}$/);
+  t.true(w.objects.get(id)?.bytes.equals(bytes));
+  t.deepEqual(filesIn(w.folder), []);
+  const another = await w.another();
+  const blob = await another.get(id);
+  t.is(blob.size, bytes.length);
+  t.true((await whole(blob)).equals(bytes));
+  t.is(await another.hold(id), bytes.length);
+  t.true(await another.delete(id));
+  await t.throwsAsync(w.store.get(id), { code: 'NOT_FOUND' });
+  t.is(await w.store.hold(id), null);
+});
+
+test('what earlier settings put into the folder stays readable, counts as held, and is swept', async (t) => {
+  const { files, store, objects } = await world(t, { holdsBodies: true });
+  const body = await files.put({ kind: 'body', size: bytes.length }, source());
+  const build = await files.put(header, source());
+  for (const old of [body, build]) {
+    t.is(await store.size(old.id), bytes.length);
+    t.is(await store.hold(old.id), bytes.length);
+    t.true((await whole(await store.get(old.id))).equals(bytes));
+  }
+  t.is(objects.size, 0);
+  t.true(await store.delete(body.id));
+  await t.throwsAsync(store.get(body.id), { code: 'NOT_FOUND' });
+});
+
+test('a busy storage is tried again, then UNAVAILABLE with the time of the next try; the fault is logged without keys', async (t) => {
+  const { server, store, objects, faults } = await world(t);
+  let busy = 2;
+  server.fault = (method) => (method === 'PUT' && busy-- > 0 ? { kind: 'status', status: 503, code: 'SlowDown' } : undefined);
+  t.false((await store.put(header, source())).existed);
+  t.true(objects.get(id)?.bytes.equals(bytes));
+  t.is(server.requests.filter((line) => line === `PUT ${id}`).length, 3);
+  objects.clear();
+  refuseWith(server, 503, 'SlowDown');
+  const error = await t.throwsAsync<CapstanError>(store.put(header, source()), { code: 'UNAVAILABLE', message: /status 503 \(SlowDown\)/ });
+  t.true((error?.retryAfterMs ?? 0) > 0);
+  t.is(objects.size, 0);
+  t.is(faults.length, 1);
+  const text = faults.map((fault) => (fault instanceof Error ? `${String(fault.stack)} ${String(fault.cause)}` : '')).join();
+  t.false(text.includes(server.secretAccessKey) || text.includes('Signature='));
+});
+
+test('a storage that is not reachable, or lacks the bucket, is UNAVAILABLE and not a missing blob', async (t) => {
+  const { server, files } = await world(t);
+  const other = new S3BlobStore(files, { ...server, bucket: 'another' });
+  t.teardown(() => other.close());
+  await t.throwsAsync(other.get(id), { code: 'UNAVAILABLE', message: /status 404 \(NoSuchBucket\)/ });
+  const gone = await startS3();
+  gone.close();
+  const away = new S3BlobStore(files, gone);
+  t.teardown(() => away.close());
+  await t.throwsAsync(away.size(id), { code: 'UNAVAILABLE', message: 'the artifact store is unreachable' });
+});
+
+test('a reader whose connection is cut goes on where it was; other bytes than were stored are refused', async (t) => {
+  const { server, store } = await world(t);
+  await store.put(header, source());
+  let cuts = 2;
+  server.fault = (method) => (method === 'GET' && cuts-- > 0 ? { kind: 'cut', after: 300_000 } : undefined);
+  t.true((await whole(await store.get(id))).equals(bytes));
+  t.is(server.requests.filter((line) => line === `GET ${id}`).length, 3);
+  server.fault = () => ({ kind: 'cut', after: 10 });
+  await t.throwsAsync(async () => whole(await store.get(id)), { code: 'UNAVAILABLE', message: /cut off/ });
+  server.fault = () => ({ kind: 'garble' });
+  await t.throwsAsync(async () => whole(await store.get(id)), { code: 'UNAVAILABLE', message: /other bytes than were stored/ });
+});
+
+test('ages are by the clock of the storage, in whatever time its hosts live', async (t) => {
+  const { server, store, objects } = await world(t, { holdsBodies: true });
+  server.clockOffset = -30 * 24 * HOUR;
+  const now = Date.now() + server.clockOffset;
+  const [young, old] = [`body/${'a'.repeat(32)}`, `body/${'b'.repeat(32)}`];
+  objects.set(young, object(bytes, now - HOUR / 2));
+  objects.set(old, object(bytes, now - 2 * HOUR));
+  await sweepOrphans(store, { ageMs: HOUR, named: () => Promise.resolve([]) });
+  t.deepEqual([...objects.keys()], [young]);
+});
+
+test("sweep against another scheduler's put: what another one is about to name stays", async (t) => {
+  const { store, objects, another } = await world(t, { holdsBodies: true });
+  const other = await another();
+  const body = `body/${'c'.repeat(32)}`;
+  objects.set(id, object(bytes, Date.now() - 2 * HOUR));
+  objects.set(body, object(bytes, Date.now() - 2 * HOUR));
+  await sweepOrphans(store, {
+    ageMs: HOUR,
+    // While the rows are asked, the other scheduler puts the build again, and keeps a body.
+    named: async () => {
+      t.true((await other.put(header, source())).existed);
+      t.is(await other.hold(body), bytes.length);
+      return [];
+    },
+  });
+  t.deepEqual([...objects.keys()].toSorted(), [body, id].toSorted());
+  t.true((await whole(await store.get(id))).equals(bytes));
+});
+
+test('a long listing is read to its end', async (t) => {
+  const { store, objects } = await world(t, { holdsBodies: true });
+  for (let at = 0; at < 7; at += 1) objects.set(`body/${String(at).repeat(32)}`, object(bytes, Date.now() - 2 * HOUR));
+  objects.set('somebody-elses', object(bytes, Date.now() - 2 * HOUR));
+  const swept = await sweepOrphans(store, { ageMs: HOUR, named: () => Promise.resolve([`body/${'3'.repeat(32)}`]) });
+  t.deepEqual(swept, { looked: 7, removed: 6 });
+  t.deepEqual([...objects.keys()].toSorted(), [`body/${'3'.repeat(32)}`, 'somebody-elses']);
 });
