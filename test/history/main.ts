@@ -11,6 +11,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 
 import { messageOf } from '../../lib/to-error.ts';
 import { ownFolder } from '../support/own-folder.ts';
+import { NO_POSTGRES, postgresBinaries } from '../support/postgres-binaries.ts';
 import { Calls } from './clients/calls.ts';
 import { Deliveries } from './clients/deliveries.ts';
 import { Load } from './clients/load.ts';
@@ -23,7 +24,7 @@ import { readOptions, USAGE, type Options } from './options.ts';
 import { readHistory, Recorder } from './recorder.ts';
 import { figures, violationReport } from './report.ts';
 import { Sampler } from './soak/sampler.ts';
-import { HistoryStack } from './stack/stack.ts';
+import { HistoryStack, type StackSettings } from './stack/stack.ts';
 
 /** For lives under way after the last fault: they wait for jobs through restarts, retries and webhooks. */
 const DRAIN_MS = 90_000;
@@ -75,7 +76,7 @@ async function run(options: Options, folder: string): Promise<void> {
 async function runStack(options: Options, prepared: Prepared, recorder: Recorder): Promise<void> {
   let faults: FaultDriver | undefined;
   let closing = false;
-  const settings = options.soak ? { ...prepared.settings, retention: SOAK_RETENTION } : prepared.settings;
+  const settings = { ...prepared.settings, ...(await cluster(options)), ...(options.soak ? { retention: SOAK_RETENTION } : {}) };
   const stack = await HistoryStack.start(settings, (part, how) => {
     if (!closing && faults?.explains(part) !== true) recorder.record({ kind: 'crash', part, how });
   });
@@ -114,6 +115,14 @@ async function runStack(options: Options, prepared: Prepared, recorder: Recorder
     closing = true;
     await stack.close(options.out === undefined ? undefined : join(options.out, 'logs'));
   }
+}
+
+/** What several schedulers need. */
+async function cluster({ schedulers }: Options): Promise<Pick<StackSettings, 'schedulers' | 'postgres'>> {
+  if (schedulers === 1) return { schedulers, postgres: undefined };
+  const postgres = await postgresBinaries();
+  if (postgres === undefined) throw new Error(`--schedulers ${schedulers}: ${NO_POSTGRES}`);
+  return { schedulers, postgres };
 }
 
 async function report(folder: string, isKept: boolean): Promise<number> {

@@ -15,11 +15,13 @@ export interface Options {
   /** Folder that the histories are kept in; a temporary one, removed unless a rule is violated, when it is not given. */
   readonly out: string | undefined;
   readonly soak: boolean;
+  /** Several of them run on PostgreSQL. */
+  readonly schedulers: number;
   /** Folder of kept histories to check again, in place of a run. */
   readonly check: string | undefined;
 }
 
-export const USAGE = `npm run history -- [--minutes 2] [--seed <number>] [--rate 50] [--faults ${FAULT_KINDS.join(',')}|none] [--every 3] [--out <folder>] [--soak]
+export const USAGE = `npm run history -- [--minutes 2] [--seed <number>] [--rate 50] [--faults ${FAULT_KINDS.join(',')}|none] [--every 3] [--schedulers 1] [--out <folder>] [--soak]
        npm run history -- --check <folder>`;
 
 /** Throws with the usage where an option is unknown or breaks its rule. */
@@ -34,6 +36,7 @@ export function readOptions(args: readonly string[]): Options {
       every: { type: 'string', default: '3' },
       out: { type: 'string' },
       soak: { type: 'boolean', default: false },
+      schedulers: { type: 'string', default: '1' },
       check: { type: 'string' },
     },
   });
@@ -47,6 +50,7 @@ export function readOptions(args: readonly string[]): Options {
     every: positive('every', values.every),
     out: values.out,
     check: values.check,
+    schedulers: count('schedulers', values.schedulers),
   };
 }
 
@@ -54,6 +58,11 @@ function positive(name: string, text: string): number {
   const number = Number(text);
   if (!Number.isFinite(number) || number <= 0) throw new Error(`--${name} must be a number above 0, not ${text}`);
   return number;
+}
+
+function count(name: string, text: string): number {
+  if (/^[1-9]$/.test(text)) return Number(text);
+  throw new Error(`--${name} must be a whole number from 1 to 9, not ${text}`);
 }
 
 function faultsOf(text: string): FaultKind[] {

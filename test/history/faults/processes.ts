@@ -11,30 +11,29 @@ export const kill: FaultSource = (random, stack) => {
   const host = random.chance(HOST_SHARE) ? anyOf(random, stack.hosts()) : undefined;
   if (host !== undefined)
     return { target: `worker host ${host.pid}`, lastsMs: 0, begin: () => void killIfThere(host.pid), heal: () => undefined };
-  const part = random.pick([...stack.parts.values()]);
-  const { name } = part.plan;
+  const victim = random.pick(stack.victims());
   return {
-    target: name,
+    target: victim.name,
     lastsMs: 0,
-    mayEnd: [name],
-    begin: () => part.kill(),
-    heal: async () => void (await part.ready),
+    mayEnd: [victim.name],
+    begin: () => victim.kill(),
+    heal: async () => void (await victim.ready),
   };
 };
 
 export const pause: FaultSource = (random, stack) => {
   const host = random.chance(HOST_SHARE) ? anyOf(random, stack.hosts()) : undefined;
-  const part = random.pick([...stack.parts.values()]);
-  const pid = host?.pid ?? part.pid;
-  if (pid === undefined) return undefined;
+  const victim = random.pick(stack.victims());
+  const pids = host === undefined ? victim.pids : [host.pid];
+  if (pids.length === 0) return undefined;
   const [least, most] = PAUSE_MS;
   // Long pauses are rarer than short ones.
   const lastsMs = Math.round(least * (most / least) ** random.next());
   return {
-    target: `${host === undefined ? part.plan.name : `worker host ${pid}`} for ${lastsMs} ms`,
+    target: `${host === undefined ? victim.name : `worker host ${host.pid}`} for ${lastsMs} ms`,
     lastsMs,
-    begin: () => void killIfThere(pid, 'SIGSTOP'),
-    heal: () => void killIfThere(pid, 'SIGCONT'),
+    begin: () => pids.forEach((pid) => killIfThere(pid, 'SIGSTOP')),
+    heal: () => pids.forEach((pid) => killIfThere(pid, 'SIGCONT')),
   } satisfies Fault;
 };
 

@@ -7,6 +7,7 @@ import { join } from 'node:path';
 import { PART_NODE_ARGS, SUPERVISED } from '../../../cli/parts/part-process.ts';
 import type { PartMessage } from '../../../cli/supervisor/child.ts';
 import { guard } from '../../support/stack.ts';
+import type { Victim } from './victim.ts';
 
 const tool = join(import.meta.dirname, '../../../cli/main.ts');
 
@@ -32,7 +33,7 @@ export interface PartPlan {
   readonly exited: (how: string) => void;
 }
 
-export class Part {
+export class Part implements Victim {
   readonly plan: PartPlan;
   /** Starts after the first. */
   restarts = 0;
@@ -53,6 +54,14 @@ export class Part {
    */
   get ready(): Promise<string> {
     return this.#address.promise;
+  }
+
+  get name(): string {
+    return this.plan.name;
+  }
+
+  get pids(): number[] {
+    return this.pid === undefined ? [] : [this.pid];
   }
 
   /** Undefined while it does not run. */

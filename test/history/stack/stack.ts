@@ -1,11 +1,11 @@
 /**
- * A stack whose parts can be hurt one by one: a scheduler, two gateways and two or three agents, each a process of its own, with a fault proxy on every
- * link between them and in front of the gateways.
+ * A stack whose parts can be hurt one by one: a scheduler, or several on a PostgreSQL server, two gateways and two or three agents, each a process of
+ * its own, with a fault proxy on every link between them and in front of the gateways.
  */
 import { execFile } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { readFileSync } from 'node:fs';
-import { cp, mkdir, realpath, rm } from 'node:fs/promises';
+import { chmod, cp, mkdir, realpath, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 
@@ -13,8 +13,10 @@ import { ownFolder } from '../../support/own-folder.ts';
 import { processesOf, type Found } from '../../support/processes.ts';
 import { until } from '../../support/until.ts';
 import type { EndpointPromise } from '../core/record.ts';
+import { Database } from './database.ts';
 import { Link } from './link.ts';
 import { Part, type PartPlan } from './part.ts';
+import type { Victim } from './victim.ts';
 
 const app = join(import.meta.dirname, '../app');
 const tool = join(import.meta.dirname, '../../../cli/main.ts');
@@ -54,6 +56,9 @@ export interface StackSettings {
   readonly releaseFolders: () => void;
   /** For a third agent. */
   readonly site: Site | undefined;
+  /** Several of them share a PostgreSQL server, whose programs are in `postgres`. */
+  readonly schedulers: number;
+  readonly postgres: string | undefined;
   readonly retention: Retention;
 }
 
@@ -62,6 +67,8 @@ export const plainSettings: StackSettings = {
   prepareFolder: () => undefined,
   releaseFolders: () => undefined,
   site: undefined,
+  schedulers: 1,
+  postgres: undefined,
   // Long enough that jobs outlive a run where they can.
   retention: { runRetentionMs: 7_200_000, runsyncRetentionMs: 300_000, idempotencyRetentionMs: 86_400_000 },
 };
@@ -74,6 +81,8 @@ export class HistoryStack {
   readonly inner: Link[] = [];
   /** Links in front of the gateways, by the gateway's name. */
   readonly outer = new Map<string, Link>();
+  /** The server of several schedulers. */
+  database: Database | undefined;
   /** Ids of the endpoints by name. */
   endpoints: ReadonlyMap<string, string> = new Map();
   readonly #settings: StackSettings;
@@ -112,6 +121,16 @@ export class HistoryStack {
     return [...this.outer.keys()];
   }
 
+  /** What faults of processes hit. */
+  victims(): Victim[] {
+    return [...this.parts.values(), ...(this.database === undefined ? [] : [this.database])];
+  }
+
+  /** Names of the schedulers: any of them may own the queue. */
+  get schedulers(): string[] {
+    return [...this.parts.values()].filter(({ plan }) => plan.role === 'scheduler').map(({ name }) => name);
+  }
+
   /** Processes in which handlers run. */
   hosts(): Found[] {
     return processesOf(this.folder).filter(({ role }) => role === 'host');
@@ -135,7 +154,7 @@ export class HistoryStack {
       ...this.#environment(),
       CAPSTAN_DATA_DIR: this.dataDir,
       CAPSTAN_URL: this.url(gateway),
-      CAPSTAN_SCHEDULER: this.#addresses.get('scheduler') ?? '',
+      CAPSTAN_SCHEDULER: this.schedulers.map((name) => this.#addresses.get(name) ?? '').join(','),
     };
     return (await promisify(execFile)(process.execPath, [tool, ...args], { cwd: this.folder, env })).stdout;
   }
@@ -144,6 +163,7 @@ export class HistoryStack {
   async close(logs?: string): Promise<void> {
     const order = [...this.parts.values()].toReversed();
     for (const part of order) await part.close();
+    await this.database?.close();
     await Promise.all([...this.inner, ...this.outer.values()].map((link) => link.close()));
     for (const { pid } of processesOf(this.folder)) killIfThere(pid);
     await until('no process of the stack is left', () => processesOf(this.folder).length === 0);
@@ -155,27 +175,22 @@ export class HistoryStack {
   async #start(): Promise<void> {
     const { site } = this.#settings;
     await Promise.all(['tmp', 'logs'].map((name) => mkdir(join(this.folder, name))));
-    await this.#add('scheduler', 'scheduler', () => ({
-      CAPSTAN_DATA_DIR: this.dataDir,
-      CAPSTAN_GRPC_PORT: portOf(this.#addresses.get('scheduler')),
-      ...(site === undefined ? {} : { CAPSTAN_GRPC_HOST: '0.0.0.0', CAPSTAN_GRPC_PLAIN: 'anywhere' }),
-    }));
+    await this.#addSchedulers();
     for (const name of GATEWAYS) {
-      const scheduler = await this.#linkToScheduler(name);
+      const schedulers = await this.#linksToSchedulers(name);
       this.outer.set(name, await Link.open(`clients→${name}`, () => this.#addresses.get(name) ?? ''));
       await this.#add(name, 'gateway', () => ({
-        CAPSTAN_SCHEDULER: scheduler.address,
+        CAPSTAN_SCHEDULER: schedulers,
         CAPSTAN_HTTP_PORT: portOf(this.#addresses.get(name)),
         CAPSTAN_GATEWAY_TOKEN_FILE: join(this.dataDir, 'secrets/gateway-token'),
       }));
     }
     for (const name of AGENTS) {
-      const scheduler = await this.#linkToScheduler(name);
-      await this.#addAgent(name, { CAPSTAN_SCHEDULER: scheduler.address }, []);
+      await this.#addAgent(name, { CAPSTAN_SCHEDULER: await this.#linksToSchedulers(name) }, []);
     }
     if (site !== undefined) {
-      const scheduler = `${site.host}:${portOf(this.#addresses.get('scheduler'))}`;
-      await this.#addAgent('agent-c', { CAPSTAN_SCHEDULER: scheduler, CAPSTAN_GRPC_PLAIN: 'anywhere' }, site.prefix);
+      const schedulers = this.schedulers.map((name) => `${site.host}:${portOf(this.#addresses.get(name))}`).join(',');
+      await this.#addAgent('agent-c', { CAPSTAN_SCHEDULER: schedulers, CAPSTAN_GRPC_PLAIN: 'anywhere' }, site.prefix);
     }
     this.endpoints = await this.#deploy();
   }
@@ -185,16 +200,51 @@ export class HistoryStack {
     return this.#add(name, 'agent', () => own, prefix);
   }
 
-  async #linkToScheduler(name: string): Promise<Link> {
-    const link = await Link.open(`${name}→scheduler`, () => this.#addresses.get('scheduler') ?? '');
+  async #addSchedulers(): Promise<void> {
+    const { site, schedulers, postgres } = this.#settings;
+    if (schedulers > 1) {
+      if (postgres === undefined) throw new Error('several schedulers need PostgreSQL');
+      await chmod(this.folder, 0o711);
+      this.database = new Database(postgres, join(this.folder, 'database'), join(this.folder, 'logs', 'database.log'));
+      await this.database.start();
+      await mkdir(join(this.folder, 'blobs'));
+    }
+    for (let number = 1; number <= schedulers; number++) {
+      const name = number === 1 ? 'scheduler' : `scheduler-${number}`;
+      const store = await this.#linkToDatabase(name);
+      await this.#add(name, 'scheduler', () => ({
+        ...store,
+        CAPSTAN_GRPC_PORT: portOf(this.#addresses.get(name)),
+        ...(site === undefined ? {} : { CAPSTAN_GRPC_HOST: '0.0.0.0', CAPSTAN_GRPC_PLAIN: 'anywhere' }),
+      }));
+    }
+  }
+
+  /** The store of a scheduler; nothing with SQLite. */
+  async #linkToDatabase(name: string): Promise<NodeJS.ProcessEnv> {
+    const { database } = this;
+    if (database === undefined) return {};
+    const link = await Link.open(`${name}→database`, () => database.address);
     this.inner.push(link);
-    return link;
+    return { CAPSTAN_STORE: database.url(link.address), CAPSTAN_BLOB_DIR: join(this.folder, 'blobs'), CAPSTAN_BLOB_DIR_SHARED: 'true' };
+  }
+
+  /** A link to each scheduler, as a list. */
+  async #linksToSchedulers(name: string): Promise<string> {
+    const links = await Promise.all(
+      this.schedulers.map((scheduler) => Link.open(`${name}→${scheduler}`, () => this.#addresses.get(scheduler) ?? '')),
+    );
+    this.inner.push(...links);
+    return links.map(({ address }) => address).join(',');
   }
 
   async #add(name: string, role: PartPlan['role'], env: () => NodeJS.ProcessEnv, prefix: readonly string[] = []): Promise<void> {
     const folder = join(this.folder, name);
     await mkdir(folder);
     this.#settings.prepareFolder(name, folder);
+    // Schedulers of one database have the same secrets.
+    if (role === 'scheduler' && folder !== this.dataDir)
+      await cp(join(this.dataDir, 'secrets'), join(folder, 'secrets'), { recursive: true });
     const part = new Part({
       name,
       role,
