@@ -48,6 +48,15 @@ export const schedulerConfig = z.object({
     z.stringbool().default(false),
     'Declares that CAPSTAN_BLOB_DIR is the same folder for every scheduler; a standby requires it, or all blobs in S3-compatible storage',
   ),
+  advertise: setting(
+    'CAPSTAN_ADVERTISE',
+    z
+      .string()
+      .regex(/^(?:[A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]):\d{1,5}$/, { error: 'must be host:port' })
+      .refine((address) => Number(address.split(':').at(-1)) <= 65_535, { error: 'must have a port up to 65535' })
+      .optional(),
+    'host:port at which gateways, agents and other schedulers reach this one; where it listens when empty, with the host’s name for a wildcard',
+  ),
   host: setting('CAPSTAN_GRPC_HOST', z.string().min(1).default('127.0.0.1'), 'Address that the gRPC server listens on'),
   port: setting(
     'CAPSTAN_GRPC_PORT',

@@ -1,63 +1,93 @@
-/** Starts the scheduler: opens its data folder, takes over its queue, and serves gRPC. */
+/** Starts the scheduler: opens its data folder, listens, takes over its queue or stands by for it, and serves gRPC. */
 import { pino } from 'pino';
 
+import { CapstanError, errorTable } from '../lib/errors.ts';
 import { serverCredentials } from '../lib/grpc-tls.ts';
 import { visibleText } from '../lib/visible-text.ts';
+import { advertisedAddress } from './advertise.ts';
 import { assemble, type Parts, type SchedulerDeps } from './assembly/assemble.ts';
 import type { SchedulerConfig } from './config.ts';
-import { takeOver } from './take-over.ts';
+import { Ownership } from './ownership.ts';
+import type { Status } from './standing.ts';
 
-export type { SchedulerDeps };
+export type { SchedulerDeps, Status };
 
 export interface SchedulerHandle {
   /** Host and port it listens on. */
   readonly address: string;
+  /** What it is to its queue now. */
+  readonly status: Status;
+  /** Calls `watcher` whenever that changes. */
+  watch(watcher: (status: Status) => void): void;
   close(): Promise<void>;
 }
 
 const CLOSE_WITHIN_MS = 5_000;
 
 /**
- * Starts a scheduler; resolves when it serves. Fails with DATA_DIR, DATA_LOST, DATA_NEWER, DISK_FULL, CONFIG or
- * ADDRESS_IN_USE.
+ * Starts a scheduler; resolves when it serves, or stands by. Fails with DATA_DIR, DATA_LOST, DATA_NEWER, DISK_FULL, CONFIG
+ * or ADDRESS_IN_USE.
  */
 export async function start(config: SchedulerConfig, deps: SchedulerDeps = {}): Promise<SchedulerHandle> {
   const log =
     deps.log ??
     pino({ name: 'scheduler', level: config.logLevel, hooks: { streamWrite: visibleText } }, pino.destination({ fd: 2, sync: true }));
+  const onFatal = deps.onFatal ?? (() => process.exit(errorTable.DATA_DIR.exit));
   const listenOn = `${config.host}:${config.port}`;
   const credentials = serverCredentials(listenOn, config);
-  const parts = await assemble(config, deps, log);
-  const { server, blobs, engine, disk } = parts;
+  const parts = await assemble(config, { ...deps, onFatal }, log);
+  const { server, standing, cluster } = parts;
+  const ownership = new Ownership({ parts, config, log, onFatal });
+  standing.watch(({ kind }) => server.setServing(kind === 'owner'));
+  const listen = async (): Promise<string> => {
+    const bound = await server.bind(listenOn, credentials);
+    standing.address = advertisedAddress(config, bound);
+    cluster.listening(standing.address);
+    return bound;
+  };
   let address: string;
   try {
-    await takeOver(parts, config, log);
-    address = await server.bind(listenOn, credentials);
+    if (standing.isShared) {
+      // Whoever asks a scheduler that does not own the queue is told so, and where the owner is.
+      address = await listen();
+      await ownership.begin();
+    } else {
+      await ownership.begin();
+      address = await listen();
+    }
   } catch (error) {
-    disk.close();
+    await server.close(0);
     await closeQueue(parts);
     throw error;
   }
-  parts.cluster.listening(address);
-  server.setServing(true);
-  blobs.startSweep(engine);
-  log.info({ address, dataDir: parts.folder.path }, 'scheduler started');
+  standing.watch((status) => {
+    if (status.kind === 'owner') log.info({ address: standing.address, term: String(status.term) }, 'the queue is served here');
+  });
+  log.info({ address, dataDir: parts.folder.path, status: standing.status.kind }, 'scheduler started');
 
+  const close = async (): Promise<void> => {
+    const stopping = 'the scheduler is stopping';
+    if (standing.isShared) await ownership.release();
+    parts.closeStreams(standing.refusal() ?? new CapstanError('UNAVAILABLE', stopping));
+    await server.close(CLOSE_WITHIN_MS);
+    await closeQueue(parts);
+    log.info('scheduler stopped');
+  };
+  let closing: Promise<void> | undefined;
   return {
     address,
-    close: async () => {
-      blobs.stopSweep();
-      disk.close();
-      parts.closeStreams('the scheduler is stopping');
-      await server.close(CLOSE_WITHIN_MS);
-      await closeQueue(parts);
-      log.info('scheduler stopped');
+    get status() {
+      return standing.status;
     },
+    watch: (watcher) => standing.watch(watcher),
+    close: () => (closing ??= close()),
   };
 }
 
 /** Commits what was accepted, and closes the store. */
-async function closeQueue({ sender, masterKeys, engine, blobs, cellWatch, store, cluster }: Parts): Promise<void> {
+async function closeQueue({ disk, sender, masterKeys, engine, blobs, cellWatch, store, cluster }: Parts): Promise<void> {
+  blobs.stopSweep();
+  disk.close();
   await sender.cancel();
   await masterKeys.close();
   await engine.close();

@@ -3,7 +3,7 @@ import { randomBytes, randomUUID } from 'node:crypto';
 
 import type { Logger } from 'pino';
 
-import { CapstanError, errorTable } from '../../lib/errors.ts';
+import { CapstanError } from '../../lib/errors.ts';
 import { BlobServiceService } from '../../proto/gen/capstan/v1/blobs.ts';
 import { ClusterServiceService } from '../../proto/gen/capstan/v1/cluster.ts';
 import { ControlServiceService } from '../../proto/gen/capstan/v1/control.ts';
@@ -32,6 +32,7 @@ import { GatewaySessions } from '../services/gateway-service.ts';
 import { JobChannels } from '../services/job-service.ts';
 import { NodeSessions } from '../services/node-service.ts';
 import { makeGrpcServer, type GrpcServer } from '../services/server.ts';
+import { Standing } from '../standing.ts';
 import type { Cells } from '../store/cells.ts';
 import { openStore } from '../store/open.ts';
 import type { Snapshot, Snapshots } from '../store/snapshots.ts';
@@ -57,6 +58,8 @@ export interface SchedulerDeps {
   readonly onFatal?: (error: unknown) => void;
 }
 
+type AssemblyDeps = SchedulerDeps & Required<Pick<SchedulerDeps, 'onFatal'>>;
+
 /** The parts that start, take over and close. */
 export interface Parts {
   readonly clock: Clock;
@@ -72,18 +75,24 @@ export interface Parts {
   readonly disk: DiskWatch;
   readonly server: GrpcServer;
   readonly cluster: ClusterView;
+  readonly shard: number;
+  readonly standing: Standing;
   /** Ends every open stream for good, with this reason. */
-  closeStreams(reason: string): void;
+  closeStreams(reason: CapstanError): void;
 }
 
 /** Fails with DATA_DIR, DATA_LOST, DATA_NEWER, DISK_FULL or CONFIG. */
-export async function assemble(config: SchedulerConfig, deps: SchedulerDeps, log: Logger): Promise<Parts> {
+export async function assemble(config: SchedulerConfig, deps: AssemblyDeps, log: Logger): Promise<Parts> {
   const hostClock = deps.clock ?? new SystemClock();
   const gpus = await readGpuTable(config.gpuTable);
   const guardOf = webhookGuards(config);
   const folder = await prepareDataFolder(config.dataDir, { apiKey: config.apiKey, marksComplete: false });
   const { masterKey, olderMasterKeys, gatewayToken } = folder.secrets;
-  const { store, shard, cells, snapshots } = await openStore(config, folder, () => masterKeys.text);
+  const standing = new Standing({ isShared: config.store !== '' });
+  const { store, shard, cells, snapshots } = await openStore(config, folder, {
+    masterKeys: () => masterKeys.text,
+    advertised: () => standing.address,
+  });
   // A scheduler whose host runs an hour fast must not end what its predecessors accepted an hour early.
   const clock = deps.clock ?? new SystemClock(() => store.now());
   const cipher = new Cipher(masterKey, olderMasterKeys);
@@ -110,10 +119,12 @@ export async function assemble(config: SchedulerConfig, deps: SchedulerDeps, log
       random: [random[0] ?? 1, random[1] ?? 2, random[2] ?? 3, random[3] ?? 4],
       owner: id,
       shard,
+      standsBy: standing.isShared,
+      onRole: (role) => standing.onRole(role),
       log,
       watcher: metrics,
       payloadBytes: config.payloadCacheMb * 1_000_000,
-      onFatal: deps.onFatal ?? (() => process.exit(errorTable.DATA_DIR.exit)),
+      onFatal: deps.onFatal,
     },
     ports,
   );
@@ -145,7 +156,7 @@ export async function assemble(config: SchedulerConfig, deps: SchedulerDeps, log
     onNodeRemoved: () => gateways.tellRemoved(),
   });
   const gateways: GatewaySessions = new GatewaySessions({ engine, auth, sessions, clock, log, gatewayToken });
-  const closeStreams = (reason: string): void => {
+  const closeStreams = (reason: CapstanError): void => {
     channels.closeAll(reason);
     sessions.closeAll(reason);
     control.closeAll(reason);
@@ -162,7 +173,7 @@ export async function assemble(config: SchedulerConfig, deps: SchedulerDeps, log
     deliver: (id) => sender.deliver(id),
     dropBodies: (ids) => blobs.bodies.drop(ids),
     closeAll: (reason) => {
-      closeStreams(reason);
+      closeStreams(standing.refusal() ?? new CapstanError('UNAVAILABLE', reason));
       void sender.cancel();
     },
   } satisfies Ports);
@@ -180,7 +191,8 @@ export async function assemble(config: SchedulerConfig, deps: SchedulerDeps, log
 
   const server = makeGrpcServer({
     identify: (metadata) => callerOf(auth, metadata),
-    refusal: (metadata) => cellWatch.refusal(metadata),
+    refusal: (metadata) => cellWatch.refusal(metadata) ?? standing.refusal(),
+    term: () => standing.term,
   });
   server.add(JobServiceService, channels.service());
   server.add(NodeServiceService, sessions.service(), nodeServiceRules);
@@ -206,6 +218,8 @@ export async function assemble(config: SchedulerConfig, deps: SchedulerDeps, log
       closeStreams(reason);
       gateways.close(reason);
     },
+    shard,
+    standing,
   };
 }
 

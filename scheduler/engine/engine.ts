@@ -2,8 +2,9 @@
  * The shell around the core: takes over the shard, runs the commit loop on the restored state, and runs the effects. If
  * its term is stale, the engine drops the state, ends every stream (callers send again) and takes the shard over again.
  * It does the same after a full disk, which rolls back the whole batch, and after a lost connection to the store, which
- * refuses every batch until the shard is taken over under a new term. If another scheduler owns the shard by then, and
- * after any other failure of the store, the process must end and start again.
+ * refuses every batch until the shard is taken over under a new term. If another scheduler owns the shard by then, the engine
+ * waits for its turn (a standby), or the process must end where there can be no other. After any other failure of the store
+ * the process must end and start again.
  *
  * Everything in the engine follows from its events, its clock and the callbacks of its store; promises are created only
  * for callers. The simulator therefore runs this engine, too.
@@ -47,6 +48,10 @@ export interface EngineOptions {
   readonly owner: string;
   /** The shard of the store that the engine works on; 0 when left out. */
   readonly shard?: number;
+  /** Another process may own the shard: the engine waits for its turn. Without it, another owner is fatal. */
+  readonly standsBy?: boolean;
+  /** Called when the role changes; as a standby also when the owner does. */
+  readonly onRole?: (role: Role) => void;
   readonly log: EngineLog;
   readonly watcher?: CommitWatcher;
   /** Bytes of inputs kept in memory for dispatch. */
@@ -59,6 +64,14 @@ export interface EngineOptions {
   readonly secondBatchWrites?: number;
 }
 
+/** What the engine is to its shard. */
+export type Role =
+  | { readonly kind: 'owner'; readonly term: bigint }
+  /** `owner` is the address of the owner, where it is known. */
+  | { readonly kind: 'standby'; readonly heldBy: string; readonly owner?: string }
+  /** The state is dropped, and who owns the shard is not known. */
+  | { readonly kind: 'lost' };
+
 /** The state of one take-over, and the parts that work on it. */
 interface Life {
   readonly term: bigint;
@@ -68,6 +81,8 @@ interface Life {
 }
 
 const TAKE_OVER_RETRY_MS = 1_000;
+/** How long a standby waits for its turn before it looks who the owner is, ms. */
+const TURN_MS = 500;
 /** Failures of the store after which a take-over may succeed. */
 const mayPass: ReadonlySet<ErrorCode> = new Set(['DISK_FULL', 'UNAVAILABLE']);
 
@@ -82,6 +97,7 @@ export class Engine {
   #closed = false;
   #diskRefusal: CapstanError | null = null;
   #lastFailure = '';
+  #heldBy = '';
 
   constructor(options: EngineOptions, ports: Ports) {
     this.#options = options;
@@ -151,11 +167,11 @@ export class Engine {
       { shard, owner, forMs: settings.nodeGraceMs },
       {
         done: (taken) => {
-          if ('heldBy' in taken) failed(new CapstanError('CONFLICT', `the queue's owner is ${taken.heldBy}`));
+          if ('heldBy' in taken) failed(heldByAnother(taken));
           else
             readState(store, {
               done: (stored) => {
-                this.#begin(taken.term, stored);
+                if (!this.#closed) this.#begin(taken.term, stored);
                 done();
               },
               failed,
@@ -168,7 +184,7 @@ export class Engine {
 
   /** Feeds one event to the core. */
   handle(event: CoreEvent): void {
-    this.#life?.loop.handle(event);
+    if (!this.#closed) this.#life?.loop.handle(event);
   }
 
   /** Runs a command of the control plane; resolves after its commit. */
@@ -183,7 +199,7 @@ export class Engine {
 
   /** {@link Engine.command} with a callback. */
   call(command: Command, done: (result: Answer | Error) => void): void {
-    if (this.#life === null) {
+    if (this.#life === null || this.#closed) {
       done(takingOver());
       return;
     }
@@ -197,7 +213,12 @@ export class Engine {
     if (!this.#closed) this.#fail(new CapstanError('UNAVAILABLE', 'the store may have lost the queue'));
   }
 
-  /** Commits the gathered operations, then stops. */
+  /** As a standby: takes the shard over once its owner is gone. {@link EngineOptions.onRole} tells when. */
+  standBy(heldBy: unknown): void {
+    this.#takeOverFailed(heldBy);
+  }
+
+  /** Commits the gathered operations, runs their effects, then stops. Events that come meanwhile are dropped. */
   async close(): Promise<void> {
     this.#closed = true;
     this.#cancelRetry?.();
@@ -205,10 +226,10 @@ export class Engine {
     if (life === null) return;
     await new Promise<void>((resolve) => life.loop.close(resolve));
     this.#end(life);
+    this.#refuseCalls(takingOver());
   }
 
   #begin(term: bigint, stored: StoredState): void {
-    if (this.#closed) return;
     const { settings, clock, random, store, shard = 0, secondBatchWrites } = this.#options;
     this.#inputs.clear();
     const decided = new StepResult();
@@ -239,6 +260,8 @@ export class Engine {
     const batches = secondBatchWrites === undefined ? {} : { secondBatchWrites };
     const loop = new CommitLoop({ state, step: this.#options.step ?? step, store, fence, clock, sink, ...batches }, decided);
     this.#life = { term, state, loop, runner };
+    this.#heldBy = '';
+    this.#options.onRole?.({ kind: 'owner', term });
   }
 
   #end({ loop, runner }: Life): void {
@@ -262,28 +285,51 @@ export class Engine {
     this.#options.log.error({ err: error }, isStale ? 'another scheduler took the queue; taking over again' : 'the store failed');
     this.#end(life);
     const unavailable = new CapstanError('UNAVAILABLE', 'the store failed; try again shortly', { retryAfterMs: TAKE_OVER_RETRY_MS });
-    const calls = [...this.#calls.values()];
-    this.#calls.clear();
-    for (const done of calls) done(unavailable);
+    this.#refuseCalls(unavailable);
+    this.#heldBy = '';
+    this.#options.onRole?.({ kind: 'lost' });
     this.#ports.closeAll('the store failed');
     if (fatal) this.#options.onFatal(error);
     else this.#retryTakeOver();
   }
 
-  #retryTakeOver(): void {
+  #refuseCalls(refusal: CapstanError): void {
+    const calls = [...this.#calls.values()];
+    this.#calls.clear();
+    for (const done of calls) done(refusal);
+  }
+
+  #retryTakeOver(ms = TAKE_OVER_RETRY_MS): void {
+    if (!this.#closed) this.#cancelRetry = this.#options.clock.after(ms, () => this.#takeOverAgain());
+  }
+
+  #takeOverAgain(): void {
     if (this.#closed) return;
-    this.#cancelRetry = this.#options.clock.after(TAKE_OVER_RETRY_MS, () =>
-      this.beginTakeOver({
-        done: () => {
-          this.#lastFailure = '';
-          this.#options.log.info({}, 'queue taken over again');
-        },
-        failed: (error) => this.#takeOverFailed(error),
-      }),
-    );
+    this.beginTakeOver({
+      done: () => {
+        this.#lastFailure = '';
+        this.#options.log.info({}, 'queue taken over');
+      },
+      failed: (error) => this.#takeOverFailed(error),
+    });
+  }
+
+  /** Another process owns the shard: waits until it may be free, and looks again. */
+  #waitForTurn(error: CapstanError): void {
+    const { store, shard = 0, onRole } = this.#options;
+    if (error.message !== this.#heldBy)
+      onRole?.({ kind: 'standby', heldBy: error.message, ...(error.owner === undefined ? {} : { owner: error.owner }) });
+    this.#heldBy = error.message;
+    if (store.waitForTurn === undefined) this.#retryTakeOver(TURN_MS);
+    else store.waitForTurn(shard, TURN_MS, { done: () => this.#takeOverAgain(), failed: () => this.#retryTakeOver() });
   }
 
   #takeOverFailed(error: unknown): void {
+    if (this.#closed) return;
+    if (this.#options.standsBy === true && error instanceof CapstanError && error.code === 'CONFLICT') {
+      this.#waitForTurn(error);
+      return;
+    }
     // A disk may be full for hours: logged once.
     const failure = messageOf(error);
     if (failure !== this.#lastFailure) this.#options.log.error({ err: error }, 'take-over failed; trying again');
@@ -291,6 +337,10 @@ export class Engine {
     if (error instanceof CapstanError && !mayPass.has(error.code)) this.#options.onFatal(error);
     else this.#retryTakeOver();
   }
+}
+
+function heldByAnother({ heldBy, address }: { readonly heldBy: string; readonly address?: string }): CapstanError {
+  return new CapstanError('CONFLICT', `the queue's owner is ${heldBy}`, address === undefined ? {} : { owner: address });
 }
 
 function takingOver(): CapstanError {

@@ -2,7 +2,7 @@
  * The store as the commit loop calls it: with callbacks, whose caller decides their order. In production they are run
  * by the store thread's promises, in the simulator by simulated time.
  */
-import type { Fence, Op, Outcome, Reads, Store } from '../store/store.ts';
+import type { Acquired, Fence, Op, Outcome, Reads, Store } from '../store/store.ts';
 
 /** The callbacks of a call. Exactly one of them is called, once, and never within the call itself. */
 export interface Completion<T> {
@@ -20,7 +20,8 @@ export interface Acquisition {
 export interface LoopStore {
   commit(fence: Fence, ops: readonly Op[], completion: Completion<readonly Outcome[]>): void;
   read<K extends keyof Reads>(query: K, args: Parameters<Reads[K]>, completion: Completion<ReturnType<Reads[K]>>): void;
-  acquire(wanted: Acquisition, completion: Completion<{ readonly term: bigint } | { readonly heldBy: string }>): void;
+  acquire(wanted: Acquisition, completion: Completion<Acquired>): void;
+  waitForTurn?(shard: number, ms: number, completion: Completion<void>): void;
 }
 
 /** Adapts a store with promises to callbacks. */
@@ -29,5 +30,6 @@ export function callbackStore(store: Store): LoopStore {
     commit: (fence, ops, { done, failed }) => void store.commit(fence, ops).then(done, failed),
     read: (query, args, { done, failed }) => void store.read(query, ...args).then(done, failed),
     acquire: ({ shard, owner, forMs }, { done, failed }) => void store.acquire(shard, owner, forMs).then(done, failed),
+    waitForTurn: (shard, ms, { done, failed }) => void store.waitForTurn(shard, ms).then(done, failed),
   };
 }

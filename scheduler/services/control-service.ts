@@ -43,8 +43,8 @@ export class Control {
     for (const watcher of this.#watchers) watcher.write(update);
   }
 
-  closeAll(reason: string): void {
-    for (const watcher of this.#watchers) watcher.emit('error', toStatus(new CapstanError('UNAVAILABLE', reason)));
+  closeAll(reason: CapstanError): void {
+    for (const watcher of this.#watchers) watcher.emit('error', toStatus(reason));
     this.#watchers.clear();
   }
 

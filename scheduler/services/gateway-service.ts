@@ -4,7 +4,7 @@
  */
 import type { ServerDuplexStream } from '@grpc/grpc-js';
 
-import { CapstanError } from '../../lib/errors.ts';
+import type { CapstanError } from '../../lib/errors.ts';
 import type { GatewayNotice, GatewayReport, GatewayServiceServer } from '../../proto/gen/capstan/v1/invoke.ts';
 import type { SchedulerEvent } from '../../proto/gen/capstan/v1/nodes.ts';
 import { toStatus } from '../../lib/grpc-errors.ts';
@@ -51,12 +51,12 @@ export class GatewaySessions {
     for (const { call } of this.#open.values()) call.write(notice);
   }
 
-  closeAll(reason: string): void {
-    for (const { call } of this.#open.values()) call.emit('error', toStatus(new CapstanError('UNAVAILABLE', reason)));
+  closeAll(reason: CapstanError): void {
+    for (const { call } of this.#open.values()) call.emit('error', toStatus(reason));
     this.#open.clear();
   }
 
-  close(reason: string): void {
+  close(reason: CapstanError): void {
     clearInterval(this.#renewal);
     this.closeAll(reason);
   }

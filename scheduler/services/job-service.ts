@@ -84,8 +84,11 @@ export class JobChannels {
     return this.#channels.size;
   }
 
-  closeAll(reason: string): void {
-    for (const { call } of this.#channels.values()) call.emit('error', toStatus(new CapstanError('UNAVAILABLE', reason)));
+  closeAll(reason: CapstanError): void {
+    for (const { call, writer } of this.#channels.values()) {
+      writer.flush();
+      call.emit('error', toStatus(reason));
+    }
     this.#channels.clear();
   }
 

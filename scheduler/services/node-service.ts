@@ -131,15 +131,19 @@ export class NodeSessions {
   }
 
   closeSession(_node: string, session: number, reason: string): void {
+    this.#close(session, new CapstanError('UNAVAILABLE', reason));
+  }
+
+  #close(session: number, reason: CapstanError): void {
     const open = this.#sessions.get(session);
     if (open === undefined) return;
     this.#sessions.delete(session);
     open.writer.flush();
-    open.call.emit('error', toStatus(new CapstanError('UNAVAILABLE', reason)));
+    open.call.emit('error', toStatus(reason));
   }
 
-  closeAll(reason: string): void {
-    for (const [session, { node }] of [...this.#sessions]) this.closeSession(node, session, reason);
+  closeAll(reason: CapstanError): void {
+    for (const session of [...this.#sessions.keys()]) this.#close(session, reason);
   }
 
   /** Requests log lines from the nodes that run or ran the endpoint. A node that does not reply in time is left out. */

@@ -21,9 +21,15 @@ export interface OpenedStore {
   readonly snapshots: Snapshots | null;
 }
 
-/** @param masterKeys the master keys that read the database, one a line. */
-export async function openStore(config: SchedulerConfig, folder: DataFolder, masterKeys: () => string): Promise<OpenedStore> {
-  const opened = config.store === '' ? await openInFolder(config, folder, masterKeys) : await openShared(config);
+export interface StoreFacts {
+  /** The master keys that read the database, one a line. */
+  readonly masterKeys: () => string;
+  /** Where others reach this scheduler, `host:port`. */
+  readonly advertised: () => string;
+}
+
+export async function openStore(config: SchedulerConfig, folder: DataFolder, { masterKeys, advertised }: StoreFacts): Promise<OpenedStore> {
+  const opened = config.store === '' ? await openInFolder(config, folder, masterKeys) : await openShared(config, advertised);
   if (folder.created.folder) await completeDataFolder(folder.path);
   return opened;
 }
@@ -40,11 +46,11 @@ async function openInFolder({ cell }: SchedulerConfig, folder: DataFolder, maste
   return { store, shard: 0, cells: null, snapshots };
 }
 
-async function openShared({ store: url, cell, host, port, isBlobDirShared, blobDir }: SchedulerConfig): Promise<OpenedStore> {
+async function openShared({ store: url, cell, isBlobDirShared, blobDir }: SchedulerConfig, advertised: () => string): Promise<OpenedStore> {
   if (!/^postgres(?:ql)?:/.test(url))
     throw new CapstanError('CONFIG', 'CAPSTAN_STORE: must be empty or begin with postgres://', { field: 'CAPSTAN_STORE' });
   if (isBlobDirShared && blobDir === undefined)
     throw new CapstanError('CONFIG', 'CAPSTAN_BLOB_DIR_SHARED: requires CAPSTAN_BLOB_DIR', { field: 'CAPSTAN_BLOB_DIR_SHARED' });
-  const store = await openPostgresStore({ url, cell, advertised: () => `${host}:${port}` });
+  const store = await openPostgresStore({ url, cell, advertised });
   return { store, shard: store.cell, cells: store.cells, snapshots: null };
 }

@@ -1,24 +1,25 @@
 /** Schedulers on PostgreSQL: what was acknowledged outlives its scheduler, and a standby takes the queue over. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { cp } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Writable } from 'node:stream';
 
-import test, { type ExecutionContext } from 'ava';
+import test from 'ava';
 import { pino } from 'pino';
 
-import { CapstanError } from '../../lib/errors.ts';
+import type { CapstanError } from '../../lib/errors.ts';
 import { JobKind, JobState } from '../../proto/gen/capstan/v1/common.ts';
 import type { JobReply, Submit } from '../../proto/gen/capstan/v1/jobs.ts';
 import { folderOf } from '../support/folder.ts';
 import { NO_POSTGRES, postgresBinaries, startPostgres, type PostgresServer } from '../support/postgres.ts';
 import { TestScheduler } from '../support/scheduler-client.ts';
+import { copyOfSecrets, statusOf } from '../support/schedulers.ts';
 
 const tool = join(import.meta.dirname, '../../cli/main.ts');
 /** Ends the connection that commits, as a broken network or a killed scheduler does. */
 const END_OWNER = `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-  WHERE datname = current_database() AND application_name LIKE 'capstan cell %'`;
+  WHERE datname = current_database() AND application_name LIKE 'capstan cell %'
+    AND pid IN (SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND granted)`;
 
 const binaries = await postgresBinaries();
 if (binaries === undefined)
@@ -35,23 +36,25 @@ function tests(server: PostgresServer): void {
     const store = await server.newDatabase();
     const blobDir = await folderOf(t);
     const shared = { store, blobDir, isBlobDirShared: 'true' };
-    const lost = Promise.withResolvers<unknown>();
-    const owner = await TestScheduler.open(shared, { onFatal: lost.resolve });
+    const owner = await TestScheduler.open(shared);
     t.teardown(() => owner.close());
     const { endpoints } = await owner.deploy([{ name: 'echo' }]);
     const endpoint = endpoints[0]?.id ?? '';
     t.is(stateOf(await owner.channel().ask(endpoint, submit('first'))), JobState.IN_QUEUE);
 
     const said = lines();
-    const starting = TestScheduler.open({ ...shared, dataDir: await copyOfSecrets(t, owner.dataDir) }, { log: said.log });
-    await said.until("standby: the queue's owner is 127.0.0.1:0");
+    const standby = await TestScheduler.open({ ...shared, dataDir: await copyOfSecrets(t, owner.dataDir) }, { log: said.log });
+    t.teardown(() => standby.close());
+    await said.until(`standby: the queue's owner is ${owner.handle.address}`);
     t.is(stateOf(await owner.channel().ask(endpoint, submit('second'))), JobState.IN_QUEUE);
     await server.query(store, END_OWNER);
 
-    const standby = await starting;
-    t.teardown(() => standby.close());
-    const fatal = await lost.promise;
-    t.true(fatal instanceof CapstanError && fatal.code === 'CONFLICT', String(fatal));
+    await statusOf(standby, 'owner');
+    t.like(
+      await statusOf(owner, 'standby', (status) => 'owner' in status),
+      { owner: standby.handle.address },
+      'the last owner is a standby now',
+    );
     const channel = standby.channel();
     for (const jobId of ['first', 'second'])
       t.is(stateOf(await channel.ask(endpoint, { $case: 'get', value: { jobId, waitMs: 0 } })), JobState.IN_QUEUE);
@@ -152,13 +155,6 @@ function tests(server: PostgresServer): void {
       t.notRegex(error?.message ?? '', /secret@/);
     }
   });
-}
-
-/** A data folder with the secrets of another. */
-async function copyOfSecrets(t: ExecutionContext, dataDir: string): Promise<string> {
-  const folder = await folderOf(t);
-  await cp(join(dataDir, 'secrets'), join(folder, 'secrets'), { recursive: true });
-  return folder;
 }
 
 function submit(jobId: string): { $case: 'submit'; value: Submit } {

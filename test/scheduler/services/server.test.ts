@@ -13,7 +13,6 @@ import {
   status,
   type Client,
   type ClientDuplexStream,
-  type ClientReadableStream,
   type ServiceError,
 } from '@grpc/grpc-js';
 import { loadSync } from '@grpc/proto-loader';
@@ -26,6 +25,7 @@ import { BlobServiceClient, BlobServiceService } from '../../../proto/gen/capsta
 import { Health } from '../../../scheduler/services/health.ts';
 import { addLateService } from '../../../scheduler/services/late-service.ts';
 import { makeGrpcServer } from '../../../scheduler/services/server.ts';
+import { healthClient, healthOf } from '../../support/grpc-health.ts';
 
 const root = join(import.meta.dirname, '../../..');
 /** These tests are about the server: everybody may call. */
@@ -60,11 +60,6 @@ async function serve(t: ExecutionContext) {
 }
 
 type Reflection = Client & { ServerReflectionInfo(): ClientDuplexStream<object, Record<string, unknown>> };
-type HealthClient = Client & {
-  Check(request: { service: string }, done: (error: ServiceError | null, reply: { status: string }) => void): void;
-  Watch(request: { service: string }): ClientReadableStream<{ status: string }>;
-};
-
 /** A client of a service that we have no generated code for, from its public description. */
 // oxlint-disable-next-line no-unnecessary-type-parameters -- the caller knows what the description holds
 function dynamicClient<T extends Client>(address: string, file: string, folder: string, name: readonly string[]): T {
@@ -73,15 +68,6 @@ function dynamicClient<T extends Client>(address: string, file: string, folder: 
   );
   for (const step of name) at = (at as Record<string, unknown>)[step];
   return new (at as new (address: string, credentials: unknown) => T)(address, credentials.createInsecure());
-}
-
-const health = (address: string): HealthClient =>
-  dynamicClient(address, 'health/v1/health.proto', 'grpc-health-check/proto', ['grpc', 'health', 'v1', 'Health']);
-
-function healthOf(client: HealthClient, service: string): Promise<string> {
-  return new Promise((resolve) =>
-    client.Check({ service }, (error, reply) => resolve(error === null ? reply.status : `error ${error.code}`)),
-  );
 }
 
 for (const version of ['v1', 'v1alpha']) {
@@ -125,7 +111,7 @@ for (const version of ['v1', 'v1alpha']) {
 
 test('health tells of the server and of each service whether it may get calls', async (t) => {
   const { server, client } = await serve(t);
-  const checker = client(health);
+  const checker = client(healthClient);
   t.is(await healthOf(checker, ''), 'NOT_SERVING');
   t.is(await healthOf(checker, 'capstan.v1.BlobService'), 'NOT_SERVING');
   server.setServing(true);
@@ -136,7 +122,7 @@ test('health tells of the server and of each service whether it may get calls', 
 
 test('who watches the health of a server hears when it changes', async (t) => {
   const { server, client } = await serve(t);
-  const watch = client(health).Watch({ service: 'capstan.v1.BlobService' });
+  const watch = client(healthClient).Watch({ service: 'capstan.v1.BlobService' });
   const heard = watch[Symbol.asyncIterator]() as AsyncIterator<{ status: string }>;
   t.like(await heard.next(), { value: { status: 'NOT_SERVING' } });
   server.setServing(true);
@@ -164,7 +150,7 @@ test('a standby refuses calls whatever their credentials, before they are read, 
   const address = await server.bind('127.0.0.1:0', plain);
   t.teardown(() => server.close(0));
   const blobs = new BlobServiceClient(address, credentials.createInsecure());
-  const checker = health(address);
+  const checker = healthClient(address);
   t.teardown(() => {
     blobs.close();
     checker.close();
@@ -212,7 +198,7 @@ test('a service that cannot be loaded is an error of its call, and loaded again 
     server.bindAsync('127.0.0.1:0', plain, (error, bound) => (error === null ? resolve(bound) : reject(error)));
   });
   t.teardown(() => server.forceShutdown());
-  const checker = health(`127.0.0.1:${port}`);
+  const checker = healthClient(`127.0.0.1:${port}`);
   t.teardown(() => checker.close());
   t.is(await healthOf(checker, ''), `error ${status.INTERNAL}`);
   const [error] = (await once(checker.Watch({ service: '' }), 'error')) as [ServiceError];

@@ -1,0 +1,169 @@
+/**
+ * Takes the queue over, stands by while another scheduler owns it, and gives it up in good order.
+ *
+ * A scheduler that lost the queue goes on as a standby in the same process. The engine has dropped the state and ended every
+ * stream by then; everything else that the process holds (keys, blobs, connections) belongs to the installation and not to a
+ * term, and what must be true of an owner is made so at each take-over.
+ */
+import { join } from 'node:path';
+import { setTimeout as pause } from 'node:timers/promises';
+
+import type { Logger } from 'pino';
+
+import { DEFAULT_CELL } from '../lib/cells.ts';
+import { CapstanError } from '../lib/errors.ts';
+import { KeyScope } from '../proto/gen/capstan/v1/control.ts';
+import type { Parts } from './assembly/assemble.ts';
+import { requireSharedBlobs, type SchedulerConfig } from './config.ts';
+import type { Clock } from './engine/clock.ts';
+import type { Engine, Role } from './engine/engine.ts';
+import { Cipher } from './secrets/cipher.ts';
+import type { DataFolder, Secrets } from './secrets/data-folder.ts';
+import { hashKey } from './secrets/hash.ts';
+import { DEFAULT_ACCOUNT } from './services/auth.ts';
+import { keyRow } from './services/key-service.ts';
+
+/** How long a stopping owner waits for the next one's address, ms, and how often it looks. */
+const SUCCESSOR_MS = 1_000;
+const SUCCESSOR_LOOK_MS = 20;
+
+export interface OwnershipOptions {
+  readonly parts: Parts;
+  readonly config: SchedulerConfig;
+  readonly log: Logger;
+  /** The queue is owned and cannot be served: the process must end. */
+  readonly onFatal: (error: unknown) => void;
+}
+
+export class Ownership {
+  readonly #options: OwnershipOptions;
+  readonly #parts: Parts;
+  /** Counts roles: what began under an earlier one is out of date. */
+  #roles = 0;
+  #preparing: Promise<void> = Promise.resolve();
+  #isPrepared = false;
+  #isBegun = false;
+
+  constructor(options: OwnershipOptions) {
+    this.#options = options;
+    this.#parts = options.parts;
+    this.#parts.standing.onRole = (role) => this.#roleChanged(role);
+  }
+
+  /** Resolves once this scheduler serves the queue, or knows that it is a standby. */
+  async begin(): Promise<void> {
+    const { engine, standing, cellWatch } = this.#parts;
+    try {
+      await cellWatch.start();
+      await engine.takeOver();
+      await this.#preparing;
+    } catch (error) {
+      if (!standing.isShared || !(error instanceof CapstanError) || error.code !== 'CONFLICT') throw error;
+      requireSharedBlobs(this.#options.config, error.message);
+      engine.standBy(error);
+    } finally {
+      this.#isBegun = true;
+    }
+  }
+
+  /**
+   * Gives the queue up: nothing more is accepted, what was accepted is committed and answered, and then a standby may serve.
+   * Resolves when it is known which one, if there is any.
+   */
+  async release(): Promise<void> {
+    const { engine, standing, blobs, sender, masterKeys, store, shard } = this.#parts;
+    const before = standing.status;
+    standing.become({ kind: 'stopping', ...('owner' in before ? { owner: before.owner } : {}) });
+    blobs.stopSweep();
+    await sender.cancel();
+    await masterKeys.close();
+    await engine.close();
+    if (before.kind !== 'owner') return;
+    try {
+      await store.release(shard);
+      await this.#awaitSuccessor();
+    } catch (error) {
+      // Its lock ends with its connection: a standby takes over then.
+      this.#options.log.warn({ err: error }, 'the queue could not be released in good order');
+    }
+  }
+
+  async #awaitSuccessor(): Promise<void> {
+    const { standing, cells, cluster } = this.#parts;
+    if (cells === null) return;
+    const own = (await cluster.list()).cells.find(({ name }) => name === cells.own);
+    if (own?.standbys === 0) return;
+    for (const until = performance.now() + SUCCESSOR_MS; performance.now() < until;) {
+      const owner = await cells.addressOf(cells.own);
+      if (owner !== undefined && owner !== standing.address) {
+        standing.become({ kind: 'stopping', owner });
+        return;
+      }
+      await pause(SUCCESSOR_LOOK_MS);
+    }
+  }
+
+  #roleChanged(role: Role): void {
+    const { standing, blobs } = this.#parts;
+    const { log, onFatal } = this.#options;
+    this.#roles++;
+    switch (role.kind) {
+      case 'owner':
+        this.#preparing = this.#prepare(role.term, this.#roles);
+        this.#preparing.catch((error: unknown) => {
+          // At the start its caller gets the error; the engine itself recovers from what may pass.
+          if (!this.#isBegun || (error instanceof CapstanError && error.code === 'UNAVAILABLE')) return;
+          log.error({ err: error }, 'the queue cannot be served');
+          onFatal(error);
+        });
+        return;
+      case 'standby':
+        log.info(`standby: ${role.heldBy}`);
+        standing.become({ kind: 'standby', ...(role.owner === undefined ? {} : { owner: role.owner }) });
+        return;
+      case 'lost':
+        if (standing.isShared) {
+          blobs.stopSweep();
+          standing.become({ kind: 'standby' });
+        }
+    }
+  }
+
+  /** Makes true what must be true of an owner, then serves. */
+  async #prepare(term: bigint, roles: number): Promise<void> {
+    const { engine, folder, clock, masterKeys, standing, blobs, cells, cellWatch } = this.#parts;
+    // Nobody else changes what the only scheduler of a queue has prepared once.
+    if (standing.isShared || !this.#isPrepared) {
+      refuseForeignKey(engine.state.masterKey?.id ?? (await cells?.masterKeyId()), folder);
+      // The operator's key and the join token of the data folder are those of the first cell.
+      if (cellWatch.own === DEFAULT_CELL) await bootstrap(engine, folder.secrets, clock);
+      await masterKeys.recover();
+      this.#isPrepared = true;
+    }
+    if (roles !== this.#roles) return;
+    standing.become({ kind: 'owner', term });
+    blobs.startSweep(engine);
+  }
+}
+
+/** A folder of new secrets beside a queue that has others: its values would be lost to this scheduler, and its clients locked out. */
+function refuseForeignKey(present: string | undefined, { path, created, secrets }: DataFolder): void {
+  if (present === undefined || !created.masterKey || present === new Cipher(secrets.masterKey, []).keyId) return;
+  throw new CapstanError(
+    'CONFIG',
+    `${join(path, 'secrets')}: was created anew, but the queue is encrypted with another master key; copy the folder from the scheduler that owns the queue`,
+  );
+}
+
+/**
+ * Creates the first key and join token. The first key has the scope OPERATOR, because read access to the data folder
+ * already permits operating the service. A key of the folder that was revoked later is not created again.
+ */
+async function bootstrap(engine: Engine, secrets: Secrets, clock: Clock): Promise<void> {
+  if (engine.state.keys.size === 0) {
+    const scope = { scope: KeyScope.OPERATOR, endpoints: [], environment: '' };
+    const key = keyRow(secrets.apiKey, { account: DEFAULT_ACCOUNT, name: 'first key', ...scope }, clock.now().wall, null);
+    await engine.command({ kind: 'put-key', key });
+  }
+  await engine.command({ kind: 'put-join-token', hash: hashKey(secrets.joinToken).toString('hex') });
+}
