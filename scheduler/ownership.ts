@@ -94,8 +94,8 @@ export class Ownership {
     const own = (await cluster.list()).cells.find(({ name }) => name === cells.own);
     if (own?.standbys === 0) return;
     for (const until = performance.now() + SUCCESSOR_MS; performance.now() < until;) {
-      const owner = await cells.addressOf(cells.own);
-      if (owner !== undefined && owner !== standing.address) {
+      const owner = (await cells.list()).find(({ name }) => name === cells.own)?.address ?? '';
+      if (owner !== '' && owner !== standing.address) {
         standing.become({ kind: 'stopping', owner });
         return;
       }

@@ -103,7 +103,7 @@ export async function assemble(config: SchedulerConfig, deps: AssemblyDeps, log:
   // The ports are the services, which need the engine: they are set below.
   const ports = {} as { -readonly [K in keyof Ports]: Ports[K] };
   const metrics: SchedulerMetrics = new SchedulerMetrics({
-    image: () => (engine.up ? engine.state : null),
+    image: () => engine.image,
     wall: () => clock.now().wall,
     channels: () => channels.size,
     inputCache: () => engine.inputCache,
@@ -128,7 +128,7 @@ export async function assemble(config: SchedulerConfig, deps: AssemblyDeps, log:
     },
     ports,
   );
-  store.onHint(() => engine.recheck());
+  store.onHint((_shard, term) => engine.recheck(term));
   const masterKeys: MasterKeys = new MasterKeys({ folder, engine, cipher, tokens, urls, clock, log });
   const cellWatch = new CellWatch({ cells, log, now: () => clock.now().wall });
   const auth = new Authorizer(engine, gatewayToken, tokens, cellWatch);

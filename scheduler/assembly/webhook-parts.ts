@@ -42,7 +42,7 @@ export function webhookSender({ config, store, blobs, engine, metrics, secrets, 
     totalMs: config.webhookTimeoutMs,
     userAgent: `Capstan/${pkg.version}`,
     tried: (id, result) => {
-      if (engine.up) countDelivery(metrics, engine.state, id, result);
+      if (engine.image !== null) countDelivery(metrics, engine.image, id, result);
       engine.handle({ kind: 'hook-tried', id, ...result });
     },
     onFault: (error, id) => deps.log.error({ err: error, webhook: id }, 'sending a webhook failed'),

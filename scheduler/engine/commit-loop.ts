@@ -12,6 +12,10 @@
  *    that names a refused operation is dropped; the core receives the refusal and handles it. Before the effects are
  *    run, the core learns which requests get replies, because they count as open until then.
  * 4. A failed commit ends the loop: no operation of that batch or of later ones is known to be durable.
+ * 5. Where another process may take the shard over (`fenceMs` of the store), an effect is run only while the last
+ *    confirmed batch was sent less than `fenceMs` ago. That is checked before each effect, not by a timer, which a
+ *    paused process would run too late. Effects past that bound are held until the next batch is confirmed, an empty
+ *    one if need be, and dropped if it is refused. An idle loop commits an empty batch now and then.
  *
  * It creates no clock, timer or promise: all of them are passed in, so that the simulator also runs this loop.
  */
@@ -36,6 +40,8 @@ export interface LoopSink {
   perform(effect: Effect): void;
   /** A commit failed, and the loop has stopped. */
   failed(error: unknown): void;
+  /** An empty batch has confirmed the term. */
+  renewed?(ms: number): void;
 }
 
 export interface CommitLoopOptions {
@@ -53,6 +59,8 @@ export interface CommitLoopOptions {
 
 const MAX_IN_FLIGHT = 2;
 const SECOND_BATCH_WRITES = 12;
+/** An idle loop confirms its term as many times within the bound of its fence: one late confirmation holds up nothing. */
+const RENEWALS_PER_FENCE = 4;
 /** Longest wait of a timer, ms. */
 const MAX_TIMER_MS = 2_147_483_647;
 
@@ -66,6 +74,13 @@ export class CommitLoop {
   #inFlight = 0;
   #cancelTimer: (() => void) | null = null;
   #timerAt = Number.POSITIVE_INFINITY;
+  /** When the last confirmed batch was sent, on the monotonic clock. The take-over itself confirms nothing. */
+  #confirmedAt = Number.NEGATIVE_INFINITY;
+  /** When the last batch was sent. */
+  #sentAt = Number.NEGATIVE_INFINITY;
+  /** What is run after the next confirmed batch, in order. */
+  #held: (() => void)[] = [];
+  #cancelRenewal: (() => void) | null = null;
   #mode: 'running' | 'closing' | 'stopped' = 'running';
   readonly #onQuiet: (() => void)[] = [];
 
@@ -76,6 +91,7 @@ export class CommitLoop {
     this.#gathering = decided;
     this.#schedule();
     this.#rearm();
+    this.#renewLater();
   }
 
   /** Whether nothing is gathered or in flight: the store holds the whole state. */
@@ -88,9 +104,26 @@ export class CommitLoop {
     return this.#inFlight;
   }
 
-  /** Feeds one event to the core. */
-  handle(event: CoreEvent): void {
+  /** Whether the shard cannot have another owner that took it over because this one was silent: effects may leave. */
+  get confirmed(): boolean {
+    const { store, clock } = this.#options;
+    return store.fenceMs === null || clock.now().mono - this.#confirmedAt < store.fenceMs;
+  }
+
+  /** Runs it now if the term is confirmed, otherwise after the next confirmed batch; never if the term is lost by then. */
+  whenConfirmed(run: () => void): void {
     if (this.#mode === 'stopped') return;
+    if (this.confirmed) {
+      run();
+      return;
+    }
+    this.#held.push(run);
+    this.#schedule();
+  }
+
+  /** Feeds one event to the core. A loop that closes takes no more: whoever sent it sends it again to the next owner. */
+  handle(event: CoreEvent): void {
+    if (this.#mode !== 'running') return;
     this.#step(event);
     this.#schedule();
   }
@@ -99,6 +132,7 @@ export class CommitLoop {
   close(done: () => void): void {
     if (this.#mode === 'running') this.#mode = 'closing';
     this.#stopTimer();
+    this.#cancelRenewal?.();
     if (this.#mode === 'stopped' || (this.quiet && !this.#scheduled)) done();
     else this.#onQuiet.push(done);
   }
@@ -107,7 +141,9 @@ export class CommitLoop {
   stop(): void {
     this.#mode = 'stopped';
     this.#stopTimer();
+    this.#cancelRenewal?.();
     this.#gathering = new StepResult();
+    this.#held = [];
     this.#tellQuiet();
   }
 
@@ -118,7 +154,7 @@ export class CommitLoop {
 
   #isEmpty(): boolean {
     const { writes, effects } = this.#gathering;
-    return writes.length === 0 && effects.length === 0;
+    return writes.length === 0 && effects.length === 0 && this.#held.length === 0;
   }
 
   #schedule(): void {
@@ -144,15 +180,21 @@ export class CommitLoop {
     }
     const batch = this.#gathering;
     this.#gathering = new StepResult();
-    if (batch.writes.length === 0) {
+    if (batch.writes.length === 0 && this.confirmed) {
       this.#release(batch.effects, null);
       this.#schedule();
       this.#rest();
       return;
     }
+    this.#send(batch);
+  }
+
+  /** Sends a batch, which may be empty: then it confirms the term. */
+  #send(batch: StepResult): void {
     this.#inFlight++;
     const { store, fence, clock } = this.#options;
     const begun = clock.now().mono;
+    this.#sentAt = begun;
     const ops = batch.writes.map((write) => write.op);
     store.commit(fence, ops, {
       done: (outcomes) => this.#committed(batch, outcomes, begun),
@@ -163,11 +205,15 @@ export class CommitLoop {
   #committed({ writes, effects }: StepResult, outcomes: readonly Outcome[], begun: number): void {
     this.#inFlight--;
     if (this.#mode === 'stopped') return;
+    this.#confirmedAt = begun;
     const { sink, clock } = this.#options;
-    sink.committed(writes, outcomes, clock.now().mono - begun);
+    const ms = clock.now().mono - begun;
+    if (writes.length > 0) sink.committed(writes, outcomes, ms);
+    else sink.renewed?.(ms);
     const refused = this.#refuse(writes, outcomes);
     // The next batch is sent first, so that the effects do not delay the disk. Its own effects are run after these.
     if (this.#gathering.writes.length > 0) this.#flush();
+    for (const run of this.#held.splice(0)) this.whenConfirmed(run);
     this.#release(effects, refused);
     this.#schedule();
   }
@@ -198,8 +244,26 @@ export class CommitLoop {
     if (usages.length > 0) this.#step({ kind: 'replied', usages });
     for (const { effect } of released) {
       if (this.#mode === 'stopped') return;
-      this.#options.sink.perform(effect);
+      if (this.confirmed) this.#options.sink.perform(effect);
+      else this.whenConfirmed(() => this.#options.sink.perform(effect));
     }
+  }
+
+  /** Confirms the term of an idle loop now and then, so that its effects need not wait for that. */
+  #renewLater(): void {
+    const { store, clock } = this.#options;
+    if (store.fenceMs === null || this.#mode !== 'running') return;
+    const everyMs = store.fenceMs / RENEWALS_PER_FENCE;
+    this.#cancelRenewal = clock.after(everyMs, () => {
+      if (this.#inFlight === 0 && clock.now().mono - this.#sentAt >= everyMs) this.#renew();
+      this.#renewLater();
+    });
+  }
+
+  #renew(): void {
+    const batch = this.#gathering;
+    this.#gathering = new StepResult();
+    this.#send(batch);
   }
 
   /** Rearms the timer. Calls the callbacks of `close` if nothing is left to do. */

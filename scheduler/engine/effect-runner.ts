@@ -23,6 +23,8 @@ export interface EffectRunnerOptions {
   readonly inputs: PayloadCache;
   /** Feeds an event to the core. */
   readonly feed: (event: CoreEvent) => void;
+  /** Runs it under a confirmed term, now or later; see {@link CommitLoop.whenConfirmed}. */
+  readonly whenConfirmed: (run: () => void) => void;
   /** Ends a unary call. */
   readonly answer: (call: number, result: Answer | CapstanError) => void;
   readonly log: (line: Extract<Effect, { kind: 'log' }>) => void;
@@ -129,18 +131,20 @@ export class EffectRunner {
 
   /** Sends a leased job. Its input is in memory or is read first. */
   #dispatch(effect: DispatchEffect): void {
-    const { ports, inputs, state, feed } = this.#options;
+    const { ports, inputs, state, feed, whenConfirmed } = this.#options;
     const input = effect.hasS3 ? undefined : inputs.get(effect.seq);
     if (input !== undefined) {
       ports.sendJob(effect, input, null);
       return;
     }
-    this.#read('payload', [effect.seq], (payload) => {
+    const send = (payload: ReturnType<Reads['payload']>): void => {
       const job = state.jobs.get(effect.job);
       const isCurrent = job !== undefined && job.token === effect.token && job.lease !== null;
       if (isCurrent && payload !== null) ports.sendJob(effect, payload.input, payload.s3);
       else feed({ kind: 'undelivered', node: effect.node, job: effect.job, token: effect.token, worker: effect.worker });
-    });
+    };
+    // The read may have taken longer than the term is confirmed for.
+    this.#read('payload', [effect.seq], (payload) => whenConfirmed(() => send(payload)));
   }
 
   /** Reads and passes the result on, unless the state was dropped in the meantime. */

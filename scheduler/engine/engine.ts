@@ -38,6 +38,8 @@ export interface EngineLog {
 export interface CommitWatcher {
   /** A batch was committed; `outcomes` are those of `writes`, in order. */
   committed(writes: readonly Write[], outcomes: readonly Outcome[], ms: number): void;
+  /** An empty batch of an idle owner has confirmed its term. */
+  renewed?(ms: number): void;
 }
 
 export interface EngineOptions {
@@ -92,6 +94,8 @@ export class Engine {
   readonly #inputs: PayloadCache;
   readonly #calls = new Map<number, (result: Answer | Error) => void>();
   #life: Life | null = null;
+  /** Told if the present life fails before its first batch is confirmed. */
+  #unconfirmed: ((error: unknown) => void) | null = null;
   #nextCall = 1;
   #cancelRetry: (() => void) | null = null;
   #closed = false;
@@ -105,24 +109,34 @@ export class Engine {
     this.#inputs = new PayloadCache(options.payloadBytes);
   }
 
-  /** The state, for reading; UNAVAILABLE while there is none. */
+  /**
+   * The state, for replies to callers.
+   * @throws CapstanError UNAVAILABLE while there is none, or while another scheduler may have taken the queue over.
+   */
   get state(): State {
-    if (this.#life === null) throw takingOver();
-    return this.#life.state;
+    this.mustBeUp();
+    return this.#current().state;
   }
 
-  /** @throws CapstanError UNAVAILABLE while the queue is being taken over. */
+  /** The state as it is, for counting; null while there is none. */
+  get image(): State | null {
+    return this.#life?.state ?? null;
+  }
+
+  /**
+   * @throws CapstanError UNAVAILABLE while the queue is being taken over, or another scheduler may have taken it over.
+   */
   mustBeUp(): void {
-    if (this.#life === null) throw takingOver();
+    if (!this.#current().loop.confirmed) throw takingOver();
+  }
+
+  /** The term under which the shard is owned; null while it is not. */
+  get term(): bigint | null {
+    return this.#life?.term ?? null;
   }
 
   get up(): boolean {
     return this.#life !== null;
-  }
-
-  /** The term under which it writes; null while it does not own its shard. */
-  get term(): bigint | null {
-    return this.#life?.term ?? null;
   }
 
   /** Whether the store holds the whole state. */
@@ -140,10 +154,17 @@ export class Engine {
     return { jobs: this.#inputs.size, bytes: this.#inputs.bytes };
   }
 
-  /** Reads data that the state does not hold. */
+  /** Reads data that the state does not hold. Rejects with UNAVAILABLE if the queue was lost, or may be, by its answer. */
   read<K extends keyof Reads>(query: K, ...args: Parameters<Reads[K]>): Promise<ReturnType<Reads[K]>> {
+    const life = this.#life;
     return new Promise((resolve, reject) => {
-      this.#options.store.read(query, args, { done: resolve, failed: (error) => reject(toError(error)) });
+      this.#options.store.read(query, args, {
+        done: (result) => {
+          if (life !== null && this.#life === life && life.loop.confirmed) resolve(result);
+          else reject(takingOver());
+        },
+        failed: (error) => reject(toError(error)),
+      });
     });
   }
 
@@ -170,10 +191,7 @@ export class Engine {
           if ('heldBy' in taken) failed(heldByAnother(taken));
           else
             readState(store, {
-              done: (stored) => {
-                if (!this.#closed) this.#begin(taken.term, stored);
-                done();
-              },
+              done: (stored) => this.#begin(taken.term, stored, { done, failed }),
               failed,
             });
         },
@@ -208,9 +226,12 @@ export class Engine {
     this.handle({ kind: 'command', call, command });
   }
 
-  /** The store may have lost the shard, or its connection: drops the state and takes the shard over anew. */
-  recheck(): void {
-    if (!this.#closed) this.#fail(new CapstanError('UNAVAILABLE', 'the store may have lost the queue'));
+  /**
+   * The store may have lost the shard, or its connection: drops the state and takes the shard over anew. A state of
+   * another term than this one stays: it was taken over after what the store reports.
+   */
+  recheck(term: bigint): void {
+    if (!this.#closed && this.#life?.term === term) this.#fail(new CapstanError('UNAVAILABLE', 'the store may have lost the queue'));
   }
 
   /** As a standby: takes the shard over once its owner is gone. {@link EngineOptions.onRole} tells when. */
@@ -218,20 +239,33 @@ export class Engine {
     this.#takeOverFailed(heldBy);
   }
 
-  /** Commits the gathered operations, runs their effects, then stops. Events that come meanwhile are dropped. */
-  async close(): Promise<void> {
+  /** Commits the gathered operations, then stops. Requests without a reply by then get none: they are sent again. */
+  close(): Promise<void> {
+    return new Promise((resolve) => this.beginClose(resolve));
+  }
+
+  /** {@link Engine.close} with a callback. */
+  beginClose(done: () => void): void {
     this.#closed = true;
     this.#cancelRetry?.();
     const life = this.#life;
-    if (life === null) return;
-    await new Promise<void>((resolve) => life.loop.close(resolve));
-    this.#end(life);
-    this.#refuseCalls(takingOver());
+    if (life === null) {
+      done();
+      return;
+    }
+    life.loop.close(() => {
+      if (this.#life === life) this.#end(life, takingOver());
+      done();
+    });
   }
 
-  #begin(term: bigint, stored: StoredState): void {
+  /** Begins a life of the state. It is taken over once the store has confirmed its term. */
+  #begin(term: bigint, stored: StoredState, { done, failed }: Completion<void>): void {
+    if (this.#closed) {
+      failed(takingOver());
+      return;
+    }
     const { settings, clock, random, store, shard = 0, secondBatchWrites } = this.#options;
-    this.#inputs.clear();
     const decided = new StepResult();
     const state = restore({ settings, random, diskRefusal: this.#diskRefusal }, stored, clock.now(), decided);
     const runner = new EffectRunner({
@@ -241,6 +275,7 @@ export class Engine {
       ports: this.#ports,
       inputs: this.#inputs,
       feed: (event) => loop.handle(event),
+      whenConfirmed: (run) => loop.whenConfirmed(run),
       answer: (call, result) => this.#answer(call, result),
       log: ({ level, facts, message }) => this.#options.log[level](facts, message),
       // While the engine closes, the store may already be closed.
@@ -254,20 +289,36 @@ export class Engine {
         runner.committed(writes, outcomes);
       },
       perform: runner.perform.bind(runner),
+      renewed: (ms: number) => this.#options.watcher?.renewed?.(ms),
       failed: (error: unknown) => this.#fail(error),
     };
     const fence = { shard, term };
     const batches = secondBatchWrites === undefined ? {} : { secondBatchWrites };
     const loop = new CommitLoop({ state, step: this.#options.step ?? step, store, fence, clock, sink, ...batches }, decided);
     this.#life = { term, state, loop, runner };
-    this.#heldBy = '';
-    this.#options.onRole?.({ kind: 'owner', term });
+    this.#unconfirmed = failed;
+    loop.whenConfirmed(() => {
+      this.#unconfirmed = null;
+      this.#heldBy = '';
+      this.#options.onRole?.({ kind: 'owner', term });
+      done();
+    });
   }
 
-  #end({ loop, runner }: Life): void {
+  #current(): Life {
+    if (this.#life === null) throw takingOver();
+    return this.#life;
+  }
+
+  /** Drops the state. Calls without an answer, and a take-over that nobody confirmed yet, fail with this error. */
+  #end({ loop, runner }: Life, error: Error): void {
     this.#life = null;
     loop.stop();
     runner.stop();
+    this.#inputs.clear();
+    const calls = [...this.#calls.values()];
+    this.#calls.clear();
+    for (const done of calls) done(error);
   }
 
   #answer(call: number, result: Answer | CapstanError): void {
@@ -282,21 +333,16 @@ export class Engine {
     if (life === null) return;
     const isStale = error instanceof StaleTermError;
     const fatal = !isStale && !(error instanceof CapstanError && mayPass.has(error.code));
+    const unconfirmed = this.#unconfirmed;
+    this.#unconfirmed = null;
     this.#options.log.error({ err: error }, isStale ? 'another scheduler took the queue; taking over again' : 'the store failed');
-    this.#end(life);
-    const unavailable = new CapstanError('UNAVAILABLE', 'the store failed; try again shortly', { retryAfterMs: TAKE_OVER_RETRY_MS });
-    this.#refuseCalls(unavailable);
+    this.#end(life, new CapstanError('UNAVAILABLE', 'the store failed; try again shortly', { retryAfterMs: TAKE_OVER_RETRY_MS }));
     this.#heldBy = '';
     this.#options.onRole?.({ kind: 'lost' });
     this.#ports.closeAll('the store failed');
-    if (fatal) this.#options.onFatal(error);
+    if (unconfirmed !== null) unconfirmed(isStale ? takenByAnother(error.message) : error);
+    else if (fatal) this.#options.onFatal(error);
     else this.#retryTakeOver();
-  }
-
-  #refuseCalls(refusal: CapstanError): void {
-    const calls = [...this.#calls.values()];
-    this.#calls.clear();
-    for (const done of calls) done(refusal);
   }
 
   #retryTakeOver(ms = TAKE_OVER_RETRY_MS): void {
@@ -345,4 +391,8 @@ function heldByAnother({ heldBy, address }: { readonly heldBy: string; readonly 
 
 function takingOver(): CapstanError {
   return new CapstanError('UNAVAILABLE', 'the scheduler is taking over its queue', { retryAfterMs: TAKE_OVER_RETRY_MS });
+}
+
+function takenByAnother(message: string): CapstanError {
+  return new CapstanError('CONFLICT', message);
 }

@@ -18,6 +18,7 @@ export interface Acquisition {
 
 /** Every call behaves like the call of {@link Store} with the same name. */
 export interface LoopStore {
+  readonly fenceMs: number | null;
   commit(fence: Fence, ops: readonly Op[], completion: Completion<readonly Outcome[]>): void;
   read<K extends keyof Reads>(query: K, args: Parameters<Reads[K]>, completion: Completion<ReturnType<Reads[K]>>): void;
   acquire(wanted: Acquisition, completion: Completion<Acquired>): void;
@@ -27,6 +28,7 @@ export interface LoopStore {
 /** Adapts a store with promises to callbacks. */
 export function callbackStore(store: Store): LoopStore {
   return {
+    fenceMs: store.fenceMs,
     commit: (fence, ops, { done, failed }) => void store.commit(fence, ops).then(done, failed),
     read: (query, args, { done, failed }) => void store.read(query, ...args).then(done, failed),
     acquire: ({ shard, owner, forMs }, { done, failed }) => void store.acquire(shard, owner, forMs).then(done, failed),

@@ -205,7 +205,7 @@ export class JobChannels {
       this.reply(ref.channel, failureReply(ref.request, error));
       return;
     }
-    const account = (this.#engine.up ? this.#engine.state.endpoints.get(endpoint)?.config.account : undefined) ?? '';
+    const account = this.#engine.image?.endpoints.get(endpoint)?.config.account ?? '';
     const refusal = submit.webhook === '' ? null : this.#urls.refusal(submit.webhook, account);
     if (refusal !== null) {
       const error = new CapstanError('INVALID_ARGUMENT', `webhook: ${refusal}`, { field: 'webhook' });

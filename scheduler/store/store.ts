@@ -338,6 +338,11 @@ export type Acquired = { readonly term: bigint } | { readonly heldBy: string; re
 
 export interface Store {
   /**
+   * How long after a confirmed batch was sent no other process takes the shard over for its owner's silence, ms: for so
+   * long its owner may run effects. Null if no other process can take it over.
+   */
+  readonly fenceMs: number | null;
+  /**
    * Durable before it resolves; batches take effect in call order. Rejects if no operation of the batch was written.
    * After a rejection with DISK_FULL all batches are refused until the shard is acquired again.
    */
@@ -357,8 +362,11 @@ export interface Store {
    * owner wrote. The clock of this host where the store is a file of it.
    */
   now(): number;
-  /** Calls `wake` when the shard may be lost to another process, or the connection is. An idle owner notices it by this only. */
-  onHint(wake: (shard: number) => void): () => void;
+  /**
+   * Calls `wake` when the shard, owned under this term, may be lost to another process, or the connection is. An idle
+   * owner notices it by this only.
+   */
+  onHint(wake: (shard: number, term: bigint) => void): () => void;
   close(): Promise<void>;
 }
 

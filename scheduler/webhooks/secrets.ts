@@ -49,7 +49,8 @@ export class WebhookSecrets {
   }
 
   #row(account: string): AccountRow | undefined {
-    return this.#engine.state.accounts.get(account);
+    // A webhook is sent on the state as it is: an unconfirmed term must not count as a failed try.
+    return (this.#engine.image ?? this.#engine.state).accounts.get(account);
   }
 
   #seal(account: string, secret: string): string {

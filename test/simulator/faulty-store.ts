@@ -41,6 +41,7 @@ const DISK_FULL = new CapstanError('DISK_FULL', 'the simulated disk is full');
 const STILL_FULL = 0.3;
 
 export class FaultyStore implements LoopStore {
+  readonly fenceMs = null;
   readonly #options: FaultyStoreOptions;
   /** When the thread is done with all that it was sent. */
   #freeAt = 0;

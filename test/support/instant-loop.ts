@@ -28,6 +28,7 @@ export function timerlessClock(now: () => Now, queue: CallbackQueue): Clock {
 /** A store whose calls take effect at once. */
 export function instantStore(engine: Omit<StoreEngine, 'close'>, queue: CallbackQueue): LoopStore {
   return {
+    fenceMs: null,
     commit: (fence, ops, { done }) => {
       const outcomes = engine.commit(fence, ops);
       queue.push(() => done(outcomes));

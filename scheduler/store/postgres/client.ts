@@ -135,6 +135,8 @@ interface Owned {
 }
 
 export class PostgresStore implements Store {
+  /** Below {@link UNCHANGED_MS}, after which a standby takes a silent owner's cell over. */
+  readonly fenceMs = ANSWER_MS;
   readonly #address: Address;
   readonly #options: PostgresOptions;
   /** Number of the cell that the store serves: the shard of its fences. */
@@ -162,7 +164,7 @@ export class PostgresStore implements Store {
   #lastSentAt = 0;
   #sweepAt = Number.NEGATIVE_INFINITY;
   #clockAt = 0;
-  readonly #wakes = new Set<(shard: number) => void>();
+  readonly #wakes = new Set<(shard: number, term: bigint) => void>();
   #renewal: NodeJS.Timeout | null = null;
   #closed: Promise<void> | null = null;
   readonly #closing = new AbortController();
@@ -275,7 +277,7 @@ export class PostgresStore implements Store {
     };
   }
 
-  onHint(wake: (shard: number) => void): () => void {
+  onHint(wake: (shard: number, term: bigint) => void): () => void {
     this.#wakes.add(wake);
     return () => this.#wakes.delete(wake);
   }
@@ -419,9 +421,9 @@ export class PostgresStore implements Store {
   }
 
   #loseAll(cause: LossCause): void {
-    for (const cell of [...this.#owned.keys()]) {
+    for (const [cell, { term }] of [...this.#owned]) {
       this.#disown(cell, cause);
-      this.#wake(cell);
+      this.#wake(cell, term);
     }
   }
 
@@ -435,9 +437,9 @@ export class PostgresStore implements Store {
   }
 
   /** After whoever called the store has its own refusal, and never once the cell is owned again: that is another life. */
-  #wake(cell: number): void {
+  #wake(cell: number, term: bigint): void {
     setImmediate(() => {
-      if (this.#closed === null && !this.#owned.has(cell)) for (const wake of this.#wakes) wake(cell);
+      if (this.#closed === null && !this.#owned.has(cell)) for (const wake of this.#wakes) wake(cell, term);
     });
   }
 

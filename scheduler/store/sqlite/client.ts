@@ -63,6 +63,8 @@ export async function openSqliteStore(options: SqliteStoreOptions): Promise<Sqli
 
 /** The main thread's end of a starting store thread. */
 export class SqliteClient implements Store {
+  /** The file belongs to this process alone. */
+  readonly fenceMs = null;
   readonly opened: Promise<void>;
   readonly #file: string;
   readonly #worker: Worker;
@@ -128,7 +130,7 @@ export class SqliteClient implements Store {
   }
 
   /** No other process changes a shard. */
-  onHint(_wake: (shard: number) => void): () => void {
+  onHint(_wake: (shard: number, term: bigint) => void): () => void {
     return () => undefined;
   }
 

@@ -9,6 +9,7 @@ export function engineStore(engine: StoreEngine): Store {
     return engine;
   };
   return {
+    fenceMs: null,
     async commit(fence: Fence, ops: readonly Op[]): Promise<Outcome[]> {
       return open().commit(fence, ops);
     },
