@@ -30,7 +30,8 @@ import { migrate, newer, newestKnown, schemaVersion } from './migrate.ts';
 import { bodyReads } from './reads/bodies.ts';
 import { controlReads } from './reads/control.ts';
 import { hookReads } from './reads/hooks.ts';
-import { jobReads, type DueMark } from './reads/jobs.ts';
+import { jobReads } from './reads/jobs.ts';
+import { LeftEdges } from './reads/left-edges.ts';
 import type { AsyncReads, Query } from './reads/query.ts';
 import { COMMIT, OPERATION_TYPES, STALE_TERM, typeName, type OperationType } from './sql/batch.ts';
 import { Readers } from './readers.ts';
@@ -147,7 +148,7 @@ export class PostgresStore implements Store {
   readonly #watcher: StoreWatcher;
   readonly #readers: Readers;
   readonly #reads: AsyncReads<Reads>;
-  readonly #dueMark: DueMark = { from: 0 };
+  readonly #edges = new LeftEdges();
   #session: Session | null = null;
   #connecting: Promise<Session> | null = null;
   /** Settled once no cell is being taken. */
@@ -185,7 +186,7 @@ export class PostgresStore implements Store {
     };
     this.cells = cellsOf(this.#told(query), cell);
     this.#reads = {
-      ...jobReads(query, this.cell, this.#dueMark),
+      ...jobReads(query, this.cell, this.#edges),
       ...bodyReads(query, this.cell),
       ...controlReads(query, this.cell, this.#now),
       ...hookReads(query, this.cell),
@@ -202,7 +203,7 @@ export class PostgresStore implements Store {
     const owned = this.#mayCommit(fence);
     const batch = this.#batchOf(ops);
     owned.batch++;
-    this.#noteDue(ops);
+    this.#edges.note(ops);
     const answered = this.#send(fence, owned.batch, batch);
     this.#committed = Promise.allSettled([this.#committed, answered]);
     return answered;
@@ -328,7 +329,7 @@ export class PostgresStore implements Store {
     this.#know(cell, term, batch);
     this.#clock.atLeast(wall);
     this.#doubt = null;
-    this.#dueMark.from = 0;
+    this.#edges.reset();
     this.#watcher.taken(cell, cause, term);
     return { term };
   }
@@ -483,14 +484,6 @@ export class PostgresStore implements Store {
     }
     if (this.#underWay > 0 || mono - this.#lastSentAt < renewMs) return;
     for (const [shard, { term }] of this.#owned) this.commit({ shard, term }, []).catch(() => undefined);
-  }
-
-  /** Keeps the mark of jobs that are due at or below every `delete_at` that is written. */
-  #noteDue(ops: readonly Op[]): void {
-    for (const op of ops) {
-      if (op.kind === 'submit') this.#dueMark.from = Math.min(this.#dueMark.from, Math.trunc(op.job.deleteAt));
-      else if (op.kind === 'finish' || op.kind === 'retry') this.#dueMark.from = Math.min(this.#dueMark.from, Math.trunc(op.deleteAt));
-    }
   }
 }
 

@@ -1,7 +1,12 @@
 import type { Reads, StoredState, WholeJob } from '../../store.ts';
 import { bound, fromPayloadColumns, toJob, fromWholePayloadColumns, type PayloadTuple, type JobTuple } from '../../rows.ts';
 import { JOB_COLUMNS } from '../columns.ts';
+import type { LeftEdge, LeftEdges } from './left-edges.ts';
 import type { AsyncReads, Query } from './query.ts';
+
+/** Places in a {@link JobTuple}. */
+const SEQ = 0;
+const QUEUE_POSITION = 6;
 
 type WholeTuple = [...JobTuple, chunks: number, ...PayloadTuple];
 
@@ -9,6 +14,8 @@ const WHOLE = `SELECT ${JOB_COLUMNS}, j.chunks, j.output, j.output_blob, j.outpu
 const ONE = `${WHOLE} WHERE j.cell = $1 AND j.id = $2 AND j.endpoint = $3`;
 const BY_SEQ = `${WHOLE} WHERE j.cell = $1 AND j.seq = ANY ($2::bigint[])`;
 const CHUNKS = 'SELECT seq, idx, inline, blob, size FROM capstan.chunks WHERE cell = $1 AND seq = ANY ($2::bigint[]) ORDER BY seq, idx';
+
+type HeadTuple = [...JobTuple, input: Uint8Array | null];
 
 const HEAD = `SELECT ${JOB_COLUMNS}, CASE WHEN octet_length(i.inline) <= $5 THEN i.inline END
 FROM (SELECT * FROM capstan.jobs q WHERE q.cell = $1 AND q.state = 'IN_QUEUE' AND q.endpoint = $2 AND q.priority = $3 AND q.queue_position > $4
@@ -50,16 +57,9 @@ function totalSql(sources: readonly string[]): string {
 
 type JobReads = Pick<AsyncReads<Reads>, 'job' | 'head' | 'leased' | 'due' | 'counts' | 'highest' | 'page'>;
 
-/**
- * Where the next look at jobs that are due begins. Rows that went leave entries in the index until a vacuum, and while a
- * reader holds an old snapshot open no vacuum removes them: a look from the left end would go through all of them.
- */
-export interface DueMark {
-  /** No job has an earlier `delete_at`, ms since 1970. */
-  from: number;
-}
+const NONE = Number.MAX_SAFE_INTEGER;
 
-export function jobReads(query: Query, cell: number, mark: DueMark): JobReads {
+export function jobReads(query: Query, cell: number, edges: LeftEdges): JobReads {
   const whole = async (rows: readonly WholeTuple[]): Promise<WholeJob[]> => {
     const withChunks = rows.filter((row) => row[24] > 0).map((row) => row[0]);
     const chunks =
@@ -80,21 +80,28 @@ export function jobReads(query: Query, cell: number, mark: DueMark): JobReads {
       return found ?? null;
     },
     async head({ endpoint, priority, after, limit, inputLimit }) {
-      const rows = await query<[...JobTuple, Uint8Array | null]>('head', HEAD, [cell, endpoint, priority, after, inputLimit, bound(limit)]);
+      const edge = edges.queue(endpoint, priority);
+      const rows = await fromLeft(edge, after, async (from) => {
+        const found = await query<HeadTuple>('head', HEAD, [cell, endpoint, priority, from, inputLimit, bound(limit)]);
+        return [found, found[0]?.[QUEUE_POSITION] ?? NONE];
+      });
       return rows.map((row) => ({ job: toJob(row), input: row[24] === null ? null : { inline: row[24] } }));
     },
     async leased(afterSeq, limit) {
-      return (await query<JobTuple>('leased', LEASED, [cell, afterSeq, bound(limit)])).map(toJob);
+      const rows = await fromLeft(edges.leased, afterSeq, async (from) => {
+        const found = await query<JobTuple>('leased', LEASED, [cell, from, bound(limit)]);
+        return [found, found[0]?.[SEQ] ?? NONE];
+      });
+      return rows.map(toJob);
     },
-    async due(wall, limit) {
-      const from = mark.from;
-      const jobs = (await query<JobTuple>('due', DUE, [cell, from, Math.trunc(wall), bound(limit)])).map(toJob);
-      const last = jobs.at(-1);
-      const [next] = await query<[number]>('next-due', NEXT_DUE, [cell, last?.deleteAt ?? from - 1, last?.seq ?? Number.MAX_SAFE_INTEGER]);
-      const nextAt = next?.[0] ?? null;
-      // A batch that was committed meanwhile may have lowered the mark.
-      if (mark.from === from) mark.from = jobs[0]?.deleteAt ?? nextAt ?? from;
-      return { jobs, nextAt };
+    due(wall, limit) {
+      return edges.due.look(async (from) => {
+        const jobs = (await query<JobTuple>('due', DUE, [cell, from, Math.trunc(wall), bound(limit)])).map(toJob);
+        const last = jobs.at(-1);
+        const [next] = await query<[number]>('next-due', NEXT_DUE, [cell, last?.deleteAt ?? from - 1, last?.seq ?? NONE]);
+        const nextAt = next?.[0] ?? null;
+        return [{ jobs, nextAt }, jobs[0]?.deleteAt ?? nextAt ?? NONE];
+      });
     },
     async counts() {
       const rows = await query<[string, StoredState, 0 | 1, number, number | string]>('counts', COUNTS, [cell]);
@@ -116,4 +123,10 @@ export function jobReads(query: Query, cell: number, mark: DueMark): JobReads {
       return { jobs: seqs.flatMap((seq) => bySeq.get(seq) ?? []), total: total?.[0] ?? 0 };
     },
   };
+}
+
+/** Reads the rows with a key above `after`: from the edge on, if that is further right; then the edge moves. */
+async function fromLeft<R>(edge: LeftEdge, after: number, read: (after: number) => Promise<readonly [R, number]>): Promise<R> {
+  if (after >= edge.at) return (await read(after))[0];
+  return edge.look((from) => read(Math.max(after, from - 1)));
 }
