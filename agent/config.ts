@@ -6,7 +6,7 @@ import { resolve } from 'node:path';
 import { z } from 'zod';
 
 import { CapstanError } from '../lib/errors.ts';
-import { isSchedulerAddress, SCHEDULER_RULE } from '../lib/scheduler-target.ts';
+import { isSchedulerAddress, SCHEDULER_RULE } from '../lib/owner/addresses.ts';
 import { tlsSettings } from '../lib/tls-settings.ts';
 import { readSettings, setting } from '../lib/settings.ts';
 
@@ -22,7 +22,7 @@ export const agentConfig = z.object({
   scheduler: setting(
     'CAPSTAN_SCHEDULER',
     z.string().refine(isSchedulerAddress, SCHEDULER_RULE).default('127.0.0.1:7070'),
-    'Address of the scheduler, `host:port` or `unix:<path>`; of an owner and its standbys: `<IPv4>:<port>`, separated by commas (cluster.md)',
+    'Addresses of the schedulers, `host:port`, separated by commas; a host name stands for all of its addresses (cluster.md). Or `unix:<path>`',
   ),
   ...tlsSettings,
   joinToken: setting('CAPSTAN_JOIN_TOKEN', z.string().min(1).optional(), 'Secret with which a new node joins; not used after that'),

@@ -5,7 +5,7 @@ import { dirname, join } from 'node:path';
 
 import { pino, type Logger } from 'pino';
 
-import { schedulerTarget } from '../lib/scheduler-target.ts';
+import { OwnerFinder } from '../lib/owner/owner-finder.ts';
 import { clientCredentials } from '../lib/grpc-tls.ts';
 import { acquireLock } from '../lib/lock.mjs';
 import { CapstanError } from '../lib/errors.ts';
@@ -84,7 +84,7 @@ export async function start(config: AgentConfig, deps: AgentDeps = {}): Promise<
 
 async function startIn(folder: string, config: AgentConfig, deps: AgentDeps, lock: { release(): void }): Promise<AgentHandle> {
   const log = deps.log ?? pino({ name: 'agent', level: config.logLevel, hooks: { streamWrite: visibleText } }, pino.destination(2));
-  const scheduler = { address: schedulerTarget(config.scheduler), credentials: clientCredentials(config.scheduler, config) };
+  const credentials = clientCredentials(config.scheduler, config);
   const work = join(folder, 'work');
   const left = await killLeftovers(folder, work);
   if (left > 0) log.warn({ processes: left }, 'killed processes of an earlier agent');
@@ -94,7 +94,8 @@ async function startIn(folder: string, config: AgentConfig, deps: AgentDeps, loc
   const accounts = new Map<string, string>();
   const quota = { accountBytes: config.logAccountBytes, accountOf: (endpoint: string) => accounts.get(endpoint) ?? '' };
   const logs = new LogStore(new LogFiles(join(folder, 'logs'), config.logFileBytes, quota), log);
-  const blobs = new BlobTransfer(scheduler, () => session.identity);
+  const finder = new OwnerFinder({ setting: config.scheduler, credentials, log });
+  const blobs = new BlobTransfer(finder, () => session.identity);
   const cache = await ArtifactCache.open({ folder: join(folder, 'cache'), maxBytes: config.cacheBytes, blobs, log });
   const workFolders = await WorkFolders.open(work, log);
   const incarnation = randomUUID();
@@ -140,7 +141,7 @@ async function startIn(folder: string, config: AgentConfig, deps: AgentDeps, loc
   let closing: Promise<void> | undefined;
   const end = (isRemoved: boolean): Promise<void> => (closing ??= close(isRemoved));
   const session = new Session({
-    scheduler,
+    finder,
     nodeName: config.nodeName,
     folder,
     joinToken: () => readJoinToken(config),
@@ -184,6 +185,7 @@ async function startIn(folder: string, config: AgentConfig, deps: AgentDeps, loc
     await workFolders.close();
     await workerApi.close();
     blobs.close();
+    finder.close();
     await logs.close();
     lock.release();
     log.info('agent stopped');

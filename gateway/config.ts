@@ -7,7 +7,7 @@ import { readFileSync } from 'node:fs';
 import { z } from 'zod';
 
 import { CapstanError } from '../lib/errors.ts';
-import { isSchedulerAddress, SCHEDULER_RULE } from '../lib/scheduler-target.ts';
+import { isSchedulerAddress, SCHEDULER_RULE } from '../lib/owner/addresses.ts';
 import { tlsSettings } from '../lib/tls-settings.ts';
 import { readSettings, setting } from '../lib/settings.ts';
 import { errnoOf } from '../lib/to-error.ts';
@@ -26,7 +26,7 @@ export const gatewayConfig = z.object({
   scheduler: setting(
     'CAPSTAN_SCHEDULER',
     z.string().refine(isSchedulerAddress, SCHEDULER_RULE).default('127.0.0.1:7070'),
-    'Address of the scheduler’s gRPC server, host:port or unix:<path>; of an owner and its standbys: <IPv4>:<port>, separated by commas (cluster.md).',
+    'Addresses of the schedulers’ gRPC servers, host:port, separated by commas; a host name stands for all of its addresses (cluster.md). Or unix:<path>.',
   ),
   ...tlsSettings,
   token: setting(

@@ -6,7 +6,8 @@ import { JobServiceClient } from '../proto/gen/capstan/v1/jobs.ts';
 import { DEFAULT_CELL } from '../lib/cells.ts';
 import { ClusterClient } from '../lib/cluster-list.ts';
 import { CapstanError } from '../lib/errors.ts';
-import { schedulerTarget } from '../lib/scheduler-target.ts';
+import { OwnerChannel } from '../lib/owner/owner-channel.ts';
+import { OwnerFinder } from '../lib/owner/owner-finder.ts';
 import { clientCredentials } from '../lib/grpc-tls.ts';
 import pkg from '../package.json' with { type: 'json' };
 import { Authenticator } from './auth/authenticate.ts';
@@ -74,16 +75,17 @@ export async function start(config: GatewayConfig, deps: GatewayDeps = {}): Prom
   const token = gatewayToken(config);
   const certificate = readCertificate(config);
   const channelCredentials = clientCredentials(config.scheduler, config);
-  const target = schedulerTarget(config.scheduler);
+  const finder = new OwnerFinder({ setting: config.scheduler, credentials: channelCredentials, log });
   const patient = callMetadata(token, true, DEFAULT_CELL);
   const quick = callMetadata(token, false, DEFAULT_CELL);
 
-  const channelClient = new JobServiceClient(target, channelCredentials, channelOptions);
-  // One connection for unary calls and bodies: the clients share the first one's channel.
-  const jobs = new JobServiceClient(target, channelCredentials, channelOptions);
-  const shared = { ...channelOptions, channelOverride: jobs.getChannel() };
-  const control = new ControlServiceClient(target, channelCredentials, shared);
-  const blobs = new BlobServiceClient(target, channelCredentials, shared);
+  const own = { channelOverride: new OwnerChannel(finder, channelOptions) };
+  // One connection for unary calls and bodies.
+  const shared = { channelOverride: new OwnerChannel(finder, channelOptions) };
+  const channelClient = new JobServiceClient(config.scheduler, channelCredentials, own);
+  const jobs = new JobServiceClient(config.scheduler, channelCredentials, shared);
+  const control = new ControlServiceClient(config.scheduler, channelCredentials, shared);
+  const blobs = new BlobServiceClient(config.scheduler, channelCredentials, shared);
 
   const cluster = new ClusterClient(config.scheduler, token, channelCredentials, channelOptions);
 
@@ -116,7 +118,7 @@ export async function start(config: GatewayConfig, deps: GatewayDeps = {}): Prom
   directory.onPlacements = (nodeId) => announcements.placementsChanged(nodeId);
   let invoke: InvokeServer | undefined;
   const report = new LoadReport({
-    client: new GatewayServiceClient(target, channelCredentials, shared),
+    client: new GatewayServiceClient(config.scheduler, channelCredentials, shared),
     metadata: patient,
     log,
     level: (id) => pools.level(id),
@@ -189,6 +191,7 @@ export async function start(config: GatewayConfig, deps: GatewayDeps = {}): Prom
     channelClient.close();
     jobs.close();
     cluster.close();
+    finder.close();
   }
 
   let url: string;

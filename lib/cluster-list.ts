@@ -7,8 +7,8 @@ import { Metadata, type ChannelCredentials, type ChannelOptions } from '@grpc/gr
 import { ClusterServiceClient, SchedulerRole, type Cluster } from '../proto/gen/capstan/v1/cluster.ts';
 import { assertNever, type CapstanError } from './errors.ts';
 import { fromServiceError } from './grpc-errors.ts';
+import { schedulerAddresses } from './owner/addresses.ts';
 import { toError } from './to-error.ts';
-import { schedulerTarget } from './scheduler-target.ts';
 
 /** A cell as the tool and GraphQL show it; ages and offsets in ms. */
 export interface CellRow {
@@ -87,8 +87,7 @@ export class ClusterClient {
 
   /** `addresses`: CAPSTAN_SCHEDULER. `token`: the gateway token. */
   constructor(addresses: string, token: string, credentials: ChannelCredentials, options: ChannelOptions) {
-    const each = addresses.startsWith('unix:') ? [addresses] : addresses.split(',');
-    this.#clients = each.map((address) => new ClusterServiceClient(schedulerTarget(address), credentials, options));
+    this.#clients = schedulerAddresses(addresses).map((address) => new ClusterServiceClient(address, credentials, options));
     this.#metadata = new Metadata();
     this.#metadata.set('authorization', `Bearer ${token}`);
   }

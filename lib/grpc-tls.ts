@@ -52,7 +52,7 @@ export function serverCredentials(address: string, config: TlsConfig): ServerCre
 export function isOnThisHost(address: string): boolean {
   if (/^unix(-abstract)?:/.test(address)) return true;
   const [first = '', ...more] = address.split(',');
-  if (more.length > 0) return isOnThisHost(first) && isOnThisHost(more.join(','));
+  if (more.length > 0) return isOnThisHost(first.trim()) && isOnThisHost(more.join(',').trim());
   const host = address
     .replace(/^(dns|ipv4|ipv6):(\/\/\/)?/, '')
     .replace(/:\d{1,5}$/, '')

@@ -5,6 +5,7 @@ import type { ClientWritableStream } from '@grpc/grpc-js';
 
 import { CapstanError } from '../../lib/errors.ts';
 import { fromServiceError } from '../../lib/grpc-errors.ts';
+import type { OwnerFinder } from '../../lib/owner/owner-finder.ts';
 import type { BlobReference } from '../../lib/payload.ts';
 import {
   BlobPurpose,
@@ -14,7 +15,7 @@ import {
   type PutBlobResponse,
 } from '../../proto/gen/capstan/v1/blobs.ts';
 import { Backoff } from '../session/backoff.ts';
-import { blobClient, nodeMetadata, type SchedulerTarget } from '../session/connection.ts';
+import { blobClient, nodeMetadata } from '../session/connection.ts';
 import type { Identity } from '../session/identity.ts';
 
 const FRAME_BYTES = 256 * 1024;
@@ -28,8 +29,8 @@ export class BlobTransfer {
   readonly #client: BlobServiceClient;
   readonly #identity: () => Identity | undefined;
 
-  constructor(scheduler: SchedulerTarget, identity: () => Identity | undefined) {
-    this.#client = blobClient(scheduler);
+  constructor(finder: OwnerFinder, identity: () => Identity | undefined) {
+    this.#client = blobClient(finder);
     this.#identity = identity;
   }
 

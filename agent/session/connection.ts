@@ -1,8 +1,10 @@
 /** Channels to the scheduler and their credentials. */
-import { Metadata, type ChannelCredentials, type ChannelOptions } from '@grpc/grpc-js';
+import { Metadata, type ChannelOptions } from '@grpc/grpc-js';
 
 import { nameCell } from '../../lib/cells.ts';
 import { messageLimits } from '../../lib/batches.ts';
+import { OwnerChannel } from '../../lib/owner/owner-channel.ts';
+import type { OwnerFinder } from '../../lib/owner/owner-finder.ts';
 import { NodeServiceClient } from '../../proto/gen/capstan/v1/nodes.ts';
 import { BlobServiceClient } from '../../proto/gen/capstan/v1/blobs.ts';
 import type { Identity } from './identity.ts';
@@ -16,18 +18,13 @@ const OPTIONS: ChannelOptions = {
   'grpc.enable_retries': 0,
 };
 
-/** Address of the scheduler, and security of the connection to it. */
-export interface SchedulerTarget {
-  readonly address: string;
-  readonly credentials: ChannelCredentials;
+/** Each client has a connection of its own to the owner. */
+export function nodeClient(finder: OwnerFinder): NodeServiceClient {
+  return new NodeServiceClient(finder.setting, finder.credentials, { channelOverride: new OwnerChannel(finder, OPTIONS) });
 }
 
-export function nodeClient({ address, credentials }: SchedulerTarget): NodeServiceClient {
-  return new NodeServiceClient(address, credentials, OPTIONS);
-}
-
-export function blobClient({ address, credentials }: SchedulerTarget): BlobServiceClient {
-  return new BlobServiceClient(address, credentials, OPTIONS);
+export function blobClient(finder: OwnerFinder): BlobServiceClient {
+  return new BlobServiceClient(finder.setting, finder.credentials, { channelOverride: new OwnerChannel(finder, OPTIONS) });
 }
 
 /** docs/borders.md, Credentials over gRPC. */

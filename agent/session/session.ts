@@ -15,6 +15,7 @@ import { BatchWriter } from '../../lib/batches.ts';
 import { cellOfJoinToken } from '../../lib/cells.ts';
 import { CapstanError } from '../../lib/errors.ts';
 import { fromServiceError } from '../../lib/grpc-errors.ts';
+import type { OwnerFinder } from '../../lib/owner/owner-finder.ts';
 import type {
   AgentEvent,
   AgentMessage,
@@ -27,7 +28,7 @@ import type {
 } from '../../proto/gen/capstan/v1/nodes.ts';
 import { readClientStream } from '../../lib/stream-guard.ts';
 import { Backoff } from './backoff.ts';
-import { joinMetadata, nodeClient, nodeMetadata, type SchedulerTarget } from './connection.ts';
+import { joinMetadata, nodeClient, nodeMetadata } from './connection.ts';
 import { readIdentity, writeIdentity, type Identity } from './identity.ts';
 import { eventBytes } from './event-size.ts';
 
@@ -42,7 +43,7 @@ const JOIN_DEADLINE_MS = 10_000;
 const OPENING: Welcome = { heartbeatMs: 5_000, silenceMs: 15_000, publicUrl: '' };
 
 export interface SessionOptions {
-  readonly scheduler: SchedulerTarget;
+  readonly finder: OwnerFinder;
   readonly nodeName: string;
   /** Folder of node.json. */
   readonly folder: string;
@@ -134,9 +135,12 @@ export class Session {
     const identity = this.#rejoin ? undefined : this.#identity;
     this.#rejoin = false;
     this.#joining = identity === undefined;
-    const attempt = identity === undefined ? this.#join() : Promise.resolve(identity);
+    const owner = this.#options.finder.known();
+    const attempt = owner.then(() => (this.#closed || identity !== undefined ? identity : this.#join()));
     attempt.then(
-      (identity) => this.#open(identity),
+      (joined) => {
+        if (joined !== undefined) this.#open(joined);
+      },
       (error: unknown) => this.#failed(error),
     );
   }
@@ -146,7 +150,7 @@ export class Session {
     const joinToken = options.joinToken();
     if (joinToken === undefined) throw noToken();
     const cell = cellOfJoinToken(joinToken);
-    const client = nodeClient(options.scheduler);
+    const client = nodeClient(options.finder);
     try {
       const response = await new Promise<JoinResponse>((resolve, reject) => {
         const deadline = Date.now() + JOIN_DEADLINE_MS;
@@ -169,7 +173,7 @@ export class Session {
 
   #open(identity: Identity): void {
     if (this.#closed) return;
-    const client = nodeClient(this.#options.scheduler);
+    const client = nodeClient(this.#options.finder);
     const stream = client.session(nodeMetadata(identity));
     const now = performance.now();
     const live: Live = { client, stream, limits: OPENING, welcomed: false, openedAt: now, heardAt: now, sentAt: now, timer: undefined };

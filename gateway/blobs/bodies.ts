@@ -5,7 +5,7 @@ import { CapstanError } from '../../lib/errors.ts';
 import { asBuffer, type BlobReference, type Payload } from '../../lib/payload.ts';
 import { BlobPurpose, type BlobServiceClient, type GetBlobResponse, type PutBlobRequest } from '../../proto/gen/capstan/v1/blobs.ts';
 import { schedulerRefusal } from '../grpc/refusals.ts';
-import { backoffMs } from '../grpc/connection.ts';
+import { backoffMs } from '../../lib/backoff.ts';
 
 const FRAME_BYTES = 256 * 1024;
 

@@ -4,7 +4,7 @@ import type { ClientReadableStream, Metadata } from '@grpc/grpc-js';
 import type { ControlServiceClient, DirectoryUpdate } from '../../proto/gen/capstan/v1/control.ts';
 import { fromServiceError } from '../../lib/grpc-errors.ts';
 import { readClientStream } from '../../lib/stream-guard.ts';
-import { backoffMs } from '../grpc/connection.ts';
+import { backoffMs } from '../../lib/backoff.ts';
 import type { Log } from '../log.ts';
 import type { Directory } from './directory.ts';
 

@@ -7,7 +7,7 @@ import { Metadata, type ChannelOptions } from '@grpc/grpc-js';
 import { nameCell } from '../../lib/cells.ts';
 import { messageLimits } from '../../lib/batches.ts';
 
-/** First and longest wait before a broken connection is retried, ms. */
+/** First and longest wait before a broken connection is opened again, ms. */
 const BACKOFF_MIN_MS = 50;
 const BACKOFF_MAX_MS = 1000;
 
@@ -34,10 +34,4 @@ export function callMetadata(token: string, waitForReady: boolean, cell: string)
   metadata.set('authorization', `Bearer ${token}`);
   nameCell(metadata, cell);
   return metadata;
-}
-
-/** Returns the wait before retry `attempt` (from 0), ms: doubling, with jitter over its upper half. */
-export function backoffMs(attempt: number, random: () => number = Math.random): number {
-  const full = Math.min(BACKOFF_MAX_MS, BACKOFF_MIN_MS * 2 ** Math.min(attempt, 16));
-  return full / 2 + (full / 2) * random();
 }

@@ -7,7 +7,7 @@ import type { ClientDuplexStream, Metadata } from '@grpc/grpc-js';
 import { fromServiceError } from '../../lib/grpc-errors.ts';
 import type { EndpointLevel, GatewayNotice, GatewayReport, GatewayServiceClient } from '../../proto/gen/capstan/v1/invoke.ts';
 import { readClientStream } from '../../lib/stream-guard.ts';
-import { backoffMs } from '../grpc/connection.ts';
+import { backoffMs } from '../../lib/backoff.ts';
 import type { Log } from '../log.ts';
 
 /** Changes of levels are batched for this time, ms; a first waiting request is reported at once. */

@@ -26,7 +26,7 @@ import type {
   ReadStream,
   StreamPart,
 } from '../../proto/gen/capstan/v1/jobs.ts';
-import { backoffMs } from '../grpc/connection.ts';
+import { backoffMs } from '../../lib/backoff.ts';
 import { unavailable } from '../grpc/refusals.ts';
 import type { Budget } from '../limits/budget.ts';
 import type { Reservation } from '../../lib/shared-budget.ts';

@@ -1,0 +1,252 @@
+/** Clients of several schedulers find the one that owns the queue, follow it, and use nothing that another one says. */
+import { connectivityState, credentials, Metadata, status, type ServiceError } from '@grpc/grpc-js';
+import test, { type ExecutionContext } from 'ava';
+
+import { isSchedulerAddress, resolveCandidates, type LookUp } from '../../lib/owner/addresses.ts';
+import { OwnerChannel } from '../../lib/owner/owner-channel.ts';
+import { OwnerFinder } from '../../lib/owner/owner-finder.ts';
+import { ControlServiceClient } from '../../proto/gen/capstan/v1/control.ts';
+import { FakeOwner } from '../support/fake-owner.ts';
+
+const quiet = { info: () => undefined, warn: () => undefined, error: () => undefined };
+
+test('the setting takes addresses, names, a mix of them, or a socket', async (t) => {
+  for (const good of ['a:1', '10.0.0.1:7070', '[::1]:7070', 'a:1,10.0.0.2:2, [fd00::1]:3', 'unix:/run/s', 'dns:///a:1'])
+    t.true(isSchedulerAddress(good), good);
+  for (const bad of ['', 'a', 'a:1,', 'a:1,b', '10.0.0:1', '[a]:1', 'a:99999', 'a:1,unix:/x', 'unix:', ',', 'a b:1', '::1:7070'])
+    t.false(isSchedulerAddress(bad), bad);
+  const lookUp: LookUp = async (host) => {
+    if (host === 'gone') throw new Error('no such host');
+    return ['10.0.0.8', 'fd00::8'];
+  };
+  t.deepEqual(await resolveCandidates('cell:7070,10.0.0.8:7070,gone:1,unix.host:7', lookUp), [
+    { key: '10.0.0.8:7070', target: '10.0.0.8:7070' },
+    { key: '[fd00::8]:7070', target: 'ipv6:[fd00::8]:7070', authority: 'cell:7070' },
+    { key: '10.0.0.8:7', target: 'ipv4:10.0.0.8:7', authority: 'unix.host:7' },
+    { key: '[fd00::8]:7', target: 'ipv6:[fd00::8]:7', authority: 'unix.host:7' },
+  ]);
+  await t.throwsAsync(resolveCandidates('gone:1', lookUp), { message: 'no such host' });
+});
+
+test('a call waits for the first owner, whatever started first, and no standby gets its credentials', async (t) => {
+  const [a, b] = await fakes(t, 2);
+  const { ask } = client(t, [a, b]);
+  const waiting = ask();
+  b.own(true, 1);
+  t.is(await waiting, 'b');
+  t.deepEqual([a.credentials, b.credentials], [[], ['Bearer secret']]);
+});
+
+test('calls follow the owner when it is killed, and its successor when it is', async (t) => {
+  const [a, b] = await fakes(t, 2);
+  const { insist } = client(t, [a, b]);
+  a.own(true, 1);
+  t.is(await insist(), 'a');
+  a.stop();
+  const waiting = insist();
+  b.own(true, 2);
+  t.is(await waiting, 'b');
+  await a.listen();
+  a.own(true, 3);
+  b.stop();
+  t.is(await insist(), 'a');
+});
+
+test('a call that a standby refused is made again at the owner, which it names', async (t) => {
+  const [a, b, c] = await fakes(t, 3);
+  const { ask } = client(t, [a, b, c]);
+  a.own(true, 1);
+  t.is(await ask(), 'a');
+  a.named = c.address;
+  a.isStandby = true;
+  c.own(true, 2);
+  t.is(await ask(), 'c');
+  t.deepEqual(a.calls, ['getMetrics', 'refused']);
+});
+
+test('a standby sends nobody to an address that is not configured', async (t) => {
+  const [a, b, stranger] = await fakes(t, 3);
+  const { ask } = client(t, [a, b]);
+  a.own(true, 1);
+  t.is(await ask(), 'a');
+  stranger.own(true, 99);
+  a.named = stranger.address;
+  a.isStandby = true;
+  const waiting = ask();
+  b.own(true, 2);
+  t.is(await waiting, 'b');
+  t.deepEqual(stranger.credentials, []);
+});
+
+test('a scheduler that says it serves and refuses is not called in a tight loop', async (t) => {
+  const [a, b] = await fakes(t, 2);
+  a.isSureOfItself = true;
+  const { ask } = client(t, [a, b]);
+  const waiting = ask();
+  while (a.calls.length < 4) await new Promise((resolve) => setImmediate(resolve));
+  b.own(true, 1);
+  t.is(await waiting, 'b');
+  t.true(a.calls.length < 20, `${a.calls.length} calls`);
+});
+
+test('what a scheduler with an older term says is not used', async (t) => {
+  const [a, b] = await fakes(t, 2);
+  const { finder, ask } = client(t, [a, b]);
+  a.own(true, 7);
+  t.is(await ask(), 'a');
+  // The term of another owner became known elsewhere, while the connection to the first one is as good as before.
+  finder.accepts(metadataOf({ 'capstan-term': '8' }));
+  const failed = await ask().then(
+    (text) => text,
+    (error: ServiceError) => error.details,
+  );
+  t.regex(failed, /older term/);
+  const waiting = ask();
+  b.own(true, 8);
+  t.is(await waiting, 'b');
+});
+
+test('credentials that a scheduler without a term rejects are not given up, once owners showed theirs', async (t) => {
+  const [a] = await fakes(t, 1);
+  const { ask } = client(t, [a]);
+  a.own(true, undefined);
+  a.isStranger = true;
+  t.is(await ask().catch((error: ServiceError) => error.code), status.UNAUTHENTICATED);
+  a.isStranger = false;
+  a.own(true, 4);
+  t.is(await ask(), 'a');
+  a.isStranger = true;
+  t.is(await ask().catch((error: ServiceError) => error.code), status.UNAVAILABLE);
+});
+
+test('a silent owner is left for one with a higher term, and what it says later is not used', async (t) => {
+  const [a, b] = await fakes(t, 2);
+  const { control, ask, metadata } = client(t, [a, b]);
+  a.own(true, 1);
+  const stream = control.watchDirectory({}, metadata);
+  const ended = new Promise<string>((resolve) => stream.on('error', (error: ServiceError) => resolve(error.details)));
+  const heard: unknown[] = [];
+  stream.on('data', (update: unknown) => heard.push(update));
+  t.is(await ask(), 'a');
+  a.isSilent = true;
+  const lost = ask().catch((error: ServiceError) => error.details);
+  b.own(true, 2);
+  t.regex(await ended, /no longer owns/);
+  t.regex(await lost, /no longer owns/);
+  a.wake();
+  for (const each of a.streams) each.write({ reset: true, keys: [], removedKeys: [], endpoints: [], removedEndpoints: [], placements: [] });
+  t.is(await ask(), 'b');
+  t.deepEqual(heard, []);
+});
+
+test('a slow owner keeps its connection while nobody has a higher term', async (t) => {
+  const [a, b] = await fakes(t, 2);
+  const { ask } = client(t, [a, b]);
+  a.own(true, 5);
+  t.is(await ask(), 'a');
+  a.isSilent = true;
+  const asked = b.healthCalls;
+  const waiting = ask();
+  // Another that serves under the same term, or an older one, is no proof.
+  b.own(true, 5);
+  while (b.healthCalls - asked < 4) await new Promise((resolve) => setImmediate(resolve));
+  a.wake();
+  t.is(await waiting, 'a');
+  t.deepEqual(b.credentials, []);
+});
+
+test('a name with several addresses is resolved anew while the owner is searched', async (t) => {
+  const [a] = await fakes(t, 1);
+  const b = new FakeOwner('b');
+  t.teardown(() => b.stop());
+  let addresses = ['127.0.0.1'];
+  a.own(true, 1);
+  const lookUp: LookUp = async () => addresses;
+  const { finder, insist: ask } = client(t, [], { setting: `scheduler.test:${a.port}`, lookUp });
+  t.is(await ask(), 'a');
+  t.is(finder.owner?.authority, `scheduler.test:${a.port}`);
+  a.stop();
+  const waiting = ask();
+  b.address = `127.0.0.2:${a.port}`;
+  await b.listen('127.0.0.2');
+  b.own(true, 2);
+  addresses = ['127.0.0.1', '127.0.0.2'];
+  t.is(await waiting, 'b');
+});
+
+test('a single address is dialled without a question, and again on a new connection after NOT_OWNER', async (t) => {
+  const [a] = await fakes(t, 1);
+  a.own(true, 1);
+  const { ask } = client(t, [a]);
+  t.is(await ask(), 'a');
+  t.is(a.healthCalls, 0);
+  a.isStandby = true;
+  const waiting = ask();
+  while (a.calls.length < 3) await new Promise((resolve) => setImmediate(resolve));
+  a.own(true, 2);
+  t.is(await waiting, 'a');
+});
+
+test('a call that does not wait fails at once while no owner is known; a closed channel fails those that wait', async (t) => {
+  const fake = await fakes(t, 2);
+  const { control, channel, ask } = client(t, fake);
+  const patient = ask().catch((error: ServiceError) => error.details);
+  const hasty = new Promise<string>((resolve) => {
+    control.getMetrics({}, new Metadata(), (error) => resolve(error?.details ?? ''));
+  });
+  t.is(await hasty, 'no scheduler is known to own the queue');
+  const late = new Promise<number>((resolve) => {
+    const metadata = new Metadata({ waitForReady: true });
+    control.getMetrics({}, metadata, { deadline: Date.now() + 50 }, (error) => resolve(error?.code ?? -1));
+  });
+  t.is(await late, 4);
+  channel.close();
+  t.is(await patient, 'the channel was closed before the call started');
+  t.is(channel.getConnectivityState(false), connectivityState.SHUTDOWN);
+});
+
+async function fakes<N extends 1 | 2 | 3>(
+  t: ExecutionContext,
+  count: N,
+): Promise<N extends 1 ? [FakeOwner] : N extends 2 ? [FakeOwner, FakeOwner] : [FakeOwner, FakeOwner, FakeOwner]> {
+  const made = await Promise.all(['a', 'b', 'c'].slice(0, count).map((name) => FakeOwner.start(name)));
+  t.teardown(() => made.forEach((fake) => fake.stop()));
+  return made as never;
+}
+
+function client(t: ExecutionContext, of: readonly FakeOwner[], more: { setting?: string; lookUp?: LookUp } = {}) {
+  const { setting = of.map(({ address }) => address).join(','), lookUp } = more;
+  const finder = new OwnerFinder({
+    setting,
+    credentials: credentials.createInsecure(),
+    log: quiet,
+    ...(lookUp === undefined ? {} : { lookUp }),
+  });
+  const channel = new OwnerChannel(finder, { 'grpc.use_local_subchannel_pool': 1 });
+  const control = new ControlServiceClient(setting, credentials.createInsecure(), { channelOverride: channel });
+  t.teardown(() => {
+    control.close();
+    finder.close();
+  });
+  const metadata = new Metadata({ waitForReady: true });
+  metadata.set('authorization', 'Bearer secret');
+  const ask = (): Promise<string> =>
+    new Promise((resolve, reject) => {
+      control.getMetrics({}, metadata, (error, reply) => (error === null ? resolve(reply.text) : reject(error)));
+    });
+  /** As callers do with what may be made again: a call that was cut off is made again. */
+  const insist = async (): Promise<string> => {
+    for (;;) {
+      const text = await ask().catch((error: ServiceError) => error);
+      if (typeof text === 'string') return text;
+      if (text.code !== status.UNAVAILABLE && text.code !== status.CANCELLED) throw text;
+    }
+  };
+  return { finder, channel, control, metadata, ask, insist };
+}
+
+function metadataOf(values: Readonly<Record<string, string>>): Metadata {
+  const metadata = new Metadata();
+  for (const [key, value] of Object.entries(values)) metadata.set(key, value);
+  return metadata;
+}
