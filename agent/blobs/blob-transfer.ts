@@ -23,7 +23,10 @@ const FRAME_BYTES = 256 * 1024;
 const STALL_MS = 30_000;
 const FIRST_RETRY_MS = 50;
 const LAST_RETRY_MS = 5_000;
-const INPUT_TRIES = 4;
+/** An input delays its job. */
+const LAST_INPUT_RETRY_MS = 500;
+/** How long a body is requested again while the scheduler is unavailable, ms: longer than a standby takes to take over. */
+const INPUT_MS = 15_000;
 
 export class BlobTransfer {
   readonly #client: BlobServiceClient;
@@ -55,10 +58,10 @@ export class BlobTransfer {
     }
   }
 
-  /** Returns a whole body; retries a few times while the scheduler is unavailable. */
+  /** Returns a whole body; retries for some seconds while the scheduler is unavailable. */
   async get(ref: BlobReference, signal: AbortSignal): Promise<Buffer> {
-    const backoff = new Backoff(FIRST_RETRY_MS, LAST_RETRY_MS);
-    for (let tries = 1; ; tries += 1) {
+    const backoff = new Backoff(FIRST_RETRY_MS, LAST_INPUT_RETRY_MS);
+    for (const end = performance.now() + INPUT_MS; ;) {
       try {
         const parts: Buffer[] = [];
         for await (const frame of this.frames(ref.id, signal)) if ('data' in frame) parts.push(frame.data);
@@ -66,7 +69,7 @@ export class BlobTransfer {
         if (bytes.length !== ref.size) throw new CapstanError('UNAVAILABLE', `the body has ${bytes.length} bytes instead of ${ref.size}`);
         return bytes;
       } catch (error) {
-        if (tries >= INPUT_TRIES || !isTransient(error) || signal.aborted) throw error;
+        if (performance.now() > end || !isTransient(error) || signal.aborted) throw error;
         await pause(backoff.next(), signal);
       }
     }
@@ -118,7 +121,10 @@ export class BlobTransfer {
   #metadata(): ReturnType<typeof nodeMetadata> {
     const identity = this.#identity();
     if (identity === undefined) throw new CapstanError('UNAVAILABLE', 'the node has not joined');
-    return nodeMetadata(identity);
+    const metadata = nodeMetadata(identity);
+    // While the owner of the queue is searched, a transfer waits for it.
+    metadata.setOptions({ waitForReady: true });
+    return metadata;
   }
 }
 
