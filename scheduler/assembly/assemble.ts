@@ -19,6 +19,7 @@ import { callbackStore } from '../engine/loop-store.ts';
 import type { Ports } from '../engine/ports.ts';
 import { diskFull, DiskWatch, spaceOf } from '../files/disk-watch.ts';
 import { readGpuTable } from '../gpu-table-file.ts';
+import { StoreMetrics } from '../metrics/cluster-metrics.ts';
 import { SchedulerMetrics } from '../metrics/metrics.ts';
 import { Cipher } from '../secrets/cipher.ts';
 import { prepareDataFolder, type DataFolder } from '../secrets/data-folder.ts';
@@ -88,10 +89,12 @@ export async function assemble(config: SchedulerConfig, deps: AssemblyDeps, log:
   const guardOf = webhookGuards(config);
   const folder = await prepareDataFolder(config.dataDir, { apiKey: config.apiKey, marksComplete: false });
   const { masterKey, olderMasterKeys, gatewayToken } = folder.secrets;
+  const storeMetrics = new StoreMetrics();
   const standing = new Standing({ isShared: config.store !== '' });
   const { store, shard, cells, snapshots } = await openStore(config, folder, {
     masterKeys: () => masterKeys.text,
     advertised: () => standing.address,
+    watcher: storeMetrics,
   });
   // A scheduler whose host runs an hour fast must not end what its predecessors accepted an hour early.
   const clock = deps.clock ?? new SystemClock(() => store.now());
@@ -108,6 +111,8 @@ export async function assemble(config: SchedulerConfig, deps: AssemblyDeps, log:
     channels: () => channels.size,
     inputCache: () => engine.inputCache,
     freeBytes: async () => (await spaceOf(folder.path))?.free ?? null,
+    cluster: { cell: config.cell, isOwner: () => engine.up, seen: () => cluster.seen },
+    store: config.store === '' ? null : storeMetrics,
   });
   const id = randomUUID();
   const random = new Uint32Array(randomBytes(16).buffer, 0, 4);
@@ -199,7 +204,7 @@ export async function assemble(config: SchedulerConfig, deps: AssemblyDeps, log:
   server.add(GatewayServiceService, gateways.service());
   server.add(ControlServiceService, control.service());
   server.add(BlobServiceService, blobs.service({ engine, auth, disk, uploads }), blobServiceRules);
-  const cluster = openCluster({ config, id, engine, cipher, clock: hostClock, log });
+  const cluster: ClusterView = openCluster({ config, id, engine, cipher, clock: hostClock, log });
   server.add(ClusterServiceService, clusterService(cluster, log), clusterServiceRules(gatewayToken));
   return {
     clock,

@@ -15,12 +15,23 @@ export interface OwnFacts {
   readonly masterKeys: () => readonly string[];
 }
 
+/** For metrics. */
+export interface ClusterSeen {
+  /** Seen within the last 10 seconds. */
+  readonly standbys: number;
+  /** Those that hold the present master key and know the schema. */
+  readonly readyStandbys: number;
+  readonly takeOvers: number;
+  /** By address, of the schedulers that were seen lately. */
+  readonly clockOffsetsMs: ReadonlyMap<string, number>;
+}
+
 export interface ClusterView {
   /** @throws CapstanError UNAVAILABLE while the database cannot be reached. */
   list(): Promise<Cluster>;
   /** This scheduler listens, and clients reach it at `host:port`. */
   listening(address: string): void;
-  /** Standbys of the own cell that were seen lately; null before it was known. */
-  readonly standbys: number | null;
+  /** What the last look saw of the own cell; null where there is no other scheduler to see, or before the first look. */
+  readonly seen: ClusterSeen | null;
   close(): Promise<void>;
 }

@@ -5,9 +5,9 @@
 import type { Cluster, CellStatus, SchedulerStatus } from '../../proto/gen/capstan/v1/cluster.ts';
 import { SchedulerRole } from '../../proto/gen/capstan/v1/cluster.ts';
 import type { EngineLog } from '../engine/engine.ts';
-import { KNOWN_SCHEMA, SchedulerRows, STANDBY_SEEN_MS, type CellRow, type SeenScheduler } from '../store/postgres/schedulers.ts';
+import { KNOWN_SCHEMA, SchedulerRows, SEEN_MS, type CellRow, type SeenScheduler } from '../store/postgres/schedulers.ts';
 import { messageOf } from '../../lib/to-error.ts';
-import type { ClusterView, OwnFacts } from './cluster.ts';
+import type { ClusterSeen, ClusterView, OwnFacts } from './cluster.ts';
 
 const BEAT_MS = 1_000;
 
@@ -33,7 +33,7 @@ export class Presence implements ClusterView {
   #address: string;
   readonly #batches = new Map<string, SeenBatch>();
   #offsetMs = 0;
-  #standbys: number | null = null;
+  #seen: ClusterSeen | null = null;
   #failure = '';
   #beating: Promise<void> = Promise.resolve();
   #timer: NodeJS.Timeout | null = null;
@@ -53,8 +53,8 @@ export class Presence implements ClusterView {
     this.#beatNow();
   }
 
-  get standbys(): number | null {
-    return this.#standbys;
+  get seen(): ClusterSeen | null {
+    return this.#seen;
   }
 
   async list(): Promise<Cluster> {
@@ -106,8 +106,12 @@ export class Presence implements ClusterView {
       const row = { id, cell, hostName, version, address: this.#address, masterKeys: own.masterKeys(), clockOffsetMs: this.#offsetMs };
       const now = await this.#rows.beat(row);
       if (now !== null) this.#offsetMs = (before + wall()) / 2 - now;
-      this.#observe(await this.#rows.cells());
-      this.#standbys = standbysOf(cell, await this.#rows.schedulers());
+      const cells = await this.#rows.cells();
+      this.#observe(cells);
+      this.#seen = seenOf(
+        cells.find(({ name }) => name === cell),
+        await this.#rows.schedulers(),
+      );
       if (this.#failure !== '') log.info({}, 'this scheduler shows itself to the others again');
       this.#failure = '';
     } catch (error) {
@@ -152,8 +156,23 @@ export class Presence implements ClusterView {
   }
 }
 
+function seenOf(cell: CellRow | undefined, schedulers: readonly SeenScheduler[]): ClusterSeen | null {
+  if (cell === undefined) return null;
+  const present = schedulers.filter((each) => each.cell === cell.name && each.seenMs < SEEN_MS);
+  const standbys = present.filter(({ isOwner }) => !isOwner);
+  const { masterKey, takeOvers } = cell;
+  const isReady = ({ masterKeys, schemaVersion }: SeenScheduler): boolean =>
+    schemaVersion >= cell.schemaVersion && (masterKey === '' || masterKeys.includes(masterKey));
+  return {
+    standbys: standbys.length,
+    readyStandbys: standbys.filter(isReady).length,
+    takeOvers,
+    clockOffsetsMs: new Map(present.map(({ address, clockOffsetMs }) => [address, clockOffsetMs])),
+  };
+}
+
 function standbysOf(cell: string, schedulers: readonly SeenScheduler[]): number {
-  return schedulers.filter((each) => each.cell === cell && !each.isOwner && each.seenMs < STANDBY_SEEN_MS).length;
+  return schedulers.filter((each) => each.cell === cell && !each.isOwner && each.seenMs < SEEN_MS).length;
 }
 
 function statusOf(row: SeenScheduler, termAges: ReadonlyMap<string, number>): SchedulerStatus {

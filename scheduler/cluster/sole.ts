@@ -7,7 +7,7 @@ export function soleScheduler(own: OwnFacts, term: () => bigint | null): Cluster
   const startedAt = performance.now();
   let { address } = own;
   return {
-    standbys: 0,
+    seen: null,
     listening: (known) => (address = known),
     list: () => {
       const ageMs = BigInt(Math.trunc(performance.now() - startedAt));

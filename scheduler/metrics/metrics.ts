@@ -12,6 +12,7 @@ import { inCrashLoop } from '../core/scaling/crash-loops.ts';
 import type { CommitWatcher } from '../engine/engine.ts';
 import { workerCounts } from '../services/worker-counts.ts';
 import type { Op, Outcome } from '../store/store.ts';
+import { addClusterLevels, type ClusterMetricsSource, type StoreMetrics } from './cluster-metrics.ts';
 
 /** Source of the gauges. */
 export interface MetricsSource {
@@ -25,6 +26,9 @@ export interface MetricsSource {
   inputCache(): { readonly jobs: number; readonly bytes: number };
   /** Bytes that may still be written to the data folder's disk; null if the system does not report them. */
   freeBytes(): Promise<number | null>;
+  readonly cluster: ClusterMetricsSource;
+  /** Null with SQLite. */
+  readonly store: StoreMetrics | null;
 }
 
 /**
@@ -125,6 +129,7 @@ export class SchedulerMetrics implements CommitWatcher {
     addTallies(this.#registry, source);
     addProcessMetrics(this.#registry, 'capstan_scheduler_');
     addDisk(this.#registry, source);
+    addClusterLevels(this.#registry, source.cluster);
   }
 
   committed(writes: readonly Write[], outcomes: readonly Outcome[], ms: number): void {
@@ -151,8 +156,9 @@ export class SchedulerMetrics implements CommitWatcher {
   }
 
   /** Returns all metrics in the Prometheus text format. */
-  text(): Promise<string> {
-    return this.#registry.metrics();
+  async text(): Promise<string> {
+    const own = await this.#registry.metrics();
+    return this.#source.store === null ? own : `${own}\n${await this.#source.store.text()}`;
   }
 
   #seriesOf(endpoint: string): EndpointSeries {

@@ -10,6 +10,7 @@ import { Snapshots } from './snapshots.ts';
 import { DEFAULT_CELL } from '../../lib/cells.ts';
 import type { Cells } from './cells.ts';
 import type { Store } from './store.ts';
+import type { StoreWatcher } from './store-watcher.ts';
 
 export interface OpenedStore {
   readonly store: Store;
@@ -26,10 +27,12 @@ export interface StoreFacts {
   readonly masterKeys: () => string;
   /** Where others reach this scheduler, `host:port`. */
   readonly advertised: () => string;
+  /** Observes a store on a database server. */
+  readonly watcher: StoreWatcher;
 }
 
-export async function openStore(config: SchedulerConfig, folder: DataFolder, { masterKeys, advertised }: StoreFacts): Promise<OpenedStore> {
-  const opened = config.store === '' ? await openInFolder(config, folder, masterKeys) : await openShared(config, advertised);
+export async function openStore(config: SchedulerConfig, folder: DataFolder, facts: StoreFacts): Promise<OpenedStore> {
+  const opened = config.store === '' ? await openInFolder(config, folder, facts.masterKeys) : await openShared(config, facts);
   if (folder.created.folder) await completeDataFolder(folder.path);
   return opened;
 }
@@ -46,11 +49,12 @@ async function openInFolder({ cell }: SchedulerConfig, folder: DataFolder, maste
   return { store, shard: 0, cells: null, snapshots };
 }
 
-async function openShared({ store: url, cell, isBlobDirShared, blobDir }: SchedulerConfig, advertised: () => string): Promise<OpenedStore> {
+async function openShared(config: SchedulerConfig, { advertised, watcher }: StoreFacts): Promise<OpenedStore> {
+  const { store: url, cell, isBlobDirShared, blobDir } = config;
   if (!/^postgres(?:ql)?:/.test(url))
     throw new CapstanError('CONFIG', 'CAPSTAN_STORE: must be empty or begin with postgres://', { field: 'CAPSTAN_STORE' });
   if (isBlobDirShared && blobDir === undefined)
     throw new CapstanError('CONFIG', 'CAPSTAN_BLOB_DIR_SHARED: requires CAPSTAN_BLOB_DIR', { field: 'CAPSTAN_BLOB_DIR_SHARED' });
-  const store = await openPostgresStore({ url, cell, advertised });
+  const store = await openPostgresStore({ url, cell, watcher, advertised });
   return { store, shard: store.cell, cells: store.cells, snapshots: null };
 }

@@ -40,6 +40,17 @@ test('on SQLite a scheduler lists itself', async (t) => {
   t.is(schedulers[0]?.masterKeyIds[0], cells[0]?.masterKeyId);
 });
 
+test('on SQLite the metrics have the ownership, and no series of a cluster', async (t) => {
+  const scheduler = await TestScheduler.open();
+  t.teardown(() => scheduler.close());
+  const samples = await metricsOf(scheduler);
+  t.is(samples.get('capstan_scheduler_owner{cell="default"}'), 1);
+  t.deepEqual(
+    [...samples.keys()].filter((name) => /^capstan_(cell|store_batches|store_round|scheduler_take)/.test(name)),
+    [],
+  );
+});
+
 test('only the gateway token lists schedulers', async (t) => {
   const scheduler = await TestScheduler.open();
   t.teardown(() => scheduler.close());
@@ -110,7 +121,7 @@ function tests(folder: string, server: PostgresServer): void {
     const several = ['--data-dir', scheduler.dataDir, '--scheduler', `127.0.0.1:1,${address}`];
     const shown = run([tool, 'schedulers', ...several]);
     t.is(await shown.ended, 0, shown.stderr());
-    t.regex(shown.stdout(), new RegExp(`^default +${address} +\\d+ +\\d+s +0s +0 +0 +-$`, 'm'));
+    t.regex(shown.stdout(), new RegExp(`^default +${address} +\\d+ +\\d+s +\\d+s +0 +0 +-$`, 'm'));
     t.regex(shown.stdout(), new RegExp(`^default +owner +${address} .* ${pkg.version} `, 'm'));
     t.regex(shown.stderr(), /^! cell default has no standby: jobs wait while the scheduler at /m);
     const json = run([tool, 'schedulers', '--json', ...several]);
@@ -130,6 +141,45 @@ function tests(folder: string, server: PostgresServer): void {
     const nobody = run([tool, 'schedulers', '--data-dir', scheduler.dataDir, '--scheduler', '127.0.0.1:1,127.0.0.1:2']);
     t.is(await nobody.ended, 69);
     t.regex(nobody.stderr(), /^✗ no scheduler of 127\.0\.0\.1:1,127\.0\.0\.1:2 responds$/m);
+  });
+
+  test('the metrics of an owner tell of the store, its term and its standbys', async (t) => {
+    const store = await server.newDatabase();
+    const scheduler = await TestScheduler.open({ store });
+    t.teardown(() => scheduler.close());
+    const row = (id: string, keys: string): string =>
+      `INSERT INTO capstan.schedulers (clock_offset_ms, schema_version, id, cell, address, host_name, version, master_keys)
+       SELECT 61000, 999, '${id}', 'default', '10.0.0.9:${id}', 'nine', '0.0.1', ${keys} FROM capstan.schedulers LIMIT 1`;
+    await server.query(store, row('1', 'master_keys'));
+    await server.query(store, row('2', "'{}'"));
+    const { samples } = await until('the rows are seen', async () => {
+      const found = await metricsOf(scheduler);
+      return found.get('capstan_cell_standbys{cell="default",ready="true"}') === 1 ? { samples: found } : null;
+    });
+    t.is(samples.get('capstan_cell_standbys{cell="default",ready="false"}'), 1);
+    t.is(samples.get('capstan_scheduler_clock_offset_seconds{cell="default",scheduler="10.0.0.9:1"}'), 61);
+    t.is(samples.get('capstan_cell_take_overs_total{cell="default"}'), 0);
+    t.is(samples.get('capstan_scheduler_owner{cell="default"}'), 1);
+    t.is(samples.get('capstan_scheduler_take_overs_total{cause="first"}'), 1);
+    t.is(samples.get('capstan_scheduler_terms_lost_total{cause="doubt"}'), 0);
+    t.true((samples.get('capstan_scheduler_owner_seconds_total') ?? 0) > 0);
+    const renewals = samples.get('capstan_store_term_renewals_total') ?? 0;
+    const batches = samples.get('capstan_store_batches_total') ?? 0;
+    t.true(batches > renewals && (samples.get('capstan_store_operations_total') ?? 0) >= batches - renewals);
+    t.true((samples.get('capstan_store_round_trips_total{kind="batch"}') ?? 0) >= batches);
+    t.is(samples.get('capstan_store_database_commit_seconds_count'), batches);
+
+    await server.query(
+      store,
+      `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'capstan cell %'`,
+    );
+    await until('the owner has taken the cell from itself', async () => {
+      const again = await metricsOf(scheduler).catch(() => null);
+      return again?.get('capstan_scheduler_take_overs_total{cause="itself"}') === 1 ? again : null;
+    }).then((again) => {
+      t.is(again.get('capstan_scheduler_terms_lost_total{cause="doubt"}'), 1);
+      t.is(again.get('capstan_cell_take_overs_total{cell="default"}'), 0, 'a new term of the same owner is no take-over');
+    });
   });
 
   test('GraphQL shows them to operators', async (t) => {
@@ -201,6 +251,14 @@ function tests(folder: string, server: PostgresServer): void {
     await own.query(store, 'ALTER SYSTEM RESET synchronous_standby_names');
     await own.query(store, 'SELECT pg_reload_conf()');
   });
+}
+
+/** Samples by name and labels, as they are written. */
+async function metricsOf(scheduler: TestScheduler): Promise<Map<string, number>> {
+  const { text } = await unary<{ text: string }>((done) =>
+    scheduler.control.getMetrics({}, scheduler.bearer(scheduler.secret('gateway-token')), done),
+  );
+  return new Map([...text.matchAll(/^(\S+) (\S+)$/gm)].map(([, name = '', value]) => [name, Number(value)]));
 }
 
 function clientOf(t: ExecutionContext, address: string): ClusterServiceClient {

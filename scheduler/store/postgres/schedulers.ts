@@ -13,7 +13,8 @@ import { migrations } from './migrations/all.ts';
 const FORGOTTEN_AFTER = '1 hour';
 /** A silent row of the same address is that of a process before this one. */
 const REPLACED_AFTER = '10 seconds';
-export const STANDBY_SEEN_MS = 10_000;
+/** Who was seen within it is there, ms. */
+export const SEEN_MS = 10_000;
 const MOST_ROWS = 2_000;
 /** Whatever the database does, a beat and a list end, ms. */
 const STATEMENT_MS = 2_500;
@@ -36,7 +37,8 @@ SELECT ${NOW_MS} AS now`;
 const LEAVE = 'DELETE FROM capstan.schedulers WHERE id = $1';
 const CELLS = `SELECT c.name, coalesce(c.owner, '') AS owner, c.address, c.term, c.batch, ${age('c.taken_at')} AS "termAgeMs", c.take_overs AS "takeOvers",
   c.previous_address AS "previousAddress",
-  coalesce((SELECT k.value ->> 'id' FROM capstan.control k WHERE k.cell = c.cell AND k.kind = 'setting' AND k.key = 'master-key'), '') AS "masterKey"
+  coalesce((SELECT k.value ->> 'id' FROM capstan.control k WHERE k.cell = c.cell AND k.kind = 'setting' AND k.key = 'master-key'), '') AS "masterKey",
+  (SELECT max(number) FROM capstan.migrations) AS "schemaVersion"
 FROM capstan.cells c ORDER BY c.name COLLATE "C" LIMIT ${MOST_ROWS}`;
 const SCHEDULERS = `SELECT s.id, s.cell, s.address, s.host_name AS "hostName", s.version, s.schema_version AS "schemaVersion",
   s.master_keys AS "masterKeys", s.clock_offset_ms AS "clockOffsetMs", ${age('s.started_at')} AS "ageMs", ${age('s.seen_at')} AS "seenMs",
@@ -79,6 +81,8 @@ export interface CellRow {
   readonly takeOvers: number;
   readonly previousAddress: string;
   readonly masterKey: string;
+  /** That is applied to the database. */
+  readonly schemaVersion: number;
 }
 
 export interface DatabaseRow {

@@ -41,6 +41,8 @@ test('the series of an endpoint that was removed go with the next new one', asyn
     channels: () => 0,
     inputCache: () => ({ jobs: 0, bytes: 0 }),
     freeBytes: () => Promise.resolve(null),
+    cluster: { cell: 'default', isOwner: () => true, seen: () => null },
+    store: null,
   });
   for (let n = 0; n < 50; n++) {
     present.add(`endpoint-${n}`).delete(`endpoint-${n - 1}`);
