@@ -50,6 +50,7 @@ const commands: Readonly<Record<string, Entry>> = {
   gateway: { section: OPERATE, load: async () => (await import('./commands/gateway.ts')).gateway },
   agent: { section: OPERATE, load: async () => (await import('./commands/agent.ts')).agent },
   backup: { section: OPERATE, load: async () => (await import('./commands/backup.ts')).backup },
+  store: { section: OPERATE, load: async () => (await import('./commands/store.ts')).store },
   'master-key': { section: OPERATE, load: async () => (await import('./commands/master-key.ts')).masterKey },
   doctor: { section: OPERATE, load: async () => (await import('./commands/doctor.ts')).doctor },
   login: { section: OTHER, load: async () => (await import('./commands/login.ts')).login },

@@ -7,6 +7,9 @@ import { messageOf } from '../../../lib/to-error.ts';
 /** Classes and codes of SQLSTATE that say that the server cannot serve now and may serve later. */
 const TRANSIENT = /^(?:08|57P0[1-3]|53(?:000|200|300|400)|55P03|40|25006|57014|25P0)/;
 
+/** SQLSTATE of a cell that holds an unfinished copy of another store. */
+export const UNFINISHED_COPY = 'CT002';
+
 /** `what` says what was being done; `where` is the address of the database, without its password. */
 export function storeFailure(where: string, what: string, error: unknown): CapstanError {
   if (error instanceof CapstanError) return error;
@@ -18,7 +21,7 @@ export function storeFailure(where: string, what: string, error: unknown): Capst
   if (code === '53100') return failure('DISK_FULL', `the database's disk is full (${code})`);
   if (code.startsWith('XX00')) return failure('DATA_LOST', reason);
   if (TRANSIENT.test(code)) return failure('UNAVAILABLE', reason);
-  if (/^(?:28|3D000|42501)/.test(code)) return failure('CONFIG', reason);
+  if (/^(?:28|3D000|42501|CT002)/.test(code)) return failure('CONFIG', reason);
   return failure('INTERNAL', reason);
 }
 

@@ -1,0 +1,55 @@
+import type { Command, CommandGroup } from '../command.ts';
+import { flagOption, textOption } from '../options.ts';
+import { ToolError } from '../terminal/tool-error.ts';
+
+const PLACES = 'sqlite:<database file or data folder> or postgres://user@host:port/database';
+/** Progress is shown for tables that take a while. */
+const SHOWN_ROWS = 1_000;
+
+const copy: Command = {
+  name: 'copy',
+  summary: 'Copy the queue of a stopped service from SQLite to PostgreSQL, or back.',
+  options: [
+    { flags: '--from <store>', description: `the store to copy: ${PLACES}` },
+    { flags: '--to <store>', description: 'the empty store to copy to, of the other kind' },
+    { flags: '--start-over', description: 'discard an unfinished copy in the target first' },
+  ],
+  json: true,
+  examples: ['store copy --from sqlite:/var/lib/capstan --to postgres://capstan@db.example/capstan'],
+  async run({ options, env, terminal }) {
+    const from = required(textOption(options, 'from'), '--from');
+    const to = required(textOption(options, 'to'), '--to');
+    const { copyStore } = await import('../../scheduler/store-copy.ts');
+    terminal.step('copying the queue; an interrupted copy is continued by the same command');
+    const report = await copyStore({
+      from,
+      to,
+      folder: env.cwd,
+      startOver: flagOption(options, 'startOver'),
+      onProgress: ({ step, table, rows, total }) => {
+        if (total >= SHOWN_ROWS) terminal.progress(`${step} ${table}: ${rows} of ${total} rows`);
+      },
+    });
+    terminal.progress('');
+    if (flagOption(options, 'json')) terminal.data(JSON.stringify(report, null, 2));
+    else for (const { name, rows, sha256 } of report.tables) terminal.value(`${name}  ${rows} rows  sha256 ${sha256}`);
+    const rows = report.tables.reduce((sum, table) => sum + table.rows, 0);
+    terminal.done(`Copied ${rows} rows to ${report.to}; both sides are equal`);
+    terminal.warn('The copy has no blobs (builds, bodies above 64 KiB) and no secrets: give them to the next scheduler, too (cluster.md)');
+    terminal.warn(`Do not start a scheduler on ${report.from} again: jobs would run twice`);
+    if (to.startsWith('postgres')) terminal.next(`CAPSTAN_STORE=${to} capstan scheduler`);
+    else terminal.next('capstan scheduler');
+  },
+};
+
+/** `capstan store`: the database of the queue. */
+export const store: CommandGroup = {
+  name: 'store',
+  summary: 'Move the queue between SQLite and PostgreSQL.',
+  commands: [copy],
+};
+
+function required(value: string | undefined, option: string): string {
+  if (value !== undefined && value !== '') return value;
+  throw new ToolError('INVALID_ARGUMENT', `${option}: is required`, `Set it to ${PLACES}.`, { field: option });
+}

@@ -1,0 +1,97 @@
+/**
+ * What a copy carries from one database to the other: tables with their columns, in the order in which they are copied.
+ * Both databases hold the same rows; only the names of two columns differ, and what a column is made of.
+ *
+ * Not copied: the terms and highest numbers, which the head of a copy carries; schedulers, which write their rows
+ * themselves; the account column of PostgreSQL's control rows, which repeats a part of their value.
+ */
+
+export type ColumnKind = 'integer' | 'text' | 'bytes' | 'boolean';
+export type Cell = number | string | boolean | Uint8Array | null;
+/** Values of a table's columns, then of its order. */
+export type Row = readonly Cell[];
+
+export interface Column {
+  /** In PostgreSQL. */
+  readonly name: string;
+  /** In SQLite. */
+  readonly sqlite: string;
+  readonly kind: ColumnKind;
+}
+
+export interface CopyTable {
+  /** The same in both databases. */
+  readonly name: string;
+  readonly columns: readonly Column[];
+  /** Columns that number the rows: a copy goes on after them. */
+  readonly order: { readonly postgres: readonly string[]; readonly sqlite: readonly string[] };
+  /** Triggers write it along with other tables; it is emptied before it is copied, because the source's rows count. */
+  readonly isCounted: boolean;
+  /** Triggers fill it while another table is copied: it is compared, not written. */
+  readonly isDerived: boolean;
+}
+
+const KINDS: Readonly<Record<string, ColumnKind>> = { int: 'integer', text: 'text', bytes: 'bytes', bool: 'boolean' };
+
+/** Each column as `name:kind`, or `name=name in SQLite:kind`. */
+function columns(spec: string): Column[] {
+  return spec
+    .trim()
+    .split(/\s+/)
+    .map((each) => {
+      const [names = '', kind = ''] = each.split(':');
+      const [name = '', sqlite = name] = names.split('=');
+      return { name, sqlite, kind: KINDS[kind] ?? 'text' };
+    });
+}
+
+function table(name: string, spec: string, order: string, { sqlite = '', isCounted = false, isDerived = false } = {}): CopyTable {
+  const all = columns(spec);
+  const names = order.split(' ');
+  const sqliteOrder = sqlite === '' ? names.map((each) => all.find((column) => column.name === each)?.sqlite ?? each) : sqlite.split(' ');
+  return { name, columns: all, order: { postgres: names, sqlite: sqliteOrder }, isCounted, isDerived };
+}
+
+/** Control rows first: triggers read the accounts of endpoints from them. */
+export const COPY_TABLES: readonly CopyTable[] = [
+  table('control', 'kind:text key:text version:int value:text', 'kind key'),
+  table(
+    'jobs',
+    `seq=no:int id:text endpoint:text kind:text state:text priority:int queue_position=position:int token:int attempts:int node:text
+    incarnation:text worker:text submitted_at:int started_at:int ended_at:int delete_at:int execution_timeout_ms:int ttl_ms:int
+    retention_ms:int webhook:text delay_ms:int execution_ms:int error:text has_s3:bool chunks:int output:bytes output_blob:text
+    output_size:int`,
+    'seq',
+  ),
+  table('inputs', 'seq=no:int inline:bytes blob:text size:int s3:bytes', 'seq'),
+  table('chunks', 'seq=no:int idx:int inline:bytes blob:text size:int', 'seq idx'),
+  // In the order of their making, in which deliveries that are due at once are sent.
+  table(
+    'hooks',
+    `id:text account:text endpoint:text url:text host:text state:text due_at:int tries:int error:text envelope:text input:bytes
+    input_blob:text input_size:int output:bytes output_blob:text output_size:int`,
+    'number',
+    { sqlite: 'rowid' },
+  ),
+  table('hook_hosts', 'host:text next_at:int', 'host'),
+  table('idempotency', 'key:text job_id:text body_hash:bytes expires_at:int', 'key'),
+  table('bodies', 'id:text account:text size:int refs:int', 'id', { isCounted: true }),
+  table('body_usage', 'account:text bytes:int', 'account', { isDerived: true }),
+];
+
+/** Rows of one read or write: no more bytes than this, or one row. */
+export const BATCH_BYTES = 4_000_000;
+/** Few bytes or none are a row's own; a batch of small rows ends by their number. */
+export const BATCH_ROWS = 5_000;
+
+/** About the bytes of a row in memory. */
+export function bytesOf(row: Row): number {
+  let bytes = 0;
+  for (const value of row) bytes += typeof value === 'string' || value instanceof Uint8Array ? value.length : 8;
+  return bytes;
+}
+
+/** Where the columns of a row end and the values of its order begin. */
+export function orderOf(from: CopyTable, row: Row): (number | string)[] {
+  return row.slice(from.columns.length) as (number | string)[];
+}
