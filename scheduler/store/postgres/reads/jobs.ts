@@ -128,5 +128,5 @@ export function jobReads(query: Query, cell: number, edges: LeftEdges): JobReads
 /** Reads the rows with a key above `after`: from the edge on, if that is further right; then the edge moves. */
 async function fromLeft<R>(edge: LeftEdge, after: number, read: (after: number) => Promise<readonly [R, number]>): Promise<R> {
   if (after >= edge.at) return (await read(after))[0];
-  return edge.look((from) => read(Math.max(after, from - 1)));
+  return edge.look((from) => read(edge.isLeast ? after : Math.max(after, from - 1)));
 }

@@ -2,6 +2,7 @@
  * Where the live rows of an index begin. Rows that went leave entries in it until a vacuum, and while a reader holds an old
  * snapshot open no vacuum removes them: a look from the left end would go through all of them, each time.
  */
+import { assertNever } from '../../../../lib/errors.ts';
 import type { Op } from '../../store.ts';
 
 /** A bound below every live key: writes lower it, looks raise it. */
@@ -18,6 +19,10 @@ export class LeftEdge {
 
   get at(): number {
     return this.#at;
+  }
+
+  get isLeast(): boolean {
+    return this.#at === this.#least;
   }
 
   /** A row with this key is about to be written. */
@@ -53,7 +58,7 @@ export class LeftEdges {
   /** By `delete_at`. */
   readonly due = new LeftEdge(0);
   /** By `seq`. */
-  readonly leased = new LeftEdge(0);
+  readonly leased = new LeftEdge(1);
   /** By `queue_position`, for each endpoint and priority that was looked at. */
   readonly #queues = new Map<string, LeftEdge>();
 
@@ -62,7 +67,7 @@ export class LeftEdges {
     let edge = this.#queues.get(key);
     if (edge === undefined) {
       if (this.#queues.size >= MOST_QUEUES) this.#queues.clear();
-      edge = new LeftEdge(0);
+      edge = new LeftEdge(1);
       this.#queues.set(key, edge);
     }
     return edge;
@@ -99,6 +104,16 @@ export class LeftEdges {
         case 'requeue':
           // At its old position, which is not at hand here.
           this.#lowerQueues(0);
+          break;
+        case 'started':
+        case 'delete':
+        case 'drain':
+        case 'reencrypt':
+        case 'hook':
+        case 'put':
+          break;
+        default:
+          assertNever(op);
       }
     }
   }

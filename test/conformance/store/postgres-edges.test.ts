@@ -1,0 +1,190 @@
+/**
+ * Reads and batches of PostgreSQL cost what their rows cost, whatever went through the tables before: pages and rows are
+ * counted, not time.
+ */
+import test, { type ExecutionContext } from 'ava';
+import { Client } from 'pg';
+
+import { parseAddress } from '../../../scheduler/store/postgres/address.ts';
+import { batchOf } from '../../../scheduler/store/postgres/batch.ts';
+import { openPostgresStore, type PostgresStore } from '../../../scheduler/store/postgres/client.ts';
+import { connect, readPool } from '../../../scheduler/store/postgres/connection.ts';
+import { jobReads } from '../../../scheduler/store/postgres/reads/jobs.ts';
+import { LeftEdge, LeftEdges } from '../../../scheduler/store/postgres/reads/left-edges.ts';
+import type { Query } from '../../../scheduler/store/postgres/reads/query.ts';
+import { COMMIT, OPERATION_TYPES, typeName } from '../../../scheduler/store/postgres/sql/batch.ts';
+import type { Fence, Op } from '../../../scheduler/store/store.ts';
+import { NO_POSTGRES, postgresBinaries, startPostgres, type PostgresServer } from '../../support/postgres.ts';
+import { completed, given, leased, leaseOf, queued, submit } from './jobs.ts';
+import { take } from './take.ts';
+
+const JOBS = 4_000;
+const BATCH = 500;
+/** Pages that a look at a few rows may touch: levels of the index, the rows, their inputs. */
+const FEW_PAGES = 40;
+
+const binaries = await postgresBinaries();
+if (binaries === undefined) {
+  test('postgres', (t) => {
+    t.log(NO_POSTGRES);
+    t.pass();
+  });
+} else tests(await startPostgres(binaries));
+
+test('a look that began before a write does not move the edge past it', async (t) => {
+  const edge = new LeftEdge(0);
+  await edge.look(async (from) => {
+    t.is(from, 0);
+    edge.lower(5);
+    return [null, 10];
+  });
+  t.is(edge.at, 5, 'the look found 10 first, and may not have seen 5');
+  await edge.look(async () => [null, 7]);
+  t.is(edge.at, 7);
+  edge.lower(6);
+  t.is(edge.at, 6);
+  await t.throwsAsync(edge.look(() => Promise.reject(new Error('the connection ended'))));
+  t.is(edge.at, 6);
+  await edge.look(async () => {
+    edge.reset();
+    return [null, Number.MAX_SAFE_INTEGER];
+  });
+  t.is(edge.at, 0);
+});
+
+function tests(server: PostgresServer): void {
+  test.after.always(() => server.stop());
+
+  test('reads from the left do not go through what went while a reader holds a snapshot open', async (t) => {
+    const { url, store, fence } = await world(t);
+    const reader = new Client({ connectionString: url });
+    await reader.connect();
+    t.teardown(() => reader.end());
+    await reader.query('BEGIN ISOLATION LEVEL REPEATABLE READ');
+    await reader.query('SELECT count(*) FROM capstan.jobs');
+
+    const edges = new LeftEdges();
+    const pages = await countingReads(t, url, edges);
+    const commit = async (ops: Op[]): Promise<void> => {
+      edges.note(ops);
+      await given(store, fence, ...ops);
+    };
+    for (let from = 1; from <= JOBS; from += BATCH) {
+      const seqs = Array.from({ length: BATCH }, (_, i) => from + i);
+      await commit(seqs.map((seq) => submit(queued(seq))));
+      await commit(seqs.map((seq) => leaseOf(seq)));
+      await commit(seqs.map((seq) => completed(seq)));
+      await commit(seqs.map((seq) => ({ kind: 'delete', seq, dueBy: null })));
+    }
+    await commit([submit(queued(JOBS + 1)), submit(leased(JOBS + 2)), submit(queued(JOBS + 3))]);
+    const looks = { due: () => pages.due(), leased: () => pages.leased(), head: () => pages.head() };
+    for (const [name, look] of Object.entries(looks)) {
+      const first = await look();
+      const second = await look();
+      t.true(first > 3 * FEW_PAGES, `${name}: without an edge it touches ${first} pages: the test shows nothing`);
+      t.true(second <= FEW_PAGES, `${name}: ${second} pages, after ${first}`);
+    }
+    // What is written left of an edge is found all the same.
+    await commit([{ kind: 'requeue', seq: JOBS + 2, token: 1, attempts: 0 }, leaseOf(JOBS + 1)]);
+    t.deepEqual(await pages.found(), { head: [JOBS + 2, JOBS + 3], leased: [JOBS + 1], due: JOBS + 1 });
+    t.deepEqual(
+      (await store.read('leased', 0, 10)).map(({ seq }) => seq),
+      [JOBS + 1],
+    );
+  });
+
+  test('a batch of ends touches as many rows as it has, however many jobs are leased', async (t) => {
+    const { url, store, fence } = await world(t);
+    const leases = Array.from({ length: 2_000 }, (_, i) => submit(leased(i + 1)));
+    await given(store, fence, ...leases);
+    await server.query(url, 'ANALYZE capstan.jobs');
+    const ends = Array.from({ length: BATCH }, (_, i) => completed(i + 1));
+    const touched = await rowsOfBatch(t, url, fence, ends);
+    t.true(touched >= BATCH && touched <= 4 * BATCH, `${touched} rows`);
+  });
+
+  interface World {
+    readonly url: string;
+    readonly store: PostgresStore;
+    readonly fence: Fence;
+  }
+
+  async function world(t: ExecutionContext): Promise<World> {
+    const url = await server.newDatabase();
+    const store = await openPostgresStore({ url });
+    t.teardown(() => store.close());
+    return { url, store, fence: await take(store) };
+  }
+}
+
+/** The store's own reads, on connections like its own; each says how many pages it touched. */
+async function countingReads(t: ExecutionContext, url: string, edges: LeftEdges) {
+  const pool = readPool(parseAddress(url, 'url'), 1);
+  t.teardown(() => pool.end());
+  let pages = 0;
+  const query: Query = async (_name, text, values) => {
+    const plan = await pool.query<{ 'QUERY PLAN': [{ Plan: Record<string, number> }] }>(`EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) ${text}`, [
+      ...values,
+    ]);
+    const { Plan } = plan.rows[0]?.['QUERY PLAN'][0] ?? { Plan: {} };
+    pages += (Plan['Shared Hit Blocks'] ?? 0) + (Plan['Shared Read Blocks'] ?? 0);
+    return (await pool.query({ text, values: [...values], rowMode: 'array' })).rows as never;
+  };
+  const reads = jobReads(query, 0, edges);
+  const window = { endpoint: 'endpoint-a', priority: 0, after: -1, limit: 10, inputLimit: 1_000 } as const;
+  const counted = async (read: () => Promise<unknown>): Promise<number> => {
+    pages = 0;
+    await read();
+    return pages;
+  };
+  return {
+    due: () => counted(() => reads.due(0, 10)),
+    leased: () => counted(() => reads.leased(0, 10)),
+    head: () => counted(() => reads.head(window)),
+    found: async () => ({
+      head: (await reads.head(window)).map(({ job }) => job.seq),
+      leased: (await reads.leased(0, 10)).map(({ seq }) => seq),
+      due: (await reads.due(Number.MAX_SAFE_INTEGER, 1)).jobs[0]?.seq,
+    }),
+  };
+}
+
+/** Rows of jobs that a batch reads by an index, on a connection like the store's; the batch is rolled back. */
+async function rowsOfBatch(t: ExecutionContext, url: string, fence: Fence, ops: readonly Op[]): Promise<number> {
+  const { client } = await connect(parseAddress(url, 'url'), 'capstan test', {
+    answerMs: 60_000,
+    onEnd: () => undefined,
+    onWarning: (message) => t.fail(message),
+  });
+  t.teardown(() => client.end());
+  const types = await client.query<{ name: string; oid: number }>(
+    "SELECT typname AS name, oid::bigint AS oid FROM pg_type WHERE typnamespace = 'capstan'::regnamespace AND typtype = 'c'",
+  );
+  const oids = new Map(types.rows.map(({ name, oid }) => [name, oid]));
+  const { batch: last } = (await client.query<{ batch: number }>('SELECT batch FROM capstan.cells WHERE cell = 0')).rows[0] ?? { batch: 0 };
+  const batch = batchOf(ops);
+  await client.query('BEGIN');
+  const before = await fetched();
+  await client.query(COMMIT, [
+    fence.shard,
+    String(fence.term),
+    last + 1,
+    0,
+    0,
+    0,
+    batch.waves,
+    false,
+    0,
+    ...OPERATION_TYPES.map((type) => batch.arrays[type].encode(oids.get(typeName(type)) ?? 0)),
+  ]);
+  const after = await fetched();
+  await client.query('ROLLBACK');
+  return after - before;
+
+  async function fetched(): Promise<number> {
+    const { rows } = await client.query<{ rows: number }>(
+      "SELECT idx_tup_fetch::bigint AS rows FROM pg_stat_xact_user_tables WHERE schemaname = 'capstan' AND relname = 'jobs'",
+    );
+    return rows[0]?.rows ?? 0;
+  }
+}
