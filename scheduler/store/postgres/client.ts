@@ -306,11 +306,12 @@ export class PostgresStore implements Store {
 
   async #acquire(cell: number, owner: string): Promise<Acquired> {
     await this.#committed;
-    const session = await this.#connected();
     const present = this.#owned.get(cell);
     if (present?.owner === owner) return { term: present.term };
+    let session: Session | null = null;
     let taken: Taken;
     try {
+      session = await this.#connected();
       taken = await session.terms.take({ cell, owner, address: this.#options.advertised?.() ?? '', known: this.#known.get(cell) ?? null });
       if (!('heldBy' in taken)) session.types ??= await typeIds(session.writer);
       session.writer.mustHold();
@@ -318,7 +319,7 @@ export class PostgresStore implements Store {
       const reason = storeFailure(this.#address.shown, `cannot take cell ${cell}`, error);
       if (reason.code === 'DATA_LOST') this.#watcher.behind(cell);
       // A lock that this session got meanwhile goes with it.
-      session.writer.lose(reason);
+      session?.writer.lose(reason);
       this.#doubt = reason;
       throw reason;
     }

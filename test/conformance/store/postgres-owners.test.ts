@@ -1,0 +1,190 @@
+/** Who owns a cell of PostgreSQL: how it changes hands, and who may not have it. */
+import test from 'ava';
+
+import { openPostgresStore } from '../../../scheduler/store/postgres/client.ts';
+import { migrations } from '../../../scheduler/store/postgres/migrations/all.ts';
+import { StaleTermError } from '../../../scheduler/store/store.ts';
+import { NO_POSTGRES, postgresBinaries, startPostgres, type PostgresServer } from '../../support/postgres.ts';
+import { outcomes, queued, queueOf, submit } from './jobs.ts';
+import { END_WRITERS, eventually, LOCKS, Told, worldOf, WRITERS } from './postgres-world.ts';
+import { take } from './take.ts';
+
+const MINUTE = 60_000;
+const HOUR = 3_600_000;
+/** The session that waits for the cell's lock has sent its request. */
+const IS_WAITED_FOR = `SELECT count(*) > 0 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted
+  AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`;
+
+const binaries = await postgresBinaries();
+if (binaries === undefined)
+  test('postgres', (t) => {
+    t.log(NO_POSTGRES);
+    t.pass();
+  });
+else tests(await startPostgres(binaries));
+
+function tests(server: PostgresServer): void {
+  test.after.always(() => server.stop());
+
+  test('a standby that waits has the cell as soon as the owner’s session ends', async (t) => {
+    const { sql, fence, another } = await worldOf(t, server);
+    const told = new Told();
+    const standby = await another({ watcher: told });
+    t.like(await standby.acquire(0, 'owner-b', 1), { heldBy: 'another scheduler (owner-a)' });
+    const turn = standby.waitForTurn(0, 10 * MINUTE);
+    await eventually(sql, IS_WAITED_FOR);
+    await sql(`${END_WRITERS} AND wait_event_type <> 'Lock'`);
+    await turn;
+    const taken = await standby.acquire(0, 'owner-b', 1);
+    t.true('term' in taken && taken.term > fence.term);
+    t.deepEqual(told.events, ['taken lock']);
+  });
+
+  test('a cell that is released goes to the standby that waits, while its last owner reads on', async (t) => {
+    const { store, fence, sql, another } = await worldOf(t, server);
+    const standby = await another();
+    const turn = standby.waitForTurn(0, 10 * MINUTE);
+    await eventually(sql, IS_WAITED_FOR);
+    const last = store.commit(fence, [submit(queued(1))]);
+    await store.release(0);
+    await turn;
+    const next = await standby.acquire(0, 'owner-b', 1);
+    t.true('term' in next && next.term > fence.term);
+    t.deepEqual(await last, [{ kind: 'ok' }]);
+    t.deepEqual(await queueOf(store), [1]);
+    await t.throwsAsync(store.commit(fence, []), { instanceOf: StaleTermError });
+    t.like(await store.acquire(0, 'owner-a', 1), { heldBy: 'another scheduler (owner-b)' });
+  });
+
+  test('the address of the owner is told, if it said one', async (t) => {
+    const { store, another } = await worldOf(t, server, { advertised: () => 'a.example:7070' });
+    const standby = await another();
+    t.deepEqual(await standby.acquire(0, 'owner-b', 1), { heldBy: 'a.example:7070', address: 'a.example:7070' });
+    await store.close();
+    await take(standby, 'owner-b');
+    const third = await another();
+    t.deepEqual(await third.acquire(0, 'owner-c', 1), { heldBy: 'another scheduler (owner-b)' });
+  });
+
+  test('a scheduler that lost its cell by its term keeps no lock', async (t) => {
+    const { store, fence, sql, told, another } = await worldOf(t, server);
+    await sql('UPDATE capstan.cells SET term = term + 1');
+    await Promise.all([0, 1, 2].map(() => t.throwsAsync(store.commit(fence, []), { instanceOf: StaleTermError })));
+    await eventually(sql, `SELECT count(*) = 0 FROM pg_stat_activity WHERE ${WRITERS}`);
+    t.deepEqual(told.events, ['taken first', 'lost stale']);
+    const watched = new Told();
+    await take(await another({ watcher: watched }), 'owner-b');
+    t.deepEqual(watched.events, ['taken lock'], 'the next one need not wait until it is silent');
+  });
+
+  test('a hint that was queued before the cell is taken again does not end the new life', async (t) => {
+    const { store, fence, sql } = await worldOf(t, server);
+    const hints: number[] = [];
+    store.onHint((cell) => hints.push(cell));
+    const other = await take(store, 'owner-c');
+    await t.throwsAsync(store.commit(fence, []), { instanceOf: StaleTermError });
+    await sql('SELECT 1');
+    t.deepEqual(hints, [], 'the same process took it');
+    t.deepEqual(await outcomes(store, other, submit(queued(1))), ['ok']);
+  });
+
+  test('the fence holds in the database: a stale batch, or one out of turn, raises instead of writing nothing', async (t) => {
+    const { fence, sql, store } = await worldOf(t, server);
+    const call = (term: bigint, batch: number): Promise<unknown> =>
+      sql(`SELECT * FROM capstan.commit_v1(0, ${term}, ${batch}, 0, 0, 0, '{}', false, 0,
+        NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)`);
+    for (const [term, batch] of [
+      [fence.term - 1n, 1],
+      [fence.term + 1n, 1],
+      [fence.term, 0],
+      [fence.term, 2],
+    ] as const)
+      await t.throwsAsync(call(term, batch), { code: 'CT001' });
+    t.deepEqual(await outcomes(store, fence, submit(queued(1))), ['ok']);
+  });
+
+  test('a database that was restored to an earlier point is an alarm, and is not taken over', async (t) => {
+    const { url, store, fence, told, sql } = await worldOf(t, server);
+    const name = new URL(url).pathname.slice(1);
+    const admin = url.replace(/\w+$/, 'postgres');
+    const run = (text: string): Promise<unknown> => server.query(admin, text);
+    const endAll = `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '${name}'`;
+    const lost = (): Promise<number> => new Promise((resolve) => store.onHint(resolve));
+    await store.commit(fence, [submit(queued(1))]);
+
+    let hint = lost();
+    await run(endAll);
+    await hint;
+    await run(`CREATE DATABASE ${name}_backup TEMPLATE ${name}`);
+    const next = await take(store);
+    await store.commit(next, [submit(queued(2))]);
+    hint = lost();
+    await run(`ALTER DATABASE ${name} ALLOW_CONNECTIONS false`);
+    await run(endAll);
+    await hint;
+    await run(`ALTER DATABASE ${name} RENAME TO ${name}_lost`);
+    await run(`ALTER DATABASE ${name}_backup RENAME TO ${name}`);
+
+    const error = await t.throwsAsync(store.acquire(0, 'owner-a', 1), { code: 'DATA_LOST' });
+    t.regex(error?.message ?? '', new RegExp(`is at term ${fence.term}, batch 1, but term ${next.term}, batch 2 was acknowledged`));
+    t.deepEqual(told.events.slice(-2), ['lost doubt', 'behind']);
+    await t.throwsAsync(store.commit(next, []), { code: 'DATA_LOST' });
+    await t.throwsAsync(sql('SELECT 1'));
+    // Whoever starts anew, after somebody has looked, goes on from what there is.
+    const after = await openPostgresStore({ url });
+    t.teardown(() => after.close());
+    await take(after, 'owner-b');
+    t.deepEqual(await queueOf(after), [1]);
+  });
+
+  test('terms and time go on from a database whose clock was an hour ahead', async (t) => {
+    const { store, sql, fence } = await worldOf(t, server);
+    await store.release(0);
+    const [before] = await sql<{ term: string; wall: string }>(
+      `UPDATE capstan.cells SET term = term + 3600, wall = wall + ${HOUR} RETURNING term, wall`,
+    );
+    const next = await take(store, 'owner-b');
+    t.true(next.term > BigInt(before?.term ?? 0) && next.term > fence.term);
+    t.true(store.now() >= Number(before?.wall), 'what was written does not come again');
+  });
+
+  test('a term is at least the seconds since 1970', async (t) => {
+    const { store, sql, another } = await worldOf(t, server);
+    await store.release(0);
+    await sql('UPDATE capstan.cells SET term = 1, batch = 0');
+    const { term } = await take(await another(), 'owner-b');
+    t.true(Math.abs(Number(term) - Date.now() / 1_000) < 600);
+  });
+
+  test('a schema of an earlier version is brought up to date by who takes the cell, not by who starts', async (t) => {
+    const url = await server.newDatabase();
+    const [first] = migrations;
+    await server.query(url, 'CREATE SCHEMA capstan; CREATE TABLE capstan.migrations (number int PRIMARY KEY, name text NOT NULL)');
+    await server.query(url, first?.sql ?? '');
+    await server.query(
+      url,
+      `INSERT INTO capstan.migrations VALUES (1, 'queue');
+      INSERT INTO capstan.cells VALUES (0, 'default', 'older', '', 5, 7, 0, 0, 0)`,
+    );
+    const version = async (): Promise<unknown> => (await server.query(url, 'SELECT max(number) AS n FROM capstan.migrations'))[0]?.['n'];
+    const store = await openPostgresStore({ url });
+    t.teardown(() => store.close());
+    await store.waitForTurn(0, 1);
+    t.is(await version(), 1);
+    const fence = await take(store);
+    t.is(await version(), migrations.at(-1)?.number);
+    t.deepEqual(await outcomes(store, fence, submit(queued(1))), ['ok']);
+  });
+
+  test('a standby of an earlier version stays up beside a newer owner, and takes nothing over', async (t) => {
+    const { store, fence, sql, another } = await worldOf(t, server);
+    const older = await another();
+    await sql("INSERT INTO capstan.migrations (number, name) VALUES (999, 'later')");
+    t.like(await older.acquire(0, 'owner-b', 1), { heldBy: 'another scheduler (owner-a), of a newer version' });
+    t.deepEqual(await outcomes(store, fence, submit(queued(1))), ['ok'], 'the owner goes on');
+    await store.close();
+    await older.waitForTurn(0, 1);
+    t.like(await older.acquire(0, 'owner-b', 1), { heldBy: 'another scheduler (owner-a), of a newer version' });
+    t.like(await sql(LOCKS), [{ n: 0 }]);
+  });
+}
