@@ -60,7 +60,7 @@ export function fill(file: string): void {
 
 /** All rows of a SQLite store by table, and its highest numbers. */
 export function rowsOfSqlite(file: string): Record<string, unknown> {
-  const db = new Database(file, { readonly: true });
+  const db = new Database(file, { fileMustExist: true });
   try {
     return Object.fromEntries(
       COPY_TABLES.map(({ name, order }) => [name, db.prepare(`SELECT * FROM ${name} ORDER BY ${order.sqlite.join(', ')}`).all()]),
