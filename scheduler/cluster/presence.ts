@@ -34,6 +34,8 @@ export class Presence implements ClusterView {
   readonly #batches = new Map<string, SeenBatch>();
   #offsetMs = 0;
   #seen: ClusterSeen | null = null;
+  #wasOwner = false;
+  #hasLostCell = false;
   #failure = '';
   #beating: Promise<void> = Promise.resolve();
   #timer: NodeJS.Timeout | null = null;
@@ -104,10 +106,14 @@ export class Presence implements ClusterView {
     try {
       const before = wall();
       const row = { id, cell, hostName, version, address: this.#address, masterKeys: own.masterKeys(), clockOffsetMs: this.#offsetMs };
-      const now = await this.#rows.beat(row);
+      const now = await this.#rows.beat(row, this.#hasLostCell);
+      this.#hasLostCell = false;
       if (now !== null) this.#offsetMs = (before + wall()) / 2 - now;
       const cells = await this.#rows.cells();
       this.#observe(cells);
+      const isOwner = cells.some(({ owner }) => owner === id);
+      this.#hasLostCell = this.#wasOwner && !isOwner;
+      this.#wasOwner = isOwner;
       this.#seen = seenOf(
         cells.find(({ name }) => name === cell),
         await this.#rows.schedulers(),

@@ -31,7 +31,8 @@ const BEAT = `WITH forgotten AS (
 ), beat AS (
   INSERT INTO capstan.schedulers (id, cell, address, host_name, version, schema_version, master_keys, clock_offset_ms)
   VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (id) DO UPDATE SET seen_at = clock_timestamp(), cell = excluded.cell,
-    address = excluded.address, master_keys = excluded.master_keys, clock_offset_ms = excluded.clock_offset_ms
+    address = excluded.address, master_keys = excluded.master_keys, clock_offset_ms = excluded.clock_offset_ms,
+    started_at = CASE WHEN $9 THEN clock_timestamp() ELSE capstan.schedulers.started_at END
 )
 SELECT ${NOW_MS} AS now`;
 const LEAVE = 'DELETE FROM capstan.schedulers WHERE id = $1';
@@ -65,7 +66,7 @@ export interface SchedulerRow {
 export interface SeenScheduler extends SchedulerRow {
   readonly schemaVersion: number;
   readonly isOwner: boolean;
-  /** Since it started. */
+  /** Since it started, or was the owner last. */
   readonly ageMs: number;
   readonly seenMs: number;
 }
@@ -110,11 +111,14 @@ export class SchedulerRows {
   }
 
   /**
-   * Writes the own row, and removes those of schedulers that are gone. Returns the database's clock, ms since 1970; null where the
+   * Writes the own row, and removes those of schedulers that are gone. `isNewRole`: it was the owner until now. Returns the database's clock, ms since 1970; null where the
    * schema is too old for it.
    */
-  async beat({ id, cell, address, hostName, version, masterKeys, clockOffsetMs }: SchedulerRow): Promise<number | null> {
-    const values = [id, cell, address, hostName, version, KNOWN_SCHEMA, masterKeys, Math.trunc(clockOffsetMs)];
+  async beat(
+    { id, cell, address, hostName, version, masterKeys, clockOffsetMs }: SchedulerRow,
+    isNewRole: boolean,
+  ): Promise<number | null> {
+    const values = [id, cell, address, hostName, version, KNOWN_SCHEMA, masterKeys, Math.trunc(clockOffsetMs), isNewRole];
     const [row] = await this.#query<{ now: number }>('cannot write the row of this scheduler', 'beat', BEAT, values);
     return row?.now ?? null;
   }

@@ -148,7 +148,7 @@ export interface SchedulerStatus {
   schemaVersion: number;
   /** Ids of the master keys it holds, the present one first. */
   masterKeyIds: string[];
-  /** Since it has its role: since the term began, or since it started. */
+  /** Since it has its role: since the term began; of a standby since it started, or was the owner last. */
   roleAgeMs: bigint;
   lastSeenAgeMs: bigint;
   /** Its host's clock minus the database's, ms. */
