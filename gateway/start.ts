@@ -24,7 +24,7 @@ import type { AgentLink } from './invoke/agent-link.ts';
 import { InvokeServer } from './invoke/invoke-server.ts';
 import { LoadReport } from './invoke/report.ts';
 import { JobChannel } from './jobs/channel.ts';
-import { callUnary } from './jobs/unary.ts';
+import { callOnce } from './jobs/unary.ts';
 import { TrustedProxies } from './lb/forwarded.ts';
 import { LoadBalancer } from './lb/load-balancer.ts';
 import { Pools } from './lb/pools.ts';
@@ -94,7 +94,15 @@ export async function start(config: GatewayConfig, deps: GatewayDeps = {}): Prom
   const uploads = new UploadMonitor({ minBytes: config.uploadMinBytes, windowMs: config.uploadWindowMs, now });
   const directory = new Directory();
   const watch = new DirectoryWatch(control, patient, directory, log);
-  const lookup = new Lookup({ directory, watch, client: control, metadata: quick, perSecond: config.lookupsPerSecond, now });
+  const lookup = new Lookup({
+    directory,
+    watch,
+    client: control,
+    metadata: patient,
+    timeoutMs: config.readTimeoutMs,
+    perSecond: config.lookupsPerSecond,
+    now,
+  });
   const channel = new JobChannel(channelClient, patient, {
     inFlight: new Budget(config.maxInFlight),
     submitTimeoutMs: config.submitTimeoutMs,
@@ -178,7 +186,7 @@ export async function start(config: GatewayConfig, deps: GatewayDeps = {}): Prom
   const noting = setInterval(() => {
     const hashes = authenticator.takeUsed();
     if (hashes.length === 0) return;
-    callUnary(control.noteKeyUse.bind(control), { hashes }, quick, NOTE_MS).catch((err: unknown) => {
+    callOnce(control.noteKeyUse.bind(control), { hashes }, quick, NOTE_MS).catch((err: unknown) => {
       log.warn({ err }, 'recording the last use of keys failed');
     });
   }, NOTE_MS);

@@ -8,6 +8,8 @@ import { schedulerRefusal } from '../grpc/refusals.ts';
 import { backoffMs } from '../../lib/backoff.ts';
 
 const FRAME_BYTES = 256 * 1024;
+/** Interruptions of a body without a further byte in between. */
+const RESUMES = 3;
 
 export class Bodies {
   readonly #client: BlobServiceClient;
@@ -37,7 +39,31 @@ export class Bodies {
    * iteration early ends the call.
    */
   async open(ref: BlobReference): Promise<AsyncIterable<Buffer>> {
-    return this.#retrying(async () => this.#openOnce(ref));
+    return this.#resumed(ref, await this.#retrying(async () => this.#openOnce(ref)));
+  }
+
+  /** Continues after an interruption with the bytes that are still missing: a body never changes. */
+  async *#resumed(ref: BlobReference, opened: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
+    let passed = 0;
+    let source = opened;
+    for (let fruitless = 0; ; fruitless += 1) {
+      const before = passed;
+      let skipped = passed;
+      try {
+        for await (const frame of source) {
+          const rest = frame.subarray(Math.min(skipped, frame.length));
+          skipped -= frame.length - rest.length;
+          if (rest.length === 0) continue;
+          passed += rest.length;
+          yield rest;
+        }
+        return;
+      } catch (thrown) {
+        if (passed > before) fruitless = 0;
+        if (fruitless >= RESUMES || schedulerRefusal(thrown).code !== 'UNAVAILABLE') throw thrown;
+        source = await this.#retrying(async () => this.#openOnce(ref));
+      }
+    }
   }
 
   /** Reads a whole payload. */

@@ -15,7 +15,6 @@ import type { DirectoryWatch } from './watch.ts';
 
 const NEGATIVE_MS = 1000;
 const NEGATIVE_ENTRIES = 10_000;
-const TIMEOUT_MS = 2000;
 /** Cached worker tokens that were valid before. */
 const GOOD_TOKENS = 10_000;
 
@@ -29,8 +28,9 @@ export interface LookupOptions {
   readonly directory: Directory;
   readonly watch: DirectoryWatch;
   readonly client: ControlServiceClient;
-  /** Must not wait for readiness: while the scheduler is unreachable, callers get 503 at once. */
   readonly metadata: Metadata;
+  /** How long a look-up waits for the owner of the queue, ms. */
+  readonly timeoutMs: number;
   /** Look-ups per second. */
   readonly perSecond: number;
   /** Monotonic clock, ms. */
@@ -42,6 +42,7 @@ export class Lookup {
   readonly #watch: DirectoryWatch;
   readonly #client: ControlServiceClient;
   readonly #metadata: Metadata;
+  readonly #timeoutMs: number;
   readonly #budget: LookupBudget;
   readonly #now: () => number;
   readonly #absent = new LRUCache<string, true>({ max: NEGATIVE_ENTRIES, ttl: NEGATIVE_MS });
@@ -49,11 +50,12 @@ export class Lookup {
   readonly #good = new LRUCache<string, true>({ max: GOOD_TOKENS });
   readonly #asking = new Map<string, Promise<unknown>>();
 
-  constructor({ directory, watch, client, metadata, perSecond, now }: LookupOptions) {
+  constructor({ directory, watch, client, metadata, timeoutMs, perSecond, now }: LookupOptions) {
     this.#directory = directory;
     this.#watch = watch;
     this.#client = client;
     this.#metadata = metadata;
+    this.#timeoutMs = timeoutMs;
     this.#budget = new LookupBudget(perSecond);
     this.#now = now;
   }
@@ -80,7 +82,7 @@ export class Lookup {
         this.#client.lookupKey.bind(this.#client),
         { hash: Buffer.from(hash, 'hex'), workerToken: '' },
         this.#metadata,
-        TIMEOUT_MS,
+        this.#timeoutMs,
       );
       if (removals === this.#directory.removals) return this.#directory.addKey(entry);
       return keyOf(entry);
@@ -96,7 +98,7 @@ export class Lookup {
     const kind = this.#good.has(hash) ? 'renewal' : 'worker';
     const key = await this.#lookUp(`worker/${hash}`, { kind, caller }, async () => {
       const request = { hash: Buffer.alloc(0), workerToken: token };
-      return keyOf(await callUnary(this.#client.lookupKey.bind(this.#client), request, this.#metadata, TIMEOUT_MS));
+      return keyOf(await callUnary(this.#client.lookupKey.bind(this.#client), request, this.#metadata, this.#timeoutMs));
     });
     if (key === undefined) this.#good.delete(hash);
     else this.#good.set(hash, true);
@@ -112,7 +114,7 @@ export class Lookup {
     if (known !== undefined) return known;
     return this.#lookUp(`endpoint/${id}`, { kind: 'endpoint', caller }, async () => {
       const removals = this.#directory.removals;
-      const entry = await callUnary(this.#client.lookupEndpoint.bind(this.#client), { endpointId: id }, this.#metadata, TIMEOUT_MS);
+      const entry = await callUnary(this.#client.lookupEndpoint.bind(this.#client), { endpointId: id }, this.#metadata, this.#timeoutMs);
       if (removals === this.#directory.removals) this.#directory.addEndpoint(entry);
       return entry;
     });

@@ -16,7 +16,7 @@ import {
   type RateLimit,
 } from '../../proto/gen/capstan/v1/control.ts';
 import { checkSetting, whole } from './endpoint-form.ts';
-import { callUnary, type UnaryMethod } from '../jobs/unary.ts';
+import { callOnce, callUnary, type UnaryMethod } from '../jobs/unary.ts';
 import {
   accountShape,
   buildShape,
@@ -64,6 +64,9 @@ export function rootFor({ control, timeoutMs, addresses, key, isOperator, cluste
   const read = new Map<string, Promise<EndpointInfo[]>>();
   const call = <Request, Reply>(method: UnaryMethod<Request, Reply>, request: Request): Promise<Reply> =>
     callUnary((...args) => method.apply(control, args), request, metadata, timeoutMs);
+  /** A change whose response was lost is not made again: a second key, release or rotation is not what was asked for. */
+  const change = <Request, Reply>(method: UnaryMethod<Request, Reply>, request: Request): Promise<Reply> =>
+    callOnce((...args) => method.apply(control, args), request, metadata, timeoutMs);
   const shape = (info: EndpointInfo): object =>
     endpointShape(info, addresses, async () => scalingShape(await call(control.getEndpoint, { endpointId: info.id })));
 
@@ -125,16 +128,16 @@ export function rootFor({ control, timeoutMs, addresses, key, isOperator, cluste
     },
 
     createEnvironment: async ({ name }: { name: string }) =>
-      environmentShape(await call(control.createEnvironment, { name }), () => Promise.resolve([])),
+      environmentShape(await change(control.createEnvironment, { name }), () => Promise.resolve([])),
     deleteEnvironment: async (asked: { name: string; force: boolean; stopJobs: boolean }) =>
-      (await call(control.deleteEnvironment, asked)).endpoints.map(shape),
+      (await change(control.deleteEnvironment, asked)).endpoints.map(shape),
     deploy: async ({ environment, build, endpoints }: { environment?: Optional<string>; build: string; endpoints: EndpointSpec[] }) => {
       const request = { environment: environment ?? '', buildDigest: build, buildSize: 0, endpoints };
-      const deployed = await call(control.deploy, request);
+      const deployed = await change(control.deploy, request);
       return { environment: deployed.environment, endpoints: deployed.endpoints.map(shape) };
     },
     updateEndpoint: async ({ endpoint, settings }: { endpoint: string; settings: Settings }) =>
-      shape(await call(control.updateEndpoint, { endpointId: endpoint, patch: patchOf(settings) })),
+      shape(await change(control.updateEndpoint, { endpointId: endpoint, patch: patchOf(settings) })),
     deleteEndpoint: async ({
       environment,
       endpoint,
@@ -144,11 +147,11 @@ export function rootFor({ control, timeoutMs, addresses, key, isOperator, cluste
       endpoint: string;
       stopJobs: boolean;
     }) => {
-      const { endpoints } = await call(control.undeploy, { environment: environment ?? '', endpoints: [endpoint], stopJobs, all: false });
+      const { endpoints } = await change(control.undeploy, { environment: environment ?? '', endpoints: [endpoint], stopJobs, all: false });
       return endpoints.map(shape)[0];
     },
     deleteEndpoints: async ({ environment, stopJobs }: { environment: string; stopJobs: boolean }) =>
-      (await call(control.undeploy, { environment, endpoints: [], stopJobs, all: true })).endpoints.map(shape),
+      (await change(control.undeploy, { environment, endpoints: [], stopJobs, all: true })).endpoints.map(shape),
     rollback: async ({
       environment,
       endpoint,
@@ -159,7 +162,7 @@ export function rootFor({ control, timeoutMs, addresses, key, isOperator, cluste
       build?: Optional<string>;
     }) => {
       const request = { environment: environment ?? '', endpoint: endpoint ?? '', build: build ?? '' };
-      const deployed = await call(control.rollback, request);
+      const deployed = await change(control.rollback, request);
       return { environment: deployed.environment, endpoints: deployed.endpoints.map(shape) };
     },
     createApiKey: async (asked: {
@@ -170,7 +173,7 @@ export function rootFor({ control, timeoutMs, addresses, key, isOperator, cluste
       expiresInS?: Optional<number>;
       account?: Optional<string>;
     }) => {
-      const made = await call(control.createKey, {
+      const made = await change(control.createKey, {
         name: asked.name,
         scope: scopeOf(asked.scope),
         endpoints: asked.endpoints ?? [],
@@ -181,21 +184,21 @@ export function rootFor({ control, timeoutMs, addresses, key, isOperator, cluste
       return { text: made.text, key: made.key === undefined ? null : keyShape(made.key) };
     },
     revokeApiKey: async ({ id, account }: { id: string; account?: Optional<string> }) => {
-      const { key: revoked } = await call(control.revokeKey, { id, account: account ?? '' });
+      const { key: revoked } = await change(control.revokeKey, { id, account: account ?? '' });
       return revoked === undefined ? null : keyShape(revoked);
     },
     createAccount: async ({ id, workerQuota, ...storage }: { id: string } & GivenQuotas) => {
       const quotas = { workerQuota: whole('workerQuota', workerQuota ?? 0), ...storageQuotas(storage) };
-      const made = await call(control.createAccount, { id, ...quotas });
+      const made = await change(control.createAccount, { id, ...quotas });
       return { account: made.account === undefined ? null : accountShape(made.account), keyText: made.keyText };
     },
     updateAccount: async ({ id, workerQuota, ...storage }: { id: string } & GivenQuotas) => {
       const workers = workerQuota ?? null;
       const quotas = { ...(workers === null ? {} : { workerQuota: whole('workerQuota', workers) }), ...storageQuotas(storage) };
-      return accountShape(await call(control.updateAccount, { id, ...quotas }));
+      return accountShape(await change(control.updateAccount, { id, ...quotas }));
     },
     deleteAccount: async (asked: { id: string; force: boolean; stopJobs: boolean }) =>
-      accountShape(await call(control.deleteAccount, asked)),
+      accountShape(await change(control.deleteAccount, asked)),
     createJoinToken: async ({
       name,
       expiresInS,
@@ -206,25 +209,25 @@ export function rootFor({ control, timeoutMs, addresses, key, isOperator, cluste
       maxUses?: Optional<number>;
     }) => {
       const request = { name: name ?? '', expiresInS: whole('expiresInS', expiresInS ?? 0), maxUses: whole('maxUses', maxUses ?? 0) };
-      const { joinToken, token } = await call(control.createJoinToken, request);
+      const { joinToken, token } = await change(control.createJoinToken, request);
       return { text: joinToken, token: token === undefined ? null : joinTokenShape(token) };
     },
     revokeJoinToken: async ({ id }: { id: string }) => {
-      const { token } = await call(control.revokeJoinToken, { id });
+      const { token } = await change(control.revokeJoinToken, { id });
       return token === undefined ? null : joinTokenShape(token);
     },
-    drainNode: async ({ id }: { id: string }) => changed((await call(control.drainNode, { nodeId: id })).node),
-    resumeNode: async ({ id }: { id: string }) => changed((await call(control.resumeNode, { nodeId: id })).node),
+    drainNode: async ({ id }: { id: string }) => changed((await change(control.drainNode, { nodeId: id })).node),
+    resumeNode: async ({ id }: { id: string }) => changed((await change(control.resumeNode, { nodeId: id })).node),
     removeNode: async ({ id, force }: { id: string; force: boolean }) => {
-      await call(control.removeNode, { nodeId: id, force });
+      await change(control.removeNode, { nodeId: id, force });
       return id;
     },
     redeliverWebhook: async ({ id }: { id: string }) => {
-      await call(control.redeliverWebhook, { id });
+      await change(control.redeliverWebhook, { id });
       return id;
     },
     rotateWebhookSecret: async () => {
-      const { secret, previousUntilMs } = await call(control.rotateWebhookSecret, {});
+      const { secret, previousUntilMs } = await change(control.rotateWebhookSecret, {});
       return { secret, previousUntil: time(previousUntilMs ?? 0n) };
     },
   };

@@ -16,7 +16,7 @@ import {
 import { messageLimits } from '../../lib/batches.ts';
 import { CapstanError } from '../../lib/errors.ts';
 import { toFailure, toStatus } from '../../lib/grpc-errors.ts';
-import { BlobServiceService, type BlobServiceServer } from '../../proto/gen/capstan/v1/blobs.ts';
+import { BlobServiceService, type BlobServiceServer, type GetBlobRequest, type GetBlobResponse } from '../../proto/gen/capstan/v1/blobs.ts';
 import { EndpointKind, JobState, type Payload } from '../../proto/gen/capstan/v1/common.ts';
 import {
   ControlServiceService,
@@ -127,6 +127,10 @@ export class FakeScheduler {
   onRetry: (ref: JobRef) => Job = (ref) => this.#known(ref, JobState.IN_QUEUE);
   onPurge: (endpointId: string) => number = () => 0;
   onList: (request: ListJobsRequest) => ListJobsResponse = () => ({ jobs: [...this.jobs.values()], total: this.jobs.size });
+  /** True when the test itself sends the bytes of a body. */
+  onBody: (call: ServerWritableStream<GetBlobRequest, GetBlobResponse>, bytes: Buffer) => boolean = () => false;
+  /** Calls of ControlService that no test answers. */
+  onControl: (method: string) => void = () => undefined;
   onHealth: () => EndpointHealth = () => EndpointHealth.create();
 
   readonly #placements = new Map<string, Map<string, PlacedWorker>>();
@@ -397,6 +401,7 @@ export class FakeScheduler {
           return;
         }
         call.write({ part: { $case: 'size', value: bytes.length } });
+        if (this.onBody(call, bytes)) return;
         for (let at = 0; at < bytes.length; at += 256 * 1024)
           call.write({ part: { $case: 'data', value: bytes.subarray(at, at + 256 * 1024) } });
         call.end();
@@ -405,11 +410,13 @@ export class FakeScheduler {
   }
 
   #controlService(): UntypedServiceImplementation {
-    const unimplemented = (_call: unknown, callback: (error: unknown) => void): void => {
+    const unimplemented = (name: string) => (_call: unknown, callback: (error: unknown) => void) => {
+      this.calls.push(name);
+      this.onControl(name);
       callback({ code: 12, details: 'not part of this test' });
     };
     const names = Object.keys(ControlServiceService);
-    const service: Record<string, unknown> = Object.fromEntries(names.map((name) => [name, unimplemented]));
+    const service: Record<string, unknown> = Object.fromEntries(names.map((name) => [name, unimplemented(name)]));
     service['watchDirectory'] = (call: ServerWritableStream<WatchDirectoryRequest, DirectoryUpdate>) => {
       if (call.metadata.get('authorization')[0] !== `Bearer ${TOKEN}`) {
         call.emit('error', toStatus(new CapstanError('UNAUTHENTICATED', 'not the gateway token')));

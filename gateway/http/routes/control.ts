@@ -3,6 +3,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 
 import { CapstanError } from '../../../lib/errors.ts';
 import type { Job, JobRef } from '../../../proto/gen/capstan/v1/jobs.ts';
+import { cancelJob, retryJob } from '../../jobs/change-job.ts';
 import { callUnary } from '../../jobs/unary.ts';
 import { changedText } from '../answer.ts';
 import { createGuard, endpointId } from '../guard.ts';
@@ -14,7 +15,8 @@ import { jobIdOf } from './reference.ts';
 import { MAX_REFERENCE_BYTES } from './status.ts';
 
 export function controlRoutes(app: FastifyInstance, services: Services): void {
-  const { jobs, metadata, config } = services;
+  const { channel, jobs, metadata, config } = services;
+  const changes = { jobs, channel, metadata, timeoutMs: config.readTimeoutMs };
   const onRequest = createGuard(services, 'call', MAX_REFERENCE_BYTES);
   const common = { method: 'POST', bodyLimit: MAX_REFERENCE_BYTES, onRequest };
 
@@ -31,14 +33,14 @@ export function controlRoutes(app: FastifyInstance, services: Services): void {
       summary: 'Cancel a job',
       description: 'Cancels a queued or running job.',
       conflict: 'The job has already ended.',
-      call: async (ref: JobRef) => callUnary(jobs.cancel.bind(jobs), ref, metadata, config.readTimeoutMs),
+      call: async (ref: JobRef) => cancelJob(changes, ref),
     },
     {
       name: 'retry',
       summary: 'Retry a job',
       description: 'Queues a FAILED or TIMED_OUT job again, with the same id and input. Its previous output is deleted.',
       conflict: 'The job is in a state that cannot be retried.',
-      call: async (ref: JobRef) => callUnary(jobs.retry.bind(jobs), ref, metadata, config.readTimeoutMs),
+      call: async (ref: JobRef) => retryJob(changes, ref),
     },
   ];
   for (const { name, summary, description, conflict, call } of operations) {

@@ -12,7 +12,7 @@ import { CapstanError } from '../../../lib/errors.ts';
 import { KeyScope } from '../../../proto/gen/capstan/v1/control.ts';
 import { ownsAccount } from '../../auth/permission.ts';
 import type { GatewayConfig } from '../../config.ts';
-import { callUnary } from '../../jobs/unary.ts';
+import { callOnce } from '../../jobs/unary.ts';
 import { peerOfRequest } from '../../lb/forwarded.ts';
 import { sendFailure } from '../problem.ts';
 import type { Services } from '../services.ts';
@@ -48,7 +48,7 @@ export function metricsRoutes(app: FastifyInstance, services: Services): void {
 
   async function ofScheduler(): Promise<string> {
     try {
-      const { text } = await callUnary(control.getMetrics.bind(control), {}, quickMetadata, TIMEOUT_MS);
+      const { text } = await callOnce(control.getMetrics.bind(control), {}, quickMetadata, TIMEOUT_MS);
       return `${AWAY} 1\n\n${text}`;
     } catch (thrown) {
       services.log.warn({ err: thrown }, 'scheduler metrics missing from the scrape');

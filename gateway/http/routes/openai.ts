@@ -5,7 +5,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { z } from 'zod';
 
 import { CapstanError } from '../../../lib/errors.ts';
-import { callUnary } from '../../jobs/unary.ts';
+import { cancelJob } from '../../jobs/change-job.ts';
 import { runsyncId } from '../../jobs/ids.ts';
 import { documentOf, eventsOf } from '../../openai/answers.ts';
 import { OpenAiError } from '../../openai/errors.ts';
@@ -47,8 +47,8 @@ export function openAiRoutes(app: FastifyInstance, services: Services): void {
     return {
       channel,
       bodies,
-      cancel: (endpoint, jobId) =>
-        callUnary(jobs.cancel.bind(jobs), { endpointId: endpoint, jobId, limitedAs: 'none' }, metadata, config.readTimeoutMs),
+      cancel: (endpointId, jobId) =>
+        cancelJob({ jobs, channel, metadata, timeoutMs: config.readTimeoutMs }, { endpointId, jobId, limitedAs: 'none' }),
       onUncancelled: (jobId, err) => {
         log.warn({ ...idsOf(request), job: jobId, err }, 'cancelling the job of a disconnected caller failed');
       },
