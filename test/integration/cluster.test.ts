@@ -159,9 +159,9 @@ function tests(folder: string, server: PostgresServer): void {
     await server.query(store, row('2', "'{}'"));
     const { samples } = await until('the rows are seen', async () => {
       const found = await metricsOf(scheduler);
-      return found.get('capstan_cell_standbys{cell="default",ready="true"}') === 1 ? { samples: found } : null;
+      return found.get('capstan_cell_standbys{cell="default",ready="false"}') === 1 ? { samples: found } : null;
     });
-    t.is(samples.get('capstan_cell_standbys{cell="default",ready="false"}'), 1);
+    t.is(samples.get('capstan_cell_standbys{cell="default",ready="true"}'), 1);
     t.is(samples.get('capstan_scheduler_clock_offset_seconds{cell="default",scheduler="10.0.0.9:1"}'), 61);
     t.is(samples.get('capstan_cell_take_overs_total{cell="default"}'), 0);
     t.is(samples.get('capstan_scheduler_owner{cell="default"}'), 1);
