@@ -232,6 +232,6 @@ async function takeSnapshot(snapshots: Snapshots | null): Promise<Snapshot> {
   if (snapshots !== null) return snapshots.take();
   throw new CapstanError(
     'CONFLICT',
-    'the queue is in PostgreSQL: back it up with pg_dump, together with the blobs and secrets (backup.md)',
+    'the queue is in PostgreSQL: back it up with pg_dump, together with the blobs and secrets (backup-postgresql.md)',
   );
 }
