@@ -23,8 +23,12 @@ FROM (SELECT * FROM capstan.jobs q WHERE q.cell = $1 AND q.state = 'IN_QUEUE' AN
 const LEASED = `SELECT ${JOB_COLUMNS} FROM capstan.jobs j WHERE j.cell = $1 AND j.state = 'LEASED' AND j.seq > $2 ORDER BY j.seq LIMIT $3`;
 const DUE = `SELECT ${JOB_COLUMNS} FROM capstan.jobs j WHERE j.cell = $1 AND j.delete_at >= $2 AND j.delete_at <= $3 ORDER BY j.delete_at, j.seq LIMIT $4`;
 const NEXT_DUE = 'SELECT delete_at FROM capstan.jobs WHERE cell = $1 AND (delete_at, seq) > ($2, $3) ORDER BY delete_at, seq LIMIT 1';
-const COUNTS = `SELECT endpoint, state, priority, count(*),
-  CASE WHEN state = 'IN_QUEUE' THEN 0 ELSE sum(greatest(attempts - 1, 0)) END FROM capstan.jobs WHERE cell = $1 GROUP BY endpoint, state, priority`;
+/** By the index of each part: a take-over waits for this count, and that of queued jobs need not touch the table. */
+const COUNTS = `SELECT endpoint, 'IN_QUEUE', priority, count(*), 0 FROM capstan.jobs WHERE cell = $1 AND state = 'IN_QUEUE' GROUP BY endpoint, priority
+UNION ALL SELECT endpoint, state::text, priority, count(*), sum(greatest(attempts - 1, 0)) FROM capstan.jobs WHERE cell = $1 AND state = 'LEASED'
+  GROUP BY endpoint, state, priority
+UNION ALL SELECT endpoint, state::text, priority, count(*), sum(greatest(attempts - 1, 0)) FROM capstan.jobs WHERE cell = $1 AND ended_at IS NOT NULL
+  GROUP BY endpoint, state, priority`;
 const HIGHEST = 'SELECT highest_seq, highest_queue_position FROM capstan.cells WHERE cell = $1';
 
 /**
