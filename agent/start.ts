@@ -94,7 +94,7 @@ async function startIn(folder: string, config: AgentConfig, deps: AgentDeps, loc
   const accounts = new Map<string, string>();
   const quota = { accountBytes: config.logAccountBytes, accountOf: (endpoint: string) => accounts.get(endpoint) ?? '' };
   const logs = new LogStore(new LogFiles(join(folder, 'logs'), config.logFileBytes, quota), log);
-  const finder = new OwnerFinder({ setting: config.scheduler, credentials, log });
+  const finder = new OwnerFinder({ setting: config.scheduler, credentials, log, cell: () => session.cell });
   const blobs = new BlobTransfer(finder, () => session.identity);
   const cache = await ArtifactCache.open({ folder: join(folder, 'cache'), maxBytes: config.cacheBytes, blobs, log });
   const workFolders = await WorkFolders.open(work, log);

@@ -75,7 +75,8 @@ export async function start(config: GatewayConfig, deps: GatewayDeps = {}): Prom
   const token = gatewayToken(config);
   const certificate = readCertificate(config);
   const channelCredentials = clientCredentials(config.scheduler, config);
-  const finder = new OwnerFinder({ setting: config.scheduler, credentials: channelCredentials, log });
+  const finder = new OwnerFinder({ setting: config.scheduler, credentials: channelCredentials, log, cell: () => DEFAULT_CELL });
+  finder.start();
   const patient = callMetadata(token, true, DEFAULT_CELL);
   const quick = callMetadata(token, false, DEFAULT_CELL);
 

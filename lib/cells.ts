@@ -22,6 +22,11 @@ export function cellOfCall(metadata: Metadata): string {
   return cell === '' ? DEFAULT_CELL : cell;
 }
 
+/** Service of a scheduler's health that serves while it owns this cell. */
+export function cellHealth(cell: string): string {
+  return `capstan.cell.${cell}`;
+}
+
 /** The text of a join token, from which an agent knows whose owner to ask. */
 export function joinTokenText(cell: string, secret: string): string {
   return cell === DEFAULT_CELL ? `join_${secret}` : `join_${cell}_${secret}`;

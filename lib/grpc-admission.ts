@@ -131,7 +131,7 @@ export class Admission {
                 limitMessages(call, messageBytes);
                 if (!rules.open) this.#options.onTrusted?.(connection);
               } catch (error) {
-                call.sendStatus({ ...ended, ...toStatus(error) });
+                call.sendStatus(this.#greeted({ ...ended, ...toStatus(error) }));
                 reset(call);
                 return;
               }
@@ -143,17 +143,24 @@ export class Admission {
               if (rules?.open === true) reset(call);
             },
           }),
-        sendMetadata: (metadata, next) => {
-          for (const [key, value] of Object.entries(this.#options.greeting?.() ?? {})) metadata.set(key, value);
-          next(metadata);
-        },
+        sendMetadata: (metadata, next) => next(this.#greet(metadata)),
         sendStatus: (reply, next) => {
           release();
           if (rules?.credentialInMessage === true) this.#noteOutcome(reply.code, peer, connection);
-          next(reply);
+          // A response of a status alone has no other metadata.
+          next(this.#greeted(reply));
         },
       });
     };
+  }
+
+  #greet(metadata: Metadata): Metadata {
+    for (const [key, value] of Object.entries(this.#options.greeting?.() ?? {})) metadata.set(key, value);
+    return metadata;
+  }
+
+  #greeted<S extends { readonly metadata?: Metadata | null | undefined }>(reply: S): S & { metadata: Metadata } {
+    return { ...reply, metadata: this.#greet(reply.metadata ?? new Metadata()) };
   }
 
   #admit(path: string, metadata: Metadata, rules: AllRules): Admitted {

@@ -50,6 +50,7 @@ export async function start(config: SchedulerConfig, deps: SchedulerDeps = {}): 
     if (standing.isShared) {
       // Whoever asks a scheduler that does not own the queue is told so, and where the owner is.
       address = await listen();
+      await server.preload();
       await ownership.begin();
     } else {
       await ownership.begin();

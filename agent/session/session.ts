@@ -12,7 +12,7 @@ import type { ClientDuplexStream } from '@grpc/grpc-js';
 import type { Logger } from 'pino';
 
 import { BatchWriter } from '../../lib/batches.ts';
-import { cellOfJoinToken } from '../../lib/cells.ts';
+import { cellOfJoinToken, DEFAULT_CELL } from '../../lib/cells.ts';
 import { CapstanError } from '../../lib/errors.ts';
 import { fromServiceError } from '../../lib/grpc-errors.ts';
 import type { OwnerFinder } from '../../lib/owner/owner-finder.ts';
@@ -99,10 +99,16 @@ export class Session {
     return this.#identity;
   }
 
+  /** The cell of the node; before it joined, the one that its join token is for. */
+  get cell(): string {
+    return this.#identity?.cell ?? (this.#hasToken() ? cellOfJoinToken(this.#options.joinToken() ?? '') : DEFAULT_CELL);
+  }
+
   /** Reads the stored identity and starts dialling. Throws DATA_DIR when it is unreadable. */
   async start(): Promise<void> {
     this.#identity = await readIdentity(this.#options.folder);
     if (this.#identity !== undefined) this.#joined.resolve(this.#identity.nodeId);
+    this.#options.finder.start();
     this.#dial();
   }
 

@@ -146,7 +146,7 @@ export class OwnerChannel implements ChannelInterface {
     }
     if (now - link.heardAt < QUIET_MS) return;
     link.askedAt = now;
-    checkHealth(link.channel, this.#finder.credentials, CHECK_MS).then(
+    checkHealth(link.channel, { credentials: this.#finder.credentials, service: this.#finder.service, timeoutMs: CHECK_MS }).then(
       ({ serving }) => {
         if (this.#link !== link) return;
         if (!serving) this.#refused(link, undefined);

@@ -12,6 +12,7 @@
 import type { ChannelCredentials, Metadata } from '@grpc/grpc-js';
 
 import { backoffMs } from '../backoff.ts';
+import { cellHealth } from '../cells.ts';
 import { messageOf } from '../to-error.ts';
 import type { GuardLog } from '../stream-guard.ts';
 import { fixedCandidate, namedCandidate, resolveCandidates, systemLookUp, type Candidate, type LookUp } from './addresses.ts';
@@ -27,6 +28,8 @@ export interface OwnerFinderOptions {
   readonly setting: string;
   readonly credentials: ChannelCredentials;
   readonly log: FinderLog;
+  /** Whose owner is looked for; read at each search. */
+  readonly cell: () => string;
   readonly lookUp?: LookUp;
 }
 
@@ -61,6 +64,10 @@ export class OwnerFinder {
   constructor(options: OwnerFinderOptions) {
     this.#options = options;
     this.#fixed = fixedCandidate(options.setting);
+  }
+
+  /** Starts the search. */
+  start(): void {
     if (this.#fixed !== undefined) this.#follow(this.#fixed);
     else this.#resolve(undefined);
   }
@@ -71,6 +78,11 @@ export class OwnerFinder {
 
   get credentials(): ChannelCredentials {
     return this.#options.credentials;
+  }
+
+  /** Service of a scheduler's health that says whether it owns the queue. */
+  get service(): string {
+    return cellHealth(this.#options.cell());
   }
 
   /** The scheduler to call; undefined while it searches. */
@@ -217,6 +229,7 @@ export class OwnerFinder {
     return new Probe(candidate, {
       credentials,
       log,
+      service: this.service,
       delayMs,
       onServing: (reply) => this.#served(candidate, reply),
       onFailure: (reason) => this.#note(candidate.key, reason),

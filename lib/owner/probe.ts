@@ -38,6 +38,12 @@ export interface HealthReply {
   readonly term: bigint | undefined;
 }
 
+export interface HealthQuestion {
+  readonly credentials: ChannelCredentials;
+  readonly service: string;
+  readonly timeoutMs?: number;
+}
+
 /** Options that make TLS verify the configured name of a scheduler, not its address. */
 export function nameOptions({ authority }: Candidate): ChannelOptions {
   if (authority === undefined) return {};
@@ -45,12 +51,15 @@ export function nameOptions({ authority }: Candidate): ChannelOptions {
 }
 
 /** Requests the health once over an open channel. Rejects with the call's error. */
-export function checkHealth(channel: ChannelInterface, credentials: ChannelCredentials, timeoutMs = CHECK_MS): Promise<HealthReply> {
+export function checkHealth(
+  channel: ChannelInterface,
+  { credentials, service, timeoutMs = CHECK_MS }: HealthQuestion,
+): Promise<HealthReply> {
   const client = new Client(channel.getTarget(), credentials, { channelOverride: channel });
   return new Promise((resolve, reject) => {
     let term: bigint | undefined;
     const deadline = Date.now() + timeoutMs;
-    const call = client.makeUnaryRequest(CHECK, requestBytes, isServing, '', new Metadata(), { deadline }, (error, serving) => {
+    const call = client.makeUnaryRequest(CHECK, requestBytes, isServing, service, new Metadata(), { deadline }, (error, serving) => {
       if (error !== null) reject(error);
       else resolve({ serving: serving === true, term });
     });
@@ -63,6 +72,8 @@ export function checkHealth(channel: ChannelInterface, credentials: ChannelCrede
 export interface ProbeOptions {
   readonly credentials: ChannelCredentials;
   readonly log: GuardLog;
+  /** Service whose health tells the owner. */
+  readonly service: string;
   /** Delay before it starts, ms. */
   readonly delayMs: number;
   /** The scheduler says that it serves. Returns false when it is not the owner all the same: it is asked again later. */
@@ -102,9 +113,9 @@ export class Probe {
   }
 
   #watch(): void {
-    const { credentials, log } = this.#options;
+    const { credentials, log, service } = this.#options;
     this.#client ??= new Client(this.candidate.target, credentials, { ...OPTIONS, ...nameOptions(this.candidate) });
-    const call = this.#client.makeServerStreamRequest(WATCH, requestBytes, isServing, '', new Metadata());
+    const call = this.#client.makeServerStreamRequest(WATCH, requestBytes, isServing, service, new Metadata());
     this.#call = call;
     readClientStream<boolean>(call, { name: 'Health.Watch', log, facts: { scheduler: this.candidate.key } }, (serving) => {
       if (this.#call === call && serving) void this.#check(call);
@@ -119,7 +130,7 @@ export class Probe {
     if (client === undefined) return;
     let reply: HealthReply;
     try {
-      reply = await checkHealth(client.getChannel(), this.#options.credentials);
+      reply = await checkHealth(client.getChannel(), this.#options);
     } catch (error) {
       this.#ended(call, error instanceof Error ? error.message : String(error));
       return;

@@ -198,6 +198,7 @@ export async function assemble(config: SchedulerConfig, deps: AssemblyDeps, log:
     identify: (metadata) => callerOf(auth, metadata),
     refusal: (metadata) => cellWatch.refusal(metadata) ?? standing.refusal(),
     term: () => standing.term,
+    cell: config.cell,
   });
   server.add(JobServiceService, channels.service());
   server.add(NodeServiceService, sessions.service(), nodeServiceRules);

@@ -39,11 +39,17 @@ interface Loaded {
   readonly handler: Handler;
 }
 
+export interface AddedService {
+  readonly definition: ServiceDefinition;
+  /** Loads the implementation before the first call. */
+  load(): Promise<void>;
+}
+
 /**
- * Adds a service to a server and returns its definition. The implementation is loaded at the first call. A failed load
- * is tried again at the next call.
+ * Adds a service to a server. The implementation is loaded at the first call. A failed load is tried again at the next
+ * call.
  */
-export function addLateService(server: Server, service: LateService): ServiceDefinition {
+export function addLateService(server: Server, service: LateService): AddedService {
   let loading: Promise<ReadonlyMap<string, Loaded>> | null = null;
   const loaded = new Map<string, Loaded>();
   const load = async (path: string): Promise<Loaded> => {
@@ -66,7 +72,8 @@ export function addLateService(server: Server, service: LateService): ServiceDef
     handlers[name] = handlerOf(kind, () => load(path));
   }
   server.addService(definitions, handlers);
-  return definitions;
+  const paths = Object.values(definitions).map(({ path }) => path);
+  return { definition: definitions, load: async () => void (await Promise.all(paths.map((path) => load(path)))) };
 }
 
 function definitionOf(path: string, kind: Kind, loaded: () => Loaded | undefined): MethodDefinition<unknown, unknown> {

@@ -5,11 +5,12 @@
 import { Server, type Metadata, type ServerCredentials, type ServiceDefinition, type UntypedServiceImplementation } from '@grpc/grpc-js';
 
 import { messageLimits } from '../../lib/batches.ts';
+import { cellHealth } from '../../lib/cells.ts';
 import { CapstanError } from '../../lib/errors.ts';
 import { Admission, type Caller, type MethodRules } from '../../lib/grpc-admission.ts';
 import { GrpcListener, type ConnectionLimits } from '../../lib/grpc-listener.ts';
 import { Health } from './health.ts';
-import { addLateService, type LateService } from './late-service.ts';
+import { addLateService, type AddedService, type LateService } from './late-service.ts';
 
 /** Limit of open calls per connection. */
 const STREAMS_PER_CONNECTION = 1_024;
@@ -19,6 +20,8 @@ export interface GrpcServerOptions {
   readonly identify: (metadata: Metadata) => Caller;
   /** Why calls are refused before their credentials are read, except health and reflection; null while they are accepted. */
   readonly refusal?: (metadata: Metadata) => CapstanError | null;
+  /** The cell whose ownership the health tells. */
+  readonly cell?: string;
   /** The term under which the scheduler serves, which goes ahead of every response; null without one. */
   readonly term?: () => bigint | null;
   readonly connections?: ConnectionLimits;
@@ -40,6 +43,8 @@ export interface GrpcServer {
    * program has the port, CONFIG if the address cannot be used.
    */
   bind(address: string, credentials: ServerCredentials): Promise<string>;
+  /** Loads what answers health before it is asked for: the first reply of a standby must not delay its take-over. */
+  preload(): Promise<void>;
   /** Sets the health of the server and of every service: false while it must get no calls. */
   setServing(serving: boolean): void;
   /** Accepts no new calls and waits for the open ones; ends those still open after `graceMs`. */
@@ -65,9 +70,11 @@ export function makeGrpcServer(options: GrpcServerOptions): GrpcServer {
     'grpc.keepalive_time_ms': options.keepaliveMs ?? 20_000,
     'grpc.keepalive_timeout_ms': options.keepaliveTimeoutMs ?? 10_000,
   });
-  const addOpen = (service: LateService): void => {
-    const definition = addLateService(server, service);
-    admission.add(definition, Object.fromEntries(Object.keys(definition).map((name) => [name, { open: true, standby: true }])));
+  const addOpen = (service: LateService): AddedService => {
+    const added = addLateService(server, service);
+    const names = Object.keys(added.definition);
+    admission.add(added.definition, Object.fromEntries(names.map((name) => [name, { open: true, standby: true }])));
+    return added;
   };
   for (const version of ['v1', 'v1alpha'])
     addOpen({
@@ -76,7 +83,8 @@ export function makeGrpcServer(options: GrpcServerOptions): GrpcServer {
       load: async (taker) => (await import('./reflection.ts')).addReflection(taker),
     });
   const health = new Health();
-  addOpen({
+  if (options.cell !== undefined) health.add(cellHealth(options.cell));
+  const healthService = addOpen({
     name: 'grpc.health.v1.Health',
     methods: { Check: 'unary', Watch: 'server-stream', List: 'unary' },
     load: (taker) => health.load(taker),
@@ -98,6 +106,7 @@ export function makeGrpcServer(options: GrpcServerOptions): GrpcServer {
       const { host, bare, port } = parseAddress(address);
       return `${host}:${await listener.listen(server, { host: bare, port, field: PORT_SETTING }, credentials)}`;
     },
+    preload: () => healthService.load(),
     setServing: (serving) => health.setServing(serving),
     async close(graceMs) {
       health.setServing(false);

@@ -119,6 +119,17 @@ test('credentials that a scheduler without a term rejects are not given up, once
   t.is(await ask().catch((error: ServiceError) => error.code), status.UNAVAILABLE);
 });
 
+test('the owner of another cell is not followed, and its term counts for nothing', async (t) => {
+  const [a, b] = await fakes(t, 2);
+  a.cell = 'blue';
+  a.own(true, 99);
+  const { ask } = client(t, [a, b]);
+  const waiting = ask();
+  b.own(true, 1);
+  t.is(await waiting, 'b');
+  t.deepEqual(a.credentials, []);
+});
+
 test('a silent owner is left for one with a higher term, and what it says later is not used', async (t) => {
   const [a, b] = await fakes(t, 2);
   const { control, ask, metadata } = client(t, [a, b]);
@@ -220,8 +231,10 @@ function client(t: ExecutionContext, of: readonly FakeOwner[], more: { setting?:
     setting,
     credentials: credentials.createInsecure(),
     log: quiet,
+    cell: () => 'default',
     ...(lookUp === undefined ? {} : { lookUp }),
   });
+  finder.start();
   const channel = new OwnerChannel(finder, { 'grpc.use_local_subchannel_pool': 1 });
   const control = new ControlServiceClient(setting, credentials.createInsecure(), { channelOverride: channel });
   t.teardown(() => {

@@ -42,6 +42,8 @@ export class FakeOwner {
   isSureOfItself = false;
   /** Knows nobody: every call but health is UNAUTHENTICATED, without a term. */
   isStranger = false;
+  /** Its cell. */
+  cell = 'default';
   /** Answers nothing, as a stopped process. */
   isSilent = false;
   /** Credentials of every call that it was sent. */
@@ -70,12 +72,12 @@ export class FakeOwner {
   async listen(host = '127.0.0.1'): Promise<void> {
     const server = new Server({ interceptors: [this.#interceptor()] });
     server.addService(health, {
-      check: (_call: ServerUnaryCall<Buffer, Buffer>, answer: (error: null, reply: Buffer) => void) =>
-        this.#say(() => answer(null, this.#health())),
+      check: (call: ServerUnaryCall<Buffer, Buffer>, answer: (error: null, reply: Buffer) => void) =>
+        this.#say(() => answer(null, this.#health(call.request))),
       watch: (call: Watcher) => {
         this.#watchers.add(call);
         call.on('cancelled', () => this.#watchers.delete(call));
-        this.#say(() => call.write(this.#health()));
+        this.#say(() => call.write(this.#health(call.request)));
       },
     });
     server.addService(ControlServiceService, {
@@ -110,7 +112,7 @@ export class FakeOwner {
   own(isOwner: boolean, term = this.term): void {
     this.isStandby = !isOwner;
     this.term = term;
-    for (const watcher of this.#watchers) watcher.write(this.#health());
+    for (const watcher of this.#watchers) watcher.write(this.#health(watcher.request));
   }
 
   /** Answers again, also what it was asked before. */
@@ -132,7 +134,8 @@ export class FakeOwner {
     else say();
   }
 
-  #health(): Buffer {
+  #health(asked: Buffer): Buffer {
+    if (asked.toString().slice(2) !== `capstan.cell.${this.cell}`) return Buffer.from([0x08, 3]);
     return Buffer.from([0x08, this.isStandby && !this.isSureOfItself ? 2 : 1]);
   }
 

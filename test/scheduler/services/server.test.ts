@@ -180,6 +180,21 @@ test('a standby refuses calls whatever their credentials, before they are read, 
   term = 1_800_000_000n;
   t.deepEqual(await stat(), { error: null, term: '1800000000' });
   t.deepEqual(seen, ['Bearer valid']);
+  refusal = new CapstanError('UNAUTHENTICATED', 'unknown caller');
+  t.deepEqual((await stat()).error?.metadata.get('capstan-term'), ['1800000000'], 'a status alone carries the term too');
+});
+
+test('health tells who owns the cell, and is loaded before it is asked for', async (t) => {
+  const server = makeGrpcServer({ identify, cell: 'blue' });
+  await server.preload();
+  const address = await server.bind('127.0.0.1:0', plain);
+  t.teardown(() => server.close(0));
+  const checker = healthClient(address);
+  t.teardown(() => checker.close());
+  t.is(await healthOf(checker, 'capstan.cell.blue'), 'NOT_SERVING');
+  server.setServing(true);
+  t.is(await healthOf(checker, 'capstan.cell.blue'), 'SERVING');
+  t.is(await healthOf(checker, 'capstan.cell.red'), `error ${status.NOT_FOUND}`);
 });
 
 test('a service that cannot be loaded is an error of its call, and loaded again with the next', async (t) => {
