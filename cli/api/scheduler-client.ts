@@ -5,7 +5,7 @@ import { messageLimits } from '../../lib/batches.ts';
 import { clientCredentials, type TlsConfig } from '../../lib/grpc-tls.ts';
 import type { CapstanError } from '../../lib/errors.ts';
 import { ControlServiceClient } from '../../proto/gen/capstan/v1/control.ts';
-import type { ListNodesRequest, MasterKeyInfo, NodeInfo } from '../../proto/gen/capstan/v1/control.ts';
+import type { ListNodesRequest, MasterKeyInfo, NodeInfo, PrepareMasterKeyResponse } from '../../proto/gen/capstan/v1/control.ts';
 import { fromServiceError } from '../../lib/grpc-errors.ts';
 import { ToolError } from '../terminal/tool-error.ts';
 
@@ -26,6 +26,8 @@ export interface SchedulerClient {
    * in progress.
    */
   rotateMasterKey(): Promise<MasterKeyInfo>;
+  /** Makes the key of the next rotation on the scheduler's host, unless there is one. */
+  prepareMasterKey(): Promise<PrepareMasterKeyResponse>;
   close(): void;
 }
 
@@ -63,6 +65,7 @@ export function connectScheduler(address: string, apiKey: string, tls: TlsConfig
     listNodes: async () => (await call<ListNodesRequest, { nodes: NodeInfo[] }>(control.listNodes, { afterId: '', limit: 0 })).nodes,
     snapshotQueue: async () => (await call<object, { file: string }>(control.snapshotQueue, {}, WHOLE_MS)).file,
     masterKey: () => call<object, MasterKeyInfo>(control.getMasterKey, {}),
+    prepareMasterKey: () => call<object, PrepareMasterKeyResponse>(control.prepareMasterKey, {}),
     rotateMasterKey: () => call<object, MasterKeyInfo>(control.rotateMasterKey, {}, WHOLE_MS),
     close: () => control.close(),
   };

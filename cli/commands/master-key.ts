@@ -14,7 +14,23 @@ const status: Command = {
     const { options, env, terminal } = invocation;
     const info = await withScheduler(readSettings(options, env), (client) => client.masterKey());
     print(invocation, info);
+    if (info.nextId !== '') terminal.line(`The key ${info.nextId} waits for the next rotation`);
     if (info.rotating) terminal.line('A rotation is in progress: some values are still encrypted with the previous key');
+  },
+};
+
+const prepare: Command = {
+  name: 'prepare',
+  summary: 'Make the next master key, to copy to the hosts of all schedulers before a rotation.',
+  settings: SCHEDULER_SETTINGS,
+  json: true,
+  examples: ['master-key prepare'],
+  async run({ options, env, terminal }) {
+    const { id, file, lacking } = await withScheduler(readSettings(options, env), (client) => client.prepareMasterKey());
+    if (flagOption(options, 'json')) terminal.data(JSON.stringify({ id, file, lacking }, null, 2));
+    else terminal.value(`${id}  ${file}`);
+    for (const name of lacking) terminal.warn(`${name} lacks the key: copy the file to the same path of its data folder`);
+    if (lacking.length === 0) terminal.next('capstan master-key rotate');
   },
 };
 
@@ -41,7 +57,7 @@ const rotate: Command = {
 export const masterKey: CommandGroup = {
   name: 'master-key',
   summary: 'Show or rotate the key that encrypts secrets at rest.',
-  commands: [status, rotate],
+  commands: [status, prepare, rotate],
 };
 
 function print({ options, terminal }: Invocation, info: MasterKeyInfo, more: object = {}): void {

@@ -15,6 +15,7 @@ import type { SchedulerConfig } from '../config.ts';
 import { CellWatch } from '../cells/cell-watch.ts';
 import { SystemClock, type Clock } from '../engine/clock.ts';
 import { Engine } from '../engine/engine.ts';
+import { guardedStore } from '../engine/guarded-store.ts';
 import { callbackStore } from '../engine/loop-store.ts';
 import type { Ports } from '../engine/ports.ts';
 import { diskFull, DiskWatch, spaceOf } from '../files/disk-watch.ts';
@@ -43,7 +44,7 @@ import { WebhookSecrets } from '../webhooks/secrets.ts';
 import type { WebhookSender } from '../webhooks/sender.ts';
 import { WebhookUrls } from '../webhooks/urls.ts';
 import { BlobParts } from './blob-parts.ts';
-import { openCluster } from './cluster-view.ts';
+import { keyHolders, openCluster } from './cluster-view.ts';
 import { coreSettings } from './core-settings.ts';
 import { webhookGuards, webhookSender } from './webhook-parts.ts';
 
@@ -118,7 +119,7 @@ export async function assemble(config: SchedulerConfig, deps: AssemblyDeps, log:
   const random = new Uint32Array(randomBytes(16).buffer, 0, 4);
   const engine: Engine = new Engine(
     {
-      store: callbackStore(store),
+      store: snapshots === null ? guardedStore(callbackStore(store), () => masterKeys.refusal()) : callbackStore(store),
       settings: coreSettings(config, gpus),
       clock,
       random: [random[0] ?? 1, random[1] ?? 2, random[2] ?? 3, random[3] ?? 4],
@@ -134,7 +135,17 @@ export async function assemble(config: SchedulerConfig, deps: AssemblyDeps, log:
     ports,
   );
   store.onHint((_shard, term) => engine.recheck(term));
-  const masterKeys: MasterKeys = new MasterKeys({ folder, engine, cipher, tokens, urls, clock, log });
+  const masterKeys: MasterKeys = new MasterKeys({
+    folder,
+    engine,
+    store,
+    cipher,
+    tokens,
+    urls,
+    clock,
+    log,
+    others: () => keyHolders(cluster, config.cell),
+  });
   const cellWatch = new CellWatch({ cells, log, now: () => clock.now().wall });
   const auth = new Authorizer(engine, gatewayToken, tokens, cellWatch);
   const webhookSecrets = new WebhookSecrets(engine, cipher, () => clock.now().wall);
@@ -205,7 +216,7 @@ export async function assemble(config: SchedulerConfig, deps: AssemblyDeps, log:
   server.add(GatewayServiceService, gateways.service());
   server.add(ControlServiceService, control.service());
   server.add(BlobServiceService, blobs.service({ engine, auth, disk, uploads }), blobServiceRules);
-  const cluster: ClusterView = openCluster({ config, id, engine, cipher, clock: hostClock, log });
+  const cluster: ClusterView = openCluster({ config, id, engine, masterKeys: () => masterKeys.heldIds, clock: hostClock, log });
   server.add(ClusterServiceService, clusterService(cluster, log), clusterServiceRules(gatewayToken));
   return {
     clock,

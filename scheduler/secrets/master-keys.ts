@@ -1,14 +1,20 @@
 /**
- * The rotation of the master key, while the service runs.
+ * The master key of a queue: which one it is, and its rotation while the service runs.
  *
- *   1  the present key is written into master-key.old, a new one into master-key   (files, durable)
- *   2  from now on values are encrypted with the new key; both are read            (memory)
- *   3  the row of the master key names the new one                                 (committed)
- *   4  every value under an earlier key is re-encrypted, in small batches          (committed)
- *   5  when none is left, master-key.old is removed                                (file, durable)
+ *   1  the present key is written into master-key.old, the new one into master-key   (files, durable)
+ *   2  from now on values are encrypted with the new key; both are read              (memory)
+ *   3  the row of the master key names the new key, and the earlier ones             (committed before any such value)
+ *   4  every value under an earlier key is re-encrypted, in small batches            (committed)
+ *   5  when none is left, the row names no earlier key                               (committed)
+ *   6  master-key.old is removed                                                     (file, durable)
  *
  * If the process ends between any two steps, the next start finds both keys and continues: with step 3 if the row names
  * another key than the file, with step 4 if master-key.old exists.
+ *
+ * With several schedulers the new key comes from master-key.next, which an operator copied to all of them before: each
+ * shows the others which keys it holds, and the rotation is refused while one lacks it. Standbys follow the row: when it
+ * names their next key, it becomes their present one; when it names no earlier key any more, they remove theirs. A
+ * scheduler that lacks a key of the row owns nothing, so that it never writes what others cannot read.
  *
  * A value that was encrypted before step 2 may reach the store after it. Each such value waits at most for the commits
  * and one read of the store that were requested before it. Two rounds that find nothing, each after all earlier
@@ -18,14 +24,15 @@ import { randomBytes } from 'node:crypto';
 import { join } from 'node:path';
 
 import { CapstanError } from '../../lib/errors.ts';
-import { places, encryptedRows } from '../core/control/encryption.ts';
+import { MASTER_KEY_SETTING, places, encryptedRows } from '../core/control/encryption.ts';
 import type { DerivedKey, MasterKeyRow, EncryptedRow } from '../core/state/control-rows.ts';
 import type { Clock } from '../engine/clock.ts';
 import type { Engine, EngineLog } from '../engine/engine.ts';
 import { sweepTemporary } from '../files/durable.ts';
 import { MASTER_KEY_BYTES, masterKeyId, type Cipher } from './cipher.ts';
 import type { DataFolder } from './data-folder.ts';
-import { forgetOlderKeys, keyLines, replaceMasterKey } from './master-key-files.ts';
+import type { Store } from '../store/store.ts';
+import { HeldKeys } from './held-keys.ts';
 import { urlKeyOf, type WebhookUrls } from '../webhooks/urls.ts';
 import { tokenKeyOf, type WorkerTokens } from './worker-tokens.ts';
 
@@ -34,6 +41,17 @@ const BATCH_VALUES = 100;
 /** Delay before a retry after a failure, ms. */
 const RETRY_MS = 10_000;
 const CLEAN_ROUNDS = 2;
+/** How often a folder is read for a key that an operator copied into it, ms. */
+const LOOK_MS = 500;
+const MOST_SETTINGS = 500;
+
+/** Another scheduler of the queue. */
+export interface KeyHolder {
+  /** For messages. */
+  readonly name: string;
+  /** Ids of the keys that it holds. */
+  readonly keys: readonly string[];
+}
 
 export interface MasterKeyState {
   /** Id of the present key, 8 hex digits. */
@@ -42,46 +60,101 @@ export interface MasterKeyState {
   readonly since: number | null;
   /** Some values may still be encrypted with an earlier key. */
   readonly rotating: boolean;
+  /** Id of the key in master-key.next; null without one. */
+  readonly nextId: string | null;
+}
+
+/** A key that waits for its rotation. */
+export interface PreparedKey {
+  readonly id: string;
+  /** Absolute path on this host. */
+  readonly file: string;
+  /** Names of the other schedulers that lack it. */
+  readonly lacking: readonly string[];
 }
 
 export interface MasterKeysOptions {
   readonly folder: DataFolder;
   readonly engine: Engine;
+  readonly store: Pick<Store, 'read'>;
   readonly cipher: Cipher;
   readonly tokens: WorkerTokens;
   readonly urls: WebhookUrls;
   readonly clock: Clock;
   readonly log: EngineLog;
+  /** The other schedulers of the queue; none where it has only one. */
+  readonly others: () => Promise<readonly KeyHolder[]>;
 }
 
 export class MasterKeys {
   readonly #options: MasterKeysOptions;
   readonly #secrets: string;
-  #present: Buffer;
-  /** In master-key.old; newest first. */
-  #older: readonly Buffer[];
+  readonly #held: HeldKeys;
   /** The re-encryption in progress; resolves to the number of values. */
   #renewal: Promise<number> | null = null;
   #switching = false;
   #retry: NodeJS.Timeout | null = null;
+  readonly #look: NodeJS.Timeout;
   #closed = false;
 
   constructor(options: MasterKeysOptions) {
     this.#options = options;
     const { folder } = options;
     this.#secrets = join(folder.path, 'secrets');
-    this.#present = folder.secrets.masterKey;
-    // A rotation that was interrupted before it had its new key also leaves the present one there.
-    this.#older = folder.secrets.olderMasterKeys.filter((key) => !key.equals(this.#present));
+    this.#held = new HeldKeys(this.#secrets, folder.secrets.masterKey, folder.secrets.olderMasterKeys);
+    this.#look = setInterval(() => {
+      this.#held.readNext().catch((error: unknown) => options.log.error({ err: error }, 'master-key.next cannot be read'));
+    }, LOOK_MS);
+    this.#look.unref();
+  }
+
+  /** Ids of the keys in the folder, the present one first. */
+  get heldIds(): readonly string[] {
+    return this.#held.ids;
+  }
+
+  /**
+   * Before this scheduler takes the queue over: follows what the queue's record says, and returns why this scheduler may not
+   * own the queue; null if it may.
+   */
+  async refusal(): Promise<CapstanError | null> {
+    await this.#held.reread();
+    const row = await this.#stored();
+    if (row === null) return null;
+    const { folder, log } = this.#options;
+    if (row.id === this.#held.nextId) {
+      const next = await this.#held.readNext();
+      if (next !== null) await this.#held.replace(next);
+      log.info({ key: row.id }, 'the next master key is the present one now, as the queue says');
+    }
+    this.#useHeld();
+    const held = this.#held.ids;
+    const lacking = [row.id, ...(row.older ?? [])].filter((id) => !held.includes(id));
+    if (lacking.length > 0) {
+      const where = join(this.#secrets, 'master-key');
+      if (folder.created.masterKey)
+        return new CapstanError(
+          'CONFIG',
+          `${this.#secrets}: was created anew, but the queue is encrypted with another master key; copy the folder from the scheduler that owns the queue`,
+        );
+      return new CapstanError(
+        'CONFLICT',
+        `${where}: this scheduler owns nothing, because the queue needs the master keys ${lacking.join(', ')} and the folder holds ${held.join(', ')}; copy ${this.#secrets} from the scheduler that owns the queue`,
+      );
+    }
+    const isOver = row.id === masterKeyId(this.#held.present) && row.older?.length === 0;
+    if (isOver && this.#held.older.length > 0) await this.#held.forgetOlder();
+    return null;
   }
 
   /** After take-over and before serving: updates the row to match the file, and resumes an interrupted rotation. */
   async recover(): Promise<void> {
     const { engine, cipher, tokens, urls, folder } = this.#options;
     await sweepTemporary(this.#secrets);
+    await this.#held.readNext();
     if (engine.state.masterKey === null) {
       const since = folder.created.masterKey ? this.#options.clock.now().wall : 0;
-      await this.#put({ id: cipher.keyId, since, first: cipher.keyId, tokenKeys: [] });
+      await this.#put({ id: cipher.keyId, since, first: cipher.keyId, tokenKeys: [], older: [] });
     }
     await this.#alignRow();
     const { first, tokenKeys, urlKeys = [] } = this.#row();
@@ -90,31 +163,40 @@ export class MasterKeys {
       tokens.keep(id, this.#decrypt(sealed, places.tokenKey(id)));
     }
     for (const { id, sealed } of urlKeys) urls.keep(this.#decrypt(sealed, places.urlKey(id)));
-    if (folder.secrets.olderMasterKeys.length > 0) this.#continueRenewal();
+    if (this.#held.older.length > 0 || folder.secrets.olderMasterKeys.length > 0) this.#continueRenewal();
   }
 
   get state(): MasterKeyState {
     const { engine, cipher } = this.#options;
     const since = engine.state.masterKey?.since ?? 0;
-    return { id: cipher.keyId, since: since === 0 ? null : since, rotating: this.#older.length > 0 };
+    return { id: cipher.keyId, since: since === 0 ? null : since, rotating: this.#held.older.length > 0, nextId: this.#held.nextId };
   }
 
   /** The keys that decrypt all stored values: the present key, then earlier ones, one per line. Secret. */
   get text(): string {
-    return keyLines([this.#present, ...this.#older]);
+    return this.#held.text;
+  }
+
+  /**
+   * Makes a key for the next rotation unless there is one, for an operator to copy to the other schedulers.
+   * @throws CapstanError CONFLICT during a rotation.
+   */
+  async prepare(): Promise<PreparedKey> {
+    this.#mustNotRotate();
+    const id = await this.#held.makeNext();
+    return { id, file: this.#held.nextFile, lacking: await this.#lacking(id) };
   }
 
   /**
    * Replaces the key and re-encrypts every value; resolves when no value depends on the old key.
-   * @throws CapstanError CONFLICT during a rotation, DATA_DIR if the key cannot be written: then the old key stays the
-   * present one.
+   * @throws CapstanError CONFLICT during a rotation and while another scheduler lacks the new key, DATA_DIR if the key
+   * cannot be written: then the old key stays the present one.
    */
   async rotate(): Promise<{ readonly renewed: number }> {
-    if (this.#switching || this.#older.length > 0)
-      throw new CapstanError('CONFLICT', 'a rotation of the master key is already in progress');
+    this.#mustNotRotate();
     this.#switching = true;
     try {
-      await this.#switch(randomBytes(MASTER_KEY_BYTES));
+      await this.#switch(await this.#nextKey());
     } finally {
       this.#switching = false;
     }
@@ -130,24 +212,68 @@ export class MasterKeys {
   /** Ends after the current batch. The next start continues. */
   async close(): Promise<void> {
     this.#closed = true;
+    clearInterval(this.#look);
     if (this.#retry !== null) clearTimeout(this.#retry);
     await this.#renewal?.catch(() => undefined);
   }
 
+  #mustNotRotate(): void {
+    if (this.#switching || this.#held.older.length > 0)
+      throw new CapstanError('CONFLICT', 'a rotation of the master key is already in progress');
+  }
+
+  /** Returns the key that all schedulers hold; without others a new one. */
+  async #nextKey(): Promise<Buffer> {
+    const next = await this.#held.readNext();
+    const others = await this.#options.others();
+    if (others.length === 0) return next ?? randomBytes(MASTER_KEY_BYTES);
+    const copy = `copy ${this.#held.nextFile} into the same folder of each`;
+    if (next === null)
+      throw new CapstanError(
+        'CONFLICT',
+        `the queue has other schedulers (${others.map(({ name }) => name).join(', ')}): make the new key with \`capstan master-key prepare\`, ${copy}, and rotate then`,
+      );
+    const lacking = await this.#lacking(masterKeyId(next));
+    if (lacking.length === 0) return next;
+    throw new CapstanError('CONFLICT', `these schedulers lack the new master key ${masterKeyId(next)}: ${lacking.join(', ')}; ${copy}`);
+  }
+
+  async #lacking(id: string): Promise<readonly string[]> {
+    return (await this.#options.others()).filter(({ keys }) => !keys.includes(id)).map(({ name }) => name);
+  }
+
   async #switch(next: Buffer): Promise<void> {
-    const { cipher, tokens, urls } = this.#options;
-    const older = [this.#present];
     try {
-      await replaceMasterKey(this.#secrets, next, older);
+      await this.#held.replace(next);
     } catch (cause) {
       // It is unknown which of the two is in the file; both are in one of the files.
       throw new CapstanError('DATA_DIR', 'writing the new master key failed', { cause });
     }
-    this.#older = older;
-    this.#present = next;
-    cipher.use(next);
-    tokens.use(next);
-    urls.use(next);
+    this.#useHeld();
+    // Requested in this turn: no value that is encrypted with the new key is committed before the row.
+    await this.#alignRow();
+  }
+
+  /** Encrypts with the present key of the folder, and decrypts with all of them. */
+  #useHeld(): void {
+    const { cipher, tokens, urls } = this.#options;
+    const { present, older } = this.#held;
+    for (const key of older) {
+      if (cipher.keyIds.includes(masterKeyId(key))) continue;
+      cipher.keep(key);
+      urls.keep(urlKeyOf(key));
+    }
+    if (cipher.keyId === masterKeyId(present)) return;
+    cipher.use(present);
+    tokens.use(present);
+    urls.use(present);
+  }
+
+  /** The row as the store has it, also before this scheduler owns the queue. */
+  async #stored(): Promise<MasterKeyRow | null> {
+    const rows = await this.#options.store.read('control', 'setting', '', MOST_SETTINGS);
+    const row = rows.find(({ key }) => key === MASTER_KEY_SETTING);
+    return row === undefined ? null : (JSON.parse(row.value) as MasterKeyRow);
   }
 
   /**
@@ -159,13 +285,14 @@ export class MasterKeys {
     const wanted = new Set([...engine.state.workers.values()].map(({ tokenKey }) => (tokenKey === '' ? first : tokenKey)));
     const tokens = tokenKeys.filter((known) => wanted.has(known.id)).map((known) => this.#under(known, places.tokenKey(known.id)));
     const addresses = urlKeys.map((known) => this.#under(known, places.urlKey(known.id)));
-    const before = this.#older.find((key) => masterKeyId(key) === id);
+    const before = this.#held.older.find((key) => masterKeyId(key) === id);
     if (before !== undefined) {
       // Without the key (in a folder assembled by hand) existing workers get new tokens at their next start.
       if (wanted.has(id)) tokens.push({ id, sealed: this.#encrypt(tokenKeyOf(before), places.tokenKey(id)) });
       addresses.push({ id, sealed: this.#encrypt(urlKeyOf(before), places.urlKey(id)) });
     }
-    return { id: cipher.keyId, since: this.#options.clock.now().wall, first, tokenKeys: tokens, urlKeys: addresses };
+    const older = this.#held.older.map(masterKeyId);
+    return { id: cipher.keyId, since: this.#options.clock.now().wall, first, tokenKeys: tokens, urlKeys: addresses, older };
   }
 
   #under({ id, sealed }: DerivedKey, place: string): DerivedKey {
@@ -198,6 +325,8 @@ export class MasterKeys {
 
   /** Runs in the background, and again after a failure. */
   #continueRenewal(): void {
+    // A scheduler that lost the queue continues when it owns it again, if the next owner has not done it.
+    if (!this.#options.engine.up) return;
     this.#renew().catch((error: unknown) => this.#tryAgain(error));
   }
 
@@ -222,8 +351,8 @@ export class MasterKeys {
       renewed += found;
       clean = found === 0 ? clean + 1 : 0;
     }
-    await forgetOlderKeys(this.#secrets);
-    this.#older = [];
+    if (this.#row().older?.length !== 0) await this.#put({ ...this.#row(), older: [] });
+    await this.#held.forgetOlder();
     this.#options.log.info({ values: renewed, key: this.#options.cipher.keyId }, 'all values are encrypted with the new master key');
     return renewed;
   }

@@ -121,6 +121,13 @@ export class Control {
         changed({ renewed });
         return masterKeyInfo(masterKeys.state, renewed);
       }),
+      prepareMasterKey: unary(log, 'PrepareMasterKey', async (_request, metadata) => {
+        auth.operator(metadata);
+        const changed = auth.auditor(log, metadata, 'PrepareMasterKey');
+        const { id, file, lacking } = await this.#deps.masterKeys.prepare();
+        changed({ key: id });
+        return { id, file, lacking: [...lacking] };
+      }),
       redeliverWebhook: unary(log, 'RedeliverWebhook', async ({ id }, metadata) => {
         auth.account(metadata);
         const hook = await engine.read('hook', id);
@@ -172,6 +179,6 @@ function webhookInfo(hook: HookHead): WebhookInfo {
   };
 }
 
-function masterKeyInfo({ id, since, rotating }: MasterKeyState, renewed: number): MasterKeyInfo {
-  return { id, rotating, renewed, ...(since === null ? {} : { sinceMs: BigInt(Math.trunc(since)) }) };
+function masterKeyInfo({ id, since, rotating, nextId }: MasterKeyState, renewed: number): MasterKeyInfo {
+  return { id, rotating, renewed, nextId: nextId ?? '', ...(since === null ? {} : { sinceMs: BigInt(Math.trunc(since)) }) };
 }

@@ -95,6 +95,7 @@ const table: Readonly<Record<string, readonly Caller[]>> = {
   'ControlService/SnapshotQueue': operators,
   'ControlService/GetMasterKey': operators,
   'ControlService/RotateMasterKey': operators,
+  'ControlService/PrepareMasterKey': operators,
   'BlobService/Put': [...owners, 'node', 'gateway'],
   'BlobService/Get': [...owners, 'node', 'gateway'],
   'BlobService/Stat': [...owners, 'node', 'gateway'],

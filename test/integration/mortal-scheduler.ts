@@ -3,7 +3,7 @@
  * key in place (or has found at its start that a rotation is unfinished), it lets the core be asked for
  * the time so many more times, and dies of SIGKILL. Without a rotation under way it begins one.
  *
- * node mortal-scheduler.ts <data folder> <times>
+ * node mortal-scheduler.ts <data folder> <times> [<settings, JSON>]
  */
 import { join } from 'node:path';
 import { existsSync } from 'node:fs';
@@ -17,7 +17,7 @@ import type { Now } from '../../scheduler/core/now.ts';
 import { prepareDataFolder } from '../../scheduler/secrets/data-folder.ts';
 import { start } from '../../scheduler/start.ts';
 
-const [dataDir = '', times = '0'] = process.argv.slice(2);
+const [dataDir = '', times = '0', settings = '{}'] = process.argv.slice(2);
 const old = join(dataDir, 'secrets', 'master-key.old');
 
 class MortalClock extends SystemClock {
@@ -30,7 +30,9 @@ class MortalClock extends SystemClock {
 }
 
 const { secrets } = await prepareDataFolder(dataDir, { marksComplete: false });
-const scheduler = await start(readConfig({ dataDir, port: 0, logLevel: 'silent' }, {}), { clock: new MortalClock() });
+const scheduler = await start(readConfig({ dataDir, port: 0, logLevel: 'silent', ...(JSON.parse(settings) as object) }, {}), {
+  clock: new MortalClock(),
+});
 if (secrets.olderMasterKeys.length === 0) {
   const metadata = new Metadata();
   metadata.set('authorization', `Bearer ${secrets.apiKey}`);

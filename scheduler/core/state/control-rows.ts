@@ -53,6 +53,11 @@ export interface MasterKeyRow {
    * first.
    */
   readonly urlKeys?: readonly DerivedKey[];
+  /**
+   * Ids of earlier master keys that values may still be encrypted with; empty when none are. Absent in rows of earlier
+   * versions.
+   */
+  readonly older?: readonly string[];
 }
 
 export interface KeyRow {

@@ -255,6 +255,18 @@ export interface GetMasterKeyRequest {
 export interface RotateMasterKeyRequest {
 }
 
+export interface PrepareMasterKeyRequest {
+}
+
+export interface PrepareMasterKeyResponse {
+  /** 8 hex digits that name the new key and reveal nothing of it. */
+  id: string;
+  /** The key's file on the owner's host, an absolute path. */
+  file: string;
+  /** The other schedulers of the queue that lack it, each as `host name (address)`. */
+  lacking: string[];
+}
+
 export interface MasterKeyInfo {
   /** 8 hex digits that name the key and reveal nothing of it. */
   id: string;
@@ -266,6 +278,8 @@ export interface MasterKeyInfo {
   rotating: boolean;
   /** Values that this call encrypted anew. */
   renewed: number;
+  /** Id of the key that waits for the next rotation; empty without one. */
+  nextId: string;
 }
 
 export interface SnapshotQueueRequest {
@@ -1152,8 +1166,161 @@ export const RotateMasterKeyRequest: MessageFns<RotateMasterKeyRequest> = {
   },
 };
 
+function createBasePrepareMasterKeyRequest(): PrepareMasterKeyRequest {
+  return {};
+}
+
+export const PrepareMasterKeyRequest: MessageFns<PrepareMasterKeyRequest> = {
+  encode(_: PrepareMasterKeyRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): PrepareMasterKeyRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBasePrepareMasterKeyRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(_: any): PrepareMasterKeyRequest {
+    return {};
+  },
+
+  toJSON(_: PrepareMasterKeyRequest): unknown {
+    const obj: any = {};
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<PrepareMasterKeyRequest>, I>>(base?: I): PrepareMasterKeyRequest {
+    return PrepareMasterKeyRequest.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<PrepareMasterKeyRequest>, I>>(_: I): PrepareMasterKeyRequest {
+    const message = createBasePrepareMasterKeyRequest();
+    return message;
+  },
+};
+
+function createBasePrepareMasterKeyResponse(): PrepareMasterKeyResponse {
+  return { id: "", file: "", lacking: [] };
+}
+
+export const PrepareMasterKeyResponse: MessageFns<PrepareMasterKeyResponse> = {
+  encode(message: PrepareMasterKeyResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.id !== "") {
+      writer.uint32(10).string(message.id);
+    }
+    if (message.file !== "") {
+      writer.uint32(18).string(message.file);
+    }
+    for (const v of message.lacking) {
+      writer.uint32(26).string(v!);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): PrepareMasterKeyResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBasePrepareMasterKeyResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.id = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.file = reader.string();
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.lacking.push(reader.string());
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): PrepareMasterKeyResponse {
+    return {
+      id: isSet(object.id) ? globalThis.String(object.id) : "",
+      file: isSet(object.file) ? globalThis.String(object.file) : "",
+      lacking: globalThis.Array.isArray(object?.lacking) ? object.lacking.map((e: any) => globalThis.String(e)) : [],
+    };
+  },
+
+  toJSON(message: PrepareMasterKeyResponse): unknown {
+    const obj: any = {};
+    if (message.id !== "") {
+      obj.id = message.id;
+    }
+    if (message.file !== "") {
+      obj.file = message.file;
+    }
+    if (message.lacking?.length) {
+      obj.lacking = message.lacking;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<PrepareMasterKeyResponse>, I>>(base?: I): PrepareMasterKeyResponse {
+    return PrepareMasterKeyResponse.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<PrepareMasterKeyResponse>, I>>(object: I): PrepareMasterKeyResponse {
+    const message = createBasePrepareMasterKeyResponse();
+    message.id = object.id ?? "";
+    message.file = object.file ?? "";
+    message.lacking = object.lacking?.map((e) => e) || [];
+    return message;
+  },
+};
+
 function createBaseMasterKeyInfo(): MasterKeyInfo {
-  return { id: "", sinceMs: undefined, rotating: false, renewed: 0 };
+  return { id: "", sinceMs: undefined, rotating: false, renewed: 0, nextId: "" };
 }
 
 export const MasterKeyInfo: MessageFns<MasterKeyInfo> = {
@@ -1172,6 +1339,9 @@ export const MasterKeyInfo: MessageFns<MasterKeyInfo> = {
     }
     if (message.renewed !== 0) {
       writer.uint32(32).uint32(message.renewed);
+    }
+    if (message.nextId !== "") {
+      writer.uint32(42).string(message.nextId);
     }
     return writer;
   },
@@ -1221,6 +1391,14 @@ export const MasterKeyInfo: MessageFns<MasterKeyInfo> = {
             message.renewed = reader.uint32();
             continue;
           }
+          case 5: {
+            if (tag !== 42) {
+              break;
+            }
+
+            message.nextId = reader.string();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -1243,6 +1421,11 @@ export const MasterKeyInfo: MessageFns<MasterKeyInfo> = {
         : undefined,
       rotating: isSet(object.rotating) ? globalThis.Boolean(object.rotating) : false,
       renewed: isSet(object.renewed) ? globalThis.Number(object.renewed) : 0,
+      nextId: isSet(object.nextId)
+        ? globalThis.String(object.nextId)
+        : isSet(object.next_id)
+        ? globalThis.String(object.next_id)
+        : "",
     };
   },
 
@@ -1260,6 +1443,9 @@ export const MasterKeyInfo: MessageFns<MasterKeyInfo> = {
     if (message.renewed !== 0) {
       obj.renewed = Math.round(message.renewed);
     }
+    if (message.nextId !== "") {
+      obj.nextId = message.nextId;
+    }
     return obj;
   },
 
@@ -1272,6 +1458,7 @@ export const MasterKeyInfo: MessageFns<MasterKeyInfo> = {
     message.sinceMs = (object.sinceMs !== undefined && object.sinceMs !== null) ? BigInt(object.sinceMs) : undefined;
     message.rotating = object.rotating ?? false;
     message.renewed = object.renewed ?? 0;
+    message.nextId = object.nextId ?? "";
     return message;
   },
 };
@@ -13037,7 +13224,7 @@ export const ControlServiceService = {
   /**
    * Replaces the master key and encrypts everything anew; answers when nothing depends on the old one any more. A rotation
    * that is cut off goes on by itself, also after a new start. Requires the scope OPERATOR. CONFLICT while
-   * one, or a copy of the database, is under way.
+   * one, or a copy of the database, is under way, and while another scheduler of the queue lacks the new key.
    */
   rotateMasterKey: {
     path: "/capstan.v1.ControlService/RotateMasterKey" as const,
@@ -13048,6 +13235,21 @@ export const ControlServiceService = {
     requestDeserialize: (value: Buffer): RotateMasterKeyRequest => RotateMasterKeyRequest.decode(value),
     responseSerialize: (value: MasterKeyInfo): Buffer => Buffer.from(MasterKeyInfo.encode(value).finish()),
     responseDeserialize: (value: Buffer): MasterKeyInfo => MasterKeyInfo.decode(value),
+  },
+  /**
+   * Makes the key of the next rotation on the owner's host, unless there is one, for an operator to copy to the hosts of all other
+   * schedulers of the queue. Requires the scope OPERATOR. CONFLICT during a rotation.
+   */
+  prepareMasterKey: {
+    path: "/capstan.v1.ControlService/PrepareMasterKey" as const,
+    requestStream: false as const,
+    responseStream: false as const,
+    requestSerialize: (value: PrepareMasterKeyRequest): Buffer =>
+      Buffer.from(PrepareMasterKeyRequest.encode(value).finish()),
+    requestDeserialize: (value: Buffer): PrepareMasterKeyRequest => PrepareMasterKeyRequest.decode(value),
+    responseSerialize: (value: PrepareMasterKeyResponse): Buffer =>
+      Buffer.from(PrepareMasterKeyResponse.encode(value).finish()),
+    responseDeserialize: (value: Buffer): PrepareMasterKeyResponse => PrepareMasterKeyResponse.decode(value),
   },
   /** A new signing secret. For 24 hours webhooks are signed with the one before it, too. */
   rotateWebhookSecret: {
@@ -13168,9 +13370,14 @@ export interface ControlServiceServer extends UntypedServiceImplementation {
   /**
    * Replaces the master key and encrypts everything anew; answers when nothing depends on the old one any more. A rotation
    * that is cut off goes on by itself, also after a new start. Requires the scope OPERATOR. CONFLICT while
-   * one, or a copy of the database, is under way.
+   * one, or a copy of the database, is under way, and while another scheduler of the queue lacks the new key.
    */
   rotateMasterKey: handleUnaryCall<RotateMasterKeyRequest, MasterKeyInfo>;
+  /**
+   * Makes the key of the next rotation on the owner's host, unless there is one, for an operator to copy to the hosts of all other
+   * schedulers of the queue. Requires the scope OPERATOR. CONFLICT during a rotation.
+   */
+  prepareMasterKey: handleUnaryCall<PrepareMasterKeyRequest, PrepareMasterKeyResponse>;
   /** A new signing secret. For 24 hours webhooks are signed with the one before it, too. */
   rotateWebhookSecret: handleUnaryCall<RotateWebhookSecretRequest, RotateWebhookSecretResponse>;
 }
@@ -13845,7 +14052,7 @@ export interface ControlServiceClient extends Client {
   /**
    * Replaces the master key and encrypts everything anew; answers when nothing depends on the old one any more. A rotation
    * that is cut off goes on by itself, also after a new start. Requires the scope OPERATOR. CONFLICT while
-   * one, or a copy of the database, is under way.
+   * one, or a copy of the database, is under way, and while another scheduler of the queue lacks the new key.
    */
   rotateMasterKey(
     request: RotateMasterKeyRequest,
@@ -13861,6 +14068,25 @@ export interface ControlServiceClient extends Client {
     metadata: Metadata,
     options: Partial<CallOptions>,
     callback: (error: ServiceError | null, response: MasterKeyInfo) => void,
+  ): ClientUnaryCall;
+  /**
+   * Makes the key of the next rotation on the owner's host, unless there is one, for an operator to copy to the hosts of all other
+   * schedulers of the queue. Requires the scope OPERATOR. CONFLICT during a rotation.
+   */
+  prepareMasterKey(
+    request: PrepareMasterKeyRequest,
+    callback: (error: ServiceError | null, response: PrepareMasterKeyResponse) => void,
+  ): ClientUnaryCall;
+  prepareMasterKey(
+    request: PrepareMasterKeyRequest,
+    metadata: Metadata,
+    callback: (error: ServiceError | null, response: PrepareMasterKeyResponse) => void,
+  ): ClientUnaryCall;
+  prepareMasterKey(
+    request: PrepareMasterKeyRequest,
+    metadata: Metadata,
+    options: Partial<CallOptions>,
+    callback: (error: ServiceError | null, response: PrepareMasterKeyResponse) => void,
   ): ClientUnaryCall;
   /** A new signing secret. For 24 hours webhooks are signed with the one before it, too. */
   rotateWebhookSecret(
