@@ -34,13 +34,16 @@ export class BlobParts {
   readonly #opened: OpenedBlobs;
   readonly #onFault: (error: unknown) => void;
   #sweep: NodeJS.Timeout | undefined;
+  /** Set while this scheduler owns the queue. */
+  #engine: Engine | null = null;
 
   private constructor(opened: OpenedBlobs, onFault: (error: unknown) => void, { store, bodyWaitMs }: BlobPartsOptions) {
     this.blobs = opened.blobs;
     this.#opened = opened;
     this.#onFault = onFault;
     const wait = bodyWaitMs === undefined ? {} : { waitMs: bodyWaitMs };
-    this.bodies = new BodyRemover({ store: this.blobs, named: (ids) => store.read('blobsNamed', ids), onFault, ...wait });
+    const named = (ids: readonly string[]): Promise<string[]> => store.read('blobsNamed', ids);
+    this.bodies = new BodyRemover({ store: this.blobs, named, mayRemove: () => this.#engine?.owns === true, onFault, ...wait });
   }
 
   static async open(options: BlobPartsOptions): Promise<BlobParts> {
@@ -86,9 +89,10 @@ export class BlobParts {
    * without a scheduler for longer than the age of orphans still has to name the bodies of its results.
    */
   startSweep(engine: Engine): void {
+    this.#engine = engine;
     const sweep = (spares: (id: string) => boolean): void => {
-      if (!engine.up) return;
-      this.#opened.sweep({ named: (ids) => namedBlobs(engine, ids), mayRemove: () => engine.up, spares }).catch(this.#onFault);
+      if (!engine.owns) return;
+      this.#opened.sweep({ named: (ids) => namedBlobs(engine, ids), mayRemove: () => engine.owns, spares }).catch(this.#onFault);
     };
     sweep(isBodyId);
     clearInterval(this.#sweep);
@@ -97,6 +101,8 @@ export class BlobParts {
 
   stopSweep(): void {
     clearInterval(this.#sweep);
+    this.#engine = null;
+    this.bodies.forget();
   }
 
   /** Resolves when no removal is in progress. */

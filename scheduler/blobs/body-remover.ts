@@ -18,6 +18,8 @@ export interface BodyRemoverOptions {
   readonly store: Pick<BlobStore, 'delete' | 'hold'>;
   /** Returns which of these blobs are named by a row (Store.read('blobsNamed', ids)). */
   readonly named: (ids: readonly string[]) => Promise<readonly string[]>;
+  /** Whether this process still owns the queue: another owner may be about to name a body again. */
+  readonly mayRemove?: () => boolean;
   readonly onFault: (error: unknown) => void;
   readonly waitMs?: number;
 }
@@ -50,6 +52,11 @@ export class BodyRemover {
     return (await this.#options.store.hold(blob)) !== null;
   }
 
+  /** Leaves what waits to the sweep: another scheduler may own the queue. */
+  forget(): void {
+    for (const waiting of [this.#young, this.#old, this.#due]) waiting.clear();
+  }
+
   /** Stops. Resolves when no removal is in progress. */
   async close(): Promise<void> {
     clearInterval(this.#timer);
@@ -63,6 +70,10 @@ export class BodyRemover {
     for (let start = 0; start < all.length; start += BATCH) {
       const batch = all.slice(start, start + BATCH);
       const named = new Set(await this.#options.named(batch));
+      if (this.#options.mayRemove?.() === false) {
+        this.forget();
+        return;
+      }
       // A blob kept in the meantime is no longer due. There is no await between this check and the removal.
       const unnamed = batch.filter((blob) => this.#due.delete(blob) && !named.has(blob));
       await Promise.all(unnamed.map(async (blob) => this.#options.store.delete(blob)));

@@ -135,6 +135,11 @@ export class Engine {
     return this.#life?.term ?? null;
   }
 
+  /** Whether no other scheduler can have taken the queue over by now: for effects that need no batch of their own. */
+  get owns(): boolean {
+    return this.#life?.loop.confirmed === true;
+  }
+
   get up(): boolean {
     return this.#life !== null;
   }
