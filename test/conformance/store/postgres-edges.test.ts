@@ -6,16 +6,15 @@ import test, { type ExecutionContext } from 'ava';
 import { Client } from 'pg';
 
 import { parseAddress } from '../../../scheduler/store/postgres/address.ts';
-import { batchOf } from '../../../scheduler/store/postgres/batch.ts';
 import { openPostgresStore, type PostgresStore } from '../../../scheduler/store/postgres/client.ts';
-import { connect, readPool } from '../../../scheduler/store/postgres/connection.ts';
+import { readPool } from '../../../scheduler/store/postgres/connection.ts';
 import { jobReads } from '../../../scheduler/store/postgres/reads/jobs.ts';
 import { LeftEdge, LeftEdges } from '../../../scheduler/store/postgres/reads/left-edges.ts';
 import type { Query } from '../../../scheduler/store/postgres/reads/query.ts';
-import { COMMIT, OPERATION_TYPES, typeName } from '../../../scheduler/store/postgres/sql/batch.ts';
 import type { Fence, Op } from '../../../scheduler/store/store.ts';
 import { NO_POSTGRES, postgresBinaries, startPostgres, type PostgresServer } from '../../support/postgres.ts';
 import { completed, given, leased, leaseOf, queued, submit } from './jobs.ts';
+import { rowsOfBatch } from './postgres-rows.ts';
 import { take } from './take.ts';
 
 const JOBS = 4_000;
@@ -147,44 +146,4 @@ async function countingReads(t: ExecutionContext, url: string, edges: LeftEdges)
       due: (await reads.due(Number.MAX_SAFE_INTEGER, 1)).jobs[0]?.seq,
     }),
   };
-}
-
-/** Rows of jobs that a batch reads by an index, on a connection like the store's; the batch is rolled back. */
-async function rowsOfBatch(t: ExecutionContext, url: string, fence: Fence, ops: readonly Op[]): Promise<number> {
-  const { client } = await connect(parseAddress(url, 'url'), 'capstan test', {
-    answerMs: 60_000,
-    onEnd: () => undefined,
-    onWarning: (message) => t.fail(message),
-  });
-  t.teardown(() => client.end());
-  const types = await client.query<{ name: string; oid: number }>(
-    "SELECT typname AS name, oid::bigint AS oid FROM pg_type WHERE typnamespace = 'capstan'::regnamespace AND typtype = 'c'",
-  );
-  const oids = new Map(types.rows.map(({ name, oid }) => [name, oid]));
-  const { batch: last } = (await client.query<{ batch: number }>('SELECT batch FROM capstan.cells WHERE cell = 0')).rows[0] ?? { batch: 0 };
-  const batch = batchOf(ops);
-  await client.query('BEGIN');
-  const before = await fetched();
-  await client.query(COMMIT, [
-    fence.shard,
-    String(fence.term),
-    last + 1,
-    0,
-    0,
-    0,
-    batch.waves,
-    false,
-    0,
-    ...OPERATION_TYPES.map((type) => batch.arrays[type].encode(oids.get(typeName(type)) ?? 0)),
-  ]);
-  const after = await fetched();
-  await client.query('ROLLBACK');
-  return after - before;
-
-  async function fetched(): Promise<number> {
-    const { rows } = await client.query<{ rows: number }>(
-      "SELECT idx_tup_fetch::bigint AS rows FROM pg_stat_xact_user_tables WHERE schemaname = 'capstan' AND relname = 'jobs'",
-    );
-    return rows[0]?.rows ?? 0;
-  }
 }

@@ -1,0 +1,147 @@
+/** Each rule that the functions of the database enforce, and what becomes of it when the function lacks it: the check must notice. */
+import test from 'ava';
+
+import { NO_POSTGRES, postgresBinaries, startPostgres, type PostgresServer } from '../../support/postgres.ts';
+import { completed, given, leased, submit } from './jobs.ts';
+import { rowsOfBatch } from './postgres-rows.ts';
+import { END_WRITERS, worldOf, type World } from './postgres-world.ts';
+import { take } from './take.ts';
+
+interface Rule {
+  readonly rule: string;
+  readonly in: 'commit_v1' | 'take_v1';
+  /** A part of the function without which the rule is gone, and what stands there instead. */
+  readonly part: RegExp;
+  readonly mutated: string;
+  readonly holds: (world: World, rows: (ops: Parameters<typeof rowsOfBatch>[3]) => Promise<number>) => Promise<boolean>;
+}
+
+const call = (term: bigint, batch: number): string => `SELECT * FROM capstan.commit_v1(0, ${term}, ${batch}, 0, 0, 0, '{}', false, 0,
+  NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)`;
+
+const rules: readonly Rule[] = [
+  {
+    rule: 'a batch under a stale term raises: an update of no rows would be no error',
+    in: 'commit_v1',
+    part: /IF NOT FOUND THEN\s+RAISE EXCEPTION 'cell.*?END IF;/s,
+    mutated: '',
+    holds: ({ sql, fence }) => fails(sql(call(fence.term - 1n, 1)), 'CT001'),
+  },
+  {
+    rule: 'a batch whose predecessor failed, or a late copy, is refused',
+    in: 'commit_v1',
+    part: /AND c\.batch = p_batch - 1/,
+    mutated: '',
+    holds: async ({ sql, fence }) => (await fails(sql(call(fence.term, 2)), 'CT001')) && fails(sql(call(fence.term, 0)), 'CT001'),
+  },
+  {
+    rule: 'ends find their jobs by number, not by going through all leased ones',
+    in: 'commit_v1',
+    part: /j\.seq = g\.seq AND j\.state = g\.expected::capstan\.job_state/,
+    mutated: "j.seq + 0 = g.seq AND j.state = 'LEASED'",
+    holds: async ({ store, fence }, rows) => {
+      await given(store, fence, ...Array.from({ length: 300 }, (_, i) => submit(leased(i + 1))));
+      return (await rows(Array.from({ length: 100 }, (_, i) => completed(i + 1)))) <= 400;
+    },
+  },
+  {
+    rule: 'a database that lacks what was acknowledged is not taken over',
+    in: 'take_v1',
+    part: /\(held\.term, held\.batch\) < \(p_known_term, p_known_batch\)/,
+    mutated: 'false',
+    holds: async ({ store, fence, sql }) => {
+      await store.commit(fence, []);
+      const lost = new Promise((resolve) => store.onHint(resolve));
+      await sql('UPDATE capstan.cells SET batch = 0');
+      await sql(END_WRITERS);
+      await lost;
+      return fails(store.acquire(0, 'owner-a', 1), 'DATA_LOST');
+    },
+  },
+  {
+    rule: 'a term is at least the seconds since 1970',
+    in: 'take_v1',
+    part: /greatest\(held\.term \+ 1, clock_ms \/ 1000\)/,
+    mutated: 'held.term + 1',
+    holds: async ({ store, sql, another }) => {
+      await store.release(0);
+      await sql('UPDATE capstan.cells SET term = 1, batch = 0');
+      return (await take(await another(), 'owner-b')).term > 1_000_000_000n;
+    },
+  },
+  {
+    rule: 'a cell whose owner was silent is taken only as it was seen',
+    in: 'take_v1',
+    part: /\(held\.term, held\.batch\) <> \(p_seen_term, p_seen_batch\)/,
+    mutated: 'false',
+    holds: async ({ store, fence, sql }) => {
+      await store.commit(fence, []);
+      const [row] = await sql<{ outcome: string }>(`SELECT outcome FROM capstan.take_v1(0, 'owner-b', '', ${fence.term}, 0, 0, 0, 500)`);
+      return row?.outcome === 'changed';
+    },
+  },
+  {
+    rule: 'a row that stays locked is noticed',
+    in: 'take_v1',
+    part: /PERFORM set_config\('lock_timeout'.*?;/,
+    mutated: '',
+    holds: async ({ url, sql }) => {
+      await sql('BEGIN');
+      await sql('SELECT FROM capstan.cells FOR UPDATE');
+      const taken = server?.query(url, "SET statement_timeout = '2s'; SELECT capstan.take_v1(0, 'owner-b', '', NULL, NULL, 0, 0, 100)");
+      const isNoticed = await fails(taken ?? Promise.resolve(), '55P03');
+      await sql('ROLLBACK');
+      return isNoticed;
+    },
+  },
+  {
+    rule: 'the wall clock of an owner is not before what former owners wrote',
+    in: 'take_v1',
+    part: /greatest\(held\.wall, clock_ms\)/,
+    mutated: 'clock_ms',
+    holds: async ({ store, sql }) => {
+      await store.release(0);
+      const [row] = await sql<{ wall: string }>('UPDATE capstan.cells SET wall = wall + 3600000 RETURNING wall');
+      await take(store, 'owner-b');
+      return store.now() >= Number(row?.wall);
+    },
+  },
+];
+
+const binaries = await postgresBinaries();
+const server = binaries === undefined ? null : await startPostgres(binaries);
+if (server === null)
+  test('postgres', (t) => {
+    t.log(NO_POSTGRES);
+    t.pass();
+  });
+else tests(server);
+
+function tests(own: PostgresServer): void {
+  test.after.always(() => own.stop());
+
+  for (const { rule, in: name, part, mutated, holds } of rules)
+    test(`${rule}; without it the check fails`, async (t) => {
+      for (const isMutated of [false, true]) {
+        const world = await worldOf(t, own);
+        if (isMutated) {
+          const [{ text } = { text: '' }] = await world.sql<{ text: string }>(
+            `SELECT pg_get_functiondef('capstan.${name}'::regproc) AS text`,
+          );
+          t.regex(text, part);
+          await world.sql(text.replace(part, mutated));
+        }
+        t.is(await holds(world, (ops) => rowsOfBatch(t, world.url, world.fence, ops)), !isMutated);
+      }
+    });
+}
+
+/** Whether it fails with this code, of ours or of the database. */
+async function fails(call: Promise<unknown>, code: string): Promise<boolean> {
+  try {
+    await call;
+    return false;
+  } catch (error) {
+    return (error as { code?: string }).code === code;
+  }
+}
