@@ -40,7 +40,7 @@ const rules: readonly Rule[] = [
     part: /j\.seq = g\.seq AND j\.state = g\.expected::capstan\.job_state/,
     mutated: "j.seq + 0 = g.seq AND j.state = 'LEASED'",
     holds: async ({ store, fence }, rows) => {
-      await given(store, fence, ...Array.from({ length: 300 }, (_, i) => submit(leased(i + 1))));
+      await given(store, fence, ...Array.from({ length: 2_000 }, (_, i) => submit(leased(i + 1))));
       return (await rows(Array.from({ length: 100 }, (_, i) => completed(i + 1)))) <= 400;
     },
   },
