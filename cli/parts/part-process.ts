@@ -5,7 +5,7 @@
 import { CapstanError, type ErrorCode } from '../../lib/errors.ts';
 import { isErrno } from '../../lib/to-error.ts';
 import type { Environment } from '../config.ts';
-import type { PartMessage } from '../supervisor/child.ts';
+import type { PartMessage, PartRole } from '../supervisor/child.ts';
 import { endWish } from '../terminal/end-signals.ts';
 import { explain } from '../terminal/tool-error.ts';
 
@@ -17,6 +17,8 @@ export interface RunningPart {
   readonly handle: PartHandle;
   /** Address at which it serves, for people and for the other parts; empty when it serves nothing. */
   readonly address: string;
+  /** Of a part that may stand by for another process of its kind: what it is now, and a way to hear of changes. */
+  readonly role?: { now(): PartRole; watch(changed: (role: PartRole) => void): void };
   /** Resolves with the reason when the part ends by itself. */
   readonly gaveUp?: Promise<CapstanError>;
 }
@@ -40,7 +42,7 @@ export async function runPart({ variables }: Environment, start: () => Promise<R
   const isSupervised = process.connected && variables[SUPERVISED] === '1';
   const end = isSupervised ? { wished: supervisorsWish(), release: () => undefined } : endWish();
   let running: RunningPart | undefined;
-  // A start may wait for long, as a standby's does: nothing is open yet that must be closed in order.
+  // A start may take long (a migration, a database that does not answer): nothing is open yet that must be closed in order.
   void end.wished.then(() => setTimeout(() => running ?? process.exit(), 1000).unref());
   try {
     running = await start();
@@ -52,7 +54,11 @@ export async function runPart({ variables }: Environment, start: () => Promise<R
     await tell({ type: 'failed', code: error.code, message: error.message });
     process.exit(explain(error).exitCode);
   }
-  if (isSupervised) await tell({ type: 'ready', address: running.address });
+  if (isSupervised) {
+    const { address, role } = running;
+    await tell({ type: 'ready', address, role: role?.now() ?? 'owner' });
+    role?.watch((changed) => void tell({ type: 'role', role: changed }));
+  }
   const reason = await Promise.race([end.wished, ...(running.gaveUp === undefined ? [] : [running.gaveUp])]);
   if (reason !== undefined && isSupervised) await tell({ type: 'failed', code: reason.code, message: reason.message });
   await running.handle.close();

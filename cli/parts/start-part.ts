@@ -1,5 +1,6 @@
 /** Loads each part through `config.ts` and `start.ts`, and only when its command runs. */
 import type { Environment, Settings } from '../config.ts';
+import type { PartRole } from '../supervisor/child.ts';
 import type { RunningPart } from './part-process.ts';
 
 /** The parts read their own settings from the environment; flags and defaults of the tool override them. */
@@ -18,7 +19,8 @@ function variables(settings: Settings, environment: Environment): NodeJS.Process
 export async function startScheduler(settings: Settings, environment: Environment): Promise<RunningPart> {
   const [{ readConfig }, { start }] = await Promise.all([import('../../scheduler/config.ts'), import('../../scheduler/start.ts')]);
   const handle = await start(readConfig({}, variables(settings, environment)));
-  return { handle, address: handle.address };
+  const role = (): PartRole => (handle.status.kind === 'owner' ? 'owner' : 'standby');
+  return { handle, address: handle.address, role: { now: role, watch: (changed) => handle.watch(() => changed(role())) } };
 }
 
 export async function startGateway(settings: Settings, environment: Environment): Promise<RunningPart> {

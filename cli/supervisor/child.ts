@@ -5,9 +5,15 @@ import { z } from 'zod';
 
 import type { Refusal } from './core/restart.ts';
 
+/** A standby waits for the work of another process of its kind; every other part is the owner of its own. */
+const roleSchema = z.enum(['owner', 'standby']);
+
+export type PartRole = z.output<typeof roleSchema>;
+
 /** Messages of a part over its channel (docs/borders.md, Processes under `capstan up`). */
 const messageSchema = z.discriminatedUnion('type', [
-  z.object({ type: z.literal('ready'), address: z.string().default('') }),
+  z.object({ type: z.literal('ready'), address: z.string().default(''), role: roleSchema.default('owner') }),
+  z.object({ type: z.literal('role'), role: roleSchema }),
   z.object({ type: z.literal('failed'), code: z.string(), message: z.string() }),
 ]);
 
@@ -23,7 +29,10 @@ export interface ChildCommand {
 }
 
 export interface ChildEvents {
+  /** It serves, or stands by. */
   ready(address: string): void;
+  /** Its role when it is ready, and each that follows. */
+  role?(role: PartRole): void;
   /** It has ended, and everything it sent before was passed on. */
   exited(how: string, refusal: Refusal | null): void;
   /** Its output, stdout and stderr alike. */
@@ -57,8 +66,12 @@ export function startChild(command: ChildCommand, events: ChildEvents): Child {
   child.on('message', (raw) => {
     const message = messageSchema.safeParse(raw);
     if (!message.success) return; // a newer part may send other messages
+    if (message.data.type === 'failed') {
+      refusal = { code: message.data.code, message: message.data.message };
+      return;
+    }
     if (message.data.type === 'ready') events.ready(message.data.address);
-    else refusal = { code: message.data.code, message: message.data.message };
+    events.role?.(message.data.role);
   });
   child.stdout?.on('data', (chunk: Buffer) => events.printed(chunk));
   child.stderr?.on('data', (chunk: Buffer) => events.printed(chunk));

@@ -3,7 +3,7 @@ import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 
 import { assertNever } from '../../lib/errors.ts';
-import { startChild, type Child, type ChildCommand } from './child.ts';
+import { startChild, type Child, type ChildCommand, type PartRole } from './child.ts';
 import { newState, nextDeadline, step, type Effect, type Event, type PartRule, type Refusal } from './core/restart.ts';
 import { openLogFile, type LogFile } from './log-file.ts';
 import { readNotice, splitLines, type Notice } from './log-line.ts';
@@ -35,6 +35,8 @@ export interface Supervisor {
   readonly finished: Promise<Refusal | null>;
   /** Ends all parts in order; a second call kills them. */
   stop(): void;
+  /** What each running part said that it is. */
+  roles(): ReadonlyMap<string, PartRole>;
   /** Process ids of the running parts. */
   pids(): ReadonlyMap<string, number>;
 }
@@ -44,6 +46,7 @@ export function supervise(options: SupervisorOptions): Supervisor {
   const state = newState(options.parts, options.stopOrder);
   const children = new Map<string, Child>();
   const addresses = new Map<string, string>();
+  const roles = new Map<string, PartRole>();
   mkdirSync(options.logs, { recursive: true, mode: 0o700 });
   const trouble = (text: string): void => options.notice({ level: 'warn', text });
   const open = ({ name }: PartPlan): LogFile => openLogFile(join(options.logs, `${name}.log`), undefined, undefined, trouble);
@@ -72,9 +75,11 @@ export function supervise(options: SupervisorOptions): Supervisor {
         addresses.set(part, address);
         feed({ type: 'ready', part });
       },
+      role: (role) => roles.set(part, role),
       exited: (how, refusal) => {
         lines.end();
         children.delete(part);
+        roles.delete(part);
         options.ended?.(part);
         feed({ type: 'exited', part, how, refusal });
       },
@@ -109,6 +114,7 @@ export function supervise(options: SupervisorOptions): Supervisor {
     ready: ready.promise,
     finished: finished.promise,
     stop: () => feed({ type: 'stop' }),
+    roles: () => roles,
     pids: () => new Map([...children].flatMap(([part, child]) => (child.pid === undefined ? [] : [[part, child.pid]]))),
   };
 }

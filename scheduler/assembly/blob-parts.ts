@@ -92,7 +92,10 @@ export class BlobParts {
     this.#engine = engine;
     const sweep = (spares: (id: string) => boolean): void => {
       if (!engine.owns) return;
-      this.#opened.sweep({ named: (ids) => namedBlobs(engine, ids), mayRemove: () => engine.owns, spares }).catch(this.#onFault);
+      this.#opened.sweep({ named: (ids) => namedBlobs(engine, ids), mayRemove: () => engine.owns, spares }).catch((error: unknown) => {
+        // The next owner sweeps, too.
+        if (engine.owns) this.#onFault(error);
+      });
     };
     sweep(isBodyId);
     clearInterval(this.#sweep);
