@@ -30,6 +30,7 @@ export const sets = {
     'webhooks',
   ].map((name) => `test/cli/${name}.test.ts`),
   cluster: [
+    'test/cli/up-schedulers.test.ts',
     'test/conformance/store/postgres*.test.ts',
     'test/integration/cells*.test.ts',
     'test/integration/cluster*.test.ts',

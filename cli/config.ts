@@ -71,6 +71,30 @@ export const settingsSchema = z.object({
       env: 'CAPSTAN_SCHEDULER',
       flag: '--scheduler <host:port>',
     }),
+  store: z
+    .string()
+    .min(1)
+    .refine((text) => /^postgres(?:ql)?:\/\//.test(text), 'must begin with postgres://')
+    .refine(
+      (text) => (URL.parse(text)?.password ?? '') === '',
+      'must not hold a password; put it into a password file and name that in PGPASSFILE',
+    )
+    .optional()
+    .meta({
+      description: 'Where the queue is stored: postgres://user@host:port/database (default: SQLite in the data folder).',
+      env: 'CAPSTAN_STORE',
+      flag: '--store <url>',
+    }),
+  schedulers: z
+    .string()
+    .regex(/^[1-9]$/, 'must be a number between 1 and 9')
+    .transform(Number)
+    .optional()
+    .meta({
+      description: 'Number of schedulers on this host (default: 1); more than one require --store, and use the ports after --grpc-port.',
+      env: 'CAPSTAN_SCHEDULERS',
+      flag: '--schedulers <number>',
+    }),
   ...tlsSettings,
   url: z
     .url({ protocol: /^https?$/, error: 'must be an http or https URL' })

@@ -19,8 +19,8 @@ function callable({ id, kind, routes }: EndpointRow): string | null {
 export const up: Command = {
   name: 'up',
   summary: 'Run the whole service on this host: scheduler, gateway and agent. Restarts a part that dies.',
-  settings: ['httpPort', 'grpcPort', 'dataDir', 'apiKey'],
-  examples: ['up', 'up --http-port 9080 --grpc-port 9070'],
+  settings: ['httpPort', 'grpcPort', 'dataDir', 'schedulers', 'store', 'apiKey'],
+  examples: ['up', 'up --http-port 9080 --grpc-port 9070', 'up --schedulers 3 --store postgres://capstan@db.example/capstan'],
   async run({ options, env, terminal }) {
     const settings = readSettings(options, env);
     const { runStack } = await import('../supervisor/stack.ts');

@@ -11,6 +11,7 @@ export interface ClusterProblem {
 const OWNER_LATE_MS = 5_000;
 const SILENT_MS = 10_000;
 const CLOCK_MS = 60_000;
+const LOOPBACK = /^(?:localhost|127(?:\.\d+){3}|\[::1\]):\d+$/;
 
 export function clusterProblems({ cells, schedulers, database }: ClusterRow): ClusterProblem[] {
   if (database === null) return [];
@@ -19,6 +20,7 @@ export function clusterProblems({ cells, schedulers, database }: ClusterRow): Cl
     ...cells.flatMap(cellProblems),
     ...schedulers.flatMap((scheduler) => schedulerProblems(scheduler, database, cells)),
     ...versionProblems(schedulers),
+    ...addressProblems(schedulers),
   ];
 }
 
@@ -114,6 +116,22 @@ function versionProblems(schedulers: readonly SchedulerRow[]): ClusterProblem[] 
     warning(
       `schedulers run different versions: ${each.join('; ')}`,
       'Finish the upgrade: standbys first, the owner last (docs/upgrade.md).',
+    ),
+  ];
+}
+
+/** Clients and other schedulers must reach each at an address of its own. */
+function addressProblems(schedulers: readonly SchedulerRow[]): ClusterProblem[] {
+  const seen = schedulers.filter(({ lastSeenAgeMs }) => lastSeenAgeMs < SILENT_MS);
+  const hostsOf = (those: readonly SchedulerRow[]): string[] => [...new Set(those.map(({ hostName }) => hostName))];
+  const shared = [...Map.groupBy(seen, ({ address }) => address)].filter(([, those]) => hostsOf(those).length > 1);
+  const isSpread = hostsOf(seen).length > 1;
+  const local = seen.filter(({ address }) => isSpread && LOOPBACK.test(address) && !shared.some(([each]) => each === address));
+  const hint = 'Set CAPSTAN_GRPC_HOST or CAPSTAN_ADVERTISE to an address of each host that the others reach.';
+  return [
+    ...shared.map(([address, those]) => fault(`schedulers on ${hostsOf(those).join(' and ')} show the same address ${address}`, hint)),
+    ...local.map(({ address, hostName }) =>
+      fault(`the scheduler on ${hostName} shows the address ${address}, which no other host reaches`, hint),
     ),
   ];
 }

@@ -14,7 +14,7 @@ import { ToolError } from '../terminal/tool-error.ts';
 import { formerPartsEnded, PartsFile } from './former-parts.ts';
 import type { Notice } from './log-line.ts';
 import { ownBase } from './own-base.ts';
-import { GRACE_MS, stackPlans, STOP_ORDER } from './plans.ts';
+import { GRACE_MS, schedulerList, stackPlans, stopOrder } from './plans.ts';
 import { supervise, type PartPlan } from './supervisor.ts';
 
 export interface StackAddresses {
@@ -22,7 +22,7 @@ export interface StackAddresses {
   readonly url: string;
   /** `host:port`. */
   readonly http: string;
-  /** `host:port`. */
+  /** `host:port`; several of them, separated by commas. */
   readonly grpc: string;
 }
 
@@ -68,13 +68,14 @@ export async function runStack(options: StackOptions): Promise<number> {
 }
 
 async function runLocked({ settings, environment, terminal, whenReady, parts }: StackOptions): Promise<number> {
+  const plans = parts ?? stackPlans(settings, environment);
   const keyBefore = storedApiKey(settings.dataDir);
   const logs = join(settings.dataDir, 'logs');
   const ending = new AbortController();
   const running = new PartsFile(settings.dataDir, (text) => terminal.warn(text));
   const stack = supervise({
-    parts: parts ?? stackPlans(settings, environment),
-    stopOrder: STOP_ORDER,
+    parts: plans,
+    stopOrder: stopOrder(plans),
     logs,
     started: (part, pid) => running.started(part, pid),
     ended: (part) => running.ended(part),
@@ -100,7 +101,7 @@ async function runLocked({ settings, environment, terminal, whenReady, parts }: 
   const serving = stack.ready.then(async (known) => {
     const http = hostAndPort(known.get('gateway'));
     const url = ownBase(environment, /\d+$/.exec(http)?.[0] ?? '');
-    const addresses = { url, http, grpc: hostAndPort(known.get('scheduler')) };
+    const addresses = { url, http, grpc: schedulerList(known) };
     writeRunFile(settings.dataDir, { pid: process.pid, ...addresses });
     announce(terminal, settings, addresses, keyBefore);
     await whenReady({ ...addresses, isNew: keyBefore === null }, ending.signal);
@@ -136,7 +137,9 @@ function say(terminal: Terminal, { level, text }: Notice): void {
 }
 
 function announce(terminal: Terminal, settings: Settings, { url, grpc }: StackAddresses, keyBefore: string | null): void {
-  terminal.done(`Capstan is up: ${url} (API docs at ${url}/docs), scheduler at ${grpc}, data in ${settings.dataDir}`);
+  terminal.done(
+    `Capstan is up: ${url} (API docs at ${url}/docs), ${grpc.includes(',') ? 'schedulers' : 'scheduler'} at ${grpc.replaceAll(',', ', ')}, data in ${settings.dataDir}`,
+  );
   const key = storedApiKey(settings.dataDir);
   if (keyBefore === null && key !== null && settings.apiKey === undefined) terminal.line(`API key: ${key}`);
   if (settings.apiKey !== undefined && key !== null && key !== settings.apiKey) {

@@ -29,7 +29,7 @@ export interface ClusterSeen {
 export interface ClusterView {
   /** @throws CapstanError UNAVAILABLE while the database cannot be reached. */
   list(): Promise<Cluster>;
-  /** This scheduler listens, and clients reach it at `host:port`. */
+  /** This scheduler listens, and clients reach it at `host:port`: from now on it shows itself to the others. */
   listening(address: string): void;
   /** What the last look saw of the own cell; null where there is no other scheduler to see, or before the first look. */
   readonly seen: ClusterSeen | null;

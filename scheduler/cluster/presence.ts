@@ -45,13 +45,10 @@ export class Presence implements ClusterView {
     this.#options = options;
     this.#address = options.own.address;
     this.#rows = new SchedulerRows(options.url);
-    this.#beatNow();
   }
 
   listening(address: string): void {
     this.#address = address;
-    if (this.#timer === null) return;
-    clearTimeout(this.#timer);
     this.#beatNow();
   }
 
@@ -94,7 +91,6 @@ export class Presence implements ClusterView {
   }
 
   #beatNow(): void {
-    this.#timer = null;
     this.#beating = this.#beat().finally(() => {
       if (!this.#closed) this.#timer = setTimeout(() => this.#beatNow(), BEAT_MS);
     });

@@ -142,3 +142,17 @@ test('a clock more than a minute away from the database’s', (t) => {
   only(t, withStandby({ clockOffsetMs: -61_000 }), 'warning', /^the clock of the standby .* is 61 s behind the database’s$/, /NTP/);
   only(t, withStandby({ clockOffsetMs: 3_600_000 }), 'warning', /is 60 min ahead of the database’s$/, /NTP/);
 });
+
+test('an address that two hosts show, or that no other host reaches', (t) => {
+  const hint = /CAPSTAN_ADVERTISE/;
+  only(t, withStandby({ address: owner.address }), 'fault', /^schedulers on one and two show the same address 10\.0\.0\.1:7070$/, hint);
+  only(
+    t,
+    withStandby({ address: '127.0.0.1:7070' }),
+    'fault',
+    /^the scheduler on two shows the address 127\.0\.0\.1:7070, which no other/,
+    hint,
+  );
+  const oneHost = [owner, standby].map((each, i) => ({ ...each, hostName: 'one', address: `127.0.0.1:707${i}` }));
+  t.deepEqual(clusterProblems({ ...well, schedulers: oneHost }), [], 'on one host they reach each other');
+});

@@ -1,5 +1,6 @@
 /** What the schedulers of one database say of one another. */
 import { cp } from 'node:fs/promises';
+import { hostname } from 'node:os';
 import { join } from 'node:path';
 
 import { credentials } from '@grpc/grpc-js';
@@ -155,13 +156,14 @@ function tests(folder: string, server: PostgresServer): void {
     const row = (id: string, keys: string): string =>
       `INSERT INTO capstan.schedulers (clock_offset_ms, schema_version, id, cell, address, host_name, version, master_keys)
        SELECT 61000, 999, '${id}', 'default', '10.0.0.9:${id}', 'nine', '0.0.1', ${keys} FROM capstan.schedulers LIMIT 1`;
+    await until('its own row is written', async () => (await server.query(store, 'SELECT id FROM capstan.schedulers'))[0]);
     await server.query(store, row('1', 'master_keys'));
     await server.query(store, row('2', "'{}'"));
     const { samples } = await until('the rows are seen', async () => {
       const found = await metricsOf(scheduler);
-      return found.get('capstan_cell_standbys{cell="default",ready="false"}') === 1 ? { samples: found } : null;
+      const standbys = ['true', 'false'].map((ready) => found.get(`capstan_cell_standbys{cell="default",ready="${ready}"}`));
+      return standbys.every((count) => count === 1) ? { samples: found } : null;
     });
-    t.is(samples.get('capstan_cell_standbys{cell="default",ready="true"}'), 1);
     t.is(samples.get('capstan_scheduler_clock_offset_seconds{cell="default",scheduler="10.0.0.9:1"}'), 61);
     t.is(samples.get('capstan_cell_take_overs_total{cell="default"}'), 0);
     t.is(samples.get('capstan_scheduler_owner{cell="default"}'), 1);
@@ -222,22 +224,23 @@ function tests(folder: string, server: PostgresServer): void {
     const scheduler = await TestScheduler.open({ store });
     t.teardown(() => scheduler.close());
     const { address } = scheduler.handle;
-    const ghost = (id: string, at: string, silent: string): Promise<unknown> =>
+    const ghost = (id: string, at: string, silent: string, host = 'lost'): Promise<unknown> =>
       server.query(
         store,
         `INSERT INTO capstan.schedulers (seen_at, clock_offset_ms, schema_version, id, cell, address, host_name, version, master_keys)
-         VALUES (now() - interval '${silent}', 0, 1, '${id}', 'default', '${at}', 'lost', '0.0.1', '{}')`,
+         VALUES (now() - interval '${silent}', 0, 1, '${id}', 'default', '${at}', '${host}', '0.0.1', '{}')`,
       );
     await ghost('lost', '10.0.0.9:7070', '59 minutes');
     await ghost('forgotten', '10.0.0.8:7070', '61 minutes');
-    await ghost('before', address, '11 seconds');
+    await ghost('before', address, '1 second', hostname());
+    await ghost('elsewhere', address, '1 second');
     await ghost('other-cell', '10.0.0.7:7070', '1 second');
-    const { schedulers, cells } = await listed(t, scheduler, (found) => found.schedulers.length <= 3);
+    const { schedulers, cells } = await listed(t, scheduler, (found) => found.schedulers.length <= 4);
     t.deepEqual(
       schedulers.map(({ address: at }) => at),
-      [address, '10.0.0.7:7070', '10.0.0.9:7070'],
+      [address, '10.0.0.7:7070', '10.0.0.9:7070', address],
     );
-    t.is(cells[0]?.standbys, 1, 'who is silent is no standby');
+    t.is(cells[0]?.standbys, 2, 'who is silent is no standby');
     t.true((schedulers.find(({ id }) => id === 'lost')?.lastSeenAgeMs ?? 0n) > 3_500_000n);
   });
 

@@ -11,8 +11,6 @@ import { migrations } from './migrations/all.ts';
 
 /** Rows that nobody writes any more are removed after it. */
 const FORGOTTEN_AFTER = '1 hour';
-/** A silent row of the same address is that of a process before this one. */
-const REPLACED_AFTER = '10 seconds';
 /** Who was seen within it is there, ms. */
 export const SEEN_MS = 10_000;
 const MOST_ROWS = 2_000;
@@ -24,10 +22,11 @@ const OLDER_SCHEMA = new Set(['42P01', '42703', '3F000']);
 const NOW_MS = '(extract(epoch FROM clock_timestamp()) * 1000)::bigint';
 const age = (time: string): string => `greatest(0, (extract(epoch FROM clock_timestamp() - ${time}) * 1000)::bigint)`;
 
+/** A row of the same host and address is that of a process before this one: an address belongs to one at a time. */
 const BEAT = `WITH forgotten AS (
   DELETE FROM capstan.schedulers WHERE id IN (
     SELECT id FROM capstan.schedulers WHERE id <> $1 AND (seen_at < clock_timestamp() - interval '${FORGOTTEN_AFTER}'
-      OR (cell = $2 AND address = $3 AND seen_at < clock_timestamp() - interval '${REPLACED_AFTER}')) FOR UPDATE SKIP LOCKED)
+      OR (cell = $2 AND address = $3 AND host_name = $4)) FOR UPDATE SKIP LOCKED)
 ), beat AS (
   INSERT INTO capstan.schedulers (id, cell, address, host_name, version, schema_version, master_keys, clock_offset_ms)
   VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (id) DO UPDATE SET seen_at = clock_timestamp(), cell = excluded.cell,
