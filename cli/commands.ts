@@ -45,6 +45,7 @@ const commands: Readonly<Record<string, Entry>> = {
   account: { section: MANAGE, aliases: ['accounts'], load: async () => (await import('./commands/accounts.ts')).accounts },
   node: { section: OPERATE, aliases: ['nodes'], load: async () => (await import('./commands/node.ts')).node },
   schedulers: { section: OPERATE, load: async () => (await import('./commands/schedulers.ts')).schedulers },
+  cell: { section: OPERATE, aliases: ['cells'], load: async () => (await import('./commands/cells.ts')).cells },
   up: { section: OPERATE, load: async () => (await import('./commands/up.ts')).up },
   scheduler: { section: OPERATE, load: async () => (await import('./commands/scheduler.ts')).scheduler },
   gateway: { section: OPERATE, load: async () => (await import('./commands/gateway.ts')).gateway },

@@ -1,29 +1,22 @@
 /** Starts the gateway: public HTTP in, gRPC out (docs/architecture.md). It has no state that a restart would lose. */
-import { BlobServiceClient } from '../proto/gen/capstan/v1/blobs.ts';
-import { ControlServiceClient } from '../proto/gen/capstan/v1/control.ts';
-import { GatewayServiceClient } from '../proto/gen/capstan/v1/invoke.ts';
-import { JobServiceClient } from '../proto/gen/capstan/v1/jobs.ts';
-import { DEFAULT_CELL } from '../lib/cells.ts';
 import { ClusterClient } from '../lib/cluster-list.ts';
 import { CapstanError } from '../lib/errors.ts';
-import { OwnerChannel } from '../lib/owner/owner-channel.ts';
-import { OwnerFinder } from '../lib/owner/owner-finder.ts';
 import { clientCredentials } from '../lib/grpc-tls.ts';
 import pkg from '../package.json' with { type: 'json' };
 import { Authenticator } from './auth/authenticate.ts';
-import { Bodies } from './blobs/bodies.ts';
 import { gatewayToken, type GatewayConfig } from './config.ts';
-import { Directory } from './directory/directory.ts';
+import { CellLink } from './cells/cell-link.ts';
+import { CellList } from './cells/cell-list.ts';
+import { Cells } from './cells/cells.ts';
+import { RemovedNodes } from './cells/removed-nodes.ts';
+import { Directory, type Key } from './directory/directory.ts';
 import { Lookup } from './directory/lookup.ts';
-import { DirectoryWatch } from './directory/watch.ts';
-import { callMetadata, channelOptions } from './grpc/connection.ts';
+import { channelOptions } from './grpc/connection.ts';
 import { createServer } from './http/server.ts';
 import { readCertificate } from './http/tls.ts';
 import { Announcements } from './invoke/announcements.ts';
 import type { AgentLink } from './invoke/agent-link.ts';
 import { InvokeServer } from './invoke/invoke-server.ts';
-import { LoadReport } from './invoke/report.ts';
-import { JobChannel } from './jobs/channel.ts';
 import { callOnce } from './jobs/unary.ts';
 import { TrustedProxies } from './lb/forwarded.ts';
 import { LoadBalancer } from './lb/load-balancer.ts';
@@ -75,40 +68,16 @@ export async function start(config: GatewayConfig, deps: GatewayDeps = {}): Prom
   const token = gatewayToken(config);
   const certificate = readCertificate(config);
   const channelCredentials = clientCredentials(config.scheduler, config);
-  const finder = new OwnerFinder({ setting: config.scheduler, credentials: channelCredentials, log, cell: () => DEFAULT_CELL });
-  finder.start();
-  const patient = callMetadata(token, true, DEFAULT_CELL);
-  const quick = callMetadata(token, false, DEFAULT_CELL);
-
-  const own = { channelOverride: new OwnerChannel(finder, channelOptions) };
-  // One connection for unary calls and bodies.
-  const shared = { channelOverride: new OwnerChannel(finder, channelOptions) };
-  const channelClient = new JobServiceClient(config.scheduler, channelCredentials, own);
-  const jobs = new JobServiceClient(config.scheduler, channelCredentials, shared);
-  const control = new ControlServiceClient(config.scheduler, channelCredentials, shared);
-  const blobs = new BlobServiceClient(config.scheduler, channelCredentials, shared);
-
   const cluster = new ClusterClient(config.scheduler, token, channelCredentials, channelOptions);
-
   const proxies = new TrustedProxies(config.trustedProxies);
   const memory = new SharedBudget(config.maxBodyMemoryBytes);
   const uploads = new UploadMonitor({ minBytes: config.uploadMinBytes, windowMs: config.uploadWindowMs, now });
   const directory = new Directory();
-  const watch = new DirectoryWatch(control, patient, directory, log);
-  const lookup = new Lookup({
+  const lookup: Lookup = new Lookup({
     directory,
-    watch,
-    client: control,
-    metadata: patient,
+    cells: () => cells.all,
     timeoutMs: config.readTimeoutMs,
     perSecond: config.lookupsPerSecond,
-    now,
-  });
-  const channel = new JobChannel(channelClient, patient, {
-    inFlight: new Budget(config.maxInFlight),
-    submitTimeoutMs: config.submitTimeoutMs,
-    readTimeoutMs: config.readTimeoutMs,
-    log,
     now,
   });
   const pools: Pools<AgentLink> = new Pools({
@@ -116,7 +85,7 @@ export async function start(config: GatewayConfig, deps: GatewayDeps = {}): Prom
     holdMs: config.lbHoldMs,
     releaseOf: (id) => directory.endpoint(id)?.releaseId,
     now,
-    onChange: (id, begun) => report.changed(id, begun),
+    onChange: (id, begun) => cells.ofEndpoint(id).report.changed(id, begun),
   });
   directory.onEndpoint = (id) => pools.serve(id);
   const announcements = new Announcements<AgentLink>({
@@ -126,22 +95,25 @@ export async function start(config: GatewayConfig, deps: GatewayDeps = {}): Prom
   });
   directory.onPlacements = (nodeId) => announcements.placementsChanged(nodeId);
   let invoke: InvokeServer | undefined;
-  const report = new LoadReport({
-    client: new GatewayServiceClient(config.scheduler, channelCredentials, shared),
-    metadata: patient,
-    log,
-    level: (id) => pools.level(id),
-    endpoints: () => pools.endpoints(),
-    onRemovedNodes: (nodes) => invoke?.refuse(nodes),
-  });
+  const removed = new RemovedNodes((nodes) => invoke?.refuse(nodes));
+  const inFlight = new Budget(config.maxInFlight);
+  const connect = (name: string): CellLink => {
+    const load = {
+      level: (id: string) => pools.level(id),
+      endpoints: () => [...pools.endpoints()].filter((id) => lookup.cellOf(id) === name),
+      onRemovedNodes: (nodes: readonly string[]) => removed.set(name, nodes),
+    };
+    return new CellLink(name, { config, token, credentials: channelCredentials, directory, inFlight, load, log, now });
+  };
+  const cells: Cells = new Cells({ connect, cellOf: (id) => lookup.cellOf(id) });
   const metrics = new GatewayMetrics({
     lb: {
       endpoints: () => pools.endpoints(),
       level: (id) => pools.level(id),
       exists: (id) => directory.endpoint(id) !== undefined,
     },
-    pending: () => channel.pending,
-    connected: () => channel.connected,
+    pending: () => cells.pending,
+    connected: () => cells.connected,
     bodyMemory: () => memory.used,
   });
   let closing = false;
@@ -163,14 +135,8 @@ export async function start(config: GatewayConfig, deps: GatewayDeps = {}): Prom
       config,
       log,
       version: pkg.version,
-      channel,
-      jobs,
-      control,
+      cells,
       cluster,
-      metadata: patient,
-      quickMetadata: quick,
-      bodies: new Bodies(blobs, patient, config.submitTimeoutMs, now),
-      blobs,
       now,
       lookup,
       authenticator,
@@ -185,22 +151,21 @@ export async function start(config: GatewayConfig, deps: GatewayDeps = {}): Prom
   );
 
   const noting = setInterval(() => {
-    const hashes = authenticator.takeUsed();
-    if (hashes.length === 0) return;
-    callOnce(control.noteKeyUse.bind(control), { hashes }, quick, NOTE_MS).catch((err: unknown) => {
-      log.warn({ err }, 'recording the last use of keys failed');
-    });
+    for (const [name, hashes] of byCell(authenticator.takeUsed())) {
+      const { control, quickMetadata } = cells.named(name) ?? cells.first;
+      callOnce(control.noteKeyUse.bind(control), { hashes }, quickMetadata, NOTE_MS).catch((err: unknown) => {
+        log.warn({ err }, 'recording the last use of keys failed');
+      });
+    }
   }, NOTE_MS);
+
+  const list = new CellList({ cluster, log, onCells: (names) => cells.add(names) });
 
   function closeChannels(): void {
     clearInterval(noting);
-    report.close();
-    watch.close();
-    channel.close();
-    channelClient.close();
-    jobs.close();
+    list.close();
+    cells.close();
     cluster.close();
-    finder.close();
   }
 
   let url: string;
@@ -210,7 +175,7 @@ export async function start(config: GatewayConfig, deps: GatewayDeps = {}): Prom
     invoke = listening.server;
     const bound = await app.listen({ host: config.host, port: config.port });
     url = certificate === null ? bound : bound.replace(/^http:/, 'https:');
-    report.open(config.invokeAddress ?? listening.address);
+    cells.announce(config.invokeAddress ?? listening.address);
   } catch (thrown) {
     await invoke?.close();
     closeChannels();
@@ -229,12 +194,12 @@ export async function start(config: GatewayConfig, deps: GatewayDeps = {}): Prom
     let connectedAt = now();
     const idle = setInterval(() => {
       app.server.closeIdleConnections();
-      if (channel.connected) connectedAt = now();
-      else if (now() - connectedAt > AWAY_MS) channel.close();
+      if (cells.connected) connectedAt = now();
+      else if (now() - connectedAt > AWAY_MS) cells.closeChannels();
     }, IDLE_CHECK_MS);
     const force = (): void => {
-      if (!finished) log.warn({ pending: channel.pending }, 'ending the requests still in progress');
-      channel.close();
+      if (!finished) log.warn({ pending: cells.pending }, 'ending the requests still in progress');
+      cells.closeChannels();
       setTimeout(() => {
         app.server.closeAllConnections();
         loadBalancer.closeHandedOver();
@@ -242,7 +207,7 @@ export async function start(config: GatewayConfig, deps: GatewayDeps = {}): Prom
     };
     let timer = setTimeout(() => {
       pools.close(new CapstanError('UNAVAILABLE', 'the gateway is closing', { retryAfterMs: 1000 }));
-      channel.expireWaits();
+      for (const { channel } of cells.all) channel.expireWaits();
       // The second timer starts here: two timers set together would both be due after a stall, leaving no time to
       // answer the waits.
       timer = setTimeout(force, HURRY_MS);
@@ -263,6 +228,13 @@ export async function start(config: GatewayConfig, deps: GatewayDeps = {}): Prom
       return closed;
     },
   };
+}
+
+/** Hashes of keys by the cell that has them. */
+function byCell(keys: readonly Key[]): ReadonlyMap<string, Buffer[]> {
+  const hashes = new Map<string, Buffer[]>();
+  for (const { cell, hash } of keys) hashes.set(cell, [...(hashes.get(cell) ?? []), hash]);
+  return hashes;
 }
 
 function listenError(thrown: unknown, config: GatewayConfig): unknown {

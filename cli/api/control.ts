@@ -65,6 +65,8 @@ export interface KeyRow {
 
 export interface AccountRow {
   readonly id: string;
+  /** The cell in which it lives. */
+  readonly cell: string;
   readonly createdAt: string | null;
   readonly quota: { readonly workers: number; readonly used: number };
   readonly endpoints: number;
@@ -81,7 +83,7 @@ export interface Quotas {
 
 const UPDATABLE = READABLE_NAMES.filter((name) => UPDATABLE_NAMES.some((each) => each === name)).join(' ');
 const KEY = 'id name prefix scope endpoints environment createdAt expiresAt lastUsedAt';
-const ACCOUNT = 'id createdAt quota { workers used } endpoints storage { builds { used quota } bodies { used quota } }';
+const ACCOUNT = 'id cell createdAt quota { workers used } endpoints storage { builds { used quota } bodies { used quota } }';
 const QUOTAS = '$id: ID!, $workerQuota: Int, $buildQuotaBytes: Float, $bodyQuotaBytes: Float';
 const GIVEN = 'id: $id, workerQuota: $workerQuota, buildQuotaBytes: $buildQuotaBytes, bodyQuotaBytes: $bodyQuotaBytes';
 const BUILD = 'digest size environment deployedAt endpoints current functions';
@@ -256,13 +258,15 @@ export async function listAccounts(client: GatewayClient): Promise<AccountRow[]>
   return (await client.query<{ accounts: AccountRow[] }>(`{ accounts { ${ACCOUNT} } }`)).accounts;
 }
 
+/** A null cell means that of the client's own key. Only this result contains the plaintext of the account's first key. */
 export async function createAccount(
   client: GatewayClient,
   id: string,
-  quotas: Quotas,
+  { cell, ...quotas }: Quotas & { readonly cell: string | null },
 ): Promise<{ readonly account: AccountRow; readonly keyText: string }> {
-  const query = `mutation (${QUOTAS}) { createAccount(${GIVEN}) { account { ${ACCOUNT} } keyText } }`;
-  return (await client.query<{ createAccount: { account: AccountRow; keyText: string } }>(query, { id, ...quotas })).createAccount;
+  const query = `mutation (${QUOTAS}, $cell: String) { createAccount(${GIVEN}, cell: $cell) { account { ${ACCOUNT} } keyText } }`;
+  const variables = { id, cell, ...quotas };
+  return (await client.query<{ createAccount: { account: AccountRow; keyText: string } }>(query, variables)).createAccount;
 }
 
 export async function setQuota(client: GatewayClient, id: string, quotas: Quotas): Promise<AccountRow> {

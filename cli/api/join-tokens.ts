@@ -3,6 +3,8 @@ import type { GatewayClient } from './gateway-client.ts';
 
 export interface JoinTokenRow {
   readonly id: string;
+  /** The cell that nodes join with it. */
+  readonly cell: string;
   readonly name: string;
   /** ISO 8601. */
   readonly createdAt: string | null;
@@ -13,19 +15,27 @@ export interface JoinTokenRow {
   readonly uses: number;
 }
 
-const TOKEN = 'id name createdAt expiresAt maxUses uses';
+const TOKEN = 'id cell name createdAt expiresAt maxUses uses';
 
 export async function listJoinTokens(client: GatewayClient): Promise<JoinTokenRow[]> {
   return (await client.query<{ joinTokens: JoinTokenRow[] }>(`{ joinTokens { ${TOKEN} } }`)).joinTokens;
 }
 
-/** Only this result contains the token's plaintext. A null time means no expiry, a null number no limit. */
+/**
+ * Only this result contains the token's plaintext. A null time means no expiry, a null number no limit, a null cell that of
+ * the client's own key.
+ */
 export async function createJoinToken(
   client: GatewayClient,
-  request: { readonly name: string; readonly expiresInS: number | null; readonly maxUses: number | null },
+  request: {
+    readonly name: string;
+    readonly expiresInS: number | null;
+    readonly maxUses: number | null;
+    readonly cell: string | null;
+  },
 ): Promise<{ readonly text: string; readonly token: JoinTokenRow }> {
-  const query = `mutation ($name: String, $expiresInS: Int, $maxUses: Int) {
-    created: createJoinToken(name: $name, expiresInS: $expiresInS, maxUses: $maxUses) { text token { ${TOKEN} } } }`;
+  const query = `mutation ($name: String, $expiresInS: Int, $maxUses: Int, $cell: String) {
+    created: createJoinToken(name: $name, expiresInS: $expiresInS, maxUses: $maxUses, cell: $cell) { text token { ${TOKEN} } } }`;
   return (await client.query<{ created: { text: string; token: JoinTokenRow } }>(query, { ...request })).created;
 }
 

@@ -3,6 +3,8 @@ import type { GatewayClient } from './gateway-client.ts';
 
 export interface NodeRow {
   readonly id: string;
+  /** The cell that it joined. */
+  readonly cell: string;
   readonly name: string;
   readonly connected: boolean;
   /** Receives no new work: `capstan node drain`. */
@@ -57,7 +59,7 @@ export interface MachineType {
   readonly devices: readonly { readonly model: string; readonly memoryBytes: number; readonly count: number }[];
 }
 
-const NODE = `id name connected draining workers jobs cpus memoryBytes allocated { cpus memoryBytes devices } allocatable { cpus memoryBytes }
+const NODE = `id cell name connected draining workers jobs cpus memoryBytes allocated { cpus memoryBytes devices } allocatable { cpus memoryBytes }
   memoryAvailableBytes diskAvailableBytes cpuPercent runtimes packages: packageVersions deviceProblem
   devices { uuid name: model memoryBytes healthy problem temperatureCelsius utilizationPercent eccCorrected eccUncorrected
     recoveryAction pciBusId xids { code text at } }`;

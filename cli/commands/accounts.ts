@@ -7,6 +7,7 @@ import { sizeText } from '../deploy/size-text.ts';
 import { connect } from '../gateway.ts';
 import { ageOf } from '../terminal/age.ts';
 import { renderTable } from '../terminal/table.ts';
+import { cellColumn, cellOption } from './cells.ts';
 
 const accountArgument = { name: 'account', description: 'id of the account' };
 
@@ -47,15 +48,15 @@ const create: Command = {
   name: 'create',
   summary: 'Create an account and its first API key, which is shown only once. Requires an operator key.',
   arguments: [accountArgument],
-  options: quotaOptions("the service's"),
+  options: [...quotaOptions("the service's"), cellOption('cell in which it lives')],
   settings: GATEWAY_SETTINGS,
   json: true,
-  examples: ['account create team --workers 10 --build-bytes 50GB'],
+  examples: ['account create team --workers 10 --build-bytes 50GB', 'account create team --cell west'],
   async run(invocation) {
     const { args, options, env, terminal } = invocation;
-    const quotas = readQuotas(options);
+    const given = { ...readQuotas(options), cell: textOption(options, 'cell') ?? null };
     const { createAccount } = await import('../api/control.ts');
-    const { account, keyText } = await createAccount(await connect(readSettings(options, env), env), args[0] ?? '', quotas);
+    const { account, keyText } = await createAccount(await connect(readSettings(options, env), env), args[0] ?? '', given);
     if (flagOption(options, 'json')) {
       terminal.data(JSON.stringify({ ...account, key: keyText }, null, 2));
       return;
@@ -113,15 +114,17 @@ export const accounts: CommandGroup = {
 function print(invocation: Invocation, rows: readonly AccountRow[]): void {
   const use = ({ used, quota }: { readonly used: number; readonly quota: number }): string => `${sizeText(used)}/${sizeText(quota)}`;
   printResult(invocation, rows, () => {
-    const cells = rows.map(({ id, endpoints, quota, storage, createdAt }) => [
+    const column = cellColumn(rows);
+    const cells = rows.map(({ id, cell, endpoints, quota, storage, createdAt }) => [
       id,
+      ...column.of(cell),
       String(endpoints),
       `${quota.used}/${quota.workers}`,
       use(storage.builds),
       use(storage.bodies),
       ageOf(createdAt),
     ]);
-    invocation.terminal.data(renderTable(['ID', 'ENDPOINTS', 'MAX WORKERS', 'BUILDS', 'BODIES', 'AGE'], cells));
+    invocation.terminal.data(renderTable(['ID', ...column.head, 'ENDPOINTS', 'MAX WORKERS', 'BUILDS', 'BODIES', 'AGE'], cells));
   });
 }
 

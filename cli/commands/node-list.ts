@@ -3,6 +3,7 @@ import { printResult, type Command } from '../command.ts';
 import { GATEWAY_SETTINGS, readSettings } from '../config.ts';
 import { connect } from '../gateway.ts';
 import { renderTable } from '../terminal/table.ts';
+import { cellColumn } from './cells.ts';
 
 /** `capstan node list`: the hosts that run workers. */
 export const nodeList: Command = {
@@ -16,9 +17,11 @@ export const nodeList: Command = {
     const { listNodes } = await import('../api/nodes.ts');
     const rows = await listNodes(await connect(readSettings(options, env), env));
     printResult(invocation, rows, () => {
+      const column = cellColumn(rows);
       const cells = rows.map((row) => [
         row.name,
         row.id,
+        ...column.of(row.cell),
         `${row.connected ? 'connected' : 'disconnected'}${row.draining ? ',draining' : ''}`,
         String(row.workers),
         String(row.jobs),
@@ -27,7 +30,9 @@ export const nodeList: Command = {
         allocated(row),
         row.devices.map(({ name, healthy, problem }) => (healthy ? name : `${name} (${problem})`)).join(', ') || row.deviceProblem,
       ]);
-      terminal.data(renderTable(['NAME', 'ID', 'STATUS', 'WORKERS', 'JOBS', 'CPUS', 'MEMORY', 'ALLOCATED', 'DEVICES'], cells));
+      terminal.data(
+        renderTable(['NAME', 'ID', ...column.head, 'STATUS', 'WORKERS', 'JOBS', 'CPUS', 'MEMORY', 'ALLOCATED', 'DEVICES'], cells),
+      );
       if (rows.length === 0) terminal.next('capstan up');
     });
   },

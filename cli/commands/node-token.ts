@@ -5,6 +5,7 @@ import { readDuration } from '../duration.ts';
 import { connect } from '../gateway.ts';
 import { ageOf } from '../terminal/age.ts';
 import { renderTable } from '../terminal/table.ts';
+import { cellColumn, cellOption } from './cells.ts';
 
 const create: Command = {
   name: 'create',
@@ -13,6 +14,7 @@ const create: Command = {
     { flags: '--name <name>', description: 'what it is for' },
     { flags: '--expires-in <duration>', description: 'validity, such as 30m, 12h or 7d', default: 'no expiry' },
     { flags: '--max-uses <nodes>', description: 'how many nodes may join with it', default: 'no limit' },
+    cellOption('cell that they join'),
   ],
   settings: GATEWAY_SETTINGS,
   json: true,
@@ -23,6 +25,7 @@ const create: Command = {
       name: textOption(options, 'name') ?? '',
       expiresInS: readDuration('--expires-in', textOption(options, 'expiresIn')),
       maxUses: countOption(options, 'maxUses', '--max-uses') ?? null,
+      cell: textOption(options, 'cell') ?? null,
     };
     const { createJoinToken } = await import('../api/join-tokens.ts');
     const { text, token } = await createJoinToken(await connect(readSettings(options, env), env), request);
@@ -46,14 +49,16 @@ const list: Command = {
     const { listJoinTokens } = await import('../api/join-tokens.ts');
     const rows = await listJoinTokens(await connect(readSettings(options, env), env));
     printResult(invocation, rows, () => {
+      const column = cellColumn(rows);
       const cells = rows.map((row) => [
         row.id,
+        ...column.of(row.cell),
         row.name,
         ageOf(row.createdAt),
         row.expiresAt ?? 'never',
         row.maxUses === null ? String(row.uses) : `${row.uses}/${row.maxUses}`,
       ]);
-      terminal.data(renderTable(['ID', 'NAME', 'AGE', 'EXPIRES', 'USES'], cells));
+      terminal.data(renderTable(['ID', ...column.head, 'NAME', 'AGE', 'EXPIRES', 'USES'], cells));
     });
   },
 };

@@ -52,11 +52,11 @@ export class Authenticator {
     return false;
   }
 
-  /** Returns and clears the hashes of the keys used since the last call. Worker tokens have none. */
-  takeUsed(): Buffer[] {
-    const hashes = [...this.#used].map(({ hash }) => hash).filter((hash) => hash.length > 0);
+  /** Returns and clears the keys used since the last call, without worker tokens. */
+  takeUsed(): Key[] {
+    const keys = [...this.#used].filter(({ hash }) => hash.length > 0);
     this.#used.clear();
-    return hashes;
+    return keys;
   }
 
   /**

@@ -1,7 +1,7 @@
 /** Decides what a key may do (scopes of proto KeyScope). Pure. */
 import { assertNever, CapstanError } from '../../lib/errors.ts';
-import { KeyScope, type EndpointEntry } from '../../proto/gen/capstan/v1/control.ts';
-import type { Key } from '../directory/directory.ts';
+import { KeyScope } from '../../proto/gen/capstan/v1/control.ts';
+import type { Endpoint, Key } from '../directory/directory.ts';
 import { printable } from '../http/ids.ts';
 
 /** `read` reads jobs and counts; `take` reads a stream, which consumes its chunks; `call` creates or changes jobs. */
@@ -11,8 +11,9 @@ export type Access = 'read' | 'take' | 'call';
  * Returns null when the key may do this with the endpoint. An endpoint of another account does not exist for the key; a
  * key whose scope is too small gets 401.
  */
-export function refusal(key: Key, endpointId: string, endpoint: EndpointEntry | undefined, access: Access): CapstanError | null {
-  if (endpoint === undefined || endpoint.accountId !== key.accountId) {
+export function refusal(key: Key, endpointId: string, endpoint: Endpoint | undefined, access: Access): CapstanError | null {
+  // An account lives in one cell: a name that two cells have would be of two accounts.
+  if (endpoint === undefined || endpoint.accountId !== key.accountId || endpoint.cell !== key.cell) {
     return noEndpoint(endpointId);
   }
   switch (key.scope) {

@@ -17,6 +17,13 @@ export interface Key {
   readonly endpointIds: ReadonlySet<string>;
   /** With the scope ENVIRONMENT: the environment that it covers. */
   readonly environment: string;
+  /** The cell in which its account lives. */
+  readonly cell: string;
+}
+
+/** An endpoint, with the cell that has its queue. */
+export interface Endpoint extends EndpointEntry {
+  readonly cell: string;
 }
 
 /** The node on which the scheduler placed a worker, its endpoint and release. */
@@ -28,23 +35,24 @@ export interface Placement {
   readonly slots: number;
 }
 
-export function keyOf(entry: KeyEntry): Key {
+export function keyOf(entry: KeyEntry, cell: string): Key {
   return {
     hash: Buffer.from(entry.hash),
     accountId: entry.accountId,
     scope: entry.isOperator ? KeyScope.OPERATOR : entry.scope,
     endpointIds: new Set(entry.endpointIds),
     environment: entry.environment,
+    cell,
   };
 }
 
 export class Directory {
   readonly #keys = new Map<string, Key>();
-  readonly #endpoints = new Map<string, EndpointEntry>();
+  readonly #endpoints = new Map<string, Endpoint>();
   /** By worker. */
   readonly #placements = new Map<string, Placement>();
-  /** Node → its placed workers. */
-  readonly #placedOn = new Map<string, readonly string[]>();
+  /** Node → its cell and its placed workers. */
+  readonly #placedOn = new Map<string, { readonly cell: string; readonly workers: readonly string[] }>();
   /** Called with each node whose placed workers changed. */
   onPlacements: (nodeId: string) => void = () => undefined;
   /** Called when keys were added, changed or removed: cached keys are invalid. */
@@ -58,7 +66,7 @@ export class Directory {
     return this.#keys.get(hash);
   }
 
-  endpoint(id: string): EndpointEntry | undefined {
+  endpoint(id: string): Endpoint | undefined {
     return this.#endpoints.get(id);
   }
 
@@ -67,46 +75,67 @@ export class Directory {
     return this.#placements.get(workerId);
   }
 
-  apply(update: DirectoryUpdate): void {
+  /** The cell in which an account lives, if one of its keys is here. */
+  cellOfAccount(account: string): string | undefined {
+    for (const { accountId, cell } of this.#keys.values()) if (accountId === account) return cell;
+    return undefined;
+  }
+
+  /** Applies an update of one cell, which changes nothing of the others. */
+  apply(update: DirectoryUpdate, cell: string): void {
     const placed = new Set(update.placements.map(({ nodeId }) => nodeId));
     if (update.reset) {
-      this.#keys.clear();
-      this.#endpoints.clear();
-      for (const nodeId of this.#placedOn.keys()) placed.add(nodeId);
-      this.#placements.clear();
-      this.#placedOn.clear();
+      dropCell(this.#keys, cell);
+      dropCell(this.#endpoints, cell);
+      for (const [nodeId, node] of this.#placedOn) {
+        if (node.cell !== cell) continue;
+        placed.add(nodeId);
+        this.#unplace(nodeId);
+      }
     }
-    for (const entry of update.keys) this.addKey(entry);
-    for (const endpoint of update.endpoints) this.addEndpoint(endpoint);
-    for (const hash of update.removedKeys) this.#keys.delete(hash.toString('hex'));
-    for (const id of update.removedEndpoints) this.#endpoints.delete(id);
+    for (const entry of update.keys) this.addKey(entry, cell);
+    for (const endpoint of update.endpoints) this.addEndpoint(endpoint, cell);
+    for (const hash of update.removedKeys) dropOf(this.#keys, hash.toString('hex'), cell);
+    for (const id of update.removedEndpoints) dropOf(this.#endpoints, id, cell);
     if (update.reset || update.removedKeys.length > 0 || update.removedEndpoints.length > 0) this.removals += 1;
-    for (const placements of update.placements) this.#place(placements);
+    for (const placements of update.placements) this.#place(placements, cell);
     if (update.reset || update.keys.length > 0 || update.removedKeys.length > 0) this.onKeysChanged();
     for (const nodeId of placed) this.onPlacements(nodeId);
   }
 
-  #place({ nodeId, workers }: NodePlacements): void {
-    for (const workerId of this.#placedOn.get(nodeId) ?? []) this.#placements.delete(workerId);
+  #place({ nodeId, workers }: NodePlacements, cell: string): void {
+    this.#unplace(nodeId);
     for (const { workerId, endpointId, releaseId, slots } of workers) {
       this.#placements.set(workerId, { nodeId, endpointId, releaseId, slots });
     }
-    if (workers.length === 0) this.#placedOn.delete(nodeId);
-    else
-      this.#placedOn.set(
-        nodeId,
-        workers.map(({ workerId }) => workerId),
-      );
+    if (workers.length > 0) this.#placedOn.set(nodeId, { cell, workers: workers.map(({ workerId }) => workerId) });
   }
 
-  addKey(entry: KeyEntry): Key {
-    const key = keyOf(entry);
+  #unplace(nodeId: string): void {
+    for (const workerId of this.#placedOn.get(nodeId)?.workers ?? []) this.#placements.delete(workerId);
+    this.#placedOn.delete(nodeId);
+  }
+
+  addKey(entry: KeyEntry, cell: string): Key {
+    const key = keyOf(entry, cell);
     this.#keys.set(key.hash.toString('hex'), key);
     return key;
   }
 
-  addEndpoint(endpoint: EndpointEntry): void {
+  addEndpoint(entry: EndpointEntry, cell: string): Endpoint {
+    const endpoint = { ...entry, cell };
     this.#endpoints.set(endpoint.id, endpoint);
     this.onEndpoint(endpoint.id);
+    return endpoint;
   }
+}
+
+/** Removes the entries of one cell. */
+function dropCell(entries: Map<string, { readonly cell: string }>, cell: string): void {
+  for (const [id, entry] of entries) if (entry.cell === cell) entries.delete(id);
+}
+
+/** Removes an entry if it is of this cell. */
+function dropOf(entries: Map<string, { readonly cell: string }>, id: string, cell: string): void {
+  if (entries.get(id)?.cell === cell) entries.delete(id);
 }

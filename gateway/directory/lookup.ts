@@ -1,15 +1,17 @@
 /**
- * Finds keys and endpoints in the directory, else at the scheduler, so that new ones are found at once. Look-ups are
- * rate limited, and a negative result is cached for a second. A failed look-up is UNAVAILABLE, never "does not exist".
+ * Finds keys and endpoints in the directory, else at the scheduler, so that new ones are found at once. With several
+ * cells all of their owners are asked at once, and the first that knows it has it. Look-ups are rate limited, and a
+ * negative result is cached for a second. A failed look-up is UNAVAILABLE, never "does not exist": an owner that does not
+ * answer may have what the others do not know.
  */
 import type { Metadata } from '@grpc/grpc-js';
 import { LRUCache } from 'lru-cache';
 
 import { CapstanError } from '../../lib/errors.ts';
-import type { ControlServiceClient, EndpointEntry } from '../../proto/gen/capstan/v1/control.ts';
+import type { ControlServiceClient } from '../../proto/gen/capstan/v1/control.ts';
 import { schedulerRefusal } from '../grpc/refusals.ts';
 import { callUnary } from '../jobs/unary.ts';
-import { keyOf, type Directory, type Key } from './directory.ts';
+import { keyOf, type Directory, type Endpoint, type Key } from './directory.ts';
 import { LookupBudget, type LookupKind } from './lookup-budget.ts';
 import type { DirectoryWatch } from './watch.ts';
 
@@ -24,12 +26,18 @@ interface From {
   readonly caller: string;
 }
 
+/** The owner of a cell, as far as look-ups need it. */
+export interface LookupCell {
+  readonly name: string;
+  readonly watch: Pick<DirectoryWatch, 'reached'>;
+  readonly control: ControlServiceClient;
+  readonly metadata: Metadata;
+}
+
 export interface LookupOptions {
   readonly directory: Directory;
-  readonly watch: DirectoryWatch;
-  readonly client: ControlServiceClient;
-  readonly metadata: Metadata;
-  /** How long a look-up waits for the owner of the queue, ms. */
+  readonly cells: () => readonly LookupCell[];
+  /** How long a look-up waits for the owners, ms. */
   readonly timeoutMs: number;
   /** Look-ups per second. */
   readonly perSecond: number;
@@ -39,9 +47,7 @@ export interface LookupOptions {
 
 export class Lookup {
   readonly #directory: Directory;
-  readonly #watch: DirectoryWatch;
-  readonly #client: ControlServiceClient;
-  readonly #metadata: Metadata;
+  readonly #cells: () => readonly LookupCell[];
   readonly #timeoutMs: number;
   readonly #budget: LookupBudget;
   readonly #now: () => number;
@@ -49,12 +55,12 @@ export class Lookup {
   /** Hashes of worker tokens that were valid at their last look-up. */
   readonly #good = new LRUCache<string, true>({ max: GOOD_TOKENS });
   readonly #asking = new Map<string, Promise<unknown>>();
+  /** Cells of endpoints that were looked up and that the directory may not hold yet. */
+  readonly #cellOf = new LRUCache<string, string>({ max: NEGATIVE_ENTRIES });
 
-  constructor({ directory, watch, client, metadata, timeoutMs, perSecond, now }: LookupOptions) {
+  constructor({ directory, cells, timeoutMs, perSecond, now }: LookupOptions) {
     this.#directory = directory;
-    this.#watch = watch;
-    this.#client = client;
-    this.#metadata = metadata;
+    this.#cells = cells;
     this.#timeoutMs = timeoutMs;
     this.#budget = new LookupBudget(perSecond);
     this.#now = now;
@@ -65,8 +71,18 @@ export class Lookup {
     return this.#directory.key(hash);
   }
 
-  knownEndpoint(id: string): EndpointEntry | undefined {
+  knownEndpoint(id: string): Endpoint | undefined {
     return this.#directory.endpoint(id);
+  }
+
+  /** The cell in which an account lives, if a key of it is known. */
+  cellOfAccount(account: string): string | undefined {
+    return this.#directory.cellOfAccount(account);
+  }
+
+  /** The cell of an endpoint that was found; undefined for others. */
+  cellOf(endpointId: string): string | undefined {
+    return this.#directory.endpoint(endpointId)?.cell ?? this.#cellOf.get(endpointId);
   }
 
   /**
@@ -76,16 +92,11 @@ export class Lookup {
   async key(hash: string, caller: string): Promise<Key | undefined> {
     const known = this.#directory.key(hash);
     if (known !== undefined) return known;
-    return this.#lookUp(`key/${hash}`, { kind: 'key', caller }, async () => {
+    return this.#lookUp(`key/${hash}`, { kind: 'key', caller }, async ({ name, control, metadata }) => {
       const removals = this.#directory.removals;
-      const entry = await callUnary(
-        this.#client.lookupKey.bind(this.#client),
-        { hash: Buffer.from(hash, 'hex'), workerToken: '' },
-        this.#metadata,
-        this.#timeoutMs,
-      );
-      if (removals === this.#directory.removals) return this.#directory.addKey(entry);
-      return keyOf(entry);
+      const request = { hash: Buffer.from(hash, 'hex'), workerToken: '' };
+      const entry = await callUnary(control.lookupKey.bind(control), request, metadata, this.#timeoutMs);
+      return removals === this.#directory.removals ? this.#directory.addKey(entry, name) : keyOf(entry, name);
     });
   }
 
@@ -96,9 +107,9 @@ export class Lookup {
    */
   async worker(token: string, hash: string, caller: string): Promise<Key | undefined> {
     const kind = this.#good.has(hash) ? 'renewal' : 'worker';
-    const key = await this.#lookUp(`worker/${hash}`, { kind, caller }, async () => {
+    const key = await this.#lookUp(`worker/${hash}`, { kind, caller }, async ({ name, control, metadata }) => {
       const request = { hash: Buffer.alloc(0), workerToken: token };
-      return keyOf(await callUnary(this.#client.lookupKey.bind(this.#client), request, this.#metadata, this.#timeoutMs));
+      return keyOf(await callUnary(control.lookupKey.bind(control), request, metadata, this.#timeoutMs), name);
     });
     if (key === undefined) this.#good.delete(hash);
     else this.#good.set(hash, true);
@@ -109,25 +120,26 @@ export class Lookup {
    * Returns the endpoint with this id, or undefined when there is none. `caller`: shares a budget of look-ups.
    * @throws CapstanError UNAVAILABLE when the look-up fails.
    */
-  async endpoint(id: string, caller: string): Promise<EndpointEntry | undefined> {
+  async endpoint(id: string, caller: string): Promise<Endpoint | undefined> {
     const known = this.#directory.endpoint(id);
     if (known !== undefined) return known;
-    return this.#lookUp(`endpoint/${id}`, { kind: 'endpoint', caller }, async () => {
+    return this.#lookUp(`endpoint/${id}`, { kind: 'endpoint', caller }, async ({ name, control, metadata }) => {
       const removals = this.#directory.removals;
-      const entry = await callUnary(this.#client.lookupEndpoint.bind(this.#client), { endpointId: id }, this.#metadata, this.#timeoutMs);
-      if (removals === this.#directory.removals) this.#directory.addEndpoint(entry);
-      return entry;
+      const entry = await callUnary(control.lookupEndpoint.bind(control), { endpointId: id }, metadata, this.#timeoutMs);
+      this.#cellOf.set(id, name);
+      return removals === this.#directory.removals ? this.#directory.addEndpoint(entry, name) : { ...entry, cell: name };
     });
   }
 
-  async #lookUp<T>(name: string, from: From, question: () => Promise<T>): Promise<T | undefined> {
+  async #lookUp<T>(name: string, from: From, question: (cell: LookupCell) => Promise<T>): Promise<T | undefined> {
     if (this.#absent.has(name)) return undefined;
     const asked = this.#asking.get(name) as Promise<T | undefined> | undefined;
     if (asked !== undefined) return asked;
-    if (!this.#watch.reached) throw unreachable();
+    const cells = this.#cells();
+    if (!cells.some(({ watch }) => watch.reached)) throw unreachable();
     if (!this.#budget.take(from.kind, from.caller, this.#now()))
       throw new CapstanError('UNAVAILABLE', 'too many unknown keys and endpoints are being looked up', { retryAfterMs: 1000 });
-    const answer = this.#once(name, question);
+    const answer = this.#once(name, cells, question);
     this.#asking.set(name, answer);
     try {
       return await answer;
@@ -136,14 +148,19 @@ export class Lookup {
     }
   }
 
-  async #once<T>(name: string, question: () => Promise<T>): Promise<T | undefined> {
+  /** Resolves with the first owner's answer; without one, when the last of them does not know it. */
+  async #once<T>(name: string, cells: readonly LookupCell[], question: (cell: LookupCell) => Promise<T>): Promise<T | undefined> {
+    const answers = cells.map(async (cell) => {
+      if (!cell.watch.reached) throw unreachable();
+      return question(cell);
+    });
     try {
-      return await question();
+      return await Promise.any(answers);
     } catch (thrown) {
-      const error = schedulerRefusal(thrown);
-      if (error.code !== 'NOT_FOUND') {
-        throw new CapstanError('UNAVAILABLE', 'the scheduler is unreachable', { retryAfterMs: 1000, cause: error });
-      }
+      const errors = thrown instanceof AggregateError ? thrown.errors.map(schedulerRefusal) : [schedulerRefusal(thrown)];
+      const failure = errors.find(({ code }) => code !== 'NOT_FOUND');
+      if (failure !== undefined)
+        throw new CapstanError('UNAVAILABLE', 'the scheduler is unreachable', { retryAfterMs: 1000, cause: failure });
       this.#absent.set(name, true);
       return undefined;
     }

@@ -8,10 +8,20 @@ import { backoffMs } from '../../lib/backoff.ts';
 import type { Log } from '../log.ts';
 import type { Directory } from './directory.ts';
 
+export interface DirectoryWatchOptions {
+  readonly client: ControlServiceClient;
+  readonly metadata: Metadata;
+  readonly directory: Directory;
+  /** The cell whose part of the directory it keeps. */
+  readonly cell: string;
+  readonly log: Log;
+}
+
 export class DirectoryWatch {
   readonly #client: ControlServiceClient;
   readonly #metadata: Metadata;
   readonly #directory: Directory;
+  readonly #cell: string;
   readonly #log: Log;
   #call: ClientReadableStream<DirectoryUpdate> | null = null;
   #timer: NodeJS.Timeout | null = null;
@@ -23,10 +33,11 @@ export class DirectoryWatch {
   /** The stream is connected: what the directory does not hold was unknown to the scheduler a moment ago. */
   current = false;
 
-  constructor(client: ControlServiceClient, metadata: Metadata, directory: Directory, log: Log) {
+  constructor({ client, metadata, directory, cell, log }: DirectoryWatchOptions) {
     this.#client = client;
     this.#metadata = metadata;
     this.#directory = directory;
+    this.#cell = cell;
     this.#log = log;
     this.#open();
   }
@@ -45,7 +56,7 @@ export class DirectoryWatch {
     this.#call = call;
     readClientStream<DirectoryUpdate>(call, { name: 'ControlService.WatchDirectory', log: this.#log }, (update) => {
       if (this.#call !== call) return;
-      this.#directory.apply(update);
+      this.#directory.apply(update, this.#cell);
       this.#attempt = 0;
       this.#lastFailure = '';
       this.reached = true;

@@ -1,25 +1,24 @@
 /**
  * The root fields. Each but `cluster` is one call of ControlService with the caller's own key, so that the scheduler
- * checks its scope.
+ * checks its scope; lists of an operator are one call for each cell.
  */
-import { Metadata } from '@grpc/grpc-js';
-
 import { fieldOf, UPDATABLE_PLAIN_NAMES, type UpdatablePlainName } from '../../lib/endpoint-settings.ts';
 import type { ClusterRow } from '../../lib/cluster-list.ts';
 import { CapstanError } from '../../lib/errors.ts';
 import {
   EndpointPatch,
   type EndpointSpec,
-  type ControlServiceClient,
+  type AccountInfo,
   type EndpointInfo,
   type NodeInfo,
   type RateLimit,
 } from '../../proto/gen/capstan/v1/control.ts';
 import { checkSetting, whole } from './endpoint-form.ts';
-import { callOnce, callUnary, type UnaryMethod } from '../jobs/unary.ts';
+import type { ControlCalls, Placed } from './control-calls.ts';
 import {
   accountShape,
   buildShape,
+  cellShape,
   deploymentShape,
   endpointShape,
   environmentShape,
@@ -38,14 +37,11 @@ import {
 } from './shapes.ts';
 
 export interface RootDeps {
-  readonly control: ControlServiceClient;
-  readonly timeoutMs: number;
+  readonly calls: ControlCalls;
   readonly addresses: Addresses;
-  /** The caller's key. */
-  readonly key: string;
   readonly isOperator: boolean;
   /** Asks any scheduler, with the gateway's own token. */
-  readonly cluster: (timeoutMs: number) => Promise<ClusterRow>;
+  readonly cluster: () => Promise<ClusterRow>;
 }
 
 /** The input EndpointSettings; the schema has checked the types. */
@@ -58,29 +54,25 @@ interface Settings extends Partial<Record<UpdatablePlainName, unknown>> {
 type Optional<T> = T | null | undefined;
 
 /** The resolvers of Query and Mutation for one request. */
-export function rootFor({ control, timeoutMs, addresses, key, isOperator, cluster }: RootDeps) {
-  const metadata = new Metadata({ waitForReady: true });
-  metadata.set('authorization', `Bearer ${key}`);
+export function rootFor({ calls, addresses, isOperator, cluster }: RootDeps) {
   const read = new Map<string, Promise<EndpointInfo[]>>();
-  const call = <Request, Reply>(method: UnaryMethod<Request, Reply>, request: Request): Promise<Reply> =>
-    callUnary((...args) => method.apply(control, args), request, metadata, timeoutMs);
-  /** A change whose response was lost is not made again: a second key, release or rotation is not what was asked for. */
-  const change = <Request, Reply>(method: UnaryMethod<Request, Reply>, request: Request): Promise<Reply> =>
-    callOnce((...args) => method.apply(control, args), request, metadata, timeoutMs);
+  const changes = calls.changing;
+  const call: ControlCalls['own'] = (method, request) => calls.own(method, request);
+  const change: ControlCalls['own'] = (method, request) => changes.own(method, request);
   const shape = (info: EndpointInfo): object =>
-    endpointShape(info, addresses, async () => scalingShape(await call(control.getEndpoint, { endpointId: info.id })));
+    endpointShape(info, addresses, async () => scalingShape(await call((control) => control.getEndpoint, { endpointId: info.id })));
 
   /** Several fields of a query need it; it is read once. */
   function endpointsOf(environment: string): Promise<EndpointInfo[]> {
     const known = read.get(environment);
     if (known !== undefined) return known;
-    const asked = call(control.listEndpoints, { environment }).then(({ endpoints }) => endpoints);
+    const asked = call((control) => control.listEndpoints, { environment }).then(({ endpoints }) => endpoints);
     read.set(environment, asked);
     return asked;
   }
 
   async function environments(): Promise<(object & { readonly name: string })[]> {
-    const found = (await call(control.listEnvironments, {})).environments;
+    const found = (await call((control) => control.listEnvironments, {})).environments;
     return found.map((info) => ({ name: info.name, ...environmentShape(info, async () => (await endpointsOf(info.name)).map(shape)) }));
   }
 
@@ -96,48 +88,69 @@ export function rootFor({ control, timeoutMs, addresses, key, isOperator, cluste
       return info === undefined ? null : shape(info);
     },
     builds: async ({ environment, endpoint }: { environment?: Optional<string>; endpoint?: Optional<string> }) =>
-      (await call(control.listBuilds, { environment: environment ?? '', endpoint: endpoint ?? '' })).builds.map(buildShape),
+      (await call((control) => control.listBuilds, { environment: environment ?? '', endpoint: endpoint ?? '' })).builds.map(buildShape),
     deployments: async ({ environment, limit }: { environment?: Optional<string>; limit?: Optional<number> }) => {
       const request = { environment: environment ?? '', limit: whole('limit', limit ?? 0) };
-      return (await call(control.listDeployments, request)).deployments.map(deploymentShape);
+      return (await call((control) => control.listDeployments, request)).deployments.map(deploymentShape);
     },
     workers: async ({ endpoint }: { endpoint?: Optional<string> }) =>
-      (await call(control.listWorkers, { endpointId: endpoint ?? '' })).workers.map(workerShape),
-    nodes: async (page: Page) => (await call(control.listNodes, pageOf(page))).nodes.map(nodeShape),
-    machineTypes: async () => (await call(control.listMachineTypes, {})).machineTypes.map(machineTypeShape),
-    joinTokens: async (page: Page) => (await call(control.listJoinTokens, pageOf(page))).tokens.map(joinTokenShape),
+      (await calls.all((control) => control.listWorkers, { endpointId: endpoint ?? '' })).flatMap(({ reply }) =>
+        reply.workers.map(workerShape),
+      ),
+    nodes: async (page: Page) => {
+      const found = await calls.all((control) => control.listNodes, pageOf(page));
+      return firstOf(
+        page,
+        found.flatMap(({ cell, reply }) => reply.nodes.map((node) => ({ ...nodeShape(node), id: node.id, cell }))),
+      );
+    },
+    machineTypes: async () => (await call((control) => control.listMachineTypes, {})).machineTypes.map(machineTypeShape),
+    joinTokens: async (page: Page) => {
+      const found = await calls.all((control) => control.listJoinTokens, pageOf(page));
+      return firstOf(
+        page,
+        found.flatMap(({ cell, reply }) => reply.tokens.map((token) => ({ ...joinTokenShape(token), id: token.id, cell }))),
+      );
+    },
+    cells: async () => (await call((control) => control.listCells, {})).cells.map(cellShape),
     webhooks: async ({ after, limit }: { after?: Optional<string>; limit?: Optional<number> }) => {
-      const page = await call(control.listWebhooks, { afterId: after ?? '', limit: whole('limit', limit ?? 0) });
+      const page = await call((control) => control.listWebhooks, { afterId: after ?? '', limit: whole('limit', limit ?? 0) });
       return { webhooks: page.webhooks.map(webhookShape), next: page.nextAfterId === '' ? null : page.nextAfterId };
     },
-    webhookSecret: async () => (await call(control.getWebhookSecret, {})).secret,
+    webhookSecret: async () => (await call((control) => control.getWebhookSecret, {})).secret,
     apiKeys: async ({ account }: { account?: Optional<string> }) =>
-      (await call(control.listKeys, { account: account ?? '' })).keys.map(keyShape),
-    account: async () => accountShape(await call(control.getAccount, {})),
-    accounts: async (page: Page) => (await call(control.listAccounts, pageOf(page))).accounts.map(accountShape),
+      (await calls.ofAccount(account ?? '', (control) => control.listKeys, { account: account ?? '' })).reply.keys.map(keyShape),
+    account: async () => placedAccount(await calls.at('', (control) => control.getAccount, {})),
+    accounts: async (page: Page) => {
+      const found = await calls.all((control) => control.listAccounts, pageOf(page));
+      return firstOf(
+        page,
+        found.flatMap(({ cell, reply }) => reply.accounts.map((account) => ({ ...accountShape(account), id: account.id, cell }))),
+      );
+    },
     cluster: (): Promise<ClusterRow> => {
       // The scheduler checks no key here: it may be a standby, which has none.
-      if (isOperator) return cluster(timeoutMs);
+      if (isOperator) return cluster();
       throw new CapstanError('PERMISSION_DENIED', 'the key has no permission for this call: it needs the scope OPERATOR');
     },
     logs: async (asked: { endpoint: string; worker?: Optional<string>; limit?: Optional<number>; afterMs?: Optional<number> }) => {
       const { endpoint, worker, limit, afterMs } = asked;
       const after = BigInt(Math.max(0, Math.trunc(afterMs ?? 0)));
       const request = { endpointId: endpoint, workerId: worker ?? '', limit: whole('limit', limit ?? 0), afterMs: after };
-      return (await call(control.getLogs, request)).lines.map(logShape);
+      return (await call((control) => control.getLogs, request)).lines.map(logShape);
     },
 
     createEnvironment: async ({ name }: { name: string }) =>
-      environmentShape(await change(control.createEnvironment, { name }), () => Promise.resolve([])),
+      environmentShape(await change((control) => control.createEnvironment, { name }), () => Promise.resolve([])),
     deleteEnvironment: async (asked: { name: string; force: boolean; stopJobs: boolean }) =>
-      (await change(control.deleteEnvironment, asked)).endpoints.map(shape),
+      (await change((control) => control.deleteEnvironment, asked)).endpoints.map(shape),
     deploy: async ({ environment, build, endpoints }: { environment?: Optional<string>; build: string; endpoints: EndpointSpec[] }) => {
       const request = { environment: environment ?? '', buildDigest: build, buildSize: 0, endpoints };
-      const deployed = await change(control.deploy, request);
+      const deployed = await change((control) => control.deploy, request);
       return { environment: deployed.environment, endpoints: deployed.endpoints.map(shape) };
     },
     updateEndpoint: async ({ endpoint, settings }: { endpoint: string; settings: Settings }) =>
-      shape(await change(control.updateEndpoint, { endpointId: endpoint, patch: patchOf(settings) })),
+      shape(await change((control) => control.updateEndpoint, { endpointId: endpoint, patch: patchOf(settings) })),
     deleteEndpoint: async ({
       environment,
       endpoint,
@@ -147,11 +160,16 @@ export function rootFor({ control, timeoutMs, addresses, key, isOperator, cluste
       endpoint: string;
       stopJobs: boolean;
     }) => {
-      const { endpoints } = await change(control.undeploy, { environment: environment ?? '', endpoints: [endpoint], stopJobs, all: false });
+      const { endpoints } = await change((control) => control.undeploy, {
+        environment: environment ?? '',
+        endpoints: [endpoint],
+        stopJobs,
+        all: false,
+      });
       return endpoints.map(shape)[0];
     },
     deleteEndpoints: async ({ environment, stopJobs }: { environment: string; stopJobs: boolean }) =>
-      (await change(control.undeploy, { environment, endpoints: [], stopJobs, all: true })).endpoints.map(shape),
+      (await change((control) => control.undeploy, { environment, endpoints: [], stopJobs, all: true })).endpoints.map(shape),
     rollback: async ({
       environment,
       endpoint,
@@ -162,7 +180,7 @@ export function rootFor({ control, timeoutMs, addresses, key, isOperator, cluste
       build?: Optional<string>;
     }) => {
       const request = { environment: environment ?? '', endpoint: endpoint ?? '', build: build ?? '' };
-      const deployed = await change(control.rollback, request);
+      const deployed = await change((control) => control.rollback, request);
       return { environment: deployed.environment, endpoints: deployed.endpoints.map(shape) };
     },
     createApiKey: async (asked: {
@@ -173,7 +191,7 @@ export function rootFor({ control, timeoutMs, addresses, key, isOperator, cluste
       expiresInS?: Optional<number>;
       account?: Optional<string>;
     }) => {
-      const made = await change(control.createKey, {
+      const { reply: made } = await changes.ofAccount(asked.account ?? '', (control) => control.createKey, {
         name: asked.name,
         scope: scopeOf(asked.scope),
         endpoints: asked.endpoints ?? [],
@@ -184,50 +202,55 @@ export function rootFor({ control, timeoutMs, addresses, key, isOperator, cluste
       return { text: made.text, key: made.key === undefined ? null : keyShape(made.key) };
     },
     revokeApiKey: async ({ id, account }: { id: string; account?: Optional<string> }) => {
-      const { key: revoked } = await change(control.revokeKey, { id, account: account ?? '' });
+      const { reply } = await changes.ofAccount(account ?? '', (control) => control.revokeKey, { id, account: account ?? '' });
+      const { key: revoked } = reply;
       return revoked === undefined ? null : keyShape(revoked);
     },
-    createAccount: async ({ id, workerQuota, ...storage }: { id: string } & GivenQuotas) => {
+    createAccount: async ({ id, cell: wanted, workerQuota, ...storage }: { id: string; cell?: Optional<string> } & GivenQuotas) => {
       const quotas = { workerQuota: whole('workerQuota', workerQuota ?? 0), ...storageQuotas(storage) };
-      const made = await change(control.createAccount, { id, ...quotas });
-      return { account: made.account === undefined ? null : accountShape(made.account), keyText: made.keyText };
+      const { cell, reply: made } = await changes.at(wanted ?? '', (control) => control.createAccount, { id, ...quotas });
+      return { account: made.account === undefined ? null : { ...accountShape(made.account), cell }, keyText: made.keyText };
     },
     updateAccount: async ({ id, workerQuota, ...storage }: { id: string } & GivenQuotas) => {
       const workers = workerQuota ?? null;
       const quotas = { ...(workers === null ? {} : { workerQuota: whole('workerQuota', workers) }), ...storageQuotas(storage) };
-      return accountShape(await change(control.updateAccount, { id, ...quotas }));
+      return placedAccount(await changes.ofAccount(id, (control) => control.updateAccount, { id, ...quotas }));
     },
     deleteAccount: async (asked: { id: string; force: boolean; stopJobs: boolean }) =>
-      accountShape(await change(control.deleteAccount, asked)),
+      placedAccount(await changes.ofAccount(asked.id, (control) => control.deleteAccount, asked)),
+    createCell: async ({ name }: { name: string }) => cellShape(await change((control) => control.createCell, { name })),
     createJoinToken: async ({
       name,
       expiresInS,
       maxUses,
+      cell: wanted,
     }: {
       name?: Optional<string>;
       expiresInS?: Optional<number>;
       maxUses?: Optional<number>;
+      cell?: Optional<string>;
     }) => {
       const request = { name: name ?? '', expiresInS: whole('expiresInS', expiresInS ?? 0), maxUses: whole('maxUses', maxUses ?? 0) };
-      const { joinToken, token } = await change(control.createJoinToken, request);
-      return { text: joinToken, token: token === undefined ? null : joinTokenShape(token) };
+      const { cell, reply } = await changes.at(wanted ?? '', (control) => control.createJoinToken, request);
+      const { joinToken, token } = reply;
+      return { text: joinToken, token: token === undefined ? null : { ...joinTokenShape(token), cell } };
     },
     revokeJoinToken: async ({ id }: { id: string }) => {
-      const { token } = await change(control.revokeJoinToken, { id });
-      return token === undefined ? null : joinTokenShape(token);
+      const { cell, reply } = await changes.any((control) => control.revokeJoinToken, { id });
+      return reply.token === undefined ? null : { ...joinTokenShape(reply.token), cell };
     },
-    drainNode: async ({ id }: { id: string }) => changed((await change(control.drainNode, { nodeId: id })).node),
-    resumeNode: async ({ id }: { id: string }) => changed((await change(control.resumeNode, { nodeId: id })).node),
+    drainNode: async ({ id }: { id: string }) => changed(await changes.any((control) => control.drainNode, { nodeId: id })),
+    resumeNode: async ({ id }: { id: string }) => changed(await changes.any((control) => control.resumeNode, { nodeId: id })),
     removeNode: async ({ id, force }: { id: string; force: boolean }) => {
-      await change(control.removeNode, { nodeId: id, force });
+      await changes.any((control) => control.removeNode, { nodeId: id, force });
       return id;
     },
     redeliverWebhook: async ({ id }: { id: string }) => {
-      await change(control.redeliverWebhook, { id });
+      await change((control) => control.redeliverWebhook, { id });
       return id;
     },
     rotateWebhookSecret: async () => {
-      const { secret, previousUntilMs } = await change(control.rotateWebhookSecret, {});
+      const { secret, previousUntilMs } = await change((control) => control.rotateWebhookSecret, {});
       return { secret, previousUntil: time(previousUntilMs ?? 0n) };
     },
   };
@@ -260,9 +283,20 @@ function storageQuotas(given: Omit<GivenQuotas, 'workerQuota'>): { buildQuotaByt
   return { ...bytes('buildQuotaBytes'), ...bytes('bodyQuotaBytes') };
 }
 
-function changed(node: NodeInfo | undefined): object {
+function changed({ cell, reply: { node } }: Placed<{ readonly node?: NodeInfo | undefined }>): object {
   if (node === undefined) throw new CapstanError('INTERNAL', 'the scheduler updated a node without returning it');
-  return nodeShape(node);
+  return { ...nodeShape(node), cell };
+}
+
+function placedAccount({ cell, reply }: Placed<AccountInfo>): object {
+  return { ...accountShape(reply), cell };
+}
+
+/** The page of a list that each cell returned in order of id. */
+function firstOf<T extends { readonly id: string }>({ limit }: Page, found: T[]): T[] {
+  const ordered = found.toSorted((a, b) => (a.id < b.id ? -1 : a.id > b.id ? 1 : 0));
+  const most = limit ?? 0;
+  return most === 0 ? ordered : ordered.slice(0, most);
 }
 
 function patchOf({ rateLimits, env, unsetEnv, ...settings }: Settings): EndpointPatch {

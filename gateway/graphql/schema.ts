@@ -41,6 +41,8 @@ type Query {
   account: Account!
   "Requires the scope OPERATOR. In order of id; after and limit as for nodes."
   accounts(after: ID, limit: Int): [Account!]!
+  "Requires the scope OPERATOR. In the order of their creation; without PostgreSQL there is one, default."
+  cells: [Cell!]!
   "Requires the scope OPERATOR. Cells with their owners, and the schedulers, owners and standbys. Any scheduler answers it, so it also works while a cell has no owner and the gateway knows the key."
   cluster: Cluster!
   "What the endpoint's workers printed, oldest first: the last lines after a time (ms since 1970)."
@@ -65,14 +67,16 @@ type Mutation {
   createApiKey(name: String!, scope: KeyScope!, endpoints: [ID!], environment: String, expiresInS: Int, account: String): CreatedApiKey!
   "By id, or by name where one key has it; it is refused from now on. A key with the scope OPERATOR, and an account other than the key's own, require the scope OPERATOR."
   revokeApiKey(id: ID!, account: ID): ApiKey!
-  "Requires the scope OPERATOR. A quota that is left out is the service's default."
-  createAccount(id: ID!, workerQuota: Int, buildQuotaBytes: Float, bodyQuotaBytes: Float): CreatedAccount!
+  "Requires the scope OPERATOR. The name has 1 to 32 lowercase letters, digits or dashes, and starts with a letter. The cell serves once a scheduler runs with CAPSTAN_CELL set to it."
+  createCell(name: String!): Cell!
+  "Requires the scope OPERATOR. A quota that is left out is the service's default. The account lives in the cell; left out: that of the key. Its id is unique over all cells."
+  createAccount(id: ID!, cell: String, workerQuota: Int, buildQuotaBytes: Float, bodyQuotaBytes: Float): CreatedAccount!
   "Requires the scope OPERATOR. A quota that is left out stays; with all of them left out, all are the service's defaults again. 0: that default."
   updateAccount(id: ID!, workerQuota: Int, buildQuotaBytes: Float, bodyQuotaBytes: Float): Account!
   "Requires the scope OPERATOR. Deletes the account with its keys, environments and (with force) endpoints; running jobs continue to their end unless stopJobs is given. The id cannot be used again. Returns the account as it was."
   deleteAccount(id: ID!, force: Boolean = false, stopJobs: Boolean = false): Account!
-  "Requires the scope OPERATOR. The text is in this response and nowhere else. expiresInS: it never expires when left out. maxUses: nodes that may join with it, any number when left out."
-  createJoinToken(name: String, expiresInS: Int, maxUses: Int): CreatedJoinToken!
+  "Requires the scope OPERATOR. The text is in this response and nowhere else. expiresInS: it never expires when left out. maxUses: nodes that may join with it, any number when left out. cell: the one that the nodes join; left out: that of the key."
+  createJoinToken(name: String, expiresInS: Int, maxUses: Int, cell: String): CreatedJoinToken!
   "Requires the scope OPERATOR. No node joins with the token any more; nodes that joined with it stay. Returns the token as it was."
   revokeJoinToken(id: ID!): JoinToken!
   "Requires the scope OPERATOR. The node gets no new work; what its workers hold continues, and they are replaced on other nodes."
@@ -206,6 +210,8 @@ type StartPhases { artifactMs: Int! startedMs: Int! loadedMs: Int! }
 """A host. Keys with the scope OPERATOR see all of it. Others see what it offers, with counts of their own workers only: the rest is 0, empty or null."""
 type Node {
   id: ID!
+  "The cell that it joined."
+  cell: String!
   name: String!
   connected: Boolean!
   "Not schedulable: see drainNode."
@@ -257,6 +263,8 @@ type MachineType {
 type DeviceType { model: String! memoryBytes: Float! count: Int! }
 type JoinToken {
   id: ID!
+  "The cell that nodes join with it."
+  cell: String!
   name: String!
   createdAt: Time
   "Null: never."
@@ -320,8 +328,18 @@ type ApiKey {
   lastUsedAt: Time
 }
 type CreatedApiKey { text: String! key: ApiKey! }
+"""A set of accounts with their endpoints, queues and nodes, owned by one scheduler at a time."""
+type Cell {
+  name: String!
+  "Accounts that live in it, deleted ones included."
+  accounts: Int!
+  "Where the scheduler is reached that owned it last; null before the first."
+  address: String
+}
 type Account {
   id: ID!
+  "The cell in which it lives."
+  cell: String!
   createdAt: Time
   quota: Quota!
   endpoints: Int!

@@ -8,6 +8,7 @@ import {
   WebhookState,
   type AccountInfo,
   type BuildInfo,
+  type CellInfo,
   type DeploymentInfo,
   type EndpointInfo,
   type EndpointSpec,
@@ -228,6 +229,10 @@ export function accountShape({ id, createdAtMs, workerQuota, workersMax, endpoin
       bodies: use(storage.bodyBytes, storage.bodyQuotaBytes),
     },
   };
+}
+
+export function cellShape({ name, accounts, address }: CellInfo): object {
+  return { name, accounts, address: orNull(address) };
 }
 
 export function logShape({ atMs, workerId, jobId, stream, text }: LogLine): object {

@@ -4,7 +4,7 @@
  */
 import { Readable } from 'node:stream';
 
-import type { FastifyReply } from 'fastify';
+import type { FastifyReply, FastifyRequest } from 'fastify';
 
 import { assertNever, CapstanError } from '../../lib/errors.ts';
 import { fromPayloadMessage, payloadBytes, type Payload } from '../../lib/payload.ts';
@@ -140,13 +140,14 @@ function inOnePiece(parts: readonly Part[]): Uint8Array | null {
 
 async function sendStreamed(reply: FastifyReply, services: Services, parts: readonly Part[]): Promise<void> {
   const first = parts.find(isStored);
-  const opened = first === undefined ? undefined : await services.bodies.open(first.blob);
+  const { bodies } = services.cells.ofEndpoint(endpointIdOf(reply.request));
+  const opened = first === undefined ? undefined : await bodies.open(first.blob);
   let length = 0;
   for (const part of parts) length += typeof part === 'string' ? Buffer.byteLength(part) : payloadBytes(part);
   const failed = (thrown: unknown): void => {
     services.log.warn({ ...idsOf(reply.request), err: thrown }, 'reading a body failed');
   };
-  const open = (part: StoredPart) => (part === first && opened !== undefined ? opened : services.bodies.open(part.blob));
+  const open = (part: StoredPart) => (part === first && opened !== undefined ? opened : bodies.open(part.blob));
   const stream = Readable.from(content(parts, open, failed), { highWaterMark: 2 });
   reply.header('content-type', JSON_TYPE).header('content-length', length).send(stream);
 }
@@ -166,6 +167,10 @@ async function* content(
     failed(thrown);
     throw thrown;
   }
+}
+
+function endpointIdOf({ params }: FastifyRequest): string {
+  return (params as { endpointId?: string } | undefined)?.endpointId ?? '';
 }
 
 type StoredPart = Extract<Payload, { blob: unknown }>;

@@ -6,9 +6,8 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 
 import { CapstanError } from '../../lib/errors.ts';
 import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
-import type { EndpointEntry } from '../../proto/gen/capstan/v1/control.ts';
 import { refusal, type Access } from '../auth/permission.ts';
-import type { Key } from '../directory/directory.ts';
+import type { Endpoint, Key } from '../directory/directory.ts';
 import { peerOfRequest } from '../lb/forwarded.ts';
 import { isId, printable } from './ids.ts';
 import { sendFailure, sendProblem, tooLarge } from './problem.ts';
@@ -29,7 +28,7 @@ export type Guard = (request: FastifyRequest, reply: FastifyReply, done: () => v
 /** Who asks, and for which endpoint. */
 interface Asked {
   readonly key: Key;
-  readonly endpoint: EndpointEntry | undefined;
+  readonly endpoint: Endpoint | undefined;
 }
 
 /** The guard of a route: the access that it requires and its largest body. */
@@ -75,7 +74,7 @@ export function endpointId(request: FastifyRequest): string {
   return (request.params as { endpointId: string }).endpointId;
 }
 
-function notAQueue(endpoint: EndpointEntry | undefined): CapstanError | null {
+function notAQueue(endpoint: Endpoint | undefined): CapstanError | null {
   if (endpoint === undefined || endpoint.kind !== EndpointKind.LOAD_BALANCED) return null;
   return new CapstanError('NOT_FOUND', `endpoint ${printable(endpoint.id)} is load-balanced: it has no queue; call its own routes`);
 }

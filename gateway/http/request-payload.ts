@@ -26,8 +26,9 @@ export function takePayload(services: Services, request: FastifyRequest, input: 
   return { payload: { inline: copied ? Buffer.from(input) : input }, held: transferBody(request, copied ? input.length : bodyBytes) };
 }
 
-async function storePayload({ bodies, lookup }: Services, request: FastifyRequest, input: Buffer): Promise<RequestPayload> {
-  const blob = await bodies.put(input, lookup.knownEndpoint(endpointId(request))?.accountId);
+async function storePayload({ cells, lookup }: Services, request: FastifyRequest, input: Buffer): Promise<RequestPayload> {
+  const id = endpointId(request);
+  const blob = await cells.ofEndpoint(id).bodies.put(input, lookup.knownEndpoint(id)?.accountId);
   releaseBody(request);
   return { payload: { blob }, held: null };
 }

@@ -1,22 +1,17 @@
 /** The services that the HTTP routes use. */
-import type { Metadata } from '@grpc/grpc-js';
 import type { FastifyRequest } from 'fastify';
 
 import type { Authenticator } from '../auth/authenticate.ts';
-import type { Bodies } from '../blobs/bodies.ts';
+import type { Cells } from '../cells/cells.ts';
 import type { GatewayConfig } from '../config.ts';
 import type { Lookup } from '../directory/lookup.ts';
-import type { JobChannel } from '../jobs/channel.ts';
 import type { TrustedProxies } from '../lb/forwarded.ts';
 import type { LoadBalancer } from '../lb/load-balancer.ts';
 import type { Log } from '../log.ts';
 import type { GatewayMetrics } from '../metrics/metrics.ts';
 import type { ClusterClient } from '../../lib/cluster-list.ts';
-import type { BlobServiceClient } from '../../proto/gen/capstan/v1/blobs.ts';
 import type { SharedBudget } from '../../lib/shared-budget.ts';
 import type { UploadMonitor } from '../../lib/upload-monitor.ts';
-import type { ControlServiceClient } from '../../proto/gen/capstan/v1/control.ts';
-import type { JobServiceClient } from '../../proto/gen/capstan/v1/jobs.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -29,16 +24,9 @@ export interface Services {
   readonly config: GatewayConfig;
   readonly log: Log;
   readonly version: string;
-  readonly channel: JobChannel;
-  readonly jobs: JobServiceClient;
-  readonly control: ControlServiceClient;
+  /** The connections to the owners of cells. */
+  readonly cells: Cells;
   readonly cluster: ClusterClient;
-  /** For unary calls: waits for the connection within the call's deadline. */
-  readonly metadata: Metadata;
-  /** The same, but fails at once while there is no connection. */
-  readonly quickMetadata: Metadata;
-  readonly bodies: Bodies;
-  readonly blobs: BlobServiceClient;
   readonly lookup: Lookup;
   readonly authenticator: Authenticator;
   /** Memory of request bodies. */

@@ -9,12 +9,11 @@ import { CapstanError } from '../../lib/errors.ts';
 import type { Party, SharedBudget, Reservation } from '../../lib/shared-budget.ts';
 import type { UploadMonitor } from '../../lib/upload-monitor.ts';
 import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
-import type { EndpointEntry } from '../../proto/gen/capstan/v1/control.ts';
 import type { HeaderPair } from '../../lib/response-validator.ts';
 import type { Authenticator } from '../auth/authenticate.ts';
 import { noEndpoint, refusal } from '../auth/permission.ts';
 import type { GatewayConfig } from '../config.ts';
-import type { Key } from '../directory/directory.ts';
+import type { Endpoint, Key } from '../directory/directory.ts';
 import type { Lookup } from '../directory/lookup.ts';
 import { isId, printable } from '../http/ids.ts';
 import { partiesOf } from '../http/request-body.ts';
@@ -59,7 +58,7 @@ const MAYBE_DOCS = /^\/(docs|openapi)/;
 /** A request whose caller may call the endpoint. */
 interface Admitted {
   readonly request: IncomingMessage;
-  readonly endpoint: EndpointEntry;
+  readonly endpoint: Endpoint;
   readonly address: LbAddress;
 }
 
@@ -186,7 +185,7 @@ export class LoadBalancer {
   #admit(
     request: IncomingMessage,
     { endpointId }: LbAddress,
-    admitted: (endpoint: EndpointEntry) => void,
+    admitted: (endpoint: Endpoint) => void,
     refused: (error: CapstanError) => void,
   ): void {
     if (this.#deps.closing()) {
@@ -213,7 +212,7 @@ export class LoadBalancer {
     );
   }
 
-  async #slowly(endpointId: string, request: IncomingMessage): Promise<{ endpoint: EndpointEntry | undefined; key: Key | undefined }> {
+  async #slowly(endpointId: string, request: IncomingMessage): Promise<{ endpoint: Endpoint | undefined; key: Key | undefined }> {
     const { lookup, authenticator, proxies } = this.#deps;
     const known = lookup.knownEndpoint(endpointId);
     if (known?.isPublic === true) return { endpoint: known, key: undefined };
@@ -221,7 +220,7 @@ export class LoadBalancer {
     return { endpoint: isId(endpointId) ? await lookup.endpoint(endpointId, key.accountId) : undefined, key };
   }
 
-  #refusal(endpoint: EndpointEntry | undefined, endpointId: string, key: Key | undefined): CapstanError | null {
+  #refusal(endpoint: Endpoint | undefined, endpointId: string, key: Key | undefined): CapstanError | null {
     if (endpoint === undefined) return noEndpoint(endpointId);
     const refused = endpoint.isPublic || key === undefined ? null : refusal(key, endpointId, endpoint, 'call');
     if (refused !== null) return refused;
@@ -252,7 +251,7 @@ export class LoadBalancer {
   }
 
   /** The account is charged for the memory of a body, and a caller without a key has a share of the account's. */
-  #reserve(request: IncomingMessage, { accountId, isPublic }: EndpointEntry): Reservation {
+  #reserve(request: IncomingMessage, { accountId, isPublic }: Endpoint): Reservation {
     const { memory, config, proxies } = this.#deps;
     const parties: Party[] = partiesOf(accountId, request, config);
     if (isPublic) parties.push({ id: `address ${peerOfRequest(request, proxies)}`, most: Math.floor(memory.limit / PEER_FRACTION) });
@@ -302,7 +301,7 @@ export class LoadBalancer {
   }
 
   /** An endpoint without routes has workers that listen themselves. */
-  #routeOf(endpoint: EndpointEntry, request: IncomingMessage, { target }: LbAddress): RouteMatch {
+  #routeOf(endpoint: Endpoint, request: IncomingMessage, { target }: LbAddress): RouteMatch {
     if (endpoint.routes.length === 0) return { function: '', values: {} };
     return this.#routes.match(endpoint, request.method ?? 'GET', target);
   }

@@ -1,11 +1,13 @@
 /** /builds/<digest>: artifacts for deployments, over HTTP (docs/api-control-plane.md, Builds). */
-import { Metadata } from '@grpc/grpc-js';
+import type { Metadata } from '@grpc/grpc-js';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { z } from 'zod';
 
 import { CapstanError } from '../../../lib/errors.ts';
 import { keyText } from '../../auth/authenticate.ts';
 import { ownsAccount } from '../../auth/permission.ts';
+import type { CellLink } from '../../cells/cell-link.ts';
+import { callMetadata } from '../../grpc/connection.ts';
 import { BuildUploads } from '../../blobs/builds.ts';
 import { peerOfRequest } from '../../lb/forwarded.ts';
 import { onResponseClosed } from '../client-disconnect.ts';
@@ -37,13 +39,16 @@ const patch200 = received.meta({ description: 'The part is stored; with `existed
 const patch201 = received.meta({ description: 'The last part is stored; the build is complete and new.' });
 
 export function buildRoutes(app: FastifyInstance, services: Services): void {
-  const { authenticator, config, blobs, memory, uploads } = services;
-  const builds = new BuildUploads(blobs, config.readTimeoutMs);
+  const { authenticator, cells, config, memory, uploads } = services;
+
+  /** The cell of the caller's account. */
+  const links = new WeakMap<FastifyRequest, CellLink>();
 
   /** Runs before the body is read. The caller's own key is forwarded to the store, which checks it again. */
   async function admit(request: FastifyRequest, reply: FastifyReply): Promise<void> {
     const key = await authenticator.authenticate(request.headers.authorization, peerOfRequest(request.raw, services.proxies));
     if (!ownsAccount(key)) throw new CapstanError('PERMISSION_DENIED', 'this key may not put builds: it needs the scope ALL or OPERATOR');
+    links.set(request, cells.ofKey(key));
     if (request.method === 'GET' || request.method === 'HEAD') return;
     const { 'content-length': length, 'content-encoding': encoding } = request.headers;
     if (encoding !== undefined && encoding.toLowerCase() !== 'identity')
@@ -85,15 +90,17 @@ export function buildRoutes(app: FastifyInstance, services: Services): void {
     }
   }
 
-  function metadataOf(request: FastifyRequest): Metadata {
-    const metadata = new Metadata({ waitForReady: true });
-    metadata.set('authorization', `Bearer ${keyText(request.headers.authorization)}`);
-    return metadata;
+  /** The store of the caller's cell, with the caller's own key. */
+  function storeOf(request: FastifyRequest): { readonly builds: BuildUploads; readonly metadata: Metadata } {
+    const { name, blobs } = links.get(request) ?? cells.first;
+    const metadata = callMetadata(keyText(request.headers.authorization), true, name);
+    return { builds: new BuildUploads(blobs, config.readTimeoutMs), metadata };
   }
 
   async function stat(request: FastifyRequest, reply: FastifyReply): Promise<void> {
     const { digest } = request.params as z.output<typeof params>;
-    const { exists, size, received } = await builds.stat(digest, metadataOf(request));
+    const { builds, metadata } = storeOf(request);
+    const { exists, size, received } = await builds.stat(digest, metadata);
     if (!exists) {
       reply.header('upload-offset', String(received));
       throw new CapstanError('NOT_FOUND', `build ${digest} is not in the artifact store`);
@@ -104,7 +111,8 @@ export function buildRoutes(app: FastifyInstance, services: Services): void {
   async function put(request: FastifyRequest, reply: FastifyReply): Promise<void> {
     const { digest } = request.params as z.output<typeof params>;
     const size = Number(request.headers['content-length']);
-    const { existed } = await builds.put({ digest, size, offset: null }, bodyOf(request), metadataOf(request));
+    const { builds, metadata } = storeOf(request);
+    const { existed } = await builds.put({ digest, size, offset: null }, bodyOf(request), metadata);
     reply
       .code(existed ? 200 : 201)
       .header('content-type', JSON_TYPE)
@@ -114,7 +122,8 @@ export function buildRoutes(app: FastifyInstance, services: Services): void {
   async function patch(request: FastifyRequest, reply: FastifyReply): Promise<void> {
     const { digest } = request.params as z.output<typeof params>;
     const { offset, size } = partOf(request);
-    const { existed, received } = await builds.put({ digest, size, offset }, bodyOf(request), metadataOf(request));
+    const { builds, metadata } = storeOf(request);
+    const { existed, received } = await builds.put({ digest, size, offset }, bodyOf(request), metadata);
     const whole = received === size;
     reply
       .code(whole && !existed ? 201 : 200)

@@ -15,8 +15,11 @@ import { jobIdOf } from './reference.ts';
 import { MAX_REFERENCE_BYTES } from './status.ts';
 
 export function controlRoutes(app: FastifyInstance, services: Services): void {
-  const { channel, jobs, metadata, config } = services;
-  const changes = { jobs, channel, metadata, timeoutMs: config.readTimeoutMs };
+  const { cells, config } = services;
+  const changes = ({ endpointId: id }: JobRef) => {
+    const { jobs, channel, metadata } = cells.ofEndpoint(id);
+    return { jobs, channel, metadata, timeoutMs: config.readTimeoutMs };
+  };
   const onRequest = createGuard(services, 'call', MAX_REFERENCE_BYTES);
   const common = { method: 'POST', bodyLimit: MAX_REFERENCE_BYTES, onRequest };
 
@@ -33,14 +36,14 @@ export function controlRoutes(app: FastifyInstance, services: Services): void {
       summary: 'Cancel a job',
       description: 'Cancels a queued or running job.',
       conflict: 'The job has already ended.',
-      call: async (ref: JobRef) => cancelJob(changes, ref),
+      call: async (ref: JobRef) => cancelJob(changes(ref), ref),
     },
     {
       name: 'retry',
       summary: 'Retry a job',
       description: 'Queues a FAILED or TIMED_OUT job again, with the same id and input. Its previous output is deleted.',
       conflict: 'The job is in a state that cannot be retried.',
-      call: async (ref: JobRef) => retryJob(changes, ref),
+      call: async (ref: JobRef) => retryJob(changes(ref), ref),
     },
   ];
   for (const { name, summary, description, conflict, call } of operations) {
@@ -78,7 +81,9 @@ export function controlRoutes(app: FastifyInstance, services: Services): void {
       },
     ),
     handler(request, reply) {
-      callUnary(jobs.purgeQueue.bind(jobs), { endpointId: endpointId(request) }, metadata, config.readTimeoutMs).then(
+      const id = endpointId(request);
+      const { jobs, metadata } = cells.ofEndpoint(id);
+      callUnary(jobs.purgeQueue.bind(jobs), { endpointId: id }, metadata, config.readTimeoutMs).then(
         ({ removed }) => {
           reply.header('content-type', JSON_TYPE).send(`{"removed":${removed},"status":"completed"}`);
         },

@@ -7,6 +7,8 @@ import { CapstanError, errorTable, retryAfterS } from '../../../lib/errors.ts';
 import { KeyScope } from '../../../proto/gen/capstan/v1/control.ts';
 import { isWorkerToken, keyText } from '../../auth/authenticate.ts';
 import { parseWhole } from '../../json/body.ts';
+import type { Key } from '../../directory/directory.ts';
+import { ControlCalls } from '../../graphql/control-calls.ts';
 import { refusalOf } from '../../graphql/errors.ts';
 import type { GraphqlRunner } from '../../graphql/run.ts';
 import { Rate } from '../../../lib/rate.ts';
@@ -38,17 +40,16 @@ const answerBody = z.looseObject({
 });
 
 export function graphqlRoutes(app: FastifyInstance, services: Services): void {
-  const { authenticator, config, proxies, control, cluster, log, now } = services;
+  const { authenticator, cells, cluster, config, proxies, lookup, log, now } = services;
   let runner: Promise<GraphqlRunner> | undefined;
   const rates = new LRUCache<string, Rate>({ max: MAX_KEYS });
-  /** Requests whose key has the scope OPERATOR. */
-  const operators = new WeakSet<FastifyRequest>();
+  const keys = new WeakMap<FastifyRequest, Key>();
 
   /** Runs before the body is read: checks the key and its rate. */
   async function admit(request: FastifyRequest, reply: FastifyReply): Promise<void> {
     const key = await authenticator.authenticate(request.headers.authorization, peerOfRequest(request.raw, services.proxies));
-    if (key.scope === KeyScope.OPERATOR) operators.add(request);
     const name = key.hash.length > 0 ? key.hash.toString('hex') : keyText(request.headers.authorization);
+    keys.set(request, key);
     let rate = rates.get(name);
     if (rate === undefined) {
       rate = new Rate(config.graphqlPerSecond);
@@ -63,18 +64,24 @@ export function graphqlRoutes(app: FastifyInstance, services: Services): void {
   }
 
   async function answer(request: FastifyRequest, reply: FastifyReply): Promise<void> {
-    const key = keyText(request.headers.authorization);
+    const text = keyText(request.headers.authorization);
+    const key = keys.get(request);
+    if (key === undefined) throw new CapstanError('INTERNAL', 'the key of a GraphQL request was not kept');
     // Loading the library takes a tenth of the gateway's start-up: it is loaded by the first query.
     runner ??= import('../../graphql/run.ts').then(({ GraphqlRunner: Runner }) => new Runner(log));
     const { status, body } = await (
       await runner
     ).run(request.body as z.output<typeof requestBody>, {
-      control,
-      timeoutMs: config.readTimeoutMs,
-      addresses: { base: baseUrl(request, config, proxies), lbDomain: config.lbDomain, forWorker: isWorkerToken(key) },
-      key,
-      isOperator: operators.has(request),
-      cluster: (timeoutMs) => cluster.list(timeoutMs),
+      calls: new ControlCalls({
+        cells,
+        key,
+        text,
+        cellOfAccount: (account) => lookup.cellOfAccount(account),
+        timeoutMs: config.readTimeoutMs,
+      }),
+      addresses: { base: baseUrl(request, config, proxies), lbDomain: config.lbDomain, forWorker: isWorkerToken(text) },
+      isOperator: key.scope === KeyScope.OPERATOR,
+      cluster: () => cluster.list(config.readTimeoutMs),
     });
     reply.code(status).header('content-type', JSON_TYPE).send(JSON.stringify(body));
   }

@@ -11,7 +11,7 @@ import type { Services } from '../services.ts';
 import { described } from './describe.ts';
 
 export function listingRoutes(app: FastifyInstance, services: Services): void {
-  const { jobs, metadata, config } = services;
+  const { cells, config } = services;
   const onRequest = createGuard(services, 'read', 0);
 
   app.route({
@@ -22,7 +22,9 @@ export function listingRoutes(app: FastifyInstance, services: Services): void {
       params: endpointParams,
     }),
     handler(request, reply) {
-      callUnary(jobs.getHealth.bind(jobs), { endpointId: endpointId(request) }, metadata, config.readTimeoutMs).then(
+      const id = endpointId(request);
+      const { jobs, metadata } = cells.ofEndpoint(id);
+      callUnary(jobs.getHealth.bind(jobs), { endpointId: id }, metadata, config.readTimeoutMs).then(
         (health) => {
           reply.header('content-type', JSON_TYPE).send(healthText(health));
         },
@@ -44,7 +46,9 @@ export function listingRoutes(app: FastifyInstance, services: Services): void {
     handler(request, reply) {
       const { status, limit = DEFAULT_PAGE, offset = 0 } = request.query as { status?: StatusName; limit?: number; offset?: number };
       const state = status === undefined ? JobState.UNSPECIFIED : JobState[status];
-      callUnary(jobs.listJobs.bind(jobs), { endpointId: endpointId(request), state, limit, offset }, metadata, config.readTimeoutMs)
+      const id = endpointId(request);
+      const { jobs, metadata } = cells.ofEndpoint(id);
+      callUnary(jobs.listJobs.bind(jobs), { endpointId: id, state, limit, offset }, metadata, config.readTimeoutMs)
         .then((page) => sendParts(reply, services, () => requestsParts(page.jobs, page.total, offset, limit)))
         .catch((thrown: unknown) => {
           sendFailure(reply, thrown);

@@ -1,13 +1,14 @@
 /**
  * GET /metrics: the metrics of the gateway and of the scheduler in one document. The scheduler has no HTTP port; its
  * metrics are fetched over the existing connection. With several gateways for one scheduler, scrape `?part=gateway` at
- * each and `?part=scheduler` at one.
+ * each and `?part=scheduler` at one; with several cells, `&cell=<name>` for each.
  */
 import type { IncomingHttpHeaders } from 'node:http';
 
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { z } from 'zod';
 
+import { CELL_NAME, CELL_NAME_RULE } from '../../../lib/cells.ts';
 import { CapstanError } from '../../../lib/errors.ts';
 import { KeyScope } from '../../../proto/gen/capstan/v1/control.ts';
 import { ownsAccount } from '../../auth/permission.ts';
@@ -29,10 +30,15 @@ const OPERATORS = 'default';
 
 const partQuery = z.object({
   part: z.enum(['gateway', 'scheduler'], 'must be gateway or scheduler').optional().meta({ description: 'Only the metrics of this part.' }),
+  cell: z
+    .string()
+    .regex(CELL_NAME, CELL_NAME_RULE)
+    .optional()
+    .meta({ description: 'Cell whose owner’s metrics are returned; `default` without it.' }),
 });
 
 export function metricsRoutes(app: FastifyInstance, services: Services): void {
-  const { authenticator, config, control, metrics, quickMetadata } = services;
+  const { authenticator, config, cells, metrics } = services;
   if (config.metrics === 'off') return;
   const local = config.metrics === 'auto' && isLocal(config);
 
@@ -46,7 +52,10 @@ export function metricsRoutes(app: FastifyInstance, services: Services): void {
     throw new CapstanError('PERMISSION_DENIED', 'this key is good for its endpoints only, not for the metrics of the service');
   }
 
-  async function ofScheduler(): Promise<string> {
+  async function ofScheduler(name: string | undefined): Promise<string> {
+    const cell = name === undefined ? cells.first : cells.named(name);
+    if (cell === undefined) throw new CapstanError('NOT_FOUND', `cell: ${name ?? ''} does not exist`, { field: 'cell' });
+    const { control, quickMetadata } = cell;
     try {
       const { text } = await callOnce(control.getMetrics.bind(control), {}, quickMetadata, TIMEOUT_MS);
       return `${AWAY} 1\n\n${text}`;
@@ -58,8 +67,8 @@ export function metricsRoutes(app: FastifyInstance, services: Services): void {
 
   async function answer(request: FastifyRequest, reply: FastifyReply): Promise<void> {
     await authorize(request);
-    const { part } = request.query as z.output<typeof partQuery>;
-    const texts = await Promise.all([part === 'scheduler' ? '' : metrics.text(), part === 'gateway' ? '' : ofScheduler()]);
+    const { part, cell } = request.query as z.output<typeof partQuery>;
+    const texts = await Promise.all([part === 'scheduler' ? '' : metrics.text(), part === 'gateway' ? '' : ofScheduler(cell)]);
     reply.header('content-type', TYPE).send(texts.filter((text) => text !== '').join('\n'));
   }
 
@@ -72,7 +81,7 @@ export function metricsRoutes(app: FastifyInstance, services: Services): void {
         'Prometheus text format 0.0.4. Requires a key unless the gateway listens on a loopback address without a proxy in front of it (CAPSTAN_METRICS).',
       tags: ['Service'],
       querystring: partQuery,
-      response: answers({ 200: z.string().meta({ description: 'Prometheus text.', contentMediaType: 'text/plain' }) }, 400, 401, 503),
+      response: answers({ 200: z.string().meta({ description: 'Prometheus text.', contentMediaType: 'text/plain' }) }, 400, 401, 404, 503),
     },
     handler(request, reply) {
       answer(request, reply).catch((thrown: unknown) => {

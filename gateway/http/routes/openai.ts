@@ -41,9 +41,10 @@ const passedOn = z
   .meta({ type: 'object', additionalProperties: true, description: 'A request of the OpenAI API, passed on byte for byte.' });
 
 export function openAiRoutes(app: FastifyInstance, services: Services): void {
-  const { config, channel, bodies, jobs, metadata, log } = services;
+  const { config, cells, log } = services;
 
   function depsOf(request: FastifyRequest): OpenAiJobDeps {
+    const { channel, bodies, jobs, metadata } = cells.ofEndpoint(endpointId(request));
     return {
       channel,
       bodies,

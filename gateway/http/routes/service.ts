@@ -31,9 +31,9 @@ export function serviceRoutes(app: FastifyInstance, services: Services): void {
   app.route({
     method: ['GET', 'HEAD'],
     url: '/healthz',
-    schema: { summary: 'Check that the gateway reaches its scheduler', tags: ['Service'], response: answers({ 200: okAnswer }, 503) },
+    schema: { summary: 'Check that the gateway reaches a scheduler', tags: ['Service'], response: answers({ 200: okAnswer }, 503) },
     handler(_request, reply) {
-      if (services.channel.connected) reply.header('content-type', JSON_TYPE).send('{"status":"ok"}');
+      if (services.cells.connected) reply.header('content-type', JSON_TYPE).send('{"status":"ok"}');
       else sendProblem(reply, new CapstanError('UNAVAILABLE', 'the scheduler is unreachable', { retryAfterMs: 1000 }));
     },
   });

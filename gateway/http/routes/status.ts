@@ -102,7 +102,9 @@ function read(services: Services, request: FastifyRequest, reply: FastifyReply, 
     return;
   }
   const operation = ask(jobId);
-  const ticket = services.channel.request({ endpointId: endpointId(request), operation, held: null }, (error, answer) => {
+  const id = endpointId(request);
+  const { channel } = services.cells.ofEndpoint(id);
+  const ticket = channel.request({ endpointId: id, operation, held: null }, (error, answer) => {
     if (error !== null || answer === null) {
       sendFailure(reply, error ?? new CapstanError('INTERNAL', 'the scheduler sent an empty reply'));
       return;
@@ -112,12 +114,12 @@ function read(services: Services, request: FastifyRequest, reply: FastifyReply, 
       const { stream } = answer;
       if (stream.chunks.length > 0)
         onResponseClosed(reply, () => {
-          if (!reply.raw.writableFinished) services.channel.lost(operation, stream);
+          if (!reply.raw.writableFinished) channel.lost(operation, stream);
         });
     }
     sendParts(reply, services, () => ('job' in answer ? statusParts(answer.job) : streamParts(answer.stream)));
   });
-  if (operation.value.waitMs > 0) onResponseClosed(reply, () => services.channel.abandon(ticket));
+  if (operation.value.waitMs > 0) onResponseClosed(reply, () => channel.abandon(ticket));
 }
 
 /** A reader that sends its position as `after` gets the same chunks again when a response was lost. */

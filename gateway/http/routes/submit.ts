@@ -124,15 +124,14 @@ function submit(services: Services, request: FastifyRequest, reply: FastifyReply
 
 function send(services: Services, reply: FastifyReply, value: Submit, { payload, held }: RequestPayload): void {
   value.input = toPayloadMessage(payload);
-  const ticket = services.channel.request(
-    { endpointId: endpointId(reply.request), operation: { $case: 'submit', value }, held },
-    (error, answer) => {
-      if (error !== null) sendFailure(reply, error);
-      else answered(services, reply, value, answer);
-    },
-  );
+  const id = endpointId(reply.request);
+  const { channel } = services.cells.ofEndpoint(id);
+  const ticket = channel.request({ endpointId: id, operation: { $case: 'submit', value }, held }, (error, answer) => {
+    if (error !== null) sendFailure(reply, error);
+    else answered(services, reply, value, answer);
+  });
   // A /run gets its response at once, so there is nothing to abandon. Abandoning a finished request has no effect.
-  if (value.waitMs > 0) onResponseClosed(reply, () => services.channel.abandon(ticket));
+  if (value.waitMs > 0) onResponseClosed(reply, () => channel.abandon(ticket));
 }
 
 function answered(services: Services, reply: FastifyReply, { jobId, kind }: NewJob, answer: Answer | null): void {

@@ -1,0 +1,88 @@
+/** The connections to the owner of one cell, and what they keep up to date. */
+import type { ChannelCredentials, Metadata } from '@grpc/grpc-js';
+
+import { BlobServiceClient } from '../../proto/gen/capstan/v1/blobs.ts';
+import { ControlServiceClient } from '../../proto/gen/capstan/v1/control.ts';
+import { GatewayServiceClient } from '../../proto/gen/capstan/v1/invoke.ts';
+import { JobServiceClient } from '../../proto/gen/capstan/v1/jobs.ts';
+import { OwnerChannel } from '../../lib/owner/owner-channel.ts';
+import { OwnerFinder } from '../../lib/owner/owner-finder.ts';
+import { Bodies } from '../blobs/bodies.ts';
+import type { GatewayConfig } from '../config.ts';
+import type { Directory } from '../directory/directory.ts';
+import type { LookupCell } from '../directory/lookup.ts';
+import { DirectoryWatch } from '../directory/watch.ts';
+import { callMetadata, channelOptions } from '../grpc/connection.ts';
+import { LoadReport, type LoadReportOptions } from '../invoke/report.ts';
+import { JobChannel } from '../jobs/channel.ts';
+import type { Budget } from '../limits/budget.ts';
+import type { Log } from '../log.ts';
+
+export interface CellLinkOptions {
+  readonly config: GatewayConfig;
+  readonly token: string;
+  readonly credentials: ChannelCredentials;
+  readonly directory: Directory;
+  /** Pending requests of all cells together. */
+  readonly inFlight: Budget;
+  readonly load: Pick<LoadReportOptions, 'level' | 'endpoints' | 'onRemovedNodes'>;
+  readonly log: Log;
+  /** Monotonic clock, ms. */
+  readonly now: () => number;
+}
+
+export class CellLink implements LookupCell {
+  readonly name: string;
+  readonly channel: JobChannel;
+  readonly jobs: JobServiceClient;
+  readonly control: ControlServiceClient;
+  readonly blobs: BlobServiceClient;
+  readonly bodies: Bodies;
+  readonly watch: DirectoryWatch;
+  readonly report: LoadReport;
+  /** For unary calls: waits for the connection within the call's deadline. */
+  readonly metadata: Metadata;
+  /** The same, but fails at once while there is no connection. */
+  readonly quickMetadata: Metadata;
+  readonly #finder: OwnerFinder;
+  readonly #channelClient: JobServiceClient;
+
+  constructor(name: string, { config, token, credentials, directory, inFlight, load, log, now }: CellLinkOptions) {
+    this.name = name;
+    this.#finder = new OwnerFinder({ setting: config.scheduler, credentials, log, cell: () => name });
+    this.#finder.start();
+    this.metadata = callMetadata(token, true, name);
+    this.quickMetadata = callMetadata(token, false, name);
+    const own = { channelOverride: new OwnerChannel(this.#finder, channelOptions) };
+    // One connection for unary calls and bodies.
+    const shared = { channelOverride: new OwnerChannel(this.#finder, channelOptions) };
+    this.#channelClient = new JobServiceClient(config.scheduler, credentials, own);
+    this.jobs = new JobServiceClient(config.scheduler, credentials, shared);
+    this.control = new ControlServiceClient(config.scheduler, credentials, shared);
+    this.blobs = new BlobServiceClient(config.scheduler, credentials, shared);
+    this.bodies = new Bodies(this.blobs, this.metadata, config.submitTimeoutMs, now);
+    this.watch = new DirectoryWatch({ client: this.control, metadata: this.metadata, directory, cell: name, log });
+    this.channel = new JobChannel(this.#channelClient, this.metadata, {
+      inFlight,
+      submitTimeoutMs: config.submitTimeoutMs,
+      readTimeoutMs: config.readTimeoutMs,
+      log,
+      now,
+    });
+    this.report = new LoadReport({
+      client: new GatewayServiceClient(config.scheduler, credentials, shared),
+      metadata: this.metadata,
+      log,
+      ...load,
+    });
+  }
+
+  close(): void {
+    this.report.close();
+    this.watch.close();
+    this.channel.close();
+    this.#channelClient.close();
+    this.jobs.close();
+    this.#finder.close();
+  }
+}

@@ -1,0 +1,87 @@
+/**
+ * The cells that this gateway serves: all of them, each over connections of its own, so that one without an owner delays
+ * nothing of the others. The cell `default` is there from the start; others are added when the list of cells shows them,
+ * and stay.
+ */
+import { DEFAULT_CELL } from '../../lib/cells.ts';
+import type { Key } from '../directory/directory.ts';
+import type { CellLink } from './cell-link.ts';
+
+export interface CellsOptions {
+  readonly connect: (cell: string) => CellLink;
+  /** The cell of an endpoint that was found. */
+  readonly cellOf: (endpointId: string) => string | undefined;
+}
+
+export class Cells {
+  readonly #options: CellsOptions;
+  /** The cell `default`. */
+  readonly first: CellLink;
+  readonly #links = new Map<string, CellLink>();
+  #all: readonly CellLink[];
+  #invokeAddress: string | undefined;
+  #closed = false;
+
+  constructor(options: CellsOptions) {
+    this.#options = options;
+    this.first = options.connect(DEFAULT_CELL);
+    this.#links.set(DEFAULT_CELL, this.first);
+    this.#all = [this.first];
+  }
+
+  /** In the order in which they became known. */
+  get all(): readonly CellLink[] {
+    return this.#all;
+  }
+
+  named(cell: string): CellLink | undefined {
+    return this.#links.get(cell);
+  }
+
+  /** The cell of an endpoint; `default` for one that does not exist. */
+  ofEndpoint(endpointId: string): CellLink {
+    if (this.#all.length === 1) return this.first;
+    return this.#links.get(this.#options.cellOf(endpointId) ?? DEFAULT_CELL) ?? this.first;
+  }
+
+  /** The cell in which a key's account lives. */
+  ofKey({ cell }: Key): CellLink {
+    return this.#links.get(cell) ?? this.first;
+  }
+
+  /** Connects to cells that are not known yet. */
+  add(names: readonly string[]): void {
+    for (const name of names) {
+      if (this.#closed || this.#links.has(name)) continue;
+      const link = this.#options.connect(name);
+      this.#links.set(name, link);
+      this.#all = [...this.#all, link];
+      if (this.#invokeAddress !== undefined) link.report.open(this.#invokeAddress);
+    }
+  }
+
+  /** Tells every cell where agents reach this gateway. */
+  announce(invokeAddress: string): void {
+    this.#invokeAddress = invokeAddress;
+    for (const link of this.#all) link.report.open(invokeAddress);
+  }
+
+  /** A cell's owner is connected. */
+  get connected(): boolean {
+    return this.#all.some(({ channel }) => channel.connected);
+  }
+
+  get pending(): number {
+    return this.#all.reduce((sum, { channel }) => sum + channel.pending, 0);
+  }
+
+  /** Ends pending requests and streams of jobs. */
+  closeChannels(): void {
+    for (const { channel } of this.#all) channel.close();
+  }
+
+  close(): void {
+    this.#closed = true;
+    for (const link of this.#all) link.close();
+  }
+}
