@@ -68,9 +68,9 @@ export class Ownership {
 
   /**
    * Gives the queue up: nothing more is accepted, what was accepted is committed and answered, and then a standby may serve.
-   * Resolves when it is known which one, if there is any.
+   * Resolves when it is known which one, if there is any, with whether there was anything to give up.
    */
-  async release(): Promise<void> {
+  async release(): Promise<boolean> {
     const { engine, standing, blobs, sender, masterKeys, store, shard } = this.#parts;
     const before = standing.status;
     standing.become({ kind: 'stopping', ...('owner' in before ? { owner: before.owner } : {}) });
@@ -78,14 +78,15 @@ export class Ownership {
     await sender.cancel();
     await masterKeys.close();
     await engine.close();
-    if (before.kind !== 'owner') return;
     try {
+      // A standby may have got the queue a moment ago.
       await store.release(shard);
-      await this.#awaitSuccessor();
+      if (before.kind === 'owner') await this.#awaitSuccessor();
     } catch (error) {
       // Its lock ends with its connection: a standby takes over then.
       this.#options.log.warn({ err: error }, 'the queue could not be released in good order');
     }
+    return before.kind === 'owner';
   }
 
   async #awaitSuccessor(): Promise<void> {

@@ -23,6 +23,8 @@ export interface SchedulerHandle {
 }
 
 const CLOSE_WITHIN_MS = 5_000;
+/** Nobody waits for a standby but watchers of its health. */
+const STANDBY_CLOSE_WITHIN_MS = 500;
 
 /**
  * Starts a scheduler; resolves when it serves, or stands by. Fails with DATA_DIR, DATA_LOST, DATA_NEWER, DISK_FULL, CONFIG
@@ -68,9 +70,9 @@ export async function start(config: SchedulerConfig, deps: SchedulerDeps = {}): 
 
   const close = async (): Promise<void> => {
     const stopping = 'the scheduler is stopping';
-    if (standing.isShared) await ownership.release();
+    const wasServing = !standing.isShared || (await ownership.release());
     parts.closeStreams(standing.refusal() ?? new CapstanError('UNAVAILABLE', stopping));
-    await server.close(CLOSE_WITHIN_MS);
+    await server.close(wasServing ? CLOSE_WITHIN_MS : STANDBY_CLOSE_WITHIN_MS);
     await closeQueue(parts);
     log.info('scheduler stopped');
   };

@@ -119,7 +119,10 @@ export async function assemble(config: SchedulerConfig, deps: AssemblyDeps, log:
   const random = new Uint32Array(randomBytes(16).buffer, 0, 4);
   const engine: Engine = new Engine(
     {
-      store: snapshots === null ? guardedStore(callbackStore(store), () => masterKeys.refusal()) : callbackStore(store),
+      store:
+        snapshots === null
+          ? guardedStore(callbackStore(store), { refusal: () => masterKeys.refusal(), giveWay: (cell) => store.release(cell) })
+          : callbackStore(store),
       settings: coreSettings(config, gpus),
       clock,
       random: [random[0] ?? 1, random[1] ?? 2, random[2] ?? 3, random[3] ?? 4],

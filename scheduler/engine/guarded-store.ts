@@ -5,14 +5,25 @@ import type { LoopStore } from './loop-store.ts';
 /** How long a refusal takes, ms: who is refused asks again at once. */
 const REFUSED_MS = 500;
 
-/** @param refusal returns why this scheduler may not own a shard; null if it may. */
-export function guardedStore(store: LoopStore, refusal: () => Promise<CapstanError | null>): LoopStore {
+export interface Guard {
+  /** Returns why this scheduler may not own a shard; null if it may. */
+  refusal(): Promise<CapstanError | null>;
+  /** Gives up its turn: a scheduler that waits behind this one may own the shard. */
+  giveWay(shard: number): Promise<void>;
+}
+
+export function guardedStore(store: LoopStore, { refusal, giveWay }: Guard): LoopStore {
+  const refused = async (shard: number): Promise<CapstanError | null> => {
+    const reason = await refusal();
+    if (reason !== null) await giveWay(shard);
+    return reason;
+  };
   return {
     ...store,
     acquire(wanted, completion) {
-      refusal().then((refused) => {
-        if (refused === null) store.acquire(wanted, completion);
-        else setTimeout(() => completion.failed(refused), REFUSED_MS);
+      refused(wanted.shard).then((reason) => {
+        if (reason === null) store.acquire(wanted, completion);
+        else setTimeout(() => completion.failed(reason), REFUSED_MS);
       }, completion.failed);
     },
   };

@@ -354,7 +354,8 @@ export interface Store {
   waitForTurn(shard: number, ms: number): Promise<void>;
   /**
    * Gives the shard up after the batches that were called before. Batches under its term are refused from then on, reads
-   * go on, and another owner gets the shard at once. A shard that is not owned is left as it is.
+   * go on, and another owner gets the shard at once. Who waited for its turn and does not take the shard gives
+   * its turn to the next. A shard of another owner is left as it is.
    */
   release(shard: number): Promise<void>;
   /**

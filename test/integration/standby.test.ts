@@ -1,4 +1,7 @@
 /** A standby listens, answers health, and refuses the rest before it looks at credentials; the owner hands over in good order. */
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+
 import { status as grpc, type Metadata, type ServiceError } from '@grpc/grpc-js';
 import test, { type ExecutionContext } from 'ava';
 
@@ -10,7 +13,7 @@ import { folderOf } from '../support/folder.ts';
 import { healthClient, healthOf, type HealthClient } from '../support/grpc-health.ts';
 import { postgresBinaries, startPostgres, type PostgresServer } from '../support/postgres.ts';
 import { TestScheduler } from '../support/scheduler-client.ts';
-import { schedulersOn, statusOf } from '../support/schedulers.ts';
+import { copyOfSecrets, schedulersOn, statusOf } from '../support/schedulers.ts';
 
 const binaries = await postgresBinaries();
 if (binaries === undefined)
@@ -128,6 +131,20 @@ function tests(server: PostgresServer): void {
     t.deepEqual(listed, ['made-later'], 'the state is that of the database');
   });
 
+  test('a standby that may not own the queue gives way to one behind it', async (t) => {
+    const { store, owner, standby: another } = await schedulersOn(t, server);
+    const foreign = await copyOfSecrets(t, owner.dataDir);
+    await writeFile(join(foreign, 'secrets', 'master-key'), `${'ab'.repeat(32)}\n`);
+    const without = await another({ dataDir: foreign });
+    const waiting = await server.query(store, CONNECTIONS);
+    const standby = await another();
+    await owner.handle.close();
+    await statusOf(standby, 'owner');
+    t.is(without.handle.status.kind, 'standby');
+    const left = new Set((await server.query(store, CONNECTIONS)).map(({ pid }) => pid));
+    t.is(waiting.filter(({ pid }) => left.has(pid)).length, 1, 'nobody had to end its connection');
+  });
+
   test('the address that others are told is the one advertised', async (t) => {
     const { standby: another } = await schedulersOn(t, server, { advertise: 'capstan-1.example:7070' });
     t.deepEqual((await another({ advertise: 'capstan-2.example:7070' })).handle.status, {
@@ -145,6 +162,9 @@ function tests(server: PostgresServer): void {
     await t.throwsAsync(another({ port: owner.handle.address.split(':').at(-1) }), { code: 'ADDRESS_IN_USE' });
   });
 }
+
+/** Connections that commit, or wait for their turn. */
+const CONNECTIONS = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'capstan cell %'";
 
 /** Ends the connection that commits, as a broken network does. */
 const END_OWNER = `SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND granted

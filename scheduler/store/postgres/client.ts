@@ -251,8 +251,8 @@ export class PostgresStore implements Store {
 
   async release(cell: number): Promise<void> {
     this.#mustBeOpen();
-    if (!this.#disown(cell, 'released')) return;
-    await this.#committed;
+    if (this.#disown(cell, 'released')) await this.#committed;
+    // Who waited for its turn may hold the lock without owning the cell.
     const session = this.#session;
     try {
       await session?.terms.release(cell);

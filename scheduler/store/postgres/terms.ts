@@ -106,7 +106,11 @@ export class CellTerms {
     const { cell } = claim;
     const version = await schemaVersion(this.#writer, this.#where);
     this.#isNewer = version > newestKnown;
-    if (this.#isNewer) return this.#leaveToNewer(cell, version);
+    if (this.#isNewer) {
+      // It may have waited for the lock, which a newer program needs.
+      await this.release(cell);
+      return this.#leaveToNewer(cell, version);
+    }
     if (await this.#lock(cell)) return this.#next(claim, null);
     const held = await this.#ownerOf(cell);
     if (held === undefined) throw missing(cell);
