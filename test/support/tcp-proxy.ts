@@ -20,6 +20,7 @@ export class TcpProxy {
   /** Bytes that still go to the server before the link is cut; null for all. */
   #left: number | null = null;
   readonly #held: { readonly link: Link; readonly bytes: Buffer }[] = [];
+  #isPooler = false;
   #onPassed: (() => void) | null = null;
 
   private constructor(listener: Server) {
@@ -46,6 +47,11 @@ export class TcpProxy {
   /** Requests arrive, answers do not. */
   dropAnswers(): void {
     this.#toClient = 'drop';
+  }
+
+  /** A pooler of PostgreSQL has sessions of its own: the process that a client is told of is not the one that serves it. */
+  actAsPooler(): void {
+    this.#isPooler = true;
   }
 
   /** Requests are kept back until {@link deliver}, also those of clients that are gone by then. */
@@ -88,7 +94,9 @@ export class TcpProxy {
     this.#links.add(link);
     client.on('data', (bytes) => this.#request(link, bytes));
     server.on('data', (bytes) => {
-      if (this.#toClient === 'forward') client.write(bytes);
+      if (this.#toClient !== 'forward') return;
+      if (this.#isPooler) renumber(bytes);
+      client.write(bytes);
     });
     for (const socket of [client, server]) socket.on('error', () => socket.destroy());
     for (const event of ['end', 'close']) {
@@ -123,4 +131,10 @@ export class TcpProxy {
     this.cut();
     await new Promise((resolve) => this.#listener.close(resolve));
   }
+}
+
+/** Changes the process of a BackendKeyData message of PostgreSQL: 'K', length 12, process, key. */
+function renumber(bytes: Buffer): void {
+  const at = bytes.indexOf(Buffer.from([0x4b, 0, 0, 0, 12]));
+  if (at >= 0) bytes.writeInt32BE(1, at + 5);
 }

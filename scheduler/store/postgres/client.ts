@@ -23,10 +23,10 @@ import { unwatched, type LossCause, type StoreWatcher } from '../store-watcher.t
 import { parseAddress, type Address } from './address.ts';
 import { textWithoutNul } from './binary.ts';
 import { batchOf, outcomesOf, type AnswerRow, type Batch } from './batch.ts';
-import { cellNumber, cellsOf } from './cells.ts';
+import { cellsOf } from './cells.ts';
 import { DatabaseClock } from './database-clock.ts';
 import { sqlState, storeFailure } from './failures.ts';
-import { migrate, newer, newestKnown, schemaVersion } from './migrate.ts';
+import { findCell } from './find-cell.ts';
 import { bodyReads } from './reads/bodies.ts';
 import { controlReads } from './reads/control.ts';
 import { hookReads } from './reads/hooks.ts';
@@ -83,39 +83,6 @@ export async function openPostgresStore(options: PostgresOptions): Promise<Postg
     throw error;
   }
   return store;
-}
-
-/**
- * Finds the number of a cell. Who takes a cell brings the schema up to date, so that an older owner is left alone as long as it
- * lives; only a database that does not have the cell yet gets its schema here.
- */
-async function findCell(address: Address, name: string, answerMs: number): Promise<number> {
-  const where = address.shown;
-  const writer = new Writer({
-    address,
-    name: `capstan start ${randomInt(2 ** 31)}`,
-    answerMs,
-    watcher: unwatched,
-    onLost: () => undefined,
-  });
-  const query: Query = (_name, text, values) => writer.ask({ kind: 'term', text, values: [...values], rowMode: 'array' });
-  try {
-    await writer.open();
-    const version = await schemaVersion(writer, where);
-    if (version > newestKnown) throw newer(where, version);
-    const present = version === 0 ? undefined : await cellNumber(query, name);
-    if (present !== undefined) return present;
-    await migrate(writer, where);
-    const number = await cellNumber(query, name);
-    if (number !== undefined) return number;
-  } catch (error) {
-    throw storeFailure(where, 'cannot open', error);
-  } finally {
-    await writer.end();
-  }
-  throw new CapstanError('CONFIG', `CAPSTAN_CELL: the database has no cell ${name}; create it with: capstan cell create ${name}`, {
-    field: 'CAPSTAN_CELL',
-  });
 }
 
 /** The connection that commits, and what belongs to it. */

@@ -1,8 +1,10 @@
 /** What a broken, slow or lying network between the store and PostgreSQL leads to. */
 import test from 'ava';
 
+import { openPostgresStore } from '../../../scheduler/store/postgres/client.ts';
 import { StaleTermError } from '../../../scheduler/store/store.ts';
 import { NO_POSTGRES, postgresBinaries, startPostgres, type PostgresServer } from '../../support/postgres.ts';
+import { TcpProxy } from '../../support/tcp-proxy.ts';
 import { outcomes, queued, queueOf, submit } from './jobs.ts';
 import { END_WRITERS, eventually, LOCKS, worldOf, WRITERS } from './postgres-world.ts';
 import { take } from './take.ts';
@@ -142,10 +144,21 @@ function tests(server: PostgresServer): void {
     await sql(END_WRITERS);
     await told;
     await eventually(sql, `SELECT count(*) = 0 FROM pg_stat_activity WHERE ${WRITERS}`);
+    const wait = store.waitForTurn(0, 1);
     const taken = await Promise.all([1, 2, 3].map(() => store.acquire(0, 'owner-a', 1)));
+    await wait;
     t.is(new Set(taken.map((each) => 'term' in each && each.term)).size, 1);
     t.like(await sql(`SELECT count(*)::int AS n FROM pg_stat_activity WHERE ${WRITERS}`), [{ n: 1 }]);
     t.like(await sql(LOCKS), [{ n: 1 }]);
+  });
+
+  test('a pooler, which gives out other sessions than those it was asked for, is refused', async (t) => {
+    const { url } = await worldOf(t, server);
+    const pooler = await TcpProxy.open(t, server.port);
+    pooler.actAsPooler();
+    const through = new URL(url);
+    through.port = String(pooler.port);
+    await t.throwsAsync(openPostgresStore({ url: through.href }), { code: 'CONFIG', message: /a connection pooler stands in between/ });
   });
 
   test('the watcher is told of batches, round trips, take-overs and losses', async (t) => {
