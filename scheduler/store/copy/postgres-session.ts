@@ -105,6 +105,12 @@ export class PostgresSession {
     return row?.version ?? 0;
   }
 
+  /** Whether the cell holds an unfinished copy. */
+  async isUnfinished(): Promise<boolean> {
+    const [found] = await this.query<{ begun: boolean }>("SELECT to_regclass('capstan.store_copy') IS NOT NULL AS begun");
+    return found?.begun === true;
+  }
+
   /** Refuses a schema of another version than this program's, which may have other columns. */
   async mustBePresent(): Promise<void> {
     const version = await this.schemaVersion();

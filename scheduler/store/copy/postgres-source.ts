@@ -1,6 +1,6 @@
 import { CapstanError } from '../../../lib/errors.ts';
 import { CELL, PostgresSession } from './postgres-session.ts';
-import type { CopySource, Head } from './sides.ts';
+import { unfinishedSource, type CopySource, type Head } from './sides.ts';
 import type { CopyTable, Row } from './tables.ts';
 
 interface CellRow extends Head {
@@ -25,6 +25,7 @@ export class PostgresSource implements CopySource {
     const source = new PostgresSource(session);
     try {
       await session.mustBePresent();
+      if (await session.isUnfinished()) throw unfinishedSource(source.shown);
       await session.query('BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY');
       source.#version = await source.version();
     } catch (error) {

@@ -52,8 +52,7 @@ export class PostgresTarget implements CopyTarget {
   async open(fingerprint: string, startOver: boolean): Promise<CopyState> {
     this.#fingerprint = fingerprint;
     const session = this.#session;
-    const [found] = await session.query<{ begun: boolean }>("SELECT to_regclass('capstan.store_copy') IS NOT NULL AS begun");
-    if (found?.begun === true) {
+    if (await session.isUnfinished()) {
       if (startOver) await this.#discard();
       const [held] = await session.query<{ fingerprint: string; position: string | null }>(
         'SELECT fingerprint, position FROM capstan.store_copy',

@@ -62,3 +62,7 @@ export function otherCopy(shown: string): CapstanError {
     { field: '--to' },
   );
 }
+
+export function unfinishedSource(shown: string): CapstanError {
+  return new CapstanError('CONFLICT', `--from: ${shown} is an unfinished copy itself; copy from its source`, { field: '--from' });
+}

@@ -1,5 +1,5 @@
 /** SQLite as a side of a copy. The file stays locked for this process, so no scheduler can open it meanwhile. */
-import { existsSync } from 'node:fs';
+import { existsSync, statSync } from 'node:fs';
 import { rename, rm } from 'node:fs/promises';
 import { dirname } from 'node:path';
 
@@ -11,14 +11,33 @@ import { textWithoutNul } from '../postgres/binary.ts';
 import { storeFailure } from '../sqlite/failures.ts';
 import { openDatabase } from '../sqlite/open.ts';
 import { removalStatements } from '../sqlite/sql/removal.ts';
-import { otherCopy, ownerMark, type CopyPosition, type CopySource, type CopyState, type CopyTarget, type Head } from './sides.ts';
+import {
+  otherCopy,
+  ownerMark,
+  unfinishedSource,
+  type CopyPosition,
+  type CopySource,
+  type CopyState,
+  type CopyTarget,
+  type Head,
+} from './sides.ts';
 import { BATCH_BYTES, BATCH_ROWS, bytesOf, COPY_TABLES, type Cell, type CopyTable, type Row } from './tables.ts';
 
 const SHARD = 0;
 
 export function openSqliteSource(file: string): CopySource {
   if (!existsSync(file)) throw new CapstanError('NOT_FOUND', `--from: there is no database ${file}`, { field: '--from' });
+  mustBeOwn(file, '--from');
   return new SqliteSource(file);
+}
+
+/** What root leaves in the folder of another user, that user's scheduler cannot open: above all the log of a copy that was killed. */
+function mustBeOwn(path: string, option: string): void {
+  const { uid } = statSync(path);
+  if (process.getuid?.() !== 0 || uid === 0) return;
+  throw new CapstanError('DATA_DIR', `${option}: ${path} belongs to the user ${uid}; run the command as that user (sudo -u '#${uid}')`, {
+    field: option,
+  });
 }
 
 class SqliteSource implements CopySource {
@@ -28,6 +47,9 @@ class SqliteSource implements CopySource {
   constructor(file: string) {
     this.shown = `sqlite:${file}`;
     this.#db = openDatabase(file, { mustExist: true });
+    if (!hasTable(this.#db, 'store_copy')) return;
+    this.#db.close();
+    throw unfinishedSource(this.shown);
   }
 
   async head(): Promise<Head> {
@@ -108,6 +130,7 @@ export class SqliteTarget implements CopyTarget {
 
   async open(fingerprint: string, startOver: boolean): Promise<CopyState> {
     this.#fingerprint = fingerprint;
+    mustBeOwn(nearest(this.#file), '--to');
     if (existsSync(this.#file)) return this.#present(fingerprint);
     // A log without its database would be applied to the one that takes its place.
     for (const log of [`${this.#file}-wal`, `${this.#file}-journal`])
@@ -211,8 +234,16 @@ export class SqliteTarget implements CopyTarget {
 }
 
 function ownerOf(db: Database.Database): string | undefined {
-  const has = db.prepare<[], number>("SELECT count(*) FROM sqlite_schema WHERE name = 'shards'").pluck().get();
-  return has === 1 ? db.prepare<[number], string>('SELECT owner FROM shards WHERE shard = ?').pluck().get(SHARD) : undefined;
+  return hasTable(db, 'shards') ? db.prepare<[number], string>('SELECT owner FROM shards WHERE shard = ?').pluck().get(SHARD) : undefined;
+}
+
+function hasTable(db: Database.Database, name: string): boolean {
+  return db.prepare<[string], number>("SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = ?").pluck().get(name) === 1;
+}
+
+/** The path, or the first folder above it that exists. */
+function nearest(path: string): string {
+  return existsSync(path) ? path : nearest(dirname(path));
 }
 
 function isEmpty(db: Database.Database): boolean {

@@ -1,5 +1,5 @@
 /** Copies between SQLite and PostgreSQL: every row goes both ways, from any interruption on, and only from a store that rests. */
-import { cp } from 'node:fs/promises';
+import { chown, cp, rename } from 'node:fs/promises';
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 
@@ -117,6 +117,48 @@ function tests(server: PostgresServer): void {
     await take(store);
     await store.close();
     await t.throwsAsync(copy(`sqlite:${file}`, url), { code: 'ALREADY_EXISTS', message: /holds another queue/ });
+  });
+
+  test.serial('a whole copy in SQLite that was not moved to its place yet is moved there', async (t) => {
+    const { folder, file } = await filled(t);
+    const url = await server.newDatabase();
+    await copy(`sqlite:${file}`, url);
+    const into = join(folder, 'back.db');
+    await copy(url, `sqlite:${into}`);
+    await rename(into, `${into}.copying`);
+    t.true((await copy(url, `sqlite:${into}`)).isContinued);
+    t.deepEqual(rowsOfSqlite(into), rowsOfSqlite(file));
+    t.false(existsSync(`${into}.copying`));
+  });
+
+  test.serial('an unfinished copy is no source', async (t) => {
+    const { folder, file } = await filled(t);
+    const url = await server.newDatabase();
+    await t.throwsAsync(attempt(openSqliteSource(file), await PostgresTarget.open(url), 5), { message: 'killed' });
+    const refusal = { code: 'CONFLICT', message: /^--from: .* is an unfinished copy itself; copy from its source$/ };
+    await t.throwsAsync(copy(url, `sqlite:${join(folder, 'back.db')}`), refusal);
+    await copy(`sqlite:${file}`, url);
+    await t.throwsAsync(attempt(await PostgresSource.open(url), new SqliteTarget(join(folder, 'back.db')), 5), { message: 'killed' });
+    await t.throwsAsync(copy(`sqlite:${join(folder, 'back.db.copying')}`, await server.newDatabase()), refusal);
+  });
+
+  test.serial('root leaves no files in the data folder of another user', async (t) => {
+    if (process.getuid?.() !== 0) {
+      t.log('skipped: only root can give files away');
+      t.pass();
+      return;
+    }
+    const { folder, file } = await filled(t);
+    const url = await server.newDatabase();
+    await copy(`sqlite:${file}`, url);
+    await chown(file, 65_534, 65_534);
+    await t.throwsAsync(copy(`sqlite:${file}`, await server.newDatabase()), {
+      code: 'DATA_DIR',
+      message: /source\.db belongs to the user 65534; run the command as that user/,
+    });
+    await chown(folder, 65_534, 65_534);
+    await t.throwsAsync(copy(url, `sqlite:${join(folder, 'data')}`), { code: 'DATA_DIR', message: /^--to: .* belongs to the user 65534/ });
+    t.false(existsSync(join(folder, 'data')));
   });
 
   test.serial('no scheduler owns an unfinished copy', async (t) => {
