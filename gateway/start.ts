@@ -1,4 +1,7 @@
 /** Starts the gateway: public HTTP in, gRPC out (docs/architecture.md). It has no state that a restart would lose. */
+import type { Server } from 'node:net';
+import { setImmediate as immediate, setTimeout as pause } from 'node:timers/promises';
+
 import { ClusterClient } from '../lib/cluster-list.ts';
 import { CapstanError } from '../lib/errors.ts';
 import { clientCredentials } from '../lib/grpc-tls.ts';
@@ -12,6 +15,7 @@ import { RemovedNodes } from './cells/removed-nodes.ts';
 import { Directory, type Key } from './directory/directory.ts';
 import { Lookup } from './directory/lookup.ts';
 import { channelOptions } from './grpc/connection.ts';
+import { stopListening } from './http/listener.ts';
 import { createServer } from './http/server.ts';
 import { readCertificate } from './http/tls.ts';
 import { Announcements } from './invoke/announcements.ts';
@@ -48,6 +52,9 @@ const NOTE_MS = 60_000;
 
 /** After the grace time: time limit for the responses of ended waits, ms. */
 const HURRY_MS = 1000;
+
+/** While it closes: time in which requests that still arrive are served, each as the last of its connection, ms. */
+const LINGER_MS = 500;
 
 /** Interval at which idle connections are closed while the gateway closes, ms. */
 const IDLE_CHECK_MS = 20;
@@ -116,6 +123,7 @@ export async function start(config: GatewayConfig, deps: GatewayDeps = {}): Prom
     connected: () => cells.connected,
     bodyMemory: () => memory.used,
   });
+  let draining = false;
   let closing = false;
   const authenticator = new Authenticator(directory, lookup, config.keyCacheSize);
   const loadBalancer = new LoadBalancer({
@@ -145,6 +153,7 @@ export async function start(config: GatewayConfig, deps: GatewayDeps = {}): Prom
       memory,
       uploads,
       metrics,
+      draining: () => draining,
       closing: () => closing,
     },
     certificate,
@@ -184,7 +193,19 @@ export async function start(config: GatewayConfig, deps: GatewayDeps = {}): Prom
   }
   log.info({ url, scheduler: config.scheduler }, 'gateway started');
 
+  /** Resolves when no connection is open, at the latest after {@link LINGER_MS}. */
+  async function lingered(): Promise<void> {
+    const until = now() + Math.min(LINGER_MS, config.closeGraceMs);
+    while (now() < until && (await openConnections(app.server)) > 0) await pause(IDLE_CHECK_MS);
+  }
+
   async function shutDown(): Promise<void> {
+    // A proxy that keeps connections learns from each response that this one ends. A connection that was closed while a request is on
+    // its way is an error for that caller: nothing says whether it arrived.
+    draining = true;
+    await immediate(); // what the system has accepted is here first
+    stopListening(app.server);
+    await lingered();
     closing = true;
     let finished = false;
     const served = app.close().then(() => {
@@ -235,6 +256,12 @@ function byCell(keys: readonly Key[]): ReadonlyMap<string, Buffer[]> {
   const hashes = new Map<string, Buffer[]>();
   for (const { cell, hash } of keys) hashes.set(cell, [...(hashes.get(cell) ?? []), hash]);
   return hashes;
+}
+
+function openConnections(server: Server): Promise<number> {
+  return new Promise((resolve, reject) => {
+    server.getConnections((error, count) => (error === null ? resolve(count) : reject(error)));
+  });
 }
 
 function listenError(thrown: unknown, config: GatewayConfig): unknown {

@@ -4,7 +4,7 @@
  */
 import { createServer as createHttp, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import { createServer as createHttps } from 'node:https';
-import type { Socket } from 'node:net';
+import { Server as NetServer, type Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 
 import { isAnswering } from '../lb/responders.ts';
@@ -26,11 +26,12 @@ type Listener = (request: IncomingMessage, response: ServerResponse) => void;
  * plain HTTP.
  */
 export function openListener(
-  { config, log, loadBalancer }: Pick<Services, 'config' | 'log' | 'loadBalancer'>,
+  { config, log, loadBalancer, draining }: Pick<Services, 'config' | 'log' | 'loadBalancer' | 'draining'>,
   certificate: Certificate | null,
   handler: Listener,
 ): Server {
   const listener: Listener = (request, response) => {
+    if (draining()) response.shouldKeepAlive = false;
     const wrong = violation(request) ?? rewriteAbsoluteTarget(request);
     if (wrong !== null) {
       // The next request on this connection cannot be separated from this request's body.
@@ -68,6 +69,16 @@ export function openListener(
       refuse(socket, 404, 'Not Found', 'only load-balanced endpoints accept WebSockets; see /docs');
   });
   return server;
+}
+
+/**
+ * Stops accepting connections and leaves the open ones, also idle ones, which the server's own `close` would close: a proxy may be
+ * sending a request on one of them. `close` does so later.
+ */
+export function stopListening(server: Server): void {
+  const close = server.close.bind(server);
+  NetServer.prototype.close.call(server);
+  server.close = (done) => close(() => done?.()); // that it does not listen any more is no error
 }
 
 /**

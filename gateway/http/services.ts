@@ -38,6 +38,8 @@ export interface Services {
   readonly now: () => number;
   readonly loadBalancer: LoadBalancer;
   readonly proxies: TrustedProxies;
+  /** True once the gateway is about to close: each response ends its connection. */
+  readonly draining: () => boolean;
   /** True once the gateway is closing: new requests are rejected. */
   readonly closing: () => boolean;
 }

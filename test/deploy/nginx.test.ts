@@ -13,7 +13,8 @@ import test, { type ExecutionContext } from 'ava';
 
 import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
 import { FakeAgent, type Taken } from '../gateway/fake-agent.ts';
-import { KEY } from '../gateway/harness.ts';
+import type { Gateway } from '../../gateway/start.ts';
+import { caller, connected, KEY, startGateway } from '../gateway/harness.ts';
 import { setupLb, type LbSetup } from '../gateway/lb-harness.ts';
 import { until } from '../support/until.ts';
 
@@ -25,6 +26,8 @@ const SITE = readFileSync(join(import.meta.dirname, '../../deploy/nginx/capstan.
 const LB_HOST = 'web.lb.example.org';
 
 interface Front extends LbSetup {
+  /** The other gateway of the upstream, of two. */
+  readonly second: Gateway | null;
   /** Sends by HTTPS to nginx, whatever the host; the caller ends it. */
   send(options: RequestOptions & { readonly host: string }): ClientRequest;
 }
@@ -38,9 +41,10 @@ async function freePorts(count: number): Promise<number[]> {
 }
 
 /** The site as it stands, but for what its head says is the operator's, and ports that need no root. */
-function siteFor(folder: string, gateway: string, plainPort: number, port: number): string {
+function siteFor(folder: string, gateways: readonly string[], plainPort: number, port: number): string {
+  const rest = 'max_fails=2 fail_timeout=2s;';
   const own: readonly [from: string, to: string][] = [
-    ['server 127.0.0.1:8080;', `server ${gateway};`],
+    [`server 127.0.0.1:8080 ${rest}`, gateways.map((gateway) => `server ${gateway} ${rest}`).join('\n    ')],
     ['/etc/capstan/', `${folder}/`],
     ['listen 80;', `listen 127.0.0.1:${plainPort};`],
     ['listen 443 ssl http2;', `listen 127.0.0.1:${port} ssl http2;`],
@@ -51,15 +55,30 @@ function siteFor(folder: string, gateway: string, plainPort: number, port: numbe
   }, SITE);
 }
 
-async function front(t: ExecutionContext): Promise<Front> {
+async function front(
+  t: ExecutionContext,
+  { gateways = 1, ...settings }: { gateways?: 1 | 2 } & Record<string, unknown> = {},
+): Promise<Front> {
   const folder = mkdtempSync(join(tmpdir(), 'capstan-nginx-'));
-  const made = await setupLb(t, { trustedProxies: '127.0.0.1', lbDomain: 'lb.example.org', lbMaxBodyBytes: 300_000 }, LB_HOST);
+  const all = { trustedProxies: '127.0.0.1', lbDomain: 'lb.example.org', lbMaxBodyBytes: 300_000, ...settings };
+  const made = await setupLb(t, all, LB_HOST);
+  const second = gateways === 1 ? null : await startGateway(t, made.scheduler, all);
+  if (second !== null) await connected(caller(t, second.url));
+  const upstream = [made.gateway, ...(second === null ? [] : [second])];
   const names = 'subjectAltName=DNS:api.example.org,DNS:*.lb.example.org';
   const ec = ['req', '-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes', '-days', '2', '-subj', '/CN=x'];
   const files = ['-keyout', join(folder, 'privkey.pem'), '-out', join(folder, 'fullchain.pem')];
   execFileSync('openssl', [...ec, '-addext', names, ...files], { stdio: 'pipe' });
   const [plainPort = 0, port = 0] = await freePorts(2);
-  writeFileSync(join(folder, 'site.conf'), siteFor(folder, new URL(made.gateway.url).host, plainPort, port));
+  writeFileSync(
+    join(folder, 'site.conf'),
+    siteFor(
+      folder,
+      upstream.map(({ url }) => new URL(url).host),
+      plainPort,
+      port,
+    ),
+  );
   mkdirSync(join(folder, 'temp'));
   const temps = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi'].map((name) => `${name}_temp_path ${folder}/temp/${name};`);
   writeFileSync(
@@ -91,7 +110,7 @@ async function front(t: ExecutionContext): Promise<Front> {
     if (nginx.exitCode !== null) throw new Error(`nginx ended: ${said}`);
     return (await read(send({ host: 'api.example.org', path: '/healthz' })).catch(() => null))?.status === 200;
   });
-  return { ...made, send };
+  return { ...made, second, send };
 }
 
 interface Whole {
@@ -178,4 +197,33 @@ withNginx(`nginx with deploy/nginx/capstan.conf passes the API and endpoints on 
   const away = await read(send({ host: LB_HOST, path: '/fn' }));
   t.is(away.status, 502);
   t.like(JSON.parse(away.text), { status: 502, error: 'Bad Gateway', title: 'Bad Gateway' });
+});
+
+withNginx(`two gateways behind nginx: one may stop under load, and no caller gets an error${why}`, async (t) => {
+  const { send, gateway, second } = await front(t, { gateways: 2, closeGraceMs: 5_000 });
+  const body = '{"input":{"n":1}}';
+  const headers = { 'content-type': 'application/json', 'content-length': String(body.length) };
+  const submit = async (): Promise<number> => {
+    const sent = send({ host: 'api.example.org', path: '/v2/ep/run', method: 'POST', headers });
+    sent.write(body);
+    return (await read(sent)).status;
+  };
+  const statuses = new Map<number, number>();
+  const load = { stopped: false };
+  const callers = Array.from({ length: 8 }, async () => {
+    while (!load.stopped) {
+      const status = await submit();
+      statuses.set(status, (statuses.get(status) ?? 0) + 1);
+    }
+  });
+  const served = (count: number): Promise<unknown> =>
+    until(`${count} answers`, () => [...statuses.values()].reduce((sum, each) => sum + each, 0) >= count);
+  await served(100);
+  await gateway.close();
+  await served(300);
+  load.stopped = true;
+  await Promise.all(callers);
+  t.deepEqual([...statuses.keys()], [200], JSON.stringify([...statuses]));
+  await second?.close();
+  t.is(await submit(), 502);
 });
