@@ -121,7 +121,8 @@ export class ControlCalls {
 
   async #at<Request, Reply>(link: CellLink, method: Method<Request, Reply>, request: Request): Promise<Placed<Reply>> {
     const call = method(link.control);
-    const reply = await callUnary<Request, Reply>(
+    const make = this.#options.once === true ? callOnce : callUnary;
+    const reply = await make<Request, Reply>(
       (...args) => call.apply(link.control, args),
       request,
       this.#metadata(link),
