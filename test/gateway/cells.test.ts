@@ -66,7 +66,7 @@ function cell(name: string, reply: Reply, reached = true): LookupCell & { asked:
     name,
     asked: 0,
     watch: { reached },
-    quickMetadata: {} as Metadata,
+    metadata: {} as Metadata,
     control: {
       lookupEndpoint(
         _request: unknown,
@@ -87,7 +87,7 @@ function cell(name: string, reply: Reply, reached = true): LookupCell & { asked:
 }
 
 function lookupOver(...cells: LookupCell[]): Lookup {
-  return new Lookup({ directory: new Directory(), cells: () => cells, perSecond: 4, now: () => 0 });
+  return new Lookup({ directory: new Directory(), cells: () => cells, timeoutMs: 1_000, perSecond: 4, now: () => 0 });
 }
 
 test('an unknown endpoint is asked of all cells at once, and the first that has it answers, whatever the others do', async (t) => {

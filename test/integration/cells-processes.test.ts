@@ -94,13 +94,7 @@ else {
       });
     }
     const nodes = JSON.parse(await capstan(operator, 'node', 'list', '--json')) as { name: string; cell: string }[];
-    t.deepEqual(
-      new Map(nodes.map(({ name, cell }) => [name, cell])),
-      new Map([
-        ['node-east', 'default'],
-        ['node-west', 'west'],
-      ]),
-    );
+    t.deepEqual(Object.fromEntries(nodes.map(({ name, cell }) => [name, cell])), { 'node-east': 'default', 'node-west': 'west' });
     const accounts = JSON.parse(await capstan(operator, 'account', 'list', '--json')) as { id: string; cell: string }[];
     t.deepEqual(
       accounts.map(({ id, cell }) => [id, cell]),
