@@ -18,7 +18,7 @@ import { requireSharedBlobs, type SchedulerConfig } from './config.ts';
 import type { Clock } from './engine/clock.ts';
 import type { Engine, Role } from './engine/engine.ts';
 import { Cipher } from './secrets/cipher.ts';
-import type { DataFolder, Secrets } from './secrets/data-folder.ts';
+import type { DataFolder } from './secrets/data-folder.ts';
 import { hashKey } from './secrets/hash.ts';
 import { DEFAULT_ACCOUNT } from './services/auth.ts';
 import { keyRow } from './services/key-service.ts';
@@ -137,7 +137,7 @@ export class Ownership {
     if (standing.isShared || !this.#isPrepared) {
       refuseForeignKey(engine.state.masterKey?.id ?? (await cells?.masterKeyId()), folder);
       // The operator's key and the join token of the data folder are those of the first cell.
-      if (cellWatch.own === DEFAULT_CELL) await bootstrap(engine, folder.secrets, clock);
+      if (cellWatch.own === DEFAULT_CELL) await bootstrap(engine, folder, { clock, isShared: standing.isShared, log: this.#options.log });
       await masterKeys.recover();
       this.#isPrepared = true;
     }
@@ -156,15 +156,28 @@ function refuseForeignKey(present: string | undefined, { path, created, secrets 
   );
 }
 
+interface BootstrapDeps {
+  readonly clock: Clock;
+  readonly isShared: boolean;
+  readonly log: Logger;
+}
+
 /**
  * Creates the first key and join token. The first key has the scope OPERATOR, because read access to the data folder
  * already permits operating the service. A key of the folder that was revoked later is not created again.
  */
-async function bootstrap(engine: Engine, secrets: Secrets, clock: Clock): Promise<void> {
+async function bootstrap(engine: Engine, { path, secrets }: DataFolder, { clock, isShared, log }: BootstrapDeps): Promise<void> {
   if (engine.state.keys.size === 0) {
     const scope = { scope: KeyScope.OPERATOR, endpoints: [], environment: '' };
     const key = keyRow(secrets.apiKey, { account: DEFAULT_ACCOUNT, name: 'first key', ...scope }, clock.now().wall, null);
     await engine.command({ kind: 'put-key', key });
   }
-  await engine.command({ kind: 'put-join-token', hash: hashKey(secrets.joinToken).toString('hex') });
+  const joinToken = hashKey(secrets.joinToken).toString('hex');
+  // The folder of a standby adds no token to those of the queue.
+  if (!isShared || engine.state.joinTokens.size === 0) await engine.command({ kind: 'put-join-token', hash: joinToken });
+  else if (!engine.state.joinTokens.has(joinToken))
+    log.warn(
+      { file: join(path, 'secrets', 'join-token') },
+      'the join token of this folder is not one of the queue: hosts cannot join with it',
+    );
 }

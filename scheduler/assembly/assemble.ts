@@ -1,5 +1,6 @@
 /** Builds the parts of a scheduler and connects them; nothing serves and nothing is owned yet. */
 import { randomBytes, randomUUID } from 'node:crypto';
+import { join } from 'node:path';
 
 import type { Logger } from 'pino';
 
@@ -24,6 +25,7 @@ import { StoreMetrics } from '../metrics/cluster-metrics.ts';
 import { SchedulerMetrics } from '../metrics/metrics.ts';
 import { Cipher } from '../secrets/cipher.ts';
 import { prepareDataFolder, type DataFolder } from '../secrets/data-folder.ts';
+import { GatewayToken } from '../secrets/gateway-token.ts';
 import { MasterKeys } from '../secrets/master-keys.ts';
 import { WorkerTokens } from '../secrets/worker-tokens.ts';
 import { Authorizer } from '../services/auth.ts';
@@ -89,7 +91,8 @@ export async function assemble(config: SchedulerConfig, deps: AssemblyDeps, log:
   const gpus = await readGpuTable(config.gpuTable);
   const guardOf = webhookGuards(config);
   const folder = await prepareDataFolder(config.dataDir, { apiKey: config.apiKey, marksComplete: false });
-  const { masterKey, olderMasterKeys, gatewayToken } = folder.secrets;
+  const { masterKey, olderMasterKeys } = folder.secrets;
+  const gatewayToken = new GatewayToken(join(folder.path, 'secrets'), folder.secrets.gatewayToken);
   const storeMetrics = new StoreMetrics();
   const standing = new Standing({ isShared: config.store !== '' });
   const { store, shard, cells, snapshots } = await openStore(config, folder, {
@@ -147,6 +150,7 @@ export async function assemble(config: SchedulerConfig, deps: AssemblyDeps, log:
     urls,
     clock,
     log,
+    gatewayToken: snapshots === null ? gatewayToken : null,
     others: () => keyHolders(cluster, config.cell),
   });
   const cellWatch = new CellWatch({ cells, log, now: () => clock.now().wall });

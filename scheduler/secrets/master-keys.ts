@@ -24,6 +24,7 @@ import { randomBytes } from 'node:crypto';
 import { join } from 'node:path';
 
 import { CapstanError } from '../../lib/errors.ts';
+import { messageOf } from '../../lib/to-error.ts';
 import { MASTER_KEY_SETTING, places, encryptedRows } from '../core/control/encryption.ts';
 import type { DerivedKey, MasterKeyRow, EncryptedRow } from '../core/state/control-rows.ts';
 import type { Clock } from '../engine/clock.ts';
@@ -32,6 +33,7 @@ import { sweepTemporary } from '../files/durable.ts';
 import { MASTER_KEY_BYTES, masterKeyId, type Cipher } from './cipher.ts';
 import type { DataFolder } from './data-folder.ts';
 import type { Store } from '../store/store.ts';
+import type { GatewayToken } from './gateway-token.ts';
 import { HeldKeys } from './held-keys.ts';
 import { urlKeyOf, type WebhookUrls } from '../webhooks/urls.ts';
 import { tokenKeyOf, type WorkerTokens } from './worker-tokens.ts';
@@ -82,6 +84,8 @@ export interface MasterKeysOptions {
   readonly urls: WebhookUrls;
   readonly clock: Clock;
   readonly log: EngineLog;
+  /** Kept by the queue, for several schedulers; null where the file alone decides. */
+  readonly gatewayToken: GatewayToken | null;
   /** The other schedulers of the queue; none where it has only one. */
   readonly others: () => Promise<readonly KeyHolder[]>;
 }
@@ -95,6 +99,8 @@ export class MasterKeys {
   #switching = false;
   #retry: NodeJS.Timeout | null = null;
   readonly #look: NodeJS.Timeout;
+  #looking: Promise<void> | null = null;
+  #lookFailure = '';
   #closed = false;
 
   constructor(options: MasterKeysOptions) {
@@ -103,7 +109,7 @@ export class MasterKeys {
     this.#secrets = join(folder.path, 'secrets');
     this.#held = new HeldKeys(this.#secrets, folder.secrets.masterKey, folder.secrets.olderMasterKeys);
     this.#look = setInterval(() => {
-      this.#held.readNext().catch((error: unknown) => options.log.error({ err: error }, 'master-key.next cannot be read'));
+      this.#looking ??= this.#lookAround().finally(() => (this.#looking = null));
     }, LOOK_MS);
     this.#look.unref();
   }
@@ -144,6 +150,7 @@ export class MasterKeys {
     }
     const isOver = row.id === masterKeyId(this.#held.present) && row.older?.length === 0;
     if (isOver && this.#held.older.length > 0) await this.#held.forgetOlder();
+    await this.#takeGatewayToken(row);
     return null;
   }
 
@@ -162,6 +169,7 @@ export class MasterKeys {
     for (const { id, sealed } of tokenKeys) {
       tokens.keep(id, this.#decrypt(sealed, places.tokenKey(id)));
     }
+    await this.#recordGatewayToken();
     for (const { id, sealed } of urlKeys) urls.keep(this.#decrypt(sealed, places.urlKey(id)));
     if (this.#held.older.length > 0 || folder.secrets.olderMasterKeys.length > 0) this.#continueRenewal();
   }
@@ -213,6 +221,7 @@ export class MasterKeys {
   async close(): Promise<void> {
     this.#closed = true;
     clearInterval(this.#look);
+    await this.#looking;
     if (this.#retry !== null) clearTimeout(this.#retry);
     await this.#renewal?.catch(() => undefined);
   }
@@ -280,7 +289,7 @@ export class MasterKeys {
    * Returns the row that follows the row of an earlier key: with the keys derived from earlier keys, encrypted with the
    * present key.
    */
-  #rowAfter({ id, first, tokenKeys, urlKeys = [] }: MasterKeyRow): MasterKeyRow {
+  #rowAfter({ id, first, tokenKeys, urlKeys = [], gatewayToken }: MasterKeyRow): MasterKeyRow {
     const { engine, cipher } = this.#options;
     const wanted = new Set([...engine.state.workers.values()].map(({ tokenKey }) => (tokenKey === '' ? first : tokenKey)));
     const tokens = tokenKeys.filter((known) => wanted.has(known.id)).map((known) => this.#under(known, places.tokenKey(known.id)));
@@ -292,12 +301,62 @@ export class MasterKeys {
       addresses.push({ id, sealed: this.#encrypt(urlKeyOf(before), places.urlKey(id)) });
     }
     const older = this.#held.older.map(masterKeyId);
-    return { id: cipher.keyId, since: this.#options.clock.now().wall, first, tokenKeys: tokens, urlKeys: addresses, older };
+    const row = { id: cipher.keyId, since: this.#options.clock.now().wall, first, tokenKeys: tokens, urlKeys: addresses, older };
+    return gatewayToken === undefined ? row : { ...row, gatewayToken: this.#renewedText(gatewayToken, places.gatewayToken) };
   }
 
   #under({ id, sealed }: DerivedKey, place: string): DerivedKey {
+    return { id, sealed: this.#renewedText(sealed, place) };
+  }
+
+  #renewedText(sealed: string, place: string): string {
     const bytes = Buffer.from(sealed, 'base64');
-    return { id, sealed: (this.#options.cipher.renew(bytes, place) ?? bytes).toString('base64') };
+    return (this.#options.cipher.renew(bytes, place) ?? bytes).toString('base64');
+  }
+
+  /** The queue's gateway token replaces that of the folder: gateways and nodes know no other. */
+  async #takeGatewayToken({ gatewayToken: sealed }: MasterKeyRow): Promise<void> {
+    const { gatewayToken: token, cipher, log } = this.#options;
+    if (token === null || sealed === undefined) return;
+    if (await token.adopt(cipher.decrypt(Buffer.from(sealed, 'base64'), places.gatewayToken)))
+      log.warn({ file: token.file }, "the gateway token of this folder was not the queue's, and was replaced by it");
+  }
+
+  /** Reads what an operator put into the folder. A failure that lasts is logged once. */
+  async #lookAround(): Promise<void> {
+    const { engine, gatewayToken, log } = this.#options;
+    try {
+      await this.#held.readNext();
+      // Only an owner that has been prepared: before, recover() does it.
+      if (
+        gatewayToken !== null &&
+        engine.owns &&
+        engine.state.masterKey?.gatewayToken !== undefined &&
+        (await gatewayToken.next()) !== null
+      )
+        await this.#recordGatewayToken();
+      this.#lookFailure = '';
+    } catch (error) {
+      const failure = messageOf(error);
+      if (failure !== this.#lookFailure) log.error({ err: error }, 'a secret that was put into the folder could not be used');
+      this.#lookFailure = failure;
+    }
+  }
+
+  /** As the owner: keeps the token in the queue, or the one that an operator put beside it. */
+  async #recordGatewayToken(): Promise<void> {
+    const { gatewayToken: token, cipher, log } = this.#options;
+    if (token === null) return;
+    const next = await token.next();
+    if (next === null) await this.#takeGatewayToken(this.#row());
+    else if (await token.adopt(next)) log.warn({ file: token.file }, 'the gateway token was changed: copy it to the gateways');
+    const { gatewayToken: sealed } = this.#row();
+    const kept = sealed === undefined ? null : cipher.decrypt(Buffer.from(sealed, 'base64'), places.gatewayToken);
+    if (kept !== token.value) {
+      const gatewayToken = cipher.encrypt(token.value, places.gatewayToken).toString('base64');
+      await this.#put({ ...this.#row(), gatewayToken });
+    }
+    if (next !== null) await token.removeNext();
   }
 
   #encrypt(key: Buffer, place: string): string {

@@ -8,6 +8,7 @@ import { keyId, ownsAccount } from '../core/control/keys.ts';
 import type { KeyRow } from '../core/state/control-rows.ts';
 import type { EndpointConfig } from '../core/state/endpoints.ts';
 import type { Engine, EngineLog } from '../engine/engine.ts';
+import type { GatewayToken } from '../secrets/gateway-token.ts';
 import { hashKey, sameHash, sameSecret } from '../secrets/hash.ts';
 import { LeasedInputs } from './leased-inputs.ts';
 import { claimedWorker, type WorkerTokens } from '../secrets/worker-tokens.ts';
@@ -57,13 +58,13 @@ const noGuests: Guests = { operatorKey: () => undefined };
 
 export class Authorizer {
   readonly #engine: Engine;
-  readonly #gatewayToken: string;
+  readonly #gatewayToken: Pick<GatewayToken, 'value'>;
   readonly #workerTokens: WorkerTokens;
   readonly #guests: Guests;
   /** Inputs that nodes may read. */
   readonly inputs: LeasedInputs;
 
-  constructor(engine: Engine, gatewayToken: string, workerTokens: WorkerTokens, guests: Guests = noGuests) {
+  constructor(engine: Engine, gatewayToken: Pick<GatewayToken, 'value'>, workerTokens: WorkerTokens, guests: Guests = noGuests) {
     this.#engine = engine;
     this.#gatewayToken = gatewayToken;
     this.#workerTokens = workerTokens;
@@ -76,7 +77,7 @@ export class Authorizer {
     const token = bearer(metadata);
     const node = metadata.get('capstan-node')[0]?.toString();
     if (node !== undefined) return this.#node(node, token);
-    if (sameSecret(token, this.#gatewayToken)) return { role: 'gateway' };
+    if (sameSecret(token, this.#gatewayToken.value)) return { role: 'gateway' };
     const worker = this.worker(token);
     if (worker !== null) return worker;
     const hash = hashKey(token).toString('hex');

@@ -9,6 +9,7 @@ import type { Caller, MethodRules } from '../../lib/grpc-admission.ts';
 import type { ClusterServiceServer } from '../../proto/gen/capstan/v1/cluster.ts';
 import type { ClusterView } from '../cluster/cluster.ts';
 import type { EngineLog } from '../engine/engine.ts';
+import type { GatewayToken } from '../secrets/gateway-token.ts';
 import { sameSecret } from '../secrets/hash.ts';
 import { bearer } from './auth.ts';
 import { unary } from './calls.ts';
@@ -21,9 +22,10 @@ export function clusterService(cluster: ClusterView, log: EngineLog): ClusterSer
   return { list: unary(log, 'List', () => cluster.list()) };
 }
 
-export function clusterServiceRules(gatewayToken: string) {
+export function clusterServiceRules(gatewayToken: Pick<GatewayToken, 'value'>) {
   const identify = (metadata: Metadata): Caller => {
-    if (!sameSecret(bearer(metadata), gatewayToken)) throw new CapstanError('PERMISSION_DENIED', 'this call requires the gateway token');
+    if (!sameSecret(bearer(metadata), gatewayToken.value))
+      throw new CapstanError('PERMISSION_DENIED', 'this call requires the gateway token');
     return { name: 'gateway at the cluster', calls: CALLS, messageBytes: KIB };
   };
   return { list: { identify, standby: true, messageBytes: KIB } } satisfies Record<string, MethodRules>;

@@ -11,6 +11,7 @@ import { toStatus } from '../../lib/grpc-errors.ts';
 import { readServerStream } from '../../lib/stream-guard.ts';
 import type { Clock } from '../engine/clock.ts';
 import type { Engine, EngineLog } from '../engine/engine.ts';
+import type { GatewayToken } from '../secrets/gateway-token.ts';
 import { INVOKE_TOKEN_MS, invokeToken } from '../secrets/invoke-token.ts';
 import type { Authorizer } from './auth.ts';
 import type { NodeSessions } from './node-service.ts';
@@ -24,7 +25,7 @@ export interface GatewayServiceDeps {
   readonly clock: Clock;
   readonly log: EngineLog;
   /** Signs the nodes' credentials at gateways. Secret. */
-  readonly gatewayToken: string;
+  readonly gatewayToken: Pick<GatewayToken, 'value'>;
 }
 
 /** The open sessions of gateways. */
@@ -109,7 +110,7 @@ export class GatewaySessions {
 
   #notice(node: string): SchedulerEvent {
     const addresses = new Set([...this.#open.values()].map(({ address }) => address).filter((address) => address !== ''));
-    const token = invokeToken(this.#deps.gatewayToken, node, this.#deps.clock.now().wall);
+    const token = invokeToken(this.#deps.gatewayToken.value, node, this.#deps.clock.now().wall);
     return { event: { $case: 'gateways', value: { gateways: [...addresses].map((address) => ({ address, token })) } } };
   }
 }

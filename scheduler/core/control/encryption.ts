@@ -3,7 +3,7 @@
  * The core neither encrypts nor decrypts: it receives each value with its replacement.
  *
  * Encrypted values: the webhook secrets in the rows of accounts; `env` in the rows of releases and of deployments; the
- * keys of older worker tokens and webhooks' URLs in the master key's own row; and the s3Config of jobs, stored beside
+ * keys of older worker tokens and webhooks' URLs, and the gateway token, in the master key's own row; and the s3Config of jobs, stored beside
  * their inputs. URLs of webhooks with secrets are encrypted with separate keys (webhooks/urls.ts).
  */
 import type { StepContext } from '../context.ts';
@@ -26,6 +26,7 @@ export const places = {
   webhookSecret: (account: string): string => `account/${account}/webhook-secret`,
   tokenKey: (id: string): string => `master-key/token-key/${id}`,
   urlKey: (id: string): string => `master-key/url-key/${id}`,
+  gatewayToken: 'gateway-token',
 } as const;
 
 /** A value in base64, and its place. */

@@ -58,6 +58,8 @@ export interface MasterKeyRow {
    * versions.
    */
   readonly older?: readonly string[];
+  /** The gateway token of a queue with several schedulers, encrypted under the present key; otherwise absent. */
+  readonly gatewayToken?: string;
 }
 
 export interface KeyRow {

@@ -1,0 +1,146 @@
+/** Tokens in the folders of several schedulers: what gateways, nodes and workers hold is valid at every owner. */
+import { existsSync } from 'node:fs';
+import { cp, readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { Writable } from 'node:stream';
+
+import test, { type ExecutionContext } from 'ava';
+import { pino, type Logger } from 'pino';
+
+import type { DirectoryUpdate, MasterKeyInfo } from '../../proto/gen/capstan/v1/control.ts';
+import { folderOf } from '../support/folder.ts';
+import { postgresBinaries, startPostgres, type PostgresServer } from '../support/postgres.ts';
+import { TestScheduler, TestSession, unary } from '../support/scheduler-client.ts';
+import { until } from '../support/until.ts';
+
+const binaries = await postgresBinaries();
+if (binaries === undefined)
+  test('cluster tokens', (t) => {
+    t.log('skipped: no PostgreSQL server is installed (Debian: postgresql)');
+    t.pass();
+  });
+else tests(await startPostgres(binaries));
+
+function tests(server: PostgresServer): void {
+  test.after.always(() => server.stop());
+
+  test('a standby with tokens of its own takes those of the queue, and locks nobody out', async (t) => {
+    const shared = { store: await server.newDatabase(), blobDir: await folderOf(t), isBlobDirShared: 'true' };
+    const owner = await open(t, shared);
+    const gatewayToken = owner.secret('gateway-token');
+    const node = await owner.join('host');
+    const dataDir = await copyOfSecrets(t, owner.dataDir);
+    const own = { 'gateway-token': 'another-gateway-token-of-the-standby', 'join-token': 'another-join-token-of-the-standby' };
+    for (const [name, text] of Object.entries(own)) await writeFile(join(dataDir, 'secrets', name), `${text}\n`);
+
+    let said = '';
+    const starting = open(
+      t,
+      { ...shared, dataDir },
+      logTo((line) => (said += line)),
+    );
+    // While it still stands by: a gateway beside it reads the file, too.
+    await until(
+      'its file is the queue’s',
+      async () => (await readFile(join(dataDir, 'secrets', 'gateway-token'), 'utf8')).trim() === gatewayToken,
+    );
+    await stop(owner);
+    const next = await serving(await starting);
+    t.is(await directory(next, gatewayToken), 'reset');
+    await t.throwsAsync(directory(next, own['gateway-token']), { message: /UNAUTHENTICATED|not valid/ });
+    t.true(await isAccepted(next, node.credentials), 'a node that joined before');
+
+    const joining = unary((done) => next.nodes.join({ joinToken: own['join-token'], name: 'stranger' }, done));
+    await t.throwsAsync(joining, { code: 'UNAUTHENTICATED' });
+    t.regex(said, /the gateway token of this folder was not the queue's/);
+    t.regex(said, /the join token of this folder is not one of the queue/);
+    for (const secret of [gatewayToken, ...Object.values(own)]) t.false(said.includes(secret));
+  });
+
+  test('an operator changes the gateway token on one host; it survives a rotation of the master key', async (t) => {
+    const shared = { store: await server.newDatabase(), blobDir: await folderOf(t), isBlobDirShared: 'true' };
+    const owner = await open(t, shared);
+    const before = owner.secret('gateway-token');
+    const standbyFolder = await copyOfSecrets(t, owner.dataDir);
+    const file = join(owner.dataDir, 'secrets', 'gateway-token.next');
+    await writeFile(file, 'short\n');
+    await t.throwsAsync(owner.restart(), { code: 'CONFIG', message: /gateway-token\.next: must be 16 to 256 printable/ });
+    await writeFile(file, 'the-new-token-of-all-gateways\n');
+    await owner.restart();
+    t.is(owner.secret('gateway-token'), 'the-new-token-of-all-gateways');
+    // And again, while it serves.
+    const changed = 'the-next-token-of-all-gateways';
+    await writeFile(file, `${changed}\n`);
+    await until('it is the token', () => owner.secret('gateway-token') === changed && !existsSync(file));
+    t.is(await directory(owner, changed), 'reset');
+    await t.throwsAsync(directory(owner, before), { message: /UNAUTHENTICATED|not valid/ });
+
+    await unary<MasterKeyInfo>((done) => owner.control.rotateMasterKey({}, owner.bearer(owner.secret('api-key')), done));
+    await cp(join(owner.dataDir, 'secrets', 'master-key'), join(standbyFolder, 'secrets', 'master-key'));
+    await stop(owner);
+    const standby = await serving(await open(t, { ...shared, dataDir: standbyFolder }));
+    t.is(standby.secret('gateway-token'), changed);
+    t.is(await directory(standby, changed), 'reset');
+  });
+}
+
+async function open(t: ExecutionContext, settings: Record<string, unknown>, log?: Logger): Promise<TestScheduler> {
+  const scheduler = await TestScheduler.open(settings, log === undefined ? {} : { log });
+  t.teardown(() => scheduler.close());
+  return scheduler;
+}
+
+async function stop(scheduler: TestScheduler): Promise<void> {
+  const { handle } = scheduler;
+  scheduler.handle = { ...handle, close: () => Promise.resolve() };
+  await handle.close();
+}
+
+async function serving(scheduler: TestScheduler): Promise<TestScheduler> {
+  const asked = (): Promise<MasterKeyInfo> =>
+    unary((done) => scheduler.control.getMasterKey({}, scheduler.bearer(scheduler.secret('api-key')), done));
+  await until('it serves', () =>
+    asked().then(
+      () => true,
+      () => false,
+    ),
+  );
+  return scheduler;
+}
+
+/** A gateway's first call: what its stream begins with. */
+function directory(scheduler: TestScheduler, token: string): Promise<string> {
+  const call = scheduler.control.watchDirectory({}, scheduler.bearer(token));
+  return new Promise((resolve, reject) => {
+    call.once('data', ({ reset }: DirectoryUpdate) => {
+      resolve(reset ? 'reset' : 'update');
+      call.cancel();
+    });
+    call.on('error', reject);
+  });
+}
+
+/** Whether the scheduler accepts a node of before. */
+async function isAccepted(scheduler: TestScheduler, credentials: ReturnType<TestScheduler['bearer']>): Promise<boolean> {
+  const session = new TestSession(scheduler.nodes.session(credentials), {});
+  await session.take('desired');
+  session.close();
+  return true;
+}
+
+async function copyOfSecrets(t: ExecutionContext, dataDir: string): Promise<string> {
+  const folder = await folderOf(t);
+  await cp(join(dataDir, 'secrets'), join(folder, 'secrets'), { recursive: true });
+  return folder;
+}
+
+function logTo(said: (text: string) => void): Logger {
+  return pino(
+    new Writable({
+      write(chunk, _encoding, done) {
+        said(String(chunk));
+        done();
+      },
+    }),
+  );
+}
