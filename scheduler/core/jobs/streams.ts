@@ -57,10 +57,11 @@ export function chunksFor(
 }
 
 /** Returns the index below which a reader certainly has all chunks of this attempt. */
-export function acknowledgedBy(state: State, job: Attempt, { after, channel }: Reader): number {
+export function acknowledgedBy(state: State, job: Attempt, { after, channel, resent }: Reader): number {
   if (after?.token === job.token) return after.next;
-  // A gateway that lost its position in this stream, but not the channel of its replies.
-  const handed = after === null ? handedOf(state, job) : undefined;
+  // A gateway that lost its position in this stream, but not the channel of its replies. A read that is sent again was
+  // made before the channel: the reply to another one may still be on its way, and is lost if the channel breaks.
+  const handed = after === null && !resent ? handedOf(state, job) : undefined;
   return handed?.channel === channel ? handed.next : 0;
 }
 
