@@ -32,7 +32,7 @@ async function unit(part: string): Promise<ReadonlyMap<string, readonly string[]
 }
 
 test('there is one unit for each part, and each starts a command of the tool as its own user', async (t) => {
-  t.deepEqual((await readdir(folder)).sort(), parts.map((part) => `capstan-${part}.service`).sort());
+  t.deepEqual((await readdir(folder)).sort(), [...parts, 'scheduler@'].map((part) => `capstan-${part}.service`).sort());
   const commands = await readdir(join(root, 'cli/commands'));
   for (const part of parts) {
     const values = await unit(part);
@@ -42,6 +42,22 @@ test('there is one unit for each part, and each starts a command of the tool as 
     t.true(commands.includes(`${part}.ts`));
     t.deepEqual([values.get('User'), values.get('NoNewPrivileges'), values.get('ProtectSystem')], [['capstan'], ['yes'], ['strict']]);
   }
+});
+
+test('the unit of a cell is that of the scheduler, with a data folder, a cell and settings of its own', async (t) => {
+  const own = ['Description', 'StateDirectory', 'Environment', 'EnvironmentFile'];
+  const [one, cell] = [await unit('scheduler'), await unit('scheduler@')];
+  const rest = (values: ReadonlyMap<string, readonly string[]>): unknown[] => [...values].filter(([name]) => !own.includes(name));
+  t.deepEqual(rest(cell), rest(one));
+  t.deepEqual(cell.get('StateDirectory'), ['capstan-%i']);
+  t.deepEqual(cell.get('Environment'), ['CAPSTAN_DATA_DIR=/var/lib/capstan-%i', 'CAPSTAN_CELL=%i']);
+  t.deepEqual(cell.get('EnvironmentFile')?.at(-1), '-/etc/capstan/scheduler-%i.env');
+});
+
+test('a scheduler is started until the database is there, and may write the shared folder of blobs', async (t) => {
+  const values = await unit('scheduler');
+  t.deepEqual([values.get('StartLimitIntervalSec'), values.get('Restart')], [['0'], ['always']]);
+  t.deepEqual(values.get('ReadWritePaths'), ['-/srv/capstan']);
 });
 
 test('capstan up starts the parts with the same arguments for Node', (t) => {
@@ -55,7 +71,7 @@ test('capstan up starts the parts with the same arguments for Node', (t) => {
 
 test('each setting that a unit makes exists', async (t) => {
   const known = await readFile(join(root, 'docs/configuration.md'), 'utf8');
-  for (const part of parts) {
+  for (const part of [...parts, 'scheduler@']) {
     for (const entry of (await unit(part)).get('Environment') ?? []) t.true(known.includes(`\`${entry.split('=')[0] ?? ''}\``), entry);
   }
 });
@@ -72,9 +88,10 @@ test('the agent has its GPUs, and ends neither with one worker nor before its jo
 (analyze === '' ? test : test.skip)(`systemd finds nothing wrong with them${analyze && ` (${analyze})`}`, async (t) => {
   const copies = await folderOf(t);
   const files: string[] = [];
-  for (const part of parts) {
+  for (const part of [...parts, 'scheduler@']) {
     const text = await readFile(join(folder, `capstan-${part}.service`), 'utf8');
-    const file = join(copies, `capstan-${part}.service`);
+    // A template is checked as one of its instances.
+    const file = join(copies, `capstan-${part.replace(/@$/, '@second')}.service`);
     await writeFile(file, text.replaceAll('/opt/capstan', root));
     files.push(file);
   }
