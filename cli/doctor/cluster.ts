@@ -17,7 +17,7 @@ export function clusterProblems({ cells, schedulers, database }: ClusterRow): Cl
   if (database === null) return [];
   return [
     ...databaseProblems(database),
-    ...cells.flatMap(cellProblems),
+    ...cells.flatMap((cell) => cellProblems(cell, database)),
     ...schedulers.flatMap((scheduler) => schedulerProblems(scheduler, database, cells)),
     ...versionProblems(schedulers),
     ...addressProblems(schedulers),
@@ -34,7 +34,7 @@ function databaseProblems({ address, fsync, synchronous, synchronousStandbys }: 
     found.push(
       warning(
         `the database ${address} has no synchronous standby: the loss of its host loses acknowledged jobs`,
-        'Set up a standby and synchronous_standby_names (docs/cluster.md).',
+        'Set up a standby and synchronous_standby_names (docs/cluster-hosts.md).',
       ),
     );
   else if (synchronousStandbys === 0)
@@ -47,7 +47,7 @@ function databaseProblems({ address, fsync, synchronous, synchronousStandbys }: 
   return found;
 }
 
-function cellProblems(cell: CellRow): ClusterProblem[] {
+function cellProblems(cell: CellRow, { synchronous, synchronousStandbys }: DatabaseRow): ClusterProblem[] {
   const found: ClusterProblem[] = [];
   const { name, ownerAddress, lastBatchAgeMs, standbys } = cell;
   if (cell.ownerId === '')
@@ -56,9 +56,11 @@ function cellProblems(cell: CellRow): ClusterProblem[] {
     found.push(
       fault(
         `cell ${name}: its owner ${ownerAddress} has committed nothing for ${seconds(lastBatchAgeMs)}`,
-        standbys > 0
-          ? 'A standby takes over after 4 s without a batch; its log says what it waits for.'
-          : `No standby can take over: restart the scheduler at ${ownerAddress}.`,
+        synchronous && synchronousStandbys === 0
+          ? 'It waits for the database (above).'
+          : standbys > 0
+            ? 'A standby takes over after 4 s without a batch; its log says what it waits for.'
+            : `No standby can take over: restart the scheduler at ${ownerAddress}.`,
       ),
     );
   if (standbys === 0)
@@ -115,7 +117,7 @@ function versionProblems(schedulers: readonly SchedulerRow[]): ClusterProblem[] 
   return [
     warning(
       `schedulers run different versions: ${each.join('; ')}`,
-      'Finish the upgrade: standbys first, the owner last (docs/upgrade.md).',
+      'Finish the upgrade: standbys first, the owner last (docs/cluster-hosts.md).',
     ),
   ];
 }

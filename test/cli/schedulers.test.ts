@@ -97,6 +97,14 @@ test('an owner that commits nothing, with and without a standby', (t) => {
   t.regex(missing?.text ?? '', /has no standby/);
 });
 
+test('an owner that waits for a synchronous standby is not to be restarted', (t) => {
+  const waiting = { ...withCell({ lastBatchAgeMs: 9_000 }), database: { ...database, synchronousStandbys: 0 } };
+  t.deepEqual(
+    clusterProblems(waiting).map(({ hint }) => hint),
+    ['Start the standby, or empty synchronous_standby_names and reload PostgreSQL.', 'It waits for the database (above).'],
+  );
+});
+
 test('a database that may lose what was acknowledged', (t) => {
   only(
     t,
