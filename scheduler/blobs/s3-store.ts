@@ -146,7 +146,7 @@ export class S3BlobStore implements BlobStore {
   async #send({ id, size, digest }: { readonly id: string; readonly size: number; readonly digest: string }, file: string): Promise<void> {
     await this.#times.pin(id);
     const headers = { 'x-amz-content-sha256': digest, 'content-length': String(size), [DIGEST]: digest };
-    await this.#client.ask({ method: 'PUT', key: id, headers, body: () => createReadStream(file, { highWaterMark: PIECE_BYTES }) });
+    await this.#client.ask({ method: 'PUT', key: id, headers, body: () => piecesOf(file) });
     await this.#times.pin(id);
   }
 
@@ -167,6 +167,11 @@ export class S3BlobStore implements BlobStore {
         cause: new Error(`copy of ${id}`),
       });
   }
+}
+
+/** Opens the file when the first piece is wanted: a request that is never sent leaves no file open. */
+async function* piecesOf(file: string): AsyncGenerator<Uint8Array> {
+  for await (const piece of createReadStream(file, { highWaterMark: PIECE_BYTES })) yield piece as Buffer;
 }
 
 function sizeOf({ headers }: S3Response): number {

@@ -1,20 +1,25 @@
 /** Builds and bodies of several schedulers: in S3-compatible storage, or in a folder that they share. */
-import { cp } from 'node:fs/promises';
+import { createHash, randomBytes } from 'node:crypto';
 import { readdirSync } from 'node:fs';
-import { createHash } from 'node:crypto';
+import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 
 import test, { type ExecutionContext } from 'ava';
 
+import { readConfig } from '../../gateway/config.ts';
+import { start as startGateway } from '../../gateway/start.ts';
 import { BlobPurpose, type PutBlobResponse, type StatBlobResponse } from '../../proto/gen/capstan/v1/blobs.ts';
 import { JobKind, JobState } from '../../proto/gen/capstan/v1/common.ts';
 import type { JobReply, Submit } from '../../proto/gen/capstan/v1/jobs.ts';
+import { run } from '../cli/fakes/run.ts';
 import { folderOf } from '../support/folder.ts';
 import { postgresBinaries, startPostgres, type PostgresServer } from '../support/postgres.ts';
 import { s3Settings, startS3, type S3Server } from '../support/s3-server.ts';
 import { TestScheduler, unary } from '../support/scheduler-client.ts';
+import { copyOfSecrets, openScheduler, serving, stop } from '../support/several-schedulers.ts';
 import { until } from '../support/until.ts';
 
+const bin = join(import.meta.dirname, '../../cli/capstan.mjs');
 const HOUR = 3_600_000;
 const large = Buffer.alloc(100_000, 'input ');
 
@@ -32,7 +37,7 @@ function tests(server: PostgresServer): void {
   test('with S3-compatible storage a standby has bodies and builds, without a common folder', async (t) => {
     const storage = await s3(t);
     const shared = { store: await server.newDatabase(), ...s3Settings(storage) };
-    const owner = await open(t, shared);
+    const owner = await openScheduler(t, shared);
     const build = Buffer.alloc(250_000, 'build');
     const { endpoints } = await owner.deploy([{ name: 'echo', workersMin: 1 }], { bytes: build });
     const endpoint = endpoints[0]?.id ?? '';
@@ -40,9 +45,9 @@ function tests(server: PostgresServer): void {
     t.is(stateOf(await owner.channel().ask(endpoint, submit('job', body))), JobState.IN_QUEUE);
     t.deepEqual(filesOf(owner), [], 'nothing stays in the folder');
 
-    const starting = open(t, { ...shared, dataDir: await copyOfSecrets(t, owner) });
+    const starting = openScheduler(t, { ...shared, dataDir: await copyOfSecrets(t, owner.dataDir) });
     await stop(owner);
-    const standby = await starting;
+    const standby = await serving(await starting);
     const node = await standby.join('host');
     const session = node.session();
     await session.bringUp();
@@ -54,12 +59,12 @@ function tests(server: PostgresServer): void {
 
   test('an upload that a failover cut off begins anew at the next owner, and its sender is told where', async (t) => {
     const shared = { store: await server.newDatabase(), ...s3Settings(await s3(t)) };
-    const owner = await open(t, shared);
+    const owner = await openScheduler(t, shared);
     const build = Buffer.alloc(200_000, 'parts');
     t.is((await part(owner, build, 0, 120_000)).received, 120_000);
-    const starting = open(t, { ...shared, dataDir: await copyOfSecrets(t, owner) });
+    const starting = openScheduler(t, { ...shared, dataDir: await copyOfSecrets(t, owner.dataDir) });
     await stop(owner);
-    const next = await starting;
+    const next = await serving(await starting);
     await t.throwsAsync(part(next, build, 120_000, build.length), { code: 'CONFLICT', message: /must begin at byte 0/ });
     t.like(await stat(next, build), { exists: false, received: 0 });
     t.is((await part(next, build, 0, 120_000)).received, 120_000);
@@ -67,9 +72,39 @@ function tests(server: PostgresServer): void {
     t.like(await stat(next, build), { exists: true, size: build.length });
   });
 
+  test('a deployment whose upload meets a failover ends well: the tool begins it anew', async (t) => {
+    const storage = await s3(t);
+    const shared = { store: await server.newDatabase(), ...s3Settings(storage) };
+    const owner = await openScheduler(t, shared);
+    const standby = await openScheduler(t, { ...shared, dataDir: await copyOfSecrets(t, owner.dataDir) });
+    const schedulers = `${owner.handle.address},${standby.handle.address}`;
+    const own = { scheduler: schedulers, token: owner.secret('gateway-token'), port: 0, logLevel: 'silent', closeGraceMs: 0 };
+    const gateway = await startGateway(readConfig(own, {}));
+    t.teardown(() => gateway.close());
+    const folder = await folderOf(t);
+    await writeFile(join(folder, 'noise.bin'), randomBytes(20_000_000));
+    await writeFile(
+      join(folder, 'hello.ts'),
+      "import { endpoint } from '@capstan/sdk';\nexport const hello = endpoint({ name: 'hello' }, (name: string) => name);\n",
+    );
+    // All parts have arrived, and the owner goes while it sends the build to the storage.
+    let stopping: Promise<void> | undefined;
+    storage.fault = (method, key) => {
+      if (method !== 'PUT' || !key.startsWith('build/') || stopping !== undefined) return undefined;
+      stopping = stop(owner);
+      return stopping.then(() => ({ kind: 'status', status: 503, code: 'SlowDown' }));
+    };
+    const env = { SERVICE_API_KEY: owner.secret('api-key'), CAPSTAN_URL: gateway.url, CAPSTAN_DATA_DIR: await folderOf(t) };
+    const tool = run([bin, 'deploy', folder, '--url', gateway.url], { cwd: folder, env });
+    t.is(await tool.ended, 0, tool.stderr());
+    t.not(stopping, undefined);
+    t.regex(tool.stderr(), /retrying in/);
+    t.is([...storage.objects.keys()].filter((key) => key.startsWith('build/')).length, 1);
+  });
+
   test('a storage that is busy refuses a body before a row names it', async (t) => {
     const storage = await s3(t);
-    const owner = await open(t, { store: await server.newDatabase(), ...s3Settings(storage) });
+    const owner = await openScheduler(t, { store: await server.newDatabase(), ...s3Settings(storage) });
     storage.fault = (method) => (method === 'PUT' ? { kind: 'status', status: 503, code: 'SlowDown' } : undefined);
     await t.throwsAsync(owner.putBody(large), { code: 'UNAVAILABLE', message: /status 503 \(SlowDown\)/ });
     t.deepEqual(filesOf(owner), []);
@@ -79,8 +114,8 @@ function tests(server: PostgresServer): void {
 
   test('a second scheduler that would lack bodies is refused, and the message names the setting', async (t) => {
     const shared = { store: await server.newDatabase(), ...s3Settings(await s3(t)), s3Bodies: 'false' };
-    const owner = await open(t, shared);
-    const second = TestScheduler.open({ ...shared, dataDir: await copyOfSecrets(t, owner) });
+    const owner = await openScheduler(t, shared);
+    const second = TestScheduler.open({ ...shared, dataDir: await copyOfSecrets(t, owner.dataDir) });
     await t.throwsAsync(second, { code: 'CONFIG', message: /a standby requires CAPSTAN_S3_BODIES, or CAPSTAN_BLOB_DIR_SHARED/ });
     const alone = TestScheduler.open({ dataDir: await folderOf(t), s3Bodies: 'true' });
     await t.throwsAsync(alone, { code: 'CONFIG', message: /^CAPSTAN_S3_BODIES: requires CAPSTAN_S3_ENDPOINT$/ });
@@ -89,7 +124,7 @@ function tests(server: PostgresServer): void {
   test('a standby that starts on the shared folder leaves an upload of the owner alone', async (t) => {
     const blobDir = await folderOf(t);
     const shared = { store: await server.newDatabase(), blobDir, isBlobDirShared: 'true' };
-    const owner = await open(t, shared);
+    const owner = await openScheduler(t, shared);
     const incoming = (): string[] => readdirSync(join(blobDir, 'incoming'));
     const upload = Promise.withResolvers<PutBlobResponse>();
     const call = owner.blobs.put(owner.bearer(owner.secret('gateway-token')), (error, reply) =>
@@ -99,21 +134,21 @@ function tests(server: PostgresServer): void {
     call.write({ part: { $case: 'data', value: large.subarray(0, 50_000) } });
     await until('the upload has a file', () => incoming().length === 1);
 
-    const starting = open(t, { ...shared, dataDir: await copyOfSecrets(t, owner) });
+    const starting = openScheduler(t, { ...shared, dataDir: await copyOfSecrets(t, owner.dataDir) });
     await server.query(shared.store, "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'capstan cell %'");
     await until('the standby is there', async () => (await connections(server, shared.store)) > 1);
     call.write({ part: { $case: 'data', value: large.subarray(50_000) } });
     call.end();
     const { id } = await upload.promise;
     await stop(owner);
-    const standby = await starting;
+    const standby = await serving(await starting);
     t.true((await read(standby, id, standby.bearer(standby.secret('gateway-token')))).equals(large));
   });
 
   test('the sweep of a new owner keeps builds of other cells and the bodies that agents still have to name', async (t) => {
     const storage = await s3(t);
     const shared = { store: await server.newDatabase(), ...s3Settings(storage) };
-    const owner = await open(t, shared);
+    const owner = await openScheduler(t, shared);
     const [orphan, another] = [await owner.putBody(large), Buffer.alloc(10_000, 'other cell')];
     // The last one in the order of the listing.
     const stray = `build/${'f'.repeat(64)}`;
@@ -139,26 +174,6 @@ async function s3(t: ExecutionContext): Promise<S3Server> {
   const storage = await startS3();
   t.teardown(() => storage.close());
   return storage;
-}
-
-async function open(t: ExecutionContext, settings: Record<string, unknown>): Promise<TestScheduler> {
-  const scheduler = await TestScheduler.open(settings);
-  t.teardown(() => scheduler.close());
-  return scheduler;
-}
-
-/** Stops it for good; its data folder stays until the test ends. */
-async function stop(scheduler: TestScheduler): Promise<void> {
-  const { handle } = scheduler;
-  scheduler.handle = { ...handle, close: () => Promise.resolve() };
-  await handle.close();
-}
-
-/** A data folder with the secrets of another scheduler. */
-async function copyOfSecrets(t: ExecutionContext, { dataDir }: TestScheduler): Promise<string> {
-  const folder = await folderOf(t);
-  await cp(join(dataDir, 'secrets'), join(folder, 'secrets'), { recursive: true });
-  return folder;
 }
 
 async function connections(server: PostgresServer, store: string): Promise<number> {

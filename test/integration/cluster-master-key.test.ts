@@ -1,11 +1,11 @@
 /** Rotating the master key of several schedulers: all have the new key first, and whoever lacks a key owns nothing. */
 import { existsSync, readFileSync } from 'node:fs';
-import { copyFile, cp, readdir } from 'node:fs/promises';
+import { copyFile, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Writable } from 'node:stream';
 
 import test, { type ExecutionContext } from 'ava';
-import { pino, type Logger } from 'pino';
+import { pino } from 'pino';
 
 import { JobKind } from '../../proto/gen/capstan/v1/common.ts';
 import type { GetWebhookSecretResponse, MasterKeyInfo, PrepareMasterKeyResponse } from '../../proto/gen/capstan/v1/control.ts';
@@ -13,7 +13,8 @@ import { masterKeyId } from '../../scheduler/secrets/cipher.ts';
 import { run } from '../cli/fakes/run.ts';
 import { folderOf } from '../support/folder.ts';
 import { postgresBinaries, startPostgres, type PostgresServer } from '../support/postgres.ts';
-import { TestScheduler, unary } from '../support/scheduler-client.ts';
+import { unary, type TestScheduler } from '../support/scheduler-client.ts';
+import { copyOfSecrets, openScheduler, serving, stop } from '../support/several-schedulers.ts';
 import { until } from '../support/until.ts';
 
 const bin = join(import.meta.dirname, '../../cli/capstan.mjs');
@@ -33,10 +34,10 @@ function tests(server: PostgresServer): void {
 
   test('a rotation is refused while a scheduler lacks the new key, and names it; then all follow it', async (t) => {
     const shared = await sharedSettings(t, server);
-    const owner = await open(t, shared);
+    const owner = await openScheduler(t, shared);
     const secret = await fill(owner);
     const standbyFolder = await copyOfSecrets(t, owner.dataDir);
-    const starting = open(t, { ...shared, dataDir: standbyFolder });
+    const starting = openScheduler(t, { ...shared, dataDir: standbyFolder });
     await until('the owner sees the standby', async () => (await holders(server, shared.store)) === 2);
     const before = presentKey(owner.dataDir);
 
@@ -74,13 +75,13 @@ function tests(server: PostgresServer): void {
 
   test('key rotation with a standby down: it comes back without the key, says so and owns nothing until it has it', async (t) => {
     const shared = await sharedSettings(t, server);
-    const owner = await open(t, shared);
+    const owner = await openScheduler(t, shared);
     const secret = await fill(owner);
     const downFolder = await copyOfSecrets(t, owner.dataDir);
     t.is((await rotate(owner)).rotating, false);
 
     const said = lines();
-    const starting = open(t, { ...shared, dataDir: downFolder }, said.log);
+    const starting = openScheduler(t, { ...shared, dataDir: downFolder }, said.log);
     await said.until('this scheduler owns nothing');
     t.regex(
       said.text(),
@@ -101,7 +102,7 @@ function tests(server: PostgresServer): void {
     const outcomes = new Set<string>();
     for (const times of [0, 2, 5, 12, 30]) {
       const shared = await sharedSettings(t, server);
-      const first = await open(t, { ...shared, rateLimits: 'run=0/0' });
+      const first = await openScheduler(t, { ...shared, rateLimits: 'run=0/0' });
       const secret = await fill(first, 300);
       const { id } = await prepare(first);
       const [dataDir, standbyFolder] = [first.dataDir, await copyOfSecrets(t, first.dataDir)];
@@ -113,7 +114,7 @@ function tests(server: PostgresServer): void {
       t.is(await child.ended, 'SIGKILL', child.stderr());
       const killed = idOf(presentKey(killedFolder));
       outcomes.add(`${(await keysInUse(server, shared.store)).length} keys are in use`);
-      const standby = await serving(await open(t, { ...shared, dataDir: standbyFolder }));
+      const standby = await serving(await openScheduler(t, { ...shared, dataDir: standbyFolder }));
       t.is(await webhookSecret(standby), secret);
       await until('the rotation is over, or was not begun', async () => !(await stateOf(standby)).rotating);
       const { id: present } = await stateOf(standby);
@@ -123,7 +124,7 @@ function tests(server: PostgresServer): void {
 
       // Who was killed holds what the queue needs, and a rotation that it began is finished.
       await stop(standby);
-      const back = await serving(await open(t, { ...shared, dataDir: killedFolder }));
+      const back = await serving(await openScheduler(t, { ...shared, dataDir: killedFolder }));
       t.is(await webhookSecret(back), secret);
       await until('the rotation is over', async () => !(await stateOf(back)).rotating);
       const left = killed === id ? id : present;
@@ -138,30 +139,6 @@ function tests(server: PostgresServer): void {
 
 async function sharedSettings(t: ExecutionContext, server: PostgresServer) {
   return { store: await server.newDatabase(), blobDir: await folderOf(t), isBlobDirShared: 'true' };
-}
-
-async function open(t: ExecutionContext, settings: Record<string, unknown>, log?: Logger): Promise<TestScheduler> {
-  const scheduler = await TestScheduler.open(settings, log === undefined ? {} : { log });
-  t.teardown(() => scheduler.close());
-  return scheduler;
-}
-
-/** Stops it for good; its data folder stays until the test ends. */
-async function stop(scheduler: TestScheduler): Promise<void> {
-  const { handle } = scheduler;
-  scheduler.handle = { ...handle, close: () => Promise.resolve() };
-  await handle.close();
-}
-
-/** Resolves once the scheduler owns the queue. */
-async function serving(scheduler: TestScheduler): Promise<TestScheduler> {
-  await until('it serves', () =>
-    stateOf(scheduler).then(
-      () => true,
-      () => false,
-    ),
-  );
-  return scheduler;
 }
 
 /** Secrets of each kind; the webhook secret. */
@@ -228,13 +205,6 @@ async function isAlone(server: PostgresServer, store: string): Promise<boolean> 
 async function ownerOf(server: PostgresServer, store: string): Promise<number> {
   const [row] = await server.query(store, 'SELECT take_overs::int AS count FROM capstan.cells');
   return Number(row?.['count']) + 1;
-}
-
-/** A data folder with the secrets of another. */
-async function copyOfSecrets(t: ExecutionContext, dataDir: string): Promise<string> {
-  const folder = await folderOf(t);
-  await cp(join(dataDir, 'secrets'), join(folder, 'secrets'), { recursive: true });
-  return folder;
 }
 
 /** A log whose lines can be waited for. */

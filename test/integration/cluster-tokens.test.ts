@@ -4,13 +4,14 @@ import { cp, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Writable } from 'node:stream';
 
-import test, { type ExecutionContext } from 'ava';
+import test from 'ava';
 import { pino, type Logger } from 'pino';
 
 import type { DirectoryUpdate, MasterKeyInfo } from '../../proto/gen/capstan/v1/control.ts';
 import { folderOf } from '../support/folder.ts';
 import { postgresBinaries, startPostgres, type PostgresServer } from '../support/postgres.ts';
-import { TestScheduler, TestSession, unary } from '../support/scheduler-client.ts';
+import { TestSession, unary, type TestScheduler } from '../support/scheduler-client.ts';
+import { copyOfSecrets, openScheduler, serving, stop } from '../support/several-schedulers.ts';
 import { until } from '../support/until.ts';
 
 const binaries = await postgresBinaries();
@@ -26,7 +27,7 @@ function tests(server: PostgresServer): void {
 
   test('a standby with tokens of its own takes those of the queue, and locks nobody out', async (t) => {
     const shared = { store: await server.newDatabase(), blobDir: await folderOf(t), isBlobDirShared: 'true' };
-    const owner = await open(t, shared);
+    const owner = await openScheduler(t, shared);
     const gatewayToken = owner.secret('gateway-token');
     const node = await owner.join('host');
     const dataDir = await copyOfSecrets(t, owner.dataDir);
@@ -34,7 +35,7 @@ function tests(server: PostgresServer): void {
     for (const [name, text] of Object.entries(own)) await writeFile(join(dataDir, 'secrets', name), `${text}\n`);
 
     let said = '';
-    const starting = open(
+    const starting = openScheduler(
       t,
       { ...shared, dataDir },
       logTo((line) => (said += line)),
@@ -59,7 +60,7 @@ function tests(server: PostgresServer): void {
 
   test('an operator changes the gateway token on one host; it survives a rotation of the master key', async (t) => {
     const shared = { store: await server.newDatabase(), blobDir: await folderOf(t), isBlobDirShared: 'true' };
-    const owner = await open(t, shared);
+    const owner = await openScheduler(t, shared);
     const before = owner.secret('gateway-token');
     const standbyFolder = await copyOfSecrets(t, owner.dataDir);
     const file = join(owner.dataDir, 'secrets', 'gateway-token.next');
@@ -78,34 +79,10 @@ function tests(server: PostgresServer): void {
     await unary<MasterKeyInfo>((done) => owner.control.rotateMasterKey({}, owner.bearer(owner.secret('api-key')), done));
     await cp(join(owner.dataDir, 'secrets', 'master-key'), join(standbyFolder, 'secrets', 'master-key'));
     await stop(owner);
-    const standby = await serving(await open(t, { ...shared, dataDir: standbyFolder }));
+    const standby = await serving(await openScheduler(t, { ...shared, dataDir: standbyFolder }));
     t.is(standby.secret('gateway-token'), changed);
     t.is(await directory(standby, changed), 'reset');
   });
-}
-
-async function open(t: ExecutionContext, settings: Record<string, unknown>, log?: Logger): Promise<TestScheduler> {
-  const scheduler = await TestScheduler.open(settings, log === undefined ? {} : { log });
-  t.teardown(() => scheduler.close());
-  return scheduler;
-}
-
-async function stop(scheduler: TestScheduler): Promise<void> {
-  const { handle } = scheduler;
-  scheduler.handle = { ...handle, close: () => Promise.resolve() };
-  await handle.close();
-}
-
-async function serving(scheduler: TestScheduler): Promise<TestScheduler> {
-  const asked = (): Promise<MasterKeyInfo> =>
-    unary((done) => scheduler.control.getMasterKey({}, scheduler.bearer(scheduler.secret('api-key')), done));
-  await until('it serves', () =>
-    asked().then(
-      () => true,
-      () => false,
-    ),
-  );
-  return scheduler;
 }
 
 /** A gateway's first call: what its stream begins with. */
@@ -126,12 +103,6 @@ async function isAccepted(scheduler: TestScheduler, credentials: ReturnType<Test
   await session.take('desired');
   session.close();
   return true;
-}
-
-async function copyOfSecrets(t: ExecutionContext, dataDir: string): Promise<string> {
-  const folder = await folderOf(t);
-  await cp(join(dataDir, 'secrets'), join(folder, 'secrets'), { recursive: true });
-  return folder;
 }
 
 function logTo(said: (text: string) => void): Logger {

@@ -240,6 +240,13 @@ test("sweep against another scheduler's put: what another one is about to name s
   t.true((await whole(await store.get(id))).equals(bytes));
 });
 
+test('a file that is gone before it is sent fails the upload, and nothing else', async (t) => {
+  const { store, folder, objects } = await world(t);
+  const build = { digest, size: bytes.length };
+  await t.throwsAsync(store.adopt(build, join(folder, 'gone')), { code: 'UNAVAILABLE' });
+  t.is(objects.size, 0);
+});
+
 test('a long listing is read to its end', async (t) => {
   const { store, objects } = await world(t, { holdsBodies: true });
   for (let at = 0; at < 7; at += 1) objects.set(`body/${String(at).repeat(32)}`, object(bytes, Date.now() - 2 * HOUR));

@@ -1,0 +1,45 @@
+/** Several schedulers on one database. */
+import { cp } from 'node:fs/promises';
+import { join } from 'node:path';
+
+import type { ExecutionContext } from 'ava';
+import type { Logger } from 'pino';
+
+import type { MasterKeyInfo } from '../../proto/gen/capstan/v1/control.ts';
+import { folderOf } from './folder.ts';
+import { TestScheduler, unary } from './scheduler-client.ts';
+import { until } from './until.ts';
+
+/** Starts a scheduler, which ends with the test. It may be a standby. */
+export async function openScheduler(t: ExecutionContext, settings: Record<string, unknown>, log?: Logger): Promise<TestScheduler> {
+  const scheduler = await TestScheduler.open(settings, log === undefined ? {} : { log });
+  t.teardown(() => scheduler.close());
+  return scheduler;
+}
+
+/** Stops it for good; its data folder stays until the test ends. */
+export async function stop(scheduler: TestScheduler): Promise<void> {
+  const { handle } = scheduler;
+  scheduler.handle = { ...handle, close: () => Promise.resolve() };
+  await handle.close();
+}
+
+/** Resolves once the scheduler owns the queue. */
+export async function serving(scheduler: TestScheduler): Promise<TestScheduler> {
+  const ask = (): Promise<MasterKeyInfo> =>
+    unary((done) => scheduler.control.getMasterKey({}, scheduler.bearer(scheduler.secret('api-key')), done));
+  await until('it serves', () =>
+    ask().then(
+      () => true,
+      () => false,
+    ),
+  );
+  return scheduler;
+}
+
+/** A data folder with the secrets of another. */
+export async function copyOfSecrets(t: ExecutionContext, dataDir: string): Promise<string> {
+  const folder = await folderOf(t);
+  await cp(join(dataDir, 'secrets'), join(folder, 'secrets'), { recursive: true });
+  return folder;
+}
