@@ -124,6 +124,21 @@ const benches: Readonly<Record<string, (t: ExecutionContext) => Promise<void>>> 
     );
     figures(t, 'PostgreSQL', pair[1]?.['cyclesPerSecond'], pair[2]?.['ratio']);
   },
+  'bench/cluster.ts': async (t) => {
+    if ((await postgresBinaries()) === undefined) {
+      t.pass(`not run: ${NO_POSTGRES}`);
+      console.log(`bench/cluster.ts skipped: ${NO_POSTGRES}`);
+      return;
+    }
+    const sizes = ['--kills', '1', '--pauses', '0', '--handovers', '1', '--rounds', '1', '--seconds', '0.3', '--connections', '2'];
+    const lines = (await bench(t, 'bench/cluster.ts', ...sizes)).stdout.trim().split('\n').map(json);
+    t.deepEqual(
+      lines.map((line) => line['loss'] ?? line['bench']),
+      ['kill', 'handover', 'run-consumed-driver-ratio'],
+    );
+    t.is(lines[1]?.['errors'], 0, 'a handover is no error for callers');
+    figures(t, 'cluster', lines[2]?.['ratio'], ...lines.slice(0, 2).map((line) => (line['firstJobMs'] as { p50?: unknown }).p50));
+  },
   'bench/store/packing.ts': async (t) => {
     const lines = (await bench(t, 'bench/store/packing.ts', '--rounds', '8')).stdout.trim().split('\n').map(json);
     t.deepEqual(

@@ -126,6 +126,11 @@ export class HistoryStack {
     return [...this.parts.values(), ...(this.database === undefined ? [] : [this.database])];
   }
 
+  /** `host:port` or the URL at which a part serves. */
+  address(part: string): string {
+    return this.#addresses.get(part) ?? '';
+  }
+
   /** Names of the schedulers: any of them may own the queue. */
   get schedulers(): string[] {
     return [...this.parts.values()].filter(({ plan }) => plan.role === 'scheduler').map(({ name }) => name);
