@@ -117,8 +117,7 @@ export class CellTerms {
     const seen = this.#unchanged(cell, held);
     if (seen === null || performance.now() - seen.since < UNCHANGED_MS) return heldBy(held);
     const taken = await this.#next(claim, seen);
-    if (!('heldBy' in taken)) await this.#lockAfterEnding(cell, taken.term);
-    return taken;
+    return 'heldBy' in taken ? taken : ((await this.#lockAfterEnding(cell, taken.term)) ?? taken);
   }
 
   /** Resolves when this session has the cell's lock, or after `ms`. */
@@ -165,13 +164,19 @@ export class CellTerms {
     return this.#locked.has(cell);
   }
 
-  /** The former owner's session goes; another standby that waits for the lock may get it first, and goes as well. */
-  async #lockAfterEnding(cell: number, term: bigint): Promise<void> {
-    for (let i = 0; i < ENDINGS && !this.#locked.has(cell); i++) {
+  /**
+   * The former owner's session goes; another standby that waits for the lock may get it first, and goes as well. Returns that one
+   * if it took the cell before.
+   */
+  async #lockAfterEnding(cell: number, term: bigint): Promise<Taken | null> {
+    for (let i = 0; i < ENDINGS; i++) {
       await this.#writer.ask({ kind: 'term', text: END_LOCK_HOLDERS, values: [LOCK_SPACE, cell, String(term)] });
       await this.waitFor(cell, LOCK_MS);
+      if (this.#locked.has(cell)) return null;
+      const held = await this.#ownerOf(cell);
+      if (held !== undefined && BigInt(held.term) !== term) return heldBy(held);
     }
-    if (!this.#locked.has(cell)) throw this.#stuck(cell, 'the connection of its former owner cannot be ended');
+    throw this.#stuck(cell, 'the connection of its former owner cannot be ended');
   }
 
   async #next(claim: Claim, seen: Seen | null): Promise<Taken> {

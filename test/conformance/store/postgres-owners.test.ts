@@ -105,6 +105,29 @@ function tests(server: PostgresServer): void {
     t.deepEqual(await outcomes(store, fence, submit(queued(1))), ['ok']);
   });
 
+  test('of several standbys of a silent owner one gets the cell, and the others learn whose it is', async (t) => {
+    const { another, fence } = await worldOf(t, server);
+    const owners = new Set<string>();
+    const contend = async (name: string): Promise<void> => {
+      const store = await another({ advertised: () => `${name}:1`, renewMs: 100 });
+      for (;;) {
+        const taken = await store.acquire(0, name, 1);
+        if ('term' in taken) {
+          t.true(taken.term > fence.term);
+          owners.add(`${name}:1`);
+          return;
+        }
+        if (owners.size > 0 && taken.address !== undefined) {
+          t.true(owners.has(taken.address));
+          return;
+        }
+        await store.waitForTurn(0, 500);
+      }
+    };
+    await Promise.all(['b', 'c', 'd'].map(contend));
+    t.is(owners.size, 1);
+  });
+
   test('a database that was restored to an earlier point is an alarm, and is not taken over', async (t) => {
     const { url, store, fence, told, sql } = await worldOf(t, server);
     const name = new URL(url).pathname.slice(1);
