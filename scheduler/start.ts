@@ -88,7 +88,7 @@ export async function start(config: SchedulerConfig, deps: SchedulerDeps = {}): 
 }
 
 /** Commits what was accepted, and closes the store. */
-async function closeQueue({ disk, sender, masterKeys, engine, blobs, cellWatch, store, cluster }: Parts): Promise<void> {
+async function closeQueue({ disk, sender, masterKeys, engine, blobs, cellWatch, store, cluster, unlock }: Parts): Promise<void> {
   blobs.stopSweep();
   disk.close();
   await sender.cancel();
@@ -98,4 +98,5 @@ async function closeQueue({ disk, sender, masterKeys, engine, blobs, cellWatch, 
   await cellWatch.close();
   await store.close();
   await cluster.close();
+  unlock();
 }

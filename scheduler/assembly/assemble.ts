@@ -20,6 +20,8 @@ import { guardedStore } from '../engine/guarded-store.ts';
 import { callbackStore } from '../engine/loop-store.ts';
 import type { Ports } from '../engine/ports.ts';
 import { diskFull, DiskWatch, spaceOf } from '../files/disk-watch.ts';
+import { lockDataFolder } from '../files/folder-lock.ts';
+import type { GpuTable } from '../../lib/gpu-table.ts';
 import { readGpuTable } from '../gpu-table-file.ts';
 import { StoreMetrics } from '../metrics/cluster-metrics.ts';
 import { SchedulerMetrics } from '../metrics/metrics.ts';
@@ -81,16 +83,38 @@ export interface Parts {
   readonly cluster: ClusterView;
   readonly shard: number;
   readonly standing: Standing;
+  /** Leaves the data folder to another process. */
+  unlock(): void;
   /** Ends every open stream for good, with this reason. */
   closeStreams(reason: CapstanError): void;
 }
 
 /** Fails with DATA_DIR, DATA_LOST, DATA_NEWER, DISK_FULL or CONFIG. */
 export async function assemble(config: SchedulerConfig, deps: AssemblyDeps, log: Logger): Promise<Parts> {
-  const hostClock = deps.clock ?? new SystemClock();
   const gpus = await readGpuTable(config.gpuTable);
   const guardOf = webhookGuards(config);
   const folder = await prepareDataFolder(config.dataDir, { apiKey: config.apiKey, marksComplete: false });
+  const lock = config.store === '' ? null : await lockDataFolder(folder.path);
+  const unlock = (): void => lock?.release();
+  try {
+    return await assembleIn(folder, { config, deps, log, gpus, guardOf, unlock });
+  } catch (error) {
+    unlock();
+    throw error;
+  }
+}
+
+interface Given {
+  readonly config: SchedulerConfig;
+  readonly deps: AssemblyDeps;
+  readonly log: Logger;
+  readonly gpus: GpuTable;
+  readonly guardOf: ReturnType<typeof webhookGuards>;
+  readonly unlock: () => void;
+}
+
+async function assembleIn(folder: DataFolder, { config, deps, log, gpus, guardOf, unlock }: Given): Promise<Parts> {
+  const hostClock = deps.clock ?? new SystemClock();
   const { masterKey, olderMasterKeys } = folder.secrets;
   const gatewayToken = new GatewayToken(join(folder.path, 'secrets'), folder.secrets.gatewayToken);
   const storeMetrics = new StoreMetrics();
@@ -244,6 +268,7 @@ export async function assemble(config: SchedulerConfig, deps: AssemblyDeps, log:
     },
     shard,
     standing,
+    unlock,
   };
 }
 

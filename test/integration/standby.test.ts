@@ -157,6 +157,16 @@ function tests(server: PostgresServer): void {
     }
   });
 
+  test('a second scheduler on one data folder is refused, and the folder is free again when the first ended', async (t) => {
+    const { owner, standby: another } = await schedulersOn(t, server);
+    const dataDir = owner.dataDir;
+    const error = await t.throwsAsync<CapstanError>(another({ dataDir }), { code: 'DATA_DIR' });
+    t.is(error?.field, 'CAPSTAN_DATA_DIR');
+    t.true(error?.message.includes(`the scheduler with process id ${process.pid} uses it`), error?.message);
+    await owner.restart();
+    t.is(owner.handle.status.kind, 'owner');
+  });
+
   test('a port in use is refused before a scheduler stands by', async (t) => {
     const { owner, standby: another } = await schedulersOn(t, server);
     await t.throwsAsync(another({ port: owner.handle.address.split(':').at(-1) }), { code: 'ADDRESS_IN_USE' });
