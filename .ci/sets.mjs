@@ -35,6 +35,7 @@ export const sets = {
     'test/integration/cells*.test.ts',
     'test/integration/cluster*.test.ts',
     'test/integration/postgres*.test.ts',
+    'test/integration/take-over.test.ts',
     'test/support/postgres.test.ts',
   ],
   clients: ['test/clients/*.test.ts'],

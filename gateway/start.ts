@@ -124,7 +124,6 @@ export async function start(config: GatewayConfig, deps: GatewayDeps = {}): Prom
     bodyMemory: () => memory.used,
   });
   let draining = false;
-  let closing = false;
   const authenticator = new Authenticator(directory, lookup, config.keyCacheSize);
   const loadBalancer = new LoadBalancer({
     config,
@@ -136,7 +135,6 @@ export async function start(config: GatewayConfig, deps: GatewayDeps = {}): Prom
     memory,
     uploads,
     metrics: metrics.lb,
-    closing: () => closing,
   });
   const app = await createServer(
     {
@@ -154,7 +152,6 @@ export async function start(config: GatewayConfig, deps: GatewayDeps = {}): Prom
       uploads,
       metrics,
       draining: () => draining,
-      closing: () => closing,
     },
     certificate,
   );
@@ -206,7 +203,6 @@ export async function start(config: GatewayConfig, deps: GatewayDeps = {}): Prom
     await immediate(); // what the system has accepted is here first
     stopListening(app.server);
     await lingered();
-    closing = true;
     let finished = false;
     const served = app.close().then(() => {
       finished = true;

@@ -75,9 +75,12 @@ export class Cells {
     return this.#all.reduce((sum, { channel }) => sum + channel.pending, 0);
   }
 
-  /** Ends pending requests and streams of jobs. */
+  /** Ends pending requests, streams of jobs, and the wait for a first directory. */
   closeChannels(): void {
-    for (const { channel } of this.#all) channel.close();
+    for (const { channel, watch } of this.#all) {
+      channel.close();
+      watch.close();
+    }
   }
 
   close(): void {

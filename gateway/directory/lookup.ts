@@ -17,6 +17,8 @@ import type { DirectoryWatch } from './watch.ts';
 
 const NEGATIVE_MS = 1000;
 const NEGATIVE_ENTRIES = 10_000;
+/** Requests that may wait for the first reading of the directory. */
+const MOST_STARTING = 10_000;
 /** Cached worker tokens that were valid before. */
 const GOOD_TOKENS = 10_000;
 
@@ -29,7 +31,7 @@ interface From {
 /** The owner of a cell, as far as look-ups need it. */
 export interface LookupCell {
   readonly name: string;
-  readonly watch: Pick<DirectoryWatch, 'reached'>;
+  readonly watch: Pick<DirectoryWatch, 'reached' | 'firstRead'>;
   readonly control: ControlServiceClient;
   readonly metadata: Metadata;
 }
@@ -54,6 +56,7 @@ export class Lookup {
   readonly #absent = new LRUCache<string, true>({ max: NEGATIVE_ENTRIES, ttl: NEGATIVE_MS });
   /** Hashes of worker tokens that were valid at their last look-up. */
   readonly #good = new LRUCache<string, true>({ max: GOOD_TOKENS });
+  #starting = 0;
   readonly #asking = new Map<string, Promise<unknown>>();
   /** Cells of endpoints that were looked up and that the directory may not hold yet. */
   readonly #cellOf = new LRUCache<string, string>({ max: NEGATIVE_ENTRIES });
@@ -90,7 +93,7 @@ export class Lookup {
    * @throws CapstanError UNAVAILABLE when the look-up fails.
    */
   async key(hash: string, caller: string): Promise<Key | undefined> {
-    const known = this.#directory.key(hash);
+    const known = this.#directory.key(hash) ?? (await this.#afterStart(() => this.#directory.key(hash)));
     if (known !== undefined) return known;
     return this.#lookUp(`key/${hash}`, { kind: 'key', caller }, async ({ name, control, metadata }) => {
       const removals = this.#directory.removals;
@@ -106,6 +109,7 @@ export class Lookup {
    * @throws CapstanError UNAVAILABLE when the look-up fails.
    */
   async worker(token: string, hash: string, caller: string): Promise<Key | undefined> {
+    await this.#afterStart(() => undefined);
     const kind = this.#good.has(hash) ? 'renewal' : 'worker';
     const key = await this.#lookUp(`worker/${hash}`, { kind, caller }, async ({ name, control, metadata }) => {
       const request = { hash: Buffer.alloc(0), workerToken: token };
@@ -121,7 +125,7 @@ export class Lookup {
    * @throws CapstanError UNAVAILABLE when the look-up fails.
    */
   async endpoint(id: string, caller: string): Promise<Endpoint | undefined> {
-    const known = this.#directory.endpoint(id);
+    const known = this.#directory.endpoint(id) ?? (await this.#afterStart(() => this.#directory.endpoint(id)));
     if (known !== undefined) return known;
     return this.#lookUp(`endpoint/${id}`, { kind: 'endpoint', caller }, async ({ name, control, metadata }) => {
       const removals = this.#directory.removals;
@@ -131,12 +135,29 @@ export class Lookup {
     });
   }
 
+  /**
+   * Before the directory was read for the first time, waits for it and reads there: a gateway that has just started must
+   * not answer with errors what another one would have answered.
+   */
+  async #afterStart<T>(read: () => T | undefined): Promise<T | undefined> {
+    const watches = this.#cells().map(({ watch }) => watch);
+    if (watches.some(({ reached }) => reached)) return undefined;
+    if (this.#starting >= MOST_STARTING) throw unreachable();
+    this.#starting += 1;
+    try {
+      const reads = watches.map(async (watch) => (await watch.firstRead(this.#timeoutMs)) || Promise.reject(unreachable()));
+      await Promise.any(reads).catch(() => Promise.reject(unreachable()));
+    } finally {
+      this.#starting -= 1;
+    }
+    return read();
+  }
+
   async #lookUp<T>(name: string, from: From, question: (cell: LookupCell) => Promise<T>): Promise<T | undefined> {
     if (this.#absent.has(name)) return undefined;
     const asked = this.#asking.get(name) as Promise<T | undefined> | undefined;
     if (asked !== undefined) return asked;
     const cells = this.#cells();
-    if (!cells.some(({ watch }) => watch.reached)) throw unreachable();
     if (!this.#budget.take(from.kind, from.caller, this.#now()))
       throw new CapstanError('UNAVAILABLE', 'too many unknown keys and endpoints are being looked up', { retryAfterMs: 1000 });
     const answer = this.#once(name, cells, question);
@@ -151,7 +172,7 @@ export class Lookup {
   /** Resolves with the first owner's answer; without one, when the last of them does not know it. */
   async #once<T>(name: string, cells: readonly LookupCell[], question: (cell: LookupCell) => Promise<T>): Promise<T | undefined> {
     const answers = cells.map(async (cell) => {
-      if (!cell.watch.reached) throw unreachable();
+      if (!(await cell.watch.firstRead(this.#timeoutMs))) throw unreachable();
       return question(cell);
     });
     try {

@@ -28,6 +28,7 @@ export class DirectoryWatch {
   #attempt = 0;
   #closed = false;
   #lastFailure = '';
+  readonly #reached = Promise.withResolvers<boolean>();
   /** The directory was read at least once. */
   reached = false;
   /** The stream is connected: what the directory does not hold was unknown to the scheduler a moment ago. */
@@ -42,8 +43,21 @@ export class DirectoryWatch {
     this.#open();
   }
 
+  /** Resolves once the directory was read, with true; with false after `timeoutMs`, or when this closes. */
+  async firstRead(timeoutMs: number): Promise<boolean> {
+    if (this.reached) return true;
+    let timer: NodeJS.Timeout | undefined;
+    const late = new Promise<false>((resolve) => {
+      timer = setTimeout(() => resolve(false), timeoutMs);
+    });
+    const isRead = await Promise.race([this.#reached.promise, late]);
+    clearTimeout(timer);
+    return isRead;
+  }
+
   close(): void {
     this.#closed = true;
+    this.#reached.resolve(false);
     if (this.#timer !== null) clearTimeout(this.#timer);
     const call = this.#call;
     this.#call = null;
@@ -60,6 +74,7 @@ export class DirectoryWatch {
       this.#attempt = 0;
       this.#lastFailure = '';
       this.reached = true;
+      this.#reached.resolve(true);
       this.current = true;
     });
     call.on('error', (error: Error) => {

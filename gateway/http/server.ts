@@ -85,9 +85,7 @@ export async function createServer(services: Services, certificate: Certificate 
   });
   app.addHook('onRequest', (request, reply, done) => {
     if (request.routeOptions.config?.cacheable !== true) reply.header('cache-control', 'no-store');
-    if (services.closing()) {
-      sendProblem(reply, new CapstanError('UNAVAILABLE', 'the gateway is closing', { retryAfterMs: 1000 }), { connection: 'close' });
-    } else if (request.is404) {
+    if (request.is404) {
       notFound(request, reply, methods);
     } else {
       done();

@@ -40,8 +40,6 @@ export interface Services {
   readonly proxies: TrustedProxies;
   /** True once the gateway is about to close: each response ends its connection. */
   readonly draining: () => boolean;
-  /** True once the gateway is closing: new requests are rejected. */
-  readonly closing: () => boolean;
 }
 
 /** Fields of a log line about a request. */

@@ -47,7 +47,6 @@ export interface LoadBalancerDeps {
   /** Detects bodies that arrive too slowly. */
   readonly uploads: UploadMonitor;
   readonly metrics: LbMetrics;
-  readonly closing: () => boolean;
 }
 
 /** A caller without a key may hold at most this share of the memory for bodies. */
@@ -188,10 +187,6 @@ export class LoadBalancer {
     admitted: (endpoint: Endpoint) => void,
     refused: (error: CapstanError) => void,
   ): void {
-    if (this.#deps.closing()) {
-      refused(new CapstanError('UNAVAILABLE', 'the gateway is closing', { retryAfterMs: 1000 }));
-      return;
-    }
     const { lookup, authenticator } = this.#deps;
     const { authorization } = request.headers;
     const known = lookup.knownEndpoint(endpointId);

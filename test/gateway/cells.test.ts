@@ -65,7 +65,7 @@ function cell(name: string, reply: Reply, reached = true): LookupCell & { asked:
   const self = {
     name,
     asked: 0,
-    watch: { reached },
+    watch: { reached, firstRead: () => Promise.resolve(reached) },
     metadata: {} as Metadata,
     control: {
       lookupEndpoint(

@@ -37,7 +37,7 @@ async function served(): Promise<readonly string[]> {
   };
   const config = readConfig({}, {});
   const memory = new SharedBudget(config.maxBodyMemoryBytes);
-  const services = { config, memory, version: '0', metrics: new GatewayMetrics(levels), closing: () => false };
+  const services = { config, memory, version: '0', metrics: new GatewayMetrics(levels) };
   const app = await createServer(services as unknown as Services, null);
   await app.ready();
   const routes = app.served.list();

@@ -133,7 +133,7 @@ test('while the scheduler was never reached: 503 with Retry-After, then all work
   scheduler.addKey(KEY);
   scheduler.addEndpoint('ep');
   scheduler.stop();
-  const gateway = await startGateway(t, scheduler);
+  const gateway = await startGateway(t, scheduler, { readTimeoutMs: 300 });
   const call = caller(t, gateway.url);
   const reply = await call('POST', '/v2/ep/run', { body: '{"input":{}}' });
   t.is(reply.status, 503);

@@ -3,9 +3,8 @@ import test, { type ExecutionContext } from 'ava';
 
 import { CapstanError } from '../../lib/errors.ts';
 import { JobState } from '../../proto/gen/capstan/v1/common.ts';
-import type { FakeScheduler } from './fake-scheduler.ts';
-import { job } from './fake-scheduler.ts';
-import { setup } from './harness.ts';
+import { FakeScheduler, job } from './fake-scheduler.ts';
+import { caller, KEY, setup, startGateway } from './harness.ts';
 
 test('a cancel whose answer was lost is made again, and is no conflict', async (t) => {
   const { scheduler, call } = await setup(t);
@@ -62,6 +61,20 @@ test('reads beside the channel wait for the scheduler to come back', async (t) =
   ];
   await scheduler.start();
   for (const reply of await Promise.all(replies)) t.is(reply.status, 200, reply.text);
+});
+
+test('a gateway that starts before its scheduler answers once it has read the directory', async (t) => {
+  const scheduler = await new FakeScheduler().start();
+  t.teardown(() => scheduler.stop());
+  scheduler.addKey(KEY);
+  scheduler.addEndpoint('ep');
+  scheduler.announce = false;
+  scheduler.stop();
+  const gateway = await startGateway(t, scheduler);
+  const replies = [caller(t, gateway.url)('POST', '/v2/ep/run', { body: '{"input":{}}' }), caller(t, gateway.url)('GET', '/v2/ep/health')];
+  await scheduler.start();
+  for (const reply of await Promise.all(replies)) t.is(reply.status, 200, reply.text);
+  t.deepEqual(scheduler.lookups, []);
 });
 
 test('over GraphQL a lost answer of a query is no error, and a change is not made twice', async (t) => {

@@ -220,3 +220,28 @@ test('no log line holds a key, a token or an input', async (t) => {
   t.regex(text, /gateway started/);
   for (const secret of [KEY, TOKEN, 'input-text']) t.false(text.includes(secret), secret);
 });
+
+test('close answers what still arrives on an open connection, and ends the connection with it', async (t) => {
+  const { scheduler, gateway } = await setup(t, { closeGraceMs: 10_000 });
+  const waiting: SubmitAsked[] = [];
+  const arrived = new Promise<void>((resolve) => {
+    scheduler.onSubmit = (asked) => {
+      waiting.push(asked);
+      resolve();
+    };
+  });
+  const raw = new RawConnection(t, gateway.url);
+  const head = `Host: x\r\nAuthorization: Bearer ${KEY}\r\n`;
+  raw.write(`POST /v2/ep/runsync HTTP/1.1\r\n${head}Content-Length: 12\r\n\r\n{"input":{}}`);
+  await arrived;
+  const closed = gateway.close();
+  await t.throwsAsync(fetch(`${gateway.url}/ping`));
+  raw.write(`GET /v2/ep/health HTTP/1.1\r\n${head}\r\n`);
+  for (const { submit, reply } of waiting) reply(job(submit.jobId, JobState.COMPLETED));
+  t.is((await raw.answer())?.status, 200);
+  const last = await raw.answer();
+  t.is(last?.status, 200);
+  t.regex(last?.head ?? '', /^connection: close/im);
+  t.is(await raw.answer(), null);
+  await closed;
+});

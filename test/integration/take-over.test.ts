@@ -1,0 +1,162 @@
+/**
+ * Two schedulers on PostgreSQL, two gateways and two agents, each a process: whatever ends, pauses or is restarted, callers
+ * see a delay and no error, and every acknowledged job comes to its end.
+ */
+import { join } from 'node:path';
+import { cp } from 'node:fs/promises';
+import { setTimeout as pause } from 'node:timers/promises';
+
+import test, { type ExecutionContext } from 'ava';
+import { request } from 'undici';
+
+import { HistoryStack, plainSettings } from '../history/stack/stack.ts';
+import { NO_POSTGRES, postgresBinaries } from '../support/postgres-binaries.ts';
+import { SteadyLoad } from '../support/steady-load.ts';
+import { until } from '../support/until.ts';
+
+const binaries = await postgresBinaries();
+if (binaries === undefined)
+  test('take-over', (t) => {
+    t.log(`skipped: ${NO_POSTGRES}`);
+    t.pass();
+  });
+else tests(await HistoryStack.start({ ...plainSettings, schedulers: 2, postgres: binaries }, () => undefined));
+
+function tests(stack: HistoryStack): void {
+  test.after.always(() => stack.close());
+
+  test.serial('each part is stopped in order and started again under load', async (t) => {
+    const load = loadOf(t, stack);
+    for (const name of [...stack.parts.keys()]) {
+      await step(t, load, `${name} restarted`, async () => {
+        const part = partOf(stack, name);
+        const { pid } = part;
+        process.kill(pid ?? 0, 'SIGTERM');
+        await until(`the ${name} started again`, () => part.pid !== undefined && part.pid !== pid);
+        await part.ready;
+      });
+    }
+    await settled(t, load);
+  });
+
+  test.serial('the owner is killed, and then its successor', async (t) => {
+    const load = loadOf(t, stack);
+    for (let turn = 1; turn <= 2; turn += 1) {
+      const owner = await ownerOf(stack);
+      await step(t, load, `${owner} killed`, async () => {
+        await partOf(stack, owner).kill();
+        await partOf(stack, owner).ready;
+      });
+    }
+    await settled(t, load);
+  });
+
+  test.serial('the owner is paused past its term and woken, while load-balanced requests go on', async (t) => {
+    const web = await deployWeb(stack);
+    await web();
+    const load = loadOf(t, stack);
+    const owner = await ownerOf(stack);
+    const { pid = 0 } = partOf(stack, owner);
+    const takenOver = new AbortController();
+    let served = 0;
+    const requests = (async () => {
+      for (; !takenOver.signal.aborted; served += 1) t.is(await web(), 200);
+    })();
+    await step(t, load, `${owner} paused`, async () => {
+      process.kill(pid, 'SIGSTOP');
+      await until('another one owns the queue', async () => (await ownerOf(stack)) !== owner);
+      await moreAnswers(load);
+      process.kill(pid, 'SIGCONT');
+    });
+    takenOver.abort();
+    await requests;
+    t.log(`${served} load-balanced requests meanwhile`);
+    t.true(served > 0);
+    await settled(t, load);
+    t.is(partOf(stack, owner).pid, pid, 'it goes on as a standby');
+  });
+
+  test.serial('the host of the owner is lost: nothing of it arrives any more, and no connection ends', async (t) => {
+    const load = loadOf(t, stack);
+    const owner = await ownerOf(stack);
+    const links = stack.inner.filter(({ name }) => name.endsWith(`→${owner}`) || name.startsWith(`${owner}→`));
+    t.is(links.length, 5, 'two gateways, two agents and the database');
+    const { pid = 0 } = partOf(stack, owner);
+    await step(t, load, `${owner} lost`, async () => {
+      for (const link of links) link.silence();
+      // It closes no connection either: the database keeps its lock.
+      process.kill(pid, 'SIGSTOP');
+      await until('another one owns the queue', async () => (await ownerOf(stack)) !== owner);
+      await moreAnswers(load);
+    });
+    await partOf(stack, owner).kill();
+    for (const link of links) link.resume();
+    await settled(t, load);
+  });
+}
+
+function partOf(stack: HistoryStack, name: string) {
+  const part = stack.parts.get(name);
+  if (part === undefined) throw new Error(`no part ${name}`);
+  return part;
+}
+
+/** The scheduler that owns the queue, as the database has it. */
+async function ownerOf(stack: HistoryStack): Promise<string> {
+  const { cells } = JSON.parse(await stack.capstan('schedulers', '--json')) as { cells: { ownerAddress: string }[] };
+  const address = cells[0]?.ownerAddress ?? '';
+  for (const name of stack.schedulers) if ((await partOf(stack, name).ready) === address) return name;
+  throw new Error(`no scheduler at ${address}`);
+}
+
+function loadOf(t: ExecutionContext, stack: HistoryStack): SteadyLoad {
+  const load = new SteadyLoad({
+    urls: stack.gateways.map((gateway) => stack.url(gateway)),
+    key: stack.apiKey,
+    work: stack.endpoints.get('work') ?? '',
+    series: stack.endpoints.get('series') ?? '',
+    record: join(stack.folder, 'record'),
+  });
+  t.teardown(() => load.close());
+  return load;
+}
+
+/** Does something under load and waits until the load goes on as before. */
+async function step(t: ExecutionContext, load: SteadyLoad, name: string, act: () => Promise<void>): Promise<void> {
+  await moreAnswers(load);
+  load.reset();
+  await act();
+  await moreAnswers(load);
+  t.log(`${name}: longest gap between answers ${Math.round(load.longestGapMs)} ms`);
+}
+
+async function moreAnswers(load: SteadyLoad): Promise<void> {
+  const wanted = load.finished.size + 40;
+  await until('the load goes on', () => load.finished.size >= wanted);
+}
+
+async function settled(t: ExecutionContext, load: SteadyLoad): Promise<void> {
+  await load.close();
+  t.deepEqual(load.wrong, []);
+  t.deepEqual(
+    [...load.acknowledged].filter((id) => !load.finished.has(id)),
+    [],
+  );
+}
+
+/** Deploys a load-balanced endpoint; returns a call of it. */
+async function deployWeb(stack: HistoryStack): Promise<() => Promise<number>> {
+  const copy = join(stack.folder, 'web');
+  await cp(join(import.meta.dirname, '../lb/app'), copy, { recursive: true });
+  const rows = JSON.parse(await stack.capstan('deploy', copy, '--json')) as { id: string; name: string }[];
+  const id = rows.find(({ name }) => name === 'web')?.id ?? '';
+  const { host } = new URL(stack.url(stack.gateways[0] ?? ''));
+  return async () => {
+    const reply = await request(`http://${host}/health`, {
+      headers: { host: `${id}.lb.localhost`, authorization: `Bearer ${stack.apiKey}` },
+    });
+    await reply.body.text();
+    await pause(20);
+    return reply.statusCode;
+  };
+}
