@@ -67,7 +67,7 @@ export const settingsSchema = z.object({
     .regex(/^(unix:.+|.+:\d{1,5})$/, 'must be host:port or unix:<path>')
     .optional()
     .meta({
-      description: 'Address of the scheduler (default: the running stack).',
+      description: 'Address of the scheduler, or of several, separated by commas (default: the running stack).',
       env: 'CAPSTAN_SCHEDULER',
       flag: '--scheduler <host:port>',
     }),

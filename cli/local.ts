@@ -7,7 +7,7 @@ import { DEFAULT_GRPC_PORT, DEFAULT_HTTP_PORT, type KeySource, type Settings } f
 import { readRunFile } from './run-file.ts';
 import { ToolError } from './terminal/tool-error.ts';
 
-/** Address of the scheduler, `host:port` or `unix:<path>`. */
+/** Addresses of the schedulers as CAPSTAN_SCHEDULER has them: `host:port`, separated by commas, or `unix:<path>`. */
 export function schedulerAddress(settings: Settings): string {
   if (settings.scheduler !== undefined) return settings.scheduler;
   if (isPort(settings.grpcPort)) return `127.0.0.1:${settings.grpcPort}`;
@@ -88,25 +88,6 @@ export function ownSettings(settings: Settings): Settings {
 }
 
 /**
- * Of several schedulers the address of the one that owns the first cell; a single one is not asked.
- * @throws CapstanError as `askSchedulers`; CONFIG without the gateway token of a data folder.
- */
-async function servingAddress(settings: Settings): Promise<string> {
-  const address = schedulerAddress(settings);
-  if (!address.includes(',') || address.startsWith('unix:')) return address;
-  const token = storedGatewayToken(settings.dataDir);
-  if (token === null)
-    throw new ToolError(
-      'CONFIG',
-      `CAPSTAN_SCHEDULER: names several schedulers, and ${settings.dataDir} holds no gateway token to ask which of them serves`,
-      'Name the owner alone (capstan schedulers), or run the command on the host of a scheduler with its --data-dir.',
-      { field: 'CAPSTAN_SCHEDULER' },
-    );
-  const { askSchedulers } = await import('./api/cluster.ts');
-  return (await askSchedulers(settings, token)).cells[0]?.ownerAddress ?? address;
-}
-
-/**
  * Runs `work` with a client of the scheduler, for commands on the scheduler's own host.
  * @throws CapstanError CONFIG when there is no key; the key of `capstan login` is for a gateway.
  */
@@ -119,7 +100,7 @@ export async function withScheduler<T>(settings: Settings, work: (client: Schedu
       { field: 'SERVICE_API_KEY' },
     );
   const { connectScheduler } = await import('./api/scheduler-client.ts');
-  const client = connectScheduler(await servingAddress(settings), apiKey(settings), settings);
+  const client = connectScheduler(schedulerAddress(settings), apiKey(settings), settings);
   try {
     return await work(client);
   } finally {

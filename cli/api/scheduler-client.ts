@@ -2,8 +2,12 @@
 import { Metadata, type ServiceError } from '@grpc/grpc-js';
 
 import { messageLimits } from '../../lib/batches.ts';
+import { DEFAULT_CELL } from '../../lib/cells.ts';
 import { clientCredentials, type TlsConfig } from '../../lib/grpc-tls.ts';
 import type { CapstanError } from '../../lib/errors.ts';
+import { fixedCandidate } from '../../lib/owner/addresses.ts';
+import { OwnerChannel } from '../../lib/owner/owner-channel.ts';
+import { OwnerFinder } from '../../lib/owner/owner-finder.ts';
 import { ControlServiceClient } from '../../proto/gen/capstan/v1/control.ts';
 import type { ListNodesRequest, MasterKeyInfo, NodeInfo, PrepareMasterKeyResponse } from '../../proto/gen/capstan/v1/control.ts';
 import { fromServiceError } from '../../lib/grpc-errors.ts';
@@ -16,6 +20,7 @@ const CALL_MS = 15_000;
 const WHOLE_MS = 3_600_000;
 
 export interface SchedulerClient {
+  /** Of several schedulers, the owner once it is found. */
   readonly address: string;
   listNodes(): Promise<NodeInfo[]>;
   /** Makes the scheduler write a copy of its database; returns the path of the copy on its host. */
@@ -39,7 +44,8 @@ type Unary<Request, Reply> = (
 ) => unknown;
 
 /**
- * Creates a client of the scheduler at `host:port` or `unix:<path>`. Its calls throw CapstanError.
+ * Creates a client of the scheduler at `host:port` or `unix:<path>`; of several, separated by commas or behind one name, of
+ * the one that owns the first cell. Its calls throw CapstanError.
  * @throws CapstanError CONFIG when the scheduler is on another host and no certificates are set.
  */
 export function connectScheduler(address: string, apiKey: string, tls: TlsConfig): SchedulerClient {
@@ -49,8 +55,12 @@ export function connectScheduler(address: string, apiKey: string, tls: TlsConfig
     'grpc.enable_http_proxy': 0,
     'grpc.use_local_subchannel_pool': 1,
   };
-  const control = new ControlServiceClient(address, credentials, options);
-  const metadata = new Metadata();
+  const finder = fixedCandidate(address) === undefined ? new OwnerFinder({ setting: address, credentials, log: quiet, cell }) : undefined;
+  finder?.start();
+  const over = finder === undefined ? options : { channelOverride: new OwnerChannel(finder, options) };
+  const control = new ControlServiceClient(address, credentials, over);
+  // Of several, the owner is looked for within the call's deadline.
+  const metadata = new Metadata({ waitForReady: finder !== undefined });
   metadata.set('authorization', `Bearer ${apiKey}`);
 
   const call = <Request, Reply>(method: Unary<Request, Reply>, request: Request, withinMs = CALL_MS): Promise<Reply> =>
@@ -61,15 +71,24 @@ export function connectScheduler(address: string, apiKey: string, tls: TlsConfig
       });
     });
   return {
-    address,
+    get address() {
+      return finder?.owner?.key ?? address;
+    },
     listNodes: async () => (await call<ListNodesRequest, { nodes: NodeInfo[] }>(control.listNodes, { afterId: '', limit: 0 })).nodes,
     snapshotQueue: async () => (await call<object, { file: string }>(control.snapshotQueue, {}, WHOLE_MS)).file,
     masterKey: () => call<object, MasterKeyInfo>(control.getMasterKey, {}),
     prepareMasterKey: () => call<object, PrepareMasterKeyResponse>(control.prepareMasterKey, {}),
     rotateMasterKey: () => call<object, MasterKeyInfo>(control.rotateMasterKey, {}, WHOLE_MS),
-    close: () => control.close(),
+    close: () => {
+      control.close();
+      finder?.close();
+    },
   };
 }
+
+const cell = (): string => DEFAULT_CELL;
+/** The search has no log of its own: its outcome is that of the calls. */
+const quiet = { info: () => undefined, warn: () => undefined, error: () => undefined };
 
 function explainService(thrown: ServiceError, address: string): CapstanError {
   const error = fromServiceError(thrown);

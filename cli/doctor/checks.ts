@@ -143,9 +143,8 @@ async function checkStack(settings: Settings, run: RunFile | null): Promise<Find
     return [{ name: 'stack', verdict: 'warning', text: 'nothing runs on this data folder', hint: 'Start it with: capstan up' }];
   }
   const cluster = await readCluster(settings);
-  const owner = cluster !== null && 'cells' in cluster ? cluster.cells[0]?.ownerAddress : undefined;
   return [
-    ...(await checkScheduler(settings, owner)),
+    ...(await checkScheduler(settings)),
     ...(cluster === null ? [] : 'cells' in cluster ? checkCluster(cluster) : [cluster]),
     ...(await checkGateway(settings)),
   ];
@@ -177,23 +176,21 @@ function checkCluster(cluster: ClusterRow): Finding[] {
   return [ok(name, text), ...problems];
 }
 
-/** `owner`: of several schedulers, the one that serves. */
-async function checkScheduler(settings: Settings, owner: string | undefined): Promise<Finding[]> {
+async function checkScheduler(settings: Settings): Promise<Finding[]> {
   const name = 'scheduler';
-  const given = schedulerAddress(settings);
-  const address = given.includes(',') && owner !== undefined ? owner : given;
+  const address = schedulerAddress(settings);
   const key = settings.apiKey ?? storedApiKey(settings.dataDir);
   if (key === null) return [fault(name, `cannot check ${address}: no API key is set`, 'Set SERVICE_API_KEY.')];
   const client = connectScheduler(address, key, settings);
   try {
     const masterKey = await checkMasterKey(client);
     if (masterKey === null) {
-      const text = `${address} answers; the key does not have the scope OPERATOR, so nodes and the master key were not checked`;
+      const text = `${client.address} answers; the key does not have the scope OPERATOR, so nodes and the master key were not checked`;
       return [ok(name, text)];
     }
     const nodes = await client.listNodes();
     const connected = nodes.filter((node) => node.connected).length;
-    const text = `${address} answers; ${connected} of ${nodes.length} ${nodes.length === 1 ? 'node' : 'nodes'} connected`;
+    const text = `${client.address} answers; ${connected} of ${nodes.length} ${nodes.length === 1 ? 'node' : 'nodes'} connected`;
     return connected > 0
       ? [ok(name, text), ...masterKey, ...nodes.filter((node) => node.connected).flatMap(checkDevices)]
       : [{ name, verdict: 'warning', text, hint: 'Jobs wait until an agent runs: capstan up, or capstan agent.' }, ...masterKey];
