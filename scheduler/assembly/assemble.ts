@@ -174,6 +174,7 @@ async function assembleIn(folder: DataFolder, { config, deps, log, gpus, guardOf
     urls,
     clock,
     log,
+    blobStore: snapshots === null ? blobs.mark : null,
     gatewayToken: snapshots === null ? gatewayToken : null,
     others: () => keyHolders(cluster, config.cell),
   });

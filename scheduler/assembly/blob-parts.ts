@@ -5,6 +5,7 @@ import type { BlobStore } from '../blobs/blob-store.ts';
 import { BodyRemover } from '../blobs/body-remover.ts';
 import { buildId, isBodyId } from '../blobs/ids.ts';
 import { openBlobs, type OpenedBlobs } from '../blobs/open.ts';
+import type { StoreMark } from '../blobs/store-mark.ts';
 import { blobService, type BlobCaller, type BuildOwners } from '../blobs/service.ts';
 import { UploadRoom } from '../blobs/upload-room.ts';
 import type { SchedulerConfig } from '../config.ts';
@@ -50,6 +51,10 @@ export class BlobParts {
     const { config, folder, log } = options;
     const onFault = (error: unknown): void => log.error({ err: error }, 'blob service failed');
     return new BlobParts(await openBlobs(config, folder, onFault), onFault, options);
+  }
+
+  get mark(): StoreMark | null {
+    return this.#opened.mark;
   }
 
   /** Size of a build that is in the store, which keeps it for a while; null without one. */

@@ -6,6 +6,7 @@ import type { BlobStore } from './blob-store.ts';
 import { FileBlobStore } from './file-store.ts';
 import { S3BlobStore } from './s3-store.ts';
 import { sweepOrphans, type SweepOptions } from './sweep.ts';
+import { markInFolder, StoreMark } from './store-mark.ts';
 import { UnfinishedBuilds } from './unfinished-builds.ts';
 
 const SWEEP_AGE_MS = 3_600_000;
@@ -14,6 +15,8 @@ export interface OpenedBlobs {
   readonly blobs: BlobStore;
   /** Always this scheduler's own: after a failover a client begins its upload anew. */
   readonly unfinished: UnfinishedBuilds;
+  /** Names the store for all schedulers of the queue; null where it is this scheduler's own. */
+  readonly mark: StoreMark | null;
   /** Removes what no row names. Only the owner of the queue may call it. */
   sweep(options: Omit<SweepOptions, 'ageMs'>): Promise<void>;
   close(): Promise<void>;
@@ -30,6 +33,7 @@ export async function openBlobs(config: SchedulerConfig, folder: string, onFault
   return {
     blobs,
     unfinished,
+    mark: markOf(config, dir, blobs),
     async sweep(options) {
       await Promise.all([
         sweepOrphans(blobs, { ...options, ageMs: SWEEP_AGE_MS }),
@@ -41,4 +45,11 @@ export async function openBlobs(config: SchedulerConfig, folder: string, onFault
       if (blobs instanceof S3BlobStore) await blobs.close();
     },
   };
+}
+
+/** Bodies decide: builds can be deployed again. */
+function markOf(config: SchedulerConfig, dir: string, blobs: BlobStore): StoreMark | null {
+  const folder = markInFolder(dir, `CAPSTAN_BLOB_DIR: ${dir}`);
+  if (blobs instanceof S3BlobStore && holdsBodiesInS3(config)) return new StoreMark(blobs.mark, folder);
+  return config.isBlobDirShared ? new StoreMark(folder) : null;
 }

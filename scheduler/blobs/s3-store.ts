@@ -8,13 +8,16 @@
  * - A blob that is about to be named is copied onto itself unless it is young. So another scheduler's sweep keeps it.
  * - A blob that is not in the storage is looked for in the folder, where earlier settings put it.
  */
+import { createHash } from 'node:crypto';
 import { createReadStream } from 'node:fs';
 import { unlink } from 'node:fs/promises';
+import { Readable } from 'node:stream';
 
 import { CapstanError } from '../../lib/errors.ts';
 import type { BlobStore } from './blob-store.ts';
 import type { BlobHeader, FileBlobStore, ReadableBlob, StoredBlob } from './file-store.ts';
 import { buildId, isBlobId } from './ids.ts';
+import { MARK, type MarkPlace } from './store-mark.ts';
 import { PutTimes } from './put-times.ts';
 import { S3Client, type S3Config, type S3Response } from './s3-client.ts';
 import { DIGEST, readable } from './s3-reading.ts';
@@ -129,6 +132,27 @@ export class S3BlobStore implements BlobStore {
 
   sweepIncoming(ageMs: number): Promise<number> {
     return this.#files.sweepIncoming(ageMs);
+  }
+
+  /** The object that names the store. */
+  get mark(): MarkPlace {
+    const { bucket } = this.#client;
+    const replace = async (id: string): Promise<void> => {
+      const bytes = Buffer.from(id);
+      const digest = createHash('sha256').update(bytes).digest('hex');
+      const headers = { 'x-amz-content-sha256': digest, 'content-length': String(bytes.length) };
+      await this.#client.ask({ method: 'PUT', key: MARK, headers, body: () => Readable.from([bytes]) });
+    };
+    const read = async (): Promise<string | null> => {
+      const response = await this.#client.send({ method: 'GET', key: MARK });
+      return response === null ? null : response.body.text();
+    };
+    return {
+      name: `CAPSTAN_S3_BUCKET: ${bucket}`,
+      read,
+      replace,
+      create: async (id) => ((await read()) === null ? replace(id) : undefined),
+    };
   }
 
   close(): Promise<void> {

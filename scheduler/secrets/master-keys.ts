@@ -25,21 +25,20 @@ import { join } from 'node:path';
 
 import { CapstanError } from '../../lib/errors.ts';
 import { messageOf } from '../../lib/to-error.ts';
-import { MASTER_KEY_SETTING, places, encryptedRows } from '../core/control/encryption.ts';
-import type { DerivedKey, MasterKeyRow, EncryptedRow } from '../core/state/control-rows.ts';
+import { MASTER_KEY_SETTING, places } from '../core/control/encryption.ts';
+import type { DerivedKey, MasterKeyRow } from '../core/state/control-rows.ts';
 import type { Clock } from '../engine/clock.ts';
 import type { Engine, EngineLog } from '../engine/engine.ts';
 import { sweepTemporary } from '../files/durable.ts';
 import { MASTER_KEY_BYTES, masterKeyId, type Cipher } from './cipher.ts';
 import type { DataFolder } from './data-folder.ts';
 import type { Store } from '../store/store.ts';
-import type { GatewayToken } from './gateway-token.ts';
 import { HeldKeys } from './held-keys.ts';
+import { Reencryption } from './re-encryption.ts';
+import { SharedRecord, type SharedRecordOptions } from './shared-record.ts';
 import { urlKeyOf, type WebhookUrls } from '../webhooks/urls.ts';
 import { tokenKeyOf, type WorkerTokens } from './worker-tokens.ts';
 
-/** Values re-encrypted per commit: about 2 ms of processor time. */
-const BATCH_VALUES = 100;
 /** Delay before a retry after a failure, ms. */
 const RETRY_MS = 10_000;
 const CLEAN_ROUNDS = 2;
@@ -75,7 +74,7 @@ export interface PreparedKey {
   readonly lacking: readonly string[];
 }
 
-export interface MasterKeysOptions {
+export interface MasterKeysOptions extends SharedRecordOptions {
   readonly folder: DataFolder;
   readonly engine: Engine;
   readonly store: Pick<Store, 'read'>;
@@ -84,8 +83,6 @@ export interface MasterKeysOptions {
   readonly urls: WebhookUrls;
   readonly clock: Clock;
   readonly log: EngineLog;
-  /** Kept by the queue, for several schedulers; null where the file alone decides. */
-  readonly gatewayToken: GatewayToken | null;
   /** The other schedulers of the queue; none where it has only one. */
   readonly others: () => Promise<readonly KeyHolder[]>;
 }
@@ -94,6 +91,8 @@ export class MasterKeys {
   readonly #options: MasterKeysOptions;
   readonly #secrets: string;
   readonly #held: HeldKeys;
+  readonly #shared: SharedRecord;
+  readonly #reencryption: Reencryption;
   /** The re-encryption in progress; resolves to the number of values. */
   #renewal: Promise<number> | null = null;
   #switching = false;
@@ -108,6 +107,8 @@ export class MasterKeys {
     const { folder } = options;
     this.#secrets = join(folder.path, 'secrets');
     this.#held = new HeldKeys(this.#secrets, folder.secrets.masterKey, folder.secrets.olderMasterKeys);
+    this.#shared = new SharedRecord(options);
+    this.#reencryption = new Reencryption(options);
     this.#look = setInterval(() => {
       this.#looking ??= this.#lookAround().finally(() => (this.#looking = null));
     }, LOOK_MS);
@@ -150,8 +151,7 @@ export class MasterKeys {
     }
     const isOver = row.id === masterKeyId(this.#held.present) && row.older?.length === 0;
     if (isOver && this.#held.older.length > 0) await this.#held.forgetOlder();
-    await this.#takeGatewayToken(row);
-    return null;
+    return this.#shared.follow(row);
   }
 
   /** After take-over and before serving: updates the row to match the file, and resumes an interrupted rotation. */
@@ -161,15 +161,15 @@ export class MasterKeys {
     await this.#held.readNext();
     if (engine.state.masterKey === null) {
       const since = folder.created.masterKey ? this.#options.clock.now().wall : 0;
-      await this.#put({ id: cipher.keyId, since, first: cipher.keyId, tokenKeys: [], older: [] });
+      await this.#shared.put({ id: cipher.keyId, since, first: cipher.keyId, tokenKeys: [], older: [] });
     }
     await this.#alignRow();
-    const { first, tokenKeys, urlKeys = [] } = this.#row();
+    const { first, tokenKeys, urlKeys = [] } = this.#shared.row;
     tokens.setFirst(first);
     for (const { id, sealed } of tokenKeys) {
       tokens.keep(id, this.#decrypt(sealed, places.tokenKey(id)));
     }
-    await this.#recordGatewayToken();
+    await this.#shared.record();
     for (const { id, sealed } of urlKeys) urls.keep(this.#decrypt(sealed, places.urlKey(id)));
     if (this.#held.older.length > 0 || folder.secrets.olderMasterKeys.length > 0) this.#continueRenewal();
   }
@@ -220,6 +220,7 @@ export class MasterKeys {
   /** Ends after the current batch. The next start continues. */
   async close(): Promise<void> {
     this.#closed = true;
+    this.#reencryption.close();
     clearInterval(this.#look);
     await this.#looking;
     if (this.#retry !== null) clearTimeout(this.#retry);
@@ -289,7 +290,7 @@ export class MasterKeys {
    * Returns the row that follows the row of an earlier key: with the keys derived from earlier keys, encrypted with the
    * present key.
    */
-  #rowAfter({ id, first, tokenKeys, urlKeys = [], gatewayToken }: MasterKeyRow): MasterKeyRow {
+  #rowAfter({ id, first, tokenKeys, urlKeys = [], gatewayToken, blobStore }: MasterKeyRow): MasterKeyRow {
     const { engine, cipher } = this.#options;
     const wanted = new Set([...engine.state.workers.values()].map(({ tokenKey }) => (tokenKey === '' ? first : tokenKey)));
     const tokens = tokenKeys.filter((known) => wanted.has(known.id)).map((known) => this.#under(known, places.tokenKey(known.id)));
@@ -301,7 +302,9 @@ export class MasterKeys {
       addresses.push({ id, sealed: this.#encrypt(urlKeyOf(before), places.urlKey(id)) });
     }
     const older = this.#held.older.map(masterKeyId);
-    const row = { id: cipher.keyId, since: this.#options.clock.now().wall, first, tokenKeys: tokens, urlKeys: addresses, older };
+    const since = this.#options.clock.now().wall;
+    const store = blobStore === undefined ? {} : { blobStore };
+    const row = { id: cipher.keyId, since, first, tokenKeys: tokens, urlKeys: addresses, older, ...store };
     return gatewayToken === undefined ? row : { ...row, gatewayToken: this.#renewedText(gatewayToken, places.gatewayToken) };
   }
 
@@ -314,49 +317,18 @@ export class MasterKeys {
     return (this.#options.cipher.renew(bytes, place) ?? bytes).toString('base64');
   }
 
-  /** The queue's gateway token replaces that of the folder: gateways and nodes know no other. */
-  async #takeGatewayToken({ gatewayToken: sealed }: MasterKeyRow): Promise<void> {
-    const { gatewayToken: token, cipher, log } = this.#options;
-    if (token === null || sealed === undefined) return;
-    if (await token.adopt(cipher.decrypt(Buffer.from(sealed, 'base64'), places.gatewayToken)))
-      log.warn({ file: token.file }, "the gateway token of this folder was not the queue's, and was replaced by it");
-  }
-
   /** Reads what an operator put into the folder. A failure that lasts is logged once. */
   async #lookAround(): Promise<void> {
-    const { engine, gatewayToken, log } = this.#options;
+    const { log } = this.#options;
     try {
       await this.#held.readNext();
-      // Only an owner that has been prepared: before, recover() does it.
-      if (
-        gatewayToken !== null &&
-        engine.owns &&
-        engine.state.masterKey?.gatewayToken !== undefined &&
-        (await gatewayToken.next()) !== null
-      )
-        await this.#recordGatewayToken();
+      await this.#shared.adoptNext();
       this.#lookFailure = '';
     } catch (error) {
       const failure = messageOf(error);
       if (failure !== this.#lookFailure) log.error({ err: error }, 'a secret that was put into the folder could not be used');
       this.#lookFailure = failure;
     }
-  }
-
-  /** As the owner: keeps the token in the queue, or the one that an operator put beside it. */
-  async #recordGatewayToken(): Promise<void> {
-    const { gatewayToken: token, cipher, log } = this.#options;
-    if (token === null) return;
-    const next = await token.next();
-    if (next === null) await this.#takeGatewayToken(this.#row());
-    else if (await token.adopt(next)) log.warn({ file: token.file }, 'the gateway token was changed: copy it to the gateways');
-    const { gatewayToken: sealed } = this.#row();
-    const kept = sealed === undefined ? null : cipher.decrypt(Buffer.from(sealed, 'base64'), places.gatewayToken);
-    if (kept !== token.value) {
-      const gatewayToken = cipher.encrypt(token.value, places.gatewayToken).toString('base64');
-      await this.#put({ ...this.#row(), gatewayToken });
-    }
-    if (next !== null) await token.removeNext();
   }
 
   #encrypt(key: Buffer, place: string): string {
@@ -368,18 +340,8 @@ export class MasterKeys {
   }
 
   async #alignRow(): Promise<void> {
-    const row = this.#row();
-    if (row.id !== this.#options.cipher.keyId) await this.#put(this.#rowAfter(row));
-  }
-
-  #row(): MasterKeyRow {
-    const row = this.#options.engine.state.masterKey;
-    if (row === null) throw new CapstanError('INTERNAL', 'the row of the master key is missing');
-    return row;
-  }
-
-  async #put(row: MasterKeyRow): Promise<void> {
-    await this.#options.engine.command({ kind: 'put-master-key', row });
+    const row = this.#shared.row;
+    if (row.id !== this.#options.cipher.keyId) await this.#shared.put(this.#rowAfter(row));
   }
 
   /** Runs in the background, and again after a failure. */
@@ -404,82 +366,13 @@ export class MasterKeys {
     await this.#alignRow();
     let renewed = 0;
     for (let clean = 0; clean < CLEAN_ROUNDS;) {
-      // Answered after everything that was requested before it is committed.
-      await this.#options.engine.command({ kind: 'note-keys', hashes: [] });
-      const found = (await this.#renewRows()) + (await this.#renewInputs());
+      const found = await this.#reencryption.round();
       renewed += found;
       clean = found === 0 ? clean + 1 : 0;
     }
-    if (this.#row().older?.length !== 0) await this.#put({ ...this.#row(), older: [] });
+    if (this.#shared.row.older?.length !== 0) await this.#shared.put({ ...this.#shared.row, older: [] });
     await this.#held.forgetOlder();
     this.#options.log.info({ values: renewed, key: this.#options.cipher.keyId }, 'all values are encrypted with the new master key');
     return renewed;
   }
-
-  async #renewRows(): Promise<number> {
-    const { engine, cipher } = this.#options;
-    const stale = [...encryptedRows(engine.state)].filter(({ values }) =>
-      values.some(({ encrypted }) => !cipher.isCurrent(headOf(encrypted))),
-    );
-    let found = 0;
-    let rows: EncryptedRow[] = [];
-    let values = new Map<string, string>();
-    const commit = async (): Promise<void> => {
-      this.#mustBeOpen();
-      await engine.command({ kind: 'reencrypt', rows, values });
-      found += values.size;
-      rows = [];
-      values = new Map();
-    };
-    for (const { row, values: encryptedValues } of stale) {
-      rows.push(row);
-      for (const { encrypted, place } of encryptedValues) {
-        const renewed = this.#renewed(Buffer.from(encrypted, 'base64'), place);
-        if (renewed !== null) values.set(encrypted, renewed.toString('base64'));
-      }
-      if (values.size >= BATCH_VALUES) await commit();
-    }
-    if (values.size > 0) await commit();
-    return found;
-  }
-
-  async #renewInputs(): Promise<number> {
-    const { engine } = this.#options;
-    let found = 0;
-    for (let after = 0; ;) {
-      this.#mustBeOpen();
-      const page = await engine.read('encryptedInputs', after, BATCH_VALUES);
-      const inputs = page.flatMap(({ seq, id, s3 }) => {
-        const renewed = this.#renewed(s3, places.s3(id));
-        return renewed === null ? [] : [{ seq, from: s3, to: renewed }];
-      });
-      if (inputs.length > 0) await engine.command({ kind: 'reencrypt-inputs', inputs });
-      found += inputs.length;
-      const last = page.at(-1);
-      if (last === undefined || page.length < BATCH_VALUES) return found;
-      after = last.seq;
-    }
-  }
-
-  /**
-   * Returns null for a value that needs no re-encryption, and for one that no key decrypts: it was lost before, and
-   * must not keep the old key forever.
-   */
-  #renewed(encrypted: Uint8Array, place: string): Buffer | null {
-    try {
-      return this.#options.cipher.renew(encrypted, place);
-    } catch (error) {
-      this.#options.log.error({ err: error }, 'no key decrypts this value; it is left unchanged');
-      return null;
-    }
-  }
-
-  #mustBeOpen(): void {
-    if (this.#closed) throw new CapstanError('UNAVAILABLE', 'the scheduler is stopping; re-encryption continues after its next start');
-  }
-}
-
-/** Returns the first bytes of a value in base64, sufficient to identify its key. */
-function headOf(encrypted: string): Buffer {
-  return Buffer.from(encrypted.slice(0, 12), 'base64');
 }

@@ -1,7 +1,7 @@
 /** Builds and bodies of several schedulers: in S3-compatible storage, or in a folder that they share. */
 import { createHash, randomBytes } from 'node:crypto';
 import { readdirSync } from 'node:fs';
-import { writeFile } from 'node:fs/promises';
+import { copyFile, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 
 import test, { type ExecutionContext } from 'ava';
@@ -16,7 +16,7 @@ import { folderOf } from '../support/folder.ts';
 import { postgresBinaries, startPostgres, type PostgresServer } from '../support/postgres.ts';
 import { s3Settings, startS3, type S3Server } from '../support/s3-server.ts';
 import { TestScheduler, unary } from '../support/scheduler-client.ts';
-import { copyOfSecrets, openScheduler, serving, stop } from '../support/several-schedulers.ts';
+import { copyOfSecrets, lines, openScheduler, serving, stop } from '../support/several-schedulers.ts';
 import { until } from '../support/until.ts';
 
 const bin = join(import.meta.dirname, '../../cli/capstan.mjs');
@@ -119,6 +119,42 @@ function tests(server: PostgresServer): void {
     await t.throwsAsync(second, { code: 'CONFIG', message: /a standby requires CAPSTAN_S3_BODIES, or CAPSTAN_BLOB_DIR_SHARED/ });
     const alone = TestScheduler.open({ dataDir: await folderOf(t), s3Bodies: 'true' });
     await t.throwsAsync(alone, { code: 'CONFIG', message: /^CAPSTAN_S3_BODIES: requires CAPSTAN_S3_ENDPOINT$/ });
+  });
+
+  test('a standby whose shared folder is not mounted says so and does not take the queue over', async (t) => {
+    const [blobDir, notMounted] = [await folderOf(t), await folderOf(t)];
+    const shared = { store: await server.newDatabase(), isBlobDirShared: 'true' };
+    const owner = await openScheduler(t, { ...shared, blobDir });
+    const said = lines();
+    const settings = { ...shared, blobDir: notMounted, dataDir: await copyOfSecrets(t, owner.dataDir) };
+    const starting = openScheduler(t, settings, said.log);
+    await said.until(`CAPSTAN_BLOB_DIR: ${notMounted} is not the blob store of the queue: it has no store-id`);
+    await stop(owner);
+    const [before] = await server.query(shared.store, 'SELECT take_overs::int AS count FROM capstan.cells');
+    t.deepEqual(before, { count: 0 });
+    await copyFile(join(blobDir, 'store-id'), join(notMounted, 'store-id'));
+    await serving(await starting);
+    t.pass();
+  });
+
+  test('blobs move from a shared folder to S3-compatible storage: the folder is still read, and the bucket is the store', async (t) => {
+    const storage = await s3(t);
+    const folder = { store: await server.newDatabase(), blobDir: await folderOf(t), isBlobDirShared: 'true' };
+    const first = await openScheduler(t, folder);
+    const body = await first.putBody(large);
+    await stop(first);
+    const shared = { ...folder, ...s3Settings(storage), isBlobDirShared: 'false', s3Bodies: 'true' };
+    const next = await serving(await openScheduler(t, { ...shared, dataDir: await copyOfSecrets(t, first.dataDir) }));
+    t.true((await read(next, body, next.bearer(next.secret('gateway-token')))).equals(large));
+    t.is(storage.objects.get('store-id')?.bytes.toString(), (await readFile(join(folder.blobDir, 'store-id'), 'utf8')).trim());
+    await stop(next);
+    const other = await s3(t);
+    const said = lines();
+    const stranger = { ...shared, ...s3Settings(other), blobDir: await folderOf(t), dataDir: await copyOfSecrets(t, first.dataDir) };
+    const starting = openScheduler(t, stranger, said.log);
+    await said.until('CAPSTAN_S3_BUCKET: capstan is not the blob store of the queue: it has no store-id');
+    t.false(other.objects.has('store-id'));
+    await starting;
   });
 
   test('a standby that starts on the shared folder leaves an upload of the owner alone', async (t) => {

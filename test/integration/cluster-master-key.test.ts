@@ -2,10 +2,8 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { copyFile, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
-import { Writable } from 'node:stream';
 
 import test, { type ExecutionContext } from 'ava';
-import { pino } from 'pino';
 
 import { JobKind } from '../../proto/gen/capstan/v1/common.ts';
 import type { GetWebhookSecretResponse, MasterKeyInfo, PrepareMasterKeyResponse } from '../../proto/gen/capstan/v1/control.ts';
@@ -14,7 +12,7 @@ import { run } from '../cli/fakes/run.ts';
 import { folderOf } from '../support/folder.ts';
 import { postgresBinaries, startPostgres, type PostgresServer } from '../support/postgres.ts';
 import { unary, type TestScheduler } from '../support/scheduler-client.ts';
-import { copyOfSecrets, openScheduler, serving, stop } from '../support/several-schedulers.ts';
+import { copyOfSecrets, lines, openScheduler, serving, stop } from '../support/several-schedulers.ts';
 import { until } from '../support/until.ts';
 
 const bin = join(import.meta.dirname, '../../cli/capstan.mjs');
@@ -205,27 +203,4 @@ async function isAlone(server: PostgresServer, store: string): Promise<boolean> 
 async function ownerOf(server: PostgresServer, store: string): Promise<number> {
   const [row] = await server.query(store, 'SELECT take_overs::int AS count FROM capstan.cells');
   return Number(row?.['count']) + 1;
-}
-
-/** A log whose lines can be waited for. */
-function lines() {
-  const waiting: (() => void)[] = [];
-  let text = '';
-  let count = 0;
-  const stream = new Writable({
-    write(chunk, _encoding, done) {
-      text += String(chunk);
-      count += 1;
-      for (const wake of waiting.splice(0)) wake();
-      done();
-    },
-  });
-  return {
-    log: pino(stream),
-    text: () => text,
-    count: () => count,
-    async until(part: string): Promise<void> {
-      while (!text.includes(part)) await new Promise<void>((resolve) => waiting.push(resolve));
-    },
-  };
 }

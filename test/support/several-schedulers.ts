@@ -1,9 +1,10 @@
 /** Several schedulers on one database. */
 import { cp } from 'node:fs/promises';
 import { join } from 'node:path';
+import { Writable } from 'node:stream';
 
 import type { ExecutionContext } from 'ava';
-import type { Logger } from 'pino';
+import { pino, type Logger } from 'pino';
 
 import type { MasterKeyInfo } from '../../proto/gen/capstan/v1/control.ts';
 import { folderOf } from './folder.ts';
@@ -42,4 +43,24 @@ export async function copyOfSecrets(t: ExecutionContext, dataDir: string): Promi
   const folder = await folderOf(t);
   await cp(join(dataDir, 'secrets'), join(folder, 'secrets'), { recursive: true });
   return folder;
+}
+
+/** A log whose lines can be waited for. */
+export function lines() {
+  const waiting: (() => void)[] = [];
+  let text = '';
+  const stream = new Writable({
+    write(chunk, _encoding, done) {
+      text += String(chunk);
+      for (const wake of waiting.splice(0)) wake();
+      done();
+    },
+  });
+  return {
+    log: pino(stream),
+    text: () => text,
+    async until(part: string): Promise<void> {
+      while (!text.includes(part)) await new Promise<void>((resolve) => waiting.push(resolve));
+    },
+  };
 }

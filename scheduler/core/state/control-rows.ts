@@ -60,6 +60,8 @@ export interface MasterKeyRow {
   readonly older?: readonly string[];
   /** The gateway token of a queue with several schedulers, encrypted under the present key; otherwise absent. */
   readonly gatewayToken?: string;
+  /** Id of the blob store that all schedulers of the queue share; absent where there is only one. */
+  readonly blobStore?: string;
 }
 
 export interface KeyRow {
