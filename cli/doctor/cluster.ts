@@ -89,7 +89,7 @@ function schedulerProblems(scheduler: SchedulerRow, database: DatabaseRow, cells
     found.push(
       fault(
         `${who} lacks the present master key ${key}, and cannot take over`,
-        'Copy secrets/ from the owner’s data folder to its own, and restart it.',
+        'Copy secrets/master-key from the owner’s data folder to its own; it needs no restart (docs/backup.md).',
       ),
     );
   if (schemaVersion < database.schemaVersion)

@@ -123,7 +123,7 @@ test('a standby that could not take over', (t) => {
     withStandby({ masterKeyIds: ['bbbbbbbb'] }),
     'fault',
     /^the standby 10\.0\.0\.2:7070 \(two\) lacks the present master key aaaaaaaa, and cannot take over$/,
-    /Copy secrets/,
+    /Copy secrets\/master-key/,
   );
   t.deepEqual(clusterProblems(withStandby({ masterKeyIds: ['cccccccc', 'aaaaaaaa'] })), [], 'it holds the next one, too');
 });
