@@ -156,7 +156,7 @@ export class PostgresStore implements Store {
       ...jobReads(query, this.cell, this.#edges),
       ...bodyReads(query, this.cell),
       ...controlReads(query, this.cell, this.#now),
-      ...hookReads(query, this.cell),
+      ...hookReads(query, this.cell, this.#edges),
     };
   }
 

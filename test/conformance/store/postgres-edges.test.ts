@@ -9,11 +9,12 @@ import { parseAddress } from '../../../scheduler/store/postgres/address.ts';
 import { openPostgresStore, type PostgresStore } from '../../../scheduler/store/postgres/client.ts';
 import { readPool } from '../../../scheduler/store/postgres/connection.ts';
 import { jobReads } from '../../../scheduler/store/postgres/reads/jobs.ts';
+import { hookReads } from '../../../scheduler/store/postgres/reads/hooks.ts';
 import { LeftEdge, LeftEdges } from '../../../scheduler/store/postgres/reads/left-edges.ts';
 import type { Query } from '../../../scheduler/store/postgres/reads/query.ts';
 import type { Fence, Op } from '../../../scheduler/store/store.ts';
 import { NO_POSTGRES, postgresBinaries, startPostgres, type PostgresServer } from '../../support/postgres.ts';
-import { completed, given, leased, leaseOf, queued, submit } from './jobs.ts';
+import { completed, given, hookOf, leased, leaseOf, queued, START, submit } from './jobs.ts';
 import { rowsOfBatch } from './postgres-rows.ts';
 import { take } from './take.ts';
 
@@ -92,6 +93,38 @@ function tests(server: PostgresServer): void {
     );
   });
 
+  test('webhooks that are due are found without going through those that were delivered', async (t) => {
+    const { url, store, fence } = await world(t);
+    const reader = new Client({ connectionString: url });
+    await reader.connect();
+    t.teardown(() => reader.end());
+    await reader.query('BEGIN ISOLATION LEVEL REPEATABLE READ');
+    await reader.query('SELECT count(*) FROM capstan.jobs');
+    const edges = new LeftEdges();
+    const pages = await countingReads(t, url, edges);
+    const commit = async (ops: Op[]): Promise<void> => {
+      edges.note(ops);
+      await given(store, fence, ...ops);
+    };
+    const ended = (seq: number): Op[] => {
+      const host = `${seq}.${'x'.repeat(200)}.example`;
+      return [submit(leased(seq)), completed(seq, { hook: hookOf(seq, { dueAt: START + seq, host }) })];
+    };
+    for (let from = 1; from <= JOBS; from += BATCH) {
+      const seqs = Array.from({ length: BATCH }, (_, i) => from + i);
+      await commit(seqs.flatMap(ended));
+      await commit(seqs.map((seq) => ({ kind: 'hook', id: hookOf(seq).id, after: null, to: null })));
+    }
+    await commit([...ended(JOBS + 1), ...ended(JOBS + 2)]);
+    const first = await pages.hooks();
+    const second = await pages.hooks();
+    t.true(first > 3 * FEW_PAGES, `${first} pages: the test shows nothing`);
+    t.true(second <= FEW_PAGES, `${second} pages, after ${first}`);
+    // One that is sent again is due before all others.
+    await commit([{ kind: 'hook', id: hookOf(JOBS + 2).id, after: null, to: { state: 'PENDING', dueAt: START, tries: 0, error: null } }]);
+    t.deepEqual(await pages.hooksFound(), [hookOf(JOBS + 2).id, hookOf(JOBS + 1).id]);
+  });
+
   test('a batch of ends touches as many rows as it has, however many jobs are leased', async (t) => {
     const { url, store, fence } = await world(t);
     const leases = Array.from({ length: 2_000 }, (_, i) => submit(leased(i + 1)));
@@ -129,7 +162,8 @@ async function countingReads(t: ExecutionContext, url: string, edges: LeftEdges)
     pages += (Plan['Shared Hit Blocks'] ?? 0) + (Plan['Shared Read Blocks'] ?? 0);
     return (await pool.query({ text, values: [...values], rowMode: 'array' })).rows as never;
   };
-  const reads = jobReads(query, 0, edges);
+  const reads = { ...jobReads(query, 0, edges), ...hookReads(query, 0, edges) };
+  const hooks = { wall: Number.MAX_SAFE_INTEGER, skipHosts: [], skipIds: [], perHost: 10, limit: 10 };
   const window = { endpoint: 'endpoint-a', priority: 0, after: -1, limit: 10, inputLimit: 1_000 } as const;
   const counted = async (read: () => Promise<unknown>): Promise<number> => {
     pages = 0;
@@ -140,6 +174,8 @@ async function countingReads(t: ExecutionContext, url: string, edges: LeftEdges)
     due: () => counted(() => reads.due(0, 10)),
     leased: () => counted(() => reads.leased(0, 10)),
     head: () => counted(() => reads.head(window)),
+    hooks: () => counted(() => reads.hooks(hooks)),
+    hooksFound: async () => (await reads.hooks(hooks)).hooks.map(({ id }) => id),
     found: async () => ({
       head: (await reads.head(window)).map(({ job }) => job.seq),
       leased: (await reads.leased(0, 10)).map(({ seq }) => seq),

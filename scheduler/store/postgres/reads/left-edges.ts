@@ -59,6 +59,8 @@ export class LeftEdges {
   readonly due = new LeftEdge(0);
   /** By `seq`. */
   readonly leased = new LeftEdge(1);
+  /** Of hosts with deliveries that wait, by the time of the first. */
+  readonly hooks = new LeftEdge(0);
   /** By `queue_position`, for each endpoint and priority that was looked at. */
   readonly #queues = new Map<string, LeftEdge>();
 
@@ -77,6 +79,7 @@ export class LeftEdges {
   reset(): void {
     this.due.reset();
     this.leased.reset();
+    this.hooks.reset();
     this.#lowerQueues(0);
   }
 
@@ -96,6 +99,10 @@ export class LeftEdges {
           break;
         case 'finish':
           this.due.lower(Math.trunc(op.deleteAt));
+          if (op.hook !== null) this.hooks.lower(Math.trunc(op.hook.dueAt));
+          break;
+        case 'hook':
+          if (op.to !== null) this.hooks.lower(Math.trunc(op.to.dueAt));
           break;
         case 'retry':
           this.due.lower(Math.trunc(op.deleteAt));
@@ -109,7 +116,6 @@ export class LeftEdges {
         case 'delete':
         case 'drain':
         case 'reencrypt':
-        case 'hook':
         case 'put':
           break;
         default:
