@@ -3,7 +3,7 @@
  * see a delay and no error, and every acknowledged job comes to its end.
  */
 import { join } from 'node:path';
-import { cp } from 'node:fs/promises';
+import { cp, readFile } from 'node:fs/promises';
 import { setTimeout as pause } from 'node:timers/promises';
 
 import test, { type ExecutionContext } from 'ava';
@@ -56,6 +56,8 @@ function tests(stack: HistoryStack): void {
     await web();
     const load = loadOf(t, stack);
     const owner = await ownerOf(stack);
+    const nodes = await nodesOf(stack);
+    const long = await startLong(stack);
     const { pid = 0 } = partOf(stack, owner);
     const takenOver = new AbortController();
     let served = 0;
@@ -74,6 +76,8 @@ function tests(stack: HistoryStack): void {
     t.true(served > 0);
     await settled(t, load);
     t.is(partOf(stack, owner).pid, pid, 'it goes on as a standby');
+    t.is(await long.entered(), 1, 'a running job went on, in its first attempt');
+    t.deepEqual(await nodesOf(stack), nodes, 'no agent joined anew');
   });
 
   test.serial('the host of the owner is lost: nothing of it arrives any more, and no connection ends', async (t) => {
@@ -119,6 +123,32 @@ function loadOf(t: ExecutionContext, stack: HistoryStack): SteadyLoad {
   });
   t.teardown(() => load.close());
   return load;
+}
+
+/** Ids of the nodes that ever joined. */
+async function nodesOf(stack: HistoryStack): Promise<string[]> {
+  const nodes = JSON.parse(await stack.capstan('node', 'list', '--json')) as { id: string; connected: boolean }[];
+  return nodes.map(({ id, connected }) => `${id} ${connected ? 'connected' : 'away'}`).sort();
+}
+
+/** Starts a job that runs for longer than a take-over lasts. */
+async function startLong(stack: HistoryStack) {
+  const record = join(stack.folder, 'long');
+  const base = `${stack.url(stack.gateways[0] ?? '')}/v2/${stack.endpoints.get('work') ?? ''}`;
+  const headers = { authorization: `Bearer ${stack.apiKey}`, 'content-type': 'application/json' };
+  const body = JSON.stringify({ input: { input: 'long', record, ms: 10_000, failing: 0, bytes: 1 } });
+  const { id } = (await (await request(`${base}/run`, { method: 'POST', headers, body })).body.json()) as { id: string };
+  await until('it runs', async () => (await readFile(record, 'utf8').catch(() => '')).includes('enter'));
+  return {
+    /** Waits for its end; how often a handler began it. */
+    async entered(): Promise<number> {
+      await until('it ended', async () => {
+        const { status } = (await (await request(`${base}/status/${id}`, { headers })).body.json()) as { status: string };
+        return status === 'COMPLETED';
+      });
+      return (await readFile(record, 'utf8')).split('"enter"').length - 1;
+    },
+  };
 }
 
 /** Does something under load and waits until the load goes on as before. */
