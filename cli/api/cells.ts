@@ -19,3 +19,7 @@ export async function createCell(client: GatewayClient, name: string): Promise<C
   const query = `mutation ($name: String!) { created: createCell(name: $name) { ${CELL} } }`;
   return (await client.query<{ created: CellRow }>(query, { name })).created;
 }
+
+export async function moveAccount(client: GatewayClient, id: string, cell: string): Promise<void> {
+  await client.query('mutation ($id: ID!, $cell: String!) { moveAccount(id: $id, cell: $cell) }', { id, cell });
+}

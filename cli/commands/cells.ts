@@ -39,12 +39,31 @@ const create: Command = {
   },
 };
 
+const move: Command = {
+  name: 'move-account',
+  summary: 'Move an account without workers and stored jobs to another cell. Requires an operator key.',
+  arguments: [
+    { name: 'account', description: 'id of the account' },
+    { name: 'cell', description: 'name of the cell' },
+  ],
+  settings: GATEWAY_SETTINGS,
+  json: true,
+  examples: ['cell move-account team west'],
+  async run(invocation) {
+    const { args, options, env, terminal } = invocation;
+    const [account = '', cell = ''] = args;
+    const { moveAccount } = await import('../api/cells.ts');
+    await moveAccount(await connect(readSettings(options, env), env), account, cell);
+    printResult(invocation, { account, cell }, () => terminal.done(`Moved account ${account} to cell ${cell}`));
+  },
+};
+
 /** `capstan cell`: sets of accounts and nodes, each with a scheduler that owns it. */
 export const cells: CommandGroup = {
   name: 'cell',
   summary: 'List and create cells: sets of accounts and nodes, each with a scheduler of its own.',
   aliases: ['cells'],
-  commands: [list, create],
+  commands: [list, create, move],
 };
 
 /** The option that names a cell. */

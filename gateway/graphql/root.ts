@@ -218,6 +218,10 @@ export function rootFor({ calls, addresses, isOperator, cluster }: RootDeps) {
     },
     deleteAccount: async (asked: { id: string; force: boolean; stopJobs: boolean }) =>
       placedAccount(await changes.ofAccount(asked.id, (control) => control.deleteAccount, asked)),
+    moveAccount: async ({ id, cell }: { id: string; cell: string }) => {
+      await changes.ofAccount(id, (control) => control.moveAccount, { id, cell });
+      return id;
+    },
     createCell: async ({ name }: { name: string }) => cellShape(await change((control) => control.createCell, { name })),
     createJoinToken: async ({
       name,

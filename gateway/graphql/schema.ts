@@ -67,6 +67,8 @@ type Mutation {
   createApiKey(name: String!, scope: KeyScope!, endpoints: [ID!], environment: String, expiresInS: Int, account: String): CreatedApiKey!
   "By id, or by name where one key has it; it is refused from now on. A key with the scope OPERATOR, and an account other than the key's own, require the scope OPERATOR."
   revokeApiKey(id: ID!, account: ID): ApiKey!
+  "Requires the scope OPERATOR. Moves an account without workers, stored jobs and undelivered webhooks to another cell, with its keys, environments, endpoints and builds. Returns its id."
+  moveAccount(id: ID!, cell: String!): ID!
   "Requires the scope OPERATOR. The name has 1 to 32 lowercase letters, digits or dashes, and starts with a letter. The cell serves once a scheduler runs with CAPSTAN_CELL set to it."
   createCell(name: String!): Cell!
   "Requires the scope OPERATOR. A quota that is left out is the service's default. The account lives in the cell; left out: that of the key. Its id is unique over all cells."

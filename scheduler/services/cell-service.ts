@@ -2,10 +2,13 @@
 import { CapstanError } from '../../lib/errors.ts';
 import { DEFAULT_CELL } from '../../lib/cells.ts';
 import type { CellInfo, ControlServiceServer } from '../../proto/gen/capstan/v1/control.ts';
+import { accountExists, accountNotFound } from '../core/control/keys.ts';
+import type { State } from '../core/state.ts';
+import { DEFAULT_ACCOUNT } from './auth.ts';
 import { unary } from './calls.ts';
 import type { ControlDeps } from './control-deps.ts';
 
-type CellHandlers = Pick<ControlServiceServer, 'listCells' | 'createCell'>;
+type CellHandlers = Pick<ControlServiceServer, 'listCells' | 'createCell' | 'moveAccount'>;
 
 export function cellHandlers({ auth, log, cells, engine }: ControlDeps): CellHandlers {
   return {
@@ -18,11 +21,45 @@ export function cellHandlers({ auth, log, cells, engine }: ControlDeps): CellHan
     createCell: unary(log, 'CreateCell', async ({ name }, metadata) => {
       auth.operator(metadata);
       const changed = auth.auditor(log, metadata, 'CreateCell');
-      if (cells === null)
-        throw new CapstanError('CONFLICT', 'the queue is in SQLite, which has one cell: several need PostgreSQL (cluster.md)');
+      if (cells === null) throw oneCell();
       const cell = await cells.create(name);
       changed({ cell: name });
       return cell;
     }),
+    moveAccount: unary(log, 'MoveAccount', async ({ id, cell }, metadata) => {
+      auth.operator(metadata);
+      const changed = auth.auditor(log, metadata, 'MoveAccount');
+      if (cells === null) throw oneCell();
+      if (!accountExists(engine.state, id)) throw accountNotFound(id, 'id');
+      if (id === DEFAULT_ACCOUNT)
+        throw new CapstanError('INVALID_ARGUMENT', `id: the account ${id} cannot be moved: its keys operate the service`, { field: 'id' });
+      if (cell === cells.own) throw new CapstanError('CONFLICT', `cell: account ${id} lives in ${cell} already`, { field: 'cell' });
+      mustBeIdle(engine.state, id);
+      if (!engine.quiet) throw new CapstanError('CONFLICT', 'the cell is busy; try again', { retryAfterMs: 1_000 });
+      // What changes the state from here on is another batch, which lets the move fail.
+      await cells.moveAccount({ account: id, to: cell });
+      changed({ account: id, cell });
+      return {};
+    }),
   };
+}
+
+function oneCell(): CapstanError {
+  return new CapstanError('CONFLICT', 'the queue is in SQLite, which has one cell: several need PostgreSQL (cluster.md)');
+}
+
+/** @throws CapstanError CONFLICT, naming the endpoints whose workers or requests keep the account. */
+function mustBeIdle(state: State, account: string): void {
+  const endpoints = new Map(
+    [...state.endpoints.values()].filter(({ config }) => config.account === account).map(({ config }) => [config.id, config.name]),
+  );
+  const working = new Map<string, number>();
+  for (const { endpoint } of state.workers.values()) {
+    const name = endpoints.get(endpoint);
+    if (name !== undefined) working.set(name, (working.get(name) ?? 0) + 1);
+  }
+  if (working.size === 0) return;
+  const list = [...working].map(([name, count]) => `${name} (${count})`).join(', ');
+  const why = `account: ${account} has workers: ${list}; set workersMin and workersMax of these endpoints to 0 first`;
+  throw new CapstanError('CONFLICT', why, { field: 'id' });
 }

@@ -8,6 +8,12 @@ export interface CellRow {
   readonly address: string;
 }
 
+export interface AccountMove {
+  readonly account: string;
+  /** Name of the cell that it moves to. */
+  readonly to: string;
+}
+
 /** What one cell's scheduler may read and write about the others. */
 export interface Cells {
   /** Name of the cell that this scheduler serves. */
@@ -23,6 +29,12 @@ export interface Cells {
   claimAccount(id: string): Promise<string>;
   /** Id of the master key of a cell that has one; undefined before the first. */
   masterKeyId(): Promise<string | undefined>;
+  /**
+   * Moves an idle account from the own cell to another one, under new terms of both, whose owners then read their states
+   * anew. The position of the own cell is that at the call: what is committed after it lets the move fail.
+   * @throws CapstanError NOT_FOUND, or CONFLICT with the reason.
+   */
+  moveAccount(move: AccountMove): Promise<void>;
   /** JSON of the rows of the valid operator's keys: those with the scope OPERATOR in the cell `default`. */
   operatorKeys(): Promise<string[]>;
 }

@@ -21,7 +21,8 @@ import { start as startAgent } from '../../agent/start.ts';
 import { readConfig as agentConfig } from '../../agent/config.ts';
 import { folderOf } from '../support/folder.ts';
 import { postgresBinaries, startPostgres, type PostgresServer } from '../support/postgres.ts';
-import { TestScheduler, unary } from '../support/scheduler-client.ts';
+import { buildDigest, endpointSpec, TestScheduler, unary } from '../support/scheduler-client.ts';
+import { until } from '../support/until.ts';
 
 const binaries = await postgresBinaries();
 if (binaries === undefined)
@@ -49,9 +50,9 @@ function tests(server: PostgresServer): void {
   test.after.always(() => server.stop());
 
   /** The cells `default` and `west`. */
-  async function two(t: ExecutionContext): Promise<Two> {
+  async function two(t: ExecutionContext, settings: Record<string, unknown> = {}): Promise<Two> {
     const store = await server.newDatabase();
-    const shared = { store, blobDir: await folderOf(t), isBlobDirShared: 'true' };
+    const shared = { store, blobDir: await folderOf(t), isBlobDirShared: 'true', ...settings };
     const east = await TestScheduler.open(shared);
     t.teardown(() => east.close());
     await t.throwsAsync(TestScheduler.open({ ...shared, cell: 'west', dataDir: await copyOfSecrets(t, east) }), {
@@ -192,7 +193,97 @@ function tests(server: PostgresServer): void {
     const unknown = await submit(east, there.west, 'strange');
     t.is(unknown.result?.$case === 'failure' ? unknown.result.value.code : '', 'NOT_FOUND');
   });
+
+  test('an idle account moves to another cell with all that is its own, and a busy one says why not', async (t) => {
+    const { east, west, operator } = await two(t, { runRetentionMs: 1_000 });
+    const { keyText } = await createAccount(east, 'acme', operator);
+    const other = await createAccount(east, 'other', operator);
+    const spec = { name: 'echo', workersMin: 0, workersMax: 0 };
+    const endpoint = (await east.deploy([spec], { token: keyText })).endpoints[0]?.id ?? '';
+    await east.deploy([spec], { token: other.keyText });
+    const move = (id: string, cell: string, token = operator) =>
+      unary((done) => east.control.moveAccount({ id, cell }, east.bearer(token), done));
+    const submit = (scheduler: TestScheduler, jobId: string) =>
+      scheduler.channel().ask(endpoint, {
+        $case: 'submit',
+        value: {
+          jobId,
+          kind: JobKind.RUN,
+          input: { body: { $case: 'inline', value: Buffer.from('{}') } },
+          webhook: '',
+          idempotencyKey: 'once',
+          bodyHash: Buffer.alloc(32),
+          waitMs: 0,
+        },
+      });
+    await submit(east, 'first');
+    await t.throwsAsync(move('acme', 'west'), { code: 'CONFLICT', message: /^account: acme has 1 stored jobs/ });
+    await t.throwsAsync(move('acme', 'north'), { code: 'NOT_FOUND', message: 'cell: north does not exist' });
+    await t.throwsAsync(move('acme', 'default'), { code: 'CONFLICT', message: /lives in default already/ });
+    await t.throwsAsync(move('default', 'west'), { code: 'INVALID_ARGUMENT', message: /its keys operate the service/ });
+    await t.throwsAsync(move('nobody', 'west'), { code: 'NOT_FOUND' });
+    await t.throwsAsync(move('acme', 'west', keyText), { code: 'PERMISSION_DENIED' });
+
+    // Workers of another account do not matter, those of its own do.
+    const node = await east.join('n');
+    const session = node.session();
+    await session.take('welcome');
+    await east.deploy([{ name: 'busy', workersMin: 1, workersMax: 1 }], { token: other.keyText });
+    await session.bringUp();
+    await t.throwsAsync(move('other', 'west'), { code: 'CONFLICT', message: /^account: other has workers: busy \(1\)/ });
+
+    await unary((done) => east.jobs.cancel({ endpointId: endpoint, jobId: 'first' }, east.bearer(east.secret('gateway-token')), done));
+    // Until the retention of the ended job is over.
+    for (;;) {
+      const refusal = await move('acme', 'west').then(
+        () => null,
+        (error: CapstanError) => error,
+      );
+      if (refusal === null) break;
+      t.is(refusal.code, 'CONFLICT');
+    }
+    session.close();
+
+    const ask = (scheduler: TestScheduler, token: string) =>
+      unary<{ endpoints: { id: string }[] }>((done) => scheduler.control.listEndpoints({ environment: '' }, scheduler.bearer(token), done));
+    // Both owners read their states anew.
+    const found = await until('the account is in its new cell', () => ask(west, keyText).catch(nothingYet));
+    t.deepEqual(
+      found.endpoints.map(({ id }) => id),
+      [endpoint],
+    );
+    await until('it has left its old one', () =>
+      ask(east, keyText).then(
+        () => null,
+        (error: CapstanError) => error.code === 'UNAUTHENTICATED',
+      ),
+    );
+    t.is((await until('the old cell serves', () => ask(east, other.keyText).catch(nothingYet))).endpoints.length, 2);
+    t.deepEqual(
+      (await listCells(west)).cells.map(({ name, accounts }) => [name, accounts]),
+      [
+        ['default', 2],
+        ['west', 1],
+      ],
+    );
+    await t.throwsAsync(createAccount(east, 'acme', operator), { code: 'ALREADY_EXISTS', message: /in the cell west/ });
+    // The build of both accounts belongs to each in its own cell: it is deployed without being sent.
+    const again = { environment: '', buildDigest, buildSize: 0, endpoints: [endpointSpec({ ...spec, maxConcurrency: 2 })] };
+    for (const [scheduler, token] of [
+      [west, keyText],
+      [east, other.keyText],
+    ] as const)
+      await unary((done) => scheduler.control.deploy(again, scheduler.bearer(token), done));
+    const reply = await submit(west, 'second');
+    t.is(reply.result?.$case === 'failure' ? reply.result.value.code : reply.result?.$case, 'IDEMPOTENCY_EXPIRED');
+    await t.throwsAsync(move('acme', 'west'), { code: 'NOT_FOUND' }, 'it is gone from the cell that was asked');
+  });
 }
+
+const nothingYet = (error: CapstanError): null => {
+  if (['UNAVAILABLE', 'NOT_OWNER', 'UNAUTHENTICATED'].includes(error.code)) return null;
+  throw error;
+};
 
 const code = (error: unknown): string => (error as CapstanError).code;
 

@@ -49,6 +49,7 @@ const table: Readonly<Record<string, readonly Caller[]>> = {
   'mutation rotateWebhookSecret': owners,
   'mutation createAccount': operators,
   'mutation createCell': operators,
+  'mutation moveAccount': operators,
   'mutation updateAccount': operators,
   'mutation deleteAccount': operators,
   'mutation createJoinToken': operators,

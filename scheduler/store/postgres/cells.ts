@@ -3,6 +3,7 @@ import { CapstanError } from '../../../lib/errors.ts';
 import { CELL_NAME, CELL_NAME_RULE } from '../../../lib/cells.ts';
 import { MASTER_KEY_SETTING } from '../../core/control/encryption.ts';
 import type { CellRow, Cells } from '../cells.ts';
+import { moveAccount, type Position } from './move-account.ts';
 import type { Query } from './reads/query.ts';
 
 /** Gateways keep connections to the owner of each cell. */
@@ -28,8 +29,15 @@ export async function cellNumber(query: Query, name: string): Promise<number | u
   return row?.[0];
 }
 
-/** @param own the cell that the scheduler serves. */
-export function cellsOf(query: Query, own: { readonly number: number; readonly name: string }): Cells {
+/**
+ * @param own the cell that the scheduler serves.
+ * @param position where its owner stands; undefined while the scheduler does not own it.
+ */
+export function cellsOf(
+  query: Query,
+  own: { readonly number: number; readonly name: string },
+  position: () => Position | undefined,
+): Cells {
   return {
     own: own.name,
     async list() {
@@ -53,6 +61,11 @@ export function cellsOf(query: Query, own: { readonly number: number; readonly n
       const [row] = await query<[string]>('claim-account', CLAIM, [id, own.number]);
       if (row === undefined) throw new CapstanError('INTERNAL', `the claim of account ${id} returned no cell`);
       return row[0];
+    },
+    async moveAccount(move) {
+      const at = position();
+      if (at === undefined) throw new CapstanError('UNAVAILABLE', 'this scheduler does not own its cell', { retryAfterMs: 1_000 });
+      await moveAccount(query, own, at, move);
     },
     async operatorKeys() {
       return (await query<[string]>('operator-keys', OPERATOR_KEYS, [])).map(([value]) => value);

@@ -151,7 +151,10 @@ export class PostgresStore implements Store {
         this.#watcher.roundTrip('read');
       }
     };
-    this.cells = cellsOf(this.#told(query), cell);
+    this.cells = cellsOf(this.#told(query), cell, () => {
+      const owned = this.#owned.get(cell.number);
+      return owned === undefined ? undefined : { term: owned.term, batch: owned.batch };
+    });
     this.#reads = {
       ...jobReads(query, this.cell, this.#edges),
       ...bodyReads(query, this.cell),

@@ -162,6 +162,43 @@ export function cellRules(open: (url: string, cell?: string) => Promise<Postgres
         ['a'],
       );
   });
+
+  test.serial('cells: an account moves under new terms of both cells, and not when its cell went on meanwhile', async (t) => {
+    const { one, other, fence, otherFence } = await two(t);
+    const put = (rowKind: 'account' | 'endpoint', key: string, value: object): Op => ({
+      kind: 'put',
+      rowKind,
+      key,
+      version: 1,
+      value: JSON.stringify(value),
+    });
+    await given(one, fence, put('account', 'acme', {}), put('endpoint', 'endpoint-a', { account: 'acme' }), put('account', 'stays', {}));
+    const move = { account: 'acme', to: 'west' };
+    await t.throwsAsync(other.cells.moveAccount({ account: 'x', to: 'nowhere' }), { code: 'NOT_FOUND' });
+    // Called before the batch, carried out after it: the account may have got a job by then.
+    const raced = one.cells.moveAccount(move);
+    await given(one, fence, put('account', 'new', {}));
+    await t.throwsAsync(raced, { code: 'CONFLICT', message: /something changed in its cell meanwhile/ });
+    await given(one, fence, submit(queued(1)));
+    await t.throwsAsync(one.cells.moveAccount(move), {
+      code: 'CONFLICT',
+      message: 'account: acme has 1 stored jobs; it can be moved once they have ended and their retention is over',
+    });
+    await given(one, fence, { kind: 'delete', seq: 1, dueBy: null });
+    await one.cells.moveAccount(move);
+    for (const [store, stale] of [
+      [one, fence],
+      [other, otherFence],
+    ] as const)
+      await t.throwsAsync(store.commit(stale, []), { instanceOf: StaleTermError });
+    const keys = async (store: PostgresStore, kind: 'account' | 'endpoint') =>
+      (await store.read('control', kind, '', 10)).map(({ key }) => key);
+    t.deepEqual([await keys(one, 'account'), await keys(one, 'endpoint')], [['new', 'stays'], []]);
+    t.deepEqual([await keys(other, 'account'), await keys(other, 'endpoint')], [['acme'], ['endpoint-a']]);
+    t.is(await one.cells.claimAccount('acme'), 'west');
+    const unowned = await opened(t, (await two(t)).url);
+    await t.throwsAsync(unowned.cells.moveAccount(move), { code: 'UNAVAILABLE' });
+  });
 }
 
 function decoded(payload: { readonly inline: Uint8Array } | object | null | undefined): unknown {

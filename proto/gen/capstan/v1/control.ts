@@ -979,6 +979,15 @@ export interface CreateCellRequest {
   name: string;
 }
 
+export interface MoveAccountRequest {
+  id: string;
+  /** Name of the cell that it moves to. */
+  cell: string;
+}
+
+export interface MoveAccountResponse {
+}
+
 /** A set of accounts with their endpoints, queues and nodes, owned by one scheduler at a time. */
 export interface CellInfo {
   name: string;
@@ -11591,6 +11600,143 @@ export const CreateCellRequest: MessageFns<CreateCellRequest> = {
   },
 };
 
+function createBaseMoveAccountRequest(): MoveAccountRequest {
+  return { id: "", cell: "" };
+}
+
+export const MoveAccountRequest: MessageFns<MoveAccountRequest> = {
+  encode(message: MoveAccountRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.id !== "") {
+      writer.uint32(10).string(message.id);
+    }
+    if (message.cell !== "") {
+      writer.uint32(18).string(message.cell);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): MoveAccountRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseMoveAccountRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.id = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.cell = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): MoveAccountRequest {
+    return {
+      id: isSet(object.id) ? globalThis.String(object.id) : "",
+      cell: isSet(object.cell) ? globalThis.String(object.cell) : "",
+    };
+  },
+
+  toJSON(message: MoveAccountRequest): unknown {
+    const obj: any = {};
+    if (message.id !== "") {
+      obj.id = message.id;
+    }
+    if (message.cell !== "") {
+      obj.cell = message.cell;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<MoveAccountRequest>, I>>(base?: I): MoveAccountRequest {
+    return MoveAccountRequest.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<MoveAccountRequest>, I>>(object: I): MoveAccountRequest {
+    const message = createBaseMoveAccountRequest();
+    message.id = object.id ?? "";
+    message.cell = object.cell ?? "";
+    return message;
+  },
+};
+
+function createBaseMoveAccountResponse(): MoveAccountResponse {
+  return {};
+}
+
+export const MoveAccountResponse: MessageFns<MoveAccountResponse> = {
+  encode(_: MoveAccountResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): MoveAccountResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseMoveAccountResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(_: any): MoveAccountResponse {
+    return {};
+  },
+
+  toJSON(_: MoveAccountResponse): unknown {
+    const obj: any = {};
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<MoveAccountResponse>, I>>(base?: I): MoveAccountResponse {
+    return MoveAccountResponse.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<MoveAccountResponse>, I>>(_: I): MoveAccountResponse {
+    const message = createBaseMoveAccountResponse();
+    return message;
+  },
+};
+
 function createBaseCellInfo(): CellInfo {
   return { name: "", accounts: 0, address: "" };
 }
@@ -13026,6 +13172,19 @@ export const ControlServiceService = {
     responseDeserialize: (value: Buffer): CellInfo => CellInfo.decode(value),
   },
   /**
+   * Requires the scope OPERATOR. Moves an account that has no workers, stored jobs and undelivered webhooks from this
+   * scheduler's cell to another one, with its keys, environments, endpoints and builds. CONFLICT with the reason otherwise.
+   */
+  moveAccount: {
+    path: "/capstan.v1.ControlService/MoveAccount" as const,
+    requestStream: false as const,
+    responseStream: false as const,
+    requestSerialize: (value: MoveAccountRequest): Buffer => Buffer.from(MoveAccountRequest.encode(value).finish()),
+    requestDeserialize: (value: Buffer): MoveAccountRequest => MoveAccountRequest.decode(value),
+    responseSerialize: (value: MoveAccountResponse): Buffer => Buffer.from(MoveAccountResponse.encode(value).finish()),
+    responseDeserialize: (value: Buffer): MoveAccountResponse => MoveAccountResponse.decode(value),
+  },
+  /**
    * With the scope OPERATOR every node, in order of id. For other keys the nodes on which workers of the account run, with
    * what the host offers and counts of these workers only.
    */
@@ -13321,6 +13480,11 @@ export interface ControlServiceServer extends UntypedServiceImplementation {
    * ALREADY_EXISTS if there is one of this name, CONFLICT with SQLite, QUOTA_EXCEEDED above 64 cells.
    */
   createCell: handleUnaryCall<CreateCellRequest, CellInfo>;
+  /**
+   * Requires the scope OPERATOR. Moves an account that has no workers, stored jobs and undelivered webhooks from this
+   * scheduler's cell to another one, with its keys, environments, endpoints and builds. CONFLICT with the reason otherwise.
+   */
+  moveAccount: handleUnaryCall<MoveAccountRequest, MoveAccountResponse>;
   /**
    * With the scope OPERATOR every node, in order of id. For other keys the nodes on which workers of the account run, with
    * what the host offers and counts of these workers only.
@@ -13764,6 +13928,25 @@ export interface ControlServiceClient extends Client {
     metadata: Metadata,
     options: Partial<CallOptions>,
     callback: (error: ServiceError | null, response: CellInfo) => void,
+  ): ClientUnaryCall;
+  /**
+   * Requires the scope OPERATOR. Moves an account that has no workers, stored jobs and undelivered webhooks from this
+   * scheduler's cell to another one, with its keys, environments, endpoints and builds. CONFLICT with the reason otherwise.
+   */
+  moveAccount(
+    request: MoveAccountRequest,
+    callback: (error: ServiceError | null, response: MoveAccountResponse) => void,
+  ): ClientUnaryCall;
+  moveAccount(
+    request: MoveAccountRequest,
+    metadata: Metadata,
+    callback: (error: ServiceError | null, response: MoveAccountResponse) => void,
+  ): ClientUnaryCall;
+  moveAccount(
+    request: MoveAccountRequest,
+    metadata: Metadata,
+    options: Partial<CallOptions>,
+    callback: (error: ServiceError | null, response: MoveAccountResponse) => void,
   ): ClientUnaryCall;
   /**
    * With the scope OPERATOR every node, in order of id. For other keys the nodes on which workers of the account run, with

@@ -1,0 +1,90 @@
+/**
+ * Moves the rows of an idle account to another cell: one statement, hence one transaction. It holds the rows of both cells
+ * and gives both a new term, so that neither owner goes on with a state that the move changed: each reads its own anew.
+ *
+ * It writes nothing unless the cell that the account leaves still has the term and batch under which its owner looked, and
+ * no job and no delivery of the account is stored.
+ */
+import { CapstanError } from '../../../lib/errors.ts';
+import { MASTER_KEY_SETTING } from '../../core/control/encryption.ts';
+import type { AccountMove } from '../cells.ts';
+import type { Query } from './reads/query.ts';
+
+/** $1 account, $2 its cell, $3 term, $4 batch, $5 the other cell. */
+const NEXT_TERM = 'term = greatest(term + 1, floor(extract(epoch FROM clock_timestamp()))::bigint)';
+const MOVE = `WITH endpoints AS MATERIALIZED (
+  SELECT key FROM capstan.control WHERE cell = $2 AND kind = 'endpoint' AND value->>'account' = $1
+), source AS (
+  UPDATE capstan.cells SET ${NEXT_TERM} WHERE cell = $2 AND term = $3::bigint AND batch = $4::bigint
+    AND NOT EXISTS (SELECT FROM capstan.jobs j JOIN endpoints e ON j.endpoint = e.key WHERE j.cell = $2)
+    AND NOT EXISTS (SELECT FROM capstan.hooks h WHERE h.cell = $2 AND h.account = $1)
+  RETURNING cell
+), target AS (
+  UPDATE capstan.cells SET ${NEXT_TERM} WHERE cell = $5 AND EXISTS (SELECT FROM source) RETURNING cell
+), claimed AS (
+  UPDATE capstan.accounts a SET cell = t.cell FROM target t WHERE a.id = $1
+), moved AS (
+  UPDATE capstan.control c SET cell = t.cell FROM target t WHERE c.cell = $2 AND (
+    (c.kind = 'account' AND c.key = $1)
+    OR (c.kind IN ('key', 'environment', 'endpoint', 'deployment') AND c.value->>'account' = $1)
+    OR (c.kind = 'release' AND c.value->>'endpoint' IN (SELECT key FROM endpoints))
+  )
+), keyed AS (
+  -- Their keys begin with the endpoint and a slash; '0' is the next character.
+  UPDATE capstan.idempotency i SET cell = t.cell FROM target t, endpoints e
+    WHERE i.cell = $2 AND i.key >= e.key || '/' AND i.key < e.key || '0'
+), builds AS MATERIALIZED (
+  SELECT b.key, b.value::jsonb AS value,
+    (SELECT jsonb_agg(o) FROM jsonb_array_elements(b.value::jsonb->'owners') o WHERE o->>'account' = $1) AS own,
+    (SELECT jsonb_agg(o) FROM jsonb_array_elements(b.value::jsonb->'owners') o WHERE o->>'account' <> $1) AS others
+  FROM capstan.control b, target WHERE b.cell = $2 AND b.kind = 'build'
+), given AS (
+  INSERT INTO capstan.control AS k (cell, kind, key, version, value)
+    SELECT t.cell, 'build', b.key, 1, jsonb_set(b.value, '{owners}', b.own)::json FROM builds b, target t WHERE b.own IS NOT NULL
+  ON CONFLICT (cell, kind, key) DO UPDATE SET version = k.version + 1,
+    value = jsonb_set(k.value::jsonb, '{owners}', (k.value::jsonb->'owners') || (excluded.value::jsonb->'owners'))::json
+), kept AS (
+  UPDATE capstan.control c SET version = c.version + 1, value = jsonb_set(b.value, '{owners}', b.others)::json
+    FROM builds b WHERE c.cell = $2 AND c.kind = 'build' AND c.key = b.key AND b.own IS NOT NULL AND b.others IS NOT NULL
+), dropped AS (
+  DELETE FROM capstan.control c USING builds b
+    WHERE c.cell = $2 AND c.kind = 'build' AND c.key = b.key AND b.own IS NOT NULL AND b.others IS NULL
+)
+SELECT cell FROM target`;
+
+/** What keeps an account where it is. */
+const STORED = `SELECT (SELECT count(*) FROM capstan.jobs j WHERE j.cell = $2 AND j.endpoint IN (
+    SELECT key FROM capstan.control WHERE cell = $2 AND kind = 'endpoint' AND value->>'account' = $1)),
+  (SELECT count(*) FROM capstan.hooks h WHERE h.cell = $2 AND h.account = $1)`;
+const CELL = `SELECT c.cell, k.value->>'id' FROM capstan.cells c
+LEFT JOIN capstan.control k ON k.cell = c.cell AND k.kind = 'setting' AND k.key = $2 WHERE c.name = $1`;
+
+/** Where the owner of the account's cell stands: its term, and its last batch. */
+export interface Position {
+  readonly term: bigint;
+  readonly batch: number;
+}
+
+/** @throws CapstanError NOT_FOUND without the cell; CONFLICT with the reason, when nothing was moved. */
+export async function moveAccount(
+  query: Query,
+  from: { readonly name: string; readonly number: number },
+  position: Position,
+  move: AccountMove,
+): Promise<void> {
+  const { account, to } = move;
+  const cellOf = async (name: string) => (await query<[number, string | null]>('cell-and-key', CELL, [name, MASTER_KEY_SETTING]))[0];
+  const [here, there] = [await cellOf(from.name), await cellOf(to)];
+  if (there === undefined) throw new CapstanError('NOT_FOUND', `cell: ${to} does not exist`, { field: 'cell' });
+  if (there[1] !== null && there[1] !== here?.[1])
+    throw new CapstanError('CONFLICT', `cell: ${to} encrypts with another master key, so the account's secrets could not be read there`, {
+      field: 'cell',
+    });
+  const refuse = (why: string): CapstanError => new CapstanError('CONFLICT', `account: ${account} ${why}`, { field: 'id' });
+  const [stored] = await query<[number, number]>('stored-of-account', STORED, [account, from.number]);
+  const [jobs, hooks] = stored ?? [0, 0];
+  if (jobs > 0) throw refuse(`has ${jobs} stored jobs; it can be moved once they have ended and their retention is over`);
+  if (hooks > 0) throw refuse(`has ${hooks} undelivered webhooks; it can be moved once they are delivered or given up for good`);
+  const moved = await query<[number]>('move-account', MOVE, [account, from.number, String(position.term), position.batch, there[0]]);
+  if (moved.length === 0) throw refuse('is in use: something changed in its cell meanwhile; try again');
+}
