@@ -13,16 +13,22 @@ export interface Request {
   readonly answered: (reply: JobReply) => void;
 }
 
-export interface GatewayWiring {
-  /** The scheduler takes requests. */
-  isUp(): boolean;
+/** A scheduler, as the gateway's channel reaches it. */
+export interface Target {
   handle(event: CoreEvent): void;
+}
+
+export interface GatewayWiring<T extends Target> {
+  /** The scheduler that takes requests, if it was found. */
+  find(): T | null;
   died(): void;
 }
 
-export class SimGateway {
+export class SimGateway<T extends Target> {
   readonly #world: World;
-  readonly #wiring: GatewayWiring;
+  readonly #wiring: GatewayWiring<T>;
+  /** The scheduler at the channel's other end. */
+  #target: T | null = null;
   readonly #open = new Map<number, Request & { sent: boolean }>();
   cursors = new StreamCursors();
   #channel = 0;
@@ -30,7 +36,7 @@ export class SimGateway {
   #replies = closedLink<JobReply>();
   #request = 0;
 
-  constructor(world: World, wiring: GatewayWiring) {
+  constructor(world: World, wiring: GatewayWiring<T>) {
     this.#world = world;
     this.#wiring = wiring;
   }
@@ -48,8 +54,14 @@ export class SimGateway {
 
   /** A new channel, on which whatever is unanswered is sent again in its order. */
   connect(): void {
+    const target = this.#wiring.find();
+    if (target === null) {
+      this.#reconnect();
+      return;
+    }
+    this.#target = target;
     this.#channel++;
-    this.#requests = new Link(this.#world, (event) => this.#wiring.handle(event));
+    this.#requests = new Link(this.#world, (event) => target.handle(event));
     this.#replies = new Link(this.#world, (reply) => this.#arrived(reply));
     for (const request of this.#open.keys()) this.#send(request);
   }
@@ -63,12 +75,13 @@ export class SimGateway {
 
   /** What is under way is lost, both ways. A gateway that died forgets its callers, who have to ask anew. */
   breakChannel(hasDied: boolean): void {
-    if (!this.#requests.open || !this.#wiring.isUp()) return;
+    const target = this.#target;
+    if (!this.#requests.open || target === null) return;
     const { random } = this.#world;
     this.#world.trace(hasDied ? 'gateway crashed' : 'channel broke');
     this.#close();
     const channel = this.#channel;
-    this.#world.after(random.int(0, 50), () => this.#wiring.handle({ kind: 'channel-closed', channel }));
+    this.#world.after(random.int(0, 50), () => target.handle({ kind: 'channel-closed', channel }));
     if (hasDied) {
       this.#open.clear();
       this.cursors = new StreamCursors();
@@ -76,21 +89,26 @@ export class SimGateway {
     }
     // A channel may be open again before the scheduler saw the old one's end; a process takes longer.
     this.#world.after(hasDied ? random.int(60, 500) : random.int(0, 100), () => {
-      if (!this.#requests.open && this.#channel === channel && this.#wiring.isUp()) this.connect();
+      if (!this.#requests.open && this.#channel === channel) this.connect();
     });
   }
 
-  /** The scheduler ended the channel; the gateway connects as soon as it can again. */
-  lostScheduler(): void {
+  /** This scheduler ended the channel; the gateway connects as soon as it can again. */
+  lost(scheduler: T): void {
+    if (this.#target !== scheduler) return;
+    this.#target = null;
     this.#close();
     this.#reconnect();
   }
 
+  /** Whether its channel leads to this scheduler. */
+  follows(scheduler: T): boolean {
+    return this.#target === scheduler && this.#requests.open;
+  }
+
   #reconnect(): void {
     this.#world.after(this.#world.random.int(20, 200), () => {
-      if (this.#requests.open) return;
-      if (this.#wiring.isUp()) this.connect();
-      else this.#reconnect();
+      if (!this.#requests.open) this.connect();
     });
   }
 

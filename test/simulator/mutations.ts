@@ -42,7 +42,29 @@ export type Mutation =
   /** An agent does not tell a new session of the results that nobody acknowledged. */
   | 'forget-result'
   /** An agent does not send a new session the chunks that nobody has read. */
-  | 'forget-chunks';
+  | 'forget-chunks'
+  /** A batch of another term changes no row of the cell, and that is no error: what it inserts is written. */
+  | 'fence-by-count'
+  /** A batch is written whether or not the one before it was. */
+  | 'no-chain'
+  /** A batch is refused after one that was not written, but not when it was written before. */
+  | 'take-copies'
+  /** An owner in doubt asks which of its batches are written, and goes on: their outcomes were lost with the answer. */
+  | 'settle-by-marker'
+  /** An owner in doubt reads its state anew, under the term that it has. */
+  | 'keep-term'
+  /** An owner runs effects however long ago its term was confirmed. */
+  | 'no-fence'
+  /** A standby takes a silent owner's queue over before that one stops its effects. */
+  | 'take-early'
+  /** A database that is behind what was acknowledged is taken over. */
+  | 'trust-replica'
+  /** Clients follow an owner of a lower term than they have seen. */
+  | 'follow-lower-term'
+  /** An owner goes by its host's clock. */
+  | 'own-clock'
+  /** A scheduler takes over a schema that is newer than it knows. */
+  | 'older-owner';
 
 type Reply = Extract<Effect, { kind: 'reply' }>;
 

@@ -10,19 +10,20 @@ import { deployed, WORKER_QUOTA } from './deployed.ts';
 import { FleetRules } from './fleet-rules.ts';
 import { SimGateway } from './gateway.ts';
 import { checkBodies, checkCounts, checkImage, checkWindows, Ledger } from './invariants.ts';
-import { NO_FAULTS } from './faulty-store.ts';
 import { Operator } from './operator.ts';
 import type { Mutation } from './mutations.ts';
-import { SimScheduler, type Wiring } from './scheduler.ts';
+import type { SimScheduler, Wiring } from './scheduler.ts';
+import { Cluster, type ClusterFaults, type Finder } from './cluster.ts';
 import { Streams } from './streams.ts';
 import { Receivers, receivers } from './webhooks.ts';
 import { Link, World } from './world.ts';
 import type { AgentEvent, SchedulerEvent } from '../../proto/gen/capstan/v1/nodes.ts';
+import type { Op, Outcome } from '../../scheduler/store/store.ts';
 import { desiredEvent, dispatchEvent } from '../../scheduler/services/node-events.ts';
 import { keyDefaults } from '../../scheduler/core/control/keys.ts';
 
 /** How rough the world is; every figure is a chance or a count. */
-export interface FaultProfile {
+export interface FaultProfile extends ClusterFaults {
   readonly jobs: number;
   /** Chance of a crash at a commit of the scheduler. */
   readonly schedulerCrash: number;
@@ -61,6 +62,21 @@ export interface Result {
   readonly besideAnother: number;
   /** States that were dropped after a failed commit. */
   readonly dropped: number;
+  /** Terms that were given out by a shared database, and those of them by an owner's silence. */
+  readonly terms: number;
+  readonly bySilence: number;
+  /** Batches that a shared database refused. */
+  readonly refused: number;
+  /** Whether the database lost what was acknowledged, so that its schedulers stopped. */
+  readonly hasStopped: boolean;
+}
+
+/** A session of an agent with a scheduler. */
+interface AgentLink {
+  readonly agent: SimAgent;
+  readonly scheduler: SimScheduler;
+  readonly up: Link<AgentEvent[]>;
+  readonly down: Link<SchedulerEvent>;
 }
 
 const CHAOS_MS = 8_000;
@@ -80,14 +96,16 @@ export class Scenario {
   readonly #faults: FaultProfile;
   readonly #receivers: Receivers;
   readonly #ledger: Ledger;
-  readonly #scheduler: SimScheduler;
+  readonly #cluster: Cluster;
   readonly #agents: SimAgent[] = [];
   readonly #agentWiring: AgentWiring;
   readonly #rules = new FleetRules();
   readonly #controlRules: ControlRules;
   readonly #operator: Operator;
-  readonly #gateway: SimGateway;
-  readonly #links = new Map<number, { agent: SimAgent; up: Link<AgentEvent[]>; down: Link<SchedulerEvent> }>();
+  readonly #gateway: SimGateway<SimScheduler>;
+  readonly #links = new Map<number, AgentLink>();
+  /** Each host's way to the owner. */
+  readonly #finders = new Map<SimAgent, Finder>();
   readonly #acknowledged = new Set<string>();
   readonly #ended = new Map<string, JobState>();
   readonly #blobs = new SimBlobs();
@@ -105,28 +123,30 @@ export class Scenario {
     this.#receivers = new Receivers(this.world, { open: HOOKS_OPEN, perHost: HOOKS_PER_HOST });
     this.#ledger = new Ledger(this.#receivers, this.#blobs);
     this.#controlRules = new ControlRules(this.#ledger);
-    const wiring: Wiring = {
+    const observe = (op: Op, outcome: Outcome): void => {
+      const what = 'seq' in op ? op.seq : op.kind === 'submit' ? `${op.job.seq} ${op.job.id}` : op.kind === 'hook' ? op.id : '';
+      this.world.trace(`op ${op.kind} ${what} ${outcome.kind}`);
+      this.#ledger.observe(op, outcome, this.world.clock().wall);
+      this.#controlRules.observe(op, outcome, this.world.clock().wall);
+    };
+    const wiringOf = (scheduler: SimScheduler): Wiring => ({
       reply: (channel, reply) => this.#gateway.reply(channel, reply),
       send: (_node, session, event) => this.#down(session, event),
       sendDesired: ({ session, epoch, workers }, state) => this.#down(session, desiredEvent(state, { epoch, workers }, secrets)),
       sendJob: (effect, input) => this.#down(effect.session, dispatchEvent(effect, input, undefined)),
       closeSession: (_node, session) => this.#breakSession(session),
-      post: (hook, tell) => this.#receivers.post(hook, tell),
-      observe: (op, outcome) => {
-        const what = 'seq' in op ? op.seq : op.kind === 'submit' ? `${op.job.seq} ${op.job.id}` : op.kind === 'hook' ? op.id : '';
-        this.world.trace(`op ${op.kind} ${what} ${outcome.kind}`);
-        this.#ledger.observe(op, outcome, this.world.clock().wall);
-        this.#controlRules.observe(op, outcome, this.world.clock().wall);
-      },
+      post: (hook, tell) => this.#receivers.post({ hook, sender: scheduler.name, isOwner: this.#cluster.owner === scheduler }, tell),
+      observe,
       check: (image) => {
         this.#steps++;
         checkImage(image);
         this.#rules.check(image);
         this.#controlRules.check(image);
       },
-      down: (hasCrashed) => this.#schedulerDown(hasCrashed),
-    };
-    this.#scheduler = new SimScheduler(this.world, wiring, {
+      down: (isRestarted) => this.#schedulerDown(scheduler, isRestarted),
+      alarm: () => void this.#cluster.alarms++,
+    });
+    const options = {
       mutation,
       secondBatchWrites: faults.secondBatchWrites,
       payloadBytes: faults.inputBytes,
@@ -140,11 +160,18 @@ export class Scenario {
         hooksOpen: HOOKS_OPEN,
         hooksPerHost: HOOKS_PER_HOST,
       },
+    };
+    this.#cluster = new Cluster(this.world, options, faults, {
+      of: wiringOf,
+      observe,
+      silent: (scheduler) => this.#silent(scheduler),
     });
     this.#agentWiring = {
       connect: (agent, hello) => {
-        if (this.#scheduler.image === null || this.world.random.chance(0.1)) return null;
-        const known = this.#scheduler.image.nodes.get(agent.id);
+        const scheduler = this.#finderOf(agent).find();
+        const image = scheduler?.image ?? null;
+        if (scheduler === null || image === null || this.world.random.chance(0.1)) return null;
+        const known = image.nodes.get(agent.id);
         if (known === undefined) {
           this.world.after(0, () => this.#replace(agent));
           return null;
@@ -152,12 +179,10 @@ export class Scenario {
         // The shell refuses a second agent while the first one's session is open.
         if (known.session !== null && known.incarnation !== hello.incarnation) return null;
         const session = ++this.#session;
-        const up = new Link<AgentEvent[]>(this.world, (events) =>
-          this.#scheduler.handle({ kind: 'agent', node: agent.id, session, events }),
-        );
+        const up = new Link<AgentEvent[]>(this.world, (events) => scheduler.handle({ kind: 'agent', node: agent.id, session, events }));
         const down = new Link<SchedulerEvent>(this.world, (message) => this.#deliver(agent, session, message));
-        this.#links.set(session, { agent, up, down });
-        this.#scheduler.handle({ kind: 'session-opened', node: agent.id, session, hello });
+        this.#links.set(session, { agent, scheduler, up, down });
+        scheduler.handle({ kind: 'session-opened', node: agent.id, session, hello });
         return session;
       },
       send: (_agent, session, events) => this.#links.get(session)?.up.send(events),
@@ -170,14 +195,14 @@ export class Scenario {
       mutation,
     };
     for (const name of ['a', 'b', 'c']) this.#agents.push(new SimAgent(this.world, name, this.#agentWiring));
-    this.#gateway = new SimGateway(this.world, {
-      isUp: () => this.#scheduler.image !== null,
-      handle: (event) => this.#scheduler.handle(event),
+    const finder = this.#cluster.finder();
+    this.#gateway = new SimGateway<SimScheduler>(this.world, {
+      find: () => finder.find(),
       died: () => this.#streams.gatewayDied(),
     });
     this.#operator = new Operator(this.world, {
-      image: () => this.#scheduler.image,
-      command: (command) => this.#scheduler.command(command, this.#controlRules.asked(command)),
+      image: () => this.#cluster.image,
+      command: (command) => this.#cluster.command(command, this.#controlRules.asked(command)),
     });
   }
 
@@ -185,8 +210,11 @@ export class Scenario {
     try {
       this.#setUp();
       this.#chaos();
-      this.#heal();
-      this.#judge();
+      if (this.#cluster.isStopped) this.#stopped();
+      else {
+        this.#heal();
+        this.#judge();
+      }
     } catch (error) {
       const seed = this.world.seed;
       throw new Error(
@@ -194,7 +222,7 @@ export class Scenario {
         { cause: error },
       );
     } finally {
-      this.#scheduler.store.close();
+      this.#cluster.close();
     }
     const completed = [...this.#ended.values()].filter((state) => state === JobState.COMPLETED).length;
     return {
@@ -203,25 +231,26 @@ export class Scenario {
       completed,
       chunks: this.#streams.count,
       steps: this.#steps,
-      ...this.#scheduler.counts,
+      ...this.#cluster.counts,
+      hasStopped: this.#cluster.isStopped,
     };
   }
 
   #setUp(): void {
-    this.#scheduler.start();
+    this.#cluster.start();
     this.world.run(this.world.now + 100);
     const ignore = (): void => undefined;
-    this.#scheduler.command(
+    this.#cluster.command(
       { kind: 'put-key', key: { ...keyDefaults, hash: 'k', account: 'acc', scope: KeyScope.ALL, endpoints: [], name: 'k' } },
       ignore,
     );
-    this.#scheduler.command({ kind: 'put-webhook-secret', account: 'acc', encrypted: 'the first secret' }, ignore);
-    this.#scheduler.command({ kind: 'put-join-token', hash: 't' }, ignore);
+    this.#cluster.command({ kind: 'put-webhook-secret', account: 'acc', encrypted: 'the first secret' }, ignore);
+    this.#cluster.command({ kind: 'put-join-token', hash: 't' }, ignore);
     for (const agent of this.#agents) {
-      this.#scheduler.command({ kind: 'join', tokenHash: 't', node: { id: agent.id, name: agent.id, secretHash: '' } }, ignore);
+      this.#cluster.command({ kind: 'join', tokenHash: 't', node: { id: agent.id, name: agent.id, secretHash: '' } }, ignore);
     }
-    this.#scheduler.command({ kind: 'put-build', account: 'acc', digest: 'd', size: 1 }, ignore);
-    this.#scheduler.command({ kind: 'deploy', account: 'acc', environment: 'default', build: 'd', endpoints: deployed }, (result) => {
+    this.#cluster.command({ kind: 'put-build', account: 'acc', digest: 'd', size: 1 }, ignore);
+    this.#cluster.command({ kind: 'deploy', account: 'acc', environment: 'default', build: 'd', endpoints: deployed }, (result) => {
       if ('kind' in result && result.kind === 'deployed') this.#endpoints = result.endpoints.map(({ id }) => id);
     });
     this.world.run(this.world.now + 100);
@@ -236,7 +265,7 @@ export class Scenario {
   #chaos(): void {
     const { random } = this.world;
     const { schedulerCrash, diskFull, rival } = this.#faults;
-    this.#scheduler.faults = { crash: schedulerCrash, diskFull, rival };
+    this.#cluster.break({ crash: schedulerCrash, diskFull, rival }, CHAOS_MS);
     for (let i = 0; i < this.#faults.jobs; i++) this.world.after(random.next() * CHAOS_MS, () => this.#act());
     for (let i = 0; i < this.#faults.agentCrashes; i++) {
       this.world.after(random.next() * CHAOS_MS, () => {
@@ -283,7 +312,7 @@ export class Scenario {
   /** The agent of a removed node ends; its host joins anew. */
   #replace(agent: SimAgent): void {
     const at = this.#agents.indexOf(agent);
-    if (at === -1 || this.#scheduler.image === null || this.#scheduler.image.nodes.has(agent.id)) return;
+    if (at === -1 || this.#cluster.image === null || this.#cluster.image.nodes.has(agent.id)) return;
     agent.crash();
     const fresh = new SimAgent(this.world, `${agent.id}'`, this.#agentWiring);
     this.#agents[at] = fresh;
@@ -293,14 +322,14 @@ export class Scenario {
 
   #join(agent: SimAgent): void {
     const node = { id: agent.id, name: agent.id, secretHash: '' };
-    this.#scheduler.command({ kind: 'join', tokenHash: 't', node }, (result) => {
+    this.#cluster.command({ kind: 'join', tokenHash: 't', node }, (result) => {
       if (!(result instanceof Error)) agent.start();
       else this.world.after(500, () => this.#join(agent));
     });
   }
 
   #heal(): void {
-    this.#scheduler.faults = NO_FAULTS;
+    this.#cluster.heal();
     this.#rough = false;
     for (const agent of this.#agents) {
       this.#roughen(agent);
@@ -323,7 +352,7 @@ export class Scenario {
 
   /** After healing: everything acknowledged has ended or was deleted in its time, and nothing is held. */
   #judge(): void {
-    const { image, store } = this.#scheduler;
+    const { image, store } = this.#cluster;
     if (image === null) throw new Error('the scheduler did not come back');
     for (const id of this.#acknowledged) {
       const job = this.#ledger.byId.get(id);
@@ -358,8 +387,8 @@ export class Scenario {
   }
 
   #recount(endpoints: readonly string[], rows: boolean): void {
-    const { image, store } = this.#scheduler;
-    if (image === null || !this.#scheduler.quiet) return;
+    const { image, store } = this.#cluster;
+    if (image === null || !this.#cluster.quiet) return;
     checkCounts(image, store);
     for (const endpoint of endpoints) checkWindows(image, store, endpoint);
     if (rows) this.#controlRules.checkRows(image, store);
@@ -425,7 +454,7 @@ export class Scenario {
   /** One that is there as far as callers know, now and then one that is not any more. */
   #anyEndpoint(): string {
     const { random } = this.world;
-    const { image } = this.#scheduler;
+    const { image } = this.#cluster;
     if (image !== null && image.endpoints.size > 0) this.#endpoints = [...image.endpoints.keys()];
     const { removed } = this.#controlRules;
     return removed.length > 0 && random.chance(0.1) ? random.pick(removed) : random.pick(this.#endpoints);
@@ -433,12 +462,12 @@ export class Scenario {
 
   #purge(endpoint: string): void {
     const command = { kind: 'purge', endpoint } as const;
-    this.#scheduler.command(command, this.#controlRules.asked(command));
+    this.#cluster.command(command, this.#controlRules.asked(command));
   }
 
   #redeliver(): void {
     const webhook = this.#receivers.anyUndelivered();
-    if (webhook !== null) this.#scheduler.command({ kind: 'redeliver', webhook }, () => undefined);
+    if (webhook !== null) this.#cluster.command({ kind: 'redeliver', webhook }, () => undefined);
   }
 
   #get(job: string): void {
@@ -477,7 +506,7 @@ export class Scenario {
 
   #control(command: 'cancel' | 'retry', job: string): void {
     const endpoint = this.#ledger.byId.get(job)?.endpoint ?? '';
-    this.#scheduler.command({ kind: command, endpoint, job }, (result) => {
+    this.#cluster.command({ kind: command, endpoint, job }, (result) => {
       this.world.trace(`${command} ${job}: ${result instanceof Error ? result.message : 'done'}`);
     });
   }
@@ -503,19 +532,42 @@ export class Scenario {
     this.#links.delete(session);
     link.up.open = false;
     link.down.open = false;
-    const { agent } = link;
+    const { agent, scheduler } = link;
     this.world.after(this.world.random.int(0, 30), () => {
       if (agent.session === session) agent.disconnected();
     });
-    this.world.after(this.world.random.int(0, 30), () => this.#scheduler.handle({ kind: 'session-closed', node: agent.id, session }));
+    this.world.after(this.world.random.int(0, 30), () => scheduler.handle({ kind: 'session-closed', node: agent.id, session }));
   }
 
-  /** All streams are gone. A process that crashed is started again; one that dropped its state takes over by itself. */
-  #schedulerDown(hasCrashed: boolean): void {
+  /** Its streams are gone. A process that crashed is started again; one that dropped its state takes over by itself. */
+  #schedulerDown(scheduler: SimScheduler, isRestarted: boolean): void {
+    this.#breakSessionsOf(scheduler);
+    this.#receivers.schedulerDown(scheduler.name);
+    if (isRestarted) this.#cluster.restart(scheduler);
+    this.#gateway.lost(scheduler);
+  }
+
+  /** A scheduler does not answer: some clients of it have noticed, the others have not yet. */
+  #silent(scheduler: SimScheduler): void {
     const { random } = this.world;
-    for (const session of [...this.#links.keys()]) this.#breakSession(session);
-    this.#receivers.schedulerDown();
-    if (hasCrashed) this.world.after(random.int(20, 1_000), () => this.#scheduler.start());
-    this.#gateway.lostScheduler();
+    for (const [session, link] of [...this.#links]) if (link.scheduler === scheduler && random.chance(0.7)) this.#breakSession(session);
+    if (this.#gateway.follows(scheduler) && random.chance(0.7)) this.#gateway.breakChannel(false);
+  }
+
+  #breakSessionsOf(scheduler: SimScheduler): void {
+    for (const [session, link] of [...this.#links]) if (link.scheduler === scheduler) this.#breakSession(session);
+  }
+
+  #finderOf(agent: SimAgent): Finder {
+    const finder = this.#finders.get(agent) ?? this.#cluster.finder();
+    this.#finders.set(agent, finder);
+    return finder;
+  }
+
+  /** The database lost what was acknowledged: no scheduler goes on with it, and one at least has said so. */
+  #stopped(): void {
+    this.world.run(this.world.now + HEAL_MS / 4);
+    if (this.#cluster.image !== null) throw new Error('a scheduler goes on with a database that is behind');
+    if (this.#cluster.alarms === 0) throw new Error('nobody noticed that the database is behind');
   }
 }

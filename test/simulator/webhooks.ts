@@ -13,6 +13,9 @@ type Finish = Extract<Op, { kind: 'finish' }>;
 /** Where webhooks may go: one takes all, one refuses some, one never answers in time, one is slow. */
 export const receivers: readonly string[] = ['https://good/', 'https://moody/', 'https://dead/', 'https://slow/'];
 
+/** Longest time from a decision to its commit: a shared database may take so long, before its owner gives the batch up. */
+const UNDER_WAY_MS = 5_000;
+
 interface Delivery {
   readonly hook: NewHook;
   /** Failed tries recorded since the end, or since it was last sent anew. */
@@ -23,11 +26,18 @@ interface Delivery {
   taken: boolean;
 }
 
+/** A delivery that a scheduler sends. */
+export interface Posting {
+  readonly hook: HookRow;
+  readonly sender: string;
+  readonly isOwner: boolean;
+}
+
 export class Receivers {
   readonly #world: World;
   readonly #deliveries = new Map<string, Delivery>();
-  /** What is being sent in the scheduler's present life. */
-  readonly #open = new Map<string, { readonly host: string }>();
+  /** What each scheduler is sending in its present life. */
+  readonly #senders = new Map<string, Map<string, { readonly host: string }>>();
   readonly #limits: { readonly open: number; readonly perHost: number };
 
   constructor(world: World, limits: { readonly open: number; readonly perHost: number }) {
@@ -66,42 +76,53 @@ export class Receivers {
       if (delivery.state !== 'PENDING') fail(`webhook ${op.id} was tried while ${delivery.state}`);
       if (tries !== delivery.tries + 1) fail(`webhook ${op.id}: tries went from ${delivery.tries} to ${tries}`);
       if ((tries === HOOK_TRIES) !== (state === 'FAILED')) fail(`webhook ${op.id} is ${state} after ${tries} tries`);
-      // The commit comes a little after the decision.
+      // The commit comes after the decision: at most as long as a batch may be under way.
       const gap = dueAt - wall;
       const wanted = state === 'FAILED' ? HOOK_KEEP_MS : HOOK_SPACING_MS;
-      if (gap > wanted || gap < wanted - 1_000) fail(`webhook ${op.id} is put off by ${gap} ms`);
+      if (gap > wanted || gap < wanted - UNDER_WAY_MS) fail(`webhook ${op.id} is put off by ${gap} ms`);
     } else if (tries !== 0 || state !== 'PENDING') fail(`webhook ${op.id} was sent anew as ${state} with ${tries} tries`);
     Object.assign(delivery, { tries, state, dueAt });
   }
 
   /** The scheduler is gone, and with it all connections; the receivers saw what they saw. */
-  schedulerDown(): void {
-    this.#open.clear();
+  schedulerDown(sender: string): void {
+    this.#senders.get(sender)?.clear();
   }
 
-  /** A try begins; `tell` is called when it ends. */
-  post(hook: HookRow, tell: (event: Extract<CoreEvent, { kind: 'hook-tried' }>) => void): void {
+  #openOf(sender: string): Map<string, { readonly host: string }> {
+    const open = this.#senders.get(sender) ?? new Map<string, { readonly host: string }>();
+    this.#senders.set(sender, open);
+    return open;
+  }
+
+  /**
+   * A try begins; `tell` is called when it ends. A scheduler that is not the owner any more, and does not know it yet, may
+   * send once more what the next one has sent.
+   */
+  post({ hook, sender, isOwner }: Posting, tell: (event: Extract<CoreEvent, { kind: 'hook-tried' }>) => void): void {
     const { id, host } = hook;
+    const open = this.#openOf(sender);
     const delivery = this.#deliveries.get(id);
     if (delivery === undefined) throw new Error(`webhook ${id} is sent, but no job ended with it`);
-    if (this.#open.has(id)) fail(`webhook ${id} is sent twice at once`);
-    if (delivery.state !== 'PENDING') fail(`webhook ${id} is sent while ${delivery.state}`);
-    if (this.#world.clock().wall < delivery.dueAt) fail(`webhook ${id} is sent ${delivery.dueAt - this.#world.clock().wall} ms early`);
+    if (open.has(id)) fail(`webhook ${id} is sent twice at once`);
+    if (isOwner && delivery.state !== 'PENDING') fail(`webhook ${id} is sent while ${delivery.state}`);
+    if (isOwner && this.#world.clock().wall < delivery.dueAt)
+      fail(`webhook ${id} is sent ${delivery.dueAt - this.#world.clock().wall} ms early`);
     if (!('inline' in hook.input) || Buffer.from(hook.input.inline).toString() !== '{}') fail(`webhook ${id} lost its input`);
     const completed = (JSON.parse(hook.envelope) as { status: string }).status === 'COMPLETED';
     if (completed !== (hook.output !== null)) fail(`webhook ${id} ${completed ? 'lost its' : 'has an'} output`);
     const sending = { host };
-    this.#open.set(id, sending);
-    if (this.#open.size > this.#limits.open) fail(`${this.#open.size} webhooks are sent at once`);
-    const atHost = [...this.#open.values()].filter((other) => other.host === host).length;
+    open.set(id, sending);
+    if (open.size > this.#limits.open) fail(`${open.size} webhooks are sent at once`);
+    const atHost = [...open.values()].filter((other) => other.host === host).length;
     if (atHost > this.#limits.perHost) fail(`${atHost} webhooks are sent to ${host} at once`);
     const { random } = this.#world;
     const takes = host !== 'dead' && (host !== 'moody' || random.chance(0.5));
     const duration = host === 'dead' || host === 'slow' ? random.int(300, 1_000) : random.int(1, 30);
     this.#world.after(duration, () => {
       if (takes) delivery.taken = true;
-      if (this.#open.get(id) !== sending) return;
-      this.#open.delete(id);
+      if (open.get(id) !== sending) return;
+      open.delete(id);
       tell(takes ? { kind: 'hook-tried', id, result: 'delivered' } : { kind: 'hook-tried', id, result: 'failed', error: 'not taken' });
     });
     this.#world.trace(`post ${id} to ${host}`);
