@@ -14,12 +14,11 @@ test('a gateway that a new owner does not list yet keeps its stream, and so do i
   const gateways = agentOf(t, 60_000);
   gateways.set({ gateways: [{ address: gateway.address, token: 'first' }] });
   await gateway.opened.next(() => true);
-  gateways.set({ gateways: [] });
-  gateways.set({ gateways: [{ address: gateway.address, token: 'second' }] });
-  gateways.workersChanged();
   const other = await startGateway(t);
-  gateways.set({ gateways: [gateway, other].map(({ address }) => ({ address, token: 'third' })) });
+  gateways.set({ gateways: [{ address: other.address, token: 'second' }] });
   await other.opened.next(() => true);
+  gateways.set({ gateways: [gateway, other].map(({ address }) => ({ address, token: 'third' })) });
+  gateways.workersChanged();
   t.deepEqual([gateway.opened.items.length, gateway.isEnded()], [1, false]);
 });
 

@@ -170,14 +170,20 @@ test('a name with several addresses is resolved anew while the owner is searched
   const [a] = await fakes(t, 1);
   const b = new FakeOwner('b');
   t.teardown(() => b.stop());
-  let addresses = ['127.0.0.1'];
+  let addresses = ['127.0.0.1', '127.0.0.3'];
   a.own(true, 1);
-  const lookUp: LookUp = async () => addresses;
+  let lookUps = 0;
+  const lookUp: LookUp = async () => {
+    lookUps += 1;
+    return addresses;
+  };
   const { finder, insist: ask } = client(t, [], { setting: `scheduler.test:${a.port}`, lookUp });
   t.is(await ask(), 'a');
   t.is(finder.owner?.authority, `scheduler.test:${a.port}`);
   a.stop();
   const waiting = ask();
+  const before = lookUps;
+  while (lookUps === before) await new Promise((resolve) => setImmediate(resolve));
   b.address = `127.0.0.2:${a.port}`;
   await b.listen('127.0.0.2');
   b.own(true, 2);
