@@ -11,6 +11,7 @@ import { parseEnv } from 'node:util';
 
 import { z } from 'zod';
 
+import { CELL_NAME, CELL_NAME_RULE, DEFAULT_CELL } from '../lib/cells.ts';
 import { CapstanError } from '../lib/errors.ts';
 import { errnoOf } from '../lib/to-error.ts';
 import { tlsSettings } from '../lib/tls-settings.ts';
@@ -71,6 +72,10 @@ export const settingsSchema = z.object({
       env: 'CAPSTAN_SCHEDULER',
       flag: '--scheduler <host:port>',
     }),
+  cell: z.string().regex(CELL_NAME, CELL_NAME_RULE).default(DEFAULT_CELL).meta({
+    description: 'Cell whose scheduler is asked.',
+    env: 'CAPSTAN_CELL',
+  }),
   store: z
     .string()
     .min(1)
@@ -129,6 +134,7 @@ export const GATEWAY_SETTINGS = ['url', 'httpPort', 'dataDir', 'apiKey'] as cons
 /** Settings of commands for the scheduler's own host. */
 export const SCHEDULER_SETTINGS = [
   'scheduler',
+  'cell',
   'grpcPort',
   'dataDir',
   'apiKey',

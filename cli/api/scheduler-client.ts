@@ -2,7 +2,7 @@
 import { Metadata, type ServiceError } from '@grpc/grpc-js';
 
 import { messageLimits } from '../../lib/batches.ts';
-import { DEFAULT_CELL } from '../../lib/cells.ts';
+import { nameCell } from '../../lib/cells.ts';
 import { clientCredentials, type TlsConfig } from '../../lib/grpc-tls.ts';
 import type { CapstanError } from '../../lib/errors.ts';
 import { fixedCandidate } from '../../lib/owner/addresses.ts';
@@ -45,23 +45,26 @@ type Unary<Request, Reply> = (
 
 /**
  * Creates a client of the scheduler at `host:port` or `unix:<path>`; of several, separated by commas or behind one name, of
- * the one that owns the first cell. Its calls throw CapstanError.
+ * the one that owns the cell. Its calls throw CapstanError.
  * @throws CapstanError CONFIG when the scheduler is on another host and no certificates are set.
  */
-export function connectScheduler(address: string, apiKey: string, tls: TlsConfig): SchedulerClient {
+export function connectScheduler(address: string, apiKey: string, settings: TlsConfig & { readonly cell: string }): SchedulerClient {
+  const { cell, ...tls } = settings;
   const credentials = clientCredentials(address, tls);
   const options = {
     ...messageLimits,
     'grpc.enable_http_proxy': 0,
     'grpc.use_local_subchannel_pool': 1,
   };
-  const finder = fixedCandidate(address) === undefined ? new OwnerFinder({ setting: address, credentials, log: quiet, cell }) : undefined;
+  const finder =
+    fixedCandidate(address) === undefined ? new OwnerFinder({ setting: address, credentials, log: quiet, cell: () => cell }) : undefined;
   finder?.start();
   const over = finder === undefined ? options : { channelOverride: new OwnerChannel(finder, options) };
   const control = new ControlServiceClient(address, credentials, over);
   // Of several, the owner is looked for within the call's deadline.
   const metadata = new Metadata({ waitForReady: finder !== undefined });
   metadata.set('authorization', `Bearer ${apiKey}`);
+  nameCell(metadata, cell);
 
   const call = <Request, Reply>(method: Unary<Request, Reply>, request: Request, withinMs = CALL_MS): Promise<Reply> =>
     new Promise((resolve, reject) => {
@@ -86,7 +89,6 @@ export function connectScheduler(address: string, apiKey: string, tls: TlsConfig
   };
 }
 
-const cell = (): string => DEFAULT_CELL;
 /** The search has no log of its own: its outcome is that of the calls. */
 const quiet = { info: () => undefined, warn: () => undefined, error: () => undefined };
 
