@@ -162,7 +162,8 @@ export class SimDatabase {
   take(session: Session, { owner, version, known, unchanged }: Claim): Taken {
     const { world, mutation } = this.#options;
     const { term, batch } = this.#mark;
-    if (version < this.#schema && mutation !== 'older-owner') return new CapstanError('DATA_NEWER', 'the schema is of a newer version');
+    // An older program stays a standby of a newer one.
+    if (version < this.#schema && mutation !== 'older-owner') return { kind: 'held', owner: this.#owner, term, batch };
     const isFree = this.#lockedBy === null || this.#lockedBy === session;
     const isUnchanged = unchanged?.term === term && unchanged.batch === batch;
     if (!isFree && !isUnchanged) return { kind: 'held', owner: this.#owner, term, batch };
@@ -211,6 +212,7 @@ export class SimDatabase {
   #write({ life, term, number, ops }: SentBatch): Outcome[] {
     const { world, observe, hasReplica } = this.#options;
     if (term !== this.#mark.term) fail(`a batch of term ${term} was written in term ${this.#mark.term}`);
+    if (this.#isBehind) fail(`batch ${number} was written to a database that lacks acknowledged batches`);
     if (number <= this.#mark.batch) fail(`batch ${number} of term ${term} was written twice`);
     if (number > this.#mark.batch + 1) fail(`batch ${number} of term ${term} was written, the one before it was not`);
     if (term === this.#reader.term && life < this.#reader.life) fail(`batch ${number} was written after its owner had read the state anew`);

@@ -41,7 +41,7 @@ function clusterFaultsOf(seed: number): ClusterFaults {
   if (isReplicaBehind) return quiet;
   return {
     ...quiet,
-    network: { crash: [0, 0.002, 0.01][seed % 3] ?? 0, cut: rough, mute: rough / 2, copy: rough * 2, refusal: rough },
+    network: { crash: [0, 0.002, 0.01][seed % 3] ?? 0, cut: rough * 3, mute: rough / 2, copy: rough * 2, refusal: rough },
     pauses: (seed * 5) % 6,
     handovers: (seed * 7) % 5,
   };

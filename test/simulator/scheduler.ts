@@ -61,13 +61,10 @@ export interface SimSchedulerOptions {
   readonly share: Share | null;
 }
 
-/** How long a standby waits for its turn before it asks again, ms. */
-const TURN_MS = 500;
+/** How long a scheduler whose database does not answer at its start waits before it asks again, ms. */
+const START_AGAIN_MS = 500;
 /** Bound of the fence, as the driver has it, ms. */
 const FENCE_MS = 3_000;
-/** Refusals of a take-over after which a standby asks again. */
-const mayPass: ReadonlySet<string> = new Set(['CONFLICT', 'UNAVAILABLE', 'DATA_NEWER']);
-
 export class SimScheduler {
   readonly #ownStore: SqliteEngine | null;
   readonly #world: World;
@@ -157,6 +154,7 @@ export class SimScheduler {
         log: { info: () => undefined, warn: () => undefined, error: () => undefined },
         payloadBytes,
         secondBatchWrites,
+        standsBy: this.#shared !== null,
         onFatal: (error) => this.#fatal(error),
         step: this.#checkedStep(),
       },
@@ -166,13 +164,15 @@ export class SimScheduler {
     this.#takeOver(engine);
   }
 
-  /** Takes the queue over; a standby asks again until it may. */
+  /** Takes the queue over, or stands by until it may. */
   #takeOver(engine: Engine): void {
     engine.beginTakeOver({
       done: () => this.#world.trace(`${this.name} started`),
       failed: (error) => {
-        if (this.#shared === null || !(error instanceof CapstanError) || !mayPass.has(error.code)) this.#fatal(error);
-        else this.#shared.waitForTurn(0, TURN_MS, { done: () => this.#takeOver(engine), failed: raise });
+        const code = this.#shared !== null && error instanceof CapstanError ? error.code : null;
+        if (code === 'CONFLICT') engine.standBy(error);
+        else if (code === 'UNAVAILABLE') this.#later(START_AGAIN_MS, () => this.#takeOver(engine));
+        else this.#fatal(error);
       },
     });
   }
@@ -388,10 +388,6 @@ export class SimScheduler {
         if (life === this.#life) this.handle(event);
       });
   }
-}
-
-function raise(error: unknown): never {
-  throw error;
 }
 
 function fail(what: string): never {

@@ -36,8 +36,11 @@ const sharedMutations: readonly [Mutation, RegExp][] = [
   ['fence-by-count', /a batch of term \d+ was written in term|was written twice/],
   ['no-chain', /was written twice|the one before it was not/],
   ['take-copies', /was written twice/],
-  ['settle-by-marker', /was acknowledged before it was stored|signs for|chunks of attempt|there are|the store/],
-  ['keep-term', /after its owner had read the state anew|lacks acknowledged batches|there are|the store/],
+  [
+    'settle-by-marker',
+    /was acknowledged before it was stored|signs for|chunks of attempt|there are|the store|still holds|waited when the purge/,
+  ],
+  ['keep-term', /after its owner had read the state anew|lacks acknowledged batches|still holds|there are|the store/],
   ['no-fence', /left scheduler \d+ \S+ ms after the last confirmed batch was sent/],
   ['take-early', /which was taken over because it was silent/],
   ['trust-replica', /from a database that lacks acknowledged batches/],
