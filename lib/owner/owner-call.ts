@@ -36,7 +36,11 @@ export class OwnerCall implements RawCall, LinkCall {
   #inner: RawCall | undefined;
   #link: Link | undefined;
   /** What was sent so far; undefined when the call cannot be made again. */
-  #sent: { readonly context: MessageContext; readonly message: Buffer }[] | undefined = [];
+  #sent: Sent[] | undefined = [];
+  /** What the present connection still has to send. */
+  #queue: Sent[] = [];
+  /** The library keeps one message of a call that it is still setting up: a second one would replace it. */
+  #isSending = false;
   #sentBytes = 0;
   #halfClosed = false;
   #reads = 0;
@@ -59,11 +63,13 @@ export class OwnerCall implements RawCall, LinkCall {
   }
 
   sendMessageWithContext(given: MessageContext, message: Buffer): void {
-    const context = once(given);
+    const item: Sent = { context: once(given), message };
     this.#sentBytes += message.length;
-    if (this.#inner === undefined || (this.#sentBytes <= KEPT_BYTES && this.#sent !== undefined)) this.#sent?.push({ context, message });
+    if (this.#inner === undefined || (this.#sentBytes <= KEPT_BYTES && this.#sent !== undefined)) this.#sent?.push(item);
     else this.#sent = undefined;
-    this.#inner?.sendMessageWithContext(context, message);
+    if (this.#inner === undefined) return;
+    this.#queue.push(item);
+    this.#sendNext(this.#inner);
   }
 
   startRead(): void {
@@ -73,7 +79,7 @@ export class OwnerCall implements RawCall, LinkCall {
 
   halfClose(): void {
     this.#halfClosed = true;
-    this.#inner?.halfClose();
+    if (this.#inner !== undefined) this.#sendNext(this.#inner);
   }
 
   cancelWithStatus(code: status, details: string): void {
@@ -117,9 +123,10 @@ export class OwnerCall implements RawCall, LinkCall {
       onReceiveStatus: (reply) => this.#onStatus(link, reply),
     });
     for (let read = 0; read < this.#reads; read += 1) inner.startRead();
-    for (const { context, message } of this.#sent ?? []) inner.sendMessageWithContext(context, message);
+    this.#queue = [...(this.#sent ?? [])];
+    this.#isSending = false;
     if (this.#sentBytes > KEPT_BYTES) this.#sent = undefined;
-    if (this.#halfClosed) inner.halfClose();
+    this.#sendNext(inner);
   }
 
   /** Ends a call that has no connection. */
@@ -131,6 +138,25 @@ export class OwnerCall implements RawCall, LinkCall {
   cut(reason: string): void {
     this.#cutFor = reason;
     this.#inner?.cancelWithStatus(status.UNAVAILABLE, reason);
+  }
+
+  /** Sends the next message once the one before it is taken, and half-closes after the last. */
+  #sendNext(inner: RawCall): void {
+    if (this.#isSending || inner !== this.#inner) return;
+    const item = this.#queue.shift();
+    if (item === undefined) {
+      if (this.#halfClosed) inner.halfClose();
+      return;
+    }
+    this.#isSending = true;
+    const { context, message } = item;
+    const callback = (error?: Error | null): void => {
+      context.callback?.(error);
+      if (inner !== this.#inner) return;
+      this.#isSending = false;
+      this.#sendNext(inner);
+    };
+    inner.sendMessageWithContext({ ...context, callback }, message);
   }
 
   #wait(): void {
@@ -205,6 +231,11 @@ export class OwnerCall implements RawCall, LinkCall {
     this.#parts.done(this);
     this.#listener?.onReceiveStatus(reply);
   }
+}
+
+interface Sent {
+  readonly context: MessageContext;
+  readonly message: Buffer;
 }
 
 /** The writer of a message continues once, however often the message is sent. */

@@ -5,6 +5,7 @@ import test, { type ExecutionContext } from 'ava';
 import { isSchedulerAddress, resolveCandidates, type LookUp } from '../../lib/owner/addresses.ts';
 import { OwnerChannel } from '../../lib/owner/owner-channel.ts';
 import { OwnerFinder } from '../../lib/owner/owner-finder.ts';
+import { BlobServiceClient, PutBlobHeader, type PutBlobRequest } from '../../proto/gen/capstan/v1/blobs.ts';
 import { ControlServiceClient } from '../../proto/gen/capstan/v1/control.ts';
 import { FakeOwner } from '../support/fake-owner.ts';
 
@@ -62,6 +63,30 @@ test('a call that a standby refused is made again at the owner, which it names',
   c.own(true, 2);
   t.is(await ask(), 'c');
   t.deepEqual(a.calls, ['getMetrics', 'refused']);
+});
+
+test('a stream that a standby refused after several messages is made again with all of them, in order', async (t) => {
+  const [a, b] = await fakes(t, 2);
+  const { ask, channel, metadata } = client(t, [a, b]);
+  a.own(true, 1);
+  t.is(await ask(), 'a');
+  b.own(true, 2);
+  a.isStandby = true;
+  a.isSilent = true;
+  a.named = b.address;
+  const blobs = new BlobServiceClient(a.address, credentials.createInsecure(), { channelOverride: channel });
+  const put = Promise.withResolvers<unknown>();
+  const upload = blobs.put(metadata, (error, reply) => (error === null ? put.resolve(reply) : put.reject(error)));
+  const write = (part: PutBlobRequest['part']): Promise<void> => new Promise((resolve) => upload.write({ part }, () => resolve()));
+  await write({ $case: 'header', value: PutBlobHeader.fromPartial({}) });
+  for (const text of ['one', 'two', 'three']) await write({ $case: 'data', value: Buffer.from(text) });
+  a.wake();
+  upload.end();
+  await put.promise;
+  t.deepEqual(
+    b.puts.map((messages) => messages.map(String)),
+    [['header', 'one', 'two', 'three']],
+  );
 });
 
 test('a standby sends nobody to an address that is not configured', async (t) => {

@@ -7,10 +7,12 @@ import {
   status,
   type MethodDefinition,
   type ServerInterceptor,
+  type ServerReadableStream,
   type ServerUnaryCall,
   type ServerWritableStream,
 } from '@grpc/grpc-js';
 
+import { BlobServiceService, type PutBlobRequest } from '../../proto/gen/capstan/v1/blobs.ts';
 import { ControlServiceService, type DirectoryUpdate } from '../../proto/gen/capstan/v1/control.ts';
 
 const bytes = (value: Buffer): Buffer => value;
@@ -93,6 +95,17 @@ export class FakeOwner {
         this.streams.add(call);
       },
     });
+    server.addService(BlobServiceService, {
+      ...Object.fromEntries(Object.keys(BlobServiceService).map((name) => [name, () => undefined])),
+      put: (call: ServerReadableStream<PutBlobRequest, object>, answer: (error: null, reply: object) => void) => {
+        const received: Buffer[] = [];
+        this.puts.push(received);
+        call.on('data', ({ part }: PutBlobRequest) =>
+          received.push(part?.$case === 'data' ? Buffer.from(part.value) : Buffer.from('header')),
+        );
+        call.on('end', () => answer(null, { id: 'x', size: 0, existed: false, received: 0 }));
+      },
+    });
     const at = this.address === '' ? `${host}:0` : this.address;
     const port = await new Promise<number>((resolve, reject) =>
       server.bindAsync(at, ServerCredentials.createInsecure(), (error, bound) => (error === null ? resolve(bound) : reject(error))),
@@ -101,6 +114,8 @@ export class FakeOwner {
     this.#server = server;
   }
 
+  /** Messages of each upload that reached it. */
+  readonly puts: Buffer[][] = [];
   /** Open streams of WatchDirectory. */
   readonly streams = new Set<ServerWritableStream<object, DirectoryUpdate>>();
 
@@ -163,7 +178,7 @@ export class FakeOwner {
               const said = new Metadata();
               said.set('capstan-error', 'NOT_OWNER');
               if (this.named !== undefined) said.set('capstan-owner', this.named);
-              call.sendStatus({ code: status.UNAVAILABLE, details: 'a standby', metadata: said });
+              this.#say(() => call.sendStatus({ code: status.UNAVAILABLE, details: 'a standby', metadata: said }));
             },
           }),
         sendMetadata: (metadata, next) => {
