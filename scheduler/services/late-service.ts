@@ -18,6 +18,8 @@ import {
   type UntypedServiceImplementation,
 } from '@grpc/grpc-js';
 
+import { messageOf } from '../../lib/to-error.ts';
+
 /** The part of a gRPC server that a service registers with. */
 export type ServiceTaker = Pick<Server, 'addService'>;
 
@@ -100,8 +102,9 @@ function handlerOf(kind: Kind, load: () => Promise<Loaded>): UntypedServiceImple
       return ((call: ServerUnaryCall<unknown, unknown>, answer) => {
         load().then(
           ({ definition, handler }) => {
-            call.request = definition.requestDeserialize(call.request as Buffer);
-            handler(call, answer);
+            const refusal = readRequest(call, definition);
+            if (refusal === null) handler(call, answer);
+            else answer(refusal);
           },
           (error: unknown) => answer(failure(error)),
         );
@@ -112,8 +115,9 @@ function handlerOf(kind: Kind, load: () => Promise<Loaded>): UntypedServiceImple
           ({ definition, handler }) => {
             // A call cancelled in the meantime gets no reply, and must not be watched forever.
             if (call.cancelled) return;
-            call.request = definition.requestDeserialize(call.request as Buffer);
-            handler(call);
+            const refusal = readRequest(call, definition);
+            if (refusal === null) handler(call);
+            else call.emit('error', refusal);
           },
           (error: unknown) => call.emit('error', failure(error)),
         );
@@ -125,6 +129,16 @@ function handlerOf(kind: Kind, load: () => Promise<Loaded>): UntypedServiceImple
           (error: unknown) => call.emit('error', failure(error)),
         );
       };
+  }
+}
+
+/** Reads the bytes of a stranger in place of the request. Returns why they are no request; null if they are one. */
+function readRequest(call: { request: unknown }, definition: MethodDefinition<unknown, unknown>): Partial<ServiceError> | null {
+  try {
+    call.request = definition.requestDeserialize(call.request as Buffer);
+    return null;
+  } catch (error) {
+    return { code: status.INVALID_ARGUMENT, details: `the request cannot be read: ${messageOf(error)}` };
   }
 }
 

@@ -48,7 +48,7 @@ test('a job from the command line: input, output, chunks, ends and refusals', as
 
   const failed = await call(['bad']);
   t.deepEqual([failed.code, failed.out], [1, '']);
-  t.regex(failed.err, /the job ended FAILED: no luck\nnext: \S.*capstan jobs get /);
+  t.regex(failed.err, /the job ended FAILED: no luck\nnext: .*capstan jobs get /);
   const submitted = await call(['hello', 'name=Ada', '--async']);
   t.is(submitted.code, 0);
   t.regex(submitted.out, /^[\w-]{36,}\n$/);

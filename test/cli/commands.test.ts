@@ -85,7 +85,7 @@ for (const [path, command] of commands) {
       if (env !== undefined) t.true(text.includes(`env: ${env})`), flags);
       if (choices !== undefined) t.true(text.includes(`: ${choices.join(', ')}`), flags);
     }
-    if (command.settings?.includes('apiKey') === true) t.regex(stdout, /^Environment:\n {2}SERVICE_API_KEY /m);
+    if (command.settings?.includes('apiKey') === true) t.regex(stdout, /^Environment:\n(?: {2}.*\n)*? {2}SERVICE_API_KEY /m);
     t.is((command.examples ?? []).length > 0, !WITHOUT_EXAMPLES.has(path));
     for (const example of command.examples ?? []) t.true(stdout.includes(`\n  capstan ${example}\n`), example);
   });

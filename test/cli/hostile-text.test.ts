@@ -133,6 +133,7 @@ async function hostileScheduler(): Promise<{ address: string; close: () => void 
   server.addService(ControlServiceService, {
     getMasterKey: answer(MasterKeyInfo.fromPartial({ id: HOSTILE, rotating: true })),
     listNodes: answer({ nodes: [NodeInfo.fromPartial({ id: HOSTILE, name: HOSTILE })] }),
+    prepareMasterKey: answer({ id: HOSTILE, file: HOSTILE, lacking: [HOSTILE] }),
     rotateMasterKey: (_call: unknown, callback: (error: object) => void) =>
       callback({ code: grpcStatus.FAILED_PRECONDITION, details: HOSTILE }),
   });
@@ -155,6 +156,10 @@ const cases: Readonly<
 > = {
   deploy: [{ args: ['<app>'] }],
   rollback: [{ args: [HOSTILE] }],
+  call: [{ args: [HOSTILE] }, { args: [HOSTILE], more: { async: true } }, { args: [HOSTILE], more: { stream: true } }],
+  'cell list': [{}],
+  'cell create': [{ args: [HOSTILE] }],
+  'cell move-account': [{ args: [HOSTILE, HOSTILE] }],
   'builds list': [{}],
   'env list': [{}],
   'env get': [{ args: [HOSTILE] }],
@@ -194,13 +199,14 @@ const cases: Readonly<
   'account delete': [{ args: [HOSTILE] }],
   login: [{}],
   'master-key status': [{ calls: 'scheduler' }],
+  'master-key prepare': [{ calls: 'scheduler' }],
   'master-key rotate': [{ calls: 'scheduler' }],
   doctor: [{ calls: 'scheduler' }],
   build: [{ args: ['<app>'] }],
   init: [{ args: [HOSTILE] }],
 };
 /** They serve or copy; what they print goes through the same terminal: the test of every kind of line covers it. */
-const others = ['up', 'run', 'backup', 'scheduler', 'gateway', 'agent', 'start', 'logout', 'completion', 'version'];
+const others = ['up', 'run', 'backup', 'store copy', 'scheduler', 'gateway', 'agent', 'start', 'logout', 'completion', 'version'];
 
 test('every command prints hostile values visibly, as text and as JSON', async (t) => {
   const commands = await leafCommands();

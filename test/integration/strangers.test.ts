@@ -5,7 +5,7 @@ import { once } from 'node:events';
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 
-import { credentials, Metadata, status } from '@grpc/grpc-js';
+import { Client, credentials, Metadata, status, type ServiceError } from '@grpc/grpc-js';
 import test, { type ExecutionContext } from 'ava';
 
 import { CapstanError } from '../../lib/errors.ts';
@@ -43,6 +43,32 @@ async function startGateway(t: ExecutionContext): Promise<{ part: Part; invoke: 
   };
   return { part: await Part.start(t, 'gateway', variables), invoke: `127.0.0.1:${port}` };
 }
+
+test('bytes that are no request of the open services are refused, and the scheduler serves on', async (t) => {
+  const { part } = await startScheduler(t);
+  const client = new Client(part.address, credentials.createInsecure());
+  t.teardown(() => client.close());
+  const raw = (bytes: Buffer): Buffer => bytes;
+  for (let round = 0; round < 2; round += 1) {
+    for (const bytes of [Buffer.from([0x0a]), Buffer.from([0x10, 0x80]), Buffer.alloc(3, 0xff)]) {
+      const checked = await new Promise<number | undefined>((resolve) => {
+        client.makeUnaryRequest('/grpc.health.v1.Health/Check', raw, raw, bytes, (error) => resolve(error?.code));
+      });
+      t.is(checked, status.INVALID_ARGUMENT);
+      const watched = await new Promise<number | undefined>((resolve) => {
+        const call = client.makeServerStreamRequest('/grpc.health.v1.Health/Watch', raw, raw, bytes);
+        call.on('data', () => undefined);
+        call.on('error', (error: ServiceError) => resolve(error.code));
+        call.on('end', () => resolve(undefined));
+      });
+      t.is(watched, status.INVALID_ARGUMENT);
+    }
+  }
+  const serving = await new Promise<Buffer | undefined>((resolve) => {
+    client.makeUnaryRequest('/grpc.health.v1.Health/Check', raw, raw, Buffer.alloc(0), (_error, reply) => resolve(reply));
+  });
+  t.deepEqual(serving, Buffer.from([0x08, 1]));
+});
 
 measured(`20 strangers with messages of 30 MiB cost the scheduler no memory, and it serves meanwhile${why}`, async (t) => {
   const { part, secret } = await startScheduler(t);
