@@ -1,8 +1,9 @@
 /** Each rule that the functions of the database enforce, and what becomes of it when the function lacks it: the check must notice. */
 import test from 'ava';
 
+import { OPERATION_TYPES } from '../../../scheduler/store/postgres/sql/batch.ts';
 import { NO_POSTGRES, postgresBinaries, startPostgres, type PostgresServer } from '../../support/postgres.ts';
-import { completed, given, leased, submit } from './jobs.ts';
+import { completed, given, jobOf, leased, leaseOf, submit } from './jobs.ts';
 import { rowsOfBatch } from './postgres-rows.ts';
 import { END_WRITERS, worldOf, type World } from './postgres-world.ts';
 import { take } from './take.ts';
@@ -12,14 +13,29 @@ interface Rule {
   readonly in: 'commit_v1' | 'take_v1';
   /** A part of the function without which the rule is gone, and what stands there instead. */
   readonly part: RegExp;
-  readonly mutated: string;
+  readonly mutated: string | ((part: string) => string);
   readonly holds: (world: World, rows: (ops: Parameters<typeof rowsOfBatch>[3]) => Promise<number>) => Promise<boolean>;
 }
+
+const ALL_TYPES = 2 ** OPERATION_TYPES.length - 1;
 
 const call = (term: bigint, batch: number): string => `SELECT * FROM capstan.commit_v1(0, ${term}, ${batch}, 0, 0, 0, '{}', false, 0,
   NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)`;
 
 const rules: readonly Rule[] = [
+  {
+    rule: 'operations on the same row are of several waves: one update applies only one of them',
+    in: 'commit_v1',
+    part: /1 \.\. cardinality\(p_waves\)|p_waves\[w\]|\.wave = w\b/g,
+    // All operations in one wave.
+    mutated: (part) =>
+      part === '.wave = w' ? '.wave >= w' : part === 'p_waves[w]' ? String(ALL_TYPES) : '1 .. least(1, cardinality(p_waves))',
+    holds: async ({ store, fence }) => {
+      await given(store, fence, submit(leased(1)));
+      const [requeued, again] = await store.commit(fence, [{ kind: 'requeue', seq: 1, token: 1, attempts: 1 }, leaseOf(1, 2)]);
+      return requeued?.kind === 'ok' && again?.kind === 'ok' && (await jobOf(store, 1)).token === 2;
+    },
+  },
   {
     rule: 'a batch under a stale term raises: an update of no rows would be no error',
     in: 'commit_v1',
@@ -129,7 +145,7 @@ function tests(own: PostgresServer): void {
             `SELECT pg_get_functiondef('capstan.${name}'::regproc) AS text`,
           );
           t.regex(text, part);
-          await world.sql(text.replace(part, mutated));
+          await world.sql(text.replace(part, (found) => (typeof mutated === 'string' ? mutated : mutated(found))));
         }
         t.is(await holds(world, (ops) => rowsOfBatch(t, world.url, world.fence, ops)), !isMutated);
       }

@@ -2,6 +2,7 @@
  * What every driver of the store promises (scheduler/store/store.ts), as tests. A driver joins by
  * a file that calls {@link storeConformance} with a way to open an empty store.
  */
+import { batchRules } from './rules-batches.ts';
 import { controlRules } from './rules-control.ts';
 import { endRules } from './rules-ends.ts';
 import { fenceRules } from './rules-fences.ts';
@@ -26,6 +27,7 @@ export function storeConformance(name: string, open: Open): void {
   hookRules(name, use);
   removalRules(name, use);
   orderRules(name, use);
+  batchRules(name, use);
   controlRules(name, use);
   usageRules(name, use);
   fenceRules(name, use);
