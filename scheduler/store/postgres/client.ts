@@ -122,7 +122,7 @@ export class PostgresStore implements Store {
   #acquiring: Promise<unknown> = Promise.resolve();
   /** The terms under which this store commits, by cell. */
   readonly #owned = new Map<number, Owned>();
-  /** What was acknowledged to this process, by cell; survives every loss. */
+  /** What was acknowledged to this process, or seen of an owner, by cell; survives every loss. */
   readonly #known = new Map<number, Known>();
   /** Why batches are refused until the cell is taken again; null while none are. */
   #doubt: CapstanError | null = null;
@@ -297,7 +297,7 @@ export class PostgresStore implements Store {
     const { term, batch, wall, cause } = taken;
     this.#disown(cell, 'stale');
     this.#owned.set(cell, { owner, term, batch, since: performance.now() });
-    this.#know(cell, term, batch);
+    this.#know(cell, { term: Number(term), batch });
     this.#clock.atLeast(wall);
     this.#doubt = null;
     this.#edges.reset();
@@ -357,7 +357,7 @@ export class PostgresStore implements Store {
       });
       const { outcomes, swept } = outcomesOf(batch.size, rows);
       if (sweep > 0 && swept.every((count) => count < SWEEP_ROWS)) this.#sweepAt = now + SWEEP_PAUSE_MS;
-      this.#know(fence.shard, fence.term, number);
+      this.#know(fence.shard, { term: Number(fence.term), batch: number });
       this.#watcher.committed(batch.size, performance.now() - sentAt);
       return outcomes;
     } catch (error) {
@@ -415,8 +415,11 @@ export class PostgresStore implements Store {
     });
   }
 
-  #know(cell: number, term: bigint, batch: number): void {
-    this.#known.set(cell, { term: Number(term), batch });
+  /** Keeps the highest: a database that was restored, or failed over, shows less than before. */
+  #know(cell: number, next: Known): void {
+    const known = this.#known.get(cell);
+    if (known !== undefined && (next.term < known.term || (next.term === known.term && next.batch <= known.batch))) return;
+    this.#known.set(cell, next);
   }
 
   /** The session, made anew where there is none. */
@@ -439,7 +442,8 @@ export class PostgresStore implements Store {
     this.#mustBeOpen();
     // It may be another server than before, under the same name.
     this.#readers.renew();
-    this.#session = { writer, terms: new CellTerms(writer, this.#address.shown), types: null };
+    const terms = new CellTerms(writer, this.#address.shown, (cell, known) => this.#know(cell, known));
+    this.#session = { writer, terms, types: null };
     return this.#session;
   }
 

@@ -7,7 +7,8 @@
  *   for {@link UNCHANGED_MS} of its own monotonic clock takes the cell, if both still are what it saw. No clocks are compared.
  *
  * A term is never given out twice, also after the database was restored or failed over to a replica that was behind: it is at least
- * the seconds since 1970. A database that lacks what was acknowledged to this process is not taken over: somebody has to look.
+ * the seconds since 1970. A database that lacks what was acknowledged to this process, or what it saw of an owner, is not taken
+ * over: somebody has to look.
  */
 import { CapstanError } from '../../../lib/errors.ts';
 import type { TakeOverCause } from '../store-watcher.ts';
@@ -47,7 +48,7 @@ const END_LOCK_HOLDERS = `SELECT pg_terminate_backend(pid) FROM (
 const END_ROW_HOLDERS = `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
   WHERE datname = current_database() AND usename = current_user AND pid <> pg_backend_pid() AND application_name LIKE $1 AND xact_start IS NOT NULL`;
 
-/** What the database acknowledged to this process: the highest term, and the highest batch under it. */
+/** What the database acknowledged, to this process or to an owner that it looked at: the highest term, and the highest batch under it. */
 export interface Known {
   readonly term: number;
   readonly batch: number;
@@ -88,14 +89,17 @@ interface TakeRow {
 export class CellTerms {
   readonly #writer: Writer;
   readonly #where: string;
+  readonly #onSeen: (cell: number, known: Known) => void;
   readonly #seen = new Map<number, Seen>();
   /** Cells whose lock this session holds; the database counts how often it was taken. */
   readonly #locked = new Set<number>();
   #isNewer = false;
 
-  constructor(writer: Writer, where: string) {
+  /** `onSeen` is told of every look at a cell: what it saw outlives this session. */
+  constructor(writer: Writer, where: string, onSeen: (cell: number, known: Known) => void) {
     this.#writer = writer;
     this.#where = where;
+    this.#onSeen = onSeen;
   }
 
   /**
@@ -146,6 +150,7 @@ export class CellTerms {
 
   async #ownerOf(cell: number): Promise<Row | undefined> {
     const [row] = await this.#writer.ask<Row>({ kind: 'term', text: OWNER, values: [cell] });
+    if (row !== undefined) this.#onSeen(cell, { term: row.term, batch: row.batch });
     return row;
   }
 

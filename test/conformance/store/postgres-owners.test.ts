@@ -1,7 +1,8 @@
 /** Who owns a cell of PostgreSQL: how it changes hands, and who may not have it. */
 import test from 'ava';
 
-import { openPostgresStore } from '../../../scheduler/store/postgres/client.ts';
+import { CapstanError } from '../../../lib/errors.ts';
+import { openPostgresStore, type PostgresStore } from '../../../scheduler/store/postgres/client.ts';
 import { migrations } from '../../../scheduler/store/postgres/migrations/all.ts';
 import { StaleTermError } from '../../../scheduler/store/store.ts';
 import { NO_POSTGRES, postgresBinaries, startPostgres, type PostgresServer } from '../../support/postgres.ts';
@@ -130,25 +131,19 @@ function tests(server: PostgresServer): void {
 
   test('a database that was restored to an earlier point is an alarm, and is not taken over', async (t) => {
     const { url, store, fence, told, sql } = await worldOf(t, server);
-    const name = new URL(url).pathname.slice(1);
-    const admin = url.replace(/\w+$/, 'postgres');
-    const run = (text: string): Promise<unknown> => server.query(admin, text);
-    const endAll = `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '${name}'`;
+    const { endAll, backUp, restore } = copiesOf(url);
     const lost = (): Promise<number> => new Promise((resolve) => store.onHint(resolve));
     await store.commit(fence, [submit(queued(1))]);
 
     let hint = lost();
-    await run(endAll);
+    await endAll();
     await hint;
-    await run(`CREATE DATABASE ${name}_backup TEMPLATE ${name}`);
+    await backUp();
     const next = await take(store);
     await store.commit(next, [submit(queued(2))]);
     hint = lost();
-    await run(`ALTER DATABASE ${name} ALLOW_CONNECTIONS false`);
-    await run(endAll);
+    await restore();
     await hint;
-    await run(`ALTER DATABASE ${name} RENAME TO ${name}_lost`);
-    await run(`ALTER DATABASE ${name}_backup RENAME TO ${name}`);
 
     const error = await t.throwsAsync(store.acquire(0, 'owner-a', 1), { code: 'DATA_LOST' });
     t.regex(error?.message ?? '', new RegExp(`is at term ${fence.term}, batch 1, but term ${next.term}, batch 2 was acknowledged`));
@@ -160,6 +155,38 @@ function tests(server: PostgresServer): void {
     t.teardown(() => after.close());
     await take(after, 'owner-b');
     t.deepEqual(await queueOf(after), [1]);
+  });
+
+  test('a standby does not take over a database that lacks what it saw of the owner', async (t) => {
+    const { url, store, fence, another } = await worldOf(t, server);
+    const { endAll, backUp, restore } = copiesOf(url);
+    await store.commit(fence, [submit(queued(1))]);
+    await store.close();
+    await endAll();
+    await backUp();
+    const owner = await another();
+    const term = await take(owner, 'owner-b');
+    await owner.commit(term, [submit(queued(2))]);
+    const told = new Told();
+    const standby = await another({ watcher: told });
+    t.like(await standby.acquire(0, 'owner-c', 1), { heldBy: 'another scheduler (owner-b)' });
+    await restore();
+    await owner.close();
+    const error = await acquireAgain(standby);
+    t.is(error?.code, 'DATA_LOST');
+    t.regex(error?.message ?? '', new RegExp(`is at term ${fence.term}, batch 1, but term ${term.term}, batch 2 was acknowledged`));
+    t.deepEqual(told.events, ['behind']);
+    t.is((await acquireAgain(standby))?.code, 'DATA_LOST', 'it stays so');
+    // Others have taken what there is, at the latest a second later: their term is above all that was seen.
+    const after = await another();
+    let { term: later } = await take(after, 'owner-d');
+    while (later <= term.term) {
+      await after.release(0);
+      later = (await take(after, 'owner-d')).term;
+    }
+    t.like(await standby.acquire(0, 'owner-c', 1), { heldBy: 'another scheduler (owner-d)' });
+    await after.release(0);
+    t.true((await take(standby, 'owner-c')).term > later);
   });
 
   test('terms and time go on from a database whose clock was an hour ahead', async (t) => {
@@ -212,4 +239,34 @@ function tests(server: PostgresServer): void {
     t.like(await older.acquire(0, 'owner-b', 1), { heldBy: 'another scheduler (owner-a), of a newer version' });
     t.like(await sql(LOCKS), [{ n: 0 }]);
   });
+
+  /** Copies of the whole database as it was; `restore` puts the one that `backUp` made into its place. Both want its sessions ended. */
+  function copiesOf(url: string) {
+    const name = new URL(url).pathname.slice(1);
+    const admin = url.replace(/\w+$/, 'postgres');
+    const run = (text: string): Promise<unknown> => server.query(admin, text);
+    const endAll = (): Promise<unknown> => run(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '${name}'`);
+    return {
+      endAll,
+      backUp: () => run(`CREATE DATABASE ${name}_backup TEMPLATE ${name}`),
+      restore: async () => {
+        await run(`ALTER DATABASE ${name} ALLOW_CONNECTIONS false`);
+        await endAll();
+        await run(`ALTER DATABASE ${name} RENAME TO ${name}_lost`);
+        await run(`ALTER DATABASE ${name}_backup RENAME TO ${name}`);
+      },
+    };
+  }
+}
+
+/** Until the store has noticed that its former session ended; gives the failure of the first attempt after that. */
+async function acquireAgain(store: PostgresStore): Promise<CapstanError | null> {
+  for (;;)
+    try {
+      const taken = await store.acquire(0, 'owner-c', 1);
+      if ('term' in taken) return null;
+    } catch (error) {
+      if (!(error instanceof CapstanError)) throw error;
+      if (error.code !== 'UNAVAILABLE') return error;
+    }
 }
