@@ -83,6 +83,7 @@ export async function start(config: GatewayConfig, deps: GatewayDeps = {}): Prom
   const lookup: Lookup = new Lookup({
     directory,
     cells: () => cells.all,
+    cellList: () => list,
     timeoutMs: config.readTimeoutMs,
     perSecond: config.lookupsPerSecond,
     now,
@@ -165,7 +166,7 @@ export async function start(config: GatewayConfig, deps: GatewayDeps = {}): Prom
     }
   }, NOTE_MS);
 
-  const list = new CellList({ cluster, log, onCells: (names) => cells.add(names) });
+  const list: CellList = new CellList({ cluster, log, onCells: (names) => cells.add(names) });
 
   function closeChannels(): void {
     clearInterval(noting);

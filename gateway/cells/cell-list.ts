@@ -1,9 +1,18 @@
-/** Reads the list of cells from any scheduler, owner or standby, in the background: no request waits for it. */
+/**
+ * Reads the list of cells from any scheduler, owner or standby, in the background. Only what is unknown before the first
+ * list waits for it: it may be of a cell that this gateway does not know yet.
+ */
+import { status } from '@grpc/grpc-js';
+
 import { CELL_NAME } from '../../lib/cells.ts';
 import type { ClusterClient } from '../../lib/cluster-list.ts';
+import { CapstanError } from '../../lib/errors.ts';
+import { FirstRead } from '../directory/first-read.ts';
 import type { Log } from '../log.ts';
 
 const READ_MS = 2_000;
+/** The same until the first list was read. */
+const FIRST_READ_MS = 200;
 const TIMEOUT_MS = 3_000;
 
 export interface CellListOptions {
@@ -17,14 +26,26 @@ export class CellList {
   #timer: NodeJS.Timeout | undefined;
   #closed = false;
   #hasFailed = false;
+  readonly #first = new FirstRead();
 
   constructor(options: CellListOptions) {
     this.#options = options;
     void this.#read();
   }
 
+  /** The list was read at least once. */
+  get reached(): boolean {
+    return this.#first.done;
+  }
+
+  /** Resolves once the list was read, with true; with false after `timeoutMs`, or when this closes. */
+  async firstRead(timeoutMs: number): Promise<boolean> {
+    return this.#first.within(timeoutMs);
+  }
+
   close(): void {
     this.#closed = true;
+    this.#first.close();
     clearTimeout(this.#timer);
   }
 
@@ -34,12 +55,20 @@ export class CellList {
       const { cells } = await cluster.list(TIMEOUT_MS);
       this.#hasFailed = false;
       // A cell that never had an owner has nothing to ask for.
-      if (!this.#closed) onCells(cells.filter(({ name, ownerId }) => CELL_NAME.test(name) && ownerId !== '').map(({ name }) => name));
+      if (this.#closed) return;
+      onCells(cells.filter(({ name, ownerId }) => CELL_NAME.test(name) && ownerId !== '').map(({ name }) => name));
+      this.#first.read();
     } catch (error) {
       // A scheduler of an earlier version has no such service, and one cell.
+      if (isUnimplemented(error)) this.#first.read();
       if (!this.#hasFailed && !this.#closed) log.info({ err: error }, 'the list of cells could not be read; trying again');
       this.#hasFailed = true;
     }
-    if (!this.#closed) this.#timer = setTimeout(() => void this.#read(), READ_MS);
+    if (!this.#closed) this.#timer = setTimeout(() => void this.#read(), this.reached ? READ_MS : FIRST_READ_MS);
   }
+}
+
+function isUnimplemented(error: unknown): boolean {
+  const cause = error instanceof CapstanError ? error.cause : undefined;
+  return cause instanceof Error && 'code' in cause && cause.code === status.UNIMPLEMENTED;
 }

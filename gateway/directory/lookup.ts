@@ -13,6 +13,7 @@ import { schedulerRefusal } from '../grpc/refusals.ts';
 import { callUnary } from '../jobs/unary.ts';
 import { keyOf, type Directory, type Endpoint, type Key } from './directory.ts';
 import { LookupBudget, type LookupKind } from './lookup-budget.ts';
+import type { CellList } from '../cells/cell-list.ts';
 import type { DirectoryWatch } from './watch.ts';
 
 const NEGATIVE_MS = 1000;
@@ -39,6 +40,8 @@ export interface LookupCell {
 export interface LookupOptions {
   readonly directory: Directory;
   readonly cells: () => readonly LookupCell[];
+  /** The list that shows which cells there are beside `default`. */
+  readonly cellList: () => Pick<CellList, 'reached' | 'firstRead'>;
   /** How long a look-up waits for the owners, ms. */
   readonly timeoutMs: number;
   /** Look-ups per second. */
@@ -50,6 +53,7 @@ export interface LookupOptions {
 export class Lookup {
   readonly #directory: Directory;
   readonly #cells: () => readonly LookupCell[];
+  readonly #cellList: LookupOptions['cellList'];
   readonly #timeoutMs: number;
   readonly #budget: LookupBudget;
   readonly #now: () => number;
@@ -61,9 +65,10 @@ export class Lookup {
   /** Cells of endpoints that were looked up and that the directory may not hold yet. */
   readonly #cellOf = new LRUCache<string, string>({ max: NEGATIVE_ENTRIES });
 
-  constructor({ directory, cells, timeoutMs, perSecond, now }: LookupOptions) {
+  constructor({ directory, cells, cellList, timeoutMs, perSecond, now }: LookupOptions) {
     this.#directory = directory;
     this.#cells = cells;
+    this.#cellList = cellList;
     this.#timeoutMs = timeoutMs;
     this.#budget = new LookupBudget(perSecond);
     this.#now = now;
@@ -136,17 +141,22 @@ export class Lookup {
   }
 
   /**
-   * Before the directory was read for the first time, waits for it and reads there: a gateway that has just started must
-   * not answer with errors what another one would have answered.
+   * Before the directory was read for the first time, waits for it and reads there; what is not there may be of a cell that
+   * is not known before the list of cells is read, and waits for that. A gateway that has just started must not answer with
+   * errors what another one would have answered.
    */
   async #afterStart<T>(read: () => T | undefined): Promise<T | undefined> {
+    const list = this.#cellList();
     const watches = this.#cells().map(({ watch }) => watch);
-    if (watches.some(({ reached }) => reached)) return undefined;
+    if (list.reached && watches.some(({ reached }) => reached)) return undefined;
     if (this.#starting >= MOST_STARTING) throw unreachable();
     this.#starting += 1;
     try {
       const reads = watches.map(async (watch) => (await watch.firstRead(this.#timeoutMs)) || Promise.reject(unreachable()));
       await Promise.any(reads).catch(() => Promise.reject(unreachable()));
+      const found = read();
+      if (found !== undefined) return found;
+      if (!(await list.firstRead(this.#timeoutMs))) throw unreachable();
     } finally {
       this.#starting -= 1;
     }

@@ -7,6 +7,7 @@ import { readClientStream } from '../../lib/stream-guard.ts';
 import { backoffMs } from '../../lib/backoff.ts';
 import type { Log } from '../log.ts';
 import type { Directory } from './directory.ts';
+import { FirstRead } from './first-read.ts';
 
 export interface DirectoryWatchOptions {
   readonly client: ControlServiceClient;
@@ -28,9 +29,7 @@ export class DirectoryWatch {
   #attempt = 0;
   #closed = false;
   #lastFailure = '';
-  readonly #reached = Promise.withResolvers<boolean>();
-  /** The directory was read at least once. */
-  reached = false;
+  readonly #first = new FirstRead();
   /** The stream is connected: what the directory does not hold was unknown to the scheduler a moment ago. */
   current = false;
 
@@ -43,21 +42,19 @@ export class DirectoryWatch {
     this.#open();
   }
 
+  /** The directory was read at least once. */
+  get reached(): boolean {
+    return this.#first.done;
+  }
+
   /** Resolves once the directory was read, with true; with false after `timeoutMs`, or when this closes. */
   async firstRead(timeoutMs: number): Promise<boolean> {
-    if (this.reached) return true;
-    let timer: NodeJS.Timeout | undefined;
-    const late = new Promise<false>((resolve) => {
-      timer = setTimeout(() => resolve(false), timeoutMs);
-    });
-    const isRead = await Promise.race([this.#reached.promise, late]);
-    clearTimeout(timer);
-    return isRead;
+    return this.#first.within(timeoutMs);
   }
 
   close(): void {
     this.#closed = true;
-    this.#reached.resolve(false);
+    this.#first.close();
     if (this.#timer !== null) clearTimeout(this.#timer);
     const call = this.#call;
     this.#call = null;
@@ -73,8 +70,7 @@ export class DirectoryWatch {
       this.#directory.apply(update, this.#cell);
       this.#attempt = 0;
       this.#lastFailure = '';
-      this.reached = true;
-      this.#reached.resolve(true);
+      this.#first.read();
       this.current = true;
     });
     call.on('error', (error: Error) => {

@@ -7,7 +7,13 @@ import { DirectoryUpdate, EndpointEntry, KeyEntry, KeyScope, type ControlService
 import { refusal } from '../../gateway/auth/permission.ts';
 import { RemovedNodes } from '../../gateway/cells/removed-nodes.ts';
 import { Directory } from '../../gateway/directory/directory.ts';
-import { Lookup, type LookupCell } from '../../gateway/directory/lookup.ts';
+import { createLog } from '../../gateway/log.ts';
+import { Lookup, type LookupCell, type LookupOptions } from '../../gateway/directory/lookup.ts';
+import { Cluster } from '../../proto/gen/capstan/v1/cluster.ts';
+import { FakeScheduler } from './fake-scheduler.ts';
+import { caller, KEY, startGateway } from './harness.ts';
+import { CellList } from '../../gateway/cells/cell-list.ts';
+import { CapstanError } from '../../lib/errors.ts';
 
 const hash = (name: string): Buffer => Buffer.from(name.padEnd(32, '0'));
 const hex = (name: string): string => hash(name).toString('hex');
@@ -86,8 +92,28 @@ function cell(name: string, reply: Reply, reached = true): LookupCell & { asked:
   return self;
 }
 
+const READ = { reached: true, firstRead: () => Promise.resolve(true) };
+
+/** A list of cells that is read when the test says so. */
+function unreadList(): {
+  readonly cellList: LookupOptions['cellList'];
+  readonly waited: Promise<void>;
+  readonly end: (isRead: boolean) => void;
+} {
+  const asked = Promise.withResolvers<void>();
+  const read = Promise.withResolvers<boolean>();
+  const list = {
+    reached: false,
+    firstRead: (timeoutMs: number) => {
+      asked.resolve();
+      return timeoutMs === 1_000 ? read.promise : Promise.reject(new Error(`it waits for ${timeoutMs} ms`));
+    },
+  };
+  return { cellList: () => list, waited: asked.promise, end: (isRead) => read.resolve((list.reached = isRead)) };
+}
+
 function lookupOver(...cells: LookupCell[]): Lookup {
-  return new Lookup({ directory: new Directory(), cells: () => cells, timeoutMs: 1_000, perSecond: 4, now: () => 0 });
+  return new Lookup({ directory: new Directory(), cells: () => cells, cellList: () => READ, timeoutMs: 1_000, perSecond: 4, now: () => 0 });
 }
 
 test('an unknown endpoint is asked of all cells at once, and the first that has it answers, whatever the others do', async (t) => {
@@ -128,4 +154,84 @@ test('a look-up in several cells takes one from the budget', async (t) => {
     ),
   );
   t.deepEqual(codes, ['absent', 'absent', 'absent', 'absent', 'UNAVAILABLE', 'UNAVAILABLE']);
+});
+
+test('what is unknown before the first list of cells waits for it, and is asked of the cells that it shows', async (t) => {
+  const [first, west] = [cell(DEFAULT_CELL, 'unknown'), cell('west', endpoint('e', 'acme'))];
+  const cells = [first];
+  const directory = new Directory();
+  directory.apply(update({ reset: true, endpoints: [endpoint('known')] }), DEFAULT_CELL);
+  const { cellList, waited, end } = unreadList();
+  const lookup = new Lookup({ directory, cells: () => cells, cellList, timeoutMs: 1_000, perSecond: 4, now: () => 0 });
+  t.like(await lookup.endpoint('known', 'caller'), { id: 'known' }, 'what is known waits for nothing');
+  const found = lookup.endpoint('e', 'caller');
+  await Promise.race([waited, found]);
+  t.is(first.asked, 0, 'nobody is asked before');
+  cells.push(west);
+  end(true);
+  t.like(await found, { accountId: 'acme', cell: 'west' });
+});
+
+test('what is unknown is unavailable when the list of cells is not read in time', async (t) => {
+  const { cellList, end } = unreadList();
+  const cells = [cell(DEFAULT_CELL, 'unknown')];
+  const lookup = new Lookup({ directory: new Directory(), cells: () => cells, cellList, timeoutMs: 1_000, perSecond: 4, now: () => 0 });
+  const endpointFound = lookup.endpoint('e', 'caller');
+  const keyFound = lookup.key(hex('k'), 'caller');
+  const workerFound = lookup.worker('wkr_w', hex('w'), 'caller');
+  end(false);
+  for (const found of [endpointFound, keyFound, workerFound]) await t.throwsAsync(found, { code: 'UNAVAILABLE' });
+});
+
+test('the list of cells is read once a scheduler answers, or has no such service', async (t) => {
+  const failures = [status.UNAVAILABLE];
+  const seen: (readonly string[])[] = [];
+  const listOf = (list: () => Promise<never>): CellList => {
+    const cellList = new CellList({ cluster: { list }, log, onCells: (names) => seen.push(names) });
+    t.teardown(() => cellList.close());
+    return cellList;
+  };
+  const log = createLog('silent');
+  const fail = (code: status): never => {
+    throw new CapstanError('UNAVAILABLE', 'x', { cause: Object.assign(new Error('x'), { code }) });
+  };
+  const later = listOf(async () => {
+    const code = failures.shift();
+    if (code !== undefined) fail(code);
+    return {
+      cells: [
+        { name: 'west', ownerId: 'o' },
+        { name: 'new', ownerId: '' },
+      ],
+    } as never;
+  });
+  t.false(later.reached);
+  t.true(await later.firstRead(60_000));
+  t.deepEqual(seen, [['west']]);
+  t.true(await listOf(async () => fail(status.UNIMPLEMENTED)).firstRead(60_000));
+  const closed = listOf(async () => fail(status.UNAVAILABLE));
+  const waiting = closed.firstRead(60_000);
+  closed.close();
+  t.false(await waiting);
+  t.false(await listOf(async () => fail(status.UNAVAILABLE)).firstRead(1));
+});
+
+test('a gateway that has just started refuses no key before it knows the cells', async (t) => {
+  const scheduler = new FakeScheduler();
+  t.teardown(() => scheduler.stop());
+  const listed = Promise.withResolvers<Cluster>();
+  scheduler.onCluster = () => listed.promise;
+  scheduler.announce = false;
+  scheduler.addKey(KEY);
+  scheduler.addEndpoint('ep');
+  await scheduler.start();
+  const gateway = await startGateway(t, scheduler);
+  const call = (name: string) => caller(t, gateway.url)('GET', '/v2/ep/health', { key: name });
+  const asked = call('new-key');
+  t.is((await call(KEY)).status, 200, 'a known key waits for no list');
+  t.deepEqual(scheduler.lookups, []);
+  scheduler.addKey('new-key');
+  listed.resolve(Cluster.fromPartial({ cells: [{ name: DEFAULT_CELL, ownerId: 'o' }] }));
+  t.is((await asked).status, 200);
+  t.is(scheduler.lookups.length, 1, 'one cell is asked once');
 });

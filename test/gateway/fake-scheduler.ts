@@ -17,6 +17,7 @@ import { messageLimits } from '../../lib/batches.ts';
 import { CapstanError } from '../../lib/errors.ts';
 import { toFailure, toStatus } from '../../lib/grpc-errors.ts';
 import { BlobServiceService, type BlobServiceServer, type GetBlobRequest, type GetBlobResponse } from '../../proto/gen/capstan/v1/blobs.ts';
+import { ClusterServiceService, type Cluster, type ClusterServiceServer } from '../../proto/gen/capstan/v1/cluster.ts';
 import { EndpointKind, JobState, type Payload } from '../../proto/gen/capstan/v1/common.ts';
 import {
   ControlServiceService,
@@ -131,6 +132,8 @@ export class FakeScheduler {
   onBody: (call: ServerWritableStream<GetBlobRequest, GetBlobResponse>, bytes: Buffer) => boolean = () => false;
   /** Calls of ControlService that no test answers. */
   onControl: (method: string) => void = () => undefined;
+  /** The list of cells; without it the scheduler has no such service, as an earlier version. */
+  onCluster: (() => Promise<Cluster>) | null = null;
   onHealth: () => EndpointHealth = () => EndpointHealth.create();
 
   readonly #placements = new Map<string, Map<string, PlacedWorker>>();
@@ -155,6 +158,16 @@ export class FakeScheduler {
     server.addService(BlobServiceService, this.#blobService());
     server.addService(GatewayServiceService, this.#gatewayService());
     server.addService(ControlServiceService, this.#controlService());
+    const { onCluster } = this;
+    if (onCluster !== null)
+      server.addService(ClusterServiceService, {
+        list: (_call, callback) => {
+          onCluster().then(
+            (cluster) => callback(null, cluster),
+            (error: unknown) => callback(toStatus(error)),
+          );
+        },
+      } satisfies ClusterServiceServer);
     this.#port = await new Promise<number>((resolve, reject) => {
       server.bindAsync(`127.0.0.1:${this.#port}`, ServerCredentials.createInsecure(), (error, port) => {
         if (error === null) resolve(port);
