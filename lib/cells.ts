@@ -22,6 +22,12 @@ export function cellOfCall(metadata: Metadata): string {
   return cell === '' ? DEFAULT_CELL : cell;
 }
 
+/** The cell that a status names: the one to which the calling node was moved. Undefined for anything but a cell's name. */
+export function cellOfStatus(metadata: Metadata | undefined): string | undefined {
+  const cell = metadata?.get(CELL_KEY)[0]?.toString() ?? '';
+  return CELL_NAME.test(cell) ? cell : undefined;
+}
+
 /** Service of a scheduler's health that serves while it owns this cell. */
 export function cellHealth(cell: string): string {
   return `capstan.cell.${cell}`;

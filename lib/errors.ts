@@ -167,6 +167,8 @@ export interface ErrorDetails {
   readonly jobId?: string;
   /** Address of the scheduler that owns the queue, `host:port`, where it is known. */
   readonly owner?: string;
+  /** Name of the cell that the node was moved to, which presented its credentials. */
+  readonly cell?: string;
   readonly cause?: unknown;
 }
 
@@ -177,6 +179,7 @@ export class CapstanError extends Error {
   readonly retryAfterMs: number | undefined;
   readonly jobId: string | undefined;
   readonly owner: string | undefined;
+  readonly cell: string | undefined;
 
   constructor(code: ErrorCode, message: string, details: ErrorDetails = {}) {
     super(message, details.cause === undefined ? undefined : { cause: details.cause });
@@ -186,6 +189,7 @@ export class CapstanError extends Error {
     this.retryAfterMs = details.retryAfterMs;
     this.jobId = details.jobId;
     this.owner = details.owner;
+    this.cell = details.cell;
   }
 }
 

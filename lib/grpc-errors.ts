@@ -4,6 +4,7 @@
  */
 import { Metadata, status, type ServiceError, type StatusObject } from '@grpc/grpc-js';
 
+import { cellOfStatus, nameCell } from './cells.ts';
 import { CapstanError, errorTable, isErrorCode, type ErrorCode } from './errors.ts';
 import type { Failure } from '../proto/gen/capstan/v1/common.ts';
 
@@ -21,6 +22,7 @@ export function toStatus(thrown: unknown): Partial<StatusObject> {
   if (error.field !== undefined) metadata.set(FIELD_KEY, encodeURIComponent(error.field));
   if (error.retryAfterMs !== undefined) metadata.set(RETRY_KEY, String(error.retryAfterMs));
   if (error.owner !== undefined && /^[\x21-\x7e]+$/.test(error.owner)) metadata.set(OWNER_KEY, error.owner);
+  if (error.cell !== undefined) nameCell(metadata, error.cell);
   return { code: errorTable[error.code].grpc, details: error.message, metadata };
 }
 
@@ -33,10 +35,12 @@ export function fromServiceError(thrown: unknown): CapstanError {
   const field = first(thrown.metadata, FIELD_KEY);
   const retry = first(thrown.metadata, RETRY_KEY);
   const owner = first(thrown.metadata, OWNER_KEY);
+  const cell = cellOfStatus(thrown.metadata);
   return new CapstanError(code, thrown.details || thrown.message, {
     ...(field === undefined ? {} : { field: decodeURIComponent(field) }),
     ...(retry === undefined ? {} : { retryAfterMs: Number(retry) }),
     ...(owner === undefined ? {} : { owner }),
+    ...(cell === undefined ? {} : { cell }),
     cause: thrown,
   });
 }

@@ -53,7 +53,7 @@ export interface SessionOptions {
   /** Every event of a message, in order; Welcome first. */
   readonly onEvents: (events: readonly SchedulerEvent[]) => void;
   readonly onDisconnected: () => void;
-  /** The node received a new identity. */
+  /** The node received a new identity, or its own is known in another cell now: the epochs of desired sets begin anew. */
   readonly onRejoined: () => void;
   /** The node was removed: the scheduler has reassigned its work and accepts nothing from it any more. */
   readonly onRemoved: (error: CapstanError) => void;
@@ -99,9 +99,11 @@ export class Session {
     return this.#identity;
   }
 
-  /** The cell of the node; before it joined, the one that its join token is for. */
+  /** The cell of the node; while it joins, the one that its join token is for. */
   get cell(): string {
-    return this.#identity?.cell ?? (this.#hasToken() ? cellOfJoinToken(this.#options.joinToken() ?? '') : DEFAULT_CELL);
+    const known = this.#identity?.cell;
+    if (known !== undefined && !this.#joining) return known;
+    return this.#hasToken() ? cellOfJoinToken(this.#options.joinToken() ?? '') : (known ?? DEFAULT_CELL);
   }
 
   /** Reads the stored identity and starts dialling. Throws DATA_DIR when it is unreadable. */
@@ -141,6 +143,7 @@ export class Session {
     const identity = this.#rejoin ? undefined : this.#identity;
     this.#rejoin = false;
     this.#joining = identity === undefined;
+    this.#options.finder.turn();
     const owner = this.#options.finder.known();
     const attempt = owner.then(() => (this.#closed || identity !== undefined ? identity : this.#join()));
     attempt.then(
@@ -271,6 +274,17 @@ export class Session {
       return;
     }
     let wait = this.#backoff.next();
+    const identity = this.#identity;
+    if (error.cell !== undefined && identity !== undefined && !this.#joining && error.cell !== identity.cell) {
+      this.#move({ ...identity, cell: error.cell }).then(
+        () => this.#redial(wait),
+        (failure: unknown) => {
+          this.#complain('error', 'the cell of this node could not be stored', fromServiceError(failure));
+          this.#redial(wait);
+        },
+      );
+      return;
+    }
     if (error.code === 'UNAUTHENTICATED' || error.code === 'PERMISSION_DENIED') {
       const joining = this.#joining;
       if (!joining && this.#hasToken()) this.#rejoin = true;
@@ -284,7 +298,19 @@ export class Session {
     } else {
       this.#complain('warn', 'no session with the scheduler', error);
     }
-    this.#retry = setTimeout(() => this.#dial(), wait);
+    this.#redial(wait);
+  }
+
+  #redial(wait: number): void {
+    if (!this.#closed) this.#retry = setTimeout(() => this.#dial(), wait);
+  }
+
+  /** The owner of its cell, which knows its credentials, says that the node was moved: they are valid in another cell. */
+  async #move(identity: Identity): Promise<void> {
+    await writeIdentity(this.#options.folder, identity);
+    this.#identity = identity;
+    this.#options.log.info({ node: identity.nodeId, cell: identity.cell }, 'this node was moved to another cell');
+    this.#options.onRejoined();
   }
 
   #hasToken(): boolean {

@@ -20,6 +20,10 @@ export async function createCell(client: GatewayClient, name: string): Promise<C
   return (await client.query<{ created: CellRow }>(query, { name })).created;
 }
 
+export async function assignNode(client: GatewayClient, id: string, cell: string): Promise<void> {
+  await client.query('mutation ($id: ID!, $cell: String!) { assignNode(id: $id, cell: $cell) }', { id, cell });
+}
+
 export async function moveAccount(client: GatewayClient, id: string, cell: string): Promise<void> {
   await client.query('mutation ($id: ID!, $cell: String!) { moveAccount(id: $id, cell: $cell) }', { id, cell });
 }

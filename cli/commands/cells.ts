@@ -1,8 +1,9 @@
 import { printResult, type Command, type CommandGroup } from '../command.ts';
 import { GATEWAY_SETTINGS, readSettings } from '../config.ts';
 import { connect } from '../gateway.ts';
-import type { OptionSpec } from '../options.ts';
+import { textOption, type OptionSpec } from '../options.ts';
 import { renderTable } from '../terminal/table.ts';
+import { ToolError } from '../terminal/tool-error.ts';
 
 const list: Command = {
   name: 'list',
@@ -58,12 +59,37 @@ const move: Command = {
   },
 };
 
+const assign: Command = {
+  name: 'assign-node',
+  summary: 'Move a node without workers and running jobs to another cell; its agent follows. Requires an operator key.',
+  arguments: [{ name: 'node', description: 'id or name' }],
+  options: [{ flags: '--cell <cell>', description: 'name of the cell; required' }],
+  settings: GATEWAY_SETTINGS,
+  json: true,
+  examples: ['cell assign-node gpu-3 --cell west'],
+  async run(invocation) {
+    const { args, options, env, terminal } = invocation;
+    const cell = textOption(options, 'cell');
+    if (cell === undefined)
+      throw new ToolError('INVALID_ARGUMENT', '--cell: is required', 'To list the cells: capstan cell list', { field: '--cell' });
+    const [{ findNode }, { listNodes }, { assignNode }] = await Promise.all([
+      import('../api/find-node.ts'),
+      import('../api/nodes.ts'),
+      import('../api/cells.ts'),
+    ]);
+    const client = await connect(readSettings(options, env), env);
+    const node = findNode(await listNodes(client), args[0] ?? '');
+    await assignNode(client, node.id, cell);
+    printResult(invocation, { node: node.id, cell }, () => terminal.done(`Moved node ${node.name} to cell ${cell}; its agent follows`));
+  },
+};
+
 /** `capstan cell`: sets of accounts and nodes, each with a scheduler that owns it. */
 export const cells: CommandGroup = {
   name: 'cell',
   summary: 'List and create cells: sets of accounts and nodes, each with a scheduler of its own.',
   aliases: ['cells'],
-  commands: [list, create, move],
+  commands: [list, create, move, assign],
 };
 
 /** The option that names a cell. */

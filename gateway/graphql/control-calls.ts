@@ -111,6 +111,8 @@ export class ControlCalls {
         return await this.#at(link, method, request);
       } catch (error) {
         if (!(error instanceof CapstanError) || (error.code !== 'NOT_FOUND' && error.code !== 'UNAVAILABLE')) throw error;
+        // It knows what the call is about, and does not know the cell to which that is to move.
+        if (error.field === 'cell') throw error;
         if (failure === undefined || error.code === 'UNAVAILABLE') failure = error;
         // It may have been done before its answer was lost: it is not done elsewhere, too.
         if (error.code === 'UNAVAILABLE' && link.name === hint) throw error;

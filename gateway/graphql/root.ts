@@ -222,6 +222,10 @@ export function rootFor({ calls, addresses, isOperator, cluster }: RootDeps) {
       await changes.ofAccount(id, (control) => control.moveAccount, { id, cell });
       return id;
     },
+    assignNode: async ({ id, cell }: { id: string; cell: string }) => {
+      await changes.any((control) => control.assignNode, { nodeId: id, cell });
+      return id;
+    },
     createCell: async ({ name }: { name: string }) => cellShape(await change((control) => control.createCell, { name })),
     createJoinToken: async ({
       name,

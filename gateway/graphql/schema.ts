@@ -69,6 +69,8 @@ type Mutation {
   revokeApiKey(id: ID!, account: ID): ApiKey!
   "Requires the scope OPERATOR. Moves an account without workers, stored jobs and undelivered webhooks to another cell, with its keys, environments, endpoints and builds. Returns its id."
   moveAccount(id: ID!, cell: String!): ID!
+  "Requires the scope OPERATOR. Moves a node without workers and running jobs to another cell; its agent follows. Returns its id."
+  assignNode(id: ID!, cell: String!): ID!
   "Requires the scope OPERATOR. The name has 1 to 32 lowercase letters, digits or dashes, and starts with a letter. The cell serves once a scheduler runs with CAPSTAN_CELL set to it."
   createCell(name: String!): Cell!
   "Requires the scope OPERATOR. A quota that is left out is the service's default. The account lives in the cell; left out: that of the key. Its id is unique over all cells."

@@ -6,7 +6,8 @@ import { Metadata, status, type ChannelInterface, type Deadline, type Intercepti
 
 import { noteHeard, type Link, type LinkCall } from './link.ts';
 import type { OwnerFinder } from './owner-finder.ts';
-import { isNotOwner, namedOwner } from './term.ts';
+import { cellOfStatus } from '../cells.ts';
+import { isNotOwner, namedOwner, termOf } from './term.ts';
 
 /** The library's call, below its interceptors. */
 export type RawCall = ReturnType<ChannelInterface['createCall']>;
@@ -49,6 +50,8 @@ export class OwnerCall implements RawCall, LinkCall {
   #cutFor: string | undefined;
   /** Its response began with a term that is no older than any other. */
   #hasTerm = false;
+  /** Its response began with a term. */
+  #isOfOwner = false;
   #ended = false;
 
   constructor(parts: OwnerCallParts, deadline: Deadline) {
@@ -175,6 +178,7 @@ export class OwnerCall implements RawCall, LinkCall {
     if (!this.#isCurrent(link, metadata)) return;
     noteHeard(link, this.#parts.finder);
     this.#hasTerm = !this.#parts.finder.lacksTerm(metadata);
+    this.#isOfOwner = termOf(metadata) !== undefined;
     // It is being answered: from here on it is not made again.
     this.#sent = undefined;
     this.#listener?.onReceiveMetadata(metadata);
@@ -197,6 +201,11 @@ export class OwnerCall implements RawCall, LinkCall {
     if (reply.code === status.UNAUTHENTICATED && !this.#hasTerm && this.#parts.finder.lacksTerm(reply.metadata)) {
       // Only the owner knows its callers: whoever believed anyone else would give its credentials up.
       this.#end({ code: status.UNAVAILABLE, details: 'credentials were rejected without the term of an owner', metadata: new Metadata() });
+      return;
+    }
+    if (cellOfStatus(reply.metadata) !== undefined && !this.#isOfOwner && termOf(reply.metadata) === undefined) {
+      // Only an owner knows that a node was moved, and where to.
+      this.#end({ code: status.UNAVAILABLE, details: 'a cell was named without the term of an owner', metadata: new Metadata() });
       return;
     }
     const isUsable = this.#isCurrent(link, reply.metadata);

@@ -34,7 +34,8 @@ export class OwnerChannel implements ChannelInterface {
   constructor(finder: OwnerFinder, options: ChannelOptions) {
     this.#finder = finder;
     this.#options = options;
-    this.#stop = finder.onOwner((owner) => this.#connect(owner));
+    const stops = [finder.onOwner((owner) => this.#connect(owner)), finder.onTurn(() => this.#leave())];
+    this.#stop = () => stops.forEach((stop) => stop());
     this.#look = setInterval(() => this.#ask(), LOOK_MS).unref();
     if (finder.owner !== undefined) this.#connect(finder.owner);
   }
@@ -107,6 +108,11 @@ export class OwnerChannel implements ChannelInterface {
     link.isReady = false;
     for (const call of [...link.calls]) call.cut(LOST);
     link.channel.close();
+  }
+
+  /** The owner of another cell is looked for: a response of this one must not be taken for one of that. */
+  #leave(): void {
+    if (this.#link !== undefined) this.#cut(this.#link);
   }
 
   #refused(link: Link, named: string | undefined): void {

@@ -28,7 +28,7 @@ export interface OwnerFinderOptions {
   readonly setting: string;
   readonly credentials: ChannelCredentials;
   readonly log: FinderLog;
-  /** Whose owner is looked for; read at each search. */
+  /** Whose owner is looked for; read at the start, and at each {@link OwnerFinder.turn}. */
   readonly cell: () => string;
   readonly lookUp?: LookUp;
 }
@@ -49,10 +49,13 @@ export class OwnerFinder {
   readonly #fixed: Candidate | undefined;
   readonly #probes = new Map<string, Probe>();
   readonly #listeners = new Set<(owner: Candidate) => void>();
+  readonly #turnListeners = new Set<() => void>();
   #candidates: readonly Candidate[] = [];
   #owner: Candidate | undefined;
   #mode: Mode = 'searching';
-  /** Highest term that any scheduler showed. */
+  /** The cell whose owner it looks for. */
+  #cell: string | undefined;
+  /** Highest term that any scheduler of the cell showed. */
   #term: bigint | undefined;
   #attempt = 0;
   /** The scheduler that was followed last: it is tried later than the others, and last if it refused calls. */
@@ -68,8 +71,31 @@ export class OwnerFinder {
 
   /** Starts the search. */
   start(): void {
+    this.#cell = this.#options.cell();
     if (this.#fixed !== undefined) this.#follow(this.#fixed);
     else this.#resolve(undefined);
+  }
+
+  /**
+   * Turns to the owner of another cell, if it is to look for one by now. The terms of two cells cannot be compared: those of
+   * the first are forgotten, with everything that its schedulers could still say.
+   */
+  turn(): void {
+    const cell = this.#options.cell();
+    if (this.#mode === 'closed' || cell === this.#cell) return;
+    this.#cell = cell;
+    this.#owner = undefined;
+    this.#left = undefined;
+    for (const listener of [...this.#turnListeners]) listener();
+    this.#term = undefined;
+    if (this.#fixed !== undefined) this.#follow(this.#fixed);
+    else this.#search(undefined, 'the node belongs to another cell');
+  }
+
+  /** Calls `listener` when the owner of another cell is looked for. Returns what ends that. */
+  onTurn(listener: () => void): () => void {
+    this.#turnListeners.add(listener);
+    return () => void this.#turnListeners.delete(listener);
   }
 
   get setting(): string {
@@ -161,6 +187,7 @@ export class OwnerFinder {
     this.#mode = 'closed';
     this.#owner = undefined;
     this.#listeners.clear();
+    this.#turnListeners.clear();
     this.#endProbes();
   }
 

@@ -39,6 +39,9 @@ type Stored<Row, Newer extends keyof Row> = Omit<Row, Newer> & Partial<Pick<Row,
 /** Rows of earlier versions have no past workers. */
 type StoredDesired = Stored<DesiredRow, 'past'>;
 
+/** A node, or what is kept of one that was removed or moved. */
+type StoredNode = Stored<NodeConfig, 'draining'> & { readonly removedAt?: number; readonly movedTo?: string };
+
 /** Everything that take-over reads. */
 export interface StoredState {
   readonly control: readonly ControlRow[];
@@ -123,8 +126,9 @@ function takeRow(state: State, row: ControlRow): StoredDesired | null {
       state.builds.set(row.key, { owners: [], ...(JSON.parse(row.value) as Stored<BuildRow, 'owners'>) });
       return null;
     case 'node': {
-      const node = { draining: false, ...(JSON.parse(row.value) as Stored<NodeConfig, 'draining'> & { readonly removedAt?: number }) };
-      if (node.removedAt === undefined) state.nodes.set(row.key, newNodeRecord(node));
+      const node = { draining: false, ...(JSON.parse(row.value) as StoredNode) };
+      if (node.movedTo !== undefined) state.movedNodes.set(row.key, { ...node, movedTo: node.movedTo });
+      else if (node.removedAt === undefined) state.nodes.set(row.key, newNodeRecord(node));
       else state.removedNodes.set(row.key, { ...node, removedAt: node.removedAt });
       return null;
     }

@@ -9,7 +9,15 @@ import type { HookHead } from '../store/store.ts';
 import { Deadlines } from './deadlines.ts';
 import type { AccountRow, BodyUse, BuildRow, BuildUse, DeploymentRow, EnvironmentRow, KeyRow, MasterKeyRow } from './state/control-rows.ts';
 import type { EndpointRecord, Release } from './state/endpoints.ts';
-import { newRefusals, type JoinTokenRow, type NodeRecord, type Refusals, type RemovedNode, type WorkerRecord } from './state/fleet.ts';
+import {
+  newRefusals,
+  type JoinTokenRow,
+  type MovedNode,
+  type NodeRecord,
+  type Refusals,
+  type RemovedNode,
+  type WorkerRecord,
+} from './state/fleet.ts';
 import type { Due, HandedChunks, JobRecord, Waiter } from './state/jobs.ts';
 import type { Usage } from './jobs/rate-limits.ts';
 import type { RandomState } from './random.ts';
@@ -55,6 +63,8 @@ export interface State {
   /** Kept deployments, oldest first, by {@link environmentKey}. */
   readonly deployments: Map<string, DeploymentRow[]>;
   readonly removedNodes: Map<string, RemovedNode>;
+  /** Nodes that were moved to another cell. */
+  readonly movedNodes: Map<string, MovedNode>;
   /** Null until it is first recorded. */
   masterKey: MasterKeyRow | null;
   /** By the hash of the token, hex. */
@@ -123,6 +133,7 @@ export function newState(settings: Settings, random: RandomState): State {
     environments: new Map(),
     deployments: new Map(),
     removedNodes: new Map(),
+    movedNodes: new Map(),
     masterKey: null,
     joinTokens: new Map(),
     versions: new Map(),

@@ -203,10 +203,14 @@ export class Authorizer {
   }
 
   #node(id: string, secret: string): Principal {
-    const { nodes, removedNodes } = this.#engine.state;
+    const { nodes, removedNodes, movedNodes } = this.#engine.state;
     const removed = removedNodes.get(id);
     if (removed !== undefined && sameHash(hashKey(secret), Buffer.from(removed.secretHash, 'hex')))
       throw new CapstanError('NODE_REMOVED', `the node ${removed.name} was removed`);
+    const moved = movedNodes.get(id);
+    // Only the node itself learns where it belongs.
+    if (moved !== undefined && sameHash(hashKey(secret), Buffer.from(moved.secretHash, 'hex')))
+      throw new CapstanError('CONFLICT', `the node ${moved.name} was moved to the cell ${moved.movedTo}`, { cell: moved.movedTo });
     const known = nodes.get(id);
     if (known === undefined || !sameHash(hashKey(secret), Buffer.from(known.config.secretHash, 'hex')))
       throw new CapstanError('UNAUTHENTICATED', 'the identity of the node is unknown; join again');

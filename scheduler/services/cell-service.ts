@@ -1,14 +1,15 @@
-/** Cells over gRPC: list and create. */
+/** Cells over gRPC: they are listed and created, and accounts and nodes are moved between them. */
 import { CapstanError } from '../../lib/errors.ts';
 import { DEFAULT_CELL } from '../../lib/cells.ts';
 import type { CellInfo, ControlServiceServer } from '../../proto/gen/capstan/v1/control.ts';
 import { accountExists, accountNotFound } from '../core/control/keys.ts';
+import { noNode } from '../core/fleet/nodes.ts';
 import type { State } from '../core/state.ts';
 import { DEFAULT_ACCOUNT } from './auth.ts';
 import { unary } from './calls.ts';
 import type { ControlDeps } from './control-deps.ts';
 
-type CellHandlers = Pick<ControlServiceServer, 'listCells' | 'createCell' | 'moveAccount'>;
+type CellHandlers = Pick<ControlServiceServer, 'listCells' | 'createCell' | 'moveAccount' | 'assignNode'>;
 
 export function cellHandlers({ auth, log, cells, engine }: ControlDeps): CellHandlers {
   return {
@@ -39,6 +40,25 @@ export function cellHandlers({ auth, log, cells, engine }: ControlDeps): CellHan
       // What changes the state from here on is another batch, which lets the move fail.
       await cells.moveAccount({ account: id, to: cell });
       changed({ account: id, cell });
+      return {};
+    }),
+    assignNode: unary(log, 'AssignNode', async ({ nodeId, cell }, metadata) => {
+      auth.operator(metadata);
+      const changed = auth.auditor(log, metadata, 'AssignNode');
+      if (cells === null) throw oneCell();
+      const node = engine.state.nodes.get(nodeId);
+      if (node === undefined) throw noNode(nodeId);
+      const { name } = node.config;
+      const refuse = (why: string): CapstanError => new CapstanError('CONFLICT', `node: ${name} ${why}`, { field: 'node' });
+      if (cell === cells.own)
+        throw new CapstanError('CONFLICT', `cell: node ${name} belongs to the cell ${cell} already`, { field: 'cell' });
+      const { size } = node.workers;
+      if (size > 0) throw refuse(`has ${size} ${size === 1 ? 'worker' : 'workers'}; drain it and wait until they are gone`);
+      if (node.usage.orphans.size > 0) throw refuse('still runs workers that are being ended; try again');
+      if (!engine.quiet) throw new CapstanError('CONFLICT', 'the cell is busy; try again', { retryAfterMs: 1_000 });
+      // As above: a worker that is placed from here on lets the move fail.
+      await cells.moveNode({ node: nodeId, to: cell });
+      changed({ node: nodeId, cell });
       return {};
     }),
   };

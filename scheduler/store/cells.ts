@@ -14,6 +14,12 @@ export interface AccountMove {
   readonly to: string;
 }
 
+export interface NodeMove {
+  readonly node: string;
+  /** Name of the cell that it moves to. */
+  readonly to: string;
+}
+
 /** What one cell's scheduler may read and write about the others. */
 export interface Cells {
   /** Name of the cell that this scheduler serves. */
@@ -35,6 +41,11 @@ export interface Cells {
    * @throws CapstanError NOT_FOUND, or CONFLICT with the reason.
    */
   moveAccount(move: AccountMove): Promise<void>;
+  /**
+   * Moves a node without leased jobs, as `moveAccount` does. The own cell keeps a row that names the other one.
+   * @throws CapstanError NOT_FOUND, or CONFLICT with the reason.
+   */
+  moveNode(move: NodeMove): Promise<void>;
   /** JSON of the rows of the valid operator's keys: those with the scope OPERATOR in the cell `default`. */
   operatorKeys(): Promise<string[]>;
 }

@@ -85,6 +85,7 @@ const table: Readonly<Record<string, readonly Caller[]>> = {
   'ControlService/CreateCell': operators,
   'ControlService/ListCells': [...operators, 'gateway'],
   'ControlService/MoveAccount': operators,
+  'ControlService/AssignNode': operators,
   'ControlService/CreateAccount': operators,
   'ControlService/ListAccounts': operators,
   'ControlService/UpdateAccount': operators,

@@ -50,6 +50,7 @@ const table: Readonly<Record<string, readonly Caller[]>> = {
   'mutation createAccount': operators,
   'mutation createCell': operators,
   'mutation moveAccount': operators,
+  'mutation assignNode': operators,
   'mutation updateAccount': operators,
   'mutation deleteAccount': operators,
   'mutation createJoinToken': operators,

@@ -3,6 +3,7 @@ import { connectivityState, credentials, Metadata, status, type ServiceError } f
 import test, { type ExecutionContext } from 'ava';
 
 import { isSchedulerAddress, resolveCandidates, type LookUp } from '../../lib/owner/addresses.ts';
+import { fromServiceError } from '../../lib/grpc-errors.ts';
 import { OwnerChannel } from '../../lib/owner/owner-channel.ts';
 import { OwnerFinder } from '../../lib/owner/owner-finder.ts';
 import { BlobServiceClient, PutBlobHeader, type PutBlobRequest } from '../../proto/gen/capstan/v1/blobs.ts';
@@ -155,6 +156,48 @@ test('the owner of another cell is not followed, and its term counts for nothing
   t.deepEqual(a.credentials, []);
 });
 
+test('the cell to which a caller was moved is believed only of an owner with a term', async (t) => {
+  const [a] = await fakes(t, 1);
+  const { ask } = client(t, [a]);
+  const said = async () => {
+    const { code, cell } = fromServiceError(await ask().catch((error: unknown) => error));
+    return [code, cell];
+  };
+  a.movedTo = 'west';
+  a.own(true, undefined);
+  t.deepEqual(await said(), ['UNAVAILABLE', undefined], 'no owner of a database with several cells');
+  a.own(true, 4);
+  t.deepEqual(await said(), ['CONFLICT', 'west']);
+  a.movedTo = 'West; rm';
+  t.deepEqual(await said(), ['CONFLICT', undefined], 'no name of a cell');
+  a.movedTo = 'west';
+  a.own(true, 3);
+  t.deepEqual(await said(), ['UNAVAILABLE', undefined], 'an owner that lost the queue');
+});
+
+test('a client turns to the owner of another cell, whose term may be lower, and uses nothing of the first any more', async (t) => {
+  const [a, b] = await fakes(t, 2);
+  a.own(true, 99);
+  b.cell = 'west';
+  b.own(true, 1);
+  let cell = 'default';
+  const { finder, ask } = client(t, [a, b], { cell: () => cell });
+  t.is(await ask(), 'a');
+  a.isSilent = true;
+  const late = ask().catch((error: ServiceError) => error.code);
+  while (a.calls.length < 2) await new Promise((resolve) => setImmediate(resolve));
+  cell = 'west';
+  finder.turn();
+  a.wake();
+  t.is(await late, status.UNAVAILABLE);
+  t.is(await ask(), 'b');
+  finder.turn();
+  t.is(await ask(), 'b', 'no other cell');
+  cell = 'default';
+  finder.turn();
+  t.is(await ask(), 'a');
+});
+
 test('a silent owner is left for one with a higher term, and what it says later is not used', async (t) => {
   const [a, b] = await fakes(t, 2);
   const { control, ask, metadata } = client(t, [a, b]);
@@ -256,13 +299,13 @@ async function fakes<N extends 1 | 2 | 3>(
   return made as never;
 }
 
-function client(t: ExecutionContext, of: readonly FakeOwner[], more: { setting?: string; lookUp?: LookUp } = {}) {
-  const { setting = of.map(({ address }) => address).join(','), lookUp } = more;
+function client(t: ExecutionContext, of: readonly FakeOwner[], more: { setting?: string; lookUp?: LookUp; cell?: () => string } = {}) {
+  const { setting = of.map(({ address }) => address).join(','), lookUp, cell = () => 'default' } = more;
   const finder = new OwnerFinder({
     setting,
     credentials: credentials.createInsecure(),
     log: quiet,
-    cell: () => 'default',
+    cell,
     ...(lookUp === undefined ? {} : { lookUp }),
   });
   finder.start();

@@ -44,6 +44,8 @@ export class FakeOwner {
   isSureOfItself = false;
   /** Knows nobody: every call but health is UNAUTHENTICATED, without a term. */
   isStranger = false;
+  /** Refuses every call but health: its caller was moved to this cell. */
+  movedTo: string | undefined;
   /** Its cell. */
   cell = 'default';
   /** Answers nothing, as a stopped process. */
@@ -168,6 +170,18 @@ export class FakeOwner {
               if (path.startsWith('/grpc.health.')) this.healthCalls += 1;
               if (this.isStranger && !path.startsWith('/grpc.health.')) {
                 call.sendStatus({ code: status.UNAUTHENTICATED, details: 'unknown caller', metadata: new Metadata() });
+                return;
+              }
+              if (this.movedTo !== undefined && !path.startsWith('/grpc.health.')) {
+                const said = new Metadata();
+                said.set('capstan-error', this.isStandby ? 'NOT_OWNER' : 'CONFLICT');
+                said.set('capstan-cell', this.movedTo);
+                if (this.term !== undefined && !this.isStandby) said.set('capstan-term', String(this.term));
+                call.sendStatus({
+                  code: this.isStandby ? status.UNAVAILABLE : status.FAILED_PRECONDITION,
+                  details: 'moved',
+                  metadata: said,
+                });
                 return;
               }
               if (!this.isStandby || path.startsWith('/grpc.health.')) {

@@ -145,6 +145,6 @@ function forgetSpent(ctx: StepContext): void {
   }
 }
 
-function noNode(id: string): CapstanError {
+export function noNode(id: string): CapstanError {
   return new CapstanError('NOT_FOUND', `node ${id} does not exist`, { field: 'node' });
 }

@@ -72,6 +72,12 @@ export interface RemovedNode extends NodeConfig {
   readonly removedAt: number;
 }
 
+/** What a node leaves behind in the cell that it was moved from. */
+export interface MovedNode extends NodeConfig {
+  /** Name of the cell that it was moved to. */
+  readonly movedTo: string;
+}
+
 export interface JoinTokenRow {
   readonly name: string;
   /** Wall times, ms; 0 if unknown. */

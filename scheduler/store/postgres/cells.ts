@@ -4,6 +4,7 @@ import { CELL_NAME, CELL_NAME_RULE } from '../../../lib/cells.ts';
 import { MASTER_KEY_SETTING } from '../../core/control/encryption.ts';
 import type { CellRow, Cells } from '../cells.ts';
 import { moveAccount, type Position } from './move-account.ts';
+import { moveNode } from './move-node.ts';
 import type { Query } from './reads/query.ts';
 
 /** Gateways keep connections to the owner of each cell. */
@@ -38,6 +39,11 @@ export function cellsOf(
   own: { readonly number: number; readonly name: string },
   position: () => Position | undefined,
 ): Cells {
+  const owned = (): Position => {
+    const at = position();
+    if (at === undefined) throw new CapstanError('UNAVAILABLE', 'this scheduler does not own its cell', { retryAfterMs: 1_000 });
+    return at;
+  };
   return {
     own: own.name,
     async list() {
@@ -63,9 +69,10 @@ export function cellsOf(
       return row[0];
     },
     async moveAccount(move) {
-      const at = position();
-      if (at === undefined) throw new CapstanError('UNAVAILABLE', 'this scheduler does not own its cell', { retryAfterMs: 1_000 });
-      await moveAccount(query, own, at, move);
+      await moveAccount(query, own, owned(), move);
+    },
+    async moveNode(move) {
+      await moveNode(query, own.number, owned(), move);
     },
     async operatorKeys() {
       return (await query<[string]>('operator-keys', OPERATOR_KEYS, [])).map(([value]) => value);

@@ -10,8 +10,9 @@ import { MASTER_KEY_SETTING } from '../../core/control/encryption.ts';
 import type { AccountMove } from '../cells.ts';
 import type { Query } from './reads/query.ts';
 
+/** A term that no scheduler has yet. */
+export const NEXT_TERM = 'term = greatest(term + 1, floor(extract(epoch FROM clock_timestamp()))::bigint)';
 /** $1 account, $2 its cell, $3 term, $4 batch, $5 the other cell. */
-const NEXT_TERM = 'term = greatest(term + 1, floor(extract(epoch FROM clock_timestamp()))::bigint)';
 const MOVE = `WITH endpoints AS MATERIALIZED (
   SELECT key FROM capstan.control WHERE cell = $2 AND kind = 'endpoint' AND value->>'account' = $1
 ), source AS (

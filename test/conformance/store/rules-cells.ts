@@ -199,6 +199,64 @@ export function cellRules(open: (url: string, cell?: string) => Promise<Postgres
     const unowned = await opened(t, (await two(t)).url);
     await t.throwsAsync(unowned.cells.moveAccount(move), { code: 'UNAVAILABLE' });
   });
+
+  test.serial('cells: a node without leases moves with its identity, under new terms of both cells, and back', async (t) => {
+    const { url, one, other, fence, otherFence } = await two(t);
+    const node = { id: 'node-a', name: 'gpu', secretHash: 'f'.repeat(64), draining: true };
+    const put = (rowKind: 'node' | 'desired', key: string, value: unknown, version = 1): Op => ({
+      kind: 'put',
+      rowKind,
+      key,
+      version,
+      value: JSON.stringify(value),
+    });
+    await given(one, fence, put('node', 'node-a', node), put('desired', 'node-a', { epoch: 7, workers: [] }), put('node', 'stays', {}));
+    const move = { node: 'node-a', to: 'west' };
+    const isRefused = (message: RegExp) => t.throwsAsync(one.cells.moveNode(move), { code: 'CONFLICT', message });
+    await t.throwsAsync(one.cells.moveNode({ node: 'node-a', to: 'north' }), { code: 'NOT_FOUND', message: 'cell: north does not exist' });
+    await t.throwsAsync(one.cells.moveNode({ node: 'node-a', to: 'default' }), {
+      code: 'CONFLICT',
+      message: /belongs to the cell default/,
+    });
+    // Called before the batch, carried out after it: the node may have got a worker by then.
+    const raced = one.cells.moveNode(move);
+    await given(one, fence, put('node', 'new', {}));
+    await t.throwsAsync(raced, { code: 'CONFLICT', message: /something changed in its cell meanwhile/ });
+    await given(one, fence, submit(leased(1)));
+    await isRefused(/^node: node-a runs 1 job; drain it/);
+    await given(one, fence, completed(1));
+    // What another node or a removed one has there is not overwritten.
+    await given(other, otherFence, put('node', 'node-a', { ...node, removedAt: 1 }));
+    await isRefused(/is in use/);
+    await given(other, otherFence, { kind: 'put', rowKind: 'node', key: 'node-a', version: 2, value: null });
+    // A node of another cell, and an unknown one.
+    await t.throwsAsync(other.cells.moveNode({ node: 'node-a', to: 'default' }), { code: 'CONFLICT' });
+    await one.cells.moveNode(move);
+    for (const [store, stale] of [
+      [one, fence],
+      [other, otherFence],
+    ] as const)
+      await t.throwsAsync(store.commit(stale, []), { instanceOf: StaleTermError });
+    const rows = async (store: PostgresStore, kind: 'node' | 'desired') =>
+      (await store.read('control', kind, '', 10)).map(({ key, value }) => [key, JSON.parse(value) as unknown]);
+    t.deepEqual(await rows(one, 'node'), [
+      ['new', {}],
+      ['node-a', { ...node, movedTo: 'west' }],
+      ['stays', {}],
+    ]);
+    t.deepEqual(await rows(one, 'desired'), []);
+    t.deepEqual(await rows(other, 'node'), [['node-a', node]]);
+    // What it left behind cannot be moved, and gives way to the node itself.
+    const [again, third] = [await opened(t, url), await opened(t, url, 'west')];
+    await take(again, 'owner-c');
+    await take(third, 'owner-d', third.cell);
+    await t.throwsAsync(again.cells.moveNode(move), { code: 'CONFLICT', message: /is in use/ });
+    await third.cells.moveNode({ node: 'node-a', to: 'default' });
+    t.deepEqual((await rows(again, 'node'))[1], ['node-a', node]);
+    t.deepEqual(await rows(third, 'node'), [['node-a', { ...node, movedTo: 'default' }]]);
+    const unowned = await opened(t, (await two(t)).url);
+    await t.throwsAsync(unowned.cells.moveNode(move), { code: 'UNAVAILABLE' });
+  });
 }
 
 function decoded(payload: { readonly inline: Uint8Array } | object | null | undefined): unknown {

@@ -988,6 +988,15 @@ export interface MoveAccountRequest {
 export interface MoveAccountResponse {
 }
 
+export interface AssignNodeRequest {
+  nodeId: string;
+  /** Name of the cell that it moves to. */
+  cell: string;
+}
+
+export interface AssignNodeResponse {
+}
+
 /** A set of accounts with their endpoints, queues and nodes, owned by one scheduler at a time. */
 export interface CellInfo {
   name: string;
@@ -11737,6 +11746,147 @@ export const MoveAccountResponse: MessageFns<MoveAccountResponse> = {
   },
 };
 
+function createBaseAssignNodeRequest(): AssignNodeRequest {
+  return { nodeId: "", cell: "" };
+}
+
+export const AssignNodeRequest: MessageFns<AssignNodeRequest> = {
+  encode(message: AssignNodeRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.nodeId !== "") {
+      writer.uint32(10).string(message.nodeId);
+    }
+    if (message.cell !== "") {
+      writer.uint32(18).string(message.cell);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): AssignNodeRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseAssignNodeRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.nodeId = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.cell = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): AssignNodeRequest {
+    return {
+      nodeId: isSet(object.nodeId)
+        ? globalThis.String(object.nodeId)
+        : isSet(object.node_id)
+        ? globalThis.String(object.node_id)
+        : "",
+      cell: isSet(object.cell) ? globalThis.String(object.cell) : "",
+    };
+  },
+
+  toJSON(message: AssignNodeRequest): unknown {
+    const obj: any = {};
+    if (message.nodeId !== "") {
+      obj.nodeId = message.nodeId;
+    }
+    if (message.cell !== "") {
+      obj.cell = message.cell;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<AssignNodeRequest>, I>>(base?: I): AssignNodeRequest {
+    return AssignNodeRequest.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<AssignNodeRequest>, I>>(object: I): AssignNodeRequest {
+    const message = createBaseAssignNodeRequest();
+    message.nodeId = object.nodeId ?? "";
+    message.cell = object.cell ?? "";
+    return message;
+  },
+};
+
+function createBaseAssignNodeResponse(): AssignNodeResponse {
+  return {};
+}
+
+export const AssignNodeResponse: MessageFns<AssignNodeResponse> = {
+  encode(_: AssignNodeResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): AssignNodeResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseAssignNodeResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(_: any): AssignNodeResponse {
+    return {};
+  },
+
+  toJSON(_: AssignNodeResponse): unknown {
+    const obj: any = {};
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<AssignNodeResponse>, I>>(base?: I): AssignNodeResponse {
+    return AssignNodeResponse.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<AssignNodeResponse>, I>>(_: I): AssignNodeResponse {
+    const message = createBaseAssignNodeResponse();
+    return message;
+  },
+};
+
 function createBaseCellInfo(): CellInfo {
   return { name: "", accounts: 0, address: "" };
 }
@@ -13185,6 +13335,19 @@ export const ControlServiceService = {
     responseDeserialize: (value: Buffer): MoveAccountResponse => MoveAccountResponse.decode(value),
   },
   /**
+   * Requires the scope OPERATOR. Moves a node without workers and leased jobs from this scheduler's cell to another one, with
+   * its identity: its agent follows without a join token. CONFLICT with the reason otherwise.
+   */
+  assignNode: {
+    path: "/capstan.v1.ControlService/AssignNode" as const,
+    requestStream: false as const,
+    responseStream: false as const,
+    requestSerialize: (value: AssignNodeRequest): Buffer => Buffer.from(AssignNodeRequest.encode(value).finish()),
+    requestDeserialize: (value: Buffer): AssignNodeRequest => AssignNodeRequest.decode(value),
+    responseSerialize: (value: AssignNodeResponse): Buffer => Buffer.from(AssignNodeResponse.encode(value).finish()),
+    responseDeserialize: (value: Buffer): AssignNodeResponse => AssignNodeResponse.decode(value),
+  },
+  /**
    * With the scope OPERATOR every node, in order of id. For other keys the nodes on which workers of the account run, with
    * what the host offers and counts of these workers only.
    */
@@ -13485,6 +13648,11 @@ export interface ControlServiceServer extends UntypedServiceImplementation {
    * scheduler's cell to another one, with its keys, environments, endpoints and builds. CONFLICT with the reason otherwise.
    */
   moveAccount: handleUnaryCall<MoveAccountRequest, MoveAccountResponse>;
+  /**
+   * Requires the scope OPERATOR. Moves a node without workers and leased jobs from this scheduler's cell to another one, with
+   * its identity: its agent follows without a join token. CONFLICT with the reason otherwise.
+   */
+  assignNode: handleUnaryCall<AssignNodeRequest, AssignNodeResponse>;
   /**
    * With the scope OPERATOR every node, in order of id. For other keys the nodes on which workers of the account run, with
    * what the host offers and counts of these workers only.
@@ -13947,6 +14115,25 @@ export interface ControlServiceClient extends Client {
     metadata: Metadata,
     options: Partial<CallOptions>,
     callback: (error: ServiceError | null, response: MoveAccountResponse) => void,
+  ): ClientUnaryCall;
+  /**
+   * Requires the scope OPERATOR. Moves a node without workers and leased jobs from this scheduler's cell to another one, with
+   * its identity: its agent follows without a join token. CONFLICT with the reason otherwise.
+   */
+  assignNode(
+    request: AssignNodeRequest,
+    callback: (error: ServiceError | null, response: AssignNodeResponse) => void,
+  ): ClientUnaryCall;
+  assignNode(
+    request: AssignNodeRequest,
+    metadata: Metadata,
+    callback: (error: ServiceError | null, response: AssignNodeResponse) => void,
+  ): ClientUnaryCall;
+  assignNode(
+    request: AssignNodeRequest,
+    metadata: Metadata,
+    options: Partial<CallOptions>,
+    callback: (error: ServiceError | null, response: AssignNodeResponse) => void,
   ): ClientUnaryCall;
   /**
    * With the scope OPERATOR every node, in order of id. For other keys the nodes on which workers of the account run, with
