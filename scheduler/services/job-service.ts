@@ -1,5 +1,5 @@
 /** JobService: gateways' streams of submissions and waits, and the unary calls. */
-import type { ServerDuplexStream } from '@grpc/grpc-js';
+import { Metadata, type ServerDuplexStream } from '@grpc/grpc-js';
 
 import { BatchWriter } from '../../lib/batches.ts';
 import { CapstanError } from '../../lib/errors.ts';
@@ -151,6 +151,8 @@ export class JobChannels {
       call.emit('error', toStatus(error));
       return;
     }
+    // A client that hears that its channel is read sends none of it again as if it were not.
+    call.sendMetadata(new Metadata());
     const channel = this.#next++;
     const writer = new BatchWriter<JobReply>((replies) => call.write({ replies }), { later: queueMicrotask });
     this.#channels.set(channel, { call, writer });
