@@ -91,7 +91,7 @@ const table = {
     http: 503,
     exit: 69,
     title: 'Service Unavailable',
-    hint: 'This scheduler is a standby: send the call to the owner of the queue (`capstan-owner` in the trailing metadata), or try the other schedulers.',
+    hint: 'This scheduler does not own the queue of that cell: send the call to its owner (`capstan-owner` in the trailing metadata), or try the other schedulers.',
   },
   DISK_FULL: {
     grpc: 8,

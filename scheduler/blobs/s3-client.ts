@@ -75,7 +75,7 @@ export class S3Client {
     this.#onFault = onFault;
   }
 
-  /** Returns the response if it is a success; null if the object does not exist. @throws CapstanError UNAVAILABLE. */
+  /** Returns the response if it is a success; null if the object does not exist, or the condition of a write is not met. @throws CapstanError UNAVAILABLE. */
   async send(sent: S3Request): Promise<S3Response | null> {
     for (let attempt = 0; ; attempt += 1) {
       const tried = await this.#try(sent);
@@ -114,6 +114,8 @@ export class S3Client {
     if (status >= 200 && status < 300) return { kind: 'success', response: { headers: headersOf(received), body } };
     const reason = await reasonOf(body);
     if (status === 404 && reason !== 'NoSuchBucket') return { kind: 'missing' };
+    // A conditional write of what is there already.
+    if (status === 412 && sent.method === 'PUT') return { kind: 'missing' };
     const code = reason === '' ? '' : ` (${reason})`;
     const error = new CapstanError('UNAVAILABLE', `the artifact store responded with status ${status}${code}`, {
       retryAfterMs: 1_000,

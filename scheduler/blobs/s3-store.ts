@@ -137,10 +137,10 @@ export class S3BlobStore implements BlobStore {
   /** The object that names the store. */
   get mark(): MarkPlace {
     const { bucket } = this.#client;
-    const replace = async (id: string): Promise<void> => {
+    const put = async (id: string, conditions: Readonly<Record<string, string>> = {}): Promise<void> => {
       const bytes = Buffer.from(id);
       const digest = createHash('sha256').update(bytes).digest('hex');
-      const headers = { 'x-amz-content-sha256': digest, 'content-length': String(bytes.length) };
+      const headers = { 'x-amz-content-sha256': digest, 'content-length': String(bytes.length), ...conditions };
       await this.#client.ask({ method: 'PUT', key: MARK, headers, body: () => Readable.from([bytes]) });
     };
     const read = async (): Promise<string | null> => {
@@ -150,8 +150,9 @@ export class S3BlobStore implements BlobStore {
     return {
       name: `CAPSTAN_S3_BUCKET: ${bucket}`,
       read,
-      replace,
-      create: async (id) => ((await read()) === null ? replace(id) : undefined),
+      replace: (id) => put(id),
+      // The storage refuses the second of two at once; one that ignores the condition is asked first.
+      create: async (id) => ((await read()) === null ? put(id, { 'if-none-match': '*' }) : undefined),
     };
   }
 

@@ -14,7 +14,7 @@
  * With several schedulers the new key comes from master-key.next, which an operator copied to all of them before: each
  * shows the others which keys it holds, and the rotation is refused while one lacks it. Standbys follow the row: when it
  * names their next key, it becomes their present one; when it names no earlier key any more, they remove theirs. A
- * scheduler that lacks a key of the row owns nothing, so that it never writes what others cannot read.
+ * scheduler that lacks a key of the row takes nothing over, so that it never writes what others cannot read.
  *
  * A value that was encrypted before step 2 may reach the store after it. Each such value waits at most for the commits
  * and one read of the store that were requested before it. Two rounds that find nothing, each after all earlier
@@ -146,7 +146,7 @@ export class MasterKeys {
         );
       return new CapstanError(
         'CONFLICT',
-        `${where}: this scheduler owns nothing, because the queue needs the master keys ${lacking.join(', ')} and the folder holds ${held.join(', ')}; copy ${this.#secrets} from the scheduler that owns the queue`,
+        `${where}: this scheduler cannot own the queue, because it needs the master keys ${lacking.join(', ')} and the folder holds ${held.join(', ')}; copy ${this.#secrets} from the scheduler that owns the queue`,
       );
     }
     const isOver = row.id === masterKeyId(this.#held.present) && row.older?.length === 0;

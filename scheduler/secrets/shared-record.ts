@@ -69,7 +69,7 @@ export class SharedRecord {
     if (blobStore === undefined || this.#options.blobStore === null) return null;
     try {
       const refusal = await this.#options.blobStore.refusal(blobStore);
-      return refusal === null ? null : new CapstanError('CONFLICT', `${refusal}; this scheduler owns nothing until then`);
+      return refusal === null ? null : new CapstanError('CONFLICT', `${refusal}; this scheduler cannot own the queue until then`);
     } catch (error) {
       this.#options.log.warn({ err: error }, 'whether the blob store is that of the queue could not be seen');
       return null;

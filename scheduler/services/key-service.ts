@@ -129,7 +129,7 @@ export function keyHandlers({ engine, auth, log, clock, uploads, cells }: Contro
       const changed = auth.auditor(log, metadata, 'CreateAccount');
       const cell = await cells?.claimAccount(id);
       if (cells !== null && cell !== cells.own)
-        throw new CapstanError('ALREADY_EXISTS', `id: account ${id} already exists, in the cell ${cell ?? ''}`, { field: 'id' });
+        throw new CapstanError('ALREADY_EXISTS', `id: ${id} is taken in the cell ${cell ?? ''}`, { field: 'id' });
       const keyText = newKeyText();
       const firstKey = keyRow(
         keyText,

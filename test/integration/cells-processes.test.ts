@@ -77,7 +77,7 @@ else {
     );
     keys.east = (JSON.parse(await capstan(operator, 'account', 'create', 'tenant-e', '--json')) as { key: string }).key;
     await t.throwsAsync(capstan(operator, 'account', 'create', 'tenant-w'), {
-      message: /account tenant-w already exists, in the cell west/,
+      message: /tenant-w is taken in the cell west/,
     });
     for (const [name, cell] of [
       ['east', 'default'],

@@ -122,7 +122,7 @@ function tests(server: PostgresServer): void {
     await createAccount(west, 'acme', operator);
     await t.throwsAsync(createAccount(east, 'acme', operator), {
       code: 'ALREADY_EXISTS',
-      message: 'id: account acme already exists, in the cell west',
+      message: 'id: acme is taken in the cell west',
     });
     await t.throwsAsync(createAccount(west, 'default', operator), { code: 'ALREADY_EXISTS', message: /in the cell default$/ });
     await unary((done) => west.control.deleteAccount({ id: 'acme', force: false, stopJobs: false }, west.bearer(operator), done));

@@ -80,10 +80,10 @@ function tests(server: PostgresServer): void {
 
     const said = lines();
     const starting = openScheduler(t, { ...shared, dataDir: downFolder }, said.log);
-    await said.until('this scheduler owns nothing');
+    await said.until('this scheduler cannot own the queue');
     t.regex(
       said.text(),
-      new RegExp(`${downFolder}/secrets/master-key: this scheduler owns nothing, because the queue needs the master keys`),
+      new RegExp(`${downFolder}/secrets/master-key: this scheduler cannot own the queue, because it needs the master keys`),
     );
     t.notRegex(said.text(), new RegExp(presentKey(owner.dataDir)));
     await stop(owner);

@@ -9,6 +9,7 @@ import { OwnerFinder } from '../../lib/owner/owner-finder.ts';
 import { BlobServiceClient, PutBlobHeader, type PutBlobRequest } from '../../proto/gen/capstan/v1/blobs.ts';
 import { ControlServiceClient } from '../../proto/gen/capstan/v1/control.ts';
 import { FakeOwner } from '../support/fake-owner.ts';
+import { until } from '../support/until.ts';
 
 const quiet = { info: () => undefined, warn: () => undefined, error: () => undefined };
 
@@ -251,7 +252,7 @@ test('a name with several addresses is resolved anew while the owner is searched
   a.stop();
   const waiting = ask();
   const before = lookUps;
-  while (lookUps === before) await new Promise((resolve) => setImmediate(resolve));
+  await until('the name is resolved anew', () => lookUps > before);
   b.address = `127.0.0.2:${a.port}`;
   await b.listen('127.0.0.2');
   b.own(true, 2);

@@ -85,7 +85,8 @@ export async function moveAccount(
   const [stored] = await query<[number, number]>('stored-of-account', STORED, [account, from.number]);
   const [jobs, hooks] = stored ?? [0, 0];
   if (jobs > 0) throw refuse(`has ${jobs} stored jobs; it can be moved once they have ended and their retention is over`);
-  if (hooks > 0) throw refuse(`has ${hooks} undelivered webhooks; it can be moved once they are delivered or given up for good`);
+  if (hooks > 0)
+    throw refuse(`has ${hooks} undelivered webhooks; it can be moved once they are delivered, or their last attempt has failed`);
   const moved = await query<[number]>('move-account', MOVE, [account, from.number, String(position.term), position.batch, there[0]]);
   if (moved.length === 0) throw refuse('is in use: something changed in its cell meanwhile; try again');
 }

@@ -255,3 +255,16 @@ test('a long listing is read to its end', async (t) => {
   t.deepEqual(swept, { looked: 7, removed: 6 });
   t.deepEqual([...objects.keys()].toSorted(), [`body/${'3'.repeat(32)}`, 'somebody-elses']);
 });
+
+test('a first mark that another scheduler writes at the same moment stays', async (t) => {
+  const { server, store, objects } = await world(t);
+  server.fault = (method) => {
+    if (method === 'PUT') objects.set('store-id', object(Buffer.from('theirs'), Date.now()));
+    return undefined;
+  };
+  await store.mark.create('ours');
+  t.is(await store.mark.read(), 'theirs');
+  server.fault = () => undefined;
+  await store.mark.replace('ours');
+  t.is(await store.mark.read(), 'ours');
+});
