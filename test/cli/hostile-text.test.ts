@@ -160,6 +160,7 @@ const cases: Readonly<
   'cell list': [{}],
   'cell create': [{ args: [HOSTILE] }],
   'cell move-account': [{ args: [HOSTILE, HOSTILE] }],
+  'cell assign-node': [{ args: [HOSTILE], more: { cell: HOSTILE } }],
   'builds list': [{}],
   'env list': [{}],
   'env get': [{ args: [HOSTILE] }],
