@@ -35,6 +35,7 @@ export const sets = {
     'test/integration/cells*.test.ts',
     'test/integration/cluster*.test.ts',
     'test/integration/handover.test.ts',
+    'test/integration/lost-host.test.ts',
     'test/integration/postgres*.test.ts',
     'test/integration/standby*.test.ts',
     'test/integration/take-over.test.ts',

@@ -29,9 +29,9 @@ export class TcpProxy {
   }
 
   /** In front of a port of this host; it ends with the test. */
-  static async open(t: ExecutionContext, target: number): Promise<TcpProxy> {
+  static async open(t: ExecutionContext, target: number, host = '127.0.0.1'): Promise<TcpProxy> {
     const listener = createServer({ allowHalfOpen: true });
-    await new Promise<void>((resolve) => listener.listen(0, '127.0.0.1', resolve));
+    await new Promise<void>((resolve) => listener.listen(0, host, resolve));
     const proxy = new TcpProxy(listener);
     listener.on('connection', (client) => proxy.#connected(client, target));
     t.teardown(() => proxy.#close());

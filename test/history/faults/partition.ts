@@ -27,6 +27,21 @@ export class Network {
     return { prefix: ['ip', 'netns', 'exec', this.#name], host: `${this.#net}.1` };
   }
 
+  /** Address of what runs in the namespace. */
+  get address(): string {
+    return `${this.#net}.2`;
+  }
+
+  /** Drops all packets, in both directions. */
+  cut(): void {
+    this.#each(['INPUT', 'OUTPUT'], '-A');
+  }
+
+  /** Ends {@link cut}. */
+  mend(): void {
+    this.#each(['INPUT', 'OUTPUT'], '-D');
+  }
+
   readonly source: FaultSource = (random) => {
     const chains = random.pick([['INPUT', 'OUTPUT'], ['INPUT'], ['OUTPUT']] as const);
     const [least, most] = LASTS_MS;
