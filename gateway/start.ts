@@ -121,7 +121,7 @@ export async function start(config: GatewayConfig, deps: GatewayDeps = {}): Prom
       exists: (id) => directory.endpoint(id) !== undefined,
     },
     pending: () => cells.pending,
-    connected: () => cells.connected,
+    connected: () => cells.all.map(({ name, channel }) => [name, channel.connected] as const),
     bodyMemory: () => memory.used,
   });
   let draining = false;

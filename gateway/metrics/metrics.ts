@@ -11,8 +11,8 @@ import { LbMetrics, type LbLevels } from './lb-metrics.ts';
 export interface GatewayLevels {
   /** Requests waiting for a reply of the scheduler. */
   pending(): number;
-  /** The job channel stands. */
-  connected(): boolean;
+  /** Every cell, and whether the stream to its owner is connected. */
+  connected(): readonly (readonly [string, boolean])[];
   /** Memory of request bodies, bytes. */
   bodyMemory(): number;
   readonly lb: LbLevels;
@@ -82,9 +82,15 @@ export class GatewayMetrics {
     });
     this.#level('capstan_http_requests_in_flight', 'Requests in progress.', () => this.inFlight);
     this.#level('capstan_gateway_pending_requests', 'Requests waiting for a reply from the scheduler.', () => levels.pending());
-    this.#level('capstan_gateway_scheduler_connected', '1 while the stream to the scheduler is connected.', () =>
-      levels.connected() ? 1 : 0,
-    );
+    const connected: Gauge = new Gauge({
+      name: 'capstan_gateway_scheduler_connected',
+      help: '1 while the stream to the owner of the cell is connected.',
+      labelNames: ['cell'],
+      registers,
+      collect: () => {
+        for (const [cell, isConnected] of levels.connected()) connected.set({ cell }, isConnected ? 1 : 0);
+      },
+    });
     this.#level('capstan_gateway_body_memory_bytes', 'Memory held by request bodies.', () => levels.bodyMemory());
     this.lb = new LbMetrics(this.#registry, levels.lb);
     addProcessMetrics(this.#registry, 'capstan_gateway_');

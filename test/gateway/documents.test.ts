@@ -31,7 +31,7 @@ interface OpenApi {
 async function served(): Promise<readonly string[]> {
   const levels = {
     pending: () => 0,
-    connected: () => true,
+    connected: () => [],
     bodyMemory: () => 0,
     lb: { endpoints: () => [], level: () => ({ held: 0, inFlight: 0 }), exists: () => true },
   };

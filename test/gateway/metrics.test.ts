@@ -34,7 +34,7 @@ test('requests are counted by method, route and status, with their bytes and the
   t.true((count('capstan_http_response_body_bytes_total', 'method="GET",route="/v2/:endpointId/status/:jobId"') ?? 0) > status.text.length);
   t.is(count('capstan_http_request_duration_seconds_count', 'method="POST",route="/v2/:endpointId/run"'), 2);
   t.is(samples.get('capstan_http_requests_in_flight'), 1, 'the scrape itself');
-  t.is(samples.get('capstan_gateway_scheduler_connected'), 1);
+  t.is(samples.get('capstan_gateway_scheduler_connected{cell="default"}'), 1);
   t.is(samples.get('capstan_gateway_pending_requests'), 0);
   t.is(run.status, 200);
 });
@@ -70,7 +70,7 @@ test('a scheduler that does not answer is told, and costs no scrape', async (t) 
   const { call } = await setup(t);
   const samples = await scrape(call, '');
   t.is(samples.get('capstan_scheduler_up'), 0);
-  t.is(samples.get('capstan_gateway_scheduler_connected'), 1);
+  t.is(samples.get('capstan_gateway_scheduler_connected{cell="default"}'), 1);
 });
 
 test('who may read them: anyone on a loopback address, else who the operator says', async (t) => {

@@ -115,11 +115,20 @@ export async function connect(address: Address, name: string, { answerMs, onEnd,
 
 type Settings = Readonly<Record<string, string>>;
 
+export interface PoolOptions {
+  /** Of each session, beside those of all. */
+  readonly settings?: Settings;
+  /** Receives the open connections. */
+  readonly sockets?: Set<Socket>;
+  /** How long a query may wait for a connection, ms. */
+  readonly waitMs?: number;
+}
+
 /**
  * Connections for reading, to a server that writes. `settings` are the session's, in place of the usual ones; the sockets of open
  * connections are in `sockets`.
  */
-export function readPool(address: Address, size: number, settings: Settings = {}, sockets = new Set<Socket>()): Pool {
+export function readPool(address: Address, size: number, { settings = {}, sockets = new Set(), waitMs = POOL_MS }: PoolOptions = {}): Pool {
   const stream = (): Socket => {
     const socket = new Socket();
     sockets.add(socket);
@@ -137,7 +146,7 @@ export function readPool(address: Address, size: number, settings: Settings = {}
   };
   const config: PoolConfig = {
     ...configOf(address, 'capstan reads', { ...SESSION, ...settings }),
-    connectionTimeoutMillis: POOL_MS,
+    connectionTimeoutMillis: waitMs,
     stream,
     verify,
     max: size,

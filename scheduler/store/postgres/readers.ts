@@ -17,7 +17,7 @@ export class Readers {
 
   constructor(address: Address) {
     this.#address = address;
-    this.#pool = readPool(address, CONNECTIONS, {}, this.#sockets);
+    this.#pool = readPool(address, CONNECTIONS, { sockets: this.#sockets });
   }
 
   /** Rows as arrays, within `limitMs` from when a connection is free. */
@@ -30,7 +30,7 @@ export class Readers {
   renew(): void {
     const [former, sockets] = [this.#pool, this.#sockets];
     this.#sockets = new Set();
-    this.#pool = readPool(this.#address, CONNECTIONS, {}, this.#sockets);
+    this.#pool = readPool(this.#address, CONNECTIONS, { sockets: this.#sockets });
     void end(former, sockets, 0);
   }
 

@@ -106,7 +106,7 @@ export class SchedulerRows {
     const address = parseAddress(url, 'CAPSTAN_STORE');
     this.shown = address.shown;
     // A row that a crash of the database loses is written again; none waits for another host.
-    this.#pool = readPool(address, 1, { synchronous_commit: 'off' });
+    this.#pool = readPool(address, 1, { settings: { synchronous_commit: 'off' }, waitMs: STATEMENT_MS });
   }
 
   /**
