@@ -2,7 +2,7 @@
  * Several schedulers on PostgreSQL: what callers notice when the owner of the queue fails or stops, and the rate of /run
  * on PostgreSQL against SQLite in the same run.
  *
- *   node bench/cluster.ts [--kills 20] [--pauses 5] [--handovers 5] [--rounds 3] [--seconds 4] [--connections 64]
+ *   node bench/cluster.ts [--kills 20] [--pauses 5] [--handovers 5] [--rounds 3] [--seconds 4] [--warmup 3] [--connections 64]
  *
  * The failovers run two schedulers, two gateways and two agents as processes, with the default settings of the service;
  * callers use one gateway. Prints one JSON document per figure.
@@ -28,6 +28,7 @@ const { values } = parseArgs({
     handovers: { type: 'string', default: '5' },
     rounds: { type: 'string', default: '3' },
     seconds: { type: 'string', default: '4' },
+    warmup: { type: 'string', default: '3' },
     connections: { type: 'string', default: '64' },
   },
 });
@@ -37,7 +38,7 @@ if (binaries === undefined) throw new Error(`this bench needs PostgreSQL: ${NO_P
 const print = (figure: object): void => void process.stdout.write(`${JSON.stringify(figure)}\n`);
 const progress = (line: string): void => console.error(`=> ${line}`);
 
-await failovers(binaries);
+if ([values.kills, values.pauses, values.handovers].some((count) => Number(count) > 0)) await failovers(binaries);
 if (Number(values.rounds) > 0) await rates(binaries);
 
 async function failovers(postgres: string): Promise<void> {
@@ -78,11 +79,11 @@ function figureOf(loss: Loss, all: readonly Failover[]): object {
   };
 }
 
-/** The two stacks take turns, so that both meet the same machine. */
+/** The two stacks take turns, so that both meet the same machine. A new database is slow until its log and plans are warm. */
 async function rates(postgres: string): Promise<void> {
   const echo = await startEcho();
   const server = await startPostgres(postgres, { fsync: 'on', synchronous_commit: 'on' });
-  const load = { connections: Number(values.connections), durationMs: Number(values.seconds) * 1_000, warmupMs: 500 };
+  const load = { connections: Number(values.connections), durationMs: Number(values.seconds) * 1_000, warmupMs: Number(values.warmup) * 1_000 };
   const ratios: number[] = [];
   const perSecond: { sqlite: number[]; postgres: number[] } = { sqlite: [], postgres: [] };
   try {
