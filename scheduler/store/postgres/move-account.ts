@@ -18,7 +18,7 @@ const MOVE = `WITH endpoints AS MATERIALIZED (
 ), source AS (
   UPDATE capstan.cells SET ${NEXT_TERM} WHERE cell = $2 AND term = $3::bigint AND batch = $4::bigint
     AND NOT EXISTS (SELECT FROM capstan.jobs j JOIN endpoints e ON j.endpoint = e.key WHERE j.cell = $2)
-    AND NOT EXISTS (SELECT FROM capstan.hooks h WHERE h.cell = $2 AND h.account = $1)
+    AND NOT EXISTS (SELECT FROM capstan.hooks h WHERE h.cell = $2 AND h.account = $1 AND h.tries >= 0)
   RETURNING cell
 ), target AS (
   UPDATE capstan.cells SET ${NEXT_TERM} WHERE cell = $5 AND EXISTS (SELECT FROM source) RETURNING cell
@@ -56,7 +56,7 @@ SELECT cell FROM target`;
 /** What keeps an account where it is. */
 const STORED = `SELECT (SELECT count(*) FROM capstan.jobs j WHERE j.cell = $2 AND j.endpoint IN (
     SELECT key FROM capstan.control WHERE cell = $2 AND kind = 'endpoint' AND value->>'account' = $1)),
-  (SELECT count(*) FROM capstan.hooks h WHERE h.cell = $2 AND h.account = $1)`;
+  (SELECT count(*) FROM capstan.hooks h WHERE h.cell = $2 AND h.account = $1 AND h.tries >= 0)`;
 const CELL = `SELECT c.cell, k.value->>'id' FROM capstan.cells c
 LEFT JOIN capstan.control k ON k.cell = c.cell AND k.kind = 'setting' AND k.key = $2 WHERE c.name = $1`;
 

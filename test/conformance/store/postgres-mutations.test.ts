@@ -53,8 +53,8 @@ const rules: readonly Rule[] = [
   {
     rule: 'ends find their jobs by number, not by going through all leased ones',
     in: 'commit_v1',
-    part: /j\.seq = g\.seq AND j\.state = g\.expected::capstan\.job_state/,
-    mutated: "j.seq + 0 = g.seq AND j.state = 'LEASED'",
+    part: /t\.seq = g\.seq OFFSET 0(?=\) f\s+WHERE g\.wave = w AND j\.ctid = f\.place AND j\.state = g\.expected)/,
+    mutated: "t.seq + 0 = g.seq AND t.state = 'LEASED' OFFSET 0",
     holds: async ({ store, fence }, rows) => {
       await given(store, fence, ...Array.from({ length: 2_000 }, (_, i) => submit(leased(i + 1))));
       return (await rows(Array.from({ length: 100 }, (_, i) => completed(i + 1)))) <= 400;

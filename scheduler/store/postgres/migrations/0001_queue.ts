@@ -1,4 +1,4 @@
-import { batchFunction } from '../sql/batch.ts';
+import { batchFunction, batchTypes } from '../sql/batch.ts';
 import type { Migration } from './migration.ts';
 
 /**
@@ -271,5 +271,6 @@ CREATE TABLE capstan.body_usage (
   PRIMARY KEY (cell, account)
 ) ${BUSY};
 ${triggers.map(triggerSql).join('')}
+${batchTypes}
 ${batchFunction}`,
 };

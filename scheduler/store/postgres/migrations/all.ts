@@ -3,6 +3,7 @@ import { queue } from './0001_queue.ts';
 import { terms } from './0002_terms.ts';
 import { schedulers } from './0003_schedulers.ts';
 import { cells } from './0004_cells.ts';
+import { plans } from './0005_plans.ts';
 
 /** In order of their numbers. */
-export const migrations: readonly Migration[] = [queue, terms, schedulers, cells];
+export const migrations: readonly Migration[] = [queue, terms, schedulers, cells, plans];

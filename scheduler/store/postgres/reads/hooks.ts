@@ -6,16 +6,16 @@ import type { AsyncReads, Query } from './query.ts';
 
 /** Hosts in order of their oldest due delivery, and of each host its first ones. */
 const DUE = `SELECT ${HOOK_COLUMNS} FROM (
-    SELECT host, next_at FROM capstan.hook_hosts WHERE cell = $1 AND next_at BETWEEN $8 AND $2 AND host <> ALL ($3::text[]) ORDER BY next_at LIMIT $4
+    SELECT host, next_at FROM capstan.hook_hosts WHERE cell = $1 AND next_at >= 0 AND next_at BETWEEN $8 AND $2 AND host <> ALL ($3::text[]) ORDER BY next_at LIMIT $4
   ) o CROSS JOIN LATERAL (
     SELECT * FROM capstan.hooks q WHERE q.cell = $1 AND q.state = 'PENDING' AND q.host = o.host AND q.due_at BETWEEN o.next_at AND $2 AND q.id <> ALL ($5::text[])
     ORDER BY q.due_at, q.number LIMIT $6
   ) h ORDER BY o.next_at, o.host, h.due_at, h.number LIMIT $7`;
 /** When the next delivery that is not due yet is, and the time of the first host. */
-const NEXT_DUE = `SELECT (SELECT due_at FROM capstan.hooks WHERE cell = $1 AND state = 'PENDING' AND due_at > $2 ORDER BY due_at LIMIT 1),
-  (SELECT next_at FROM capstan.hook_hosts WHERE cell = $1 AND next_at >= $3 ORDER BY next_at LIMIT 1)`;
+const NEXT_DUE = `SELECT (SELECT due_at FROM capstan.hooks WHERE cell = $1 AND state = 'PENDING' AND due_at >= 0 AND due_at > $2 ORDER BY due_at LIMIT 1),
+  (SELECT next_at FROM capstan.hook_hosts WHERE cell = $1 AND next_at >= 0 AND next_at >= $3 ORDER BY next_at LIMIT 1)`;
 const ONE = `SELECT ${HOOK_COLUMNS}, ${HOOK_PAYLOAD_COLUMNS} FROM capstan.hooks h WHERE h.cell = $1 AND h.id = $2`;
-const PAGE = `SELECT ${HOOK_COLUMNS} FROM capstan.hooks h WHERE h.cell = $1 AND h.account = $2 AND h.id > $3 ORDER BY h.id LIMIT $4`;
+const PAGE = `SELECT ${HOOK_COLUMNS} FROM capstan.hooks h WHERE h.cell = $1 AND h.account = $2 AND h.tries >= 0 AND h.id > $3 ORDER BY h.id LIMIT $4`;
 
 type HookReads = Pick<AsyncReads<Reads>, 'hooks' | 'hook' | 'hookPage'>;
 

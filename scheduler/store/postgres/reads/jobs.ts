@@ -11,7 +11,7 @@ const QUEUE_POSITION = 6;
 type WholeTuple = [...JobTuple, chunks: number, ...PayloadTuple];
 
 const WHOLE = `SELECT ${JOB_COLUMNS}, j.chunks, j.output, j.output_blob, j.output_size FROM capstan.jobs j`;
-const ONE = `${WHOLE} WHERE j.cell = $1 AND j.id = $2 AND j.endpoint = $3`;
+const ONE = `${WHOLE} WHERE j.cell = $1 AND j.id = $2 AND j.seq > 0 AND j.endpoint = $3`;
 const BY_SEQ = `${WHOLE} WHERE j.cell = $1 AND j.seq = ANY ($2::bigint[])`;
 const CHUNKS = 'SELECT seq, idx, inline, blob, size FROM capstan.chunks WHERE cell = $1 AND seq = ANY ($2::bigint[]) ORDER BY seq, idx';
 
@@ -19,10 +19,12 @@ type HeadTuple = [...JobTuple, input: Uint8Array | null];
 
 const HEAD = `SELECT ${JOB_COLUMNS}, CASE WHEN octet_length(i.inline) <= $5 THEN i.inline END
 FROM (SELECT * FROM capstan.jobs q WHERE q.cell = $1 AND q.state = 'IN_QUEUE' AND q.endpoint = $2 AND q.priority = $3 AND q.queue_position > $4
-  ORDER BY q.queue_position LIMIT $6) j LEFT JOIN capstan.inputs i ON i.cell = $1 AND i.seq = j.seq ORDER BY j.queue_position`;
+  ORDER BY q.queue_position LIMIT $6) j LEFT JOIN LATERAL
+  (SELECT t.inline FROM capstan.inputs t WHERE t.cell = $1 AND t.seq = j.seq OFFSET 0) i ON true ORDER BY j.queue_position`;
 const LEASED = `SELECT ${JOB_COLUMNS} FROM capstan.jobs j WHERE j.cell = $1 AND j.state = 'LEASED' AND j.seq > $2 ORDER BY j.seq LIMIT $3`;
-const DUE = `SELECT ${JOB_COLUMNS} FROM capstan.jobs j WHERE j.cell = $1 AND j.delete_at >= $2 AND j.delete_at <= $3 ORDER BY j.delete_at, j.seq LIMIT $4`;
-const NEXT_DUE = 'SELECT delete_at FROM capstan.jobs WHERE cell = $1 AND (delete_at, seq) > ($2, $3) ORDER BY delete_at, seq LIMIT 1';
+const DUE = `SELECT ${JOB_COLUMNS} FROM capstan.jobs j WHERE j.cell = $1 AND j.delete_at >= 0 AND j.delete_at >= $2 AND j.delete_at <= $3 ORDER BY j.delete_at, j.seq LIMIT $4`;
+const NEXT_DUE =
+  'SELECT delete_at FROM capstan.jobs WHERE cell = $1 AND delete_at >= 0 AND (delete_at, seq) > ($2, $3) ORDER BY delete_at, seq LIMIT 1';
 /** By the index of each part: a take-over waits for this count, and that of queued jobs need not touch the table. */
 const COUNTS = `SELECT endpoint, 'IN_QUEUE', priority, count(*), 0 FROM capstan.jobs WHERE cell = $1 AND state = 'IN_QUEUE' GROUP BY endpoint, priority
 UNION ALL SELECT endpoint, state::text, priority, count(*), sum(greatest(attempts - 1, 0)) FROM capstan.jobs WHERE cell = $1 AND state = 'LEASED'

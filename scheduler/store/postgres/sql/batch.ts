@@ -3,8 +3,8 @@
  * a connection that breaks midway leaves nothing behind. It raises {@link STALE_TERM} unless the caller's term is the
  * cell's and the batch is the one after the last: a delayed copy, or a batch whose predecessor failed, is refused whole.
  *
- * A function is never changed once it was released: another layout of a batch gets another version, so that schedulers of
- * two versions can work on one database.
+ * The layout of a batch and its meaning never change once they were released: another layout gets another version of the
+ * function, so that schedulers of two versions can work on one database.
  */
 import { drain } from './drain.ts';
 import { remove } from './delete.ts';
@@ -17,7 +17,7 @@ import { requeue } from './requeue.ts';
 import { retry } from './retry.ts';
 import { started } from './started.ts';
 import { submit } from './submit.ts';
-import type { Operation } from './operation.ts';
+import { lookUp, type Operation } from './operation.ts';
 
 /** SQLSTATE of a batch under a term that is not the cell's, or out of turn. */
 export const STALE_TERM = 'CT001';
@@ -62,11 +62,14 @@ function section(type: OperationType): string {
 
 const parameters = OPERATION_TYPES.map((type) => `p_${type} capstan.${typeName(type)}[]`).join(', ');
 
-/** The composite types of the operations and the function; run once, by a migration. */
-export const batchFunction = `
+/** The composite types of the operations; made once, by a migration. */
+export const batchTypes = `
 CREATE TYPE capstan.dropped_blob AS (at int, blob text);
-${OPERATION_TYPES.map(compositeType).join('\n')}
-CREATE FUNCTION capstan.commit_v1(
+${OPERATION_TYPES.map(compositeType).join('\n')}`;
+
+/** The function. Another text with the same layout and the same meaning, such as a better plan, may take its place: a migration runs it again. */
+export const batchFunction = `
+CREATE OR REPLACE FUNCTION capstan.commit_v1(
   p_cell int, p_term bigint, p_batch bigint, p_now bigint, p_seq bigint, p_queue_position bigint,
   -- For each wave, which types it holds; whether any submission has an idempotency key; how many expired rows to remove.
   p_waves int[], p_keyed boolean, p_sweep int, ${parameters}
@@ -102,18 +105,18 @@ BEGIN
         ORDER BY h.due_at LIMIT 1) AS due_at
       FROM (SELECT DISTINCT u.host FROM unnest(touched_hosts) u (host)) t
     ), idle AS (
-      DELETE FROM capstan.hook_hosts o USING first f WHERE f.due_at IS NULL AND o.cell = p_cell AND o.host = f.host
+      DELETE FROM capstan.hook_hosts o USING first i, ${lookUp('hook_hosts', 't.host = i.host')} WHERE i.due_at IS NULL AND o.ctid = f.place
     )
     INSERT INTO capstan.hook_hosts (cell, host, next_at) SELECT p_cell, f.host, f.due_at FROM first f WHERE f.due_at IS NOT NULL
       ON CONFLICT (cell, host) DO UPDATE SET next_at = excluded.next_at;
   END IF;
   IF p_sweep > 0 THEN
-    DELETE FROM capstan.idempotency i WHERE i.cell = p_cell AND i.key IN (
-      SELECT e.key FROM capstan.idempotency e WHERE e.cell = p_cell AND e.expires_at <= p_now ORDER BY e.expires_at LIMIT p_sweep);
+    DELETE FROM capstan.idempotency i WHERE i.ctid = ANY (ARRAY (
+      SELECT e.ctid FROM capstan.idempotency e WHERE e.cell = p_cell AND e.expires_at >= 0 AND e.expires_at <= p_now ORDER BY e.expires_at LIMIT p_sweep));
     GET DIAGNOSTICS swept = ROW_COUNT;
     RETURN QUERY SELECT -1, swept::text, NULL::text, NULL::text[];
-    DELETE FROM capstan.hooks h WHERE h.cell = p_cell AND h.id IN (
-      SELECT e.id FROM capstan.hooks e WHERE e.cell = p_cell AND e.state = 'FAILED' AND e.due_at <= p_now ORDER BY e.due_at LIMIT p_sweep);
+    DELETE FROM capstan.hooks h WHERE h.ctid = ANY (ARRAY (
+      SELECT e.ctid FROM capstan.hooks e WHERE e.cell = p_cell AND e.state = 'FAILED' AND e.due_at <= p_now ORDER BY e.due_at LIMIT p_sweep));
     GET DIAGNOSTICS swept = ROW_COUNT;
     RETURN QUERY SELECT -1, swept::text, NULL::text, NULL::text[];
   END IF;

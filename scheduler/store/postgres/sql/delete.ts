@@ -1,4 +1,4 @@
-import { PLACE, inWave, returnRefused, type Operation } from './operation.ts';
+import { PLACE, inWave, lookUp, returnRefused, type Operation } from './operation.ts';
 
 /** Removes a job in any state with its bodies; with `due_by` only when it is due by then. */
 export const remove: Operation = {
@@ -6,13 +6,13 @@ export const remove: Operation = {
   columns: [...PLACE, ['seq', 'int8'], ['due_by', 'int8']],
   apply: `
   WITH removed AS (
-    DELETE FROM capstan.jobs j USING ${inWave('delete', 'g')} AND j.cell = p_cell AND j.seq = g.seq
-      AND (g.due_by IS NULL OR j.delete_at <= g.due_by)
+    DELETE FROM capstan.jobs j USING unnest(p_delete) g, ${lookUp('jobs', 't.seq = g.seq')}
+      WHERE g.wave = w AND j.ctid = f.place AND (g.due_by IS NULL OR j.delete_at <= g.due_by)
     RETURNING g.at, j.seq, j.output_blob, j.chunks
   ), dropped_inputs AS (
-    DELETE FROM capstan.inputs i USING removed r WHERE i.cell = p_cell AND i.seq = r.seq RETURNING r.at, i.blob
+    DELETE FROM capstan.inputs i USING removed r, ${lookUp('inputs', 't.seq = r.seq')} WHERE i.ctid = f.place RETURNING r.at, i.blob
   ), dropped_chunks AS (
-    DELETE FROM capstan.chunks c USING removed r WHERE r.chunks > 0 AND c.cell = p_cell AND c.seq = r.seq RETURNING r.at, c.idx, c.blob
+    DELETE FROM capstan.chunks c USING removed r, ${lookUp('chunks', 't.seq = r.seq')} WHERE r.chunks > 0 AND c.ctid = f.place RETURNING r.at, c.idx, c.blob
   ), named AS (
     SELECT i.at, -2 AS idx, i.blob FROM dropped_inputs i WHERE i.blob IS NOT NULL
     UNION ALL SELECT r.at, -1, r.output_blob FROM removed r WHERE r.output_blob IS NOT NULL

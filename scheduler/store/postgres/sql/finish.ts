@@ -1,4 +1,4 @@
-import { PLACE, inWave, returnRefused, type Operation } from './operation.ts';
+import { PLACE, inWave, lookUp, returnRefused, type Operation } from './operation.ts';
 
 /**
  * LEASED or IN_QUEUE → a terminal state, with the output, the chunks that are kept and the webhook's delivery.
@@ -30,7 +30,8 @@ export const finish: Operation = {
     UPDATE capstan.jobs j SET state = g.state::capstan.job_state, node = NULL, incarnation = NULL, ended_at = g.ended_at,
       delete_at = g.delete_at, attempts = g.attempts, delay_ms = g.delay_ms, execution_ms = g.execution_ms, error = g.error,
       output = g.output, output_blob = g.output_blob, output_size = g.output_size, chunks = g.chunks
-    FROM ${inWave('finish', 'g')} AND j.cell = p_cell AND j.seq = g.seq AND j.state = g.expected::capstan.job_state AND j.token = g.token
+    FROM unnest(p_finish) g, ${lookUp('jobs', 't.seq = g.seq')}
+    WHERE g.wave = w AND j.ctid = f.place AND j.state = g.expected::capstan.job_state AND j.token = g.token
     RETURNING g.at
   )
   SELECT array_agg(g.at) INTO refused FROM ${inWave('finish', 'g')} AND g.at NOT IN (SELECT at FROM done);${returnRefused('finish')}
@@ -41,15 +42,15 @@ export const finish: Operation = {
   IF p_new_hook IS NOT NULL THEN
     -- Another life of the id, whose job was deleted and then sent again: the newer end stands.
     WITH former AS (
-      DELETE FROM capstan.hooks h USING ${inWave('new_hook', 'g')} AND NOT g.at = ANY (coalesce(refused, '{}'))
-        AND h.cell = p_cell AND h.id = g.id RETURNING h.host
+      DELETE FROM capstan.hooks h USING unnest(p_new_hook) g, ${lookUp('hooks', 't.id = g.id')}
+        WHERE g.wave = w AND NOT g.at = ANY (coalesce(refused, '{}')) AND h.ctid = f.place RETURNING h.host
     )
     SELECT touched_hosts || coalesce(array_agg(host), '{}') INTO touched_hosts FROM former;
     INSERT INTO capstan.hooks (cell, id, account, endpoint, url, host, state, due_at, tries, envelope,
         input, input_blob, input_size, output, output_blob, output_size)
       SELECT p_cell, g.id, g.account, g.endpoint, g.url, g.host, 'PENDING', g.due_at, 0, g.envelope::json,
-        i.inline, i.blob, i.size, g.output, g.output_blob, g.output_size
-      FROM unnest(p_new_hook) g JOIN capstan.inputs i ON i.cell = p_cell AND i.seq = g.seq
+        f.inline, f.blob, f.size, g.output, g.output_blob, g.output_size
+      FROM unnest(p_new_hook) g, ${lookUp('inputs', 't.seq = g.seq', 't.inline, t.blob, t.size')}
       WHERE g.wave = w AND NOT g.at = ANY (coalesce(refused, '{}'));
     INSERT INTO capstan.hook_hosts (cell, host, next_at)
       SELECT p_cell, g.host, min(g.due_at) FROM ${inWave('new_hook', 'g')} AND NOT g.at = ANY (coalesce(refused, '{}')) GROUP BY g.host

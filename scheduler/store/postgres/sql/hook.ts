@@ -1,4 +1,4 @@
-import { PLACE, inWave, type Operation } from './operation.ts';
+import { PLACE, inWave, lookUp, rowExists, type Operation } from './operation.ts';
 
 /** Changes a webhook's delivery, or removes it (`state` null); the hosts of changed ones are settled at the end of the batch. */
 export const hook: Operation = {
@@ -7,11 +7,12 @@ export const hook: Operation = {
   apply: `
   WITH changed AS (
     UPDATE capstan.hooks h SET state = g.state::capstan.hook_state, due_at = g.due_at, tries = g.tries, error = g.error
-      FROM ${inWave('hook', 'g')} AND g.state IS NOT NULL AND h.cell = p_cell AND h.id = g.id AND h.tries = coalesce(g.after, h.tries)
+      FROM unnest(p_hook) g, ${lookUp('hooks', 't.id = g.id')}
+      WHERE g.wave = w AND g.state IS NOT NULL AND h.ctid = f.place AND h.tries = coalesce(g.after, h.tries)
     RETURNING g.at, h.host
   ), removed AS (
-    DELETE FROM capstan.hooks h USING ${inWave('hook', 'g')} AND g.state IS NULL AND h.cell = p_cell AND h.id = g.id
-      AND h.tries = coalesce(g.after, h.tries)
+    DELETE FROM capstan.hooks h USING unnest(p_hook) g, ${lookUp('hooks', 't.id = g.id')}
+      WHERE g.wave = w AND g.state IS NULL AND h.ctid = f.place AND h.tries = coalesce(g.after, h.tries)
     RETURNING g.at, h.host, h.input_blob, h.output_blob
   ), done AS (
     SELECT c.at, c.host FROM changed c UNION ALL SELECT r.at, r.host FROM removed r
@@ -24,7 +25,7 @@ export const hook: Operation = {
     touched_hosts || coalesce((SELECT array_agg(d.host) FROM done d), '{}') INTO refused, dropped_blobs, touched_hosts;
   IF refused IS NOT NULL THEN
     RETURN QUERY SELECT g.at,
-      CASE WHEN EXISTS (SELECT FROM capstan.hooks h WHERE h.cell = p_cell AND h.id = g.id) THEN 'stale' ELSE 'gone' END, NULL::text, NULL::text[]
+      CASE WHEN ${rowExists('hooks', 't.id = g.id')} THEN 'stale' ELSE 'gone' END, NULL::text, NULL::text[]
       FROM unnest(p_hook) g WHERE g.at = ANY (refused);
   END IF;
   IF dropped_blobs IS NOT NULL THEN

@@ -1,4 +1,4 @@
-import { PLACE, inWave, returnRefused, type Operation } from './operation.ts';
+import { PLACE, inWave, lookUp, returnRefused, type Operation } from './operation.ts';
 
 /** IN_QUEUE → LEASED. A lease is the start of a new attempt: what the last one recorded is dropped. */
 export const lease: Operation = {
@@ -8,7 +8,8 @@ export const lease: Operation = {
   WITH done AS (
     UPDATE capstan.jobs j SET state = 'LEASED', token = g.token, node = g.node, incarnation = g.incarnation, worker = g.worker,
       started_at = NULL, delay_ms = NULL
-    FROM ${inWave('lease', 'g')} AND j.cell = p_cell AND j.seq = g.seq AND j.state = queued AND j.token = g.token - 1
+    FROM unnest(p_lease) g, ${lookUp('jobs', 't.seq = g.seq')}
+    WHERE g.wave = w AND j.ctid = f.place AND j.state = queued AND j.token = g.token - 1
     RETURNING g.at
   )
   SELECT array_agg(g.at) INTO refused FROM ${inWave('lease', 'g')} AND g.at NOT IN (SELECT at FROM done);${returnRefused('lease')}`,

@@ -26,10 +26,24 @@ export const PLACE: Columns = [
 /** Rows of the wave under way. */
 export const inWave = (type: string, alias: string): string => `unnest(p_${type}) ${alias} WHERE ${alias}.wave = w`;
 
+/**
+ * The rows of a table that have a key of the row before: looked up for each of these, whatever the planner takes the table's size
+ * for. It does not look through OFFSET 0; without it, it may begin with a table that it believes to be empty.
+ *
+ * @param key condition on the table's row `t`.
+ * @param columns of it; by default its place, by which it is then changed: `WHERE j.ctid = f.place`.
+ */
+export const lookUp = (table: string, key: string, columns = 't.ctid AS place'): string =>
+  `LATERAL (SELECT ${columns} FROM capstan.${table} t WHERE t.cell = p_cell AND ${key} OFFSET 0) f`;
+
+/** Whether a row has the key: as a value, which is looked up for each row; EXISTS may read the whole table instead. */
+export const rowExists = (table: string, key: string): string =>
+  `coalesce((SELECT true FROM capstan.${table} t WHERE t.cell = p_cell AND ${key}), false)`;
+
 /** Returns `stale` or `gone` for each operation of `refused`, by whether the job's row is there. */
 export const returnRefused = (type: string): string => `
   IF refused IS NOT NULL THEN
     RETURN QUERY SELECT g.at,
-      CASE WHEN EXISTS (SELECT FROM capstan.jobs j WHERE j.cell = p_cell AND j.seq = g.seq) THEN 'stale' ELSE 'gone' END, NULL::text, NULL::text[]
+      CASE WHEN ${rowExists('jobs', 't.seq = g.seq')} THEN 'stale' ELSE 'gone' END, NULL::text, NULL::text[]
       FROM unnest(p_${type}) g WHERE g.at = ANY (refused);
   END IF;`;

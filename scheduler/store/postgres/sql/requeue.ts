@@ -1,4 +1,4 @@
-import { PLACE, inWave, returnRefused, type Operation } from './operation.ts';
+import { PLACE, inWave, lookUp, returnRefused, type Operation } from './operation.ts';
 
 /** LEASED → IN_QUEUE at the old position. */
 export const requeue: Operation = {
@@ -7,7 +7,8 @@ export const requeue: Operation = {
   apply: `
   WITH done AS (
     UPDATE capstan.jobs j SET state = 'IN_QUEUE', node = NULL, incarnation = NULL, attempts = g.attempts, started_at = NULL, delay_ms = NULL
-    FROM ${inWave('requeue', 'g')} AND j.cell = p_cell AND j.seq = g.seq AND j.state = leased AND j.token = g.token
+    FROM unnest(p_requeue) g, ${lookUp('jobs', 't.seq = g.seq')}
+    WHERE g.wave = w AND j.ctid = f.place AND j.state = leased AND j.token = g.token
     RETURNING g.at
   )
   SELECT array_agg(g.at) INTO refused FROM ${inWave('requeue', 'g')} AND g.at NOT IN (SELECT at FROM done);${returnRefused('requeue')}`,

@@ -1,4 +1,4 @@
-import { PLACE, inWave, returnRefused, type Operation } from './operation.ts';
+import { PLACE, inWave, lookUp, returnRefused, type Operation } from './operation.ts';
 
 /** FAILED or TIMED_OUT → IN_QUEUE at a new position. The row is read before it is written: its chunks go with the old end. */
 export const retry: Operation = {
@@ -6,10 +6,10 @@ export const retry: Operation = {
   columns: [...PLACE, ['seq', 'int8'], ['queue_position', 'int8'], ['submitted_at', 'int8'], ['delete_at', 'int8']],
   apply: `
   WITH ended AS MATERIALIZED (
-    SELECT g.at, j.seq, j.output_blob, j.chunks FROM unnest(p_retry) g JOIN capstan.jobs j ON j.cell = p_cell AND j.seq = g.seq
-    WHERE g.wave = w AND j.state IN ('FAILED', 'TIMED_OUT')
+    SELECT g.at, f.* FROM unnest(p_retry) g, ${lookUp('jobs', 't.seq = g.seq', 't.seq, t.state, t.output_blob, t.chunks')}
+    WHERE g.wave = w AND f.state IN ('FAILED', 'TIMED_OUT')
   ), dropped_chunks AS (
-    DELETE FROM capstan.chunks c USING ended e WHERE e.chunks > 0 AND c.cell = p_cell AND c.seq = e.seq RETURNING e.at, c.idx, c.blob
+    DELETE FROM capstan.chunks c USING ended e, ${lookUp('chunks', 't.seq = e.seq')} WHERE e.chunks > 0 AND c.ctid = f.place RETURNING e.at, c.idx, c.blob
   ), named AS (
     SELECT e.at, -1 AS idx, e.output_blob AS blob FROM ended e WHERE e.output_blob IS NOT NULL
     UNION ALL SELECT d.at, d.idx, d.blob FROM dropped_chunks d WHERE d.blob IS NOT NULL
@@ -19,7 +19,8 @@ export const retry: Operation = {
   UPDATE capstan.jobs j SET state = 'IN_QUEUE', queue_position = g.queue_position, submitted_at = g.submitted_at, delete_at = g.delete_at,
       token = j.token + 1, attempts = 0, worker = NULL, started_at = NULL, ended_at = NULL, delay_ms = NULL, execution_ms = NULL,
       error = NULL, output = NULL, output_blob = NULL, output_size = NULL, chunks = 0
-    FROM ${inWave('retry', 'g')} AND g.at = ANY (existing) AND j.cell = p_cell AND j.seq = g.seq;
+    FROM unnest(p_retry) g, ${lookUp('jobs', 't.seq = g.seq')}
+    WHERE g.wave = w AND g.at = ANY (existing) AND j.ctid = f.place;
   SELECT array_agg(g.at) INTO refused FROM ${inWave('retry', 'g')} AND NOT g.at = ANY (existing);${returnRefused('retry')}
   IF dropped_blobs IS NOT NULL THEN
     RETURN QUERY SELECT d.at, 'ok', NULL::text, array_agg(d.blob) FROM unnest(dropped_blobs) d GROUP BY d.at;

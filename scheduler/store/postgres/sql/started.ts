@@ -1,4 +1,4 @@
-import { PLACE, inWave, returnRefused, type Operation } from './operation.ts';
+import { PLACE, inWave, lookUp, returnRefused, type Operation } from './operation.ts';
 
 /** Records the start of the leased attempt. */
 export const started: Operation = {
@@ -7,7 +7,8 @@ export const started: Operation = {
   apply: `
   WITH done AS (
     UPDATE capstan.jobs j SET started_at = g.started_at, attempts = g.attempts, delay_ms = g.delay_ms
-    FROM ${inWave('started', 'g')} AND j.cell = p_cell AND j.seq = g.seq AND j.state = leased AND j.token = g.token
+    FROM unnest(p_started) g, ${lookUp('jobs', 't.seq = g.seq')}
+    WHERE g.wave = w AND j.ctid = f.place AND j.state = leased AND j.token = g.token
     RETURNING g.at
   )
   SELECT array_agg(g.at) INTO refused FROM ${inWave('started', 'g')} AND g.at NOT IN (SELECT at FROM done);${returnRefused('started')}`,

@@ -1,4 +1,4 @@
-import { PLACE, inWave, type Operation } from './operation.ts';
+import { PLACE, inWave, lookUp, rowExists, type Operation } from './operation.ts';
 
 /**
  * Inserts a job, queued or leased, with its input. The id is looked at before the idempotency key: a submission sent again
@@ -35,14 +35,16 @@ export const submit: Operation = {
     ['expires_at', 'int8'],
   ],
   apply: `
-  SELECT coalesce(array_agg(g.at), '{}') INTO refused FROM unnest(p_submit) g
-    JOIN capstan.idempotency i ON i.cell = p_cell AND i.key = g.key AND i.expires_at > p_now
-    WHERE g.wave = w AND g.key IS NOT NULL;
+  refused := '{}';
+  IF p_keyed THEN
+    SELECT coalesce(array_agg(g.at), '{}') INTO refused FROM unnest(p_submit) g, ${lookUp('idempotency', 't.key = g.key', 't.expires_at')}
+      WHERE g.wave = w AND g.key IS NOT NULL AND f.expires_at > p_now;
+  END IF;
   IF refused <> '{}' THEN
     RETURN QUERY SELECT g.at,
-      CASE WHEN EXISTS (SELECT FROM capstan.jobs j WHERE j.cell = p_cell AND j.id = g.id) THEN 'exists'
-        WHEN i.body_hash = g.body_hash THEN 'idempotent-same' ELSE 'idempotent-other-body' END, i.job_id, NULL::text[]
-      FROM unnest(p_submit) g JOIN capstan.idempotency i ON i.cell = p_cell AND i.key = g.key
+      CASE WHEN ${rowExists('jobs', 't.id = g.id AND t.seq > 0')} THEN 'exists'
+        WHEN f.body_hash = g.body_hash THEN 'idempotent-same' ELSE 'idempotent-other-body' END, f.job_id, NULL::text[]
+      FROM unnest(p_submit) g, ${lookUp('idempotency', 't.key = g.key', 't.job_id, t.body_hash')}
       WHERE g.at = ANY (refused);
   END IF;
   WITH inserted AS (
@@ -52,7 +54,7 @@ export const submit: Operation = {
       g.attempts, g.priority, g.state::capstan.job_state, g.kind::capstan.job_kind, g.s3 IS NOT NULL, g.id, g.endpoint,
       g.node, g.incarnation, g.worker, g.webhook
     FROM ${inWave('submit', 'g')} AND NOT g.at = ANY (refused)
-    ON CONFLICT (cell, id) DO NOTHING RETURNING seq
+    ON CONFLICT (cell, id) WHERE seq > 0 DO NOTHING RETURNING seq
   )
   SELECT coalesce(array_agg(g.at), '{}') INTO existing FROM ${inWave('submit', 'g')} AND NOT g.at = ANY (refused)
     AND g.seq NOT IN (SELECT seq FROM inserted);
