@@ -272,6 +272,7 @@ export class LocalWorker {
     return {
       preparing: () => undefined,
       startFailed: (_reason, detail) => this.#end(new CapstanError('WORKER_LOST', detail)),
+      waiting: () => undefined,
       started: () => undefined,
       loaded: () => this.#ready.resolve(),
       loadFailed: (detail) => {

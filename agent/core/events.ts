@@ -36,6 +36,8 @@ export type CoreEvent =
   // From the runtime.
   /** Reason codes and texts as in WorkerEvents. */
   | { readonly kind: 'preparing'; readonly workerId: string; readonly start: number; readonly reason: string; readonly detail: string }
+  /** What a starting worker waits for; its start-up time-out goes on. */
+  | { readonly kind: 'waiting'; readonly workerId: string; readonly start: number; readonly detail: string }
   | { readonly kind: 'start-failed'; readonly workerId: string; readonly start: number; readonly reason: string; readonly detail: string }
   | { readonly kind: 'host-started'; readonly workerId: string; readonly start: number }
   | { readonly kind: 'loaded'; readonly workerId: string; readonly start: number }

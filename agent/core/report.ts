@@ -64,7 +64,7 @@ function workerStatus(state: State, worker: Worker): WorkerStatus {
     releaseId: worker.releaseId,
     state: problem === undefined ? workerState(worker) : WorkerState.UNHEALTHY,
     reason: problem === undefined ? worker.reason : 'DEVICE_PROBLEM',
-    detail: problem ?? worker.detail,
+    detail: problem ?? (worker.waitingFor === '' || worker.failures >= CRASH_LOOP_FAILURES ? worker.detail : worker.waitingFor),
     failures: worker.failures,
     deviceUuids: [...worker.deviceUuids],
     artifactMs: worker.artifactMs,

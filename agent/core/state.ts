@@ -59,6 +59,8 @@ export interface Worker {
   /** Why it does not serve; empty when it is healthy. */
   reason: string;
   detail: string;
+  /** What a start waits for: what was tried and what came back; empty when unknown. */
+  waitingFor: string;
   /** Monotonic ms. */
   askedAt: number;
   readyAt: number;

@@ -39,6 +39,7 @@ import {
   setPreparing,
   setReachable,
   setReady,
+  setWaiting,
   setRequests,
   startHost,
   startTimeoutOf,
@@ -99,6 +100,11 @@ export function step(state: State, event: CoreEvent, now: number): Effect[] {
     case 'preparing': {
       const worker = workerOf(state, event);
       if (worker?.phase === 'starting') setPreparing(ctx, worker, event.reason, event.detail);
+      break;
+    }
+    case 'waiting': {
+      const worker = workerOf(state, event);
+      if (worker?.phase === 'starting') setWaiting(state, worker, event.detail);
       break;
     }
     case 'start-failed': {
@@ -266,7 +272,8 @@ function tick(ctx: StepContext): void {
     if (worker.phase === 'backoff') beginStart(ctx, worker);
     else if (worker.phase === 'starting') {
       const limit = startTimeoutOf(worker.release);
-      const busyWith = worker.reason === 'STARTING' || worker.reason === 'CRASH_LOOP' ? '' : `: ${worker.reason} ${worker.detail}`;
+      const waitsFor = worker.waitingFor === '' ? '' : `: ${worker.waitingFor}`;
+      const busyWith = worker.reason === 'STARTING' || worker.reason === 'CRASH_LOOP' ? waitsFor : `: ${worker.reason} ${worker.detail}`;
       failWorker(ctx, worker, 'START_TIMEOUT', `the worker was not ready after ${limit} ms${busyWith}`);
     }
   }

@@ -92,6 +92,7 @@ export function startHost(ctx: StepContext, worker: Worker, folder: string): voi
 /** The module is being loaded, in a new host or again in the current one. */
 export function awaitLoad(ctx: StepContext, worker: Worker): void {
   worker.phase = 'starting';
+  worker.waitingFor = '';
   worker.deadline = ctx.now + startTimeoutOf(worker.release);
   if (worker.failures < CRASH_LOOP_FAILURES) worker.reason = 'STARTING';
   ctx.state.workersChanged = true;
@@ -106,6 +107,12 @@ export function setPreparing(ctx: StepContext, worker: Worker, reason: string, d
   ctx.state.workersChanged = true;
 }
 
+/** The program runs and does not serve yet. */
+export function setWaiting(state: State, worker: Worker, detail: string): void {
+  worker.waitingFor = detail;
+  state.workersChanged = true;
+}
+
 export function startTimeoutOf(release: ReleaseSpec): number {
   return release.startTimeoutMs || DEFAULT_START_TIMEOUT_MS;
 }
@@ -117,6 +124,7 @@ export function setReady(ctx: StepContext, worker: Worker): void {
   worker.readyAt = ctx.now;
   worker.reason = '';
   worker.detail = '';
+  worker.waitingFor = '';
   worker.loadedMs = Math.round(ctx.now - worker.askedAt);
   ctx.state.workersChanged = true;
 }
@@ -142,6 +150,7 @@ export function failWorker(ctx: StepContext, worker: Worker, reason: string, det
   worker.phase = 'backoff';
   worker.reason = worker.failures >= CRASH_LOOP_FAILURES ? 'CRASH_LOOP' : reason;
   worker.detail = detail;
+  worker.waitingFor = '';
   worker.deadline = ctx.now + Math.min(BACKOFF_LAST_MS, BACKOFF_FIRST_MS * 2 ** (worker.failures - 1));
   worker.askedAt = ctx.now;
   worker.artifactMs = 0;
@@ -204,6 +213,7 @@ function newWorker(spec: WorkerSpec, release: ReleaseSpec, now: number): Worker 
     failures: 0,
     reason: 'DEVICE_BUSY',
     detail: '',
+    waitingFor: '',
     askedAt: now,
     readyAt: 0,
     deadline: undefined,

@@ -299,6 +299,7 @@ export class Engine {
     };
     const events: WorkerEvents = {
       preparing: (reason, detail) => this.feed({ kind: 'preparing', workerId, start, reason, detail }),
+      waiting: (detail) => this.feed({ kind: 'waiting', workerId, start, detail }),
       startFailed: (reason, detail) => {
         this.#tellWorkerLog(workerId, endpointId, detail);
         this.feed({ kind: 'start-failed', workerId, start, reason, detail });
@@ -351,6 +352,7 @@ export class Engine {
         cpuMillis: release.cpuMillis,
         image: release.image,
         command: release.command,
+        startTimeoutMs: release.startTimeoutMs,
       },
       events,
     );

@@ -44,6 +44,8 @@ export interface WorkerStart {
   readonly command: readonly string[];
   /** Its functions serve HTTP requests; otherwise its single function runs jobs. */
   readonly servesHttp?: boolean;
+  /** Time within which it must be ready, ms; the agent's core measures it. */
+  readonly startTimeoutMs?: number;
 }
 
 export interface RunningWorker {
@@ -127,6 +129,8 @@ export interface WorkerEvents {
   startFailed(reason: string, detail: string): void;
   /** The worker's process exists. */
   started(): void;
+  /** It runs and is not ready: what was tried and what came back. Does not restart the start-up time-out. */
+  waiting(detail: string): void;
   /** The user's module is loaded: the worker accepts tasks. Sent again after `reloading`. */
   loaded(): void;
   /** The module cannot be loaded; the worker is unusable and must be ended. */

@@ -133,6 +133,7 @@ test('one that refuses connections gets no request before it has answered GET /p
     preparing: () => undefined,
     startFailed: (_reason, detail) => t.fail(detail),
     started: () => undefined,
+    waiting: (detail) => t.fail(detail),
     loaded: () => says.push('loaded'),
     loadFailed: (detail) => t.fail(detail),
     entered: () => undefined,
@@ -149,7 +150,7 @@ test('one that refuses connections gets no request before it has answered GET /p
     { ...spec, memoryBytes: 0, cpuMillis: 0, image: '', command: [] },
     {},
     Promise.resolve({
-      variables: { PORT: String(port), PORT_HEALTH: String(port) },
+      variables: { PORT: String(port), PORT_HEALTH: String(port), CAPSTAN_HOST: '127.0.0.1', CAPSTAN_BUILD: '' },
       carry: (_spec, _env, events) => {
         process.nextTick(() => events.started());
         return { pid: undefined, terminate: () => events.exited('ended'), kill: () => events.exited('killed') };

@@ -230,12 +230,12 @@ export class ContainerRuntime implements Runtime {
         return made;
       };
     const network = await this.#orders.network(true);
-    if (network === 'host') return siteOnHost(env, carry([]));
+    if (network === 'host') return siteOnHost(env, BUILD, carry([]));
     const port = portOf('PORT', env, DEFAULT_PORT);
     const healthPort = portOf('PORT_HEALTH', env, port);
     const hostPort = async (wanted: number): Promise<number> => (await made?.hostPort(wanted)) ?? 0;
     return {
-      variables: { PORT: String(port), PORT_HEALTH: String(healthPort) },
+      variables: { PORT: String(port), PORT_HEALTH: String(healthPort), CAPSTAN_HOST: '0.0.0.0', CAPSTAN_BUILD: BUILD },
       carry: carry([...new Set([port, healthPort])]),
       reach: async () => ({ host: '127.0.0.1', port: await hostPort(port), healthPort: await hostPort(healthPort) }),
     };

@@ -10,6 +10,7 @@ import { limitMemory } from '../memory-limit.ts';
 import { exitText, endGroup, killGroup } from '../process-group.ts';
 import type { WorkerStart } from '../runtime.ts';
 import { workFolderFor } from '../work-folders.ts';
+import { withBuild } from './command-line.ts';
 import type { LaunchedProcess, LauncherEvents } from './launcher.ts';
 
 const OUTPUT_GRACE_MS = 1_000;
@@ -22,7 +23,8 @@ export function launchInProcess(spec: WorkerStart, env: Readonly<Record<string, 
   const [shell, line] = withLeash(program, args);
   let child: ReturnType<typeof spawn>;
   try {
-    child = spawn(shell, line, { detached: true, env, cwd: workFolderFor(spec), stdio: ['ignore', 'pipe', 'pipe', 'pipe'] });
+    const cwd = workFolderFor(spec);
+    child = spawn(shell, line, { detached: true, env: withBuild(env, spec), cwd, stdio: ['ignore', 'pipe', 'pipe', 'pipe'] });
   } catch (error) {
     return cannotStart(events, messageOf(error));
   }

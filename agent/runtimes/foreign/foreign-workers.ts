@@ -4,6 +4,7 @@ import type { WorkerApi } from '../../worker-api/server.ts';
 import { markOf } from '../escaped.ts';
 import { workerEnv } from '../hosted/worker-env.ts';
 import type { RunningWorker, WorkerEvents, WorkerStart } from '../runtime.ts';
+import { expandedCommand } from './command-line.ts';
 import type { Launcher } from './launcher.ts';
 import { ForeignWorker, type ForeignTimes } from './foreign-worker.ts';
 
@@ -51,7 +52,7 @@ export class ForeignWorkers {
       ...markOf(baseEnv),
       ...workerVariables(base, { workerId, endpointId, deviceUuids, token: admission.token, pingMs }),
     };
-    worker.launch(spec, env, carry);
+    worker.launch({ ...spec, command: expandedCommand(spec.command, env) }, env, carry);
     return worker;
   }
 

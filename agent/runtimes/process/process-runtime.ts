@@ -84,7 +84,11 @@ export class ProcessRuntime implements Runtime {
       },
     });
     this.#servers.set(worker, promise);
-    worker.launch(spec, { PYTHONUNBUFFERED: '1', ...this.#baseEnv, ...markOf(this.#baseEnv) }, siteOnHost(spec.env, launchInProcess));
+    worker.launch(
+      spec,
+      { PYTHONUNBUFFERED: '1', ...this.#baseEnv, ...markOf(this.#baseEnv) },
+      siteOnHost(spec.env, spec.folder, launchInProcess),
+    );
     return worker;
   }
 

@@ -1,10 +1,12 @@
 /**
- * A worker with its own server: it receives PORT and PORT_HEALTH, GET /ping checks it (200 ready, 204 initialising),
- * and requests are forwarded to it.
+ * A worker with its own server: it receives PORT and PORT_HEALTH, GET /ping or another sign shows that it is ready
+ * (health-check.ts), and requests are forwarded to it.
  */
-import { Agent, get } from 'node:http';
+import { Agent } from 'node:http';
 
 import { messageOf } from '../../../lib/to-error.ts';
+import { checkServer, describeCheck, isHealthy, readyBy, type CheckResult, type ReadyBy } from './health-check.ts';
+import { expandedCommand } from '../foreign/command-line.ts';
 import type { LaunchedProcess } from '../foreign/launcher.ts';
 import { workerEnv } from '../hosted/worker-env.ts';
 import type { HttpCall, HttpEvents, HttpRequest, RunningWorker, WorkerEvents, WorkerStart } from '../runtime.ts';
@@ -14,12 +16,17 @@ import type { Reach, ServerSite } from './site.ts';
 /** Interval of health checks before it is ready, ms; and after. */
 const ASK_MS = 200;
 const ASK_AGAIN_MS = 5_000;
-/** Time-out of a health check, ms. */
-const ANSWER_MS = 5_000;
 /** Consecutive failed checks until it counts as dead. */
 const MAX_FAILED = 3;
 /** Time for a worker that refuses connections to listen again, ms. */
 const DOUBT_MS = MAX_FAILED * ASK_AGAIN_MS;
+/** Time after which a server that accepts connections and answers none in HTTP counts as ready, ms; at most half of its start-up time. */
+const ACCEPT_MS = 60_000;
+/** A start without an answer is explained after this time, ms, and then at most as often. */
+const EXPLAIN_MS = 1_000;
+/** Lines of a program's output that its failing start repeats, and the longest of them. */
+const LAST_LINES = 5;
+const LONGEST_LINE = 300;
 /** Time for a worker without requests to end gracefully, ms. */
 const DRAIN_MS = 10_000;
 
@@ -31,7 +38,15 @@ export class ServerWorker implements RunningWorker {
   #carried: LaunchedProcess = { pid: undefined, terminate() {}, kill() {} };
   #reach: Reach = { host: '', port: 0, healthPort: 0 };
   #timer: NodeJS.Timeout | undefined;
-  #ready = false;
+  /** How it showed that it is ready; null before. */
+  #readyBy: ReadyBy | null = null;
+  /** Since when its start accepts connections without an answer in HTTP (monotonic). */
+  #acceptsSince: number | undefined;
+  #acceptMs = ACCEPT_MS;
+  #startedAt = 0;
+  #explainedAt = 0;
+  #explained = '';
+  readonly #lastLines: string[] = [];
   #failed = 0;
   /** Since when it refuses connections (monotonic). */
   #doubtedAt: number | undefined;
@@ -46,6 +61,7 @@ export class ServerWorker implements RunningWorker {
    * Starts the program; events report what follows. `site` may reject: the worker then ends with the error's message.
    */
   launch(spec: WorkerStart, base: Readonly<Record<string, string>>, site: Promise<ServerSite>): void {
+    if (spec.startTimeoutMs !== undefined && spec.startTimeoutMs > 0) this.#acceptMs = Math.min(ACCEPT_MS, spec.startTimeoutMs / 2);
     site.then(
       (found) => {
         if (this.#ending) this.#exited('the worker was stopped');
@@ -83,32 +99,38 @@ export class ServerWorker implements RunningWorker {
   }
 
   #begin(spec: WorkerStart, base: Readonly<Record<string, string>>, { variables, carry, reach }: ServerSite): void {
-    this.#carried = carry(
-      spec,
-      { ...base, ...workerEnv(spec), ...variables },
-      {
-        preparing: (reason, detail) => this.#events.preparing(reason, detail),
-        startFailed: (reason, detail) => this.#events.startFailed(reason, detail),
-        started: () => {
-          this.#events.started();
-          reach().then(
-            (found) => {
-              this.#reach = found;
-              this.#askLater(ASK_MS);
-            },
-            (error: unknown) => this.#carried.kill(`the worker is unreachable: ${messageOf(error)}`),
-          );
-        },
-        line: (stream, text) => this.#events.log({ stream, jobId: '', text }),
-        exited: (detail) => this.#exited(detail),
+    const env = {
+      ...base,
+      ...workerEnv(spec),
+      CAPSTAN_MAX_CONCURRENCY: String(spec.maxConcurrency),
+      ...variables,
+    };
+    this.#carried = carry({ ...spec, command: expandedCommand(spec.command, env) }, env, {
+      preparing: (reason, detail) => this.#events.preparing(reason, detail),
+      startFailed: (reason, detail) => this.#events.startFailed(reason, detail),
+      started: () => {
+        this.#startedAt = performance.now();
+        this.#events.started();
+        reach().then(
+          (found) => {
+            this.#reach = found;
+            this.#askLater(ASK_MS);
+          },
+          (error: unknown) => this.#carried.kill(`the worker is unreachable: ${messageOf(error)}`),
+        );
       },
-    );
+      line: (stream, text) => {
+        this.#keep(text);
+        this.#events.log({ stream, jobId: '', text });
+      },
+      exited: (detail) => this.#exited(detail),
+    });
   }
 
   #askLater(ms: number): void {
     if (this.#ending || this.#gone) return;
     clearTimeout(this.#timer);
-    this.#timer = setTimeout(() => this.#ping(), ms);
+    this.#timer = setTimeout(() => this.#check(), ms);
   }
 
   /** It no longer listens: it receives no request before it answers GET /ping again. */
@@ -119,36 +141,74 @@ export class ServerWorker implements RunningWorker {
     this.#askLater(ASK_MS);
   }
 
-  #ping(): void {
-    const { host, healthPort: port } = this.#reach;
-    const asked = get({ host, port, path: '/ping', agent: false, timeout: ANSWER_MS }, (response) => {
-      response.resume();
-      this.#answered(response.statusCode ?? 0);
-    });
-    asked.on('timeout', () => asked.destroy(new Error('no response in time')));
-    asked.on('error', () => this.#answered(0));
+  #check(): void {
+    void checkServer(this.#reach).then((result) => this.#checked(result));
   }
 
-  #answered(status: number): void {
+  #checked(result: CheckResult): void {
     if (this.#ending || this.#gone) return;
-    if (!this.#ready) {
-      if (status === 200) {
-        this.#ready = true;
-        this.#events.loaded();
-      }
-      this.#askLater(this.#ready ? ASK_AGAIN_MS : ASK_MS);
-      return;
-    }
-    if (this.#doubtedAt !== undefined) this.#answeredInDoubt(status, performance.now() - this.#doubtedAt);
-    else {
-      this.#failed = status === 200 || status === 204 ? 0 : this.#failed + 1;
-      if (this.#failed >= MAX_FAILED) this.#carried.kill(`the worker does not respond to GET /ping (${MAX_FAILED} tries)`);
+    if (this.#readyBy === null) this.#checkedStart(result);
+    else if (this.#doubtedAt !== undefined) this.#checkedInDoubt(result, this.#readyBy, performance.now() - this.#doubtedAt);
+    else if (isHealthy(result, this.#readyBy) || this.#isBusy(result)) {
+      this.#failed = 0;
+      this.#askLater(ASK_AGAIN_MS);
+    } else {
+      this.#failed += 1;
+      if (this.#failed >= MAX_FAILED)
+        this.#carried.kill(`the worker does not respond to GET /ping (${MAX_FAILED} tries): ${describeCheck(result, this.#reach)}`);
       else this.#askLater(ASK_AGAIN_MS);
     }
   }
 
-  #answeredInDoubt(status: number, ms: number): void {
-    if (status === 200) {
+  #checkedStart(result: CheckResult): void {
+    const now = performance.now();
+    this.#acceptsSince = result.kind === 'connected' ? (this.#acceptsSince ?? now) : undefined;
+    const accepts = this.#acceptsSince !== undefined && now - this.#acceptsSince >= this.#acceptMs;
+    const by = readyBy(result) ?? (accepts ? 'connection' : null);
+    if (by === null) {
+      this.#explain(describeCheck(result, this.#reach), now);
+      this.#askLater(ASK_MS);
+      return;
+    }
+    this.#readyBy = by;
+    if (by !== 'ping')
+      this.#events.log({
+        stream: 'system',
+        jobId: '',
+        text: `the server is ready: ${describeCheck(result, this.#reach)}, and it has no health check`,
+      });
+    this.#events.loaded();
+    this.#askLater(ASK_AGAIN_MS);
+  }
+
+  /** A server without a health check may serve one request at a time: while one is open, silence means nothing. */
+  #isBusy(result: CheckResult): boolean {
+    return this.#readyBy !== 'ping' && this.#open.size > 0 && result.kind === 'connected' && result.silent;
+  }
+
+  /** Says what was tried and what came back, if that is news. */
+  #explain(text: string, now: number): void {
+    if (now - Math.max(this.#startedAt, this.#explainedAt) < EXPLAIN_MS) return;
+    const full = `${text}${this.#output()}`;
+    if (full === this.#explained) return;
+    this.#explained = full;
+    this.#explainedAt = now;
+    this.#events.waiting(full);
+  }
+
+  #keep(text: string): void {
+    if (text.trim() === '') return;
+    this.#lastLines.push(text.length > LONGEST_LINE ? `${text.slice(0, LONGEST_LINE)}…` : text);
+    if (this.#lastLines.length > LAST_LINES) this.#lastLines.shift();
+  }
+
+  /** The last lines that it printed, as an addition to a sentence. */
+  #output(): string {
+    return this.#lastLines.length === 0 ? '; it printed nothing' : `; its last output: ${this.#lastLines.join(' | ')}`;
+  }
+
+  #checkedInDoubt(result: CheckResult, by: ReadyBy, ms: number): void {
+    if (isHealthy(result, by) && !(result.kind === 'status' && result.status === 204)) {
       this.#doubtedAt = undefined;
       this.#failed = 0;
       this.#events.reachable(true);
@@ -164,6 +224,6 @@ export class ServerWorker implements RunningWorker {
     this.#agent.destroy();
     for (const request of this.#open) request.fail(detail);
     if (!this.#ending) this.#events.log({ stream: 'system', jobId: '', text: detail });
-    this.#events.exited(detail, false);
+    this.#events.exited(this.#ending ? detail : `${detail}${this.#output()}`, false);
   }
 }

@@ -12,19 +12,24 @@ export interface Reach {
 }
 
 export interface ServerSite {
-  /** Ports as the worker sees them. */
-  readonly variables: { readonly PORT: string; readonly PORT_HEALTH: string };
+  /** Ports, the address to listen on, and the build's folder, as the worker sees them. */
+  readonly variables: {
+    readonly PORT: string;
+    readonly PORT_HEALTH: string;
+    readonly CAPSTAN_HOST: string;
+    readonly CAPSTAN_BUILD: string;
+  };
   readonly carry: Launcher;
   /** Called once the program runs. Rejects when the worker cannot be reached. */
   reach(): Promise<Reach>;
 }
 
 /** On this host's network, which others use as well: each worker gets free ports. */
-export async function siteOnHost(env: Readonly<Record<string, string>>, carry: Launcher): Promise<ServerSite> {
+export async function siteOnHost(env: Readonly<Record<string, string>>, build: string, carry: Launcher): Promise<ServerSite> {
   const hasTwo = env['PORT_HEALTH'] !== undefined && env['PORT_HEALTH'] !== env['PORT'];
   const [port = 0, healthPort = port] = await freePorts(hasTwo ? 2 : 1);
   return {
-    variables: { PORT: String(port), PORT_HEALTH: String(healthPort) },
+    variables: { PORT: String(port), PORT_HEALTH: String(healthPort), CAPSTAN_HOST: '127.0.0.1', CAPSTAN_BUILD: build },
     carry,
     reach: () => Promise.resolve({ host: '127.0.0.1', port, healthPort }),
   };

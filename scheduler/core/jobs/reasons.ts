@@ -48,7 +48,9 @@ export function queueReason(state: State, endpoint: EndpointRecord, now: Now): E
   const starting = workers.find((worker) => !worker.drain && state.nodes.get(worker.node)?.session !== null);
   if (starting !== undefined) {
     const pulling = starting.status?.reason === 'IMAGE_PULL';
-    return { reason: pulling ? 'IMAGE_PULL' : 'WORKER_INITIALIZING', detail: `worker ${starting.id} is starting` };
+    const waitsFor = starting.status?.detail ?? '';
+    const detail = `worker ${starting.id} is starting${waitsFor === '' ? '' : `: ${waitsFor}`}`;
+    return { reason: pulling ? 'IMAGE_PULL' : 'WORKER_INITIALIZING', detail };
   }
   if (endpoint.rejections.length > 0 || state.nodes.size === 0 || workers.length > 0) {
     const detail = explainRejections(endpoint.rejections) || 'no node is connected';

@@ -196,6 +196,7 @@ export function runtimeConformance(
       },
       {
         preparing: quiet,
+        waiting: quiet,
         startFailed: quiet,
         started: quiet,
         loaded: ready.resolve,

@@ -7,6 +7,7 @@ import { Signals } from '../../agent/signals.ts';
 const PATIENCE_MS = 90_000;
 
 export type Said =
+  | { readonly say: 'waiting'; readonly detail: string }
   | { readonly say: 'preparing'; readonly reason: string; readonly detail: string }
   | { readonly say: 'start-failed'; readonly reason: string; readonly detail: string }
   | { readonly say: 'started' }
@@ -55,6 +56,7 @@ export function startWorkerOf(runtime: Runtime, folder: string, fn: string, more
     },
     {
       preparing: (reason, detail) => said.push({ say: 'preparing', reason, detail }),
+      waiting: (detail) => said.push({ say: 'waiting', detail }),
       startFailed: (reason, detail) => said.push({ say: 'start-failed', reason, detail }),
       started: () => said.push({ say: 'started' }),
       loaded: () => said.push({ say: 'loaded' }),
