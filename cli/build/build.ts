@@ -24,8 +24,8 @@ import { MANIFEST_NAME, readManifest } from '../deploy/manifest.ts';
 import type { Terminal } from '../terminal/terminal.ts';
 import { ToolError } from '../terminal/tool-error.ts';
 import type { GeneratedFile } from './generated.ts';
-import { nodeHandler } from './handlers-node.ts';
-import { pythonHandler } from './handlers-python.ts';
+import { nodeHandler, nodeServer } from './handlers-node.ts';
+import { pythonHandler, pythonServer } from './handlers-python.ts';
 import { importedNames } from './imports.ts';
 import { emptyRequirements, installPackages, type InstallOptions } from './packages.ts';
 import { unknownGpus } from './hardware.ts';
@@ -120,12 +120,23 @@ async function handlersOf({ folder, endpoints }: DeclaredApplication): Promise<{
   const files: GeneratedFile[] = [];
   const paths = new Map<string, string>();
   for (const endpoint of endpoints) {
-    if (endpoint.functions.length === 0) continue;
-    const made = endpoint.language === 'python' ? pythonHandler(endpoint, endpoints) : nodeHandler(endpoint, endpoints, imported);
+    if (endpoint.functions.length === 0 && endpoint.app === null) continue;
+    const made = generated(endpoint, endpoints, imported);
     files.push(...made);
     paths.set(endpoint.name, made[0]?.path ?? '');
   }
   return { files, paths };
+}
+
+/** The file that a worker of the endpoint loads or runs comes first. */
+function generated(
+  endpoint: DeclaredEndpoint,
+  all: readonly DeclaredEndpoint[],
+  imported: ReadonlyMap<string, ReadonlySet<string>>,
+): GeneratedFile[] {
+  const { language, app } = endpoint;
+  if (language === 'python') return app === null ? pythonHandler(endpoint, all) : pythonServer(endpoint, app, all);
+  return app === null ? nodeHandler(endpoint, all, imported) : nodeServer(endpoint, app, all, imported);
 }
 
 function functionsOf(endpoints: readonly DeclaredEndpoint[], name: string, module: string): Application['endpoints'][number]['functions'] {

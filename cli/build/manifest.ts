@@ -39,6 +39,7 @@ function resourceFor(endpoint: DeclaredEndpoint, { packages, python, handlers }:
   return {
     ...(image === null ? {} : { imageName: image.name }),
     ...resourceOf(endpoint.settings),
+    ...(endpoint.app === null || handler === undefined ? {} : { command: serveCommand(endpoint, handler) }),
     ...(endpoint.functions.some(({ route }) => route !== null) ? { is_load_balanced: true } : {}),
     ...(rows.length === 0
       ? {}
@@ -51,10 +52,15 @@ function resourceFor(endpoint: DeclaredEndpoint, { packages, python, handlers }:
             ...(route === null ? {} : { http_method: route.method, http_path: route.path }),
           })),
         }),
-    ...(handler === undefined ? {} : { handler }),
+    ...(handler === undefined || endpoint.app !== null ? {} : { handler }),
     ...(left.length === 0 ? {} : { packages: left }),
     ...(python === '' || endpoint.language !== 'python' ? {} : { python }),
   };
+}
+
+/** A process runs in the build's folder, and a container in its image's. */
+function serveCommand({ language, settings }: DeclaredEndpoint, file: string): string[] {
+  return [language === 'python' ? 'python3' : 'node', settings.image === undefined ? file : `$CAPSTAN_BUILD/${file}`];
 }
 
 function routesOf(functions: DeclaredEndpoint['functions']): Record<string, string> {

@@ -8,6 +8,7 @@ import { closest } from '../deploy/closest.ts';
 import type { DeclaredApplication, DeclaredEndpoint } from '../discovery/declared.ts';
 import type { Terminal } from '../terminal/terminal.ts';
 import type { GeneratedFile } from './generated.ts';
+import { missingServers } from './app-servers.ts';
 import { dependenciesOf, installNode, nameOf } from './node-packages.ts';
 import { readPyproject } from './pyproject.ts';
 import { installPython, normalised, reachable, readRequirements, requirementName } from './python-packages.ts';
@@ -81,7 +82,8 @@ async function installForPython(
   const leaveOut = new Set([...base, ...options.exclude].map(normalised));
   const project = await readPyproject(folder);
   for (const text of project.warnings) terminal.warn(text);
-  const shared = [...(await readRequirements(folder)), ...project.dependencies];
+  const given = [...(await readRequirements(folder)), ...project.dependencies];
+  const shared = [...given, ...missingServers(own, [...given, ...own.flatMap(({ settings }) => settings.dependencies)])];
   const all = unique([...shared, ...own.flatMap(({ settings }) => settings.dependencies)]);
   const wanted = all.filter((each) => !leaveOut.has(requirementName(each)));
   if (wanted.length > 0) terminal.progress(`=> installing ${wanted.join(', ')} for Python ${version}`);

@@ -10,6 +10,7 @@ import { z } from 'zod';
 import { ToolError } from '../terminal/tool-error.ts';
 import { PYTHON_PACKAGES } from './generated.ts';
 import { layerOf, type KeptLayer } from './layers.ts';
+import { makePortable } from './console-scripts.ts';
 import { digestOf, faultOf, runInstaller, type Ended } from './run-installer.ts';
 
 /** From the newest C library that hosts can be expected to have (Debian 11, Ubuntu 20.04) to the oldest. */
@@ -65,7 +66,7 @@ export async function installPython(order: PythonOrder): Promise<KeptLayer<Notes
   return layerOf({
     cacheDir: order.cacheDir,
     refresh: order.refresh,
-    key: { kind: 'python', notes: 2, requirements, locals, leaveOut: [...leaveOut].sort(), version, platforms },
+    key: { kind: 'python', notes: 3, requirements, locals, leaveOut: [...leaveOut].sort(), version, platforms },
     notes: notesSchema,
     install: (target) => install(order, join(target, PYTHON_PACKAGES)),
   });
@@ -126,7 +127,7 @@ async function isCompiled(target: string): Promise<boolean> {
 
 /** Files that are valid on this machine only, or that record where a package came from. */
 async function removeCaches(target: string): Promise<void> {
-  await rm(join(target, 'bin'), { recursive: true, force: true });
+  await makePortable(join(target, 'bin'));
   for await (const path of glob('*.dist-info/{direct_url.json,REQUESTED,INSTALLER}', { cwd: target })) await rm(join(target, path));
 }
 

@@ -18,13 +18,16 @@ export async function pythonSdk(): Promise<GeneratedFile[]> {
 }
 
 const NODE_SDK = 'node_modules/@capstan/sdk';
+/** Folder of what only workers have. */
+const WORKER = 'worker';
 /** Files that build the package and are not part of it. */
 const notShipped = new Set(['build.ts']);
 
 /** The package `@capstan/sdk` in JavaScript, because Node strips no types inside `node_modules`. */
 export async function nodeSdk(): Promise<GeneratedFile[]> {
   const folder = join(installRoot, 'sdk/typescript');
-  const names = (await readdir(folder)).filter((name) => /\.(ts|js)$/.test(name) && !name.endsWith('.d.ts') && !notShipped.has(name));
+  const all = [...(await readdir(folder)), ...(await readdir(join(folder, WORKER))).map((name) => `${WORKER}/${name}`)];
+  const names = all.filter((name) => /\.(ts|js)$/.test(name) && !name.endsWith('.d.ts') && !notShipped.has(name));
   const { version } = JSON.parse(await readFile(join(folder, 'package.json'), 'utf8')) as { version: string };
   const files = await Promise.all(
     names.map(async (name) => {
@@ -32,7 +35,7 @@ export async function nodeSdk(): Promise<GeneratedFile[]> {
       return { path: `${NODE_SDK}/${name.replace(/\.ts$/, '.js')}`, content: name.endsWith('.ts') ? withoutTypes(name, source) : source };
     }),
   );
-  const manifest = { name: '@capstan/sdk', version, type: 'module', exports: './sdk.js' };
+  const manifest = { name: '@capstan/sdk', version, type: 'module', exports: { '.': './sdk.js', './servers': `./${WORKER}/servers.js` } };
   return [{ path: `${NODE_SDK}/package.json`, content: `${JSON.stringify(manifest, null, 2)}\n` }, ...files];
 }
 

@@ -37,8 +37,21 @@ export interface DeclaredEndpoint {
    * times.
    */
   readonly functions: readonly DeclaredFunction[];
-  /** Top-level names of the packages that its file imports. */
+  /** Top-level names of the packages that its file imports, and the file of its application. */
   readonly imports: readonly string[];
+  /** The web application that it serves; null for functions, a command or an image. */
+  readonly app: DeclaredApp | null;
+}
+
+/** Where a worker finds a web application. */
+export interface DeclaredApp {
+  /** Relative to the application's folder; null when the declaration itself holds it. */
+  readonly file: string | null;
+  /**
+   * The name in that file, with dots for attributes and `()` for a function that makes it; empty for the default: in
+   * Node its default export, an export `app`, or its own listening.
+   */
+  readonly name: string;
 }
 
 export interface DeclaredApplication {

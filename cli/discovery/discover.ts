@@ -42,20 +42,23 @@ export async function discover(folder: string, lookUp: LookUp): Promise<Declared
   return { folder, endpoints, pythonVersion: endpoints.some(({ language }) => language === 'python') ? pythonVersion : null, warnings };
 }
 
-function checkEndpoint({ name, place, functions, settings }: DeclaredEndpoint): void {
+function checkEndpoint({ name, place, functions, settings, app }: DeclaredEndpoint): void {
   const routed = functions.filter(({ route }) => route !== null);
   const [first, second] = functions;
+  const program = app !== null ? 'serves an app' : settings.command.length > 0 ? 'runs a command' : null;
   if (first === undefined) {
-    if (settings.image === undefined)
+    if (settings.image === undefined && program === null)
       throw invalid(
-        `${place}: endpoint ${name} has no function and no route; decorate a function with it, or give it an image that serves by itself`,
+        `${place}: endpoint ${name} has no function and no route; decorate a function with it, or give it an app, a command, or an image that serves by itself`,
       );
+    mustFindSystemPackages(name, place, settings);
     return;
   }
-  if (settings.systemDependencies.length > 0 && settings.image === undefined)
+  if (program !== null)
     throw invalid(
-      `${place}: endpoint ${name}: ${settings.systemDependencies.join(', ')} are system packages, which require a container image that has them; set image=`,
+      `${first.place}: endpoint ${name} ${program}, which answers every path itself, and cannot have functions (${first.name})`,
     );
+  mustFindSystemPackages(name, place, settings);
   if (settings.loadBalanced && routed.length === 0)
     throw invalid(`${first.place}: endpoint ${name} is load-balanced, and ${first.name} has no route; bind it with get, post and so on`);
   if (routed.length > 0 && routed.length < functions.length)
@@ -76,6 +79,13 @@ function checkEndpoint({ name, place, functions, settings }: DeclaredEndpoint): 
       );
     bound.set(key, each);
   }
+}
+
+function mustFindSystemPackages(name: string, place: string, { systemDependencies, image }: DeclaredEndpoint['settings']): void {
+  if (systemDependencies.length > 0 && image === undefined)
+    throw invalid(
+      `${place}: endpoint ${name}: ${systemDependencies.join(', ')} are system packages, which require a container image that has them; set image=`,
+    );
 }
 
 /** Endpoint names are unique, and so are function names. */

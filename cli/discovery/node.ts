@@ -7,6 +7,7 @@ import { parseModule, topLevel, type Callable, type ParsedModule } from '../depl
 import { CallStyle } from '../../proto/gen/capstan/v1/nodes.ts';
 import { readParameters, UNREAD, type Reading } from '../deploy/parameters.ts';
 import { pathViolation } from '../../sdk/typescript/routes.ts';
+import { HELD, nodeAppOf } from './app.ts';
 import type { DeclaredEndpoint, DeclaredFunction, DeclaredMethod } from './declared.ts';
 import { constantsOf, keyOf, literalOf, NotLiteral, type Scope } from './literals.ts';
 import { broken, notLiteral, settingsOf, type Argument, type LookUp, type Place } from './settings.ts';
@@ -30,7 +31,7 @@ export async function readNodeFile(file: { path: string; source: string }, folde
   const module = parseModule(file, folder);
   const names = namesOf(module);
   if (names.short.size === 0 && names.long.size === 0 && names.packages.size === 0) return [];
-  return new FileReader(module, names, lookUp).read();
+  return new FileReader(module, names, { folder, lookUp }).read();
 }
 
 /** A route's method, and the variable that holds its function. */
@@ -44,12 +45,14 @@ class FileReader {
   readonly #module: ParsedModule;
   readonly #names: Names;
   readonly #lookUp: LookUp;
+  readonly #folder: string;
   readonly #found: Open[] = [];
   /** Declarations by the variable that holds them. */
   readonly #held = new Map<string, Open>();
 
-  constructor(module: ParsedModule, names: Names, lookUp: LookUp) {
+  constructor(module: ParsedModule, names: Names, { folder, lookUp }: { readonly folder: string; readonly lookUp: LookUp }) {
     this.#module = module;
+    this.#folder = folder;
     this.#names = names;
     this.#lookUp = lookUp;
   }
@@ -111,7 +114,7 @@ class FileReader {
       const name = property.type === 'Property' ? keyOf(property) : null;
       if (property.type !== 'Property' || name === null) throw notLiteral('a setting', this.#text(property), { ...place, line });
       // The schema is an object of the run time and is checked there.
-      if (name !== 'schema') read[name] = this.#argument(property.value);
+      if (name !== 'schema') read[name] = name === 'app' ? this.#app(property.value) : this.#argument(property.value);
     }
     if (node.type === 'NewExpression' && 'id' in read && !('name' in read)) return null;
     const checked = settingsOf(read, place, this.#lookUp);
@@ -123,6 +126,7 @@ class FileReader {
       settings: checked,
       functions: [] as DeclaredFunction[],
       imports: [],
+      app: nodeAppOf(checked.app, this.#folder, place, checked.name),
     };
     const open: Open = { endpoint };
     this.#found.push(open);
@@ -131,6 +135,8 @@ class FileReader {
 
   async #serve({ endpoint }: Open, node: CallExpression, variable: string | null, isExported: boolean): Promise<void> {
     const [settings, fn] = node.arguments;
+    // An app or a command has no function.
+    if (fn === undefined && (endpoint.settings.app !== undefined || endpoint.settings.command.length > 0)) return;
     if (fn === undefined || fn.type === 'SpreadElement')
       throw broken(this.#placeOf(node), `endpoint ${endpoint.name}: must have a function`);
     const hasSchema =
@@ -221,6 +227,12 @@ class FileReader {
       if (!(error instanceof NotLiteral)) throw error;
       return { line: this.#lineOf(error.node.start), problem: this.#text(error.node) };
     }
+  }
+
+  /** An application that the file itself holds is any expression; a worker takes it from the declaration. */
+  #app(node: Expression): Argument {
+    const read = this.#argument(node);
+    return read.problem === undefined && typeof read.value === 'string' ? read : { line: read.line, value: HELD };
   }
 
   #isNamed(node: Expression, name: string, locals: ReadonlySet<string>): boolean {

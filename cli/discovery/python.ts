@@ -11,6 +11,7 @@ import { CallStyle } from '../../proto/gen/capstan/v1/nodes.ts';
 import { pathViolation } from '../../sdk/typescript/routes.ts';
 import { UNREAD, type Reading } from '../deploy/parameters.ts';
 import { ToolError } from '../terminal/tool-error.ts';
+import { pythonAppOf } from './app.ts';
 import type { DeclaredEndpoint, DeclaredFunction, DeclaredMethod } from './declared.ts';
 import { broken, notLiteral, settingsOf, type LookUp, type Place } from './settings.ts';
 
@@ -37,7 +38,15 @@ const fileSchema = z.object({
   path: z.string(),
   syntax: z.object({ line: z.number(), column: z.number(), message: z.string() }).optional(),
   declarations: z
-    .array(z.object({ line: z.number(), settings: z.record(z.string(), argument), functions: z.array(functionRow) }))
+    .array(
+      z.object({
+        line: z.number(),
+        settings: z.record(z.string(), argument),
+        functions: z.array(functionRow),
+        app_file: z.string().nullish(),
+        app_imports: z.array(z.string()).default([]),
+      }),
+    )
     .default([]),
   imports: z.array(z.string()).default([]),
 });
@@ -68,7 +77,7 @@ export async function readPythonFiles(folder: string, files: readonly string[], 
         'Correct the source.',
       );
     }
-    for (const { line, settings, functions } of file.declarations) {
+    for (const { line, settings, functions, app_file: appFile, app_imports: appImports } of file.declarations) {
       const place: Place = { file: file.path, line, language: 'python' };
       const checked = settingsOf(settings, place, lookUp);
       endpoints.push({
@@ -78,7 +87,8 @@ export async function readPythonFiles(folder: string, files: readonly string[], 
         place: `${file.path}:${line}`,
         settings: checked,
         functions: functions.map((row) => functionOf(row, checked.name, file.path)),
-        imports: file.imports,
+        imports: [...new Set([...file.imports, ...appImports])].sort(),
+        app: pythonAppOf(checked.app, appFile ?? null, place, checked.name),
       });
     }
   }

@@ -183,6 +183,7 @@ export class Declaration {
   /** Sets the function or class that this endpoint runs; `endpoint(settings, fn)` is the short form. */
   serve(fn: AnyFunction, schema: StandardSchema | undefined): AnyFunction {
     const [first] = this.#functions;
+    this.#mustServeFunctions();
     if (this.settings.loadBalanced && first === undefined)
       throw this.#broken('is load-balanced: bind functions to routes with get, post and so on');
     if (first !== undefined) {
@@ -194,6 +195,7 @@ export class Declaration {
 
   #route(method: RouteMethod, path: string, rest: RouteArguments): AnyFunction {
     const [options, fn] = rest.length === 1 ? [{}, rest[0]] : rest;
+    this.#mustServeFunctions();
     const violation = pathViolation(path);
     if (violation !== null) throw this.#broken(`the path ${JSON.stringify(path)} ${violation}`);
     for (const other of this.#functions) {
@@ -202,6 +204,12 @@ export class Declaration {
         throw this.#broken(`${method} ${path} is already bound${other.place === '' ? '' : ` (${other.place})`}`);
     }
     return this.#take(fn, options.schema, { method, path });
+  }
+
+  #mustServeFunctions(): void {
+    const { app, command } = this.settings;
+    if (app !== undefined) throw this.#broken('serves an app, which answers every path itself, and cannot have functions');
+    if (command.length > 0) throw this.#broken('runs a command, which answers every path itself, and cannot have functions');
   }
 
   #take(fn: AnyFunction, schema: StandardSchema | undefined, route: FunctionDeclaration['route']): AnyFunction {
@@ -234,8 +242,15 @@ export function endpoint<S extends StandardSchema, R>(
   fn: (input: OutputOf<S>, context: JobContext) => R,
 ): Checked<S, R>;
 export function endpoint<F extends AnyFunction>(settings: EndpointSettings, fn: F): F;
-export function endpoint(settings: EndpointSettings & { readonly schema?: StandardSchema }, fn: AnyFunction): AnyFunction {
-  return new Declaration(settings).serve(fn, settings.schema);
+/** Declares a load-balanced endpoint of a web application or of a command. */
+export function endpoint(
+  settings: EndpointSettings & ({ readonly app: string | object } | { readonly command: readonly string[] }),
+): Declaration;
+export function endpoint(settings: EndpointSettings & { readonly schema?: StandardSchema }, fn?: AnyFunction): AnyFunction | Declaration {
+  const declared = new Declaration(settings);
+  const { app, command } = declared.settings;
+  if (fn === undefined && (app !== undefined || command.length > 0)) return declared;
+  return declared.serve(fn as AnyFunction, settings.schema);
 }
 
 /** The function with its schema. Its parameter is called `input`, so that a worker passes the whole input. */

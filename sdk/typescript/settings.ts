@@ -22,6 +22,16 @@ export interface EndpointSettings extends DeclaredParameters {
   readonly volume?: string;
   /** The image runs its own HTTP server, and no jobs. (For functions, routes have this meaning.) */
   readonly loadBalanced?: boolean;
+  /**
+   * A web application that answers every path itself: Express, Fastify, Hono, an `http` server; or the file that has it
+   * or that listens on `process.env.PORT`: `server.ts`, `server.ts:app`.
+   */
+  readonly app?: string | object;
+  /**
+   * A program that listens on `$PORT`, with its arguments; `$PORT` and `$CAPSTAN_…` in them are replaced, without a
+   * shell. With `loadBalanced: false` a foreign worker, which fetches jobs.
+   */
+  readonly command?: readonly string[];
 }
 
 /** The settings with the defaults filled in. */
@@ -38,13 +48,20 @@ export interface CheckedSettings extends CheckedParameters {
   readonly env: Readonly<Record<string, string>>;
   readonly volume: string | undefined;
   readonly loadBalanced: boolean;
+  /** The application, or the file that has it. */
+  readonly app: string | object | undefined;
+  /** Empty when there is none. */
+  readonly command: readonly string[];
 }
+
+/** Requests that a server takes at once unless its declaration says otherwise: it was made for several. */
+const SERVER_CONCURRENCY = 100;
 
 const PARAMETERS = Object.keys(DECLARED_PARAMETERS) as readonly (keyof DeclaredParameters)[];
 
 const known = new Set<string>([
   ...PARAMETERS,
-  ...['name', 'gpu', 'workers', 'dependencies', 'systemDependencies', 'env', 'volume', 'loadBalanced', 'schema'],
+  ...['name', 'gpu', 'workers', 'dependencies', 'systemDependencies', 'env', 'volume', 'loadBalanced', 'app', 'command', 'schema'],
 ]);
 
 /** @throws DeclarationError naming the setting and the rule. */
@@ -57,7 +74,13 @@ export function checkSettings(settings: EndpointSettings): CheckedSettings {
   const rules = new Rules(name);
   for (const key of Object.keys(settings)) if (!known.has(key)) throw rules.broken(key, 'is not a setting of an endpoint');
   const gpu = rules.gpus(settings.gpu);
-  const parameters = rules.parameters(settings);
+  const app = rules.app(settings.app);
+  const command = rules.command(settings.command);
+  if (app !== undefined && command.length > 0) throw rules.broken('app', 'and command are mutually exclusive');
+  const isServer = app !== undefined || command.length > 0;
+  const parameters = rules.parameters(isServer ? { maxConcurrency: SERVER_CONCURRENCY, ...settings } : settings);
+  const loadBalanced = rules.flag('loadBalanced', settings.loadBalanced ?? isServer);
+  if (app !== undefined && !loadBalanced) throw rules.broken('loadBalanced', 'must not be false: an app serves requests');
   if (gpu.length > 0 && parameters.cpu !== undefined) throw rules.broken('gpu', 'and cpu are mutually exclusive');
   if (parameters.gpuCount !== 1 && gpu.length === 0) throw rules.broken('gpuCount', 'requires gpu');
   const [workersMin, workersMax] = rules.workers(settings.workers ?? [0, 1]);
@@ -72,13 +95,15 @@ export function checkSettings(settings: EndpointSettings): CheckedSettings {
     systemDependencies: rules.texts('systemDependencies', settings.systemDependencies),
     env: rules.env(settings.env),
     volume: rules.text('volume', settings.volume),
-    loadBalanced: rules.flag('loadBalanced', settings.loadBalanced),
+    loadBalanced,
+    app,
+    command,
   };
 }
 
 /** The entry under `resources` of the manifest, without its functions (docs/manifest.md). */
 export function resourceOf(settings: CheckedSettings): Record<string, unknown> {
-  const { workersMin, workersMax, gpu, volume, env, dependencies, systemDependencies } = settings;
+  const { workersMin, workersMax, gpu, volume, env, dependencies, systemDependencies, command } = settings;
   const parameters = PARAMETERS.filter(
     (name) => settings[name] !== undefined && settings[name] !== '' && (name !== 'gpuCount' || gpu.length > 0),
   );
@@ -88,6 +113,7 @@ export function resourceOf(settings: CheckedSettings): Record<string, unknown> {
     ...Object.fromEntries(parameters.map((name) => [DECLARED_PARAMETERS[name].key, settings[name]])),
     ...(gpu.length === 0 ? {} : { gpuIds: gpu.join(',') }),
     ...(settings.loadBalanced ? { is_load_balanced: true } : {}),
+    ...(command.length === 0 ? {} : { command }),
     ...(volume === undefined ? {} : { volume }),
     ...(Object.keys(env).length === 0 ? {} : { env }),
     ...(dependencies.length === 0 ? {} : { dependencies }),
@@ -138,6 +164,19 @@ class Rules {
       if (typeof each !== 'string' || each.trim() === '') throw this.broken(setting, 'must be an array of non-empty strings', value);
       return each;
     });
+  }
+
+  app(value: unknown): string | object | undefined {
+    if (value === undefined) return undefined;
+    if (typeof value === 'string' && value.trim() !== '') return value;
+    if (typeof value === 'function' || (typeof value === 'object' && value !== null)) return value;
+    throw this.broken('app', 'must be a web application, or the module that has one', value);
+  }
+
+  command(value: unknown): readonly string[] {
+    const words = this.texts('command', value);
+    if (value !== undefined && words.length === 0) throw this.broken('command', 'must name a program');
+    return words;
   }
 
   gpus(value: unknown): readonly string[] {

@@ -35,9 +35,31 @@ def main(order):
             files.append({"path": path, "syntax": syntax})
             continue
         if path in order["files"]:
-            files.append(FileReader(path, tree).read())
+            read = FileReader(path, tree).read()
+            for each in read["declarations"]:
+                find_app(root, each, reached)
+            files.append(read)
         reached.extend(each for each in imported_files(root, path, tree) if each not in reached)
+    # The file of an application is parsed by now, and has its own imports.
+    for declared in (each for read in files for each in read.get("declarations", [])):
+        if declared.get("app_file") is not None:
+            tree, _ = parse(root, declared["app_file"])
+            declared["app_imports"] = [] if tree is None else sorted(needed_imports(tree.body))
     return {"version": f"{sys.version_info[0]}.{sys.version_info[1]}", "files": files}
+
+
+def find_app(root, declared, reached):
+    """Notes the file of `app="module:name"`, if the folder has it, so that it is parsed, too."""
+    given = declared["settings"].get("app", {}).get("value")
+    if not isinstance(given, str):
+        return
+    stem = given.split(":")[0].replace(".", "/")
+    for path in (stem + ".py", stem + "/__init__.py"):
+        if os.path.isfile(os.path.join(root, path)):
+            declared["app_file"] = path
+            if path not in reached:
+                reached.append(path)
+            return
 
 
 def parse(root, path):
@@ -190,7 +212,11 @@ class FileReader:
             if keyword.arg is None:
                 declared["settings"]["**"] = {"line": keyword.value.lineno, "problem": source_of(keyword.value)}
             else:
-                declared["settings"][keyword.arg] = self._setting(keyword.value)
+                read = self._setting(keyword.value)
+                # An application that the file itself holds is any expression; a worker takes it from the declaration.
+                if keyword.arg == "app" and not isinstance(read.get("value", 0), (str, type(None))):
+                    read = {"line": read["line"], "value": {"$held": True}}
+                declared["settings"][keyword.arg] = read
         self._declarations.append(declared)
         return declared
 

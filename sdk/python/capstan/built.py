@@ -13,7 +13,7 @@ import sys
 from types import ModuleType
 from typing import Any, Mapping, Optional, Sequence
 
-from . import worker
+from . import registry, worker
 
 
 class _StandIns(importlib.abc.MetaPathFinder):
@@ -46,6 +46,26 @@ def load_file(root: str, file: str) -> ModuleType:
             return found
     # Its name is taken (a queue.py beside the standard library's), or is not an identifier.
     return _load_as(f"capstan_file_{'_'.join(parts)}", path)
+
+
+def declared_app(root: str, file: str, endpoint: str) -> Any:
+    """Returns the application that a declaration in a file of the build holds."""
+    load_file(root, file)
+    for each in registry.declarations():
+        if each.name == endpoint:
+            return each.settings.app
+    raise ImportError(f"{file} did not declare the endpoint {endpoint} when it ran")
+
+
+def app_of(root: str, file: str, name: str) -> Any:
+    """Returns an application of a file of the build: ``app``, ``web.app`` or ``create_app()``."""
+    found: Any = load_file(root, file)
+    for part in name.replace("()", "").split("."):
+        try:
+            found = getattr(found, part)
+        except AttributeError:
+            raise ImportError(f"{file} has no {name}") from None
+    return found() if name.endswith("()") else found
 
 
 def from_file(file: str, name: str) -> Any:

@@ -23,7 +23,8 @@ class Declaration:
     """
     An endpoint that the CLI deploys. As a decorator of one function or class it is queue-based; with ``get``, ``post``,
     ``put``, ``delete`` and ``patch`` load-balanced; with neither, it runs ``image``: for jobs, or with
-    ``load_balanced`` for requests.
+    ``load_balanced`` for requests. ``app`` serves a web application, and ``command`` runs a program that listens on
+    ``$PORT``.
 
     A decorated function or class stays unchanged, except for the attribute ``__capstan__``. Only in a worker of another
     endpoint is it replaced by a stub, whose calls go to the endpoint's own workers.
@@ -101,6 +102,7 @@ class Declaration:
 
     def __call__(self, target: Target) -> Target:
         """Sets the function or class that this endpoint runs."""
+        self._must_serve_functions()
         declared = describe(target, self)
         if self.settings.load_balanced and not self.functions:
             raise DeclarationError(f"endpoint {self.name}: is load-balanced: bind functions to routes with get, post and so on")
@@ -133,6 +135,7 @@ class Declaration:
         return self._route("PATCH", path)
 
     def _route(self, method: str, path: str) -> Callable[[Target], Target]:
+        self._must_serve_functions()
         violation = path_violation(path)
         if violation is not None:
             raise DeclarationError(f"endpoint {self.name}: the path {path!r} {violation}")
@@ -157,6 +160,11 @@ class Declaration:
             return self._take(target, declared)
 
         return bind
+
+    def _must_serve_functions(self) -> None:
+        what = "serves an app" if self.settings.app is not None else "runs a command" if self.settings.command else None
+        if what is not None:
+            raise DeclarationError(f"endpoint {self.name}: {what}, which answers every path itself, and cannot have functions")
 
     def _take(self, target: Target, declared: FunctionDeclaration) -> Target:
         self.functions.append(declared)

@@ -37,6 +37,15 @@ class Parameters(DeclaredParameters, total=False):
     volume: Optional[str]
     #: The image runs its own HTTP server, and no jobs.
     load_balanced: bool
+    #: A web application (ASGI or WSGI) that answers every path itself, or where it is: ``"main:app"``.
+    app: Any
+    #: A program that listens on ``$PORT``, with its arguments; ``$PORT`` and ``$CAPSTAN_…`` in them are replaced, without a shell.
+    #: With ``load_balanced=False`` a foreign worker, which fetches jobs.
+    command: Sequence[str]
+
+
+#: Requests that a server takes at once unless its declaration says otherwise: it was made for several.
+_SERVER_CONCURRENCY = 100
 
 
 @dataclass(frozen=True)
@@ -54,6 +63,9 @@ class Settings(CheckedParameters):
     env: Mapping[str, str]
     volume: Optional[str]
     load_balanced: bool
+    #: The application, or where it is; None without one.
+    app: Any
+    command: Tuple[str, ...]
 
     def __repr__(self) -> str:
         # Values of env are secrets.
@@ -73,6 +85,7 @@ class Settings(CheckedParameters):
             ("env", dict(self.env)),
             ("dependencies", list(self.dependencies)),
             ("systemDependencies", list(self.system_dependencies)),
+            ("command", list(self.command)),
         ):
             if value:
                 entry[key] = value
@@ -94,6 +107,16 @@ def check_settings(given: Mapping[str, Any]) -> Settings:
         )
     rules = _Rules(name)
     gpus = rules.gpus(given.get("gpu"))
+    app = rules.app(given.get("app"))
+    command = rules.command(given.get("command"))
+    if app is not None and command:
+        raise rules.broken("app", "and command are mutually exclusive")
+    is_server = app is not None or bool(command)
+    if is_server:
+        given = {"max_concurrency": _SERVER_CONCURRENCY, **given}
+    load_balanced = rules.flag("load_balanced", given.get("load_balanced", is_server))
+    if app is not None and not load_balanced:
+        raise rules.broken("load_balanced", "must not be False: an app serves requests")
     parameters = {key: rules.parameter(key, given) for key in DECLARED_PARAMETERS}
     if gpus and parameters["cpu"]:
         raise rules.broken("gpu", "and cpu are mutually exclusive")
@@ -112,7 +135,9 @@ def check_settings(given: Mapping[str, Any]) -> Settings:
         system_dependencies=rules.texts("system_dependencies", given.get("system_dependencies", ())),
         env=rules.env(given.get("env")),
         volume=rules.text("volume", given.get("volume")),
-        load_balanced=rules.flag("load_balanced", given.get("load_balanced", False)),
+        load_balanced=load_balanced,
+        app=app,
+        command=command,
     )
 
 
@@ -150,6 +175,17 @@ class _Rules:
             if not isinstance(each, str) or not each.strip():
                 raise self.broken(parameter, "must be a list of non-empty strings", value)
         return tuple(value)
+
+    def app(self, value: object) -> Any:
+        if value is None or callable(value) or (isinstance(value, str) and value.strip()):
+            return value
+        raise self.broken("app", "must be a web application, or the module that has one", value)
+
+    def command(self, value: object) -> Tuple[str, ...]:
+        words = self.texts("command", value)
+        if value is not None and not words:
+            raise self.broken("command", "must name a program")
+        return words
 
     def gpus(self, value: object) -> Tuple[str, ...]:
         if value is None:

@@ -1,0 +1,50 @@
+/** Finds the web application that a declaration names: `main:app`, `server.ts`, or a value of the file itself. */
+import { existsSync, statSync } from 'node:fs';
+import { extname, join, posix } from 'node:path';
+
+import type { DeclaredApp } from './declared.ts';
+import { broken, type Place } from './settings.ts';
+
+/** Stands for an application that the declaration itself holds. */
+export const HELD = { $held: true } as const;
+
+const PYTHON_APP =
+  /^[\p{ID_Start}_][\p{ID_Continue}.]*:([\p{ID_Start}_][\p{ID_Continue}]*(?:\.[\p{ID_Start}_][\p{ID_Continue}]*)*(?:\(\))?)$/u;
+const NODE_NAME = /^[\p{ID_Start}$_][\p{ID_Continue}$]*$/u;
+const LOADABLE = new Set(['.ts', '.mts', '.cts', '.js', '.mjs', '.cjs']);
+
+/** `file`: the module's file as discovery found it. @throws CapstanError INVALID_MANIFEST with file, line and rule. */
+export function pythonAppOf(app: string | object | undefined, file: string | null, place: Place, endpoint: string): DeclaredApp | null {
+  if (app === undefined) return null;
+  if (typeof app !== 'string') return { file: null, name: '' };
+  const [, name] = PYTHON_APP.exec(app) ?? [];
+  if (name === undefined) throw broken(place, `endpoint ${endpoint}: app must have the form module:name, for example main:app, not ${app}`);
+  const module = app.slice(0, app.indexOf(':'));
+  if (file === null)
+    throw broken(
+      place,
+      `endpoint ${endpoint}: app ${app}: there is no ${module.replaceAll('.', '/')}.py in the project`,
+      'Write the module as Python imports it from the project’s folder; an application of a package needs command=.',
+    );
+  return { file, name };
+}
+
+/** @throws CapstanError INVALID_MANIFEST with file, line and rule. */
+export function nodeAppOf(app: string | object | undefined, folder: string, place: Place, endpoint: string): DeclaredApp | null {
+  if (app === undefined) return null;
+  if (typeof app !== 'string') return { file: null, name: '' };
+  const [path = '', name = '', ...more] = app.split(':');
+  const file = posix.normalize(path);
+  if (
+    more.length > 0 ||
+    (app.includes(':') && !NODE_NAME.test(name)) ||
+    !LOADABLE.has(extname(file)) ||
+    file.startsWith('..') ||
+    posix.isAbsolute(file)
+  )
+    throw broken(place, `endpoint ${endpoint}: app must be a file of the project, such as server.ts or server.ts:app, not ${app}`);
+  const target = join(folder, file);
+  if (!existsSync(target) || !statSync(target).isFile())
+    throw broken(place, `endpoint ${endpoint}: app ${app}: there is no ${file} in the project`);
+  return { file, name };
+}

@@ -1,0 +1,102 @@
+"""
+Serves a web application in a worker: ASGI with uvicorn, WSGI with waitress. The build adds these packages where the
+project has none.
+"""
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+import logging
+import os
+import signal
+import sys
+import traceback
+from typing import Any, Callable
+
+#: Time for requests that are open when the worker is told to end, seconds: the agent kills it 2 s later.
+_GRACE_S = 8
+#: Most threads of a WSGI server: a request takes one until it is over.
+_MOST_THREADS = 64
+
+
+def serve(load: Callable[[], Any]) -> None:
+    """Serves the application on ``PORT`` until SIGTERM. Exits with 1 when it does not load or cannot be served."""
+    try:
+        app = load()
+        interface = interface_of(app)
+    except Exception:
+        traceback.print_exc()
+        print("the application does not load", file=sys.stderr, flush=True)
+        sys.exit(1)
+    host, port = os.environ.get("CAPSTAN_HOST") or "127.0.0.1", int(os.environ["PORT"])
+    if interface == "wsgi":
+        _serve_wsgi(app, host, port)
+    else:
+        _serve_asgi(app, interface, host, port)
+
+
+def interface_of(app: Any) -> str:
+    """Returns ``asgi3``, ``asgi2`` or ``wsgi``. Raises TypeError for anything else."""
+    while isinstance(app, functools.partial):
+        app = app.func
+    if inspect.isclass(app):
+        return "asgi2"
+    if not callable(app):
+        raise TypeError(f"app must be an ASGI or WSGI application, not {type(app).__name__}")
+    target = app if inspect.isroutine(app) else type(app).__call__
+    if inspect.iscoroutinefunction(target):
+        return "asgi3"
+    count = _parameters(app)
+    if count == 2:
+        return "wsgi"
+    if count in (1, 3):
+        return "asgi2" if count == 1 else "asgi3"
+    raise TypeError(
+        f"app must be an ASGI or WSGI application; {type(app).__name__} takes {count} arguments (a function that makes one: \"module:name()\")"
+    )
+
+
+def _parameters(app: Any) -> int:
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    given = [each for each in inspect.signature(app).parameters.values() if each.kind in kinds]
+    return len([each for each in given if each.default is inspect.Parameter.empty])
+
+
+def _serve_asgi(app: Any, interface: str, host: str, port: int) -> None:
+    uvicorn = _server("uvicorn")
+    config = uvicorn.Config(
+        app,
+        host=host,
+        port=port,
+        interface=interface,
+        # The gateway counts requests, and the agent's checks would fill the log.
+        access_log=False,
+        timeout_graceful_shutdown=_GRACE_S,
+    )
+    server = uvicorn.Server(config)
+    server.run()
+    if not server.started:
+        sys.exit(3)
+
+
+def _serve_wsgi(app: Any, host: str, port: int) -> None:
+    waitress = _server("waitress")
+    logging.basicConfig()
+    threads = min(int(os.environ.get("CAPSTAN_MAX_CONCURRENCY") or 4), _MOST_THREADS)
+    server = waitress.create_server(app, host=host, port=port, threads=max(threads, 1), ident="")
+
+    def end(_number: int, _frame: Any) -> None:
+        # The server ends its threads on this exception.
+        raise SystemExit
+
+    signal.signal(signal.SIGTERM, end)
+    server.run()
+
+
+def _server(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        print(f"{name}, which serves this application, cannot be imported: {error}", file=sys.stderr, flush=True)
+        sys.exit(1)
