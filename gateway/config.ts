@@ -154,6 +154,21 @@ export const gatewayConfig = z.object({
     integer(100, 86_400_000, 330_000),
     'How long a worker may take to respond to a request, ms; then 500, and the function is stopped.',
   ),
+  lbMaxWebSockets: setting(
+    'CAPSTAN_LB_MAX_WEBSOCKETS',
+    integer(1, 1_000_000, 10_000),
+    'WebSockets that may be open or wait for a worker at the same time. An account may have at most as many as are left, which is half of them when no other account has any; more get 429, and 503 when all are in use.',
+  ),
+  lbWebSocketIdleMs: setting(
+    'CAPSTAN_LB_WEBSOCKET_IDLE_MS',
+    integer(100, 86_400_000, 600_000),
+    'How long a WebSocket may be open without a byte in either direction, ms; then it is closed with 1001. Pings count.',
+  ),
+  lbWebSocketMaxMs: setting(
+    'CAPSTAN_LB_WEBSOCKET_MAX_MS',
+    integer(100, 604_800_000, 86_400_000),
+    'How long a WebSocket may be open in all, ms; then it is closed with 1001.',
+  ),
   invokeHost: setting(
     'CAPSTAN_INVOKE_HOST',
     z.string().min(1).default('127.0.0.1'),

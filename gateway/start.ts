@@ -226,6 +226,7 @@ export async function start(config: GatewayConfig, deps: GatewayDeps = {}): Prom
     let timer = setTimeout(() => {
       pools.close(new CapstanError('UNAVAILABLE', 'the gateway is closing', { retryAfterMs: 1000 }));
       for (const { channel } of cells.all) channel.expireWaits();
+      loadBalancer.restartWebSockets();
       // The second timer starts here: two timers set together would both be due after a stall, leaving no time to
       // answer the waits.
       timer = setTimeout(force, HURRY_MS);

@@ -8,6 +8,7 @@ import { Server as NetServer, type Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 
 import { isAnswering } from '../lb/responders.ts';
+import { endSocket } from './end-socket.ts';
 import { JSON_TYPE, problemText } from './problem.ts';
 import { rewriteAbsoluteTarget } from './request-target.ts';
 import type { Services } from './services.ts';
@@ -110,7 +111,8 @@ function refuse(socket: Duplex, status: number, title: string, message: string):
     return;
   }
   const body = bodyOf(status, title, message);
-  socket.end(
+  endSocket(
+    socket,
     `HTTP/1.1 ${status} ${title}\r\nContent-Type: ${JSON_TYPE}\r\nContent-Length: ${Buffer.byteLength(body)}\r\nConnection: close\r\n\r\n${body}`,
   );
 }

@@ -36,6 +36,11 @@ export class Origins {
   allows(origin: string | undefined): origin is string {
     return origin !== undefined && (this.#all || this.#named.has(origin));
   }
+
+  /** Whether the operator listed it by name: its pages may send cookies. */
+  names(origin: string | undefined): boolean {
+    return origin !== undefined && origin !== '*' && this.#named.has(origin);
+  }
 }
 
 /** A preflight request has no key. */

@@ -23,7 +23,7 @@ import type { AgentLink } from '../invoke/agent-link.ts';
 import type { Log } from '../log.ts';
 import type { LbMetrics } from '../metrics/lb-metrics.ts';
 import { lbAddress, type LbAddress } from './address.ts';
-import { errorAnswer, sendError } from './answer.ts';
+import { sendError } from './answer.ts';
 import { DOCS_PATH, DOCUMENT_PATH, sendDocument, sendPage, serverOf } from './docs/answers.ts';
 import { documentOf } from './docs/document.ts';
 import { SCRIPT_PATH } from './docs/page.ts';
@@ -33,7 +33,8 @@ import { answerHeaders, callerOf, peerOfRequest, type TrustedProxies } from './f
 import type { Pools } from './pools.ts';
 import { ownHostHeaders, sharedOriginHeaders, tenantHeaders } from './shared-origin.ts';
 import { RouteTables, type RouteMatch } from './routes.ts';
-import { HttpResponder, SocketResponder } from './responders.ts';
+import { HttpResponder } from './responders.ts';
+import { Upgrades, type Admitted, type HandshakeRewrite } from './upgrades.ts';
 
 export interface LoadBalancerDeps {
   readonly config: GatewayConfig;
@@ -54,24 +55,11 @@ const PEER_FRACTION = 8;
 /** Avoids parsing the path of other requests. */
 const MAYBE_DOCS = /^\/(docs|openapi)/;
 
-/** A request whose caller may call the endpoint. */
-interface Admitted {
-  readonly request: IncomingMessage;
-  readonly endpoint: Endpoint;
-  readonly address: LbAddress;
-}
-
-/** An upgraded connection: the bytes that its caller sent after the head, and the function that refuses it. */
-interface Upgrade {
-  readonly socket: Duplex;
-  readonly head: Buffer;
-  readonly refuse: (error: CapstanError) => void;
-}
-
 interface NewExchange {
   readonly route: RouteMatch;
   readonly front: Responder;
-  readonly upgrade: boolean;
+  /** Null unless the caller opens a WebSocket. */
+  readonly rewrite: HandshakeRewrite | null;
   /** A worker has taken the request. */
   readonly onReady: () => void;
 }
@@ -81,12 +69,19 @@ export class LoadBalancer {
   readonly #origins: Origins;
   readonly #routes = new RouteTables();
   #nextRequest = 1;
-  /** Upgraded connections, which the HTTP server no longer tracks. */
-  readonly #handedOver = new Set<Duplex>();
+  readonly #upgrades: Upgrades;
 
   constructor(deps: LoadBalancerDeps) {
     this.#deps = deps;
     this.#origins = new Origins(deps.config.corsOrigins);
+    this.#upgrades = new Upgrades({
+      ...deps,
+      origins: this.#origins,
+      admit: (...asked) => this.#admit(...asked),
+      open: (admitted, front, rewrite, onReady) => this.#openWebSocket(admitted, { front, rewrite, onReady }),
+      reserve: (request, endpoint) => this.#reserve(request, endpoint),
+      errorOf: (thrown, endpointId) => this.#errorOf(thrown, endpointId),
+    });
   }
 
   /** Returns true when the request is for a load-balanced endpoint: it is handled here. */
@@ -128,26 +123,7 @@ export class LoadBalancer {
   takeUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): boolean {
     const address = lbAddress(request.headers.host, request.url ?? '/', this.#deps.config.lbDomain);
     if (address === null) return false;
-    socket.on('error', () => socket.destroy());
-    const refuse = (error: CapstanError): void => {
-      const { status, title, headers, body } = errorAnswer(error);
-      const lines = Object.entries({ ...headers, connection: 'close' }).map(([name, value]) => `${name}: ${value}\r\n`);
-      socket.end(`HTTP/1.1 ${status} ${title}\r\n${lines.join('')}\r\n${body}`);
-    };
-    this.#admit(
-      request,
-      address,
-      (endpoint) => {
-        try {
-          const route = this.#routeOf(endpoint, request, address);
-          if (route.function !== '') throw new CapstanError('INVALID_ARGUMENT', 'this route does not accept upgrades');
-          this.#handOver({ request, endpoint, address }, { socket, head, refuse });
-        } catch (thrown) {
-          refuse(this.#errorOf(thrown, endpoint.id));
-        }
-      },
-      refuse,
-    );
+    this.#upgrades.take(request, address, socket, head);
     return true;
   }
 
@@ -163,9 +139,14 @@ export class LoadBalancer {
     return true;
   }
 
+  /** Tells the callers of open WebSockets to connect again. */
+  restartWebSockets(): void {
+    this.#upgrades.restart();
+  }
+
   /** Cuts the upgraded connections. */
   closeHandedOver(): void {
-    for (const socket of this.#handedOver) socket.destroy();
+    this.#upgrades.close();
   }
 
   /** Returns the requested part of its documentation, unless the endpoint has its own route there. */
@@ -239,7 +220,7 @@ export class LoadBalancer {
       feed.end();
       onOver();
     };
-    const exchange = this.#exchange(admitted, { route, front, upgrade: false, onReady: () => feed.readOn() });
+    const exchange = this.#exchange(admitted, { route, front, rewrite: null, onReady: () => feed.readOn() });
     front.onDrain = () => exchange.drained();
     front.onGone = () => exchange.abandon('the caller disconnected');
     feed.start(exchange);
@@ -253,42 +234,37 @@ export class LoadBalancer {
     return memory.open(...parties);
   }
 
-  #handOver(admitted: Admitted, { socket, head, refuse }: Upgrade): void {
-    const front = new SocketResponder(socket, refuse);
-    const onReady = (): void => {
-      reservation.resize(exchange.heldBytes);
-      socket.resume();
-    };
-    const exchange = this.#exchange(admitted, { route: { function: '', values: {} }, front, upgrade: true, onReady });
-    const reservation = this.#reserve(admitted.request, admitted.endpoint);
-    front.onDrain = () => exchange.drained();
-    this.#handedOver.add(socket);
-    socket.on('close', () => {
-      this.#handedOver.delete(socket);
-      reservation.release();
-      exchange.abandon('the caller disconnected');
-    });
-    socket.on('data', (chunk: Buffer) => {
-      const hasRoom = exchange.push(chunk);
-      // Without free memory the caller waits until the worker has taken what was sent.
-      if (reservation.resize(exchange.heldBytes) !== null || !hasRoom) socket.pause();
-    });
-    socket.on('end', () => exchange.finish());
-    exchange.start(head, false);
+  #openWebSocket(admitted: Admitted, given: Omit<NewExchange, 'route'>): Exchange {
+    const route = this.#routeOf(admitted.endpoint, admitted.request, admitted.address);
+    if (route.function !== '') throw new CapstanError('INVALID_ARGUMENT', 'this route does not accept upgrades');
+    return this.#exchange(admitted, { ...given, route });
   }
 
-  #exchange({ request, endpoint, address }: Admitted, { route, front, upgrade, onReady }: NewExchange): Exchange {
+  #exchange({ request, endpoint, address }: Admitted, { route, front, rewrite, onReady }: NewExchange): Exchange {
     const { target, pathForm } = address;
     const { pools, proxies, config, log } = this.#deps;
     const keepKey = endpoint.isPublic && !this.#deps.authenticator.isKey(request.headers.authorization);
     const caller = callerOf(request, proxies, keepKey);
     const { scheme, authority } = caller;
-    const headers = tenantHeaders(caller.headers, pathForm);
+    const own = tenantHeaders(caller.headers, pathForm);
+    const headers = rewrite === null ? own : rewrite.request(own);
     headers.push({ name: 'x-request-id', value: `${endpoint.id}-${(this.#nextRequest++).toString(36)}` });
     const method = request.method ?? 'GET';
-    const begin = { function: route.function, method, target, headers, scheme, authority, pathValues: route.values, upgrade };
+    const begin = {
+      function: route.function,
+      method,
+      target,
+      headers,
+      scheme,
+      authority,
+      pathValues: route.values,
+      upgrade: rewrite !== null,
+    };
     const confine = pathForm ? sharedOriginHeaders : ownHostHeaders;
-    const headersOf = (answer: readonly HeaderPair[]): string[] => confine(answerHeaders(answer));
+    const headersOf = (answer: readonly HeaderPair[]): string[] => {
+      const flat = confine(answerHeaders(answer));
+      return rewrite === null ? flat : rewrite.response(flat);
+    };
     const onInvalid = (node: string, reason: string): void =>
       log.warn({ endpoint: endpoint.id, node, reason }, 'invalid response from an agent');
     const options = { endpointId: endpoint.id, begin, pools, timeoutMs: config.lbTimeoutMs, front, headersOf };

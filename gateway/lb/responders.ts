@@ -1,9 +1,8 @@
-/** The two kinds of callers of an exchange: HTTP responses and upgraded connections. */
-import { STATUS_CODES, type IncomingMessage, type ServerResponse } from 'node:http';
+/** The caller's side of an exchange over HTTP. Upgraded connections have theirs in tunnel.ts. */
+import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Duplex } from 'node:stream';
 
 import type { CapstanError } from '../../lib/errors.ts';
-import { hasBody } from '../../lib/response-validator.ts';
 import { drain } from '../http/drain.ts';
 import { DRAIN, sendError } from './answer.ts';
 import type { Responder } from './exchange.ts';
@@ -86,43 +85,5 @@ export class HttpResponder implements Responder {
     socket.destroySoon();
     const force = setTimeout(() => socket.destroy(), CUT_MS);
     socket.once('close', () => clearTimeout(force));
-  }
-}
-
-/** A connection that is passed to the worker once it responds with 101. */
-export class SocketResponder implements Responder {
-  readonly #socket: Duplex;
-  readonly #refuse: (error: CapstanError) => void;
-  #begun = false;
-  #hasBody = true;
-  onDrain: () => void = () => undefined;
-
-  constructor(socket: Duplex, refuse: (error: CapstanError) => void) {
-    this.#socket = socket;
-    this.#refuse = refuse;
-    socket.on('drain', () => this.onDrain());
-  }
-
-  head(status: number, headers: string[]): void {
-    this.#begun = true;
-    this.#hasBody = status === 101 || hasBody('GET', status);
-    const lines = [`HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ''}`];
-    for (let i = 0; i + 1 < headers.length; i += 2) lines.push(`${headers[i] ?? ''}: ${headers[i + 1] ?? ''}`);
-    lines.push(...(status === 101 ? ['connection: Upgrade', 'upgrade: websocket'] : ['connection: close']), '', '');
-    this.#socket.write(lines.join('\r\n'), 'latin1');
-  }
-
-  write(bytes: Buffer): boolean {
-    return !this.#hasBody || this.#socket.write(bytes);
-  }
-
-  end(bytes: Buffer): void {
-    if (this.#hasBody) this.#socket.end(bytes);
-    else this.#socket.end();
-  }
-
-  fail(error: CapstanError): void {
-    if (this.#begun) this.#socket.destroy();
-    else this.#refuse(error);
   }
 }

@@ -5,6 +5,7 @@
 import { Counter, Gauge, Histogram, type Registry } from 'prom-client';
 
 import type { ErrorCode } from '../../lib/errors.ts';
+import type { TunnelEnd } from '../lb/tunnel.ts';
 
 /** Levels of an endpoint, read at each scrape. */
 export interface LbLevels {
@@ -20,6 +21,7 @@ interface Series {
   readonly seconds: Histogram.Internal<string>;
   readonly byStatus: Map<number, Counter.Internal>;
   readonly codes: Set<ErrorCode>;
+  readonly reasons: Set<TunnelEnd>;
 }
 
 export class LbMetrics {
@@ -27,6 +29,9 @@ export class LbMetrics {
   readonly #seconds: Histogram;
   readonly #broken: Counter;
   readonly #series = new Map<string, Series>();
+  readonly #closed: Counter;
+  /** Open WebSockets by endpoint. */
+  readonly #open = new Map<string, number>();
   readonly #levels: LbLevels;
 
   constructor(registry: Registry, levels: LbLevels) {
@@ -51,6 +56,23 @@ export class LbMetrics {
       labelNames: ['endpoint', 'code'],
       registers,
     });
+    this.#closed = new Counter({
+      name: 'capstan_lb_websockets_closed_total',
+      help: 'WebSockets that were open and have ended, by the reason: closed (in order), caller, worker, lost (the worker’s host), idle, expired, closing (the gateway).',
+      labelNames: ['endpoint', 'reason'],
+      registers,
+    });
+    const open = this.#open;
+    const openGauge: Gauge = new Gauge({
+      name: 'capstan_lb_websockets_open',
+      help: 'Open WebSockets. Each is also a request in progress.',
+      labelNames: ['endpoint'],
+      registers,
+      collect() {
+        openGauge.reset();
+        for (const [endpoint, count] of open) openGauge.set({ endpoint }, count);
+      },
+    });
     const gauge = (name: string, help: string, value: (endpointId: string) => number): void => {
       const made: Gauge = new Gauge({
         name,
@@ -72,6 +94,20 @@ export class LbMetrics {
     this.#broken.inc({ endpoint, code });
   }
 
+  /** A WebSocket is open. */
+  opened(endpoint: string): void {
+    this.#open.set(endpoint, (this.#open.get(endpoint) ?? 0) + 1);
+  }
+
+  /** It has ended. */
+  closed(endpoint: string, reason: TunnelEnd): void {
+    const left = (this.#open.get(endpoint) ?? 0) - 1;
+    if (left > 0) this.#open.set(endpoint, left);
+    else this.#open.delete(endpoint);
+    this.#of(endpoint).reasons.add(reason);
+    this.#closed.inc({ endpoint, reason });
+  }
+
   answered(endpoint: string, status: number, ms: number): void {
     const series = this.#of(endpoint);
     let count = series.byStatus.get(status);
@@ -87,7 +123,7 @@ export class LbMetrics {
     let series = this.#series.get(endpoint);
     if (series === undefined) {
       this.#dropRemoved();
-      series = { seconds: this.#seconds.labels({ endpoint }), byStatus: new Map(), codes: new Set() };
+      series = { seconds: this.#seconds.labels({ endpoint }), byStatus: new Map(), codes: new Set(), reasons: new Set() };
       this.#series.set(endpoint, series);
     }
     return series;
@@ -98,12 +134,13 @@ export class LbMetrics {
    * created.
    */
   #dropRemoved(): void {
-    for (const [endpoint, { byStatus, codes }] of this.#series) {
+    for (const [endpoint, { byStatus, codes, reasons }] of this.#series) {
       if (this.#levels.exists(endpoint)) continue;
       this.#series.delete(endpoint);
       this.#seconds.remove({ endpoint });
       for (const status of byStatus.keys()) this.#requests.remove({ endpoint, status: String(status) });
       for (const code of codes) this.#broken.remove({ endpoint, code });
+      for (const reason of reasons) this.#closed.remove({ endpoint, reason });
     }
   }
 }

@@ -181,3 +181,32 @@ test('one that refuses connections gets no request before it has answered GET /p
   t.is(await ask(), 200);
   worker.end(true);
 });
+
+test('what a caller sends before its connection is upgraded is the first of what the server reads after it', async (t) => {
+  const server = createHttpServer();
+  server.on('upgrade', (_request, socket, head) => {
+    socket.write('HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n');
+    socket.write(head);
+    socket.pipe(socket);
+  });
+  const port = await listening(t, server);
+  const echoed = new Signals<string>();
+  let text = '';
+  const call: ProxiedRequest = new ProxiedRequest(
+    { host: '127.0.0.1', port, healthPort: port },
+    { ...GET, upgrade: true, ended: false, body: Buffer.from('early ') },
+    {
+      head: (status) => t.is(status, 101),
+      body: (bytes, ended) => {
+        text += bytes.toString();
+        if (ended) echoed.push(text);
+      },
+      credit: () => undefined,
+      failed: (_code, message) => t.fail(message),
+    },
+    { agent: new Agent({ keepAlive: false }), onRefused: () => t.fail(), onInvalid: (line) => t.fail(line), onOver: () => undefined },
+  );
+  // Before the connection exists.
+  call.body(Buffer.from('and late'), true);
+  t.is(await echoed.next(() => true), 'early and late');
+});

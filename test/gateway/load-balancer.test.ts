@@ -253,7 +253,13 @@ test('a gateway that closes cuts WebSockets that nobody ends', async (t) => {
   scheduler.addEndpoint('own', 'acc', EndpointKind.LOAD_BALANCED);
   const agent = new FakeAgent(t, invokeAddress).serve('own', { w1: 1 });
   agent.onRequest = ({ send }) => send({ $case: 'head', value: { status: 101, headers: [], body: Buffer.from('hello'), ended: false } });
-  const lines = [`Host: own.lb.localhost`, `Authorization: Bearer ${KEY}`, 'Connection: Upgrade', 'Upgrade: websocket'];
+  const lines = [
+    `Host: own.lb.localhost`,
+    `Authorization: Bearer ${KEY}`,
+    'Connection: Upgrade',
+    'Upgrade: websocket',
+    'Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==',
+  ];
   const socket = new RawConnection(t, gateway.url).write(`${['GET /socket HTTP/1.1', ...lines].join('\r\n')}\r\n\r\n`);
   await until('the connection is handed over', () => socket.text.endsWith('hello'));
   await gateway.close();

@@ -70,7 +70,7 @@ test('no cookie, key or header of ours reaches an endpoint, by path, by host or 
     const head = [line, `Host: ${host}`, `Authorization: ${authorization}`, `Cookie: ${cookie}`, 'Capstan-Node: n1', ...more];
     new RawConnection(t, gateway.url).write(`${head.join('\r\n')}\r\n\r\n`);
   };
-  const upgrade = ['Connection: Upgrade', 'Upgrade: websocket'];
+  const upgrade = ['Connection: Upgrade', 'Upgrade: websocket', 'Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=='];
   const seen = async (n: number): Promise<Record<string, string>> => {
     const { begin } = await taken.next(() => true, n);
     return Object.fromEntries(begin.headers.map(({ name, value }) => [name, value]));

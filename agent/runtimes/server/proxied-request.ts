@@ -45,6 +45,9 @@ export class ProxiedRequest implements HttpCall {
   #source: IncomingMessage | Duplex | undefined;
   /** Destination of the body's bytes: the request, or the connection after an upgrade. */
   #sink: ClientRequest | Duplex;
+  /** What a caller sends before its connection is upgraded: bytes of the connection, not of a body. */
+  #early: Uint8Array[] | null = null;
+  #earlyEnded = false;
   #window = HTTP_WINDOW_BYTES;
   #over = false;
   /** Fails the request when its connection breaks. */
@@ -84,6 +87,7 @@ export class ProxiedRequest implements HttpCall {
     this.#request.on('upgrade', (response, socket, head) => {
       events.head(101, pairs(response.rawHeaders), NOTHING, false);
       this.#sink = socket;
+      this.#sendEarly();
       socket.on('error', (error) => this.#fail(error.message));
       if (head.length > 0) socket.unshift(head);
       this.#readFrom(socket);
@@ -97,8 +101,11 @@ export class ProxiedRequest implements HttpCall {
       // Node also reports ECONNRESET, without a system call, for a connection that ended normally.
       this.#fail(error.message, error.syscall !== undefined && RESET.has(error.code ?? ''));
     });
-    if (upgrade === true) this.#request.end();
-    else {
+    if (upgrade === true) {
+      this.#early = [];
+      this.#request.end();
+      this.body(body, ended);
+    } else {
       this.#request.flushHeaders();
       this.body(body, ended);
     }
@@ -106,6 +113,11 @@ export class ProxiedRequest implements HttpCall {
 
   body(bytes: Uint8Array, ended: boolean): void {
     if (this.#over) return;
+    if (this.#early !== null) {
+      this.#early.push(bytes);
+      this.#earlyEnded ||= ended;
+      return;
+    }
     if (bytes.length > 0) {
       this.#repeatable = false;
       // Written means handed to the kernel: the worker's own pace limits it.
@@ -132,6 +144,13 @@ export class ProxiedRequest implements HttpCall {
     this.#request.destroy();
     this.#source?.destroy();
     this.#fail(why);
+  }
+
+  /** Bounded by the window of the body, as no credit is granted before. */
+  #sendEarly(): void {
+    const parts = this.#early ?? [];
+    this.#early = null;
+    this.body(Buffer.concat(parts), this.#earlyEnded);
   }
 
   #readFrom(source: IncomingMessage | Duplex): void {

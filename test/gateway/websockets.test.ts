@@ -1,0 +1,438 @@
+/** WebSockets of load-balanced endpoints at the gateway: who may open one, what passes, what bounds them, and how they end. */
+import test, { type ExecutionContext } from 'ava';
+
+import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
+import { until } from '../support/until.ts';
+import { FakeAgent, type Taken } from './fake-agent.ts';
+import { KEY, RawConnection } from './harness.ts';
+import { setupLb, type LbSetup } from './lb-harness.ts';
+
+const OWN = 'own.lb.localhost';
+const NONCE = 'Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==';
+const AUTHORIZED = `Authorization: Bearer ${KEY}`;
+
+interface Handshake {
+  readonly line?: string;
+  readonly host?: string;
+  /** Instead of the key in a header. */
+  readonly lines?: readonly string[];
+  readonly nonce?: string;
+  readonly after?: string;
+}
+
+interface Front extends LbSetup {
+  readonly agent: FakeAgent;
+  open(handshake?: Handshake): RawConnection;
+}
+
+/** An endpoint `own` whose workers listen themselves, and that says 101 to whoever asks. */
+async function front(t: ExecutionContext, settings: Record<string, unknown> = {}, slots = 64): Promise<Front> {
+  const made = await setupLb(t, settings);
+  made.scheduler.addEndpoint('own', 'acc', EndpointKind.LOAD_BALANCED);
+  const agent = new FakeAgent(t, made.invokeAddress).serve('own', { s1: slots });
+  agent.onRequest = (taken) => switchTo(taken);
+  const known = async (): Promise<boolean> => (await made.call('POST', '/', { headers: { host: OWN }, key: 'none' })).status === 401;
+  await until('the endpoint is known', known);
+  const open: Front['open'] = ({ line = 'GET /chat?x=1 HTTP/1.1', host = OWN, lines = [AUTHORIZED], nonce = NONCE, after = '' } = {}) => {
+    const head = [line, `Host: ${host}`, 'Connection: Upgrade', 'Upgrade: websocket', 'Sec-WebSocket-Version: 13', nonce, ...lines];
+    const sent = `${head.filter((each) => each !== '').join('\r\n')}\r\n\r\n${after}`;
+    return new RawConnection(t, made.gateway.url).write(Buffer.from(sent, 'latin1'));
+  };
+  return { ...made, agent, open };
+}
+
+function switchTo({ send }: Taken, headers: Readonly<Record<string, string>> = {}, bytes: Buffer = Buffer.alloc(0)): void {
+  const named = Object.entries(headers).map(([name, value]) => ({ name, value }));
+  send({ $case: 'head', value: { status: 101, headers: named, body: bytes, ended: false } });
+}
+
+/** An unmasked frame of a server. */
+function frame(first: number, payload: Buffer): Buffer {
+  const { length } = payload;
+  if (length < 126) return Buffer.concat([Buffer.from([first, length]), payload]);
+  const long = Buffer.alloc(10);
+  long[0] = first;
+  long[1] = 127;
+  long.writeBigUInt64BE(BigInt(length), 2);
+  return Buffer.concat([long, payload]);
+}
+
+const text = (payload: string): Buffer => frame(0x81, Buffer.from(payload));
+
+async function opened(connection: RawConnection): Promise<string> {
+  const head = await until('the response has a head', () => /^[^]*?\r\n\r\n/.exec(connection.text)?.[0]);
+  if (!head.startsWith('HTTP/1.1 101 ')) throw new Error(connection.text);
+  return head;
+}
+
+/** Everything after the head. */
+const after = (connection: RawConnection): Buffer => Buffer.from(connection.text.replace(/^[^]*?\r\n\r\n/, ''), 'latin1');
+
+/** The code of a Close frame that is all there is after `bytes`; undefined when there is none. */
+async function closed(connection: RawConnection, bytes: Buffer = Buffer.alloc(0)): Promise<number | undefined> {
+  await connection.closed;
+  const rest = after(connection);
+  if (!rest.subarray(0, bytes.length).equals(bytes)) throw new Error(`unexpected bytes: ${rest.toString('latin1')}`);
+  const last = rest.subarray(bytes.length);
+  if (last.length === 0) return undefined;
+  if (last[0] !== 0x88 || last[1] !== last.length - 2) throw new Error(`no Close frame: ${last.toString('hex')}`);
+  return last.readUInt16BE(2);
+}
+
+const metrics = async ({ call }: Front): Promise<string> =>
+  (await call('GET', '/metrics?part=gateway', { headers: { host: 'localhost' } })).text;
+
+const headersOf = ({ begin }: Taken): Map<string, string> => new Map(begin.headers.map(({ name, value }) => [name, value]));
+
+test('the key may be among the subprotocols, as a browser can send it, and never reaches the worker', async (t) => {
+  const { open, agent } = await front(t);
+  const offered = async (value: string, chosen?: string): Promise<{ forwarded: string | undefined; head: string }> => {
+    const from = agent.taken.items.length;
+    agent.onRequest = (taken) => switchTo(taken, chosen === undefined ? {} : { 'Sec-WebSocket-Protocol': chosen });
+    const connection = open({ lines: [`Sec-WebSocket-Protocol: ${value}`] });
+    const head = await opened(connection);
+    const taken = await agent.taken.next(() => true, from);
+    t.false(JSON.stringify(taken.begin.headers).includes(KEY), value);
+    connection.socket.destroy();
+    return { forwarded: headersOf(taken).get('sec-websocket-protocol'), head };
+  };
+  // Nothing is left for a worker, which therefore selects nothing: a browser would refuse that.
+  const alone = await offered(`capstan, capstan-key.${KEY}`);
+  t.is(alone.forwarded, undefined);
+  t.regex(alone.head, /\r\nsec-websocket-protocol: capstan\r\n/i);
+  const both = await offered(`capstan,capstan-key.${KEY}, chat.v1 ,chat.v2`, 'chat.v2');
+  t.is(both.forwarded, 'chat.v1, chat.v2');
+  t.deepEqual(
+    [...both.head.matchAll(/sec-websocket-protocol: (.*)\r\n/gi)].map(([, value]) => value),
+    ['chat.v2'],
+  );
+  const unselected = await offered(`capstan-key.${KEY}, chat`);
+  t.notRegex(unselected.head, /sec-websocket-protocol/i);
+
+  for (const lines of [
+    [],
+    ['Sec-WebSocket-Protocol: capstan-key.of-nobody'],
+    ['Sec-WebSocket-Protocol: capstan-key.'],
+    [`Sec-WebSocket-Protocol: ${KEY}`],
+    // A header of its own is the only thing that counts.
+    ['Authorization: Bearer wrong', `Sec-WebSocket-Protocol: capstan-key.${KEY}`],
+  ]) {
+    t.is((await open({ lines }).answer())?.status, 401, lines.join());
+  }
+  // The query is in logs and histories.
+  t.is((await open({ line: `GET /chat?key=${KEY}&capstan-key=${KEY} HTTP/1.1`, lines: [] }).answer())?.status, 401);
+});
+
+test('without our key among them subprotocols, extensions and early bytes pass as they are', async (t) => {
+  const { open, agent } = await front(t);
+  const extensions = 'permessage-deflate; client_max_window_bits, x-own';
+  const early = Buffer.from([0x82, 0x80, 1, 2, 3, 4]);
+  agent.onRequest = (taken) =>
+    switchTo(taken, { 'Sec-WebSocket-Extensions': 'permessage-deflate', 'Sec-WebSocket-Accept': 'x=' }, text('hi'));
+  const lines = [AUTHORIZED, `Sec-WebSocket-Extensions: ${extensions}`, 'Sec-WebSocket-Protocol: capstan, a, b'];
+  const connection = open({ lines, after: early.toString('latin1') });
+  const head = await opened(connection);
+  const taken = await agent.taken.next(() => true);
+  t.like(taken.begin, { upgrade: true, target: '/chat?x=1', ended: false });
+  t.deepEqual(Buffer.from(taken.begin.body), early);
+  t.is(headersOf(taken).get('sec-websocket-protocol'), 'capstan, a, b');
+  t.is(headersOf(taken).get('sec-websocket-extensions'), extensions);
+  t.is(headersOf(taken).get('sec-websocket-key'), NONCE.slice(19));
+  t.regex(head, /connection: Upgrade\r\nupgrade: websocket\r\n/);
+  t.regex(head, /Sec-WebSocket-Extensions: permessage-deflate\r\n/);
+  t.notRegex(head, /sec-websocket-protocol/i);
+  // Bytes are not read: also what is no frame passes.
+  const bytes = Buffer.from([0xff, 0x00, 0x7f, 0x81, 0x00]);
+  taken.send({ $case: 'body', value: { bytes, ended: false } });
+  await until('they are here', () => after(connection).equals(Buffer.concat([text('hi'), bytes])));
+  connection.write(bytes);
+  const { frame: sent } = await agent.frames.next(({ frame: each }) => each?.$case === 'body');
+  t.deepEqual(sent?.$case === 'body' && Buffer.from(sent.value.bytes), bytes);
+});
+
+test('both forms of address open one, and the path form carries no cookies', async (t) => {
+  const { open, agent } = await front(t);
+  const lines = [AUTHORIZED, 'Cookie: a=1'];
+  await opened(open({ lines }));
+  await opened(open({ line: 'GET /lb/own/chat?x=1 HTTP/1.1', host: 'gateway.example.org', lines }));
+  const [byHost, byPath] = agent.taken.items as [Taken, Taken];
+  t.deepEqual([byHost.begin.target, byPath.begin.target], ['/chat?x=1', '/chat?x=1']);
+  t.deepEqual([headersOf(byHost).get('cookie'), headersOf(byPath).get('cookie')], ['a=1', undefined]);
+});
+
+test('what is no handshake is refused before a worker hears of it', async (t) => {
+  const { open, agent, call } = await front(t);
+  const cases: readonly [Handshake, RegExp][] = [
+    [{ line: 'POST /chat HTTP/1.1' }, /opened with GET/],
+    [{ line: 'GET /chat HTTP/1.0' }, /HTTP\/1\.1/],
+    // The second request would otherwise be the first bytes of a connection that a proxy takes for an ordinary one.
+    [{ lines: [AUTHORIZED, 'Content-Length: 5'], after: 'helloGET /admin HTTP/1.1\r\nHost: x\r\n\r\n' }, /must have no body/],
+    [{ lines: [AUTHORIZED, 'Transfer-Encoding: chunked'], after: '0\r\n\r\nGET /admin HTTP/1.1\r\n\r\n' }, /must have no body/],
+    [{ nonce: '' }, /Sec-WebSocket-Key/],
+    [{ nonce: 'Sec-WebSocket-Key: short' }, /Sec-WebSocket-Key/],
+    [{ lines: [AUTHORIZED, 'Host: other'] }, /Host: must occur once/],
+    // A route of a function, and an endpoint with a queue.
+    [{ line: 'GET /fn HTTP/1.1', host: 'web.lb.localhost' }, /does not accept upgrades/],
+  ];
+  for (const [handshake, detail] of cases) {
+    const connection = open(handshake);
+    const answer = await connection.answer();
+    t.is(answer?.status, 400, JSON.stringify(handshake));
+    t.regex((JSON.parse(answer?.body ?? '{}') as { detail: string }).detail, detail);
+    connection.socket.end();
+    await connection.closed;
+  }
+  t.is((await open({ line: 'GET /none HTTP/1.1', host: 'web.lb.localhost' }).answer())?.status, 404);
+  t.is((await open({ line: 'GET / HTTP/1.1', host: 'ep.lb.localhost' }).answer())?.status, 404);
+  t.is(agent.taken.items.length, 0);
+  // An offer of another protocol is ignored, as HTTP permits.
+  agent.onRequest = (taken) => taken.answer(200, String(taken.begin.upgrade));
+  const headers = { host: OWN, connection: 'Upgrade, HTTP2-Settings', upgrade: 'h2c', 'http2-settings': 'AAMAAABkAAQCAAAAAAIAAAAA' };
+  const raw = open({ line: 'GET / HTTP/1.1\r\nX-First: 1', lines: [AUTHORIZED] });
+  raw.socket.destroy();
+  const { 'x-none': _none, connection: _connection, upgrade: _upgrade, ...rest } = { 'x-none': '', ...headers };
+  t.is((await call('GET', '/', { headers: rest })).text, 'false');
+});
+
+test('pages of other hosts act without cookies, unless the operator names their origin', async (t) => {
+  const named = 'https://app.example.org';
+  const { open, agent, scheduler, invokeAddress } = await front(t, { corsOrigins: `${named},*`, trustedProxies: '127.0.0.1' });
+  scheduler.addEndpoint('open', 'acc', EndpointKind.LOAD_BALANCED, { isPublic: true });
+  const server = new FakeAgent(t, invokeAddress, 'node-2').serve('open', { p1: 64 });
+  server.onRequest = (taken) => switchTo(taken);
+  const cookieFor = async (origin: string | null, ...more: string[]): Promise<string | undefined> => {
+    const from = server.taken.items.length;
+    const lines = ['Cookie: session=1', ...(origin === null ? [] : [`Origin: ${origin}`]), ...more];
+    await opened(open({ host: 'open.lb.localhost', lines }));
+    const taken = await server.taken.next(() => true, from);
+    t.is(headersOf(taken).get('origin'), origin ?? undefined);
+    return headersOf(taken).get('cookie');
+  };
+  for (const own of [null, 'http://open.lb.localhost', 'http://OPEN.lb.localhost:80', named])
+    t.is(await cookieFor(own), 'session=1', String(own));
+  t.is(await cookieFor('https://open.example.org', 'X-Forwarded-Host: open.example.org', 'X-Forwarded-Proto: https'), 'session=1');
+  for (const other of ['http://own.lb.localhost', 'http://open.lb.localhost:8081', 'https://evil.example', 'null', '*', 'http://']) {
+    t.is(await cookieFor(other), undefined, other);
+  }
+  t.is(agent.taken.items.length, 0);
+});
+
+test('an open WebSocket is one request of its worker: it holds a slot, and is counted', async (t) => {
+  const made = await front(t, {}, 1);
+  const { open, agent, call, scheduler } = made;
+  const first = open();
+  await opened(first);
+  await scheduler.reports.next(({ levels }) => levels.some(({ endpointId, inFlight }) => endpointId === 'own' && inFlight === 1));
+  t.regex(await metrics(made), /^capstan_lb_requests_in_flight\{endpoint="own"\} 1$/m);
+  t.regex(await metrics(made), /^capstan_lb_websockets_open\{endpoint="own"\} 1$/m);
+  t.regex(await metrics(made), /^capstan_lb_requests_total\{endpoint="own",status="101"\} 1$/m);
+  // The next request waits for the slot, a WebSocket as any other.
+  const second = open();
+  await scheduler.reports.next(({ levels }) => levels.some(({ endpointId, held }) => endpointId === 'own' && held === 1));
+  const [one] = agent.taken.items as [Taken];
+  first.socket.resetAndDestroy();
+  await agent.frames.next(({ request, frame: each }) => request === one.number && each?.$case === 'abort');
+  t.is(agent.taken.items.length, 1);
+  one.send({ $case: 'abort', value: { code: 'CONFLICT', message: 'the caller disconnected', untouched: false } });
+  await opened(second);
+  t.regex(await metrics(made), /^capstan_lb_websockets_closed_total\{endpoint="own",reason="caller"\} 1$/m);
+  const two = await agent.taken.next(({ number }) => number !== one.number);
+  agent.onRequest = (taken) => taken.answer(200, 'plain');
+  const plain = call('GET', '/', { headers: { host: OWN } });
+  const bye = frame(0x88, Buffer.from([0x03, 0xe8]));
+  two.send({ $case: 'body', value: { bytes: bye, ended: true } });
+  t.is((await plain).text, 'plain');
+  // The worker's own Close frame is the last.
+  t.is(await closed(second), 1000);
+  t.regex(await metrics(made), /^capstan_lb_websockets_closed_total\{endpoint="own",reason="closed"\} 1$/m);
+  t.notRegex(await metrics(made), /^capstan_lb_websockets_open\{/m);
+});
+
+test('a caller that goes before its worker is there leaves its place, whichever way it goes', async (t) => {
+  const { open, agent, scheduler, call } = await front(t, {}, 1);
+  await opened(open());
+  for (const leave of ['end', 'destroy', 'resetAndDestroy'] as const) {
+    const from = scheduler.reports.items.length;
+    const waiting = open();
+    const held = (count: number) =>
+      scheduler.reports.next(({ levels }) => levels.some((level) => level.endpointId === 'own' && level.held === count), from);
+    await held(1);
+    waiting.socket[leave]();
+    await scheduler.reports.next(({ levels }) => levels.some((level) => level.endpointId === 'own' && level.held === 0), from);
+    await waiting.closed;
+  }
+  t.is(agent.taken.items.length, 1);
+  t.like(await call('GET', '/metrics?part=gateway', { headers: { host: 'localhost' } }), { status: 200 });
+});
+
+test('WebSockets are bounded for the gateway and for each account and address', async (t) => {
+  const { open, scheduler, invokeAddress } = await front(t, { lbMaxWebSockets: 8 });
+  scheduler.addKey('key-of-others', { account: 'other' });
+  for (const [n, account] of ['other', 'acc'].entries()) {
+    scheduler.addEndpoint(`of-${account}`, account, EndpointKind.LOAD_BALANCED, { isPublic: account === 'acc' });
+    const server = new FakeAgent(t, invokeAddress, `node-of-${n}`).serve(`of-${account}`, { [`worker-of-${n}`]: 64 });
+    server.onRequest = (taken) => switchTo(taken);
+  }
+  const other = { host: 'of-other.lb.localhost', lines: ['Authorization: Bearer key-of-others'] };
+  const mine = [];
+  // As many as it leaves to others.
+  for (let i = 0; i < 4; i++) {
+    const connection = open();
+    await opened(connection);
+    mine.push(connection);
+  }
+  const refused = await open().answer();
+  t.is(refused?.status, 429);
+  t.regex(refused?.head ?? '', /retry-after: 5/i);
+  t.regex(refused?.body ?? '', /already has its share of the gateway.+ WebSockets/);
+  // The next account has room, as many as are then left.
+  await opened(open(other));
+  await opened(open(other));
+  t.is((await open(other).answer())?.status, 429);
+  // Without a key an address has a share of its own.
+  mine[0]?.socket.destroy();
+  mine[1]?.socket.destroy();
+  const anonymous = { host: 'of-acc.lb.localhost', lines: [] };
+  await until('there is room for one', async () => {
+    const connection = open(anonymous);
+    await until('it is answered', () => connection.text.includes('\r\n\r\n'));
+    return connection.text.startsWith('HTTP/1.1 101');
+  });
+  t.is((await open(anonymous).answer())?.status, 429);
+});
+
+test('when all are taken the gateway says so', async (t) => {
+  const { open, agent } = await front(t, { lbMaxWebSockets: 1 });
+  t.is((await open().answer())?.status, 503);
+  t.is(agent.taken.items.length, 0);
+});
+
+for (const [setting, end, reason] of [
+  ['lbWebSocketIdleMs', 'idle', /^nothing was sent for 0\.2 s$/],
+  ['lbWebSocketMaxMs', 'expired', /^open for 0\.2 s, the longest time$/],
+] as const) {
+  test(`${setting} closes with 1001 after the worker's last frame, and tells the worker`, async (t) => {
+    const made = await front(t, { [setting]: 200 });
+    const connection = made.open();
+    await opened(connection);
+    const taken = await made.agent.taken.next(() => true);
+    taken.send({ $case: 'body', value: { bytes: text('last'), ended: false } });
+    t.is(await closed(connection, text('last')), 1001);
+    t.regex(
+      after(connection)
+        .subarray(text('last').length + 4)
+        .toString(),
+      reason,
+    );
+    const { frame: abort } = await made.agent.frames.next(({ frame: each }) => each?.$case === 'abort');
+    t.regex(abort?.$case === 'abort' ? abort.value.message : '', reason);
+    t.regex(await metrics(made), new RegExp(`^capstan_lb_websockets_closed_total\\{endpoint="own",reason="${end}"\\} 1$`, 'm'));
+  });
+}
+
+test('nothing is added within a frame, after a Close frame, or before the connection is open', async (t) => {
+  const { open, agent } = await front(t);
+  const long = frame(0x82, Buffer.alloc(70_000, 'x'));
+  const cases: readonly [sent: Buffer, code: number | undefined][] = [
+    [Buffer.alloc(0), 1012],
+    [long, 1012],
+    [long.subarray(0, 9), undefined],
+    [long.subarray(0, 69_999), undefined],
+    [Buffer.concat([text('a'), text('b').subarray(0, 1)]), undefined],
+    [frame(0x01, Buffer.from('fragment')), 1012],
+    [frame(0x88, Buffer.from([0x0f, 0xa0])), undefined],
+  ];
+  for (const [sent, code] of cases) {
+    for (const ended of [true, false]) {
+      const from = agent.taken.items.length;
+      const connection = open();
+      await opened(connection);
+      const taken = await agent.taken.next(() => true, from);
+      // In pieces that do not respect the frames.
+      for (let at = 0; at < sent.length; at += 30_001) {
+        taken.send({ $case: 'body', value: { bytes: sent.subarray(at, at + 30_001), ended: false } });
+      }
+      if (ended) taken.send({ $case: 'body', value: { bytes: Buffer.alloc(0), ended: true } });
+      else taken.send({ $case: 'abort', value: { code: 'WORKER_LOST', message: 'the worker was killed', untouched: false } });
+      t.is(await closed(connection, sent), code, `${sent.subarray(0, 10).toString('hex')} ${ended}`);
+    }
+  }
+  agent.onRequest = (taken) => taken.send({ $case: 'abort', value: { code: 'WORKER_LOST', message: 'killed', untouched: false } });
+  t.is((await open().answer())?.status, 500);
+  agent.onRequest = (taken) => taken.answer(403, 'no', { 'content-length': '2' });
+  t.like(await open().answer(), { status: 403, body: 'no' });
+});
+
+test('a lost agent is 1014, and the gateway’s own end 1012 after its grace time', async (t) => {
+  const made = await front(t);
+  const { open, agent, gateway, scheduler, invokeAddress } = made;
+  const first = open();
+  await opened(first);
+  agent.break();
+  t.is(await closed(first), 1014);
+  t.regex(await metrics(made), /^capstan_lb_websockets_closed_total\{endpoint="own",reason="lost"\} 1$/m);
+  scheduler.addEndpoint('next', 'acc', EndpointKind.LOAD_BALANCED);
+  const other = new FakeAgent(t, invokeAddress, 'node-2').serve('next', { n1: 2 });
+  other.onRequest = (taken) => switchTo(taken);
+  const second = open({ host: 'next.lb.localhost' });
+  await opened(second);
+  await gateway.close();
+  t.is(await closed(second), 1012);
+});
+
+test('a caller that closes its side alone is heard to the end, and cut when its worker says nothing', async (t) => {
+  const { open, agent } = await front(t);
+  const [talking, silent] = [open(), open()];
+  await Promise.all([opened(talking), opened(silent)]);
+  const [one, two] = agent.taken.items as [Taken, Taken];
+  talking.write(text('bye')).socket.end();
+  silent.socket.end();
+  const isEnd = (taken: Taken) =>
+    agent.frames.next(({ request, frame: each }) => request === taken.number && each?.$case === 'body' && each.value.ended);
+  await Promise.all([isEnd(one), isEnd(two)]);
+  one.send({ $case: 'body', value: { bytes: text('bye'), ended: true } });
+  t.is(await closed(talking, text('bye')), 1012);
+  t.is(await closed(silent), 1001);
+  await agent.frames.next(({ request, frame: each }) => request === two.number && each?.$case === 'abort');
+});
+
+test('a slow reader stops its worker, and a slow worker its caller', async (t) => {
+  const { open, agent } = await front(t);
+  const connection = open();
+  await opened(connection);
+  const taken = await agent.taken.next(() => true);
+  connection.socket.pause();
+  const credit = (): number => agent.frames.items.reduce((sum, { frame: each }) => sum + (each?.$case === 'credit' ? each.value : 0), 0);
+  const piece = Buffer.alloc(64 * 1024, 'x');
+  let sent = 0;
+  // Until the buffers of the system are full: from then on no credit is granted.
+  for (let granted = -1; granted < credit() || sent - granted < 256 * 1024;) {
+    granted = credit();
+    while (sent - credit() < 256 * 1024) {
+      taken.send({ $case: 'body', value: { bytes: piece, ended: false } });
+      sent += piece.length;
+    }
+    const before = granted;
+    await until('credit, or none', () => credit() > before || sent - credit() >= 256 * 1024);
+    if (sent > 64 * 1024 * 1024) break;
+  }
+  t.true(sent < 64 * 1024 * 1024, 'the worker was not stopped');
+  connection.socket.resume();
+  await until('all is read', () => after(connection).length === sent);
+
+  // In the other direction the gateway sends what the worker's window takes, and reads no more.
+  const big = Buffer.alloc(16 * 1024 * 1024, 'y');
+  connection.write(big);
+  const got = (): number =>
+    agent.frames.items.reduce((sum, { frame: each }) => sum + (each?.$case === 'body' ? each.value.bytes.length : 0), 0);
+  await until('the window is full', () => got() >= 256 * 1024);
+  t.true(got() < 1024 * 1024, String(got()));
+  t.true(connection.socket.writableLength > 0);
+  let seen = 0;
+  await until('the worker has it all', () => {
+    const now = got();
+    if (now > seen) taken.send({ $case: 'credit', value: now - seen });
+    seen = now;
+    return now === big.length;
+  });
+});
