@@ -54,8 +54,14 @@ export type CoreEvent =
   | { readonly kind: 'chunk'; readonly key: AttemptKey; readonly data: Buffer }
   | { readonly kind: 'progress'; readonly key: AttemptKey; readonly data: Buffer }
   | { readonly kind: 'handler-ended'; readonly key: AttemptKey; readonly result: HandlerResult }
-  /** Number of HTTP requests in progress on a worker. */
-  | { readonly kind: 'requests'; readonly workerId: string; readonly start: number; readonly count: number }
+  /** Number of HTTP requests in progress on a worker, and of the open WebSockets among them. */
+  | {
+      readonly kind: 'requests';
+      readonly workerId: string;
+      readonly start: number;
+      readonly count: number;
+      readonly webSockets: number;
+    }
   // From the inventory.
   /** The complete set of unusable devices, each with the reason. */
   | { readonly kind: 'devices'; readonly problems: ReadonlyMap<string, string> }

@@ -44,6 +44,10 @@ export interface Worker {
   reachable: boolean;
   /** HTTP requests in progress; each holds a slot. */
   requests: number;
+  /** Those of them that are open WebSockets. */
+  webSockets: number;
+  /** When a draining worker no longer waits for its WebSockets, monotonic ms. */
+  webSocketsUntil: number | undefined;
   /** It has requests or had one a moment ago. This value is reported, so that short requests cause no reports. */
   busy: boolean;
   /** When `busy` ends, monotonic ms. */

@@ -35,6 +35,7 @@ import {
   endBusy,
   endHost,
   endIfFree,
+  holdsWebSocketsOnly,
   failWorker,
   setPreparing,
   setReachable,
@@ -186,7 +187,7 @@ export function step(state: State, event: CoreEvent, now: number): Effect[] {
     }
     case 'requests': {
       const worker = workerOf(state, event);
-      if (worker !== undefined) setRequests(ctx, worker, event.count);
+      if (worker !== undefined) setRequests(ctx, worker, event);
       break;
     }
     case 'devices':
@@ -221,6 +222,7 @@ export function nextDeadline(state: State): number | undefined {
   for (const worker of state.workers.values()) {
     consider(workerDeadline(worker));
     consider(worker.busyUntil);
+    if (holdsWebSocketsOnly(worker)) consider(worker.webSocketsUntil);
   }
   for (const attempt of state.attempts.values()) {
     consider(attempt.deadline);
@@ -267,6 +269,7 @@ function tick(ctx: StepContext): void {
   }
   for (const worker of ctx.state.workers.values()) {
     if (worker.busyUntil !== undefined && ctx.now >= worker.busyUntil) endBusy(ctx.state, worker);
+    if (holdsWebSocketsOnly(worker)) endIfFree(ctx, worker);
     const deadline = workerDeadline(worker);
     if (deadline === undefined || ctx.now < deadline) continue;
     if (worker.phase === 'backoff') beginStart(ctx, worker);

@@ -16,6 +16,12 @@ const BUSY_AFTER_MS = 1_000;
 /** Start-up time-out where the release sets none, ms. */
 const DEFAULT_START_TIMEOUT_MS = 60_000;
 
+/**
+ * A draining worker waits this long for its WebSockets, ms: they have no end of their own. Then it is ended, and its
+ * server can close them.
+ */
+export const WEBSOCKET_DRAIN_MS = 30_000;
+
 /** Moves the actual set towards the desired one as far as possible now. */
 export function converge(ctx: StepContext): void {
   const desired = new Map(ctx.state.desired.map((spec) => [spec.workerId, spec]));
@@ -24,8 +30,11 @@ export function converge(ctx: StepContext): void {
     const wanted = spec !== undefined && !spec.drain && spec.releaseId === worker.releaseId;
     if (!worker.draining && (!wanted || ctx.state.closing)) {
       worker.draining = true;
+      worker.webSocketsUntil = ctx.now + WEBSOCKET_DRAIN_MS;
       ctx.state.workersChanged = true;
     }
+    // A closing agent has less time than that.
+    if (worker.draining && ctx.state.closing) worker.webSocketsUntil = ctx.now;
     if (worker.draining) endIfFree(ctx, worker);
   }
   for (const spec of ctx.state.desired) {
@@ -39,9 +48,10 @@ export function converge(ctx: StepContext): void {
   }
 }
 
-/** Ends a draining worker that holds nothing; the runtime's `exited` removes it. */
+/** Ends a draining worker that holds nothing any more; the runtime's `exited` removes it. */
 export function endIfFree(ctx: StepContext, worker: Worker): void {
-  if (!worker.draining || worker.attempts.size > 0 || worker.requests > 0) return;
+  if (!worker.draining || worker.attempts.size > 0 || worker.requests > worker.webSockets) return;
+  if (holdsWebSocketsOnly(worker) && ctx.now < (worker.webSocketsUntil ?? 0)) return;
   if (!worker.hostAlive) {
     ctx.state.workers.delete(worker.id);
     ctx.state.workersChanged = true;
@@ -50,6 +60,12 @@ export function endIfFree(ctx: StepContext, worker: Worker): void {
   worker.phase = 'ending';
   worker.deadline = undefined;
   endHost(ctx, worker, false);
+}
+
+/** Whether open WebSockets are all that keeps a draining worker. */
+export function holdsWebSocketsOnly(worker: Worker): boolean {
+  const { draining, phase, attempts, requests, webSockets } = worker;
+  return draining && phase !== 'ending' && attempts.size === 0 && webSockets > 0 && requests === webSockets;
 }
 
 /** First step of a start: fetch the build, if the release has one. */
@@ -169,16 +185,21 @@ export function endHost(ctx: StepContext, worker: Worker, force: boolean): void 
 }
 
 /**
- * Sets the worker's number of HTTP requests. It is reported busy at the first one, and idle a moment after the last.
+ * Sets the worker's numbers of HTTP requests and WebSockets. It is reported busy at the first one, and idle a moment after the last.
  */
-export function setRequests(ctx: StepContext, worker: Worker, count: number): void {
+export function setRequests(
+  ctx: StepContext,
+  worker: Worker,
+  { count, webSockets }: { readonly count: number; readonly webSockets: number },
+): void {
   worker.requests = count;
+  worker.webSockets = webSockets;
   worker.busyUntil = count > 0 ? undefined : ctx.now + BUSY_AFTER_MS;
   if (count > 0 && !worker.busy) {
     worker.busy = true;
     ctx.state.workersChanged = true;
   }
-  if (count === 0) endIfFree(ctx, worker);
+  if (count === webSockets) endIfFree(ctx, worker);
 }
 
 /** No request has arrived for a while after the last one. */
@@ -205,6 +226,8 @@ function newWorker(spec: WorkerSpec, release: ReleaseSpec, now: number): Worker 
     attempts: new Set(),
     reachable: true,
     requests: 0,
+    webSockets: 0,
+    webSocketsUntil: undefined,
     busy: false,
     busyUntil: undefined,
     start: 0,

@@ -131,8 +131,8 @@ export class Engine {
 
   /** Hands an HTTP request to a worker; returns null when the worker does not accept it. */
   serve(workerId: string, request: HttpRequest, events: HttpEvents): HttpCall | null {
-    const counted = (worker: { readonly start: number }, count: number): void =>
-      this.feed({ kind: 'requests', workerId, start: worker.start, count });
+    const counted = (worker: { readonly start: number }, count: number, webSockets: number): void =>
+      this.feed({ kind: 'requests', workerId, start: worker.start, count, webSockets });
     const worker = this.#state.workers.get(workerId);
     if (worker !== undefined && deviceProblemOf(this.#state, worker) !== undefined) return null;
     const response = new ValidatedResponse(request, events, (line) =>

@@ -20,23 +20,28 @@ export function servingWorkers(state: State): ServingWorker[] {
 export interface ServeTarget {
   readonly worker: Worker | undefined;
   readonly running: RunningWorker | undefined;
-  /** Receives the worker's number of requests, immediately and after each end. */
-  readonly counted: (worker: Worker, count: number) => void;
+  /** Receives the worker's numbers of requests and of WebSockets among them, immediately and after each change. */
+  readonly counted: (worker: Worker, count: number, webSockets: number) => void;
 }
 
 /** Hands a request to a worker; returns null when the worker does not accept it. */
 export function serveOn({ worker, running, counted }: ServeTarget, request: HttpRequest, events: HttpEvents): HttpCall | null {
   if (worker === undefined || running?.serve === undefined || !takesRequests(worker)) return null;
   if (worker.requests >= slotsOf(worker)) return null;
-  counted(worker, worker.requests + 1);
+  counted(worker, worker.requests + 1, worker.webSockets);
   let open = true;
+  let webSockets = 0;
   const end = (): void => {
-    if (open) counted(worker, worker.requests - 1);
+    if (open) counted(worker, worker.requests - 1, worker.webSockets - webSockets);
     open = false;
   };
   return running.serve(request, {
     head(status, headers, body, ended) {
       if (ended) end();
+      else if (status === 101) {
+        webSockets = 1;
+        counted(worker, worker.requests, worker.webSockets + 1);
+      }
       events.head(status, headers, body, ended);
     },
     body(bytes, ended) {

@@ -2,7 +2,7 @@
 import test from 'ava';
 
 import { actualWorkers } from '../../agent/core/report.ts';
-import { BACKOFF_FIRST_MS } from '../../agent/core/workers.ts';
+import { BACKOFF_FIRST_MS, WEBSOCKET_DRAIN_MS } from '../../agent/core/workers.ts';
 import { WorkerSpec, type WorkerStatus } from '../../proto/gen/capstan/v1/nodes.ts';
 import { release, World } from './core-world.ts';
 import { dispatchOf } from './fake-scheduler.ts';
@@ -113,6 +113,48 @@ test('a worker out of the desired set finishes what it holds first', (t) => {
   t.is(world.host('w1')?.asked, 'gently');
   world.exit('w1');
   t.is(status(world), undefined);
+});
+
+test('a worker out of the desired set waits for its requests, and for WebSockets half a minute in all', (t) => {
+  const requests = (world: World, count: number, webSockets: number): unknown =>
+    world.feed({ kind: 'requests', workerId: 'w1', start: 1, count, webSockets });
+  const draining = (count: number, webSockets: number): World => {
+    const world = worldWith({});
+    world.settle();
+    requests(world, count, webSockets);
+    desire(world, 2, []);
+    return world;
+  };
+  const open = draining(2, 2);
+  open.pass(WEBSOCKET_DRAIN_MS - 1);
+  t.is(open.host('w1')?.asked, 'no');
+  open.pass(1);
+  t.is(open.host('w1')?.asked, 'gently');
+  // Its server closes them, one after the other.
+  requests(open, 1, 1);
+  requests(open, 0, 0);
+  open.exit('w1');
+  t.is(status(open), undefined);
+
+  // One that ends in time is not ended twice, and ordinary requests have no such limit.
+  const both = draining(2, 1);
+  both.pass(10 * WEBSOCKET_DRAIN_MS);
+  t.is(both.host('w1')?.asked, 'no');
+  requests(both, 1, 1);
+  t.is(both.host('w1')?.asked, 'gently');
+  const early = draining(1, 1);
+  requests(early, 0, 0);
+  t.is(early.host('w1')?.asked, 'gently');
+
+  // An agent that closes has less time, and gives its servers all of it.
+  const closing = worldWith({});
+  closing.settle();
+  requests(closing, 1, 1);
+  closing.feed({ kind: 'close' });
+  t.is(closing.host('w1')?.asked, 'gently');
+  const later = draining(1, 1);
+  later.feed({ kind: 'close' });
+  t.is(later.host('w1')?.asked, 'gently');
 });
 
 test('a drained worker that stays in the set is not started again', (t) => {
