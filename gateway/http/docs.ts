@@ -5,9 +5,10 @@ import type { createJsonSchemaTransform } from 'fastify-type-provider-zod';
 
 import { JSON_TYPE } from './problem.ts';
 
-/** The Content-Security-Policy restricts the page to this host. */
-export const PAGE_POLICY =
-  "default-src 'none'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; font-src 'self' data:; connect-src 'self'; worker-src 'self' blob:; base-uri 'none'; frame-ancestors 'none'";
+/** The Content-Security-Policy restricts a page to this host. `scripts`, `connections`: where its scripts come from, and what they may call. */
+export function pagePolicy(scripts: string, connections = "'self'"): string {
+  return `default-src 'none'; script-src ${scripts}; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; font-src 'self' data:; connect-src ${connections}; worker-src 'self' blob:; base-uri 'none'; frame-ancestors 'none'`;
+}
 
 /** Settings of every reference page: no links to services of the page's vendor. */
 export const REFERENCE_SETTINGS = {
@@ -101,7 +102,7 @@ async function makePage(): Promise<FastifyInstance> {
   const { default: scalar } = await import('@scalar/fastify-api-reference');
   const page = fastify({ routerOptions: { ignoreTrailingSlash: true } });
   page.addHook('onSend', (_request, reply, _payload, done) => {
-    reply.header('content-security-policy', PAGE_POLICY);
+    reply.header('content-security-policy', pagePolicy("'self' 'unsafe-inline'"));
     done();
   });
   await page.register(scalar, {

@@ -39,7 +39,7 @@ export function openListener(
       const body = bodyOf(400, 'Bad Request', wrong);
       const headers = { 'content-type': JSON_TYPE, 'content-length': Buffer.byteLength(body), connection: 'close' };
       response.writeHead(400, headers).end(body);
-    } else if (!loadBalancer.take(request, response)) handler(request, response);
+    } else if (!loadBalancer.take(request, response, () => handler(request, response))) handler(request, response);
   };
   const options = {
     requestTimeout: config.requestTimeoutMs,

@@ -24,12 +24,13 @@ import type { Log } from '../log.ts';
 import type { LbMetrics } from '../metrics/lb-metrics.ts';
 import { lbAddress, type LbAddress } from './address.ts';
 import { sendError } from './answer.ts';
-import { DOCS_PATH, DOCUMENT_PATH, sendDocument, sendPage, serverOf } from './docs/answers.ts';
+import { sendDocument, sendPage, serverOf } from './docs/answers.ts';
 import { documentOf } from './docs/document.ts';
-import { SCRIPT_PATH } from './docs/page.ts';
+import { FallbackResponder } from './docs/fallback.ts';
+import { docsRequested, opensPage } from './docs/requested.ts';
 import { BodyFeed } from './body-feed.ts';
 import { Exchange, type Responder } from './exchange.ts';
-import { answerHeaders, callerOf, peerOfRequest, type TrustedProxies } from './forwarded.ts';
+import { answerHeaders, callerOf, originOf, peerOfRequest, type TrustedProxies } from './forwarded.ts';
 import type { Pools } from './pools.ts';
 import { ownHostHeaders, sharedOriginHeaders, tenantHeaders } from './shared-origin.ts';
 import { RouteTables, type RouteMatch } from './routes.ts';
@@ -52,8 +53,6 @@ export interface LoadBalancerDeps {
 
 /** A caller without a key may hold at most this share of the memory for bodies. */
 const PEER_FRACTION = 8;
-/** Avoids parsing the path of other requests. */
-const MAYBE_DOCS = /^\/(docs|openapi)/;
 
 interface NewExchange {
   readonly route: RouteMatch;
@@ -84,16 +83,26 @@ export class LoadBalancer {
     });
   }
 
-  /** Returns true when the request is for a load-balanced endpoint: it is handled here. */
-  take(request: IncomingMessage, response: ServerResponse): boolean {
+  /**
+   * Returns true when the request is for a load-balanced endpoint: it is handled here. `sendScript` sends the script of
+   * pages of documentation, which is public and the gateway's own.
+   */
+  take(request: IncomingMessage, response: ServerResponse, sendScript: () => void): boolean {
     const address = lbAddress(request.headers.host, request.url ?? '/', this.#deps.config.lbDomain);
     if (address === null) return false;
     if (!this.#origins.isEmpty && this.#tellOrigin(request, response, address)) return true;
-    const asked = this.#docsAsked(request, address);
-    // The gateway's own page uses the same script.
-    if (asked === SCRIPT_PATH) return false;
-    if (asked === DOCS_PATH) {
-      sendPage(response, request.method === 'HEAD');
+    const known = this.#deps.lookup.knownEndpoint(address.endpointId);
+    const docs = docsRequested(request, address, known, (endpoint, path) => this.#routes.has(endpoint, path));
+    const showPage = (status: number): void => {
+      const { authority } = originOf(request, this.#deps.proxies);
+      sendPage(response, { status, authority, prefix: serverOf(request.url ?? '', address), headOnly: request.method === 'HEAD' });
+    };
+    if (docs?.part === 'script' && (!docs.isFallback || (known?.isPublic !== true && request.headers.authorization === undefined))) {
+      sendScript();
+      return true;
+    }
+    if (docs?.part === 'page' && !docs.isFallback) {
+      showPage(200);
       return true;
     }
     const begun = performance.now();
@@ -101,20 +110,25 @@ export class LoadBalancer {
       request,
       address,
       (endpoint) => {
-        if (asked === DOCUMENT_PATH) {
+        if (docs?.part === 'document') {
           sendDocument(response, documentOf(endpoint, serverOf(request.url ?? '', address)), request.method === 'HEAD');
           return;
         }
-        const front = new HttpResponder(request, response);
-        front.onOver = () => this.#deps.metrics.answered(endpoint.id, front.status, performance.now() - begun);
-        front.onBroken = (error) => this.#brokeOff(endpoint.id, error);
+        const http = new HttpResponder(request, response);
+        http.onOver = () => this.#deps.metrics.answered(endpoint.id, http.status, performance.now() - begun);
+        http.onBroken = (error) => this.#brokeOff(endpoint.id, error);
+        const front = docs === null ? http : new FallbackResponder(http, docs.part === 'page' ? () => showPage(200) : sendScript);
         try {
-          this.#serve({ request, endpoint, address }, front);
+          this.#serve({ request, endpoint, address }, http, front);
         } catch (thrown) {
           front.fail(this.#errorOf(thrown, endpoint.id));
         }
       },
-      (error) => sendError(request, response, error),
+      (error) => {
+        // The page asks for the key.
+        if (error.code === 'UNAUTHENTICATED' && docs?.part === 'page' && opensPage(request)) showPage(401);
+        else sendError(request, response, error);
+      },
     );
     return true;
   }
@@ -147,19 +161,6 @@ export class LoadBalancer {
   /** Cuts the upgraded connections. */
   closeHandedOver(): void {
     this.#upgrades.close();
-  }
-
-  /** Returns the requested part of its documentation, unless the endpoint has its own route there. */
-  #docsAsked({ method }: IncomingMessage, { endpointId, target }: LbAddress): string | null {
-    if (!MAYBE_DOCS.test(target) || (method !== 'GET' && method !== 'HEAD')) return null;
-    const [given = ''] = target.split('?');
-    const path = given === `${DOCS_PATH}/` ? DOCS_PATH : given;
-    if (path !== DOCS_PATH && path !== DOCUMENT_PATH && path !== SCRIPT_PATH) return null;
-    const endpoint = this.#deps.lookup.knownEndpoint(endpointId);
-    // A worker that listens itself defines its own paths.
-    if (endpoint === undefined || endpoint.routes.length === 0) return null;
-    if (this.#routes.has(endpoint, path) || this.#routes.has(endpoint, given)) return null;
-    return path;
   }
 
   #admit(
@@ -204,7 +205,7 @@ export class LoadBalancer {
     return new CapstanError('NOT_FOUND', `endpoint ${printable(endpointId)} is queue-based: call /v2/${endpointId}/run`);
   }
 
-  #serve(admitted: Admitted, front: HttpResponder): void {
+  #serve(admitted: Admitted, http: HttpResponder, front: Responder): void {
     const { request, endpoint, address } = admitted;
     const { config, uploads } = this.#deps;
     const route = this.#routeOf(endpoint, request, address);
@@ -215,14 +216,14 @@ export class LoadBalancer {
       monitor: uploads,
       onRefused: (error) => front.fail(error),
     });
-    const { onOver } = front;
-    front.onOver = () => {
+    const { onOver } = http;
+    http.onOver = () => {
       feed.end();
       onOver();
     };
     const exchange = this.#exchange(admitted, { route, front, rewrite: null, onReady: () => feed.readOn() });
-    front.onDrain = () => exchange.drained();
-    front.onGone = () => exchange.abandon('the caller disconnected');
+    http.onDrain = () => exchange.drained();
+    http.onGone = () => exchange.abandon('the caller disconnected');
     feed.start(exchange);
   }
 

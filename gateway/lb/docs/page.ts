@@ -2,9 +2,54 @@
  * The page of an endpoint's routes. It has no data of the endpoint: the browser fetches the document with the key that
  * the reader enters, which is kept in the page's memory only.
  */
+import { createHash } from 'node:crypto';
+
 import { REFERENCE_SETTINGS } from '../../http/docs.ts';
 
 export const SCRIPT_PATH = '/docs/js/scalar.js';
+
+const PAGE_SCRIPT = `
+  const base = location.pathname.replace(/\\/docs\\/?$/, '');
+  const ask = document.getElementById('ask');
+  const show = async (key) => {
+    const headers = key === '' ? {} : { authorization: 'Bearer ' + key };
+    const answer = await fetch(base + '/openapi.json', { headers });
+    const content = await answer.json().catch(() => null);
+    if (answer.status === 404) throw new Error('The application has no OpenAPI document at /openapi.json.');
+    if (answer.status === 401) throw Object.assign(new Error(content?.detail ?? 'The key is refused.'), { isRefusal: true });
+    if (!answer.ok) throw new Error(content?.detail ?? 'The application responded with ' + answer.status + '.');
+    if (content === null || typeof content.paths !== 'object') throw new Error('The document at /openapi.json is not OpenAPI.');
+    ask.remove();
+    document.title = content.info?.title ?? 'Endpoint';
+    // Documents of applications name neither the prefix of the path form nor the key of this service.
+    if (base !== '' || content.servers === undefined) content.servers = [{ url: base === '' ? '/' : base }];
+    if (key !== '') {
+      content.components ??= {};
+      content.components.securitySchemes ??= {};
+      content.components.securitySchemes.key ??= { type: 'http', scheme: 'bearer', description: 'The API key.' };
+      content.security ??= [{ key: [] }];
+    }
+    Scalar.createApiReference('#reference', {
+      content,
+      ...${JSON.stringify(REFERENCE_SETTINGS)},
+      persistAuth: false,
+      authentication: { preferredSecurityScheme: 'key', securitySchemes: { key: { token: key } } },
+    });
+  };
+  ask.addEventListener('submit', (event) => {
+    event.preventDefault();
+    const key = document.getElementById('key');
+    show(key.value).catch((error) => { document.getElementById('refused').textContent = error.message; });
+  });
+  show('').catch((error) => {
+    ask.hidden = false;
+    document.getElementById('key').focus();
+    if (!error.isRefusal) document.getElementById('refused').textContent = error.message;
+  });
+`;
+
+/** The source of that script in a Content-Security-Policy. */
+export const PAGE_SCRIPT_HASH = `sha256-${createHash('sha256').update(PAGE_SCRIPT).digest('base64')}`;
 
 export const PAGE = `<!doctype html>
 <html lang="en">
@@ -35,30 +80,7 @@ export const PAGE = `<!doctype html>
   <p role="alert" id="refused"></p>
 </form>
 <script src="${SCRIPT_PATH}"></script>
-<script>
-  const base = location.pathname.replace(/\\/docs\\/?$/, '');
-  const ask = document.getElementById('ask');
-  const show = async (key) => {
-    const headers = key === '' ? {} : { authorization: 'Bearer ' + key };
-    const answer = await fetch(base + '/openapi.json', { headers });
-    const content = await answer.json();
-    if (!answer.ok) throw new Error(content.detail);
-    ask.remove();
-    document.title = content.info.title;
-    Scalar.createApiReference('#reference', {
-      content,
-      ...${JSON.stringify(REFERENCE_SETTINGS)},
-      persistAuth: false,
-      authentication: { preferredSecurityScheme: 'key', securitySchemes: { key: { token: key } } },
-    });
-  };
-  ask.addEventListener('submit', (event) => {
-    event.preventDefault();
-    const key = document.getElementById('key');
-    show(key.value).catch((error) => { document.getElementById('refused').textContent = error.message; });
-  });
-  show('').catch(() => { ask.hidden = false; document.getElementById('key').focus(); });
-</script>
+<script>${PAGE_SCRIPT}</script>
 </body>
 </html>
 `;
