@@ -2,7 +2,7 @@
  * Installs Python packages for Linux x86_64 on any machine. pip resolves all packages first; those that the hosts lack
  * are then installed from wheels, without packages that only the others need.
  */
-import { glob, mkdir, readFile, rm } from 'node:fs/promises';
+import { glob, mkdir, readFile } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 
 import { z } from 'zod';
@@ -10,7 +10,7 @@ import { z } from 'zod';
 import { ToolError } from '../terminal/tool-error.ts';
 import { PYTHON_PACKAGES } from './generated.ts';
 import { layerOf, type KeptLayer } from './layers.ts';
-import { makePortable } from './console-scripts.ts';
+import { relocateScripts, removeTraces } from './python-scripts.ts';
 import { digestOf, faultOf, runInstaller, type Ended } from './run-installer.ts';
 
 /** From the newest C library that hosts can be expected to have (Debian 11, Ubuntu 20.04) to the oldest. */
@@ -112,7 +112,8 @@ async function install(order: PythonOrder, target: string): Promise<Notes> {
     const installed = await pip(platform, ['--no-deps', '--no-compile', '--quiet', ...exact]);
     if (!installed.ok) throw failed(installed, version);
   }
-  await removeCaches(target);
+  await relocateScripts(target);
+  await removeTraces(target);
   return {
     pinned: chosen.map(({ metadata: { name, version: at } }) => `${name}==${at}`).sort(),
     needs: Object.fromEntries([...needs].map(([name, others]) => [name, [...others]])),
@@ -123,12 +124,6 @@ async function install(order: PythonOrder, target: string): Promise<Notes> {
 async function isCompiled(target: string): Promise<boolean> {
   for await (const _module of glob('**/*.cpython-*.so', { cwd: target })) return true;
   return false;
-}
-
-/** Files that are valid on this machine only, or that record where a package came from. */
-async function removeCaches(target: string): Promise<void> {
-  await makePortable(join(target, 'bin'));
-  for await (const path of glob('*.dist-info/{direct_url.json,REQUESTED,INSTALLER}', { cwd: target })) await rm(join(target, path));
 }
 
 function failed(ended: Ended, version: string): ToolError {
