@@ -15,6 +15,7 @@ import { DirectoryWatch } from '../directory/watch.ts';
 import { callMetadata, channelOptions } from '../grpc/connection.ts';
 import { LoadReport, type LoadReportOptions } from '../invoke/report.ts';
 import { JobChannel } from '../jobs/channel.ts';
+import { SchedulerJobCalls, type JobCalls } from '../jobs/job-calls.ts';
 import type { Budget } from '../limits/budget.ts';
 import type { Log } from '../log.ts';
 
@@ -34,7 +35,7 @@ export interface CellLinkOptions {
 export class CellLink implements LookupCell {
   readonly name: string;
   readonly channel: JobChannel;
-  readonly jobs: JobServiceClient;
+  readonly jobCalls: JobCalls;
   readonly control: ControlServiceClient;
   readonly blobs: BlobServiceClient;
   readonly bodies: Bodies;
@@ -46,6 +47,7 @@ export class CellLink implements LookupCell {
   readonly quickMetadata: Metadata;
   readonly #finder: OwnerFinder;
   readonly #channelClient: JobServiceClient;
+  readonly #jobs: JobServiceClient;
 
   constructor(name: string, { config, token, credentials, directory, inFlight, load, log, now }: CellLinkOptions) {
     this.name = name;
@@ -57,7 +59,7 @@ export class CellLink implements LookupCell {
     // One connection for unary calls and bodies.
     const shared = { channelOverride: new OwnerChannel(this.#finder, channelOptions) };
     this.#channelClient = new JobServiceClient(config.scheduler, credentials, own);
-    this.jobs = new JobServiceClient(config.scheduler, credentials, shared);
+    this.#jobs = new JobServiceClient(config.scheduler, credentials, shared);
     this.control = new ControlServiceClient(config.scheduler, credentials, shared);
     this.blobs = new BlobServiceClient(config.scheduler, credentials, shared);
     this.bodies = new Bodies(this.blobs, this.metadata, config.submitTimeoutMs, now);
@@ -68,6 +70,12 @@ export class CellLink implements LookupCell {
       readTimeoutMs: config.readTimeoutMs,
       log,
       now,
+    });
+    this.jobCalls = new SchedulerJobCalls({
+      jobs: this.#jobs,
+      channel: this.channel,
+      metadata: this.metadata,
+      timeoutMs: config.readTimeoutMs,
     });
     this.report = new LoadReport({
       client: new GatewayServiceClient(config.scheduler, credentials, shared),
@@ -82,7 +90,7 @@ export class CellLink implements LookupCell {
     this.watch.close();
     this.channel.close();
     this.#channelClient.close();
-    this.jobs.close();
+    this.#jobs.close();
     this.#finder.close();
   }
 }

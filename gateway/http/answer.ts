@@ -11,7 +11,7 @@ import { fromPayloadMessage, payloadBytes, type Payload } from '../../lib/payloa
 import { JobState, type Payload as PayloadMessage } from '../../proto/gen/capstan/v1/common.ts';
 import type { EndpointHealth, Job, StreamPart } from '../../proto/gen/capstan/v1/jobs.ts';
 import { JSON_TYPE, sendFailure } from './problem.ts';
-import { idsOf, type Services } from './services.ts';
+import { idsOf, type JobServices } from './services.ts';
 
 /** A piece of a response: text, or a document. A document in the blob store is read while the response is sent. */
 export type Part = string | Payload;
@@ -116,7 +116,7 @@ export function healthText(health: EndpointHealth): string {
  * Sends the result of `build` as one JSON document with a content-length. When a body cannot be read, sends an error
  * response if nothing has been sent; otherwise ends the connection, which the caller notices by the missing bytes.
  */
-export function sendParts(reply: FastifyReply, services: Services, build: () => readonly Part[]): void {
+export function sendParts(reply: FastifyReply, services: JobServices, build: () => readonly Part[]): void {
   try {
     const parts = build();
     const whole = inOnePiece(parts);
@@ -138,7 +138,7 @@ function inOnePiece(parts: readonly Part[]): Uint8Array | null {
   return pieces.length === 1 ? (pieces[0] ?? null) : Buffer.concat(pieces);
 }
 
-async function sendStreamed(reply: FastifyReply, services: Services, parts: readonly Part[]): Promise<void> {
+async function sendStreamed(reply: FastifyReply, services: JobServices, parts: readonly Part[]): Promise<void> {
   const first = parts.find(isStored);
   const { bodies } = services.cells.ofEndpoint(endpointIdOf(reply.request));
   const opened = first === undefined ? undefined : await bodies.open(first.blob);

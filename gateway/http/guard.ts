@@ -12,7 +12,7 @@ import { peerOfRequest } from '../lb/forwarded.ts';
 import { isId, printable } from './ids.ts';
 import { sendFailure, sendProblem, tooLarge } from './problem.ts';
 import { bodyLimit, expectBody } from './request-body.ts';
-import type { Services } from './services.ts';
+import type { JobServices } from './services.ts';
 
 declare module 'fastify' {
   interface FastifyContextConfig {
@@ -32,7 +32,7 @@ interface Asked {
 }
 
 /** The guard of a route: the access that it requires and its largest body. */
-export function createGuard(services: Services, access: Access, maxBytes: number): Guard {
+export function createGuard(services: JobServices, access: Access, maxBytes: number): Guard {
   const { authenticator, lookup, memory } = services;
   const limit = bodyLimit(maxBytes, memory);
 

@@ -14,9 +14,11 @@ import type { GatewayConfig } from '../config.ts';
 import { onResponseClosed } from './client-disconnect.ts';
 import { tooLarge } from './problem.ts';
 
+type BodySizes = Pick<GatewayConfig, 'maxRunBytes' | 'maxRunsyncBytes'>;
+
 /** The services that reading a body requires. */
 interface BodyServices {
-  readonly config: GatewayConfig;
+  readonly config: BodySizes;
   /** Memory of request bodies. */
   readonly memory: SharedBudget;
   /** Detects bodies that arrive too slowly. */
@@ -38,7 +40,7 @@ const RETRY_MS = 1000;
 const BODIES_OF_CONNECTION = 2;
 
 /** The parties charged for a body: `account`, and the connection. */
-export function partiesOf(account: string, request: IncomingMessage, config: GatewayConfig): Party[] {
+export function partiesOf(account: string, request: IncomingMessage, config: BodySizes): Party[] {
   const most = BODIES_OF_CONNECTION * Math.max(config.maxRunBytes, config.maxRunsyncBytes);
   return [{ id: `account ${account}` }, { id: request.socket, most }];
 }

@@ -2,9 +2,12 @@
 import type { FastifyRequest } from 'fastify';
 
 import type { Authenticator } from '../auth/authenticate.ts';
+import type { Bodies } from '../blobs/bodies.ts';
 import type { Cells } from '../cells/cells.ts';
 import type { GatewayConfig } from '../config.ts';
 import type { Lookup } from '../directory/lookup.ts';
+import type { JobChannel } from '../jobs/channel.ts';
+import type { JobCalls } from '../jobs/job-calls.ts';
 import type { TrustedProxies } from '../lb/forwarded.ts';
 import type { LoadBalancer } from '../lb/load-balancer.ts';
 import type { Log } from '../log.ts';
@@ -20,7 +23,28 @@ declare module 'fastify' {
   }
 }
 
-export interface Services {
+/** The queue of an endpoint: a cell's, or the development server's. */
+export interface JobQueue {
+  readonly channel: Pick<JobChannel, 'request' | 'abandon' | 'lost'>;
+  readonly bodies: Pick<Bodies, 'put' | 'open' | 'read'>;
+  readonly jobCalls: JobCalls;
+}
+
+/** The services of the routes about jobs. */
+export interface JobServices {
+  readonly config: Pick<GatewayConfig, 'maxRunBytes' | 'maxRunsyncBytes'>;
+  readonly log: Pick<Log, 'warn' | 'error'>;
+  readonly cells: { ofEndpoint(endpointId: string): JobQueue };
+  readonly lookup: Pick<Lookup, 'knownEndpoint' | 'endpoint'>;
+  readonly authenticator: Pick<Authenticator, 'cached' | 'authenticate'>;
+  /** Memory of request bodies. */
+  readonly memory: SharedBudget;
+  /** Detects bodies that arrive too slowly. */
+  readonly uploads: UploadMonitor;
+  readonly proxies: TrustedProxies;
+}
+
+export interface Services extends JobServices {
   readonly config: GatewayConfig;
   readonly log: Log;
   readonly version: string;
@@ -29,15 +53,10 @@ export interface Services {
   readonly cluster: ClusterClient;
   readonly lookup: Lookup;
   readonly authenticator: Authenticator;
-  /** Memory of request bodies. */
-  readonly memory: SharedBudget;
-  /** Detects bodies that arrive too slowly. */
-  readonly uploads: UploadMonitor;
   readonly metrics: GatewayMetrics;
   /** Monotonic clock, ms. */
   readonly now: () => number;
   readonly loadBalancer: LoadBalancer;
-  readonly proxies: TrustedProxies;
   /** True once the gateway is about to close: each response ends its connection. */
   readonly draining: () => boolean;
 }

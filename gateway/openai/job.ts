@@ -14,8 +14,8 @@ import { fromPayloadMessage, toPayloadMessage, type Payload } from '../../lib/pa
 import { JobKind, JobState, type Payload as PayloadMessage } from '../../proto/gen/capstan/v1/common.ts';
 import type { Reservation } from '../../lib/shared-budget.ts';
 import type { Job, StreamCursor, StreamPart } from '../../proto/gen/capstan/v1/jobs.ts';
-import type { Bodies } from '../blobs/bodies.ts';
-import type { Answer, JobChannel, Operation } from '../jobs/channel.ts';
+import type { JobQueue } from '../http/services.ts';
+import type { Answer, Operation } from '../jobs/channel.ts';
 import { jobAsOpenAi, OpenAiError, refusalAsOpenAi } from './errors.ts';
 
 /** The longest lifetime of a job. */
@@ -25,9 +25,7 @@ const READ_WAIT_MS = 60_000;
 const AGAIN_MS = 100;
 const EMPTY = Buffer.alloc(0);
 
-export interface OpenAiJobDeps {
-  readonly channel: JobChannel;
-  readonly bodies: Bodies;
+export interface OpenAiJobDeps extends Pick<JobQueue, 'channel' | 'bodies'> {
   /** Cancels at the scheduler, without counting towards rate limits. */
   readonly cancel: (endpointId: string, jobId: string) => Promise<unknown>;
   /** A cancellation failed: the job continues. */

@@ -3,23 +3,19 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 
 import { CapstanError } from '../../../lib/errors.ts';
 import type { Job, JobRef } from '../../../proto/gen/capstan/v1/jobs.ts';
-import { cancelJob, retryJob } from '../../jobs/change-job.ts';
-import { callUnary } from '../../jobs/unary.ts';
+import type { JobCalls } from '../../jobs/job-calls.ts';
 import { changedText } from '../answer.ts';
 import { createGuard, endpointId } from '../guard.ts';
 import { JSON_TYPE, sendFailure } from '../problem.ts';
 import { changedResponse, endpointParams, jobParams, purgedResponse, referenceQuery, referenceSchema, unusedBody } from '../schemas.ts';
-import type { Services } from '../services.ts';
+import type { JobServices } from '../services.ts';
 import { described } from './describe.ts';
 import { jobIdOf } from './reference.ts';
 import { MAX_REFERENCE_BYTES } from './status.ts';
 
-export function controlRoutes(app: FastifyInstance, services: Services): void {
-  const { cells, config } = services;
-  const changes = ({ endpointId: id }: JobRef) => {
-    const { jobs, channel, metadata } = cells.ofEndpoint(id);
-    return { jobs, channel, metadata, timeoutMs: config.readTimeoutMs };
-  };
+export function controlRoutes(app: FastifyInstance, services: JobServices): void {
+  const { cells } = services;
+  const callsOf = (id: string): JobCalls => cells.ofEndpoint(id).jobCalls;
   const onRequest = createGuard(services, 'call', MAX_REFERENCE_BYTES);
   const common = { method: 'POST', bodyLimit: MAX_REFERENCE_BYTES, onRequest };
 
@@ -36,14 +32,14 @@ export function controlRoutes(app: FastifyInstance, services: Services): void {
       summary: 'Cancel a job',
       description: 'Cancels a queued or running job.',
       conflict: 'The job has already ended.',
-      call: async (ref: JobRef) => cancelJob(changes(ref), ref),
+      call: async (ref: JobRef) => callsOf(ref.endpointId).cancel(ref),
     },
     {
       name: 'retry',
       summary: 'Retry a job',
       description: 'Queues a FAILED or TIMED_OUT job again, with the same id and input. Its previous output is deleted.',
       conflict: 'The job is in a state that cannot be retried.',
-      call: async (ref: JobRef) => retryJob(changes(ref), ref),
+      call: async (ref: JobRef) => callsOf(ref.endpointId).retry(ref),
     },
   ];
   for (const { name, summary, description, conflict, call } of operations) {
@@ -82,15 +78,16 @@ export function controlRoutes(app: FastifyInstance, services: Services): void {
     ),
     handler(request, reply) {
       const id = endpointId(request);
-      const { jobs, metadata } = cells.ofEndpoint(id);
-      callUnary(jobs.purgeQueue.bind(jobs), { endpointId: id }, metadata, config.readTimeoutMs).then(
-        ({ removed }) => {
-          reply.header('content-type', JSON_TYPE).send(`{"removed":${removed},"status":"completed"}`);
-        },
-        (thrown: unknown) => {
-          sendFailure(reply, thrown);
-        },
-      );
+      callsOf(id)
+        .purgeQueue(id)
+        .then(
+          (removed) => {
+            reply.header('content-type', JSON_TYPE).send(`{"removed":${removed},"status":"completed"}`);
+          },
+          (thrown: unknown) => {
+            sendFailure(reply, thrown);
+          },
+        );
     },
   });
 }

@@ -2,16 +2,15 @@
 import type { FastifyInstance } from 'fastify';
 
 import { JobState } from '../../../proto/gen/capstan/v1/common.ts';
-import { callUnary } from '../../jobs/unary.ts';
 import { healthText, requestsParts, sendParts, type StatusName } from '../answer.ts';
 import { createGuard, endpointId } from '../guard.ts';
 import { JSON_TYPE, sendFailure } from '../problem.ts';
 import { DEFAULT_PAGE, endpointParams, healthAnswer, requestsAnswer, requestsQuery } from '../schemas.ts';
-import type { Services } from '../services.ts';
+import type { JobServices } from '../services.ts';
 import { described } from './describe.ts';
 
-export function listingRoutes(app: FastifyInstance, services: Services): void {
-  const { cells, config } = services;
+export function listingRoutes(app: FastifyInstance, services: JobServices): void {
+  const { cells } = services;
   const onRequest = createGuard(services, 'read', 0);
 
   app.route({
@@ -23,15 +22,17 @@ export function listingRoutes(app: FastifyInstance, services: Services): void {
     }),
     handler(request, reply) {
       const id = endpointId(request);
-      const { jobs, metadata } = cells.ofEndpoint(id);
-      callUnary(jobs.getHealth.bind(jobs), { endpointId: id }, metadata, config.readTimeoutMs).then(
-        (health) => {
-          reply.header('content-type', JSON_TYPE).send(healthText(health));
-        },
-        (thrown: unknown) => {
-          sendFailure(reply, thrown);
-        },
-      );
+      cells
+        .ofEndpoint(id)
+        .jobCalls.health(id)
+        .then(
+          (health) => {
+            reply.header('content-type', JSON_TYPE).send(healthText(health));
+          },
+          (thrown: unknown) => {
+            sendFailure(reply, thrown);
+          },
+        );
     },
   });
 
@@ -47,8 +48,9 @@ export function listingRoutes(app: FastifyInstance, services: Services): void {
       const { status, limit = DEFAULT_PAGE, offset = 0 } = request.query as { status?: StatusName; limit?: number; offset?: number };
       const state = status === undefined ? JobState.UNSPECIFIED : JobState[status];
       const id = endpointId(request);
-      const { jobs, metadata } = cells.ofEndpoint(id);
-      callUnary(jobs.listJobs.bind(jobs), { endpointId: id, state, limit, offset }, metadata, config.readTimeoutMs)
+      cells
+        .ofEndpoint(id)
+        .jobCalls.list({ endpointId: id, state, limit, offset })
         .then((page) => sendParts(reply, services, () => requestsParts(page.jobs, page.total, offset, limit)))
         .catch((thrown: unknown) => {
           sendFailure(reply, thrown);

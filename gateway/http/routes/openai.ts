@@ -5,7 +5,6 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { z } from 'zod';
 
 import { CapstanError } from '../../../lib/errors.ts';
-import { cancelJob } from '../../jobs/change-job.ts';
 import { runsyncId } from '../../jobs/ids.ts';
 import { documentOf, eventsOf } from '../../openai/answers.ts';
 import { OpenAiError } from '../../openai/errors.ts';
@@ -16,7 +15,7 @@ import { onResponseClosed } from '../client-disconnect.ts';
 import { sendFailure, sendOpenAiError } from '../problem.ts';
 import { takePayload } from '../request-payload.ts';
 import { endpointParams, openAiErrorAnswer } from '../schemas.ts';
-import { idsOf, type Services } from '../services.ts';
+import { idsOf, type JobServices } from '../services.ts';
 
 const refused = {
   400: openAiErrorAnswer.describe('The request is invalid, according to the gateway or the handler.'),
@@ -40,16 +39,15 @@ const passedOn = z
   .any()
   .meta({ type: 'object', additionalProperties: true, description: 'A request of the OpenAI API, passed on byte for byte.' });
 
-export function openAiRoutes(app: FastifyInstance, services: Services): void {
+export function openAiRoutes(app: FastifyInstance, services: JobServices): void {
   const { config, cells, log } = services;
 
   function depsOf(request: FastifyRequest): OpenAiJobDeps {
-    const { channel, bodies, jobs, metadata } = cells.ofEndpoint(endpointId(request));
+    const { channel, bodies, jobCalls } = cells.ofEndpoint(endpointId(request));
     return {
       channel,
       bodies,
-      cancel: (endpointId, jobId) =>
-        cancelJob({ jobs, channel, metadata, timeoutMs: config.readTimeoutMs }, { endpointId, jobId, limitedAs: 'none' }),
+      cancel: (id, jobId) => jobCalls.cancel({ endpointId: id, jobId, limitedAs: 'none' }),
       onUncancelled: (jobId, err) => {
         log.warn({ ...idsOf(request), job: jobId, err }, 'cancelling the job of a disconnected caller failed');
       },

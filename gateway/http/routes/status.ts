@@ -23,7 +23,7 @@ import {
   streamQuery,
   waitQuery,
 } from '../schemas.ts';
-import type { Services } from '../services.ts';
+import type { JobServices } from '../services.ts';
 import { described } from './describe.ts';
 import { jobIdOf } from './reference.ts';
 
@@ -34,7 +34,7 @@ const streamDescription =
   'Returns and consumes the unread chunks, waiting for the first one. After the end of the job, the first response has all remaining chunks and later ones have none. ' +
   `The header ${CURSOR_HEADER} holds the reader’s position, for a next read that misses nothing even if this response is lost.`;
 
-export function statusRoutes(app: FastifyInstance, services: Services): void {
+export function statusRoutes(app: FastifyInstance, services: JobServices): void {
   const onRequest = createGuard(services, 'read', MAX_REFERENCE_BYTES);
   const common = { bodyLimit: MAX_REFERENCE_BYTES, onRequest };
   // Reading consumes the chunks for all readers.
@@ -95,7 +95,7 @@ export function statusRoutes(app: FastifyInstance, services: Services): void {
   }
 }
 
-function read(services: Services, request: FastifyRequest, reply: FastifyReply, ask: (jobId: string) => Operation): void {
+function read(services: JobServices, request: FastifyRequest, reply: FastifyReply, ask: (jobId: string) => Operation): void {
   const jobId = jobIdOf(request);
   if (jobId instanceof CapstanError) {
     sendProblem(reply, jobId);

@@ -24,7 +24,7 @@ import {
   waitQuery,
   type Submission,
 } from '../schemas.ts';
-import type { Services } from '../services.ts';
+import type { JobServices } from '../services.ts';
 import { described } from './describe.ts';
 
 const conflicts = {
@@ -32,7 +32,7 @@ const conflicts = {
 };
 const EMPTY = Buffer.alloc(0);
 
-export function submitRoutes(app: FastifyInstance, services: Services): void {
+export function submitRoutes(app: FastifyInstance, services: JobServices): void {
   const { config } = services;
 
   app.route({
@@ -79,7 +79,7 @@ export function submitRoutes(app: FastifyInstance, services: Services): void {
 
 type NewJob = Pick<Submit, 'jobId' | 'kind' | 'waitMs'>;
 
-function submit(services: Services, request: FastifyRequest, reply: FastifyReply, { jobId, kind, waitMs }: NewJob): void {
+function submit(services: JobServices, request: FastifyRequest, reply: FastifyReply, { jobId, kind, waitMs }: NewJob): void {
   const body = request.body as Submission;
   request.newJobId = jobId;
   const value: Submit = {
@@ -122,7 +122,7 @@ function submit(services: Services, request: FastifyRequest, reply: FastifyReply
   );
 }
 
-function send(services: Services, reply: FastifyReply, value: Submit, { payload, held }: RequestPayload): void {
+function send(services: JobServices, reply: FastifyReply, value: Submit, { payload, held }: RequestPayload): void {
   value.input = toPayloadMessage(payload);
   const id = endpointId(reply.request);
   const { channel } = services.cells.ofEndpoint(id);
@@ -134,7 +134,7 @@ function send(services: Services, reply: FastifyReply, value: Submit, { payload,
   if (value.waitMs > 0) onResponseClosed(reply, () => channel.abandon(ticket));
 }
 
-function answered(services: Services, reply: FastifyReply, { jobId, kind }: NewJob, answer: Answer | null): void {
+function answered(services: JobServices, reply: FastifyReply, { jobId, kind }: NewJob, answer: Answer | null): void {
   if (answer === null || !('job' in answer)) {
     sendFailure(reply, new CapstanError('INTERNAL', 'unexpected reply type from the scheduler'));
     return;
