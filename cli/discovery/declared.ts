@@ -1,4 +1,5 @@
 /** The result of discovery in an application's sources, in either language. */
+import type { CapstanError } from '../../lib/errors.ts';
 import type { Reading } from '../deploy/parameters.ts';
 import type { CheckedSettings } from '../../sdk/typescript/settings.ts';
 
@@ -62,4 +63,12 @@ export interface DeclaredApplication {
   readonly pythonVersion: string | null;
   /** Warnings. */
   readonly warnings: readonly string[];
+}
+
+/** Why the declarations of a file cannot be used. */
+export interface FileError {
+  /** Relative to the application's folder. */
+  readonly file: string;
+  /** INVALID_MANIFEST with file, line and rule. */
+  readonly error: CapstanError;
 }

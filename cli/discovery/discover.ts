@@ -2,7 +2,8 @@
 import { sameRoute } from '../../sdk/typescript/routes.ts';
 import type { CapstanError } from '../../lib/errors.ts';
 import { ToolError } from '../terminal/tool-error.ts';
-import type { DeclaredApplication, DeclaredEndpoint, DeclaredFunction } from './declared.ts';
+import type { DeclaredApplication, DeclaredEndpoint, DeclaredFunction, FileError } from './declared.ts';
+import { errorOf } from './file-error.ts';
 import { readNodeFile } from './node.ts';
 import { readPythonFiles } from './python.ts';
 import type { LookUp } from './settings.ts';
@@ -22,8 +23,24 @@ or in TypeScript:
 
 /** The list may be empty. @throws CapstanError INVALID_MANIFEST with file, line and rule. */
 export async function discover(folder: string, lookUp: LookUp): Promise<DeclaredApplication> {
+  const { application, errors } = await discoverFiles(folder, lookUp);
+  const [first] = errors;
+  if (first !== undefined) throw first.error;
+  return application;
+}
+
+export interface DiscoveredFiles {
+  /** The endpoints of the files without an error. */
+  readonly application: DeclaredApplication;
+  /** At most one for each file. */
+  readonly errors: readonly FileError[];
+}
+
+/** As `discover`, but an error of one file leaves out the endpoints of that file only. */
+export async function discoverFiles(folder: string, lookUp: LookUp): Promise<DiscoveredFiles> {
   const sources = await sourcesOf(folder);
-  const endpoints: DeclaredEndpoint[] = [];
+  const found: DeclaredEndpoint[] = [];
+  const errors: FileError[] = [];
   const warnings: string[] = [];
   let pythonVersion: string | null = null;
   if (sources.python.length > 0) {
@@ -32,14 +49,34 @@ export async function discover(folder: string, lookUp: LookUp): Promise<Declared
       sources.python.map(({ path }) => path),
       lookUp,
     );
-    endpoints.push(...read.endpoints);
+    found.push(...read.endpoints);
+    errors.push(...read.errors);
     warnings.push(...read.warnings);
     pythonVersion = read.version;
   }
-  for (const file of sources.node) endpoints.push(...(await readNodeFile(file, folder, lookUp)));
-  for (const endpoint of endpoints) checkEndpoint(endpoint);
-  checkNames(endpoints);
-  return { folder, endpoints, pythonVersion: endpoints.some(({ language }) => language === 'python') ? pythonVersion : null, warnings };
+  for (const file of sources.node) {
+    try {
+      found.push(...(await readNodeFile(file, folder, lookUp)));
+    } catch (thrown) {
+      errors.push(errorOf(file.path, thrown));
+    }
+  }
+  for (const check of [checkEndpoint, nameCheck()]) {
+    for (const endpoint of found) {
+      try {
+        check(endpoint);
+      } catch (thrown) {
+        errors.push(errorOf(endpoint.file, thrown));
+      }
+    }
+  }
+  const broken = new Map([...errors].reverse().map((each) => [each.file, each] as const));
+  const endpoints = found.filter(({ file }) => !broken.has(file));
+  const python = endpoints.some(({ language }) => language === 'python') ? pythonVersion : null;
+  return {
+    application: { folder, endpoints, pythonVersion: python, warnings },
+    errors: errors.filter((each) => broken.get(each.file) === each),
+  };
 }
 
 function checkEndpoint({ name, place, functions, settings, app }: DeclaredEndpoint): void {
@@ -89,10 +126,10 @@ function mustFindSystemPackages(name: string, place: string, { systemDependencie
 }
 
 /** Endpoint names are unique, and so are function names. */
-function checkNames(endpoints: readonly DeclaredEndpoint[]): void {
+function nameCheck(): (endpoint: DeclaredEndpoint) => void {
   const names = new Map<string, DeclaredEndpoint>();
   const functions = new Map<string, DeclaredFunction>();
-  for (const endpoint of endpoints) {
+  return (endpoint) => {
     const other = names.get(endpoint.name);
     if (other !== undefined)
       throw invalid(
@@ -108,7 +145,7 @@ function checkNames(endpoints: readonly DeclaredEndpoint[]): void {
         );
       functions.set(each.name, each);
     }
-  }
+  };
 }
 
 function invalid(message: string): CapstanError {

@@ -12,7 +12,8 @@ import { pathViolation } from '../../sdk/typescript/routes.ts';
 import { UNREAD, type Reading } from '../deploy/parameters.ts';
 import { ToolError } from '../terminal/tool-error.ts';
 import { pythonAppOf } from './app.ts';
-import type { DeclaredEndpoint, DeclaredFunction, DeclaredMethod } from './declared.ts';
+import type { DeclaredEndpoint, DeclaredFunction, DeclaredMethod, FileError } from './declared.ts';
+import { errorOf } from './file-error.ts';
 import { broken, notLiteral, settingsOf, type LookUp, type Place } from './settings.ts';
 
 const READER = fileURLToPath(new URL('python/discover.py', import.meta.url));
@@ -59,40 +60,50 @@ export interface PythonSources {
   readonly endpoints: readonly DeclaredEndpoint[];
   /** Files that only mention the SDK and do not parse. */
   readonly warnings: readonly string[];
+  readonly errors: readonly FileError[];
 }
 
 /**
- * Reads the files. @throws CapstanError INVALID_MANIFEST with file, line and column of a syntax error or of a value
- * that is not literal; CONFIG when this machine has no suitable Python.
+ * Reads the files. `errors`: INVALID_MANIFEST with file, line and column of a syntax error or of a value that is not
+ * literal. @throws CapstanError CONFIG when this machine has no suitable Python.
  */
 export async function readPythonFiles(folder: string, files: readonly string[], lookUp: LookUp): Promise<PythonSources> {
   const { version, files: read } = await runDiscovery({ root: folder, files });
   const endpoints: DeclaredEndpoint[] = [];
+  const errors: FileError[] = [];
   for (const file of read) {
-    if (file.syntax !== undefined) {
-      const { line, column, message } = file.syntax;
-      throw new ToolError(
-        'INVALID_MANIFEST',
-        `${file.path}:${line}:${column}: ${message} (read by Python ${version})`,
-        'Correct the source.',
-      );
-    }
-    for (const { line, settings, functions, app_file: appFile, app_imports: appImports } of file.declarations) {
-      const place: Place = { file: file.path, line, language: 'python' };
-      const checked = settingsOf(settings, place, lookUp);
-      endpoints.push({
-        name: checked.name,
-        language: 'python',
-        file: file.path,
-        place: `${file.path}:${line}`,
-        settings: checked,
-        functions: functions.map((row) => functionOf(row, checked.name, file.path)),
-        imports: [...new Set([...file.imports, ...appImports])].sort(),
-        app: pythonAppOf(checked.app, appFile ?? null, place, checked.name),
-      });
+    try {
+      endpoints.push(...endpointsOf(file, version, lookUp));
+    } catch (thrown) {
+      errors.push(errorOf(file.path, thrown));
     }
   }
-  return { version, endpoints, warnings: [] };
+  return { version, endpoints, warnings: [], errors };
+}
+
+function endpointsOf(file: z.output<typeof fileSchema>, version: string, lookUp: LookUp): DeclaredEndpoint[] {
+  if (file.syntax !== undefined) {
+    const { line, column, message } = file.syntax;
+    throw new ToolError(
+      'INVALID_MANIFEST',
+      `${file.path}:${line}:${column}: ${message} (read by Python ${version})`,
+      'Correct the source.',
+    );
+  }
+  return file.declarations.map(({ line, settings, functions, app_file: appFile, app_imports: appImports }) => {
+    const place: Place = { file: file.path, line, language: 'python' };
+    const checked = settingsOf(settings, place, lookUp);
+    return {
+      name: checked.name,
+      language: 'python',
+      file: file.path,
+      place: `${file.path}:${line}`,
+      settings: checked,
+      functions: functions.map((row) => functionOf(row, checked.name, file.path)),
+      imports: [...new Set([...file.imports, ...appImports])].sort(),
+      app: pythonAppOf(checked.app, appFile ?? null, place, checked.name),
+    };
+  });
 }
 
 function functionOf(row: Row, endpoint: string, file: string): DeclaredFunction {
