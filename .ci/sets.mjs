@@ -18,6 +18,7 @@ export const sets = {
     'build-checks',
     'call',
     'cut-off',
+    'dev-contract',
     'dev-server',
     'developer',
     'hostile-text',

@@ -6,6 +6,7 @@ import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 
 import { CapstanError } from '../lib/errors.ts';
+import type { S3Config } from '../proto/gen/capstan/v1/common.ts';
 import type { FunctionSpec } from '../proto/gen/capstan/v1/nodes.ts';
 import { AGENT_MARK, agentMark } from './runtimes/escaped.ts';
 import { stageBootstrap } from './runtimes/hosted/bootstrap.ts';
@@ -46,6 +47,12 @@ export interface LocalTask {
   readonly jobId: string;
   /** JSON text, UTF-8. */
   readonly input: Buffer;
+  /** Secret. */
+  readonly s3Config?: S3Config | undefined;
+  /** The handler was entered. */
+  readonly onEntered?: () => void;
+  /** One chunk of a generator, JSON text. */
+  readonly onChunk?: (data: Buffer) => void;
   /** JSON text. */
   readonly onProgress: (data: Buffer) => void;
   /** Stops the task, gracefully first and by force one second later. */
@@ -121,6 +128,8 @@ export class LocalWorkers {
  * retired worker accepts no more calls and ends after the last one.
  */
 export class LocalWorker {
+  /** Its id, as jobs show it. */
+  readonly id: string;
   readonly #worker: RunningWorker;
   readonly #onLog: (entry: LogEntry) => void;
   readonly #slots: number;
@@ -131,6 +140,7 @@ export class LocalWorker {
   #running = 0;
   #next = 1;
   #retired = false;
+  #isLoaded = false;
   /** Why it accepts no more calls; null while it does. */
   #over: CapstanError | null = null;
 
@@ -141,6 +151,7 @@ export class LocalWorker {
     { log, onGone }: { readonly log: (entry: LogEntry) => void; readonly onGone: () => void },
   ) {
     const { name, folder, functions, env, servesHttp, maxConcurrency } = spec;
+    this.id = place.workerId;
     this.#slots = maxConcurrency;
     this.#onLog = log;
     // A load failure is reported to every caller.
@@ -162,6 +173,11 @@ export class LocalWorker {
   /** @throws CapstanError INVALID_MANIFEST when its file does not load, WORKER_LOST when it has ended. */
   get ready(): Promise<void> {
     return this.#ready.promise;
+  }
+
+  /** Its file is loaded: it accepts calls. */
+  get isLoaded(): boolean {
+    return this.#isLoaded && this.#over === null;
   }
 
   /** The worker ended, or its file did not load. */
@@ -254,7 +270,7 @@ export class LocalWorker {
     const stop = (): void => this.#worker.cancel(key);
     task.signal.addEventListener('abort', stop, { once: true });
     this.#tasks.set(key, { task, settle: resolve });
-    this.#worker.run({ key, jobId: task.jobId, input: task.input, attempt: 1, s3Config: undefined });
+    this.#worker.run({ key, jobId: task.jobId, input: task.input, attempt: 1, s3Config: task.s3Config });
     return promise.finally(() => task.signal.removeEventListener('abort', stop));
   }
 
@@ -274,13 +290,19 @@ export class LocalWorker {
       startFailed: (_reason, detail) => this.#end(new CapstanError('WORKER_LOST', detail)),
       waiting: () => undefined,
       started: () => undefined,
-      loaded: () => this.#ready.resolve(),
+      loaded: () => {
+        this.#isLoaded = true;
+        this.#ready.resolve();
+      },
       loadFailed: (detail) => {
         this.#end(new CapstanError('INVALID_MANIFEST', detail));
         this.#worker.end(true);
       },
-      entered: () => undefined,
-      chunk: (key) => this.#worker.credit(key, 1),
+      entered: (key) => this.#tasks.get(key)?.task.onEntered?.(),
+      chunk: (key, data) => {
+        this.#tasks.get(key)?.task.onChunk?.(data);
+        this.#worker.credit(key, 1);
+      },
       progress: (key, data) => this.#tasks.get(key)?.task.onProgress(data),
       ended: (key, result) => this.#finish(key, result),
       reloading: () => this.#settleAll('the functions of the worker were stopped'),

@@ -21,7 +21,7 @@ export interface Answering {
   /** No response has begun; the caller of this function sends one. */
   readonly failed: (message: string) => void;
   /** Receives the body of an error response; returns the body to send instead, or null. */
-  readonly threw: (answer: Buffer) => Buffer | null;
+  readonly threw: (answer: Buffer) => Promise<Buffer | null>;
 }
 
 /** Settles when the response has ended, in any way. @throws CapstanError as LocalWorker.ready */
@@ -34,15 +34,23 @@ export async function answerByWorker({ worker, request, body, response, taken, f
     response.end();
     over.resolve();
   };
+  const sendError = async (status: number, headers: readonly (readonly [string, string])[], bytes: Buffer): Promise<void> => {
+    const page = await threw(bytes);
+    if (page === null) response.writeHead(status, headers.flat());
+    else response.writeHead(status, { 'content-type': 'text/html; charset=utf-8', 'content-length': page.length });
+    write(page ?? bytes, true);
+  };
   const call = await worker.serve(
     { ...request, body: new Uint8Array(), ended: false },
     {
       head(status, headers, bytes, ended) {
-        const page = status === 500 && ended ? threw(bytes) : null;
-        if (page === null) response.writeHead(status, headers.flat());
-        else response.writeHead(status, { 'content-type': 'text/html; charset=utf-8', 'content-length': page.length });
+        if (status === 500 && ended) {
+          void sendError(status, headers, bytes);
+          return;
+        }
+        response.writeHead(status, headers.flat());
         if (!ended) response.flushHeaders();
-        write(page ?? bytes, ended);
+        write(bytes, ended);
       },
       body: write,
       credit: (bytes) => window.grant(bytes),

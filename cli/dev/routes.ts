@@ -27,6 +27,15 @@ export function routesOf(endpoints: readonly DeclaredEndpoint[]): DevRoute[] {
   });
 }
 
+/** The routes of load-balanced endpoints at the paths that they have when deployed: `/lb/<endpoint>/<path>`. */
+export function deployedRoutesOf(routes: readonly DevRoute[]): DevRoute[] {
+  return routes.flatMap((route) => {
+    if (route.fn.route === null) return [];
+    const prefix = `/lb/${route.endpoint.name}`;
+    return [{ ...route, path: `${prefix}${route.fn.route.path}`, prefix }];
+  });
+}
+
 export interface RouteMatch {
   readonly route: DevRoute;
   /** Decoded values of the path's parameters. */

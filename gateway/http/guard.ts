@@ -80,7 +80,7 @@ function notAQueue(endpoint: Endpoint | undefined): CapstanError | null {
 }
 
 /** Checks the headers of a body: encoding, type, length. */
-function checkBody(request: FastifyRequest, maxBytes: number): CapstanError | null {
+export function checkBody(request: Pick<FastifyRequest, 'headers' | 'method'>, maxBytes: number): CapstanError | null {
   const { headers } = request;
   const length = headers['content-length'];
   if (length === undefined && headers['transfer-encoding'] === undefined) return null;

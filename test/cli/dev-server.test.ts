@@ -124,14 +124,29 @@ export const failing = endpoint({ name: 'failing' }, function* (text: string) {
     const fault = await until(
       'the fault is shown',
       async () => {
-        const answer = await call('/lb_worker/health');
+        const answer = await call('/bad/run');
         return answer.status === 500 ? answer : null;
       },
       10_000,
     );
     t.regex(JSON.stringify(fault.body), new RegExp(`bad\\.${ending}:2:\\d+: `));
+    t.is((await call('/lb_worker/health')).status, 200, 'the other files are served');
+    await server.hear(new RegExp(`✗ bad\\.${ending}:2:\\d+: .*\n *1 \\| .*\n *> 2 \\| ${broken.trim().replaceAll('(', '\\(')}`));
     await rm(join(folder, `bad.${ending}`));
-    await until('it is served again', async () => (await call('/lb_worker/health')).status === 200, 10_000);
+    await until('it is forgotten', async () => (await call('/bad/run')).status === 404, 10_000);
+
+    // An endpoint whose file breaks says so by its name, too, until the file is mended.
+    await writeFile(join(folder, `more.${ending}`), mention + broken);
+    const bad = { status: 500, title: 'Syntax error' };
+    await until('it is broken', async () => (await call('/v2/more/health')).status === 500, 10_000);
+    t.like(await call('/v2/more/runsync', { input: { by: 1 } }), { body: bad });
+    t.is((await call('/v2/failing/health')).status, 500, 'of the same file');
+    t.is((await call('/v2/none/health')).status, 404);
+    await writeFile(join(folder, `more.${ending}`), more);
+    await until('it is served again', async () => (await call('/v2/more/health')).status === 200, 10_000);
+    t.like(await call('/v2/more/runsync', { input: { by: 3 } }), { body: { status: 'COMPLETED', output: 3 } });
+    await server.hear(new RegExp(`reloaded more\\.${ending} in \\d+ ms`));
+    await server.hear(/POST \/v2\/more\/runsync 200 \d+ ms/);
 
     // A terminal's Ctrl+C right after a change, passed on once more by whoever started it.
     await writeFile(join(folder, 'late.json'), '{}');
@@ -235,7 +250,9 @@ test('routes get and give what deployed ones do, in a project of two languages',
   t.regex(page, /in failing/, 'what the worker printed');
   t.regex(await (await fetch(`${base}/nowhere`, { headers: { accept: 'text/html' } })).text(), /GET \/api\/items\/\{id\}/);
 
-  const job = await fetch(`${base}/api/runsync`, { method: 'POST', body: '{"input":{"turns":1}}' });
+  const json = { 'content-type': 'application/json' };
+  t.is((await fetch(`${base}/api/runsync`, { method: 'POST', body: '{"input":{"turns":1}}' })).status, 415, 'as on a deployed endpoint');
+  const job = await fetch(`${base}/api/runsync`, { method: 'POST', body: '{"input":{"turns":1}}', headers: json });
   t.like(await job.json(), { status: 'TIMED_OUT', error: 'executionTimeout exceeded' });
 
   // A call in flight ends on the code it began with.

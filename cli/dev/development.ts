@@ -1,0 +1,144 @@
+/** The parts of the development server, connected: the project, its workers, its queue, and what the terminal shows. */
+import { CapstanError, errorTable } from '../../lib/errors.ts';
+import { messageOf } from '../../lib/to-error.ts';
+import type { DeclaredEndpoint } from '../discovery/declared.ts';
+import type { Terminal } from '../terminal/terminal.ts';
+import { excerptOf } from './excerpt.ts';
+import { DevQueue } from './jobs/dev-queue.ts';
+import { printer } from './printer.ts';
+import { problemText } from './problem.ts';
+import { Project, type Reading } from './project.ts';
+import { serveProject, type AccessLine, type Address, type DevServer } from './server.ts';
+import { workerVariables } from './worker-variables.ts';
+
+export interface DevelopmentOptions {
+  readonly folder: string;
+  /** For files of the tool in the project. */
+  readonly toolFolder: string;
+  /** Variables of the shell and of `.env`, as they are now. */
+  readonly variables: () => Readonly<Record<string, string | undefined>>;
+  readonly terminal: Terminal;
+}
+
+export interface Development {
+  /** @throws the system's Error when the port is in use. */
+  serve(address: Address): Promise<DevServer>;
+  /** Ends the workers; resolves when no process is left. */
+  close(): Promise<void>;
+}
+
+/** Reads the project and starts its workers. */
+export async function startDevelopment(options: DevelopmentOptions): Promise<Development> {
+  const { folder, toolFolder, variables, terminal } = options;
+  const [{ LocalWorkers }, { checkBody, createQueueApi }] = await Promise.all([
+    import('../../agent/local-workers.ts'),
+    import('../../gateway/queue-api.ts'),
+  ]);
+  const { printed, print } = printer((text) => terminal.line(text));
+  const workers = await LocalWorkers.open(folder, toolFolder, workerVariables(variables()), (endpoint, { text }) => print(endpoint, text));
+  const events = {
+    read: (reading: Reading) => {
+      showReading(terminal, reading);
+      queue.refresh();
+    },
+    reloaded: (changed: readonly string[], ms: number) => terminal.done(`reloaded ${listed(changed)} in ${Math.round(ms)} ms`),
+    loadFailed: (endpoint: DeclaredEndpoint, message: string) =>
+      void showLoadFailure(terminal, { folder, endpoint, message, log: printed(endpoint.name) }),
+  };
+  const project = new Project({ folder, variables, workers, events });
+  const queueEndpoint = (name: string): DeclaredEndpoint | undefined => {
+    const found = project.endpoint(name);
+    return found !== undefined && isQueue(found) && project.problemOf(found.file) === undefined ? found : undefined;
+  };
+  const queue = new DevQueue({
+    endpoints: {
+      find: (name) => queueEndpoint(name)?.settings,
+      worker(name) {
+        const found = queueEndpoint(name);
+        if (found === undefined) throw new CapstanError('NOT_FOUND', `endpoint ${name} does not exist`);
+        return project.worker(found);
+      },
+    },
+    onProgress: (endpoint, text) => terminal.line(`${endpoint} | progress: ${text}`),
+    onFailed: (endpoint, job, error) => terminal.warn(`${endpoint}: job ${job} ${error}`),
+    onWebhook: (job) => terminal.warn(`job ${job}: the development server does not call webhooks`),
+    isDebugged: () => false,
+    now: () => performance.now(),
+  });
+  const queueApi = await createQueueApi({
+    queue,
+    kindOf(name) {
+      const found = project.endpoint(name);
+      if (found === undefined) return undefined;
+      return isQueue(found) ? 'queue' : 'load-balanced';
+    },
+    log: { warn: logged, error: logged },
+  });
+  function logged(fields: unknown, message?: string): void {
+    const error = typeof fields === 'object' && fields !== null && 'err' in fields ? fields.err : undefined;
+    terminal.fail(`the development server failed: ${message ?? ''} ${error === undefined ? '' : messageOf(error)}`.trim());
+  }
+  await project.start();
+  return {
+    serve: (address) =>
+      serveProject(
+        {
+          folder,
+          project,
+          queue,
+          queueApi,
+          printed,
+          typeViolation: (headers) => {
+            const error = checkBody({ headers, method: 'POST' }, Number.POSITIVE_INFINITY);
+            return error === null ? null : { status: errorTable[error.code].http, message: error.message };
+          },
+          onRequest: (line) => terminal.line(accessText(line)),
+        },
+        address,
+      ),
+    async close() {
+      queue.close();
+      await project.close();
+    },
+  };
+}
+
+function isQueue({ functions }: DeclaredEndpoint): boolean {
+  return functions.every(({ route }) => route === null);
+}
+
+/** Routes when they are first read, problems each time. */
+function showReading(terminal: Terminal, { routes, problems, changed }: Reading): void {
+  if (changed.length === 0 && routes.length > 0)
+    terminal.done(`serves ${routes.map(({ method, path }) => `${method} ${path}`).join(', ')}`);
+  for (const problem of problems) {
+    terminal.fail(problemText(problem));
+    terminal.hint(problem.hint);
+  }
+}
+
+interface LoadFailure {
+  readonly folder: string;
+  readonly endpoint: DeclaredEndpoint;
+  readonly message: string;
+  /** What its worker printed last. */
+  readonly log: readonly string[];
+}
+
+async function showLoadFailure(terminal: Terminal, { folder, endpoint, message, log }: LoadFailure): Promise<void> {
+  const found = await excerptOf(folder, log.join('\n'));
+  const place = found === null ? endpoint.file : `${found.file}:${found.line}`;
+  terminal.fail([`${place}: ${endpoint.name} failed to load: ${message}`, ...(found?.lines ?? [])].join('\n'));
+}
+
+function accessText({ method, path, status, ms }: AccessLine): string {
+  return `${method} ${path} ${status} ${Math.round(ms)} ms`;
+}
+
+const MOST_NAMED = 3;
+
+/** `api.py, web.ts and 2 more`. */
+function listed(paths: readonly string[]): string {
+  const more = paths.length - MOST_NAMED;
+  return more > 0 ? `${paths.slice(0, MOST_NAMED).join(', ')} and ${more} more` : paths.join(', ');
+}
