@@ -50,6 +50,11 @@ export function isNamed(thrown: unknown): boolean {
   return thrown instanceof CapstanError || (isServiceError(thrown) && first(thrown.metadata, CODE_KEY) !== undefined);
 }
 
+/** True for an error of a gRPC client call with this status, without one of our codes. */
+export function isGrpcStatus(thrown: unknown, code: status): boolean {
+  return isServiceError(thrown) && thrown.code === code && !isNamed(thrown);
+}
+
 /** Converts an error to a message inside a stream. */
 export function toFailure(error: CapstanError): Failure {
   return {

@@ -40,6 +40,11 @@ export function refusal(key: Key, endpointId: string, endpoint: Endpoint | undef
   }
 }
 
+/** Whether the endpoint exists for the key and is within its scope, whatever the access. */
+export function covers(key: Key, endpoint: Endpoint): boolean {
+  return refusal(key, endpoint.id, endpoint, 'read') === null;
+}
+
 /** Whether a key may do everything in its account. */
 export function ownsAccount({ scope }: Key): boolean {
   return scope === KeyScope.ALL || scope === KeyScope.OPERATOR;

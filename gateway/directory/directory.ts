@@ -6,6 +6,7 @@ import {
   type KeyEntry,
   type NodePlacements,
 } from '../../proto/gen/capstan/v1/control.ts';
+import { EndpointNames } from './endpoint-names.ts';
 
 /** A key as the gateway uses it. */
 export interface Key {
@@ -49,6 +50,7 @@ export function keyOf(entry: KeyEntry, cell: string): Key {
 export class Directory {
   readonly #keys = new Map<string, Key>();
   readonly #endpoints = new Map<string, Endpoint>();
+  readonly #names = new EndpointNames<Endpoint>();
   /** By worker. */
   readonly #placements = new Map<string, Placement>();
   /** Node → its cell and its placed workers. */
@@ -70,6 +72,11 @@ export class Directory {
     return this.#endpoints.get(id);
   }
 
+  /** The account's endpoints of this name: at most one per environment. */
+  endpointsNamed(account: string, name: string): readonly Endpoint[] {
+    return this.#names.get(account, name);
+  }
+
   /** Returns the placement of a worker; undefined when the scheduler placed no such worker. */
   placement(workerId: string): Placement | undefined {
     return this.#placements.get(workerId);
@@ -86,7 +93,7 @@ export class Directory {
     const placed = new Set(update.placements.map(({ nodeId }) => nodeId));
     if (update.reset) {
       dropCell(this.#keys, cell);
-      dropCell(this.#endpoints, cell);
+      for (const endpoint of this.#endpoints.values()) if (endpoint.cell === cell) this.#removeEndpoint(endpoint);
       for (const [nodeId, node] of this.#placedOn) {
         if (node.cell !== cell) continue;
         placed.add(nodeId);
@@ -96,7 +103,10 @@ export class Directory {
     for (const entry of update.keys) this.addKey(entry, cell);
     for (const endpoint of update.endpoints) this.addEndpoint(endpoint, cell);
     for (const hash of update.removedKeys) dropOf(this.#keys, hash.toString('hex'), cell);
-    for (const id of update.removedEndpoints) dropOf(this.#endpoints, id, cell);
+    for (const id of update.removedEndpoints) {
+      const endpoint = this.#endpoints.get(id);
+      if (endpoint?.cell === cell) this.#removeEndpoint(endpoint);
+    }
     if (update.reset || update.removedKeys.length > 0 || update.removedEndpoints.length > 0) this.removals += 1;
     for (const placements of update.placements) this.#place(placements, cell);
     if (update.reset || update.keys.length > 0 || update.removedKeys.length > 0) this.onKeysChanged();
@@ -124,9 +134,17 @@ export class Directory {
 
   addEndpoint(entry: EndpointEntry, cell: string): Endpoint {
     const endpoint = { ...entry, cell };
+    const former = this.#endpoints.get(endpoint.id);
+    if (former !== undefined) this.#names.delete(former);
     this.#endpoints.set(endpoint.id, endpoint);
+    this.#names.set(endpoint);
     this.onEndpoint(endpoint.id);
     return endpoint;
+  }
+
+  #removeEndpoint(endpoint: Endpoint): void {
+    this.#endpoints.delete(endpoint.id);
+    this.#names.delete(endpoint);
   }
 }
 

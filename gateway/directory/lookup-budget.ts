@@ -1,13 +1,13 @@
 /**
- * Rate limits for look-ups at the scheduler of what the directory does not hold. Keys, worker tokens and endpoints have
- * separate budgets, in total and per caller, so that invalid requests of one kind or one caller do not use up the
+ * Rate limits for look-ups at the scheduler of what the directory does not hold. Keys, worker tokens, endpoints and
+ * their names have separate budgets, in total and per caller, so that invalid requests of one kind or one caller do not use up the
  * look-ups of others. Renewing a token that was valid before uses its own budget.
  */
 import { LRUCache } from 'lru-cache';
 
 import { Rate } from '../../lib/rate.ts';
 
-export const lookupKinds = ['key', 'worker', 'renewal', 'endpoint'] as const;
+export const lookupKinds = ['key', 'worker', 'renewal', 'endpoint', 'name'] as const;
 export type LookupKind = (typeof lookupKinds)[number];
 
 /** Who asks is remembered for this many. */

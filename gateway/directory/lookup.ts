@@ -4,12 +4,15 @@
  * negative result is cached for a second. A failed look-up is UNAVAILABLE, never "does not exist": an owner that does not
  * answer may have what the others do not know.
  */
-import type { Metadata } from '@grpc/grpc-js';
+import { status, type Metadata } from '@grpc/grpc-js';
 import { LRUCache } from 'lru-cache';
 
 import { CapstanError } from '../../lib/errors.ts';
-import type { ControlServiceClient } from '../../proto/gen/capstan/v1/control.ts';
+import { isGrpcStatus } from '../../lib/grpc-errors.ts';
+import type { ControlServiceClient, LookupEndpointNameResponse } from '../../proto/gen/capstan/v1/control.ts';
+import { coveredBy, endpointMeant } from '../auth/named-endpoint.ts';
 import { schedulerRefusal } from '../grpc/refusals.ts';
+import { isId, isName } from '../http/ids.ts';
 import { callUnary } from '../jobs/unary.ts';
 import { keyOf, type Directory, type Endpoint, type Key } from './directory.ts';
 import { LookupBudget, type LookupKind } from './lookup-budget.ts';
@@ -83,6 +86,14 @@ export class Lookup {
     return this.#directory.endpoint(id);
   }
 
+  /** The same as `endpointOf` without a look-up; undefined also for an ambiguous name. */
+  knownEndpointOf(key: Key, wanted: string): Endpoint | undefined {
+    const byId = this.#directory.endpoint(wanted);
+    if (byId?.accountId === key.accountId) return byId;
+    const named = coveredBy(key, this.#directory.endpointsNamed(key.accountId, wanted));
+    return named.length === 1 ? named[0] : undefined;
+  }
+
   /** The cell in which an account lives, if a key of it is known. */
   cellOfAccount(account: string): string | undefined {
     return this.#directory.cellOfAccount(account);
@@ -100,7 +111,7 @@ export class Lookup {
   async key(hash: string, caller: string): Promise<Key | undefined> {
     const known = this.#directory.key(hash) ?? (await this.#afterStart(() => this.#directory.key(hash)));
     if (known !== undefined) return known;
-    return this.#lookUp(`key/${hash}`, { kind: 'key', caller }, async ({ name, control, metadata }) => {
+    return this.#lookUp(`key/${hash}`, this.#everywhere('key', caller), async ({ name, control, metadata }) => {
       const removals = this.#directory.removals;
       const request = { hash: Buffer.from(hash, 'hex'), workerToken: '' };
       const entry = await callUnary(control.lookupKey.bind(control), request, metadata, this.#timeoutMs);
@@ -116,7 +127,7 @@ export class Lookup {
   async worker(token: string, hash: string, caller: string): Promise<Key | undefined> {
     await this.#afterStart(() => undefined);
     const kind = this.#good.has(hash) ? 'renewal' : 'worker';
-    const key = await this.#lookUp(`worker/${hash}`, { kind, caller }, async ({ name, control, metadata }) => {
+    const key = await this.#lookUp(`worker/${hash}`, this.#everywhere(kind, caller), async ({ name, control, metadata }) => {
       const request = { hash: Buffer.alloc(0), workerToken: token };
       return keyOf(await callUnary(control.lookupKey.bind(control), request, metadata, this.#timeoutMs), name);
     });
@@ -132,12 +143,43 @@ export class Lookup {
   async endpoint(id: string, caller: string): Promise<Endpoint | undefined> {
     const known = this.#directory.endpoint(id) ?? (await this.#afterStart(() => this.#directory.endpoint(id)));
     if (known !== undefined) return known;
-    return this.#lookUp(`endpoint/${id}`, { kind: 'endpoint', caller }, async ({ name, control, metadata }) => {
+    return this.#lookUp(`endpoint/${id}`, this.#everywhere('endpoint', caller), async ({ name, control, metadata }) => {
       const removals = this.#directory.removals;
       const entry = await callUnary(control.lookupEndpoint.bind(control), { endpointId: id }, metadata, this.#timeoutMs);
       this.#cellOf.set(id, name);
       return removals === this.#directory.removals ? this.#directory.addEndpoint(entry, name) : { ...entry, cell: name };
     });
+  }
+
+  /**
+   * Returns the key's endpoint with this id, else its only one with this name, or undefined when it has none: names of
+   * other accounts are not searched.
+   * @throws CapstanError CONFLICT when several environments have an endpoint of this name; UNAVAILABLE when the look-up
+   * fails.
+   */
+  async endpointOf(key: Key, wanted: string): Promise<Endpoint | undefined> {
+    const known = this.knownEndpointOf(key, wanted);
+    if (known !== undefined) return known;
+    const byId = isId(wanted) ? await this.endpoint(wanted, key.accountId) : undefined;
+    if (byId?.accountId === key.accountId || !isName(wanted)) return byId;
+    const named = endpointMeant(key, wanted, this.#directory.endpointsNamed(key.accountId, wanted));
+    return named ?? endpointMeant(key, wanted, await this.#named(key, wanted));
+  }
+
+  /** Requests the endpoints of a name from the owner of the account's cell. */
+  async #named({ accountId, cell }: Key, name: string): Promise<readonly Endpoint[]> {
+    const from: From = { kind: 'name', caller: accountId };
+    const cells = this.#cells().filter((each) => each.name === cell);
+    const found = await this.#lookUp(`name/${accountId}/${name}`, { from, cells }, async ({ control, metadata }) => {
+      const removals = this.#directory.removals;
+      const lookUp = control.lookupEndpointName.bind(control);
+      const { endpoints } = await callUnary(lookUp, { accountId, name }, metadata, this.#timeoutMs).catch(withoutNames);
+      if (endpoints.length === 0) throw new CapstanError('NOT_FOUND', 'no endpoint has this name');
+      for (const { id } of endpoints) this.#cellOf.set(id, cell);
+      const isCurrent = removals === this.#directory.removals;
+      return endpoints.map((entry) => (isCurrent ? this.#directory.addEndpoint(entry, cell) : { ...entry, cell }));
+    });
+    return found ?? [];
   }
 
   /**
@@ -163,11 +205,14 @@ export class Lookup {
     return read();
   }
 
-  async #lookUp<T>(name: string, from: From, question: (cell: LookupCell) => Promise<T>): Promise<T | undefined> {
+  async #lookUp<T>(
+    name: string,
+    { from, cells }: { readonly from: From; readonly cells: readonly LookupCell[] },
+    question: (cell: LookupCell) => Promise<T>,
+  ): Promise<T | undefined> {
     if (this.#absent.has(name)) return undefined;
     const asked = this.#asking.get(name) as Promise<T | undefined> | undefined;
     if (asked !== undefined) return asked;
-    const cells = this.#cells();
     if (!this.#budget.take(from.kind, from.caller, this.#now()))
       throw new CapstanError('UNAVAILABLE', 'too many unknown keys and endpoints are being looked up', { retryAfterMs: 1000 });
     const answer = this.#once(name, cells, question);
@@ -177,6 +222,10 @@ export class Lookup {
     } finally {
       this.#asking.delete(name);
     }
+  }
+
+  #everywhere(kind: LookupKind, caller: string): { readonly from: From; readonly cells: readonly LookupCell[] } {
+    return { from: { kind, caller }, cells: this.#cells() };
   }
 
   /** Resolves with the first owner's answer; without one, when the last of them does not know it. */
@@ -196,6 +245,13 @@ export class Lookup {
       return undefined;
     }
   }
+}
+
+/** Schedulers of earlier versions find endpoints by id only. */
+function withoutNames(error: unknown): LookupEndpointNameResponse {
+  const { cause } = error instanceof CapstanError ? error : {};
+  if (isGrpcStatus(cause, status.UNIMPLEMENTED)) return { endpoints: [] };
+  throw error;
 }
 
 function unreachable(): CapstanError {

@@ -9,7 +9,7 @@ import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
 import { refusal, type Access } from '../auth/permission.ts';
 import type { Endpoint, Key } from '../directory/directory.ts';
 import { peerOfRequest } from '../lb/forwarded.ts';
-import { isId, printable } from './ids.ts';
+import { printable } from './ids.ts';
 import { sendFailure, sendProblem, tooLarge } from './problem.ts';
 import { bodyLimit, expectBody } from './request-body.ts';
 import type { JobServices } from './services.ts';
@@ -42,19 +42,20 @@ export function createGuard(services: JobServices, access: Access, maxBytes: num
       sendProblem(reply, refused);
       return;
     }
+    // Later code knows the endpoint by its id only.
+    if (endpoint !== undefined) (request.params as { endpointId: string }).endpointId = endpoint.id;
     if (request.method !== 'GET') expectBody(request, reply, key.accountId, services);
     done();
   }
 
   async function slowly(request: FastifyRequest): Promise<Asked> {
     const key = await authenticator.authenticate(request.headers.authorization, peerOfRequest(request.raw, services.proxies));
-    const id = endpointId(request);
-    return { key, endpoint: isId(id) ? await lookup.endpoint(id, key.accountId) : undefined };
+    return { key, endpoint: await lookup.endpointOf(key, endpointId(request)) };
   }
 
   return (request, reply, done) => {
     const key = authenticator.cached(request.headers.authorization);
-    const endpoint = key === undefined ? undefined : lookup.knownEndpoint(endpointId(request));
+    const endpoint = key === undefined ? undefined : lookup.knownEndpointOf(key, endpointId(request));
     if (key !== undefined && endpoint !== undefined) {
       decide(request, reply, { key, endpoint }, done);
       return;
@@ -70,6 +71,7 @@ export function createGuard(services: JobServices, access: Access, maxBytes: num
   };
 }
 
+/** The endpoint's id; before the guard has run, the id or name that the caller sent. */
 export function endpointId(request: FastifyRequest): string {
   return (request.params as { endpointId: string }).endpointId;
 }

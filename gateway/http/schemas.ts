@@ -176,7 +176,9 @@ export const requestsQuery = z.object({
 /** Format of ids, for the OpenAPI document; other ids get 404. */
 const idShape = { minLength: 1, maxLength: 128, pattern: '^[!-~]{1,128}$' } as const;
 
-export const endpointParams = z.object({ endpointId: z.string().meta({ ...idShape, description: 'Id of the endpoint.' }) });
+export const endpointParams = z.object({
+  endpointId: z.string().meta({ ...idShape, description: 'Id of the endpoint, or its name in the account of the key.' }),
+});
 export const jobParams = endpointParams.extend({ jobId: z.string().meta({ ...idShape, description: 'Id of the job.' }) });
 
 // ---------------------------------------------------------------- answers (documentation only: answers are written by hand)

@@ -165,21 +165,22 @@ export class LoadBalancer {
 
   #admit(
     request: IncomingMessage,
-    { endpointId }: LbAddress,
+    address: LbAddress,
     admitted: (endpoint: Endpoint) => void,
     refused: (error: CapstanError) => void,
   ): void {
-    const { lookup, authenticator } = this.#deps;
+    const { authenticator } = this.#deps;
     const { authorization } = request.headers;
-    const known = lookup.knownEndpoint(endpointId);
+    const { endpointId } = address;
     const key = authenticator.cached(authorization);
+    const known = this.#known(address, key);
     if (known !== undefined && (known.isPublic || key !== undefined)) {
       const error = this.#refusal(known, endpointId, key);
       if (error === null) admitted(known);
       else refused(error);
       return;
     }
-    this.#slowly(endpointId, request).then(
+    this.#slowly(address, request).then(
       ({ endpoint, key: found }) => {
         const error = this.#refusal(endpoint, endpointId, found);
         if (error === null && endpoint !== undefined) admitted(endpoint);
@@ -189,11 +190,23 @@ export class LoadBalancer {
     );
   }
 
-  async #slowly(endpointId: string, request: IncomingMessage): Promise<{ endpoint: Endpoint | undefined; key: Key | undefined }> {
+  /** Without a key an endpoint is reached by its id only, and a host name is always an id. */
+  #known({ endpointId, pathForm }: LbAddress, key: Key | undefined): Endpoint | undefined {
+    const { lookup } = this.#deps;
+    const byId = lookup.knownEndpoint(endpointId);
+    if (key === undefined || !pathForm || byId?.isPublic === true) return byId;
+    return lookup.knownEndpointOf(key, endpointId) ?? byId;
+  }
+
+  async #slowly(
+    { endpointId, pathForm }: LbAddress,
+    request: IncomingMessage,
+  ): Promise<{ endpoint: Endpoint | undefined; key: Key | undefined }> {
     const { lookup, authenticator, proxies } = this.#deps;
     const known = lookup.knownEndpoint(endpointId);
     if (known?.isPublic === true) return { endpoint: known, key: undefined };
     const key = await authenticator.authenticate(request.headers.authorization, peerOfRequest(request, proxies));
+    if (pathForm) return { endpoint: await lookup.endpointOf(key, endpointId), key };
     return { endpoint: isId(endpointId) ? await lookup.endpoint(endpointId, key.accountId) : undefined, key };
   }
 

@@ -72,6 +72,11 @@ export class Control {
         if (endpoint === undefined || endpoint.config.removing !== undefined) throw endpointNotFound(endpointId);
         return endpointEntry(engine.state, endpoint.config);
       }),
+      lookupEndpointName: gateway('LookupEndpointName', ({ accountId, name }) => ({
+        endpoints: liveEndpoints(engine.state, accountId)
+          .filter(({ config }) => config.name === name)
+          .map(({ config }) => endpointEntry(engine.state, config)),
+      })),
       ...deployHandlers(this.#deps),
       ...keyHandlers(this.#deps),
       ...cellHandlers(this.#deps),

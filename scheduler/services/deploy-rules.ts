@@ -13,6 +13,7 @@ import {
   type SettingName,
   type SettingValues,
 } from '../../lib/endpoint-settings.ts';
+import { NAME, NAME_RULE } from '../../lib/endpoint-names.ts';
 import { environmentFault } from '../../lib/environment-values.ts';
 import { CapstanError } from '../../lib/errors.ts';
 import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
@@ -182,11 +183,7 @@ function limitsOf({ name, rateLimits }: EndpointSpec): Partial<Limits> {
 
 /** Validates a name of an endpoint, environment or account. */
 export function checkName(field: string, value: string): void {
-  if (!/^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/.test(value))
-    throw invalid(
-      field,
-      `${JSON.stringify(value)} must be 1 to 64 letters, digits, dots, dashes or underscores, and start with a letter or digit`,
-    );
+  if (!NAME.test(value)) throw invalid(field, `${JSON.stringify(value)} ${NAME_RULE}`);
 }
 
 function invalid(field: string, rule: string): CapstanError {

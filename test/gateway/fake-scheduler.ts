@@ -8,6 +8,7 @@ import { EventEmitter, once } from 'node:events';
 import {
   Server,
   ServerCredentials,
+  status,
   type ServerDuplexStream,
   type ServerWritableStream,
   type UntypedServiceImplementation,
@@ -105,6 +106,8 @@ export class FakeScheduler {
   readonly events = new EventEmitter();
   /** Changes are told to watching gateways; else they must ask. */
   announce = true;
+  /** False: as a scheduler that has no look-up by name. */
+  knowsNames = true;
 
   onSubmit: (asked: SubmitAsked) => void = (asked) => {
     const done = job(asked.submit.jobId, JobState.COMPLETED, {
@@ -470,6 +473,18 @@ export class FakeScheduler {
       const found = this.endpoints.get(call.request.endpointId);
       if (found === undefined) callback(toStatus(new CapstanError('NOT_FOUND', 'no such endpoint')));
       else callback(null, found);
+    };
+    service['lookupEndpointName'] = (
+      { request: { accountId, name } }: { request: { accountId: string; name: string } },
+      callback: (error: unknown, value?: unknown) => void,
+    ) => {
+      this.lookups.push(`name/${accountId}/${name}`);
+      if (!this.knowsNames) {
+        callback({ code: status.UNIMPLEMENTED, details: 'The server does not implement the method LookupEndpointName' });
+        return;
+      }
+      const endpoints = [...this.endpoints.values()].filter((each) => each.accountId === accountId && each.name === name);
+      callback(null, { endpoints });
     };
     return service as UntypedServiceImplementation;
   }

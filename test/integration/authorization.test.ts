@@ -57,6 +57,7 @@ const table: Readonly<Record<string, readonly Caller[]>> = {
   'ControlService/WatchDirectory': gateway,
   'ControlService/LookupKey': gateway,
   'ControlService/LookupEndpoint': gateway,
+  'ControlService/LookupEndpointName': gateway,
   'ControlService/NoteKeyUse': gateway,
   'ControlService/GetMetrics': gateway,
   'ControlService/Deploy': owners,

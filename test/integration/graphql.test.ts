@@ -87,6 +87,23 @@ const DEPLOY_QUERY = `mutation ($environment: String, $build: String!, $endpoint
 const specs = (...names: string[]): unknown[] => names.map((name) => EndpointSpec.toJSON(endpointSpec({ name })));
 const firstId = ({ data }: Reply): string => (data['deploy'] as { endpoints: { id: string }[] }).endpoints[0]?.id ?? '';
 
+test('a deployed endpoint is called by its name at once, until another environment has one of the same name', async (t) => {
+  const { ask, put, url, key } = await setup(t);
+  const bytes = Buffer.from('build');
+  t.is((await put(bytes)).status, 201);
+  const health = (name: string): Promise<Response> => fetch(`${url}/v2/${name}/health`, { headers: { authorization: key } });
+  const first = firstId(await ask(DEPLOY_QUERY, { build: digestOf(bytes), endpoints: specs('echo') }));
+  t.is((await health('echo')).status, 200);
+  const second = firstId(await ask(DEPLOY_QUERY, { build: digestOf(bytes), endpoints: specs('echo'), environment: 'prod' }));
+  let refused = await health('echo');
+  // The directory arrives after the response to the deployment.
+  while (refused.status === 200) refused = await health('echo');
+  t.is(refused.status, 409);
+  const { detail } = (await refused.json()) as { detail: string };
+  for (const id of [first, second]) t.true(detail.includes(id), detail);
+  t.deepEqual(await Promise.all([first, second].map(async (id) => (await health(id)).status)), [200, 200]);
+});
+
 test('from an upload to a deployed endpoint and back, over HTTP alone', async (t) => {
   const { ask, put, url } = await setup(t);
   const [a, b] = [Buffer.from('build a'), Buffer.from('build b')];

@@ -31,6 +31,9 @@ export function answers(
   return { ...own, ...Object.fromEntries(refusals.map((status) => [status, problems[status]])) };
 }
 
+/** Of every operation on an endpoint. */
+const AMBIGUOUS = 'Several environments have an endpoint of this name; the detail has the ids.';
+
 export function described(
   { summary, description }: { readonly summary: string; readonly description: string },
   answer: z.ZodType,
@@ -40,6 +43,7 @@ export function described(
   const { 409: _conflict, 413: tooLarge, 415: notJson, ...always } = problems;
   const response: Record<number, z.ZodType> = { 200: answer, ...always };
   if (shapes.body !== undefined) Object.assign(response, { 413: tooLarge, 415: notJson });
-  for (const [status, text] of Object.entries(more)) response[Number(status)] = problemAnswer.describe(text);
+  const all = { 409: AMBIGUOUS, ...more, ...(more[409] === undefined ? {} : { 409: `${more[409]} ${AMBIGUOUS}` }) };
+  for (const [status, text] of Object.entries(all)) response[Number(status)] = problemAnswer.describe(text);
   return { summary, description, tags: ['Queue'], security: [{ key: [] }], response, ...shapes };
 }

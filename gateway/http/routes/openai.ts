@@ -21,6 +21,7 @@ const refused = {
   400: openAiErrorAnswer.describe('The request is invalid, according to the gateway or the handler.'),
   401: openAiErrorAnswer.describe('The key is missing, unknown, revoked, or not allowed to do this.'),
   404: openAiErrorAnswer.describe('The endpoint does not exist.'),
+  409: openAiErrorAnswer.describe('Several environments have an endpoint of this name; the message has the ids.'),
   413: openAiErrorAnswer.describe('The body is too large.'),
   415: openAiErrorAnswer.describe('The body is not JSON, or has a Content-Encoding.'),
   429: openAiErrorAnswer.describe('Too many requests; retry after Retry-After seconds.'),

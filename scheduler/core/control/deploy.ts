@@ -1,4 +1,5 @@
 /** Deployments: create or update endpoints, all or none, from a manifest or from an earlier deployment. */
+import { ENDPOINT_ID, ENDPOINT_ID_LENGTH, NOT_AN_ID_RULE } from '../../../lib/endpoint-names.ts';
 import { fieldsKeptIn } from '../../../lib/endpoint-settings.ts';
 import { CapstanError } from '../../../lib/errors.ts';
 import type { EndpointEntry } from '../../../proto/gen/capstan/v1/control.ts';
@@ -45,7 +46,7 @@ export function deploy(ctx: StepContext, call: number, command: Deploy): void {
     return;
   }
   const changes = command.endpoints.map((input) => ({ input, build }));
-  const refusal = overQuota(ctx.state, { account, environment }, changes, 'deploys');
+  const refusal = nameTaken(ctx.state, command) ?? overQuota(ctx.state, { account, environment }, changes, 'deploys');
   if (refusal !== null) {
     ctx.reply(call, refusal);
     return;
@@ -146,6 +147,21 @@ function putEndpoint(
   return { config, created: known === undefined, write: putRow(ctx, 'endpoint', id, config) };
 }
 
+/**
+ * Returns the error for a new endpoint whose name is or could become the id of one: URLs hold either, and an id comes
+ * first. Endpoints that already have such a name keep it, and are reached by their id.
+ */
+function nameTaken(state: State, { account, environment, endpoints }: Deploy): CapstanError | null {
+  for (const { name } of endpoints) {
+    if (state.endpointsByName.has(endpointNameKey(account, environment, name))) continue;
+    if (!ENDPOINT_ID.test(name) && state.endpoints.get(name)?.config.account !== account) continue;
+    return new CapstanError('INVALID_ARGUMENT', `endpoints.name: ${JSON.stringify(name)} ${NOT_AN_ID_RULE}; nothing was changed`, {
+      field: 'endpoints.name',
+    });
+  }
+  return null;
+}
+
 /** Returns the endpoints to roll back, each with its target. */
 function targets(state: State, { account, environment, endpoint, build }: Rollback): DeployedInput[] {
   const history = state.deployments.get(environmentKey(account, environment)) ?? [];
@@ -225,7 +241,7 @@ function boundary(state: State, present: EndpointConfig | null, release: string)
 
 function freshEndpointId(state: State): string {
   for (;;) {
-    const id = randomName(state.random, 14);
-    if (!state.endpoints.has(id)) return id;
+    const id = randomName(state.random, ENDPOINT_ID_LENGTH);
+    if (ENDPOINT_ID.test(id) && !state.endpoints.has(id)) return id;
   }
 }

@@ -366,6 +366,15 @@ export interface LookupEndpointRequest {
   endpointId: string;
 }
 
+export interface LookupEndpointNameRequest {
+  accountId: string;
+  name: string;
+}
+
+export interface LookupEndpointNameResponse {
+  endpoints: EndpointEntry[];
+}
+
 export interface DeployRequest {
   /** Created when it does not exist; empty means `default`. */
   environment: string;
@@ -2702,6 +2711,166 @@ export const LookupEndpointRequest: MessageFns<LookupEndpointRequest> = {
   fromPartial<I extends Exact<DeepPartial<LookupEndpointRequest>, I>>(object: I): LookupEndpointRequest {
     const message = createBaseLookupEndpointRequest();
     message.endpointId = object.endpointId ?? "";
+    return message;
+  },
+};
+
+function createBaseLookupEndpointNameRequest(): LookupEndpointNameRequest {
+  return { accountId: "", name: "" };
+}
+
+export const LookupEndpointNameRequest: MessageFns<LookupEndpointNameRequest> = {
+  encode(message: LookupEndpointNameRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.accountId !== "") {
+      writer.uint32(10).string(message.accountId);
+    }
+    if (message.name !== "") {
+      writer.uint32(18).string(message.name);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): LookupEndpointNameRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseLookupEndpointNameRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.accountId = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.name = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): LookupEndpointNameRequest {
+    return {
+      accountId: isSet(object.accountId)
+        ? globalThis.String(object.accountId)
+        : isSet(object.account_id)
+        ? globalThis.String(object.account_id)
+        : "",
+      name: isSet(object.name) ? globalThis.String(object.name) : "",
+    };
+  },
+
+  toJSON(message: LookupEndpointNameRequest): unknown {
+    const obj: any = {};
+    if (message.accountId !== "") {
+      obj.accountId = message.accountId;
+    }
+    if (message.name !== "") {
+      obj.name = message.name;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<LookupEndpointNameRequest>, I>>(base?: I): LookupEndpointNameRequest {
+    return LookupEndpointNameRequest.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<LookupEndpointNameRequest>, I>>(object: I): LookupEndpointNameRequest {
+    const message = createBaseLookupEndpointNameRequest();
+    message.accountId = object.accountId ?? "";
+    message.name = object.name ?? "";
+    return message;
+  },
+};
+
+function createBaseLookupEndpointNameResponse(): LookupEndpointNameResponse {
+  return { endpoints: [] };
+}
+
+export const LookupEndpointNameResponse: MessageFns<LookupEndpointNameResponse> = {
+  encode(message: LookupEndpointNameResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    for (const v of message.endpoints) {
+      EndpointEntry.encode(v!, writer.uint32(10).fork()).join();
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): LookupEndpointNameResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseLookupEndpointNameResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.endpoints.push(EndpointEntry.decode(reader, reader.uint32()));
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): LookupEndpointNameResponse {
+    return {
+      endpoints: globalThis.Array.isArray(object?.endpoints)
+        ? object.endpoints.map((e: any) => EndpointEntry.fromJSON(e))
+        : [],
+    };
+  },
+
+  toJSON(message: LookupEndpointNameResponse): unknown {
+    const obj: any = {};
+    if (message.endpoints?.length) {
+      obj.endpoints = message.endpoints.map((e) => EndpointEntry.toJSON(e));
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<LookupEndpointNameResponse>, I>>(base?: I): LookupEndpointNameResponse {
+    return LookupEndpointNameResponse.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<LookupEndpointNameResponse>, I>>(object: I): LookupEndpointNameResponse {
+    const message = createBaseLookupEndpointNameResponse();
+    message.endpoints = object.endpoints?.map((e) => EndpointEntry.fromPartial(e)) || [];
     return message;
   },
 };
@@ -13058,7 +13227,7 @@ export const NoteKeyUseResponse: MessageFns<NoteKeyUseResponse> = {
 /**
  * The control plane: what gateways, the deployment tool and operators read and change.
  * `authorization: Bearer <API key>` or a worker's token; gateways forward their callers' keys. The gateway token is for
- * WatchDirectory, LookupKey, LookupEndpoint, NoteKeyUse and GetMetrics only.
+ * WatchDirectory, LookupKey, LookupEndpoint, LookupEndpointName, NoteKeyUse and GetMetrics only.
  */
 export type ControlServiceService = typeof ControlServiceService;
 export const ControlServiceService = {
@@ -13093,6 +13262,18 @@ export const ControlServiceService = {
     requestDeserialize: (value: Buffer): LookupEndpointRequest => LookupEndpointRequest.decode(value),
     responseSerialize: (value: EndpointEntry): Buffer => Buffer.from(EndpointEntry.encode(value).finish()),
     responseDeserialize: (value: Buffer): EndpointEntry => EndpointEntry.decode(value),
+  },
+  /** The endpoints of an account that have this name: at most one per environment. None is an empty response. */
+  lookupEndpointName: {
+    path: "/capstan.v1.ControlService/LookupEndpointName" as const,
+    requestStream: false as const,
+    responseStream: false as const,
+    requestSerialize: (value: LookupEndpointNameRequest): Buffer =>
+      Buffer.from(LookupEndpointNameRequest.encode(value).finish()),
+    requestDeserialize: (value: Buffer): LookupEndpointNameRequest => LookupEndpointNameRequest.decode(value),
+    responseSerialize: (value: LookupEndpointNameResponse): Buffer =>
+      Buffer.from(LookupEndpointNameResponse.encode(value).finish()),
+    responseDeserialize: (value: Buffer): LookupEndpointNameResponse => LookupEndpointNameResponse.decode(value),
   },
   /**
    * Creates or updates one endpoint per resource of the manifest, all or none.
@@ -13594,6 +13775,8 @@ export interface ControlServiceServer extends UntypedServiceImplementation {
   lookupKey: handleUnaryCall<LookupKeyRequest, KeyEntry>;
   /** One endpoint by id; for endpoints a gateway does not know (yet). */
   lookupEndpoint: handleUnaryCall<LookupEndpointRequest, EndpointEntry>;
+  /** The endpoints of an account that have this name: at most one per environment. None is an empty response. */
+  lookupEndpointName: handleUnaryCall<LookupEndpointNameRequest, LookupEndpointNameResponse>;
   /**
    * Creates or updates one endpoint per resource of the manifest, all or none.
    * The build must have been put before (BlobService.Put).
@@ -13753,6 +13936,22 @@ export interface ControlServiceClient extends Client {
     metadata: Metadata,
     options: Partial<CallOptions>,
     callback: (error: ServiceError | null, response: EndpointEntry) => void,
+  ): ClientUnaryCall;
+  /** The endpoints of an account that have this name: at most one per environment. None is an empty response. */
+  lookupEndpointName(
+    request: LookupEndpointNameRequest,
+    callback: (error: ServiceError | null, response: LookupEndpointNameResponse) => void,
+  ): ClientUnaryCall;
+  lookupEndpointName(
+    request: LookupEndpointNameRequest,
+    metadata: Metadata,
+    callback: (error: ServiceError | null, response: LookupEndpointNameResponse) => void,
+  ): ClientUnaryCall;
+  lookupEndpointName(
+    request: LookupEndpointNameRequest,
+    metadata: Metadata,
+    options: Partial<CallOptions>,
+    callback: (error: ServiceError | null, response: LookupEndpointNameResponse) => void,
   ): ClientUnaryCall;
   /**
    * Creates or updates one endpoint per resource of the manifest, all or none.
