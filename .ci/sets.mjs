@@ -22,6 +22,7 @@ export const sets = {
     'dev-server',
     'developer',
     'hostile-text',
+    'npx',
     'packages',
     'preview',
     'remote',

@@ -29,11 +29,19 @@ else {
 
 /**
  * Runs the command on the bundled Node and ends with its exit code or signal. The channel tells the command when this
- * process has ended.
+ * process has ended. Under npm this process watches its shell, as cli/terminal/end-signals.ts does.
  */
 function handOver() {
+  const parent = process.ppid;
   const child = spawn(bundled, [main, ...process.argv.slice(2)], { stdio: ['inherit', 'inherit', 'inherit', 'ipc'] });
   for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.on(signal, () => child.kill(signal));
+  if (process.env.npm_lifecycle_event) {
+    const timer = setInterval(() => {
+      if (process.ppid === parent) return;
+      clearInterval(timer);
+      child.kill('SIGTERM');
+    }, 500).unref();
+  }
   child.on('error', (error) => {
     console.error(`✗ cannot run ${bundled}: ${error.message}`);
     process.exitCode = 71;

@@ -135,9 +135,7 @@ export class Engine {
       this.feed({ kind: 'requests', workerId, start: worker.start, count, webSockets });
     const worker = this.#state.workers.get(workerId);
     if (worker !== undefined && deviceProblemOf(this.#state, worker) !== undefined) return null;
-    const response = new ValidatedResponse(request, events, (line) =>
-      this.#tellWorkerLog(workerId, worker?.release.endpointId ?? '', line),
-    );
+    const response = new ValidatedResponse(request, events, (line) => this.#tellWorkerLog(workerId, worker?.release, line));
     const call = serveOn({ worker, running: this.#hosted.get(workerId)?.worker, counted }, request, response);
     if (call !== null) response.attach(call);
     return call;
@@ -284,7 +282,7 @@ export class Engine {
       },
       (error: unknown) => {
         const { message } = fromServiceError(error);
-        this.#tellWorkerLog(workerId, release.endpointId, `the build is not available: ${message}`);
+        this.#tellWorkerLog(workerId, release, `the build is not available: ${message}`);
         this.feed({ kind: 'artifact-failed', workerId, start, detail: message });
       },
     );
@@ -301,7 +299,7 @@ export class Engine {
       preparing: (reason, detail) => this.feed({ kind: 'preparing', workerId, start, reason, detail }),
       waiting: (detail) => this.feed({ kind: 'waiting', workerId, start, detail }),
       startFailed: (reason, detail) => {
-        this.#tellWorkerLog(workerId, endpointId, detail);
+        this.#tellWorkerLog(workerId, release, detail);
         this.feed({ kind: 'start-failed', workerId, start, reason, detail });
       },
       started: () => this.feed({ kind: 'host-started', workerId, start }),
@@ -391,8 +389,10 @@ export class Engine {
     this.#hosted.delete(workerId);
   }
 
-  #tellWorkerLog(workerId: string, endpointId: string, text: string): void {
-    this.#deps.log.warn({ worker: workerId }, text);
+  /** `release`: undefined for a worker that is gone. */
+  #tellWorkerLog(workerId: string, release: ReleaseSpec | undefined, text: string): void {
+    const { endpointId = '', endpointName } = release ?? {};
+    this.#deps.log.warn({ worker: workerId, ...(release === undefined ? {} : { endpoint: endpointId, endpointName }) }, text);
     this.#deps.onLogLine({ atMs: BigInt(Date.now()), workerId, jobId: '', stream: 'system', text, endpointId });
   }
 }

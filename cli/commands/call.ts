@@ -64,7 +64,7 @@ export const call: Command = {
         terminal.next(show(job));
         return 0;
       }
-      terminal.progress(`job ${job.id} is ${(await job.snapshot()).status}`);
+      terminal.progress(`Running job ${job.id}`);
       if (isStreamed) await printChunks(job, terminal);
       const ended = await job.wait(seconds === null ? {} : { timeoutMs: seconds * 1000 });
       terminal.progress('');

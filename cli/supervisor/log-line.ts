@@ -8,7 +8,18 @@ const lineSchema = z.object({
   level: z.number(),
   msg: z.string().optional(),
   err: z.object({ message: z.string() }).optional(),
+  // Facts that tell what the message is about, and why.
+  endpointName: z.string().optional().catch(undefined),
+  endpoint: z.string().optional().catch(undefined),
+  nodeName: z.string().optional().catch(undefined),
+  worker: z.string().optional().catch(undefined),
+  job: z.string().optional().catch(undefined),
+  reason: z.string().optional().catch(undefined),
+  how: z.string().optional().catch(undefined),
+  error: z.string().optional().catch(undefined),
 });
+
+type Line = z.output<typeof lineSchema>;
 
 /** pino's levels. */
 const WARN = 40;
@@ -30,10 +41,24 @@ export function readNotice(line: string): Notice | null {
   }
   const parsed = lineSchema.safeParse(raw);
   if (!parsed.success || parsed.data.level < WARN) return null;
-  const { level, msg, err } = parsed.data;
-  const parts = [msg, err?.message].filter((part) => part !== undefined && part !== '');
+  const { level, msg = '', err, reason, how, error } = parsed.data;
+  const about = subjectOf(parsed.data);
+  const parts = [about === '' ? msg : `${msg} (${about})`, reason ?? how ?? error, err?.message].filter(
+    (part) => part !== undefined && part !== '',
+  );
   const text = [...new Set(parts)].join(': ').replaceAll(/\s+/g, ' ').trim();
   return { level: level >= ERROR ? 'error' : 'warn', text: text === '' ? 'no message' : text };
+}
+
+/** `endpoint hello, node gpu-1, worker w1`; empty when the line names none of them. */
+function subjectOf({ endpointName, endpoint, nodeName, worker, job }: Line): string {
+  const named: readonly (readonly [string, string | undefined])[] = [
+    ['endpoint', endpointName ?? endpoint],
+    ['node', nodeName],
+    ['worker', worker],
+    ['job', job],
+  ];
+  return named.flatMap(([what, name]) => (name === undefined || name === '' ? [] : [`${what} ${name}`])).join(', ');
 }
 
 /** Splits the output of a process into lines; a longer line is split at the bound. */

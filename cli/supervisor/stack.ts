@@ -80,10 +80,7 @@ async function runLocked({ settings, environment, terminal, whenReady, parts }: 
     started: (part, pid) => running.started(part, pid),
     ended: (part) => running.ended(part),
     notice: (notice) => say(terminal, notice),
-    logged(part, { level, text }) {
-      // Parts that end report it to each other; these messages are not printed.
-      if (level === 'error' || !ending.signal.aborted) say(terminal, { level, text: `${part}: ${text}` });
-    },
+    logged: (part, { level, text }) => say(terminal, { level, text: `${part}: ${text}` }),
   });
   const end = (): void => {
     ending.abort();

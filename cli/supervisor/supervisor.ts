@@ -24,7 +24,7 @@ export interface SupervisorOptions {
   started?(part: string, pid: number): void;
   /** The process of a part has exited. */
   ended?(part: string): void;
-  /** A warning or an error that a part logged. */
+  /** A warning that a part logged before the stop, or an error. */
   logged(part: string, notice: Notice): void;
 }
 
@@ -68,7 +68,8 @@ export function supervise(options: SupervisorOptions): Supervisor {
     const lines = splitLines((line) => {
       files.get(part)?.write(`${line}\n`);
       const notice = readNotice(line);
-      if (notice !== null) options.logged(part, notice);
+      // Parts that end report it to each other, and would reconnect.
+      if (notice !== null && (notice.level === 'error' || !state.stopping)) options.logged(part, notice);
     });
     const child = startChild(plan.command(addresses), {
       ready: (address) => {

@@ -1,12 +1,16 @@
 /**
  * Requests to end for commands that keep running: SIGINT, SIGTERM, SIGHUP, and the end of the process that started the
- * command with a channel (`npm start`, or `capstan` on an old Node, which starts the bundled one).
+ * command: over a channel (`npm start`, or `capstan` on an old Node, which starts the bundled one), or npm's shell.
  */
+import { readEnvironment } from '../config.ts';
 
 /**
  * Signals that arrive together (from the terminal to the whole group, and once more through npm) count as one request.
  */
 const SAME_WISH_MS = 500;
+
+/** Interval at which the parent process is read, ms: no event tells that it has ended. */
+const PARENT_MS = 500;
 
 export interface EndSignals {
   /** 0 unless a second signal interrupted the stop. */
@@ -35,6 +39,7 @@ export function onEndSignals(wish: { first: () => void; again: () => void; gone:
     if (firstAt === null) wish.gone();
     firstAt ??= performance.now();
   };
+  const stopWatching = watchNpm(onGone);
   const names = Object.keys(numbers) as (keyof typeof numbers)[];
   for (const name of names) process.on(name, onSignal);
   // `npm start` runs this process with a channel: when that closes without a signal, this process ends, too.
@@ -47,9 +52,25 @@ export function onEndSignals(wish: { first: () => void; again: () => void; gone:
       isReleased = true;
       if (firstAt === null) for (const name of names) process.off(name, onSignal);
       process.off('disconnect', onGone);
+      stopWatching();
       if (process.connected) process.disconnect();
     },
   };
+}
+
+/**
+ * Under `npx` and `npm run`: npm sends SIGTERM to its shell only, which ends and leaves this process to another parent.
+ * A process that npm did not start may outlive its shell.
+ */
+function watchNpm(onGone: () => void): () => void {
+  if ((readEnvironment().variables['npm_lifecycle_event'] ?? '') === '') return () => undefined;
+  const parent = process.ppid;
+  const timer = setInterval(() => {
+    if (process.ppid === parent) return;
+    clearInterval(timer);
+    onGone();
+  }, PARENT_MS).unref();
+  return () => clearInterval(timer);
 }
 
 export interface EndWish {

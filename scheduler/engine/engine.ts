@@ -282,7 +282,7 @@ export class Engine {
       feed: (event) => loop.handle(event),
       whenConfirmed: (run) => loop.whenConfirmed(run),
       answer: (call, result) => this.#answer(call, result),
-      log: ({ level, facts, message }) => this.#options.log[level](facts, message),
+      log: ({ level, facts, message }) => this.#options.log[level](withEndpointName(state, facts), message),
       // While the engine closes, the store may already be closed.
       failed: (error) => {
         if (!this.#closed) this.#fail(error);
@@ -400,4 +400,11 @@ function takingOver(): CapstanError {
 
 function takenByAnother(message: string): CapstanError {
   return new CapstanError('CONFLICT', message);
+}
+
+/** Adds the name of the endpoint to the facts of a log line: people know it by its name. */
+function withEndpointName(state: State, facts: Readonly<Record<string, unknown>>): Readonly<Record<string, unknown>> {
+  const { endpoint } = facts;
+  const name = typeof endpoint === 'string' ? state.endpoints.get(endpoint)?.config.name : undefined;
+  return name === undefined ? facts : { endpointName: name, ...facts };
 }

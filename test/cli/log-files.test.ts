@@ -48,6 +48,16 @@ const notices: [string, ReturnType<typeof readNotice>][] = [
   ['{"level":50,"msg":"write failed","err":{"message":"EIO"}}', { level: 'error', text: 'write failed: EIO' }],
   ['{"level":60,"err":{"message":"gone"}}', { level: 'error', text: 'gone' }],
   ['{"level":50,"msg":"same","err":{"message":"same"}}', { level: 'error', text: 'same' }],
+  [
+    '{"level":40,"endpoint":"e1","endpointName":"hello","node":"n1","worker":"w1","reason":"3 starts failed","msg":"workers keep failing"}',
+    { level: 'warn', text: 'workers keep failing (endpoint hello, worker w1): 3 starts failed' },
+  ],
+  [
+    '{"level":40,"endpoint":"e1","job":"j1","how":"lost","msg":"attempt lost"}',
+    { level: 'warn', text: 'attempt lost (endpoint e1, job j1): lost' },
+  ],
+  ['{"level":40,"nodeName":"gpu-1","error":"EIO","msg":"node lost"}', { level: 'warn', text: 'node lost (node gpu-1): EIO' }],
+  ['{"level":40,"endpoint":7,"reason":{},"msg":"odd facts"}', { level: 'warn', text: 'odd facts' }],
   ['{"level":50}', { level: 'error', text: 'no message' }],
   ['Error: a crash report', null],
   ['{"not": "pino"}', null],

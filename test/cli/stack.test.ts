@@ -35,6 +35,31 @@ for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
   });
 }
 
+/** Runs the stack as npm does: in a shell that stays its parent. */
+const inShell = (t: ExecutionContext, folder: string, variables: RunOptions['env'] = {}): Run => {
+  const shell = run(['-c', '"$NODE" "$@"; true', 'sh', stack, folder], {
+    program: '/bin/sh',
+    env: { NODE: process.execPath, ...variables },
+  });
+  t.teardown(async () => {
+    for (const pid of await descendants(shell.child.pid ?? 0)) process.kill(pid, 'SIGKILL');
+    shell.child.kill('SIGKILL');
+    await shell.ended;
+  });
+  return shell;
+};
+
+test('under npm the stack ends with the shell of npm, which takes its signals', async (t) => {
+  const folder = await folderOf(t);
+  const shell = inShell(t, folder, { npm_lifecycle_event: 'npx' });
+  await shell.hear(/^up$/m);
+  const below = await descendants(shell.child.pid ?? 0);
+  t.is(below.length, 4);
+  shell.child.kill('SIGTERM');
+  await Promise.all(below.map(gone));
+  t.deepEqual((await readdir(folder)).sort(), ['logs']);
+});
+
 test('Ctrl+C reaches the whole group, and the supervisor twice: one end, in order', async (t) => {
   const folder = await folderOf(t);
   const up = startStack(t, [folder], { detached: true });
