@@ -16,7 +16,7 @@ import { devicesOfReport } from './nvidia-report.ts';
 import { LIGHT_COLUMNS, messageIn, OLD_COLUMNS, parseLight, parseList, type LightRow, type ListedSlice } from './nvidia-text.ts';
 import type { DeviceFacts, DeviceProbe, ProbeResult } from './probe.ts';
 
-const REPORTER = fileURLToPath(new URL('nvidia-reporter.ts', import.meta.url));
+const REPORTER = fileURLToPath(new URL('./nvidia-reporter.ts', import.meta.url));
 /**
  * Runs its arguments as a program and kills the whole process group when file descriptor 3 closes: a hanging nvidia-smi
  * must not outlive a killed agent.

@@ -8,11 +8,12 @@ import { pathToFileURL } from 'node:url';
 
 import { CallStyle, type FunctionSpec } from '../../proto/gen/capstan/v1/nodes.ts';
 import { servedExports } from '../build/handlers-node.ts';
-import { installRoot } from '../config.ts';
 import type { DeclaredEndpoint, DeclaredFunction } from '../discovery/declared.ts';
 
 /** In the project's folder, because a worker loads nothing outside of it. */
 const FOLDER = '.tool/dev';
+/** This installation's SDK. */
+const SDK = new URL('../../sdk/typescript/sdk.ts', import.meta.url).href;
 
 export async function writeHandlers(folder: string, endpoints: readonly DeclaredEndpoint[]): Promise<void> {
   const node = endpoints.filter(({ language, functions }) => language === 'node' && functions.length > 0);
@@ -48,13 +49,12 @@ function moduleOf({ language, file, name }: DeclaredEndpoint): string {
 }
 
 function handlerOf(folder: string, endpoint: DeclaredEndpoint): string {
-  const sdk = pathToFileURL(join(installRoot, 'sdk/typescript/sdk.ts')).href;
   return `// Written by \`capstan run\` for the endpoint ${endpoint.name}; it goes when that ends.
 import { registerHooks } from 'node:module';
 
 registerHooks({
   resolve: (specifier, context, next) =>
-    specifier === '@capstan/sdk' ? { url: ${JSON.stringify(sdk)}, shortCircuit: true } : next(specifier, context),
+    specifier === '@capstan/sdk' ? { url: ${JSON.stringify(SDK)}, shortCircuit: true } : next(specifier, context),
 });
 const { declarations } = await import('@capstan/sdk');
 await import(${JSON.stringify(pathToFileURL(join(folder, endpoint.file)).href)});

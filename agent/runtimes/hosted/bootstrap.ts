@@ -17,7 +17,7 @@ import { makeReadable } from './readable.ts';
 const ROOT = fileURLToPath(new URL('../../../', import.meta.url));
 /** Where the installation keeps files that can be regenerated. */
 const SHARED = join(ROOT, 'node_modules/.cache/bootstrap');
-const STRIP = fileURLToPath(new URL('strip-types.ts', import.meta.url));
+const STRIP = fileURLToPath(new URL('./strip-types.ts', import.meta.url));
 /** The sources of our programs. */
 const SOURCES = ['agent/runtimes', 'lib'];
 const LEFT_OUT = /(^|\/)(__pycache__|gen)(\/|$)/;
@@ -67,7 +67,7 @@ async function sources(): Promise<string[]> {
   );
   return lists
     .flat()
-    .filter((path) => !LEFT_OUT.test(path) && /\.(ts|py)$/.test(path))
+    .filter((path) => !LEFT_OUT.test(path) && /\.(ts|js|py)$/.test(path))
     .toSorted();
 }
 
@@ -85,8 +85,9 @@ async function fill(folder: string, files: readonly string[]): Promise<void> {
       await cp(join(ROOT, path), join(folder, path));
     }),
   );
-  // In a separate process: the type stripper keeps 50 MB in the memory of the process that used it.
-  await promisify(execFile)(process.execPath, ['--disable-warning=ExperimentalWarning', STRIP, folder]);
+  // An installed package holds JavaScript. In a separate process: the type stripper keeps 50 MB in the memory of the process that used it.
+  if (files.some((path) => path.endsWith('.ts')))
+    await promisify(execFile)(process.execPath, ['--disable-warning=ExperimentalWarning', STRIP, folder]);
   await writeFile(join(folder, 'package.json'), '{"type":"module"}\n');
   // All hosts read function parameters; a container gets no other package.
   await cp(packageFolder('acorn'), join(folder, 'node_modules/acorn'), { recursive: true, dereference: true });

@@ -50,7 +50,7 @@ const NOBODY = 'nobody';
  */
 export async function openSqliteStore(options: SqliteStoreOptions): Promise<SqliteClient> {
   const data: ThreadData = { file: options.file, checkpointPages: options.checkpointPages ?? null, mustExist: options.mustExist ?? false };
-  const worker = new Worker(new URL('thread.ts', import.meta.url), { workerData: data, name: 'capstan-store' });
+  const worker = new Worker(new URL('./thread.ts', import.meta.url), { workerData: data, name: 'capstan-store' });
   const client = new SqliteClient(options.file, worker);
   try {
     await client.opened;
