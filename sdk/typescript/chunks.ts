@@ -1,5 +1,5 @@
 /** Decodes the responses of another endpoint's routes: as a whole, or chunk by chunk as they arrive. */
-import { ConnectionError } from './errors.ts';
+import { ConnectionError, reasonOf } from './errors.ts';
 
 /** Requests each chunk of the function as a JSON document of its own, whatever the chunks are. */
 export const JSON_LINES = 'application/x-ndjson';
@@ -55,7 +55,7 @@ async function* partsOf(call: string, body: ReadableStream<Uint8Array>): AsyncGe
     }
   } catch (cause) {
     isOver = true;
-    throw new ConnectionError(`${call}: the stream ended early`, cause);
+    throw new ConnectionError(`${call}: the stream ended early: ${reasonOf(cause)}`, cause);
   } finally {
     // Not awaited: the result of cancelling a body is irrelevant.
     if (!isOver) void reader.cancel().catch(() => undefined);
@@ -78,6 +78,6 @@ function parsed(call: string, text: string): unknown {
   try {
     return JSON.parse(text) as unknown;
   } catch (cause) {
-    throw new ConnectionError(`${call}: the response is not JSON`, cause);
+    throw new ConnectionError(`${call}: the response is not JSON: ${reasonOf(cause)}`, cause);
   }
 }

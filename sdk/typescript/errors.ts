@@ -75,8 +75,8 @@ export function apiError(call: string, problem: Problem, attempts: number): Caps
 export class ConnectionError extends CapstanError {
   override name = 'ConnectionError';
 
-  constructor(call: string, cause: unknown) {
-    super(`${call}: ${reasonOf(cause)}`, { cause });
+  constructor(message: string, cause: unknown) {
+    super(message, { cause });
   }
 }
 
@@ -163,8 +163,8 @@ export class DispatchError extends CapstanError {
   override name = 'DispatchError';
 }
 
-/** fetch's message is `fetch failed`; its cause has the reason. */
-function reasonOf(thrown: unknown): string {
+/** Returns the reason of an error of fetch: its message is `fetch failed`, and its cause has the reason. */
+export function reasonOf(thrown: unknown): string {
   if (!(thrown instanceof Error)) return String(thrown);
   if (thrown.cause instanceof Error && thrown.cause.message !== '') return thrown.cause.message;
   if (thrown.cause instanceof Error && 'code' in thrown.cause) return String(thrown.cause.code);

@@ -1,8 +1,9 @@
 /** One call of the HTTP API: JSON in, JSON out, with retries. */
 import type { Deadline } from './deadline.ts';
-import { apiError, ConnectionError, TimeoutError, type Problem } from './errors.ts';
+import { apiError, ConnectionError, reasonOf, TimeoutError, type Problem } from './errors.ts';
 import type { RouteMethod } from './routes.ts';
 import { isRetryable, pauseBefore, type RetryPolicy } from './retry.ts';
+import { noteRetry, unreachable } from './unreachable.ts';
 
 /** Longest timer, ms. */
 const LONGEST_TIMER_MS = 2 ** 31 - 1;
@@ -54,7 +55,7 @@ export function parsed({ method, path }: CallRequest, { text }: Answer): unknown
   try {
     return JSON.parse(text) as unknown;
   } catch (cause) {
-    throw new ConnectionError(`${method} ${path}: the response is not JSON`, cause);
+    throw new ConnectionError(`${method} ${path}: the response is not JSON: ${reasonOf(cause)}`, cause);
   }
 }
 
@@ -80,6 +81,7 @@ export async function exchangeWith<T>(connection: Connection, request: CallReque
     const pause = outcome.again ? pauseBefore(connection.retry, attempt, outcome.retryAfter, Math.random()) : null;
     // A pause that leaves no time for another attempt would only delay the error.
     if (pause === null || pause >= left) throw outcome.error;
+    if (attempt === 0) noteRetry(connection.baseUrl, outcome.error, connection.retry.retries);
     await sleep(pause, request.signal);
   }
 }
@@ -116,7 +118,7 @@ async function tryOnce<T>(
     const error = apiError(name, problemOf(status, await response.text(), headers.get('location')), attempts);
     return { error, again: (request.repeats ?? isRetryable)(status), retryAfter: headers.get('retry-after') };
   } catch (cause) {
-    return { error: new ConnectionError(name, cause), again: request.againWhenUnreachable ?? true, retryAfter: null };
+    return { error: unreachable(name, connection.baseUrl, cause), again: request.againWhenUnreachable ?? true, retryAfter: null };
   } finally {
     clearTimeout(timer);
   }

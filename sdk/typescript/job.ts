@@ -195,7 +195,7 @@ export async function callJob<Output>(connection: Connection, request: CallReque
 }
 
 function unreadable({ method, path }: CallRequest, why: string): ConnectionError {
-  return new ConnectionError(`${method} ${path}`, new Error(why));
+  return new ConnectionError(`${method} ${path}: ${why}`, undefined);
 }
 
 /** The output of a generator is the array of its chunks. */

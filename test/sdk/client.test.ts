@@ -193,10 +193,36 @@ test('when tries run out, the last reason is thrown', async (t) => {
   t.is(requests.length, 1 + defaultRetryPolicy.retries);
 });
 
-test('nobody there: the error names the call and the cause', async (t) => {
-  const lonely = new Endpoint('ep1', { apiKey: 'k', baseUrl: 'http://127.0.0.1:1', retry: { retries: 0 } });
+test('nobody there: the error names the call, the address without its password, the cause and what to check', async (t) => {
+  const server = createServer(() => undefined).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  server.close();
+  await once(server, 'close');
+  const lonely = new Endpoint('ep1', { apiKey: 'k', baseUrl: `http://127.0.0.1:${port}`, retry: { retries: 0 } });
   const error = await t.throwsAsync(lonely.run({}), { instanceOf: ConnectionError });
-  t.regex(error.message, /^POST \/v2\/ep1\/run: .*(ECONNREFUSED|bad port)/);
+  t.is(
+    error.message,
+    `POST /v2/ep1/run: cannot connect to http://127.0.0.1:${port}: connect ECONNREFUSED 127.0.0.1:${port}. Check CAPSTAN_URL (or baseUrl), or start the service there: capstan up`,
+  );
+  t.is((error.cause as { cause?: { code?: string } }).cause?.code, 'ECONNREFUSED');
+  const { unreachable } = await import('../../sdk/typescript/unreachable.ts');
+  t.false(unreachable('GET /', 'http://me:secret@example.test/base', new Error('x')).message.includes('secret'));
+});
+
+test.serial('retries are told on stderr, once for an address and not for each call', async (t) => {
+  const told: string[] = [];
+  const { warn } = console;
+  console.warn = (text: string) => void told.push(text);
+  t.teardown(() => void (console.warn = warn));
+  const busy = { status: 503, body: { title: 'Service Unavailable', detail: 'service unavailable:\u001B try again' } };
+  const { baseUrl } = await server(t, [busy, busy, { body: {} }, busy, { body: {} }]);
+  await endpoint(baseUrl).health();
+  await endpoint(baseUrl).health();
+  t.deepEqual(
+    told.filter((text) => text.includes('/v2/ep1/health: 503')),
+    ['capstan: GET /v2/ep1/health: 503 Service Unavailable: service unavailable:  try again; retrying up to 5 times'],
+  );
 });
 
 test('a raised signal ends a call, a pause and a wait', async (t) => {
@@ -357,7 +383,10 @@ test('a service that does not answer ends the try', async (t) => {
   });
   const baseUrl = `http://127.0.0.1:${(silent.address() as AddressInfo).port}`;
   const patient = new Endpoint('ep1', { apiKey: 'k', baseUrl, retry: { retries: 0 }, timeoutMs: 20 });
-  await t.throwsAsync(patient.health(), { instanceOf: ConnectionError, message: 'GET /v2/ep1/health: no response within 20 ms' });
+  await t.throwsAsync(patient.health(), {
+    instanceOf: ConnectionError,
+    message: `GET /v2/ep1/health: no response within 20 ms (from ${baseUrl})`,
+  });
 });
 
 test('a redirection is not followed: the key would go along', async (t) => {

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from .errors import ApiError, CapstanError, ConnectionFailed, Timeout, api_error_class
 from .retry import RetryPolicy, is_retryable, pause_before, seconds_of
+from .unreachable import connection_failed, note_retry
 
 Value = TypeVar("Value")
 
@@ -171,8 +172,7 @@ def exchange(
         try:
             response = yield Request(method, connection.base_url + path, sent, data, timeout, repeatable, streams)
         except Unreachable as error:
-            failure = ConnectionFailed(f"{name}: {error}")
-            failure.__cause__ = error.__cause__
+            failure = connection_failed(name, connection.base_url, str(error), error.__cause__)
             again = repeats_when_unreachable
         else:
             assert response is not None
@@ -188,6 +188,8 @@ def exchange(
         # A pause that leaves no time for another attempt would only delay the error.
         if left is not None and pause >= left:
             raise Timeout(f"{name}: {no_answer_within(deadline.seconds or 0)}") from failure  # type: ignore[union-attr]
+        if attempt == 0:
+            note_retry(connection.base_url, failure, connection.retry.retries)
         yield Pause(pause)
         attempt += 1
 

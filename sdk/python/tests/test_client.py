@@ -1,6 +1,7 @@
 """Both handles, blocking and asyncio, against a service with scripted responses: every promise is checked on both."""
 import asyncio
 import inspect
+import io
 import os
 import threading
 import unittest
@@ -168,9 +169,21 @@ class Handles(unittest.TestCase):
                 url = service.url
             service.url = url
             with Twin(kind, service, retry=RetryPolicy(retries=0)) as twin:
-                with self.assertRaisesRegex(capstan.ConnectionFailed, "GET /v2/ep1/health: .*(refused|Connect call failed)") as caught:
+                with self.assertRaisesRegex(capstan.ConnectionFailed, "GET /v2/ep1/health: cannot connect to " + url + ": .*(refused|Connect call failed).* CAPSTAN_URL .* capstan up") as caught:
                     twin.settle(twin.endpoint.health())
                 self.assertIsInstance(caught.exception.__cause__, OSError)
+
+    def test_retries_are_told_on_stderr_once_for_an_address(self):
+        for kind in (capstan.Endpoint, aio.Endpoint):
+            busy = (503, {"title": "Service Unavailable", "detail": "service unavailable:\x1b try again"})
+            with FakeService(busy, busy, (200, {}), busy, (200, {})) as service, Twin(kind, service) as twin:
+                with mock.patch("sys.stderr", new=io.StringIO()) as printed:
+                    twin.settle(twin.endpoint.health())
+                    twin.settle(twin.endpoint.health())
+                self.assertEqual(
+                    printed.getvalue(),
+                    "capstan: GET /v2/ep1/health: 503 Service Unavailable: service unavailable:  try again; retrying up to 5 times\n",
+                )
 
     def test_what_is_no_json_is_refused_before_any_call(self):
         for service, twin in self.twins():
