@@ -55,16 +55,23 @@ export class PartsFile {
 }
 
 export interface FormerPartsOptions {
-  /** Time for the parts to end; those that still run then are killed, ms. */
+  /** Time for the parts to end, ms. Those that still run then are killed, if they are known to be the parts. */
   readonly graceMs: number;
   /** Called once when there is something to wait for, with the names of the parts. */
   waiting(parts: readonly string[]): void;
   /** Called when parts are killed. */
   killing(parts: readonly string[]): void;
+  /** Called when parts are left alone: a process has their id, and may be another program's. */
+  leaving(parts: readonly string[]): void;
 }
 
-/** Resolves when no part of an earlier supervisor runs on the data folder. The caller holds the folder's lock. */
-export async function formerPartsEnded(dataDir: string, { graceMs, waiting, killing }: FormerPartsOptions): Promise<void> {
+/**
+ * Resolves when no part of an earlier supervisor runs on the data folder. The caller holds the folder's lock.
+ *
+ * A process without a known start time (the system tells none, or it was gone before it was read) may have got the id of a part
+ * that ended long ago. It is waited for as the others are, and never killed.
+ */
+export async function formerPartsEnded(dataDir: string, { graceMs, waiting, killing, leaving }: FormerPartsOptions): Promise<void> {
   const parts = readParts(dataDir);
   const began = performance.now();
   let isSaid = false;
@@ -78,10 +85,16 @@ export async function formerPartsEnded(dataDir: string, { graceMs, waiting, kill
       isSaid = true;
       waiting(names);
     }
-    if (!isKilled && waited >= graceMs) {
-      isKilled = true;
-      killing(names);
-      for (const [, { pid }] of left) kill(pid);
+    if (waited >= graceMs) {
+      const known = left.filter(([, { started }]) => started !== null);
+      if (!isKilled) {
+        isKilled = true;
+        const unknown = names.filter((name) => !known.some(([each]) => each === name));
+        if (unknown.length > 0) leaving(unknown);
+        if (known.length > 0) killing(known.map(([name]) => name));
+        for (const [, { pid }] of known) kill(pid);
+      }
+      if (known.length === 0) return;
     }
     await pause(LOOK_MS);
   }
