@@ -7,7 +7,7 @@ import { status } from '@grpc/grpc-js';
 import { CELL_NAME } from '../../lib/cells.ts';
 import type { ClusterClient } from '../../lib/cluster-list.ts';
 import { CapstanError } from '../../lib/errors.ts';
-import { FirstRead } from '../directory/first-read.ts';
+import { ReadInBackground } from '../directory/read-in-background.ts';
 import type { Log } from '../log.ts';
 
 const READ_MS = 2_000;
@@ -21,31 +21,21 @@ export interface CellListOptions {
   readonly onCells: (names: readonly string[]) => void;
 }
 
-export class CellList {
+export class CellList extends ReadInBackground {
   readonly #options: CellListOptions;
   #timer: NodeJS.Timeout | undefined;
   #closed = false;
   #hasFailed = false;
-  readonly #first = new FirstRead();
 
   constructor(options: CellListOptions) {
+    super();
     this.#options = options;
     void this.#read();
   }
 
-  /** The list was read at least once. */
-  get reached(): boolean {
-    return this.#first.done;
-  }
-
-  /** Resolves once the list was read, with true; with false after `timeoutMs`, or when this closes. */
-  async firstRead(timeoutMs: number): Promise<boolean> {
-    return this.#first.within(timeoutMs);
-  }
-
   close(): void {
     this.#closed = true;
-    this.#first.close();
+    this.endReads();
     clearTimeout(this.#timer);
   }
 
@@ -57,10 +47,10 @@ export class CellList {
       // A cell that never had an owner has nothing to ask for.
       if (this.#closed) return;
       onCells(cells.filter(({ name, ownerId }) => CELL_NAME.test(name) && ownerId !== '').map(({ name }) => name));
-      this.#first.read();
+      this.wasRead();
     } catch (error) {
       // A scheduler of an earlier version has no such service, and one cell.
-      if (isUnimplemented(error)) this.#first.read();
+      if (isUnimplemented(error)) this.wasRead();
       if (!this.#hasFailed && !this.#closed) log.info({ err: error }, 'the list of cells could not be read; trying again');
       this.#hasFailed = true;
     }

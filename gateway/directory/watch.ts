@@ -7,7 +7,7 @@ import { readClientStream } from '../../lib/stream-guard.ts';
 import { backoffMs } from '../../lib/backoff.ts';
 import type { Log } from '../log.ts';
 import type { Directory } from './directory.ts';
-import { FirstRead } from './first-read.ts';
+import { ReadInBackground } from './read-in-background.ts';
 
 export interface DirectoryWatchOptions {
   readonly client: ControlServiceClient;
@@ -18,7 +18,7 @@ export interface DirectoryWatchOptions {
   readonly log: Log;
 }
 
-export class DirectoryWatch {
+export class DirectoryWatch extends ReadInBackground {
   readonly #client: ControlServiceClient;
   readonly #metadata: Metadata;
   readonly #directory: Directory;
@@ -29,11 +29,11 @@ export class DirectoryWatch {
   #attempt = 0;
   #closed = false;
   #lastFailure = '';
-  readonly #first = new FirstRead();
   /** The stream is connected: what the directory does not hold was unknown to the scheduler a moment ago. */
   current = false;
 
   constructor({ client, metadata, directory, cell, log }: DirectoryWatchOptions) {
+    super();
     this.#client = client;
     this.#metadata = metadata;
     this.#directory = directory;
@@ -42,19 +42,9 @@ export class DirectoryWatch {
     this.#open();
   }
 
-  /** The directory was read at least once. */
-  get reached(): boolean {
-    return this.#first.done;
-  }
-
-  /** Resolves once the directory was read, with true; with false after `timeoutMs`, or when this closes. */
-  async firstRead(timeoutMs: number): Promise<boolean> {
-    return this.#first.within(timeoutMs);
-  }
-
   close(): void {
     this.#closed = true;
-    this.#first.close();
+    this.endReads();
     if (this.#timer !== null) clearTimeout(this.#timer);
     const call = this.#call;
     this.#call = null;
@@ -70,7 +60,7 @@ export class DirectoryWatch {
       this.#directory.apply(update, this.#cell);
       this.#attempt = 0;
       this.#lastFailure = '';
-      this.#first.read();
+      this.wasRead();
       this.current = true;
     });
     call.on('error', (error: Error) => {

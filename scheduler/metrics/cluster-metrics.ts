@@ -5,6 +5,7 @@
 import { Counter, Gauge, Histogram, Registry } from 'prom-client';
 
 import type { ClusterSeen } from '../cluster/cluster.ts';
+import { levelsOf } from './levels.ts';
 import type { LossCause, RoundTrip, StoreWatcher, TakeOverCause } from '../store/store-watcher.ts';
 
 export interface ClusterMetricsSource {
@@ -109,19 +110,7 @@ export class StoreMetrics implements StoreWatcher {
 
 /** Adds what the schedulers' rows say. */
 export function addClusterLevels(registry: Registry, { cell, isOwner, seen }: ClusterMetricsSource): void {
-  const level = (name: string, help: string, labelNames: string[], fill: (gauge: Gauge, seen: ClusterSeen) => void): void => {
-    const gauge: Gauge = new Gauge({
-      name,
-      help,
-      labelNames,
-      registers: [registry],
-      collect: () => {
-        gauge.reset();
-        const present = seen();
-        if (present !== null) fill(gauge, present);
-      },
-    });
-  };
+  const level = levelsOf(registry, seen);
   const owner: Gauge = new Gauge({
     name: 'capstan_scheduler_owner',
     help: '1 while this scheduler owns its cell.',

@@ -13,6 +13,7 @@ import type { CommitWatcher } from '../engine/engine.ts';
 import { workerCounts } from '../services/worker-counts.ts';
 import type { Op, Outcome } from '../store/store.ts';
 import { addClusterLevels, type ClusterMetricsSource, type StoreMetrics } from './cluster-metrics.ts';
+import { levelsOf } from './levels.ts';
 
 /** Source of the gauges. */
 export interface MetricsSource {
@@ -227,20 +228,7 @@ function addDisk(registry: Registry, { freeBytes }: MetricsSource): void {
 }
 
 function addLevels(registry: Registry, { image, wall, channels, inputCache }: MetricsSource): void {
-  /** Creates a gauge that is set on each read. */
-  const level = (name: string, help: string, labelNames: string[], fill: (gauge: Gauge, state: State) => void): void => {
-    const gauge: Gauge = new Gauge({
-      name,
-      help,
-      labelNames,
-      registers: [registry],
-      collect: () => {
-        gauge.reset();
-        const present = image();
-        if (present !== null) fill(gauge, present);
-      },
-    });
-  };
+  const level = levelsOf(registry, image);
   const perEndpoint = (name: string, help: string, value: (endpoint: EndpointRecord) => number): void =>
     level(name, help, ['endpoint'], (gauge, { endpoints }) => {
       for (const [id, endpoint] of endpoints) gauge.set({ endpoint: id }, value(endpoint));

@@ -6,7 +6,8 @@ import test from 'ava';
 
 import type { ClusterRow } from '../../lib/cluster-list.ts';
 import { folderOf } from '../support/folder.ts';
-import { postgresBinaries, startPostgres, type PostgresServer } from '../support/postgres.ts';
+import type { PostgresServer } from '../support/postgres.ts';
+import { withPostgres } from '../support/with-postgres.ts';
 import { Stack } from '../support/stack.ts';
 import { until } from '../support/until.ts';
 import { run } from './fakes/run.ts';
@@ -14,8 +15,7 @@ import { run } from './fakes/run.ts';
 const tool = join(import.meta.dirname, '../../cli/main.ts');
 const app = join(import.meta.dirname, '../contract/app');
 
-const binaries = await postgresBinaries();
-const server = binaries === undefined ? null : await startPostgres(binaries);
+await withPostgres('up with several schedulers', tests);
 
 const refused = [
   [['--schedulers', '3'], /^✗ --schedulers: 3 schedulers require a queue in PostgreSQL\nhint: Name it with --store postgres:/],
@@ -38,16 +38,7 @@ for (const [args, message] of refused)
     t.notRegex(up.stderr(), /hunter2/);
   });
 
-if (server === null)
-  test('postgres', (t) => {
-    t.log('skipped: no PostgreSQL server is installed (Debian: postgresql)');
-    t.pass();
-  });
-else tests(server);
-
 function tests(postgres: PostgresServer): void {
-  test.after.always(() => postgres.stop());
-
   test('three schedulers: jobs go on when the owner is killed, and it comes back as a standby', async (t) => {
     const stack = await Stack.start({ CAPSTAN_SCHEDULERS: '3', CAPSTAN_STORE: await postgres.newDatabase() });
     t.teardown(() => stack.close());

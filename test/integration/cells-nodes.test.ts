@@ -13,19 +13,14 @@ import { JobKind, JobState } from '../../proto/gen/capstan/v1/common.ts';
 import type { CreateAccountResponse, CreateJoinTokenResponse, ListNodesResponse, NodeInfo } from '../../proto/gen/capstan/v1/control.ts';
 import { archiveOf } from '../agent/fixtures.ts';
 import { folderOf } from '../support/folder.ts';
-import { postgresBinaries, startPostgres, type PostgresServer } from '../support/postgres.ts';
+import type { PostgresServer } from '../support/postgres.ts';
+import { withPostgres } from '../support/with-postgres.ts';
 import { TestNode, TestScheduler, unary } from '../support/scheduler-client.ts';
 import { until } from '../support/until.ts';
 
 const AGENT = fileURLToPath(new URL('../agent/agent-process.ts', import.meta.url));
 
-const binaries = await postgresBinaries();
-if (binaries === undefined)
-  test('nodes move between cells', (t) => {
-    t.log('skipped: no PostgreSQL server is installed (Debian: postgresql)');
-    t.pass();
-  });
-else tests(await startPostgres(binaries));
+await withPostgres('nodes move between cells', tests);
 
 test('with SQLite no node moves: there is one cell', async (t) => {
   const scheduler = await TestScheduler.open();
@@ -44,8 +39,6 @@ interface Two {
 }
 
 function tests(server: PostgresServer): void {
-  test.after.always(() => server.stop());
-
   /** The cells `default` and `west`. */
   async function two(t: ExecutionContext): Promise<Two> {
     const shared = { store: await server.newDatabase(), blobDir: await folderOf(t), isBlobDirShared: 'true' };

@@ -3,34 +3,28 @@ import { execFile, spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { cp } from 'node:fs/promises';
-import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 
 import test, { type ExecutionContext } from 'ava';
 
 import { folderOf } from '../support/folder.ts';
-import { postgresBinaries, startPostgres } from '../support/postgres.ts';
+import type { PostgresServer } from '../support/postgres.ts';
+import { withPostgres } from '../support/with-postgres.ts';
+import { freePort } from '../support/free-port.ts';
 import { until } from '../support/until.ts';
 
 const tool = join(import.meta.dirname, '../../cli/main.ts');
 const app = join(import.meta.dirname, '../fault/app');
 
-const binaries = await postgresBinaries();
-if (binaries === undefined)
-  test('cells', (t) => {
-    t.log('skipped: no PostgreSQL server is installed (Debian: postgresql)');
-    t.pass();
-  });
-else {
-  const server = await startPostgres(binaries);
-  test.after.always(() => server.stop());
+await withPostgres('cells as processes', tests);
 
+function tests(postgres: PostgresServer): void {
   test('two cells serve side by side, and one without an owner takes nothing from the other', async (t) => {
     const folder = await folderOf(t);
     const ports = { east: await freePort(), west: await freePort() };
     const shared = {
-      CAPSTAN_STORE: await server.newDatabase(),
+      CAPSTAN_STORE: await postgres.newDatabase(),
       CAPSTAN_BLOB_DIR: join(folder, 'blobs'),
       CAPSTAN_BLOB_DIR_SHARED: 'true',
       CAPSTAN_SCHEDULER: `127.0.0.1:${ports.east},127.0.0.1:${ports.west}`,
@@ -199,14 +193,4 @@ async function part(t: ExecutionContext, name: string, logged: RegExp, env: Read
     child.once('exit', () => reject(new Error(`${name} ended: ${log}`)));
   });
   return { process: child, log: () => log };
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const address = server.address();
-  server.close();
-  await once(server, 'close');
-  if (address === null || typeof address === 'string') throw new Error('no port');
-  return address.port;
 }

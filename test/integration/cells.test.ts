@@ -20,17 +20,12 @@ import {
 import { start as startAgent } from '../../agent/start.ts';
 import { readConfig as agentConfig } from '../../agent/config.ts';
 import { folderOf } from '../support/folder.ts';
-import { postgresBinaries, startPostgres, type PostgresServer } from '../support/postgres.ts';
+import type { PostgresServer } from '../support/postgres.ts';
+import { withPostgres } from '../support/with-postgres.ts';
 import { buildDigest, endpointSpec, TestScheduler, unary } from '../support/scheduler-client.ts';
 import { until } from '../support/until.ts';
 
-const binaries = await postgresBinaries();
-if (binaries === undefined)
-  test('cells', (t) => {
-    t.log('skipped: no PostgreSQL server is installed (Debian: postgresql)');
-    t.pass();
-  });
-else tests(await startPostgres(binaries));
+await withPostgres('cells', tests);
 
 test('with SQLite there is one cell, and no other can be made', async (t) => {
   const scheduler = await TestScheduler.open();
@@ -47,8 +42,6 @@ interface Two {
 }
 
 function tests(server: PostgresServer): void {
-  test.after.always(() => server.stop());
-
   /** The cells `default` and `west`. */
   async function two(t: ExecutionContext, settings: Record<string, unknown> = {}): Promise<Two> {
     const store = await server.newDatabase();

@@ -13,27 +13,21 @@ import { JobKind, JobState } from '../../proto/gen/capstan/v1/common.ts';
 import type { JobReply, Submit } from '../../proto/gen/capstan/v1/jobs.ts';
 import { run } from '../cli/fakes/run.ts';
 import { folderOf } from '../support/folder.ts';
-import { postgresBinaries, startPostgres, type PostgresServer } from '../support/postgres.ts';
+import type { PostgresServer } from '../support/postgres.ts';
+import { withPostgres } from '../support/with-postgres.ts';
 import { s3Settings, startS3, type S3Server } from '../support/s3-server.ts';
 import { TestScheduler, unary } from '../support/scheduler-client.ts';
-import { copyOfSecrets, lines, openScheduler, serving, stop } from '../support/several-schedulers.ts';
+import { copyOfSecrets } from '../support/schedulers.ts';
+import { lines, openScheduler, serving, stop } from '../support/several-schedulers.ts';
 import { until } from '../support/until.ts';
 
 const bin = join(import.meta.dirname, '../../cli/capstan.mjs');
 const HOUR = 3_600_000;
 const large = Buffer.alloc(100_000, 'input ');
 
-const binaries = await postgresBinaries();
-if (binaries === undefined)
-  test('cluster blobs', (t) => {
-    t.log('skipped: no PostgreSQL server is installed (Debian: postgresql)');
-    t.pass();
-  });
-else tests(await startPostgres(binaries));
+await withPostgres('cluster blobs', tests);
 
 function tests(server: PostgresServer): void {
-  test.after.always(() => server.stop());
-
   test('with S3-compatible storage a standby has bodies and builds, without a common folder', async (t) => {
     const storage = await s3(t);
     const shared = { store: await server.newDatabase(), ...s3Settings(storage) };

@@ -10,26 +10,20 @@ import type { GetWebhookSecretResponse, MasterKeyInfo, PrepareMasterKeyResponse 
 import { masterKeyId } from '../../scheduler/secrets/cipher.ts';
 import { run } from '../cli/fakes/run.ts';
 import { folderOf } from '../support/folder.ts';
-import { postgresBinaries, startPostgres, type PostgresServer } from '../support/postgres.ts';
+import type { PostgresServer } from '../support/postgres.ts';
+import { withPostgres } from '../support/with-postgres.ts';
 import { unary, type TestScheduler } from '../support/scheduler-client.ts';
-import { copyOfSecrets, lines, openScheduler, serving, stop } from '../support/several-schedulers.ts';
+import { copyOfSecrets } from '../support/schedulers.ts';
+import { lines, openScheduler, serving, stop } from '../support/several-schedulers.ts';
 import { until } from '../support/until.ts';
 
 const bin = join(import.meta.dirname, '../../cli/capstan.mjs');
 const mortal = join(import.meta.dirname, 'mortal-scheduler.ts');
 const s3Config = { accessId: 'id', accessSecret: 'very secret', bucketName: 'b', endpointUrl: 'https://s3.example', more: '', json: '' };
 
-const binaries = await postgresBinaries();
-if (binaries === undefined)
-  test('cluster master key', (t) => {
-    t.log('skipped: no PostgreSQL server is installed (Debian: postgresql)');
-    t.pass();
-  });
-else tests(await startPostgres(binaries));
+await withPostgres('cluster master key', tests);
 
 function tests(server: PostgresServer): void {
-  test.after.always(() => server.stop());
-
   test('a rotation is refused while a scheduler lacks the new key, and names it; then all follow it', async (t) => {
     const shared = await sharedSettings(t, server);
     const owner = await openScheduler(t, shared);

@@ -9,22 +9,16 @@ import { pino, type Logger } from 'pino';
 
 import type { DirectoryUpdate, MasterKeyInfo } from '../../proto/gen/capstan/v1/control.ts';
 import { folderOf } from '../support/folder.ts';
-import { postgresBinaries, startPostgres, type PostgresServer } from '../support/postgres.ts';
+import type { PostgresServer } from '../support/postgres.ts';
+import { withPostgres } from '../support/with-postgres.ts';
 import { TestSession, unary, type TestScheduler } from '../support/scheduler-client.ts';
-import { copyOfSecrets, openScheduler, serving, stop } from '../support/several-schedulers.ts';
+import { copyOfSecrets } from '../support/schedulers.ts';
+import { openScheduler, serving, stop } from '../support/several-schedulers.ts';
 import { until } from '../support/until.ts';
 
-const binaries = await postgresBinaries();
-if (binaries === undefined)
-  test('cluster tokens', (t) => {
-    t.log('skipped: no PostgreSQL server is installed (Debian: postgresql)');
-    t.pass();
-  });
-else tests(await startPostgres(binaries));
+await withPostgres('cluster tokens', tests);
 
 function tests(server: PostgresServer): void {
-  test.after.always(() => server.stop());
-
   test('a standby with tokens of its own takes those of the queue, and locks nobody out', async (t) => {
     const shared = { store: await server.newDatabase(), blobDir: await folderOf(t), isBlobDirShared: 'true' };
     const owner = await openScheduler(t, shared);

@@ -12,15 +12,14 @@ import { readConfig } from '../../gateway/config.ts';
 import { start as startGateway } from '../../gateway/start.ts';
 import { run } from '../cli/fakes/run.ts';
 import { folderOf } from '../support/folder.ts';
-import { postgresBinaries, startPostgres, type PostgresServer } from '../support/postgres.ts';
+import { startPostgres, type PostgresServer } from '../support/postgres.ts';
+import { withPostgres } from '../support/with-postgres.ts';
 import { TestScheduler, unary } from '../support/scheduler-client.ts';
 import { until } from '../support/until.ts';
 
 const tool = join(import.meta.dirname, '../../cli/main.ts');
 
-// All tests are declared in one turn: what they need is there before.
-const binaries = await postgresBinaries();
-const running = binaries === undefined ? null : await startPostgres(binaries);
+await withPostgres('schedulers of one database', tests);
 
 test('on SQLite a scheduler lists itself', async (t) => {
   const scheduler = await TestScheduler.open();
@@ -69,16 +68,7 @@ test('only the gateway token lists schedulers', async (t) => {
   );
 });
 
-if (binaries === undefined || running === null)
-  test('postgres', (t) => {
-    t.log('skipped: no PostgreSQL server is installed (Debian: postgresql)');
-    t.pass();
-  });
-else tests(binaries, running);
-
-function tests(folder: string, server: PostgresServer): void {
-  test.after.always(() => server.stop());
-
+function tests(server: PostgresServer, binaries: string): void {
   test('the owner sees its standby, and the standby sees its take-over', async (t) => {
     const store = await server.newDatabase();
     const shared = { store, blobDir: await folderOf(t), isBlobDirShared: 'true' };
@@ -244,7 +234,7 @@ function tests(folder: string, server: PostgresServer): void {
   });
 
   test('a database whose commits wait for another host is told apart, also while none is there', async (t) => {
-    const own = await startPostgres(folder);
+    const own = await startPostgres(binaries);
     t.teardown(() => own.stop());
     const store = await own.newDatabase();
     const scheduler = await TestScheduler.open({ store });

@@ -3,7 +3,8 @@ import test, { type ExecutionContext } from 'ava';
 
 import { readConfig } from '../../gateway/config.ts';
 import { start } from '../../gateway/start.ts';
-import { postgresBinaries, startPostgres, type PostgresServer } from '../support/postgres.ts';
+import type { PostgresServer } from '../support/postgres.ts';
+import { withPostgres } from '../support/with-postgres.ts';
 import type { TestScheduler } from '../support/scheduler-client.ts';
 import { schedulersOn, statusOf } from '../support/schedulers.ts';
 
@@ -11,17 +12,9 @@ const CALLERS = 8;
 /** Answers that each owner gives before the next one takes over. */
 const ANSWERS = 100;
 
-const binaries = await postgresBinaries();
-if (binaries === undefined)
-  test('a handover', (t) => {
-    t.log('skipped: no PostgreSQL server is installed (Debian: postgresql)');
-    t.pass();
-  });
-else tests(await startPostgres(binaries));
+await withPostgres('a handover', tests);
 
 function tests(server: PostgresServer): void {
-  test.after.always(() => server.stop());
-
   test('owners that stop under load hand over without an error: every submission is answered, and recorded once', async (t) => {
     const { store, owner, standby } = await schedulersOn(t, server, { rateLimits: 'run=0/0' });
     const { endpoints } = await owner.deploy([{ name: 'echo' }]);

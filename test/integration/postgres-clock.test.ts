@@ -3,22 +3,15 @@ import test from 'ava';
 
 import { JobKind, JobState } from '../../proto/gen/capstan/v1/common.ts';
 import type { JobReply, Submit } from '../../proto/gen/capstan/v1/jobs.ts';
-import { NO_POSTGRES, postgresBinaries, startPostgres, type PostgresServer } from '../support/postgres.ts';
+import type { PostgresServer } from '../support/postgres.ts';
+import { withPostgres } from '../support/with-postgres.ts';
 import { schedulersOn, statusOf } from '../support/schedulers.ts';
 
 const HOUR = 3_600_000;
 
-const binaries = await postgresBinaries();
-if (binaries === undefined)
-  test('clock', (t) => {
-    t.log(NO_POSTGRES);
-    t.pass();
-  });
-else tests(await startPostgres(binaries));
+await withPostgres('clock', tests);
 
 function tests(server: PostgresServer): void {
-  test.after.always(() => server.stop());
-
   test('a standby whose host runs an hour fast takes over, and jobs that have half an hour left stay', async (t) => {
     const { owner, standby: another } = await schedulersOn(t, server);
     const { endpoints } = await owner.deploy([{ name: 'echo' }]);

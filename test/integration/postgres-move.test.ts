@@ -12,7 +12,8 @@ import { run } from '../cli/fakes/run.ts';
 import { rowsOfSqlite } from '../conformance/store/copied.ts';
 import { queued, START, submit } from '../conformance/store/jobs.ts';
 import { folderOf } from '../support/folder.ts';
-import { NO_POSTGRES, postgresBinaries, startPostgres, type PostgresServer } from '../support/postgres.ts';
+import type { PostgresServer } from '../support/postgres.ts';
+import { withPostgres } from '../support/with-postgres.ts';
 import { Stack } from '../support/stack.ts';
 import { until } from '../support/until.ts';
 
@@ -35,13 +36,7 @@ export const parked = echo;
   }),
 };
 
-const binaries = await postgresBinaries();
-if (binaries === undefined)
-  test('postgres', (t) => {
-    t.log(`skipped: ${NO_POSTGRES}`);
-    t.pass();
-  });
-else tests(await startPostgres(binaries));
+await withPostgres('postgres', tests);
 
 async function copy(from: string, to: string): Promise<CopyReport> {
   const running = run([tool, 'store', 'copy', '--from', from, '--to', to, '--json']);
@@ -51,8 +46,6 @@ async function copy(from: string, to: string): Promise<CopyReport> {
 }
 
 function tests(server: PostgresServer): void {
-  test.after.always(() => server.stop());
-
   test('a stack goes on from PostgreSQL, and from SQLite again', async (t) => {
     const stack = await Stack.start();
     t.teardown(() => stack.close());

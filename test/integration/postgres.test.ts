@@ -2,18 +2,18 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';
-import { Writable } from 'node:stream';
 
 import test from 'ava';
-import { pino } from 'pino';
 
 import type { CapstanError } from '../../lib/errors.ts';
 import { JobKind, JobState } from '../../proto/gen/capstan/v1/common.ts';
 import type { JobReply, Submit } from '../../proto/gen/capstan/v1/jobs.ts';
 import { folderOf } from '../support/folder.ts';
-import { NO_POSTGRES, postgresBinaries, startPostgres, type PostgresServer } from '../support/postgres.ts';
+import type { PostgresServer } from '../support/postgres.ts';
+import { withPostgres } from '../support/with-postgres.ts';
 import { TestScheduler } from '../support/scheduler-client.ts';
 import { copyOfSecrets, statusOf } from '../support/schedulers.ts';
+import { lines } from '../support/several-schedulers.ts';
 
 const tool = join(import.meta.dirname, '../../cli/main.ts');
 /** Ends the connection that commits, as a broken network or a killed scheduler does. */
@@ -21,17 +21,9 @@ const END_OWNER = `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
   WHERE datname = current_database() AND application_name LIKE 'capstan cell %'
     AND pid IN (SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND granted)`;
 
-const binaries = await postgresBinaries();
-if (binaries === undefined)
-  test('postgres', (t) => {
-    t.log(`skipped: ${NO_POSTGRES}`);
-    t.pass();
-  });
-else tests(await startPostgres(binaries));
+await withPostgres('postgres', tests);
 
 function tests(server: PostgresServer): void {
-  test.after.always(() => server.stop());
-
   test('a standby takes over from an owner that lost its connection, with the jobs', async (t) => {
     const store = await server.newDatabase();
     const blobDir = await folderOf(t);
@@ -166,22 +158,3 @@ function submit(jobId: string): { $case: 'submit'; value: Submit } {
 }
 
 const stateOf = ({ result }: JobReply): JobState | null => (result?.$case === 'job' ? result.value.state : null);
-
-/** A log whose lines can be waited for. */
-function lines() {
-  const waiting: (() => void)[] = [];
-  let text = '';
-  const stream = new Writable({
-    write(chunk, _encoding, done) {
-      text += String(chunk);
-      for (const wake of waiting.splice(0)) wake();
-      done();
-    },
-  });
-  return {
-    log: pino(stream),
-    async until(part: string): Promise<void> {
-      while (!text.includes(part)) await new Promise<void>((resolve) => waiting.push(resolve));
-    },
-  };
-}

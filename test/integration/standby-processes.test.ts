@@ -9,23 +9,16 @@ import test, { type ExecutionContext } from 'ava';
 import { fromServiceError } from '../../lib/grpc-errors.ts';
 import { ControlServiceClient } from '../../proto/gen/capstan/v1/control.ts';
 import { folderOf } from '../support/folder.ts';
-import { postgresBinaries, startPostgres, type PostgresServer } from '../support/postgres.ts';
+import type { PostgresServer } from '../support/postgres.ts';
+import { withPostgres } from '../support/with-postgres.ts';
 import { prepareDataFolder } from '../../scheduler/secrets/data-folder.ts';
 import { copyOfSecrets } from '../support/schedulers.ts';
 
 const tool = join(import.meta.dirname, '../../cli/main.ts');
 
-const binaries = await postgresBinaries();
-if (binaries === undefined)
-  test('schedulers as processes', (t) => {
-    t.log('skipped: no PostgreSQL server is installed (Debian: postgresql)');
-    t.pass();
-  });
-else tests(await startPostgres(binaries));
+await withPostgres('schedulers as processes', tests);
 
 function tests(server: PostgresServer): void {
-  test.after.always(() => server.stop());
-
   for (const [how, signal] of [
     ['is told to end', 'SIGTERM'],
     ['is killed', 'SIGKILL'],

@@ -1,31 +1,23 @@
 /** Schedulers of two versions on one database: the schema is its owner's, and only a scheduler that knows it may own. */
-import { Writable } from 'node:stream';
 
 import test from 'ava';
 import { Client } from 'pg';
-import { pino } from 'pino';
 
 import { migrations } from '../../scheduler/store/postgres/migrations/all.ts';
 import { folderOf } from '../support/folder.ts';
-import { postgresBinaries, startPostgres, type PostgresServer } from '../support/postgres.ts';
+import type { PostgresServer } from '../support/postgres.ts';
+import { withPostgres } from '../support/with-postgres.ts';
 import { TestScheduler } from '../support/scheduler-client.ts';
 import { schedulersOn, statusOf } from '../support/schedulers.ts';
+import { lines } from '../support/several-schedulers.ts';
 
 /** Advisory lock of the cell `default`. */
 const LOCK = 'SELECT pg_advisory_lock(1128353875, 0)';
 const VERSION = 'SELECT max(number) AS version FROM capstan.migrations';
 
-const binaries = await postgresBinaries();
-if (binaries === undefined)
-  test('schedulers of two versions', (t) => {
-    t.log('skipped: no PostgreSQL server is installed (Debian: postgresql)');
-    t.pass();
-  });
-else tests(await startPostgres(binaries));
+await withPostgres('schedulers of two versions', tests);
 
 function tests(server: PostgresServer): void {
-  test.after.always(() => server.stop());
-
   test('a newer standby leaves the schema of an older owner as it is, and migrates it when it takes over', async (t) => {
     const newest = migrations.at(-1)?.number;
     const before = migrations.at(-2)?.number;
@@ -75,23 +67,4 @@ function tests(server: PostgresServer): void {
     await statusOf(standby, 'owner');
     t.pass();
   });
-}
-
-/** A log whose lines can be waited for. */
-function lines() {
-  const waiting: (() => void)[] = [];
-  let text = '';
-  const stream = new Writable({
-    write(chunk, _encoding, done) {
-      text += String(chunk);
-      for (const wake of waiting.splice(0)) wake();
-      done();
-    },
-  });
-  return {
-    log: pino(stream),
-    async until(part: string): Promise<void> {
-      while (!text.includes(part)) await new Promise<void>((resolve) => waiting.push(resolve));
-    },
-  };
 }

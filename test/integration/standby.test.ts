@@ -11,21 +11,14 @@ import { JobKind, JobState } from '../../proto/gen/capstan/v1/common.ts';
 import type { JobReply, Submit } from '../../proto/gen/capstan/v1/jobs.ts';
 import { folderOf } from '../support/folder.ts';
 import { healthClient, healthOf, type HealthClient } from '../support/grpc-health.ts';
-import { postgresBinaries, startPostgres, type PostgresServer } from '../support/postgres.ts';
+import type { PostgresServer } from '../support/postgres.ts';
+import { withPostgres } from '../support/with-postgres.ts';
 import { TestScheduler } from '../support/scheduler-client.ts';
 import { copyOfSecrets, schedulersOn, statusOf } from '../support/schedulers.ts';
 
-const binaries = await postgresBinaries();
-if (binaries === undefined)
-  test('standby', (t) => {
-    t.log('skipped: no PostgreSQL server is installed (Debian: postgresql)');
-    t.pass();
-  });
-else tests(await startPostgres(binaries));
+await withPostgres('standby', tests);
 
 function tests(server: PostgresServer): void {
-  test.after.always(() => server.stop());
-
   test('a standby asked with valid credentials says NOT_OWNER and where the owner is, and never UNAUTHENTICATED', async (t) => {
     const { owner, standby: another } = await schedulersOn(t, server);
     const node = await owner.join('gpu-1');

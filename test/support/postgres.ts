@@ -1,7 +1,6 @@
 /** A PostgreSQL server of a test's own, which ends with the test, however that ends. */
 import { execFile, spawn, type ChildProcess } from 'node:child_process';
 import { chmod, chown, cp, mkdir, rm } from 'node:fs/promises';
-import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { promisify } from 'node:util';
@@ -10,6 +9,7 @@ import { Client } from 'pg';
 
 import { isErrno } from '../../lib/to-error.ts';
 import { ownFolder } from './own-folder.ts';
+import { freePort } from './free-port.ts';
 import { guard } from './stack.ts';
 
 export { NO_POSTGRES, postgresBinaries } from './postgres-binaries.ts';
@@ -139,13 +139,4 @@ async function query(address: string, sql: string): Promise<readonly Record<stri
   } finally {
     await client.end().catch(() => undefined);
   }
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer();
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  const address = server.address();
-  await new Promise((resolve) => server.close(resolve));
-  if (address === null || typeof address === 'string') throw new Error('no port');
-  return address.port;
 }

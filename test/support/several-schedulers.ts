@@ -1,13 +1,10 @@
 /** Several schedulers on one database. */
-import { cp } from 'node:fs/promises';
-import { join } from 'node:path';
 import { Writable } from 'node:stream';
 
 import type { ExecutionContext } from 'ava';
 import { pino, type Logger } from 'pino';
 
 import type { MasterKeyInfo } from '../../proto/gen/capstan/v1/control.ts';
-import { folderOf } from './folder.ts';
 import { TestScheduler, unary } from './scheduler-client.ts';
 import { until } from './until.ts';
 
@@ -36,13 +33,6 @@ export async function serving(scheduler: TestScheduler): Promise<TestScheduler> 
     ),
   );
   return scheduler;
-}
-
-/** A data folder with the secrets of another. */
-export async function copyOfSecrets(t: ExecutionContext, dataDir: string): Promise<string> {
-  const folder = await folderOf(t);
-  await cp(join(dataDir, 'secrets'), join(folder, 'secrets'), { recursive: true });
-  return folder;
 }
 
 /** A log whose lines can be waited for. */

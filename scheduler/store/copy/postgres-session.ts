@@ -1,9 +1,10 @@
 /** One connection of a copy, which holds the lock of the cell: no scheduler owns it meanwhile. */
-import { Client, types } from 'pg';
+import { Client } from 'pg';
 
 import { CapstanError } from '../../../lib/errors.ts';
 import { parseAddress, type Address } from '../postgres/address.ts';
 import { openPostgresStore } from '../postgres/client.ts';
+import { clientConfig } from '../postgres/connection.ts';
 import { storeFailure } from '../postgres/failures.ts';
 import { LOCK_SPACE } from '../postgres/migrate.ts';
 import { migrations } from '../postgres/migrations/all.ts';
@@ -11,7 +12,6 @@ import { BATCH_BYTES, BATCH_ROWS, bytesOf, type Cell, type CopyTable, type Row }
 
 /** A queue in SQLite is the cell `default`. */
 export const CELL = 0;
-const INT8 = 20;
 const CONNECT_MS = 5_000;
 const FIRST_FETCH = 100;
 
@@ -45,24 +45,7 @@ export class PostgresSession {
   private constructor(address: Address, option: string) {
     this.address = address;
     this.#option = option;
-    this.#client = new Client({
-      user: address.user,
-      host: address.host,
-      port: address.port,
-      database: address.database,
-      ssl: address.tls ?? false,
-      application_name: 'capstan store copy',
-      connectionTimeoutMillis: CONNECT_MS,
-      keepAlive: true,
-      types: {
-        // Numbers of the store are whole and below 2^53.
-        getTypeParser: (oid: number, format?: 'text' | 'binary'): ((text: string) => unknown) =>
-          oid === INT8 ? Number : (types.getTypeParser(oid, format) as (text: string) => unknown),
-      },
-      options: Object.entries(SESSION)
-        .map(([setting, value]) => `-c ${setting}=${value}`)
-        .join(' '),
-    });
+    this.#client = new Client(clientConfig(address, 'capstan store copy', { session: SESSION, connectMs: CONNECT_MS }));
     this.#client.on('error', (error) => {
       this.#ended ??= error;
     });

@@ -447,7 +447,11 @@ export class PostgresStore implements Store {
     return this.#session;
   }
 
-  /** Whether a term stands shows with the next batch, and whether the server answers with the next read: nobody waits for these. */
+  /**
+   * Keeps the term of a store that nothing else commits to: the engine renews more often, once it has read its state. Without this a
+   * standby would take the cell over during a read that is longer than its patience. Whether the term stands shows with the next
+   * batch, and whether the server answers with the next read: nobody waits for these.
+   */
   #renew(renewMs: number): void {
     const mono = performance.now();
     if (mono - this.#clockAt >= CLOCK_MS) {

@@ -45,7 +45,18 @@ const parsers: CustomTypesConfig = {
     oid === INT8 ? Number : (types.getTypeParser(oid, format) as (text: string) => unknown),
 };
 
-function configOf(address: Address, name: string, session: Readonly<Record<string, string>> = SESSION): ClientConfig {
+export interface SessionOptions {
+  /** Settings of the server for this connection. */
+  readonly session?: Readonly<Record<string, string>>;
+  readonly connectMs?: number;
+}
+
+/** What every connection to the database is made with; `name` is what the server shows for it. */
+export function clientConfig(
+  address: Address,
+  name: string,
+  { session = SESSION, connectMs = CONNECT_MS }: SessionOptions = {},
+): ClientConfig {
   return {
     user: address.user,
     host: address.host,
@@ -53,7 +64,7 @@ function configOf(address: Address, name: string, session: Readonly<Record<strin
     database: address.database,
     ssl: address.tls ?? false,
     application_name: name,
-    connectionTimeoutMillis: CONNECT_MS,
+    connectionTimeoutMillis: connectMs,
     keepAlive: true,
     keepAliveInitialDelayMillis: KEEP_ALIVE_MS,
     types: parsers,
@@ -88,7 +99,7 @@ export interface ConnectionOptions {
 export async function connect(address: Address, name: string, { answerMs, onEnd, onWarning }: ConnectionOptions): Promise<Connection> {
   const socket = new Socket();
   // Batches follow one another without waiting; each is a transaction of its own, and refused where the one before it was.
-  const client = new Client({ ...configOf(address, name), pipeline: true, stream: () => socket });
+  const client = new Client({ ...clientConfig(address, name), pipeline: true, stream: () => socket });
   client.on('error', onEnd);
   client.on('end', () => onEnd(null));
   client.on('notice', ({ code, message }) => {
@@ -145,7 +156,7 @@ export function readPool(address: Address, size: number, { settings = {}, socket
       );
   };
   const config: PoolConfig = {
-    ...configOf(address, 'capstan reads', { ...SESSION, ...settings }),
+    ...clientConfig(address, 'capstan reads', { session: { ...SESSION, ...settings } }),
     connectionTimeoutMillis: waitMs,
     stream,
     verify,

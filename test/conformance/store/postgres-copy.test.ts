@@ -16,22 +16,15 @@ import { COPY_TABLES } from '../../../scheduler/store/copy/tables.ts';
 import { openPostgresStore } from '../../../scheduler/store/postgres/client.ts';
 import { openSqliteStore } from '../../../scheduler/store/sqlite/client.ts';
 import { folderOf } from '../../support/folder.ts';
-import { NO_POSTGRES, postgresBinaries, startPostgres, type PostgresServer } from '../../support/postgres.ts';
+import type { PostgresServer } from '../../support/postgres.ts';
+import { withPostgres } from '../../support/with-postgres.ts';
 import { columnsOfPostgres, fill, rowsOfSqlite } from './copied.ts';
 import { idOf, queueOf, queued, submit } from './jobs.ts';
 import { take } from './take.ts';
 
-const binaries = await postgresBinaries();
-if (binaries === undefined)
-  test('postgres', (t) => {
-    t.log(`skipped: ${NO_POSTGRES}`);
-    t.pass();
-  });
-else tests(await startPostgres(binaries));
+await withPostgres('postgres', tests);
 
 function tests(server: PostgresServer): void {
-  test.after.always(() => server.stop());
-
   const copy = (from: string, to: string, startOver = false): Promise<CopyReport> =>
     copyStore({ from, to, folder: '/', startOver, onProgress: () => undefined });
 

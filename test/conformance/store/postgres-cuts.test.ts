@@ -3,7 +3,8 @@ import test from 'ava';
 
 import { openPostgresStore } from '../../../scheduler/store/postgres/client.ts';
 import { StaleTermError } from '../../../scheduler/store/store.ts';
-import { NO_POSTGRES, postgresBinaries, startPostgres, type PostgresServer } from '../../support/postgres.ts';
+import type { PostgresServer } from '../../support/postgres.ts';
+import { withPostgres } from '../../support/with-postgres.ts';
 import { TcpProxy } from '../../support/tcp-proxy.ts';
 import { outcomes, queued, queueOf, submit } from './jobs.ts';
 import { END_WRITERS, eventually, LOCKS, worldOf, WRITERS } from './postgres-world.ts';
@@ -12,17 +13,9 @@ import { take } from './take.ts';
 const UNAVAILABLE = { code: 'UNAVAILABLE' };
 const BODY = { inline: new Uint8Array(60_000) };
 
-const binaries = await postgresBinaries();
-if (binaries === undefined)
-  test('postgres', (t) => {
-    t.log(NO_POSTGRES);
-    t.pass();
-  });
-else tests(await startPostgres(binaries));
+await withPostgres('postgres', tests);
 
 function tests(server: PostgresServer): void {
-  test.after.always(() => server.stop());
-
   test('cut before the call: the batch is refused, and never written', async (t) => {
     const { store, fence, proxy } = await worldOf(t, server);
     const told = new Promise<number>((resolve) => store.onHint(resolve));

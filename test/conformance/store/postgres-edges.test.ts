@@ -13,7 +13,8 @@ import { hookReads } from '../../../scheduler/store/postgres/reads/hooks.ts';
 import { LeftEdge, LeftEdges } from '../../../scheduler/store/postgres/reads/left-edges.ts';
 import type { Query } from '../../../scheduler/store/postgres/reads/query.ts';
 import type { Fence, Op } from '../../../scheduler/store/store.ts';
-import { NO_POSTGRES, postgresBinaries, startPostgres, type PostgresServer } from '../../support/postgres.ts';
+import type { PostgresServer } from '../../support/postgres.ts';
+import { withPostgres } from '../../support/with-postgres.ts';
 import { completed, given, hookOf, leased, leaseOf, queued, START, submit } from './jobs.ts';
 import { rowsOfBatch } from './postgres-rows.ts';
 import { take } from './take.ts';
@@ -23,13 +24,7 @@ const BATCH = 500;
 /** Pages that a look at a few rows may touch: levels of the index, the rows, their inputs. */
 const FEW_PAGES = 40;
 
-const binaries = await postgresBinaries();
-if (binaries === undefined) {
-  test('postgres', (t) => {
-    t.log(NO_POSTGRES);
-    t.pass();
-  });
-} else tests(await startPostgres(binaries));
+await withPostgres('postgres', tests);
 
 test('a look that began before a write does not move the edge past it', async (t) => {
   const edge = new LeftEdge(0);
@@ -53,8 +48,6 @@ test('a look that began before a write does not move the edge past it', async (t
 });
 
 function tests(server: PostgresServer): void {
-  test.after.always(() => server.stop());
-
   test('reads from the left do not go through what went while a reader holds a snapshot open', async (t) => {
     const { url, store, fence } = await world(t);
     const reader = new Client({ connectionString: url });

@@ -4,7 +4,8 @@ import { Client } from 'pg';
 
 import { openPostgresStore, type PostgresOptions, type PostgresStore } from '../../../scheduler/store/postgres/client.ts';
 import { StaleTermError, type Fence } from '../../../scheduler/store/store.ts';
-import { NO_POSTGRES, postgresBinaries, startPostgres, type PostgresServer } from '../../support/postgres.ts';
+import type { PostgresServer } from '../../support/postgres.ts';
+import { withPostgres } from '../../support/with-postgres.ts';
 import { queued, queueOf, submit } from './jobs.ts';
 import { take } from './take.ts';
 
@@ -12,13 +13,7 @@ import { take } from './take.ts';
 const ANSWER_MS = 300;
 const OTHERS = "datname = current_database() AND application_name LIKE 'capstan cell %'";
 
-const binaries = await postgresBinaries();
-if (binaries === undefined)
-  test('postgres', (t) => {
-    t.log(`skipped: ${NO_POSTGRES}`);
-    t.pass();
-  });
-else tests(await startPostgres(binaries));
+await withPostgres('postgres', tests);
 
 interface World {
   readonly url: string;
@@ -31,8 +26,6 @@ interface World {
 }
 
 function tests(server: PostgresServer): void {
-  test.after.always(() => server.stop());
-
   async function world(t: ExecutionContext): Promise<World> {
     const url = await server.newDatabase();
     const another = async (options: Partial<PostgresOptions> = {}): Promise<PostgresStore> => {

@@ -2,7 +2,8 @@
 import test from 'ava';
 
 import { OPERATION_TYPES } from '../../../scheduler/store/postgres/sql/batch.ts';
-import { NO_POSTGRES, postgresBinaries, startPostgres, type PostgresServer } from '../../support/postgres.ts';
+import type { PostgresServer } from '../../support/postgres.ts';
+import { withPostgres } from '../../support/with-postgres.ts';
 import { completed, given, jobOf, leased, leaseOf, submit } from './jobs.ts';
 import { rowsOfBatch } from './postgres-rows.ts';
 import { END_WRITERS, worldOf, type World } from './postgres-world.ts';
@@ -101,11 +102,11 @@ const rules: readonly Rule[] = [
     in: 'take_v1',
     part: /PERFORM set_config\('lock_timeout'.*?;/,
     mutated: '',
-    holds: async ({ url, sql }) => {
+    holds: async ({ sql, sqlApart }) => {
       await sql('BEGIN');
       await sql('SELECT FROM capstan.cells FOR UPDATE');
-      const taken = server?.query(url, "SET statement_timeout = '2s'; SELECT capstan.take_v1(0, 'owner-b', '', NULL, NULL, 0, 0, 100)");
-      const isNoticed = await fails(taken ?? Promise.resolve(), '55P03');
+      const taken = sqlApart("SET statement_timeout = '2s'; SELECT capstan.take_v1(0, 'owner-b', '', NULL, NULL, 0, 0, 100)");
+      const isNoticed = await fails(taken, '55P03');
       await sql('ROLLBACK');
       return isNoticed;
     },
@@ -124,22 +125,13 @@ const rules: readonly Rule[] = [
   },
 ];
 
-const binaries = await postgresBinaries();
-const server = binaries === undefined ? null : await startPostgres(binaries);
-if (server === null)
-  test('postgres', (t) => {
-    t.log(NO_POSTGRES);
-    t.pass();
-  });
-else tests(server);
+await withPostgres('rules of the database', tests);
 
-function tests(own: PostgresServer): void {
-  test.after.always(() => own.stop());
-
+function tests(server: PostgresServer): void {
   for (const { rule, in: name, part, mutated, holds } of rules)
     test(`${rule}; without it the check fails`, async (t) => {
       for (const isMutated of [false, true]) {
-        const world = await worldOf(t, own);
+        const world = await worldOf(t, server);
         if (isMutated) {
           const [{ text } = { text: '' }] = await world.sql<{ text: string }>(
             `SELECT pg_get_functiondef('capstan.${name}'::regproc) AS text`,

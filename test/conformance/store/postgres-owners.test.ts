@@ -5,7 +5,8 @@ import { CapstanError } from '../../../lib/errors.ts';
 import { openPostgresStore, type PostgresStore } from '../../../scheduler/store/postgres/client.ts';
 import { migrations } from '../../../scheduler/store/postgres/migrations/all.ts';
 import { StaleTermError } from '../../../scheduler/store/store.ts';
-import { NO_POSTGRES, postgresBinaries, startPostgres, type PostgresServer } from '../../support/postgres.ts';
+import type { PostgresServer } from '../../support/postgres.ts';
+import { withPostgres } from '../../support/with-postgres.ts';
 import { outcomes, queued, queueOf, submit } from './jobs.ts';
 import { END_WRITERS, eventually, LOCKS, Told, worldOf, WRITERS } from './postgres-world.ts';
 import { take } from './take.ts';
@@ -16,17 +17,9 @@ const HOUR = 3_600_000;
 const IS_WAITED_FOR = `SELECT count(*) > 0 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted
   AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`;
 
-const binaries = await postgresBinaries();
-if (binaries === undefined)
-  test('postgres', (t) => {
-    t.log(NO_POSTGRES);
-    t.pass();
-  });
-else tests(await startPostgres(binaries));
+await withPostgres('postgres', tests);
 
 function tests(server: PostgresServer): void {
-  test.after.always(() => server.stop());
-
   test('a standby that waits has the cell as soon as the owner’s session ends', async (t) => {
     const { sql, fence, another } = await worldOf(t, server);
     const told = new Told();

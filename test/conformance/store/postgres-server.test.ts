@@ -6,7 +6,8 @@ import { kill } from 'node:process';
 import test from 'ava';
 
 import { openPostgresStore } from '../../../scheduler/store/postgres/client.ts';
-import { NO_POSTGRES, postgresBinaries, startPostgres, type PostgresServer } from '../../support/postgres.ts';
+import type { PostgresServer } from '../../support/postgres.ts';
+import { withPostgres } from '../../support/with-postgres.ts';
 import { smallDisk, whyNoSmallDisk } from '../../support/small-disk.ts';
 import { given, outcomes, queued, queueOf, submit } from './jobs.ts';
 import { eventually, worldOf, WRITERS, type World } from './postgres-world.ts';
@@ -17,17 +18,9 @@ const UNAVAILABLE = { code: 'UNAVAILABLE' };
 const PATIENT = { answerMs: 30_000 };
 const NOBODY = 65_534;
 
-const binaries = await postgresBinaries();
-if (binaries === undefined)
-  test('postgres', (t) => {
-    t.log(NO_POSTGRES);
-    t.pass();
-  });
-else tests(await startPostgres(binaries));
+await withPostgres('postgres', tests);
 
 function tests(server: PostgresServer): void {
-  test.after.always(() => server.stop());
-
   for (const [end, message] of [
     ['pg_cancel_backend', /the server warns: .*synchronous replication/],
     ['pg_terminate_backend', /the server warns: .*synchronous replication|the connection ended/],

@@ -45,6 +45,8 @@ export interface World {
   readonly fence: Fence;
   /** Runs SQL as the superuser, on a connection that stays. */
   readonly sql: <R = Record<string, unknown>>(text: string, values?: unknown[]) => Promise<R[]>;
+  /** Runs SQL as the superuser, on a connection of its own. */
+  readonly sqlApart: (text: string) => Promise<unknown>;
   /** A further store on the same database, not through the proxy. */
   readonly another: (options?: Partial<PostgresOptions>) => Promise<PostgresStore>;
 }
@@ -67,7 +69,7 @@ export async function worldOf(t: ExecutionContext, server: PostgresServer, optio
   await client.connect();
   t.teardown(() => client.end());
   const sql = async <R>(text: string, values: unknown[] = []): Promise<R[]> => (await client.query(text, values)).rows as R[];
-  return { url, proxy, store, told, fence: await take(store), sql, another };
+  return { url, proxy, store, told, fence: await take(store), sql, sqlApart: (text) => server.query(url, text), another };
 }
 
 /** Sessions of schedulers that commit. */

@@ -1,20 +1,15 @@
 /** The store's promises over PostgreSQL; each store in a database of its own. */
-import test from 'ava';
-
 import { openPostgresStore } from '../../../scheduler/store/postgres/client.ts';
-import { NO_POSTGRES, postgresBinaries, startPostgres } from '../../support/postgres.ts';
+import type { PostgresServer } from '../../support/postgres.ts';
+import { withPostgres } from '../../support/with-postgres.ts';
 import { cellRules } from './rules-cells.ts';
 import { storeConformance } from './suite.ts';
 
-const binaries = await postgresBinaries();
-if (binaries === undefined) {
-  test('postgres', (t) => {
-    t.log(`skipped: ${NO_POSTGRES}`);
-    t.pass();
-  });
-} else {
-  const server = await startPostgres(binaries, { fsync: 'on', full_page_writes: 'off', wal_level: 'minimal', max_wal_senders: '0' });
-  test.after.always(() => server.stop());
+const settings = { fsync: 'on', full_page_writes: 'off', wal_level: 'minimal', max_wal_senders: '0' };
+
+await withPostgres('postgres', tests, settings);
+
+function tests(server: PostgresServer): void {
   storeConformance('postgres', async () => {
     const url = await server.newDatabase();
     let store = await openPostgresStore({ url });

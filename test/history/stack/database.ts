@@ -3,13 +3,13 @@ import { execFileSync, spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { closeSync, openSync, readdirSync, readFileSync } from 'node:fs';
 import { chown, mkdir } from 'node:fs/promises';
-import { createServer, type AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 
 import { Client } from 'pg';
 
 import { guard } from '../../support/stack.ts';
+import { freePort } from '../../support/free-port.ts';
 import type { Victim } from './victim.ts';
 
 /** The server refuses to run as root: any other user will do. */
@@ -143,13 +143,4 @@ function childrenOf(parent: number): number[] {
         return false; // it ended meanwhile
       }
     });
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as AddressInfo;
-  server.close();
-  await once(server, 'close');
-  return port;
 }
