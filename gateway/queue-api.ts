@@ -55,7 +55,11 @@ export async function createQueueApi({ queue, kindOf, log }: QueueApiOptions): P
     config,
     log,
     cells: { ofEndpoint: () => queue },
-    lookup: { knownEndpoint: endpoint, endpoint: async (name) => Promise.resolve(endpoint(name)) },
+    lookup: {
+      knownEndpoint: endpoint,
+      knownEndpointOf: (_key, name) => endpoint(name),
+      endpointOf: async (_key, name) => Promise.resolve(endpoint(name)),
+    },
     authenticator: { cached: () => KEY, authenticate: async () => Promise.resolve(KEY) },
     memory: new SharedBudget(config.maxBodyMemoryBytes),
     uploads: new UploadMonitor({ minBytes: config.uploadMinBytes, windowMs: config.uploadWindowMs, now: () => performance.now() }),

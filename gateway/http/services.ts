@@ -35,7 +35,7 @@ export interface JobServices {
   readonly config: Pick<GatewayConfig, 'maxRunBytes' | 'maxRunsyncBytes'>;
   readonly log: Pick<Log, 'warn' | 'error'>;
   readonly cells: { ofEndpoint(endpointId: string): JobQueue };
-  readonly lookup: Pick<Lookup, 'knownEndpoint' | 'endpoint'>;
+  readonly lookup: Pick<Lookup, 'knownEndpoint' | 'endpointOf' | 'knownEndpointOf'>;
   readonly authenticator: Pick<Authenticator, 'cached' | 'authenticate'>;
   /** Memory of request bodies. */
   readonly memory: SharedBudget;
