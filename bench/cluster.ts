@@ -83,7 +83,11 @@ function figureOf(loss: Loss, all: readonly Failover[]): object {
 async function rates(postgres: string): Promise<void> {
   const echo = await startEcho();
   const server = await startPostgres(postgres, { fsync: 'on', synchronous_commit: 'on' });
-  const load = { connections: Number(values.connections), durationMs: Number(values.seconds) * 1_000, warmupMs: Number(values.warmup) * 1_000 };
+  const load = {
+    connections: Number(values.connections),
+    durationMs: Number(values.seconds) * 1_000,
+    warmupMs: Number(values.warmup) * 1_000,
+  };
   const ratios: number[] = [];
   const perSecond: { sqlite: number[]; postgres: number[] } = { sqlite: [], postgres: [] };
   try {

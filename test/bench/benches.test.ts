@@ -130,7 +130,22 @@ const benches: Readonly<Record<string, (t: ExecutionContext) => Promise<void>>> 
       console.log(`bench/cluster.ts skipped: ${NO_POSTGRES}`);
       return;
     }
-    const sizes = ['--kills', '1', '--pauses', '0', '--handovers', '1', '--rounds', '1', '--seconds', '0.3', '--warmup', '0.1', '--connections', '2'];
+    const sizes = [
+      '--kills',
+      '1',
+      '--pauses',
+      '0',
+      '--handovers',
+      '1',
+      '--rounds',
+      '1',
+      '--seconds',
+      '0.3',
+      '--warmup',
+      '0.1',
+      '--connections',
+      '2',
+    ];
     const lines = (await bench(t, 'bench/cluster.ts', ...sizes)).stdout.trim().split('\n').map(json);
     t.deepEqual(
       lines.map((line) => line['loss'] ?? line['bench']),
