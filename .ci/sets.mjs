@@ -45,6 +45,7 @@ export const sets = {
   ],
   clients: ['test/clients/*.test.ts'],
   faults: ['test/fault/*.test.ts', 'test/lb/faults.test.ts'],
+  apps: ['test/apps/*.test.ts'],
   benches: ['test/bench/benches.test.ts'],
 };
 

@@ -203,6 +203,8 @@ export async function start(config: GatewayConfig, deps: GatewayDeps = {}): Prom
     draining = true;
     await immediate(); // what the system has accepted is here first
     stopListening(app.server);
+    // They have no end of their own to wait for, and their callers find another gateway.
+    loadBalancer.restartWebSockets();
     await lingered();
     let finished = false;
     const served = app.close().then(() => {

@@ -363,8 +363,8 @@ test('nothing is added within a frame, after a Close frame, or before the connec
   t.like(await open().answer(), { status: 403, body: 'no' });
 });
 
-test('a lost agent is 1014, and the gateway’s own end 1012 after its grace time', async (t) => {
-  const made = await front(t);
+test('a lost agent is 1014, and the gateway’s own end 1012, without a wait for its grace time', async (t) => {
+  const made = await front(t, { closeGraceMs: 600_000 });
   const { open, agent, gateway, scheduler, invokeAddress } = made;
   const first = open();
   await opened(first);
