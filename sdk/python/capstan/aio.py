@@ -22,7 +22,7 @@ class Endpoint(EndpointHandle):
 
     async def run(
         self,
-        input: Mapping[str, Any],
+        input: Any,
         *,
         webhook: Optional[str] = None,
         policy: Optional[Mapping[str, Any]] = None,
@@ -35,7 +35,7 @@ class Endpoint(EndpointHandle):
 
     async def run_sync(
         self,
-        input: Mapping[str, Any],
+        input: Any,
         timeout: Optional[float] = None,
         *,
         webhook: Optional[str] = None,
@@ -69,7 +69,7 @@ class Endpoint(EndpointHandle):
         return f"aio.Endpoint({self.id!r})"
 
 
-async def run_sync(endpoint: DeclaredEndpoint, input: Mapping[str, Any]) -> Any:
+async def run_sync(endpoint: DeclaredEndpoint, input: Any) -> Any:
     """As :meth:`capstan.declaration.Declaration.run_sync`."""
     return await http_async.run(dispatch.run_at(endpoint.name, input))
 

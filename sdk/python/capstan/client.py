@@ -13,7 +13,7 @@ class EndpointClient(EndpointHandle):
 
     def run(
         self,
-        input: Mapping[str, Any],
+        input: Any,
         *,
         webhook: Optional[str] = None,
         policy: Optional[Mapping[str, Any]] = None,
@@ -26,7 +26,7 @@ class EndpointClient(EndpointHandle):
 
     def run_sync(
         self,
-        input: Mapping[str, Any],
+        input: Any,
         timeout: Optional[float] = None,
         *,
         webhook: Optional[str] = None,

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, TypeVar
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, TypeVar
 
 from . import dispatch, http_sync, worker
 from .client import EndpointClient
@@ -75,7 +75,7 @@ class Declaration:
         entry["functions"] = list(rows.values())
         return entry
 
-    def run_sync(self, input: Mapping[str, Any]) -> Any:
+    def run_sync(self, input: Any) -> Any:
         """
         In a worker of another endpoint: runs a job at this endpoint, found by its name, and returns the result. For an
         image that serves by itself; functions have stubs. :func:`capstan.aio.run_sync` is the same for asyncio. Raises

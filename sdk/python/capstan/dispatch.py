@@ -5,14 +5,14 @@ import json
 import os
 import uuid
 from dataclasses import dataclass, replace
-from typing import Any, Callable, Dict, Mapping, Optional, Tuple, TypeVar, Union
+from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Tuple, TypeVar, Union
 from urllib.parse import quote, urlencode
 
 from . import jobs
 from .abandon import cancel_submitted, cancelling
 from .chunks import JSON_LINES, value_of
 from .errors import ApiError, ConnectionFailed, DispatchError, NotFound, RemoteError
-from .exchange import Connection, Flow, Response, exchange
+from .exchange import Connection, Flow, Response, exchange, to_json
 from .jobs import Submission
 from .manifest import own_manifest
 from .peers import Peer, peers
@@ -39,9 +39,38 @@ def environment() -> str:
     return os.environ.get("CAPSTAN_ENVIRONMENT") or "default"
 
 
-def invoke(function: str, arguments: Mapping[str, Any], endpoint: Optional[str] = None) -> Flow[Any]:
+@dataclass(frozen=True)
+class Arguments:
+    """Arguments of one call, by name."""
+
+    by_name: Mapping[str, Any]
+    #: Name of the argument that is the whole input, or the whole body of a request.
+    body: Optional[str] = None
+    #: Method of a class.
+    method: Optional[str] = None
+
+    def input(self) -> Dict[str, Any]:
+        """Returns the input of a job. Raises TypeError for a whole input that is not an object."""
+        given = dict(self.by_name) if self.body is None else self._whole(self.body)
+        return given if self.method is None else {"method": self.method, **given}
+
+    def _whole(self, name: str) -> Dict[str, Any]:
+        value = self.by_name.get(name)
+        given = {} if value is None else plain_object(value)
+        if given is None:
+            raise TypeError(f"the argument {name} must be a model or a dict")
+        return given
+
+
+def plain_object(value: Any) -> Optional[Dict[str, Any]]:
+    """Returns a dict or a model as the JSON object that is sent for it; None for any other value. Raises NotJson."""
+    plain = value if isinstance(value, dict) else json.loads(to_json({"it": value}, "the input"))["it"]
+    return dict(plain) if isinstance(plain, dict) else None
+
+
+def invoke(function: str, arguments: Arguments, endpoint: Optional[str] = None) -> Flow[Any]:
     """
-    Calls a function with its arguments by name and returns its value. ``endpoint`` is the name of the endpoint that
+    Calls a function and returns its value. ``endpoint`` is the name of the endpoint that
     serves it; the manifest has it. Raises RemoteError with the function's message, DispatchError, ApiError,
     ConnectionFailed.
     """
@@ -50,7 +79,7 @@ def invoke(function: str, arguments: Mapping[str, Any], endpoint: Optional[str] 
         if peer.is_load_balanced:
             response, call = yield from _request(connection, peer, function, arguments, False)
             return value_of(call, response.headers, response.body)
-        return (yield from _run_job(connection, peer, function, arguments))
+        return (yield from _run_job(connection, peer, function, arguments.input()))
 
     return (yield from _where_it_is(function, endpoint, at))
 
@@ -85,14 +114,14 @@ def _must_take_jobs(peer: Peer) -> None:
         raise DispatchError(f"the endpoint {peer.name} is load-balanced: it serves requests at {peer.url}, not jobs")
 
 
-def begin_stream(function: str, arguments: Mapping[str, Any], endpoint: Optional[str] = None) -> Flow[Union["JobStream", "RouteStream"]]:
+def begin_stream(function: str, arguments: Arguments, endpoint: Optional[str] = None) -> Flow[Union["JobStream", "RouteStream"]]:
     """Starts a call of a generator, whose chunks are then read. Raises what :func:`invoke` raises."""
 
     def at(connection: Connection, peer: Peer) -> Flow[Union[JobStream, RouteStream]]:
         if peer.is_load_balanced:
             response, call = yield from _request(connection, peer, function, arguments, True)
             return RouteStream(call, response)
-        submitted = yield from jobs.submit(connection, jobs.endpoint_path(peer.id), arguments, Submission())
+        submitted = yield from jobs.submit(connection, jobs.endpoint_path(peer.id), arguments.input(), Submission())
         return JobStream(connection, peer, submitted.id)
 
     return (yield from _where_it_is(function, endpoint, at))
@@ -147,10 +176,10 @@ def _run_job(connection: Connection, peer: Peer, function: str, arguments: Mappi
     return snapshot.output
 
 
-def _request(connection: Connection, peer: Peer, function: str, arguments: Mapping[str, Any], streams: bool) -> Flow[Tuple[Response, str]]:
+def _request(connection: Connection, peer: Peer, function: str, arguments: Arguments, streams: bool) -> Flow[Tuple[Response, str]]:
     """Returns the response of a route, and the call's name for errors."""
     method, template = own_manifest().route_of(peer.name, function)
-    path, body = request_of(method, template, arguments)
+    path, body = request_of(method, template, arguments.by_name, arguments.body)
     try:
         response: Response = yield from exchange(
             replace(connection, base_url=peer.url, timeout=ROUTE_TIMEOUT),
@@ -170,11 +199,13 @@ def _request(connection: Connection, peer: Peer, function: str, arguments: Mappi
     return response, f"{method} {path}"
 
 
-def request_of(method: str, template: str, arguments: Mapping[str, Any]) -> Tuple[str, Optional[Dict[str, Any]]]:
+def request_of(method: str, template: str, arguments: Mapping[str, Any], whole: Optional[str] = None) -> Tuple[str, Any]:
     """
-    Returns the path with query, and the body, that carry the arguments of a route's function. Raises DispatchError.
+    Returns the path with query, and the body, that carry the arguments of a route's function. ``whole``: the argument
+    that is the body; the others are then in the path or the query. Raises DispatchError.
     """
     rest = dict(arguments)
+    body = rest.pop(whole, None) if whole is not None else None
     segments = []
     for segment in template.split("/"):
         name = parameter_of(segment)
@@ -185,12 +216,20 @@ def request_of(method: str, template: str, arguments: Mapping[str, Any]) -> Tupl
             raise DispatchError(f"the argument {name} is required: it is part of the path {template}")
         segments.append(quote(_text(rest.pop(name)), safe=""))
     path = "/".join(segments)
-    if method not in ("GET", "HEAD", "DELETE"):
+    if method not in ("GET", "HEAD", "DELETE") and whole is None:
         return path, rest
-    query = urlencode([(key, _text(value)) for key, value in rest.items() if value is not None])
-    return path + (f"?{query}" if query else ""), None
+    query = urlencode([(key, each) for key, value in rest.items() if value is not None for each in _texts(value)])
+    return path + (f"?{query}" if query else ""), body
+
+
+def _texts(value: Any) -> Sequence[str]:
+    """Encodes an argument for a query: several values repeat its name, as the function reads them."""
+    return [_text(each) for each in value] if isinstance(value, (list, tuple, set, frozenset)) else [_text(value)]
 
 
 def _text(value: Any) -> str:
-    """Encodes a value for a path or a query: text unchanged, anything else as JSON."""
-    return value if isinstance(value, str) else json.dumps(value)
+    """Encodes a value for a path or a query: text unchanged, anything else as JSON, whose text has no quotes."""
+    if isinstance(value, str):
+        return value
+    text = to_json(value, "an argument").decode()
+    return str(json.loads(text)) if text.startswith('"') else text

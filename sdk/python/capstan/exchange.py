@@ -13,6 +13,7 @@ from typing import Any, Callable, Dict, Generator, Mapping, NamedTuple, Optional
 from urllib.parse import urlsplit
 
 from .errors import ApiError, CapstanError, ConnectionFailed, Timeout, api_error_class
+from .json_values import NotJson, to_bytes
 from .retry import RetryPolicy, is_retryable, pause_before, seconds_of
 from .unreachable import connection_failed, note_retry
 
@@ -195,14 +196,11 @@ def exchange(
 
 
 def to_json(value: Any, what: str) -> bytes:
-    """Encodes a value as JSON. Raises TypeError or ValueError for a value without a JSON form."""
+    """Encodes an object as JSON by the table of docs/values.md. Raises NotJson, a TypeError and a ValueError."""
     try:
-        return json.dumps(value, allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode()
-    except UnicodeEncodeError:
-        # Half of a surrogate pair has no UTF-8 encoding, but a JSON escape.
-        return json.dumps(value, allow_nan=False, separators=(",", ":")).encode()
-    except (TypeError, ValueError, RecursionError) as error:
-        raise type(error)(f"{what} is not JSON: {error}") from None
+        return to_bytes(value, "")
+    except NotJson as error:
+        raise NotJson(f"{what} is not JSON: {error}") from None
 
 
 def refusal(name: str, response: Response, attempts: int) -> ApiError:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Callable, Dict, Mapping, Optional, Protocol, Tuple
 
 from .errors import DeclarationError
+from .model_types import annotations_of, whole_parameter
 
 #: Last parameters with these names receive the job's context instead of a key of the input.
 CONTEXT_PARAMETERS = ("ctx", "context")
@@ -24,6 +25,8 @@ class Shape:
     is_generator: bool = False
     #: Its only parameter is called ``input`` and receives the whole input.
     whole: bool = False
+    #: Name of the parameter, a model, that is the whole input, or the whole body of a route's request.
+    body: Optional[str] = None
 
 
 class DeclaredEndpoint(Protocol):
@@ -88,7 +91,7 @@ def describe(target: Any, endpoint: DeclaredEndpoint, http_method: Optional[str]
         module=target.__module__,
         file=file,
         line=line,
-        shape=Shape(()) if is_class else shape_of(target),
+        shape=Shape(()) if is_class else shape_of(target, http_method is not None),
         is_class=is_class,
         methods=methods,
         http_method=http_method,
@@ -96,7 +99,7 @@ def describe(target: Any, endpoint: DeclaredEndpoint, http_method: Optional[str]
     )
 
 
-def shape_of(function: Callable[..., Any]) -> Shape:
+def shape_of(function: Callable[..., Any], is_route: bool = False) -> Shape:
     """Reads a function's signature; a method must be bound, so that it has no ``self``."""
     found = list(inspect.signature(function).parameters.values())
     takes_any = any(each.kind is each.VAR_KEYWORD for each in found)
@@ -106,6 +109,7 @@ def shape_of(function: Callable[..., Any]) -> Shape:
     whole = len(named) == 1 and named[0].name == "input" and not takes_any and _type_name(named[0].annotation) not in _PLAIN
     return Shape(
         whole=whole,
+        body=None if takes_any else whole_parameter(named, annotations_of(function), is_route),
         parameters=None if takes_any else tuple(each.name for each in named),
         is_async=inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function),
         is_generator=inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function),

@@ -14,7 +14,7 @@ from . import aio, http_async, http_sync, jobs
 from .abandon import cancel_job, cancelling
 from .chunks import ChunkReader
 from .client import EndpointClient
-from .dispatch import JobStream, RouteStream, begin_stream, invoke
+from .dispatch import Arguments, JobStream, RouteStream, begin_stream, invoke, plain_object
 from .errors import ConnectionFailed, DispatchError, JobError, RemoteError
 from .exchange import Flow, Unreachable
 from .functions import FunctionDeclaration, Shape
@@ -29,14 +29,16 @@ def stub(
     is_async: bool = False,
     is_generator: bool = False,
     whole: bool = False,
+    body: Optional[str] = None,
     endpoint: Optional[str] = None,
 ) -> Stub:
     """
     Returns a function that calls another endpoint's function. ``parameters``: names in order; without them arguments
-    are passed by name. ``whole``: its only argument is the input itself. ``endpoint``: name of the endpoint, if the
-    manifest does not have it. The call raises RemoteError with the function's own message.
+    are passed by name. ``whole``: its only argument is the input itself. ``body``: name of the parameter that is the
+    whole input or body. ``endpoint``: name of the endpoint, if the manifest does not have it. The call raises
+    RemoteError with the function's own message.
     """
-    return _stub(function, Shape(None if parameters is None else tuple(parameters), is_async, is_generator, whole), endpoint, None)
+    return _stub(function, Shape(None if parameters is None else tuple(parameters), is_async, is_generator, whole, body), endpoint, None)
 
 
 def stub_class(name: str, methods: Mapping[str, Union[Shape, Mapping[str, Any]]], *, endpoint: Optional[str] = None) -> type:
@@ -74,14 +76,15 @@ def _shape(described: Mapping[str, Any]) -> Shape:
         bool(described.get("is_async")),
         bool(described.get("is_generator")),
         bool(described.get("whole")),
+        described.get("body"),
     )
 
 
 def _stub(function: str, shape: Shape, endpoint: Optional[str], method: Optional[str]) -> Stub:
-    def input_of(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Dict[str, Any]:
+    def input_of(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Arguments:
         # A method's first argument is its instance, which is not sent.
         given = arguments_of(method or function, shape, args[1:] if method is not None else args, kwargs)
-        return given if method is None else {"method": method, **given}
+        return Arguments(given, shape.body, method)
 
     if shape.is_async and shape.is_generator:
 
@@ -115,9 +118,10 @@ def arguments_of(function: str, shape: Shape, args: Sequence[Any], kwargs: Mappi
     """Returns a call's arguments by name. Raises TypeError, as the function itself would."""
     if shape.whole and len(args) + len(kwargs) == 1:
         value = args[0] if args else kwargs.get("input")
-        if not isinstance(value, dict):
+        value = plain_object(value)
+        if value is None:
             raise TypeError(f"{function}() takes its input, a dict")
-        return dict(value)
+        return value
     if shape.parameters is None:
         if args:
             raise TypeError(f"{function}() runs at another endpoint, and takes its arguments by name")
@@ -134,7 +138,7 @@ def arguments_of(function: str, shape: Shape, args: Sequence[Any], kwargs: Mappi
     return given
 
 
-def _chunks(function: str, given: Mapping[str, Any], endpoint: Optional[str]) -> Iterator[Any]:
+def _chunks(function: str, given: Arguments, endpoint: Optional[str]) -> Iterator[Any]:
     begun = http_sync.run(begin_stream(function, given, endpoint))
     if isinstance(begun, RouteStream):
         reader = ChunkReader(begun.call, begun.response.headers)
@@ -155,7 +159,7 @@ def _chunks(function: str, given: Mapping[str, Any], endpoint: Optional[str]) ->
             raise _remote(error, function, begun.peer.name) from error
 
 
-async def _chunks_async(function: str, given: Mapping[str, Any], endpoint: Optional[str]) -> AsyncIterator[Any]:
+async def _chunks_async(function: str, given: Arguments, endpoint: Optional[str]) -> AsyncIterator[Any]:
     begun = await http_async.run(begin_stream(function, given, endpoint))
     if isinstance(begun, RouteStream):
         reader = ChunkReader(begun.call, begun.response.headers)

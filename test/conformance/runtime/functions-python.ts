@@ -25,7 +25,7 @@ def throwsObject(): raise ValueError('{"code":7}')
 async def rejects():
     await asyncio.sleep(0.001)
     raise TypeError("rejected")
-def big(): return {1, 2}
+def big(): return complex(1, 2)
 def cycle():
     a = {}
     a["a"] = a

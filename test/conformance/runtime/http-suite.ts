@@ -41,7 +41,7 @@ interface Answer {
 }
 
 /** Hands a request to a worker. Credit for the answer is given as it comes, unless `reads` is false. */
-function ask(worker: TestWorker, fn: string, more: Partial<HttpRequest> = {}, reads = true): Asked {
+export function ask(worker: TestWorker, fn: string, more: Partial<HttpRequest> = {}, reads = true): Asked {
   const heard = new Signals<Heard>(60_000);
   const took = (bytes: Buffer, ended: boolean): void => {
     if (bytes.length > 0) heard.push({ on: 'body', bytes });
@@ -67,7 +67,7 @@ function ask(worker: TestWorker, fn: string, more: Partial<HttpRequest> = {}, re
 }
 
 /** The whole answer; rejects when there is none. */
-async function answered({ heard }: Asked): Promise<Answer> {
+export async function answered({ heard }: Asked): Promise<Answer> {
   const last = await heard.next(({ on }) => on === 'ended' || on === 'failed');
   if (last.on === 'failed') throw new Error(`${last.code}: ${last.message}`);
   const head = heard.items.find((item) => item.on === 'head');

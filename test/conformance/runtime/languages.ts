@@ -52,6 +52,6 @@ export const python: Language = {
   build: { 'main.py': PYTHON_FUNCTIONS },
   broken: { 'main.py': 'raise Exception("cannot start")', 'other.py': 'value = 1' },
   missing: 'nowhere.py',
-  noJson: { big: 'Object of type set is not JSON serializable', cycle: 'Circular reference detected' },
+  noJson: { big: 'result: a value of the type complex has no JSON form', cycle: 'result.a: it contains itself' },
   strayErrorEnds: false,
 };

@@ -58,11 +58,11 @@ test('values pass as they are: great numbers, text, order of keys', async (t) =>
 test('what is no JSON fails with a plain message', async (t) => {
   const worker = await workerOf(t, 'def f(code): return eval(code)');
   const result = async (code: string): Promise<string> => worker.text(code, JSON.stringify({ code }));
-  t.regex(await result('float("nan")'), /^the result is not JSON: Out of range float values are not JSON compliant/);
-  t.regex(await result('[float("inf")]'), /^the result is not JSON: Out of range float/);
-  t.is(await result('object'), 'the result is not JSON: Object of type type is not JSON serializable');
-  t.is(await result('b"x"'), 'the result is not JSON: Object of type bytes is not JSON serializable');
-  t.is(await result('{(1, 2): 3}'), 'the result is not JSON: keys must be str, int, float, bool or None, not tuple');
+  t.is(await result('float("nan")'), 'the result is not JSON: result: nan is not a number in JSON');
+  t.is(await result('[float("inf")]'), 'the result is not JSON: result[0]: inf is not a number in JSON');
+  t.is(await result('object'), 'the result is not JSON: result: a value of the type type has no JSON form');
+  t.is(await result('b"x"'), '"eA=="');
+  t.is(await result('{(1, 2): 3}'), 'the result is not JSON: result: a key of the type tuple has no JSON form');
   t.is(await result('{1: (2, 3)}'), '{"1":[2,3]}');
 });
 

@@ -1,9 +1,12 @@
 """
-Maps a job's input to the arguments of its function. Errors name a missing or unknown key, or a value of the wrong type.
+Maps a job's input to the arguments of its function. Errors name a missing or unknown key, or the place of a value that
+does not fit.
 """
 import inspect
 
-from .parameter_types import TypeMismatch, checked, mark_of
+from .model_types import annotations_of, is_model
+from .parameter_types import TypeMismatch, mark_of, parameters_of
+from .typed_values import Unfit
 
 # A last parameter with one of these names receives the job's context instead of a key of the input.
 CONTEXT_PARAMETERS = ("ctx", "context")
@@ -16,34 +19,37 @@ class InputError(Exception):
 
 
 class Signature:
-    """How a function takes its input."""
+    """How a function takes its input. Raises UnusableType for a parameter that cannot be validated."""
 
     def __init__(self, fn):
         # Without a readable signature, the function itself reports invalid arguments.
         self.takes_any = True
-        self.whole = False
+        self.whole = None
         self.context = None
         self._parameters = []
         try:
             found = list(inspect.signature(fn).parameters.values())
         except (TypeError, ValueError):
             return
+        annotations = annotations_of(fn)
         self.takes_any = any(each.kind is each.VAR_KEYWORD for each in found)
         named = [each for each in found if each.kind not in (each.VAR_KEYWORD, each.VAR_POSITIONAL)]
-        if named and _is_context(named[-1]):
+        if named and _is_context(named[-1], annotations):
             self.context = named.pop()
-        self._parameters = named
-        self.whole = len(named) == 1 and named[0].name == "input" and _plain_type(named[0]) is None and not self.takes_any
+        self._parameters = parameters_of(named, annotations)
+        if self.takes_any or len(named) != 1:
+            return
+        [only] = self._parameters
+        if only.is_model or only.name == "input" and only.mark not in PLAIN_TYPES:
+            # The parameter of the whole input.
+            self.whole = only
 
     def bind(self, value, context):
         """Returns (positional, by name) for one call. Raises InputError."""
-        if self.whole:
-            positional, by_name = [value], {}
-        else:
-            if not isinstance(value, dict):
-                raise InputError("input must be an object")
-            self._check_keys(value)
-            positional, by_name = self._spread(self._check_types(value))
+        try:
+            positional, by_name = self._by_name(value) if self.whole is None else self._whole(value)
+        except (TypeMismatch, Unfit) as error:
+            raise InputError(str(error)) from None
         if self.context is not None:
             if self.context.kind is inspect.Parameter.POSITIONAL_ONLY:
                 positional.append(context)
@@ -55,20 +61,24 @@ class Signature:
         """Returns True when a parameter has this name."""
         return any(each.name == name for each in self._parameters)
 
-    def _spread(self, value):
-        by_name = dict(value)
+    def _whole(self, value):
+        only = self.whole
+        # A caller that gives nothing gets the default.
+        if value == {} and only.is_model and not only.is_required:
+            return [], {}
+        whole = only.from_whole(value, "input")
+        return ([], {only.name: whole}) if only.kind is inspect.Parameter.KEYWORD_ONLY else ([whole], {})
+
+    def _by_name(self, value):
+        if not isinstance(value, dict):
+            raise InputError("input must be an object")
+        self._check_keys(value)
+        by_name = {**value, **{each.name: each.from_json(value[each.name]) for each in self._parameters if each.name in value}}
         positional = []
         for each in self._parameters:
-            if each.kind is each.POSITIONAL_ONLY:
+            if each.is_positional_only:
                 positional.append(by_name.pop(each.name) if each.name in by_name else each.default)
         return positional, by_name
-
-    def _check_types(self, value):
-        """Returns the input with the values converted for the parameters. Raises InputError."""
-        try:
-            return {**value, **{each.name: checked(each, value[each.name]) for each in self._parameters if each.name in value}}
-        except TypeMismatch as error:
-            raise InputError(str(error)) from None
 
     def _check_keys(self, value):
         names = [each.name for each in self._parameters]
@@ -78,17 +88,12 @@ class Signature:
             takes = ": " + ", ".join(names) if names else " no arguments"
             raise InputError(f"unknown argument: {key} (the function takes{takes})")
         for each in self._parameters:
-            if each.default is each.empty and each.name not in value:
+            if each.is_required and each.name not in value:
                 raise InputError("missing argument: " + each.name)
 
 
-def _is_context(parameter):
-    if parameter.name not in CONTEXT_PARAMETERS:
-        return False
-    return parameter.name == "ctx" or _plain_type(parameter) is None
-
-
-def _plain_type(parameter):
-    """Returns the name of a parameter's annotated type if its values are plain, otherwise None."""
-    name = mark_of(parameter)
-    return name if name in PLAIN_TYPES else None
+def _is_context(parameter, annotations):
+    """True for `ctx`, and for `context` unless its type is a plain value or a model."""
+    if parameter.name != "context":
+        return parameter.name in CONTEXT_PARAMETERS
+    return mark_of(parameter, annotations) not in PLAIN_TYPES and not is_model(annotations.get(parameter.name))

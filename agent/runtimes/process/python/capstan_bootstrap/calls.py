@@ -75,7 +75,10 @@ class Calls:
         self._finish(task, end, began)
 
     def _bind(self, task):
-        value = json.loads(task.input)
+        try:
+            value = json.loads(task.input)
+        except RecursionError:
+            raise InputError("input: is nested too deeply") from None
         return self._choice.bind(value, Context(task, self._endpoint_id, self._channel))
 
     def _produce(self, task):

@@ -1,19 +1,17 @@
 """
 Maps an HTTP request to the arguments of its function: path values, query values and keys of a JSON body, by parameter
-name. Errors name the parameter.
+name; or the whole body, for the only model. Errors name the parameter, or the place of a value that does not fit.
 """
 import inspect
 import json
-import re
 
 from .arguments import CONTEXT_PARAMETERS
 from .http_request import Request
-from .parameter_types import TypeMismatch, checked, mark_of, mismatch, type_of
+from .model_types import annotations_of, whole_parameter
+from .parameter_types import TypeMismatch, parameters_of
+from .simple_values import of_text
 
 ABSENT = object()
-# Numbers in text form, the same in every language.
-NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)(e[+-]?[0-9]+)?\Z", re.IGNORECASE)
-WHOLE_NUMBER = re.compile(r"[+-]?[0-9]+\Z")
 
 
 class BadRequest(Exception):
@@ -21,12 +19,13 @@ class BadRequest(Exception):
 
 
 class HttpSignature:
-    """How the function of a route is called."""
+    """How the function of a route is called. Raises UnusableType for a parameter that cannot be validated."""
 
     def __init__(self, fn):
         self.takes_any = False
         self.takes_request = False
         self._whole = False
+        self._model = None
         self._context = None
         self._parameters = []
         try:
@@ -34,40 +33,47 @@ class HttpSignature:
         except (TypeError, ValueError):
             self.takes_any = True
             return
+        annotations = annotations_of(fn)
         self.takes_any = any(each.kind is each.VAR_KEYWORD for each in found)
         named = [each for each in found if each.kind not in (each.VAR_KEYWORD, each.VAR_POSITIONAL)]
-        if named and named[-1].name in CONTEXT_PARAMETERS and type_of(named[-1]) is None:
-            self._context = named.pop().name
-        self._parameters = named
-        self.takes_request = any(_wants_request(each) for each in named)
-        self._whole = len(named) == 1 and named[0].name == "input" and type_of(named[0]) in (None, "object") and not self.takes_any
+        parameters = parameters_of(named, annotations)
+        if parameters and _is_context(parameters[-1]):
+            self._context = parameters.pop().name
+        self._parameters = parameters
+        self.takes_request = any(_wants_request(each) for each in parameters)
+        if self.takes_any:
+            return
+        if not self.takes_request:
+            self._model = whole_parameter([each for each in named if each.name != self._context], annotations, True)
+        self._whole = len(parameters) == 1 and self._model is None and parameters[0].name == "input" and parameters[0].type in (None, "object")
 
     def bind(self, request, context):
-        """Returns (positional, by name) for one call. Raises BadRequest."""
+        """Returns (positional, by name) for one call. Raises BadRequest, Unfit."""
         body = ABSENT if self.takes_request else _body_of(request)
         if self._whole:
             positional, by_name = [_whole(request, body)], {}
         else:
-            positional, by_name = self._spread(request, {} if body is ABSENT else body)
+            positional, by_name = self._spread(request, body)
         if self._context is not None:
             by_name[self._context] = context
         return positional, by_name
 
     def _spread(self, request, body):
-        if not isinstance(body, dict):
+        keys = {} if body is ABSENT or self._model is not None else body
+        if not isinstance(keys, dict):
             raise BadRequest("body: must be a JSON object whose keys are the parameters")
         names = [each.name for each in self._parameters]
-        for key in body:
+        for key in keys:
             if key not in names and not self.takes_any:
                 takes = ", ".join(names) if names else "no parameters"
                 raise BadRequest(f"{key}: is not a parameter of this route; it takes {takes}")
-        positional, by_name = [], {key: value for key, value in body.items() if key not in names}
+        positional, by_name = [], {key: value for key, value in keys.items() if key not in names}
         for each in self._parameters:
             try:
-                value = _value_of(each, request, body)
+                value = _of_body(each, body) if each.name == self._model else _value_of(each, request, keys)
             except TypeMismatch as error:
                 raise BadRequest(str(error)) from None
-            if each.kind is each.POSITIONAL_ONLY:
+            if each.is_positional_only:
                 positional.append(each.default if value is ABSENT else value)
             elif value is not ABSENT:
                 by_name[each.name] = value
@@ -81,11 +87,17 @@ def _body_of(request):
     if request.headers.get("content-encoding", "identity").lower() not in ("", "identity"):
         raise BadRequest("Content-Encoding: must be absent; a function that takes the raw request may decode its body")
     try:
-        return json.loads(data.decode())
+        return json.loads(data.decode(), parse_constant=_no_constant)
     except UnicodeDecodeError:
         raise BadRequest("body: must be UTF-8 text") from None
     except ValueError:
         raise BadRequest("body: must be JSON") from None
+    except RecursionError:
+        raise BadRequest("body: is nested too deeply") from None
+
+
+def _no_constant(_name):
+    raise ValueError("NaN and Infinity are not JSON")
 
 
 def _whole(request, body):
@@ -95,50 +107,49 @@ def _whole(request, body):
     return {**request.query, **({} if body is ABSENT else body), **request.path_values}
 
 
+def _of_body(parameter, body):
+    """Returns the value of the model that takes the whole body. Without a body it has its default."""
+    if body is ABSENT or body == {} and not parameter.is_required:
+        if parameter.is_required:
+            raise BadRequest("body: is required")
+        return ABSENT
+    return parameter.from_whole(body, "body")
+
+
 def _value_of(parameter, request, body):
     name = parameter.name
     if _wants_request(parameter):
         return request
-    kind = type_of(parameter)
     if name in request.path_values:
-        return _from_text(name, kind, [request.path_values[name]])
+        return _from_text(parameter, [request.path_values[name]])
     if name in body:
-        return checked(parameter, body[name])
+        return parameter.from_json(body[name])
     if name in request.query_lists:
-        return _from_text(name, kind, request.query_lists[name])
-    if parameter.default is parameter.empty:
+        return _from_text(parameter, request.query_lists[name])
+    if parameter.is_required:
         raise BadRequest(f"{name}: is required")
     return ABSENT
 
 
-def _from_text(name, kind, texts):
+def _from_text(parameter, texts):
     """Converts text of the path or the query to the type; without a type it stays text."""
-    text = texts[-1]
-    if kind in ("integer", "number"):
-        return _number(name, kind, text)
-    if kind == "boolean":
-        if text in ("true", "1"):
-            return True
-        if text in ("false", "0"):
-            return False
-        raise mismatch(name, kind)
-    if kind == "object":
-        raise mismatch(name, kind)
-    return texts if kind == "array" else text
+    if parameter.type in ("integer", "number", "boolean"):
+        value = of_text(parameter.type, texts[-1])
+        if value is None:
+            raise parameter.mismatch()
+        return value
+    if parameter.type == "object":
+        raise parameter.mismatch()
+    return parameter.from_texts(texts)
 
 
-def _number(name, kind, text):
-    if NUMBER.match(text):
-        try:
-            # An integer of any length stays exact.
-            value = int(text) if kind == "integer" and WHOLE_NUMBER.match(text) else float(text)
-            if abs(value) != float("inf") and (kind == "number" or value == int(value)):
-                return int(value) if kind == "integer" else value
-        except ValueError:
-            # Longer than Python parses.
-            pass
-    raise mismatch(name, kind)
+def _is_context(parameter):
+    if parameter.name not in CONTEXT_PARAMETERS or parameter.type is not None:
+        return False
+    return parameter.name == "ctx" or not parameter.is_model
 
 
 def _wants_request(parameter):
-    return parameter.annotation is Request or mark_of(parameter) == "Request" or (parameter.name == "request" and type_of(parameter) is None)
+    if parameter.is_model:
+        return False
+    return parameter.annotation is Request or parameter.mark == "Request" or (parameter.name == "request" and parameter.type is None)

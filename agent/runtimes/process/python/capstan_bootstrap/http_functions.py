@@ -12,6 +12,7 @@ from .http_arguments import BadRequest, HttpSignature
 from .http_request import Body, CallerGone, Request, Response
 from .loading import load_function
 from .output import error_message, error_stack, to_json
+from .typed_values import Unfit
 
 # Most unread response bytes in transit (agent/runtimes/runtime.ts), and the largest part of a response.
 WINDOW_BYTES = 256 * 1024
@@ -128,7 +129,11 @@ class HttpFunctions:
             return
         fn, signature = self._functions[name]
         request = Request(call.header, call.body)
-        positional, by_name = signature.bind(request, RequestContext(self._endpoint_id, call))
+        try:
+            positional, by_name = signature.bind(request, RequestContext(self._endpoint_id, call))
+        except Unfit as unfit:
+            answer.unfit(unfit)
+            return
         value = fn(*positional, **by_name)
         if inspect.isawaitable(value):
             value = self._await(call, value)
@@ -173,9 +178,15 @@ class Answer:
         self._channel = channel
         self._begun = False
 
-    def error(self, status, title, detail):
+    def error(self, status, title, detail, **more):
         """Sends an error response: `{error, detail}` with an HTTP status."""
-        self._whole(status, [("content-type", JSON_TYPE)], json.dumps({"error": title, "detail": detail}, ensure_ascii=False).encode("utf-8", "replace"))
+        body = {"error": title, "detail": detail, **more}
+        self._whole(status, [("content-type", JSON_TYPE)], json.dumps(body, ensure_ascii=False).encode("utf-8", "replace"))
+
+    def unfit(self, error):
+        """Sends the response for values that do not fit their declared types, with each place."""
+        errors = [{"path": place, "message": rule} for place, rule in error.problems]
+        self.error(422, "Unprocessable Content", str(error), errors=errors)
 
     def fail(self, error):
         if self._begun:

@@ -1,6 +1,7 @@
 """Encodes values as JSON bytes within the limits, with readable error messages."""
-import json
 import traceback
+
+from .json_values import NotJson, to_bytes
 
 MEBIBYTE = 1024 * 1024
 # As in agent/runtimes/runtime.ts.
@@ -16,16 +17,11 @@ class OutputError(Exception):
 
 
 def to_json(value, what):
-    """Returns the JSON text of a value, UTF-8."""
+    """Returns the JSON of a value by the table of docs/values.md, UTF-8."""
     try:
-        text = json.dumps(value, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
-    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        return to_bytes(value, what)
+    except NotJson as error:
         raise OutputError(f"the {what} is not JSON: {error}") from None
-    try:
-        return text.encode()
-    except UnicodeEncodeError:
-        # Half of a surrogate pair has no UTF-8 encoding, but a JSON escape.
-        return json.dumps(value, allow_nan=False, separators=(",", ":")).encode()
 
 
 def result_bytes(value):
