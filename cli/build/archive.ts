@@ -34,9 +34,26 @@ export interface Written {
 /** The archive exceeds the limit of an artifact. */
 export class TooLarge extends Error {}
 
-/** Writes entries of `root` as one member without the tar's end, as input of `writeArchive`. */
-export async function writeMember(root: string, entries: readonly ArchiveEntry[], path: string): Promise<void> {
-  await pipeline(Readable.from(packed(root, entries)), withoutEnd(), createGzip(GZIP), createWriteStream(path));
+/**
+ * Writes entries of `root` as one member without the tar's end, as input of `writeArchive`. `progress` receives the
+ * bytes of the files, and how many of them are packed.
+ */
+export async function writeMember(
+  root: string,
+  entries: readonly ArchiveEntry[],
+  path: string,
+  progress?: (done: number, total: number) => void,
+): Promise<void> {
+  const total = entries.reduce((sum, { stat }) => sum + stat.size, 0);
+  let done = 0;
+  const measure = new Transform({
+    transform(chunk: Buffer, _encoding, next) {
+      done = Math.min(total, done + chunk.length);
+      progress?.(done, total);
+      next(null, chunk);
+    },
+  });
+  await pipeline(Readable.from(packed(root, entries)), withoutEnd(), measure, createGzip(GZIP), createWriteStream(path));
 }
 
 /** Joins members to an archive. @throws TooLarge as soon as it exceeds `limit` bytes. */

@@ -8,7 +8,6 @@ import { basename, join } from 'node:path';
 
 import { discover } from '../discovery/discover.ts';
 import type { DeclaredApplication, DeclaredEndpoint } from '../discovery/declared.ts';
-import type { LookUp } from '../discovery/settings.ts';
 import {
   mustBeFolder,
   publishManifest,
@@ -33,8 +32,6 @@ import { manifestOf } from './manifest.ts';
 import { nodeSdk, pythonSdk } from './sdk-files.ts';
 
 export interface BuildOptions extends InstallOptions {
-  /** Variables of the shell and of `.env`, for `env` values that reference one. */
-  readonly lookUp: LookUp;
   /** Keeps `.tool/.build`. */
   readonly keepStaging: boolean;
 }

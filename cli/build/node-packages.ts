@@ -6,6 +6,7 @@ import { z } from 'zod';
 
 import { CapstanError } from '../../lib/errors.ts';
 import { ToolError } from '../terminal/tool-error.ts';
+import type { Activity } from '../terminal/activity.ts';
 import { layerOf, type KeptLayer } from './layers.ts';
 import { digestOf, faultOf, runInstaller } from './run-installer.ts';
 
@@ -20,6 +21,7 @@ export interface NodeOrder {
   readonly exclude: readonly string[];
   readonly cacheDir: string;
   readonly refresh: boolean;
+  readonly activity: Activity;
 }
 
 /**
@@ -27,7 +29,7 @@ export interface NodeOrder {
  * without npm.
  */
 export async function installNode(order: NodeOrder): Promise<KeptLayer<null> | null> {
-  const { folder, exclude, cacheDir, refresh } = order;
+  const { folder, exclude, cacheDir, refresh, activity } = order;
   const leave = new Set([SDK, ...exclude]);
   const listed = Object.entries(await dependenciesOf(folder)).filter(([name]) => !leave.has(name));
   const dependencies = Object.fromEntries(listed.map(([name, range]) => [name, absolute(folder, range)]));
@@ -41,7 +43,9 @@ export async function installNode(order: NodeOrder): Promise<KeptLayer<null> | n
     refresh,
     key: { kind: 'node', dependencies, declared, lock, locals },
     notes: notesSchema,
+    activity,
     install: async (target) => {
+      activity.begin('installing npm packages');
       await install(target, dependencies, declared, lock);
       return null;
     },
@@ -61,7 +65,7 @@ async function install(
     if (lock !== null) await writeFile(join(folder, 'package-lock.json'), lock);
     const platform = ['--os=linux', '--cpu=x64', '--libc=glibc'];
     const quiet = ['--no-audit', '--no-fund', '--loglevel=error', '--omit=dev', '--ignore-scripts', '--install-links'];
-    const ended = await runInstaller('npm', ['install', ...quiet, ...platform, ...declared], folder);
+    const ended = await runInstaller('npm', ['install', ...quiet, ...platform, ...declared], { cwd: folder });
     if (!ended.ok)
       throw new ToolError(
         'INVALID_MANIFEST',

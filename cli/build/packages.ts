@@ -1,21 +1,25 @@
 /** Installs the packages of a declared application for the hosts, on any machine, in cached layers. */
 import { stat } from 'node:fs/promises';
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
 
 import { preinstalledPackages } from '../../lib/base-images.ts';
 import type { Layer } from '../deploy/artifact.ts';
 import { closest } from '../deploy/closest.ts';
 import type { DeclaredApplication, DeclaredEndpoint } from '../discovery/declared.ts';
+import { createActivity, type Activity } from '../terminal/activity.ts';
 import type { Terminal } from '../terminal/terminal.ts';
+import type { LookUp } from '../discovery/settings.ts';
 import type { GeneratedFile } from './generated.ts';
 import { missingServers } from './app-servers.ts';
 import { dependenciesOf, installNode, nameOf } from './node-packages.ts';
-import { readPyproject } from './pyproject.ts';
-import { installPython, normalised, reachable, readRequirements, requirementName } from './python-packages.ts';
-
-const REQUIREMENTS = 'requirements.txt';
+import { installPython } from './python-packages.ts';
+import { normalised, reachable, requirementName } from './python-names.ts';
+import { readPythonProject } from './python-project.ts';
+import { isPath, REQUIREMENTS } from './requirements-file.ts';
 
 export interface InstallOptions {
+  /** Variables of the shell and of `.env`, for `env` values and requirements that reference one. */
+  readonly lookUp: LookUp;
   /** Packages to leave out besides those of the base image. */
   readonly exclude: readonly string[];
   /** Bundles the packages that the base image has, for hosts without it. */
@@ -39,40 +43,50 @@ export interface InstalledPackages {
   readonly replacesNodeModules: boolean;
 }
 
-/** @throws CapstanError INVALID_MANIFEST with the message of pip or npm, CONFIG when one is missing. */
+/** @throws CapstanError INVALID_MANIFEST with the message of the installer, CONFIG when there is none. */
 export async function installPackages(
   declared: DeclaredApplication,
   options: InstallOptions,
   terminal: Terminal,
 ): Promise<InstalledPackages> {
-  const python = await installForPython(declared, options, terminal);
-  const ofNode = declared.endpoints.filter(({ language }) => language === 'node');
-  terminal.progress('=> installing npm packages');
-  const node =
-    ofNode.length === 0
-      ? null
-      : await installNode({
-          folder: declared.folder,
-          declared: unique(ofNode.flatMap(({ settings }) => settings.dependencies)),
-          exclude: options.exclude,
-          cacheDir: options.cacheDir,
-          refresh: options.refresh,
-        });
-  terminal.progress('');
-  warnOfExcluded(options, [...python.known, ...(await nodeNames(declared.folder, ofNode))], terminal);
-  return {
-    layers: [...python.layers, ...(node === null ? [] : [node.layer])],
-    files: python.files,
-    promised: python.promised,
-    compiledFor: python.compiledFor,
-    replacesNodeModules: node !== null,
-  };
+  const activity = createActivity(terminal);
+  try {
+    const python = await installForPython(declared, options, { activity, terminal });
+    const ofNode = declared.endpoints.filter(({ language }) => language === 'node');
+    const node =
+      ofNode.length === 0
+        ? null
+        : await installNode({
+            folder: declared.folder,
+            declared: unique(ofNode.flatMap(({ settings }) => settings.dependencies)),
+            exclude: options.exclude,
+            cacheDir: options.cacheDir,
+            refresh: options.refresh,
+            activity,
+          });
+    activity.end();
+    warnOfExcluded(options, [...python.known, ...(await nodeNames(declared.folder, ofNode))], terminal);
+    return {
+      layers: [...python.layers, ...(node === null ? [] : [node.layer])],
+      files: python.files,
+      promised: python.promised,
+      compiledFor: python.compiledFor,
+      replacesNodeModules: node !== null,
+    };
+  } finally {
+    activity.end();
+  }
+}
+
+interface Shown {
+  readonly activity: Activity;
+  readonly terminal: Terminal;
 }
 
 async function installForPython(
   { folder, endpoints, pythonVersion }: DeclaredApplication,
   options: InstallOptions,
-  terminal: Terminal,
+  { activity, terminal }: Shown,
 ): Promise<Omit<InstalledPackages, 'replacesNodeModules'> & { readonly known: readonly string[] }> {
   const own = endpoints.filter(({ language }) => language === 'python');
   const version = options.python ?? pythonVersion;
@@ -80,26 +94,27 @@ async function installForPython(
     return { layers: [], files: await emptyRequirements(folder), promised: new Map(), compiledFor: '', known: [] };
   const base = options.bundleBasePackages ? [] : preinstalledPackages;
   const leaveOut = new Set([...base, ...options.exclude].map(normalised));
-  const project = await readPyproject(folder);
+  const project = await readPythonProject(folder, options.lookUp);
   for (const text of project.warnings) terminal.warn(text);
-  const given = [...(await readRequirements(folder)), ...project.dependencies];
-  const shared = [...given, ...missingServers(own, [...given, ...own.flatMap(({ settings }) => settings.dependencies)])];
+  const shared = [
+    ...project.requirements,
+    ...missingServers(own, [...project.requirements, ...own.flatMap(({ settings }) => settings.dependencies)]),
+  ];
   const all = unique([...shared, ...own.flatMap(({ settings }) => settings.dependencies)]);
   const wanted = all.filter((each) => !leaveOut.has(requirementName(each)));
-  if (wanted.length > 0) terminal.progress(`=> installing ${wanted.join(', ')} for Python ${version}`);
   const installed =
     wanted.length === 0
       ? null
       : await installPython({
-          folder,
-          requirements: wanted,
-          leaveOut,
-          version,
+          ...{ folder, project, leaveOut, version, activity, terminal },
+          requirements: wanted.map((each) => (isPath(each) ? resolve(folder, each) : each)),
           ownVersion: pythonVersion,
+          isForHere: false,
           cacheDir: options.cacheDir,
           refresh: options.refresh,
         });
-  terminal.progress('');
+  activity.end();
+  for (const text of installed?.notes.warnings ?? []) terminal.warn(text);
   const needs = new Map(Object.entries(installed?.notes.needs ?? {}).map(([name, others]) => [name, new Set(others)] as const));
   const promisedTo = ({ settings, imports }: DeclaredEndpoint): string[] => {
     const roots = [...shared, ...settings.dependencies].map(requirementName);

@@ -1,69 +1,105 @@
-/**
- * Reads the dependencies of `pyproject.toml` (PEP 621). Python parses the file; pip, which installs them anyway, has a
- * parser where Python has none.
- */
-import { execFile } from 'node:child_process';
+/** Reads the dependencies of `pyproject.toml`: of `[project]` (PEP 621), or of Poetry where that has none. */
 import { readFile } from 'node:fs/promises';
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
 
 import { z } from 'zod';
 
 import { ToolError } from '../terminal/tool-error.ts';
+import { poetryRequirements, poetrySchema } from './poetry.ts';
+import { normalised, requirementName } from './python-names.ts';
+import { readToml } from './toml.ts';
 
 const FILE = 'pyproject.toml';
 
-const PROGRAM = `
-import json, sys
-try:
-    import tomllib
-except ImportError:
-    from pip._vendor import tomli as tomllib
-try:
-    found = tomllib.loads(sys.stdin.buffer.read().decode("utf-8"))
-except ValueError as error:
-    sys.exit(f"toml: {error}")
-poetry = found.get("tool", {}).get("poetry", {}).get("dependencies", {})
-print(json.dumps({"dependencies": found.get("project", {}).get("dependencies", []), "poetry": sorted(poetry)}))
-`;
+const uvSource = z.looseObject({
+  index: z.string().optional(),
+  git: z.string().optional(),
+  rev: z.string().optional(),
+  tag: z.string().optional(),
+  branch: z.string().optional(),
+  subdirectory: z.string().optional(),
+  url: z.string().optional(),
+  path: z.string().optional(),
+  workspace: z.boolean().optional(),
+});
+type UvSource = z.output<typeof uvSource>;
 
-const answerSchema = z.object({ dependencies: z.array(z.string()), poetry: z.array(z.string()) });
+const schema = z.looseObject({
+  project: z
+    .looseObject({
+      dependencies: z.array(z.string(), 'dependencies of [project] must be an array of strings').default([]),
+      dynamic: z.array(z.string()).default([]),
+    })
+    .optional(),
+  tool: z
+    .looseObject({
+      poetry: z.looseObject({ dependencies: poetrySchema.default({}) }).optional(),
+      uv: z
+        .looseObject({
+          sources: z.record(z.string(), z.union([uvSource, z.array(uvSource)])).default({}),
+          index: z.array(z.looseObject({ name: z.string().optional(), url: z.string(), explicit: z.boolean().default(false) })).default([]),
+        })
+        .optional(),
+    })
+    .optional(),
+});
 
 export interface Pyproject {
   readonly dependencies: readonly string[];
+  /** Indexes that packages name in `[tool.uv.sources]`. */
+  readonly extraIndexes: readonly string[];
   readonly warnings: readonly string[];
 }
 
 /** @throws CapstanError INVALID_MANIFEST when the file is not TOML or its dependencies are not a list of strings. */
 export async function readPyproject(folder: string): Promise<Pyproject> {
-  let text: string;
-  try {
-    text = await readFile(join(folder, FILE), 'utf8');
-  } catch {
-    return { dependencies: [], warnings: [] }; // the file is optional
-  }
+  const text = await readFile(join(folder, FILE), 'utf8').catch(() => ''); // the file is optional
   // Most files name no dependencies, and starting Python takes time.
-  if (!text.includes('dependencies')) return { dependencies: [], warnings: [] };
-  const { dependencies, poetry } = await parse(text);
-  const others = poetry.filter((name) => name !== 'python');
-  const unread = dependencies.length === 0 && others.length > 0;
+  if (!text.includes('dependencies')) return { dependencies: [], extraIndexes: [], warnings: [] };
+  const [content] = await readToml([{ name: FILE, text }]);
+  const read = schema.safeParse(content);
+  if (!read.success) {
+    const [issue] = read.error.issues;
+    throw new ToolError('INVALID_MANIFEST', `${FILE}: ${issue?.path.join('.') ?? ''}: ${issue?.message ?? ''}`, 'Correct the file.');
+  }
+  const { project, tool } = read.data;
+  const own = project?.dependencies ?? [];
+  const table = own.length > 0 ? {} : (tool?.poetry?.dependencies ?? {});
+  const sources = new Map(Object.entries(tool?.uv?.sources ?? {}).map(([name, source]) => [normalised(name), [source].flat()[0]]));
+  const listed = [...own, ...poetryRequirements(table)];
+  const named = new Set(listed.flatMap((each) => sources.get(requirementName(each))?.index ?? []));
   return {
-    dependencies,
-    warnings: unread
-      ? [`${FILE}: dependencies in [tool.poetry] (${others.join(', ')}) are not read; write them as dependencies of [project]`]
-      : [],
+    dependencies: listed.map((each) => absolute(withSource(each, sources.get(requirementName(each))), folder)),
+    extraIndexes: (tool?.uv?.index ?? []).flatMap(({ name, url, explicit }) =>
+      !explicit || (name !== undefined && named.has(name)) ? [url] : [],
+    ),
+    warnings:
+      project?.dynamic.includes('dependencies') === true && listed.length === 0
+        ? [`${FILE}: dependencies of [project] are dynamic and are not read; list them in the file or in requirements.txt`]
+        : [],
   };
 }
 
-async function parse(text: string): Promise<z.output<typeof answerSchema>> {
-  const { stdout, stderr } = await new Promise<{ stdout: string; stderr: string }>((resolve) => {
-    const child = execFile('python3', ['-c', PROGRAM], (_error, out, err) => resolve({ stdout: out, stderr: err }));
-    child.stdin?.end(text);
-  });
-  const fault = /^toml: (.*)$/m.exec(stderr)?.[1];
-  if (fault !== undefined) throw new ToolError('INVALID_MANIFEST', `${FILE} is not valid TOML: ${fault}`, 'Correct the file.');
-  if (stdout === '')
-    throw new ToolError('CONFIG', `cannot read ${FILE}: python3 has neither tomllib nor pip`, 'Install pip: python3 -m ensurepip');
-  const answer = answerSchema.safeParse(JSON.parse(stdout));
-  if (answer.success) return answer.data;
-  throw new ToolError('INVALID_MANIFEST', `${FILE}: dependencies of [project] must be an array of strings`, 'Correct the file.');
+/** Replaces the version by the place that `[tool.uv.sources]` names. */
+function withSource(requirement: string, source: UvSource | undefined): string {
+  if (source === undefined) return requirement;
+  const [, head = '', marker = ''] = /^\s*([\w.-]+(?:\s*\[[^\]]*\])?)[^;]*(;.*)?$/.exec(requirement) ?? [];
+  const at = source.rev ?? source.tag ?? source.branch;
+  const place =
+    source.git === undefined
+      ? (source.url ?? source.path)
+      : `git+${source.git}${at === undefined ? '' : `@${at}`}${source.subdirectory === undefined ? '' : `#subdirectory=${source.subdirectory}`}`;
+  return place === undefined ? requirement : `${head} @ ${place}${marker === '' ? '' : ` ${marker}`}`;
+}
+
+/** A relative path after `@` becomes an absolute URL. */
+function absolute(requirement: string, folder: string): string {
+  return requirement.replace(
+    /^([^@;]+@ )(?!\w+(?:\+\w+)?:)([^;]+?)(?=\s*(?:;|$))/,
+    (_, head: string, path: string) => `${head}${fileUrl(resolve(folder, path.replace(/^file:/, '')))}`,
+  );
+}
+
+function fileUrl(path: string): string {
+  return `file://${path.split('/').map(encodeURIComponent).join('/')}`;
 }

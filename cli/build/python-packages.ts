@@ -1,52 +1,48 @@
 /**
- * Installs Python packages for Linux x86_64 on any machine. pip resolves all packages first; those that the hosts lack
- * are then installed from wheels, without packages that only the others need.
+ * Installs Python packages for Linux x86_64 on any machine, or for this machine. All are resolved first; those that the
+ * hosts lack are then installed, without packages that only the others need.
  */
-import { glob, mkdir, readFile } from 'node:fs/promises';
-import { join, resolve } from 'node:path';
+import { glob, mkdir, mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
 
 import { z } from 'zod';
 
-import { ToolError } from '../terminal/tool-error.ts';
+import { CapstanError } from '../../lib/errors.ts';
+import type { Activity } from '../terminal/activity.ts';
+import type { Terminal } from '../terminal/terminal.ts';
 import { PYTHON_PACKAGES } from './generated.ts';
 import { layerOf, type KeptLayer } from './layers.ts';
+import { pipInstaller } from './pip-installer.ts';
+import { pipSettings } from './pip-settings.ts';
+import type { InstallOrder, PythonInstaller, PythonWanted, Resolution, ResolvedPackage } from './python-installer.ts';
+import { reachable } from './python-names.ts';
+import { pinsOf, type Pins, type PythonProject } from './python-project.ts';
 import { relocateScripts, removeTraces } from './python-scripts.ts';
-import { digestOf, faultOf, runInstaller, type Ended } from './run-installer.ts';
+import { digestOf, runInstaller } from './run-installer.ts';
+import { uvInstaller } from './uv-installer.ts';
+import { findUv } from './uv-program.ts';
 
-/** From the newest C library that hosts can be expected to have (Debian 11, Ubuntu 20.04) to the oldest. */
-const platforms = [
-  'manylinux_2_28_x86_64',
-  'manylinux_2_17_x86_64',
-  'manylinux2014_x86_64',
-  'manylinux2010_x86_64',
-  'manylinux1_x86_64',
-  'linux_x86_64',
-];
+/** Changes when the same inputs give other files. */
+const FORMAT = 4;
+/** Names that a progress line shows. */
+const SHOWN = 3;
 
-const notesSchema = z.object({
+export const notesSchema = z.object({
   /** `requirements.txt`: the installed packages, pinned. */
   pinned: z.array(z.string()),
   /** Resolved packages → the packages they need, by normalised names. */
   needs: z.record(z.string(), z.array(z.string())),
   /** True when compiled modules require this Python version: their file names contain it (PEP 3149). */
   isCompiled: z.boolean(),
+  warnings: z.array(z.string()),
 });
-type Notes = z.output<typeof notesSchema>;
-
-const reportSchema = z.object({
-  install: z.array(
-    z.object({
-      is_direct: z.boolean().optional(),
-      requested: z.boolean().optional(),
-      download_info: z.object({ url: z.string() }),
-      metadata: z.object({ name: z.string(), version: z.string(), requires_dist: z.array(z.string()).optional() }),
-    }),
-  ),
-});
-type Resolved = z.output<typeof reportSchema>['install'];
+export type PythonNotes = z.output<typeof notesSchema>;
 
 export interface PythonOrder {
   readonly folder: string;
+  readonly project: PythonProject;
   /** As written, in order. */
   readonly requirements: readonly string[];
   /** Normalised names. */
@@ -55,70 +51,160 @@ export interface PythonOrder {
   readonly version: string;
   /** Version of the local Python: only if the two are equal can this machine build a package without a wheel. */
   readonly ownVersion: string | null;
+  /** For this machine's Python instead of Linux x86_64. */
+  readonly isForHere: boolean;
   readonly cacheDir: string;
   readonly refresh: boolean;
+  readonly activity: Activity;
+  readonly terminal: Terminal;
 }
 
-/** @throws CapstanError INVALID_MANIFEST with pip's message, CONFIG without pip. */
-export async function installPython(order: PythonOrder): Promise<KeptLayer<Notes>> {
-  const { folder, requirements, leaveOut, version } = order;
-  const locals = await Promise.all(requirements.map((each) => digestOf(resolve(folder, each))));
+/** @throws CapstanError INVALID_MANIFEST with the installer's message, CONFIG without uv and pip. */
+export async function installPython(order: PythonOrder): Promise<KeptLayer<PythonNotes>> {
   return layerOf({
     cacheDir: order.cacheDir,
     refresh: order.refresh,
-    key: { kind: 'python', notes: 3, requirements, locals, leaveOut: [...leaveOut].sort(), version, platforms },
+    key: await keyOf(order),
     notes: notesSchema,
-    install: (target) => install(order, join(target, PYTHON_PACKAGES)),
+    activity: order.activity,
+    install: async (target) => installInto(order, join(target, PYTHON_PACKAGES)),
   });
 }
 
-async function install(order: PythonOrder, target: string): Promise<Notes> {
-  const { folder, requirements, leaveOut, version, ownVersion } = order;
-  await mkdir(target, { recursive: true });
-  const here = process.platform === 'linux' && process.arch === 'x64' && version === ownVersion;
-  const wheels = [
-    '--only-binary=:all:',
-    '--implementation',
-    'cp',
-    '--python-version',
+/** Everything that determines what is installed. */
+export async function keyOf(order: PythonOrder): Promise<unknown> {
+  const { folder, project, requirements, leaveOut, version, isForHere } = order;
+  const locals = await Promise.all([...requirements, ...project.constraints].map(async (each) => localDigest(each)));
+  return {
+    kind: 'python',
+    format: FORMAT,
+    requirements,
+    constraints: project.constraints,
+    indexes: project.indexes,
+    hashes: [...project.hashes],
+    lock: project.lock === null ? null : [project.lock.name, project.lock.digest],
+    locals: locals.map((digest) => (digest === null ? null : [folder, digest])),
+    leaveOut: [...leaveOut].sort(),
     version,
-    ...platforms.flatMap((each) => ['--platform', each]),
-  ];
-  const pip = (platform: readonly string[], args: readonly string[]): Promise<Ended> =>
-    runInstaller(
-      'python3',
-      ['-m', 'pip', '--disable-pip-version-check', '--no-input', 'install', '--target', target, ...platform, ...args],
-      folder,
-    );
-  const resolving = (platform: readonly string[]): Promise<Ended> =>
-    pip(platform, ['--dry-run', '--quiet', '--report', '-', ...requirements]);
+    platform: isForHere ? [process.platform, process.arch] : 'linux x86_64',
+  };
+}
 
-  let platform: readonly string[] = wheels;
-  let answer = await resolving(platform);
-  // Packages without a wheel can be built when host and target are the same.
-  if (!answer.ok && here) {
-    platform = [];
-    answer = await resolving(platform);
+/** The digest of a path or of `name @ file:///path`; null for other requirements. */
+async function localDigest(requirement: string): Promise<string | null> {
+  const url = /@ (file:\/\/[^\s;]+)/.exec(requirement)?.[1];
+  if (url !== undefined) return digestOf(fileURLToPath(url));
+  return requirement.startsWith('/') ? digestOf(requirement) : null;
+}
+
+/** Installs into a folder, which is made. */
+export async function installInto(order: PythonOrder, target: string): Promise<PythonNotes> {
+  const { folder, project, requirements, version, ownVersion, isForHere } = order;
+  await mkdir(target, { recursive: true });
+  const scratch = await mkdtemp(join(tmpdir(), 'capstan-packages-'));
+  try {
+    const pins = await pinsOf(project, folder);
+    const wanted: PythonWanted = {
+      ...{ folder, requirements, version, isForHere, scratch },
+      constraints: pins.constraints,
+      indexes: project.indexes,
+      mayBuild: isForHere || (process.platform === 'linux' && process.arch === 'x64' && version === ownVersion),
+    };
+    return await withFallback(order, async (installer) => installWith(installer, { order, wanted, pins, target }));
+  } finally {
+    await rm(scratch, { recursive: true, force: true });
   }
-  if (!answer.ok) throw failed(answer, version);
-  const resolved = reportSchema.parse(JSON.parse(answer.stdout.slice(answer.stdout.indexOf('{')))).install;
-  const needs = needsOf(resolved);
-  const kept = reachable(rootsOf(resolved), needs, leaveOut);
-  const chosen = resolved.filter(({ metadata }) => kept.has(normalised(metadata.name)));
-  if (chosen.length > 0) {
-    const exact = chosen.map(({ is_direct: direct, download_info: { url }, metadata: { name, version: at } }) =>
-      direct === true ? `${name} @ ${url}` : `${name}==${at}`,
-    );
-    const installed = await pip(platform, ['--no-deps', '--no-compile', '--quiet', ...exact]);
-    if (!installed.ok) throw failed(installed, version);
+}
+
+/** Uses pip where uv is not available, or reaches no index: pip knows more ways of proxies and credentials. */
+async function withFallback<T>(
+  { cacheDir, folder, activity, terminal }: PythonOrder,
+  work: (installer: PythonInstaller) => Promise<T>,
+): Promise<T> {
+  const uv = await findUv({
+    cacheDir,
+    obtaining: () => activity.begin('downloading uv, which installs Python packages'),
+    waiting: (process) => activity.begin(`waiting for process ${process}, which downloads uv`),
+  });
+  let why: string;
+  if ('why' in uv) why = `uv is not available (${uv.why})`;
+  else {
+    const [python, settings] = await Promise.all([pythonPath(folder), pipSettings(folder)]);
+    try {
+      return await work(uvInstaller({ path: uv.path, cacheDir: uv.isOurs ? join(cacheDir, 'uv') : undefined, python, settings }));
+    } catch (error) {
+      if (!(error instanceof CapstanError) || error.code !== 'UNAVAILABLE') throw error;
+      why = `uv cannot reach a package index (${error.message.split('\n')[0] ?? ''})`;
+    }
   }
+  activity.end();
+  terminal.warn(`${why}; installing with pip, which takes longer`);
+  return work(pipInstaller);
+}
+
+interface Installation {
+  readonly order: PythonOrder;
+  readonly wanted: PythonWanted;
+  readonly pins: Pins;
+  readonly target: string;
+}
+
+async function installWith(installer: PythonInstaller, { order, wanted, pins, target }: Installation): Promise<PythonNotes> {
+  const { activity, leaveOut } = order;
+  activity.begin(`resolving Python packages with ${installer.name}`);
+  const resolution = await installer.resolve(wanted);
+  const kept = reachable(resolution.roots, resolution.needs, leaveOut);
+  const packages = resolution.packages.filter(({ name }) => kept.has(name));
+  activity.begin(`installing ${packages.length} Python packages with ${installer.name}`);
+  if (packages.length > 0)
+    await installer.install(wanted, {
+      ...{ packages, target, hashes: pins.hashes, isBuilt: resolution.isBuilt },
+      downloading: downloadsOf(packages, activity),
+    });
   await relocateScripts(target);
   await removeTraces(target);
   return {
-    pinned: chosen.map(({ metadata: { name, version: at } }) => `${name}==${at}`).sort(),
-    needs: Object.fromEntries([...needs].map(([name, others]) => [name, [...others]])),
+    pinned: await installedIn(target),
+    needs: needsOf(resolution),
     isCompiled: await isCompiled(target),
+    warnings: [...pins.warnings],
   };
+}
+
+/** Counts the bytes of the downloads that are complete; packages that the installer has cached are not downloaded. */
+function downloadsOf(packages: readonly ResolvedPackage[], activity: Activity): InstallOrder['downloading'] {
+  const sizes = new Map(packages.map(({ name, bytes }) => [name, bytes ?? 0]));
+  const open = new Set<string>();
+  let done = 0;
+  let total = 0;
+  return (name, isComplete) => {
+    if (total === 0) activity.begin('downloading Python packages');
+    if (isComplete) {
+      open.delete(name);
+      done += sizes.get(name) ?? 0;
+    } else {
+      open.add(name);
+      total += sizes.get(name) ?? 0;
+    }
+    activity.at(done, total, [...open].slice(0, SHOWN).join(', '));
+  };
+}
+
+function needsOf({ needs }: Resolution): Record<string, string[]> {
+  return Object.fromEntries([...needs].map(([name, others]) => [name, [...others]]));
+}
+
+/** `numpy==2.1.0` of each package, by its own metadata. */
+async function installedIn(target: string): Promise<string[]> {
+  const found: string[] = [];
+  for (const name of await readdir(target)) {
+    if (!name.endsWith('.dist-info')) continue;
+    const text = await readFile(join(target, name, 'METADATA'), 'utf8').catch(() => ''); // damaged: the folder's name says enough
+    const own = /^Name: *(\S+)/im.exec(text)?.[1] ?? name.split('-')[0] ?? name;
+    const version = /^Version: *(\S+)/im.exec(text)?.[1] ?? name.replace(/\.dist-info$/, '').split('-')[1] ?? '0';
+    found.push(`${own}==${version}`);
+  }
+  return found.sort();
 }
 
 async function isCompiled(target: string): Promise<boolean> {
@@ -126,81 +212,8 @@ async function isCompiled(target: string): Promise<boolean> {
   return false;
 }
 
-function failed(ended: Ended, version: string): ToolError {
-  const fault = faultOf(ended);
-  if (/No module named pip/.test(ended.stderr))
-    return new ToolError(
-      'CONFIG',
-      'pip is required to install Python packages, and python3 does not have it',
-      'Install pip: python3 -m ensurepip',
-    );
-  const hint = /no matching distribution|could not find a version/i.test(fault)
-    ? `Packages must have a wheel for Linux x86_64 and Python ${version} (--python <version>), unless this machine is such a one.`
-    : 'Correct the dependencies; pip’s own settings (index, proxy) apply.';
-  return new ToolError('INVALID_MANIFEST', `installing Python packages failed:\n  ${fault}`, hint);
-}
-
-/** Packages of an extra count only if something requested them: if they were resolved and nothing else needs them. */
-function needsOf(resolved: Resolved): Map<string, Set<string>> {
-  const names = new Set(resolved.map(({ metadata }) => normalised(metadata.name)));
-  const plain = new Map<string, Set<string>>();
-  const extra = new Map<string, Set<string>>();
-  for (const { metadata } of resolved) {
-    const name = normalised(metadata.name);
-    plain.set(name, new Set());
-    extra.set(name, new Set());
-    for (const line of metadata.requires_dist ?? []) {
-      const other = requirementName(line);
-      if (names.has(other)) (/;.*\bextra\b/.test(line) ? extra : plain).get(name)?.add(other);
-    }
-  }
-  if (reachable(rootsOf(resolved), plain, new Set()).size === names.size) return plain;
-  for (const [name, others] of extra) for (const other of others) plain.get(name)?.add(other);
-  return plain;
-}
-
-function rootsOf(resolved: Resolved): string[] {
-  return resolved.filter(({ requested }) => requested === true).map(({ metadata }) => normalised(metadata.name));
-}
-
-/** Returns the packages that the roots need, directly or not, without those left out and what only those need. */
-export function reachable(
-  roots: readonly string[],
-  needs: ReadonlyMap<string, ReadonlySet<string>>,
-  leaveOut: ReadonlySet<string>,
-): Set<string> {
-  const found = new Set<string>();
-  const waiting = [...roots];
-  for (let name = waiting.pop(); name !== undefined; name = waiting.pop()) {
-    if (found.has(name) || leaveOut.has(name)) continue;
-    found.add(name);
-    waiting.push(...(needs.get(name) ?? []));
-  }
-  return found;
-}
-
-/** PEP 503. */
-export function normalised(name: string): string {
-  return name.toLowerCase().replaceAll(/[-_.]+/g, '-');
-}
-
-/** Returns the package name of a requirement; the text itself for a path or a URL. */
-export function requirementName(line: string): string {
-  const wheel = /(?:^|\/)([^/]+?)-\d[^/]*\.whl$/.exec(line);
-  if (wheel?.[1] !== undefined) return normalised(wheel[1]);
-  return normalised(/^\s*([A-Za-z0-9][\w.-]*)/.exec(line)?.[1] ?? line);
-}
-
-/** Reads the requirements of a `requirements.txt`; pip itself rejects options of pip in it. */
-export async function readRequirements(folder: string): Promise<string[]> {
-  let text: string;
-  try {
-    text = await readFile(join(folder, 'requirements.txt'), 'utf8');
-  } catch {
-    return []; // the file is optional
-  }
-  return text
-    .split('\n')
-    .map((line) => line.replace(/(^|\s)#.*$/, '').trim())
-    .filter((line) => line !== '');
+/** The path of this machine's Python; uv would otherwise choose another, such as that of a virtual environment. */
+export async function pythonPath(folder: string): Promise<string> {
+  const { stdout } = await runInstaller('python3', ['-c', 'import sys; print(sys.executable)'], { cwd: folder });
+  return stdout.trim() || 'python3';
 }

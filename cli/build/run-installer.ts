@@ -1,10 +1,14 @@
-/** Runs pip or npm, and reports its message when it fails. */
-import { execFile } from 'node:child_process';
+/** Runs uv, pip or npm, and reports its message when it fails. */
+import { spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { readFile } from 'node:fs/promises';
+import { readFile, stat } from 'node:fs/promises';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
 
+import { listFiles } from '../deploy/files.ts';
 import { ToolError } from '../terminal/tool-error.ts';
 
+/** Output beyond is dropped, characters. */
 const MOST_OUTPUT = 64 * 1024 * 1024;
 
 export interface Ended {
@@ -13,14 +17,38 @@ export interface Ended {
   readonly stderr: string;
 }
 
+export interface RunOptions {
+  readonly cwd: string;
+  /** Receives each line of its messages as it appears. */
+  readonly onLine?: (line: string) => void;
+  /** Written to its standard input. */
+  readonly input?: string;
+}
+
 /** @throws CapstanError CONFIG when the program does not exist. */
-export async function runInstaller(program: string, args: readonly string[], cwd: string): Promise<Ended> {
+export async function runInstaller(program: string, args: readonly string[], options: RunOptions): Promise<Ended> {
+  const { cwd, onLine, input = '' } = options;
+  const child = spawn(program, args, { cwd, stdio: ['pipe', 'pipe', 'pipe'] });
+  let stdout = '';
+  let stderr = '';
+  child.stdout.setEncoding('utf8').on('data', (text: string) => {
+    if (stdout.length < MOST_OUTPUT) stdout += text;
+  });
+  child.stderr.setEncoding('utf8').on('data', (text: string) => {
+    if (stderr.length < MOST_OUTPUT) stderr += text;
+  });
+  for (const stream of [child.stdout, child.stderr])
+    if (onLine !== undefined) createInterface({ input: stream, crlfDelay: Infinity }).on('line', onLine);
+  // A program that cannot start closes its pipe before anything is written to it.
+  child.stdin.on('error', () => undefined);
+  child.stdin.end(input);
   return new Promise((resolve, reject) => {
-    execFile(program, args, { cwd, maxBuffer: MOST_OUTPUT }, (error, stdout, stderr) => {
-      if (error?.code === 'ENOENT')
+    child.on('error', (error: NodeJS.ErrnoException) => {
+      if (error.code === 'ENOENT')
         reject(new ToolError('CONFIG', `${program} is required to install packages, and was not found`, `Install ${program}.`));
-      else resolve({ ok: error === null, stdout, stderr });
+      else reject(error);
     });
+    child.on('close', (code) => resolve({ ok: code === 0, stdout, stderr }));
   });
 }
 
@@ -33,13 +61,19 @@ export function faultOf({ stderr, stdout }: Ended): string {
     .join('\n  ');
 }
 
-/** Returns the SHA-256 of a file, hex; null when the file does not exist. */
+/**
+ * Returns the SHA-256 of a file, or of a folder's files that an artifact would have, hex; null when neither exists.
+ * @throws CapstanError INVALID_ARCHIVE for a folder with a link that leads out of it.
+ */
 export async function digestOf(path: string): Promise<string | null> {
-  try {
-    return createHash('sha256')
-      .update(await readFile(path))
-      .digest('hex');
-  } catch {
-    return null; // no file: the requirement is not a path
+  const found = await stat(path).catch(() => null); // no file: the requirement is not a path
+  if (found === null) return null;
+  const hash = createHash('sha256');
+  if (!found.isDirectory()) return hash.update(await readFile(path)).digest('hex');
+  const { entries } = await listFiles(path, { skip: (name) => name === 'node_modules' });
+  for (const each of entries) {
+    const content = each.stat.isFile() ? await readFile(join(path, each.path)) : '';
+    hash.update(`${each.path}\0${createHash('sha256').update(content).digest('hex')}\n`);
   }
+  return hash.digest('hex');
 }

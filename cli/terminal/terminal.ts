@@ -15,6 +15,8 @@ export interface Stream {
 }
 
 export interface Terminal {
+  /** Messages go to a terminal, where a line may replace the one before. */
+  readonly isLive: boolean;
   step(text: string): void;
   done(text: string): void;
   warn(text: string): void;
@@ -60,6 +62,7 @@ export function createTerminal(streams: TerminalSettings): Terminal {
     transient = false;
   };
   return {
+    isLive: err.isTTY === true,
     step: (text) => write(`${paint.cyan('=>')} ${message(text)}`),
     done: (text) => write(`${paint.green('✓')} ${message(text)}`),
     warn: (text) => write(`${paint.yellow('!')} ${message(text)}`),

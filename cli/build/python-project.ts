@@ -1,0 +1,54 @@
+/** The Python packages that a project's own files request: `requirements.txt`, `pyproject.toml` and a lock file. */
+import { findLockFile, readLockFile, type LockFile } from './lock-files.ts';
+import type { PackageIndexes } from './python-installer.ts';
+import { requirementName } from './python-names.ts';
+import { readPyproject } from './pyproject.ts';
+import { readRequirements } from './requirements-file.ts';
+
+export interface PythonProject {
+  readonly requirements: readonly string[];
+  readonly constraints: readonly string[];
+  readonly indexes: PackageIndexes;
+  /** Of exact requirements; the lock file's come with its versions. */
+  readonly hashes: ReadonlyMap<string, readonly string[]>;
+  readonly lock: LockFile | null;
+  readonly warnings: readonly string[];
+}
+
+/** @throws CapstanError INVALID_MANIFEST with file and rule. */
+export async function readPythonProject(folder: string, lookUp: (name: string) => string | undefined): Promise<PythonProject> {
+  const [file, project, lock] = await Promise.all([readRequirements(folder, lookUp), readPyproject(folder), findLockFile(folder)]);
+  return {
+    requirements: [...new Set([...file.requirements, ...project.dependencies])],
+    constraints: file.constraints,
+    indexes: { ...file.indexes, extraIndexes: [...file.indexes.extraIndexes, ...project.extraIndexes] },
+    hashes: file.hashes,
+    lock,
+    warnings: project.warnings,
+  };
+}
+
+export interface Pins {
+  readonly constraints: readonly string[];
+  readonly hashes: ReadonlyMap<string, readonly string[]>;
+  readonly warnings: readonly string[];
+}
+
+/**
+ * Returns the versions and hashes of the lock file. Requirements that it does not have are resolved freely, with a
+ * warning. @throws CapstanError INVALID_MANIFEST when it is not a lock file.
+ */
+export async function pinsOf(project: PythonProject, folder: string): Promise<Pins> {
+  const { lock, constraints, hashes } = project;
+  if (lock === null) return { constraints, hashes, warnings: [] };
+  const locked = await readLockFile(lock, folder);
+  const absent = project.requirements.map(requirementName).filter((name) => !name.includes('/') && !locked.names.has(name));
+  return {
+    constraints: [...constraints, ...locked.constraints],
+    hashes: new Map([...locked.hashes, ...hashes]),
+    warnings:
+      absent.length === 0
+        ? []
+        : [`${lock.name} does not have ${absent.join(', ')}: the newest versions are installed; write the lock file again`],
+  };
+}
