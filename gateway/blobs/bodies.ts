@@ -5,6 +5,7 @@ import { CapstanError } from '../../lib/errors.ts';
 import { asBuffer, type BlobReference, type Payload } from '../../lib/payload.ts';
 import { BlobPurpose, type BlobServiceClient, type GetBlobResponse, type PutBlobRequest } from '../../proto/gen/capstan/v1/blobs.ts';
 import { schedulerRefusal } from '../grpc/refusals.ts';
+import { openBlob } from './open-blob.ts';
 import { backoffMs } from '../../lib/backoff.ts';
 
 const FRAME_BYTES = 256 * 1024;
@@ -114,28 +115,9 @@ export class Bodies {
   }
 
   async #openOnce(ref: BlobReference): Promise<AsyncIterable<Buffer>> {
-    const call = this.#client.get({ id: ref.id }, this.#metadata);
-    const messages = call[Symbol.asyncIterator]() as AsyncIterator<GetBlobResponse, undefined>;
-    const first = await messages.next();
-    const part = first.done === true ? undefined : first.value.part;
-    if (part?.$case !== 'size' || part.value !== ref.size) {
-      call.cancel();
-      throw new CapstanError('INTERNAL', 'the blob store returned a different size');
-    }
-    return frames(messages, () => {
-      call.cancel();
-    });
-  }
-}
-
-async function* frames(messages: AsyncIterator<GetBlobResponse, undefined>, cancel: () => void): AsyncGenerator<Buffer> {
-  try {
-    for (;;) {
-      const next = await messages.next();
-      if (next.done === true) return;
-      if (next.value.part?.$case === 'data') yield next.value.part.value;
-    }
-  } finally {
-    cancel();
+    const { size, frames } = await openBlob(this.#client, ref.id, this.#metadata);
+    if (size === ref.size) return frames;
+    await frames.return(undefined);
+    throw new CapstanError('INTERNAL', 'the blob store returned a different size');
   }
 }

@@ -10,6 +10,7 @@ import {
 } from '../../proto/gen/capstan/v1/blobs.ts';
 import { schedulerRefusal } from '../grpc/refusals.ts';
 import { callUnary } from '../jobs/unary.ts';
+import { openBlob, type OpenBlob } from './open-blob.ts';
 
 const FRAME_BYTES = 256 * 1024;
 
@@ -35,6 +36,15 @@ export class BuildUploads {
    */
   async stat(digest: string, metadata: Metadata): Promise<StatBlobResponse> {
     return callUnary(this.#client.stat.bind(this.#client), { id: `build/${digest}` }, metadata, this.#timeoutMs);
+  }
+
+  /** Opens a build for reading. @throws CapstanError NOT_FOUND */
+  async open(digest: string, metadata: Metadata): Promise<OpenBlob> {
+    try {
+      return await openBlob(this.#client, `build/${digest}`, metadata);
+    } catch (thrown) {
+      throw schedulerRefusal(thrown);
+    }
   }
 
   /**

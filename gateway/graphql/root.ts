@@ -10,6 +10,7 @@ import {
   type EndpointSpec,
   type AccountInfo,
   type EndpointInfo,
+  type GetEndpointResponse,
   type NodeInfo,
   type RateLimit,
 } from '../../proto/gen/capstan/v1/control.ts';
@@ -27,7 +28,6 @@ import {
   logShape,
   machineTypeShape,
   nodeShape,
-  scalingShape,
   scopeOf,
   time,
   webhookShape,
@@ -59,8 +59,10 @@ export function rootFor({ calls, addresses, isOperator, cluster }: RootDeps) {
   const changes = calls.changing;
   const call: ControlCalls['own'] = (method, request) => calls.own(method, request);
   const change: ControlCalls['own'] = (method, request) => changes.own(method, request);
-  const shape = (info: EndpointInfo): object =>
-    endpointShape(info, addresses, async () => scalingShape(await call((control) => control.getEndpoint, { endpointId: info.id })));
+  const shape = (info: EndpointInfo): object => {
+    let read: Promise<GetEndpointResponse> | undefined;
+    return endpointShape(info, addresses, () => (read ??= call((control) => control.getEndpoint, { endpointId: info.id })));
+  };
 
   /** Several fields of a query need it; it is read once. */
   function endpointsOf(environment: string): Promise<EndpointInfo[]> {

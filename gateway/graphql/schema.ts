@@ -142,6 +142,8 @@ type Endpoint {
   queue: Queue!
   "State of its workers and the scaling decisions, read from the scheduler per endpoint."
   scaling: Scaling
+  "Names of its environment values, sorted; the values are secret. Empty for keys that do not cover the whole account."
+  envNames: [String!]!
 }
 type Scaling {
   "Number of workers by state: idle, running, initializing, throttled, unhealthy."

@@ -79,8 +79,8 @@ function hostUrl({ base, lbDomain }: Addresses, { id, spec }: EndpointInfo): str
   return `${protocol}//${id}.${lbDomain}${port === '' ? '' : `:${port}`}`;
 }
 
-/** The state of its workers is read only when it is requested. */
-export function endpointShape(info: EndpointInfo, addresses: Addresses, scaling: () => Promise<object>): object {
+/** `detail` is read only when a field requires it. */
+export function endpointShape(info: EndpointInfo, addresses: Addresses, detail: () => Promise<GetEndpointResponse>): object {
   const { spec } = info;
   return {
     id: info.id,
@@ -105,7 +105,8 @@ export function endpointShape(info: EndpointInfo, addresses: Addresses, scaling:
       reason: orNull(info.queueReason),
       detail: orNull(info.queueDetail),
     },
-    scaling,
+    scaling: async () => scalingShape(await detail()),
+    envNames: async () => (await detail()).envNames,
   };
 }
 
@@ -115,7 +116,7 @@ function settingsShape(spec: EndpointSpec | undefined): object {
   return Object.fromEntries(READABLE_NAMES.map((name) => [name, name === 'rateLimits' ? (values[name] ?? {}) : values[name]]));
 }
 
-export function scalingShape(detail: GetEndpointResponse): object {
+function scalingShape(detail: GetEndpointResponse): object {
   const { workerCounts, workers, rejections, decisions, failedStarts, lastStartError } = detail;
   return {
     counts: workerCounts,

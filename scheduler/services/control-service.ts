@@ -27,6 +27,7 @@ import { endpointInfo } from './endpoint-info.ts';
 import { keyHandlers } from './key-service.ts';
 import { endpointDetail, workerInfos } from './fleet-view.ts';
 import { nodeCalls } from './node-calls.ts';
+import { openEnv } from './node-service.ts';
 
 type Watcher = ServerWritableStream<WatchDirectoryRequest, DirectoryUpdate>;
 
@@ -86,10 +87,12 @@ export class Control {
         );
         return { endpoints: endpoints.map((endpoint) => endpointInfo(engine.state, clock.now(), endpoint, false)) };
       }),
-      getEndpoint: reader('GetEndpoint', ({ endpointId }, { account: owner, sees }) => {
+      getEndpoint: reader('GetEndpoint', ({ endpointId }, { account: owner, all, sees }) => {
         const endpoint = engine.state.endpoints.get(endpointId);
         if (endpoint === undefined || endpoint.config.account !== owner || !sees(endpoint.config)) throw endpointNotFound(endpointId);
-        return endpointDetail(engine.state, endpoint, endpointInfo(engine.state, clock.now(), endpoint, false));
+        const encrypted = engine.state.releases.get(endpoint.config.release)?.envSealed ?? null;
+        const env = all && encrypted !== null ? openEnv(this.#deps.cipher, endpoint.config, encrypted) : {};
+        return endpointDetail(engine.state, endpoint, endpointInfo(engine.state, clock.now(), endpoint, false), Object.keys(env));
       }),
       listWorkers: reader('ListWorkers', ({ endpointId }, who) => ({ workers: workerInfos(engine.state, who, endpointId) })),
       ...nodeCalls(this.#deps),

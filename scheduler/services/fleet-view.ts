@@ -58,7 +58,12 @@ export function workerInfos(state: State, { account, sees }: Omit<Reader, 'opera
 }
 
 /** Returns an endpoint with its workers and the decisions about it. */
-export function endpointDetail(state: State, endpoint: EndpointRecord, info: EndpointInfo): GetEndpointResponse {
+export function endpointDetail(
+  state: State,
+  endpoint: EndpointRecord,
+  info: EndpointInfo,
+  envNames: readonly string[],
+): GetEndpointResponse {
   const { rejections, decisions, starts } = endpoint;
   return {
     info,
@@ -78,6 +83,7 @@ export function endpointDetail(state: State, endpoint: EndpointRecord, info: End
     })),
     failedStarts: starts.failures,
     lastStartError: starts.lastError,
+    envNames: [...envNames].sort(),
   };
 }
 

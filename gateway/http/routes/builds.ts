@@ -1,4 +1,6 @@
 /** /builds/<digest>: artifacts for deployments, over HTTP (docs/api-control-plane.md, Builds). */
+import { Readable } from 'node:stream';
+
 import type { Metadata } from '@grpc/grpc-js';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { z } from 'zod';
@@ -27,6 +29,7 @@ const params = z.object({
 });
 
 const there = z.object({ digest: z.string(), size: z.int() }).meta({ description: 'The build exists.' });
+const bytes = z.any().meta({ type: 'string', format: 'binary', description: 'The artifact, application/gzip.' });
 const put200 = there.extend({ existed: z.literal(true) }).meta({ description: 'The build existed already.' });
 const put201 = there.extend({ existed: z.literal(false) }).meta({ description: 'The build is new.' });
 /** Headers of a part, for the OpenAPI document; they are read by hand before the body. */
@@ -108,6 +111,16 @@ export function buildRoutes(app: FastifyInstance, services: Services): void {
     reply.header('content-type', JSON_TYPE).send(JSON.stringify({ digest, size }));
   }
 
+  async function content(request: FastifyRequest, reply: FastifyReply): Promise<void> {
+    const { digest } = request.params as z.output<typeof params>;
+    const { builds, metadata } = storeOf(request);
+    const { size, frames } = await builds.open(digest, metadata);
+    reply
+      .header('content-type', 'application/gzip')
+      .header('content-length', size)
+      .send(Readable.from(frames, { highWaterMark: 2 }));
+  }
+
   async function put(request: FastifyRequest, reply: FastifyReply): Promise<void> {
     const { digest } = request.params as z.output<typeof params>;
     const size = Number(request.headers['content-length']);
@@ -153,6 +166,22 @@ export function buildRoutes(app: FastifyInstance, services: Services): void {
       },
       handler(request, reply) {
         stat(request, reply).catch((thrown: unknown) => sendFailure(reply, thrown));
+      },
+    });
+    scope.route({
+      method: 'GET',
+      url: '/builds/:digest/content',
+      onRequest,
+      schema: {
+        summary: 'Download a build',
+        description: 'Returns the artifact (.tar.gz) of a build of the account.',
+        tags: ['Control'],
+        security: [{ key: [] }],
+        params,
+        response: answers({ 200: bytes }, 400, 401, 404, 500, 503),
+      },
+      handler(request, reply) {
+        content(request, reply).catch((thrown: unknown) => sendFailure(reply, thrown));
       },
     });
     scope.route({

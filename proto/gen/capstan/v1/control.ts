@@ -600,6 +600,8 @@ export interface GetEndpointResponse {
   /** Starts of the present release that failed in a row, and the last error. */
   failedStarts: number;
   lastStartError: string;
+  /** Names of its environment values, sorted; empty for callers that may not read the whole account. */
+  envNames: string[];
 }
 
 export interface GetEndpointResponse_WorkerCountsEntry {
@@ -5910,6 +5912,7 @@ function createBaseGetEndpointResponse(): GetEndpointResponse {
     decisions: [],
     failedStarts: 0,
     lastStartError: "",
+    envNames: [],
   };
 }
 
@@ -5935,6 +5938,9 @@ export const GetEndpointResponse: MessageFns<GetEndpointResponse> = {
     }
     if (message.lastStartError !== "") {
       writer.uint32(58).string(message.lastStartError);
+    }
+    for (const v of message.envNames) {
+      writer.uint32(66).string(v!);
     }
     return writer;
   },
@@ -6011,6 +6017,14 @@ export const GetEndpointResponse: MessageFns<GetEndpointResponse> = {
             message.lastStartError = reader.string();
             continue;
           }
+          case 8: {
+            if (tag !== 66) {
+              break;
+            }
+
+            message.envNames.push(reader.string());
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -6070,6 +6084,11 @@ export const GetEndpointResponse: MessageFns<GetEndpointResponse> = {
         : isSet(object.last_start_error)
         ? globalThis.String(object.last_start_error)
         : "",
+      envNames: globalThis.Array.isArray(object?.envNames)
+        ? object.envNames.map((e: any) => globalThis.String(e))
+        : globalThis.Array.isArray(object?.env_names)
+        ? object.env_names.map((e: any) => globalThis.String(e))
+        : [],
     };
   },
 
@@ -6102,6 +6121,9 @@ export const GetEndpointResponse: MessageFns<GetEndpointResponse> = {
     if (message.lastStartError !== "") {
       obj.lastStartError = message.lastStartError;
     }
+    if (message.envNames?.length) {
+      obj.envNames = message.envNames;
+    }
     return obj;
   },
 
@@ -6127,6 +6149,7 @@ export const GetEndpointResponse: MessageFns<GetEndpointResponse> = {
     message.decisions = object.decisions?.map((e) => ScalingDecision.fromPartial(e)) || [];
     message.failedStarts = object.failedStarts ?? 0;
     message.lastStartError = object.lastStartError ?? "";
+    message.envNames = object.envNames?.map((e) => e) || [];
     return message;
   },
 };
