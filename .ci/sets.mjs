@@ -43,6 +43,7 @@ export const sets = {
     'test/support/postgres.test.ts',
   ],
   packages: ['test/cli/packages*.test.ts'],
+  release: ['test/release/*.test.ts'],
   clients: ['test/clients/*.test.ts'],
   faults: ['test/fault/*.test.ts', 'test/lb/faults.test.ts'],
   apps: ['test/apps/*.test.ts'],

@@ -5,6 +5,7 @@ import { dirname, join } from 'node:path';
 
 import { pino, type Logger } from 'pino';
 
+import pkg from '../package.json' with { type: 'json' };
 import { OwnerFinder } from '../lib/owner/owner-finder.ts';
 import { clientCredentials } from '../lib/grpc-tls.ts';
 import { acquireLock } from '../lib/lock.mjs';
@@ -36,7 +37,6 @@ import { readIdentity } from './session/identity.ts';
 import { noToken, Session } from './session/session.ts';
 import { WorkerApi } from './worker-api/server.ts';
 
-const AGENT_VERSION = '0.1.0';
 const PROTOCOL = 1;
 /** Longest wait of the first Hello for the devices, ms: a hanging nvidia-smi must not keep a node offline. */
 const FIRST_PROBE_MS = 2_000;
@@ -146,7 +146,7 @@ async function startIn(folder: string, config: AgentConfig, deps: AgentDeps, loc
     folder,
     joinToken: () => readJoinToken(config),
     log,
-    hello: () => ({ protocol: PROTOCOL, incarnation, agentVersion: AGENT_VERSION, ...engine.hello(), inventory: inventory.current }),
+    hello: () => ({ protocol: PROTOCOL, incarnation, agentVersion: pkg.version, ...engine.hello(), inventory: inventory.current }),
     onEvents: (events) => {
       noteAccounts(accounts, events);
       engine.onScheduler(events);

@@ -2,8 +2,8 @@
  * The packages that the tool and the service need at run time, as package-lock.json names them. Those that are the same on every
  * machine travel inside our package, without what only developers read; those with programs of one platform are installed with it.
  */
-import { cp, readdir, readFile, writeFile } from 'node:fs/promises';
-import { basename, join, relative } from 'node:path';
+import { copyFile, mkdir, readdir, readFile, writeFile } from 'node:fs/promises';
+import { basename, dirname, join, relative } from 'node:path';
 
 import { z } from 'zod';
 
@@ -75,8 +75,9 @@ export async function copyDependency(root: string, { name, version, path }: Depe
   const manifest = JSON.parse(installed) as Record<string, unknown>;
   if (manifest['version'] !== version)
     throw new Error(`${path}: version ${String(manifest['version'])} is installed, and package-lock.json has ${version}; run npm install`);
-  for (const file of await filesOf(folder))
-    if (isNeeded(name, file)) await cp(join(folder, file), join(target, path, file), { dereference: true });
+  const files = (await filesOf(folder)).filter((file) => isNeeded(name, file));
+  await Promise.all([...new Set(files.map((file) => dirname(file)))].map((each) => mkdir(join(target, path, each), { recursive: true })));
+  await Promise.all(files.map((file) => copyFile(join(folder, file), join(target, path, file))));
   // Nothing of it runs, and nothing more is fetched for it, when our package is installed.
   const { scripts: _scripts, devDependencies: _dev, optionalDependencies: _optional, ...rest } = manifest;
   await writeFile(join(target, path, 'package.json'), `${JSON.stringify(rest, null, 2)}\n`);

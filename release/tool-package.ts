@@ -78,6 +78,8 @@ function published(own: RootPackage, dependencies: readonly Dependency[]): objec
     bin,
     dependencies: exact(own.dependencies),
     optionalDependencies: exact(own.optionalDependencies),
-    bundleDependencies: dependencies.filter((each) => isBundled(each) && /^node_modules\/(?:@[^/]+\/)?[^/]+$/.test(each.path)).map((each) => each.name),
+    bundleDependencies: dependencies
+      .filter((each) => isBundled(each) && /^node_modules\/(?:@[^/]+\/)?[^/]+$/.test(each.path))
+      .map((each) => each.name),
   };
 }

@@ -1,6 +1,6 @@
 /** Adds the packages that serve web applications in Python, so that an application without a server runs as it is. */
 import type { DeclaredEndpoint } from '../discovery/declared.ts';
-import { requirementName } from './python-packages.ts';
+import { requirementName } from './python-names.ts';
 
 /** Serves ASGI; uvicorn speaks WebSocket with either of two packages, and this one is small and has no compiled code. */
 const ASGI = ['uvicorn', 'wsproto'];

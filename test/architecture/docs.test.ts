@@ -9,7 +9,7 @@ import { findCommand, leafCommands } from '../../cli/commands.ts';
 import { currentSpelling } from '../../cli/old-spellings.ts';
 
 const root = join(import.meta.dirname, '../..');
-const FOLDERS = 'agent,bench,cli,deploy,docs,examples,gateway,proto,scheduler,sdk,test,.ci,.github';
+const FOLDERS = 'agent,bench,cli,deploy,docs,examples,gateway,proto,release,scheduler,sdk,test,.ci,.github';
 const isOurs = (file: string): boolean => !/(^|\/)(node_modules|dist|\.tool)\//.test(file) && statSync(join(root, file)).isFile();
 const sources = globSync([`{${FOLDERS}}/**/*`, '.ci/*', '.github/**/*'], { cwd: root }).filter(isOurs);
 const pages = [...globSync('*.md', { cwd: root }), ...sources.filter((file) => file.endsWith('.md'))];
@@ -56,7 +56,7 @@ test('every file of the sources that a page names is there', (t) => {
   let seen = 0;
   for (const page of pages) {
     for (const [, path = ''] of text(page).matchAll(
-      /`((?:agent|bench|cli|deploy|examples|gateway|proto|scheduler|sdk|test)\/[\w./-]+)`/g,
+      /`((?:agent|bench|cli|deploy|examples|gateway|proto|release|scheduler|sdk|test)\/[\w./-]+)`/g,
     )) {
       if (ofDataFolder.has(path)) continue;
       seen += 1;

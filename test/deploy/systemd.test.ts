@@ -14,11 +14,18 @@ import { folderOf } from '../support/folder.ts';
 const root = join(import.meta.dirname, '../..');
 const folder = join(root, 'deploy/systemd');
 const parts = ['scheduler', 'gateway', 'agent'] as const;
+/** Where docs/install.md installs a release. */
+const INSTALLED = '/opt/capstan/current/node_modules';
 const run = promisify(execFile);
 
 const analyze = await run('systemd-analyze', ['--version']).then(
   () => '',
   () => 'skipped: there is no systemd-analyze',
+);
+
+const sysusers = await run('systemd-sysusers', ['--version']).then(
+  () => '',
+  () => 'skipped: there is no systemd-sysusers',
 );
 
 /** Values by name; a name may stand more than once. */
@@ -32,12 +39,13 @@ async function unit(part: string): Promise<ReadonlyMap<string, readonly string[]
 }
 
 test('there is one unit for each part, and each starts a command of the tool as its own user', async (t) => {
-  t.deepEqual((await readdir(folder)).sort(), [...parts, 'scheduler@'].map((part) => `capstan-${part}.service`).sort());
+  const units = (await readdir(folder)).filter((name) => name.endsWith('.service'));
+  t.deepEqual(units.sort(), [...parts, 'scheduler@'].map((part) => `capstan-${part}.service`).sort());
   const commands = await readdir(join(root, 'cli/commands'));
   for (const part of parts) {
     const values = await unit(part);
     t.deepEqual(values.get('ExecStart'), [
-      `/opt/capstan/node_modules/.bin/node ${PART_NODE_ARGS.join(' ')} /opt/capstan/cli/capstan.mjs ${part}`,
+      `${INSTALLED}/.bin/node ${PART_NODE_ARGS.join(' ')} ${INSTALLED}/capstan/cli/capstan.mjs ${part}`,
     ]);
     t.true(commands.includes(`${part}.ts`));
     t.deepEqual([values.get('User'), values.get('NoNewPrivileges'), values.get('ProtectSystem')], [['capstan'], ['yes'], ['strict']]);
@@ -92,7 +100,7 @@ test('the agent has its GPUs, and ends neither with one worker nor before its jo
     const text = await readFile(join(folder, `capstan-${part}.service`), 'utf8');
     // A template is checked as one of its instances.
     const file = join(copies, `capstan-${part.replace(/@$/, '@second')}.service`);
-    await writeFile(file, text.replaceAll('/opt/capstan', root));
+    await writeFile(file, text.replaceAll(`${INSTALLED}/capstan`, root).replaceAll(INSTALLED, join(root, 'node_modules')));
     files.push(file);
   }
   const { stdout, stderr } = await run('systemd-analyze', ['verify', '--man=no', ...files]);
@@ -103,4 +111,13 @@ test('the agent has its GPUs, and ends neither with one worker nor before its jo
       .join('\n'),
     '',
   );
+});
+
+(sysusers === '' ? test : test.skip)(`the units' user and folders can be made${sysusers && ` (${sysusers})`}`, async (t) => {
+  const place = await folderOf(t, { 'etc/passwd': '' });
+  await run('systemd-sysusers', [`--root=${place}`, join(folder, 'sysusers.d/capstan.conf')]);
+  const users = await readFile(join(place, 'etc/passwd'), 'utf8');
+  t.regex(users, /^capstan:.*:\/var\/lib\/capstan:\/usr\/sbin\/nologin$/m);
+  const lines = (await readFile(join(folder, 'tmpfiles.d/capstan.conf'), 'utf8')).split('\n').filter((line) => line.startsWith('d '));
+  t.deepEqual(lines, ['d /etc/capstan 0755 root root -', 'd /var/lib/capstan 0700 capstan capstan -']);
 });

@@ -49,7 +49,7 @@ from .jobs import Snapshot
 from .registry import check_application, declarations, forget
 from .retry import RetryPolicy
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 #: The API key of every call; None: SERVICE_API_KEY of the environment, otherwise of ``.env`` in the working folder.
 api_key: Optional[str] = None
