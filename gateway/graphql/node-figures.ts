@@ -36,5 +36,6 @@ export function nodeFigures(node: NodeInfo) {
       xids: device.xids.map(({ code, text, atMs }) => ({ code, text, at: new Date(Number(atMs)).toISOString() })),
     })),
     deviceProblem: inventory?.deviceProblem ?? '',
+    agentVersion: node.agentVersion === '' ? null : node.agentVersion,
   };
 }

@@ -245,6 +245,8 @@ type Node {
   devices: [Device!]!
   "Why reading its devices fails."
   deviceProblem: String
+  "Version of its agent; null until the agent connects, and for keys without the scope OPERATOR."
+  agentVersion: String
 }
 """Nodes that offer the same."""
 type MachineType {

@@ -19,6 +19,7 @@ export function nodeInfo(state: State, node: NodeRecord): NodeInfo {
     name: node.config.name,
     connected: node.session !== null,
     incarnation: node.incarnation,
+    agentVersion: node.agentVersion,
     ...(node.inventory === null ? {} : { inventory: node.inventory }),
     workers: node.workers.size,
     draining: node.config.draining,

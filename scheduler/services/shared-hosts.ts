@@ -19,6 +19,7 @@ export function sharedNodeInfo(state: State, node: NodeRecord, account: string):
     name: node.config.name,
     connected: node.session !== null,
     incarnation: '',
+    agentVersion: '',
     ...(node.inventory === null ? {} : { inventory: offerOf(node.inventory) }),
     draining: node.config.draining,
     workers: own.length,

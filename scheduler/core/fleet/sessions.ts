@@ -17,7 +17,7 @@ import type { State } from '../state.ts';
 import { attemptKey, type NodeRecord, type WorkerRecord } from '../state/fleet.ts';
 import type { Now } from '../now.ts';
 import { lose, requeue, start } from '../jobs/jobs.ts';
-import { reportedInventory, reportedStatus } from '../jobs/reported.ts';
+import { reportedInventory, reportedStatus, reportedVersion } from '../jobs/reported.ts';
 import { stopAttempt } from '../jobs/stop-attempt.ts';
 import { keepCapacity } from '../scaling/rollout.ts';
 import { factsOf } from './placement/node-facts.ts';
@@ -35,6 +35,7 @@ export function sessionOpened(ctx: StepContext, event: Extract<CoreEvent, { kind
   node.session = event.session;
   node.reported = true;
   node.incarnation = hello.incarnation;
+  node.agentVersion = reportedVersion(hello.agentVersion);
   if (node.grace !== null) ctx.state.deadlines.drop(node.grace);
   node.grace = null;
   heard(ctx.state, ctx.now, node);

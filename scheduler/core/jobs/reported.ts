@@ -42,6 +42,11 @@ export function reportedStatus(worker: WorkerRecord, status: WorkerStatus): Work
   };
 }
 
+/** Returns the version of an agent; empty for a text that is none. */
+export function reportedVersion(version: string): string {
+  return /^\d+\.\d+\.\d+[\w.+-]{0,64}$/.test(version) ? version : '';
+}
+
 export function reportedInventory(inventory: Inventory): Inventory {
   return bounded(inventory) as Inventory;
 }

@@ -114,6 +114,8 @@ export interface NodeRecord {
   /** Number of the open session; null if there is none. */
   session: number | null;
   incarnation: string;
+  /** Of the agent's package; empty until it connects. */
+  agentVersion: string;
   lastHeard: number;
   inventory: Inventory | null;
   /** The part of its inventory that placement reads. */
@@ -136,6 +138,7 @@ export function newNodeRecord(config: NodeConfig): NodeRecord {
     config,
     session: null,
     incarnation: '',
+    agentVersion: '',
     lastHeard: 0,
     inventory: null,
     facts: null,

@@ -560,6 +560,8 @@ export interface NodeInfo {
   memoryBytesAllocatable: bigint;
   /** Devices that its workers have. */
   devicesAllocated: number;
+  /** Version of its agent's package; empty until the agent connects to this scheduler, and for keys without the scope OPERATOR. */
+  agentVersion: string;
 }
 
 export interface ListWorkersRequest {
@@ -5236,6 +5238,7 @@ function createBaseNodeInfo(): NodeInfo {
     memoryBytesAllocated: 0n,
     memoryBytesAllocatable: 0n,
     devicesAllocated: 0,
+    agentVersion: "",
   };
 }
 
@@ -5285,6 +5288,9 @@ export const NodeInfo: MessageFns<NodeInfo> = {
     }
     if (message.devicesAllocated !== 0) {
       writer.uint32(104).uint32(message.devicesAllocated);
+    }
+    if (message.agentVersion !== "") {
+      writer.uint32(114).string(message.agentVersion);
     }
     return writer;
   },
@@ -5406,6 +5412,14 @@ export const NodeInfo: MessageFns<NodeInfo> = {
             message.devicesAllocated = reader.uint32();
             continue;
           }
+          case 14: {
+            if (tag !== 114) {
+              break;
+            }
+
+            message.agentVersion = reader.string();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -5453,6 +5467,11 @@ export const NodeInfo: MessageFns<NodeInfo> = {
         : isSet(object.devices_allocated)
         ? globalThis.Number(object.devices_allocated)
         : 0,
+      agentVersion: isSet(object.agentVersion)
+        ? globalThis.String(object.agentVersion)
+        : isSet(object.agent_version)
+        ? globalThis.String(object.agent_version)
+        : "",
     };
   },
 
@@ -5497,6 +5516,9 @@ export const NodeInfo: MessageFns<NodeInfo> = {
     if (message.devicesAllocated !== 0) {
       obj.devicesAllocated = Math.round(message.devicesAllocated);
     }
+    if (message.agentVersion !== "") {
+      obj.agentVersion = message.agentVersion;
+    }
     return obj;
   },
 
@@ -5525,6 +5547,7 @@ export const NodeInfo: MessageFns<NodeInfo> = {
         ? BigInt(object.memoryBytesAllocatable)
         : 0n;
     message.devicesAllocated = object.devicesAllocated ?? 0;
+    message.agentVersion = object.agentVersion ?? "";
     return message;
   },
 };
