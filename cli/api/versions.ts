@@ -1,0 +1,82 @@
+/** The versions of a service's parts, as its gateway tells them. */
+import type { SchedulerRow } from '../../lib/cluster-list.ts';
+import { toError } from '../../lib/to-error.ts';
+import { CapstanError } from '../../lib/errors.ts';
+import { DISCONNECTED, OWNER, STANDBY, type PartVersion } from '../doctor/versions.ts';
+import { callHttp } from './http-call.ts';
+import type { GatewayClient } from './gateway-client.ts';
+
+const ANSWER_MS = 10_000;
+/** A scheduler that is up is seen every few seconds. */
+const SILENT_MS = 10_000;
+
+export interface FoundVersions {
+  readonly parts: readonly PartVersion[];
+  /** What could not be asked, and why. */
+  readonly notes: readonly string[];
+}
+
+/** @throws CapstanError UNAVAILABLE when the gateway does not respond, UNAUTHENTICATED when it refuses the key. */
+export async function serviceVersions(client: GatewayClient): Promise<FoundVersions> {
+  // First, because an address without a gateway and a wrong key fail here with their hints.
+  await client.query('{ __typename }');
+  const gateway = await gatewayVersion(client.address);
+  const schedulers = await ask(async () => {
+    const { cluster } = await client.query<{ cluster: { schedulers: readonly SchedulerRow[] } }>(
+      '{ cluster { schedulers { address role version lastSeenAgeMs } } }',
+    );
+    return cluster.schedulers.map(({ address, role, version, lastSeenAgeMs }): PartVersion => {
+      if (lastSeenAgeMs > SILENT_MS) return { part: 'scheduler', name: address, version: null, state: DISCONNECTED };
+      return { part: 'scheduler', name: address, version, state: role === 'OWNER' ? OWNER : STANDBY };
+    });
+  });
+  const agents = await ask(() => agentVersions(client));
+  return {
+    parts: [
+      ...(schedulers.found ?? [{ part: 'scheduler' as const, name: '', version: null, state: '' }]),
+      { part: 'gateway', name: client.address, version: gateway, state: '' },
+      ...(agents.found ?? []),
+    ],
+    notes: [
+      ...(schedulers.why === undefined ? [] : [`the schedulers do not tell their versions: ${schedulers.why}`]),
+      ...(agents.why === undefined ? [] : [`the nodes cannot be listed: ${agents.why}`]),
+    ],
+  };
+}
+
+interface NodeVersion {
+  readonly name: string;
+  readonly connected: boolean;
+  readonly agentVersion?: string | null;
+}
+
+async function agentVersions(client: GatewayClient): Promise<PartVersion[]> {
+  const ofNodes = (fields: string): Promise<{ nodes: readonly NodeVersion[] }> => client.query(`{ nodes { ${fields} } }`);
+  const { nodes } = await ofNodes('name connected agentVersion').catch((error: unknown) => {
+    // A gateway of an earlier version does not know the field.
+    if (error instanceof CapstanError && error.code === 'INVALID_ARGUMENT') return ofNodes('name connected');
+    throw error;
+  });
+  return nodes.map(({ name, connected, agentVersion = null }) => {
+    return { part: 'agent', name, version: agentVersion, state: connected ? 'connected' : DISCONNECTED };
+  });
+}
+
+async function gatewayVersion(address: string): Promise<string | null> {
+  const { text } = await callHttp(`${address}/`, { method: 'GET', headers: {}, idleMs: ANSWER_MS });
+  try {
+    const { version } = JSON.parse(text) as { version?: unknown };
+    return typeof version === 'string' ? version : null;
+  } catch {
+    return null;
+  }
+}
+
+/** Parts of earlier versions refuse a question, and a key of a tenant may not ask it: the others are compared all the same. */
+async function ask<T>(work: () => Promise<T>): Promise<{ readonly found?: T; readonly why?: string }> {
+  try {
+    return { found: await work() };
+  } catch (error) {
+    return { why: toError(error).message };
+  }
+}
