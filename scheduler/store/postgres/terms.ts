@@ -7,7 +7,7 @@
  *   for {@link UNCHANGED_MS} of its own monotonic clock takes the cell, if both still are what it saw. No clocks are compared.
  *
  * A term is never given out twice, also after the database was restored or failed over to a replica that was behind: it is at least
- * the seconds since 1970. A database that lacks what was acknowledged to this process, or what it saw of an owner, is not taken
+ * the milliseconds since 1970. A database that lacks what was acknowledged to this process, or what it saw of an owner, is not taken
  * over: somebody has to look.
  */
 import { CapstanError } from '../../../lib/errors.ts';

@@ -76,14 +76,14 @@ const rules: readonly Rule[] = [
     },
   },
   {
-    rule: 'a term is at least the seconds since 1970',
+    rule: 'a term is at least the milliseconds since 1970',
     in: 'take_v1',
-    part: /greatest\(held\.term \+ 1, clock_ms \/ 1000\)/,
+    part: /greatest\(held\.term \+ 1, clock_ms\)/,
     mutated: 'held.term + 1',
     holds: async ({ store, sql, another }) => {
       await store.release(0);
       await sql('UPDATE capstan.cells SET term = 1, batch = 0');
-      return (await take(await another(), 'owner-b')).term > 1_000_000_000n;
+      return (await take(await another(), 'owner-b')).term > 1_000_000_000_000n;
     },
   },
   {
