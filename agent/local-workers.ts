@@ -4,6 +4,7 @@
  */
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
+import { pathToFileURL } from 'node:url';
 
 import { CapstanError } from '../lib/errors.ts';
 import type { S3Config } from '../proto/gen/capstan/v1/common.ts';
@@ -59,8 +60,25 @@ export interface LocalTask {
   readonly signal: AbortSignal;
 }
 
+export interface LocalWorkersOptions {
+  /** Identifies leftovers of a killed process. */
+  readonly folder: string;
+  /** The fallback for files of the installation where the installation is not writable. */
+  readonly own: string;
+  /** The environment of all workers, below each worker's own values. */
+  readonly env: Readonly<Record<string, string>>;
+  /** What a spare loads before a worker takes it: Python modules, and a module of Node (an absolute path). */
+  readonly preload: { readonly python: readonly string[]; readonly node: string };
+  readonly onLog: (name: string, entry: LogEntry) => void;
+}
+
+/** The first worker has the processor for its start before the first spare, ms. */
+const SPARE_DELAY_MS = 1_000;
+
 export class LocalWorkers {
-  readonly #runtimes: Readonly<Record<LocalWorkerSpec['language'], Runtime>>;
+  readonly #create: Readonly<Record<LocalWorkerSpec['language'], () => Runtime>>;
+  /** Created with the first worker of the language, because each starts a spare. */
+  readonly #runtimes = new Map<LocalWorkerSpec['language'], Runtime>();
   readonly #onLog: (name: string, entry: LogEntry) => void;
   readonly #workFolders: WorkFolders;
   /** Parent folder of all of them. */
@@ -69,37 +87,35 @@ export class LocalWorkers {
   #closed = false;
 
   private constructor(
-    runtimes: Readonly<Record<LocalWorkerSpec['language'], Runtime>>,
+    create: Readonly<Record<LocalWorkerSpec['language'], () => Runtime>>,
     workFolders: WorkFolders,
     work: string,
     onLog: (name: string, entry: LogEntry) => void,
   ) {
-    this.#runtimes = runtimes;
+    this.#create = create;
     this.#workFolders = workFolders;
     this.#work = work;
     this.#onLog = onLog;
   }
 
-  /**
-   * `env`: the environment of all workers, below each worker's own values. `folder` identifies leftovers of a killed
-   * process; `own` is the fallback for files of the installation where the installation is not writable.
-   */
-  static async open(
-    folder: string,
-    own: string,
-    env: Readonly<Record<string, string>>,
-    onLog: (name: string, entry: LogEntry) => void,
-  ): Promise<LocalWorkers> {
+  static async open({ folder, own, env, preload, onLog }: LocalWorkersOptions): Promise<LocalWorkers> {
     const baseEnv = { ...env, [AGENT_MARK]: agentMark(folder) };
     const bootstrap = await stageBootstrap(join(own, 'bootstrap'));
-    const runtimes = {
-      node: new ThreadRuntime({ bootstrap, baseEnv, spares: 0, sharesDevices: true }),
-      python: new ProcessRuntime({ bootstrap, baseEnv, spares: { node: 0, python: 0 }, python: 'python3', sharesDevices: true }),
+    const common = { bootstrap, spareDelayMs: SPARE_DELAY_MS, sharesDevices: true };
+    const create = {
+      node: () => new ThreadRuntime({ ...common, baseEnv, spares: 1, nodeArgs: ['--import', pathToFileURL(preload.node).href] }),
+      python: () =>
+        new ProcessRuntime({
+          ...common,
+          baseEnv: { ...baseEnv, CAPSTAN_PRELOAD: preload.python.join(' ') },
+          spares: { node: 0, python: 1 },
+          python: 'python3',
+        }),
     };
     // Outside the project, which stays unchanged.
     const work = await ownTemporaryFolder();
     const workFolders = await WorkFolders.open(join(work, 'work'), { warn: () => undefined });
-    return new LocalWorkers(runtimes, workFolders, work, onLog);
+    return new LocalWorkers(create, workFolders, work, onLog);
   }
 
   /** Starts a worker and returns immediately; `ready` of the worker reports the result. */
@@ -107,15 +123,23 @@ export class LocalWorkers {
     const number = this.#next++;
     const place = { workerId: `local-${number}`, workFolder: this.#workFolders.make() };
     const onGone = (): void => this.#workFolders.remove(place.workFolder);
-    return new LocalWorker(this.#runtimes[spec.language], spec, place, { log: (entry) => this.#log(spec.name, entry), onGone });
+    return new LocalWorker(this.#runtime(spec.language), spec, place, { log: (entry) => this.#log(spec.name, entry), onGone });
   }
 
   /** Kills the remaining workers without reporting their ends; resolves when no process is left. */
   async close(): Promise<void> {
     this.#closed = true;
-    await Promise.all([this.#runtimes.node.close(), this.#runtimes.python.close()]);
+    await Promise.all([...this.#runtimes.values()].map((runtime) => runtime.close()));
     await this.#workFolders.close();
     await rm(this.#work, { recursive: true, force: true });
+  }
+
+  #runtime(language: LocalWorkerSpec['language']): Runtime {
+    const known = this.#runtimes.get(language);
+    if (known !== undefined) return known;
+    const made = this.#create[language]();
+    this.#runtimes.set(language, made);
+    return made;
   }
 
   #log(name: string, entry: LogEntry): void {

@@ -5,6 +5,7 @@ import type { DeclaredEndpoint } from '../discovery/declared.ts';
 import type { Terminal } from '../terminal/terminal.ts';
 import { excerptOf } from './excerpt.ts';
 import { DevQueue } from './jobs/dev-queue.ts';
+import { writePreload } from './handlers.ts';
 import { printer } from './printer.ts';
 import { problemText } from './problem.ts';
 import { Project, type Reading } from './project.ts';
@@ -35,7 +36,13 @@ export async function startDevelopment(options: DevelopmentOptions): Promise<Dev
     import('../../gateway/queue-api.ts'),
   ]);
   const { printed, print } = printer((text) => terminal.line(text));
-  const workers = await LocalWorkers.open(folder, toolFolder, workerVariables(variables()), (endpoint, { text }) => print(endpoint, text));
+  const workers = await LocalWorkers.open({
+    folder,
+    own: toolFolder,
+    env: workerVariables(variables()),
+    preload: { python: ['capstan'], node: await writePreload(folder) },
+    onLog: (endpoint, { text }) => print(endpoint, text),
+  });
   const events = {
     read: (reading: Reading) => {
       showReading(terminal, reading);

@@ -50,13 +50,29 @@ function moduleOf({ language, file, name }: DeclaredEndpoint): string {
 
 function handlerOf(folder: string, endpoint: DeclaredEndpoint): string {
   return `// Written by \`capstan run\` for the endpoint ${endpoint.name}; it goes when that ends.
-import { registerHooks } from 'node:module';
-
-registerHooks({
-  resolve: (specifier, context, next) =>
-    specifier === '@capstan/sdk' ? { url: ${JSON.stringify(SDK)}, shortCircuit: true } : next(specifier, context),
-});
 const { declarations } = await import('@capstan/sdk');
 await import(${JSON.stringify(pathToFileURL(join(folder, endpoint.file)).href)});
 ${servedExports(endpoint)}`;
+}
+
+/** Writes the module that Node workers load first: it makes `@capstan/sdk` this SDK, and loads it. Returns its path. */
+export async function writePreload(folder: string): Promise<string> {
+  const path = join(folder, FOLDER, 'preload.mjs');
+  await mkdir(dirname(path), { recursive: true });
+  await writeFile(
+    path,
+    `// Written by \`capstan run\`; it goes when that ends.
+import { registerHooks } from 'node:module';
+import { isMainThread } from 'node:worker_threads';
+
+if (!isMainThread) {
+  registerHooks({
+    resolve: (specifier, context, next) =>
+      specifier === '@capstan/sdk' ? { url: ${JSON.stringify(SDK)}, shortCircuit: true } : next(specifier, context),
+  });
+  await import('@capstan/sdk');
+}
+`,
+  );
+  return path;
 }

@@ -4,6 +4,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import type { LocalWorker, LocalWorkers } from '../../agent/local-workers.ts';
 import { messageOf } from '../../lib/to-error.ts';
 import { discoverFiles, EXAMPLE } from '../discovery/discover.ts';
+import { PythonReader } from '../discovery/python-reader.ts';
 import type { DeclaredApplication, DeclaredEndpoint } from '../discovery/declared.ts';
 import { ToolError } from '../terminal/tool-error.ts';
 import { functionSpecs, removeHandlers, writeHandlers } from './handlers.ts';
@@ -44,6 +45,7 @@ export interface ProjectOptions {
 export class Project {
   readonly #options: ProjectOptions;
   readonly #watch: SourceWatch;
+  readonly #reader = new PythonReader();
   readonly #serving = new Map<string, LocalWorker>();
   /** Names of endpoints in the order of their last calls. */
   readonly #called = new Set<string>();
@@ -102,7 +104,7 @@ export class Project {
     this.#watch.close();
     // A change that was just detected finishes first; it finds the project closed.
     await this.#reading;
-    await this.#options.workers.close();
+    await Promise.all([this.#options.workers.close(), this.#reader.close()]);
     await removeHandlers(this.#options.folder);
   }
 
@@ -133,7 +135,7 @@ export class Project {
     const problems: Problem[] = [];
     let endpoints: readonly DeclaredEndpoint[] = [];
     try {
-      const { application, errors } = await discoverFiles(folder, (name) => this.#options.variables()[name]);
+      const { application, errors } = await discoverFiles(folder, (name) => this.#options.variables()[name], this.#reader);
       for (const { file, error } of errors) problems.push(await problemOf(folder, file, error));
       if (application.endpoints.length === 0 && errors.length === 0)
         throw new ToolError('INVALID_MANIFEST', `no endpoint is declared in ${folder}`, EXAMPLE);

@@ -5,6 +5,7 @@ import { ToolError } from '../terminal/tool-error.ts';
 import type { DeclaredApplication, DeclaredEndpoint, DeclaredFunction, FileError } from './declared.ts';
 import { errorOf } from './file-error.ts';
 import { readNodeFile } from './node.ts';
+import { PythonReader } from './python-reader.ts';
 import { readPythonFiles } from './python.ts';
 import type { LookUp } from './settings.ts';
 import { sourcesOf } from './sources.ts';
@@ -23,10 +24,15 @@ or in TypeScript:
 
 /** The list may be empty. @throws CapstanError INVALID_MANIFEST with file, line and rule. */
 export async function discover(folder: string, lookUp: LookUp): Promise<DeclaredApplication> {
-  const { application, errors } = await discoverFiles(folder, lookUp);
-  const [first] = errors;
-  if (first !== undefined) throw first.error;
-  return application;
+  const reader = new PythonReader();
+  try {
+    const { application, errors } = await discoverFiles(folder, lookUp, reader);
+    const [first] = errors;
+    if (first !== undefined) throw first.error;
+    return application;
+  } finally {
+    await reader.close();
+  }
 }
 
 export interface DiscoveredFiles {
@@ -36,8 +42,8 @@ export interface DiscoveredFiles {
   readonly errors: readonly FileError[];
 }
 
-/** As `discover`, but an error of one file leaves out the endpoints of that file only. */
-export async function discoverFiles(folder: string, lookUp: LookUp): Promise<DiscoveredFiles> {
+/** As `discover`, but an error of one file leaves out the endpoints of that file only. The caller closes the reader. */
+export async function discoverFiles(folder: string, lookUp: LookUp, reader: PythonReader): Promise<DiscoveredFiles> {
   const sources = await sourcesOf(folder);
   const found: DeclaredEndpoint[] = [];
   const errors: FileError[] = [];
@@ -48,6 +54,7 @@ export async function discoverFiles(folder: string, lookUp: LookUp): Promise<Dis
       folder,
       sources.python.map(({ path }) => path),
       lookUp,
+      reader,
     );
     found.push(...read.endpoints);
     errors.push(...read.errors);

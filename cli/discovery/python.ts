@@ -2,9 +2,6 @@
  * Reads the declarations of Python files with this machine's Python: one process parses all files, and none of them is
  * run.
  */
-import { spawn } from 'node:child_process';
-import { fileURLToPath } from 'node:url';
-
 import { z } from 'zod';
 
 import { CallStyle } from '../../proto/gen/capstan/v1/nodes.ts';
@@ -14,10 +11,8 @@ import { ToolError } from '../terminal/tool-error.ts';
 import { pythonAppOf } from './app.ts';
 import type { DeclaredEndpoint, DeclaredFunction, DeclaredMethod, FileError } from './declared.ts';
 import { errorOf } from './file-error.ts';
+import type { PythonReader } from './python-reader.ts';
 import { broken, notLiteral, settingsOf, type LookUp, type Place } from './settings.ts';
-
-const READER = fileURLToPath(new URL('python/discover.py', import.meta.url));
-const TIMEOUT_MS = 30_000;
 
 const argument = z.object({ line: z.number(), value: z.unknown().optional(), problem: z.string().optional() });
 const described = z.object({
@@ -67,8 +62,13 @@ export interface PythonSources {
  * Reads the files. `errors`: INVALID_MANIFEST with file, line and column of a syntax error or of a value that is not
  * literal. @throws CapstanError CONFIG when this machine has no suitable Python.
  */
-export async function readPythonFiles(folder: string, files: readonly string[], lookUp: LookUp): Promise<PythonSources> {
-  const { version, files: read } = await runDiscovery({ root: folder, files });
+export async function readPythonFiles(
+  folder: string,
+  files: readonly string[],
+  lookUp: LookUp,
+  reader: PythonReader,
+): Promise<PythonSources> {
+  const { version, files: read } = answerSchema.parse(await reader.read({ root: folder, files }));
   const endpoints: DeclaredEndpoint[] = [];
   const errors: FileError[] = [];
   for (const file of read) {
@@ -156,26 +156,4 @@ function readingOf(style: string | undefined, parameters: z.output<typeof descri
     style: CallStyle.POSITIONAL,
     parameters: parameters.map(({ name, required, type, sample }) => ({ name, required, type, sample })),
   };
-}
-
-async function runDiscovery(order: object): Promise<z.output<typeof answerSchema>> {
-  const child = spawn('python3', ['-I', READER], { stdio: ['pipe', 'pipe', 'pipe'], timeout: TIMEOUT_MS });
-  let stdout = '';
-  let stderr = '';
-  child.stdout.setEncoding('utf8').on('data', (text: string) => (stdout += text));
-  child.stderr.setEncoding('utf8').on('data', (text: string) => (stderr += text));
-  // A Python that cannot start closes its pipe before anything is written to it.
-  child.stdin.on('error', () => undefined);
-  child.stdin.end(JSON.stringify(order));
-  const code = await new Promise<number | string>((resolve) => {
-    child.on('error', (error: NodeJS.ErrnoException) => resolve(error.code ?? error.message));
-    child.on('close', (status, signal) => resolve(status ?? signal ?? 'a signal'));
-  });
-  if (code === 0) return answerSchema.parse(JSON.parse(stdout));
-  const why = code === 'ENOENT' ? 'it was not found' : (stderr.trim().split('\n').at(-1) ?? `it ended with ${code}`);
-  throw new ToolError(
-    'CONFIG',
-    `python3 is required to read the Python files of this application: ${why}`,
-    'Install Python 3.8 or newer as `python3`.',
-  );
 }

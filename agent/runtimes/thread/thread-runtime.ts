@@ -13,6 +13,10 @@ export interface ThreadRuntimeOptions {
   readonly baseEnv: Readonly<Record<string, string>>;
   /** Number of spare hosts. */
   readonly spares: number;
+  /** Delay before the first of them start, ms. */
+  readonly spareDelayMs?: number;
+  /** More arguments of Node. */
+  readonly nodeArgs?: readonly string[];
   /** As in HostPoolOptions. */
   readonly sharesDevices?: boolean;
 }
@@ -21,13 +25,14 @@ export class ThreadRuntime implements Runtime {
   readonly name = 'thread';
   readonly #pool: HostPool;
 
-  constructor({ bootstrap, baseEnv, spares, sharesDevices = false }: ThreadRuntimeOptions) {
+  constructor({ bootstrap, baseEnv, spares, spareDelayMs = 0, nodeArgs = [], sharesDevices = false }: ThreadRuntimeOptions) {
+    const { command, args } = nodeCommand(bootstrap, 'thread/host/main.js');
     this.#pool = new HostPool({
-      program: { ...nodeCommand(bootstrap, 'thread/host/main.js'), lifeline: false },
+      program: { command, args: [...nodeArgs, ...args], lifeline: false },
       baseEnv,
       readAtStart: NODE_READS_AT_START,
       spares,
-      spareDelayMs: 0,
+      spareDelayMs,
       stopTimes: STOPPED_BY_HOST,
       sharesDevices,
     });

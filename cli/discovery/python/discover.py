@@ -1,6 +1,6 @@
 """
 Parses Python files and prints their declarations (`Endpoint(name=…)`) as JSON; nothing is run.
-Standard input: {"root": folder, "files": [path, …]}. Every value of a setting must be a literal.
+Each line of standard input is a request, {"root": folder, "files": [path, …]}, and gets one line. Every value of a setting must be a literal.
 """
 import ast
 import json
@@ -341,4 +341,6 @@ def source_of(node):
     return text if len(text) <= 80 else text[:79] + "…"
 
 
-sys.stdout.write(json.dumps(main(json.load(sys.stdin))))
+for request in sys.stdin:
+    sys.stdout.write(json.dumps(main(json.loads(request))) + "\n")
+    sys.stdout.flush()

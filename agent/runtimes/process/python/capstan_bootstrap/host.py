@@ -3,6 +3,7 @@ The host process of one worker. The main thread loads the module and runs handle
 receives the agent's messages. When its channel closes, the agent is gone and this process group ends completely.
 """
 import asyncio
+import importlib
 import os
 import queue
 import sys
@@ -37,6 +38,7 @@ class Host:
         threading.Thread(target=self._read, name="capstan-channel", daemon=True).start()
         self._interrupts.install()
         self._channel.send({"t": "up"})
+        preload(os.environ.pop("CAPSTAN_PRELOAD", "").split())
         self._load(self._orders.get())
 
     def _load(self, order):
@@ -95,6 +97,16 @@ class Host:
             self._runner.stop(task)
         elif kind == "credit":
             task.grant(header["count"])
+
+
+
+def preload(names):
+    """Imports modules while the host is a spare. A module that fails reports its error when the worker imports it."""
+    for name in names:
+        try:
+            importlib.import_module(name)
+        except Exception:
+            sys.modules.pop(name, None)
 
 
 def main():
