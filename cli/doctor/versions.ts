@@ -48,13 +48,10 @@ export function upgradeSteps(parts: readonly PartVersion[]): UpgradeStep[] {
   return parts
     .filter(({ version, state }) => (version === null ? state !== DISCONNECTED : compareVersions(version, to) < 0))
     .toSorted((a, b) => ORDER.indexOf(a.part) - ORDER.indexOf(b.part) || Number(a.state === OWNER) - Number(b.state === OWNER))
-    .map(({ part, name, version: from, state }) => ({
-      part,
-      name,
-      from,
-      to,
-      how: part === 'scheduler' && state === OWNER ? HANDS_OVER : HOW[part],
-    }));
+    .map(({ part, name, version: from, state }) => {
+      const how = part === 'scheduler' && state === OWNER ? HANDS_OVER : HOW[part];
+      return { part, name, from, to, how: from === null ? `unless it has this version already: ${how}` : how };
+    });
 }
 
 export const OWNER = 'owner';
