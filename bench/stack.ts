@@ -33,12 +33,12 @@ export interface Health {
 }
 
 /**
- * Starts the stack with these settings and deploys an application (by default the bench's own). The output of its
- * processes goes to `<folder>/up.log`.
+ * Starts the stack with these settings and deploys an application: by default the bench's own, null for none. The output of
+ * its processes goes to `<folder>/up.log`.
  */
 export async function startStack(
   parent = tmpdir(),
-  app = join(root, 'bench/app'),
+  app: string | null = join(root, 'bench/app'),
   settings: Readonly<Record<string, string>> = {},
 ): Promise<Stack> {
   await mkdir(parent, { recursive: true });
@@ -67,7 +67,7 @@ export async function startStack(
     // The commands below find the stack by its run.json. The ports of the environment would contradict it.
     const client = { ...variables, CAPSTAN_HTTP_PORT: '', CAPSTAN_GRPC_PORT: '' };
     const capstan = (...args: string[]) => promisify(execFile)(process.execPath, [tool, ...args], { cwd: folder, env: client });
-    await capstan('deploy', app);
+    if (app !== null) await capstan('deploy', app);
     const { stdout } = await capstan('endpoints', 'list', '--json');
     const rows = JSON.parse(stdout) as { id: string; name: string }[];
     return { url: `http://${http}`, apiKey, endpoints: new Map(rows.map((row) => [row.name, row.id])), pid: up.pid ?? 0, close };
