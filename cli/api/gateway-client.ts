@@ -2,11 +2,13 @@
  * The tool's client of the gateway: GraphQL for the control plane, PATCH for the parts of builds. It needs only the
  * HTTP address and a key.
  */
+import { text as textOf } from 'node:stream/consumers';
+
 import { CapstanError, codeOfStatus, isErrorCode, type ErrorCode } from '../../lib/errors.ts';
 import { isErrno } from '../../lib/to-error.ts';
 import { ToolError } from '../terminal/tool-error.ts';
 import { certificateProblem } from './certificate-trust.ts';
-import { callHttp, type HttpAnswer, type HttpQuestion } from './http-call.ts';
+import { callHttp, openHttp, type HttpAnswer, type HttpQuestion } from './http-call.ts';
 
 const CALL_MS = 30_000;
 /** Time limit for the gateway to store the bytes it received, ms. */
@@ -33,6 +35,8 @@ export interface GatewayClient {
    * Returns true when the build was stored before. Makes one attempt, which continues an earlier interrupted upload.
    */
   putBuild(build: BuildUpload): Promise<boolean>;
+  /** Downloads a build. Throws CapstanError NOT_FOUND when it is not stored. */
+  getBuild(digest: string): AsyncGenerator<Buffer, void>;
 }
 
 interface GraphqlProblem {
@@ -48,9 +52,11 @@ function brokeOff(cause: unknown): boolean {
 export function connectGateway(address: string, key: string): GatewayClient {
   const authorization = `Bearer ${key}`;
 
-  async function call(url: string, question: HttpQuestion): Promise<HttpAnswer> {
+  const call = (url: string, question: HttpQuestion): Promise<HttpAnswer> => reached(() => callHttp(url, question));
+
+  async function reached<T>(work: () => Promise<T>): Promise<T> {
     try {
-      return await callHttp(url, question);
+      return await work();
     } catch (cause) {
       const hint = 'Start it with: capstan up (or use another gateway with --url <base URL>).';
       const what = brokeOff(cause) ? `the connection to the gateway at ${address} was lost` : `the gateway at ${address} does not respond`;
@@ -72,6 +78,17 @@ export function connectGateway(address: string, key: string): GatewayClient {
       if (first !== undefined) throw problemOf(address, first);
       if (data === null || data === undefined) throw notAGateway(address, status);
       return data;
+    },
+    async *getBuild(digest) {
+      const url = `${address}/builds/${digest}/content`;
+      const answer = await reached(() => openHttp(url, { method: 'GET', headers: { authorization }, idleMs: CALL_MS }));
+      if (answer.statusCode === 200) {
+        yield* answer as AsyncIterable<Buffer>;
+        return;
+      }
+      const status = answer.statusCode ?? 0;
+      const { detail } = answerOf(address, status, await textOf(answer)) as { detail?: string };
+      throw refusal(address, codeOfStatus(status), detail ?? `the download failed with status ${status}`, undefined);
     },
     async putBuild({ digest, size, read, progress }) {
       const url = `${address}/builds/${digest}`;

@@ -22,7 +22,13 @@ export interface HttpAnswer {
 }
 
 /** Rejects with the system's or the TLS error when there is no complete response. */
-export async function callHttp(url: string, { method, headers, body, idleMs }: HttpQuestion): Promise<HttpAnswer> {
+export async function callHttp(url: string, question: HttpQuestion): Promise<HttpAnswer> {
+  const response = await openHttp(url, question);
+  return { status: response.statusCode ?? 0, headers: response.headers, text: await textOf(response) };
+}
+
+/** Resolves with the response once its head is there; its body is to be read. */
+export async function openHttp(url: string, { method, headers, body, idleMs }: HttpQuestion): Promise<IncomingMessage> {
   const { request } = url.startsWith('https:') ? await import('node:https') : { request: plainRequest };
   const sent = request(url, { method, headers });
   sent.setTimeout(idleMs, () => sent.destroy(new Error(`no data for ${idleMs} ms`)));
@@ -30,8 +36,7 @@ export async function callHttp(url: string, { method, headers, body, idleMs }: H
   // A response that arrives before the body was sent is final: an error in sending the rest is ignored.
   const failure = typeof body === 'object' ? failureOf(pipeline(Readable.from(body), sent)) : new Promise<never>(() => undefined);
   if (typeof body !== 'object') sent.end(body);
-  const response = await Promise.race([answer, failure]);
-  return { status: response.statusCode ?? 0, headers: response.headers, text: await textOf(response) };
+  return Promise.race([answer, failure]);
 }
 
 function answerTo(sent: ClientRequest): Promise<IncomingMessage> {

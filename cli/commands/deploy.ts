@@ -1,13 +1,15 @@
-import { resolve } from 'node:path';
+import { join, resolve } from 'node:path';
 
 import { CapstanError } from '../../lib/errors.ts';
 import { buildOptions, buildOptionSpecs } from '../build-options.ts';
 import type { Command, Invocation } from '../command.ts';
 import { flagOption, textOption } from '../options.ts';
 import { GATEWAY_SETTINGS, keySource, readSettings, type Settings } from '../config.ts';
+import type { GatewayClient } from '../api/gateway-client.ts';
 import { connect } from '../gateway.ts';
 import { apiKeyForShell } from '../local.ts';
 import { sizeText } from '../deploy/size-text.ts';
+import type { Terminal } from '../terminal/terminal.ts';
 
 /** `capstan deploy <folder>`: builds the folder, uploads it, creates or updates its endpoints. */
 export const deploy: Command = {
@@ -22,17 +24,19 @@ export const deploy: Command = {
   ],
   options: [
     { flags: '--env <environment>', description: 'environment to deploy into; created if it does not exist', default: 'default' },
+    { flags: '--dry-run', description: 'build, and print what the deployment would change; changes nothing' },
     { flags: '--preview', description: 'run the endpoints on this host instead, one container each, until Ctrl+C' },
     { flags: '--image <image>', description: 'with --preview: container image of endpoints without one' },
     ...buildOptionSpecs,
   ],
   settings: GATEWAY_SETTINGS,
   json: true,
-  examples: ['deploy', 'deploy hello --env staging', 'deploy hello --preview'],
+  examples: ['deploy', 'deploy hello --env staging', 'deploy hello --dry-run', 'deploy hello --preview'],
   async run({ args, options, env, terminal }) {
     const folder = resolve(env.cwd, args[0] ?? '.');
     const settings = readSettings(options, env, folder);
     if (flagOption(options, 'preview')) return preview(folder, settings, { options, env, terminal });
+    if (flagOption(options, 'dryRun')) return printChanges(folder, settings, { options, env, terminal });
     if (options['image'] !== undefined)
       throw new CapstanError('INVALID_ARGUMENT', '--image: requires --preview; a deployed endpoint sets its image in its settings', {
         field: '--image',
@@ -46,15 +50,16 @@ export const deploy: Command = {
         import('../api/nodes.ts'),
         import('../deploy/report.ts'),
       ]);
+    const client = await connect(settings, env);
+    const into = textOption(options, 'env') ?? 'default';
+    await reach(client, into, terminal);
     terminal.step(`building ${folder}`);
-    const { application, client, deployed } = await withFolder(folder, terminal, async () => {
+    const { application, deployed } = await withFolder(folder, terminal, async () => {
       const built = await build(folder, buildOptions(options, env, folder), terminal);
       const { files, size, digest } = built.artifact;
       terminal.done(`${files} files, ${sizeText(size)}, sha256 ${digest.slice(0, 12)}`);
-      const client = await connect(settings, env);
       terminal.step(`deploying to ${client.address}`);
-      const into = textOption(options, 'env') ?? 'default';
-      return { ...built, client, deployed: await deployApplication(client, { ...built, environment: into }, terminal) };
+      return { ...built, deployed: await deployApplication(client, { ...built, environment: into }, terminal) };
     });
     const { environment, endpoints: rows } = deployed;
     if (flagOption(options, 'json')) terminal.data(JSON.stringify(rows, null, 2));
@@ -66,6 +71,43 @@ export const deploy: Command = {
     for (const next of nextCommands(application, rows, apiKeyForShell(settings, keySource(env, folder)))) terminal.next(next);
   },
 };
+
+/** Refuses a missing key and an unreachable service before the build: it may take minutes. */
+async function reach(client: GatewayClient, environment: string, terminal: Terminal): Promise<void> {
+  const [{ retrying }, { listEndpoints }] = await Promise.all([import('../deploy/deploy.ts'), import('../api/control.ts')]);
+  await retrying(
+    () => listEndpoints(client, environment),
+    terminal,
+    () => 0,
+  );
+}
+
+async function printChanges(folder: string, settings: Settings, { options, env, terminal }: Omit<Invocation, 'args'>): Promise<void> {
+  for (const [name, flag] of [
+    ['preview', '--preview'],
+    ['image', '--image'],
+  ] as const)
+    if (options[name] !== undefined) throw new CapstanError('INVALID_ARGUMENT', `${flag}: not allowed with --dry-run`, { field: flag });
+  const [{ build }, { withFolder }, { dryRun, keptArtifact, printDryRun }, { ARTIFACT }] = await Promise.all([
+    import('../build/build.ts'),
+    import('../build/folder-lock.ts'),
+    import('../deploy/dry-run.ts'),
+    import('../deploy/artifact.ts'),
+  ]);
+  const client = await connect(settings, env);
+  const environment = textOption(options, 'env') ?? 'default';
+  await reach(client, environment, terminal);
+  terminal.step(`building ${folder}`);
+  const found = await withFolder(folder, terminal, async () => {
+    const kept = await keptArtifact(join(folder, ARTIFACT));
+    const built = await build(folder, buildOptions(options, env, folder), terminal);
+    terminal.step(`comparing with ${client.address}`);
+    return dryRun(client, { ...built, environment }, kept);
+  });
+  if (flagOption(options, 'json')) terminal.data(JSON.stringify(found, null, 2));
+  else printDryRun(found, terminal);
+  terminal.done('nothing was deployed');
+}
 
 async function preview(folder: string, settings: Settings, { options, env, terminal }: Omit<Invocation, 'args'>): Promise<number> {
   for (const [name, flag] of [

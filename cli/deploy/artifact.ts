@@ -12,7 +12,7 @@ import { sizeText } from './size-text.ts';
 const ARTIFACT_LIMIT = 500_000_000;
 /** Folder for the tool's output, inside the application's folder. */
 export const TOOL_FOLDER = '.tool';
-const ARTIFACT = `${TOOL_FOLDER}/artifact.tar.gz`;
+export const ARTIFACT = `${TOOL_FOLDER}/artifact.tar.gz`;
 const STAGING = `${TOOL_FOLDER}/.build`;
 /** Number of the largest files that the error names when the artifact is too large. */
 const NAMED = 5;

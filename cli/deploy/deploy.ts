@@ -20,7 +20,7 @@ const LONGEST_PAUSE_MS = 2_000;
 const PIECE_BYTES = 256 * 1024;
 
 /** False when every endpoint has its own image: the hosts need nothing of the folder. */
-function needsArtifact({ endpoints }: Application): boolean {
+export function needsArtifact({ endpoints }: Application): boolean {
   return endpoints.some(({ spec }) => spec.functions.length > 0 || spec.imageName === '' || baseImageOf(spec.imageName) !== null);
 }
 
@@ -70,8 +70,8 @@ async function uploadArtifact(client: GatewayClient, artifact: Artifact, termina
   terminal.progress('');
 }
 
-/** `progress` counts what the attempts achieved: after progress, the retries start again. */
-async function retrying<T>(work: () => Promise<T>, terminal: Terminal, progress: () => number): Promise<T> {
+/** Retries while the service is unavailable. `progress` counts what the attempts achieved: after progress, the retries start again. */
+export async function retrying<T>(work: () => Promise<T>, terminal: Terminal, progress: () => number): Promise<T> {
   let reached = 0;
   for (let attempt = 0; ; attempt += 1) {
     try {

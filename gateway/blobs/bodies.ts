@@ -3,7 +3,7 @@ import type { Metadata } from '@grpc/grpc-js';
 
 import { CapstanError } from '../../lib/errors.ts';
 import { asBuffer, type BlobReference, type Payload } from '../../lib/payload.ts';
-import { BlobPurpose, type BlobServiceClient, type GetBlobResponse, type PutBlobRequest } from '../../proto/gen/capstan/v1/blobs.ts';
+import { BlobPurpose, type BlobServiceClient, type PutBlobRequest } from '../../proto/gen/capstan/v1/blobs.ts';
 import { schedulerRefusal } from '../grpc/refusals.ts';
 import { openBlob } from './open-blob.ts';
 import { backoffMs } from '../../lib/backoff.ts';

@@ -13,6 +13,7 @@ import {
   type SettingName,
   type SettingValues,
 } from '../../lib/endpoint-settings.ts';
+import { normalSettings } from '../../lib/normal-settings.ts';
 import { NAME, NAME_RULE } from '../../lib/endpoint-names.ts';
 import { environmentFault } from '../../lib/environment-values.ts';
 import { CapstanError } from '../../lib/errors.ts';
@@ -78,6 +79,7 @@ export function checkEndpoint(spec: EndpointSpec, around: ValidationContext, new
   const kind = spec.kind === EndpointKind.LOAD_BALANCED ? 'LOAD_BALANCED' : 'QUEUE';
   const settings = settingsOf(spec);
   checkProgram(spec, kind);
+  const normal = normalSettings(kind, settings);
   const [combined] = combinedViolations(settings, kind);
   if (combined !== undefined) throw invalid(field(combined.name), combined.rule);
   checkGpus(spec, around);
@@ -91,10 +93,8 @@ export function checkEndpoint(spec: EndpointSpec, around: ValidationContext, new
     kind,
     functions: spec.functions,
     routes: spec.routes,
-    ...fieldsOf(settings),
-    gpuCount: settings.gpuIds === '' ? 0 : Math.max(1, settings.gpuCount),
-    packages: [...new Set(settings.packages)].sort(),
-    scalerType: settings.scalerType === '' ? (kind === 'QUEUE' ? 'QUEUE_DELAY' : 'REQUEST_COUNT') : settings.scalerType,
+    ...fieldsOf(normal),
+    scalerType: normal.scalerType,
     limits: limitsOf(spec),
     env,
     envDigest: createHash('sha256').update(env).digest('hex'),

@@ -1,6 +1,6 @@
 /** Deploying to a real scheduler behind a real gateway: build, upload, endpoints, what is printed, and what is listed afterwards. */
 import { createHash } from 'node:crypto';
-import { readFile, rm, writeFile } from 'node:fs/promises';
+import { mkdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 
 import test, { type ExecutionContext } from 'ava';
@@ -219,4 +219,99 @@ test('a gateway that is away is tried again a few times, then named', async (t) 
   t.is(await running.ended, 69);
   t.is(running.stderr().match(/^! the gateway at http:\/\/127\.0\.0\.1:1 does not respond; retrying in \d+ ms$/gm)?.length, 3);
   t.regex(running.stderr(), /✗ the gateway at http:\/\/127\.0\.0\.1:1 does not respond\nhint: .*\n$/);
+  t.notRegex(running.stderr(), /building/, 'a build may take minutes');
+});
+
+test('a missing or wrong key is refused before the build', async (t) => {
+  const { folder, url, capstan } = await world(t);
+  const keyless = run([bin, 'deploy', folder, '--url', url], { cwd: folder, env: { HOME: folder, SERVICE_API_KEY: '' } });
+  t.is(await keyless.ended, 78);
+  t.regex(keyless.stderr(), /^✗ SERVICE_API_KEY: no API key is set for /);
+  const wrong = run([bin, 'deploy', folder, '--url', url], { cwd: folder, env: { SERVICE_API_KEY: 'cap_wrong' } });
+  t.is(await wrong.ended, 77);
+  for (const { stderr } of [keyless, wrong]) t.notRegex(stderr(), /building/);
+  t.deepEqual(JSON.parse((await capstan('endpoints', 'list', '--json')).stdout), []);
+});
+
+test('a dry run tells settings, names of the environment, routes, files and packages, and changes nothing', async (t) => {
+  const { capstan, folder } = await world(t);
+  const dry = async (...args: string[]): Promise<Record<string, unknown>> => {
+    const { code, stdout, stderr } = await capstan('deploy', folder, '--dry-run', '--json', ...args);
+    t.is(code, 0, stderr);
+    return JSON.parse(stdout) as Record<string, unknown>;
+  };
+  const state = async (): Promise<unknown> => JSON.parse((await capstan('endpoints', 'list', '--json')).stdout);
+  t.like(await dry(), {
+    endpoints: [
+      { name: 'orders', change: 'create', env: { added: ['TOKEN'] } },
+      { name: 'web', change: 'create' },
+    ],
+    build: { from: [] },
+  });
+  t.deepEqual(await state(), []);
+  await capstan('deploy', folder);
+  const deployed = await state();
+  const nothing = { added: [], changed: [], removed: [] };
+  t.like(await dry(), {
+    endpoints: [
+      { name: 'orders', change: 'none', settings: {} },
+      { name: 'web', change: 'none' },
+    ],
+    files: nothing,
+    packages: nothing,
+  });
+
+  const manifest = {
+    ...MANIFEST,
+    resources: { ...MANIFEST.resources, orders: { ...MANIFEST.resources.orders, workersMax: 3, env: { OTHER: 's3cret-value' } } },
+    routes: { web: { 'GET /hello': 'hello', 'POST /hello': 'hello' } },
+  };
+  await writeFile(join(folder, 'tool_manifest.json'), JSON.stringify(manifest));
+  await writeFile(join(folder, 'orders.ts'), `${SOURCE}// changed\n`);
+  await writeFile(join(folder, 'more.txt'), 'more');
+  await mkdir(join(folder, 'node_modules/left-pad'), { recursive: true });
+  await writeFile(join(folder, 'node_modules/left-pad/package.json'), '{"version":"1.3.0"}');
+  const expected = {
+    endpoints: [
+      {
+        name: 'orders',
+        change: 'update',
+        settings: { workersMax: { from: 2, to: 3 } },
+        env: { added: ['OTHER'], removed: ['TOKEN'] },
+        routes: nothing,
+        functions: { added: [], removed: [] },
+      },
+      {
+        name: 'web',
+        change: 'update',
+        settings: {},
+        env: { added: [], removed: [] },
+        routes: { added: ['POST /hello'], changed: [], removed: [] },
+        functions: { added: [], removed: [] },
+      },
+    ],
+    files: { added: ['more.txt'], changed: ['orders.ts', 'tool_manifest.json'], removed: [] },
+    packages: { added: ['left-pad'], changed: [], removed: [] },
+    untouched: [],
+  };
+  t.like(await dry(), expected);
+  // Its own build replaced the artifact in the folder: now the deployed one is downloaded.
+  t.like(await dry(), expected);
+  const { stdout, stderr } = await capstan('deploy', folder, '--dry-run');
+  for (const line of [
+    '~ endpoint orders',
+    '    ~ workersMax: 2 → 3',
+    '    + env OTHER',
+    '    - env TOKEN',
+    '    + route POST /hello',
+    '  + more.txt',
+    '  ~ orders.ts',
+    '  + left-pad 1.3.0',
+  ])
+    t.true(stdout.split('\n').includes(line), `${line} in:\n${stdout}`);
+  t.regex(stderr, /✓ nothing was deployed\n$/);
+  t.notRegex(stdout + stderr, /s3cret-value/);
+  t.deepEqual(await state(), deployed);
+  t.like(await dry('--env', 'elsewhere'), { endpoints: [{ change: 'create' }, { change: 'create' }] });
+  t.is((await capstan('env', 'list', '--json')).stdout.includes('elsewhere'), false);
 });

@@ -107,9 +107,14 @@ test('an account that sends the same bytes, whole or in parts, owns the build, a
   const [whole, parted] = [randomBytes(50_000), randomBytes(50_000)];
   for (const bytes of [whole, parted]) await scheduler.putBuild(bytes);
 
+  const download = `/builds/${digestOf(whole)}/content`;
+  t.is((await send(other, 'GET', download)).status, 404, 'another account does not download it');
   const first = await send(other, 'PUT', `/builds/${digestOf(whole)}`, whole);
   t.is(first.status, 201, 'it does not tell that another account has it');
   t.is((await send(other, 'PUT', `/builds/${digestOf(whole)}`, whole)).status, 200);
+  const downloaded = await send(other, 'GET', download);
+  t.is(downloaded.headers.get('content-type'), 'application/gzip');
+  t.is(downloaded.headers.get('content-length'), '50000');
   const path = `/builds/${digestOf(parted)}`;
   const part = (offset: number) => ({ 'upload-length': '50000', 'upload-offset': String(offset) });
   t.is((await send(other, 'PATCH', path, parted.subarray(0, 20_000), part(0))).status, 200);
