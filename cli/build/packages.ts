@@ -1,6 +1,6 @@
 /** Installs the packages of a declared application for the hosts, on any machine, in cached layers. */
 import { stat } from 'node:fs/promises';
-import { join, resolve } from 'node:path';
+import { join } from 'node:path';
 
 import { preinstalledPackages } from '../../lib/base-images.ts';
 import type { Layer } from '../deploy/artifact.ts';
@@ -10,12 +10,11 @@ import { createActivity, type Activity } from '../terminal/activity.ts';
 import type { Terminal } from '../terminal/terminal.ts';
 import type { LookUp } from '../discovery/settings.ts';
 import type { GeneratedFile } from './generated.ts';
-import { missingServers } from './app-servers.ts';
 import { dependenciesOf, installNode, nameOf } from './node-packages.ts';
 import { installPython } from './python-packages.ts';
 import { normalised, reachable, requirementName } from './python-names.ts';
-import { readPythonProject } from './python-project.ts';
-import { isPath, REQUIREMENTS } from './requirements-file.ts';
+import { readPythonProject, requirementsFor } from './python-project.ts';
+import { REQUIREMENTS } from './requirements-file.ts';
 
 export interface InstallOptions {
   /** Variables of the shell and of `.env`, for `env` values and requirements that reference one. */
@@ -96,18 +95,14 @@ async function installForPython(
   const leaveOut = new Set([...base, ...options.exclude].map(normalised));
   const project = await readPythonProject(folder, options.lookUp);
   for (const text of project.warnings) terminal.warn(text);
-  const shared = [
-    ...project.requirements,
-    ...missingServers(own, [...project.requirements, ...own.flatMap(({ settings }) => settings.dependencies)]),
-  ];
-  const all = unique([...shared, ...own.flatMap(({ settings }) => settings.dependencies)]);
+  const { shared, all } = requirementsFor(folder, project, own);
   const wanted = all.filter((each) => !leaveOut.has(requirementName(each)));
   const installed =
     wanted.length === 0
       ? null
       : await installPython({
           ...{ folder, project, leaveOut, version, activity, terminal },
-          requirements: wanted.map((each) => (isPath(each) ? resolve(folder, each) : each)),
+          requirements: wanted,
           ownVersion: pythonVersion,
           isForHere: false,
           cacheDir: options.cacheDir,

@@ -12,7 +12,7 @@ import type { DeclaredApplication } from '../discovery/declared.ts';
 import { cachedFolder } from './cached-folders.ts';
 import { PYTHON_PACKAGES } from './generated.ts';
 import { installInto, keyOf, notesSchema, pythonPath } from './python-packages.ts';
-import { readPythonProject } from './python-project.ts';
+import { readPythonProject, requirementsFor } from './python-project.ts';
 import { SCRIPTS } from './python-scripts.ts';
 import { normalised, requirementName } from './python-names.ts';
 import { runInstaller } from './run-installer.ts';
@@ -54,7 +54,7 @@ export async function environmentFor(
   if (own.length === 0 || pythonVersion === null) return null;
   const project = await readPythonProject(folder, options.lookUp);
   for (const text of project.warnings) terminal.warn(text);
-  const all = [...new Set([...project.requirements, ...own.flatMap(({ settings }) => settings.dependencies)])].sort();
+  const { all } = requirementsFor(folder, project, own);
   const names = new Set(all.map(requirementName));
   // An import of a base package needs no requirement: hosts have it, and so must this machine.
   const imported = preinstalledPackages.filter((name) => !names.has(name) && own.some(({ imports }) => imports.includes(name)));

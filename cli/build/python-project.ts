@@ -1,9 +1,13 @@
 /** The Python packages that a project's own files request: `requirements.txt`, `pyproject.toml` and a lock file. */
+import { resolve } from 'node:path';
+
+import type { DeclaredEndpoint } from '../discovery/declared.ts';
+import { missingServers } from './app-servers.ts';
 import { findLockFile, readLockFile, type LockFile } from './lock-files.ts';
 import type { PackageIndexes } from './python-installer.ts';
 import { requirementName } from './python-names.ts';
 import { readPyproject } from './pyproject.ts';
-import { readRequirements } from './requirements-file.ts';
+import { isPath, readRequirements } from './requirements-file.ts';
 
 export interface PythonProject {
   readonly requirements: readonly string[];
@@ -26,6 +30,20 @@ export async function readPythonProject(folder: string, lookUp: (name: string) =
     lock,
     warnings: project.warnings,
   };
+}
+
+export interface Requirements {
+  /** Those of all endpoints. */
+  readonly shared: readonly string[];
+  /** Also those of single endpoints; each once, in order, with absolute paths. */
+  readonly all: readonly string[];
+}
+
+/** Returns what the project's files and its endpoints request together, with the servers that applications need. */
+export function requirementsFor(folder: string, project: PythonProject, endpoints: readonly DeclaredEndpoint[]): Requirements {
+  const declared = endpoints.flatMap(({ settings }) => settings.dependencies.map((each) => (isPath(each) ? resolve(folder, each) : each)));
+  const shared = [...project.requirements, ...missingServers(endpoints, [...project.requirements, ...declared])];
+  return { shared, all: [...new Set([...shared, ...declared])].sort() };
 }
 
 export interface Pins {
