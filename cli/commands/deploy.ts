@@ -4,7 +4,7 @@ import { CapstanError } from '../../lib/errors.ts';
 import { buildOptions, buildOptionSpecs } from '../build-options.ts';
 import type { Command, Invocation } from '../command.ts';
 import { flagOption, textOption } from '../options.ts';
-import { GATEWAY_SETTINGS, keySource, readSettings, type Settings } from '../config.ts';
+import { GATEWAY_SETTINGS, keySource, readSettings, type Environment, type Settings } from '../config.ts';
 import type { GatewayClient } from '../api/gateway-client.ts';
 import { connect } from '../gateway.ts';
 import { apiKeyForShell } from '../local.ts';
@@ -50,16 +50,17 @@ export const deploy: Command = {
         import('../api/nodes.ts'),
         import('../deploy/report.ts'),
       ]);
-    const client = await connect(settings, env);
     const into = textOption(options, 'env') ?? 'default';
-    await reach(client, into, terminal);
     terminal.step(`building ${folder}`);
-    const { application, deployed } = await withFolder(folder, terminal, async () => {
-      const built = await build(folder, buildOptions(options, env, folder), terminal);
+    const service = Promise.withResolvers<GatewayClient>();
+    const onDeclared = async (): Promise<void> => service.resolve(await reach(settings, env, into, terminal));
+    const { client, application, deployed } = await withFolder(folder, terminal, async () => {
+      const built = await build(folder, { ...buildOptions(options, env, folder), onDeclared }, terminal);
       const { files, size, digest } = built.artifact;
       terminal.done(`${files} files, ${sizeText(size)}, sha256 ${digest.slice(0, 12)}`);
+      const client = await service.promise;
       terminal.step(`deploying to ${client.address}`);
-      return { ...built, deployed: await deployApplication(client, { ...built, environment: into }, terminal) };
+      return { client, ...built, deployed: await deployApplication(client, { ...built, environment: into }, terminal) };
     });
     const { environment, endpoints: rows } = deployed;
     if (flagOption(options, 'json')) terminal.data(JSON.stringify(rows, null, 2));
@@ -72,14 +73,19 @@ export const deploy: Command = {
   },
 };
 
-/** Refuses a missing key and an unreachable service before the build: it may take minutes. */
-async function reach(client: GatewayClient, environment: string, terminal: Terminal): Promise<void> {
+/**
+ * Connects, and asks once: a missing key and an unreachable service are refused before packages are installed and files are
+ * packed, which may take minutes.
+ */
+async function reach(settings: Settings, env: Environment, environment: string, terminal: Terminal): Promise<GatewayClient> {
   const [{ retrying }, { listEndpoints }] = await Promise.all([import('../deploy/deploy.ts'), import('../api/control.ts')]);
+  const client = await connect(settings, env);
   await retrying(
     () => listEndpoints(client, environment),
     terminal,
     () => 0,
   );
+  return client;
 }
 
 async function printChanges(folder: string, settings: Settings, { options, env, terminal }: Omit<Invocation, 'args'>): Promise<void> {
@@ -94,13 +100,14 @@ async function printChanges(folder: string, settings: Settings, { options, env, 
     import('../deploy/dry-run.ts'),
     import('../deploy/artifact.ts'),
   ]);
-  const client = await connect(settings, env);
   const environment = textOption(options, 'env') ?? 'default';
-  await reach(client, environment, terminal);
   terminal.step(`building ${folder}`);
+  const service = Promise.withResolvers<GatewayClient>();
+  const onDeclared = async (): Promise<void> => service.resolve(await reach(settings, env, environment, terminal));
   const found = await withFolder(folder, terminal, async () => {
     const kept = await keptArtifact(join(folder, ARTIFACT));
-    const built = await build(folder, buildOptions(options, env, folder), terminal);
+    const built = await build(folder, { ...buildOptions(options, env, folder), onDeclared }, terminal);
+    const client = await service.promise;
     terminal.step(`comparing with ${client.address}`);
     return dryRun(client, { ...built, environment }, kept);
   });

@@ -14,6 +14,8 @@ export class FaultProxy {
   });
   readonly #target: () => string;
   #armed: { readonly step: Step; readonly work: () => Promise<void> } | null = null;
+  /** Before the upload the tool only asks whether the service is there. */
+  #hasAsked = false;
 
   private constructor(target: () => string) {
     this.#target = target;
@@ -35,6 +37,7 @@ export class FaultProxy {
    */
   at(step: Step, work: () => Promise<void>): void {
     this.#armed = { step, work };
+    this.#hasAsked = false;
   }
 
   close(): void {
@@ -44,12 +47,15 @@ export class FaultProxy {
 
   async #pass(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const { method = '', url = '' } = request;
+    this.#hasAsked ||= method === 'HEAD';
     const [before, middle, after]: [Step | null, Step | null, Step | null] =
       method === 'HEAD'
         ? ['asked', null, null]
         : method === 'PATCH'
           ? [null, 'half uploaded', 'uploaded']
-          : ['registering', null, 'registered'];
+          : this.#hasAsked
+            ? ['registering', null, 'registered']
+            : [null, null, null];
     await this.#fault(before, request);
     const up = forward(`${this.#target()}${url}`, { method, headers: request.headers });
     const answered = new Promise<IncomingMessage>((resolve, reject) => void up.on('response', resolve).on('error', reject));
