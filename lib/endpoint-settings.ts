@@ -81,6 +81,17 @@ export const ENDPOINT_SETTINGS = {
     readable: true,
     declared: { default: 60 },
   },
+  startTimeout: {
+    rule: { type: 'integer', min: 1, max: 3600, unit: 's', zero: "the service's default" },
+    default: 0,
+    defaultDocs: '0 (900)',
+    docs: "seconds within which a worker must be ready, pulls of its image not counted; 0 for the service's default. One that is not has failed to start",
+    field: 'startTimeoutS',
+    keptIn: 'release',
+    updatable: true,
+    readable: true,
+    declared: { default: 0 },
+  },
   executionTimeoutMs: {
     rule: { type: 'integer', min: 5000, max: 604_800_000, unit: 'ms', zero: "the service's default" },
     default: 0,

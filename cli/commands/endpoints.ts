@@ -41,8 +41,8 @@ function printList({ terminal }: Invocation, rows: readonly EndpointRow[]): void
       ]),
     ),
   );
-  for (const { name, queueReason, queueDetail } of rows)
-    if (queueReason !== '') terminal.warn(`${name}: jobs are queued: ${queueReason}${queueDetail === '' ? '' : `: ${queueDetail}`}`);
+  for (const { name, queueReason, queueDetail, kind } of rows)
+    if (queueReason !== '') terminal.warn(`${name}: ${waiting(kind)}: ${queueReason}${queueDetail === '' ? '' : `: ${queueDetail}`}`);
   if (rows.length === 0) terminal.next('capstan deploy <folder>');
 }
 
@@ -83,7 +83,7 @@ function printDetail({ terminal }: Invocation, detail: EndpointDetail | null): v
     const rows = detail.decisions.map(({ at, kind, worker, node, reason }) => [at, kind, worker, node, reason]);
     terminal.data(`\n${renderTable(['TIME', 'DECISION', 'WORKER', 'NODE', 'REASON'], rows)}`);
   }
-  if (detail.queueReason !== '') terminal.warn(`jobs are queued: ${detail.queueReason}: ${detail.queueDetail}`);
+  if (detail.queueReason !== '') terminal.warn(`${waiting(detail.kind)}: ${detail.queueReason}: ${detail.queueDetail}`);
   for (const { reason, nodes, examples } of detail.rejections) {
     const shown = examples.map(({ node, detail }) => (detail === '' ? node : `${node} (${detail})`)).join(', ');
     terminal.warn(`No eligible node (${nodes} checked): ${reason}: ${shown}`);
@@ -92,6 +92,10 @@ function printDetail({ terminal }: Invocation, detail: EndpointDetail | null): v
     terminal.warn(
       `${detail.failedStarts} consecutive worker ${detail.failedStarts === 1 ? 'start' : 'starts'} failed; last error: ${detail.lastStartError}`,
     );
+}
+
+function waiting(kind: EndpointDetail['kind']): string {
+  return kind === 'queue' ? 'jobs are queued' : 'requests wait';
 }
 
 function facts({ settings, ...detail }: EndpointDetail): string {

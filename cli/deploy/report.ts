@@ -36,7 +36,7 @@ function sampleInput({ functions }: ApplicationEndpoint): Readonly<Record<string
 
 /**
  * Returns the calls of the first queue endpoint, with the tool and with curl, else the curl line for the first route
- * that needs no body; empty when there is neither.
+ * that needs no body, or for the root of an endpoint that serves every path; empty when there is none of these.
  */
 export function nextCommands(application: Application, rows: readonly EndpointRow[], key: string): readonly string[] {
   const row = rows.find(({ kind }) => kind === 'queue');
@@ -46,9 +46,8 @@ export function nextCommands(application: Application, rows: readonly EndpointRo
     return [toolCallFor(row.name, input), curlFor(row.url, input, key)];
   }
   for (const { url, routes } of rows) {
-    const path = Object.keys(routes)
-      .find((route) => /^GET [^{:]+$/.test(route))
-      ?.slice('GET '.length);
+    const given = Object.keys(routes);
+    const path = given.length === 0 ? '/' : given.find((route) => /^GET [^{:]+$/.test(route))?.slice('GET '.length);
     if (path !== undefined)
       return [`curl -s ${quote(`${url.replace(/\/v2\/([^/]+)$/, '/lb/$1')}${path}`)} -H "Authorization: Bearer ${key}"`];
   }

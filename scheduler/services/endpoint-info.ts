@@ -6,6 +6,7 @@ import type { EndpointInfo, EndpointSpec } from '../../proto/gen/capstan/v1/cont
 import { type State, liveEndpoints } from '../core/state.ts';
 import type { EndpointRecord } from '../core/state/endpoints.ts';
 import type { Now } from '../core/now.ts';
+import { requestLoad } from '../core/scaling/scaling-requests.ts';
 import { queueReason } from '../core/jobs/reasons.ts';
 
 /** Returns the endpoint with this id, or with this name in the environment. @throws CapstanError NOT_FOUND. */
@@ -24,7 +25,7 @@ export function endpointNamed(state: State, account: string, environment: string
 export function endpointInfo(state: State, now: Now, endpoint: EndpointRecord, created: boolean): EndpointInfo {
   const { config, lanes, counts } = endpoint;
   const waiting = lanes[0].count + lanes[1].count;
-  const why = waiting === 0 ? { reason: '', detail: '' } : queueReason(state, endpoint, now);
+  const why = waiting + requestLoad(endpoint, now).waiting === 0 ? { reason: '', detail: '' } : queueReason(state, endpoint, now);
   return {
     id: config.id,
     environment: config.environment,

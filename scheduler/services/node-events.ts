@@ -67,7 +67,7 @@ function releaseSpec(state: State, release: Release, secrets: NodeSecrets): Rele
     functions: [...release.functions],
     env: release.envSealed === null || config === undefined ? {} : secrets.openEnv(config, release.envSealed),
     maxConcurrency: release.maxConcurrency,
-    startTimeoutMs: state.settings.startTimeoutMs,
+    startTimeoutMs: release.startTimeoutS * 1_000 || state.settings.startTimeoutMs,
     memoryBytes: BigInt(limits.memoryBytes),
     image: imageOf(release),
     command: [...release.command],

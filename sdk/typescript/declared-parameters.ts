@@ -6,6 +6,8 @@ export interface DeclaredParameters {
   readonly description?: string;
   /** Seconds that a worker stays while idle. 1 to 3600 s. Default: 60. */
   readonly idleTimeout?: number;
+  /** Seconds within which a worker must be ready, pulls of its image not counted; 0 for the service's default. One that is not has failed to start. 0, or 1 to 3600 s. Default: 0. */
+  readonly startTimeout?: number;
   /** Longest run of a job, in ms; 0 for the service's default. 0, or 5000 to 604800000 ms. Default: 0. */
   readonly executionTimeoutMs?: number;
   /** What scaling goes by: the time that the oldest job waits, or jobs and requests per worker. */
@@ -26,6 +28,7 @@ export interface DeclaredParameters {
 export interface CheckedParameters {
   readonly description: string;
   readonly idleTimeout: number;
+  readonly startTimeout: number;
   readonly executionTimeoutMs: number;
   readonly scalerType: 'QUEUE_DELAY' | 'REQUEST_COUNT' | undefined;
   readonly scalerValue: number;
@@ -61,6 +64,17 @@ export const DECLARED_PARAMETERS: Readonly<Record<keyof DeclaredParameters, Para
       min: 1,
       max: 3600,
       unit: 's',
+    },
+  },
+  startTimeout: {
+    key: 'startTimeout',
+    default: 0,
+    rule: {
+      type: 'integer',
+      min: 1,
+      max: 3600,
+      unit: 's',
+      zero: "the service's default",
     },
   },
   executionTimeoutMs: {

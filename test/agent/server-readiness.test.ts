@@ -4,7 +4,7 @@ import { createServer as createTcpServer, type AddressInfo, type Server } from '
 
 import test, { type ExecutionContext } from 'ava';
 
-import { checkServer, describeCheck, isHealthy, readyBy, type CheckResult } from '../../agent/runtimes/server/health-check.ts';
+import { checkAgain, checkServer, describeCheck, isHealthy, readyBy, type CheckResult } from '../../agent/runtimes/server/health-check.ts';
 import type { LauncherEvents } from '../../agent/runtimes/foreign/launcher.ts';
 import { ServerWorker } from '../../agent/runtimes/server/server-worker.ts';
 import { Signals } from './signals.ts';
@@ -48,7 +48,7 @@ test('a server that speaks something else accepts connections, and a port withou
   t.like(closing, { kind: 'connected', silent: false });
   t.is(readyBy(closing), null);
   t.true(isHealthy(closing, 'connection'));
-  t.false(isHealthy(closing, 'http'));
+  t.false(isHealthy(closing, 'ping'));
   const server = createTcpServer();
   const port = await portOf(t, server);
   await new Promise((resolve) => server.close(resolve));
@@ -58,6 +58,31 @@ test('a server that speaks something else accepts connections, and a port withou
     describeCheck(nobody, { host: '127.0.0.1', port, healthPort: port }),
     `GET /ping on port ${port}: connect ECONNREFUSED 127.0.0.1:${port}`,
   );
+});
+
+test('later a server with a health check must answer it, and one without must accept a connection and gets no request', async (t) => {
+  let requests = 0;
+  const port = await portOf(
+    t,
+    createServer((request, response) => {
+      requests += 1;
+      answering(500)(request, response);
+    }),
+  );
+  const reach = { host: '127.0.0.1', port, healthPort: port };
+  t.true(isHealthy(await checkAgain(reach, 'http'), 'http'));
+  t.true(isHealthy(await checkAgain(reach, 'connection'), 'connection'));
+  t.is(requests, 0);
+  t.false(isHealthy(await checkAgain(reach, 'ping'), 'ping'));
+  t.is(requests, 1);
+  for (const [status, healthy] of [
+    [200, true],
+    [201, true],
+    [204, true],
+    [404, false],
+    [503, false],
+  ] as const)
+    t.is(isHealthy({ kind: 'status', status }, 'ping'), healthy, String(status));
 });
 
 type Said = { readonly say: 'loaded' } | { readonly say: 'waiting' | 'log' | 'exited'; readonly text: string };

@@ -11,6 +11,7 @@
  * | no connection | not ready |
  */
 import { get } from 'node:http';
+import { connect } from 'node:net';
 
 import type { Reach } from './site.ts';
 
@@ -55,16 +56,31 @@ export function readyBy(result: CheckResult): ReadyBy | null {
   return status >= 200 && status < 300 ? 'ping' : 'http';
 }
 
-/** Whether a server that was ready in this way still lives. */
+/**
+ * Asks a server that was ready in this way whether it still lives. One without a health check must accept a connection
+ * only: a request every few seconds would fill its log, and wait where it serves one at a time. Never rejects.
+ */
+export function checkAgain(reach: Reach, by: ReadyBy): Promise<CheckResult> {
+  return by === 'ping' ? checkServer(reach) : checkConnection(reach);
+}
+
+function checkConnection({ host, healthPort: port }: Reach): Promise<CheckResult> {
+  return new Promise((resolve) => {
+    const socket = connect({ host, port, timeout: ANSWER_MS });
+    const end = (result: CheckResult): void => {
+      resolve(result);
+      socket.destroy();
+    };
+    socket.once('connect', () => end({ kind: 'connected', silent: true, why: 'nothing was asked' }));
+    socket.once('timeout', () => end({ kind: 'unreachable', why: `no connection within ${ANSWER_MS / 1000} s` }));
+    socket.on('error', ({ message }) => end({ kind: 'unreachable', why: message }));
+  });
+}
+
+/** Whether the answer of `checkAgain` is a good one. */
 export function isHealthy(result: CheckResult, by: ReadyBy): boolean {
-  switch (by) {
-    case 'ping':
-      return result.kind === 'status' && (result.status === 200 || result.status === 204);
-    case 'http':
-      return result.kind === 'status';
-    case 'connection':
-      return result.kind !== 'unreachable';
-  }
+  if (by !== 'ping') return result.kind !== 'unreachable';
+  return result.kind === 'status' && (readyBy(result) === 'ping' || result.status === 204);
 }
 
 /** What was tried and what came back, for people. */

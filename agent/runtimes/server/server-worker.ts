@@ -5,7 +5,7 @@
 import { Agent } from 'node:http';
 
 import { messageOf } from '../../../lib/to-error.ts';
-import { checkServer, describeCheck, isHealthy, readyBy, type CheckResult, type ReadyBy } from './health-check.ts';
+import { checkAgain, checkServer, describeCheck, isHealthy, readyBy, type CheckResult, type ReadyBy } from './health-check.ts';
 import { expandedCommand } from '../foreign/command-line.ts';
 import type { LaunchedProcess } from '../foreign/launcher.ts';
 import { workerEnv } from '../hosted/worker-env.ts';
@@ -142,20 +142,21 @@ export class ServerWorker implements RunningWorker {
   }
 
   #check(): void {
-    void checkServer(this.#reach).then((result) => this.#checked(result));
+    const by = this.#readyBy;
+    void (by === null ? checkServer(this.#reach) : checkAgain(this.#reach, by)).then((result) => this.#checked(result));
   }
 
   #checked(result: CheckResult): void {
     if (this.#ending || this.#gone) return;
     if (this.#readyBy === null) this.#checkedStart(result);
     else if (this.#doubtedAt !== undefined) this.#checkedInDoubt(result, this.#readyBy, performance.now() - this.#doubtedAt);
-    else if (isHealthy(result, this.#readyBy) || this.#isBusy(result)) {
+    else if (isHealthy(result, this.#readyBy)) {
       this.#failed = 0;
       this.#askLater(ASK_AGAIN_MS);
     } else {
       this.#failed += 1;
       if (this.#failed >= MAX_FAILED)
-        this.#carried.kill(`the worker does not respond to GET /ping (${MAX_FAILED} tries): ${describeCheck(result, this.#reach)}`);
+        this.#carried.kill(`the worker does not respond (${MAX_FAILED} tries): ${describeCheck(result, this.#reach)}`);
       else this.#askLater(ASK_AGAIN_MS);
     }
   }
@@ -179,11 +180,6 @@ export class ServerWorker implements RunningWorker {
       });
     this.#events.loaded();
     this.#askLater(ASK_AGAIN_MS);
-  }
-
-  /** A server without a health check may serve one request at a time: while one is open, silence means nothing. */
-  #isBusy(result: CheckResult): boolean {
-    return this.#readyBy !== 'ping' && this.#open.size > 0 && result.kind === 'connected' && result.silent;
   }
 
   /** Says what was tried and what came back, if that is news. */

@@ -10,6 +10,8 @@ class DeclaredParameters(TypedDict, total=False):
     description: str
     #: Seconds that a worker stays while idle. 1 to 3600 s. Default: 60.
     idle_timeout: int
+    #: Seconds within which a worker must be ready, pulls of its image not counted; 0 for the service's default. One that is not has failed to start. 0, or 1 to 3600 s. Default: 0.
+    start_timeout: int
     #: Longest run of a job, in ms; 0 for the service's default. 0, or 5000 to 604800000 ms. Default: 0.
     execution_timeout_ms: int
     #: What scaling goes by: the time that the oldest job waits, or jobs and requests per worker.
@@ -34,6 +36,8 @@ class CheckedParameters:
     description: str
     #: Seconds that a worker stays while idle. 1 to 3600 s. Default: 60.
     idle_timeout: int
+    #: Seconds within which a worker must be ready, pulls of its image not counted; 0 for the service's default. One that is not has failed to start. 0, or 1 to 3600 s. Default: 0.
+    start_timeout: int
     #: Longest run of a job, in ms; 0 for the service's default. 0, or 5000 to 604800000 ms. Default: 0.
     execution_timeout_ms: int
     #: What scaling goes by: the time that the oldest job waits, or jobs and requests per worker.
@@ -54,6 +58,7 @@ class CheckedParameters:
 DECLARED_PARAMETERS: Dict[str, Dict[str, Any]] = {
     "description": {"key": "description", "default": "", "rule": {"type": "text", "mayBeEmpty": True, "maxLength": 500, "printable": True}},
     "idle_timeout": {"key": "idleTimeout", "default": 60, "rule": {"type": "integer", "min": 1, "max": 3600, "unit": "s"}},
+    "start_timeout": {"key": "startTimeout", "default": 0, "rule": {"type": "integer", "min": 1, "max": 3600, "unit": "s", "zero": "the service's default"}},
     "execution_timeout_ms": {"key": "executionTimeoutMs", "default": 0, "rule": {"type": "integer", "min": 5000, "max": 604800000, "unit": "ms", "zero": "the service's default"}},
     "scaler_type": {"key": "scalerType", "default": None, "rule": {"type": "choice", "values": ["QUEUE_DELAY", "REQUEST_COUNT"]}},
     "scaler_value": {"key": "scalerValue", "default": 4, "rule": {"type": "integer", "min": 1, "max": 10000}},

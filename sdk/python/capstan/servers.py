@@ -25,9 +25,8 @@ def serve(load: Callable[[], Any]) -> None:
     try:
         app = load()
         interface = interface_of(app)
-    except Exception:
-        traceback.print_exc()
-        print("the application does not load", file=sys.stderr, flush=True)
+    except Exception as error:
+        _print_error(error)
         sys.exit(1)
     host, port = os.environ.get("CAPSTAN_HOST") or "127.0.0.1", int(os.environ["PORT"])
     if interface == "wsgi":
@@ -55,6 +54,14 @@ def interface_of(app: Any) -> str:
     raise TypeError(
         f"app must be an ASGI or WSGI application; {type(app).__name__} takes {count} arguments (a function that makes one: \"module:name()\")"
     )
+
+
+def _print_error(error: Exception) -> None:
+    """Prints a traceback of the application's own lines."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    frames = [each for each in traceback.extract_tb(error.__traceback__) if not each.filename.startswith(("<frozen", here))]
+    print("Traceback (most recent call last):", file=sys.stderr)
+    print("".join(traceback.format_list(frames)) + "".join(traceback.format_exception_only(type(error), error)), end="", file=sys.stderr, flush=True)
 
 
 def _parameters(app: Any) -> int:

@@ -439,6 +439,8 @@ export interface EndpointSpec {
   isPublic: boolean;
   /** What it does, for people: one line of printable text, at most 500 characters. */
   description: string;
+  /** Time within which a worker must be ready, 1 to 3,600 seconds; 0: the service's default. */
+  startTimeoutS: number;
 }
 
 export interface EndpointSpec_EnvEntry {
@@ -805,6 +807,7 @@ export interface EndpointPatch {
   /** Names of environment values to remove. */
   unsetEnv: string[];
   description?: string | undefined;
+  startTimeoutS?: number | undefined;
 }
 
 export interface EndpointPatch_RateLimitsEntry {
@@ -3033,6 +3036,7 @@ function createBaseEndpointSpec(): EndpointSpec {
     python: "",
     isPublic: false,
     description: "",
+    startTimeoutS: 0,
   };
 }
 
@@ -3112,6 +3116,9 @@ export const EndpointSpec: MessageFns<EndpointSpec> = {
     }
     if (message.description !== "") {
       writer.uint32(202).string(message.description);
+    }
+    if (message.startTimeoutS !== 0) {
+      writer.uint32(208).uint32(message.startTimeoutS);
     }
     return writer;
   },
@@ -3338,6 +3345,14 @@ export const EndpointSpec: MessageFns<EndpointSpec> = {
             message.description = reader.string();
             continue;
           }
+          case 26: {
+            if (tag !== 208) {
+              break;
+            }
+
+            message.startTimeoutS = reader.uint32();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -3487,6 +3502,11 @@ export const EndpointSpec: MessageFns<EndpointSpec> = {
         ? globalThis.Boolean(object.is_public)
         : false,
       description: isSet(object.description) ? globalThis.String(object.description) : "",
+      startTimeoutS: isSet(object.startTimeoutS)
+        ? globalThis.Number(object.startTimeoutS)
+        : isSet(object.start_timeout_s)
+        ? globalThis.Number(object.start_timeout_s)
+        : 0,
     };
   },
 
@@ -3585,6 +3605,9 @@ export const EndpointSpec: MessageFns<EndpointSpec> = {
     if (message.description !== "") {
       obj.description = message.description;
     }
+    if (message.startTimeoutS !== 0) {
+      obj.startTimeoutS = Math.round(message.startTimeoutS);
+    }
     return obj;
   },
 
@@ -3642,6 +3665,7 @@ export const EndpointSpec: MessageFns<EndpointSpec> = {
     message.python = object.python ?? "";
     message.isPublic = object.isPublic ?? false;
     message.description = object.description ?? "";
+    message.startTimeoutS = object.startTimeoutS ?? 0;
     return message;
   },
 };
@@ -8856,6 +8880,7 @@ function createBaseEndpointPatch(): EndpointPatch {
     env: {},
     unsetEnv: [],
     description: undefined,
+    startTimeoutS: undefined,
   };
 }
 
@@ -8899,6 +8924,9 @@ export const EndpointPatch: MessageFns<EndpointPatch> = {
     }
     if (message.description !== undefined) {
       writer.uint32(106).string(message.description);
+    }
+    if (message.startTimeoutS !== undefined) {
+      writer.uint32(112).uint32(message.startTimeoutS);
     }
     return writer;
   },
@@ -9026,6 +9054,14 @@ export const EndpointPatch: MessageFns<EndpointPatch> = {
             message.description = reader.string();
             continue;
           }
+          case 14: {
+            if (tag !== 112) {
+              break;
+            }
+
+            message.startTimeoutS = reader.uint32();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -9132,6 +9168,11 @@ export const EndpointPatch: MessageFns<EndpointPatch> = {
         ? object.unset_env.map((e: any) => globalThis.String(e))
         : [],
       description: isSet(object.description) ? globalThis.String(object.description) : undefined,
+      startTimeoutS: isSet(object.startTimeoutS)
+        ? globalThis.Number(object.startTimeoutS)
+        : isSet(object.start_timeout_s)
+        ? globalThis.Number(object.start_timeout_s)
+        : undefined,
     };
   },
 
@@ -9188,6 +9229,9 @@ export const EndpointPatch: MessageFns<EndpointPatch> = {
     if (message.description !== undefined) {
       obj.description = message.description;
     }
+    if (message.startTimeoutS !== undefined) {
+      obj.startTimeoutS = Math.round(message.startTimeoutS);
+    }
     return obj;
   },
 
@@ -9225,6 +9269,7 @@ export const EndpointPatch: MessageFns<EndpointPatch> = {
     );
     message.unsetEnv = object.unsetEnv?.map((e) => e) || [];
     message.description = object.description ?? undefined;
+    message.startTimeoutS = object.startTimeoutS ?? undefined;
     return message;
   },
 };
