@@ -148,6 +148,19 @@ test('each node says what it lacks, and the reasons that came closest stand firs
   );
   t.is(refused(compiled, { a: { runtimes: ['process'], pythonVersion: '3.12.4', arch: 'x64' } }), '');
   t.is(refused({ ...compiled, imageName: 'acme/model' }, { a: { runtimes: ['container'] } }), '', 'an image has its own Python');
+  // A command whose build has packages for Python needs the same of a host.
+  const command = { functions: [], command: ['uvicorn', 'main:app'] };
+  const host = { a: { runtimes: ['process'], pythonVersion: '3.13.1', arch: 'x64' } };
+  t.is(
+    refused({ ...command, python: '3.12' }, host),
+    "PYTHON_MISMATCH on 1 node: a (Python 3.13.1, but the build's packages are for 3.12 (build --python 3.13))",
+  );
+  t.is(refused({ ...command, packages: ['numpy'] }, host), 'PACKAGE_MISSING on 1 node: a (numpy)');
+  t.is(
+    refused({ ...command, command: ['python3', 'serve.py'] }, { a: { runtimes: ['process'] } }),
+    'RUNTIME_MISSING on 1 node: a (no Python)',
+  );
+  t.is(refused(command, { a: { runtimes: ['process'] } }), '', 'a program of another kind needs none');
   t.is(refused({ imageName: 'acme/model' }, { a: {} }), 'RUNTIME_MISSING on 1 node: a (no container engine)');
   t.is(refused({ cpu: 'cpu3c-16-2' }, { a: { cpuCount: 2 } }), 'CPU on 1 node: a (0 of 8 vCPU reserved, needs 16)');
   t.is(refused({ cpu: 'cpu3c-1-8' }, { a: { memoryBytes: 4n * GIGABYTE } }), 'MEMORY on 1 node: a (0 of 3.5 GB reserved, needs 8)');

@@ -2,7 +2,7 @@
  * Chooses the runtime in which a node would run a release:
  *
  *   a custom image, or a forced container            → container
- *   a command of a foreign worker, without an image  → process
+ *   a command, without an image                      → process; with packages for Python as for its functions
  *   a base image (named, or by default)              → container if the node's engine has that image,
  *                                                      otherwise the host's Python (process) or Node (thread)
  *                                                      if it has the packages of the image
@@ -32,6 +32,16 @@ export type WorkerRuntime = 'thread' | 'process' | 'container';
 /** Oldest Python that runs handlers. */
 const oldestPython = { major: 3, minor: 8 };
 
+/** A program that runs packages for Python, or Python itself. */
+const PYTHON_PROGRAM = /^python3?(\.\d+)?$/;
+
+/** Whether a release without an image runs in the Python of its host. */
+function needsPython(needs: RuntimeNeeds): boolean {
+  if (needs.functions.length > 0) return languageOf(needs) === 'python';
+  // The build of a command notes what its Python packages require.
+  return needs.command.length > 0 && (needs.python !== '' || needs.packages.length > 0 || PYTHON_PROGRAM.test(needs.command[0] ?? ''));
+}
+
 /** Language of the functions; null for a foreign worker. */
 export function languageOf({ functions }: Pick<RuntimeNeeds, 'functions'>): Language | null {
   if (functions.length === 0) return null;
@@ -49,6 +59,7 @@ export function imageOf(needs: RuntimeNeeds): string {
 export interface RuntimeWish {
   readonly forced: string;
   readonly language: Language | null;
+  readonly needsPython: boolean;
   /** Full reference of the image; empty if there is none. */
   readonly image: string;
   /** The image is a custom image. */
@@ -62,6 +73,7 @@ export function runtimeWish(needs: RuntimeNeeds): RuntimeWish {
   return {
     forced: needs.runtime,
     language: languageOf(needs),
+    needsPython: needsPython(needs),
     image: image === '' ? '' : imageReference(image),
     own: image !== '' && baseImageOf(image) === null,
     packages: needs.packages,
@@ -81,7 +93,7 @@ export function chooseRuntime(wish: RuntimeWish, facts: NodeFacts): WorkerRuntim
 function onHost(wish: RuntimeWish, facts: NodeFacts): WorkerRuntime | Rejected {
   const runtime = wish.forced === 'thread' || (wish.forced === '' && wish.language === 'node') ? 'thread' : 'process';
   if (!facts.runtimes.has(runtime)) return missing(`the node does not offer the runtime ${runtime}`);
-  if (wish.language !== 'python') return runtime;
+  if (!wish.needsPython) return runtime;
   if (facts.pythonVersion === '') return missing('no Python');
   const [major = 0, minor = 0] = facts.pythonVersion.split('.').map(Number);
   if (major < oldestPython.major || (major === oldestPython.major && minor < oldestPython.minor))
