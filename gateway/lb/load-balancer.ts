@@ -250,7 +250,8 @@ export class LoadBalancer {
 
   #openWebSocket(admitted: Admitted, given: Omit<NewExchange, 'route'>): Exchange {
     const route = this.#routeOf(admitted.endpoint, admitted.request, admitted.address);
-    if (route.function !== '') throw new CapstanError('INVALID_ARGUMENT', 'this route does not accept upgrades');
+    if (!route.takesWebSocket)
+      throw new CapstanError('INVALID_ARGUMENT', 'this route does not accept upgrades: its function has no parameter websocket');
     return this.#exchange(admitted, { ...given, route });
   }
 
@@ -287,7 +288,7 @@ export class LoadBalancer {
 
   /** An endpoint without routes has workers that listen themselves. */
   #routeOf(endpoint: Endpoint, request: IncomingMessage, { target }: LbAddress): RouteMatch {
-    if (endpoint.routes.length === 0) return { function: '', values: {} };
+    if (endpoint.routes.length === 0) return { function: '', values: {}, takesWebSocket: true };
     return this.#routes.match(endpoint, request.method ?? 'GET', target);
   }
 

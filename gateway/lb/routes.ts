@@ -10,6 +10,13 @@ export interface RouteMatch {
   readonly function: string;
   /** Decoded values of the path's parameters. */
   readonly values: Record<string, string>;
+  /** The function has the parameter `websocket`. */
+  readonly takesWebSocket: boolean;
+}
+
+interface Bound {
+  readonly name: string;
+  readonly takesWebSocket: boolean;
 }
 
 const METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'] as const;
@@ -23,7 +30,10 @@ export class RouteTables {
     const table = this.#tableOf(endpoint);
     const path = pathOf(target);
     const found = find(table, method, path) ?? (method === 'HEAD' ? find(table, 'GET', path) : null);
-    if (found !== null) return { function: found.store as string, values: valuesOf(found.params) };
+    if (found !== null) {
+      const { name, takesWebSocket } = found.store as Bound;
+      return { function: name, values: valuesOf(found.params), takesWebSocket };
+    }
     const allowed = METHODS.filter((each) => find(table, each, path) !== null);
     if (allowed.length === 0) throw new CapstanError('NOT_FOUND', `the endpoint has no route ${printable(path)}`);
     throw new CapstanError('METHOD_NOT_ALLOWED', `${method} is not allowed here; use ${allowed.join(', ')}`, { field: allowed.join(', ') });
@@ -42,7 +52,8 @@ export class RouteTables {
     const table = router({ maxParamLength: MAX_VALUE_LENGTH });
     for (const { method, path, function: fn } of endpoint.routes) {
       if (fn === undefined) continue;
-      table.on(method as router.HTTPMethod, routerPath(path), () => undefined, fn.name);
+      const bound: Bound = { name: fn.name, takesWebSocket: fn.parameters.some(({ name }) => name === 'websocket') };
+      table.on(method as router.HTTPMethod, routerPath(path), () => undefined, bound);
     }
     this.#tables.set(endpoint, table);
     return table;

@@ -36,4 +36,5 @@ export { checkApplication, declarations, forgetDeclarations } from './registry.t
 export { remote, remoteClass, type RemoteFunction, type RemoteGenerator, type RemoteOptions } from './remote.ts';
 export { defaultRetryPolicy, type RetryPolicy } from './retry.ts';
 export { InputError, type StandardSchema } from './schema.ts';
+export type { ServerWebSocket } from './server-websocket.ts';
 export type { CheckedSettings, EndpointSettings } from './settings.ts';

@@ -61,9 +61,13 @@ interface Open {
 }
 
 /** As a browser's page does it: no headers, but subprotocols. */
-async function open(name: string, path: string, protocols: readonly string[] = []): Promise<Open> {
+function connect(name: string, path: string, protocols: readonly string[] = []): WebSocket {
   const url = `${stack.url.replace('http', 'ws')}/lb/${ids.get(name) ?? ''}${path}`;
-  const socket = new WebSocket(url, ['capstan', `capstan-key.${stack.apiKey}`, ...protocols]);
+  return new WebSocket(url, ['capstan', `capstan-key.${stack.apiKey}`, ...protocols]);
+}
+
+async function open(name: string, path: string, protocols: readonly string[] = []): Promise<Open> {
+  const socket = connect(name, path, protocols);
   socket.binaryType = 'arraybuffer';
   const messages = new Signals<unknown>(60_000);
   socket.addEventListener('message', ({ data }) => messages.push(data));
@@ -124,6 +128,29 @@ for (const name of NAMES) {
     await again.closed;
   });
 }
+
+test.serial('functions have the caller’s WebSocket, with the values of path and query, in Python and TypeScript', async (t) => {
+  const functions = await stack.deploy(join(import.meta.dirname, 'websocket-functions'));
+  ids = new Map([...ids, ...functions]);
+  for (const name of ['talk', 'speak']) {
+    const socket = connect(name, '/rooms/blue?loud=1', ['chat']);
+    await once(socket as unknown as NodeJS.EventEmitter, 'open');
+    t.is(socket.protocol, 'chat');
+    socket.send('hello');
+    const [{ data }] = (await once(socket as unknown as NodeJS.EventEmitter, 'message')) as [{ data: unknown }];
+    t.is(data, 'blue: HELLO');
+    const closed = once(socket as unknown as NodeJS.EventEmitter, 'close');
+    socket.close(4000, 'done');
+    t.is(((await closed) as [{ code: number }])[0].code, 4000);
+  }
+  // A function without the parameter is called by HTTP alone, and the other one by a WebSocket alone.
+  const refused = connect('talk', '/plain');
+  await once(refused as unknown as NodeJS.EventEmitter, 'error');
+  const plain = await stack.call(`/lb/${ids.get('talk') ?? ''}/rooms/blue`);
+  t.deepEqual(await plain.json(), { error: 'Bad Request', detail: 'websocket: is required' });
+  const { paths } = (await (await stack.call(`/lb/${ids.get('talk') ?? ''}/openapi.json`)).json()) as { paths: Record<string, object> };
+  t.deepEqual(Object.keys(paths), ['/rooms/{room}', '/plain']);
+});
 
 test.serial('a deployment replaces the workers; the old ones have their WebSockets closed by their servers', async (t) => {
   const old = await Promise.all(NAMES.map((name) => open(name, '/')));

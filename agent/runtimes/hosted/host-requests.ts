@@ -33,8 +33,8 @@ export class HostRequests {
     const { send, kill, killMs } = this.#deps;
     const open: Open = { events, killTimer: undefined };
     this.#open.set(key, open);
-    const { body, upgrade: _upgrade, ...head } = request;
-    send({ t: 'http', life, key, ...head }, body);
+    const { body, upgrade, ...head } = request;
+    send({ t: 'http', life, key, ...head, ...(upgrade === true ? { upgrade } : {}) }, body);
     const isOpen = (): boolean => this.#open.has(key);
     return {
       body: (bytes, ended) => {

@@ -47,6 +47,8 @@ export type HttpToHost =
       readonly headers: readonly (readonly [string, string])[];
       readonly pathValues: Readonly<Record<string, string>>;
       readonly ended: boolean;
+      /** The caller opens a WebSocket; after a 101 both bodies are its frames. */
+      readonly upgrade?: true;
     }
   | { readonly t: 'http-body'; readonly key: string; readonly ended: boolean }
   /** Bytes of the response that were read. */

@@ -52,7 +52,10 @@ function operationOf({ method, function: fn }: RouteEntry, path: string, isPubli
   const inPath = [...path.matchAll(/\{(\w+)\}/g)].map(([, name = '']) => name);
   const parameters = fn?.parameters ?? [];
   const takesRequest = parameters.some(({ type }) => type === 'request');
-  const others = parameters.filter(({ name, type }) => type !== 'request' && !inPath.includes(name));
+  const isWebSocket = method === 'GET' && parameters.some(({ name }) => name === 'websocket');
+  const others = parameters.filter(
+    ({ name, type }) => type !== 'request' && !(isWebSocket && name === 'websocket') && !inPath.includes(name),
+  );
   const hasBody = WITH_BODY.has(method);
   const typeOf = (name: string): string => parameters.find((each) => each.name === name)?.type ?? '';
   const listed = [
@@ -68,6 +71,7 @@ function operationOf({ method, function: fn }: RouteEntry, path: string, isPubli
     parameters: listed,
     ...(hasBody ? { requestBody: takesRequest ? { content: { '*/*': {} } } : jsonBody(others, known) } : {}),
     responses: {
+      ...(isWebSocket ? { 101: { description: 'The WebSocket is open.' } } : {}),
       200: { description: 'What the function returns.', content: takesRequest ? { '*/*': {} } : { 'application/json': { schema: {} } } },
       ...Object.fromEntries(
         refusals.map(([status, description]) => [

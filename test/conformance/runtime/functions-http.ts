@@ -36,6 +36,21 @@ export async function parked(context) {
   await new Promise((resolve) => context.signal.addEventListener('abort', resolve));
   console.log('let go');
 }
+export async function chat(websocket, room = 'all') {
+  if (room === 'closed') return new Response('no room', { status: 403, headers: { 'content-type': 'text/plain' } });
+  if (room === 'unused') return { unused: true };
+  if (room !== 'lazy') websocket.accept({ protocol: websocket.protocols.at(-1) });
+  await websocket.send({ room, protocols: websocket.protocols, own: websocket.request.headers.get('x-own') });
+  for await (const message of websocket) {
+    if (message === 'boom') throw new Error('it broke');
+    if (message === 'return') return;
+    if (message === 'bye') await websocket.close(4001, 'as asked');
+    else if (message === 'flood') for (let n = 0; n < 12; n++) await websocket.send(new Uint8Array(65_536));
+    else await websocket.send(message);
+  }
+  console.log('closed with', websocket.closeCode, websocket.closeReason);
+}
+export const chatNow = chat;
 export async function deaf() { console.log('deaf'); await wait(1); for (;;); }
 `;
 
@@ -90,6 +105,48 @@ def endless():
             yield "x" * 65536
     finally:
         print("ended after", parts)
+async def chat(websocket, room: str = "all"):
+    if room == "closed":
+        return websocket.request.Response("no room", 403, {"content-type": "text/plain"})
+    if room == "unused":
+        return {"unused": True}
+    if room != "lazy":
+        await websocket.accept(websocket.protocols[-1] if websocket.protocols else None)
+    await websocket.send({"room": room, "protocols": websocket.protocols, "own": websocket.request.headers.get("x-own")})
+    async for message in websocket:
+        if message == "boom":
+            raise ValueError("it broke")
+        if message == "return":
+            return
+        if message == "bye":
+            await websocket.close(4001, "as asked")
+        elif message == "flood":
+            for n in range(12):
+                await websocket.send(bytes(65536))
+        else:
+            await websocket.send(message)
+    print("closed with", websocket.close_code, websocket.close_reason)
+def chatNow(websocket, room: str = "all"):
+    if room == "closed":
+        return websocket.request.Response("no room", 403, {"content-type": "text/plain"})
+    if room == "unused":
+        return {"unused": True}
+    if room != "lazy":
+        websocket.accept(websocket.protocols[-1] if websocket.protocols else None)
+    websocket.send({"room": room, "protocols": websocket.protocols, "own": websocket.request.headers.get("x-own")})
+    for message in websocket:
+        if message == "boom":
+            raise ValueError("it broke")
+        if message == "return":
+            return
+        if message == "bye":
+            websocket.close(4001, "as asked")
+        elif message == "flood":
+            for n in range(12):
+                websocket.send(bytes(65536))
+        else:
+            websocket.send(message)
+    print("closed with", websocket.close_code, websocket.close_reason)
 async def parked():
     print("parked")
     try:
@@ -121,6 +178,8 @@ const functions: Readonly<Record<string, Parameters>> = {
   words: {},
   breaks: {},
   endless: {},
+  chat: { websocket: 'object', 'room?': 'string' },
+  chatNow: { websocket: 'object', 'room?': 'string' },
   parked: {},
   deaf: {},
 };

@@ -12,7 +12,7 @@ import { SERVER_SOURCE, type HttpBuild } from './functions-http.ts';
 import { startWorkerOf, type TestWorker } from './worker-under-test.ts';
 import { folderOf } from '../../support/folder.ts';
 
-type MakeRuntime = (t: ExecutionContext) => Runtime | Promise<Runtime>;
+export type MakeRuntime = (t: ExecutionContext) => Runtime | Promise<Runtime>;
 
 type Heard =
   | {
@@ -26,7 +26,7 @@ type Heard =
   | { readonly on: 'ended' }
   | { readonly on: 'failed'; readonly code: string; readonly message: string; readonly untouched: boolean };
 
-interface Asked {
+export interface Asked {
   readonly call: HttpCall;
   readonly heard: Signals<Heard>;
 }
@@ -81,12 +81,12 @@ export async function answered({ heard }: Asked): Promise<Answer> {
   return { status: head?.status ?? 0, headers: head?.headers ?? {}, cookies: head?.cookies ?? [], body, json };
 }
 
-function bodyOf({ items }: Signals<Heard>): Buffer {
+export function bodyOf({ items }: Signals<Heard>): Buffer {
   return Buffer.concat(items.flatMap((item) => (item.on === 'body' ? [item.bytes] : [])));
 }
 
 const jsonBody = (value: unknown): Partial<HttpRequest> => ({ method: 'POST', body: Buffer.from(JSON.stringify(value)) });
-const query = (text: string): Partial<HttpRequest> => ({ url: `http://host.test/?${text}` });
+export const query = (text: string): Partial<HttpRequest> => ({ url: `http://host.test/?${text}` });
 
 export function httpConformance(name: string, makeRuntime: MakeRuntime, build: HttpBuild): void {
   const workerOf = async (t: ExecutionContext, more: Partial<WorkerStart> = {}): Promise<TestWorker> => {

@@ -7,7 +7,7 @@ export class OutputError extends Error {}
 const encoder = new TextEncoder();
 
 /** Returns the JSON text of a value; `undefined` becomes null. */
-export function toJson(value: unknown, what: 'result' | 'chunk' | 'progress'): string {
+export function toJson(value: unknown, what: 'result' | 'chunk' | 'progress' | 'message'): string {
   if (value === undefined) return 'null';
   let text: string | undefined;
   try {

@@ -49,7 +49,7 @@ class HttpSignature:
 
     def bind(self, request, context):
         """Returns (positional, by name) for one call. Raises BadRequest, Unfit."""
-        body = ABSENT if self.takes_request else _body_of(request)
+        body = ABSENT if self.takes_request or request.websocket is not None else _body_of(request)
         if self._whole:
             positional, by_name = [_whole(request, body)], {}
         else:
@@ -118,6 +118,8 @@ def _of_body(parameter, body):
 
 def _value_of(parameter, request, body):
     name = parameter.name
+    if name == "websocket" and request.websocket is not None:
+        return request.websocket
     if _wants_request(parameter):
         return request
     if name in request.path_values:

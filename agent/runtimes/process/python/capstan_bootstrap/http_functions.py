@@ -13,6 +13,7 @@ from .http_request import Body, CallerGone, Request, Response
 from .loading import load_function
 from .output import error_message, error_stack, to_json
 from .typed_values import Unfit
+from .websocket import AsyncWebSocket, Connection, SocketClosed, WebSocket
 
 # Most unread response bytes in transit (agent/runtimes/runtime.ts), and the largest part of a response.
 WINDOW_BYTES = 256 * 1024
@@ -48,20 +49,28 @@ class Call:
         self.changed = threading.Condition()
         # The coroutine's task, when the function is asynchronous.
         self.task = None
+        # The caller opens a WebSocket: what it sends goes there.
+        self.socket = Connection(self, Request(header, self.body), channel, body) if header.get("upgrade") else None
 
     def grant(self, count):
         with self.changed:
             self.window += count
-            self.changed.notify_all()
+            self.tell()
 
     def abort(self):
         with self.changed:
             self.gone = True
-            self.changed.notify_all()
+            self.tell()
         self.body.fail()
         self.stopping.stop()
         if self.task is not None:
             self.task.cancel()
+
+    def tell(self):
+        """Something has changed. Called with the lock held."""
+        if self.socket is not None:
+            self.socket.wake()
+        self.changed.notify_all()
 
     def take(self, count):
         """Waits for credit."""
@@ -100,7 +109,9 @@ class HttpFunctions:
         call = self._calls.get(key)
         if call is None:
             return
-        if header["t"] == "http-body":
+        if header["t"] == "http-body" and call.socket is not None:
+            call.socket.feed(body, header["ended"])
+        elif header["t"] == "http-body":
             call.body.push(body, header["ended"])
         elif header["t"] == "http-credit":
             call.grant(header["count"])
@@ -110,17 +121,30 @@ class HttpFunctions:
     def _run(self, call):
         """Serves one request to its end, including failures; never raises."""
         answer = Answer(call, self._channel)
+        failure = None
         stopping.current.set(call.stopping)
         try:
             self._answer(call, answer)
         except BadRequest as error:
             answer.error(400, "Bad Request", str(error))
         except BaseException as error:
-            if not call.gone:
+            if not call.gone and not isinstance(error, SocketClosed):
                 sys.stderr.write(error_stack(error))
-            answer.fail(error)
+            if call.socket is not None and call.socket.is_accepted:
+                failure = error
+            else:
+                answer.fail(error)
         finally:
+            if call.socket is not None and call.socket.is_accepted:
+                self._end_socket(call, failure)
             self._calls.pop(call.key, None)
+
+    def _end_socket(self, call, failure):
+        """The function has ended: so does its WebSocket."""
+        is_failure = failure is not None and not isinstance(failure, SocketClosed)
+        code, reason = (1011, error_message(failure)) if is_failure else call.socket.end_of()
+        WebSocket(call.socket).close(code, reason)
+        self._channel.send({"t": "http-body", "key": call.key, "ended": True})
 
     def _answer(self, call, answer):
         name = call.header["function"]
@@ -129,6 +153,11 @@ class HttpFunctions:
             return
         fn, signature = self._functions[name]
         request = Request(call.header, call.body)
+        if call.socket is not None:
+            if request.headers.get("sec-websocket-version") != "13":
+                answer.error(426, "Upgrade Required", "Sec-WebSocket-Version: must be 13", [("sec-websocket-version", "13")])
+                return
+            request.websocket = (AsyncWebSocket if inspect.iscoroutinefunction(fn) else WebSocket)(call.socket)
         try:
             positional, by_name = signature.bind(request, RequestContext(self._endpoint_id, call))
         except Unfit as unfit:
@@ -137,6 +166,8 @@ class HttpFunctions:
         value = fn(*positional, **by_name)
         if inspect.isawaitable(value):
             value = self._await(call, value)
+        if call.socket is not None and call.socket.is_accepted:
+            return
         if hasattr(value, "__aiter__"):
             value = self._iterate(call, value)
         answer.send(value, request.headers.get("accept", ""))
@@ -178,10 +209,10 @@ class Answer:
         self._channel = channel
         self._begun = False
 
-    def error(self, status, title, detail, **more):
+    def error(self, status, title, detail, headers=(), **more):
         """Sends an error response: `{error, detail}` with an HTTP status."""
         body = {"error": title, "detail": detail, **more}
-        self._whole(status, [("content-type", JSON_TYPE)], json.dumps(body, ensure_ascii=False).encode("utf-8", "replace"))
+        self._whole(status, [("content-type", JSON_TYPE), *headers], json.dumps(body, ensure_ascii=False).encode("utf-8", "replace"))
 
     def unfit(self, error):
         """Sends the response for values that do not fit their declared types, with each place."""

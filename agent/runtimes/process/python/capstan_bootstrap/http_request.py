@@ -90,6 +90,8 @@ class Request:
         for name, value in header["headers"]:
             self.headers[name] = f"{self.headers[name]}, {value}" if name in self.headers else value
         self.path_values = header["pathValues"]
+        # The caller's WebSocket, if it opens one.
+        self.websocket = None
         self._body = body
         self._read = None
 

@@ -8,6 +8,7 @@ import { withStopSignal } from '../stopping.ts';
 import type { OutputCapture } from '../thread-output.ts';
 import { answerOf, errorAnswer, type Answer } from './answer.ts';
 import { RequestBody } from './body.ts';
+import { FunctionWebSocket, SocketClosed } from './websocket.ts';
 import { BadRequest, httpArguments, httpSignature, type HttpSignature, type RequestValues } from './parameters.ts';
 
 export type Post = (
@@ -28,6 +29,12 @@ export interface RequestContext {
   readonly signal: AbortSignal;
 }
 
+/** The code of a Close frame after an error. */
+const INTERNAL_ERROR = 1011;
+const VERSION_HEADERS = [
+  ['content-type', 'application/json; charset=utf-8'],
+  ['sec-websocket-version', '13'],
+] as const;
 /** Largest part of a response, bytes. */
 const PART_BYTES = 64 * 1024;
 /** A new one each time: posting transfers the bytes to the other thread. */
@@ -108,27 +115,52 @@ export class HttpFunctions {
   /** Serves one request to its end, including failures; never throws. */
   async #run(frame: Begin, call: Call): Promise<void> {
     const { key } = frame;
+    const socket = frame.upgrade === true ? this.#socketOf(frame, call) : undefined;
     let headSent = false;
     try {
-      const answer = await this.#answer(frame, call);
+      const answer = await this.#answer(frame, call, socket);
+      if (socket?.isAccepted === true) {
+        await this.#endSocket(key, socket);
+        return;
+      }
       headSent = true;
       await this.#send(key, answer, call);
     } catch (error) {
-      if (!call.abort.signal.aborted) this.#output.text('stderr', errorStack(error));
+      if (!call.abort.signal.aborted && !(error instanceof SocketClosed)) this.#output.text('stderr', errorStack(error));
       this.#output.flush();
-      if (headSent) this.#post({ t: 'http-failed', key, message: errorMessage(error) });
+      if (socket?.isAccepted === true) await this.#endSocket(key, socket, error);
+      else if (headSent) this.#post({ t: 'http-failed', key, message: errorMessage(error) });
       else await this.#send(key, errorAnswer(500, 'Internal Server Error', errorMessage(error)), call).catch(() => undefined);
     }
   }
 
-  async #answer(frame: Begin, call: Call): Promise<Answer> {
+  #socketOf(frame: Begin, call: Call): FunctionWebSocket {
+    const { key } = frame;
+    return new FunctionWebSocket({
+      request: requestOf(frame, call),
+      body: call.body,
+      head: (headers) => this.#post({ t: 'http-head', key, status: 101, headers, ended: false, bytes: nothing() }),
+      write: (bytes) => this.#write(key, bytes, call),
+    });
+  }
+
+  /** The function has ended: so does its WebSocket. */
+  async #endSocket(key: string, socket: FunctionWebSocket, error?: unknown): Promise<void> {
+    if (error === undefined || error instanceof SocketClosed) await socket.close();
+    else await socket.close(INTERNAL_ERROR, errorMessage(error));
+    this.#post({ t: 'http-body', key, ended: true, bytes: nothing() });
+  }
+
+  async #answer(frame: Begin, call: Call, socket: FunctionWebSocket | undefined): Promise<Answer> {
     const fn = this.#functions.get(frame.function);
     if (fn === undefined) return errorAnswer(404, 'Not Found', `the worker has no function ${frame.function}`);
     try {
       const context: RequestContext = { endpointId: this.#endpointId, signal: call.abort.signal };
       const { handler, signature } = fn;
+      if (socket !== undefined && headerOf(frame, 'sec-websocket-version') !== '13')
+        return { ...errorAnswer(426, 'Upgrade Required', 'Sec-WebSocket-Version: must be 13'), headers: VERSION_HEADERS };
       const values = await valuesOf(frame, call, signature);
-      const given = httpArguments(signature, values, () => requestOf(frame, call), context);
+      const given = httpArguments(signature, values, { request: () => requestOf(frame, call), socket, context });
       const result = await handler(...given);
       return await answerOf(result, headerOf(frame, 'accept'));
     } catch (error) {
@@ -183,7 +215,7 @@ async function valuesOf(frame: Begin, { body }: Call, { takesRequest }: HttpSign
   const at = frame.url.indexOf('?');
   const query = new URLSearchParams(at === -1 ? '' : frame.url.slice(at + 1));
   const values = { path: frame.pathValues, query, body: undefined };
-  if (takesRequest || body.isEmpty) return values;
+  if (takesRequest || frame.upgrade === true || body.isEmpty) return values;
   const encoding = headerOf(frame, 'content-encoding').toLowerCase();
   if (encoding !== '' && encoding !== 'identity')
     throw new BadRequest('Content-Encoding: must be absent; a function that takes the raw request may decode its body');

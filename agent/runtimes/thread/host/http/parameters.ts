@@ -36,8 +36,19 @@ export function httpSignature(
   return { style: read.style, parameters, takesRequest: parameters.some(({ type }) => type === 'request') };
 }
 
-/** Returns the arguments; `request` creates the request for a parameter that takes it, and the context is last. */
-export function httpArguments(signature: HttpSignature, values: RequestValues, request: () => Request, context: unknown): unknown[] {
+/** What a function may take beside values. */
+export interface CallParts {
+  /** Creates the request for a parameter that takes it. */
+  readonly request: () => Request;
+  /** The caller's WebSocket, for the parameter `websocket`; undefined when it opens none. */
+  readonly socket: unknown;
+  /** The last argument. */
+  readonly context: unknown;
+}
+
+/** Returns the arguments. */
+export function httpArguments(signature: HttpSignature, values: RequestValues, parts: CallParts): unknown[] {
+  const { context } = parts;
   const { style, parameters } = signature;
   if (style === 'whole') return [whole(values), context];
   const body = bodyKeys(values.body);
@@ -46,7 +57,7 @@ export function httpArguments(signature: HttpSignature, values: RequestValues, r
     const takes = parameters.length === 0 ? 'no parameters' : parameters.map(({ name }) => name).join(', ');
     throw new BadRequest(`${key}: is not a parameter of this route; it takes ${takes}`);
   }
-  const bound = parameters.map((parameter) => valueOf(parameter, values, body, request));
+  const bound = parameters.map((parameter) => valueOf(parameter, values, body, parts));
   if (style === 'positional') return [...bound, context];
   const named: Record<string, unknown> = {};
   for (const [index, { name }] of parameters.entries()) if (bound[index] !== undefined) named[name] = bound[index];
@@ -71,8 +82,9 @@ function valueOf(
   { name, required, type }: ParameterSpec,
   { path, query }: RequestValues,
   body: Readonly<Record<string, unknown>>,
-  request: () => Request,
+  { request, socket }: CallParts,
 ): unknown {
+  if (name === 'websocket' && socket !== undefined) return socket;
   if (type === 'request') return request();
   if (Object.hasOwn(path, name)) return fromText(name, type, [path[name] ?? '']);
   if (Object.hasOwn(body, name)) {
