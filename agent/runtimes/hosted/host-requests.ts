@@ -51,6 +51,16 @@ export class HostRequests {
     };
   }
 
+  /** Requests in progress. */
+  get count(): number {
+    return this.#open.size;
+  }
+
+  /** Tells the functions of all requests that their callers are gone. */
+  abortAll(): void {
+    for (const key of this.#open.keys()) this.#deps.send({ t: 'http-abort', key });
+  }
+
   heard(frame: HttpFromHost, body: Buffer): void {
     const open = this.#open.get(frame.key);
     if (open === undefined) return;

@@ -57,6 +57,7 @@ export class HostWorker implements RunningWorker, HostListener {
   #life = 0;
   #hardStop = false;
   #ending = false;
+  #endTimer: NodeJS.Timeout | undefined;
   #death: string | undefined;
 
   constructor(host: Host, { spec, fn, env, stopTimes }: HostedStart, events: WorkerEvents, onSettled: () => void) {
@@ -103,8 +104,15 @@ export class HostWorker implements RunningWorker, HostListener {
 
   end(force: boolean): void {
     this.#ending = true;
-    // By force or not: the worker holds no task when it is asked to end gracefully, and has nothing to clean up.
-    this.#host.kill(force ? 'the worker was killed' : 'the worker was stopped');
+    clearTimeout(this.#endTimer);
+    if (force || this.#requests.count === 0) {
+      // By force or not: the worker holds no task when it is asked to end gracefully, and has nothing to clean up.
+      this.#host.kill(force ? 'the worker was killed' : 'the worker was stopped');
+      return;
+    }
+    // Only WebSockets are left: their functions may come to an end.
+    this.#requests.abortAll();
+    this.#endTimer = setTimeout(() => this.#host.kill('the worker was stopped'), STOP_GRACE_MS);
   }
 
   entered(key: string): void {
@@ -186,6 +194,7 @@ export class HostWorker implements RunningWorker, HostListener {
   }
 
   exited(detail: string): void {
+    clearTimeout(this.#endTimer);
     this.#forgetAll();
     const why = this.#death ?? detail;
     this.#requests.loseAll(why);

@@ -140,6 +140,15 @@ export function webSocketConformance(name: string, makeRuntime: MakeRuntime, bui
       t.is((await answered(ask(worker, 'hello', { method: 'POST', body: Buffer.from('{"name":"Ada"}') }))).status, 200);
     });
 
+    test(`${name}: ${fn} comes to an end when its worker is ended with an open WebSocket`, async (t) => {
+      const worker = await workerOf(t);
+      const socket = open(ask(worker, fn, upgrade()));
+      await socket.frame(({ opcode }) => opcode === TEXT);
+      worker.worker.end(false);
+      t.is((await socket.heard.next(({ on }) => on === 'ended' || on === 'failed')).on, 'ended');
+      t.is((await worker.hear('exited')).detail, 'the worker was stopped');
+    });
+
     test(`${name}: ${fn} may refuse a WebSocket, and is called for nothing else`, async (t) => {
       const worker = await workerOf(t);
       const refused = await answered(ask(worker, fn, upgrade('closed')));
