@@ -174,10 +174,11 @@ withNginx(`nginx with deploy/nginx/capstan.conf passes the API and endpoints on 
 
   // A WebSocket is the worker's own connection from its 101 on.
   scheduler.addEndpoint('own', 'acc', EndpointKind.LOAD_BALANCED);
-  const server = new FakeAgent(t, invokeAddress, 'node-2').serve('own', { s1: 1 });
-  server.onRequest = ({ send: say, begin: { upgrade } }) => {
+  const server = new FakeAgent(t, invokeAddress, 'node-2').serve('own', { s1: 2 });
+  server.onRequest = ({ send: say, begin: { upgrade, target } }) => {
     t.true(upgrade);
-    say({ $case: 'head', value: { status: 101, headers: [], body: Buffer.from('hello'), ended: false } });
+    const body = Buffer.from(target === '/socket' ? 'hello' : '');
+    say({ $case: 'head', value: { status: 101, headers: [], body, ended: false } });
   };
   const headers = {
     connection: 'Upgrade',
@@ -193,7 +194,20 @@ withNginx(`nginx with deploy/nginx/capstan.conf passes the API and endpoints on 
   t.is(String(frame?.$case === 'body' ? frame.value.bytes : ''), 'and back');
   socket.destroy();
 
+  // As a browser opens it, in the path form; a gateway that stops says so in a Close frame (1012).
+  const byPath = send({
+    host: 'api.example.org',
+    path: '/lb/own/quiet',
+    headers: { ...headers, authorization: '', 'sec-websocket-protocol': `capstan, capstan-key.${KEY}` },
+  });
+  byPath.removeHeader('authorization');
+  const [opened, quiet] = (await once(byPath.end(), 'upgrade')) as [IncomingMessage, Duplex];
+  t.is(opened.headers['sec-websocket-protocol'], 'capstan');
+  const last = once(quiet, 'data');
   await gateway.close();
+  const [close] = (await last) as [Buffer];
+  t.deepEqual([close[0], close.readUInt16BE(2)], [0x88, 1012]);
+  quiet.destroy();
   const away = await read(send({ host: LB_HOST, path: '/fn' }));
   t.is(away.status, 502);
   t.like(JSON.parse(away.text), { status: 502, error: 'Bad Gateway', title: 'Bad Gateway' });

@@ -99,10 +99,12 @@ export class FakeScheduler {
   readonly batches: number[] = [];
   readonly abandoned: number[] = [];
   readonly lookups: string[] = [];
+  /** Look-ups of keys are answered after this. */
+  lookupsMayEnd: Promise<void> = Promise.resolve();
   readonly calls: string[] = [];
   /** What gateways said of themselves, in order. */
   readonly reports = new Signals<GatewayReport>();
-  /** Emits `submit`, `read`, `abandon`, `watch`, `stream`, `blob-get`, `blob-put`. */
+  /** Emits `submit`, `read`, `abandon`, `watch`, `stream`, `lookup`, `blob-get`, `blob-put`. */
   readonly events = new EventEmitter();
   /** Changes are told to watching gateways; else they must ask. */
   announce = true;
@@ -465,8 +467,11 @@ export class FakeScheduler {
       const name = call.request.hash.toString('hex');
       this.lookups.push(`key/${name}`);
       const found = this.keys.get(name);
-      if (found === undefined) callback(toStatus(new CapstanError('NOT_FOUND', 'no such key')));
-      else callback(null, found);
+      this.events.emit('lookup');
+      void this.lookupsMayEnd.then(() => {
+        if (found === undefined) callback(toStatus(new CapstanError('NOT_FOUND', 'no such key')));
+        else callback(null, found);
+      });
     };
     service['lookupEndpoint'] = (call: { request: { endpointId: string } }, callback: (error: unknown, value?: unknown) => void) => {
       this.lookups.push(`endpoint/${call.request.endpointId}`);

@@ -14,6 +14,7 @@ import { ownFolder } from '../support/own-folder.ts';
 import { until } from '../support/until.ts';
 import { FakeAgent, schedulers } from './fake-agent.ts';
 import { FakeScheduler, TOKEN } from './fake-scheduler.ts';
+import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
 import { KEY, startGateway } from './harness.ts';
 import { addWeb } from './lb-harness.ts';
 
@@ -61,19 +62,39 @@ withCertificates(
     t.teardown(() => scheduler.stop());
     scheduler.addKey(KEY);
     addWeb(scheduler);
-    const overrides = { lbDomain: 'lb.test', httpTlsCert: file('server.crt'), httpTlsKey: file('server.key'), httpTlsCheckMs: 10 };
+    const overrides = {
+      lbDomain: 'lb.test',
+      httpTlsCert: file('server.crt'),
+      httpTlsKey: file('server.key'),
+      httpTlsCheckMs: 10,
+      lbWebSocketIdleMs: 200,
+    };
     const gateway = await startGateway(t, scheduler, overrides);
     t.regex(gateway.url, /^https:\/\/127\.0\.0\.1:\d+$/);
     const { invokeAddress } = await scheduler.reports.next((report) => report.invokeAddress !== '');
     schedulers.set(invokeAddress, scheduler);
     const agent = new FakeAgent(t, invokeAddress).serve('web', { w1: 1 });
     agent.onRequest = ({ answer, begin }) => answer(200, begin.scheme);
+    scheduler.addEndpoint('own', 'acc', EndpointKind.LOAD_BALANCED);
+    const server = new FakeAgent(t, invokeAddress, 'node-2').serve('own', { s1: 1 });
+    server.onRequest = ({ send }) => send({ $case: 'head', value: { status: 101, headers: [], body: Buffer.alloc(0), ended: false } });
     const [first, second] = [readFileSync(file('first.crt')), readFileSync(file('second.crt'))];
 
     t.like(await call(gateway.url, 'gateway.test', '/ping', first), { status: 200, subject: 'first' });
     await until('the directory is known', async () => (await call(gateway.url, 'web.lb.test', '/fn', first)).status === 200);
     t.like(await call(gateway.url, 'web.lb.test', '/fn', first), { text: 'https', subject: 'first' });
     await t.throwsAsync(call(gateway.url, 'web.elsewhere.test', '/fn', first), { code: 'ERR_TLS_CERT_ALTNAME_INVALID' });
+
+    // A WebSocket, which nobody uses.
+    const socket = connect({ port: Number(new URL(gateway.url).port), ca: first, servername: 'own.lb.test' });
+    t.teardown(() => socket.destroy());
+    let text = '';
+    socket.on('data', (bytes: Buffer) => (text += bytes.toString('latin1')));
+    const ended = new Promise((resolve) => socket.once('end', resolve));
+    const lines = ['GET / HTTP/1.1', 'Host: own.lb.test', `Authorization: Bearer ${KEY}`, 'Connection: Upgrade', 'Upgrade: websocket'];
+    socket.write(`${[...lines, 'Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=='].join('\r\n')}\r\n\r\n`);
+    await ended;
+    t.regex(text, /^HTTP\/1\.1 101 [^]*\r\n\r\n\u0088.\u0003\u00e9nothing was sent for 0\.2 s$/);
 
     const open = connect({ port: Number(new URL(gateway.url).port), ca: first, servername: 'gateway.test' });
     t.teardown(() => open.destroy());

@@ -1,4 +1,6 @@
 /** WebSockets of load-balanced endpoints at the gateway: who may open one, what passes, what bounds them, and how they end. */
+import { once } from 'node:events';
+
 import test, { type ExecutionContext } from 'ava';
 
 import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
@@ -263,6 +265,25 @@ test('a caller that goes before its worker is there leaves its place, whichever 
   }
   t.is(agent.taken.items.length, 1);
   t.like(await call('GET', '/metrics?part=gateway', { headers: { host: 'localhost' } }), { status: 200 });
+});
+
+test('a caller that goes while its key is looked up leaves nothing', async (t) => {
+  const made = await front(t);
+  const { open, agent, scheduler } = made;
+  scheduler.announce = false;
+  scheduler.addKey('key-of-late');
+  const { promise, resolve } = Promise.withResolvers<void>();
+  scheduler.lookupsMayEnd = promise;
+  const asked = once(scheduler.events, 'lookup');
+  const gone = open({ lines: ['Authorization: Bearer key-of-late'] });
+  await asked;
+  gone.socket.resetAndDestroy();
+  await gone.closed;
+  // Answered after the gateway has seen the end of that connection.
+  await metrics(made);
+  resolve();
+  await opened(open({ lines: ['Authorization: Bearer key-of-late'] }));
+  t.is(agent.taken.items.length, 1);
 });
 
 test('WebSockets are bounded for the gateway and for each account and address', async (t) => {
