@@ -100,6 +100,7 @@ function shape({ reading, isAsync, isGenerator }: DeclaredMethod): string {
     ...(isAsync ? ['is_async=True'] : []),
     ...(isGenerator ? ['is_generator=True'] : []),
     ...(reading.style === CallStyle.WHOLE ? ['whole=True'] : []),
+    ...reading.parameters.flatMap(({ name, takesBody }) => (takesBody === true ? [`body=${quote(name)}`] : [])),
   ].join(', ');
 }
 

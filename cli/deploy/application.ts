@@ -11,6 +11,7 @@ import { FINGERPRINT_KEY } from '../build/manifest.ts';
 import { EXAMPLE } from '../discovery/discover.ts';
 import { TOOL_FOLDER } from './artifact.ts';
 import { readFunctions, type ReadFunction } from './functions.ts';
+import { withinLimit, withoutSamples } from './parameters.ts';
 import { MANIFEST_NAME, readManifest, type ManifestEndpoint } from './manifest.ts';
 
 export interface ApplicationEndpoint {
@@ -100,12 +101,14 @@ export function specOf(endpoint: ManifestEndpoint, functions: readonly ReadFunct
     name: endpoint.name,
     kind: endpoint.kind === 'queue' ? EndpointKind.QUEUE : EndpointKind.LOAD_BALANCED,
     ...messageFields(fieldsOf(endpoint)),
-    functions: functions.map(({ name, module, style, parameters }) => ({
-      name,
-      module,
-      callStyle: style,
-      parameters: parameters.map(({ name: key, required, type }) => ({ name: key, required, type })),
-    })),
+    functions: withinLimit(
+      functions.map(({ name, module, style, parameters }) => ({
+        name,
+        module,
+        callStyle: style,
+        parameters: withoutSamples(parameters),
+      })),
+    ),
     env: { ...endpoint.env },
     routes: { ...endpoint.routes },
     rateLimits: { ...endpoint.rateLimits },

@@ -33,7 +33,7 @@ async function readFunction(
 ): Promise<ReadFunction> {
   const file = await readModule(folder, moduleName, `${where}.module`);
   if (isPython(file)) {
-    const found = await findInPython(folder, file, name);
+    const found = await findInPython(folder, file, name, kind);
     return {
       name,
       module: file.path,

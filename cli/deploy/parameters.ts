@@ -12,6 +12,7 @@
  */
 import type { ParamPattern, TSSignature, TSType } from 'oxc-parser';
 
+import { MAX_SCHEMA_LENGTH, MAX_SCHEMAS_LENGTH } from '../../lib/parameter-schemas.ts';
 import { CallStyle, type ParameterSpec } from '../../proto/gen/capstan/v1/nodes.ts';
 import { parseModule, topLevel, type Callable, type ParsedModule } from './exports.ts';
 import { readImport } from './modules.ts';
@@ -19,6 +20,24 @@ import { readImport } from './modules.ts';
 export interface Parameter extends ParameterSpec {
   /** An example value of the parameter's type, for the command that is printed. */
   readonly sample: unknown;
+}
+
+/** The parameters as the service and the workers receive them. */
+export function withoutSamples(parameters: readonly Parameter[]): ParameterSpec[] {
+  return parameters.map(({ sample: _sample, ...spec }) => spec);
+}
+
+/** Leaves out the schemas of an endpoint's functions beyond the limit of the service: their types stay. */
+export function withinLimit<F extends { readonly parameters: readonly ParameterSpec[] }>(functions: readonly F[]): F[] {
+  let left = MAX_SCHEMAS_LENGTH;
+  return functions.map((fn) => ({
+    ...fn,
+    parameters: fn.parameters.map(({ schema, ...spec }) => {
+      if (schema === undefined || schema.length > Math.min(left, MAX_SCHEMA_LENGTH)) return spec;
+      left -= schema.length;
+      return { ...spec, schema };
+    }),
+  }));
 }
 
 export interface Reading {

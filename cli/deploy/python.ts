@@ -10,17 +10,33 @@ import { CapstanError } from '../../lib/errors.ts';
 import { CallStyle } from '../../proto/gen/capstan/v1/nodes.ts';
 import type { Found } from './exports.ts';
 import type { Module } from './modules.ts';
-import { UNREAD, type Reading } from './parameters.ts';
+import { UNREAD, type Parameter, type Reading } from './parameters.ts';
 
 const READER = fileURLToPath(new URL('python/read_function.py', import.meta.url));
 /** Reading takes a fraction of a second; the limit allows for an overloaded machine. */
 const TIMEOUT_MS = 60_000;
 
+/** A parameter as both readers of Python sources print it. */
+export const pythonParameter = z
+  .object({
+    name: z.string(),
+    required: z.boolean(),
+    type: z.string(),
+    sample: z.unknown(),
+    schema: z.string().optional(),
+    takes_body: z.boolean().optional(),
+  })
+  .transform(({ takes_body: takesBody, schema, ...more }): Parameter => ({
+    ...more,
+    ...(schema === undefined ? {} : { schema }),
+    ...(takesBody === true ? { takesBody } : {}),
+  }));
+
 const answerSchema = z.discriminatedUnion('kind', [
   z.object({
     kind: z.literal('function'),
     style: z.enum(['positional', 'whole', 'unread']),
-    parameters: z.array(z.object({ name: z.string(), required: z.boolean(), type: z.string(), sample: z.unknown() })),
+    parameters: z.array(pythonParameter),
   }),
   z.object({ kind: z.literal('class'), line: z.number() }),
   z.object({ kind: z.literal('unclear') }),
@@ -37,8 +53,8 @@ export type FoundInPython = Exclude<Found, { kind: 'function' }> | { readonly ki
  * function's own signature.
  * @throws CapstanError INVALID_MANIFEST with file and line for a syntax error.
  */
-export async function findInPython(folder: string, module: Module, name: string): Promise<FoundInPython> {
-  const answer = await runReader(join(folder, module.path), name);
+export async function findInPython(folder: string, module: Module, name: string, kind: 'queue' | 'load-balanced'): Promise<FoundInPython> {
+  const answer = await runReader(folder, module.path, name, kind);
   switch (answer?.kind) {
     case undefined:
       return { kind: 'read', reading: UNREAD };
@@ -62,10 +78,7 @@ function readingOf({ style, parameters }: Extract<Answer, { kind: 'function' }>)
     case 'unread':
       return UNREAD;
     case 'positional':
-      return {
-        style: CallStyle.POSITIONAL,
-        parameters: parameters.map(({ name, required, type, sample }) => ({ name, required, type, sample })),
-      };
+      return { style: CallStyle.POSITIONAL, parameters };
   }
 }
 
@@ -74,13 +87,13 @@ function readingOf({ style, parameters }: Extract<Answer, { kind: 'function' }>)
  * @throws CapstanError UNAVAILABLE when it does not end: continuing without it would make the result of each attempt
  * differ.
  */
-async function runReader(path: string, name: string): Promise<Answer | undefined> {
+async function runReader(folder: string, path: string, name: string, kind: string): Promise<Answer | undefined> {
   try {
-    const { stdout } = await promisify(execFile)('python3', ['-I', READER, path, name], { timeout: TIMEOUT_MS });
+    const { stdout } = await promisify(execFile)('python3', ['-I', READER, folder, path, name, kind], { timeout: TIMEOUT_MS });
     return answerSchema.safeParse(JSON.parse(stdout)).data;
   } catch (error) {
     if ((error as ExecFileException).killed === true)
-      throw new CapstanError('UNAVAILABLE', `${path}: python3 did not read it within ${TIMEOUT_MS / 1000} s`);
+      throw new CapstanError('UNAVAILABLE', `${join(folder, path)}: python3 did not read it within ${TIMEOUT_MS / 1000} s`);
     // No Python, or one too old: both are normal on a machine that only deploys.
     return undefined;
   }

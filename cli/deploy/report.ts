@@ -28,9 +28,15 @@ export function toolCallFor(name: string, input: Readonly<Record<string, unknown
   return ['capstan call', quote(name), ...members].join(' ');
 }
 
+function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
 /** Returns an input with a value of the right type for every required parameter. */
 function sampleInput({ functions }: ApplicationEndpoint): Readonly<Record<string, unknown>> {
   const parameters = functions[0]?.parameters ?? [];
+  const whole = parameters.find(({ takesBody }) => takesBody === true);
+  if (whole !== undefined && parameters.length === 1) return isObject(whole.sample) ? whole.sample : {};
   return Object.fromEntries(parameters.filter(({ required }) => required).map(({ name, sample }) => [name, sample]));
 }
 

@@ -1,20 +1,28 @@
 /** Generates the OpenAPI document of the project under development from the functions' signatures. */
 import type { Parameter } from '../deploy/parameters.ts';
+import { DocumentSchemas } from '../../lib/parameter-schemas.ts';
 import { isReadable } from './fit.ts';
 import type { DevRoute } from './routes.ts';
 
 export function documentOf(routes: readonly DevRoute[]): object {
   const paths: Record<string, Record<string, object>> = {};
+  const schemas = new DocumentSchemas();
   for (const route of routes) {
     const path = route.path.replaceAll(/\/:(\w+)/g, '/{$1}');
-    paths[path] = { ...paths[path], [route.method.toLowerCase()]: operationOf(route, path) };
+    paths[path] = { ...paths[path], [route.method.toLowerCase()]: operationOf(route, path, schemas) };
   }
   const tags = new Map(routes.map(({ endpoint: { name, settings } }) => [name, { name, description: settings.description }]));
-  return { openapi: '3.1.0', info: { title: 'Endpoints under development', version: '0' }, tags: [...tags.values()], paths };
+  const components = { schemas: schemas.definitions() };
+  return { openapi: '3.1.0', info: { title: 'Endpoints under development', version: '0' }, tags: [...tags.values()], paths, components };
 }
 
-function operationOf({ method, endpoint, fn }: DevRoute, path: string): object {
+function operationOf({ method, endpoint, fn }: DevRoute, path: string, schemas: DocumentSchemas): object {
   const { parameters } = fn.reading;
+  const whole = parameters.find(({ takesBody }) => takesBody === true);
+  const schemaOf = (parameter: Parameter | undefined): object | undefined => {
+    const plain = parameter === undefined || parameter.type === '' ? undefined : { type: parameter.type };
+    return parameter?.schema === undefined ? plain : schemas.of(parameter.schema, plain ?? {});
+  };
   const inPath = [...path.matchAll(/\{(\w+)\}/g)].map(([, name]) => name ?? '');
   const rest = parameters.filter(({ name }) => !inPath.includes(name));
   const hasBody = fn.route === null || (method !== 'GET' && method !== 'DELETE');
@@ -24,7 +32,7 @@ function operationOf({ method, endpoint, fn }: DevRoute, path: string): object {
     required: place === 'path' || parameter?.required === true,
     schema: schemaOf(parameter) ?? { type: 'string' },
   });
-  const own = isReadable(fn) ? objectOf(rest) : { type: 'object' };
+  const own = whole === undefined ? (isReadable(fn) ? objectOf(rest, schemaOf) : { type: 'object' }) : (schemaOf(whole) ?? {});
   const wrapped = fn.route === null ? { type: 'object', properties: { input: own }, required: ['input'] } : own;
   return {
     summary: fn.name,
@@ -37,21 +45,19 @@ function operationOf({ method, endpoint, fn }: DevRoute, path: string): object {
           parameters.find((each) => each.name === name),
         ),
       ),
-      ...(hasBody || !isReadable(fn) ? [] : rest.map((each) => located(each.name, 'query', each))),
+      ...(whole === undefined && (hasBody || !isReadable(fn)) ? [] : rest)
+        .filter((each) => each !== whole)
+        .map((each) => located(each.name, 'query', each)),
     ],
     ...(hasBody ? { requestBody: { required: true, content: { 'application/json': { schema: wrapped } } } } : {}),
     responses: { 200: { description: 'The result' }, 422: { description: 'The input does not match the function' } },
   };
 }
 
-function objectOf(parameters: readonly Parameter[]): object {
+function objectOf(parameters: readonly Parameter[], schemaOf: (parameter: Parameter) => object | undefined): object {
   return {
     type: 'object',
     properties: Object.fromEntries(parameters.map((each) => [each.name, { ...schemaOf(each), example: each.sample }])),
     required: parameters.filter(({ required }) => required).map(({ name }) => name),
   };
-}
-
-function schemaOf(parameter: Parameter | undefined): { readonly type: string } | undefined {
-  return parameter === undefined || parameter.type === '' ? undefined : { type: parameter.type };
 }

@@ -11,10 +11,13 @@ export interface RouteValues {
   readonly body: unknown;
 }
 
-/** The source states the parameters, and the function does not read the request itself. */
+/** The source states the parameters as keys; the worker itself checks a request or a model that is the whole body. */
 export function isReadable({ reading }: DeclaredFunction): boolean {
   const known = reading.style === CallStyle.POSITIONAL || reading.style === CallStyle.OBJECT;
-  return known && !reading.parameters.some(({ name, type }) => type === 'request' || (type === '' && name === 'request'));
+  return (
+    known &&
+    !reading.parameters.some(({ name, type, takesBody }) => type === 'request' || (type === '' && name === 'request') || takesBody === true)
+  );
 }
 
 /** Returns the rule that a job's input breaks, or null: missing or unknown keys, values of another type. */

@@ -8,6 +8,7 @@ import { pathToFileURL } from 'node:url';
 
 import { CallStyle, type FunctionSpec } from '../../proto/gen/capstan/v1/nodes.ts';
 import { servedExports } from '../build/handlers-node.ts';
+import { withoutSamples } from '../deploy/parameters.ts';
 import type { DeclaredEndpoint, DeclaredFunction } from '../discovery/declared.ts';
 
 /** In the project's folder, because a worker loads nothing outside of it. */
@@ -40,7 +41,7 @@ function specOf(endpoint: DeclaredEndpoint, { name, isClass, reading }: Declared
     module: moduleOf(endpoint),
     // The worker reads a class's methods after creating it.
     callStyle: isClass ? CallStyle.UNSPECIFIED : reading.style,
-    parameters: isClass ? [] : reading.parameters.map(({ name: key, required, type }) => ({ name: key, required, type })),
+    parameters: isClass ? [] : withoutSamples(reading.parameters),
   };
 }
 

@@ -7,6 +7,7 @@ import { z } from 'zod';
 import { CallStyle } from '../../proto/gen/capstan/v1/nodes.ts';
 import { pathViolation } from '../../sdk/typescript/routes.ts';
 import { UNREAD, type Reading } from '../deploy/parameters.ts';
+import { pythonParameter } from '../deploy/python.ts';
 import { ToolError } from '../terminal/tool-error.ts';
 import { pythonAppOf } from './app.ts';
 import type { DeclaredEndpoint, DeclaredFunction, DeclaredMethod, FileError } from './declared.ts';
@@ -19,7 +20,7 @@ const described = z.object({
   is_async: z.boolean(),
   is_generator: z.boolean(),
   style: z.enum(['positional', 'whole', 'unread']),
-  parameters: z.array(z.object({ name: z.string(), required: z.boolean(), type: z.string(), sample: z.unknown() })),
+  parameters: z.array(pythonParameter),
 });
 const functionRow = z.object({
   ...described.partial().shape,
@@ -152,8 +153,5 @@ function methodOf({
 function readingOf(style: string | undefined, parameters: z.output<typeof described>['parameters']): Reading {
   if (style === 'whole') return { style: CallStyle.WHOLE, parameters: [] };
   if (style !== 'positional') return UNREAD;
-  return {
-    style: CallStyle.POSITIONAL,
-    parameters: parameters.map(({ name, required, type, sample }) => ({ name, required, type, sample })),
-  };
+  return { style: CallStyle.POSITIONAL, parameters };
 }

@@ -43,7 +43,7 @@ const structure: Readonly<Record<string, Check>> = {
     objectOf({
       name: text,
       module: text,
-      parameters: listOf(objectOf({ name: text, required: flag, type: text })),
+      parameters: listOf(objectOf({ name: text, required: flag, type: text, schema: text, takesBody: flag })),
       callStyle: oneOf(Object.values(CallStyle)),
     }),
   ),

@@ -1,4 +1,5 @@
 /** Validates deployments. */
+import { MAX_SCHEMA_LENGTH, MAX_SCHEMAS_LENGTH } from '../../lib/parameter-schemas.ts';
 import { createHash } from 'node:crypto';
 
 import { baseImageOf } from '../../lib/base-images.ts';
@@ -146,6 +147,12 @@ function checkProgram(spec: EndpointSpec, kind: 'QUEUE' | 'LOAD_BALANCED'): void
     throw invalid(field('functions'), `a queue endpoint must have exactly one function, not ${functions.length}`);
   for (const fn of functions)
     if (fn.name === '' || fn.module === '') throw invalid(field('functions'), 'must each have a name and a module');
+  const schemas = functions.flatMap(({ parameters }) => parameters.map(({ schema = '' }) => schema.length));
+  if (schemas.some((length) => length > MAX_SCHEMA_LENGTH) || schemas.reduce((sum, length) => sum + length, 0) > MAX_SCHEMAS_LENGTH)
+    throw invalid(
+      field('functions'),
+      `must have schemas of at most ${MAX_SCHEMA_LENGTH} characters for each parameter and ${MAX_SCHEMAS_LENGTH} in all`,
+    );
   checkRuntime(spec, ownImage);
 }
 

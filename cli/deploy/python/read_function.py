@@ -1,17 +1,25 @@
 """
 Parses a Python file and prints as JSON how the input's keys become the parameters of one of its
-functions (CallStyle of nodes.proto). Usage: read_function.py <file> <function>
+functions (CallStyle of nodes.proto). Usage: read_function.py <folder> <file> <function> <queue or
+load-balanced>
 
     def f(a, b=1, *, c=2)    positional   a; b and c are optional
     def f(input)             whole        any keys
     def f(a, **rest)         whole        any keys
+    def f(req: Model)        positional   the model takes the whole input
     @decorated               unread       the result depends on running the decorator
 
 A last parameter `ctx`, or `context` unless its type is a plain value, receives the job's context.
 """
 import ast
 import json
+import os
 import sys
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+sys.dont_write_bytecode = True
+
+from read_schema import Schemas, Sources, sample_of  # noqa: E402
 
 SAMPLES = {
     "str": "text",
@@ -49,18 +57,18 @@ TYPES = {
 PLAIN = frozenset(name for name in SAMPLES if name not in ("dict", "Dict", "Mapping", "Any"))
 
 
-def main(path, name):
+def main(folder, path, name, kind):
     try:
-        with open(path, "rb") as source:
+        with open(os.path.join(folder, path), "rb") as source:
             tree = ast.parse(source.read(), path)
     except SyntaxError as error:
         return {"kind": "syntax", "line": error.lineno or 1, "message": error.msg, "version": sys.version.split()[0]}
     except ValueError as error:
         return {"kind": "syntax", "line": 1, "message": str(error), "version": sys.version.split()[0]}
-    return find(tree.body, name)
+    return find(tree.body, name, lambda node: read(node, Sources(folder).scope(path, tree), kind == "load-balanced"))
 
 
-def find(body, name):
+def find(body, name, read_found):
     functions = []
     unclear = False
     found = None
@@ -68,7 +76,7 @@ def find(body, name):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             functions.append(node.name)
             # The last definition of a name applies.
-            found = read(node) if node.name == name else found
+            found = read_found(node) if node.name == name else found
         elif isinstance(node, ast.ClassDef):
             found = {"kind": "class", "line": node.lineno} if node.name == name else found
         elif isinstance(node, (ast.Import, ast.ImportFrom)):
@@ -89,30 +97,70 @@ def find(body, name):
     return {"kind": "missing", "names": [each for each in functions if not each.startswith("_")]}
 
 
-def read(node):
-    if node.decorator_list:
-        return {"kind": "function", "style": "unread", "parameters": []}
-    return read_plain(node)
+UNREAD = {"kind": "function", "style": "unread", "parameters": []}
 
 
-def read_plain(node):
-    """Reads the function without its decorators."""
+def read(node, scope, is_route):
+    return UNREAD if node.decorator_list else read_plain(node, scope, is_route)
+
+
+def read_plain(node, scope, is_route=False):
+    """Reads the function without its decorators. `scope`: the names of its file."""
+    schemas = Schemas(scope)
     arguments = node.args
     positional = getattr(arguments, "posonlyargs", []) + arguments.args
     required = len(positional) - len(arguments.defaults)
     named = [(each, index < required, None if index < required else arguments.defaults[index - required]) for index, each in enumerate(positional)]
     named += [(each, default is None, default) for each, default in zip(arguments.kwonlyargs, arguments.kw_defaults)]
-    if named and is_context(named[-1][0]):
+    if named and is_context(named[-1][0]) and not (named[-1][0].arg == "context" and schemas.is_model(named[-1][0].annotation)):
         named.pop()
     if arguments.kwarg is not None:
         return {"kind": "function", "style": "whole", "parameters": []}
-    if len(named) == 1 and named[0][0].arg == "input" and type_name(named[0][0]) not in PLAIN:
-        return {"kind": "function", "style": "whole", "parameters": []}
-    parameters = [
-        {"name": each.arg, "required": must, "type": TYPES.get(type_name(each), ""), "sample": sample(each, default)}
-        for each, must, default in named
-    ]
+    whole = whole_parameter([each for each, _must, _default in named], schemas, is_route)
+    if len(named) == 1 and whole is None:
+        if named[0][0].arg == "input" and type_name(named[0][0]) not in PLAIN:
+            return {"kind": "function", "style": "whole", "parameters": []}
+        if schemas.is_unknown_class(named[0][0].annotation):
+            # It may be a model, which only the worker sees.
+            return UNREAD
+    parameters = []
+    for each, must, default in named:
+        is_model = schemas.is_model(each.annotation)
+        schema = schemas.of(each.annotation)
+        parameters.append(
+            {
+                "name": each.arg,
+                "required": must,
+                "type": "object" if is_model else TYPES.get(type_name(each), ""),
+                "sample": sample_of(schema) if is_model and schema is not None else sample(each, default),
+                **({"schema": json.dumps(schema, ensure_ascii=False)} if schema is not None and schema != {"type": TYPES.get(type_name(each))} else {}),
+                **({"takes_body": True} if each is whole else {}),
+            }
+        )
     return {"kind": "function", "style": "positional", "parameters": parameters}
+
+
+def whole_parameter(arguments, schemas, is_route):
+    """Returns the parameter that takes the whole input or body, by the rule of capstan/model_types.py."""
+    models = [each for each in arguments if schemas.is_model(each.annotation)]
+    others = [each for each in arguments if each not in models]
+    if len(models) != 1 or others and not is_route or any(needs_body(each, schemas) for each in others):
+        return None
+    return models[0]
+
+
+def needs_body(argument, schemas):
+    """True for a value that neither a path nor a query has: the request itself, an object, an array of objects."""
+    if type_name(argument) == "Request" or argument.arg == "request" and argument.annotation is None:
+        return True
+    schema = schemas.of(argument.annotation) or {}
+    definitions = schema.get("$defs", {})
+    waiting = [schema]
+    for each in waiting:
+        if each.get("type") == "object" or "$ref" in each and each["$ref"][len("#/$defs/") :] in definitions:
+            return True
+        waiting += [*each.get("anyOf", []), *each.get("prefixItems", []), *([each["items"]] if "items" in each else [])]
+    return False
 
 
 def is_context(argument):
@@ -140,4 +188,4 @@ def sample(argument, default):
 
 
 if __name__ == "__main__":
-    sys.stdout.write(json.dumps(main(sys.argv[1], sys.argv[2])))
+    sys.stdout.write(json.dumps(main(*sys.argv[1:5])))

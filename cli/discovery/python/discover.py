@@ -11,6 +11,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 sys.dont_write_bytecode = True
 
 from read_function import read_plain  # noqa: E402
+from read_schema import Sources  # noqa: E402
 
 PACKAGE = "capstan"
 ROUTES = ("get", "post", "put", "delete", "patch")
@@ -27,6 +28,7 @@ class NotLiteral(Exception):
 def main(order):
     root = order["root"]
     files = []
+    sources = Sources(root)
     reached = list(order["files"])
     # Parses imported files, too, so that a syntax error in them is reported before a worker runs.
     for path in reached:
@@ -35,7 +37,7 @@ def main(order):
             files.append({"path": path, "syntax": syntax})
             continue
         if path in order["files"]:
-            read = FileReader(path, tree).read()
+            read = FileReader(path, tree, sources).read()
             for each in read["declarations"]:
                 find_app(root, each, reached)
             files.append(read)
@@ -102,9 +104,10 @@ def imported_names(body, folder):
 
 
 class FileReader:
-    def __init__(self, path, tree):
+    def __init__(self, path, tree, sources):
         self._path = path
         self._tree = tree
+        self._scope = sources.scope(path, tree)
         self._endpoint_names = set()
         self._enum_names = {}
         self._package_names = set()
@@ -173,18 +176,18 @@ class FileReader:
         call = self._declaring(mark)
         if call is not None:
             declared = self._declare(call)
-            declared["functions"].append(self._function(node, declared))
+            declared["functions"].append(self._function(node))
             return
         if isinstance(mark, ast.Name) and mark.id in self._held:
             declared = self._held[mark.id]
-            declared["functions"].append(self._function(node, declared))
+            declared["functions"].append(self._function(node))
             return
         if not (isinstance(mark, ast.Call) and isinstance(mark.func, ast.Attribute) and isinstance(mark.func.value, ast.Name)):
             return
         declared = self._held.get(mark.func.value.id)
         if declared is None or mark.func.attr not in ROUTES:
             return
-        row = self._function(node, declared)
+        row = self._function(node, True)
         row["method"] = mark.func.attr.upper()
         given = mark.args[0] if mark.args else next((each.value for each in mark.keywords if each.arg == "path"), None)
         row["path"] = self._setting(given) if given is not None else {"line": mark.lineno, "value": None}
@@ -259,19 +262,19 @@ class FileReader:
             and node.value.id in self._package_names
         )
 
-    def _function(self, node, declared):
+    def _function(self, node, is_route=False):
         is_class = isinstance(node, ast.ClassDef)
         row = {"name": node.name, "line": node.lineno, "is_class": is_class}
         if is_class:
-            row["methods"] = {name: described(each) for name, each in methods_of(node).items()}
+            row["methods"] = {name: described(each, self._scope) for name, each in methods_of(node).items()}
         else:
-            row.update(described(node))
+            row.update(described(node, self._scope, is_route))
         return row
 
 
-def described(node):
+def described(node, scope, is_route=False):
     is_generator = any(isinstance(each, (ast.Yield, ast.YieldFrom)) for each in own_nodes(node))
-    reading = read_plain(node)
+    reading = read_plain(node, scope, is_route)
     return {
         "is_async": isinstance(node, ast.AsyncFunctionDef),
         "is_generator": is_generator,

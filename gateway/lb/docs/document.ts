@@ -3,10 +3,14 @@
  * functions. Pure.
  */
 import type { EndpointEntry, RouteEntry } from '../../../proto/gen/capstan/v1/control.ts';
+import { DocumentSchemas, withoutMarkup } from '../../../lib/parameter-schemas.ts';
 import { CallStyle, type ParameterSpec } from '../../../proto/gen/capstan/v1/nodes.ts';
 
 /** Methods whose body holds the parameters that are not in the path. */
 const WITH_BODY: ReadonlySet<string> = new Set(['POST', 'PUT', 'PATCH']);
+
+/** One place of a value that does not fit. */
+const PROBLEM = { type: 'object', properties: { path: { type: 'string' }, message: { type: 'string' } }, required: ['path', 'message'] };
 
 const REFUSALS: Readonly<Record<string, string>> = {
   400: 'A parameter is missing, unknown or of the wrong type; the detail names it.',
@@ -21,9 +25,10 @@ const REFUSALS: Readonly<Record<string, string>> = {
 /** `server`: prefix of the routes' paths; empty on the endpoint's own host. */
 export function documentOf({ id, name, environment, description, routes, isPublic }: EndpointEntry, server: string): object {
   const paths: Record<string, Record<string, object>> = {};
+  const schemas = new DocumentSchemas();
   for (const route of routes) {
     const path = route.path.replaceAll(/:(\w+)/g, '{$1}');
-    paths[path] = { ...paths[path], [route.method.toLowerCase()]: operationOf(route, path, isPublic) };
+    paths[path] = { ...paths[path], [route.method.toLowerCase()]: operationOf(route, path, { isPublic, schemas }) };
   }
   return {
     openapi: '3.1.0',
@@ -35,20 +40,26 @@ export function documentOf({ id, name, environment, description, routes, isPubli
       schemas: {
         Error: {
           type: 'object',
-          properties: { error: { type: 'string' }, detail: { type: 'string' } },
+          properties: { error: { type: 'string' }, detail: { type: 'string' }, errors: { type: 'array', items: PROBLEM } },
           required: ['error', 'detail'],
         },
+        ...schemas.definitions(),
       },
     },
   };
 }
 
-/** A paragraph of plain text: the endpoint's owner cannot put markup on the page. */
+/** Returns a paragraph of plain text. */
 function asMarkdown(text: string): string {
-  return text === '' ? '' : `${text.replaceAll(/[\\`*_[\]<>&~|#!]/g, String.raw`\$&`)}\n\n`;
+  return text === '' ? '' : `${withoutMarkup(text)}\n\n`;
 }
 
-function operationOf({ method, function: fn }: RouteEntry, path: string, isPublic: boolean): object {
+interface About {
+  readonly isPublic: boolean;
+  readonly schemas: DocumentSchemas;
+}
+
+function operationOf({ method, function: fn }: RouteEntry, path: string, { isPublic, schemas }: About): object {
   const inPath = [...path.matchAll(/\{(\w+)\}/g)].map(([, name = '']) => name);
   const parameters = fn?.parameters ?? [];
   const takesRequest = parameters.some(({ type }) => type === 'request');
@@ -57,10 +68,16 @@ function operationOf({ method, function: fn }: RouteEntry, path: string, isPubli
     ({ name, type }) => type !== 'request' && !(isWebSocket && name === 'websocket') && !inPath.includes(name),
   );
   const hasBody = WITH_BODY.has(method);
-  const typeOf = (name: string): string => parameters.find((each) => each.name === name)?.type ?? '';
+  const whole = hasBody ? others.find(({ takesBody }) => takesBody === true) : undefined;
+  const schemaOf = ({ schema, type }: Pick<ParameterSpec, 'schema' | 'type'>): object => schemas.of(schema, plainSchema(type));
   const listed = [
-    ...inPath.map((name) => ({ name, in: 'path', required: true, schema: schemaOf(typeOf(name) || 'string') })),
-    ...(hasBody ? [] : others.map(({ name, required, type }) => ({ name, in: 'query', required, schema: schemaOf(type) }))),
+    ...inPath.map((name) => {
+      const found = parameters.find((each) => each.name === name);
+      return { name, in: 'path', required: true, schema: schemaOf({ schema: found?.schema, type: found?.type || 'string' }) };
+    }),
+    ...(hasBody && whole === undefined ? [] : others)
+      .filter((each) => each !== whole)
+      .map((each) => ({ name: each.name, in: 'query', required: each.required, schema: schemaOf(each) })),
   ];
   const known = fn !== undefined && (fn.callStyle === CallStyle.POSITIONAL || fn.callStyle === CallStyle.OBJECT || parameters.length > 0);
   const refusals = Object.entries(REFUSALS).filter(([status]) => !(status === '401' && isPublic) && !(status === '413' && !hasBody));
@@ -69,7 +86,9 @@ function operationOf({ method, function: fn }: RouteEntry, path: string, isPubli
     summary: fn?.name ?? path,
     ...(isPublic ? {} : { security: [{ key: [] }] }),
     parameters: listed,
-    ...(hasBody ? { requestBody: takesRequest ? { content: { '*/*': {} } } : jsonBody(others, known) } : {}),
+    ...(hasBody
+      ? { requestBody: takesRequest ? { content: { '*/*': {} } } : jsonBody(whole === undefined ? others : whole, known, schemaOf) }
+      : {}),
     responses: {
       ...(isWebSocket ? { 101: { description: 'The WebSocket is open.' } } : {}),
       200: { description: 'What the function returns.', content: takesRequest ? { '*/*': {} } : { 'application/json': { schema: {} } } },
@@ -83,15 +102,23 @@ function operationOf({ method, function: fn }: RouteEntry, path: string, isPubli
   };
 }
 
-/** `known`: the list of parameters is complete; otherwise the function takes any keys. */
-function jsonBody(parameters: readonly ParameterSpec[], known: boolean): object {
+/**
+ * `parameters`: those whose values are keys of the body, or the one that takes it whole. `known`: the list is complete;
+ * otherwise the function takes any keys.
+ */
+function jsonBody(parameters: readonly ParameterSpec[] | ParameterSpec, known: boolean, schemaOf: (each: ParameterSpec) => object): object {
+  if (!isList(parameters)) return { required: parameters.required, content: { 'application/json': { schema: schemaOf(parameters) } } };
   const required = parameters.filter((each) => each.required).map(({ name }) => name);
-  const properties = Object.fromEntries(parameters.map(({ name, type }) => [name, schemaOf(type)]));
+  const properties = Object.fromEntries(parameters.map((each) => [each.name, schemaOf(each)]));
   const schema = { type: 'object', properties, required, ...(known ? { additionalProperties: false } : {}) };
   return { required: required.length > 0, content: { 'application/json': { schema } } };
 }
 
+function isList(value: readonly ParameterSpec[] | ParameterSpec): value is readonly ParameterSpec[] {
+  return Array.isArray(value);
+}
+
 /** Empty when the source does not show it. */
-function schemaOf(type: string): object {
+function plainSchema(type: string): object {
   return type === '' ? {} : type === 'array' ? { type, items: {} } : { type };
 }

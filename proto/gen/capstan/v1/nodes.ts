@@ -783,6 +783,12 @@ export interface ParameterSpec {
    * HTTP request itself; empty when the source does not tell.
    */
   type: string;
+  /** JSON Schema of its values as text, with `$defs`; absent when the source does not tell. At most 64 KiB. */
+  schema?:
+    | string
+    | undefined;
+  /** It takes the whole input of a job, or the whole body of a request, instead of a key of it. */
+  takesBody?: boolean | undefined;
 }
 
 /** Run this job on that worker now. */
@@ -5596,7 +5602,7 @@ export const FunctionSpec: MessageFns<FunctionSpec> = {
 };
 
 function createBaseParameterSpec(): ParameterSpec {
-  return { name: "", required: false, type: "" };
+  return { name: "", required: false, type: "", schema: undefined, takesBody: undefined };
 }
 
 export const ParameterSpec: MessageFns<ParameterSpec> = {
@@ -5609,6 +5615,12 @@ export const ParameterSpec: MessageFns<ParameterSpec> = {
     }
     if (message.type !== "") {
       writer.uint32(26).string(message.type);
+    }
+    if (message.schema !== undefined) {
+      writer.uint32(34).string(message.schema);
+    }
+    if (message.takesBody !== undefined) {
+      writer.uint32(40).bool(message.takesBody);
     }
     return writer;
   },
@@ -5650,6 +5662,22 @@ export const ParameterSpec: MessageFns<ParameterSpec> = {
             message.type = reader.string();
             continue;
           }
+          case 4: {
+            if (tag !== 34) {
+              break;
+            }
+
+            message.schema = reader.string();
+            continue;
+          }
+          case 5: {
+            if (tag !== 40) {
+              break;
+            }
+
+            message.takesBody = reader.bool();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -5667,6 +5695,12 @@ export const ParameterSpec: MessageFns<ParameterSpec> = {
       name: isSet(object.name) ? globalThis.String(object.name) : "",
       required: isSet(object.required) ? globalThis.Boolean(object.required) : false,
       type: isSet(object.type) ? globalThis.String(object.type) : "",
+      schema: isSet(object.schema) ? globalThis.String(object.schema) : undefined,
+      takesBody: isSet(object.takesBody)
+        ? globalThis.Boolean(object.takesBody)
+        : isSet(object.takes_body)
+        ? globalThis.Boolean(object.takes_body)
+        : undefined,
     };
   },
 
@@ -5681,6 +5715,12 @@ export const ParameterSpec: MessageFns<ParameterSpec> = {
     if (message.type !== "") {
       obj.type = message.type;
     }
+    if (message.schema !== undefined) {
+      obj.schema = message.schema;
+    }
+    if (message.takesBody !== undefined) {
+      obj.takesBody = message.takesBody;
+    }
     return obj;
   },
 
@@ -5692,6 +5732,8 @@ export const ParameterSpec: MessageFns<ParameterSpec> = {
     message.name = object.name ?? "";
     message.required = object.required ?? false;
     message.type = object.type ?? "";
+    message.schema = object.schema ?? undefined;
+    message.takesBody = object.takesBody ?? undefined;
     return message;
   },
 };

@@ -1,0 +1,120 @@
+/**
+ * JSON Schemas of parameters (ParameterSpec of nodes.proto) as parts of an OpenAPI document. A deployer writes them, and
+ * other people read the document: only known keywords are copied, references lead to the document's own schemas, and
+ * text has no markup. Patterns are shown and never executed.
+ */
+
+/** Largest schema of a parameter, and of all parameters of an endpoint, UTF-16 code units. */
+export const MAX_SCHEMA_LENGTH = 64 * 1024;
+export const MAX_SCHEMAS_LENGTH = 256 * 1024;
+
+const DEEPEST = 40;
+/** Schemas, properties and values of one document. */
+const MOST_PARTS = 20_000;
+const OWN = '#/$defs/';
+const HERE = '#/components/schemas/';
+
+type Json = Readonly<Record<string, unknown>>;
+
+const TYPES: ReadonlySet<string> = new Set(['string', 'number', 'integer', 'boolean', 'array', 'object', 'null']);
+const NUMBERS = ['minimum', 'maximum', 'exclusiveMinimum', 'exclusiveMaximum', 'multipleOf'];
+const COUNTS = ['minLength', 'maxLength', 'minItems', 'maxItems', 'minProperties', 'maxProperties'];
+const TEXTS = ['format', 'pattern', 'contentEncoding'];
+const LISTS = ['anyOf', 'oneOf', 'allOf', 'prefixItems'];
+const VALUES = ['enum', 'const', 'default'];
+
+/** Collects the definitions that the schemas of one document use. */
+export class DocumentSchemas {
+  readonly #definitions = new Map<string, { readonly source: string; schema: unknown }>();
+  #parts = 0;
+
+  /** Returns the schema of a parameter; `otherwise` if it has none, or one that cannot be read. */
+  of(text: string | undefined, otherwise: object): object {
+    const found = text === undefined || text.length > MAX_SCHEMA_LENGTH ? undefined : parsed(text);
+    if (found === undefined) return otherwise;
+    return this.#schema(found, isObject(found['$defs']) ? found['$defs'] : {}, new Map(), 0);
+  }
+
+  /** Returns what the schemas refer to, for `components.schemas`. */
+  definitions(): Record<string, unknown> {
+    return Object.fromEntries([...this.#definitions].map(([name, { schema }]) => [name, schema]));
+  }
+
+  /** `names`: the definitions of this schema that have a name in the document. */
+  #schema(given: unknown, own: Json, names: Map<string, string>, depth: number): object {
+    this.#parts += 1;
+    if (!isObject(given) || depth > DEEPEST || this.#parts > MOST_PARTS) return {};
+    const inner = (value: unknown): object => this.#schema(value, own, names, depth + 1);
+    const made: [string, unknown][] = [];
+    const reference = given['$ref'];
+    if (typeof reference === 'string' && reference.startsWith(OWN) && Object.hasOwn(own, reference.slice(OWN.length)))
+      made.push(['$ref', `${HERE}${this.#define(reference.slice(OWN.length), own, names, depth)}`]);
+    const { type, properties, required, items, additionalProperties: more } = given;
+    if (typeof type === 'string' && TYPES.has(type)) made.push(['type', type]);
+    if (Array.isArray(type)) made.push(['type', type.filter((each) => TYPES.has(String(each)))]);
+    for (const key of NUMBERS) if (typeof given[key] === 'number') made.push([key, given[key]]);
+    for (const key of COUNTS) if (Number.isInteger(given[key])) made.push([key, given[key]]);
+    for (const key of TEXTS) if (typeof given[key] === 'string') made.push([key, given[key]]);
+    for (const key of ['title', 'description']) if (typeof given[key] === 'string') made.push([key, withoutMarkup(given[key])]);
+    for (const key of LISTS) if (Array.isArray(given[key])) made.push([key, given[key].map(inner)]);
+    for (const key of VALUES) if (key in given) made.push([key, this.#value(given[key], depth)]);
+    if (given['uniqueItems'] === true) made.push(['uniqueItems', true]);
+    if (isObject(properties))
+      made.push(['properties', Object.fromEntries(Object.entries(properties).map(([name, value]) => [name, inner(value)]))]);
+    if (Array.isArray(required)) made.push(['required', required.filter((each) => typeof each === 'string')]);
+    if (isObject(items)) made.push(['items', inner(items)]);
+    if (typeof more === 'boolean') made.push(['additionalProperties', more]);
+    else if (isObject(more)) made.push(['additionalProperties', inner(more)]);
+    return Object.fromEntries(made);
+  }
+
+  /** Returns the name of a definition in the document. Two classes of one name that differ get two names. */
+  #define(name: string, own: Json, names: Map<string, string>, depth: number): string {
+    const known = names.get(name);
+    if (known !== undefined) return known;
+    const source = JSON.stringify(own[name]);
+    const base = name.replaceAll(/[^\w.-]/g, '_') || '_';
+    let chosen = base === 'Error' ? 'Error_2' : base;
+    for (let count = 2; this.#isTaken(chosen, source); count += 1) chosen = `${base}_${count}`;
+    names.set(name, chosen);
+    if (this.#definitions.has(chosen)) return chosen;
+    // Known before its parts are read, which may refer to it.
+    const definition = { source, schema: {} as unknown };
+    this.#definitions.set(chosen, definition);
+    definition.schema = this.#schema(own[name], own, names, depth + 1);
+    return chosen;
+  }
+
+  #isTaken(name: string, source: string): boolean {
+    const other = this.#definitions.get(name);
+    return name === 'Error' || (other !== undefined && other.source !== source);
+  }
+
+  /** A copy of a JSON value, cut where it is too deep. */
+  #value(value: unknown, depth: number): unknown {
+    this.#parts += 1;
+    if (typeof value !== 'object' || value === null) return value;
+    if (depth > DEEPEST || this.#parts > MOST_PARTS) return null;
+    if (Array.isArray(value)) return value.map((each) => this.#value(each, depth + 1));
+    return Object.fromEntries(Object.entries(value).map(([key, each]) => [key, this.#value(each, depth + 1)]));
+  }
+}
+
+/** Plain text for a reader of Markdown: the owner of an endpoint cannot put markup on the page. */
+export function withoutMarkup(text: string): string {
+  return text.replaceAll(/[\\`*_[\]<>&~|#!]/g, String.raw`\$&`);
+}
+
+function parsed(text: string): Json | undefined {
+  try {
+    const value: unknown = JSON.parse(text);
+    return isObject(value) ? value : undefined;
+  } catch {
+    // An earlier or another tool wrote it: the document has no schema there.
+    return undefined;
+  }
+}
+
+function isObject(value: unknown): value is Json {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
