@@ -4,6 +4,7 @@ import { chunksOf, JSON_LINES, valueOf } from './chunks.ts';
 import { stopSignal, variable } from './environment.ts';
 import { CapstanApiError, ConnectionError, DispatchError, JobError, NotFoundError, RemoteError } from './errors.ts';
 import { exchangeWith, type Connection } from './http.ts';
+import { jsonText } from './json-values.ts';
 import { endpointOf, routeOf } from './manifest.ts';
 import { Peers, type Peer } from './peers.ts';
 import { defaultRetryPolicy } from './retry.ts';
@@ -245,11 +246,17 @@ function requestOf(method: RouteMethod, template: string, input: object): { read
     .join('/');
   if (method !== 'GET' && method !== 'DELETE') return { path, body: Object.fromEntries(rest) };
   const query = new URLSearchParams();
-  for (const [key, value] of rest) if (value !== null) query.append(key, textOf(value));
+  for (const [key, value] of rest) {
+    // Several values repeat the name, as the function reads them.
+    const several = Array.isArray(value) ? (value as readonly unknown[]) : [value];
+    for (const each of several) if (each !== null) query.append(key, textOf(each));
+  }
   return { path: query.size === 0 ? path : `${path}?${query.toString()}` };
 }
 
-/** Encodes a value for a path or a query: text unchanged, anything else as JSON. */
+/** Encodes a value for a path or a query: text unchanged, anything else as JSON, whose text has no quotes. */
 function textOf(value: unknown): string {
-  return typeof value === 'string' ? value : JSON.stringify(value);
+  if (typeof value === 'string') return value;
+  const text = jsonText(value, '');
+  return text.startsWith('"') ? (JSON.parse(text) as string) : text;
 }

@@ -1,6 +1,7 @@
 /** One call of the HTTP API: JSON in, JSON out, with retries. */
 import type { Deadline } from './deadline.ts';
 import { apiError, ConnectionError, reasonOf, TimeoutError, type Problem } from './errors.ts';
+import { jsonText, NotJson } from './json-values.ts';
 import type { RouteMethod } from './routes.ts';
 import { isRetryable, pauseBefore, type RetryPolicy } from './retry.ts';
 import { noteRetry, unreachable } from './unreachable.ts';
@@ -70,7 +71,7 @@ export function exchange(connection: Connection, request: CallRequest): Promise<
 /** As `exchange`. `read` is part of the attempt: an error that it throws counts as a broken connection. */
 export async function exchangeWith<T>(connection: Connection, request: CallRequest, read: (response: Response) => Promise<T>): Promise<T> {
   const name = `${request.method} ${request.path}`;
-  const body = request.body === undefined ? undefined : JSON.stringify(request.body);
+  const body = request.body === undefined ? undefined : jsonBody(request.body);
   for (let attempt = 0; ; attempt += 1) {
     request.signal?.throwIfAborted();
     const outcome = await tryOnce(connection, request, read, { body, name, attempts: attempt + 1 });
@@ -83,6 +84,15 @@ export async function exchangeWith<T>(connection: Connection, request: CallReque
     if (pause === null || pause >= left) throw outcome.error;
     if (attempt === 0) noteRetry(connection.baseUrl, outcome.error, connection.retry.retries);
     await sleep(pause, request.signal);
+  }
+}
+
+/** @throws NotJson */
+function jsonBody(body: unknown): string {
+  try {
+    return jsonText(body, '');
+  } catch (error) {
+    throw error instanceof NotJson ? new NotJson(`the input is not JSON: ${error.message}`, { cause: error }) : error;
   }
 }
 

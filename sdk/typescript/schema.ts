@@ -3,6 +3,8 @@
  * arktype and others. The interface is declared here, so that none of them is a dependency.
  */
 
+import { placeOf } from './json-values.ts';
+
 export interface StandardSchema<Input = unknown, Output = Input> {
   readonly '~standard': {
     readonly version: 1;
@@ -25,14 +27,20 @@ export interface StandardIssue {
 export type InputOf<S extends StandardSchema> = NonNullable<S['~standard']['types']>['input'];
 export type OutputOf<S extends StandardSchema> = NonNullable<S['~standard']['types']>['output'];
 
-/** The input does not match its schema; the message names each path and rule. */
+/** Problems that one message names. */
+const MOST_NAMED = 10;
+
+/** The input does not match its schema; the message names the place and the rule of each problem, ten at most. */
 export class InputError extends Error {
   override readonly name = 'InputError';
   readonly issues: readonly StandardIssue[];
+  /** The input: a worker refuses a call whose own input it is. Not shown with the error. */
+  declare readonly input: unknown;
 
-  constructor(issues: readonly StandardIssue[]) {
-    super(`invalid input: ${issues.map(describe).join('; ')}`);
+  constructor(issues: readonly StandardIssue[], input?: unknown) {
+    super(`invalid input: ${issues.slice(0, MOST_NAMED).map(describe).join('; ')}${issues.length > MOST_NAMED ? '; and more' : ''}`);
     this.issues = issues;
+    Object.defineProperty(this, 'input', { value: input, enumerable: false });
   }
 }
 
@@ -42,16 +50,20 @@ export class InputError extends Error {
  */
 export function withChecked<T, R>(schema: StandardSchema<unknown, T>, value: unknown, use: (checked: T) => R): R | Promise<Awaited<R>> {
   const result = schema['~standard'].validate(value);
-  if (result instanceof Promise) return result.then((settled) => use(valueOf(settled)) as Awaited<R>);
-  return use(valueOf(result));
+  if (result instanceof Promise) return result.then((settled) => use(valueOf(settled, value)) as Awaited<R>);
+  return use(valueOf(result, value));
 }
 
-function valueOf<T>(result: StandardResult<T>): T {
-  if (result.issues !== undefined) throw new InputError(result.issues);
+function valueOf<T>(result: StandardResult<T>, input: unknown): T {
+  if (result.issues !== undefined) throw new InputError(result.issues, input);
   return result.value;
 }
 
 function describe({ message, path = [] }: StandardIssue): string {
-  const place = path.map((step) => String(typeof step === 'object' ? step.key : step)).join('.');
+  const place = placeOf(path.map((step) => stepOf(typeof step === 'object' ? step.key : step)));
   return place === '' ? message : `${place}: ${message}`;
+}
+
+function stepOf(key: PropertyKey): string | number {
+  return typeof key === 'number' ? key : String(key);
 }

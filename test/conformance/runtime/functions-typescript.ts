@@ -15,7 +15,7 @@ export function fails(message: string) { throw new Error(message); }
 export function throwsText() { throw 'plain text'; }
 export function throwsObject() { throw { code: 7 }; }
 export async function rejects() { await sleep(1); throw new TypeError('rejected'); }
-export function big() { return 10n; }
+export function big() { return { big: /x/ }; }
 export function cycle() { const a: Record<string, unknown> = {}; a.a = a; return a; }
 export function large(bytes: number) { return 'x'.repeat(bytes); }
 export function* count(to: number) { for (let i = 0; i < to; i += 1) yield i; }

@@ -38,7 +38,7 @@ export function measured(name: string, n: number): string { return String(new Le
 `,
   },
   missing: 'nowhere',
-  noJson: { big: 'Do not know how to serialize a BigInt', cycle: 'Converting circular structure to JSON' },
+  noJson: { big: 'result.big: a value of the type RegExp has no JSON form', cycle: 'result.a: it contains itself' },
   strayErrorEnds: true,
 };
 

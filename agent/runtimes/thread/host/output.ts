@@ -1,24 +1,20 @@
 /** Encodes values as JSON bytes within the limits, with readable error messages. */
 import { MAX_CHUNK_BYTES, MAX_RESULT_BYTES } from '../../runtime.ts';
+import { jsonText } from './json-values.ts';
 
 /** The handler's value is not a valid result; the message is the job's error. */
 export class OutputError extends Error {}
 
 const encoder = new TextEncoder();
 
-/** Returns the JSON text of a value; `undefined` becomes null. */
+/** Returns the JSON text of a value by the table of docs/values.md; `undefined` becomes null. @throws OutputError */
 export function toJson(value: unknown, what: 'result' | 'chunk' | 'progress' | 'message'): string {
-  if (value === undefined) return 'null';
-  let text: string | undefined;
+  if (typeof value === 'function' || typeof value === 'symbol') throw new OutputError(`the ${what} is not JSON: a ${typeof value}`);
   try {
-    text = JSON.stringify(value);
+    return jsonText(value, what);
   } catch (error) {
-    // The library's message for a cycle has several lines with a drawing of the objects: the first line suffices.
-    const [reason] = (error instanceof Error ? error.message : String(error)).split('\n');
-    throw new OutputError(`the ${what} is not JSON: ${reason ?? 'it cannot be written as JSON'}`);
+    throw new OutputError(`the ${what} is not JSON: ${error instanceof Error ? error.message : String(error)}`);
   }
-  if (text === undefined) throw new OutputError(`the ${what} is not JSON: a ${typeof value}`);
-  return text;
 }
 
 export function resultBytes(json: string): Uint8Array {

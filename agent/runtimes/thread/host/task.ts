@@ -8,6 +8,7 @@ import { argumentsFor, InputError } from './arguments.ts';
 import type { Choose } from './methods.ts';
 import { Aggregate, chunkBytes, errorMessage, errorStack, OutputError, resultBytes, toJson } from './output.ts';
 import { withStopSignal } from './stopping.ts';
+import { schemaProblems } from './unfit.ts';
 import type { OutputCapture } from './thread-output.ts';
 
 /** Controls of the main thread over a running task. */
@@ -58,13 +59,14 @@ export async function runTask(order: TaskOrder, control: TaskControl, module: Ta
   const startedAt = performance.now();
   writeSync(ENTRY_FD, `${key}\n`);
   let end: FromTask;
+  const given: { first?: unknown } = {};
   try {
-    const bytes = await withStopSignal(control.abort.signal, () => callHandler(order, control, module, post));
+    const bytes = await withStopSignal(control.abort.signal, () => callHandler(order, control, module, { post, given }));
     end = { t: 'returned', key, ms: 0, bytes };
   } catch (error) {
+    const isRefused = error instanceof InputError || error instanceof OutputError || schemaProblems(error, given.first) !== undefined;
     // Output of a handler after it was asked to stop is ignored.
-    if (!control.abort.signal.aborted && !(error instanceof InputError) && !(error instanceof OutputError))
-      module.output.text('stderr', errorStack(error));
+    if (!control.abort.signal.aborted && !isRefused) module.output.text('stderr', errorStack(error));
     end = { t: 'failed', key, ms: 0, error: errorMessage(error) };
   }
   const ms = performance.now() - startedAt;
@@ -73,7 +75,18 @@ export async function runTask(order: TaskOrder, control: TaskControl, module: Ta
   post(control.abort.signal.aborted ? { t: 'stopped', key, ms, entered: true } : { ...end, ms });
 }
 
-async function callHandler(order: TaskOrder, control: TaskControl, { choose, endpointId }: TaskModule, post: Post): Promise<Uint8Array> {
+interface Call {
+  readonly post: Post;
+  /** Receives the first argument of the handler. */
+  readonly given: { first?: unknown };
+}
+
+async function callHandler(
+  order: TaskOrder,
+  control: TaskControl,
+  { choose, endpointId }: TaskModule,
+  { post, given }: Call,
+): Promise<Uint8Array> {
   const { input } = order;
   const value: unknown = JSON.parse(Buffer.from(input.buffer, input.byteOffset, input.byteLength).toString());
   const context: JobContext = {
@@ -85,7 +98,9 @@ async function callHandler(order: TaskOrder, control: TaskControl, { choose, end
     s3Config: order.s3Config,
   };
   const { handler, signature, input: own } = choose(value);
-  const result = await handler(...argumentsFor(signature, own, context));
+  const taken = argumentsFor(signature, own, context);
+  given.first = taken[0];
+  const result = await handler(...taken);
   const source = chunksOf(result);
   return source === undefined ? resultBytes(toJson(result, 'result')) : collectChunks(order.key, source, control, post);
 }

@@ -3,6 +3,7 @@
  * (server-sent events if the caller requests them), anything else as JSON.
  */
 import { toJson } from '../output.ts';
+import type { Place } from '../unfit.ts';
 
 export interface Answer {
   readonly status: number;
@@ -18,9 +19,10 @@ const encoder = new TextEncoder();
 const decoder = new TextDecoder();
 const JSON_HEADERS = [['content-type', 'application/json; charset=utf-8']] as const;
 
-/** Returns the response of an error. */
-export function errorAnswer(status: number, title: string, detail: string): Answer {
-  return { status, headers: JSON_HEADERS, bytes: encoder.encode(JSON.stringify({ error: title, detail })), rest: undefined };
+/** Returns the response of an error. `errors`: the places of values that do not fit. */
+export function errorAnswer(status: number, title: string, detail: string, errors?: readonly Place[]): Answer {
+  const body = { error: title, detail, ...(errors === undefined ? {} : { errors }) };
+  return { status, headers: JSON_HEADERS, bytes: encoder.encode(JSON.stringify(body)), rest: undefined };
 }
 
 /** `accept`: the caller's Accept header. Throws OutputError for a value without a JSON form. */

@@ -5,6 +5,7 @@ import { loadHandler, type Handler } from '../module.ts';
 import { errorMessage, errorStack } from '../output.ts';
 import { signatureOf } from '../signature.ts';
 import { withStopSignal } from '../stopping.ts';
+import { schemaProblems, Unfit } from '../unfit.ts';
 import type { OutputCapture } from '../thread-output.ts';
 import { answerOf, errorAnswer, type Answer } from './answer.ts';
 import { RequestBody } from './body.ts';
@@ -154,18 +155,21 @@ export class HttpFunctions {
   async #answer(frame: Begin, call: Call, socket: FunctionWebSocket | undefined): Promise<Answer> {
     const fn = this.#functions.get(frame.function);
     if (fn === undefined) return errorAnswer(404, 'Not Found', `the worker has no function ${frame.function}`);
+    let given: unknown[] = [];
     try {
       const context: RequestContext = { endpointId: this.#endpointId, signal: call.abort.signal };
       const { handler, signature } = fn;
       if (socket !== undefined && headerOf(frame, 'sec-websocket-version') !== '13')
         return { ...errorAnswer(426, 'Upgrade Required', 'Sec-WebSocket-Version: must be 13'), headers: VERSION_HEADERS };
       const values = await valuesOf(frame, call, signature);
-      const given = httpArguments(signature, values, { request: () => requestOf(frame, call), socket, context });
+      given = httpArguments(signature, values, { request: () => requestOf(frame, call), socket, context });
       const result = await handler(...given);
       return await answerOf(result, headerOf(frame, 'accept'));
     } catch (error) {
       if (error instanceof BadRequest) return errorAnswer(400, 'Bad Request', error.message);
       if (error instanceof Response) return answerOf(error, '');
+      const places = error instanceof Unfit ? error.places : schemaProblems(error, given[0]);
+      if (places !== undefined) return errorAnswer(422, 'Unprocessable Content', errorMessage(error), places);
       throw error;
     }
   }
