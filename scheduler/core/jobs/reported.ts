@@ -2,6 +2,7 @@
  * Limits for agents' reports. A node is trusted only with what was placed on it: its texts and lists are truncated, and
  * a body that it names must have the form of one.
  */
+import { preinstalledPackages } from '../../../lib/base-images.ts';
 import { fromPayloadMessage, MAX_INLINE_BYTES, type Payload } from '../../../lib/payload.ts';
 import type { Payload as PayloadMessage } from '../../../proto/gen/capstan/v1/common.ts';
 import type { Inventory, LogLine, WorkerStatus } from '../../../proto/gen/capstan/v1/nodes.ts';
@@ -15,6 +16,7 @@ const MOST_DETAIL_LENGTH = 8 * 1024;
 /** Characters of a text in an inventory, and items of a list. */
 const MOST_TEXT_LENGTH = 1_024;
 const MOST_ITEMS = 512;
+const MOST_VERSION_LENGTH = 64;
 
 /** Returns the reported body; null for none, `invalid` for one that no correct agent sends. */
 export function reportedBody(message: PayloadMessage | undefined): Payload | null | 'invalid' {
@@ -47,8 +49,14 @@ export function reportedVersion(version: string): string {
   return /^\d+\.\d+\.\d+[\w.+-]{0,64}$/.test(version) ? version : '';
 }
 
+/** Packages other than those of base images decide nothing, and every account reads them. */
 export function reportedInventory(inventory: Inventory): Inventory {
-  return bounded(inventory) as Inventory;
+  const { packages } = inventory;
+  const known = preinstalledPackages.filter((name) => Object.hasOwn(packages, name));
+  return {
+    ...(bounded(inventory) as Inventory),
+    packages: Object.fromEntries(known.map((name) => [name, cut(String(packages[name]), MOST_VERSION_LENGTH)])),
+  };
 }
 
 export interface LogFilter {

@@ -570,7 +570,7 @@ export interface Inventory {
   pythonVersion: string;
   /**
    * Of the packages that base images carry, those that the host's Python has, with their versions:
-   * torch, torchvision, torchaudio, numpy, triton.
+   * torch, torchvision, torchaudio, numpy, triton. Others are dropped, versions are cut at 64 characters.
    */
   packages: { [key: string]: string };
   /** Name and version of the container engine; empty where there is none. */
