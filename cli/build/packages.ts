@@ -10,10 +10,11 @@ import { createActivity, type Activity } from '../terminal/activity.ts';
 import type { Terminal } from '../terminal/terminal.ts';
 import type { LookUp } from '../discovery/settings.ts';
 import type { GeneratedFile } from './generated.ts';
+import { leftOutText } from './base-packages.ts';
 import { dependenciesOf, installNode, nameOf } from './node-packages.ts';
 import { installPython } from './python-packages.ts';
 import { normalised, reachable, requirementName } from './python-names.ts';
-import { readPythonProject, requirementsFor } from './python-project.ts';
+import { importedBasePackages, readPythonProject, requirementsFor } from './python-project.ts';
 import { REQUIREMENTS } from './requirements-file.ts';
 
 export interface InstallOptions {
@@ -95,7 +96,11 @@ async function installForPython(
   const leaveOut = new Set([...base, ...options.exclude].map(normalised));
   const project = await readPythonProject(folder, options.lookUp);
   for (const text of project.warnings) terminal.warn(text);
-  const { shared, all } = requirementsFor(folder, project, own);
+  const requested = requirementsFor(folder, project, own);
+  // Hosts without the base image also lack what the code imports without requesting it.
+  const imported = options.bundleBasePackages ? importedBasePackages(own, requested.all) : [];
+  const shared = [...requested.shared, ...imported];
+  const all = [...requested.all, ...imported];
   const wanted = all.filter((each) => !leaveOut.has(requirementName(each)));
   const installed =
     wanted.length === 0
@@ -119,10 +124,18 @@ async function installForPython(
   const isBundled = (name: string): boolean =>
     !leaveOut.has(name) && (needs.has(name) || all.some((each) => requirementName(each) === name));
   const pinned = installed?.notes.pinned ?? [];
+  const promised = new Map(own.map((endpoint) => [endpoint.name, promisedTo(endpoint)] as const));
+  const names = preinstalledPackages.filter(
+    (name) => !options.exclude.map(normalised).includes(name) && [...promised.values()].some((each) => each.includes(name)),
+  );
+  if (names.length > 0)
+    terminal.step(
+      await leftOutText({ ...{ folder, names, version }, requirements: all, indexes: project.indexes, cacheDir: options.cacheDir }),
+    );
   return {
     layers: installed === null ? [] : [installed.layer],
     files: [requirementsOf(pinned)],
-    promised: new Map(own.map((endpoint) => [endpoint.name, promisedTo(endpoint)] as const)),
+    promised,
     compiledFor: installed?.notes.isCompiled === true ? version : '',
     known: [...needs.keys(), ...all.map(requirementName), ...own.flatMap(({ imports }) => imports)],
   };

@@ -12,7 +12,7 @@ import type { DeclaredApplication } from '../discovery/declared.ts';
 import { cachedFolder } from './cached-folders.ts';
 import { PYTHON_PACKAGES } from './generated.ts';
 import { installInto, keyOf, notesSchema, pythonPath } from './python-packages.ts';
-import { readPythonProject, requirementsFor } from './python-project.ts';
+import { importedBasePackages, readPythonProject, requirementsFor } from './python-project.ts';
 import { SCRIPTS } from './python-scripts.ts';
 import { normalised, requirementName } from './python-names.ts';
 import { runInstaller } from './run-installer.ts';
@@ -55,9 +55,8 @@ export async function environmentFor(
   const project = await readPythonProject(folder, options.lookUp);
   for (const text of project.warnings) terminal.warn(text);
   const { all } = requirementsFor(folder, project, own);
-  const names = new Set(all.map(requirementName));
   // An import of a base package needs no requirement: hosts have it, and so must this machine.
-  const imported = preinstalledPackages.filter((name) => !names.has(name) && own.some(({ imports }) => imports.includes(name)));
+  const imported = importedBasePackages(own, all);
   if (all.length + imported.length === 0) return null;
   const { python, has } = await thisPython(folder);
   const leaveOut = new Set(has.map(normalised));

@@ -27,6 +27,8 @@ export interface PythonWanted {
   readonly mayBuild: boolean;
   /** A folder for files, deleted afterwards. */
   readonly scratch: string;
+  /** Without the packages that the requirements need; for uv only. */
+  readonly alone?: boolean;
 }
 
 export interface ResolvedPackage {

@@ -1,6 +1,7 @@
 /** The Python packages that a project's own files request: `requirements.txt`, `pyproject.toml` and a lock file. */
 import { resolve } from 'node:path';
 
+import { preinstalledPackages } from '../../lib/base-images.ts';
 import type { DeclaredEndpoint } from '../discovery/declared.ts';
 import { missingServers } from './app-servers.ts';
 import { findLockFile, readLockFile, type LockFile } from './lock-files.ts';
@@ -44,6 +45,12 @@ export function requirementsFor(folder: string, project: PythonProject, endpoint
   const declared = endpoints.flatMap(({ settings }) => settings.dependencies.map((each) => (isPath(each) ? resolve(folder, each) : each)));
   const shared = [...project.requirements, ...missingServers(endpoints, [...project.requirements, ...declared])];
   return { shared, all: [...new Set([...shared, ...declared])].sort() };
+}
+
+/** Returns the packages of the base image that files import and no requirement names. */
+export function importedBasePackages(endpoints: readonly DeclaredEndpoint[], requirements: readonly string[]): string[] {
+  const names = new Set(requirements.map(requirementName));
+  return preinstalledPackages.filter((name) => !names.has(name) && endpoints.some(({ imports }) => imports.includes(name)));
 }
 
 export interface Pins {

@@ -41,9 +41,13 @@ async function resolve(program: UvProgram, wanted: PythonWanted): Promise<Resolu
   await writeFile(requirements, linesOf(wanted.requirements));
   await writeFile(constraints, linesOf(wanted.constraints));
   const compile = async (args: readonly string[]): Promise<Ended> =>
-    runInstaller(program.path, ['pip', 'compile', requirements, '--no-header', ...common(program, wanted), ...args], {
-      cwd: wanted.folder,
-    });
+    runInstaller(
+      program.path,
+      ['pip', 'compile', requirements, '--no-header', ...(wanted.alone === true ? ['--no-deps'] : []), ...common(program, wanted), ...args],
+      {
+        cwd: wanted.folder,
+      },
+    );
   const written = ['--constraint', constraints, '--annotation-style', 'line', '--no-strip-extras'];
   let wheels: readonly string[] = wanted.isForHere ? [] : ['--only-binary', ':all:'];
   let lines = await compile([...written, ...wheels]);

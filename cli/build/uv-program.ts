@@ -23,14 +23,15 @@ export interface FoundUv {
 
 export interface UvSearch {
   readonly cacheDir: string;
-  /** Called before it is obtained. */
-  readonly obtaining: () => void;
+  /** Called before it is obtained; null if it must not be. */
+  readonly obtaining: (() => void) | null;
   readonly waiting: (process: number) => void;
 }
 
 /** Returns uv, or in one sentence why there is none. */
 export async function findUv(search: UvSearch): Promise<FoundUv | { readonly why: string }> {
   if (await isUsable('uv')) return { path: 'uv', isOurs: false };
+  const { obtaining } = search;
   try {
     const { folder } = await cachedFolder({
       root: join(search.cacheDir, 'tools'),
@@ -40,7 +41,8 @@ export async function findUv(search: UvSearch): Promise<FoundUv | { readonly why
       limits: { folders: 4, bytes: Infinity },
       waiting: search.waiting,
       make: async (made) => {
-        search.obtaining();
+        if (obtaining === null) throw new CapstanError('UNAVAILABLE', 'it is not there');
+        obtaining();
         await obtain(made);
         const { size } = await stat(programIn(made));
         return { bytes: size, notes: null };

@@ -8,6 +8,8 @@ import { GATEWAY_SETTINGS, keySource, readSettings, type Environment, type Setti
 import type { GatewayClient } from '../api/gateway-client.ts';
 import { connect } from '../gateway.ts';
 import { apiKeyForShell } from '../local.ts';
+import type { Built, BuildOptions } from '../build/build.ts';
+import { pressedKey } from '../terminal/key-press.ts';
 import { sizeText } from '../deploy/size-text.ts';
 import type { Terminal } from '../terminal/terminal.ts';
 
@@ -28,6 +30,7 @@ export const deploy: Command = {
     { flags: '--preview', description: 'run the endpoints on this host instead, one container each, until Ctrl+C' },
     { flags: '--image <image>', description: 'with --preview: container image of endpoints without one' },
     ...buildOptionSpecs,
+    { flags: '--allow-missing', description: 'deploy although no connected node has the packages of the base image that the code needs' },
   ],
   settings: GATEWAY_SETTINGS,
   json: true,
@@ -41,7 +44,7 @@ export const deploy: Command = {
       throw new CapstanError('INVALID_ARGUMENT', '--image: requires --preview; a deployed endpoint sets its image in its settings', {
         field: '--image',
       });
-    const [{ build }, { withFolder }, { deployApplication }, { lackingPackages }, { listMachineTypes }, { nextCommands, printEndpoints }] =
+    const [{ build }, { withFolder }, { deployApplication }, { fittingBuild }, { listMachineTypes }, { nextCommands, printEndpoints }] =
       await Promise.all([
         import('../build/build.ts'),
         import('../build/folder-lock.ts'),
@@ -55,10 +58,21 @@ export const deploy: Command = {
     const service = Promise.withResolvers<GatewayClient>();
     const onDeclared = async (): Promise<void> => service.resolve(await reach(settings, env, into, terminal));
     const { client, application, deployed } = await withFolder(folder, terminal, async () => {
-      const built = await build(folder, { ...buildOptions(options, env, folder), onDeclared }, terminal);
-      const { files, size, digest } = built.artifact;
-      terminal.done(`${files} files, ${sizeText(size)}, sha256 ${digest.slice(0, 12)}`);
+      const builtWith = async (changes: Partial<BuildOptions>): Promise<Built> => {
+        const made = await build(folder, { ...buildOptions(options, env, folder), onDeclared, ...changes }, terminal);
+        const { files, size, digest } = made.artifact;
+        terminal.done(`${files} files, ${sizeText(size)}, sha256 ${digest.slice(0, 12)}`);
+        return made;
+      };
+      const first = await builtWith({});
       const client = await service.promise;
+      const built = await fittingBuild(first, {
+        types: async () => listMachineTypes(client),
+        allowMissing: flagOption(options, 'allowMissing'),
+        bundled: async () => builtWith({ bundleBasePackages: true }),
+        pressed: terminal.isLive && process.stdin.isTTY ? async () => pressedKey(process.stdin) : null,
+        terminal,
+      });
       terminal.step(`deploying to ${client.address}`);
       return { client, ...built, deployed: await deployApplication(client, { ...built, environment: into }, terminal) };
     });
@@ -67,8 +81,6 @@ export const deploy: Command = {
     const created = rows.filter((row) => row.created).length;
     terminal.done(`environment ${environment}: ${created} created, ${rows.length - created} updated`);
     printEndpoints(rows, terminal);
-    if (application.endpoints.some(({ spec }) => spec.packages.length > 0))
-      for (const text of lackingPackages(application, await listMachineTypes(client))) terminal.warn(text);
     for (const next of nextCommands(application, rows, apiKeyForShell(settings, keySource(env, folder)))) terminal.next(next);
   },
 };

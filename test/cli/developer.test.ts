@@ -7,8 +7,6 @@ import type { LogRow } from '../../cli/api/control.ts';
 import { newLines } from '../../cli/api/new-lines.ts';
 import { allCommands, findCommand, leafCommands } from '../../cli/commands.ts';
 import { completionScript } from '../../cli/completion.ts';
-import type { Application } from '../../cli/deploy/application.ts';
-import { lackingPackages } from '../../cli/deploy/fleet.ts';
 
 const commands = await allCommands();
 
@@ -74,17 +72,4 @@ test('followed logs give each line once, also several of one millisecond', async
   for await (const { text } of newLines(all.slice(0, 2), read, over.signal, 0)) texts.push(text);
   t.deepEqual(texts, ['c', 'd']);
   t.deepEqual(asked, [1, 1, 1, 2]);
-});
-
-test('what no host has is said, by endpoint', (t) => {
-  const endpoint = (name: string, packages: string[], imageName = ''): unknown => ({ spec: { name, packages, imageName } });
-  const application = {
-    endpoints: [endpoint('a', ['torch', 'numpy']), endpoint('b', []), endpoint('c', ['torch'], 'own:1')],
-  } as unknown as Application;
-  const node = { packages: ['numpy'], images: ['debian:12'] };
-  const lacking = ['a requires torch, numpy, and no host has them: install on a host, or build with --bundle-base-packages'];
-  t.deepEqual(lackingPackages(application, [node]), lacking);
-  t.deepEqual(lackingPackages(application, []), lacking);
-  t.deepEqual(lackingPackages(application, [{ ...node, packages: ['torch', 'numpy'] }]), []);
-  t.deepEqual(lackingPackages(application, [{ ...node, images: ['capstan/base-python:latest'] }]), []);
 });

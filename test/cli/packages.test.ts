@@ -47,7 +47,7 @@ for (const installer of ['uv', 'pip'] as const) {
     const { folder, build } = await packageWorld(
       t,
       {
-        'one.py': declaring('["left"]'),
+        'one.py': `import triton\n${declaring('["left"]')}`,
         '.toolignore': 'wheels/\n',
         'requirements.txt': 'right # why\n',
         'pyproject.toml': '[project]\nname = "app"\ndependencies = [\n  "more >= 1",\n]\n',
@@ -55,13 +55,13 @@ for (const installer of ['uv', 'pip'] as const) {
       { installer },
     );
     wheel(folder, 'left', { needs: ['numpy'] });
-    for (const name of ['right', 'numpy', 'more']) wheel(folder, name);
+    for (const name of ['right', 'numpy', 'more', 'triton']) wheel(folder, name);
     const bundled = await build('--bundle-base-packages', '--exclude', 'right');
     t.is(bundled.code, 0, bundled.stderr);
     t.is(bundled.endpoints[0]?.python, '', 'what is not compiled is for any');
     t.deepEqual(
       inside(bundled, 'python_packages').filter((name) => !name.endsWith('-info')),
-      ['capstan', 'left', 'more', 'numpy'],
+      ['capstan', 'left', 'more', 'numpy', 'triton'],
     );
     t.deepEqual(bundled.endpoints[0]?.packages, []);
     // None of the places wins over another.

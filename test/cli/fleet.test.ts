@@ -1,0 +1,179 @@
+/** What a build leaves to its hosts: a deployment that no host can start stops before the upload, unless it is wanted. */
+import { spawn } from 'node:child_process';
+import { join } from 'node:path';
+
+import test from 'ava';
+
+import type { Application } from '../../cli/deploy/application.ts';
+import { fittingBuild, lackingPackages, type FleetCheck, type HostOffer } from '../../cli/deploy/fleet.ts';
+import { createTerminal } from '../../cli/terminal/terminal.ts';
+import { stepText, createActivity } from '../../cli/terminal/activity.ts';
+
+const endpoint = (name: string, packages: readonly string[], imageName = ''): unknown => ({ spec: { name, packages, imageName } });
+const applicationOf = (...endpoints: readonly unknown[]): Application => ({ endpoints }) as unknown as Application;
+const node: HostOffer = { packages: ['numpy'], images: ['debian:12'] };
+const able: HostOffer = { ...node, packages: ['torch', 'numpy'] };
+
+test('an endpoint lacks packages unless one node has all of them, or an image with them', (t) => {
+  const application = applicationOf(endpoint('a', ['torch', 'numpy']), endpoint('b', []), endpoint('c', ['torch'], 'own:1'));
+  t.deepEqual(lackingPackages(application, [node]), ['endpoint a needs torch, numpy, and no connected node has them']);
+  t.deepEqual(lackingPackages(application, [{ ...node, packages: ['torch'] }, node]).length, 1, 'half of them on each of two nodes');
+  t.deepEqual(lackingPackages(application, []), ['endpoint a needs torch, numpy, and no node is connected']);
+  t.deepEqual(lackingPackages(application, [able]), []);
+  for (const image of ['capstan/base-python:latest', 'localhost/capstan/base-python-cuda:1'])
+    t.deepEqual(lackingPackages(application, [{ ...node, images: [image] }]), []);
+  for (const image of ['capstan/base-node:latest', 'capstan/base-python-of-a-stranger:1'])
+    t.is(lackingPackages(application, [{ ...node, images: [image] }]).length, 1, image);
+});
+
+interface Asked {
+  readonly built: { readonly application: Application; readonly name: string };
+  readonly printed: string;
+}
+
+async function fitted(application: Application, changes: Partial<FleetCheck<Asked['built']>>): Promise<Asked> {
+  let printed = '';
+  const terminal = createTerminal({ out: { write: () => true }, err: { write: (text) => (printed += text) }, colours: false });
+  const built = await fittingBuild(
+    { application, name: 'first' },
+    {
+      types: async () => Promise.resolve([node]),
+      allowMissing: false,
+      bundled: async () => Promise.resolve({ application, name: 'bundled' }),
+      pressed: null,
+      terminal,
+      ...changes,
+    },
+  );
+  return { built, printed };
+}
+
+test('without a person a deployment stops before its upload, with --allow-missing it says so and goes on', async (t) => {
+  const lacking = applicationOf(endpoint('a', ['torch']));
+  const error = await t.throwsAsync(fitted(lacking, {}), {
+    message: 'nothing was uploaded: endpoint a needs torch, and no connected node has it',
+  });
+  t.like(error, { code: 'CONFLICT' });
+  t.regex((error as { hint?: string } | undefined)?.hint ?? '', /--bundle-base-packages.*--allow-missing/);
+  const allowed = await fitted(lacking, { allowMissing: true });
+  t.is(allowed.built.name, 'first');
+  t.is(allowed.printed, '! endpoint a needs torch, and no connected node has it; its jobs wait until one has\n');
+  const able_ = await fitted(lacking, { types: async () => Promise.resolve([able]) });
+  t.deepEqual([able_.built.name, able_.printed], ['first', '']);
+  const none = await fitted(applicationOf(endpoint('a', [])), { types: async () => Promise.reject(new Error('asked')) });
+  t.is(none.built.name, 'first', 'what needs nothing of its hosts is not asked for');
+});
+
+test('a person chooses by one key', async (t) => {
+  const lacking = applicationOf(endpoint('a', ['torch']));
+  const press = (key: string | null): Partial<FleetCheck<Asked['built']>> => ({ pressed: async () => Promise.resolve(key) });
+  t.is((await fitted(lacking, press('b'))).built.name, 'bundled');
+  t.is((await fitted(lacking, press('d'))).built.name, 'first');
+  for (const key of ['x', '\r', null]) await t.throwsAsync(fitted(lacking, press(key)), { message: /^nothing was uploaded/ });
+});
+
+test('a key is read from a real terminal without a line end, and Ctrl+C is no key', async (t) => {
+  // Python has terminals of its own; the program under test is at the other end of one.
+  const program = `
+import os, pty, sys
+keys = sys.argv[1].encode()
+pid, terminal = pty.fork()
+if pid == 0:
+    os.execv(sys.argv[2], sys.argv[2:])
+heard = b""
+while b"?" not in heard:
+    heard += os.read(terminal, 100)
+os.write(terminal, keys)
+while True:
+    try:
+        part = os.read(terminal, 100)
+    except OSError:
+        break
+    if not part:
+        break
+    heard += part
+os.waitpid(pid, 0)
+sys.stdout.write(heard.decode())
+`;
+  const under = `
+import { pressedKey } from ${JSON.stringify(join(import.meta.dirname, '../../cli/terminal/key-press.ts'))};
+const key = pressedKey(process.stdin);
+process.stdout.write('?');
+process.stdout.write(JSON.stringify(await key));
+`;
+  for (const [key, expected] of [
+    ['B', '"b"'],
+    ['\u0003', 'null'],
+  ] as const) {
+    const child = spawn('python3', ['-c', program, key, process.execPath, '--input-type=module', '--eval', under], {
+      stdio: ['ignore', 'pipe', 'inherit'],
+    });
+    let heard = '';
+    child.stdout.setEncoding('utf8').on('data', (text: string) => (heard += text));
+    await new Promise((resolve) => child.on('close', resolve));
+    t.is(heard, `?${expected}`);
+  }
+});
+
+test('a step shows its amount, rate and time left once they are known', (t) => {
+  const step = { text: 'downloading', detail: '', done: 0, total: 0, elapsedMs: 0 };
+  t.is(stepText(step), 'downloading');
+  t.is(stepText({ ...step, elapsedMs: 61_000, detail: 'numpy' }), 'downloading (numpy), 1 min 1 s');
+  t.is(stepText({ ...step, total: 10_000_000 }), 'downloading 0 B of 10.0 MB');
+  t.is(
+    stepText({ ...step, total: 10_000_000, done: 2_500_000, elapsedMs: 1000, detail: 'numpy' }),
+    'downloading 2.5 MB of 10.0 MB, 2.5 MB/s, 3 s left (numpy)',
+  );
+});
+
+test('a long step is a changing line on a terminal, and one line every ten seconds elsewhere', (t) => {
+  const shown = (
+    isTTY: boolean,
+  ): { readonly run: (ms: number) => void; readonly activity: ReturnType<typeof createActivity>; readonly text: () => string } => {
+    let text = '';
+    let now = 0;
+    let timer: { readonly ms: number; readonly call: () => void; next: number } | null = null;
+    const err = { isTTY, write: (part: string) => (text += part) };
+    const activity = createActivity(createTerminal({ out: err, err, colours: false }), {
+      now: () => now,
+      every(ms, call) {
+        const own = { ms, call, next: now + ms };
+        timer = own;
+        return () => {
+          if (timer === own) timer = null;
+        };
+      },
+    });
+    const run = (ms: number): void => {
+      for (const end = now + ms; now < end;) {
+        now += 100;
+        if (timer !== null && now >= timer.next) {
+          timer.next += timer.ms;
+          timer.call();
+        }
+      }
+    };
+    return { run, activity, text: () => text };
+  };
+  const log = shown(false);
+  log.activity.begin('resolving');
+  log.run(9_900);
+  log.activity.begin('downloading');
+  log.activity.at(1_000_000, 4_000_000, 'numpy');
+  log.run(20_000);
+  log.activity.end();
+  log.run(60_000);
+  t.is(
+    log.text(),
+    '=> downloading 1.0 MB of 4.0 MB, 100.0 kB/s, 30 s left (numpy)\n=> downloading 1.0 MB of 4.0 MB, 50.0 kB/s, 1 min 0 s left (numpy)\n',
+  );
+  const live = shown(true);
+  live.activity.begin('resolving');
+  live.run(2_000);
+  live.activity.end();
+  const clear = '\r\u001B[2K';
+  t.is(live.text(), `=> resolving${clear}=> resolving, 1 s${clear}=> resolving, 2 s${clear}`);
+  live.activity.at(1, 2);
+  live.run(5_000);
+  t.false(live.text().includes('1 B'), 'what ended shows nothing');
+});
