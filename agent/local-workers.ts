@@ -65,71 +65,83 @@ export interface LocalWorkersOptions {
   readonly folder: string;
   /** The fallback for files of the installation where the installation is not writable. */
   readonly own: string;
+  readonly onLog: (name: string, entry: LogEntry) => void;
+}
+
+/** What workers are started with. */
+export interface LocalWorkersConfig {
   /** The environment of all workers, below each worker's own values. */
   readonly env: Readonly<Record<string, string>>;
+  /** A name on PATH or a path. */
+  readonly python: string;
   /** What a spare loads before a worker takes it: Python modules, and a module of Node (an absolute path). */
   readonly preload: { readonly python: readonly string[]; readonly node: string };
-  readonly onLog: (name: string, entry: LogEntry) => void;
 }
 
 /** The first worker has the processor for its start before the first spare, ms. */
 const SPARE_DELAY_MS = 1_000;
 
 export class LocalWorkers {
-  readonly #create: Readonly<Record<LocalWorkerSpec['language'], () => Runtime>>;
-  /** Created with the first worker of the language, because each starts a spare. */
-  readonly #runtimes = new Map<LocalWorkerSpec['language'], Runtime>();
+  readonly #bootstrap: string;
+  readonly #mark: string;
   readonly #onLog: (name: string, entry: LogEntry) => void;
   readonly #workFolders: WorkFolders;
   /** Parent folder of all of them. */
   readonly #work: string;
+  #config: LocalWorkersConfig | undefined;
+  /** Created with the first worker of the language, because each starts a spare. */
+  readonly #runtimes = new Map<LocalWorkerSpec['language'], Runtime>();
+  /** Living workers of each runtime, also of those with a former configuration. */
+  readonly #living = new Map<Runtime, number>();
   #next = 1;
   #closed = false;
 
   private constructor(
-    create: Readonly<Record<LocalWorkerSpec['language'], () => Runtime>>,
+    paths: { readonly bootstrap: string; readonly mark: string; readonly work: string },
     workFolders: WorkFolders,
-    work: string,
-    onLog: (name: string, entry: LogEntry) => void,
+    onLog: LocalWorkersOptions['onLog'],
   ) {
-    this.#create = create;
+    this.#bootstrap = paths.bootstrap;
+    this.#mark = paths.mark;
+    this.#work = paths.work;
     this.#workFolders = workFolders;
-    this.#work = work;
     this.#onLog = onLog;
   }
 
-  static async open({ folder, own, env, preload, onLog }: LocalWorkersOptions): Promise<LocalWorkers> {
-    const baseEnv = { ...env, [AGENT_MARK]: agentMark(folder) };
+  static async open({ folder, own, onLog }: LocalWorkersOptions): Promise<LocalWorkers> {
     const bootstrap = await stageBootstrap(join(own, 'bootstrap'));
-    const common = { bootstrap, spareDelayMs: SPARE_DELAY_MS, sharesDevices: true };
-    const create = {
-      node: () => new ThreadRuntime({ ...common, baseEnv, spares: 1, nodeArgs: ['--import', pathToFileURL(preload.node).href] }),
-      python: () =>
-        new ProcessRuntime({
-          ...common,
-          baseEnv: { ...baseEnv, CAPSTAN_PRELOAD: preload.python.join(' ') },
-          spares: { node: 0, python: 1 },
-          python: 'python3',
-        }),
-    };
     // Outside the project, which stays unchanged.
     const work = await ownTemporaryFolder();
     const workFolders = await WorkFolders.open(join(work, 'work'), { warn: () => undefined });
-    return new LocalWorkers(create, workFolders, work, onLog);
+    return new LocalWorkers({ bootstrap, mark: agentMark(folder), work }, workFolders, onLog);
+  }
+
+  /** To be called before the first start. Workers that were started before go on as they are. */
+  configure(config: LocalWorkersConfig): void {
+    const former = [...this.#runtimes.values()];
+    this.#config = config;
+    this.#runtimes.clear();
+    for (const runtime of former) this.#closeUnused(runtime);
   }
 
   /** Starts a worker and returns immediately; `ready` of the worker reports the result. */
   start(spec: LocalWorkerSpec): LocalWorker {
     const number = this.#next++;
+    const runtime = this.#runtime(spec.language);
     const place = { workerId: `local-${number}`, workFolder: this.#workFolders.make() };
-    const onGone = (): void => this.#workFolders.remove(place.workFolder);
-    return new LocalWorker(this.#runtime(spec.language), spec, place, { log: (entry) => this.#log(spec.name, entry), onGone });
+    this.#living.set(runtime, (this.#living.get(runtime) ?? 0) + 1);
+    const onGone = (): void => {
+      this.#workFolders.remove(place.workFolder);
+      this.#living.set(runtime, (this.#living.get(runtime) ?? 1) - 1);
+      this.#closeUnused(runtime);
+    };
+    return new LocalWorker(runtime, spec, place, { log: (entry) => this.#log(spec.name, entry), onGone });
   }
 
   /** Kills the remaining workers without reporting their ends; resolves when no process is left. */
   async close(): Promise<void> {
     this.#closed = true;
-    await Promise.all([...this.#runtimes.values()].map((runtime) => runtime.close()));
+    await Promise.all([...new Set([...this.#runtimes.values(), ...this.#living.keys()])].map((runtime) => runtime.close()));
     await this.#workFolders.close();
     await rm(this.#work, { recursive: true, force: true });
   }
@@ -137,9 +149,28 @@ export class LocalWorkers {
   #runtime(language: LocalWorkerSpec['language']): Runtime {
     const known = this.#runtimes.get(language);
     if (known !== undefined) return known;
-    const made = this.#create[language]();
+    if (this.#config === undefined) throw new CapstanError('INTERNAL', 'the workers are not configured');
+    const { env, python, preload } = this.#config;
+    const baseEnv = { ...env, [AGENT_MARK]: this.#mark };
+    const common = { bootstrap: this.#bootstrap, spareDelayMs: SPARE_DELAY_MS, sharesDevices: true };
+    const made =
+      language === 'node'
+        ? new ThreadRuntime({ ...common, baseEnv, spares: 1, nodeArgs: ['--import', pathToFileURL(preload.node).href] })
+        : new ProcessRuntime({
+            ...common,
+            baseEnv: { ...baseEnv, CAPSTAN_PRELOAD: preload.python.join(' ') },
+            spares: { node: 0, python: 1 },
+            python,
+          });
     this.#runtimes.set(language, made);
     return made;
+  }
+
+  /** Closes a runtime of a former configuration once its last worker is gone. */
+  #closeUnused(runtime: Runtime): void {
+    if ((this.#living.get(runtime) ?? 0) > 0 || [...this.#runtimes.values()].includes(runtime)) return;
+    // `close` waits for it, too: until its processes are gone it counts as living.
+    void runtime.close().then(() => this.#living.delete(runtime));
   }
 
   #log(name: string, entry: LogEntry): void {

@@ -20,13 +20,10 @@ export const buildOptionSpecs: readonly OptionSpec[] = [
  * another project. @throws CapstanError INVALID_ARGUMENT
  */
 export function buildOptions(options: OptionValues, { variables, cwd }: Environment, project: string = cwd): BuildOptions {
-  const fromFile = readDotEnv(cwd);
   const ofProject = readDotEnv(project);
   const python = textOption(options, 'python');
   if (python !== undefined && !/^3\.\d{1,2}$/.test(python))
     throw new CapstanError('INVALID_ARGUMENT', '--python: must be a version such as 3.11', { field: '--python' });
-  const own = (name: string): string | undefined => variables[name] ?? fromFile[name];
-  const cacheDir = own('CAPSTAN_CACHE_DIR') ?? join(own('XDG_CACHE_HOME') ?? join(homedir(), '.cache'), 'capstan');
   return {
     lookUp: (name) => variables[name] ?? ofProject[name],
     exclude: (textOption(options, 'exclude') ?? '').split(',').flatMap((name) => (name.trim() === '' ? [] : [name.trim()])),
@@ -34,6 +31,13 @@ export function buildOptions(options: OptionValues, { variables, cwd }: Environm
     keepStaging: flagOption(options, 'keepBuild'),
     refresh: flagOption(options, 'refresh'),
     python,
-    cacheDir: resolve(cwd, cacheDir),
+    cacheDir: cacheFolder({ variables, cwd }),
   };
+}
+
+/** Returns the folder of the tool's cache, absolute. */
+export function cacheFolder({ variables, cwd }: Environment): string {
+  const fromFile = readDotEnv(cwd);
+  const own = (name: string): string | undefined => variables[name] ?? fromFile[name];
+  return resolve(cwd, own('CAPSTAN_CACHE_DIR') ?? join(own('XDG_CACHE_HOME') ?? join(homedir(), '.cache'), 'capstan'));
 }

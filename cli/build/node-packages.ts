@@ -1,5 +1,5 @@
 /** Installs npm packages for Linux x86_64 on any machine: those of `package.json` and of the declarations. */
-import { mkdtemp, readFile, rename, rm, writeFile } from 'node:fs/promises';
+import { lstat, mkdtemp, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises';
 import { dirname, join, resolve } from 'node:path';
 
 import { z } from 'zod';
@@ -7,6 +7,7 @@ import { z } from 'zod';
 import { CapstanError } from '../../lib/errors.ts';
 import { ToolError } from '../terminal/tool-error.ts';
 import type { Activity } from '../terminal/activity.ts';
+import { cachedFolder } from './cached-folders.ts';
 import { layerOf, type KeptLayer } from './layers.ts';
 import { digestOf, faultOf, runInstaller } from './run-installer.ts';
 
@@ -29,15 +30,10 @@ export interface NodeOrder {
  * without npm.
  */
 export async function installNode(order: NodeOrder): Promise<KeptLayer<null> | null> {
-  const { folder, exclude, cacheDir, refresh, activity } = order;
-  const leave = new Set([SDK, ...exclude]);
-  const listed = Object.entries(await dependenciesOf(folder)).filter(([name]) => !leave.has(name));
-  const dependencies = Object.fromEntries(listed.map(([name, range]) => [name, absolute(folder, range)]));
-  const declared = order.declared.filter((each) => !leave.has(nameOf(each))).map((each) => absolute(folder, each));
-  if (listed.length === 0 && declared.length === 0) return null;
-  const lock = await readFile(join(folder, 'package-lock.json'), 'utf8').catch(() => null);
-  const files = [...Object.values(dependencies), ...declared].map((each) => each.replace(/^file:/, ''));
-  const locals = await Promise.all(files.map(digestOf));
+  const { cacheDir, refresh, activity } = order;
+  const inputs = await inputsOf(order);
+  if (inputs === null) return null;
+  const { dependencies, declared, lock, locals } = inputs;
   return layerOf({
     cacheDir,
     refresh,
@@ -46,24 +42,94 @@ export async function installNode(order: NodeOrder): Promise<KeptLayer<null> | n
     activity,
     install: async (target) => {
       activity.begin('installing npm packages');
-      await install(target, dependencies, declared, lock);
+      await install(target, { dependencies, declared, lock, isForHere: false });
       return null;
     },
   });
 }
 
-async function install(
-  target: string,
-  dependencies: Readonly<Record<string, string>>,
-  declared: readonly string[],
-  lock: string | null,
-): Promise<void> {
+type NodeInputs = Omit<NodeInstallation, 'isForHere'> & {
+  /** Digests of what is a path; null for the others. */
+  readonly locals: readonly (string | null)[];
+};
+
+/** Returns what determines the packages of a project; null when it has none. */
+async function inputsOf({
+  folder,
+  declared: given,
+  exclude,
+}: Pick<NodeOrder, 'folder' | 'declared' | 'exclude'>): Promise<NodeInputs | null> {
+  const leave = new Set([SDK, ...exclude]);
+  const listed = Object.entries(await dependenciesOf(folder)).filter(([name]) => !leave.has(name));
+  const dependencies = Object.fromEntries(listed.map(([name, range]) => [name, absolute(folder, range)]));
+  const declared = given.filter((each) => !leave.has(nameOf(each))).map((each) => absolute(folder, each));
+  if (listed.length === 0 && declared.length === 0) return null;
+  const lock = await readFile(join(folder, 'package-lock.json'), 'utf8').catch(() => null);
+  const files = [...Object.values(dependencies), ...declared].map((each) => each.replace(/^file:/, ''));
+  return { dependencies, declared, lock, locals: await Promise.all(files.map(digestOf)) };
+}
+
+export interface NodeEnvironmentOrder {
+  readonly folder: string;
+  /** As for `installNode`. */
+  readonly declared: readonly string[];
+  readonly cacheDir: string;
+  readonly activity: Activity;
+}
+
+/** Environments of Node are smaller than those of Python. */
+const ENVIRONMENT_LIMITS = { folders: 8, bytes: 5_000_000_000 };
+
+/**
+ * Returns a folder with the project's npm packages for this machine; null when the project's own `node_modules` has all
+ * of them, or there are none. @throws CapstanError as `installNode`.
+ */
+export async function nodeEnvironmentFor({ folder, declared, cacheDir, activity }: NodeEnvironmentOrder): Promise<string | null> {
+  const inputs = await inputsOf({ folder, declared, exclude: [] });
+  if (inputs === null) return null;
+  const names = [...Object.keys(inputs.dependencies), ...inputs.declared.map(nameOf)];
+  const present = await Promise.all(names.map(async (name) => stat(join(folder, 'node_modules', name)).then(Boolean, () => false)));
+  if (!present.includes(false)) return null;
+  const made = await cachedFolder({
+    root: join(cacheDir, 'node-environments'),
+    key: { ...inputs, node: process.version, platform: process.platform, arch: process.arch },
+    refresh: false,
+    notes: notesSchema,
+    limits: ENVIRONMENT_LIMITS,
+    waiting: (process) => activity.begin(`waiting for process ${process}, which installs the same packages`),
+    make: async (target) => {
+      activity.begin('installing npm packages');
+      await install(target, { ...inputs, isForHere: true });
+      return { bytes: await sizeOf(target), notes: null };
+    },
+  });
+  return made.folder;
+}
+
+async function sizeOf(folder: string): Promise<number> {
+  let bytes = 0;
+  for (const entry of await readdir(folder, { recursive: true, withFileTypes: true }))
+    if (entry.isFile()) bytes += (await lstat(join(entry.parentPath, entry.name))).size;
+  return bytes;
+}
+
+interface NodeInstallation {
+  readonly dependencies: Readonly<Record<string, string>>;
+  /** Further packages, as npm takes them. */
+  readonly declared: readonly string[];
+  readonly lock: string | null;
+  /** For this machine instead of the hosts. */
+  readonly isForHere: boolean;
+}
+
+/** Installs `node_modules` into an empty folder. */
+async function install(target: string, { dependencies, declared, lock, isForHere }: NodeInstallation): Promise<void> {
   // Beside the target, so that leftovers of a killed build are deleted with its other leftovers.
   const folder = await mkdtemp(join(dirname(target), 'npm-'));
   try {
     await writeFile(join(folder, 'package.json'), JSON.stringify({ name: 'application', private: true, dependencies }));
     if (lock !== null) await writeFile(join(folder, 'package-lock.json'), lock);
-    const platform = ['--os=linux', '--cpu=x64', '--libc=glibc'];
+    const platform = isForHere ? [] : ['--os=linux', '--cpu=x64', '--libc=glibc'];
     const quiet = ['--no-audit', '--no-fund', '--loglevel=error', '--omit=dev', '--ignore-scripts', '--install-links'];
     const ended = await runInstaller('npm', ['install', ...quiet, ...platform, ...declared], { cwd: folder });
     if (!ended.ok)

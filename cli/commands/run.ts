@@ -3,6 +3,7 @@ import { join, resolve } from 'node:path';
 import { CapstanError } from '../../lib/errors.ts';
 import { isErrno } from '../../lib/to-error.ts';
 import { visibleLine } from '../../lib/visible-text.ts';
+import { cacheFolder } from '../build-options.ts';
 import type { Command } from '../command.ts';
 import { textOption } from '../options.ts';
 import { readDotEnv } from '../config.ts';
@@ -40,6 +41,7 @@ export const run: Command = {
     const end = endWish();
     const development = startDevelopment({
       folder,
+      cacheDir: cacheFolder(env),
       toolFolder: join(folder, TOOL_FOLDER),
       variables: () => ({ ...readDotEnv(folder), ...env.variables }),
       terminal: { ...terminal, line: (text) => terminal.line(visibleLine(text)) },

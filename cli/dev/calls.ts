@@ -53,7 +53,7 @@ export async function answerCall(deps: CallDeps, request: IncomingMessage, respo
       headers: { allow: found.join(', ') },
     });
   }
-  const problem = project.problems.find(({ file }) => file === null || pathname.startsWith(`/${stemOf(file)}/`));
+  const problem = project.problems.find(({ files }) => files === null || files.some((file) => pathname.startsWith(`/${stemOf(file)}/`)));
   if (problem !== undefined) throw broken(problem);
   const known = routes.map(({ method: its, path }) => `${its} ${path}`).join('\n');
   const alsoBroken = project.problems.map((each) => `\n${problemText(each)}`).join('');
@@ -61,8 +61,8 @@ export async function answerCall(deps: CallDeps, request: IncomingMessage, respo
 }
 
 /** The error of a file that cannot be read. */
-export function broken({ message, excerpt }: Problem): Refused {
-  return new Refused({ status: 500, error: 'Syntax error', detail: message, excerpt });
+export function broken({ title, message, excerpt }: Problem): Refused {
+  return new Refused({ status: 500, error: title, detail: message, excerpt });
 }
 
 /** `api` of `api.py`. */

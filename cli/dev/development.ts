@@ -5,15 +5,16 @@ import type { DeclaredEndpoint } from '../discovery/declared.ts';
 import type { Terminal } from '../terminal/terminal.ts';
 import { excerptOf } from './excerpt.ts';
 import { DevQueue } from './jobs/dev-queue.ts';
-import { writePreload } from './handlers.ts';
+import { DevPackages } from './packages.ts';
 import { printer } from './printer.ts';
 import { problemText } from './problem.ts';
 import { Project, type Reading } from './project.ts';
 import { serveProject, type AccessLine, type Address, type DevServer } from './server.ts';
-import { workerVariables } from './worker-variables.ts';
 
 export interface DevelopmentOptions {
   readonly folder: string;
+  /** Folder of the tool's cache, absolute. */
+  readonly cacheDir: string;
   /** For files of the tool in the project. */
   readonly toolFolder: string;
   /** Variables of the shell and of `.env`, as they are now. */
@@ -30,7 +31,7 @@ export interface Development {
 
 /** Reads the project and starts its workers. */
 export async function startDevelopment(options: DevelopmentOptions): Promise<Development> {
-  const { folder, toolFolder, variables, terminal } = options;
+  const { folder, toolFolder, cacheDir, variables, terminal } = options;
   const [{ LocalWorkers }, { checkBody, createQueueApi }] = await Promise.all([
     import('../../agent/local-workers.ts'),
     import('../../gateway/queue-api.ts'),
@@ -39,8 +40,6 @@ export async function startDevelopment(options: DevelopmentOptions): Promise<Dev
   const workers = await LocalWorkers.open({
     folder,
     own: toolFolder,
-    env: workerVariables(variables()),
-    preload: { python: ['capstan'], node: await writePreload(folder) },
     onLog: (endpoint, { text }) => print(endpoint, text),
   });
   const events = {
@@ -52,7 +51,11 @@ export async function startDevelopment(options: DevelopmentOptions): Promise<Dev
     loadFailed: (endpoint: DeclaredEndpoint, message: string) =>
       void showLoadFailure(terminal, { folder, endpoint, message, log: printed(endpoint.name) }),
   };
-  const project = new Project({ folder, variables, workers, events });
+  const packages: DevPackages = new DevPackages({
+    ...{ folder, cacheDir, variables, workers, terminal },
+    marks: () => project.marksOf(/(^|\/)(requirements[^/]*\.txt|[^/]*\.(toml|lock)|package(-lock)?\.json)$/),
+  });
+  const project: Project = new Project({ folder, variables, workers, events, prepare: (application) => packages.prepare(application) });
   const queueEndpoint = (name: string): DeclaredEndpoint | undefined => {
     const found = project.endpoint(name);
     return found !== undefined && isQueue(found) && project.problemOf(found.file) === undefined ? found : undefined;

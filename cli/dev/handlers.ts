@@ -3,7 +3,7 @@
  * Node a generated file for each endpoint loads its worker file with this SDK and takes the declaration from it.
  */
 import { mkdir, rm, rmdir, writeFile } from 'node:fs/promises';
-import { dirname, join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 
 import { CallStyle, type FunctionSpec } from '../../proto/gen/capstan/v1/nodes.ts';
@@ -56,20 +56,33 @@ await import(${JSON.stringify(pathToFileURL(join(folder, endpoint.file)).href)})
 ${servedExports(endpoint)}`;
 }
 
-/** Writes the module that Node workers load first: it makes `@capstan/sdk` this SDK, and loads it. Returns its path. */
-export async function writePreload(folder: string): Promise<string> {
-  const path = join(folder, FOLDER, 'preload.mjs');
+/**
+ * Writes the module that Node workers load first: it makes `@capstan/sdk` this SDK, loads it, and finds the packages that
+ * the project does not have itself in `packages` (a folder with `node_modules`). Returns its path.
+ */
+export async function writePreload(folder: string, packages: string | null): Promise<string> {
+  const path = join(folder, FOLDER, packages === null ? 'preload.mjs' : `preload-${basename(packages)}.mjs`);
   await mkdir(dirname(path), { recursive: true });
+  const from = packages === null ? 'undefined' : JSON.stringify(pathToFileURL(join(packages, 'package.json')).href);
   await writeFile(
     path,
     `// Written by \`capstan run\`; it goes when that ends.
 import { registerHooks } from 'node:module';
 import { isMainThread } from 'node:worker_threads';
 
+const parentURL = ${from};
+const isBare = (specifier) => !/^([./]|[a-z]+:)/i.test(specifier);
 if (!isMainThread) {
   registerHooks({
-    resolve: (specifier, context, next) =>
-      specifier === '@capstan/sdk' ? { url: ${JSON.stringify(SDK)}, shortCircuit: true } : next(specifier, context),
+    resolve(specifier, context, next) {
+      if (specifier === '@capstan/sdk') return { url: ${JSON.stringify(SDK)}, shortCircuit: true };
+      try {
+        return next(specifier, context);
+      } catch (error) {
+        if (parentURL === undefined || !isBare(specifier)) throw error;
+        return next(specifier, { ...context, parentURL });
+      }
+    },
   });
   await import('@capstan/sdk');
 }

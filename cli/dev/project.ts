@@ -39,6 +39,8 @@ export interface ProjectOptions {
   /** The environment that discovery reads. */
   readonly variables: () => Readonly<Record<string, string | undefined>>;
   readonly workers: LocalWorkers;
+  /** Makes the packages of the declarations available to workers; returns what failed. */
+  readonly prepare: (application: DeclaredApplication) => Promise<readonly Problem[]>;
   readonly events: ProjectEvents;
 }
 
@@ -78,7 +80,7 @@ export class Project {
 
   /** Returns what keeps the endpoints of a file from being served. */
   problemOf(file: string): Problem | undefined {
-    return this.problems.find((each) => each.file === file) ?? this.problems.find((each) => each.file === null);
+    return this.problems.find(({ files }) => files === null || files.includes(file));
   }
 
   /** Returns the worker of an endpoint, with the newest code that could be read. */
@@ -92,6 +94,11 @@ export class Project {
   /** Returns its worker if there is one. */
   presentWorker(endpoint: DeclaredEndpoint): LocalWorker | undefined {
     return this.#serving.get(endpoint.name);
+  }
+
+  /** Returns a text that changes with the sources whose paths match. */
+  marksOf(paths: RegExp): string {
+    return this.#watch.marksOf(paths);
   }
 
   /** Settles when all changes so far were read. */
@@ -136,10 +143,12 @@ export class Project {
     let endpoints: readonly DeclaredEndpoint[] = [];
     try {
       const { application, errors } = await discoverFiles(folder, (name) => this.#options.variables()[name], this.#reader);
-      for (const { file, error } of errors) problems.push(await problemOf(folder, file, error));
+      for (const { file, error } of errors) problems.push(await problemOf(folder, [file], error));
       if (application.endpoints.length === 0 && errors.length === 0)
         throw new ToolError('INVALID_MANIFEST', `no endpoint is declared in ${folder}`, EXAMPLE);
-      ({ endpoints } = await this.#prepared(application));
+      problems.push(...(await this.#options.prepare(application)));
+      await writeHandlers(folder, application.endpoints);
+      ({ endpoints } = application);
     } catch (error) {
       // A file may disappear while it is read: the next change reads again.
       problems.push(await problemOf(folder, null, error));
@@ -150,18 +159,13 @@ export class Project {
     if (this.#closed) return;
     this.#version += 1;
     this.problems = problems;
-    const broken = new Set(problems.map(({ file }) => file));
     const names = new Set(endpoints.map(({ name }) => name));
-    const kept = [...this.#endpoints.values()].filter((each) => (broken.has(each.file) || broken.has(null)) && !names.has(each.name));
+    const kept = [...this.#endpoints.values()].filter((each) => this.problemOf(each.file) !== undefined && !names.has(each.name));
     this.#endpoints = new Map([...endpoints, ...kept].map((each) => [each.name, each]));
     this.routes = routesOf([...endpoints, ...kept]);
     events.read({ routes: this.routes.filter(({ endpoint }) => this.problemOf(endpoint.file) === undefined), problems, changed });
-    void this.#warm(this.#inOrder(endpoints, changed), changed, since);
-  }
-
-  async #prepared(application: DeclaredApplication): Promise<DeclaredApplication> {
-    await writeHandlers(this.#options.folder, application.endpoints);
-    return application;
+    const served = endpoints.filter((each) => this.problemOf(each.file) === undefined);
+    void this.#warm(this.#inOrder(served, changed), changed, since);
   }
 
   /** Endpoints of changed files first, then those that were called last. */

@@ -4,7 +4,7 @@ import { readdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 
 /** File types of code, and ignore files. A function may write any other file while it runs. */
-const FOLLOWED = /\.(py|[mc]?[jt]s|[jt]sx|json|toml|lock)$|(^|\/)(\.(git|tool)ignore|\.env|requirements\.txt)$/;
+const FOLLOWED = /\.(py|[mc]?[jt]s|[jt]sx|json|toml|lock)$|(^|\/)(\.(git|tool)ignore|\.env|requirements[^/]*\.txt)$/;
 const IGNORED = /^(\.git|\.tool|\.capstan|node_modules|python_packages|__pycache__)$/;
 /** Hidden files that count. */
 const HIDDEN = /^\.((git|tool)ignore|env)$/;
@@ -36,6 +36,15 @@ export class SourceWatch {
     const changed = new Set([...this.#marks.keys(), ...marks.keys()].filter((path) => this.#marks.get(path) !== marks.get(path)));
     this.#marks = marks;
     return changed;
+  }
+
+  /** Returns a text that changes with the sources whose paths match. */
+  marksOf(paths: RegExp): string {
+    return [...this.#marks]
+      .filter(([path]) => paths.test(path))
+      .map(([path, mark]) => `${path} ${mark}`)
+      .sort()
+      .join('\n');
   }
 
   close(): void {
