@@ -124,8 +124,10 @@ export class LocalWorkers {
     for (const runtime of former) this.#closeUnused(runtime);
   }
 
-  /** Starts a worker and returns immediately; `ready` of the worker reports the result. */
+  /** Starts a worker and returns immediately; `ready` of the worker reports the result. @throws CapstanError UNAVAILABLE after `close`. */
   start(spec: LocalWorkerSpec): LocalWorker {
+    // Its process would outlive this one.
+    if (this.#closed) throw new CapstanError('UNAVAILABLE', 'the development server is stopping');
     const number = this.#next++;
     const runtime = this.#runtime(spec.language);
     const place = { workerId: `local-${number}`, workFolder: this.#workFolders.make() };
