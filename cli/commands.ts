@@ -25,8 +25,10 @@ const commands: Readonly<Record<string, Entry>> = {
   deploy: { section: DEVELOP, load: async () => (await import('./commands/deploy.ts')).deploy },
   rollback: { section: DEVELOP, load: async () => (await import('./commands/builds.ts')).rollback },
   call: { section: DEVELOP, load: async () => (await import('./commands/call.ts')).call },
+  status: { section: MANAGE, load: async () => (await import('./commands/status.ts')).status },
   endpoints: { section: MANAGE, aliases: ['endpoint'], load: async () => (await import('./commands/endpoints.ts')).endpoints },
   jobs: { section: MANAGE, aliases: ['job'], load: async () => (await import('./commands/jobs.ts')).jobs },
+  open: { section: MANAGE, load: async () => (await import('./commands/open.ts')).open },
   logs: { section: MANAGE, load: async () => (await import('./commands/logs.ts')).logs },
   workers: { section: MANAGE, aliases: ['worker'], load: async () => (await import('./commands/workers.ts')).workers },
   'machine-types': {
@@ -56,6 +58,7 @@ const commands: Readonly<Record<string, Entry>> = {
   doctor: { section: OPERATE, load: async () => (await import('./commands/doctor.ts')).doctor },
   login: { section: OTHER, load: async () => (await import('./commands/login.ts')).login },
   logout: { section: OTHER, load: async () => (await import('./commands/login.ts')).logout },
+  whoami: { section: OTHER, load: async () => (await import('./commands/status.ts')).whoami },
   completion: {
     section: OTHER,
     load: async () => (completionCommand ??= (await import('./commands/completion.ts')).completion(allCommands)),

@@ -23,6 +23,14 @@ export function gatewayOf(settings: Settings, environment: Environment): Login {
   });
 }
 
+/** Says where the address of {@link gatewayOf} comes from. */
+export function gatewaySource(settings: Settings, environment: Environment): string {
+  if (settings.url !== undefined) return '--url or CAPSTAN_URL';
+  if (settings.httpPort !== undefined) return 'port of this host';
+  if (readRunFile(settings.dataDir) !== null) return `running stack on ${settings.dataDir}`;
+  return readLogin(environment) === null ? 'default address' : 'capstan login';
+}
+
 function local(settings: Settings): Login {
   return { url: httpBase(settings), key: apiKey(settings) };
 }

@@ -1,5 +1,4 @@
 /** Finds an endpoint by its id or its name. */
-import { CapstanError } from '../../lib/errors.ts';
 import type { EndpointRow } from './endpoint-row.ts';
 import { ToolError } from '../terminal/tool-error.ts';
 
@@ -15,7 +14,10 @@ export function findEndpoint(endpoints: readonly EndpointRow[], wanted: string):
     });
   if (named.length === 1) return first;
   const places = named.map(({ id, environment }) => `${id} in ${environment}`).join(', ');
-  throw new CapstanError('INVALID_ARGUMENT', `endpoint: ${JSON.stringify(wanted)} is ambiguous; use an ID: ${places}`, {
-    field: 'endpoint',
-  });
+  throw new ToolError(
+    'INVALID_ARGUMENT',
+    `endpoint: ${JSON.stringify(wanted)} is ambiguous; use an ID: ${places}`,
+    `Or name its environment: --env ${named[0]?.environment ?? ''}`,
+    { field: 'endpoint' },
+  );
 }

@@ -34,13 +34,18 @@ export type WorkerData = Omit<WorkerRow, 'endpoint' | 'reason' | 'detail'> & {
   readonly detail: string | null;
 };
 
-/** Lists the workers of one endpoint, by id or name, or of all. */
-export async function listWorkers(client: GatewayClient, endpoint: string | undefined): Promise<WorkerRow[]> {
-  const known = await listEndpoints(client, null);
+/** Lists the workers of one endpoint, by id or name, of the endpoints of one environment, or of all. */
+export async function listWorkers(
+  client: GatewayClient,
+  { endpoint, environment }: { readonly endpoint: string | undefined; readonly environment: string | undefined },
+): Promise<WorkerRow[]> {
+  const known = await listEndpoints(client, environment ?? null);
   const id = endpoint === undefined ? null : findEndpoint(known, endpoint).id;
   const names = new Map(known.map((each) => [each.id, each.name]));
   const query = `query ($id: ID) { workers(endpoint: $id) { ${WORKER} } }`;
-  return (await client.query<{ workers: WorkerData[] }>(query, { id })).workers.map((worker) => workerOf(worker, names));
+  const { workers } = await client.query<{ workers: WorkerData[] }>(query, { id });
+  const wanted = environment === undefined ? workers : workers.filter(({ endpointId }) => names.has(endpointId));
+  return wanted.map((worker) => workerOf(worker, names));
 }
 
 /** `names`: names of the endpoints by id. */

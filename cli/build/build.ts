@@ -34,8 +34,8 @@ import { nodeSdk, pythonSdk } from './sdk-files.ts';
 export interface BuildOptions extends InstallOptions {
   /** Keeps `.tool/.build`. */
   readonly keepStaging: boolean;
-  /** Called when the declarations are read and valid, before packages are installed and files are packed. */
-  readonly onDeclared?: () => Promise<void>;
+  /** Runs once the endpoints are known, before packages are installed; what it throws ends the build. */
+  readonly admit?: () => Promise<void>;
 }
 
 export interface Built {
@@ -60,9 +60,9 @@ export async function build(folder: string, options: BuildOptions, terminal: Ter
 }
 
 /** A folder with a hand-written manifest. */
-async function buildWritten(folder: string, { keepStaging, exclude, onDeclared }: BuildOptions, terminal: Terminal): Promise<Built> {
+async function buildWritten(folder: string, { keepStaging, exclude, admit }: BuildOptions, terminal: Terminal): Promise<Built> {
   const application = await readApplication(folder);
-  await onDeclared?.();
+  await admit?.();
   if (exclude.length > 0) terminal.warn(`--exclude: has no effect, because a written ${MANIFEST_NAME} installs no packages`);
   const artifact = await packArtifact(folder, application.published, { keepStaging, generated: await emptyRequirements(folder) });
   await publishManifest(folder, application.published);
@@ -83,8 +83,8 @@ async function buildDeclared(declared: DeclaredApplication, options: BuildOption
       `endpoints are declared in the sources (${first?.place ?? ''}) and in ${written.path}`,
       'Remove one of the two: declared endpoints need no manifest.',
     );
+  await options.admit?.();
   const handlers = await handlersOf(declared);
-  await options.onDeclared?.();
   const packages = await installPackages(declared, options, terminal);
   const manifest = manifestOf(endpoints, {
     projectName: basename(folder),

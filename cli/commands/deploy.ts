@@ -4,14 +4,13 @@ import { CapstanError } from '../../lib/errors.ts';
 import { buildOptions, buildOptionSpecs } from '../build-options.ts';
 import type { Command, Invocation } from '../command.ts';
 import { flagOption, textOption } from '../options.ts';
-import { GATEWAY_SETTINGS, keySource, readSettings, type Environment, type Settings } from '../config.ts';
+import { GATEWAY_SETTINGS, keySource, readSettings, type Settings } from '../config.ts';
 import type { GatewayClient } from '../api/gateway-client.ts';
 import { connect } from '../gateway.ts';
 import { apiKeyForShell } from '../local.ts';
 import type { Built, BuildOptions } from '../build/build.ts';
 import { pressedKey } from '../terminal/key-press.ts';
 import { sizeText } from '../deploy/size-text.ts';
-import type { Terminal } from '../terminal/terminal.ts';
 
 /** `capstan deploy <folder>`: builds the folder, uploads it, creates or updates its endpoints. */
 export const deploy: Command = {
@@ -54,18 +53,17 @@ export const deploy: Command = {
         import('../deploy/report.ts'),
       ]);
     const into = textOption(options, 'env') ?? 'default';
+    const service = serviceOf(settings, { options, env, terminal });
     terminal.step(`building ${folder}`);
-    const service = Promise.withResolvers<GatewayClient>();
-    const onDeclared = async (): Promise<void> => service.resolve(await reach(settings, env, into, terminal));
     const { client, application, deployed } = await withFolder(folder, terminal, async () => {
       const builtWith = async (changes: Partial<BuildOptions>): Promise<Built> => {
-        const made = await build(folder, { ...buildOptions(options, env, folder), onDeclared, ...changes }, terminal);
+        const made = await build(folder, { ...buildOptions(options, env, folder), admit: () => service.reach(into), ...changes }, terminal);
         const { files, size, digest } = made.artifact;
         terminal.done(`${files} files, ${sizeText(size)}, sha256 ${digest.slice(0, 12)}`);
         return made;
       };
       const first = await builtWith({});
-      const client = await service.promise;
+      const client = await service.client();
       const built = await fittingBuild(first, {
         types: async () => listMachineTypes(client),
         allowMissing: flagOption(options, 'allowMissing'),
@@ -85,19 +83,27 @@ export const deploy: Command = {
   },
 };
 
-/**
- * Connects, and asks once: a missing key and an unreachable service are refused before packages are installed and files are
- * packed, which may take minutes.
- */
-async function reach(settings: Settings, env: Environment, environment: string, terminal: Terminal): Promise<GatewayClient> {
-  const [{ retrying }, { listEndpoints }] = await Promise.all([import('../deploy/deploy.ts'), import('../api/control.ts')]);
-  const client = await connect(settings, env);
-  await retrying(
-    () => listEndpoints(client, environment),
-    terminal,
-    () => 0,
-  );
-  return client;
+interface Service {
+  client(): Promise<GatewayClient>;
+  /** Refuses a missing or wrong key and an unreachable service before the work of a build: it may take minutes. */
+  reach(environment: string): Promise<void>;
+}
+
+function serviceOf(settings: Settings, { env, terminal }: Omit<Invocation, 'args'>): Service {
+  let connected: Promise<GatewayClient> | undefined;
+  const client = (): Promise<GatewayClient> => (connected ??= connect(settings, env));
+  return {
+    client,
+    async reach(environment) {
+      const reached = await client();
+      const [{ retrying }, { listEndpoints }] = await Promise.all([import('../deploy/deploy.ts'), import('../api/control.ts')]);
+      await retrying(
+        () => listEndpoints(reached, environment),
+        terminal,
+        () => 0,
+      );
+    },
+  };
 }
 
 async function printChanges(folder: string, settings: Settings, { options, env, terminal }: Omit<Invocation, 'args'>): Promise<void> {
@@ -113,13 +119,12 @@ async function printChanges(folder: string, settings: Settings, { options, env, 
     import('../deploy/artifact.ts'),
   ]);
   const environment = textOption(options, 'env') ?? 'default';
+  const service = serviceOf(settings, { options, env, terminal });
   terminal.step(`building ${folder}`);
-  const service = Promise.withResolvers<GatewayClient>();
-  const onDeclared = async (): Promise<void> => service.resolve(await reach(settings, env, environment, terminal));
   const found = await withFolder(folder, terminal, async () => {
     const kept = await keptArtifact(join(folder, ARTIFACT));
-    const built = await build(folder, { ...buildOptions(options, env, folder), onDeclared }, terminal);
-    const client = await service.promise;
+    const built = await build(folder, { ...buildOptions(options, env, folder), admit: () => service.reach(environment) }, terminal);
+    const client = await service.client();
     terminal.step(`comparing with ${client.address}`);
     return dryRun(client, { ...built, environment }, kept);
   });

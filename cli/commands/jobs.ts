@@ -1,12 +1,13 @@
 import type { EndpointRow } from '../api/endpoint-row.ts';
 import { QueueApi, type JobPage, type JobStatus } from '../api/queue-api.ts';
 import { printResult, type ArgumentSpec, type Command, type CommandGroup, type Invocation } from '../command.ts';
-import { flagOption, textOption } from '../options.ts';
+import { flagOption, textOption, type OptionSpec } from '../options.ts';
 import { GATEWAY_SETTINGS, readSettings } from '../config.ts';
 import { connect, gatewayOf } from '../gateway.ts';
 import { renderTable } from '../terminal/table.ts';
 
 const endpointArgument: ArgumentSpec = { name: 'endpoint', description: 'id or name' };
+const environmentOption: OptionSpec = { flags: '--env <environment>', description: 'environment of the endpoint', default: 'all' };
 const jobArgument: ArgumentSpec = { name: 'job', description: 'id of the job' };
 const STATUSES = ['IN_QUEUE', 'IN_PROGRESS', 'COMPLETED', 'FAILED', 'CANCELLED', 'TIMED_OUT'] as const;
 
@@ -15,7 +16,8 @@ async function open({ args, options, env }: Invocation): Promise<{ readonly endp
   const settings = readSettings(options, env);
   const [{ findEndpoint }, { listEndpoints }] = await Promise.all([import('../api/find-endpoint.ts'), import('../api/control.ts')]);
   const { url, key } = gatewayOf(settings, env);
-  const endpoint = findEndpoint(await listEndpoints(await connect(settings, env), null), args[0] ?? '');
+  const rows = await listEndpoints(await connect(settings, env), textOption(options, 'env') ?? null);
+  const endpoint = findEndpoint(rows, args[0] ?? '');
   return { endpoint, api: new QueueApi(`${url}/v2/${endpoint.id}`, key) };
 }
 
@@ -24,6 +26,7 @@ const list: Command = {
   summary: 'List jobs of an endpoint.',
   arguments: [endpointArgument],
   options: [
+    environmentOption,
     { flags: '--status <status>', description: 'only jobs in this status', choices: STATUSES },
     { flags: '--limit <jobs>', description: 'number of jobs, 1 to 100', default: '20' },
   ],
@@ -58,6 +61,7 @@ const get: Command = {
   name: 'get',
   summary: 'Show a job, with the reason why it is queued.',
   arguments: [endpointArgument, jobArgument],
+  options: [environmentOption],
   settings: GATEWAY_SETTINGS,
   json: true,
   examples: ['jobs get hello 0198c0de-7a4b-7000-8000-3f1c2a9d5e60'],
@@ -79,6 +83,7 @@ function change(name: 'cancel' | 'retry', summary: string): Command {
     name,
     summary,
     arguments: [endpointArgument, jobArgument],
+    options: [environmentOption],
     settings: GATEWAY_SETTINGS,
     json: true,
     examples: [`jobs ${name} hello 0198c0de-7a4b-7000-8000-3f1c2a9d5e60`],
@@ -95,6 +100,7 @@ const purge: Command = {
   name: 'purge',
   summary: 'Cancel all queued jobs of an endpoint.',
   arguments: [endpointArgument],
+  options: [environmentOption],
   settings: GATEWAY_SETTINGS,
   json: true,
   examples: ['jobs purge hello'],

@@ -17,6 +17,7 @@ export const logs: Command = {
   options: [
     { flags: '-f, --follow', description: 'also print new lines, until Ctrl+C' },
     { flags: '--limit <lines>', description: `number of lines, 1 to ${MAX_LINES}`, default: String(DEFAULT_LINES) },
+    { flags: '--env <environment>', description: 'environment of the endpoint', default: 'all' },
     { flags: '--worker <worker>', description: 'only lines of this worker, by id', default: 'all' },
   ],
   settings: GATEWAY_SETTINGS,
@@ -30,7 +31,7 @@ export const logs: Command = {
       import('../api/control.ts'),
     ]);
     const client = await connect(settings, env);
-    const { id } = findEndpoint(await listEndpoints(client, null), args[0] ?? '');
+    const { id } = findEndpoint(await listEndpoints(client, textOption(options, 'env') ?? null), args[0] ?? '');
     const request = { endpoint: id, worker: textOption(options, 'worker') ?? null, limit };
     const lines = await readLogs(client, request);
     if (flagOption(options, 'json')) {

@@ -7,14 +7,18 @@ import { renderTable } from '../terminal/table.ts';
 export const workerList: Command = {
   name: 'list',
   summary: 'List the workers with their status and its reason.',
-  options: [{ flags: '--endpoint <endpoint>', description: 'only workers of this endpoint, by id or name', default: 'all' }],
+  options: [
+    { flags: '--endpoint <endpoint>', description: 'only workers of this endpoint, by id or name', default: 'all' },
+    { flags: '--env <environment>', description: 'only workers of endpoints of this environment', default: 'all' },
+  ],
   settings: GATEWAY_SETTINGS,
   json: true,
-  examples: ['workers list', 'workers list --endpoint hello'],
+  examples: ['workers list', 'workers list --endpoint hello --env staging'],
   async run(invocation) {
     const { options, env, terminal } = invocation;
     const { listWorkers } = await import('../api/workers.ts');
-    const rows = await listWorkers(await connect(readSettings(options, env), env), textOption(options, 'endpoint'));
+    const client = await connect(readSettings(options, env), env);
+    const rows = await listWorkers(client, { endpoint: textOption(options, 'endpoint'), environment: textOption(options, 'env') });
     printResult(invocation, rows, () => {
       const cells = rows.map((row) => [
         row.id,

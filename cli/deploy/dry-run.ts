@@ -4,6 +4,7 @@ import { createReadStream } from 'node:fs';
 import { pipeline } from 'node:stream/promises';
 
 import { READABLE_NAMES, type SettingValues } from '../../lib/endpoint-settings.ts';
+import { visibleLine } from '../../lib/visible-text.ts';
 import { deployedSettings } from '../../lib/normal-settings.ts';
 import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
 import type { GatewayClient } from '../api/gateway-client.ts';
@@ -136,7 +137,7 @@ export function printDryRun({ environment, endpoints, files, packages, versions,
   }
   lines.push(...section('files', files, () => ''), ...section('packages', packages, (name) => versionOf(name, versions)));
   if (untouched.length > 0) lines.push(`not in this folder, left as they are: ${untouched.join(', ')}`);
-  terminal.data(lines.join('\n'));
+  terminal.data(lines.map(visibleLine).join('\n'));
 }
 
 const SIGNS = { create: '+', update: '~', none: '=' } as const;

@@ -19,7 +19,7 @@ export async function containersRunning(
   const told = new Set<string>();
   terminal.step(`starting ${rows.length === 1 ? 'its container' : `${rows.length} containers`}`);
   for (;;) {
-    const workers = await listWorkers(client, undefined);
+    const workers = await listWorkers(client, { endpoint: undefined, environment: undefined });
     for (const { endpoint, reason, detail } of workers) {
       const text = `${endpoint}: ${[reason, detail].filter((part) => part !== '').join(', ')}`;
       if (detail === '' || told.has(text)) continue;

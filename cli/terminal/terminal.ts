@@ -15,6 +15,8 @@ export interface Stream {
 }
 
 export interface Terminal {
+  /** Data goes to a person at a terminal. */
+  readonly isInteractive: boolean;
   /** Messages go to a terminal, where a line may replace the one before. */
   readonly isLive: boolean;
   step(text: string): void;
@@ -62,6 +64,7 @@ export function createTerminal(streams: TerminalSettings): Terminal {
     transient = false;
   };
   return {
+    isInteractive: out.isTTY === true,
     isLive: err.isTTY === true,
     step: (text) => write(`${paint.cyan('=>')} ${message(text)}`),
     done: (text) => write(`${paint.green('✓')} ${message(text)}`),

@@ -26,12 +26,16 @@ const shellHints: Partial<Record<ErrorCode, string>> = {
   NOT_FOUND: 'Check the id or name. Jobs are deleted when their retention ends.',
 };
 
+const REMEDY = /^(.*)\. (An operator raises it with: capstan account set .*)$/s;
+
 /** Returns the message, the hint and the exit code of any thrown value (the table of lib/errors.ts). */
 export function explain(thrown: unknown): Explanation {
   if (thrown instanceof CapstanError) {
     const entry = errorTable[thrown.code];
     const hint = thrown instanceof ToolError ? thrown.hint : (shellHints[thrown.code] ?? entry.hint);
-    return { message: thrown.message, hint, exitCode: entry.exit };
+    // The service names the command that raises a quota: it is the hint.
+    const [, message = thrown.message, remedy = hint] = REMEDY.exec(thrown.message) ?? [];
+    return { message, hint: remedy, exitCode: entry.exit };
   }
   const refusal = systemRefusal(thrown);
   if (refusal !== null) return refusal;

@@ -154,7 +154,7 @@ const app = {
 const cases: Readonly<
   Record<string, ReadonlyArray<{ readonly args?: readonly string[]; readonly calls?: 'scheduler'; readonly more?: object }>>
 > = {
-  deploy: [{ args: ['<app>'] }],
+  deploy: [{ args: ['<app>'] }, { args: ['<app>'], more: { dryRun: true } }],
   rollback: [{ args: [HOSTILE] }],
   call: [{ args: [HOSTILE] }, { args: [HOSTILE], more: { async: true } }, { args: [HOSTILE], more: { stream: true } }],
   'cell list': [{}],
@@ -166,6 +166,9 @@ const cases: Readonly<
   'env get': [{ args: [HOSTILE] }],
   'env create': [{ args: [HOSTILE] }],
   'env delete': [{ args: [HOSTILE] }],
+  status: [{}],
+  whoami: [{}],
+  open: [{ args: [HOSTILE] }],
   'endpoints list': [{}],
   'endpoints get': [{ args: [HOSTILE] }],
   'endpoints set': [{ args: [HOSTILE, 'workersMax=1'] }],

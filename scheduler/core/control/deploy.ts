@@ -199,7 +199,7 @@ function overQuota(
   const asked = [...changed].map(([name, workersMax]) => `${name} ${workersMax}`).join(', ');
   return new CapstanError(
     'QUOTA_EXCEEDED',
-    `workersMax: the sum over all endpoints would be ${sum}, the account's quota is ${quota} (other endpoints: ${others}; requested: ${asked}); nothing was changed`,
+    `workersMax: the sum over all endpoints would be ${sum}, the account's quota is ${quota} (other endpoints: ${others}; requested: ${asked}); nothing was changed. An operator raises it with: capstan account set ${account} --workers ${sum}`,
     { field: 'workersMax' },
   );
 }
