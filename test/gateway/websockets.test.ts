@@ -202,17 +202,21 @@ test('pages of other hosts act without cookies, unless the operator names their 
   scheduler.addEndpoint('open', 'acc', EndpointKind.LOAD_BALANCED, { isPublic: true });
   const server = new FakeAgent(t, invokeAddress, 'node-2').serve('open', { p1: 64 });
   server.onRequest = (taken) => switchTo(taken);
-  const cookieFor = async (origin: string | null, ...more: string[]): Promise<string | undefined> => {
+  const cookieFor = async (origin: string | null, host = 'open.lb.localhost', ...more: string[]): Promise<string | undefined> => {
     const from = server.taken.items.length;
     const lines = ['Cookie: session=1', ...(origin === null ? [] : [`Origin: ${origin}`]), ...more];
-    await opened(open({ host: 'open.lb.localhost', lines }));
+    await opened(open({ host, lines }));
     const taken = await server.taken.next(() => true, from);
     t.is(headersOf(taken).get('origin'), origin ?? undefined);
     return headersOf(taken).get('cookie');
   };
   for (const own of [null, 'http://open.lb.localhost', 'http://OPEN.lb.localhost:80', named])
     t.is(await cookieFor(own), 'session=1', String(own));
-  t.is(await cookieFor('https://open.example.org', 'X-Forwarded-Host: open.example.org', 'X-Forwarded-Proto: https'), 'session=1');
+  t.is(await cookieFor('http://open.lb.localhost', 'open.lb.localhost:80'), 'session=1');
+  t.is(
+    await cookieFor('https://open.example.org', 'open.lb.localhost', 'X-Forwarded-Host: open.example.org', 'X-Forwarded-Proto: https'),
+    'session=1',
+  );
   for (const other of ['http://own.lb.localhost', 'http://open.lb.localhost:8081', 'https://evil.example', 'null', '*', 'http://']) {
     t.is(await cookieFor(other), undefined, other);
   }
@@ -286,22 +290,15 @@ test('a caller that goes while its key is looked up leaves nothing', async (t) =
   t.is(agent.taken.items.length, 1);
 });
 
-test('WebSockets are bounded for the gateway and for each account and address', async (t) => {
+test('WebSockets are bounded for the gateway and for each account', async (t) => {
   const { open, scheduler, invokeAddress } = await front(t, { lbMaxWebSockets: 8 });
   scheduler.addKey('key-of-others', { account: 'other' });
-  for (const [n, account] of ['other', 'acc'].entries()) {
-    scheduler.addEndpoint(`of-${account}`, account, EndpointKind.LOAD_BALANCED, { isPublic: account === 'acc' });
-    const server = new FakeAgent(t, invokeAddress, `node-of-${n}`).serve(`of-${account}`, { [`worker-of-${n}`]: 64 });
-    server.onRequest = (taken) => switchTo(taken);
-  }
+  scheduler.addEndpoint('of-other', 'other', EndpointKind.LOAD_BALANCED);
+  const server = new FakeAgent(t, invokeAddress, 'node-2').serve('of-other', { o1: 64 });
+  server.onRequest = (taken) => switchTo(taken);
   const other = { host: 'of-other.lb.localhost', lines: ['Authorization: Bearer key-of-others'] };
-  const mine = [];
   // As many as it leaves to others.
-  for (let i = 0; i < 4; i++) {
-    const connection = open();
-    await opened(connection);
-    mine.push(connection);
-  }
+  for (let n = 0; n < 4; n++) await opened(open());
   const refused = await open().answer();
   t.is(refused?.status, 429);
   t.regex(refused?.head ?? '', /retry-after: 5/i);
@@ -310,16 +307,29 @@ test('WebSockets are bounded for the gateway and for each account and address', 
   await opened(open(other));
   await opened(open(other));
   t.is((await open(other).answer())?.status, 429);
-  // Without a key an address has a share of its own.
-  mine[0]?.socket.destroy();
-  mine[1]?.socket.destroy();
-  const anonymous = { host: 'of-acc.lb.localhost', lines: [] };
+});
+
+test('callers without a key have a share by their address, beside those with one', async (t) => {
+  const { open, scheduler, invokeAddress } = await front(t, { lbMaxWebSockets: 32, trustedProxies: '127.0.0.1' });
+  scheduler.addEndpoint('open', 'acc', EndpointKind.LOAD_BALANCED, { isPublic: true });
+  const server = new FakeAgent(t, invokeAddress, 'node-2').serve('open', { p1: 64 });
+  server.onRequest = (taken) => switchTo(taken);
+  const from = (address: string): RawConnection => open({ host: 'open.lb.localhost', lines: [`X-Forwarded-For: ${address}`] });
+  const mine: RawConnection[] = [];
+  for (let n = 0; n < 4; n++) {
+    mine.push(from('203.0.113.9'));
+    await opened(mine[n] as RawConnection);
+  }
+  t.is((await from('203.0.113.9').answer())?.status, 429);
+  await opened(from('203.0.113.10'));
+  await opened(open());
+  // What ends makes room.
+  mine[0]?.socket.resetAndDestroy();
   await until('there is room for one', async () => {
-    const connection = open(anonymous);
+    const connection = from('203.0.113.9');
     await until('it is answered', () => connection.text.includes('\r\n\r\n'));
     return connection.text.startsWith('HTTP/1.1 101');
   });
-  t.is((await open(anonymous).answer())?.status, 429);
 });
 
 test('when all are taken the gateway says so', async (t) => {
