@@ -3,7 +3,7 @@
  * function receives and returns the same as when it is deployed.
  */
 import { rm } from 'node:fs/promises';
-import { join } from 'node:path';
+import { delimiter, join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 
 import { CapstanError } from '../lib/errors.ts';
@@ -36,6 +36,8 @@ export interface LocalWorkerSpec {
   /** Root of the functions' modules; its files appear in the workers' working folders. */
   readonly folder: string;
   readonly functions: readonly FunctionSpec[];
+  /** Command of a worker that is a web server itself; empty for functions. */
+  readonly command: readonly string[];
   /** Secret values. */
   readonly env: Readonly<Record<string, string>>;
   /** Its functions serve HTTP requests; otherwise its single function runs jobs. */
@@ -78,31 +80,33 @@ export interface LocalWorkersConfig {
   readonly preload: { readonly python: readonly string[]; readonly node: string };
 }
 
+type RuntimeName = LocalWorkerSpec['language'] | 'server';
+
 /** The first worker has the processor for its start before the first spare, ms. */
 const SPARE_DELAY_MS = 1_000;
 
 export class LocalWorkers {
   readonly #bootstrap: string;
-  readonly #mark: string;
+  readonly #folder: string;
   readonly #onLog: (name: string, entry: LogEntry) => void;
   readonly #workFolders: WorkFolders;
   /** Parent folder of all of them. */
   readonly #work: string;
   #config: LocalWorkersConfig | undefined;
   /** Created with the first worker of the language, because each starts a spare. */
-  readonly #runtimes = new Map<LocalWorkerSpec['language'], Runtime>();
+  readonly #runtimes = new Map<RuntimeName, Runtime>();
   /** Living workers of each runtime, also of those with a former configuration. */
   readonly #living = new Map<Runtime, number>();
   #next = 1;
   #closed = false;
 
   private constructor(
-    paths: { readonly bootstrap: string; readonly mark: string; readonly work: string },
+    paths: { readonly bootstrap: string; readonly folder: string; readonly work: string },
     workFolders: WorkFolders,
     onLog: LocalWorkersOptions['onLog'],
   ) {
     this.#bootstrap = paths.bootstrap;
-    this.#mark = paths.mark;
+    this.#folder = paths.folder;
     this.#work = paths.work;
     this.#workFolders = workFolders;
     this.#onLog = onLog;
@@ -113,7 +117,7 @@ export class LocalWorkers {
     // Outside the project, which stays unchanged.
     const work = await ownTemporaryFolder();
     const workFolders = await WorkFolders.open(join(work, 'work'), { warn: () => undefined });
-    return new LocalWorkers({ bootstrap, mark: agentMark(folder), work }, workFolders, onLog);
+    return new LocalWorkers({ bootstrap, folder, work }, workFolders, onLog);
   }
 
   /** To be called before the first start. Workers that were started before go on as they are. */
@@ -129,7 +133,7 @@ export class LocalWorkers {
     // Its process would outlive this one.
     if (this.#closed) throw new CapstanError('UNAVAILABLE', 'the development server is stopping');
     const number = this.#next++;
-    const runtime = this.#runtime(spec.language);
+    const runtime = this.#runtime(spec.command.length > 0 ? 'server' : spec.language);
     const place = { workerId: `local-${number}`, workFolder: this.#workFolders.make() };
     this.#living.set(runtime, (this.#living.get(runtime) ?? 0) + 1);
     const onGone = (): void => {
@@ -148,23 +152,25 @@ export class LocalWorkers {
     await rm(this.#work, { recursive: true, force: true });
   }
 
-  #runtime(language: LocalWorkerSpec['language']): Runtime {
-    const known = this.#runtimes.get(language);
+  #runtime(name: RuntimeName): Runtime {
+    const known = this.#runtimes.get(name);
     if (known !== undefined) return known;
     if (this.#config === undefined) throw new CapstanError('INTERNAL', 'the workers are not configured');
     const { env, python, preload } = this.#config;
-    const baseEnv = { ...env, [AGENT_MARK]: this.#mark };
+    const baseEnv = { ...env, [AGENT_MARK]: agentMark(this.#folder) };
     const common = { bootstrap: this.#bootstrap, spareDelayMs: SPARE_DELAY_MS, sharesDevices: true };
+    // A program of the user's own finds the project's modules as a build's.
+    const modules = [this.#folder, env['PYTHONPATH'] ?? ''].filter((path) => path !== '').join(delimiter);
     const made =
-      language === 'node'
+      name === 'node'
         ? new ThreadRuntime({ ...common, baseEnv, spares: 1, nodeArgs: ['--import', pathToFileURL(preload.node).href] })
         : new ProcessRuntime({
             ...common,
-            baseEnv: { ...baseEnv, CAPSTAN_PRELOAD: preload.python.join(' ') },
-            spares: { node: 0, python: 1 },
+            baseEnv: name === 'server' ? { ...baseEnv, PYTHONPATH: modules } : { ...baseEnv, CAPSTAN_PRELOAD: preload.python.join(' ') },
+            spares: { node: 0, python: name === 'server' ? 0 : 1 },
             python,
           });
-    this.#runtimes.set(language, made);
+    this.#runtimes.set(name, made);
     return made;
   }
 
@@ -207,7 +213,7 @@ export class LocalWorker {
     place: Pick<WorkerStart, 'workerId' | 'workFolder'>,
     { log, onGone }: { readonly log: (entry: LogEntry) => void; readonly onGone: () => void },
   ) {
-    const { name, folder, functions, env, servesHttp, maxConcurrency } = spec;
+    const { name, folder, functions, command, env, servesHttp, maxConcurrency } = spec;
     this.id = place.workerId;
     this.#slots = maxConcurrency;
     this.#onLog = log;
@@ -215,7 +221,7 @@ export class LocalWorker {
     this.#ready.promise.catch(() => undefined);
     const common = { ...place, endpointId: name, folder, functions, env, servesHttp, maxConcurrency };
     this.#worker = runtime.start(
-      { ...common, deviceUuids: [], memoryBytes: 0, cpuMillis: 0, image: '', command: [] },
+      { ...common, deviceUuids: [], memoryBytes: 0, cpuMillis: 0, image: '', command },
       {
         ...this.#events(),
         log,
@@ -343,7 +349,8 @@ export class LocalWorker {
 
   #events(): Omit<WorkerEvents, 'log' | 'exited'> {
     return {
-      preparing: () => undefined,
+      // Why a server is not ready yet.
+      preparing: (_reason, detail) => this.#onLog({ stream: 'system', jobId: '', text: detail }),
       startFailed: (_reason, detail) => this.#end(new CapstanError('WORKER_LOST', detail)),
       waiting: () => undefined,
       started: () => undefined,

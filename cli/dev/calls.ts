@@ -19,6 +19,8 @@ import { deployedRoutesOf, matchRoute, type DevRoute, type RouteMatch } from './
 /** The largest body of a request, bytes; the same as for deployed endpoints. */
 export const MAX_BODY_BYTES = 30 * 1024 * 1024;
 const MAX_RUNSYNC_BYTES = 20 * 1024 * 1024;
+/** Headers of one connection (RFC 9110 section 7.6.1), which a gateway does not pass on either. */
+const HOP_BY_HOP = new Set(['connection', 'keep-alive', 'proxy-connection', 'te', 'trailer', 'transfer-encoding', 'upgrade']);
 /** Wait of one read of a job, ms. */
 const WAIT_MS = 300_000;
 
@@ -37,6 +39,12 @@ export async function answerCall(deps: CallDeps, request: IncomingMessage, respo
   const { project } = deps;
   const method = request.method ?? 'GET';
   const { pathname } = urlOf(request);
+  const server = serverOf(project, pathname);
+  if (server !== null) {
+    const problem = project.problemOf(server.endpoint.file);
+    if (problem !== undefined) throw broken(problem);
+    return callServer(deps, server, request, response);
+  }
   const isDeployedPath = pathname.startsWith('/lb/');
   const routes = isDeployedPath ? deployedRoutesOf(project.routes) : project.routes;
   const found = matchRoute(routes, method, pathname);
@@ -55,9 +63,45 @@ export async function answerCall(deps: CallDeps, request: IncomingMessage, respo
   }
   const problem = project.problems.find(({ files }) => files === null || files.some((file) => pathname.startsWith(`/${stemOf(file)}/`)));
   if (problem !== undefined) throw broken(problem);
-  const known = routes.map(({ method: its, path }) => `${its} ${path}`).join('\n');
+  const servers = project.endpoints.filter((each) => project.isServer(each)).map(({ name }) => `/lb/${name}/`);
+  const known = [...routes.map(({ method: its, path }) => `${its} ${path}`), ...servers].join('\n');
   const alsoBroken = project.problems.map((each) => `\n${problemText(each)}`).join('');
   throw new Refused({ status: 404, error: 'Not Found', detail: `no route ${method} ${pathname}; the routes are\n${known}${alsoBroken}` });
+}
+
+/** An endpoint that is a web server, and the part of the path in front of what it sees. */
+export interface ServerMatch {
+  readonly endpoint: DeclaredEndpoint;
+  readonly prefix: string;
+}
+
+/** Finds the web server of a path: `/lb/<endpoint>/…`, or `/<file>/…`. */
+export function serverOf(project: Project, pathname: string): ServerMatch | null {
+  for (const endpoint of project.endpoints) {
+    if (!project.isServer(endpoint)) continue;
+    for (const prefix of [`/lb/${endpoint.name}`, `/${stemOf(endpoint.file)}`])
+      if (pathname === prefix || pathname.startsWith(`${prefix}/`)) return { endpoint, prefix };
+  }
+  return null;
+}
+
+async function callServer(
+  deps: CallDeps,
+  { endpoint, prefix }: ServerMatch,
+  request: IncomingMessage,
+  response: ServerResponse,
+): Promise<void> {
+  const worker = await mustLoad(deps, endpoint);
+  await answerByWorker({
+    worker,
+    request: requestOf(request, '', prefix, {}),
+    body: request,
+    response,
+    taken: () => undefined,
+    failed: (message) =>
+      refuse(request, response, { status: 502, error: 'Bad Gateway', detail: message, log: deps.printed(endpoint.name) }),
+    threw: () => Promise.resolve(null),
+  });
 }
 
 /** The error of a file that cannot be read. */
@@ -172,21 +216,24 @@ async function callRoute(
 }
 
 /** The function sees the declared path, as on a deployed endpoint. */
-function requestOf(
+export function requestOf(
   { method = 'GET', url = '/', rawHeaders, headers: { host } }: IncomingMessage,
   name: string,
   prefix: string,
   pathValues: Readonly<Record<string, string>>,
 ): Omit<HttpRequest, 'body' | 'ended'> {
   const headers: [string, string][] = [];
-  for (let at = 0; at + 1 < rawHeaders.length; at += 2) headers.push([(rawHeaders[at] ?? '').toLowerCase(), rawHeaders[at + 1] ?? '']);
+  for (let at = 0; at + 1 < rawHeaders.length; at += 2) {
+    const header = (rawHeaders[at] ?? '').toLowerCase();
+    if (!HOP_BY_HOP.has(header)) headers.push([header, rawHeaders[at + 1] ?? '']);
+  }
   const declared = url.slice(prefix.length);
   const path = declared.startsWith('/') ? declared : `/${declared}`;
   return { function: name, method, url: `http://${host ?? 'localhost'}${path}`, headers, pathValues };
 }
 
 /** Returns the endpoint's worker once its file is loaded. If it does not load, the response contains what it printed. */
-async function mustLoad({ project, printed, folder }: CallDeps, endpoint: DeclaredEndpoint): Promise<LocalWorker> {
+export async function mustLoad({ project, printed, folder }: CallDeps, endpoint: DeclaredEndpoint): Promise<LocalWorker> {
   const worker = project.worker(endpoint);
   try {
     await worker.ready;

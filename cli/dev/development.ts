@@ -5,6 +5,7 @@ import type { DeclaredEndpoint } from '../discovery/declared.ts';
 import type { Terminal } from '../terminal/terminal.ts';
 import { excerptOf } from './excerpt.ts';
 import { DevQueue } from './jobs/dev-queue.ts';
+import { commandOf } from './handlers.ts';
 import { DevPackages } from './packages.ts';
 import { printer } from './printer.ts';
 import { problemText } from './problem.ts';
@@ -55,7 +56,14 @@ export async function startDevelopment(options: DevelopmentOptions): Promise<Dev
     ...{ folder, cacheDir, variables, workers, terminal },
     marks: () => project.marksOf(/(^|\/)(requirements[^/]*\.txt|[^/]*\.(toml|lock)|package(-lock)?\.json)$/),
   });
-  const project: Project = new Project({ folder, variables, workers, events, prepare: (application) => packages.prepare(application) });
+  const project: Project = new Project({
+    folder,
+    variables,
+    workers,
+    events,
+    prepare: (application) => packages.prepare(application),
+    commandOf: (endpoint) => commandOf(folder, endpoint, packages.programs),
+  });
   const queueEndpoint = (name: string): DeclaredEndpoint | undefined => {
     const found = project.endpoint(name);
     return found !== undefined && isQueue(found) && project.problemOf(found.file) === undefined ? found : undefined;
@@ -114,13 +122,13 @@ export async function startDevelopment(options: DevelopmentOptions): Promise<Dev
 }
 
 function isQueue({ functions }: DeclaredEndpoint): boolean {
-  return functions.every(({ route }) => route === null);
+  return functions.length > 0 && functions.every(({ route }) => route === null);
 }
 
 /** Routes when they are first read, problems each time. */
-function showReading(terminal: Terminal, { routes, problems, changed }: Reading): void {
-  if (changed.length === 0 && routes.length > 0)
-    terminal.done(`serves ${routes.map(({ method, path }) => `${method} ${path}`).join(', ')}`);
+function showReading(terminal: Terminal, { routes, servers, problems, changed }: Reading): void {
+  const paths = [...routes.map(({ method, path }) => `${method} ${path}`), ...servers.map(({ name }) => `/lb/${name}/`)];
+  if (changed.length === 0 && paths.length > 0) terminal.done(`serves ${paths.join(', ')}`);
   for (const problem of problems) {
     terminal.fail(problemText(problem));
     terminal.hint(problem.hint);

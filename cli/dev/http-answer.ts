@@ -7,7 +7,7 @@ import type { ServerResponse } from 'node:http';
 import type { HttpCall, HttpRequest, LocalWorker } from '../../agent/local-workers.ts';
 
 /** Unread bytes of a request's body in transit (proto/capstan/v1/invoke.proto). */
-const WINDOW_BYTES = 256 * 1024;
+export const WINDOW_BYTES = 256 * 1024;
 const PART_BYTES = 64 * 1024;
 
 export interface Answering {
@@ -88,7 +88,7 @@ async function send(call: HttpCall, body: Answering['body'], window: Window): Pr
 }
 
 /** Bytes that may still be sent. */
-class Window {
+export class Window {
   #left: number;
   #closed = false;
   #wake: (() => void) | undefined;

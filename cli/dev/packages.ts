@@ -40,6 +40,11 @@ export class DevPackages {
     this.#options = options;
   }
 
+  /** What the commands of web applications use. */
+  get programs(): { readonly python: string; readonly nodePackages: string | null } {
+    return { python: this.#known?.python?.python ?? 'python3', nodePackages: this.#known?.node ?? null };
+  }
+
   /**
    * Installs what the declarations need and is not there, and configures the workers. Returns what failed; endpoints of
    * the other language are served.

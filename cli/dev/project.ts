@@ -20,6 +20,8 @@ const LEAST_REQUESTS = 64;
 /** What was read, and what of it cannot be served. */
 export interface Reading {
   readonly routes: readonly DevRoute[];
+  /** Endpoints that are web servers themselves. */
+  readonly servers: readonly DeclaredEndpoint[];
   readonly problems: readonly Problem[];
   /** The sources that changed; empty for the first reading. */
   readonly changed: readonly string[];
@@ -41,6 +43,8 @@ export interface ProjectOptions {
   readonly workers: LocalWorkers;
   /** Makes the packages of the declarations available to workers; returns what failed. */
   readonly prepare: (application: DeclaredApplication) => Promise<readonly Problem[]>;
+  /** Returns the command of an endpoint that is a web server itself. */
+  readonly commandOf: (endpoint: DeclaredEndpoint) => Promise<readonly string[]>;
   readonly events: ProjectEvents;
 }
 
@@ -57,6 +61,8 @@ export class Project {
   /** A change was detected and is not read yet. */
   #isTouched = false;
   #closed = false;
+  /** The commands of endpoints that are web servers, by name. */
+  #commands: ReadonlyMap<string, readonly string[]> = new Map();
   /** Increased by each reading. */
   #version = 0;
   routes: readonly DevRoute[] = [];
@@ -76,6 +82,21 @@ export class Project {
   /** Returns the endpoint of a name, also one whose file cannot be read now. */
   endpoint(name: string): DeclaredEndpoint | undefined {
     return this.#endpoints.get(name);
+  }
+
+  /** All endpoints, also those whose files cannot be read now. */
+  get endpoints(): readonly DeclaredEndpoint[] {
+    return [...this.#endpoints.values()];
+  }
+
+  /** It has code of the project; an image or a program that fetches jobs does not run here. */
+  isRunnable({ name, functions }: DeclaredEndpoint): boolean {
+    return functions.length > 0 || this.#commands.has(name);
+  }
+
+  /** It is a web server itself, for any path. */
+  isServer({ name }: DeclaredEndpoint): boolean {
+    return this.#commands.has(name);
   }
 
   /** Returns what keeps the endpoints of a file from being served. */
@@ -148,6 +169,7 @@ export class Project {
         throw new ToolError('INVALID_MANIFEST', `no endpoint is declared in ${folder}`, EXAMPLE);
       problems.push(...(await this.#options.prepare(application)));
       await writeHandlers(folder, application.endpoints);
+      this.#commands = await this.#commandsOf(application.endpoints);
       ({ endpoints } = application);
     } catch (error) {
       // A file may disappear while it is read: the next change reads again.
@@ -163,9 +185,15 @@ export class Project {
     const kept = [...this.#endpoints.values()].filter((each) => this.problemOf(each.file) !== undefined && !names.has(each.name));
     this.#endpoints = new Map([...endpoints, ...kept].map((each) => [each.name, each]));
     this.routes = routesOf([...endpoints, ...kept]);
-    events.read({ routes: this.routes.filter(({ endpoint }) => this.problemOf(endpoint.file) === undefined), problems, changed });
-    const served = endpoints.filter((each) => this.problemOf(each.file) === undefined);
+    const served = endpoints.filter((each) => this.problemOf(each.file) === undefined && this.isRunnable(each));
+    const servers = served.filter(({ name }) => this.#commands.has(name));
+    events.read({ routes: this.routes.filter(({ endpoint }) => served.includes(endpoint)), servers, problems, changed });
     void this.#warm(this.#inOrder(served, changed), changed, since);
+  }
+
+  async #commandsOf(endpoints: readonly DeclaredEndpoint[]): Promise<ReadonlyMap<string, readonly string[]>> {
+    const servers = endpoints.filter(({ app, settings }) => app !== null || (settings.command.length > 0 && settings.loadBalanced));
+    return new Map(await Promise.all(servers.map(async (each) => [each.name, await this.#options.commandOf(each)] as const)));
   }
 
   /** Endpoints of changed files first, then those that were called last. */
@@ -183,8 +211,11 @@ export class Project {
       if (this.#closed || this.#version !== version) return;
       const worker = this.#serving.get(endpoint.name) ?? this.#startWorker(endpoint);
       // Callers receive the reason why it does not load.
-      await worker.ready.catch(() => undefined);
-      if (isFirst && this.#version === version) this.#options.events.reloaded(changed, performance.now() - since);
+      const isLoaded = await worker.ready.then(
+        () => true,
+        () => false,
+      );
+      if (isFirst && isLoaded && this.#version === version) this.#options.events.reloaded(changed, performance.now() - since);
       isFirst = false;
     }
     if (isFirst && !this.#closed) this.#options.events.reloaded(changed, performance.now() - since);
@@ -192,12 +223,14 @@ export class Project {
 
   #startWorker(endpoint: DeclaredEndpoint): LocalWorker {
     const { name, language, settings, functions } = endpoint;
-    const servesHttp = functions.some(({ route }) => route !== null);
+    const command = this.#commands.get(name) ?? [];
+    const servesHttp = command.length > 0 || functions.some(({ route }) => route !== null);
     const worker = this.#options.workers.start({
       name,
       language,
       folder: this.#options.folder,
       functions: functionSpecs(endpoint),
+      command,
       env: settings.env,
       servesHttp,
       // One worker stands for the several of a deployed endpoint: an open stream must not block other requests.

@@ -3,12 +3,14 @@
  * endpoints and at short ones.
  */
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import type { Duplex } from 'node:stream';
 
 import fastify, { type FastifyInstance } from 'fastify';
 
 import { messageOf } from '../../lib/to-error.ts';
 import type { QueueApi } from '../../gateway/queue-api.ts';
-import { answerCall, broken, MAX_BODY_BYTES, urlOf, type CallDeps } from './calls.ts';
+import { answerCall, broken, MAX_BODY_BYTES, serverOf, urlOf, type CallDeps } from './calls.ts';
+import { answerUpgrade, refuseUpgrade } from './upgrade.ts';
 import { documentOf } from './document.ts';
 import { originRefusal, type OriginRule } from './origin.ts';
 import { refuse, Refused } from './refusal.ts';
@@ -56,12 +58,23 @@ export async function serveProject(deps: DevServerDeps, { host, port }: Address)
       else refuse(request, response, { status: 500, error: 'The development server failed', detail: messageOf(thrown) });
     });
   };
+  const { project } = deps;
+  const upgrade = (request: IncomingMessage, socket: Duplex, head: Buffer): void => {
+    void project.settled().then(() => {
+      const allowed = originRefusal(request.headers, rule) === null;
+      rewriteHostForm(deps, request);
+      const server = allowed ? serverOf(project, urlOf(request).pathname) : null;
+      if (server === null || project.problemOf(server.endpoint.file) !== undefined) refuseUpgrade(socket, allowed ? 404 : 403);
+      else void answerUpgrade(deps, server, { request, socket, head });
+    });
+  };
   const servers: Server[] = [];
   // `localhost` is both addresses; a host without IPv6 has one.
   const addresses = host === 'localhost' ? ['127.0.0.1', '::1'] : [host];
   let bound = port;
   for (const [index, address] of addresses.entries()) {
     const server = createServer(listener);
+    server.on('upgrade', upgrade);
     try {
       await listening(server, address, bound);
     } catch (error) {
@@ -94,6 +107,7 @@ async function answer(deps: DevServerDeps, rule: OriginRule, request: IncomingMe
     });
   const { project } = deps;
   await project.settled();
+  rewriteHostForm(deps, request);
   const { pathname } = urlOf(request);
   if (pathname.startsWith('/v2/')) {
     const problem = problemOfPath(deps, pathname);
@@ -110,6 +124,15 @@ async function answer(deps: DevServerDeps, rule: OriginRule, request: IncomingMe
   else if (isRead && pathname === '/openapi.json') sendJson(response, documentOf(project.routes));
   else if (isRead && DOCS_PATHS.has(pathname)) await sendPage(response, request.url ?? '/docs');
   else await answerCall(deps, request, response);
+}
+
+/** `<endpoint>.localhost` is a load-balanced endpoint at the root of its own host, as a deployed one may be. */
+function rewriteHostForm({ project }: DevServerDeps, request: IncomingMessage): void {
+  const name = /^([^.:]+)\.localhost\.?(:\d+)?$/i.exec(request.headers.host ?? '')?.[1]?.toLowerCase();
+  const endpoint = project.endpoints.find((each) => each.name.toLowerCase() === name);
+  const { url = '/' } = request;
+  const isBalanced = endpoint !== undefined && (project.isServer(endpoint) || endpoint.functions.some(({ route }) => route !== null));
+  if (isBalanced && url.startsWith('/')) request.url = `/lb/${endpoint.name}${url}`;
 }
 
 /** The error of the file that declares the endpoint of a path `/v2/<endpoint>/…`. */
