@@ -58,10 +58,12 @@ def interface_of(app: Any) -> str:
 
 def _print_error(error: Exception) -> None:
     """Prints a traceback of the application's own lines."""
-    here = os.path.dirname(os.path.abspath(__file__))
-    frames = [each for each in traceback.extract_tb(error.__traceback__) if not each.filename.startswith(("<frozen", here))]
+    others = (os.path.dirname(os.path.abspath(__file__)), os.path.dirname(importlib.__file__), os.path.abspath(sys.argv[0]), "<frozen")
+    frames = [each for each in traceback.extract_tb(error.__traceback__) if not each.filename.startswith(others)]
+    # Without marks below the lines: the last lines of this output are the reason of a failed start.
+    lines = traceback.format_list([(each.filename, each.lineno, each.name, each.line) for each in frames])
     print("Traceback (most recent call last):", file=sys.stderr)
-    print("".join(traceback.format_list(frames)) + "".join(traceback.format_exception_only(type(error), error)), end="", file=sys.stderr, flush=True)
+    print("".join(lines) + "".join(traceback.format_exception_only(type(error), error)), end="", file=sys.stderr, flush=True)
 
 
 def _parameters(app: Any) -> int:
