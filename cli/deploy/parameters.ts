@@ -16,6 +16,7 @@ import { MAX_SCHEMA_LENGTH, MAX_SCHEMAS_LENGTH } from '../../lib/parameter-schem
 import { CallStyle, type ParameterSpec } from '../../proto/gen/capstan/v1/nodes.ts';
 import { parseModule, topLevel, type Callable, type ParsedModule } from './exports.ts';
 import { readImport } from './modules.ts';
+import { TypeSchemas, type Schema } from './type-schemas.ts';
 
 export interface Parameter extends ParameterSpec {
   /** An example value of the parameter's type, for the command that is printed. */
@@ -70,16 +71,18 @@ const values: Readonly<Record<string, unknown>> = {
   Date: '2026-01-01T00:00:00Z',
   Uint8Array: [],
   Buffer: '',
+  URL: 'https://example.com/',
 };
 /** Names of types whose values JSON can represent. */
-const jsonTypes: Readonly<Record<string, string>> = { Array: 'array', ReadonlyArray: 'array', Date: 'string' };
+const jsonTypes: Readonly<Record<string, string>> = { Array: 'array', ReadonlyArray: 'array', Date: 'string', URL: 'string' };
 /** Maximum number of type names to follow. */
 const DEEPEST = 10;
 
 export async function readParameters(node: Callable, module: ParsedModule): Promise<Reading> {
   const parameters: Taken[] = [];
+  const schemas = new TypeSchemas(module);
   for (const each of node.params) {
-    const taken = await take(each, module);
+    const taken = { ...(await take(each, module)), schema: await schemas.of(typeOfPattern(each)) };
     if (taken.name !== 'this') parameters.push(taken); // a type of TypeScript, not a parameter
   }
   const last = parameters.at(-1);
@@ -95,24 +98,81 @@ interface Taken {
   readonly shape: Shape;
   /** Returns the keys that a destructured object names; null for any other parameter, and when its keys are open. */
   readonly keys: readonly Parameter[] | null;
+  /** JSON Schema of its type, text. */
+  readonly schema?: string | undefined;
 }
 
 function readSole(parameter: Taken): Reading {
-  const { name, keys, shape } = parameter;
-  if (keys !== null) return { style: CallStyle.OBJECT, parameters: keys };
-  if (name === null || shape.kind === 'object') return WHOLE;
-  if (shape.kind === 'members') return { style: CallStyle.OBJECT, parameters: shape.members };
+  const { name, keys, shape, schema } = parameter;
+  if (keys !== null) return { style: CallStyle.OBJECT, parameters: withSchemas(keys, schema) };
+  if (name === null || (shape.kind === 'object' && mayBeObject(schema))) return wholeOf(name, parameter);
+  if (shape.kind === 'members') return { style: CallStyle.OBJECT, parameters: withSchemas(shape.members, schema) };
   if (name === 'input' && shape.kind === 'unknown') return WHOLE;
   return readSeveral([parameter]);
 }
 
 function readSeveral(parameters: readonly Taken[]): Reading {
   const read: Parameter[] = [];
-  for (const { name, required, shape } of parameters) {
+  for (const { name, required, shape, schema } of parameters) {
     if (name === null) return WHOLE;
-    read.push({ name, required, type: typeOf(shape), sample: sampleOf(shape) });
+    read.push(withSchema({ name, required, type: typeOf(shape), sample: sampleOf(shape) }, schema));
   }
   return { style: CallStyle.POSITIONAL, parameters: read };
+}
+
+/** The whole input with its schema, if its type is known to be an object. */
+function wholeOf(name: string | null, { required, schema }: Taken): Reading {
+  const whole = schema === undefined ? undefined : (JSON.parse(schema) as Schema);
+  if (whole === undefined || !isObjectSchema(whole, whole['$defs'] as Schema | undefined)) return WHOLE;
+  const parameter = { name: name ?? 'input', required, type: 'object', sample: {}, takesBody: true, schema };
+  return { style: CallStyle.WHOLE, parameters: [parameter] };
+}
+
+/** False for a type that the sources show to be no object, such as an enum or a union with a string. */
+function mayBeObject(text: string | undefined): boolean {
+  if (text === undefined) return true;
+  const { $defs: definitions, ...schema } = JSON.parse(text) as { readonly $defs?: Schema } & Schema;
+  return isObjectSchema(schema, definitions);
+}
+
+function isObjectSchema(schema: Schema, definitions: Schema = {}): boolean {
+  const reference = schema['$ref'];
+  const found = typeof reference === 'string' ? (definitions[reference.slice('#/$defs/'.length)] as Schema | undefined) : schema;
+  return found?.['type'] === 'object' || Array.isArray(found?.['allOf']);
+}
+
+/** Gives each key the schema that the type of their object has for it. */
+function withSchemas(keys: readonly Parameter[], text: string | undefined): Parameter[] {
+  if (text === undefined) return [...keys];
+  const { $defs: definitions, ...own } = JSON.parse(text) as { readonly $defs?: Schema } & Schema;
+  const reference = own['$ref'];
+  const object = typeof reference === 'string' ? (definitions?.[reference.slice('#/$defs/'.length)] as Schema) : own;
+  const properties = (object['properties'] ?? {}) as Schema;
+  return keys.map((each) => {
+    const schema = Object.hasOwn(properties, each.name) ? (properties[each.name] as Schema) : {};
+    const used = JSON.stringify(schema).includes('"$ref"') ? { ...schema, $defs: definitions } : schema;
+    return withSchema(each, Object.keys(schema).length === 0 ? undefined : JSON.stringify(used));
+  });
+}
+
+/** A schema that says no more than the type is left out. */
+function withSchema(parameter: Parameter, schema: string | undefined): Parameter {
+  if (schema === undefined || schema === JSON.stringify({ type: parameter.type })) return parameter;
+  if (parameter.type !== 'object' || mayBeObject(schema)) return { ...parameter, schema };
+  const { enum: choices } = JSON.parse(schema) as { readonly enum?: readonly unknown[] };
+  return { ...parameter, type: '', sample: choices?.[0] ?? 'text', schema };
+}
+
+function typeOfPattern(pattern: ParamPattern): TSType | undefined {
+  switch (pattern.type) {
+    case 'Identifier':
+    case 'ObjectPattern':
+      return pattern.typeAnnotation?.typeAnnotation;
+    case 'AssignmentPattern':
+      return typeOfPattern(pattern.left);
+    default:
+      return undefined;
+  }
 }
 
 function isContext({ name, shape }: Taken): boolean {

@@ -1,5 +1,6 @@
 /** One function of a folder, as a deployment reads it. */
 import { readFunctions, type ReadFunction } from '../../cli/deploy/functions.ts';
+import { CallStyle } from '../../proto/gen/capstan/v1/nodes.ts';
 import { readManifest } from '../../cli/deploy/manifest.ts';
 
 export async function readFunction(folder: string, module: string, name = 'f'): Promise<ReadFunction> {
@@ -10,7 +11,11 @@ export async function readFunction(folder: string, module: string, name = 'f'): 
   return read;
 }
 
-/** `POSITIONAL a b?`: the style and the parameters, those that need not be given with a question mark. */
-export function inShort({ style, parameters }: ReadFunction): string {
+/**
+ * `POSITIONAL a b?`: the style and the parameters whose values are keys, those that need not be given with a question
+ * mark.
+ */
+export function inShort({ style, parameters: read }: ReadFunction): string {
+  const parameters = style === CallStyle.WHOLE ? read.filter(({ takesBody }) => takesBody !== true) : read;
   return [style.replace('CALL_STYLE_', ''), ...parameters.map(({ name, required }) => (required ? name : `${name}?`))].join(' ');
 }

@@ -64,10 +64,11 @@ function operationOf({ method, function: fn }: RouteEntry, path: string, { isPub
   const parameters = fn?.parameters ?? [];
   const takesRequest = parameters.some(({ type }) => type === 'request');
   const isWebSocket = method === 'GET' && parameters.some(({ name }) => name === 'websocket');
-  const others = parameters.filter(
-    ({ name, type }) => type !== 'request' && !(isWebSocket && name === 'websocket') && !inPath.includes(name),
-  );
   const hasBody = WITH_BODY.has(method);
+  const others = parameters.filter(
+    ({ name, type, takesBody }) =>
+      type !== 'request' && !(isWebSocket && name === 'websocket') && !inPath.includes(name) && (hasBody || takesBody !== true),
+  );
   const whole = hasBody ? others.find(({ takesBody }) => takesBody === true) : undefined;
   const schemaOf = ({ schema, type }: Pick<ParameterSpec, 'schema' | 'type'>): object => schemas.of(schema, plainSchema(type));
   const listed = [

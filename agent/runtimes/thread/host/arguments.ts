@@ -3,20 +3,37 @@
  * type.
  */
 import { fitsParameter, typeMismatch } from '../../../../lib/parameter-types.ts';
-import type { Signature } from './signature.ts';
+import type { Signature, TakenParameter } from './signature.ts';
+import { Unfit } from './unfit.ts';
 
 /** The input does not fit the function; its message is the job's error. */
 export class InputError extends Error {}
 
 /** Returns the arguments of one call; the context is last. */
 export function argumentsFor(signature: Signature, input: unknown, context: unknown): unknown[] {
-  if (signature.style === 'whole') return [input, context];
+  if (signature.style === 'whole') return [checked(signature.parameters[0], input, 'input', true), context];
   if (typeof input !== 'object' || input === null || Array.isArray(input)) throw new InputError('input must be an object');
   checkKeys(signature, input);
   checkTypes(signature, input as Readonly<Record<string, unknown>>);
-  if (signature.style === 'object') return [input, context];
-  const values = input as Record<string, unknown>;
-  return [...signature.parameters.map(({ name }) => (Object.hasOwn(values, name) ? values[name] : undefined)), context];
+  const values = input as Readonly<Record<string, unknown>>;
+  const taken = signature.parameters.map((each) =>
+    Object.hasOwn(values, each.name) ? checked(each, values[each.name], each.name) : undefined,
+  );
+  if (signature.style !== 'object') return [...taken, context];
+  const named = signature.parameters.map(({ name }, index): [string, unknown] => [name, taken[index]]);
+  return [Object.fromEntries(named.filter(([name]) => Object.hasOwn(values, name))), context];
+}
+
+/**
+ * Returns the value by the schema of its parameter. `root`: its name, which places in a whole value do not begin with.
+ * @throws Unfit
+ */
+export function checked(parameter: TakenParameter | undefined, value: unknown, root: string, isWhole = false): unknown {
+  // Null stands for an optional value.
+  if (parameter?.check === undefined || (value === null && !parameter.required)) return value;
+  const { value: made, problems } = parameter.check(value, isWhole ? [] : [root]);
+  if (problems.length > 0) throw new Unfit(problems, root);
+  return made;
 }
 
 function checkKeys({ parameters }: Signature, input: object): void {

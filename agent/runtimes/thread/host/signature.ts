@@ -5,6 +5,7 @@
 import { parseExpressionAt, type Expression, type Function as FunctionNode, type Pattern } from 'acorn';
 
 import type { FunctionSpec } from '../../../../proto/gen/capstan/v1/nodes.ts';
+import { checkOf, type Check } from '../../../../lib/schema-values.ts';
 import type { Handler } from './module.ts';
 
 /** A last parameter with one of these names receives the job's context instead of a key of the input. */
@@ -12,8 +13,16 @@ const CONTEXT_PARAMETERS: readonly string[] = ['ctx', 'context'];
 
 export interface Signature {
   readonly style: 'positional' | 'object' | 'whole';
-  /** `type` as in ParameterSpec; absent when unknown. */
-  readonly parameters: readonly { readonly name: string; readonly required: boolean; readonly type?: string }[];
+  readonly parameters: readonly TakenParameter[];
+}
+
+export interface TakenParameter {
+  readonly name: string;
+  readonly required: boolean;
+  /** As in ParameterSpec; absent when unknown. */
+  readonly type?: string;
+  /** Of the schema that the build read; absent when there is none. */
+  readonly check?: Check | undefined;
 }
 
 const WHOLE: Signature = { style: 'whole', parameters: [] };
@@ -22,14 +31,23 @@ const WHOLE: Signature = { style: 'whole', parameters: [] };
 export function signatureOf(fn: Handler, spec: FunctionSpec): Signature {
   switch (spec.callStyle) {
     case 'CALL_STYLE_POSITIONAL':
-      return { style: 'positional', parameters: spec.parameters };
+      return { style: 'positional', parameters: spec.parameters.map(withCheck) };
     case 'CALL_STYLE_OBJECT':
-      return { style: 'object', parameters: spec.parameters };
+      return { style: 'object', parameters: spec.parameters.map(withCheck) };
     case 'CALL_STYLE_WHOLE':
-      return WHOLE;
+      // The schema of a function that validates by itself only documents: its parameter has no type.
+      return {
+        style: 'whole',
+        parameters: spec.parameters.filter(({ type, takesBody }) => takesBody === true && type !== '').map(withCheck),
+      };
     default:
       return readSignature(fn);
   }
+}
+
+function withCheck<P extends { readonly schema?: string | undefined }>(parameter: P): P & { readonly check?: Check } {
+  const check = checkOf(parameter.schema);
+  return check === undefined ? parameter : { ...parameter, check };
 }
 
 /**

@@ -8,7 +8,7 @@ import { argumentsFor, InputError } from './arguments.ts';
 import type { Choose } from './methods.ts';
 import { Aggregate, chunkBytes, errorMessage, errorStack, OutputError, resultBytes, toJson } from './output.ts';
 import { withStopSignal } from './stopping.ts';
-import { schemaProblems } from './unfit.ts';
+import { schemaProblems, Unfit } from './unfit.ts';
 import type { OutputCapture } from './thread-output.ts';
 
 /** Controls of the main thread over a running task. */
@@ -64,7 +64,11 @@ export async function runTask(order: TaskOrder, control: TaskControl, module: Ta
     const bytes = await withStopSignal(control.abort.signal, () => callHandler(order, control, module, { post, given }));
     end = { t: 'returned', key, ms: 0, bytes };
   } catch (error) {
-    const isRefused = error instanceof InputError || error instanceof OutputError || schemaProblems(error, given.first) !== undefined;
+    const isRefused =
+      error instanceof InputError ||
+      error instanceof Unfit ||
+      error instanceof OutputError ||
+      schemaProblems(error, given.first) !== undefined;
     // Output of a handler after it was asked to stop is ignored.
     if (!control.abort.signal.aborted && !isRefused) module.output.text('stderr', errorStack(error));
     end = { t: 'failed', key, ms: 0, error: errorMessage(error) };

@@ -3,7 +3,10 @@
  * parameter name. Errors name the parameter.
  */
 import { fitsParameter, typeMismatch } from '../../../../../lib/parameter-types.ts';
-import type { FunctionSpec, ParameterSpec } from '../../../../../proto/gen/capstan/v1/nodes.ts';
+import { memberType } from '../../../../../lib/schema-values.ts';
+import type { FunctionSpec } from '../../../../../proto/gen/capstan/v1/nodes.ts';
+import { checked } from '../arguments.ts';
+import type { TakenParameter } from '../signature.ts';
 
 /** The request does not fit the function: 400. */
 export class BadRequest extends Error {}
@@ -11,10 +14,12 @@ export class BadRequest extends Error {}
 /** How the function of a route is called. */
 export interface HttpSignature {
   readonly style: 'positional' | 'object' | 'whole';
-  readonly parameters: readonly ParameterSpec[];
+  readonly parameters: readonly RouteParameter[];
   /** It takes the request itself and reads the body on its own. */
   readonly takesRequest: boolean;
 }
+
+type RouteParameter = TakenParameter & { readonly type: string; readonly schema?: string | undefined };
 
 export interface RequestValues {
   readonly path: Readonly<Record<string, string>>;
@@ -26,12 +31,12 @@ export interface RequestValues {
 /** Signature from the build, otherwise from the function's own source. */
 export function httpSignature(
   spec: FunctionSpec,
-  read: { style: HttpSignature['style']; parameters: readonly { name: string; required: boolean }[] },
+  read: { style: HttpSignature['style']; parameters: readonly TakenParameter[] },
 ): HttpSignature {
-  const types = new Map(spec.parameters.map(({ name, type }) => [name, type]));
-  const parameters = read.parameters.map(({ name, required }) => {
-    const type = types.get(name) ?? '';
-    return { name, required, type: type === '' && name === 'request' ? 'request' : type };
+  const specs = new Map(spec.parameters.map((each) => [each.name, each]));
+  const parameters = read.parameters.map(({ name, required, check }) => {
+    const { type = '', schema } = specs.get(name) ?? {};
+    return { name, required, type: type === '' && name === 'request' ? 'request' : type, schema, check };
   });
   return { style: read.style, parameters, takesRequest: parameters.some(({ type }) => type === 'request') };
 }
@@ -50,7 +55,7 @@ export interface CallParts {
 export function httpArguments(signature: HttpSignature, values: RequestValues, parts: CallParts): unknown[] {
   const { context } = parts;
   const { style, parameters } = signature;
-  if (style === 'whole') return [whole(values), context];
+  if (style === 'whole') return [checked(parameters[0], whole(values, parameters[0]?.schema), 'body', true), context];
   const body = bodyKeys(values.body);
   for (const key of Object.keys(body)) {
     if (parameters.some(({ name }) => name === key)) continue;
@@ -64,11 +69,18 @@ export function httpArguments(signature: HttpSignature, values: RequestValues, p
   return [named, context];
 }
 
-/** Merges all values; a body that is not an object is passed as it is if there are no other values. */
-function whole({ path, query, body }: RequestValues): unknown {
-  const beside = { ...Object.fromEntries(query), ...path };
-  if (body === undefined) return beside;
-  if (typeof body === 'object' && body !== null && !Array.isArray(body)) return { ...Object.fromEntries(query), ...body, ...path };
+/**
+ * Merges all values; a body that is not an object is passed as it is if there are no other values. Text of the path and
+ * of the query is converted where `schema` has a type for it.
+ */
+function whole({ path, query, body }: RequestValues, schema: string | undefined): unknown {
+  const converted = (texts: Iterable<[string, string]>): Record<string, unknown> =>
+    Object.fromEntries(
+      [...texts].map(([name, text]) => [name, schema === undefined ? text : fromText(name, memberType(schema, name), [text])]),
+    );
+  const [queried, inPath] = [converted(query), converted(Object.entries(path))];
+  if (body === undefined) return { ...queried, ...inPath };
+  if (typeof body === 'object' && body !== null && !Array.isArray(body)) return { ...queried, ...body, ...inPath };
   return body;
 }
 
@@ -79,21 +91,22 @@ function bodyKeys(body: unknown): Readonly<Record<string, unknown>> {
 }
 
 function valueOf(
-  { name, required, type }: ParameterSpec,
+  parameter: RouteParameter,
   { path, query }: RequestValues,
   body: Readonly<Record<string, unknown>>,
   { request, socket }: CallParts,
 ): unknown {
+  const { name, required, type } = parameter;
   if (name === 'websocket' && socket !== undefined) return socket;
   if (type === 'request') return request();
-  if (Object.hasOwn(path, name)) return fromText(name, type, [path[name] ?? '']);
+  if (Object.hasOwn(path, name)) return checked(parameter, fromText(name, type, [path[name] ?? '']), name);
   if (Object.hasOwn(body, name)) {
     // A JSON value must already have the type.
     if (!fitsParameter(body[name], { type, required })) throw mismatch(name, type);
-    return body[name];
+    return checked(parameter, body[name], name);
   }
   const texts = query.getAll(name);
-  if (texts.length > 0) return fromText(name, type, texts);
+  if (texts.length > 0) return checked(parameter, fromText(name, type, texts), name);
   if (required) throw new BadRequest(`${name}: is required`);
   return undefined;
 }

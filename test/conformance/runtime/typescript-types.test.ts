@@ -1,0 +1,135 @@
+/** Parameters by TypeScript types: the schema that the tool reads from the sources, and what a worker makes of it. */
+import test, { type ExecutionContext } from 'ava';
+
+import type { ReadFunction } from '../../../cli/deploy/functions.ts';
+import { withoutSamples } from '../../../cli/deploy/parameters.ts';
+import type { FunctionSpec } from '../../../proto/gen/capstan/v1/nodes.ts';
+import { inShort, readFunction } from '../../cli/read-function.ts';
+import { folderOf } from '../../support/folder.ts';
+import { jobsOf, routesOf, type Run } from './functions-under-test.ts';
+import { processRuntime, threadRuntime } from './hosts.ts';
+
+const TYPES = `
+import type { Item as Thing } from './item.ts';
+import { Level } from './item.ts';
+type Mode = 'fast' | 'slow';
+enum Size { Small = 's', Large = 'l' }
+interface Base { id: number }
+interface Order extends Base {
+  name: string;
+  mode?: Mode;
+  items: readonly Thing[];
+  at?: Date;
+  tags?: Record<string, number>;
+  pair?: [number, string | null];
+}
+type Left = { kind: 'left'; inner?: Node };
+type Right = { kind: 'right'; inner?: Node };
+type Node = Left | Right;
+const shown = (value: unknown): unknown => value instanceof Date ? ['Date', value] : value instanceof Set || value instanceof Map ? [value.constructor.name, ...value] : typeof value === 'bigint' || value instanceof URL || value instanceof Uint8Array ? [value.constructor.name, String(value)] : value;
+`;
+const FILES = { 'item.ts': 'export interface Item { sku: string; count?: number; parts?: Item[] }\nexport enum Level { Low, High }\n' };
+
+async function specOf(
+  t: ExecutionContext,
+  source: string,
+): Promise<{ files: Record<string, string>; spec: FunctionSpec; read: ReadFunction }> {
+  const files = { 'main.ts': `${TYPES}${source}`, ...FILES };
+  const read = await readFunction(await folderOf(t, files), 'main.ts');
+  return { files, read, spec: { name: 'f', module: 'main.ts', callStyle: read.style, parameters: withoutSamples(read.parameters) } };
+}
+
+async function worker(t: ExecutionContext, source: string): Promise<Run> {
+  const { files, spec } = await specOf(t, source);
+  return jobsOf(t, threadRuntime(), files, spec);
+}
+
+const DATE = 'a: must be a date by ISO 8601, such as 2026-01-31T12:00:00Z';
+const types: readonly [type: string, ...cases: (readonly [value: string, expected: string])[]][] = [
+  ['Mode', ['"fast"', '"fast"'], ['"other"', 'a: must be one of "fast", "slow"'], ['1', 'a: must be a string']],
+  ['Size', ['"s"', '"s"'], ['"x"', 'a: must be one of "s", "l"']],
+  ['Level', ['1', '1'], ['2', 'a: must be one of 0, 1']],
+  ['number[]', ['[1,2]', '[1,2]'], ['[1,"x"]', 'a[1]: must be a number']],
+  ['[number, string]', ['[1,"x"]', '[1,"x"]'], ['[1]', 'a: must be an array of 2']],
+  ['string | null', ['null', 'null'], ['1', 'a: must be a string or null']],
+  ['string | Thing', ['{"sku":"x"}', '{"sku":"x"}'], ['{"sku":1}', 'a.sku: must be a string'], ['1', 'a: must be a string or Item']],
+  ['Date', ['"2026-01-31T12:00:00Z"', '["Date","2026-01-31T12:00:00.000Z"]'], ['"soon"', DATE]],
+  ['URL', ['"http://a.test"', '["URL","http://a.test/"]'], ['"x"', 'a: must be a URL']],
+  ['bigint', ['5', '["BigInt","5"]'], ['1.5', 'a: must be an integer']],
+  ['Uint8Array', ['"AP8="', '["Uint8Array","0,255"]'], ['"!"', 'a: must be bytes as base64 text']],
+  ['Set<number>', ['[1,1]', '["Set",1]'], ['["x"]', 'a[0]: must be a number']],
+  [
+    'Map<string, Date>',
+    ['{"__proto__":"2026-01-31"}', '["Map",["__proto__","2026-01-31T00:00:00.000Z"]]'],
+    ['{"k":1}', 'a.k: must be a date by ISO 8601, such as 2026-01-31T12:00:00Z'],
+  ],
+  ['Record<string, number[]>', ['{"x":[1]}', '{"x":[1]}'], ['{"x":[null]}', 'a.x[0]: must be a number']],
+  [
+    'Thing[]',
+    ['[{"sku":"x","parts":[{"sku":"y"}],"more":1}]', '[{"sku":"x","parts":[{"sku":"y"}],"more":1}]'],
+    ['[{"sku":"x","parts":[{}]}]', 'a[0].parts[0].sku: is required'],
+    ['[{"sku":"x","count":null}]', '[{"sku":"x","count":null}]'],
+  ],
+  ['Partial<Thing>', ['{}', '{}'], ['{"sku":1}', 'a.sku: must be a string']],
+  ['Unknown', ['[1]', 'a: must be an object']],
+  ['any', ['[1]', '[1]']],
+];
+for (const [type, ...cases] of types) {
+  test(`a parameter of the type ${type}`, async (t) => {
+    const run = await worker(t, `export const f = (a: ${type}, b = 1) => shown(a);`);
+    for (const [value, expected] of cases) t.is(await run(`{"a":${value}}`), expected, value);
+  });
+}
+
+test('an interface is the whole input, with its bases; places begin at its fields', async (t) => {
+  const { files, spec, read } = await specOf(t, 'export const f = ({ at, ...rest }: Order) => [shown(at), rest];');
+  t.is(inShort(read), 'WHOLE');
+  for (const runtime of [threadRuntime(), processRuntime()]) {
+    const run = await jobsOf(t, runtime, files, spec);
+    t.is(
+      await run('{"id":1,"name":"x","items":[],"at":"2026-01-31"}'),
+      '[["Date","2026-01-31T00:00:00.000Z"],{"id":1,"name":"x","items":[]}]',
+    );
+    t.is(
+      await run('{"name":"x","items":[{"sku":1}],"mode":"no","pair":[1,2]}'),
+      'id: is required; items[0].sku: must be a string; mode: must be one of "fast", "slow"; pair[1]: must be a string or null',
+    );
+    const call = await routesOf(t, runtime, files, [spec]);
+    const answer = await call('f', { body: '{"name":"x","items":[]}', query: 'id=x' });
+    t.is(answer.detail, 'id: must be a number');
+    t.is((await call('f', { body: '{"name":"x","items":[]}', query: 'id=5' })).text, '[null,{"id":5,"name":"x","items":[]}]');
+    const refused = await call('f', { body: '{"id":1,"name":"x","items":[{}]}' });
+    t.is(refused.status, 422);
+    t.deepEqual(JSON.parse(refused.text), {
+      error: 'Unprocessable Content',
+      detail: 'items[0].sku: is required',
+      errors: [{ path: 'items[0].sku', message: 'is required' }],
+    });
+  }
+});
+
+test('members of an object, and parameters beside models, by name', async (t) => {
+  const object = await worker(t, 'export const f = (order: { thing: Thing; at?: Date }) => [order.thing, shown(order.at)];');
+  t.is(await object('{"thing":{"sku":"x"},"at":"2026-01-31"}'), '[{"sku":"x"},["Date","2026-01-31T00:00:00.000Z"]]');
+  t.is(await object('{"thing":{"sku":"x","parts":[{}]}}'), 'thing.parts[0].sku: is required');
+  const several = await worker(t, 'export const f = (thing: Thing, times = 1) => [thing.sku, times];');
+  t.is(await several('{"thing":{"sku":"x"}}'), '["x",1]');
+  t.is(await several('{"thing":{}}'), 'thing.sku: is required');
+  const { spec, files } = await specOf(t, 'export const f = (id: number, thing: Thing, tags: string[] = []) => [id, thing, tags];');
+  const call = await routesOf(t, threadRuntime(), files, [spec]);
+  t.is(
+    (await call('f', { pathValues: { id: '7' }, body: '{"thing":{"sku":"x"}}', query: 'tags=a&tags=b' })).text,
+    '[7,{"sku":"x"},["a","b"]]',
+  );
+  t.like(await call('f', { pathValues: { id: '7' }, body: '{"thing":{}}' }), { status: 422, detail: 'thing.sku: is required' });
+});
+
+test('what is nested deeply, and unions of unions, end soon with a message', async (t) => {
+  const nested = (depth: number, last: string): string =>
+    depth === 0 ? `{"kind":"${last}"}` : `{"inner":${nested(depth - 1, last)},"kind":"${depth % 2 === 0 ? 'right' : 'left'}"}`;
+  const run = await worker(t, 'export const f = (a: Node, b = 1) => 1;');
+  t.is(await run(`{"a":${nested(60, 'left')}}`), '1');
+  t.is(await run(`{"a":${nested(60, 'wrong')}}`), 'a: must be Left or Right');
+  const item = await worker(t, 'export const f = (a: Thing, b = 1) => 1;');
+  t.is(await item(`{"a":${'{"sku":"x","parts":['.repeat(50_000)}${']}'.repeat(50_000)}}`), 'a: is nested too deeply');
+});
