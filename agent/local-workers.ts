@@ -349,10 +349,9 @@ export class LocalWorker {
 
   #events(): Omit<WorkerEvents, 'log' | 'exited'> {
     return {
-      // Why a server is not ready yet.
-      preparing: (_reason, detail) => this.#onLog({ stream: 'system', jobId: '', text: detail }),
+      preparing: () => undefined,
       startFailed: (_reason, detail) => this.#end(new CapstanError('WORKER_LOST', detail)),
-      waiting: () => undefined,
+      waiting: (detail) => this.#onLog({ stream: 'system', jobId: '', text: `the server is not ready: ${detail}` }),
       started: () => undefined,
       loaded: () => {
         this.#isLoaded = true;
