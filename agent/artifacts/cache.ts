@@ -10,6 +10,7 @@ import { join } from 'node:path';
 import type { Logger } from 'pino';
 import { z } from 'zod';
 
+import { ARTIFACT_LIMITS } from '../../lib/artifact-limits.ts';
 import { CapstanError } from '../../lib/errors.ts';
 import { syncPath } from '../../lib/sync-path.ts';
 import { messageOf } from '../../lib/to-error.ts';
@@ -24,7 +25,7 @@ const UNFINISHED = '.new-';
 /** Suffix of the note beside a build. The note is written first: a build without one is incomplete. */
 const NOTE_SUFFIX = '.note';
 /** Largest artifact, bytes. */
-const MAX_ARTIFACT_BYTES = 500_000_000;
+const MAX_ARTIFACT_BYTES = ARTIFACT_LIMITS.bytes;
 
 export interface CacheOptions {
   readonly folder: string;

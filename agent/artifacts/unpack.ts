@@ -9,6 +9,7 @@ import { pipeline } from 'node:stream/promises';
 
 import { extract, type ReadEntry } from 'tar';
 
+import { ARTIFACT_LIMITS } from '../../lib/artifact-limits.ts';
 import { CapstanError } from '../../lib/errors.ts';
 import { messageOf } from '../../lib/to-error.ts';
 
@@ -18,7 +19,7 @@ export interface UnpackLimits {
   readonly bytes: number;
 }
 
-export const UNPACK_LIMITS: UnpackLimits = { entries: 200_000, bytes: 4_000_000_000 };
+export const UNPACK_LIMITS: UnpackLimits = { entries: ARTIFACT_LIMITS.entries, bytes: ARTIFACT_LIMITS.unpackedBytes };
 
 /** Limits of Linux file systems: bytes of a name, and of a path below the agent's own folder. */
 const MAX_NAME_BYTES = 255;

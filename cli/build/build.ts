@@ -3,9 +3,12 @@
  * manifest, installs the packages and packs the artifact.
  */
 import { createHash } from 'node:crypto';
-import { readFile, readlink, rm } from 'node:fs/promises';
+import { createReadStream } from 'node:fs';
+import { readlink, rm } from 'node:fs/promises';
 import { basename, join } from 'node:path';
+import { pipeline } from 'node:stream/promises';
 
+import { ARTIFACT_LIMITS } from '../../lib/artifact-limits.ts';
 import { discover } from '../discovery/discover.ts';
 import type { DeclaredApplication, DeclaredEndpoint } from '../discovery/declared.ts';
 import {
@@ -18,6 +21,7 @@ import {
   type Application,
 } from '../deploy/application.ts';
 import { packArtifact, removeArtifact, TOOL_FOLDER, type Artifact, type Layer } from '../deploy/artifact.ts';
+import { checkSize } from '../deploy/artifact-size.ts';
 import { listFiles } from '../deploy/files.ts';
 import { MANIFEST_NAME, readManifest } from '../deploy/manifest.ts';
 import type { Terminal } from '../terminal/terminal.ts';
@@ -85,10 +89,11 @@ async function buildDeclared(declared: DeclaredApplication, options: BuildOption
     );
   await options.admit?.();
   const handlers = await handlersOf(declared);
+  const fingerprint = await fingerprintOf(folder);
   const packages = await installPackages(declared, options, terminal);
   const manifest = manifestOf(endpoints, {
     projectName: basename(folder),
-    fingerprint: await fingerprintOf(folder),
+    fingerprint,
     packages: packages.promised,
     python: packages.compiledFor,
     handlers: handlers.paths,
@@ -152,13 +157,25 @@ async function sdkFiles(endpoints: readonly DeclaredEndpoint[]): Promise<Generat
   return [...(uses('python') ? await pythonSdk() : []), ...(uses('node') ? await nodeSdk() : [])];
 }
 
-/** Hash of the application's own files; installed and generated files do not count. */
+/**
+ * Returns the hash of the application's own files; installed and generated files do not count.
+ * @throws CapstanError INVALID_ARCHIVE when they alone are too large, before any of them is read and anything installed.
+ */
 async function fingerprintOf(folder: string): Promise<string> {
   const { entries } = await listFiles(folder, { skip: (name) => name === 'node_modules' });
+  await checkSize({
+    root: folder,
+    entries: entries.map(({ path, stat }) => ({ path, name: path, stat })),
+    packages: [],
+    packedBytes: 0,
+    limit: ARTIFACT_LIMITS.bytes,
+  });
   const hash = createHash('sha256');
   for (const { path, stat } of entries) {
-    const content = stat.isSymbolicLink() ? await readlink(join(folder, path)) : await readFile(join(folder, path));
-    hash.update(`${path}\0${createHash('sha256').update(content).digest('hex')}\n`);
+    const digest = createHash('sha256');
+    if (stat.isSymbolicLink()) digest.update(await readlink(join(folder, path)));
+    else await pipeline(createReadStream(join(folder, path)), digest);
+    hash.update(`${path}\0${digest.digest('hex')}\n`);
   }
   return hash.digest('hex');
 }

@@ -9,6 +9,8 @@ import { z } from 'zod';
 
 import type { Layer } from '../deploy/artifact.ts';
 import type { Activity } from '../terminal/activity.ts';
+import { ARTIFACT_LIMITS } from '../../lib/artifact-limits.ts';
+import { checkSize } from '../deploy/artifact-size.ts';
 import { writeMember, type ArchiveEntry } from './archive.ts';
 import { cachedFolder } from './cached-folders.ts';
 
@@ -48,11 +50,13 @@ export async function layerOf<Notes>(order: LayerOrder<Notes>): Promise<KeptLaye
       await mkdir(files);
       const installed = await order.install(files);
       const entries = await entriesOf(files);
+      const packages = sizesOf(entries);
+      await checkSize({ root: files, entries, packages: [], packedBytes: 0, limit: ARTIFACT_LIMITS.bytes });
       activity.begin('packing packages');
       await writeMember(files, entries, join(made, MEMBER), (done, total) => activity.at(done, total));
       await rm(files, { recursive: true, force: true });
       const { size } = await stat(join(made, MEMBER));
-      return { bytes: size, notes: { files: entries.length, packages: sizesOf(entries), installed } };
+      return { bytes: size, notes: { files: entries.length, packages, installed } };
     },
   });
   const { files, packages, installed } = notes;

@@ -9,7 +9,9 @@ import { fileURLToPath } from 'node:url';
 
 import { z } from 'zod';
 
+import { ARTIFACT_LIMITS } from '../../lib/artifact-limits.ts';
 import { CapstanError } from '../../lib/errors.ts';
+import { tooLarge } from '../deploy/artifact-size.ts';
 import type { Activity } from '../terminal/activity.ts';
 import type { Terminal } from '../terminal/terminal.ts';
 import { PYTHON_PACKAGES } from './generated.ts';
@@ -26,6 +28,8 @@ import { findUv } from './uv-program.ts';
 
 /** Changes when the same inputs give other files. */
 const FORMAT = 4;
+/** Downloads that are larger by less may fit. */
+const WHEEL_MARGIN = 1.1;
 /** Names that a progress line shows. */
 const SHOWN = 3;
 
@@ -155,6 +159,7 @@ async function installWith(installer: PythonInstaller, { order, wanted, pins, ta
   const resolution = await installer.resolve(wanted);
   const kept = reachable(resolution.roots, resolution.needs, leaveOut);
   const packages = resolution.packages.filter(({ name }) => kept.has(name));
+  if (!wanted.isForHere) refuseTooLarge(packages);
   activity.begin(`installing ${packages.length} Python packages with ${installer.name}`);
   if (packages.length > 0)
     await installer.install(wanted, {
@@ -169,6 +174,13 @@ async function installWith(installer: PythonInstaller, { order, wanted, pins, ta
     isCompiled: await isCompiled(target),
     warnings: [...pins.warnings],
   };
+}
+
+/** Wheels are as small as the archive makes their files, within a few per cent. */
+function refuseTooLarge(packages: readonly ResolvedPackage[]): void {
+  const sized = packages.map(({ name, bytes }) => ({ name, size: bytes ?? 0 }));
+  const bytes = sized.reduce((sum, { size }) => sum + size, 0);
+  if (bytes > ARTIFACT_LIMITS.bytes * WHEEL_MARGIN) throw tooLarge(ARTIFACT_LIMITS.bytes, sized, bytes);
 }
 
 /** Counts the bytes of the downloads that are complete; packages that the installer has cached are not downloaded. */

@@ -1,21 +1,18 @@
 /** Packs a folder, the generated files and the installed packages into `.tool/artifact.tar.gz`. */
-import { lstat, mkdir, rename, rm, writeFile } from 'node:fs/promises';
+import { lstat, mkdir, rename, rm, stat, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 
-import { ToolError } from '../terminal/tool-error.ts';
+import { ARTIFACT_LIMITS } from '../../lib/artifact-limits.ts';
 import { TooLarge, writeArchive, writeMember, type ArchiveEntry } from '../build/archive.ts';
 import type { GeneratedFile } from '../build/generated.ts';
+import { checkSize, foldersOf, tooLarge, type Sized } from './artifact-size.ts';
 import { listFiles } from './files.ts';
 import { MANIFEST_NAME } from './manifest.ts';
-import { sizeText } from './size-text.ts';
 
-const ARTIFACT_LIMIT = 500_000_000;
 /** Folder for the tool's output, inside the application's folder. */
 export const TOOL_FOLDER = '.tool';
 export const ARTIFACT = `${TOOL_FOLDER}/artifact.tar.gz`;
 const STAGING = `${TOOL_FOLDER}/.build`;
-/** Number of the largest files that the error names when the artifact is too large. */
-const NAMED = 5;
 
 /** Installed packages, packed once. */
 export interface Layer {
@@ -66,7 +63,7 @@ export async function removeArtifact(folder: string): Promise<void> {
  * @throws CapstanError INVALID_ARCHIVE when it exceeds the limit or contains what an artifact must not.
  */
 export async function packArtifact(folder: string, manifest: string, parts: ArtifactParts = {}): Promise<Artifact> {
-  const { generated = [], layers = [], keepStaging = false, limit = ARTIFACT_LIMIT } = parts;
+  const { generated = [], layers = [], keepStaging = false, limit = ARTIFACT_LIMITS.bytes } = parts;
   const { entries, leftOut } = await listFiles(folder, parts.skip === undefined ? {} : { skip: parts.skip });
   const staging = join(folder, STAGING);
   await rm(staging, { recursive: true, force: true });
@@ -76,6 +73,14 @@ export async function packArtifact(folder: string, manifest: string, parts: Arti
     const own = entries.filter(({ path }) => !taken.has(path)).map(({ path, stat }) => ({ path, name: path, stat }));
     const member = join(folder, TOOL_FOLDER, 'application.member');
     const unfinished = join(folder, TOOL_FOLDER, 'artifact.unfinished');
+    const packed = await Promise.all(layers.map(async (layer) => (await stat(layer.member)).size));
+    await checkSize({
+      root: folder,
+      entries: [...own, ...staged],
+      packages: packagesOf(layers),
+      packedBytes: packed.reduce((sum, bytes) => sum + bytes, 0),
+      limit,
+    });
     try {
       await writeMember(folder, [...own, ...staged], member);
       const written = await writeArchive([member, ...layers.map((layer) => layer.member)], unfinished, limit);
@@ -84,7 +89,7 @@ export async function packArtifact(folder: string, manifest: string, parts: Arti
       const files = own.length + staged.length + layers.reduce((sum, layer) => sum + layer.files, 0);
       return { path, ...written, files, leftOut, contents: contentsOf([...own, ...staged], layers) };
     } catch (error) {
-      if (error instanceof TooLarge) throw tooLarge(limit, own, layers);
+      if (error instanceof TooLarge) throw tooLarge(limit, [...packagesOf(layers), ...foldersOf(own)]);
       throw error;
     } finally {
       await Promise.all([rm(member, { force: true }), rm(unfinished, { force: true })]);
@@ -116,11 +121,6 @@ function contentsOf(own: readonly ArchiveEntry[], layers: readonly Layer[]): Con
   return [...sizes].map(([name, size]) => ({ name, size })).sort((a, b) => b.size - a.size || (a.name < b.name ? -1 : 1));
 }
 
-function tooLarge(limit: number, own: readonly ArchiveEntry[], layers: readonly Layer[]): ToolError {
-  const largest = contentsOf(own, layers).slice(0, NAMED);
-  return new ToolError(
-    'INVALID_ARCHIVE',
-    `the artifact is larger than ${sizeText(limit)}; its largest files: ${largest.map(({ name, size }) => `${name} (${sizeText(size)})`).join(', ')}`,
-    'Exclude files with .toolignore, and packages that the hosts have with --exclude. `capstan build --list` shows what a build contains.',
-  );
+function packagesOf(layers: readonly Layer[]): Sized[] {
+  return layers.flatMap(({ packages }) => Object.entries(packages).map(([name, size]) => ({ name, size })));
 }

@@ -4,12 +4,13 @@
  */
 import { randomBytes } from 'node:crypto';
 
+import { ARTIFACT_LIMITS } from '../../lib/artifact-limits.ts';
 import { CapstanError } from '../../lib/errors.ts';
 
 export type BlobKind = 'build' | 'body';
 
 /** Limit for a build, bytes. */
-export const MAX_BUILD_BYTES = 500_000_000;
+export const MAX_BUILD_BYTES = ARTIFACT_LIMITS.bytes;
 
 /** Limit for a body: 20 MiB, and room for the overhead of the encoding. */
 export const MAX_BODY_BYTES = 21 * 1024 * 1024;

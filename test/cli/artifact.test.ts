@@ -1,7 +1,7 @@
 /** The artifact: which files it holds, and that the same files give the same bytes. */
-import { createHash } from 'node:crypto';
+import { createHash, randomBytes } from 'node:crypto';
 import { createReadStream } from 'node:fs';
-import { chmod, link, mkdir, readdir, readFile, rm, symlink, utimes, writeFile } from 'node:fs/promises';
+import { chmod, link, mkdir, readdir, readFile, rm, symlink, truncate, utimes, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 
 import test from 'ava';
@@ -204,8 +204,29 @@ test('refused: more bytes than an artifact may have; nothing is left of it', asy
   await writeFile(join(folder, 'random'), createHash('sha512').update('x').digest().toString('hex').repeat(20));
   const error = await t.throwsAsync(packArtifact(folder, MANIFEST, { limit: 100 }), { instanceOf: CapstanError });
   t.is(error.code, 'INVALID_ARCHIVE');
-  t.regex(error.message, /^the artifact is larger than 100 B; its largest files: random \(2\.6 kB\), /);
+  t.regex(error.message, /^the artifact is larger than 100 B; its largest parts: random \(2\.6 kB\), /);
   t.deepEqual(await readdir(join(folder, '.tool')), []);
+});
+
+test('refused before anything is packed: what will be too large, by its largest folders', async (t) => {
+  const folder = await folderOf(t, { 'main.ts': '', 'models/deep/config.json': '{}' });
+  await writeFile(join(folder, 'models/deep/weights'), randomBytes(2_000_000));
+  await writeFile(join(folder, 'noise'), randomBytes(1_000_000));
+  const error = await t.throwsAsync(packArtifact(folder, MANIFEST, { limit: 1_500_000 }), { instanceOf: CapstanError });
+  t.regex(
+    error.message,
+    /^the artifact is larger than 1\.5 MB \(about 3\.0 MB compressed\); its largest parts: models\/ \(2\.0 MB\), noise \(1\.0 MB\), /,
+  );
+  // Nobody reads the terabyte of a file without content.
+  await truncate(join(folder, 'main.ts'), 1e12);
+  const sparse = await t.throwsAsync(packArtifact(folder, MANIFEST), { instanceOf: CapstanError });
+  t.regex(sparse.message, /^the artifact unpacks to 1000\.0 GB, more than the 4\.0 GB that hosts accept; its largest parts: main\.ts/);
+  t.deepEqual(await readdir(join(folder, '.tool')), []);
+});
+
+test('files that become small by packing are not refused for their size', async (t) => {
+  const folder = await folderOf(t, { 'main.ts': '', 'table.csv': 'one,two,three\n'.repeat(200_000) });
+  t.true((await packArtifact(folder, MANIFEST, { limit: 100_000 })).size < 100_000);
 });
 
 test('names of every kind arrive as they are, in what the agent unpacks', async (t) => {
