@@ -1,17 +1,17 @@
 /** Selects the files of a folder for the artifact: all but those that ignore files, their names or the rules below exclude. */
 import { lstat, readdir, readFile, readlink, realpath } from 'node:fs/promises';
 import type { Stats } from 'node:fs';
-import { dirname, isAbsolute, join, resolve, sep } from 'node:path';
+import { dirname, isAbsolute, join, relative, resolve, sep } from 'node:path';
 
 import ignore, { type Ignore } from 'ignore';
 
 import { ToolError } from '../terminal/tool-error.ts';
 import { isErrno } from '../../lib/to-error.ts';
-import { isCredentialName } from './credential-files.ts';
+import { hasPrivateKey, isCredentialName } from './credential-files.ts';
 import { MANIFEST_NAME } from './manifest.ts';
 
 /** Never in an artifact: the tool's own output, version control, compiled Python, data and secrets. */
-const NEVER = /^(\.git|\.tool|\.capstan|__pycache__|\.env(\..+)?)$/;
+const NEVER = /^(\.git|\.tool|\.capstan|__pycache__|\.env([-._].+)?)$/i;
 const NODE_MODULES = 'node_modules';
 /** Folders of installed packages, which the runtimes find by these names. */
 const dependencies = [NODE_MODULES, 'python_packages'];
@@ -48,8 +48,22 @@ export async function listFiles(
   const root = await realpath(folder);
   const entries: FileEntry[] = [];
   const leftOut: string[] = [];
+  /** Link → its target, relative to the folder. */
+  const links = new Map<string, string>();
   await walk('', { git: [], tool: ignore().add(await textOf(join(root, '.toolignore'))) });
-  return { entries: entries.sort((a, b) => (a.path < b.path ? -1 : 1)), leftOut };
+  return { entries: withTargets().sort((a, b) => (a.path < b.path ? -1 : 1)), leftOut };
+
+  /** Without links to what is left out: hosts refuse a broken link. */
+  function withTargets(): FileEntry[] {
+    const present = new Set<string>(['']);
+    for (const { path } of entries) for (let at = path; at !== '' && at !== '.' && !present.has(at); at = dirname(at)) present.add(at);
+    return entries.filter(({ path }) => {
+      const target = links.get(path);
+      if (target === undefined || present.has(target) || isDependency(target)) return true;
+      leftOut.push(`${path} is a link to ${target}, which is left out`);
+      return false;
+    });
+  }
 
   async function walk(base: string, outer: Rules): Promise<void> {
     const here = join(root, base);
@@ -65,15 +79,25 @@ export async function listFiles(
       const stat = await lstat(join(root, path));
       if (isIgnored(path, stat.isDirectory(), rules)) continue;
       // Packages contain certificates and samples; what the user wrote there on purpose is named in .toolignore.
-      if (!isDependency(path) && isCredentialName(name, stat.isDirectory()) && !isNamed(path, stat.isDirectory(), rules.tool)) {
-        leftOut.push(`${path} may hold credentials (to pack it, add !${path} to .toolignore)`);
-        continue;
+      if (!isDependency(path) && !isNamed(path, stat.isDirectory(), rules.tool)) {
+        const hint = `(to pack it, add !${path} to .toolignore)`;
+        if (isCredentialName(name, stat.isDirectory())) {
+          leftOut.push(`${path} may hold credentials ${hint}`);
+          continue;
+        }
+        if (stat.isFile() && (await hasPrivateKey(join(root, path), stat.size))) {
+          leftOut.push(`${path} contains a private key ${hint}`);
+          continue;
+        }
       }
       if (stat.isDirectory()) {
         if (base !== NODE_MODULES || name !== '.cache') await walk(path, rules);
       } else if (stat.isSymbolicLink()) {
-        if (await staysInside(path)) entries.push({ path, stat });
-        else if (isDependency(path)) leftOut.push(`${path} is a link that leaves the folder`);
+        const target = await targetInside(path);
+        if (target !== null) {
+          entries.push({ path, stat });
+          links.set(path, target);
+        } else if (isDependency(path)) leftOut.push(`${path} is a link that leaves the folder`);
         else
           throw new ToolError(
             'INVALID_ARCHIVE',
@@ -86,15 +110,19 @@ export async function listFiles(
     }
   }
 
-  /** Links are resolved fully: a chain of links may lead out although no single link does. */
-  async function staysInside(path: string): Promise<boolean> {
+  /**
+   * Returns the target of a link, relative to the folder; null when it is outside. Links are resolved fully: a chain of
+   * links may lead out although no single link does.
+   */
+  async function targetInside(path: string): Promise<string | null> {
     const target = await readlink(join(root, path));
-    if (isAbsolute(target)) return false;
-    if (!isInside(root, resolve(root, dirname(path), target))) return false;
+    if (isAbsolute(target)) return null;
+    if (!isInside(root, resolve(root, dirname(path), target))) return null;
     try {
-      return isInside(root, await realpath(join(root, path)));
+      const real = await realpath(join(root, path));
+      return isInside(root, real) ? relative(root, real).split(sep).join('/') : null;
     } catch {
-      return false; // a dangling link
+      return null; // a dangling link
     }
   }
 }

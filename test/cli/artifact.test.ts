@@ -114,9 +114,25 @@ test('files that look like credentials stay behind with a warning, unless .tooli
     'sub/credentials-prod.json',
     'server.pem',
     '.netrc',
+    '.npmrc',
     'a.key',
+    'config/prod.env',
+    'config/secrets.yaml',
+    'deploy/id_rsa.bak',
+    'infra/terraform.tfstate.backup',
+    'kubeconfig.dev',
   ];
-  const harmless = ['id_map.json', 'credentials.py', 'keys.py', 'python_packages/certifi/cacert.pem', 'node_modules/tls/test.key'];
+  const harmless = [
+    'id_map.json',
+    'credentials.py',
+    'deploy/id_rsa.pub',
+    'environment.yml',
+    'keys.py',
+    'secrets.py',
+    'token.json',
+    'python_packages/certifi/cacert.pem',
+    'node_modules/tls/test.key',
+  ];
   const folder = await folderOf(t, {
     ...Object.fromEntries([...secret, ...harmless].map((path) => [path, 'x'])),
     'certs/public.pem': 'x',
@@ -129,6 +145,37 @@ test('files that look like credentials stay behind with a warning, unless .tooli
     secret.map((path) => (path.startsWith('.aws/') ? '.aws' : path)).sort(),
   );
   t.true(artifact.leftOut.includes('server.pem may hold credentials (to pack it, add !server.pem to .toolignore)'));
+});
+
+test('private keys stay behind whatever their names, in nested folders and behind links', async (t) => {
+  const key = `-----BEGIN OPENSSH PRIVATE KEY-----\nx\n`;
+  const folder = await folderOf(t, {
+    'deploy/prod': key,
+    'gcp.json': JSON.stringify({ type: 'service_account', private_key: '-----BEGIN PRIVATE KEY-----\nx' }),
+    'docs.md': key,
+    'sub/.env': 'A=1',
+    'sub/.env-prod': 'A=1',
+    'sub/.ENV.local': 'A=1',
+    'sub/public.txt': '-----BEGIN PUBLIC KEY-----\n',
+    'wanted.txt': key,
+    '.toolignore': '!wanted.txt\n',
+  });
+  await symlink('sub/.env', join(folder, 'settings'));
+  await symlink('deploy', join(folder, 'all-keys'));
+  await symlink('sub', join(folder, 'more'));
+  const artifact = await packArtifact(folder, MANIFEST);
+  t.deepEqual(await pathsOf(artifact), ['.toolignore', 'docs.md', 'more', 'sub/public.txt', 'tool_manifest.json', 'wanted.txt']);
+  t.deepEqual(
+    artifact.leftOut.toSorted((a, b) => (a < b ? -1 : 1)),
+    [
+      'all-keys is a link to deploy, which is left out',
+      'deploy/prod contains a private key (to pack it, add !deploy/prod to .toolignore)',
+      'gcp.json contains a private key (to pack it, add !gcp.json to .toolignore)',
+      'settings is a link to sub/.env, which is left out',
+    ],
+  );
+  const target = await folderOf(t);
+  await unpack(createReadStream(artifact.path), target);
 });
 
 test('contents are listed largest first, a package as one', async (t) => {
