@@ -105,13 +105,13 @@ function report(ended: JobSnapshot, { isStreamed, show, terminal }: ReportOption
 
 /** Errors of the SDK, as the tool shows them. */
 async function refusals<T>(work: () => Promise<T>): Promise<T> {
-  const { CapstanApiError, CapstanError: SdkError, TimeoutError } = await import('../../sdk/typescript/errors.ts');
+  const { CapstanApiError, CapstanError: SdkError, detailOf, TimeoutError } = await import('../../sdk/typescript/errors.ts');
   try {
     return await work();
   } catch (error) {
     if (error instanceof TimeoutError) throw new ToolError('DEADLINE_EXCEEDED', error.message, 'The job continues.', { cause: error });
     if (error instanceof CapstanApiError)
-      throw new CapstanError(codeOfStatus(error.status), error.problem.detail ?? error.message, { cause: error });
+      throw new CapstanError(codeOfStatus(error.status), detailOf(error.problem) ?? error.message, { cause: error });
     if (error instanceof SdkError) throw new CapstanError('UNAVAILABLE', error.message, { cause: error });
     throw error;
   }

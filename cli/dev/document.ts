@@ -13,7 +13,7 @@ export function documentOf(routes: readonly DevRoute[]): object {
   }
   const tags = new Map(routes.map(({ endpoint: { name, settings } }) => [name, { name, description: settings.description }]));
   const components = { schemas: schemas.definitions() };
-  return { openapi: '3.1.0', info: { title: 'Endpoints under development', version: '0' }, tags: [...tags.values()], paths, components };
+  return { openapi: '3.1.0', info: { title: 'Local development server', version: '0' }, tags: [...tags.values()], paths, components };
 }
 
 function operationOf({ method, endpoint, fn }: DevRoute, path: string, schemas: DocumentSchemas): object {

@@ -26,13 +26,20 @@ export class CapstanApiError extends CapstanError {
   readonly attempts: number;
 
   constructor(call: string, problem: Problem, attempts = 1) {
+    const detail = detailOf(problem);
     super(
-      `${call}: ${problem.status}${problem.title === undefined ? '' : ` ${problem.title}`}${problem.detail === undefined ? '' : `: ${problem.detail}`}`,
+      `${call}: ${problem.status}${problem.title === undefined ? '' : ` ${problem.title}`}${detail === undefined ? '' : `: ${detail}`}`,
     );
     this.status = problem.status;
     this.problem = problem;
     this.attempts = attempts;
   }
+}
+
+/** Returns the detail without the title that it begins with: `not found: job x does not exist` is a detail. */
+export function detailOf({ title, detail }: Problem): string | undefined {
+  const prefix = title === undefined ? '' : `${title.toLowerCase()}: `;
+  return detail?.startsWith(prefix) === true ? detail.slice(prefix.length) : detail;
 }
 
 /** 401: the API key is missing, unknown, revoked or not allowed to do this. */

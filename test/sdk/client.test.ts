@@ -163,7 +163,7 @@ test('two calls have two keys; a key of the caller’s own is used', async (t) =
 });
 
 test('a refusal is thrown at once, with the service’s words', async (t) => {
-  const problem = { status: 400, title: 'Bad Request', detail: 'input: must be an object' };
+  const problem = { status: 400, title: 'Bad Request', detail: 'bad request: input: must be an object' };
   const { baseUrl, requests } = await server(t, [{ status: 400, body: problem }]);
   const error = await t.throwsAsync(endpoint(baseUrl).run({ n: 1 }), { instanceOf: CapstanApiError });
   t.is(error.message, 'POST /v2/ep1/run: 400 Bad Request: input: must be an object');
@@ -215,13 +215,13 @@ test.serial('retries are told on stderr, once for an address and not for each ca
   const { warn } = console;
   console.warn = (text: string) => void told.push(text);
   t.teardown(() => void (console.warn = warn));
-  const busy = { status: 503, body: { title: 'Service Unavailable', detail: 'service unavailable:\u001B try again' } };
+  const busy = { status: 503, body: { title: 'Service Unavailable', detail: 'service unavailable: \u001Btry again' } };
   const { baseUrl } = await server(t, [busy, busy, { body: {} }, busy, { body: {} }]);
   await endpoint(baseUrl).health();
   await endpoint(baseUrl).health();
   t.deepEqual(
     told.filter((text) => text.includes('/v2/ep1/health: 503')),
-    ['capstan: GET /v2/ep1/health: 503 Service Unavailable: service unavailable:  try again; retrying up to 5 times'],
+    ['capstan: GET /v2/ep1/health: 503 Service Unavailable:  try again; retrying up to 5 times'],
   );
 });
 

@@ -72,7 +72,7 @@ export const PAGE = `<!doctype html>
 <body>
 <div id="reference"></div>
 <form id="ask" hidden>
-  <h1>This endpoint wants its key</h1>
+  <h1>API key required</h1>
   <label for="key">API key</label>
   <input id="key" type="password" autocomplete="off" spellcheck="false" required>
   <button>Show the routes</button>

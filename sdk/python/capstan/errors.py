@@ -37,7 +37,10 @@ class ApiError(CapstanError):
         attempts: int = 1,
     ) -> None:
         words = " ".join([str(status)] + ([title] if title else []))
-        super().__init__(f"{call}: {words}{': ' + detail if detail else ''}")
+        # The service's detail begins with the title: `not found: job x does not exist`.
+        prefix = f"{title.lower()}: " if title else ""
+        shown = detail[len(prefix) :] if detail and detail.startswith(prefix) else detail
+        super().__init__(f"{call}: {words}{': ' + shown if shown else ''}")
         self.call = call
         self.status = status
         self.title = title

@@ -175,14 +175,14 @@ class Handles(unittest.TestCase):
 
     def test_retries_are_told_on_stderr_once_for_an_address(self):
         for kind in (capstan.Endpoint, aio.Endpoint):
-            busy = (503, {"title": "Service Unavailable", "detail": "service unavailable:\x1b try again"})
+            busy = (503, {"title": "Service Unavailable", "detail": "service unavailable: \x1btry again"})
             with FakeService(busy, busy, (200, {}), busy, (200, {})) as service, Twin(kind, service) as twin:
                 with mock.patch("sys.stderr", new=io.StringIO()) as printed:
                     twin.settle(twin.endpoint.health())
                     twin.settle(twin.endpoint.health())
                 self.assertEqual(
                     printed.getvalue(),
-                    "capstan: GET /v2/ep1/health: 503 Service Unavailable: service unavailable:  try again; retrying up to 5 times\n",
+                    "capstan: GET /v2/ep1/health: 503 Service Unavailable:  try again; retrying up to 5 times\n",
                 )
 
     def test_what_is_no_json_is_refused_before_any_call(self):
