@@ -35,7 +35,7 @@ export function readLogin(environment: Environment): Login | null {
   } catch {
     // Its text may contain the key: the error below does not quote it.
   }
-  throw new CapstanError('CONFIG', `${path} is not what capstan login wrote: log in again`);
+  throw new CapstanError('CONFIG', `${path} is not a valid login file; log in again: capstan login`);
 }
 
 /** Writes the file atomically, readable by the user only. */

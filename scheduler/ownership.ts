@@ -152,7 +152,7 @@ function refuseForeignKey(present: string | undefined, { path, created, secrets 
   if (present === undefined || !created.masterKey || present === new Cipher(secrets.masterKey, []).keyId) return;
   throw new CapstanError(
     'CONFIG',
-    `${join(path, 'secrets')}: was created anew, but the queue is encrypted with another master key; copy the folder from the scheduler that owns the queue`,
+    `${join(path, 'secrets')}: was created again, but the queue is encrypted with another master key; copy the folder from the scheduler that owns the queue`,
   );
 }
 

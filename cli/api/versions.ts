@@ -38,7 +38,7 @@ export async function serviceVersions(client: GatewayClient): Promise<FoundVersi
       ...(agents.found ?? []),
     ],
     notes: [
-      ...(schedulers.why === undefined ? [] : [`the schedulers do not tell their versions: ${schedulers.why}`]),
+      ...(schedulers.why === undefined ? [] : [`the schedulers do not report their versions: ${schedulers.why}`]),
       ...(agents.why === undefined ? [] : [`the nodes cannot be listed: ${agents.why}`]),
     ],
   };

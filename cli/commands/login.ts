@@ -28,7 +28,7 @@ export const login: Command = {
     if (key === '')
       throw new ToolError(
         'CONFIG',
-        'SERVICE_API_KEY: no API key was given',
+        'SERVICE_API_KEY: no API key was provided',
         `Set it, or pass the key on stdin: capstan login --url ${url} < key-file`,
         { field: 'SERVICE_API_KEY' },
       );

@@ -29,7 +29,7 @@ const prepare: Command = {
     const { id, file, lacking } = await withScheduler(readSettings(options, env), (client) => client.prepareMasterKey());
     if (flagOption(options, 'json')) terminal.data(JSON.stringify({ id, file, lacking }, null, 2));
     else terminal.value(`${id}  ${file}`);
-    for (const name of lacking) terminal.warn(`${name} lacks the key: copy the file to the same path of its data folder`);
+    for (const name of lacking) terminal.warn(`${name} does not have the key: copy the file to the same path of its data folder`);
     if (lacking.length === 0) terminal.next('capstan master-key rotate');
   },
 };

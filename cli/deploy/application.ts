@@ -37,7 +37,11 @@ export async function readApplication(folder: string): Promise<Application> {
   await mustBeFolder(folder);
   const found = await writtenManifest(folder);
   if (found === null)
-    throw new ToolError('INVALID_MANIFEST', `no endpoint in ${folder}: nothing declares one, and there is no ${MANIFEST_NAME}`, EXAMPLE);
+    throw new ToolError(
+      'INVALID_MANIFEST',
+      `no endpoint in ${folder}: no source declares one, and the folder has no ${MANIFEST_NAME}`,
+      EXAMPLE,
+    );
   const manifest = readManifest(found.text, relative(folder, found.path));
   const endpoints: ApplicationEndpoint[] = [];
   for (const endpoint of manifest.endpoints) {

@@ -101,7 +101,7 @@ export async function listFiles(
         else
           throw new ToolError(
             'INVALID_ARCHIVE',
-            `${path} is a broken link, or leaves the folder; an artifact has only what is inside`,
+            `${path} is a broken link, or points out of the folder; an artifact contains only files of the folder`,
             'Replace it with its target, or add it to .toolignore.',
             { field: path },
           );

@@ -114,12 +114,12 @@ async function checkGpus(): Promise<Finding> {
     };
   } catch (error) {
     const missing = isErrno(error, 'ENOENT');
-    const text = missing ? 'none (there is no nvidia-smi)' : 'nvidia-smi fails';
+    const text = missing ? 'none (nvidia-smi not found)' : 'nvidia-smi fails';
     return {
       name,
       verdict: 'warning',
       text,
-      hint: missing ? 'CPU endpoints run; GPU endpoints need the NVIDIA driver.' : 'Run nvidia-smi to see what it says.',
+      hint: missing ? 'CPU endpoints run; GPU endpoints need the NVIDIA driver.' : 'Run nvidia-smi to see its error.',
     };
   }
 }

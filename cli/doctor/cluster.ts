@@ -51,7 +51,7 @@ function cellProblems(cell: CellRow, { synchronous, synchronousStandbys }: Datab
   const found: ClusterProblem[] = [];
   const { name, ownerAddress, lastBatchAgeMs, standbys } = cell;
   if (cell.ownerId === '')
-    return [warning(`cell ${name} has had no owner yet: its accounts are not served`, `Start a scheduler with CAPSTAN_CELL=${name}.`)];
+    return [warning(`cell ${name} has never had an owner: its accounts are not served`, `Start a scheduler with CAPSTAN_CELL=${name}.`)];
   if (lastBatchAgeMs !== null && lastBatchAgeMs > OWNER_LATE_MS)
     found.push(
       fault(
@@ -88,7 +88,7 @@ function schedulerProblems(scheduler: SchedulerRow, database: DatabaseRow, cells
   if (role === 'STANDBY' && key !== null && !masterKeyIds.includes(key))
     found.push(
       fault(
-        `${who} lacks the present master key ${key}, and cannot take over`,
+        `${who} does not have the current master key ${key}, and cannot take over`,
         'Copy secrets/master-key from the owner’s data folder to its own; it needs no restart (docs/backup.md).',
       ),
     );

@@ -118,7 +118,7 @@ export class ControlCalls {
         if (error.code === 'UNAVAILABLE' && link.name === hint) throw error;
       }
     }
-    throw failure ?? new CapstanError('INTERNAL', 'there is no cell');
+    throw failure ?? new CapstanError('INTERNAL', 'no cell is connected');
   }
 
   async #at<Request, Reply>(link: CellLink, method: Method<Request, Reply>, request: Request): Promise<Placed<Reply>> {

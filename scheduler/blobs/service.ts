@@ -234,7 +234,7 @@ export function blobService(deps: BlobServiceDeps): BlobServiceServer {
  */
 function accountOf(caller: BlobCaller): string {
   if (caller.kind === 'account') return caller.account;
-  throw new CapstanError('PERMISSION_DENIED', `${caller.kind}s may not put builds or ask for them`);
+  throw new CapstanError('PERMISSION_DENIED', `${caller.kind}s may neither upload nor read builds`);
 }
 
 /**

@@ -132,7 +132,7 @@ export class MasterKeys {
     if (row.id === this.#held.nextId) {
       const next = await this.#held.readNext();
       if (next !== null) await this.#held.replace(next);
-      log.info({ key: row.id }, 'the next master key is the present one now, as the queue says');
+      log.info({ key: row.id }, 'the next master key is now the current one, as stored with the queue');
     }
     this.#useHeld();
     const held = this.#held.ids;
@@ -142,7 +142,7 @@ export class MasterKeys {
       if (folder.created.masterKey)
         return new CapstanError(
           'CONFIG',
-          `${this.#secrets}: was created anew, but the queue is encrypted with another master key; copy the folder from the scheduler that owns the queue`,
+          `${this.#secrets}: was created again, but the queue is encrypted with another master key; copy the folder from the scheduler that owns the queue`,
         );
       return new CapstanError(
         'CONFLICT',

@@ -80,7 +80,7 @@ test('a standby that went silent is missing, and named with its host', (t) => {
 
 test('a cell that nobody has owned yet', (t) => {
   const fresh = { ...well, cells: [{ ...cell, ownerId: '', ownerAddress: '', standbys: 0 }], schedulers: [] };
-  only(t, fresh, 'warning', /^cell default has had no owner yet/, /CAPSTAN_CELL=default/);
+  only(t, fresh, 'warning', /^cell default has never had an owner/, /CAPSTAN_CELL=default/);
 });
 
 test('an owner that commits nothing, with and without a standby', (t) => {
@@ -122,7 +122,7 @@ test('a standby that could not take over', (t) => {
     t,
     withStandby({ masterKeyIds: ['bbbbbbbb'] }),
     'fault',
-    /^the standby 10\.0\.0\.2:7070 \(two\) lacks the present master key aaaaaaaa, and cannot take over$/,
+    /^the standby 10\.0\.0\.2:7070 \(two\) does not have the current master key aaaaaaaa, and cannot take over$/,
     /Copy secrets\/master-key/,
   );
   t.deepEqual(clusterProblems(withStandby({ masterKeyIds: ['cccccccc', 'aaaaaaaa'] })), [], 'it holds the next one, too');

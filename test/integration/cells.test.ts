@@ -55,7 +55,7 @@ function tests(server: PostgresServer): void {
     await createCell(east, 'west');
     await t.throwsAsync(TestScheduler.open({ ...shared, cell: 'west', dataDir: await folderOf(t) }), {
       code: 'CONFIG',
-      message: /secrets: was created anew, but the queue is encrypted with another master key/,
+      message: /secrets: was created again, but the queue is encrypted with another master key/,
     });
     const west = await TestScheduler.open({ ...shared, cell: 'west', dataDir: await copyOfSecrets(t, east) });
     t.teardown(() => west.close());

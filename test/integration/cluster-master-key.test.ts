@@ -42,7 +42,7 @@ function tests(server: PostgresServer): void {
     const prepared = JSON.parse(tool.stdout()) as { id: string; file: string; lacking: string[] };
     t.is(prepared.file, join(owner.dataDir, 'secrets', 'master-key.next'));
     t.is(prepared.lacking.length, 1);
-    t.regex(tool.stderr(), /lacks the key: copy the file/);
+    t.regex(tool.stderr(), /does not have the key: copy the file/);
     t.is((await prepare(owner)).id, prepared.id, 'a second time gives the same key');
     await t.throwsAsync(rotate(owner), {
       code: 'CONFLICT',

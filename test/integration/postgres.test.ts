@@ -97,7 +97,7 @@ function tests(server: PostgresServer): void {
     const stranger = TestScheduler.open({ store, blobDir, isBlobDirShared: 'true', dataDir: await folderOf(t) });
     await t.throwsAsync(stranger, {
       code: 'CONFIG',
-      message: /secrets: was created anew, but the queue is encrypted with another master key/,
+      message: /secrets: was created again, but the queue is encrypted with another master key/,
     });
   });
 

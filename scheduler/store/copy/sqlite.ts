@@ -26,7 +26,7 @@ import { BATCH_BYTES, BATCH_ROWS, bytesOf, COPY_TABLES, type Cell, type CopyTabl
 const SHARD = 0;
 
 export function openSqliteSource(file: string): CopySource {
-  if (!existsSync(file)) throw new CapstanError('NOT_FOUND', `--from: there is no database ${file}`, { field: '--from' });
+  if (!existsSync(file)) throw new CapstanError('NOT_FOUND', `--from: the database ${file} does not exist`, { field: '--from' });
   mustBeOwn(file, '--from');
   return new SqliteSource(file);
 }
@@ -135,7 +135,7 @@ export class SqliteTarget implements CopyTarget {
     // A log without its database would be applied to the one that takes its place.
     for (const log of [`${this.#file}-wal`, `${this.#file}-journal`])
       if (existsSync(log))
-        throw new CapstanError('ALREADY_EXISTS', `--to: ${log} is left of a database that is gone; move it away`, { field: '--to' });
+        throw new CapstanError('ALREADY_EXISTS', `--to: ${log} is left over from a deleted database; move it away`, { field: '--to' });
     if (startOver) await this.#discard();
     const isNew = !existsSync(this.#part);
     const db = openDatabase(this.#part);

@@ -249,7 +249,7 @@ function tests(server: PostgresServer): void {
     await cp(file, there);
     await t.throwsAsync(copy(url, `sqlite:${there}`), { code: 'ALREADY_EXISTS', message: /there\.db exists; move it away/ });
     const log = join(await folderOf(t, { 'capstan.db-wal': 'x' }), 'capstan.db');
-    await t.throwsAsync(copy(url, `sqlite:${log}`), { code: 'ALREADY_EXISTS', message: /is left of a database that is gone/ });
+    await t.throwsAsync(copy(url, `sqlite:${log}`), { code: 'ALREADY_EXISTS', message: /is left over from a deleted database/ });
     const accounts = await server.newDatabase();
     await (await openPostgresStore({ url: accounts })).close();
     await server.query(
@@ -270,7 +270,7 @@ function tests(server: PostgresServer): void {
       [file, url, 'INVALID_ARGUMENT', /^--from: must be sqlite:<database file or data folder> or postgres:/],
       [`sqlite:${file}`, 'mysql://a@b/c', 'INVALID_ARGUMENT', /^--to: must be sqlite:/],
       [`sqlite:${file}`, `sqlite:${file}.2`, 'INVALID_ARGUMENT', /^--to: one store must be in SQLite and the other in PostgreSQL$/],
-      [`sqlite:${folder}/none`, url, 'NOT_FOUND', /^--from: there is no database .*none\/scheduler\/capstan\.db$/],
+      [`sqlite:${folder}/none`, url, 'NOT_FOUND', /^--from: the database .*none\/scheduler\/capstan\.db does not exist$/],
       [url, `sqlite:${folder}/new`, 'NOT_FOUND', /^--from: postgres:.* holds no store$/],
       [`sqlite:${file}`, 'postgres://u:secret@h/d', 'CONFIG', /^--to: must not hold a password/],
     ];
