@@ -12,7 +12,7 @@
 import type { ChannelCredentials, Metadata } from '@grpc/grpc-js';
 
 import { backoffMs } from '../backoff.ts';
-import { cellHealth } from '../cells.ts';
+import { cellHealth, DEFAULT_CELL } from '../cells.ts';
 import { messageOf } from '../to-error.ts';
 import type { GuardLog } from '../stream-guard.ts';
 import { fixedCandidate, namedCandidate, resolveCandidates, systemLookUp, type Candidate, type LookUp } from './addresses.ts';
@@ -257,6 +257,8 @@ export class OwnerFinder {
       credentials,
       log,
       service: this.service,
+      // Schedulers from before cells have accounts of the default cell only; after one with a term there are none.
+      takesEarlier: () => this.#cell === DEFAULT_CELL && this.#term === undefined,
       delayMs,
       onServing: (reply) => this.#served(candidate, reply),
       onFailure: (reason) => this.#note(candidate.key, reason),

@@ -32,6 +32,12 @@ const OPTIONS: ChannelOptions = {
   'grpc.enable_http_proxy': 0,
 };
 
+/** Values of `ServingStatus`. */
+const SERVING = 1;
+const SERVICE_UNKNOWN = 3;
+/** The health of a scheduler as a whole. */
+const WHOLE = '';
+
 /** A reply of the health service. */
 export interface HealthReply {
   readonly serving: boolean;
@@ -59,9 +65,9 @@ export function checkHealth(
   return new Promise((resolve, reject) => {
     let term: bigint | undefined;
     const deadline = Date.now() + timeoutMs;
-    const call = client.makeUnaryRequest(CHECK, requestBytes, isServing, service, new Metadata(), { deadline }, (error, serving) => {
+    const call = client.makeUnaryRequest(CHECK, requestBytes, statusOf, service, new Metadata(), { deadline }, (error, serving) => {
       if (error !== null) reject(error);
-      else resolve({ serving: serving === true, term });
+      else resolve({ serving: serving === SERVING, term });
     });
     call.on('metadata', (metadata) => {
       term = termOf(metadata);
@@ -74,6 +80,8 @@ export interface ProbeOptions {
   readonly log: GuardLog;
   /** Service whose health tells the owner. */
   readonly service: string;
+  /** A scheduler from before cells may be the owner: it does not know the service, listens only while it owns, and has no term. */
+  readonly takesEarlier: () => boolean;
   /** Delay before it starts, ms. */
   readonly delayMs: number;
   /** The scheduler says that it serves. Returns false when it is not the owner all the same: it is asked again later. */
@@ -86,7 +94,7 @@ export class Probe {
   readonly candidate: Candidate;
   readonly #options: ProbeOptions;
   #client: Client | undefined;
-  #call: ClientReadableStream<boolean> | undefined;
+  #call: ClientReadableStream<number> | undefined;
   #timer: NodeJS.Timeout | undefined;
   #attempt = 0;
   #closed = false;
@@ -115,31 +123,36 @@ export class Probe {
   #watch(): void {
     const { credentials, log, service } = this.#options;
     this.#client ??= new Client(this.candidate.target, credentials, { ...OPTIONS, ...nameOptions(this.candidate) });
-    const call = this.#client.makeServerStreamRequest(WATCH, requestBytes, isServing, service, new Metadata());
+    const call = this.#client.makeServerStreamRequest(WATCH, requestBytes, statusOf, service, new Metadata());
     this.#call = call;
-    readClientStream<boolean>(call, { name: 'Health.Watch', log, facts: { scheduler: this.candidate.key } }, (serving) => {
-      if (this.#call === call && serving) void this.#check(call);
+    readClientStream<number>(call, { name: 'Health.Watch', log, facts: { scheduler: this.candidate.key } }, (health) => {
+      if (this.#call !== call) return;
+      if (health === SERVING) void this.#check(call, service);
+      else if (health === SERVICE_UNKNOWN && this.#options.takesEarlier()) void this.#check(call, WHOLE);
     });
     call.on('error', (error: Error) => this.#ended(call, error.message));
     call.on('end', () => this.#ended(call, 'ended by the scheduler'));
   }
 
   /** The watch says when to ask; the reply of a call names the term. */
-  async #check(call: ClientReadableStream<boolean>): Promise<void> {
+  async #check(call: ClientReadableStream<number>, service: string): Promise<void> {
     const client = this.#client;
     if (client === undefined) return;
     let reply: HealthReply;
     try {
-      reply = await checkHealth(client.getChannel(), this.#options);
+      reply = await checkHealth(client.getChannel(), { credentials: this.#options.credentials, service });
     } catch (error) {
       this.#ended(call, error instanceof Error ? error.message : String(error));
       return;
     }
-    if (this.#call !== call || (reply.serving && this.#options.onServing(reply))) return;
-    this.#ended(call, 'it serves, but is not the owner');
+    if (this.#call !== call) return;
+    // An owner of another cell: the watch tells when it owns this one.
+    if (service === WHOLE && reply.term !== undefined) return;
+    if (reply.serving && this.#options.onServing(reply)) return;
+    this.#ended(call, reply.serving ? 'it serves, but is not the owner' : 'it does not serve');
   }
 
-  #ended(call: ClientReadableStream<boolean>, reason: string): void {
+  #ended(call: ClientReadableStream<number>, reason: string): void {
     if (this.#call !== call) return;
     this.#call = undefined;
     call.cancel();
@@ -155,7 +168,7 @@ function requestBytes(service: string): Buffer {
   return name.length === 0 ? name : Buffer.concat([Buffer.from([0x0a, name.length]), name]);
 }
 
-/** `ServingStatus status = 1`, where SERVING is 1. */
-function isServing(reply: Buffer): boolean {
-  return reply.length >= 2 && reply[0] === 0x08 && reply[1] === 1;
+/** `ServingStatus status = 1`; 0 where it is left out. */
+function statusOf(reply: Buffer): number {
+  return reply.length >= 2 && reply[0] === 0x08 ? (reply[1] ?? 0) : 0;
 }

@@ -91,6 +91,38 @@ test('a stream that a standby refused after several messages is made again with 
   );
 });
 
+test('a scheduler from before cells is followed while it serves, and not after one with a term', async (t) => {
+  const [a, b] = await fakes(t, 2);
+  const { ask, insist } = client(t, [a, b]);
+  a.isEarlier = true;
+  const waiting = ask();
+  a.own(true);
+  t.is(await waiting, 'a');
+  t.deepEqual(b.credentials, []);
+  b.own(true, 2);
+  a.stop();
+  t.is(await insist(), 'b');
+  await a.listen();
+  b.own(false);
+  const seen = a.healthCalls;
+  const next = insist();
+  await until('it is watched again', () => a.healthCalls > seen);
+  b.own(true, 3);
+  t.is(await next, 'b');
+});
+
+test('the owner of another cell is not taken for a scheduler from before cells', async (t) => {
+  const [a, b] = await fakes(t, 2);
+  const { ask } = client(t, [a, b]);
+  b.cell = 'other';
+  b.own(true, 7);
+  const waiting = ask();
+  await until('its health was asked', () => b.healthCalls > 1);
+  a.own(true, 1);
+  t.is(await waiting, 'a');
+  t.deepEqual(b.credentials, []);
+});
+
 test('a standby sends nobody to an address that is not configured', async (t) => {
   const [a, b, stranger] = await fakes(t, 3);
   const { ask } = client(t, [a, b]);

@@ -48,6 +48,8 @@ export class FakeOwner {
   movedTo: string | undefined;
   /** Its cell. */
   cell = 'default';
+  /** Is from before cells: its health knows none. Give it no term. */
+  isEarlier = false;
   /** Answers nothing, as a stopped process. */
   isSilent = false;
   /** Credentials of every call that it was sent. */
@@ -152,7 +154,8 @@ export class FakeOwner {
   }
 
   #health(asked: Buffer): Buffer {
-    if (asked.toString().slice(2) !== `capstan.cell.${this.cell}`) return Buffer.from([0x08, 3]);
+    const service = asked.toString().slice(2);
+    if (service !== '' && (this.isEarlier || service !== `capstan.cell.${this.cell}`)) return Buffer.from([0x08, 3]);
     return Buffer.from([0x08, this.isStandby && !this.isSureOfItself ? 2 : 1]);
   }
 
