@@ -24,13 +24,15 @@ export interface Version {
 export interface Earlier {
   readonly commit: string;
   readonly name: string;
+  /** Whether its scheduler can have standbys: then docs/upgrade.md has gateways and agents upgraded before it. */
+  readonly hasStandbys: boolean;
 }
 
 export const EARLIER: readonly Earlier[] = [
   // Before the core, the messages and the tool were rewritten under new names.
-  { commit: 'acf467e947c49ebff5655a6cfad176e2b1c724a2', name: '0.1.0 before its standard names' },
-  // The last state with one scheduler on SQLite as the only store in use.
-  { commit: '3ca4d1fc49d739e009418ddc1e1947965a3b54b7', name: '0.1.0 with standard names' },
+  { commit: 'acf467e947c49ebff5655a6cfad176e2b1c724a2', name: '0.1.0 before its standard names', hasStandbys: false },
+  // With several schedulers for the first time.
+  { commit: '3ca4d1fc49d739e009418ddc1e1947965a3b54b7', name: '0.1.0 with standard names', hasStandbys: true },
 ];
 
 /** Returns the reason why a commit cannot be had; empty when it can. */

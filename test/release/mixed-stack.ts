@@ -2,17 +2,20 @@
 import { execFile, spawn, type ChildProcess } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
+import { mkdir, symlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 
 import type { ExecutionContext } from 'ava';
 
 import { folderOf } from '../support/folder.ts';
+import { freePort } from '../support/free-port.ts';
 import type { JobDocument } from '../support/stack.ts';
 import { until } from '../support/until.ts';
 import type { Version } from './earlier.ts';
 
-export type PartName = 'scheduler' | 'gateway' | 'agent';
+/** A standby is a second scheduler, with a data folder of its own. */
+export type PartName = 'scheduler' | 'standby' | 'gateway' | 'agent';
 
 interface Running {
   readonly child: ChildProcess;
@@ -30,13 +33,24 @@ export class MixedStack {
   /** Endpoint ids by name. */
   readonly #ids = new Map<string, string>();
 
-  private constructor(dataDir: string) {
+  readonly #store: Readonly<Record<string, string>>;
+
+  private constructor(dataDir: string, store: Readonly<Record<string, string>>) {
     this.dataDir = dataDir;
+    this.#store = store;
   }
 
-  static async create(t: ExecutionContext): Promise<MixedStack> {
-    const stack = new MixedStack(join(await folderOf(t), 'data'));
+  /** With the address of a database the queue is in PostgreSQL, and there may be a standby. */
+  static async create(t: ExecutionContext, database?: string): Promise<MixedStack> {
+    const folder = await folderOf(t);
+    const shared = { CAPSTAN_BLOB_DIR: join(folder, 'blobs'), CAPSTAN_BLOB_DIR_SHARED: 'true' };
+    const stack = new MixedStack(join(folder, 'data'), database === undefined ? {} : { CAPSTAN_STORE: database, ...shared });
     t.teardown(() => stack.close());
+    if (database === undefined) return stack;
+    await mkdir(join(stack.dataDir, 'standby'), { recursive: true, mode: 0o700 });
+    await symlink('../secrets', join(stack.dataDir, 'standby/secrets'));
+    // The others know both addresses before the standby is there.
+    stack.#addresses.set('standby', `127.0.0.1:${await freePort()}`);
     return stack;
   }
 
@@ -52,10 +66,14 @@ export class MixedStack {
   /** Starts a part of a version, or replaces the one that runs: at the same address, on the same data. */
   async run(part: PartName, { tree }: Version): Promise<void> {
     await this.stop(part);
-    const child = spawn(process.execPath, ['--max-semi-space-size=16', join(tree, 'cli/main.ts'), part], {
-      stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
-      env: { ...process.env, ...this.#settings(part) },
-    });
+    const child = spawn(
+      process.execPath,
+      ['--max-semi-space-size=16', join(tree, 'cli/main.ts'), part === 'standby' ? 'scheduler' : part],
+      {
+        stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
+        env: { ...process.env, ...this.#settings(part) },
+      },
+    );
     let output = '';
     const hear = (chunk: Buffer): void => void (output += chunk.toString());
     child.stdout?.on('data', hear);
@@ -83,7 +101,7 @@ export class MixedStack {
   }
 
   async close(): Promise<void> {
-    for (const part of ['gateway', 'agent', 'scheduler'] as const) await this.stop(part);
+    for (const part of ['gateway', 'agent', 'standby', 'scheduler'] as const) await this.stop(part);
   }
 
   /** What the running part printed. */
@@ -164,13 +182,15 @@ export class MixedStack {
     const common = {
       CAPSTAN_SUPERVISED: '1',
       CAPSTAN_DATA_DIR: this.dataDir,
-      CAPSTAN_SCHEDULER: this.#addresses.get('scheduler'),
+      CAPSTAN_SCHEDULER: ['scheduler', 'standby'].flatMap((each) => this.#addresses.get(each as PartName) ?? []).join(','),
       CAPSTAN_CONTAINER_SOCKET: 'none',
       CAPSTAN_SPARE_HOSTS: '0',
     };
     switch (part) {
       case 'scheduler':
-        return { ...common, CAPSTAN_GRPC_PORT: port('scheduler'), SERVICE_API_KEY: this.apiKey };
+        return { ...common, ...this.#store, CAPSTAN_GRPC_PORT: port('scheduler'), SERVICE_API_KEY: this.apiKey };
+      case 'standby':
+        return { ...common, ...this.#store, CAPSTAN_DATA_DIR: join(this.dataDir, 'standby'), CAPSTAN_GRPC_PORT: port('standby') };
       case 'gateway':
         return { ...common, CAPSTAN_HTTP_PORT: port('gateway'), CAPSTAN_GATEWAY_TOKEN_FILE: join(secrets, 'gateway-token') };
       case 'agent':

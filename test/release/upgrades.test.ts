@@ -11,42 +11,11 @@ import test, { type ExecutionContext } from 'ava';
 
 import { folderOf } from '../support/folder.ts';
 import { until } from '../support/until.ts';
+import { application, versionCheck, works } from './application.ts';
 import { checkOut, CURRENT, EARLIER, whyMissing, type Version } from './earlier.ts';
 import { MixedStack } from './mixed-stack.ts';
 
 const run = promisify(execFile);
-
-const TYPESCRIPT = `
-import { existsSync } from 'node:fs';
-import { setTimeout as pause } from 'node:timers/promises';
-import { endpoint, Endpoint } from '@capstan/sdk';
-
-export const hello = endpoint({ name: 'hello', workers: [0, 1] }, (name: string) => \`Hello, \${name}!\`);
-export const gated = endpoint({ name: 'gated', workers: [0, 1] }, async (gate: string) => {
-  while (!existsSync(gate)) await pause(20);
-  return 'through';
-});
-const api = new Endpoint({ name: 'api', workers: [0, 1] });
-export const health = api.get('/health', () => ({ status: 'fine' }));
-`;
-const PYTHON = `
-from capstan import Endpoint
-
-@Endpoint(name="bonjour", workers=(0, 1))
-def bonjour(name: str):
-    return f"Bonjour, {name}!"
-`;
-
-async function application(t: ExecutionContext): Promise<string> {
-  return folderOf(t, { 'work.ts': TYPESCRIPT, 'work.py': PYTHON });
-}
-
-/** Jobs in both languages, and a request to a route. */
-async function works(t: ExecutionContext, stack: MixedStack, when: string): Promise<void> {
-  t.like(await stack.job('hello', { name: when }), { status: 'COMPLETED', output: `Hello, ${when}!` }, when);
-  t.like(await stack.job('bonjour', { name: when }), { status: 'COMPLETED', output: `Bonjour, ${when}!` }, when);
-  t.deepEqual(await stack.route('api', '/health'), { status: 'fine' }, when);
-}
 
 /** Calls a job with the SDKs of a version. */
 async function callsWithSdks(t: ExecutionContext, stack: MixedStack, { tree, name }: Version): Promise<void> {
@@ -64,15 +33,6 @@ endpoint = capstan.Endpoint(sys.argv[1], api_key=os.environ["SERVICE_API_KEY"], 
 print(endpoint.run_sync({"name": "SDK"}), endpoint.run({"name": "SDK"}).output())`;
   const answer = await run('python3', ['-c', python, stack.id('bonjour')], { env });
   t.is(answer.stdout.trim(), 'Bonjour, SDK! Bonjour, SDK!', name);
-}
-
-interface Check {
-  readonly parts: readonly { readonly part: string; readonly version: string | null }[];
-  readonly upgrade: readonly { readonly part: string; readonly from: string | null }[];
-}
-
-async function versionCheck(stack: MixedStack): Promise<Check> {
-  return JSON.parse((await stack.tool(CURRENT, 'version', '--check', '--json', '--url', stack.url)).stdout) as Check;
 }
 
 // Before the first test is declared, which is the last moment to wait.
@@ -118,6 +78,8 @@ for (const [i, earlier] of EARLIER.entries()) {
     await works(t, stack, 'with the new gateway');
     await callsWithSdks(t, stack, before);
     await callsWithSdks(t, stack, CURRENT);
+    await stack.deploy(before, await application(t));
+    await works(t, stack, 'built by the old tool with new parts');
     const { upgrade, parts } = await versionCheck(stack);
     t.deepEqual(
       upgrade.map(({ part }) => part),
