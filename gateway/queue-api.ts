@@ -54,7 +54,7 @@ export async function createQueueApi({ queue, kindOf, log }: QueueApiOptions): P
   const services: JobServices = {
     config,
     log,
-    cells: { ofEndpoint: () => queue },
+    cells: { ofEndpoint: () => queue, atEndpoint: (_id, call) => call(queue) },
     lookup: {
       knownEndpoint: endpoint,
       knownEndpointOf: (_key, name) => endpoint(name),

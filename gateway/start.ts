@@ -111,9 +111,14 @@ export async function start(config: GatewayConfig, deps: GatewayDeps = {}): Prom
       endpoints: () => [...pools.endpoints()].filter((id) => lookup.cellOf(id) === name),
       onRemovedNodes: (nodes: readonly string[]) => removed.set(name, nodes),
     };
-    return new CellLink(name, { config, token, credentials: channelCredentials, directory, inFlight, load, log, now });
+    const elsewhere = (endpointId: string) => cells.elsewhere(endpointId, name);
+    return new CellLink(name, { config, token, credentials: channelCredentials, directory, inFlight, load, log, elsewhere, now });
   };
-  const cells: Cells = new Cells({ connect, cellOf: (id) => lookup.cellOf(id) });
+  const cells: Cells = new Cells({
+    connect,
+    cellOf: (id) => lookup.cellOf(id),
+    elsewhere: (id, from) => lookup.endpointElsewhere(id, from, lookup.knownEndpoint(id)?.accountId ?? id),
+  });
   const metrics = new GatewayMetrics({
     lb: {
       endpoints: () => pools.endpoints(),

@@ -28,6 +28,8 @@ export interface CellLinkOptions {
   readonly inFlight: Budget;
   readonly load: Pick<LoadReportOptions, 'level' | 'endpoints' | 'onRemovedNodes'>;
   readonly log: Log;
+  /** The cell that has an endpoint by now, if this one's owner does not know it. */
+  readonly elsewhere: (endpointId: string) => Promise<CellLink | undefined>;
   /** Monotonic clock, ms. */
   readonly now: () => number;
 }
@@ -49,7 +51,7 @@ export class CellLink implements LookupCell {
   readonly #channelClient: JobServiceClient;
   readonly #jobs: JobServiceClient;
 
-  constructor(name: string, { config, token, credentials, directory, inFlight, load, log, now }: CellLinkOptions) {
+  constructor(name: string, { config, token, credentials, directory, inFlight, load, log, elsewhere, now }: CellLinkOptions) {
     this.name = name;
     this.#finder = new OwnerFinder({ setting: config.scheduler, credentials, log, cell: () => name });
     this.#finder.start();
@@ -68,6 +70,7 @@ export class CellLink implements LookupCell {
       inFlight,
       submitTimeoutMs: config.submitTimeoutMs,
       readTimeoutMs: config.readTimeoutMs,
+      elsewhere: async (endpointId) => (await elsewhere(endpointId))?.channel,
       log,
       now,
     });
@@ -83,6 +86,10 @@ export class CellLink implements LookupCell {
       log,
       ...load,
     });
+  }
+
+  get term(): bigint | undefined {
+    return this.#finder.term;
   }
 
   close(): void {

@@ -4,6 +4,7 @@
  * and stay.
  */
 import { DEFAULT_CELL } from '../../lib/cells.ts';
+import { CapstanError } from '../../lib/errors.ts';
 import type { Key } from '../directory/directory.ts';
 import type { CellLink } from './cell-link.ts';
 
@@ -11,6 +12,8 @@ export interface CellsOptions {
   readonly connect: (cell: string) => CellLink;
   /** The cell of an endpoint that was found. */
   readonly cellOf: (endpointId: string) => string | undefined;
+  /** The name of the cell that has an endpoint by now, if the owner of `from` does not know it. */
+  readonly elsewhere: (endpointId: string, from: string) => Promise<string | undefined>;
 }
 
 export class Cells {
@@ -42,6 +45,26 @@ export class Cells {
   ofEndpoint(endpointId: string): CellLink {
     if (this.#all.length === 1) return this.first;
     return this.#links.get(this.#options.cellOf(endpointId) ?? DEFAULT_CELL) ?? this.first;
+  }
+
+  /** Makes a call at the cell of an endpoint, and once more where the endpoint is by now if that cell does not know it. */
+  async atEndpoint<T>(endpointId: string, call: (cell: CellLink) => Promise<T>): Promise<T> {
+    const cell = this.ofEndpoint(endpointId);
+    try {
+      return await call(cell);
+    } catch (error) {
+      if (!(error instanceof CapstanError) || error.code !== 'NOT_FOUND') throw error;
+      const there = await this.elsewhere(endpointId, cell.name);
+      if (there === undefined) throw error;
+      return call(there);
+    }
+  }
+
+  /** The cell that has an endpoint by now; undefined if no other than `from` does. */
+  async elsewhere(endpointId: string, from: string): Promise<CellLink | undefined> {
+    if (this.#all.length === 1) return undefined;
+    const name = await this.#options.elsewhere(endpointId, from);
+    return name === undefined ? undefined : this.#links.get(name);
   }
 
   /** The cell in which a key's account lives. */

@@ -3,10 +3,17 @@
  * cells all of their owners are asked at once, and the first that knows it has it. Look-ups are rate limited, and a
  * negative result is cached for a second. A failed look-up is UNAVAILABLE, never "does not exist": an owner that does not
  * answer may have what the others do not know.
+ *
+ * An account moves from one cell to another under new terms of both. While it does, neither owner may know it: the one has
+ * read its state after the move, the other not yet. So what no owner knows does not exist only if all of them answered
+ * under the terms that their cells had afterwards, too; else they are asked again.
  */
+import { setTimeout as pause } from 'node:timers/promises';
+
 import { status, type Metadata } from '@grpc/grpc-js';
 import { LRUCache } from 'lru-cache';
 
+import { backoffMs } from '../../lib/backoff.ts';
 import { CapstanError } from '../../lib/errors.ts';
 import { isGrpcStatus } from '../../lib/grpc-errors.ts';
 import type { ControlServiceClient, LookupEndpointNameResponse } from '../../proto/gen/capstan/v1/control.ts';
@@ -16,7 +23,7 @@ import { isId, isName } from '../http/ids.ts';
 import { callUnary } from '../jobs/unary.ts';
 import { keyOf, type Directory, type Endpoint, type Key } from './directory.ts';
 import { LookupBudget, type LookupKind } from './lookup-budget.ts';
-import type { CellList } from '../cells/cell-list.ts';
+import type { CellList, Terms } from '../cells/cell-list.ts';
 import type { DirectoryWatch } from './watch.ts';
 
 const NEGATIVE_MS = 1000;
@@ -38,13 +45,15 @@ export interface LookupCell {
   readonly watch: Pick<DirectoryWatch, 'reached' | 'firstRead'>;
   readonly control: ControlServiceClient;
   readonly metadata: Metadata;
+  /** The highest term that its owners showed; undefined while none did. */
+  readonly term: bigint | undefined;
 }
 
 export interface LookupOptions {
   readonly directory: Directory;
   readonly cells: () => readonly LookupCell[];
   /** The list that shows which cells there are beside `default`. */
-  readonly cellList: () => Pick<CellList, 'reached' | 'firstRead'>;
+  readonly cellList: () => Pick<CellList, 'reached' | 'firstRead' | 'now'>;
   /** How long a look-up waits for the owners, ms. */
   readonly timeoutMs: number;
   /** Look-ups per second. */
@@ -111,12 +120,7 @@ export class Lookup {
   async key(hash: string, caller: string): Promise<Key | undefined> {
     const known = this.#directory.key(hash) ?? (await this.#afterStart(() => this.#directory.key(hash)));
     if (known !== undefined) return known;
-    return this.#lookUp(`key/${hash}`, this.#everywhere('key', caller), async ({ name, control, metadata }) => {
-      const removals = this.#directory.removals;
-      const request = { hash: Buffer.from(hash, 'hex'), workerToken: '' };
-      const entry = await callUnary(control.lookupKey.bind(control), request, metadata, this.#timeoutMs);
-      return removals === this.#directory.removals ? this.#directory.addKey(entry, name) : keyOf(entry, name);
-    });
+    return this.#askForKey(hash, caller);
   }
 
   /**
@@ -127,7 +131,7 @@ export class Lookup {
   async worker(token: string, hash: string, caller: string): Promise<Key | undefined> {
     await this.#afterStart(() => undefined);
     const kind = this.#good.has(hash) ? 'renewal' : 'worker';
-    const key = await this.#lookUp(`worker/${hash}`, this.#everywhere(kind, caller), async ({ name, control, metadata }) => {
+    const key = await this.#lookUp(`worker/${hash}`, { kind, caller }, async ({ name, control, metadata }) => {
       const request = { hash: Buffer.alloc(0), workerToken: token };
       return keyOf(await callUnary(control.lookupKey.bind(control), request, metadata, this.#timeoutMs), name);
     });
@@ -143,7 +147,43 @@ export class Lookup {
   async endpoint(id: string, caller: string): Promise<Endpoint | undefined> {
     const known = this.#directory.endpoint(id) ?? (await this.#afterStart(() => this.#directory.endpoint(id)));
     if (known !== undefined) return known;
-    return this.#lookUp(`endpoint/${id}`, this.#everywhere('endpoint', caller), async ({ name, control, metadata }) => {
+    return this.#askForEndpoint(id, caller);
+  }
+
+  /**
+   * Returns a key whose account may have left a cell: that cell's owner does not know the key that the directory has. Undefined
+   * if no other cell has it. `caller`: as above.
+   * @throws CapstanError UNAVAILABLE when the look-up fails.
+   */
+  async keyElsewhere(hash: string, from: string, caller: string): Promise<Key | undefined> {
+    if (this.#cells().length === 1) return undefined;
+    const known = this.#directory.key(hash);
+    const key = known !== undefined && known.cell !== from ? known : await this.#askForKey(hash, caller);
+    if (key === undefined || key.cell === from) return undefined;
+    // Cached keys name the cell of before.
+    this.#directory.onKeysChanged();
+    return key;
+  }
+
+  /** The same for an endpoint: returns the name of the cell that has it by now. */
+  async endpointElsewhere(id: string, from: string, caller: string): Promise<string | undefined> {
+    if (this.#cells().length === 1) return undefined;
+    const known = this.#directory.endpoint(id);
+    const endpoint = known !== undefined && known.cell !== from ? known : await this.#askForEndpoint(id, caller);
+    return endpoint === undefined || endpoint.cell === from ? undefined : endpoint.cell;
+  }
+
+  #askForKey(hash: string, caller: string): Promise<Key | undefined> {
+    return this.#lookUp(`key/${hash}`, { kind: 'key', caller }, async ({ name, control, metadata }) => {
+      const removals = this.#directory.removals;
+      const request = { hash: Buffer.from(hash, 'hex'), workerToken: '' };
+      const entry = await callUnary(control.lookupKey.bind(control), request, metadata, this.#timeoutMs);
+      return removals === this.#directory.removals ? this.#directory.addKey(entry, name) : keyOf(entry, name);
+    });
+  }
+
+  #askForEndpoint(id: string, caller: string): Promise<Endpoint | undefined> {
+    return this.#lookUp(`endpoint/${id}`, { kind: 'endpoint', caller }, async ({ name, control, metadata }) => {
       const removals = this.#directory.removals;
       const entry = await callUnary(control.lookupEndpoint.bind(control), { endpointId: id }, metadata, this.#timeoutMs);
       this.#cellOf.set(id, name);
@@ -166,11 +206,10 @@ export class Lookup {
     return named ?? endpointMeant(key, wanted, await this.#named(key, wanted));
   }
 
-  /** Requests the endpoints of a name from the owner of the account's cell. */
-  async #named({ accountId, cell }: Key, name: string): Promise<readonly Endpoint[]> {
+  /** Requests the endpoints of a name: only the owner of the account's cell has any. */
+  async #named({ accountId }: Key, name: string): Promise<readonly Endpoint[]> {
     const from: From = { kind: 'name', caller: accountId };
-    const cells = this.#cells().filter((each) => each.name === cell);
-    const found = await this.#lookUp(`name/${accountId}/${name}`, { from, cells }, async ({ control, metadata }) => {
+    const found = await this.#lookUp(`name/${accountId}/${name}`, from, async ({ name: cell, control, metadata }) => {
       const removals = this.#directory.removals;
       const lookUp = control.lookupEndpointName.bind(control);
       const { endpoints } = await callUnary(lookUp, { accountId, name }, metadata, this.#timeoutMs).catch(withoutNames);
@@ -205,17 +244,13 @@ export class Lookup {
     return read();
   }
 
-  async #lookUp<T>(
-    name: string,
-    { from, cells }: { readonly from: From; readonly cells: readonly LookupCell[] },
-    question: (cell: LookupCell) => Promise<T>,
-  ): Promise<T | undefined> {
+  async #lookUp<T>(name: string, from: From, question: (cell: LookupCell) => Promise<T>): Promise<T | undefined> {
     if (this.#absent.has(name)) return undefined;
     const asked = this.#asking.get(name) as Promise<T | undefined> | undefined;
     if (asked !== undefined) return asked;
     if (!this.#budget.take(from.kind, from.caller, this.#now()))
       throw new CapstanError('UNAVAILABLE', 'too many unknown keys and endpoints are being looked up', { retryAfterMs: 1000 });
-    const answer = this.#once(name, cells, question);
+    const answer = this.#once(name, this.#cells(), question);
     this.#asking.set(name, answer);
     try {
       return await answer;
@@ -224,12 +259,27 @@ export class Lookup {
     }
   }
 
-  #everywhere(kind: LookupKind, caller: string): { readonly from: From; readonly cells: readonly LookupCell[] } {
-    return { from: { kind, caller }, cells: this.#cells() };
+  /** Resolves with the first owner's answer; without one, when none of them can have it. */
+  async #once<T>(name: string, first: readonly LookupCell[], question: (cell: LookupCell) => Promise<T>): Promise<T | undefined> {
+    const until = performance.now() + this.#timeoutMs;
+    let cells = first;
+    for (let attempt = 0; ; attempt++) {
+      // An owner answers under this term or a later one.
+      const terms = new Map(cells.map((cell) => [cell.name, cell.term]));
+      const found = await this.#ask(cells, question);
+      if (found !== undefined) return found;
+      if (await this.#areCurrent(cells, terms)) {
+        this.#absent.set(name, true);
+        return undefined;
+      }
+      const waitMs = backoffMs(attempt);
+      if (performance.now() + waitMs > until) throw unreachable();
+      await pause(waitMs);
+      cells = this.#cells();
+    }
   }
 
-  /** Resolves with the first owner's answer; without one, when the last of them does not know it. */
-  async #once<T>(name: string, cells: readonly LookupCell[], question: (cell: LookupCell) => Promise<T>): Promise<T | undefined> {
+  async #ask<T>(cells: readonly LookupCell[], question: (cell: LookupCell) => Promise<T>): Promise<T | undefined> {
     const answers = cells.map(async (cell) => {
       if (!(await cell.watch.firstRead(this.#timeoutMs))) throw unreachable();
       return question(cell);
@@ -239,11 +289,25 @@ export class Lookup {
     } catch (thrown) {
       const errors = thrown instanceof AggregateError ? thrown.errors.map(schedulerRefusal) : [schedulerRefusal(thrown)];
       const failure = errors.find(({ code }) => code !== 'NOT_FOUND');
-      if (failure !== undefined)
-        throw new CapstanError('UNAVAILABLE', 'the scheduler is unreachable', { retryAfterMs: 1000, cause: failure });
-      this.#absent.set(name, true);
-      return undefined;
+      if (failure === undefined) return undefined;
+      throw new CapstanError('UNAVAILABLE', 'the scheduler is unreachable', { retryAfterMs: 1000, cause: failure });
     }
+  }
+
+  /** Whether the cells are all that there are, and still have the terms that they had before their owners were asked. */
+  async #areCurrent(cells: readonly LookupCell[], before: ReadonlyMap<string, bigint | undefined>): Promise<boolean> {
+    if (cells.length === 1) return true;
+    let present: Terms;
+    try {
+      present = await this.#cellList().now();
+    } catch (cause) {
+      throw new CapstanError('UNAVAILABLE', 'the scheduler is unreachable', { retryAfterMs: 1000, cause });
+    }
+    return [...present].every(([name, term]) => {
+      const cell = cells.find((each) => each.name === name);
+      // Owners that show no term are those of an earlier version, which moves nothing.
+      return cell !== undefined && (cell.term === undefined || before.get(name) === term);
+    });
   }
 }
 

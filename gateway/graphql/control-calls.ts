@@ -18,6 +18,8 @@ export interface ControlCallsOptions {
   /** Plaintext of the caller's key. */
   readonly text: string;
   readonly cellOfAccount: (account: string) => string | undefined;
+  /** The caller's key where its account lives by now, if the owner of its cell does not know it; undefined without such. */
+  readonly keyElsewhere: (key: Key) => Promise<Key | undefined>;
   readonly timeoutMs: number;
   /** A call whose response was lost is not made again. */
   readonly once?: boolean;
@@ -33,7 +35,7 @@ export interface Placed<Reply> {
 
 export class ControlCalls {
   readonly #options: ControlCallsOptions;
-  readonly #own: CellLink;
+  #own: CellLink;
 
   constructor(options: ControlCallsOptions) {
     this.#options = options;
@@ -121,7 +123,21 @@ export class ControlCalls {
     throw failure ?? new CapstanError('INTERNAL', 'no cell is connected');
   }
 
+  /** An account may have left the cell in which the gateway looked its key up. */
   async #at<Request, Reply>(link: CellLink, method: Method<Request, Reply>, request: Request): Promise<Placed<Reply>> {
+    try {
+      return await this.#call(link, method, request);
+    } catch (error) {
+      if (link !== this.#own || !(error instanceof CapstanError) || error.code !== 'UNAUTHENTICATED') throw error;
+      const { cells, key, keyElsewhere } = this.#options;
+      const there = await keyElsewhere(key);
+      if (there === undefined) throw error;
+      this.#own = cells.ofKey(there);
+      return this.#call(this.#own, method, request);
+    }
+  }
+
+  async #call<Request, Reply>(link: CellLink, method: Method<Request, Reply>, request: Request): Promise<Placed<Reply>> {
     const call = method(link.control);
     const make = this.#options.once === true ? callOnce : callUnary;
     const reply = await make<Request, Reply>(

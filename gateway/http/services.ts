@@ -34,7 +34,10 @@ export interface JobQueue {
 export interface JobServices {
   readonly config: Pick<GatewayConfig, 'maxRunBytes' | 'maxRunsyncBytes'>;
   readonly log: Pick<Log, 'warn' | 'error'>;
-  readonly cells: { ofEndpoint(endpointId: string): JobQueue };
+  readonly cells: {
+    ofEndpoint(endpointId: string): JobQueue;
+    atEndpoint<T>(endpointId: string, call: (queue: JobQueue) => Promise<T>): Promise<T>;
+  };
   readonly lookup: Pick<Lookup, 'knownEndpoint' | 'endpointOf' | 'knownEndpointOf'>;
   readonly authenticator: Pick<Authenticator, 'cached' | 'authenticate'>;
   /** Memory of request bodies. */

@@ -49,6 +49,8 @@ export interface ChannelOptions {
   readonly submitTimeoutMs: number;
   /** The same for reads, ms. */
   readonly readTimeoutMs: number;
+  /** The channel to the cell that has an endpoint by now, if this one's owner does not know it. */
+  readonly elsewhere?: (endpointId: string) => Promise<JobChannel | undefined>;
   readonly log: Log;
   /** Monotonic clock, ms. */
   readonly now: () => number;
@@ -85,6 +87,8 @@ export class JobChannel {
   readonly #metadata: Metadata;
   readonly #options: ChannelOptions;
   readonly #pending = new Map<number, Pending>();
+  /** What abandons a submission whose endpoint is looked for in other cells, or was found there. */
+  readonly #elsewhere = new Map<number, () => void>();
   readonly #cursors = new StreamCursors();
   readonly #sweeper: NodeJS.Timeout;
   #call: ClientDuplexStream<JobRequests, JobReplies> | null = null;
@@ -143,6 +147,7 @@ export class JobChannel {
 
   /** Abandons a request whose caller disconnected: `done` is not called, and the scheduler drops the wait. */
   abandon(requestId: number): void {
+    this.#elsewhere.get(requestId)?.();
     const entry = this.#take(requestId);
     if (entry === undefined) return;
     this.#giveUp(entry);
@@ -194,7 +199,8 @@ export class JobChannel {
   }
 
   #freeId(): number {
-    while (this.#pending.has(this.#nextId)) this.#nextId = this.#nextId === MAX_REQUEST_ID ? 1 : this.#nextId + 1;
+    while (this.#pending.has(this.#nextId) || this.#elsewhere.has(this.#nextId))
+      this.#nextId = this.#nextId === MAX_REQUEST_ID ? 1 : this.#nextId + 1;
     const id = this.#nextId;
     this.#nextId = id === MAX_REQUEST_ID ? 1 : id + 1;
     return id;
@@ -334,11 +340,41 @@ export class JobChannel {
         entry.done(null, { stream: result.value });
         return;
       case 'failure':
-        entry.done(fromFailure(result.value), null);
+        this.#refused(entry, fromFailure(result.value));
         return;
       case undefined:
         entry.done(new CapstanError('INTERNAL', 'the scheduler sent an empty reply'), null);
     }
+  }
+
+  /** A submission to an endpoint that left this cell is sent to the cell that has it by now. */
+  #refused({ request, operation, done }: Pending, error: CapstanError): void {
+    const { elsewhere } = this.#options;
+    if (error.code !== 'NOT_FOUND' || operation.$case !== 'submit' || elsewhere === undefined) {
+      done(error, null);
+      return;
+    }
+    const { requestId, endpointId, limitedAs } = request;
+    let isAbandoned = false;
+    this.#elsewhere.set(requestId, () => (isAbandoned = true));
+    const finished: Done = (failure, answer) => {
+      this.#elsewhere.delete(requestId);
+      if (!isAbandoned) done(failure, answer);
+    };
+    elsewhere(endpointId).then(
+      (channel) => {
+        if (channel === undefined || isAbandoned) {
+          finished(error, null);
+          return;
+        }
+        const ticket = channel.request({ endpointId, operation, held: null, limitedAs }, finished);
+        this.#elsewhere.set(requestId, () => {
+          this.#elsewhere.delete(requestId);
+          channel.abandon(ticket);
+        });
+      },
+      (cause: unknown) => finished(cause instanceof CapstanError ? cause : unavailable('the endpoint could not be looked up', cause), null),
+    );
   }
 
   #noteStream({ jobId, exact }: ReadStream, result: JobReplies['replies'][number]['result']): void {

@@ -15,7 +15,7 @@ export type UnaryMethod<Request, Response> = (
 ) => ClientUnaryCall;
 
 /**
- * Makes a call that may be made twice, and makes it again when its response was lost. Rejects with a CapstanError.
+ * Makes a call that may be made twice, and makes it again when its response was lost, or the scheduler can serve shortly. Rejects with a CapstanError.
  * `timeoutMs` includes the wait for the connection.
  */
 export function callUnary<Request, Response>(
@@ -58,9 +58,13 @@ export async function untilAnswered<T>(timeoutMs: number, call: (leftMs: number,
   }
 }
 
-/** True when the connection ended before the response: the scheduler refused nothing. */
+/**
+ * True when the connection ended before the response: the scheduler refused nothing. Also when it says that it can serve
+ * shortly: the call met it while it took its queue over.
+ */
 function wasCutOff(thrown: unknown): boolean {
-  return !isNamed(thrown) && fromServiceError(thrown).code === 'UNAVAILABLE';
+  const { code, retryAfterMs } = fromServiceError(thrown);
+  return code === 'UNAVAILABLE' && (!isNamed(thrown) || retryAfterMs !== undefined);
 }
 
 /** Rejects with the library's error. */

@@ -111,6 +111,11 @@ export class OwnerFinder {
     return cellHealth(this.#options.cell());
   }
 
+  /** The highest term that any scheduler of the cell showed; undefined while none did. */
+  get term(): bigint | undefined {
+    return this.#term;
+  }
+
   /** The scheduler to call; undefined while it searches. */
   get owner(): Candidate | undefined {
     return this.#owner;

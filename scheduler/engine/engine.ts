@@ -244,6 +244,26 @@ export class Engine {
     this.#takeOverFailed(heldBy);
   }
 
+  /**
+   * Commits what was accepted, and drops the state; then runs `act`, which may change rows under it, and takes the shard over
+   * anew, whatever became of that. Until then nothing is accepted, answered or sent. `check` sees the state once the store
+   * holds all of it, and may refuse; then nothing else has happened but that the shard is taken over.
+   * @throws CapstanError UNAVAILABLE when the state is lost meanwhile; what `check` and `act` throw.
+   */
+  async withoutState<T>(check: (state: State) => void, act: () => Promise<T>): Promise<T> {
+    const life = this.#current();
+    await new Promise<void>((resolve) => life.loop.close(resolve));
+    if (this.#closed || this.#life !== life) throw takingOver();
+    try {
+      check(life.state);
+      this.#drop(life, takingOver(), 'the queue is taken over anew');
+      return await act();
+    } finally {
+      this.#drop(life, takingOver(), 'the queue is taken over anew');
+      this.#takeOverAgain();
+    }
+  }
+
   /** Commits the gathered operations, then stops. Requests without a reply by then get none: they are sent again. */
   close(): Promise<void> {
     return new Promise((resolve) => this.beginClose(resolve));
@@ -326,6 +346,15 @@ export class Engine {
     for (const done of calls) done(error);
   }
 
+  /** Drops the state. Calls fail with `error`, streams end with `reason`. */
+  #drop(life: Life, error: CapstanError, reason: string): void {
+    if (this.#life !== life) return;
+    this.#end(life, error);
+    this.#heldBy = '';
+    this.#options.onRole?.({ kind: 'lost' });
+    this.#ports.closeAll(reason);
+  }
+
   #answer(call: number, result: Answer | CapstanError): void {
     const done = this.#calls.get(call);
     this.#calls.delete(call);
@@ -341,10 +370,11 @@ export class Engine {
     const unconfirmed = this.#unconfirmed;
     this.#unconfirmed = null;
     this.#options.log.error({ err: error }, isStale ? 'another scheduler took the queue; taking over again' : 'the store failed');
-    this.#end(life, new CapstanError('UNAVAILABLE', 'the store failed; try again shortly', { retryAfterMs: TAKE_OVER_RETRY_MS }));
-    this.#heldBy = '';
-    this.#options.onRole?.({ kind: 'lost' });
-    this.#ports.closeAll('the store failed');
+    this.#drop(
+      life,
+      new CapstanError('UNAVAILABLE', 'the store failed; try again shortly', { retryAfterMs: TAKE_OVER_RETRY_MS }),
+      'the store failed',
+    );
     if (unconfirmed !== null) unconfirmed(isStale ? takenByAnother(error.message) : error);
     else if (fatal) this.#options.onFatal(error);
     else this.#retryTakeOver();

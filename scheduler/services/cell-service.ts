@@ -35,10 +35,13 @@ export function cellHandlers({ auth, log, cells, engine }: ControlDeps): CellHan
       if (id === DEFAULT_ACCOUNT)
         throw new CapstanError('INVALID_ARGUMENT', `id: the account ${id} cannot be moved: its keys operate the service`, { field: 'id' });
       if (cell === cells.own) throw new CapstanError('CONFLICT', `cell: account ${id} lives in ${cell} already`, { field: 'cell' });
+      const move = { account: id, to: cell };
       mustBeIdle(engine.state, id);
-      if (!engine.quiet) throw new CapstanError('CONFLICT', 'the cell is busy; try again', { retryAfterMs: 1_000 });
-      // What changes the state from here on is another batch, which lets the move fail.
-      await cells.moveAccount({ account: id, to: cell });
+      await cells.checkAccountMove(move);
+      await engine.withoutState(
+        (state) => mustBeIdle(state, id),
+        () => cells.moveAccount(move),
+      );
       changed({ account: id, cell });
       return {};
     }),
@@ -49,15 +52,15 @@ export function cellHandlers({ auth, log, cells, engine }: ControlDeps): CellHan
       const node = engine.state.nodes.get(nodeId);
       if (node === undefined) throw noNode(nodeId);
       const { name } = node.config;
-      const refuse = (why: string): CapstanError => new CapstanError('CONFLICT', `node: ${name} ${why}`, { field: 'node' });
       if (cell === cells.own)
         throw new CapstanError('CONFLICT', `cell: node ${name} belongs to the cell ${cell} already`, { field: 'cell' });
-      const { size } = node.workers;
-      if (size > 0) throw refuse(`has ${size} ${size === 1 ? 'worker' : 'workers'}; drain it and wait until they are gone`);
-      if (node.usage.orphans.size > 0) throw refuse('still runs workers that are being ended; try again');
-      if (!engine.quiet) throw new CapstanError('CONFLICT', 'the cell is busy; try again', { retryAfterMs: 1_000 });
-      // As above: a worker that is placed from here on lets the move fail.
-      await cells.moveNode({ node: nodeId, to: cell });
+      const move = { node: nodeId, to: cell };
+      nodeMustBeIdle(engine.state, nodeId);
+      await cells.checkNodeMove(move);
+      await engine.withoutState(
+        (state) => nodeMustBeIdle(state, nodeId),
+        () => cells.moveNode(move),
+      );
       changed({ node: nodeId, cell });
       return {};
     }),
@@ -82,4 +85,14 @@ function mustBeIdle(state: State, account: string): void {
   const list = [...working].map(([name, count]) => `${name} (${count})`).join(', ');
   const why = `account: ${account} has workers: ${list}; set workersMin and workersMax of these endpoints to 0 first`;
   throw new CapstanError('CONFLICT', why, { field: 'id' });
+}
+
+/** @throws CapstanError NOT_FOUND, or CONFLICT, naming what keeps the node. */
+function nodeMustBeIdle(state: State, id: string): void {
+  const node = state.nodes.get(id);
+  if (node === undefined) throw noNode(id);
+  const refuse = (why: string): CapstanError => new CapstanError('CONFLICT', `node: ${node.config.name} ${why}`, { field: 'node' });
+  const { size } = node.workers;
+  if (size > 0) throw refuse(`has ${size} ${size === 1 ? 'worker' : 'workers'}; drain it and wait until they are gone`);
+  if (node.usage.orphans.size > 0) throw refuse('still runs workers that are being ended; try again');
 }

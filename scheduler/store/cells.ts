@@ -36,15 +36,19 @@ export interface Cells {
   /** Id of the master key of a cell that has one; undefined before the first. */
   masterKeyId(): Promise<string | undefined>;
   /**
-   * Moves an idle account from the own cell to another one, under new terms of both, whose owners then read their states
-   * anew. The position of the own cell is that at the call: what is committed after it lets the move fail.
+   * Refuses a move that `moveAccount` would refuse, while the cell goes on.
    * @throws CapstanError NOT_FOUND, or CONFLICT with the reason.
+   */
+  checkAccountMove(move: AccountMove): Promise<void>;
+  /**
+   * Moves an idle account from the own cell to another one, under new terms of both, whose owners then read their states
+   * anew. The own cell is given up first, whatever becomes of the move: its owner must hold no state, and take it over after it.
+   * @throws CapstanError NOT_FOUND, or CONFLICT with the reason; UNAVAILABLE when it is not known whether it moved.
    */
   moveAccount(move: AccountMove): Promise<void>;
-  /**
-   * Moves a node without leased jobs, as `moveAccount` does. The own cell keeps a row that names the other one.
-   * @throws CapstanError NOT_FOUND, or CONFLICT with the reason.
-   */
+  /** As `checkAccountMove`, for `moveNode`. */
+  checkNodeMove(move: NodeMove): Promise<void>;
+  /** Moves a node without leased jobs, as `moveAccount` does. The own cell keeps a row that names the other one. */
   moveNode(move: NodeMove): Promise<void>;
   /** JSON of the rows of the valid operator's keys: those with the scope OPERATOR in the cell `default`. */
   operatorKeys(): Promise<string[]>;

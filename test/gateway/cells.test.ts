@@ -14,6 +14,7 @@ import { FakeScheduler } from './fake-scheduler.ts';
 import { caller, KEY, startGateway } from './harness.ts';
 import { CellList } from '../../gateway/cells/cell-list.ts';
 import { CapstanError } from '../../lib/errors.ts';
+import { until } from '../support/until.ts';
 
 const hash = (name: string): Buffer => Buffer.from(name.padEnd(32, '0'));
 const hex = (name: string): string => hash(name).toString('hex');
@@ -64,13 +65,14 @@ test('removed nodes of all cells count', (t) => {
   t.deepEqual(seen[1], ['a', 'b', 'c']);
 });
 
-type Reply = 'never' | 'unknown' | 'away' | EndpointEntry;
+type Reply = 'never' | 'unknown' | 'away' | EndpointEntry | (() => 'unknown' | EndpointEntry);
 
 /** A cell whose owner replies so; counts how often it was asked. */
-function cell(name: string, reply: Reply, reached = true): LookupCell & { asked: number } {
+function cell(name: string, reply: Reply, reached = true): LookupCell & { asked: number; term: bigint | undefined } {
   const self = {
     name,
     asked: 0,
+    term: undefined as bigint | undefined,
     watch: { reached, firstRead: () => Promise.resolve(reached) },
     metadata: {} as Metadata,
     control: {
@@ -81,18 +83,19 @@ function cell(name: string, reply: Reply, reached = true): LookupCell & { asked:
         done: (error: Partial<ServiceError> | null, entry?: unknown) => void,
       ) {
         self.asked += 1;
-        if (reply === 'never') return;
+        const present = typeof reply === 'function' ? reply() : reply;
+        if (present === 'never') return;
         const failed = (code: status): Error => Object.assign(new Error('x'), { code, details: 'x' });
-        if (reply === 'unknown') done(failed(status.NOT_FOUND));
-        else if (reply === 'away') done(failed(status.UNAVAILABLE));
-        else done(null, reply);
+        if (present === 'unknown') done(failed(status.NOT_FOUND));
+        else if (present === 'away') done(failed(status.UNAVAILABLE));
+        else done(null, present);
       },
     } as unknown as ControlServiceClient,
   };
   return self;
 }
 
-const READ = { reached: true, firstRead: () => Promise.resolve(true) };
+const READ = { reached: true, firstRead: () => Promise.resolve(true), now: () => Promise.resolve(new Map<string, bigint>()) };
 
 /** A list of cells that is read when the test says so. */
 function unreadList(): {
@@ -108,6 +111,7 @@ function unreadList(): {
       asked.resolve();
       return timeoutMs === 1_000 ? read.promise : Promise.reject(new Error(`it waits for ${timeoutMs} ms`));
     },
+    now: READ.now,
   };
   return { cellList: () => list, waited: asked.promise, end: (isRead) => read.resolve((list.reached = isRead)) };
 }
@@ -141,6 +145,83 @@ test('nothing is said not to exist while a cell that may have it does not answer
     [1, 1],
     'the negative answer is kept for a second',
   );
+});
+
+test('what neither cell knows while an account moves between them is asked again, until both answer under their present terms', async (t) => {
+  const answers: ('unknown' | EndpointEntry)[] = ['unknown', endpoint('e', 'acme')];
+  const [east, west] = [cell(DEFAULT_CELL, 'unknown'), cell('west', () => answers.shift() ?? 'unknown')];
+  [east.term, west.term] = [7n, 3n];
+  let readings = 0;
+  const list = {
+    ...READ,
+    now: () => Promise.resolve(new Map([[DEFAULT_CELL, 7n] as const, ['west', (readings += 1) === 0 ? 3n : 4n] as const])),
+  };
+  const options = { cells: () => [east, west], timeoutMs: 1_000, perSecond: 4, now: () => 0 };
+  const lookup = new Lookup({ ...options, directory: new Directory(), cellList: () => list });
+  t.like(await lookup.endpoint('e', 'caller'), { cell: 'west' });
+  t.is(west.asked, 2);
+  t.is(readings, 1, 'what is found needs no list');
+
+  // The owner of west shows its new term with its second answer.
+  const again = cell('west', 'unknown');
+  again.term = 3n;
+  const late = new Lookup({
+    ...options,
+    directory: new Directory(),
+    cells: () => [east, again],
+    cellList: () => ({
+      ...READ,
+      now() {
+        if (again.asked === 2) again.term = 4n;
+        return list.now();
+      },
+    }),
+  });
+  t.is(await late.endpoint('e', 'caller'), undefined);
+  t.is(again.asked, 3, 'the answer that brought the term may have been given before it');
+
+  again.term = 3n;
+  const never = new Lookup({ ...options, timeoutMs: 100, directory: new Directory(), cells: () => [east, again], cellList: () => list });
+  await t.throwsAsync(never.endpoint('e', 'caller'), { code: 'UNAVAILABLE' }, 'a cell whose new owner does not show itself');
+});
+
+test('what no known cell knows may be of a cell that the list shows', async (t) => {
+  const cells = [cell(DEFAULT_CELL, 'unknown'), cell('west', 'unknown')];
+  const list = {
+    ...READ,
+    now() {
+      if (cells.length === 2) cells.push(cell('south', endpoint('e', 'acme')));
+      return Promise.resolve(new Map([['south', 1n]]));
+    },
+  };
+  const options = { directory: new Directory(), timeoutMs: 1_000, perSecond: 4, now: () => 0 };
+  t.like(await new Lookup({ ...options, cells: () => [...cells], cellList: () => list }).endpoint('e', 'caller'), { cell: 'south' });
+  const failing = { ...READ, now: () => Promise.reject(new CapstanError('UNAVAILABLE', 'x')) };
+  const lookup = new Lookup({ ...options, cells: () => cells.slice(0, 2), cellList: () => failing });
+  await t.throwsAsync(lookup.endpoint('other', 'caller'), { code: 'UNAVAILABLE' });
+});
+
+test('readings that look-ups wait for are shared, and begin after they were asked for', async (t) => {
+  const readings: PromiseWithResolvers<void>[] = [];
+  const list = async (): Promise<never> => {
+    const reading = Promise.withResolvers<void>();
+    readings.push(reading);
+    await reading.promise;
+    return { cells: [{ name: 'west', ownerId: 'o', term: readings.length }] } as never;
+  };
+  const cellList = new CellList({ cluster: { list }, log: createLog('silent'), onCells: () => undefined });
+  t.teardown(() => cellList.close());
+  t.is(readings.length, 1, 'that of the start');
+  const [first, second] = [cellList.now(), cellList.now()];
+  await until('it is read', () => readings.length === 2);
+  const third = cellList.now();
+  readings[1]?.resolve();
+  t.deepEqual([...(await first)], [['west', 2n]]);
+  t.deepEqual(await second, await first);
+  await until('it is read', () => readings.length === 3);
+  readings[2]?.resolve();
+  t.deepEqual([...(await third)], [['west', 3n]]);
+  readings[0]?.resolve();
 });
 
 test('a look-up in several cells takes one from the budget', async (t) => {
@@ -200,7 +281,7 @@ test('the list of cells is read once a scheduler answers, or has no such service
     if (code !== undefined) fail(code);
     return {
       cells: [
-        { name: 'west', ownerId: 'o' },
+        { name: 'west', ownerId: 'o', term: 1 },
         { name: 'new', ownerId: '' },
       ],
     } as never;

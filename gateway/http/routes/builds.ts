@@ -42,7 +42,7 @@ const patch200 = received.meta({ description: 'The part is stored; with `existed
 const patch201 = received.meta({ description: 'The last part is stored; the build is complete and new.' });
 
 export function buildRoutes(app: FastifyInstance, services: Services): void {
-  const { authenticator, cells, config, memory, uploads } = services;
+  const { authenticator, cells, config, lookup, memory, uploads } = services;
 
   /** The cell of the caller's account. */
   const links = new WeakMap<FastifyRequest, CellLink>();
@@ -51,7 +51,10 @@ export function buildRoutes(app: FastifyInstance, services: Services): void {
   async function admit(request: FastifyRequest, reply: FastifyReply): Promise<void> {
     const key = await authenticator.authenticate(request.headers.authorization, peerOfRequest(request.raw, services.proxies));
     if (!ownsAccount(key)) throw new CapstanError('PERMISSION_DENIED', 'this key may not put builds: it needs the scope ALL or OPERATOR');
-    links.set(request, cells.ofKey(key));
+    // The account may be on its way to another cell, whose owner is asked before the body is read.
+    const { watch, name } = cells.ofKey(key);
+    const moved = watch.current ? undefined : await lookup.keyElsewhere(key.hash.toString('hex'), name, key.accountId);
+    links.set(request, cells.ofKey(moved ?? key));
     if (request.method === 'GET' || request.method === 'HEAD') return;
     const { 'content-length': length, 'content-encoding': encoding } = request.headers;
     if (encoding !== undefined && encoding.toLowerCase() !== 'identity')

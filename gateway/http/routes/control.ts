@@ -3,7 +3,6 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 
 import { CapstanError } from '../../../lib/errors.ts';
 import type { Job, JobRef } from '../../../proto/gen/capstan/v1/jobs.ts';
-import type { JobCalls } from '../../jobs/job-calls.ts';
 import { changedText } from '../answer.ts';
 import { createGuard, endpointId } from '../guard.ts';
 import { JSON_TYPE, sendFailure } from '../problem.ts';
@@ -15,7 +14,6 @@ import { MAX_REFERENCE_BYTES } from './status.ts';
 
 export function controlRoutes(app: FastifyInstance, services: JobServices): void {
   const { cells } = services;
-  const callsOf = (id: string): JobCalls => cells.ofEndpoint(id).jobCalls;
   const onRequest = createGuard(services, 'call', MAX_REFERENCE_BYTES);
   const common = { method: 'POST', bodyLimit: MAX_REFERENCE_BYTES, onRequest };
 
@@ -32,14 +30,14 @@ export function controlRoutes(app: FastifyInstance, services: JobServices): void
       summary: 'Cancel a job',
       description: 'Cancels a queued or running job.',
       conflict: 'The job has already ended.',
-      call: async (ref: JobRef) => callsOf(ref.endpointId).cancel(ref),
+      call: async (ref: JobRef) => cells.ofEndpoint(ref.endpointId).jobCalls.cancel(ref),
     },
     {
       name: 'retry',
       summary: 'Retry a job',
       description: 'Queues a FAILED or TIMED_OUT job again, with the same id and input. Its previous output is deleted.',
       conflict: 'The job is in a state that cannot be retried.',
-      call: async (ref: JobRef) => callsOf(ref.endpointId).retry(ref),
+      call: async (ref: JobRef) => cells.ofEndpoint(ref.endpointId).jobCalls.retry(ref),
     },
   ];
   for (const { name, summary, description, conflict, call } of operations) {
@@ -78,8 +76,8 @@ export function controlRoutes(app: FastifyInstance, services: JobServices): void
     ),
     handler(request, reply) {
       const id = endpointId(request);
-      callsOf(id)
-        .purgeQueue(id)
+      cells
+        .atEndpoint(id, ({ jobCalls }) => jobCalls.purgeQueue(id))
         .then(
           (removed) => {
             reply.header('content-type', JSON_TYPE).send(`{"removed":${removed},"status":"completed"}`);

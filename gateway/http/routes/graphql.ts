@@ -77,6 +77,8 @@ export function graphqlRoutes(app: FastifyInstance, services: Services): void {
         key,
         text,
         cellOfAccount: (account) => lookup.cellOfAccount(account),
+        keyElsewhere: ({ hash, cell, accountId }) =>
+          hash.length === 0 ? Promise.resolve(undefined) : lookup.keyElsewhere(hash.toString('hex'), cell, accountId),
         timeoutMs: config.readTimeoutMs,
       }),
       addresses: { base: baseUrl(request, config, proxies), lbDomain: config.lbDomain, forWorker: isWorkerToken(text) },

@@ -23,8 +23,7 @@ export function listingRoutes(app: FastifyInstance, services: JobServices): void
     handler(request, reply) {
       const id = endpointId(request);
       cells
-        .ofEndpoint(id)
-        .jobCalls.health(id)
+        .atEndpoint(id, ({ jobCalls }) => jobCalls.health(id))
         .then(
           (health) => {
             reply.header('content-type', JSON_TYPE).send(healthText(health));
@@ -49,8 +48,7 @@ export function listingRoutes(app: FastifyInstance, services: JobServices): void
       const state = status === undefined ? JobState.UNSPECIFIED : JobState[status];
       const id = endpointId(request);
       cells
-        .ofEndpoint(id)
-        .jobCalls.list({ endpointId: id, state, limit, offset })
+        .atEndpoint(id, ({ jobCalls }) => jobCalls.list({ endpointId: id, state, limit, offset }))
         .then((page) => sendParts(reply, services, () => requestsParts(page.jobs, page.total, offset, limit)))
         .catch((thrown: unknown) => {
           sendFailure(reply, thrown);

@@ -1,10 +1,11 @@
-/** The rows of cells, which no term fences: they are added, and neither changed nor removed. */
+/** The rows of cells, which no term fences: they are added, and neither changed nor removed; and moves between cells. */
 import { CapstanError } from '../../../lib/errors.ts';
 import { CELL_NAME, CELL_NAME_RULE } from '../../../lib/cells.ts';
 import { MASTER_KEY_SETTING } from '../../core/control/encryption.ts';
 import type { CellRow, Cells } from '../cells.ts';
-import { moveAccount, type Position } from './move-account.ts';
-import { moveNode } from './move-node.ts';
+import { checkAccountMove, moveAccount } from './move-account.ts';
+import { checkNodeMove, moveNode } from './move-node.ts';
+import type { Mover, Position } from './moving.ts';
 import type { Query } from './reads/query.ts';
 
 /** Gateways keep connections to the owner of each cell. */
@@ -30,20 +31,19 @@ export async function cellNumber(query: Query, name: string): Promise<number | u
   return row?.[0];
 }
 
-/**
- * @param own the cell that the scheduler serves.
- * @param position where its owner stands; undefined while the scheduler does not own it.
- */
-export function cellsOf(
-  query: Query,
-  own: { readonly number: number; readonly name: string },
-  position: () => Position | undefined,
-): Cells {
-  const owned = (): Position => {
-    const at = position();
-    if (at === undefined) throw new CapstanError('UNAVAILABLE', 'this scheduler does not own its cell', { retryAfterMs: 1_000 });
-    return at;
-  };
+export interface CellsOptions {
+  readonly query: Query;
+  /** The cell that the scheduler serves. */
+  readonly own: { readonly number: number; readonly name: string };
+  /**
+   * Gives the cell up: from here on this scheduler commits nothing under its term. Resolves with where it stood.
+   * @throws CapstanError UNAVAILABLE while the scheduler does not own it, or when a batch under way is in doubt.
+   */
+  readonly giveUp: () => Promise<Position>;
+  readonly move: Mover;
+}
+
+export function cellsOf({ query, own, giveUp, move }: CellsOptions): Cells {
   return {
     own: own.name,
     async list() {
@@ -68,11 +68,13 @@ export function cellsOf(
       if (row === undefined) throw new CapstanError('INTERNAL', `the claim of account ${id} returned no cell`);
       return row[0];
     },
-    async moveAccount(move) {
-      await moveAccount(query, own, owned(), move);
+    checkAccountMove: (wanted) => checkAccountMove(query, own, wanted),
+    async moveAccount(wanted) {
+      await moveAccount({ query, move }, own, await giveUp(), wanted);
     },
-    async moveNode(move) {
-      await moveNode(query, own.number, owned(), move);
+    checkNodeMove: (wanted) => checkNodeMove(query, own.number, wanted),
+    async moveNode(wanted) {
+      await moveNode({ query, move }, own.number, await giveUp(), wanted);
     },
     async operatorKeys() {
       return (await query<[string]>('operator-keys', OPERATOR_KEYS, [])).map(([value]) => value);

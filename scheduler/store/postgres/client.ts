@@ -37,6 +37,7 @@ import { COMMIT, OPERATION_TYPES, STALE_TERM, typeName, type OperationType } fro
 import { Readers } from './readers.ts';
 import { CellTerms, type Known, type Taken } from './terms.ts';
 import { Writer } from './writer.ts';
+import { moverOf, type Position } from './moving.ts';
 
 export interface PostgresOptions {
   /** `postgres://user@host:port/database`. */
@@ -151,9 +152,11 @@ export class PostgresStore implements Store {
         this.#watcher.roundTrip('read');
       }
     };
-    this.cells = cellsOf(this.#told(query), cell, () => {
-      const owned = this.#owned.get(cell.number);
-      return owned === undefined ? undefined : { term: owned.term, batch: owned.batch };
+    this.cells = cellsOf({
+      query: this.#told(query),
+      own: cell,
+      giveUp: () => this.#giveUp(cell.number),
+      move: moverOf({ address: this.#address, cell: cell.number }),
     });
     this.#reads = {
       ...jobReads(query, this.cell, this.#edges),
@@ -373,6 +376,17 @@ export class PostgresStore implements Store {
     else session.writer.lose(storeFailure(this.#address.shown, 'the batch was not written', error));
     // The first failure is the cause of those that follow it.
     return this.#doubt ?? new StaleTermError(fence);
+  }
+
+  /** Commits nothing more under the cell's term, and keeps its lock: nobody takes it over until this store does. */
+  async #giveUp(cell: number): Promise<Position> {
+    this.#mustBeOpen();
+    const owned = this.#owned.get(cell);
+    if (owned === undefined) throw new CapstanError('UNAVAILABLE', 'this scheduler does not own its cell', { retryAfterMs: 1_000 });
+    this.#disown(cell, 'released');
+    await this.#committed;
+    if (this.#doubt !== null) throw this.#doubt;
+    return { term: owned.term, batch: owned.batch };
   }
 
   /** Another process has the cell. The session goes, with the locks that it still has: they are no longer its to hold. */

@@ -90,16 +90,26 @@ export interface ConnectionOptions {
   readonly onEnd: (error: Error | null) => void;
   /** What was committed may not be as safe as the server says. */
   readonly onWarning: (message: string) => void;
+  /** Of the session, beside those of all. */
+  readonly settings?: Readonly<Record<string, string>>;
 }
 
 /**
  * Connects, and refuses what the store cannot rely on.
  * @throws CapstanError UNAVAILABLE, or CONFIG: an old server, one that may lose commits, a pooler.
  */
-export async function connect(address: Address, name: string, { answerMs, onEnd, onWarning }: ConnectionOptions): Promise<Connection> {
+export async function connect(
+  address: Address,
+  name: string,
+  { answerMs, onEnd, onWarning, settings = {} }: ConnectionOptions,
+): Promise<Connection> {
   const socket = new Socket();
   // Batches follow one another without waiting; each is a transaction of its own, and refused where the one before it was.
-  const client = new Client({ ...clientConfig(address, name), pipeline: true, stream: () => socket });
+  const client = new Client({
+    ...clientConfig(address, name, { session: { ...SESSION, ...settings } }),
+    pipeline: true,
+    stream: () => socket,
+  });
   client.on('error', onEnd);
   client.on('end', () => onEnd(null));
   client.on('notice', ({ code, message }) => {

@@ -1,22 +1,24 @@
 /**
- * Moves the rows of an idle account to another cell: one statement, hence one transaction. It holds the rows of both cells
- * and gives both a new term, so that neither owner goes on with a state that the move changed: each reads its own anew.
- *
- * It writes nothing unless the cell that the account leaves still has the term and batch under which its owner looked, and
- * no job and no delivery of the account is stored.
+ * Moves the rows of an idle account to another cell (see moving.ts). It writes nothing unless the cell that the account leaves
+ * still has the term and batch with which its owner gave it up, and no job and no delivery of the account is stored.
  */
 import { CapstanError } from '../../../lib/errors.ts';
 import { MASTER_KEY_SETTING } from '../../core/control/encryption.ts';
 import type { AccountMove } from '../cells.ts';
+import { BOTH_LOCKED, LOCKED, NEXT_TERM, type Mover, type Position } from './moving.ts';
 import type { Query } from './reads/query.ts';
 
-/** A term that no scheduler has yet. */
-export const NEXT_TERM = 'term = greatest(term + 1, floor(extract(epoch FROM clock_timestamp()))::bigint)';
+/** The cell that is left. */
+interface Cell {
+  readonly name: string;
+  readonly number: number;
+}
+
 /** $1 account, $2 its cell, $3 term, $4 batch, $5 the other cell. */
-const MOVE = `WITH endpoints AS MATERIALIZED (
+const MOVE = `WITH ${LOCKED}, endpoints AS MATERIALIZED (
   SELECT key FROM capstan.control WHERE cell = $2 AND kind = 'endpoint' AND value->>'account' = $1
 ), source AS (
-  UPDATE capstan.cells SET ${NEXT_TERM} WHERE cell = $2 AND term = $3::bigint AND batch = $4::bigint
+  UPDATE capstan.cells SET ${NEXT_TERM} WHERE cell = $2 AND term = $3::bigint AND batch = $4::bigint AND ${BOTH_LOCKED}
     AND NOT EXISTS (SELECT FROM capstan.jobs j JOIN endpoints e ON j.endpoint = e.key WHERE j.cell = $2)
     AND NOT EXISTS (SELECT FROM capstan.hooks h WHERE h.cell = $2 AND h.account = $1 AND h.tries >= 0)
   RETURNING cell
@@ -60,20 +62,11 @@ const STORED = `SELECT (SELECT count(*) FROM capstan.jobs j WHERE j.cell = $2 AN
 const CELL = `SELECT c.cell, k.value->>'id' FROM capstan.cells c
 LEFT JOIN capstan.control k ON k.cell = c.cell AND k.kind = 'setting' AND k.key = $2 WHERE c.name = $1`;
 
-/** Where the owner of the account's cell stands: its term, and its last batch. */
-export interface Position {
-  readonly term: bigint;
-  readonly batch: number;
-}
-
-/** @throws CapstanError NOT_FOUND without the cell; CONFLICT with the reason, when nothing was moved. */
-export async function moveAccount(
-  query: Query,
-  from: { readonly name: string; readonly number: number },
-  position: Position,
-  move: AccountMove,
-): Promise<void> {
-  const { account, to } = move;
+/**
+ * Refuses what would be refused in any case, while the cell still works.
+ * @throws CapstanError NOT_FOUND without the cell; CONFLICT with the reason.
+ */
+export async function checkAccountMove(query: Query, from: Cell, { account, to }: AccountMove): Promise<void> {
   const cellOf = async (name: string) => (await query<[number, string | null]>('cell-and-key', CELL, [name, MASTER_KEY_SETTING]))[0];
   const [here, there] = [await cellOf(from.name), await cellOf(to)];
   if (there === undefined) throw new CapstanError('NOT_FOUND', `cell: ${to} does not exist`, { field: 'cell' });
@@ -81,12 +74,27 @@ export async function moveAccount(
     throw new CapstanError('CONFLICT', `cell: ${to} encrypts with another master key, so the account's secrets could not be read there`, {
       field: 'cell',
     });
-  const refuse = (why: string): CapstanError => new CapstanError('CONFLICT', `account: ${account} ${why}`, { field: 'id' });
   const [stored] = await query<[number, number]>('stored-of-account', STORED, [account, from.number]);
   const [jobs, hooks] = stored ?? [0, 0];
-  if (jobs > 0) throw refuse(`has ${jobs} stored jobs; it can be moved once they have ended and their retention is over`);
+  if (jobs > 0) throw refusal(account, `has ${jobs} stored jobs; it can be moved once they have ended and their retention is over`);
   if (hooks > 0)
-    throw refuse(`has ${hooks} undelivered webhooks; it can be moved once they are delivered, or their last attempt has failed`);
-  const moved = await query<[number]>('move-account', MOVE, [account, from.number, String(position.term), position.batch, there[0]]);
-  if (moved.length === 0) throw refuse('is in use: something changed in its cell meanwhile; try again');
+    throw refusal(account, `has ${hooks} undelivered webhooks; it can be moved once they are delivered, or their last attempt has failed`);
+}
+
+/** @throws CapstanError as above, when nothing was moved; UNAVAILABLE when that is not known. */
+export async function moveAccount(
+  { query, move }: { readonly query: Query; readonly move: Mover },
+  from: Cell,
+  { term, batch }: Position,
+  { account, to }: AccountMove,
+): Promise<void> {
+  const [there] = await query<[number, string | null]>('cell-and-key', CELL, [to, MASTER_KEY_SETTING]);
+  const moved = await move(MOVE, [account, from.number, String(term), batch, there?.[0] ?? null]);
+  if (moved.length > 0) return;
+  await checkAccountMove(query, from, { account, to });
+  throw refusal(account, 'is in use: something changed in its cell meanwhile; try again');
+}
+
+function refusal(account: string, why: string): CapstanError {
+  return new CapstanError('CONFLICT', `account: ${account} ${why}`, { field: 'id' });
 }

@@ -78,7 +78,7 @@ function tests(server: PostgresServer): void {
     await queueOf(store);
     proxy.hang();
     const read = store.read('highest');
-    await t.throwsAsync(store.commit(fence, []), { ...UNAVAILABLE, message: /no answer within 1000 ms/ });
+    await t.throwsAsync(store.commit(fence, []), { ...UNAVAILABLE, message: /no answer within 2000 ms/ });
     await t.throwsAsync(read, UNAVAILABLE, 'reads go with the connection that commits');
     await t.throwsAsync(store.acquire(0, 'owner-a', 1), UNAVAILABLE);
     await store.waitForTurn(0, 1);

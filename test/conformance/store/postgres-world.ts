@@ -10,7 +10,7 @@ import { TcpProxy } from '../../support/tcp-proxy.ts';
 import { take } from './take.ts';
 
 /** Shorter than in production, so that the tests wait less. */
-const ANSWER_MS = 1_000;
+const ANSWER_MS = 2_000;
 
 /** What a store told its watcher, as `taken lock` or `lost doubt`. */
 export class Told implements StoreWatcher {

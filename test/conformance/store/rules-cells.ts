@@ -164,7 +164,8 @@ export function cellRules(open: (url: string, cell?: string) => Promise<Postgres
   });
 
   test.serial('cells: an account moves under new terms of both cells, and not when its cell went on meanwhile', async (t) => {
-    const { one, other, fence, otherFence } = await two(t);
+    const { one, other, fence: first, otherFence } = await two(t);
+    let fence = first;
     const put = (rowKind: 'account' | 'endpoint', key: string, value: object): Op => ({
       kind: 'put',
       rowKind,
@@ -174,17 +175,24 @@ export function cellRules(open: (url: string, cell?: string) => Promise<Postgres
     });
     await given(one, fence, put('account', 'acme', {}), put('endpoint', 'endpoint-a', { account: 'acme' }), put('account', 'stays', {}));
     const move = { account: 'acme', to: 'west' };
-    await t.throwsAsync(other.cells.moveAccount({ account: 'x', to: 'nowhere' }), { code: 'NOT_FOUND' });
-    // Called before the batch, carried out after it: the account may have got a job by then.
-    const raced = one.cells.moveAccount(move);
-    await given(one, fence, put('account', 'new', {}));
-    await t.throwsAsync(raced, { code: 'CONFLICT', message: /something changed in its cell meanwhile/ });
+    await t.throwsAsync(other.cells.checkAccountMove({ account: 'x', to: 'nowhere' }), { code: 'NOT_FOUND' });
     await given(one, fence, submit(queued(1)));
-    await t.throwsAsync(one.cells.moveAccount(move), {
+    const hasJobs = {
       code: 'CONFLICT',
       message: 'account: acme has 1 stored jobs; it can be moved once they have ended and their retention is over',
-    });
-    await given(one, fence, { kind: 'delete', seq: 1, dueBy: null });
+    };
+    await t.throwsAsync(one.cells.checkAccountMove(move), hasJobs);
+    await given(one, fence, put('account', 'new', {}), { kind: 'delete', seq: 1, dueBy: null });
+    await one.cells.checkAccountMove(move);
+    // The term is given up first: a batch that was called before counts, one that is called later is refused.
+    const before = one.commit(fence, [submit(queued(2))]);
+    const refused = one.cells.moveAccount(move);
+    await t.throwsAsync(one.commit(fence, []), { instanceOf: StaleTermError });
+    await t.throwsAsync(refused, hasJobs);
+    t.deepEqual(await before, [{ kind: 'ok' }]);
+    fence = await take(one);
+    await given(one, fence, { kind: 'delete', seq: 2, dueBy: null });
+    await given(other, otherFence);
     await one.cells.moveAccount(move);
     for (const [store, stale] of [
       [one, fence],
@@ -201,7 +209,8 @@ export function cellRules(open: (url: string, cell?: string) => Promise<Postgres
   });
 
   test.serial('cells: a node without leases moves with its identity, under new terms of both cells, and back', async (t) => {
-    const { url, one, other, fence, otherFence } = await two(t);
+    const { url, one, other, fence: first, otherFence } = await two(t);
+    let fence = first;
     const node = { id: 'node-a', name: 'gpu', secretHash: 'f'.repeat(64), draining: true };
     const put = (rowKind: 'node' | 'desired', key: string, value: unknown, version = 1): Op => ({
       kind: 'put',
@@ -212,17 +221,21 @@ export function cellRules(open: (url: string, cell?: string) => Promise<Postgres
     });
     await given(one, fence, put('node', 'node-a', node), put('desired', 'node-a', { epoch: 7, workers: [] }), put('node', 'stays', {}));
     const move = { node: 'node-a', to: 'west' };
-    const isRefused = (message: RegExp) => t.throwsAsync(one.cells.moveNode(move), { code: 'CONFLICT', message });
-    await t.throwsAsync(one.cells.moveNode({ node: 'node-a', to: 'north' }), { code: 'NOT_FOUND', message: 'cell: north does not exist' });
-    await t.throwsAsync(one.cells.moveNode({ node: 'node-a', to: 'default' }), {
+    const isRefused = async (message: RegExp): Promise<void> => {
+      await t.throwsAsync(one.cells.moveNode(move), { code: 'CONFLICT', message });
+      fence = await take(one);
+    };
+    await t.throwsAsync(one.cells.checkNodeMove({ node: 'node-a', to: 'north' }), {
+      code: 'NOT_FOUND',
+      message: 'cell: north does not exist',
+    });
+    await t.throwsAsync(one.cells.checkNodeMove({ node: 'node-a', to: 'default' }), {
       code: 'CONFLICT',
       message: /belongs to the cell default/,
     });
-    // Called before the batch, carried out after it: the node may have got a worker by then.
-    const raced = one.cells.moveNode(move);
     await given(one, fence, put('node', 'new', {}));
-    await t.throwsAsync(raced, { code: 'CONFLICT', message: /something changed in its cell meanwhile/ });
     await given(one, fence, submit(leased(1)));
+    await t.throwsAsync(one.cells.checkNodeMove(move), { code: 'CONFLICT', message: /^node: node-a runs 1 job; drain it/ });
     await isRefused(/^node: node-a runs 1 job; drain it/);
     await given(one, fence, completed(1));
     // What another node or a removed one has there is not overwritten.
@@ -231,10 +244,11 @@ export function cellRules(open: (url: string, cell?: string) => Promise<Postgres
     await given(other, otherFence, { kind: 'put', rowKind: 'node', key: 'node-a', version: 2, value: null });
     // A node of another cell, and an unknown one.
     await t.throwsAsync(other.cells.moveNode({ node: 'node-a', to: 'default' }), { code: 'CONFLICT' });
+    const retaken = await take(other, 'owner-b', other.cell);
     await one.cells.moveNode(move);
     for (const [store, stale] of [
       [one, fence],
-      [other, otherFence],
+      [other, retaken],
     ] as const)
       await t.throwsAsync(store.commit(stale, []), { instanceOf: StaleTermError });
     const rows = async (store: PostgresStore, kind: 'node' | 'desired') =>
