@@ -125,10 +125,11 @@ const table = {
   CONFIG: { grpc: 9, http: 500, exit: 78, title: 'Internal Server Error', hint: 'Correct the configuration.' },
   ADDRESS_IN_USE: { grpc: 14, http: 503, exit: 69, title: 'Service Unavailable', hint: 'Stop the other program, or choose another port.' },
   DATA_DIR: { grpc: 9, http: 500, exit: 74, title: 'Internal Server Error', hint: 'Check the data folder and its permissions.' },
+  // Its own exit code: service managers must not start again what somebody has to look at first.
   DATA_LOST: {
     grpc: 9,
     http: 500,
-    exit: 74,
+    exit: 79,
     title: 'Internal Server Error',
     hint: 'Restore the data folder from a backup (`capstan backup`; docs/backup.md), or use an empty folder to start over.',
   },

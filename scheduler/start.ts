@@ -34,7 +34,7 @@ export async function start(config: SchedulerConfig, deps: SchedulerDeps = {}): 
   const log =
     deps.log ??
     pino({ name: 'scheduler', level: config.logLevel, hooks: { streamWrite: visibleText } }, pino.destination({ fd: 2, sync: true }));
-  const onFatal = deps.onFatal ?? (() => process.exit(errorTable.DATA_DIR.exit));
+  const onFatal = deps.onFatal ?? ((error) => process.exit(errorTable[error instanceof CapstanError ? error.code : 'DATA_DIR'].exit));
   const listenOn = `${config.host}:${config.port}`;
   const credentials = serverCredentials(listenOn, config);
   const parts = await assemble(config, { ...deps, onFatal }, log);

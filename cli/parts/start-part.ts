@@ -1,4 +1,5 @@
 /** Loads each part through `config.ts` and `start.ts`, and only when its command runs. */
+import { CapstanError, errorTable } from '../../lib/errors.ts';
 import type { Environment, Settings } from '../config.ts';
 import type { PartRole } from '../supervisor/child.ts';
 import type { RunningPart } from './part-process.ts';
@@ -18,9 +19,15 @@ function variables(settings: Settings, environment: Environment): NodeJS.Process
 
 export async function startScheduler(settings: Settings, environment: Environment): Promise<RunningPart> {
   const [{ readConfig }, { start }] = await Promise.all([import('../../scheduler/config.ts'), import('../../scheduler/start.ts')]);
-  const handle = await start(readConfig({}, variables(settings, environment)));
+  const lost = Promise.withResolvers<CapstanError>();
+  const onFatal = (error: unknown): void => {
+    if (error instanceof CapstanError && error.code === 'DATA_LOST') lost.resolve(error);
+    else process.exit(errorTable[error instanceof CapstanError ? error.code : 'DATA_DIR'].exit);
+  };
+  const handle = await start(readConfig({}, variables(settings, environment)), { onFatal });
   const role = (): PartRole => (handle.status.kind === 'owner' ? 'owner' : 'standby');
-  return { handle, address: handle.address, role: { now: role, watch: (changed) => handle.watch(() => changed(role())) } };
+  const watch = (changed: (role: PartRole) => void): void => handle.watch(() => changed(role()));
+  return { handle, address: handle.address, role: { now: role, watch }, gaveUp: lost.promise };
 }
 
 export async function startGateway(settings: Settings, environment: Environment): Promise<RunningPart> {

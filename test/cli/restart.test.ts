@@ -70,6 +70,10 @@ test('a part that dies is started again after a pause that doubles up to its bou
 });
 
 test('a reason that holds for every later start ends the part alone', (t) => {
+  const scheduler = allReady();
+  const [ended] = step(scheduler, exited('scheduler', { code: 'DATA_LOST', message: 'acknowledged jobs are missing' }), 5);
+  t.true(ended?.type === 'warn' && ended.text.startsWith('the scheduler ended (acknowledged jobs are missing) and is not restarted. '));
+  t.is(nextDeadline(scheduler), null);
   const image = allReady();
   const [said, ...more] = step(image, exited('agent', { code: 'NODE_REMOVED', message: 'the node vm was removed' }), 5);
   t.deepEqual(more, []);

@@ -8,6 +8,7 @@ import test from 'ava';
 
 import { PART_NODE_ARGS } from '../../cli/parts/part-process.ts';
 import { readSettings } from '../../cli/config.ts';
+import { errorTable } from '../../lib/errors.ts';
 import { stackPlans } from '../../cli/supervisor/plans.ts';
 import { folderOf } from '../support/folder.ts';
 
@@ -65,6 +66,9 @@ test('the unit of a cell is that of the scheduler, with a data folder, a cell an
 test('a scheduler is started until the database is there, and may write the shared folder of blobs', async (t) => {
   const values = await unit('scheduler');
   t.deepEqual([values.get('StartLimitIntervalSec'), values.get('Restart')], [['0'], ['always']]);
+  t.deepEqual(values.get('RestartPreventExitStatus'), [String(errorTable.DATA_LOST.exit)]);
+  const same = Object.entries(errorTable).filter(([, { exit }]) => exit === errorTable.DATA_LOST.exit);
+  t.is(same.length, 1, 'no other reason keeps a scheduler from being started again');
   t.deepEqual(values.get('ReadWritePaths'), ['-/srv/capstan']);
 });
 

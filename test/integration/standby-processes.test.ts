@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { credentials, Metadata, type ServiceError } from '@grpc/grpc-js';
 import test, { type ExecutionContext } from 'ava';
 
+import { errorTable } from '../../lib/errors.ts';
 import { fromServiceError } from '../../lib/grpc-errors.ts';
 import { ControlServiceClient } from '../../proto/gen/capstan/v1/control.ts';
 import { folderOf } from '../support/folder.ts';
@@ -40,6 +41,15 @@ function tests(server: PostgresServer): void {
     });
   }
 
+  test('an owner whose database lacks what it acknowledged ends with a code of its own, and says why', async (t) => {
+    const owner = await (await schedulers(t, server))();
+    await owner.said('ready');
+    const exit = once(owner.process, 'exit');
+    await server.query(owner.store, 'UPDATE capstan.cells SET term = 1, batch = 0');
+    t.like(await owner.said('failed'), { code: 'DATA_LOST' });
+    t.deepEqual(await exit, [errorTable.DATA_LOST.exit, null]);
+  });
+
   test('schedulers that are told to end at once, and twice, all end with 0', async (t) => {
     const start = await schedulers(t, server);
     const all = [await start(), await start(), await start()];
@@ -64,6 +74,8 @@ interface Message {
 interface Started {
   readonly process: ChildProcess;
   readonly apiKey: string;
+  /** Address of the database. */
+  readonly store: string;
   /** The first message of this type, waiting for it. */
   said(type: string): Promise<Message>;
 }
@@ -97,6 +109,7 @@ async function schedulers(t: ExecutionContext, server: PostgresServer): Promise<
     return {
       process: child,
       apiKey: secrets.apiKey,
+      store,
       async said(type) {
         for (;;) {
           const found = messages.find((message) => message.type === type);

@@ -28,7 +28,7 @@ export const START_LIMIT_MS = 60_000;
 export const FIRST_START_TRIES = 3;
 
 /** Reasons that no restart can change: a part that is refused with one of them is not restarted. */
-const LASTING_REASONS = ['NODE_REMOVED'] as const satisfies readonly ErrorCode[];
+const LASTING_REASONS = ['NODE_REMOVED', 'DATA_LOST'] as const satisfies readonly ErrorCode[];
 
 export interface PartRule {
   readonly name: string;
