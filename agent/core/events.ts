@@ -29,7 +29,7 @@ export type CoreEvent =
   | { readonly kind: 'artifact-ready'; readonly workerId: string; readonly start: number; readonly folder: string }
   | { readonly kind: 'artifact-failed'; readonly workerId: string; readonly start: number; readonly detail: string }
   | { readonly kind: 'input-ready'; readonly key: AttemptKey; readonly input: Buffer }
-  | { readonly kind: 'input-failed'; readonly key: AttemptKey; readonly detail: string }
+  | { readonly kind: 'input-failed'; readonly key: AttemptKey; readonly isMissing: boolean; readonly detail: string }
   | { readonly kind: 'output-stored'; readonly key: AttemptKey; readonly output: Payload }
   | { readonly kind: 'output-refused'; readonly key: AttemptKey; readonly detail: string }
   | { readonly kind: 'chunk-stored'; readonly key: AttemptKey; readonly index: number; readonly data: Payload }

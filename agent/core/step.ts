@@ -145,7 +145,8 @@ export function step(state: State, event: CoreEvent, now: number): Effect[] {
     }
     case 'input-failed': {
       const attempt = state.attempts.get(event.key);
-      if (attempt?.phase === 'fetching') refuse(ctx, attempt, RefusalReason.INPUT_UNAVAILABLE, event.detail);
+      const reason = event.isMissing ? RefusalReason.INPUT_MISSING : RefusalReason.INPUT_UNAVAILABLE;
+      if (attempt?.phase === 'fetching') refuse(ctx, attempt, reason, event.detail);
       break;
     }
     case 'output-stored': {

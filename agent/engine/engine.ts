@@ -1,7 +1,7 @@
 /** Drives the core: delivers events, carries out effects, and sends a tick when one is due. */
 import type { Logger } from 'pino';
 
-import { assertNever } from '../../lib/errors.ts';
+import { assertNever, type CapstanError } from '../../lib/errors.ts';
 import { fromServiceError } from '../../lib/grpc-errors.ts';
 import { messageOf } from '../../lib/to-error.ts';
 import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
@@ -220,7 +220,7 @@ export class Engine {
           effect.key,
           (signal) => this.#deps.blobs.get(effect.blob, signal),
           (input) => ({ kind: 'input-ready', key: effect.key, input }),
-          (detail) => ({ kind: 'input-failed', key: effect.key, detail }),
+          ({ code, message }) => ({ kind: 'input-failed', key: effect.key, isMissing: code === 'NOT_FOUND', detail: message }),
         );
         break;
       case 'store-output':
@@ -228,7 +228,7 @@ export class Engine {
           effect.key,
           (signal) => this.#deps.blobs.put(effect.bytes, signal),
           (blob) => ({ kind: 'output-stored', key: effect.key, output: { blob } }),
-          (detail) => ({ kind: 'output-refused', key: effect.key, detail }),
+          ({ message }) => ({ kind: 'output-refused', key: effect.key, detail: message }),
         );
         break;
       case 'store-chunk': {
@@ -251,7 +251,7 @@ export class Engine {
     key: AttemptKey,
     move: (signal: AbortSignal) => Promise<T>,
     done: (value: T) => CoreEvent,
-    failed: (detail: string) => CoreEvent,
+    failed: (error: CapstanError) => CoreEvent,
   ): void {
     let controller = this.#transfers.get(key);
     if (controller === undefined) {
@@ -262,7 +262,7 @@ export class Engine {
     void move(signal).then(
       (value) => this.feed(done(value)),
       (error: unknown) => {
-        if (!signal.aborted) this.feed(failed(fromServiceError(error).message));
+        if (!signal.aborted) this.feed(failed(fromServiceError(error)));
       },
     );
   }

@@ -84,6 +84,8 @@ export interface State {
   readonly droppedBlobs: string[];
   /** By job id, oldest first; bounded, and removed with the channel. */
   readonly handed: Map<string, HandedChunks>;
+  /** Refusals of jobs whose input agents did not find, and the time of the first, ms of the monotonic clock; by job id, bounded. */
+  readonly missingInputs: Map<string, { readonly count: number; readonly since: number }>;
   /** Wall time of the next query for jobs due for deletion. */
   nextDeletion: number;
   /**
@@ -145,6 +147,7 @@ export function newState(settings: Settings, random: RandomState): State {
     droppedBlobs: [],
     nextDeletion: 0,
     handed: new Map(),
+    missingInputs: new Map(),
     reads: { next: 1, open: new Set(), ended: new Map(), due: 0 },
     diskRefusal: null,
     readingDue: false,

@@ -208,9 +208,11 @@ test('the neighbours of a hard stop are given back, also after their start', (t)
 test('an input that cannot be fetched is refused; an attempt without input, too', (t) => {
   const world = ready({ maxConcurrency: 2 });
   dispatch(world, { input: { body: { $case: 'blob', value: { id: 'b', size: 9 } } } });
-  world.feed({ kind: 'input-failed', key: KEY, detail: 'gone' });
+  world.feed({ kind: 'input-failed', key: KEY, isMissing: false, detail: 'gone' });
   dispatch(world, { jobId: 'j2', input: undefined });
-  t.deepEqual(told(world), ['refused INPUT_UNAVAILABLE', 'refused INPUT_UNAVAILABLE']);
+  dispatch(world, { jobId: 'j3', input: { body: { $case: 'blob', value: { id: 'c', size: 9 } } } });
+  world.feed({ kind: 'input-failed', key: 'j3#1', isMissing: true, detail: 'no such blob' });
+  t.deepEqual(told(world), ['refused INPUT_UNAVAILABLE', 'refused INPUT_UNAVAILABLE', 'refused INPUT_MISSING']);
   t.is(world.image.workers.get('w1')?.attempts.size, 0);
 });
 

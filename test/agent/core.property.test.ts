@@ -98,7 +98,11 @@ function perform(world: World, epoch: { value: number }, doing: Action): void {
     case 'input': {
       const key = world.inputs.shift();
       if (key === undefined) return;
-      world.feed(doing.good ? { kind: 'input-ready', key, input: Buffer.from('{}') } : { kind: 'input-failed', key, detail: 'gone' });
+      world.feed(
+        doing.good
+          ? { kind: 'input-ready', key, input: Buffer.from('{}') }
+          : { kind: 'input-failed', key, isMissing: false, detail: 'gone' },
+      );
       return;
     }
     case 'store': {

@@ -204,7 +204,7 @@ export class SimAgent {
     const isThere = !random.chance(this.failRate / 4);
     const input = Buffer.from(this.#wiring.blobs.read(blob));
     this.#later(random.int(1, 30), () =>
-      this.#feed(isThere ? { kind: 'input-ready', key, input } : { kind: 'input-failed', key, detail: 'simulated' }),
+      this.#feed(isThere ? { kind: 'input-ready', key, input } : { kind: 'input-failed', key, isMissing: false, detail: 'simulated' }),
     );
   }
 

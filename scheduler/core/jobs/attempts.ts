@@ -24,6 +24,7 @@ import { dropBody, type State } from '../state.ts';
 import { attemptKey, type NodeRecord, type WorkerRecord } from '../state/fleet.ts';
 import type { JobRecord } from '../state/jobs.ts';
 import { expire, finish, lose, requeue, start } from './jobs.ts';
+import { missingInput } from './missing-inputs.ts';
 import { reportedBody, reportedError } from './reported.ts';
 import { deliverChunks } from './read-stream.ts';
 import { stopAttempt } from './stop-attempt.ts';
@@ -56,7 +57,9 @@ export function attemptRefused(ctx: StepContext, node: NodeRecord, event: Attemp
   if (job !== null) {
     const endpoint = ctx.state.endpoints.get(job.endpoint);
     if (endpoint !== undefined) endpoint.tallies.refused++;
-    requeue(ctx, job, false);
+    const lost = event.reason === RefusalReason.INPUT_MISSING ? missingInput(ctx.state, job, ctx.now.mono) : null;
+    if (lost === null) requeue(ctx, job, false);
+    else failOver(ctx, job, lost);
   }
   refill(ctx, worker);
 }

@@ -53,6 +53,8 @@ export const RefusalReason = {
   STOPPED: "REFUSAL_REASON_STOPPED",
   /** NEIGHBOUR_STOPPED - Stopped by the hard stop of a neighbour on the same worker. */
   NEIGHBOUR_STOPPED: "REFUSAL_REASON_NEIGHBOUR_STOPPED",
+  /** INPUT_MISSING - The blob store has no such input. After several of these the job fails. */
+  INPUT_MISSING: "REFUSAL_REASON_INPUT_MISSING",
   UNRECOGNIZED: "UNRECOGNIZED",
 } as const;
 
@@ -67,6 +69,7 @@ export namespace RefusalReason {
   export type INPUT_UNAVAILABLE = typeof RefusalReason.INPUT_UNAVAILABLE;
   export type STOPPED = typeof RefusalReason.STOPPED;
   export type NEIGHBOUR_STOPPED = typeof RefusalReason.NEIGHBOUR_STOPPED;
+  export type INPUT_MISSING = typeof RefusalReason.INPUT_MISSING;
   export type UNRECOGNIZED = typeof RefusalReason.UNRECOGNIZED;
 }
 
@@ -96,6 +99,9 @@ export function refusalReasonFromJSON(object: any): RefusalReason {
     case 7:
     case "REFUSAL_REASON_NEIGHBOUR_STOPPED":
       return RefusalReason.NEIGHBOUR_STOPPED;
+    case 8:
+    case "REFUSAL_REASON_INPUT_MISSING":
+      return RefusalReason.INPUT_MISSING;
     case -1:
     case "UNRECOGNIZED":
     default:
@@ -121,6 +127,8 @@ export function refusalReasonToJSON(object: RefusalReason): string {
       return "REFUSAL_REASON_STOPPED";
     case RefusalReason.NEIGHBOUR_STOPPED:
       return "REFUSAL_REASON_NEIGHBOUR_STOPPED";
+    case RefusalReason.INPUT_MISSING:
+      return "REFUSAL_REASON_INPUT_MISSING";
     case RefusalReason.UNRECOGNIZED:
     default:
       return "UNRECOGNIZED";
@@ -145,6 +153,8 @@ export function refusalReasonToNumber(object: RefusalReason): number {
       return 6;
     case RefusalReason.NEIGHBOUR_STOPPED:
       return 7;
+    case RefusalReason.INPUT_MISSING:
+      return 8;
     case RefusalReason.UNRECOGNIZED:
     default:
       return -1;
