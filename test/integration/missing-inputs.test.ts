@@ -32,10 +32,12 @@ test('an input that agents do not find again and again is lost, and its job fail
   /** Refuses what is dispatched, while time goes on. */
   const refuse = async (reason: RefusalReason): Promise<void> => {
     const dispatched = session.take('dispatch');
-    let isDispatched = false;
-    void dispatched.then(() => (isDispatched = true));
-    while (!isDispatched && (await state()) !== JobState.FAILED) clock.advance(LOST_AFTER_MS / LOST_AFTER_REFUSALS);
-    if (!isDispatched) return;
+    for (;;) {
+      const isDispatched = await Promise.race([dispatched.then(() => true), state().then(() => false)]);
+      if (isDispatched) break;
+      if ((await state()) === JobState.FAILED) return;
+      clock.advance(LOST_AFTER_MS / LOST_AFTER_REFUSALS);
+    }
     const { jobId, token } = await dispatched;
     session.send({ $case: 'refused', value: { jobId, token, reason, detail: 'it is not in the blob store' } });
   };

@@ -35,7 +35,7 @@ export function deliverChunks(ctx: StepContext, job: JobRecord, waiter: Waiter):
 
 /** Drops the chunks that a reader acknowledges, here and at the agent. */
 function received(ctx: StepContext, job: JobRecord, waiter: Waiter): void {
-  const nextIndex = acknowledgedBy(ctx.state, job, waiter);
+  const nextIndex = acknowledgedBy(job, waiter);
   if (!dropBelow(ctx.state, job, nextIndex, true) || job.lease === null) return;
   const session = ctx.state.nodes.get(job.lease.node)?.session ?? null;
   if (session === null) return;

@@ -78,7 +78,7 @@ export function resolveWaiter(ctx: StepContext, waiter: Waiter, found: WholeJob 
       return;
     }
     // The reader also gets its reply if the store refuses: then the job was retried or deleted.
-    const below = acknowledgedBy(ctx.state, found.job, waiter);
+    const below = acknowledgedBy(found.job, waiter);
     if (below > found.firstChunk) ctx.write({ kind: 'drain', seq, below });
     const kept = { first: found.firstChunk, next: found.firstChunk + found.chunks.length, chunks: found.chunks };
     const { chunks, firstIndex } = chunksFor(ctx.state, found.job, kept, waiter);

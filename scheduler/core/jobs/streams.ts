@@ -56,13 +56,13 @@ export function chunksFor(
   return { chunks, firstIndex };
 }
 
-/** Returns the index below which a reader certainly has all chunks of this attempt. */
-export function acknowledgedBy(state: State, job: Attempt, { after, channel, resent }: Reader): number {
-  if (after?.token === job.token) return after.next;
-  // A gateway that lost its position in this stream, but not the channel of its replies. A read that is sent again was
-  // made before the channel: the reply to another one may still be on its way, and is lost if the channel breaks.
-  const handed = after === null && !resent ? handedOf(state, job) : undefined;
-  return handed?.channel === channel ? handed.next : 0;
+/**
+ * Returns the index below which a reader certainly has all chunks of this attempt: that of its position. A read without one
+ * shows nothing, not even on the channel of the last reply: it may have been sent before that reply arrived, which is lost if
+ * the channel breaks. The reply to it brings the position that the next read carries.
+ */
+export function acknowledgedBy(job: Attempt, { after }: Pick<Reader, 'after'>): number {
+  return after?.token === job.token ? after.next : 0;
 }
 
 /**
