@@ -171,7 +171,7 @@ export async function start(config: GatewayConfig, deps: GatewayDeps = {}): Prom
     }
   }, NOTE_MS);
 
-  const list: CellList = new CellList({ cluster, log, onCells: (names) => cells.add(names) });
+  const list: CellList = new CellList({ cluster, log, onCells: (owners) => cells.seen(owners) });
 
   function closeChannels(): void {
     clearInterval(noting);

@@ -71,6 +71,8 @@ export async function start(config: SchedulerConfig, deps: SchedulerDeps = {}): 
   const close = async (): Promise<void> => {
     const stopping = 'the scheduler is stopping';
     const wasServing = !standing.isShared || (await ownership.release());
+    // While its calls drain nobody is to count on it: another scheduler that stops would wait for it.
+    void cluster.leave();
     parts.closeStreams(standing.refusal() ?? new CapstanError('UNAVAILABLE', stopping));
     await server.close(wasServing ? CLOSE_WITHIN_MS : STANDBY_CLOSE_WITHIN_MS);
     await closeQueue(parts);

@@ -34,6 +34,9 @@ export interface CellLinkOptions {
   readonly now: () => number;
 }
 
+/** A failover takes less. */
+const UNREACHED_READINGS = 5;
+
 export class CellLink implements LookupCell {
   readonly name: string;
   readonly channel: JobChannel;
@@ -50,9 +53,13 @@ export class CellLink implements LookupCell {
   readonly #finder: OwnerFinder;
   readonly #channelClient: JobServiceClient;
   readonly #jobs: JobServiceClient;
+  readonly #log: Log;
+  /** Readings of the list in a row that showed an owner without a connection to it. */
+  #unreached = 0;
 
   constructor(name: string, { config, token, credentials, directory, inFlight, load, log, elsewhere, now }: CellLinkOptions) {
     this.name = name;
+    this.#log = log;
     this.#finder = new OwnerFinder({ setting: config.scheduler, credentials, log, cell: () => name });
     this.#finder.start();
     this.metadata = callMetadata(token, true, name);
@@ -90,6 +97,19 @@ export class CellLink implements LookupCell {
 
   get term(): bigint | undefined {
     return this.#finder.term;
+  }
+
+  /**
+   * The list of cells shows an owner. Says so once when it stays out of reach: a finder that knows none of the cell's schedulers
+   * finds nothing, however long it searches.
+   */
+  seen(owner: string): void {
+    this.#unreached = this.channel.connected ? 0 : this.#unreached + 1;
+    if (this.#unreached !== UNREACHED_READINGS) return;
+    this.#log.warn(
+      { cell: this.name, owner },
+      'the owner of the cell is not reached; CAPSTAN_SCHEDULER of this gateway must list the schedulers of all cells',
+    );
   }
 
   close(): void {

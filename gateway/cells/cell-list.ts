@@ -23,7 +23,8 @@ const PAUSE_MS = 50;
 export interface CellListOptions {
   readonly cluster: Pick<ClusterClient, 'list'>;
   readonly log: Log;
-  readonly onCells: (names: readonly string[]) => void;
+  /** Receives the cells that have an owner: its address by name of the cell. */
+  readonly onCells: (owners: ReadonlyMap<string, string>) => void;
 }
 
 export class CellList extends ReadInBackground {
@@ -92,7 +93,7 @@ export class CellList extends ReadInBackground {
     const { cells } = await this.#options.cluster.list(TIMEOUT_MS);
     // A cell that never had an owner has nothing to ask for.
     const owned = cells.filter(({ name, ownerId }) => CELL_NAME.test(name) && ownerId !== '');
-    if (!this.#closed) this.#options.onCells(owned.map(({ name }) => name));
+    if (!this.#closed) this.#options.onCells(new Map(owned.map(({ name, ownerAddress }) => [name, ownerAddress])));
     return new Map(owned.map(({ name, term }) => [name, BigInt(term)]));
   }
 }

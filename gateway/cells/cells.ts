@@ -72,9 +72,10 @@ export class Cells {
     return this.#links.get(cell) ?? this.first;
   }
 
-  /** Connects to cells that are not known yet. */
-  add(names: readonly string[]): void {
-    for (const name of names) {
+  /** Connects to cells that are not known yet. `owners`: the cells that have one, with its address. */
+  seen(owners: ReadonlyMap<string, string>): void {
+    for (const [name, owner] of owners) {
+      this.#links.get(name)?.seen(owner);
       if (this.#closed || this.#links.has(name)) continue;
       const link = this.#options.connect(name);
       this.#links.set(name, link);

@@ -62,7 +62,8 @@ export class OwnerFinder {
   #left: { readonly key: string; readonly behindMs: number } | undefined;
   #followedAt = 0;
   #round: NodeJS.Timeout | undefined;
-  #failure = '';
+  /** Reasons and failures that were logged since an owner was followed for a while. */
+  readonly #said = new Set<string>();
 
   constructor(options: OwnerFinderOptions) {
     this.#options = options;
@@ -201,12 +202,16 @@ export class OwnerFinder {
   }
 
   #search(first: Candidate | undefined, reason: string): void {
-    this.#options.log.warn({ scheduler: this.#owner?.key, reason }, 'looking for the scheduler that owns the queue');
-    if (performance.now() - this.#followedAt >= STEADY_MS) this.#attempt = 0;
+    if (performance.now() - this.#followedAt >= STEADY_MS) {
+      this.#attempt = 0;
+      this.#said.clear();
+    }
+    if (!this.#said.has(reason))
+      this.#options.log.warn({ cell: this.#cell, scheduler: this.#owner?.key, reason }, 'looking for the scheduler that owns the queue');
+    this.#said.add(reason);
     if (this.#owner !== undefined) this.#left = { key: this.#owner.key, behindMs: reason === NOT_OWNER ? NAMED_FIRST_MS : 0 };
     this.#owner = undefined;
     this.#mode = 'searching';
-    this.#failure = '';
     this.#endProbes();
     this.#resolve(first);
     this.#attempt += 1;
@@ -297,11 +302,11 @@ export class OwnerFinder {
     this.#probes.clear();
   }
 
-  /** Logs a reason once per search. */
+  /** Logs a reason once until an owner was followed for a while: one that refuses calls may be found and left many times. */
   #note(scheduler: string, reason: string): void {
     const text = `${scheduler} ${reason.replace(/\(.*\)|\d{4}-\d\d-\d\dT[\d:.]+Z/g, '')}`;
-    if (this.#failure.includes(text)) return;
-    this.#failure += `${text}\n`;
-    this.#options.log.info({ scheduler, reason }, 'no owner here');
+    if (this.#said.has(text)) return;
+    this.#said.add(text);
+    this.#options.log.info({ cell: this.#cell, scheduler, reason }, 'no owner here');
   }
 }

@@ -51,7 +51,9 @@ export class CellWatch implements Guests {
   /** Reads once, and goes on once a second. */
   async start(): Promise<void> {
     if (this.#options.cells === null || this.#timer !== undefined) return;
-    await this.#read();
+    await (this.#reading = this.#read());
+    this.#reading = undefined;
+    if (this.#closed) return;
     this.#timer = setInterval(() => {
       this.#reading ??= this.#read().finally(() => (this.#reading = undefined));
     }, READ_MS);

@@ -33,5 +33,7 @@ export interface ClusterView {
   listening(address: string): void;
   /** What the last look saw of the own cell; null where there is no other scheduler to see, or before the first look. */
   readonly seen: ClusterSeen | null;
+  /** Takes this scheduler out of the list: it is stopping, and takes nothing over any more. The list can still be read. */
+  leave(): Promise<void>;
   close(): Promise<void>;
 }

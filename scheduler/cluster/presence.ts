@@ -40,6 +40,7 @@ export class Presence implements ClusterView {
   #beating: Promise<void> = Promise.resolve();
   #timer: NodeJS.Timeout | null = null;
   #closed = false;
+  #leaving: Promise<void> | undefined;
 
   constructor(options: PresenceOptions) {
     this.#options = options;
@@ -49,7 +50,7 @@ export class Presence implements ClusterView {
 
   listening(address: string): void {
     this.#address = address;
-    this.#beatNow();
+    if (!this.#closed) this.#beatNow();
   }
 
   get seen(): ClusterSeen | null {
@@ -65,7 +66,7 @@ export class Presence implements ClusterView {
     this.#observe(cells);
     const termAges = new Map(cells.map(({ owner, termAgeMs }) => [owner, termAgeMs]));
     const shown = schedulers.map((row) => statusOf(row, termAges));
-    const ownRow = shown.some(({ id }) => id === own.id) ? [] : [this.#ownStatus(cells)];
+    const ownRow = this.#closed || shown.some(({ id }) => id === own.id) ? [] : [this.#ownStatus(cells)];
     const found: Cluster = {
       cells: cells.map((cell) => this.#cellStatus(cell, schedulers)),
       schedulers: [...shown, ...ownRow],
@@ -77,17 +78,25 @@ export class Presence implements ClusterView {
     return { ...found, database: { address: rows.shown, version, schemaVersion, fsync, synchronous, ...counted } };
   }
 
+  leave(): Promise<void> {
+    return (this.#leaving ??= this.#leave());
+  }
+
   async close(): Promise<void> {
+    await this.leave();
+    await this.#rows.close();
+  }
+
+  async #leave(): Promise<void> {
     this.#closed = true;
     if (this.#timer !== null) clearTimeout(this.#timer);
     await this.#beating;
     try {
-      // Who stopped in good order is not reported as missing.
+      // Who stopped in good order is not reported as missing. A beat that failed is over at the server by now, too.
       await this.#rows.leave(this.#options.own.id);
     } catch (error) {
       this.#options.log.info({ reason: messageOf(error) }, 'the row of this scheduler stays until it is forgotten');
     }
-    await this.#rows.close();
   }
 
   #beatNow(): void {

@@ -35,6 +35,7 @@ export function soleScheduler(own: OwnFacts, term: () => bigint | null): Cluster
         answeredBy: id,
       });
     },
+    leave: () => Promise.resolve(),
     close: () => Promise.resolve(),
   };
 }

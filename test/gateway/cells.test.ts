@@ -268,7 +268,7 @@ test('the list of cells is read once a scheduler answers, or has no such service
   const failures = [status.UNAVAILABLE];
   const seen: (readonly string[])[] = [];
   const listOf = (list: () => Promise<never>): CellList => {
-    const cellList = new CellList({ cluster: { list }, log, onCells: (names) => seen.push(names) });
+    const cellList = new CellList({ cluster: { list }, log, onCells: (owners) => seen.push([...owners.keys()]) });
     t.teardown(() => cellList.close());
     return cellList;
   };

@@ -11,6 +11,7 @@ import type { PostgresServer } from '../support/postgres.ts';
 import { withPostgres } from '../support/with-postgres.ts';
 import { TestScheduler, unary } from '../support/scheduler-client.ts';
 import { copyOfSecrets } from '../support/schedulers.ts';
+import { lines } from '../support/several-schedulers.ts';
 import { until } from '../support/until.ts';
 
 await withPostgres('an account moves between cells', tests);
@@ -99,6 +100,17 @@ function tests(server: PostgresServer): void {
     await client.query('ROLLBACK');
     await until('the account is served again', async () => (await codeOf(ask(east, key))) === 'OK');
     await move(world, east, 'west');
+  });
+
+  test('a gateway that does not list the schedulers of a cell says so', async (t) => {
+    const { east } = await two(t);
+    const { log, until: logged } = lines();
+    const settings = { port: 0, scheduler: east.handle.address, token: east.secret('gateway-token'), closeGraceMs: 0 };
+    const gateway = await startGateway(readConfig(settings, {}), { log });
+    t.teardown(() => gateway.close());
+    await logged('"cell":"west"');
+    await logged('CAPSTAN_SCHEDULER of this gateway must list the schedulers of all cells');
+    t.pass();
   });
 
   test('callers wait while an account moves: no 401, no 404, no error', async (t) => {

@@ -5,7 +5,7 @@ import test, { type ExecutionContext } from 'ava';
 import { isSchedulerAddress, resolveCandidates, type LookUp } from '../../lib/owner/addresses.ts';
 import { fromServiceError } from '../../lib/grpc-errors.ts';
 import { OwnerChannel } from '../../lib/owner/owner-channel.ts';
-import { OwnerFinder } from '../../lib/owner/owner-finder.ts';
+import { OwnerFinder, type FinderLog } from '../../lib/owner/owner-finder.ts';
 import { BlobServiceClient, PutBlobHeader, type PutBlobRequest } from '../../proto/gen/capstan/v1/blobs.ts';
 import { ControlServiceClient } from '../../proto/gen/capstan/v1/control.ts';
 import { FakeOwner } from '../support/fake-owner.ts';
@@ -65,6 +65,25 @@ test('a call that a standby refused is made again at the owner, which it names',
   c.own(true, 2);
   t.is(await ask(), 'c');
   t.deepEqual(a.calls, ['getMetrics', 'refused']);
+});
+
+test('a search is logged once for each reason, however often an owner is found and left', async (t) => {
+  const [a, b] = await fakes(t, 2);
+  const said: string[] = [];
+  const say = (facts: object, message: string): void => void said.push(`${message}: ${JSON.stringify(facts)}`);
+  const { ask } = client(t, [a, b], { log: { ...quiet, warn: say, info: say } });
+  // It says that it serves, and refuses calls all the same.
+  a.isSureOfItself = true;
+  a.own(false, 1);
+  const waiting = ask();
+  await until('it was found and left several times', () => a.calls.filter((call) => call === 'refused').length >= 4);
+  b.own(true, 2);
+  t.is(await waiting, 'b');
+  const searches = said.filter((line) => line.startsWith('looking for'));
+  t.is(searches.length, 1, searches.join('\n'));
+  t.regex(searches[0] ?? '', /"cell":"default".*"reason":"it does not own the queue"/);
+  const reasons = said.filter((line) => line.startsWith('no owner here'));
+  t.is(new Set(reasons).size, reasons.length, reasons.join('\n'));
 });
 
 test('a stream that a standby refused after several messages is made again with all of them, in order', async (t) => {
@@ -332,12 +351,19 @@ async function fakes<N extends 1 | 2 | 3>(
   return made as never;
 }
 
-function client(t: ExecutionContext, of: readonly FakeOwner[], more: { setting?: string; lookUp?: LookUp; cell?: () => string } = {}) {
-  const { setting = of.map(({ address }) => address).join(','), lookUp, cell = () => 'default' } = more;
+interface ClientOptions {
+  readonly setting?: string;
+  readonly lookUp?: LookUp;
+  readonly cell?: () => string;
+  readonly log?: FinderLog;
+}
+
+function client(t: ExecutionContext, of: readonly FakeOwner[], more: ClientOptions = {}) {
+  const { setting = of.map(({ address }) => address).join(','), lookUp, cell = () => 'default', log = quiet } = more;
   const finder = new OwnerFinder({
     setting,
     credentials: credentials.createInsecure(),
-    log: quiet,
+    log,
     cell,
     ...(lookUp === undefined ? {} : { lookUp }),
   });

@@ -16,6 +16,8 @@ export const SEEN_MS = 10_000;
 const MOST_ROWS = 2_000;
 /** Whatever the database does, a beat and a list end, ms. */
 const STATEMENT_MS = 2_500;
+/** When the server ends them, before that. */
+const SERVER_MS = 2_000;
 /** The table or a column does not exist yet: an older scheduler made the schema. */
 const OLDER_SCHEMA = new Set(['42P01', '42703', '3F000']);
 
@@ -106,7 +108,9 @@ export class SchedulerRows {
     const address = parseAddress(url, 'CAPSTAN_STORE');
     this.shown = address.shown;
     // A row that a crash of the database loses is written again; none waits for another host.
-    this.#pool = readPool(address, 1, { settings: { synchronous_commit: 'off' }, waitMs: STATEMENT_MS });
+    // What this client no longer waits for must not be written later: a row that was removed would come back.
+    const settings = { synchronous_commit: 'off', statement_timeout: String(SERVER_MS) };
+    this.#pool = readPool(address, 1, { settings, waitMs: STATEMENT_MS });
   }
 
   /**
