@@ -41,7 +41,7 @@ test('a check whose program is not there is skipped with its reason, and named a
   const { code, said } = await checkout.run('.ci/run');
   t.is(code, 0);
   t.regex(said, /^- python-types skipped: mypy is not there/m);
-  t.regex(said, /^- skipped: python-types$/m);
+  t.regex(said, /^- skipped: history-cluster python-types$/m);
 });
 
 test('mypy is told to be strict about the Python package', async (t) => {
