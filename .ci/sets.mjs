@@ -19,6 +19,7 @@ export const sets = {
     'call',
     'cut-off',
     'dev-contract',
+    'dev-debug',
     'dev-server',
     'developer',
     'hostile-text',

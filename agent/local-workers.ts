@@ -76,6 +76,8 @@ export interface LocalWorkersConfig {
   readonly env: Readonly<Record<string, string>>;
   /** A name on PATH or a path. */
   readonly python: string;
+  /** Node workers open a debugger on this port of 127.0.0.1, 0 for a free one, and no worker starts ahead. */
+  readonly inspect?: number;
   /** What a spare loads before a worker takes it: Python modules, and a module of Node (an absolute path). */
   readonly preload: { readonly python: readonly string[]; readonly node: string };
 }
@@ -156,18 +158,21 @@ export class LocalWorkers {
     const known = this.#runtimes.get(name);
     if (known !== undefined) return known;
     if (this.#config === undefined) throw new CapstanError('INTERNAL', 'the workers are not configured');
-    const { env, python, preload } = this.#config;
+    const { env, python, preload, inspect } = this.#config;
+    // A spare would hold the port.
+    const spares = inspect === undefined ? 1 : 0;
+    const debugArgs = inspect === undefined ? [] : [`--inspect=127.0.0.1:${inspect}`];
     const baseEnv = { ...env, [AGENT_MARK]: agentMark(this.#folder) };
     const common = { bootstrap: this.#bootstrap, spareDelayMs: SPARE_DELAY_MS, sharesDevices: true };
     // A program of the user's own finds the project's modules as a build's.
     const modules = [this.#folder, env['PYTHONPATH'] ?? ''].filter((path) => path !== '').join(delimiter);
     const made =
       name === 'node'
-        ? new ThreadRuntime({ ...common, baseEnv, spares: 1, nodeArgs: ['--import', pathToFileURL(preload.node).href] })
+        ? new ThreadRuntime({ ...common, baseEnv, spares, nodeArgs: [...debugArgs, '--import', pathToFileURL(preload.node).href] })
         : new ProcessRuntime({
             ...common,
             baseEnv: name === 'server' ? { ...baseEnv, PYTHONPATH: modules } : { ...baseEnv, CAPSTAN_PRELOAD: preload.python.join(' ') },
-            spares: { node: 0, python: name === 'server' ? 0 : 1 },
+            spares: { node: 0, python: name === 'server' ? 0 : spares },
             python,
           });
     this.#runtimes.set(name, made);

@@ -5,7 +5,7 @@ import { isErrno } from '../../lib/to-error.ts';
 import { visibleLine } from '../../lib/visible-text.ts';
 import { cacheFolder } from '../build-options.ts';
 import type { Command } from '../command.ts';
-import { textOption } from '../options.ts';
+import { textOption, type OptionValues } from '../options.ts';
 import { readDotEnv } from '../config.ts';
 import { endWish } from '../terminal/end-signals.ts';
 
@@ -24,6 +24,10 @@ export const run: Command = {
       description: 'address to listen on; others than loopback let other machines call it',
       default: DEFAULT_HOST,
     },
+    {
+      flags: '--inspect [port]',
+      description: 'let debuggers attach to workers: Node’s inspector, debugpy in Python; without a port, a free one for each worker',
+    },
   ],
   examples: ['run', 'run hello --port 9000'],
   async run({ args, options, env, terminal }) {
@@ -31,6 +35,7 @@ export const run: Command = {
     if (!/^\d{1,5}$/.test(port) || Number(port) > 65_535)
       throw new CapstanError('INVALID_ARGUMENT', '--port: must be a port number between 0 and 65535', { field: '--port' });
     const host = textOption(options, 'host') ?? DEFAULT_HOST;
+    const inspect = inspectPort(options);
     const folder = resolve(env.cwd, args[0] ?? '.');
     const [{ startDevelopment }, { mustBeFolder }, { TOOL_FOLDER }] = await Promise.all([
       import('../dev/development.ts'),
@@ -42,6 +47,8 @@ export const run: Command = {
     const development = startDevelopment({
       folder,
       cacheDir: cacheFolder(env),
+      inspect,
+      input: process.stdin,
       toolFolder: join(folder, TOOL_FOLDER),
       variables: () => ({ ...readDotEnv(folder), ...env.variables }),
       terminal: { ...terminal, line: (text) => terminal.line(visibleLine(text)) },
@@ -59,6 +66,16 @@ export const run: Command = {
     }
   },
 };
+
+/** Returns the port of debuggers, 0 for free ones; undefined when none was asked for. */
+function inspectPort(options: OptionValues): number | undefined {
+  const given = options['inspect'];
+  if (given === undefined || given === false) return undefined;
+  if (given === true) return 0;
+  if (!/^\d{1,5}$/.test(given) || Number(given) > 65_535)
+    throw new CapstanError('INVALID_ARGUMENT', '--inspect: must be a port number between 0 and 65535', { field: '--inspect' });
+  return Number(given);
+}
 
 async function listening<T>(listen: () => Promise<T>, port: string, host: string): Promise<T> {
   try {

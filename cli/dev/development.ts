@@ -1,8 +1,11 @@
 /** The parts of the development server, connected: the project, its workers, its queue, and what the terminal shows. */
+import type { Readable } from 'node:stream';
+
 import { CapstanError, errorTable } from '../../lib/errors.ts';
 import { messageOf } from '../../lib/to-error.ts';
 import type { DeclaredEndpoint } from '../discovery/declared.ts';
 import type { Terminal } from '../terminal/terminal.ts';
+import { DEBUG_MODULES, DebugSessions } from './debug-sessions.ts';
 import { excerptOf } from './excerpt.ts';
 import { DevQueue } from './jobs/dev-queue.ts';
 import { commandOf } from './handlers.ts';
@@ -16,6 +19,10 @@ export interface DevelopmentOptions {
   readonly folder: string;
   /** Folder of the tool's cache, absolute. */
   readonly cacheDir: string;
+  /** Port of debuggers, 0 for a free one each; undefined for none. */
+  readonly inspect: number | undefined;
+  /** What is typed. */
+  readonly input: Readable;
   /** For files of the tool in the project. */
   readonly toolFolder: string;
   /** Variables of the shell and of `.env`, as they are now. */
@@ -32,7 +39,7 @@ export interface Development {
 
 /** Reads the project and starts its workers. */
 export async function startDevelopment(options: DevelopmentOptions): Promise<Development> {
-  const { folder, toolFolder, cacheDir, variables, terminal } = options;
+  const { folder, toolFolder, cacheDir, variables, terminal, inspect, input } = options;
   const [{ LocalWorkers }, { checkBody, createQueueApi }] = await Promise.all([
     import('../../agent/local-workers.ts'),
     import('../../gateway/queue-api.ts'),
@@ -52,8 +59,14 @@ export async function startDevelopment(options: DevelopmentOptions): Promise<Dev
     loadFailed: (endpoint: DeclaredEndpoint, message: string) =>
       void showLoadFailure(terminal, { folder, endpoint, message, log: printed(endpoint.name) }),
   };
+  const sessions = await DebugSessions.open({
+    input,
+    write: (text) => terminal.raw(text),
+    line: (text) => terminal.step(text),
+  });
+  const debug = { modules: DEBUG_MODULES, socket: sessions.path, debugpy: inspect };
   const packages: DevPackages = new DevPackages({
-    ...{ folder, cacheDir, variables, workers, terminal },
+    ...{ folder, cacheDir, variables, workers, terminal, debug, inspect },
     marks: () => project.marksOf(/(^|\/)(requirements[^/]*\.txt|[^/]*\.(toml|lock)|package(-lock)?\.json)$/),
   });
   const project: Project = new Project({
@@ -80,7 +93,7 @@ export async function startDevelopment(options: DevelopmentOptions): Promise<Dev
     onProgress: (endpoint, text) => terminal.line(`${endpoint} | progress: ${text}`),
     onFailed: (endpoint, job, error) => terminal.warn(`${endpoint}: job ${job} ${error}`),
     onWebhook: (job) => terminal.warn(`job ${job}: the development server does not call webhooks`),
-    isDebugged: () => false,
+    isDebugged: (endpoint) => inspect !== undefined || sessions.holds(endpoint),
     now: () => performance.now(),
   });
   const queueApi = await createQueueApi({
@@ -116,7 +129,7 @@ export async function startDevelopment(options: DevelopmentOptions): Promise<Dev
       ),
     async close() {
       queue.close();
-      await project.close();
+      await Promise.all([project.close(), sessions.close()]);
     },
   };
 }

@@ -8,7 +8,7 @@ import { createActivity } from '../terminal/activity.ts';
 import type { Terminal } from '../terminal/terminal.ts';
 import { writePreload } from './handlers.ts';
 import { problemOf, type Problem } from './problem.ts';
-import { workerVariables } from './worker-variables.ts';
+import { workerVariables, type DebugVariables } from './worker-variables.ts';
 
 export interface DevPackagesOptions {
   readonly folder: string;
@@ -17,6 +17,9 @@ export interface DevPackagesOptions {
   /** Variables of the shell and of `.env`, as they are now. */
   readonly variables: () => Readonly<Record<string, string | undefined>>;
   readonly workers: LocalWorkers;
+  readonly debug: DebugVariables;
+  /** Port of the debugger of Node, 0 for a free one; undefined for none. */
+  readonly inspect: number | undefined;
   readonly terminal: Terminal;
   /** Returns a text that changes with the files from which packages are read. */
   readonly marks: () => string;
@@ -50,7 +53,7 @@ export class DevPackages {
    * the other language are served.
    */
   async prepare(application: DeclaredApplication): Promise<readonly Problem[]> {
-    const { folder, variables, workers, marks } = this.#options;
+    const { folder, variables, workers, debug, inspect, marks } = this.#options;
     const needs = application.endpoints.map(({ language, settings, imports, app }) => [
       language,
       settings.dependencies,
@@ -61,9 +64,10 @@ export class DevPackages {
     if (this.#known?.from !== from) this.#known = await this.#install(application, from);
     const { python, node, problems } = this.#known;
     const config = {
-      env: workerVariables(variables(), python),
+      env: workerVariables(variables(), python, debug),
       python: python?.python ?? 'python3',
-      preload: { python: ['capstan'], node: await writePreload(folder, node) },
+      ...(inspect === undefined ? {} : { inspect }),
+      preload: { python: inspect === undefined ? ['capstan'] : ['capstan', 'capstan_debug'], node: await writePreload(folder, node) },
     };
     const configured = JSON.stringify(config);
     if (configured !== this.#configured) workers.configure(config);

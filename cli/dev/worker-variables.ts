@@ -2,6 +2,16 @@ import { delimiter, join } from 'node:path';
 
 import { installRoot } from '../config.ts';
 
+/** How workers reach a debugger. */
+export interface DebugVariables {
+  /** Folder of the module `capstan_debug`. */
+  readonly modules: string;
+  /** Socket of the sessions of breakpoint(). */
+  readonly socket: string;
+  /** Port of debugpy, 0 for a free one; undefined for none. */
+  readonly debugpy: number | undefined;
+}
+
 export interface PythonPackages {
   /** Folder of the packages. */
   readonly path: string;
@@ -16,12 +26,25 @@ export interface PythonPackages {
 export function workerVariables(
   variables: Readonly<Record<string, string | undefined>>,
   packages: PythonPackages | null,
+  debug: DebugVariables,
 ): Record<string, string> {
   const own = Object.entries(variables).filter((each): each is [string, string] => each[1] !== undefined);
   const path = listed(packages?.scripts, variables['PATH']);
-  const modules = listed(join(installRoot, 'sdk/python'), packages?.path, variables['PYTHONPATH']);
+  const modules = listed(join(installRoot, 'sdk/python'), debug.modules, packages?.path, variables['PYTHONPATH']);
+  const debugging = {
+    CAPSTAN_DEBUG_SOCKET: debug.socket,
+    // A hook of the user's own stays.
+    PYTHONBREAKPOINT: variables['PYTHONBREAKPOINT'] ?? 'capstan_debug.enter',
+    ...(debug.debugpy === undefined ? {} : { CAPSTAN_DEBUGPY: String(debug.debugpy) }),
+  };
   // A cache beside the sources would count as a change of the project.
-  return { ...Object.fromEntries(own), ...(path === '' ? {} : { PATH: path }), PYTHONPATH: modules, PYTHONDONTWRITEBYTECODE: '1' };
+  return {
+    ...Object.fromEntries(own),
+    ...debugging,
+    ...(path === '' ? {} : { PATH: path }),
+    PYTHONPATH: modules,
+    PYTHONDONTWRITEBYTECODE: '1',
+  };
 }
 
 function listed(...paths: readonly (string | undefined)[]): string {

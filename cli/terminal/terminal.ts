@@ -26,6 +26,8 @@ export interface Terminal {
   hint(text: string): void;
   /** A line without a sign. */
   line(text: string): void;
+  /** Text without a line end of its own, such as the prompt of another program. */
+  raw(text: string): void;
   /** The exact command to run next. */
   next(command: string): void;
   /** Replaces the previous progress line on a terminal; writes nothing elsewhere. An empty text removes the line. */
@@ -72,6 +74,10 @@ export function createTerminal(streams: TerminalSettings): Terminal {
     fail: (text) => write(`${paint.red('✗')} ${message(text)}`),
     hint: (text) => write(paint.dim(`hint: ${message(text).replaceAll(TOOL, tool)}`)),
     line: (text) => write(message(text)),
+    raw(text) {
+      clear();
+      err.write(visibleText(text));
+    },
     next: (command) => write(`${paint.dim('next:')} ${message(command).replaceAll(TOOL, tool)}`),
     progress(text) {
       if (err.isTTY !== true) return;
