@@ -63,6 +63,7 @@ const commands: Readonly<Record<string, Entry>> = {
     section: OTHER,
     load: async () => (completionCommand ??= (await import('./commands/completion.ts')).completion(allCommands)),
   },
+  complete: { section: OTHER, load: async () => (await import('./commands/complete.ts')).complete },
   version: { section: OTHER, load: async () => (await import('./commands/version.ts')).version },
   start: { section: OTHER, load: async () => (await import('./commands/start.ts')).start },
 };

@@ -1,6 +1,6 @@
 /**
- * Generates completion scripts from the tree of commands: names at each level, options, and the values of options with
- * a fixed set.
+ * Generates completion scripts from the tree of commands: names at each level, options, the values of options with a fixed
+ * set, and names of endpoints and environments, which `capstan complete` gets from the service.
  */
 import { isGroup, optionsOf, type Command, type CommandNode } from './command.ts';
 
@@ -9,7 +9,11 @@ interface Flag {
   readonly name: string;
   readonly description: string;
   readonly choices: readonly string[];
+  readonly names: Names;
 }
+
+/** Names that the service has; empty for other values. */
+type Names = 'endpoint' | 'environment' | '';
 
 /** One position in the tree. */
 interface Level {
@@ -20,10 +24,18 @@ interface Level {
   readonly flags: readonly Flag[];
   /** Its first argument is a folder. */
   readonly takesFolder: boolean;
+  /** What its first argument names. */
+  readonly names: Names;
 }
 
 export function completionScript(shell: 'bash' | 'zsh' | 'fish', commands: readonly CommandNode[]): string {
-  const root: Level = { path: '', words: [...wordsOf(commands), ['help', 'print the help of a command']], flags: [], takesFolder: false };
+  const root: Level = {
+    path: '',
+    words: [...wordsOf(commands), ['help', 'print the help of a command']],
+    flags: [],
+    takesFolder: false,
+    names: '',
+  };
   const levels = [root, ...commands.filter(isShown).flatMap((node) => levelsOf(node, ''))];
   switch (shell) {
     case 'bash':
@@ -49,7 +61,7 @@ function wordsOf(nodes: readonly CommandNode[]): [string, string][] {
 function levelsOf(node: CommandNode, above: string): Level[] {
   const path = `${above} ${node.name}`;
   if (!isGroup(node)) return [levelOf(node, path)];
-  const here: Level = { path, words: wordsOf(node.commands), flags: [], takesFolder: false };
+  const here: Level = { path, words: wordsOf(node.commands), flags: [], takesFolder: false, names: '' };
   return [here, ...node.commands.filter(isShown).flatMap((member) => levelsOf(member, path))];
 }
 
@@ -59,10 +71,20 @@ function levelOf(command: Command, path: string): Level {
     path,
     words: (first?.choices ?? []).map((choice) => [choice, first?.description ?? '']),
     flags: optionsOf(command).flatMap(({ flags, description, choices = [] }) =>
-      [...flags.matchAll(/(?:^|\s)(--?[\w-]+)/g)].map(([, name = '']) => ({ name, description, choices })),
+      [...flags.matchAll(/(?:^|\s)(--?[\w-]+)/g)].map(([, name = '']) => ({
+        name,
+        description,
+        choices,
+        names: namesOf(/<([\w-]+)>/.exec(flags)?.[1]),
+      })),
     ),
     takesFolder: first?.name === 'folder',
+    names: namesOf(first?.name),
   };
+}
+
+function namesOf(value: string | undefined): Names {
+  return value === 'endpoint' || value === 'environment' ? value : '';
 }
 
 function bash(levels: readonly Level[]): string {
@@ -70,21 +92,29 @@ function bash(levels: readonly Level[]): string {
   const choices = levels.flatMap(({ path, flags }) =>
     flags.flatMap(({ name, choices }) => (choices.length === 0 ? [] : [`    "${path} ${name}") words="${choices.join(' ')}" ;;\n`])),
   );
-  const cases = levels.map(({ path, words, flags, takesFolder }) => {
+  const named = levels.flatMap(({ path, flags }) =>
+    flags.flatMap(({ name, names }) => (names === '' ? [] : [`    "${path} ${name}") names=${names} ;;\n`])),
+  );
+  const cases = levels.map(({ path, words, flags, takesFolder, names }) => {
     const shown = [...words.map(([word]) => word), ...flags.map(({ name }) => name).filter((name) => name.startsWith('--')), '--help'];
-    return `    "${path}") words="${shown.join(' ')}"${takesFolder ? '; [[ $word == -* ]] || folders=1' : ''} ;;\n`;
+    return `    "${path}") words="${shown.join(' ')}"${takesFolder ? '; [[ $word == -* ]] || folders=1' : ''}${names === '' ? '' : `; [[ $word == -* ]] || names=${names}`} ;;\n`;
   });
   return `_capstan() {
-  local word="\${COMP_WORDS[COMP_CWORD]}" before="\${COMP_WORDS[COMP_CWORD-1]}" path="" words="" folders="" i
+  local word="\${COMP_WORDS[COMP_CWORD]}" before="\${COMP_WORDS[COMP_CWORD-1]}" path="" words="" folders="" names="" i
+  local -a service=()
   for ((i = 1; i < COMP_CWORD; i++)); do
     case "$path \${COMP_WORDS[i]}" in
     ${paths.join('|')}) path="$path \${COMP_WORDS[i]}" ;;
     esac
+    case "\${COMP_WORDS[i]}" in
+    --env|--data-dir|--http-port) ((i + 1 < COMP_CWORD)) && service+=("\${COMP_WORDS[i]}" "\${COMP_WORDS[i+1]}") ;;
+    esac
   done
   case "$path $before" in
-${choices.join('')}    *) case "$path" in
+${choices.join('')}${named.join('')}    *) case "$path" in
 ${cases.join('')}    esac ;;
   esac
+  if [ -n "$names" ]; then words="$words $("\${COMP_WORDS[0]}" complete "$names" "\${service[@]}" 2>/dev/null)"; fi
   COMPREPLY=($(compgen -W "$words" -- "$word"))
   if [ -n "$folders" ]; then COMPREPLY+=($(compgen -d -- "$word")); fi
 }
@@ -92,14 +122,15 @@ complete -F _capstan capstan`;
 }
 
 function fish(levels: readonly Level[]): string {
-  const lines = levels.flatMap(({ path, words, flags, takesFolder }) => {
+  const lines = levels.flatMap(({ path, words, flags, takesFolder, names }) => {
     const at = `complete -c capstan -n ${quote(`__capstan_at ${quote(path)}`)}`;
     return [
       ...words.map(([word, description]) => `${at} -a ${word} -d ${quote(description)}`),
-      ...flags.map(({ name, description, choices }) => {
+      ...flags.map(({ name, description, choices, names: ofFlag }) => {
         const flag = name.startsWith('--') ? `-l ${name.slice(2)}` : `-s ${name.slice(1)}`;
-        return `${at} ${flag}${choices.length === 0 ? '' : ` -xa ${quote(choices.join(' '))}`} -d ${quote(description)}`;
+        return `${at} ${flag}${choices.length > 0 ? ` -xa ${quote(choices.join(' '))}` : ofFlag === '' ? '' : ` -xa ${quote(askFish(ofFlag))}`} -d ${quote(description)}`;
       }),
+      ...(names === '' ? [] : [`${at} -a ${quote(askFish(names))}`]),
       ...(takesFolder ? [`${at} -a "(__fish_complete_directories)"`] : []),
     ];
   });
@@ -115,6 +146,10 @@ function fish(levels: readonly Level[]): string {
 end
 complete -c capstan -f
 ${lines.join('\n')}`;
+}
+
+function askFish(names: Names): string {
+  return `(capstan complete ${names} 2>/dev/null)`;
 }
 
 function quote(text: string): string {

@@ -55,7 +55,7 @@ export const deploy: Command = {
     const into = textOption(options, 'env') ?? 'default';
     const service = serviceOf(settings, { options, env, terminal });
     terminal.step(`building ${folder}`);
-    const { client, application, deployed } = await withFolder(folder, terminal, async () => {
+    const { application, deployed } = await withFolder(folder, terminal, async () => {
       const builtWith = async (changes: Partial<BuildOptions>): Promise<Built> => {
         const made = await build(folder, { ...buildOptions(options, env, folder), admit: () => service.reach(into), ...changes }, terminal);
         const { files, size, digest } = made.artifact;
@@ -72,7 +72,7 @@ export const deploy: Command = {
         terminal,
       });
       terminal.step(`deploying to ${client.address}`);
-      return { client, ...built, deployed: await deployApplication(client, { ...built, environment: into }, terminal) };
+      return { ...built, deployed: await deployApplication(client, { ...built, environment: into }, terminal) };
     });
     const { environment, endpoints: rows } = deployed;
     if (flagOption(options, 'json')) terminal.data(JSON.stringify(rows, null, 2));

@@ -1,6 +1,9 @@
 /** Deploying to a real scheduler behind a real gateway: build, upload, endpoints, what is printed, and what is listed afterwards. */
 import { createHash } from 'node:crypto';
 import { mkdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { once } from 'node:events';
+import { createServer as createHttpServer } from 'node:http';
+import { createServer, type AddressInfo } from 'node:net';
 import { join } from 'node:path';
 
 import test, { type ExecutionContext } from 'ava';
@@ -260,6 +263,42 @@ test('status and whoami say what is up, where, and whose the key is', async (t) 
   const down = run([bin, 'status', '--json', '--url', 'http://127.0.0.1:1'], { cwd: folder, env });
   t.is(await down.ended, 69);
   t.like(JSON.parse(down.stdout()), { state: 'down', endpoints: null, problem: 'the gateway at http://127.0.0.1:1 does not respond' });
+});
+
+test('complete lists valid names only, in bounded time, and never an error', async (t) => {
+  const { capstan, folder, url } = await world(t);
+  t.deepEqual(await capstan('complete', 'endpoint'), { code: 0, stdout: '', stderr: '' });
+  for (const environment of ['default', 'staging']) await capstan('deploy', folder, '--env', environment);
+  t.is((await capstan('complete', 'endpoint')).stdout, 'orders\nweb\n');
+  t.is((await capstan('complete', 'environment')).stdout, 'default\nstaging\n');
+  t.is((await capstan('complete', 'endpoint', '--env', 'nothing')).stdout, '');
+  const silent = createServer(() => undefined).listen(0, '127.0.0.1');
+  await once(silent, 'listening');
+  t.teardown(() => silent.close());
+  const { port } = silent.address() as AddressInfo;
+  for (const [to, key] of [
+    [url, 'cap_wrong'],
+    [url, ''],
+    ['http://127.0.0.1:1', KEY],
+    [`http://127.0.0.1:${port}`, KEY],
+    ['no url', KEY],
+  ]) {
+    const running = run([bin, 'complete', 'endpoint'], { cwd: folder, env: { SERVICE_API_KEY: key, CAPSTAN_URL: to, HOME: folder } });
+    t.is(await running.ended, 0, to);
+    t.is(running.stdout() + running.stderr(), '', to);
+  }
+  const hostile = createHttpServer((_request, response) => {
+    const row = (name: string): object => ({ name, routes: [], functions: [], settings: {}, workers: {}, queue: {} });
+    response.end(JSON.stringify({ data: { endpoints: ['fine', '$(touch /tmp/x)', '`id`', 'a b', '-x'].map(row) } }));
+  }).listen(0, '127.0.0.1');
+  await once(hostile, 'listening');
+  t.teardown(() => hostile.close());
+  const names = run([bin, 'complete', 'endpoint'], {
+    cwd: folder,
+    env: { SERVICE_API_KEY: KEY, CAPSTAN_URL: `http://127.0.0.1:${(hostile.address() as AddressInfo).port}` },
+  });
+  t.is(await names.ended, 0);
+  t.is(names.stdout(), 'fine\n');
 });
 
 test('open prints the page of an endpoint, or of the API', async (t) => {

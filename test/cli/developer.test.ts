@@ -55,6 +55,35 @@ test('completion knows every command at each level, its options and their values
   );
 });
 
+/** Completes with a tool that answers with what it was called with. */
+function asked(...words: string[]): string[] {
+  const script = `${completionScript('bash', commands)}
+capstan() { echo "$@" | tr ' ' '~'; echo 'an error' >&2; }
+COMP_WORDS=(capstan ${words.map((word) => `'${word}'`).join(' ')}); COMP_CWORD=${words.length}; _capstan; printf '%s\\n' "\${COMPREPLY[@]}"`;
+  const { stdout, stderr } = spawnSync('bash', ['-c', script], { encoding: 'utf8' });
+  return [
+    ...stdout
+      .trim()
+      .split('\n')
+      .filter((word) => word.startsWith('complete~')),
+    ...(stderr === '' ? [] : [stderr]),
+  ];
+}
+
+test('completion gets names of endpoints and environments from the service, with the options of the line, and no errors', (t) => {
+  t.deepEqual(asked('logs', ''), ['complete~endpoint']);
+  t.deepEqual(asked('jobs', 'list', '--env', 'staging', ''), ['complete~endpoint~--env~staging']);
+  t.deepEqual(asked('call', '--data-dir', '/data', ''), ['complete~endpoint~--data-dir~/data']);
+  t.deepEqual(asked('env', 'get', ''), ['complete~environment']);
+  t.deepEqual(asked('deploy', '--env', ''), ['complete~environment']);
+  t.deepEqual(asked('workers', 'list', '--endpoint', ''), ['complete~endpoint']);
+  t.deepEqual(asked('endpoints', ''), [], 'a group has actions');
+  t.deepEqual(asked('logs', '--'), [], 'options need no service');
+  const fish = completionScript('fish', commands);
+  t.true(fish.includes(String.raw`complete -c capstan -n '__capstan_at \' logs\'' -a '(capstan complete endpoint 2>/dev/null)'`));
+  t.regex(fish, /-l env -xa '\(capstan complete environment 2>\/dev\/null\)'/);
+});
+
 test('followed logs give each line once, also several of one millisecond', async (t) => {
   const line = (at: number, text: string): LogRow => ({ at: new Date(at).toISOString(), worker: 'w', job: null, stream: 'stdout', text });
   const all = [line(1, 'a'), line(2, 'b')];

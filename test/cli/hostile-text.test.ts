@@ -209,8 +209,21 @@ const cases: Readonly<
   build: [{ args: ['<app>'] }],
   init: [{ args: [HOSTILE] }],
 };
-/** They serve or copy; what they print goes through the same terminal: the test of every kind of line covers it. */
-const others = ['up', 'run', 'backup', 'store copy', 'scheduler', 'gateway', 'agent', 'start', 'logout', 'completion', 'version'];
+/** They serve or copy, or print valid names only (complete); what they print goes through the same terminal: the test of every kind of line covers it. */
+const others = [
+  'up',
+  'run',
+  'backup',
+  'store copy',
+  'scheduler',
+  'gateway',
+  'agent',
+  'start',
+  'logout',
+  'completion',
+  'complete',
+  'version',
+];
 
 test('every command prints hostile values visibly, as text and as JSON', async (t) => {
   const commands = await leafCommands();
