@@ -50,14 +50,22 @@ async function makeRelease(order: Order): Promise<string[]> {
   console.error('=> the SDKs');
   const sdk = await makeSdkPackage(order);
   const python = await makePythonPackages(order, tool);
-  console.error('=> units, bill of materials, checksums');
-  const units = join(folder, `capstan-systemd-${version}.tar.gz`);
-  await archive({ folder: join(root, 'deploy/systemd'), prefix: `capstan-systemd-${version}`, file: units, time });
+  console.error('=> units, image, Compose, chart, bill of materials, checksums');
+  const deployed = await Promise.all(
+    ['systemd', 'compose', 'image'].map(async (name) => {
+      const file = join(folder, `capstan-${name}-${version}.tar.gz`);
+      await archive({ folder: join(root, 'deploy', name), prefix: `capstan-${name}-${version}`, file, time });
+      return file;
+    }),
+  );
+  // As `helm package` names it but for the prefix, which the package of the tool has.
+  const chart = join(folder, `capstan-chart-${version}.tgz`);
+  await archive({ folder: join(root, 'deploy/helm'), prefix: 'capstan', file: chart, time });
   const materials = join(folder, `capstan-${version}.cdx.json`);
   await writeFile(materials, await billOfMaterials(root, time));
   const changes = join(folder, 'CHANGELOG.md');
   await copyFile(join(root, 'CHANGELOG.md'), changes);
-  return [tool, sdk, ...python, units, materials, changes];
+  return [tool, sdk, ...python, ...deployed, chart, materials, changes];
 }
 
 const folder = resolve(process.argv[2] ?? join(root, 'dist'));

@@ -22,7 +22,16 @@ const reason = helm === '' ? ' (skipped: there is no helm; .ci/prepare builds on
 
 /** Documents by kind and name. */
 async function rendered(...values: string[]): Promise<ReadonlyMap<string, string>> {
-  const { stdout } = await run(helm, ['template', 'c', chart, '--namespace', 'gpus', ...values.flatMap((each) => ['--set', each])]);
+  const { stdout } = await run(helm, [
+    'template',
+    'c',
+    chart,
+    '--namespace',
+    'gpus',
+    '--kube-version',
+    '1.31.0',
+    ...values.flatMap((each) => ['--set', each]),
+  ]);
   const documents = stdout.split(/^---$/m).filter((text) => /^kind: /m.test(text));
   return new Map(
     documents.map((text) => [`${/^kind: (.*)$/m.exec(text)?.[1] ?? ''} ${/^metadata:\n +name: (.*)$/m.exec(text)?.[1] ?? ''}`, text]),

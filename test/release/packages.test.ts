@@ -10,6 +10,7 @@ import { list } from 'tar';
 import { folderOf } from '../support/folder.ts';
 import { ownFolder } from '../support/own-folder.ts';
 import { isRunnable, withoutCheckout } from './host.ts';
+import { bindings, fillCache, publishedPackage } from './npm-cache.ts';
 
 const run = promisify(execFile);
 const root = join(import.meta.dirname, '../..');
@@ -34,6 +35,10 @@ function makeRelease(folder: string): Promise<unknown> {
   return run(process.execPath, ['--disable-warning=ExperimentalWarning', join(root, 'release/main.ts'), folder]);
 }
 
+function toolArchive(): string {
+  return join(release, `capstan-${version}.tgz`);
+}
+
 async function filesIn(name: string): Promise<string[]> {
   const files: string[] = [];
   await list({ file: join(release, name), onReadEntry: ({ path }) => files.push(path) });
@@ -55,11 +60,7 @@ function linesOf(stdout: string, word: string): string[] {
     const place = await folderOf(t);
     const cache = join(place, 'npm-cache');
     await mkdir(cache);
-    const { dependencies, optionalDependencies, bundleDependencies } = await publishedPackage();
-    const fetched = Object.entries({ ...dependencies, ...optionalDependencies, ...(await bindings()) })
-      .filter(([name]) => !bundleDependencies.includes(name) && !name.endsWith(process.arch === 'x64' ? 'arm64' : 'x64'))
-      .map(([name, number]) => `${name}@${number}`);
-    await run('npm', ['cache', 'add', ...fetched, '--cache', cache], { env: { ...process.env, PATH } });
+    await fillCache(toolArchive(), cache, PATH);
 
     const hidden = await withoutCheckout();
     if (hidden.reason !== '') t.log(`the checkout is not hidden: ${hidden.reason}`);
@@ -134,7 +135,7 @@ test.serial('the package of the tool holds programs, their licences, and nothing
     'docs/install.md',
   ])
     t.true(files.includes(`package/${file}`), file);
-  const { bundleDependencies } = await publishedPackage();
+  const { bundleDependencies } = await publishedPackage(toolArchive());
   for (const name of bundleDependencies) t.true(files.includes(`package/node_modules/${name}/package.json`), name);
 });
 
@@ -151,7 +152,7 @@ test.serial('the bill of materials has every package that is installed with the 
     const [, name] = /node_modules\/((?:@[^/]+\/)?[^/]+)\/package\.json$/.exec(file) ?? [];
     return name === undefined ? [] : [name];
   });
-  const { dependencies: direct } = await publishedPackage();
+  const { dependencies: direct } = await publishedPackage(toolArchive());
   for (const name of [...bundled, ...Object.keys(direct), ...Object.keys(await bindings())]) t.true(named.has(name), name);
   // Every package can be reached from the tool, and what is referred to is there.
   const below = new Map(dependencies.map(({ ref, dependsOn }) => [ref, dependsOn]));
@@ -168,42 +169,14 @@ test.serial('the bill of materials has every package that is installed with the 
   );
 });
 
-test.serial('the units travel with the definition of their user and folders', async (t) => {
+test.serial('units, chart, Compose file and Containerfile travel with all of their files', async (t) => {
+  t.true((await filesIn(`capstan-chart-${version}.tgz`)).includes('capstan/templates/_helpers.tpl'));
+  t.true((await filesIn(`capstan-compose-${version}.tar.gz`)).includes(`capstan-compose-${version}/cluster.env`));
+  t.true((await filesIn(`capstan-image-${version}.tar.gz`)).includes(`capstan-image-${version}/Containerfile`));
   const files = await filesIn(`capstan-systemd-${version}.tar.gz`);
   for (const file of ['capstan-agent.service', 'sysusers.d/capstan.conf', 'tmpfiles.d/capstan.conf'])
     t.true(files.includes(`capstan-systemd-${version}/${file}`), file);
 });
-
-interface Published {
-  readonly dependencies: Readonly<Record<string, string>>;
-  readonly optionalDependencies: Readonly<Record<string, string>>;
-  readonly bundleDependencies: readonly string[];
-}
-
-async function publishedPackage(): Promise<Published> {
-  let text = '';
-  await list({
-    file: join(release, `capstan-${version}.tgz`),
-    filter: (path) => path === 'package/package.json',
-    onReadEntry: (entry) => void entry.on('data', (chunk: Buffer) => (text += chunk.toString())),
-  });
-  return JSON.parse(text) as Published;
-}
-
-/** What npm installs with `oxc-parser` on this host. */
-async function bindings(): Promise<Record<string, string>> {
-  const manifest = JSON.parse(await readFile(join(root, 'node_modules/oxc-parser/package.json'), 'utf8')) as {
-    version: string;
-    dependencies: Record<string, string>;
-  };
-  const { version: types } = JSON.parse(await readFile(join(root, 'node_modules/@oxc-project/types/package.json'), 'utf8')) as {
-    version: string;
-  };
-  const installed = (await readdir(join(root, 'node_modules/@oxc-parser'))).map(
-    (name) => [`@oxc-parser/${name}`, manifest.version] as const,
-  );
-  return Object.fromEntries([['@oxc-project/types', types], ...installed]);
-}
 
 /** The Node of the PATH outside of this checkout: that of a user. */
 async function systemNode(): Promise<string> {

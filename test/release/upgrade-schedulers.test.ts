@@ -53,7 +53,11 @@ for (const { each: earlier, missing } of versions) {
     for (const id of [started, waiting]) t.like(await stack.ended('gated', id), { status: 'COMPLETED', output: 'through' });
     t.is((await stack.status('gated', started)).retries ?? 0, 0, 'it ran once');
     await works(t, stack, 'with the new owner');
-    await t.throwsAsync(stack.run('scheduler', before), { message: /this program knows up to/ }, 'an older scheduler is refused from now on');
+    await t.throwsAsync(
+      stack.run('scheduler', before),
+      { message: /this program knows up to/ },
+      'an older scheduler is refused from now on',
+    );
     await stack.run('scheduler', CURRENT);
     t.deepEqual((await versionCheck(stack)).upgrade, []);
   });
