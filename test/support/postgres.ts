@@ -31,14 +31,18 @@ export interface PostgresServer {
   stop(): Promise<void>;
 }
 
-/** Starts a server in a folder of its own. */
-export async function startPostgres(binaries: string, settings: Readonly<Record<string, string>> = {}): Promise<PostgresServer> {
+/** Starts a server in a folder of its own; `environment` is added to that of its processes. */
+export async function startPostgres(
+  binaries: string,
+  settings: Readonly<Record<string, string>> = {},
+  environment: NodeJS.ProcessEnv = {},
+): Promise<PostgresServer> {
   const { outer, folder } = await serverFolder();
   const bin = await reachable(binaries, outer);
   const data = join(folder, 'data');
   const options = ['-D', data, '-U', 'capstan', '-A', 'trust', '-E', 'UTF8', '--locale=C', '--no-sync', '--no-instructions'];
   await runAsServer(join(bin, 'initdb'), options, folder);
-  return serve({ bin, outer, folder, data }, settings);
+  return serve({ bin, outer, folder, data }, settings, environment);
 }
 
 /** Starts a server on a data folder that `fill` writes, such as a base backup; it is given a path that does not exist yet. */
@@ -90,11 +94,20 @@ interface Place {
   readonly data: string;
 }
 
-async function serve({ bin, outer, folder, data }: Place, settings: Readonly<Record<string, string>>): Promise<PostgresServer> {
+async function serve(
+  { bin, outer, folder, data }: Place,
+  settings: Readonly<Record<string, string>>,
+  environment: NodeJS.ProcessEnv = {},
+): Promise<PostgresServer> {
   const port = await freePort();
   const options = { port: String(port), listen_addresses: '127.0.0.1', unix_socket_directories: '', max_connections: '100', ...settings };
   const flags = Object.entries(options).flatMap(([name, value]) => ['-c', `${name}=${value}`]);
-  const server = spawn(join(bin, 'postgres'), ['-D', data, ...flags], { ...asUser, cwd: folder, stdio: ['ignore', 'ignore', 'pipe'] });
+  const server = spawn(join(bin, 'postgres'), ['-D', data, ...flags], {
+    ...asUser,
+    cwd: folder,
+    stdio: ['ignore', 'ignore', 'pipe'],
+    env: { ...process.env, ...environment },
+  });
   // Its immediate shutdown: it ends its own processes, too, and leaves no shared memory.
   const watch = guard(server.pid ?? 0, 'QUIT');
   let log = '';
