@@ -5,6 +5,8 @@ import { join } from 'node:path';
 
 import test, { type ExecutionContext } from 'ava';
 
+import { readConfig as agentConfig } from '../../agent/config.ts';
+import { start as startAgent } from '../../agent/start.ts';
 import { readConfig } from '../../gateway/config.ts';
 import { start as startGateway } from '../../gateway/start.ts';
 import { prepareDataFolder } from '../../scheduler/secrets/data-folder.ts';
@@ -13,6 +15,7 @@ import { folderOf } from '../support/folder.ts';
 import { NO_POSTGRES, postgresBinaries, startPostgres } from '../support/postgres.ts';
 import { copyOfSecrets } from '../support/schedulers.ts';
 import { TcpProxy } from '../support/tcp-proxy.ts';
+import { until } from '../support/until.ts';
 
 const tool = join(import.meta.dirname, '../../cli/main.ts');
 /** Of the namespace, where nothing else listens. */
@@ -21,7 +24,7 @@ const PORT = 7070;
 const binaries = await postgresBinaries();
 const missing = binaries === undefined ? NO_POSTGRES : lacksNetworks();
 
-test('an owner whose packets are dropped both ways gives up by itself and is replaced, and the gateway follows', async (t) => {
+test('an owner whose packets are dropped both ways gives up by itself and is replaced, and gateway and agent follow', async (t) => {
   if (binaries === undefined || missing !== null) {
     t.log(`skipped: ${missing ?? NO_POSTGRES}`);
     t.pass();
@@ -76,10 +79,38 @@ test('an owner whose packets are dropped both ways gives up by itself and is rep
     }
   };
   t.is(await ask('before'), 404);
+  const agent = await startAgent(
+    agentConfig(
+      {
+        dataDir: await folderOf(t),
+        scheduler: `${address},${ready.address}`,
+        grpcPlain: 'anywhere',
+        joinToken: secrets.joinToken,
+        nodeName: 'gpu',
+        logLevel: 'silent',
+        spareHosts: 0,
+      },
+      {},
+    ),
+  );
+  t.teardown(() => agent.close());
+  await agent.joined;
+  /** Whether the present owner has a session of the agent. */
+  const isConnected = async (): Promise<boolean> => {
+    const response = await fetch(`${gateway.url}/graphql`, {
+      method: 'POST',
+      headers: { authorization: secrets.apiKey, 'content-type': 'application/json' },
+      body: JSON.stringify({ query: '{ nodes { name connected } }' }),
+    });
+    const { data } = (await response.json()) as { data?: { nodes: { name: string; connected: boolean }[] } | null };
+    return data?.nodes.some(({ name, connected }) => name === 'gpu' && connected) === true;
+  };
+  await until('the owner has the agent', isConnected);
 
   network.cut();
   t.like(await standby.said('role'), { role: 'owner' });
   t.is(await ask('meanwhile'), 404);
+  await until('the next owner has the agent', isConnected);
   t.like(await owner.said('role'), { role: 'standby' }, 'it hears nothing, and serves nothing');
   network.mend();
   t.is(await ask('after'), 404);
