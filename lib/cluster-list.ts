@@ -82,12 +82,14 @@ export function clusterRow({ cells, schedulers, database, answeredBy }: Cluster)
 }
 
 export class ClusterClient {
-  readonly #clients: readonly ClusterServiceClient[];
+  /** By the address in the setting. */
+  readonly #clients: ReadonlyMap<string, ClusterServiceClient>;
   readonly #metadata: Metadata;
 
   /** `addresses`: CAPSTAN_SCHEDULER. `token`: the gateway token. */
   constructor(addresses: string, token: string, credentials: ChannelCredentials, options: ChannelOptions) {
-    this.#clients = schedulerAddresses(addresses).map((address) => new ClusterServiceClient(address, credentials, options));
+    const all = schedulerAddresses(addresses);
+    this.#clients = new Map(all.map((address) => [address, new ClusterServiceClient(address, credentials, options)]));
     this.#metadata = new Metadata();
     this.#metadata.set('authorization', `Bearer ${token}`);
   }
@@ -95,7 +97,7 @@ export class ClusterClient {
   /** @throws CapstanError when none answers within `timeoutMs`: a refusal, else UNAVAILABLE or DEADLINE_EXCEEDED. */
   async list(timeoutMs: number): Promise<ClusterRow> {
     try {
-      return clusterRow(await Promise.any(this.#clients.map((client) => this.#ask(client, timeoutMs))));
+      return clusterRow(await Promise.any([...this.#clients.values()].map((client) => this.#ask(client, timeoutMs))));
     } catch (error) {
       if (!(error instanceof AggregateError)) throw error;
       const failures = error.errors as CapstanError[];
@@ -103,8 +105,23 @@ export class ClusterClient {
     }
   }
 
+  /**
+   * Metrics of one scheduler, in Prometheus' text format; undefined for an address that the setting does not list.
+   * @throws CapstanError when it does not answer within `timeoutMs`.
+   */
+  async metrics(address: string, timeoutMs: number): Promise<string | undefined> {
+    const client = this.#clients.get(address);
+    if (client === undefined) return undefined;
+    return new Promise((resolve, reject) => {
+      client.metrics({}, this.#metadata, { deadline: Date.now() + timeoutMs }, (error, reply) => {
+        if (error === null) resolve(reply.text);
+        else reject(fromServiceError(error));
+      });
+    });
+  }
+
   close(): void {
-    for (const client of this.#clients) client.close();
+    for (const client of this.#clients.values()) client.close();
   }
 
   #ask(client: ClusterServiceClient, timeoutMs: number): Promise<Cluster> {

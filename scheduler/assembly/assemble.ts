@@ -249,7 +249,7 @@ async function assembleIn(folder: DataFolder, { config, deps, log, gpus, guardOf
   server.add(ControlServiceService, control.service());
   server.add(BlobServiceService, blobs.service({ engine, auth, disk, uploads }), blobServiceRules);
   const cluster: ClusterView = openCluster({ config, id, engine, masterKeys: () => masterKeys.heldIds, clock: hostClock, log });
-  server.add(ClusterServiceService, clusterService(cluster, log), clusterServiceRules(gatewayToken));
+  server.add(ClusterServiceService, clusterService(cluster, metrics, log), clusterServiceRules(gatewayToken));
   return {
     clock,
     folder,

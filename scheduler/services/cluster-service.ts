@@ -1,5 +1,5 @@
 /**
- * Lists cells and schedulers, from any scheduler. It authenticates by the gateway token, which is the same file for all of
+ * Lists cells and schedulers, and reads metrics, from any scheduler. It authenticates by the gateway token, which is the same file for all of
  * them: a standby has no keys to compare with.
  */
 import type { Metadata } from '@grpc/grpc-js';
@@ -18,8 +18,15 @@ const KIB = 1024;
 /** Concurrent calls: each asks the database. */
 const CALLS = 64;
 
-export function clusterService(cluster: ClusterView, log: EngineLog): ClusterServiceServer {
-  return { list: unary(log, 'List', () => cluster.list()) };
+export function clusterService(
+  cluster: ClusterView,
+  metrics: { readonly text: () => Promise<string> },
+  log: EngineLog,
+): ClusterServiceServer {
+  return {
+    list: unary(log, 'List', () => cluster.list()),
+    metrics: unary(log, 'Metrics', async () => ({ text: await metrics.text() })),
+  };
 }
 
 export function clusterServiceRules(gatewayToken: Pick<GatewayToken, 'value'>) {
@@ -28,5 +35,6 @@ export function clusterServiceRules(gatewayToken: Pick<GatewayToken, 'value'>) {
       throw new CapstanError('PERMISSION_DENIED', 'this call requires the gateway token');
     return { name: 'gateway at the cluster', calls: CALLS, messageBytes: KIB };
   };
-  return { list: { identify, standby: true, messageBytes: KIB } } satisfies Record<string, MethodRules>;
+  const rules = { identify, standby: true, messageBytes: KIB };
+  return { list: rules, metrics: rules } satisfies Record<string, MethodRules>;
 }

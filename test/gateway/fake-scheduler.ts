@@ -166,6 +166,7 @@ export class FakeScheduler {
     const { onCluster } = this;
     if (onCluster !== null)
       server.addService(ClusterServiceService, {
+        metrics: (_call, callback) => callback(null, { text: '' }),
         list: (_call, callback) => {
           onCluster().then(
             (cluster) => callback(null, cluster),

@@ -15,6 +15,7 @@ import { folderOf } from '../support/folder.ts';
 import { startPostgres, type PostgresServer } from '../support/postgres.ts';
 import { withPostgres } from '../support/with-postgres.ts';
 import { TestScheduler, unary } from '../support/scheduler-client.ts';
+import { schedulersOn } from '../support/schedulers.ts';
 import { until } from '../support/until.ts';
 
 const tool = join(import.meta.dirname, '../../cli/main.ts');
@@ -176,6 +177,33 @@ function tests(server: PostgresServer, binaries: string): void {
       t.is(again.get('capstan_scheduler_terms_lost_total{cause="doubt"}'), 1);
       t.is(again.get('capstan_cell_take_overs_total{cell="default"}'), 0, 'a new term of the same owner is no take-over');
     });
+  });
+
+  test('the metrics of each scheduler can be scraped, also those of a standby', async (t) => {
+    const { owner, standby: another } = await schedulersOn(t, server);
+    const standby = await another();
+    const [here, there] = [owner.handle.address, standby.handle.address];
+    const own = { scheduler: `${here},${there}`, token: owner.secret('gateway-token') };
+    const gateway = await startGateway(readConfig({ ...own, port: 0, logLevel: 'silent', closeGraceMs: 0 }, {}));
+    t.teardown(() => gateway.close());
+    const scrape = (scheduler: string): Promise<Response> => fetch(`${gateway.url}/metrics?part=scheduler&scheduler=${scheduler}`);
+    const of = async (scheduler: string): Promise<string> => (await scrape(scheduler)).text();
+    for (const text of [await of(here), await of(there)]) {
+      t.regex(text, /^capstan_scheduler_up 1$/m);
+      t.regex(text, /^capstan_store_round_trips_total\{kind="read"\} [1-9]/m);
+      t.regex(text, /process_resident_memory_bytes/);
+    }
+    t.regex(await of(here), /^capstan_scheduler_owner\{cell="default"\} 1$/m);
+    t.regex(await of(there), /^capstan_scheduler_owner\{cell="default"\} 0$/m);
+    // The gateway's token goes to no address but those that it is configured with.
+    for (const strange of ['127.0.0.1:1', 'localhost:7070', '']) t.is((await scrape(strange)).status, 404, strange);
+    const client = clientOf(t, there);
+    await t.throwsAsync(
+      unary((done) => client.metrics({}, standby.bearer(owner.secret('api-key')), done)),
+      { code: 'PERMISSION_DENIED', message: 'this call requires the gateway token' },
+    );
+    await standby.handle.close();
+    t.regex(await of(there), /^capstan_scheduler_up 0$/m);
   });
 
   test('GraphQL shows them to operators', async (t) => {

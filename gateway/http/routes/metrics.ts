@@ -1,7 +1,7 @@
 /**
  * GET /metrics: the metrics of the gateway and of the scheduler in one document. The scheduler has no HTTP port; its
  * metrics are fetched over the existing connection. With several gateways for one scheduler, scrape `?part=gateway` at
- * each and `?part=scheduler` at one; with several cells, `&cell=<name>` for each.
+ * each and `?part=scheduler` at one; with several cells, `&cell=<name>` for each, and for a standby `&scheduler=<host:port>`.
  */
 import type { IncomingHttpHeaders } from 'node:http';
 
@@ -35,6 +35,11 @@ const partQuery = z.object({
     .regex(CELL_NAME, CELL_NAME_RULE)
     .optional()
     .meta({ description: 'Cell whose owner’s metrics are returned; `default` without it.' }),
+  scheduler: z
+    .string()
+    .max(300)
+    .optional()
+    .meta({ description: 'Address of a scheduler, as CAPSTAN_SCHEDULER lists it: its own metrics are returned, also those of a standby.' }),
 });
 
 export function metricsRoutes(app: FastifyInstance, services: Services): void {
@@ -65,10 +70,23 @@ export function metricsRoutes(app: FastifyInstance, services: Services): void {
     }
   }
 
+  /** Of one scheduler, whatever it is to its cell. Only those that the gateway is configured with are asked. */
+  async function ofAddress(address: string): Promise<string> {
+    try {
+      const text = await services.cluster.metrics(address, TIMEOUT_MS);
+      if (text !== undefined) return `${AWAY} 1\n\n${text}`;
+    } catch (thrown) {
+      services.log.warn({ err: thrown, scheduler: address }, 'scheduler metrics missing from the scrape');
+      return `${AWAY} 0\n`;
+    }
+    throw new CapstanError('NOT_FOUND', 'scheduler: CAPSTAN_SCHEDULER of this gateway does not list it', { field: 'scheduler' });
+  }
+
   async function answer(request: FastifyRequest, reply: FastifyReply): Promise<void> {
     await authorize(request);
-    const { part, cell } = request.query as z.output<typeof partQuery>;
-    const texts = await Promise.all([part === 'scheduler' ? '' : metrics.text(), part === 'gateway' ? '' : ofScheduler(cell)]);
+    const { part, cell, scheduler } = request.query as z.output<typeof partQuery>;
+    const ofOne = (): Promise<string> => (scheduler === undefined ? ofScheduler(cell) : ofAddress(scheduler));
+    const texts = await Promise.all([part === 'scheduler' ? '' : metrics.text(), part === 'gateway' ? '' : ofOne()]);
     reply.header('content-type', TYPE).send(texts.filter((text) => text !== '').join('\n'));
   }
 

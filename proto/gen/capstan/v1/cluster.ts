@@ -88,6 +88,14 @@ export function schedulerRoleToNumber(object: SchedulerRole): number {
 export interface ListClusterRequest {
 }
 
+export interface SchedulerMetricsRequest {
+}
+
+export interface SchedulerMetricsText {
+  /** Prometheus text format 0.0.4. */
+  text: string;
+}
+
 /** Ages are durations, ms, so that no two clocks are compared. */
 export interface Cluster {
   /** In order of name. */
@@ -218,6 +226,125 @@ export const ListClusterRequest: MessageFns<ListClusterRequest> = {
   },
   fromPartial<I extends Exact<DeepPartial<ListClusterRequest>, I>>(_: I): ListClusterRequest {
     const message = createBaseListClusterRequest();
+    return message;
+  },
+};
+
+function createBaseSchedulerMetricsRequest(): SchedulerMetricsRequest {
+  return {};
+}
+
+export const SchedulerMetricsRequest: MessageFns<SchedulerMetricsRequest> = {
+  encode(_: SchedulerMetricsRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): SchedulerMetricsRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseSchedulerMetricsRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(_: any): SchedulerMetricsRequest {
+    return {};
+  },
+
+  toJSON(_: SchedulerMetricsRequest): unknown {
+    const obj: any = {};
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<SchedulerMetricsRequest>, I>>(base?: I): SchedulerMetricsRequest {
+    return SchedulerMetricsRequest.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<SchedulerMetricsRequest>, I>>(_: I): SchedulerMetricsRequest {
+    const message = createBaseSchedulerMetricsRequest();
+    return message;
+  },
+};
+
+function createBaseSchedulerMetricsText(): SchedulerMetricsText {
+  return { text: "" };
+}
+
+export const SchedulerMetricsText: MessageFns<SchedulerMetricsText> = {
+  encode(message: SchedulerMetricsText, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.text !== "") {
+      writer.uint32(10).string(message.text);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): SchedulerMetricsText {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseSchedulerMetricsText();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.text = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): SchedulerMetricsText {
+    return { text: isSet(object.text) ? globalThis.String(object.text) : "" };
+  },
+
+  toJSON(message: SchedulerMetricsText): unknown {
+    const obj: any = {};
+    if (message.text !== "") {
+      obj.text = message.text;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<SchedulerMetricsText>, I>>(base?: I): SchedulerMetricsText {
+    return SchedulerMetricsText.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<SchedulerMetricsText>, I>>(object: I): SchedulerMetricsText {
+    const message = createBaseSchedulerMetricsText();
+    message.text = object.text ?? "";
     return message;
   },
 };
@@ -1071,11 +1198,25 @@ export const ClusterServiceService = {
     responseSerialize: (value: Cluster): Buffer => Buffer.from(Cluster.encode(value).finish()),
     responseDeserialize: (value: Buffer): Cluster => Cluster.decode(value),
   },
+  /** The answering scheduler's own metrics, owner or standby, for a gateway to show at its own /metrics. */
+  metrics: {
+    path: "/capstan.v1.ClusterService/Metrics" as const,
+    requestStream: false as const,
+    responseStream: false as const,
+    requestSerialize: (value: SchedulerMetricsRequest): Buffer =>
+      Buffer.from(SchedulerMetricsRequest.encode(value).finish()),
+    requestDeserialize: (value: Buffer): SchedulerMetricsRequest => SchedulerMetricsRequest.decode(value),
+    responseSerialize: (value: SchedulerMetricsText): Buffer =>
+      Buffer.from(SchedulerMetricsText.encode(value).finish()),
+    responseDeserialize: (value: Buffer): SchedulerMetricsText => SchedulerMetricsText.decode(value),
+  },
 } as const;
 
 export interface ClusterServiceServer extends UntypedServiceImplementation {
   /** With PostgreSQL what the database says; UNAVAILABLE while it cannot be reached. With SQLite the scheduler itself. */
   list: handleUnaryCall<ListClusterRequest, Cluster>;
+  /** The answering scheduler's own metrics, owner or standby, for a gateway to show at its own /metrics. */
+  metrics: handleUnaryCall<SchedulerMetricsRequest, SchedulerMetricsText>;
 }
 
 export interface ClusterServiceClient extends Client {
@@ -1091,6 +1232,22 @@ export interface ClusterServiceClient extends Client {
     metadata: Metadata,
     options: Partial<CallOptions>,
     callback: (error: ServiceError | null, response: Cluster) => void,
+  ): ClientUnaryCall;
+  /** The answering scheduler's own metrics, owner or standby, for a gateway to show at its own /metrics. */
+  metrics(
+    request: SchedulerMetricsRequest,
+    callback: (error: ServiceError | null, response: SchedulerMetricsText) => void,
+  ): ClientUnaryCall;
+  metrics(
+    request: SchedulerMetricsRequest,
+    metadata: Metadata,
+    callback: (error: ServiceError | null, response: SchedulerMetricsText) => void,
+  ): ClientUnaryCall;
+  metrics(
+    request: SchedulerMetricsRequest,
+    metadata: Metadata,
+    options: Partial<CallOptions>,
+    callback: (error: ServiceError | null, response: SchedulerMetricsText) => void,
   ): ClientUnaryCall;
 }
 
