@@ -11,7 +11,7 @@ import { request } from 'undici';
 
 import { HistoryStack, plainSettings } from '../history/stack/stack.ts';
 import { NO_POSTGRES, postgresBinaries } from '../support/postgres-binaries.ts';
-import { SteadyLoad } from '../support/steady-load.ts';
+import { loadOf, moreAnswers, ownerOf, partOf, restart, settled, step } from '../support/stack-load.ts';
 import { until } from '../support/until.ts';
 
 const binaries = await postgresBinaries();
@@ -28,13 +28,7 @@ function tests(stack: HistoryStack): void {
   test.serial('each part is stopped in order and started again under load', async (t) => {
     const load = loadOf(t, stack);
     for (const name of [...stack.parts.keys()]) {
-      await step(t, load, `${name} restarted`, async () => {
-        const part = partOf(stack, name);
-        const { pid } = part;
-        process.kill(pid ?? 0, 'SIGTERM');
-        await until(`the ${name} started again`, () => part.pid !== undefined && part.pid !== pid);
-        await part.ready;
-      });
+      await step(t, load, `${name} restarted`, () => restart(stack, name));
     }
     await settled(t, load);
   });
@@ -99,32 +93,6 @@ function tests(stack: HistoryStack): void {
   });
 }
 
-function partOf(stack: HistoryStack, name: string) {
-  const part = stack.parts.get(name);
-  if (part === undefined) throw new Error(`no part ${name}`);
-  return part;
-}
-
-/** The scheduler that owns the queue, as the database has it. */
-async function ownerOf(stack: HistoryStack): Promise<string> {
-  const { cells } = JSON.parse(await stack.capstan('schedulers', '--json')) as { cells: { ownerAddress: string }[] };
-  const address = cells[0]?.ownerAddress ?? '';
-  for (const name of stack.schedulers) if ((await partOf(stack, name).ready) === address) return name;
-  throw new Error(`no scheduler at ${address}`);
-}
-
-function loadOf(t: ExecutionContext, stack: HistoryStack): SteadyLoad {
-  const load = new SteadyLoad({
-    urls: stack.gateways.map((gateway) => stack.url(gateway)),
-    key: stack.apiKey,
-    work: stack.endpoints.get('work') ?? '',
-    series: stack.endpoints.get('series') ?? '',
-    record: join(stack.folder, 'record'),
-  });
-  t.teardown(() => load.close());
-  return load;
-}
-
 /** Ids of the nodes that ever joined. */
 async function nodesOf(stack: HistoryStack): Promise<string[]> {
   const nodes = JSON.parse(await stack.capstan('node', 'list', '--json')) as { id: string; connected: boolean }[];
@@ -149,29 +117,6 @@ async function startLong(stack: HistoryStack) {
       return (await readFile(record, 'utf8')).split('"enter"').length - 1;
     },
   };
-}
-
-/** Does something under load and waits until the load goes on as before. */
-async function step(t: ExecutionContext, load: SteadyLoad, name: string, act: () => Promise<void>): Promise<void> {
-  await moreAnswers(load);
-  load.reset();
-  await act();
-  await moreAnswers(load);
-  t.log(`${name}: longest gap between answers ${Math.round(load.longestGapMs)} ms`);
-}
-
-async function moreAnswers(load: SteadyLoad): Promise<void> {
-  const wanted = load.finished.size + 40;
-  await until('the load goes on', () => load.finished.size >= wanted);
-}
-
-async function settled(t: ExecutionContext, load: SteadyLoad): Promise<void> {
-  await load.close();
-  t.deepEqual(load.wrong, []);
-  t.deepEqual(
-    [...load.acknowledged].filter((id) => !load.finished.has(id)),
-    [],
-  );
 }
 
 /** Deploys a load-balanced endpoint; returns a call of it. */

@@ -29,12 +29,16 @@ export interface PartPlan {
   /** A command that runs the part, for example in a network namespace. */
   readonly prefix: readonly string[];
   readonly log: string;
+  /** `cli/main.ts` of another checkout; this one's when left out. */
+  readonly program?: string;
   /** Called at each end that `close` did not cause. */
   readonly exited: (how: string) => void;
 }
 
 export class Part implements Victim {
   readonly plan: PartPlan;
+  /** The program that the next start runs. */
+  program: string;
   /** Starts after the first. */
   restarts = 0;
   #child: ChildProcess | undefined;
@@ -46,6 +50,7 @@ export class Part implements Victim {
 
   constructor(plan: PartPlan) {
     this.plan = plan;
+    this.program = plan.program ?? tool;
   }
 
   /**
@@ -73,7 +78,7 @@ export class Part implements Victim {
   start(): Promise<string> {
     const { plan } = this;
     const [wrapper, ...wrapperArgs] = plan.prefix;
-    const node = [...PART_NODE_ARGS, STEADY_YOUNG, tool, plan.role];
+    const node = [...PART_NODE_ARGS, STEADY_YOUNG, this.program, plan.role];
     const [command, args] = wrapper === undefined ? [process.execPath, node] : [wrapper, [...wrapperArgs, process.execPath, ...node]];
     const log = openSync(plan.log, 'a');
     const startedAt = performance.now();

@@ -60,6 +60,8 @@ export interface StackSettings {
   readonly schedulers: number;
   readonly postgres: string | undefined;
   readonly retention: Retention;
+  /** `cli/main.ts` of another checkout, which the parts run; this one's when left out. */
+  readonly program?: string;
 }
 
 export const plainSettings: StackSettings = {
@@ -256,6 +258,7 @@ export class HistoryStack {
       folder,
       prefix,
       log: join(this.folder, 'logs', `${name}.log`),
+      ...(this.#settings.program === undefined ? {} : { program: this.#settings.program }),
       env: () => ({ ...this.#environment(), CAPSTAN_DATA_DIR: folder, ...env(), ...this.#settings.env(name) }),
       exited: (how) => this.#exited(name, how),
     });
