@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { cp, readFile } from 'node:fs/promises';
 import { setTimeout as pause } from 'node:timers/promises';
 
-import test, { type ExecutionContext } from 'ava';
+import test from 'ava';
 import { request } from 'undici';
 
 import { HistoryStack, plainSettings } from '../history/stack/stack.ts';
