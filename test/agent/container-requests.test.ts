@@ -134,6 +134,21 @@ test('an image that listens itself has its ports to itself on a network, and sho
   t.regex((await started({}, alone).hear('exited')).detail, /CAPSTAN_CONTAINER_NETWORK is `none`/);
 });
 
+test('a command in a container has its own values, and its build at a path of its own', async (t) => {
+  const engine = await fakeEngine(t);
+  engine.gateway = '10.1.0.1';
+  engine.images.add('acme/web:1');
+  const runtime = await containerRuntime(t, engine.socket);
+  const build = await folderOf(t, { 'serve.py': '' });
+  const command = ['python3', '$CAPSTAN_BUILD/serve.py', '--bind', '${CAPSTAN_HOST}:$PORT'];
+  await startWorkerOf(runtime, build, '', { image: 'acme/web:1', functions: [], servesHttp: true, command, maxConcurrency: 7 }).hear(
+    'exited',
+  );
+  const [request] = engine.created;
+  t.deepEqual(request?.Entrypoint, ['python3', '/capstan/build/serve.py', '--bind', '0.0.0.0:80']);
+  t.true(request?.Env?.includes('CAPSTAN_MAX_CONCURRENCY=7'));
+});
+
 test('a container without devices sees none, whatever its image asks for', (t) => {
   const request = createRequest(order, rules);
   t.deepEqual(request.Env, ['NVIDIA_VISIBLE_DEVICES=void']);

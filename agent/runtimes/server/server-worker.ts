@@ -220,6 +220,6 @@ export class ServerWorker implements RunningWorker {
     this.#agent.destroy();
     for (const request of this.#open) request.fail(detail);
     if (!this.#ending) this.#events.log({ stream: 'system', jobId: '', text: detail });
-    this.#events.exited(this.#ending ? detail : `${detail}${this.#output()}`, false);
+    this.#events.exited(this.#ending || this.#startedAt === 0 ? detail : `${detail}${this.#output()}`, false);
   }
 }
