@@ -9,8 +9,8 @@ import fastify, { type FastifyInstance } from 'fastify';
 
 import { messageOf } from '../../lib/to-error.ts';
 import type { QueueApi } from '../../gateway/queue-api.ts';
-import { answerCall, broken, MAX_BODY_BYTES, serverOf, urlOf, type CallDeps } from './calls.ts';
-import { answerUpgrade, refuseUpgrade } from './upgrade.ts';
+import { answerCall, broken, MAX_BODY_BYTES, urlOf, type CallDeps } from './calls.ts';
+import { answerUpgrade, refuseUpgrade, upgradeTarget } from './upgrade.ts';
 import { documentOf } from './document.ts';
 import { originRefusal, type OriginRule } from './origin.ts';
 import { refuse, Refused } from './refusal.ts';
@@ -63,9 +63,9 @@ export async function serveProject(deps: DevServerDeps, { host, port }: Address)
     void project.settled().then(() => {
       const allowed = originRefusal(request.headers, rule) === null;
       rewriteHostForm(deps, request);
-      const server = allowed ? serverOf(project, urlOf(request).pathname) : null;
-      if (server === null || project.problemOf(server.endpoint.file) !== undefined) refuseUpgrade(socket, allowed ? 404 : 403);
-      else void answerUpgrade(deps, server, { request, socket, head });
+      const target = allowed ? upgradeTarget(project, urlOf(request).pathname) : null;
+      if (target === null || project.problemOf(target.endpoint.file) !== undefined) refuseUpgrade(socket, allowed ? 404 : 403);
+      else void answerUpgrade(deps, target, { request, socket, head });
     });
   };
   const servers: Server[] = [];

@@ -7,6 +7,7 @@ import type { Duplex } from 'node:stream';
 
 import { CapstanError } from '../../lib/errors.ts';
 import { SharedBudget, type BudgetShortage, type Party, type Reservation } from '../../lib/shared-budget.ts';
+import { readProtocols, withProtocol, type OfferedProtocols } from '../../lib/websocket-key.ts';
 import type { Header } from '../../proto/gen/capstan/v1/invoke.ts';
 import type { GatewayConfig } from '../config.ts';
 import type { Endpoint } from '../directory/directory.ts';
@@ -17,7 +18,7 @@ import type { LbAddress } from './address.ts';
 import { errorAnswer } from './answer.ts';
 import type { Exchange, Responder } from './exchange.ts';
 import { originOf, peerOfRequest, type TrustedProxies } from './forwarded.ts';
-import { handshakeHeaders, handshakeViolation, isForeign, readProtocols, withProtocol, type OfferedProtocols } from './handshake.ts';
+import { handshakeHeaders, handshakeViolation, isForeign } from './handshake.ts';
 import { Tunnel } from './tunnel.ts';
 
 /** A request whose caller may call the endpoint. */

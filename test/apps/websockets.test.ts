@@ -10,6 +10,7 @@ import { promisify } from 'node:util';
 import test from 'ava';
 import { WebSocket } from 'undici';
 
+import { run as start } from '../cli/fakes/run.ts';
 import { Stack } from '../support/stack.ts';
 import { Signals } from '../agent/signals.ts';
 import { until } from '../support/until.ts';
@@ -150,6 +151,32 @@ test.serial('functions have the caller’s WebSocket, with the values of path an
   t.deepEqual(await plain.json(), { error: 'Bad Request', detail: 'websocket: is required' });
   const { paths } = (await (await stack.call(`/lb/${ids.get('talk') ?? ''}/openapi.json`)).json()) as { paths: Record<string, object> };
   t.deepEqual(Object.keys(paths), ['/rooms/{room}', '/plain']);
+});
+
+test.serial('functions have WebSockets under capstan run as they are deployed', async (t) => {
+  const project = join(stack.scratch, 'run');
+  await cp(join(import.meta.dirname, 'websocket-functions'), project, { recursive: true });
+  const server = start([join(import.meta.dirname, '../../cli/main.ts'), 'run', '--port', '0'], {
+    cwd: project,
+    env: { TMPDIR: stack.scratch },
+  });
+  t.teardown(() => server.child.kill('SIGTERM'));
+  const [, base = ''] = await server.hear(/development server: http:\/\/localhost(:\d+)/);
+  for (const path of ['/talk/rooms/blue', '/lb/talk/rooms/blue', '/speak/rooms/blue']) {
+    // A page's code is the same: its key is neither needed nor passed on.
+    const socket = new WebSocket(`ws://127.0.0.1${base}${path}`, ['capstan', 'capstan-key.cap_any']);
+    await once(socket as unknown as NodeJS.EventEmitter, 'open');
+    t.is(socket.protocol, 'capstan');
+    socket.send('hello');
+    const [{ data }] = (await once(socket as unknown as NodeJS.EventEmitter, 'message')) as [{ data: unknown }];
+    t.is(data, 'blue: hello');
+    socket.close();
+    await once(socket as unknown as NodeJS.EventEmitter, 'close');
+  }
+  const refused = new WebSocket(`ws://127.0.0.1${base}/talk/plain`);
+  await once(refused as unknown as NodeJS.EventEmitter, 'error');
+  server.child.kill('SIGTERM');
+  await server.ended;
 });
 
 test.serial('a deployment replaces the workers; the old ones have their WebSockets closed by their servers', async (t) => {
