@@ -43,6 +43,7 @@ export const sets = {
     'test/integration/take-over.test.ts',
     'test/support/postgres.test.ts',
   ],
+  parameters: ['test/parameters/*.test.ts'],
   packages: ['test/cli/packages*.test.ts'],
   release: ['test/release/*.test.ts'],
   clients: ['test/clients/*.test.ts'],

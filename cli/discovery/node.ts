@@ -8,6 +8,7 @@ import { CallStyle } from '../../proto/gen/capstan/v1/nodes.ts';
 import { readParameters, UNREAD, type Reading } from '../deploy/parameters.ts';
 import { pathViolation } from '../../sdk/typescript/routes.ts';
 import { HELD, nodeAppOf } from './app.ts';
+import { zodSchema } from '../deploy/zod-schemas.ts';
 import type { DeclaredEndpoint, DeclaredFunction, DeclaredMethod } from './declared.ts';
 import { constantsOf, keyOf, literalOf, NotLiteral, type Scope } from './literals.ts';
 import { broken, notLiteral, settingsOf, type Argument, type LookUp, type Place } from './settings.ts';
@@ -139,10 +140,8 @@ class FileReader {
     if (fn === undefined && (endpoint.settings.app !== undefined || endpoint.settings.command.length > 0)) return;
     if (fn === undefined || fn.type === 'SpreadElement')
       throw broken(this.#placeOf(node), `endpoint ${endpoint.name}: must have a function`);
-    const hasSchema =
-      settings?.type === 'ObjectExpression' &&
-      settings.properties.some((property) => property.type === 'Property' && keyOf(property) === 'schema');
-    endpoint.functions.push(await this.#function(fn, { variable, isExported, hasSchema, otherwise: endpoint.name, route: null }));
+    const schema = settings === undefined ? undefined : schemaOf(settings);
+    endpoint.functions.push(await this.#function(fn, { variable, isExported, schema, otherwise: endpoint.name, route: null }));
   }
 
   async #route({ endpoint }: Open, node: CallExpression, { method, variable, isExported }: RouteCall): Promise<void> {
@@ -156,15 +155,12 @@ class FileReader {
     const fn = third ?? second;
     if (fn === undefined || fn.type === 'SpreadElement')
       throw broken(place, `endpoint ${endpoint.name}: ${method} ${String(path.value)} must have a function`);
-    const hasSchema =
-      third !== undefined &&
-      second?.type === 'ObjectExpression' &&
-      second.properties.some((property) => property.type === 'Property' && keyOf(property) === 'schema');
+    const schema = third === undefined || second === undefined ? undefined : schemaOf(second);
     endpoint.functions.push(
       await this.#function(fn, {
         variable,
         isExported,
-        hasSchema,
+        schema,
         otherwise: `${method.toLowerCase()}_${String(path.value)}`,
         route: { method, path: String(path.value) },
       }),
@@ -176,12 +172,13 @@ class FileReader {
     about: {
       variable: string | null;
       isExported: boolean;
-      hasSchema: boolean;
+      /** The expression of its schema. */
+      schema: Expression | undefined;
       otherwise: string;
       route: DeclaredFunction['route'];
     },
   ): Promise<DeclaredFunction> {
-    const { variable, isExported, hasSchema, otherwise, route } = about;
+    const { variable, isExported, schema, otherwise, route } = about;
     const node = bare(given);
     const place = this.#placeOf(node);
     const local = node.type === 'Identifier' ? topLevel(this.#module.program).get(node.name) : undefined;
@@ -203,7 +200,20 @@ class FileReader {
       };
     }
     const described = await this.#described(found);
-    return { ...common, isClass: false, methods: {}, ...described, ...(hasSchema ? { reading: WHOLE } : {}) };
+    return {
+      ...common,
+      isClass: false,
+      methods: {},
+      ...described,
+      ...(schema === undefined ? {} : { reading: await this.#wholeOf(schema) }),
+    };
+  }
+
+  /** The whole input, which the schema validates. Its parameter has no type: the worker does not check it twice. */
+  async #wholeOf(schema: Expression): Promise<Reading> {
+    const text = await zodSchema(schema, this.#module);
+    if (text === undefined) return WHOLE;
+    return { ...WHOLE, parameters: [{ name: 'input', required: true, type: '', sample: {}, takesBody: true, schema: text }] };
   }
 
   async #methods(node: Class): Promise<Record<string, DeclaredMethod>> {
@@ -264,6 +274,13 @@ class FileReader {
 const WHOLE: Reading = { style: CallStyle.WHOLE, parameters: [] };
 
 /** Local names of the SDK and its members. */
+/** Returns the expression of the key `schema` in settings or in a route's options. */
+function schemaOf(node: CallExpression['arguments'][number]): Expression | undefined {
+  if (node.type !== 'ObjectExpression') return undefined;
+  for (const property of node.properties) if (property.type === 'Property' && keyOf(property) === 'schema') return property.value;
+  return undefined;
+}
+
 function namesOf({ program }: ParsedModule): Names {
   const short = new Set<string>();
   const long = new Set<string>();
