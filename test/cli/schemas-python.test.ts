@@ -1,7 +1,11 @@
 /** JSON Schemas that the tool reads from Python sources without running them. */
 import test, { type ExecutionContext } from 'ava';
 
+import { pythonHandler } from '../../cli/build/handlers-python.ts';
 import type { ReadFunction } from '../../cli/deploy/functions.ts';
+import { withinLimit } from '../../cli/deploy/parameters.ts';
+import { discover } from '../../cli/discovery/discover.ts';
+import { MAX_SCHEMA_LENGTH, MAX_SCHEMAS_LENGTH } from '../../lib/parameter-schemas.ts';
 import { folderOf } from '../support/folder.ts';
 import { inShort, readFunction } from './read-function.ts';
 
@@ -130,4 +134,26 @@ test('nothing that is hostile or huge stops the reading', async (t) => {
   t.is(inShort(await read(t, `${chain}\ndef f(a: C0): pass`)), 'POSITIONAL a');
   const escape = await read(t, 'from ....etc.passwd import Req\ndef f(a: List[Req]): pass');
   t.is(inShort(escape), 'POSITIONAL a');
+});
+
+test('a stub sends a model as the input or the body', async (t) => {
+  const folder = await folderOf(t, {
+    'a.py': `${IMPORTS}from capstan import Endpoint\n@dataclass\nclass Req:\n    text: str\n@Endpoint(name="a")\ndef read_it(req: Req): pass\napi = Endpoint(name="api")\n@api.put("/items/{id}")\ndef put(id: int, req: Req, dry: bool = False): pass`,
+    'b.py': 'from capstan import Endpoint\n@Endpoint(name="b")\ndef call():\n    from a import read_it, put',
+  });
+  const { endpoints } = await discover(folder, () => undefined);
+  const caller = endpoints.find(({ name }) => name === 'b');
+  const stub = caller === undefined ? undefined : pythonHandler(caller, endpoints).find(({ path }) => path.endsWith('stubs/a.py'));
+  t.regex(stub?.content ?? '', /^read_it = remote\.stub\("read_it", parameters=\["req"\], body="req", endpoint="a"\)$/m);
+  t.regex(stub?.content ?? '', /^put = remote\.stub\("put", parameters=\["id", "req", "dry"\], body="req", endpoint="api"\)$/m);
+});
+
+test('schemas beyond the limit of an endpoint are left out, and their types stay', (t) => {
+  const parameter = (name: string, length: number) => ({ name, required: true, type: 'object', schema: 'x'.repeat(length) });
+  const parameters = [parameter('a', MAX_SCHEMA_LENGTH), parameter('b', MAX_SCHEMA_LENGTH + 1), parameter('c', 10)];
+  const many = withinLimit(Array.from({ length: 5 }, () => ({ parameters })));
+  const kept = many.flatMap(({ parameters: each }) => each.map(({ schema }) => schema?.length ?? 0));
+  t.deepEqual(kept.slice(0, 3), [MAX_SCHEMA_LENGTH, 0, 10]);
+  t.true(kept.reduce((sum, length) => sum + length, 0) <= MAX_SCHEMAS_LENGTH);
+  t.true(many.every(({ parameters: each }) => each.every(({ type }) => type === 'object')));
 });

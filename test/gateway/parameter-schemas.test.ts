@@ -1,6 +1,7 @@
 /** Schemas of parameters in the OpenAPI document of an endpoint, which its deployer writes and others read. */
 import test from 'ava';
 
+import { readSpec } from '../../gateway/graphql/endpoint-form.ts';
 import { documentOf } from '../../gateway/lb/docs/document.ts';
 import { DocumentSchemas, MAX_SCHEMA_LENGTH } from '../../lib/parameter-schemas.ts';
 import type { EndpointEntry } from '../../proto/gen/capstan/v1/control.ts';
@@ -129,4 +130,15 @@ test('depth and size of a document are bounded', (t) => {
   const value = JSON.stringify({ enum: Array.from({ length: 30_000 }, () => 1) });
   for (let count = 0; count < 10; count += 1) wide.of(value, {});
   t.deepEqual(wide.of('{"type":"string"}', {}), {}, 'nothing more is added');
+});
+
+test('a deployment by GraphQL may have schemas', (t) => {
+  const parameters = [{ name: 'a', required: true, type: 'object', schema: '{"type":"object"}', takesBody: true }];
+  const form = (more: object): object => ({
+    name: 'e',
+    functions: [{ name: 'f', module: 'm.py', callStyle: 'CALL_STYLE_POSITIONAL', parameters: [{ ...parameters[0], ...more }] }],
+  });
+  t.deepEqual(readSpec(form({})).functions[0]?.parameters, parameters);
+  t.throws(() => readSpec(form({ schema: {} })), { message: /parameters\[0\]\.schema/ });
+  t.throws(() => readSpec(form({ takesBody: 'yes' })), { message: /parameters\[0\]\.takesBody/ });
 });
