@@ -24,6 +24,7 @@ import { packArtifact, removeArtifact, TOOL_FOLDER, type Artifact, type Layer } 
 import { checkSize } from '../deploy/artifact-size.ts';
 import { listFiles } from '../deploy/files.ts';
 import { MANIFEST_NAME, readManifest } from '../deploy/manifest.ts';
+import { createActivity } from '../terminal/activity.ts';
 import type { Terminal } from '../terminal/terminal.ts';
 import { ToolError } from '../terminal/tool-error.ts';
 import type { GeneratedFile } from './generated.ts';
@@ -99,13 +100,16 @@ async function buildDeclared(declared: DeclaredApplication, options: BuildOption
     handlers: handlers.paths,
   });
   const { published, endpoints: read, warnings } = readManifest(JSON.stringify(manifest), MANIFEST_NAME);
+  const activity = createActivity(terminal);
+  activity.begin('packing files');
   const artifact = await packArtifact(folder, published, {
     generated: [...handlers.files, ...packages.files, ...(await sdkFiles(endpoints))],
     layers: packages.layers satisfies readonly Layer[],
     // Packages installed for this machine may not fit the hosts.
     skip: (_name, path) => path === 'node_modules/@capstan/sdk' || (path === 'node_modules' && packages.replacesNodeModules),
     keepStaging: options.keepStaging,
-  });
+    packing: (done, total) => activity.at(done, total),
+  }).finally(() => activity.end());
   const generatedAt = new Date().toISOString();
   await publishManifest(folder, `${JSON.stringify({ ...(JSON.parse(published) as object), generated_at: generatedAt }, null, 2)}\n`);
   const application: Application = {

@@ -17,6 +17,7 @@ const ABANDONED_MS = 24 * 3_600_000;
 const LOOK_EVERY_MS = 100;
 const FACTS = 'facts.json';
 const UNFINISHED = '.new-';
+const NAME = /^[0-9a-f]{32}$/;
 
 const factsSchema = z.object({ bytes: z.number(), notes: z.unknown() });
 
@@ -114,7 +115,7 @@ async function sweep(root: string, own: string, limits: CacheLimits): Promise<vo
     if (found?.isDirectory() !== true) continue;
     if (name.startsWith(UNFINISHED)) {
       if (Date.now() - found.mtimeMs > ABANDONED_MS) old.push(name);
-    } else kept.push({ name, used: name === own ? Infinity : found.mtimeMs, bytes: await bytesOf(join(root, name)) });
+    } else if (NAME.test(name)) kept.push({ name, used: name === own ? Infinity : found.mtimeMs, bytes: await bytesOf(join(root, name)) });
   }
   let bytes = 0;
   kept

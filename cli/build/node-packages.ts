@@ -1,6 +1,6 @@
 /** Installs npm packages for Linux x86_64 on any machine: those of `package.json` and of the declarations. */
 import { lstat, mkdtemp, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises';
-import { dirname, join, resolve } from 'node:path';
+import { join, resolve } from 'node:path';
 
 import { z } from 'zod';
 
@@ -42,13 +42,13 @@ export async function installNode(order: NodeOrder): Promise<KeptLayer<null> | n
     activity,
     install: async (target) => {
       activity.begin('installing npm packages');
-      await install(target, { dependencies, declared, lock, isForHere: false });
+      await install(target, { dependencies, declared, lock, isForHere: false, activity });
       return null;
     },
   });
 }
 
-type NodeInputs = Omit<NodeInstallation, 'isForHere'> & {
+type NodeInputs = Omit<NodeInstallation, 'isForHere' | 'activity'> & {
   /** Digests of what is a path; null for the others. */
   readonly locals: readonly (string | null)[];
 };
@@ -99,7 +99,7 @@ export async function nodeEnvironmentFor({ folder, declared, cacheDir, activity 
     waiting: (process) => activity.begin(`waiting for process ${process}, which installs the same packages`),
     make: async (target) => {
       activity.begin('installing npm packages');
-      await install(target, { ...inputs, isForHere: true });
+      await install(target, { ...inputs, isForHere: true, activity });
       return { bytes: await sizeOf(target), notes: null };
     },
   });
@@ -120,18 +120,29 @@ interface NodeInstallation {
   readonly lock: string | null;
   /** For this machine instead of the hosts. */
   readonly isForHere: boolean;
+  readonly activity: Activity;
 }
 
 /** Installs `node_modules` into an empty folder. */
-async function install(target: string, { dependencies, declared, lock, isForHere }: NodeInstallation): Promise<void> {
-  // Beside the target, so that leftovers of a killed build are deleted with its other leftovers.
-  const folder = await mkdtemp(join(dirname(target), 'npm-'));
+async function install(target: string, { dependencies, declared, lock, isForHere, activity }: NodeInstallation): Promise<void> {
+  // Inside the target, so that leftovers of a killed build are deleted with its other leftovers.
+  const folder = await mkdtemp(join(target, 'npm-'));
+  let fetched = 0;
   try {
     await writeFile(join(folder, 'package.json'), JSON.stringify({ name: 'application', private: true, dependencies }));
     if (lock !== null) await writeFile(join(folder, 'package-lock.json'), lock);
     const platform = isForHere ? [] : ['--os=linux', '--cpu=x64', '--libc=glibc'];
-    const quiet = ['--no-audit', '--no-fund', '--loglevel=error', '--omit=dev', '--ignore-scripts', '--install-links'];
-    const ended = await runInstaller('npm', ['install', ...quiet, ...platform, ...declared], { cwd: folder });
+    const quiet = ['--no-audit', '--no-fund', '--loglevel=http', '--omit=dev', '--ignore-scripts', '--install-links'];
+    const ended = await runInstaller('npm', ['install', ...quiet, ...platform, ...declared], {
+      cwd: folder,
+      // Its name within the registry: <url>/<name>/-/<file>.tgz
+      onLine: (line) => {
+        const name = /^npm http fetch GET 200 \S+?\/((?:@[^/]+\/|@[^/]+%2f)?[^/]+)\/-\/\S+\.tgz /i.exec(line)?.[1];
+        if (name === undefined) return;
+        fetched += 1;
+        activity.detail(`${fetched} downloaded, ${decodeURIComponent(name)}`);
+      },
+    });
     if (!ended.ok)
       throw new ToolError(
         'INVALID_MANIFEST',

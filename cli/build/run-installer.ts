@@ -54,7 +54,9 @@ export async function runInstaller(program: string, args: readonly string[], opt
 
 /** Returns the last lines that describe the error. */
 export function faultOf({ stderr, stdout }: Ended): string {
-  const lines = `${stderr}\n${stdout}`.split('\n').filter((line) => /error|no matching|could not/i.test(line) && line.trim() !== '');
+  const lines = `${stderr}\n${stdout}`
+    .split('\n')
+    .filter((line) => /error|no matching|could not/i.test(line) && !line.startsWith('npm http '));
   return lines
     .slice(0, 4)
     .map((line) => line.replace(/^(ERROR|npm (ERR!|error)):?\s*/i, ''))

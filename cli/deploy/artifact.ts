@@ -49,6 +49,8 @@ export interface ArtifactParts {
   /** Selects files of the folder to leave out, by name and path. */
   readonly skip?: (name: string, path: string) => boolean;
   readonly keepStaging?: boolean;
+  /** Receives the bytes of the folder's files that are packed, and all of them. */
+  readonly packing?: (done: number, total: number) => void;
   /** Bytes. */
   readonly limit?: number;
 }
@@ -82,7 +84,7 @@ export async function packArtifact(folder: string, manifest: string, parts: Arti
       limit,
     });
     try {
-      await writeMember(folder, [...own, ...staged], member);
+      await writeMember(folder, [...own, ...staged], member, parts.packing);
       const written = await writeArchive([member, ...layers.map((layer) => layer.member)], unfinished, limit);
       const path = join(folder, ARTIFACT);
       await rename(unfinished, path);

@@ -6,10 +6,10 @@ import { baseImageOf } from '../../lib/base-images.ts';
 import { CapstanError } from '../../lib/errors.ts';
 import { deploy, type Deployed } from '../api/control.ts';
 import type { GatewayClient } from '../api/gateway-client.ts';
+import { createActivity } from '../terminal/activity.ts';
 import type { Terminal } from '../terminal/terminal.ts';
 import type { Application } from './application.ts';
 import type { Artifact } from './artifact.ts';
-import { sizeText } from './size-text.ts';
 
 /** Retries of transient errors. */
 const RETRIES = 3;
@@ -53,21 +53,27 @@ export async function deployApplication(
 
 async function uploadArtifact(client: GatewayClient, artifact: Artifact, terminal: Terminal): Promise<void> {
   let furthest = 0;
-  await retrying(
-    () =>
-      client.putBuild({
-        digest: artifact.digest,
-        size: artifact.size,
-        read: (start, end) => createReadStream(artifact.path, { start, end: end - 1, highWaterMark: PIECE_BYTES }) as AsyncIterable<Buffer>,
-        progress: (sent) => {
-          furthest = Math.max(furthest, sent);
-          terminal.progress(`=> uploading ${Math.floor((100 * sent) / artifact.size)} % of ${sizeText(artifact.size)}`);
-        },
-      }),
-    terminal,
-    () => furthest,
-  );
-  terminal.progress('');
+  const activity = createActivity(terminal);
+  activity.begin('uploading');
+  try {
+    await retrying(
+      () =>
+        client.putBuild({
+          digest: artifact.digest,
+          size: artifact.size,
+          read: (start, end) =>
+            createReadStream(artifact.path, { start, end: end - 1, highWaterMark: PIECE_BYTES }) as AsyncIterable<Buffer>,
+          progress: (sent) => {
+            furthest = Math.max(furthest, sent);
+            activity.at(sent, artifact.size);
+          },
+        }),
+      terminal,
+      () => furthest,
+    );
+  } finally {
+    activity.end();
+  }
 }
 
 /** Retries while the service is unavailable. `progress` counts what the attempts achieved: after progress, the retries start again. */

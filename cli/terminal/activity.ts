@@ -10,6 +10,8 @@ const LINE_EVERY_MS = 10_000;
 /** Time between two changes on a terminal, ms. */
 const CHANGE_EVERY_MS = 100;
 const TICK_MS = 1_000;
+/** A first report of more bytes continues an earlier step. */
+const FIRST_REPORT_BYTES = 1_000_000;
 /** A rate over less time says nothing, ms. */
 const SHORTEST_RATE_MS = 500;
 
@@ -44,18 +46,20 @@ export interface Step {
   readonly text: string;
   readonly detail: string;
   readonly done: number;
+  /** What was done before the step, as by an upload that was interrupted. */
+  readonly before: number;
   /** Zero when unknown. */
   readonly total: number;
   readonly elapsedMs: number;
 }
 
 /** `downloading 12.3 MB of 45.6 MB, 3.1 MB/s, 11 s left (numpy)`. */
-export function stepText({ text, detail, done, total, elapsedMs }: Step): string {
+export function stepText({ text, detail, done, before, total, elapsedMs }: Step): string {
   const named = detail === '' ? '' : ` (${detail})`;
   if (total === 0) return `${text}${named}${elapsedMs < TICK_MS ? '' : `, ${timeText(elapsedMs)}`}`;
   const amount = `${text} ${sizeText(done)} of ${sizeText(total)}`;
-  if (done === 0 || elapsedMs < SHORTEST_RATE_MS) return `${amount}${named}`;
-  const perMs = done / elapsedMs;
+  if (done <= before || elapsedMs < SHORTEST_RATE_MS) return `${amount}${named}`;
+  const perMs = (done - before) / elapsedMs;
   return `${amount}, ${sizeText(perMs * 1000)}/s, ${timeText((total - done) / perMs)} left${named}`;
 }
 
@@ -85,12 +89,16 @@ export function createActivity(terminal: Terminal, clock: ActivityClock = system
   return {
     begin(text) {
       this.end();
-      step = { text, detail: '', done: 0, total: 0 };
+      step = { text, detail: '', done: 0, before: 0, total: 0 };
       begun = clock.now();
       if (terminal.isLive) show();
       stop = clock.every(terminal.isLive ? TICK_MS : LINE_EVERY_MS, show);
     },
-    at: (done, total, detail) => change({ done, total, ...(detail === undefined ? {} : { detail }) }),
+    at(done, total, detail) {
+      // The first report of a step that continues another has the bytes of both.
+      const before = step?.total === 0 && done > FIRST_REPORT_BYTES ? done : step?.before;
+      change({ done, total, ...(before === undefined ? {} : { before }), ...(detail === undefined ? {} : { detail }) });
+    },
     detail: (detail) => change({ detail }),
     end() {
       stop();

@@ -116,7 +116,7 @@ process.stdout.write(JSON.stringify(await key));
 });
 
 test('a step shows its amount, rate and time left once they are known', (t) => {
-  const step = { text: 'downloading', detail: '', done: 0, total: 0, elapsedMs: 0 };
+  const step = { text: 'downloading', detail: '', done: 0, before: 0, total: 0, elapsedMs: 0 };
   t.is(stepText(step), 'downloading');
   t.is(stepText({ ...step, elapsedMs: 61_000, detail: 'numpy' }), 'downloading (numpy), 1 min 1 s');
   t.is(stepText({ ...step, total: 10_000_000 }), 'downloading 0 B of 10.0 MB');
@@ -124,6 +124,11 @@ test('a step shows its amount, rate and time left once they are known', (t) => {
     stepText({ ...step, total: 10_000_000, done: 2_500_000, elapsedMs: 1000, detail: 'numpy' }),
     'downloading 2.5 MB of 10.0 MB, 2.5 MB/s, 3 s left (numpy)',
   );
+});
+
+test('the rate of an upload that continues does not count what was sent before', (t) => {
+  const step = { text: 'uploading', detail: '', done: 9_000_000, before: 8_000_000, total: 10_000_000, elapsedMs: 1000 };
+  t.is(stepText(step), 'uploading 9.0 MB of 10.0 MB, 1.0 MB/s, 1 s left');
 });
 
 test('a long step is a changing line on a terminal, and one line every ten seconds elsewhere', (t) => {
@@ -159,7 +164,8 @@ test('a long step is a changing line on a terminal, and one line every ten secon
   log.activity.begin('resolving');
   log.run(9_900);
   log.activity.begin('downloading');
-  log.activity.at(1_000_000, 4_000_000, 'numpy');
+  log.activity.at(0, 4_000_000, 'numpy');
+  log.activity.at(1_000_000, 4_000_000);
   log.run(20_000);
   log.activity.end();
   log.run(60_000);

@@ -56,7 +56,7 @@ export async function packageWorld(
   await writeFiles(folder, files);
   const cacheDir = join(own, 'cache');
   const env = {
-    ...(index ? {} : { PIP_NO_INDEX: '1', PIP_FIND_LINKS: join(folder, 'wheels'), UV_CACHE_DIR: join(own, 'uv') }),
+    ...(index ? ofNetwork() : { PIP_NO_INDEX: '1', PIP_FIND_LINKS: join(folder, 'wheels'), UV_CACHE_DIR: join(own, 'uv') }),
     CAPSTAN_CACHE_DIR: cacheDir,
     PATH: pathWith(installer),
   };
@@ -77,6 +77,12 @@ export async function packageWorld(
       return JSON.parse(running.stdout()) as PythonEnvironment | null;
     },
   };
+}
+
+/** How this machine reaches registries. */
+function ofNetwork(): Readonly<Record<string, string | undefined>> {
+  const names = ['NODE_EXTRA_CA_CERTS', 'SSL_CERT_FILE', 'SSL_CERT_DIR', 'HTTP_PROXY', 'HTTPS_PROXY', 'ALL_PROXY', 'NO_PROXY'];
+  return Object.fromEntries(names.map((name) => [name, process.env[name]]));
 }
 
 export async function writeFiles(folder: string, files: Readonly<Record<string, string>>): Promise<void> {
