@@ -39,24 +39,15 @@ export const call: Command = {
   settings: GATEWAY_SETTINGS,
   examples: ['call hello name=Ada', 'call count n=3 --stream', 'call sentiment --json input.json'],
   async run(invocation) {
-    const { args, options, env, terminal } = invocation;
+    const { args, options, terminal } = invocation;
     const isStreamed = flagOption(options, 'stream');
     if (isStreamed && flagOption(options, 'async'))
       throw new CapstanError('INVALID_ARGUMENT', '--stream: not allowed with --async', { field: '--stream' });
     const seconds = readDuration('--timeout', textOption(options, 'timeout'));
     const input = await inputOf(invocation);
-    const settings = readSettings(options, env);
-    const { url, key } = gatewayOf(settings, env);
-    const [{ EndpointClient }, { findEndpoint }, { listEndpoints }] = await Promise.all([
-      import('../../sdk/typescript/client.ts'),
-      import('../api/find-endpoint.ts'),
-      import('../api/control.ts'),
-    ]);
-    const rows = await listEndpoints(await connect(settings, env), textOption(options, 'env') ?? null);
-    const row = findEndpoint(rows, args[0] ?? '');
-    mustHaveQueue(row);
-    const endpoint = new EndpointClient(row.id, { apiKey: key, baseUrl: url });
-    const show = (job: Job): string => `capstan jobs get ${row.id} ${job.id}`;
+    const { id, key, url, show } = await targetOf(invocation, args[0] ?? '');
+    const { EndpointClient } = await import('../../sdk/typescript/client.ts');
+    const endpoint = new EndpointClient(id, { apiKey: key, baseUrl: url });
     return refusals(async () => {
       const job = await endpoint.run(input);
       if (flagOption(options, 'async')) {
@@ -72,6 +63,33 @@ export const call: Command = {
     });
   },
 };
+
+/** The endpoint to call. */
+interface Target {
+  readonly id: string;
+  readonly key: string;
+  readonly url: string;
+  /** Returns the command that shows a job. */
+  readonly show: (job: Job) => string;
+}
+
+/** Under `capstan run` the endpoint of the working folder's server, unless another address or an environment is named. */
+async function targetOf({ options, env, terminal }: Invocation, wanted: string): Promise<Target> {
+  const settings = readSettings(options, env);
+  const environment = textOption(options, 'env') ?? null;
+  const { findDevEndpoint } = await import('../api/dev-endpoint.ts');
+  const local = environment === null ? await findDevEndpoint(settings, env.cwd, wanted) : null;
+  if (local !== null) {
+    terminal.step(`calling ${local.name} of the development server at ${local.url}`);
+    // The server has no keys: a real one must not be sent.
+    return { id: local.name, key: 'development', url: local.url, show: (job) => `curl ${local.url}/v2/${local.name}/status/${job.id}` };
+  }
+  const { url, key } = gatewayOf(settings, env);
+  const [{ findEndpoint }, { listEndpoints }] = await Promise.all([import('../api/find-endpoint.ts'), import('../api/control.ts')]);
+  const row = findEndpoint(await listEndpoints(await connect(settings, env), environment), wanted);
+  mustHaveQueue(row);
+  return { id: row.id, key, url, show: (job) => `capstan jobs get ${row.id} ${job.id}` };
+}
 
 /** Prints chunks until the job ends, however it ends: its end is reported afterwards. */
 async function printChunks(job: Job, terminal: Terminal): Promise<void> {

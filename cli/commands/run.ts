@@ -37,8 +37,9 @@ export const run: Command = {
     const host = textOption(options, 'host') ?? DEFAULT_HOST;
     const inspect = inspectPort(options);
     const folder = resolve(env.cwd, args[0] ?? '.');
-    const [{ startDevelopment }, { mustBeFolder }, { TOOL_FOLDER }] = await Promise.all([
+    const [{ startDevelopment }, { writeDevRunFile }, { mustBeFolder }, { TOOL_FOLDER }] = await Promise.all([
       import('../dev/development.ts'),
+      import('../dev/dev-run-file.ts'),
       import('../deploy/application.ts'),
       import('../deploy/artifact.ts'),
     ]);
@@ -55,6 +56,7 @@ export const run: Command = {
     });
     try {
       const server = await listening(async () => (await development).serve({ host, port: Number(port) }), port, host);
+      await writeDevRunFile(folder, server.url);
       terminal.done(`development server: ${server.url} (docs at ${server.url}/docs)`);
       terminal.line('Ctrl+C ends it.');
       await end.wished;

@@ -117,9 +117,14 @@ async function answer(deps: DevServerDeps, rule: OriginRule, request: IncomingMe
   }
   const isRead = request.method === 'GET' || request.method === 'HEAD';
   if (isRead && pathname === '/') {
-    const names = [...new Set(project.routes.map(({ endpoint }) => endpoint.name))];
+    const endpoints = project.endpoints
+      .filter((each) => project.isRunnable(each))
+      .map(({ name, functions }) => {
+        const isQueue = functions.length > 0 && functions.every(({ route }) => route === null);
+        return { name, kind: isQueue ? 'queue' : 'load-balanced' };
+      });
     const paths = project.routes.map(({ method, path }) => `${method} ${path}`);
-    sendJson(response, { name: 'capstan', development: true, endpoints: names, routes: paths, docs: '/docs' });
+    sendJson(response, { name: 'capstan', development: true, endpoints, routes: paths, docs: '/docs' });
   } else if (isRead && pathname === '/ping') sendJson(response, { status: 'ok' });
   else if (isRead && pathname === '/openapi.json') sendJson(response, documentOf(project.routes));
   else if (isRead && DOCS_PATHS.has(pathname)) await sendPage(response, request.url ?? '/docs');

@@ -222,6 +222,40 @@ print(list(job.stream()), job.output())`;
   t.is(stdout, "{'a': 1}\n['one', 'two'] ['one', 'two']\n");
 });
 
+test('capstan call finds it from the folder, and by its address', async (t) => {
+  const tool = async (cwd: string, ...args: string[]): Promise<{ code: unknown; out: string; err: string }> => {
+    const called = run([bin, 'call', ...args], {
+      cwd,
+      env: { HOME: folder, CAPSTAN_DATA_DIR: join(folder, '../none'), SERVICE_API_KEY: 'secret' },
+    });
+    return { code: await called.ended, out: called.stdout(), err: called.stderr() };
+  };
+  const inside = join(folder, 'inner');
+  await mkdir(inside, { recursive: true });
+  const here = await tool(inside, 'echo', 'a=1');
+  t.deepEqual([here.code, JSON.parse(here.out)], [0, { a: 1 }], here.err);
+  t.true(here.err.includes(`=> calling echo of the development server at ${base}`));
+  const elsewhere = await realpath(await folderOf(t));
+  const streamed = await tool(elsewhere, 'words', 'text=one two', '--stream', '--url', base);
+  t.deepEqual([streamed.code, streamed.out], [0, '"one"\n"two"\n'], streamed.err);
+  const failed = await tool(folder, 'failing', 'n=3');
+  t.is(failed.code, 1);
+  t.regex(failed.err, /the job ended FAILED: no luck with 3\nnext: curl http:\/\/localhost:\d+\/v2\/failing\/status\//);
+  t.regex((await tool(elsewhere, 'none', '--url', base)).err, /endpoint none not found on the development server\nhint: It serves: echo, /);
+  t.regex((await tool(folder, 'api')).err, /api is load-balanced, and has no jobs; call it at .*\/lb\/api\//);
+  t.regex((await tool(folder, 'none')).err, /does not respond|no gateway|not found/i, 'unknown here: a deployed one is meant');
+
+  // A project must not name another host, nor a server that is gone.
+  for (const file of [
+    { pid: process.pid, url: 'http://evil.example:80' },
+    { pid: 4_194_303, url: base },
+  ]) {
+    await mkdir(join(elsewhere, '.tool/dev'), { recursive: true });
+    await writeFile(join(elsewhere, '.tool/dev/run.json'), JSON.stringify(file));
+    t.notRegex((await tool(elsewhere, 'echo')).err, /development server/);
+  }
+});
+
 test('the public npm client calls it', async (t) => {
   const client = (name: string): NonNullable<ReturnType<ReturnType<typeof runpodSdk>['endpoint']>> => {
     const endpoint = runpodSdk('any', { baseUrl: `${base}/v2` }).endpoint(name);
