@@ -2,6 +2,7 @@
 import { DECLARED_PARAMETERS, WORKERS_RANGE, type CheckedParameters, type DeclaredParameters } from './declared-parameters.ts';
 import { DeclarationError } from './errors.ts';
 import type { GpuGroup } from './gpus.ts';
+import { nearest } from './nearest.ts';
 import { ruleViolation } from './setting-rules.ts';
 
 type GpuName = GpuGroup | (string & {});
@@ -64,6 +65,13 @@ const known = new Set<string>([
   ...['name', 'gpu', 'workers', 'dependencies', 'systemDependencies', 'env', 'volume', 'loadBalanced', 'app', 'command', 'schema'],
 ]);
 
+function unknownSetting(endpoint: string, key: string): DeclarationError {
+  const near = nearest(key, known);
+  return new DeclarationError(
+    `endpoint ${endpoint}: unknown setting ${JSON.stringify(key)}${near === undefined ? '' : ` (did you mean ${near}?)`}`,
+  );
+}
+
 /** @throws DeclarationError naming the setting and the rule. */
 export function checkSettings(settings: EndpointSettings): CheckedSettings {
   const { name } = settings;
@@ -72,7 +80,7 @@ export function checkSettings(settings: EndpointSettings): CheckedSettings {
     throw new DeclarationError(name === undefined ? rule : `${rule}, not ${JSON.stringify(name)}`);
   }
   const rules = new Rules(name);
-  for (const key of Object.keys(settings)) if (!known.has(key)) throw rules.broken(key, 'is not a setting of an endpoint');
+  for (const key of Object.keys(settings)) if (!known.has(key)) throw unknownSetting(name, key);
   const gpu = rules.gpus(settings.gpu);
   const app = rules.app(settings.app);
   const command = rules.command(settings.command);

@@ -150,7 +150,7 @@ const refused: readonly (readonly [string, Readonly<Record<string, string>>, Reg
   [
     'a setting that is none',
     { 'a.ts': ts("endpoint({ name: 'a', gpus: 1 }, function a() {});") },
-    /^a\.ts:2: endpoint a: gpus is not a setting/,
+    /^a\.ts:2: endpoint a: unknown setting "gpus" \(did you mean gpu\?\)/,
   ],
   [
     'a variable that is not set',

@@ -105,7 +105,8 @@ const refusals: readonly (readonly [settings: Record<string, unknown>, message: 
   [{ name: 'a', env: { 'A-B': 'x' } }, /env has the name "A-B"/],
   [{ name: 'a', scalerType: 'CPU' }, /scalerType must be QUEUE_DELAY or REQUEST_COUNT/],
   [{ name: 'a', maxConcurrency: 0 }, /maxConcurrency/],
-  [{ name: 'a', wrokers: 1 }, /wrokers is not a setting of an endpoint/],
+  [{ name: 'a', wrokers: 1 }, /^endpoint a: unknown setting "wrokers" \(did you mean workers\?\)$/],
+  [{ name: 'a', somethingElse: 1 }, /^endpoint a: unknown setting "somethingElse"$/],
 ];
 
 for (const [settings, message] of refusals) {

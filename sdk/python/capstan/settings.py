@@ -1,6 +1,7 @@
 """Validates the settings of an endpoint where they are declared."""
 from __future__ import annotations
 
+import difflib
 import json
 import re
 from dataclasses import dataclass
@@ -99,7 +100,9 @@ def check_settings(given: Mapping[str, Any]) -> Settings:
     """
     for key in given:
         if key not in _KNOWN:
-            raise TypeError(f"Endpoint() got an unexpected keyword argument {key!r}")
+            near = difflib.get_close_matches(key, _KNOWN, 1)
+            hint = f" (did you mean {near[0]}?)" if near else ""
+            raise TypeError(f"Endpoint() got an unexpected keyword argument {key!r}{hint}")
     name = given.get("name")
     if not isinstance(name, str) or _NAME.fullmatch(name) is None:
         raise DeclarationError(

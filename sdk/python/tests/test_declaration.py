@@ -140,7 +140,7 @@ class Refusals(unittest.TestCase):
                 Endpoint(**settings)
 
     def test_a_parameter_that_is_none(self):
-        with self.assertRaisesRegex(TypeError, "wrokers"):
+        with self.assertRaisesRegex(TypeError, r"unexpected keyword argument 'wrokers' \(did you mean workers\?\)"):
             Endpoint(name="a", wrokers=1)
 
     def test_no_value_of_env_is_told(self):
