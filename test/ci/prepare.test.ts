@@ -7,7 +7,7 @@ import test, { type ExecutionContext } from 'ava';
 
 import { Checkout, type Outcome } from './checkout.ts';
 
-const engines = ['dockerd', 'podman', 'runc', 'promtool', 'nginx', 'psql', 'faketime'];
+const engines = ['dockerd', 'podman', 'runc', 'promtool', 'nginx', 'psql', 'faketime', 'helm'];
 /** The only programs of this machine that the script sees. */
 const tools = ['cat', 'dirname', 'mkdir', 'mktemp', 'mv', 'rm', 'tail'];
 
