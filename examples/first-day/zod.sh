@@ -9,7 +9,7 @@ import { z } from 'zod';
 
 const Request = z.object({ text: z.string().min(1), top: z.int().default(1) });
 
-export const classify = endpoint({ name: 'classify', workers: [0, 1], input: Request }, ({ text, top }: z.infer<typeof Request>) =>
+export const classify = endpoint({ name: 'classify', workers: [0, 1], schema: Request }, ({ text, top }) =>
   text.split(' ').toSorted((a, b) => b.length - a.length).slice(0, top),
 );
 TS
