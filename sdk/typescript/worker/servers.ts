@@ -73,7 +73,8 @@ async function appOf(module: unknown, { endpoint, name = '' }: AppSource): Promi
   }
   const found = exported['default'] ?? exported['app'];
   // The exports object of a CommonJS file that exports nothing, or its names.
-  const isNames = typeof found === 'object' && found !== null && Object.getPrototypeOf(found) === Object.prototype && !isFetchApp(found);
+  const isPlain = typeof found === 'object' && found !== null && Object.getPrototypeOf(found) === Object.prototype;
+  const isNames = isPlain && !['fetch', 'listen', 'callback'].some((method) => has(found, method));
   return { app: await settled(isNames ? (found as Readonly<Record<string, unknown>>)['app'] : (found ?? undefined)) };
 }
 
