@@ -12,7 +12,9 @@ import { peerOf } from '../../lib/grpc-admission.ts';
 import type { Header } from '../../proto/gen/capstan/v1/invoke.ts';
 import { HOP_BY_HOP, type HeaderPair } from '../../lib/response-validator.ts';
 
-const FORWARDED = new Set(['x-forwarded-for', 'x-forwarded-proto', 'x-forwarded-host', 'x-forwarded-port', 'forwarded']);
+/** The path under which an endpoint has its own paths; only the gateway says it. */
+export const PREFIX_HEADER = 'x-forwarded-prefix';
+const FORWARDED = new Set(['x-forwarded-for', 'x-forwarded-proto', 'x-forwarded-host', 'x-forwarded-port', PREFIX_HEADER, 'forwarded']);
 
 export class TrustedProxies {
   readonly #ranges: readonly [ipaddr.IPv4 | ipaddr.IPv6, number][];

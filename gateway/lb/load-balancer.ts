@@ -30,7 +30,7 @@ import { FallbackResponder } from './docs/fallback.ts';
 import { docsRequested, opensPage } from './docs/requested.ts';
 import { BodyFeed } from './body-feed.ts';
 import { Exchange, type Responder } from './exchange.ts';
-import { answerHeaders, callerOf, originOf, peerOfRequest, type TrustedProxies } from './forwarded.ts';
+import { answerHeaders, callerOf, originOf, peerOfRequest, PREFIX_HEADER, type TrustedProxies } from './forwarded.ts';
 import type { Pools } from './pools.ts';
 import { ownHostHeaders, sharedOriginHeaders, tenantHeaders } from './shared-origin.ts';
 import { RouteTables, type RouteMatch } from './routes.ts';
@@ -263,6 +263,8 @@ export class LoadBalancer {
     const { scheme, authority } = caller;
     const own = tenantHeaders(caller.headers, pathForm);
     const headers = rewrite === null ? own : rewrite.request(own);
+    const prefix = serverOf(request.url ?? '', address);
+    if (prefix !== '') headers.push({ name: PREFIX_HEADER, value: prefix });
     headers.push({ name: 'x-request-id', value: `${endpoint.id}-${(this.#nextRequest++).toString(36)}` });
     const method = request.method ?? 'GET';
     const begin = {

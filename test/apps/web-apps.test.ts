@@ -72,6 +72,8 @@ withRegistry('pypi', 'FastAPI: validation, lifespan, a stream, several requests 
   t.is(await echoed(`${call.url}/echo`, 'hello'), 'echo: hello');
   const paths = (await json(call('/openapi.json'))) as { paths: object };
   t.deepEqual(Object.keys(paths.paths), ['/', '/greet', '/count']);
+  const page = await (await call('/docs')).text();
+  t.true(page.includes(`'${new URL(call.url).pathname}/openapi.json'`), 'the page of FastAPI finds its document');
 });
 
 withRegistry('pypi', 'Flask', async (t) => {

@@ -215,6 +215,26 @@ test('a request that its worker gives back is before those that have come since'
   );
 });
 
+test('X-Forwarded-Prefix names the path of the endpoint, whatever the caller says', async (t) => {
+  const { call, invokeAddress, gateway } = await setupLb(t, { trustedProxies: '127.0.0.1' });
+  const agent = new FakeAgent(t, invokeAddress).serve('web', { w1: 1 });
+  agent.onRequest = (taken) => taken.answer(200, '');
+  const headers = { 'x-forwarded-prefix': '/elsewhere' };
+  await call('GET', '/fn', { headers });
+  await call('GET', '/lb/web/fn?x=1', { headers: { ...headers, host: new URL(gateway.url).host } });
+  const begins = agent.taken.items.map(({ begin }) => begin);
+  t.deepEqual(
+    begins.map(({ target, headers: given }) => [
+      target,
+      given.filter(({ name }) => name === 'x-forwarded-prefix').map(({ value }) => value),
+    ]),
+    [
+      ['/fn', []],
+      ['/fn?x=1', ['/lb/web']],
+    ],
+  );
+});
+
 test('X-Forwarded-* are believed from trusted proxies alone, and told to the function', async (t) => {
   const claims = { 'x-forwarded-for': '203.0.113.9', 'x-forwarded-proto': 'https', 'x-forwarded-host': 'api.example.org' };
   for (const [trustedProxies, seen] of [

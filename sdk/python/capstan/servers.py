@@ -18,6 +18,8 @@ from typing import Any, Callable
 _GRACE_S = 8
 #: Most threads of a WSGI server: a request takes one until it is over.
 _MOST_THREADS = 64
+#: In which the gateway names the path of the endpoint, such as ``/lb/<id>``.
+_PREFIX = b"x-forwarded-prefix"
 
 
 def serve(load: Callable[[], Any]) -> None:
@@ -75,7 +77,7 @@ def _parameters(app: Any) -> int:
 def _serve_asgi(app: Any, interface: str, host: str, port: int) -> None:
     uvicorn = _server("uvicorn")
     config = uvicorn.Config(
-        app,
+        _below_prefix(app) if interface == "asgi3" else app,
         host=host,
         port=port,
         interface=interface,
@@ -93,7 +95,7 @@ def _serve_wsgi(app: Any, host: str, port: int) -> None:
     waitress = _server("waitress")
     logging.basicConfig()
     threads = min(int(os.environ.get("CAPSTAN_MAX_CONCURRENCY") or 4), _MOST_THREADS)
-    server = waitress.create_server(app, host=host, port=port, threads=max(threads, 1), ident="")
+    server = waitress.create_server(_below_script_name(app), host=host, port=port, threads=max(threads, 1), ident="")
 
     def end(_number: int, _frame: Any) -> None:
         # The server ends its threads on this exception.
@@ -101,6 +103,31 @@ def _serve_wsgi(app: Any, host: str, port: int) -> None:
 
     signal.signal(signal.SIGTERM, end)
     server.run()
+
+
+def _below_prefix(app: Any) -> Any:
+    """Tells an ASGI application under which path callers reach it, so that the links that it makes work."""
+
+    async def below(scope: Any, receive: Any, send: Any) -> None:
+        prefix = next((value for name, value in scope.get("headers", ()) if name == _PREFIX), b"") if scope["type"] in ("http", "websocket") else b""
+        if prefix:
+            path = prefix.decode("latin-1")
+            raw_path = prefix + (scope.get("raw_path") or scope["path"].encode("utf-8"))
+            scope = dict(scope, root_path=path, path=path + scope["path"], raw_path=raw_path)
+            scope["headers"] = [header for header in scope["headers"] if header[0] != _PREFIX]
+        await app(scope, receive, send)
+
+    return below
+
+
+def _below_script_name(app: Any) -> Any:
+    """The same for a WSGI application."""
+
+    def below(environ: Any, start_response: Any) -> Any:
+        environ["SCRIPT_NAME"] = environ.pop("HTTP_X_FORWARDED_PREFIX", "")
+        return app(environ, start_response)
+
+    return below
 
 
 def _server(name: str) -> Any:

@@ -1,4 +1,5 @@
 """Which server an application needs, and where a build's file has it."""
+import asyncio
 import functools
 import sys
 
@@ -75,3 +76,29 @@ def test_application_of_a_file(tmp_path, monkeypatch):
         built.declared_app(root, "site_under_test.py", "none")
     registry.forget(str(tmp_path / "site_under_test.py"))
     sys.modules.pop("site_under_test")
+
+
+def test_asgi_learns_its_prefix():
+    seen = []
+
+    async def app(scope, receive, send):
+        seen.append(scope)
+
+    headers = [(b"host", b"h"), (b"x-forwarded-prefix", b"/lb/shop")]
+    http = {"type": "http", "path": "/docs", "raw_path": b"/docs", "root_path": "", "headers": headers}
+    for scope in (http, {**http, "headers": headers[:1]}, {"type": "lifespan"}):
+        asyncio.run(servers._below_prefix(app)(scope, None, None))
+    below, own, lifespan = seen
+    assert (below["root_path"], below["path"], below["raw_path"]) == ("/lb/shop", "/lb/shop/docs", b"/lb/shop/docs")
+    assert below["headers"] == headers[:1]
+    assert (own["root_path"], own["path"]) == ("", "/docs")
+    assert lifespan == {"type": "lifespan"}
+
+
+def test_wsgi_learns_its_prefix():
+    seen = []
+    app = servers._below_script_name(lambda environ, start_response: seen.append(environ))
+    app({"PATH_INFO": "/a", "HTTP_X_FORWARDED_PREFIX": "/lb/shop"}, None)
+    app({"PATH_INFO": "/a"}, None)
+    assert [(each["SCRIPT_NAME"], each["PATH_INFO"]) for each in seen] == [("/lb/shop", "/a"), ("", "/a")]
+    assert "HTTP_X_FORWARDED_PREFIX" not in seen[0]
