@@ -21,7 +21,7 @@ test('an input that is not there is refused', async (t) => {
   const { scheduler } = await startWorker(t, ECHO, 'echo');
   scheduler.dispatch({ jobId: 'j1', input: { body: { $case: 'blob', value: { id: 'nowhere', size: 10 } } } });
   const refused = await scheduler.refused('j1');
-  t.is(refused.reason, 'REFUSAL_REASON_INPUT_UNAVAILABLE');
+  t.is(refused.reason, 'REFUSAL_REASON_INPUT_MISSING');
   t.regex(refused.detail, /nowhere/);
 });
 

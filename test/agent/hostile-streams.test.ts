@@ -104,7 +104,7 @@ test('a gateway', async (t) => {
   const value = Begin.fromPartial({ workerId: 'w1', function: 'echo', method: 'GET', target: '/?value=1', scheme: 'http', ended: true });
   gateway.send({ frames: [{ request, frame: { $case: 'begin', value } }] });
   const answered = await gateway.heard.next(({ request: number, frame }) => number === request && frame?.$case !== 'credit');
-  t.is(answered.frame?.$case, 'head');
+  t.is(answered.frame?.$case, 'head', JSON.stringify(answered.frame));
   t.is(answered.frame?.$case === 'head' ? answered.frame.value.body.toString() : '', '"1"');
 });
 

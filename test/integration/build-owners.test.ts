@@ -213,7 +213,7 @@ test('bodies are neither put, seen nor fetched with an account’s key, and buil
   await t.throwsAsync(put(owner, body), { message: /only gateways and nodes may upload bodies/ });
   await t.notThrowsAsync(put(node.credentials, body));
   const build = { purpose: BlobPurpose.BUILD, digest: digestOf(bytes) };
-  await t.throwsAsync(put(node.credentials, build), { message: /nodes may not put builds/ });
+  await t.throwsAsync(put(node.credentials, build), { message: /nodes may neither upload nor read builds/ });
   await put(owner, build);
   const own = `build/${digestOf(bytes)}`;
   await t.notThrowsAsync(fetched(scheduler, own, owner));
@@ -222,5 +222,5 @@ test('bodies are neither put, seen nor fetched with an account’s key, and buil
     fetched(scheduler, own, gateway),
     unary((done) => scheduler.blobs.stat({ id: own }, gateway, done)),
   ])
-    await t.throwsAsync(refused, { code: 'PERMISSION_DENIED', message: /gateways may not put builds/ });
+    await t.throwsAsync(refused, { code: 'PERMISSION_DENIED', message: /gateways may neither upload nor read builds/ });
 });

@@ -116,9 +116,10 @@ export class HttpFunctions {
   /** Serves one request to its end, including failures; never throws. */
   async #run(frame: Begin, call: Call): Promise<void> {
     const { key } = frame;
-    const socket = frame.upgrade === true ? this.#socketOf(frame, call) : undefined;
+    let socket: FunctionWebSocket | undefined;
     let headSent = false;
     try {
+      if (frame.upgrade === true) socket = this.#socketOf(frame, call);
       const answer = await this.#answer(frame, call, socket);
       if (socket?.isAccepted === true) {
         await this.#endSocket(key, socket);
