@@ -308,19 +308,23 @@ test('chunks reach the reader, the rest comes with the end, and then nothing', a
   const { jobId, token } = await session.take('dispatch');
   const chunk = (index: number) =>
     ({ $case: 'chunk', value: { jobId, token, index, data: { body: { $case: 'inline', value: Buffer.from(String(index)) } } } }) as const;
-  const read = (waitMs: number) => channel.ask(endpoint, { $case: 'stream', value: { jobId, waitMs, exact: false } });
+  // As a gateway reads: the position of the last reply shows what arrived.
+  const read = (waitMs: number, nextIndex?: number) => {
+    const after = nextIndex === undefined ? {} : { after: { token, nextIndex } };
+    return channel.ask(endpoint, { $case: 'stream', value: { jobId, waitMs, exact: false, ...after } });
+  };
   const reading = read(10_000);
   session.send({ $case: 'started', value: { jobId, token, agoMs: 0 } }, chunk(0));
   t.deepEqual(texts(await reading), ['0']);
-  t.deepEqual(texts(await read(0)), []);
+  t.deepEqual(texts(await read(0, 1)), []);
   t.is((await session.take('drained')).nextIndex, 1);
   session.send(chunk(1), chunk(2));
   complete(session, { jobId, token } as Dispatch);
   await session.take('ack');
-  const rest = await read(0);
+  const rest = await read(0, 1);
   t.deepEqual(texts(rest), ['1', '2']);
   t.is(rest.result?.$case === 'stream' ? rest.result.value.state : '', JobState.COMPLETED);
-  t.deepEqual(texts(await read(0)), []);
+  t.deepEqual(texts(await read(0, 3)), []);
 });
 
 test('purge ends every queued job and leaves the running one', async (t) => {

@@ -122,7 +122,7 @@ export interface ReadStream {
     | undefined;
   /**
    * `after` is all that the reader has, whatever was answered meanwhile. Else chunks that were
-   * answered on a channel that is still open count as read, too.
+   * answered on a channel that is still open are not sent again.
    */
   exact: boolean;
 }
