@@ -9,6 +9,7 @@ import { startEcho } from '../../bench/echo/reference.ts';
 import { isErrno } from '../../lib/to-error.ts';
 import { run } from '../cli/fakes/run.ts';
 import { folderOf } from '../support/folder.ts';
+import { missingRegistry } from '../support/registries.ts';
 import { NO_POSTGRES, postgresBinaries, startPostgres } from '../support/postgres.ts';
 
 const root = join(import.meta.dirname, '../..');
@@ -71,6 +72,16 @@ const benches: Readonly<Record<string, (t: ExecutionContext) => Promise<void>>> 
     t.true(report.jobs >= 20);
     t.is(report.errors, 0);
     figures(t, 'backlog', report.restartMs, ...Object.values(report.residentMiB));
+  },
+  'bench/first-day.ts': async (t) => {
+    if (missingRegistry.pypi !== null) {
+      t.pass(`not run: ${missingRegistry.pypi}`);
+      console.log(`bench/first-day.ts skipped: ${missingRegistry.pypi}`);
+      return;
+    }
+    const report = json((await bench(t, 'bench/first-day.ts', '--paths', 'flask', '--warm-only')).stdout) as Record<string, unknown>;
+    t.is(report['answer'], '{"greeting":"Hello, Ada!"}');
+    figures(t, 'first-day', report['warmSeconds'], report['redeploySeconds']);
   },
   'bench/fleet.ts': async (t) => {
     const sizes = ['--agents', '3', '--endpoints', '5', '--workers', '2', '--idle', '0.3', '--settle', '0'];
