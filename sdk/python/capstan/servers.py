@@ -63,7 +63,7 @@ def _print_error(error: Exception) -> None:
     others = (os.path.dirname(os.path.abspath(__file__)), os.path.dirname(importlib.__file__), os.path.abspath(sys.argv[0]), "<frozen")
     frames = [each for each in traceback.extract_tb(error.__traceback__) if not each.filename.startswith(others)]
     # Without marks below the lines: the last lines of this output are the reason of a failed start.
-    lines = traceback.format_list([(each.filename, each.lineno, each.name, each.line) for each in frames])
+    lines = traceback.format_list([(each.filename, each.lineno or 0, each.name, each.line) for each in frames])
     print("Traceback (most recent call last):", file=sys.stderr)
     print("".join(lines) + "".join(traceback.format_exception_only(type(error), error)), end="", file=sys.stderr, flush=True)
 
