@@ -79,7 +79,7 @@ const benches: Readonly<Record<string, (t: ExecutionContext) => Promise<void>>> 
       console.log(`bench/first-day.ts skipped: ${missingRegistry.pypi}`);
       return;
     }
-    const report = json((await bench(t, 'bench/first-day.ts', '--paths', 'flask', '--warm-only')).stdout) as Record<string, unknown>;
+    const report = json((await bench(t, 'bench/first-day.ts', '--paths', 'flask', '--warm-only')).stdout);
     t.is(report['answer'], '{"greeting":"Hello, Ada!"}');
     figures(t, 'first-day', report['warmSeconds'], report['redeploySeconds']);
   },
