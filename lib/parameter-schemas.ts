@@ -25,7 +25,11 @@ const VALUES = ['enum', 'const', 'default'];
 
 /** Collects the definitions that the schemas of one document use. */
 export class DocumentSchemas {
-  readonly #definitions = new Map<string, { readonly source: string; schema: unknown }>();
+  readonly #definitions = new Map<string, { schema: unknown }>();
+  /** Name in the document by what a definition is called and holds. */
+  readonly #named = new Map<string, string>();
+  /** The last number that was added to a name: to look for a free one from 2 on would be quadratic. */
+  readonly #numbers = new Map<string, number>([['Error', 1]]);
   #parts = 0;
 
   /** Returns the schema of a parameter; `otherwise` if it has none, or one that cannot be read. */
@@ -72,22 +76,28 @@ export class DocumentSchemas {
   #define(name: string, own: Json, names: Map<string, string>, depth: number): string {
     const known = names.get(name);
     if (known !== undefined) return known;
-    const source = JSON.stringify(own[name]);
     const base = name.replaceAll(/[^\w.-]/g, '_') || '_';
-    let chosen = base === 'Error' ? 'Error_2' : base;
-    for (let count = 2; this.#isTaken(chosen, source); count += 1) chosen = `${base}_${count}`;
+    const content = `${base} ${JSON.stringify(own[name])}`;
+    const chosen = this.#named.get(content) ?? this.#free(base);
     names.set(name, chosen);
+    this.#named.set(content, chosen);
     if (this.#definitions.has(chosen)) return chosen;
     // Known before its parts are read, which may refer to it.
-    const definition = { source, schema: {} as unknown };
+    const definition = { schema: {} as unknown };
     this.#definitions.set(chosen, definition);
     definition.schema = this.#schema(own[name], own, names, depth + 1);
     return chosen;
   }
 
-  #isTaken(name: string, source: string): boolean {
-    const other = this.#definitions.get(name);
-    return name === 'Error' || (other !== undefined && other.source !== source);
+  /** Returns the name, or with a number if another definition has it. */
+  #free(base: string): string {
+    let number = this.#numbers.get(base) ?? 0;
+    let chosen: string;
+    // Another class may be called so.
+    do chosen = ++number === 1 ? base : `${base}_${number}`;
+    while (this.#definitions.has(chosen));
+    this.#numbers.set(base, number);
+    return chosen;
   }
 
   /** A copy of a JSON value, cut where it is too deep. */

@@ -104,6 +104,23 @@ for (const [what, text, expected] of open) {
   });
 }
 
+test('definitions whose names are the same in the document are numbered, and those that are equal share one', (t) => {
+  const names = ['É', 'È', '_2', 'Ê'];
+  const schema = {
+    anyOf: names.map((name) => ({ $ref: `#/$defs/${name}` })),
+    $defs: { É: { title: 'a' }, È: { title: 'b' }, _2: { title: 'c' }, Ê: { title: 'a' } },
+  };
+  const schemas = new DocumentSchemas();
+  const { anyOf } = schemas.of(JSON.stringify(schema), {}) as { anyOf: { $ref: string }[] };
+  t.deepEqual(
+    anyOf.map(({ $ref }) => $ref.slice('#/components/schemas/'.length)),
+    ['_', '__2', '_2', '_'],
+  );
+  t.deepEqual(schemas.definitions(), { _: { title: 'a' }, __2: { title: 'b' }, _2: { title: 'c' } });
+  const error = schemas.of(JSON.stringify({ $ref: '#/$defs/Error', $defs: { Error: { title: 'd' } } }), {});
+  t.deepEqual(error, { $ref: '#/components/schemas/Error_2' }, 'Error is the one of the document itself');
+});
+
 test('keys such as __proto__ are keys', (t) => {
   const text = '{"default":{"__proto__":{"polluted":1}},"properties":{"__proto__":{"type":"string"}}}';
   const found = new DocumentSchemas().of(text, {}) as { properties: object; default: object };
