@@ -3,6 +3,7 @@
  * have the same semantics; each must pass the tests in test/conformance/runtime/.
  */
 import type { ErrorCode } from '../../lib/errors.ts';
+import type { WorkerNetwork } from '../../lib/isolation.ts';
 import type { S3Config } from '../../proto/gen/capstan/v1/common.ts';
 import type { FunctionSpec } from '../../proto/gen/capstan/v1/nodes.ts';
 
@@ -46,6 +47,8 @@ export interface WorkerStart {
   readonly servesHttp?: boolean;
   /** Time within which it must be ready, ms; the agent's core measures it. */
   readonly startTimeoutMs?: number;
+  /** What its network reaches; absent: `host`. */
+  readonly network?: WorkerNetwork;
 }
 
 export interface RunningWorker {

@@ -591,11 +591,37 @@ export interface Inventory {
   builds: string[];
   /** The agent has not read its devices yet: `devices` says nothing about what the host has. */
   devicesUnread: boolean;
+  /** Absent from agents that do not report it: workers are not isolated there. */
+  isolation?: NodeIsolation | undefined;
 }
 
 export interface Inventory_PackagesEntry {
   key: string;
   value: string;
+}
+
+/** How strongly a node isolates its workers. Levels and networks are those of docs/sandboxes.md. */
+export interface NodeIsolation {
+  /** Level of thread and process workers, foreign workers and users' servers included: `none`, `user` or `sandbox`. */
+  processes: string;
+  /** Level of workers in containers: `container` or `gvisor`; empty without a container engine. */
+  containers: string;
+  /** Networks that thread and process workers can have: of `host`, `outbound` and `none`. */
+  processNetworks: string[];
+  /** The same of workers in containers. */
+  containerNetworks: string[];
+  /** Why no stronger level or narrower network is available. */
+  missing: MissingIsolation[];
+}
+
+/** A level, network or limit that a node lacks. */
+export interface MissingIsolation {
+  /** For example `sandbox`, `outbound`, `limits`. */
+  without: string;
+  /** What is missing. */
+  reason: string;
+  /** The command or change that adds it; empty where there is none. */
+  remedy: string;
 }
 
 /** A GPU, or a MIG slice of one. */
@@ -765,7 +791,15 @@ export interface ReleaseSpec {
   /** The endpoint's environment. */
   environment: string;
   /** The endpoint's account, whose logs on the node have a quota in common. */
-  accountId?: string | undefined;
+  accountId?:
+    | string
+    | undefined;
+  /** Network of its workers: `host`, `outbound` or `none`; absent from schedulers that do not know it: `host`. */
+  network?:
+    | string
+    | undefined;
+  /** Least level of isolation that its account allows; absent for none. The agent refuses to start a worker below it. */
+  leastIsolation?: string | undefined;
 }
 
 export interface ReleaseSpec_EnvEntry {
@@ -2748,6 +2782,7 @@ function createBaseInventory(): Inventory {
     images: [],
     builds: [],
     devicesUnread: false,
+    isolation: undefined,
   };
 }
 
@@ -2824,6 +2859,9 @@ export const Inventory: MessageFns<Inventory> = {
     }
     if (message.devicesUnread !== false) {
       writer.uint32(160).bool(message.devicesUnread);
+    }
+    if (message.isolation !== undefined) {
+      NodeIsolation.encode(message.isolation, writer.uint32(170).fork()).join();
     }
     return writer;
   },
@@ -3004,6 +3042,14 @@ export const Inventory: MessageFns<Inventory> = {
             message.devicesUnread = reader.bool();
             continue;
           }
+          case 21: {
+            if (tag !== 170) {
+              break;
+            }
+
+            message.isolation = NodeIsolation.decode(reader, reader.uint32());
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -3107,6 +3153,7 @@ export const Inventory: MessageFns<Inventory> = {
         : isSet(object.devices_unread)
         ? globalThis.Boolean(object.devices_unread)
         : false,
+      isolation: isSet(object.isolation) ? NodeIsolation.fromJSON(object.isolation) : undefined,
     };
   },
 
@@ -3178,6 +3225,9 @@ export const Inventory: MessageFns<Inventory> = {
     if (message.devicesUnread !== false) {
       obj.devicesUnread = message.devicesUnread;
     }
+    if (message.isolation !== undefined) {
+      obj.isolation = NodeIsolation.toJSON(message.isolation);
+    }
     return obj;
   },
 
@@ -3220,6 +3270,9 @@ export const Inventory: MessageFns<Inventory> = {
     message.images = object.images?.map((e) => e) || [];
     message.builds = object.builds?.map((e) => e) || [];
     message.devicesUnread = object.devicesUnread ?? false;
+    message.isolation = (object.isolation !== undefined && object.isolation !== null)
+      ? NodeIsolation.fromPartial(object.isolation)
+      : undefined;
     return message;
   },
 };
@@ -3305,6 +3358,250 @@ export const Inventory_PackagesEntry: MessageFns<Inventory_PackagesEntry> = {
     const message = createBaseInventory_PackagesEntry();
     message.key = object.key ?? "";
     message.value = object.value ?? "";
+    return message;
+  },
+};
+
+function createBaseNodeIsolation(): NodeIsolation {
+  return { processes: "", containers: "", processNetworks: [], containerNetworks: [], missing: [] };
+}
+
+export const NodeIsolation: MessageFns<NodeIsolation> = {
+  encode(message: NodeIsolation, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.processes !== "") {
+      writer.uint32(10).string(message.processes);
+    }
+    if (message.containers !== "") {
+      writer.uint32(18).string(message.containers);
+    }
+    for (const v of message.processNetworks) {
+      writer.uint32(26).string(v!);
+    }
+    for (const v of message.containerNetworks) {
+      writer.uint32(34).string(v!);
+    }
+    for (const v of message.missing) {
+      MissingIsolation.encode(v!, writer.uint32(42).fork()).join();
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): NodeIsolation {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseNodeIsolation();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.processes = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.containers = reader.string();
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.processNetworks.push(reader.string());
+            continue;
+          }
+          case 4: {
+            if (tag !== 34) {
+              break;
+            }
+
+            message.containerNetworks.push(reader.string());
+            continue;
+          }
+          case 5: {
+            if (tag !== 42) {
+              break;
+            }
+
+            message.missing.push(MissingIsolation.decode(reader, reader.uint32()));
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): NodeIsolation {
+    return {
+      processes: isSet(object.processes) ? globalThis.String(object.processes) : "",
+      containers: isSet(object.containers) ? globalThis.String(object.containers) : "",
+      processNetworks: globalThis.Array.isArray(object?.processNetworks)
+        ? object.processNetworks.map((e: any) => globalThis.String(e))
+        : globalThis.Array.isArray(object?.process_networks)
+        ? object.process_networks.map((e: any) => globalThis.String(e))
+        : [],
+      containerNetworks: globalThis.Array.isArray(object?.containerNetworks)
+        ? object.containerNetworks.map((e: any) => globalThis.String(e))
+        : globalThis.Array.isArray(object?.container_networks)
+        ? object.container_networks.map((e: any) => globalThis.String(e))
+        : [],
+      missing: globalThis.Array.isArray(object?.missing)
+        ? object.missing.map((e: any) => MissingIsolation.fromJSON(e))
+        : [],
+    };
+  },
+
+  toJSON(message: NodeIsolation): unknown {
+    const obj: any = {};
+    if (message.processes !== "") {
+      obj.processes = message.processes;
+    }
+    if (message.containers !== "") {
+      obj.containers = message.containers;
+    }
+    if (message.processNetworks?.length) {
+      obj.processNetworks = message.processNetworks;
+    }
+    if (message.containerNetworks?.length) {
+      obj.containerNetworks = message.containerNetworks;
+    }
+    if (message.missing?.length) {
+      obj.missing = message.missing.map((e) => MissingIsolation.toJSON(e));
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<NodeIsolation>, I>>(base?: I): NodeIsolation {
+    return NodeIsolation.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<NodeIsolation>, I>>(object: I): NodeIsolation {
+    const message = createBaseNodeIsolation();
+    message.processes = object.processes ?? "";
+    message.containers = object.containers ?? "";
+    message.processNetworks = object.processNetworks?.map((e) => e) || [];
+    message.containerNetworks = object.containerNetworks?.map((e) => e) || [];
+    message.missing = object.missing?.map((e) => MissingIsolation.fromPartial(e)) || [];
+    return message;
+  },
+};
+
+function createBaseMissingIsolation(): MissingIsolation {
+  return { without: "", reason: "", remedy: "" };
+}
+
+export const MissingIsolation: MessageFns<MissingIsolation> = {
+  encode(message: MissingIsolation, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.without !== "") {
+      writer.uint32(10).string(message.without);
+    }
+    if (message.reason !== "") {
+      writer.uint32(18).string(message.reason);
+    }
+    if (message.remedy !== "") {
+      writer.uint32(26).string(message.remedy);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): MissingIsolation {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseMissingIsolation();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.without = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.reason = reader.string();
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.remedy = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): MissingIsolation {
+    return {
+      without: isSet(object.without) ? globalThis.String(object.without) : "",
+      reason: isSet(object.reason) ? globalThis.String(object.reason) : "",
+      remedy: isSet(object.remedy) ? globalThis.String(object.remedy) : "",
+    };
+  },
+
+  toJSON(message: MissingIsolation): unknown {
+    const obj: any = {};
+    if (message.without !== "") {
+      obj.without = message.without;
+    }
+    if (message.reason !== "") {
+      obj.reason = message.reason;
+    }
+    if (message.remedy !== "") {
+      obj.remedy = message.remedy;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<MissingIsolation>, I>>(base?: I): MissingIsolation {
+    return MissingIsolation.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<MissingIsolation>, I>>(object: I): MissingIsolation {
+    const message = createBaseMissingIsolation();
+    message.without = object.without ?? "";
+    message.reason = object.reason ?? "";
+    message.remedy = object.remedy ?? "";
     return message;
   },
 };
@@ -5000,6 +5297,8 @@ function createBaseReleaseSpec(): ReleaseSpec {
     cpuMillis: 0,
     environment: "",
     accountId: undefined,
+    network: undefined,
+    leastIsolation: undefined,
   };
 }
 
@@ -5058,6 +5357,12 @@ export const ReleaseSpec: MessageFns<ReleaseSpec> = {
     }
     if (message.accountId !== undefined) {
       writer.uint32(138).string(message.accountId);
+    }
+    if (message.network !== undefined) {
+      writer.uint32(146).string(message.network);
+    }
+    if (message.leastIsolation !== undefined) {
+      writer.uint32(154).string(message.leastIsolation);
     }
     return writer;
   },
@@ -5214,6 +5519,22 @@ export const ReleaseSpec: MessageFns<ReleaseSpec> = {
             message.accountId = reader.string();
             continue;
           }
+          case 18: {
+            if (tag !== 146) {
+              break;
+            }
+
+            message.network = reader.string();
+            continue;
+          }
+          case 19: {
+            if (tag !== 154) {
+              break;
+            }
+
+            message.leastIsolation = reader.string();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -5302,6 +5623,12 @@ export const ReleaseSpec: MessageFns<ReleaseSpec> = {
         : isSet(object.account_id)
         ? globalThis.String(object.account_id)
         : undefined,
+      network: isSet(object.network) ? globalThis.String(object.network) : undefined,
+      leastIsolation: isSet(object.leastIsolation)
+        ? globalThis.String(object.leastIsolation)
+        : isSet(object.least_isolation)
+        ? globalThis.String(object.least_isolation)
+        : undefined,
     };
   },
 
@@ -5364,6 +5691,12 @@ export const ReleaseSpec: MessageFns<ReleaseSpec> = {
     if (message.accountId !== undefined) {
       obj.accountId = message.accountId;
     }
+    if (message.network !== undefined) {
+      obj.network = message.network;
+    }
+    if (message.leastIsolation !== undefined) {
+      obj.leastIsolation = message.leastIsolation;
+    }
     return obj;
   },
 
@@ -5399,6 +5732,8 @@ export const ReleaseSpec: MessageFns<ReleaseSpec> = {
     message.cpuMillis = object.cpuMillis ?? 0;
     message.environment = object.environment ?? "";
     message.accountId = object.accountId ?? undefined;
+    message.network = object.network ?? undefined;
+    message.leastIsolation = object.leastIsolation ?? undefined;
     return message;
   },
 };
