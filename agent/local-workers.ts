@@ -2,7 +2,6 @@
  * Runs workers without a scheduler, in the same hosts as deployed workers. The development server uses it, so that a
  * function receives and returns the same as when it is deployed.
  */
-import { rm } from 'node:fs/promises';
 import { delimiter, join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 
@@ -23,6 +22,7 @@ import type {
   WorkerEvents,
   WorkerStart,
 } from './runtimes/runtime.ts';
+import { removeTree } from './runtimes/remove-tree.ts';
 import { ownTemporaryFolder, WorkFolders } from './runtimes/work-folders.ts';
 import { ThreadRuntime } from './runtimes/thread/thread-runtime.ts';
 import { ValidatedResponse } from './runtimes/validated-response.ts';
@@ -151,7 +151,7 @@ export class LocalWorkers {
     this.#closed = true;
     await Promise.all([...new Set([...this.#runtimes.values(), ...this.#living.keys()])].map((runtime) => runtime.close()));
     await this.#workFolders.close();
-    await rm(this.#work, { recursive: true, force: true });
+    await removeTree(this.#work);
   }
 
   #runtime(name: RuntimeName): Runtime {

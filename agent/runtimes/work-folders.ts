@@ -3,7 +3,7 @@
  * worker. Leftovers of an earlier agent are removed when the next one starts.
  */
 import { mkdtempSync } from 'node:fs';
-import { mkdir, mkdtemp, readdir, rm } from 'node:fs/promises';
+import { mkdir, mkdtemp, readdir } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
@@ -12,6 +12,7 @@ import type { Logger } from 'pino';
 import { messageOf } from '../../lib/to-error.ts';
 import { fillWorkFolder } from './hosted/work-folder.ts';
 import { readStat } from './process-stat.ts';
+import { removeTree } from './remove-tree.ts';
 
 export class WorkFolders {
   readonly #folder: string;
@@ -49,7 +50,7 @@ export class WorkFolders {
 
   async #remove(folder: string): Promise<void> {
     try {
-      await rm(folder, { recursive: true, force: true });
+      await removeTree(folder);
     } catch (error) {
       this.#log.warn({ folder, error: messageOf(error) }, 'deleting a working folder failed');
     }
@@ -68,7 +69,7 @@ export async function ownTemporaryFolder(): Promise<string> {
     const [, pid] = TEMPORARY.exec(name) ?? [];
     return pid !== undefined && readStat(Number(pid)) === null;
   });
-  await Promise.all(dead.map((name) => rm(join(temporary, name), { recursive: true, force: true }).catch(() => undefined)));
+  await Promise.all(dead.map((name) => removeTree(join(temporary, name)).catch(() => undefined)));
   return mkdtemp(join(temporary, `capstan-run-${process.pid}-`));
 }
 

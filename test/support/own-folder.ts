@@ -2,10 +2,11 @@
  * Temporary folders that name the test process they belong to: what a run that was killed by force
  * leaves behind, the next one finds and takes away.
  */
-import { mkdtemp, readdir, rm, stat } from 'node:fs/promises';
+import { mkdtemp, readdir, stat } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
+import { removeTree } from '../../agent/runtimes/remove-tree.ts';
 import { isRunning } from '../conformance/runtime/running.ts';
 
 /** Folders in which container engines run: there are processes and mounts to end before (container/stale-engines.ts). */
@@ -36,7 +37,7 @@ async function removeFoldersOfTheDead(): Promise<void> {
         ({ uid }) => uid,
         () => undefined,
       ); // taken away by another test file meanwhile
-      if (owner === process.getuid?.()) await rm(folder, { recursive: true, force: true, maxRetries: 5 });
+      if (owner === process.getuid?.()) await removeTree(folder);
     }),
   );
 }
