@@ -98,10 +98,6 @@ export class ContainerHost implements Host {
     this.#container?.terminate(why);
   }
 
-  limitMemory(): void {
-    // The engine enforces the limit from the container's creation on.
-  }
-
   async #live(): Promise<void> {
     let channel: WorkerChannel | undefined;
     let detail = 'the worker was killed';

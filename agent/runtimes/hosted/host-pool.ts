@@ -1,5 +1,6 @@
 /** Host processes of one program, some of them started ahead so that a cold start only loads the module. */
 import { messageOf } from '../../../lib/to-error.ts';
+import type { Assignment, WorkerLauncher } from '../../sandbox/launcher.ts';
 import { markOf } from '../escaped.ts';
 import type { RunningWorker, WorkerEvents, WorkerStart } from '../runtime.ts';
 import { HostProcess } from './host-process.ts';
@@ -10,6 +11,7 @@ import { workerEnv } from './worker-env.ts';
 const REFILL_DELAY_MS = 250;
 
 export interface HostPoolOptions {
+  readonly launcher: WorkerLauncher;
   readonly program: HostProgram;
   /** The environment of every host: nothing of the agent's own environment. */
   readonly baseEnv: Readonly<Record<string, string>>;
@@ -48,8 +50,10 @@ export class HostPool {
     const env = { ...own, ...(sharesDevices === true ? {} : { CUDA_VISIBLE_DEVICES }), ...markOf(baseEnv) };
     let host: HostProcess;
     try {
-      const spare = Object.keys(spec.env).some((name) => readAtStart.test(name)) ? undefined : this.#takeSpare();
-      host = spare ?? this.#spawn({ ...baseEnv, ...env });
+      const wantsOwn = Object.keys(spec.env).some((name) => readAtStart.test(name)) || !this.#options.launcher.takesSpare(spec);
+      const spare = wantsOwn ? undefined : this.#takeSpare();
+      spare?.assign(spec);
+      host = spare ?? this.#spawn({ ...baseEnv, ...env }, spec);
     } catch (error) {
       // Kernel errors that Node throws synchronously: no memory, environment too long.
       return notStarted(events, `starting the worker process failed: ${messageOf(error)}`);
@@ -79,8 +83,8 @@ export class HostPool {
 
   #refill(): void {
     try {
-      while (!this.#closed && this.#spares.length < this.#options.spares) {
-        const { baseEnv, sharesDevices } = this.#options;
+      const { baseEnv, sharesDevices, launcher } = this.#options;
+      while (!this.#closed && launcher.hasSpares && this.#spares.length < this.#options.spares) {
         this.#spares.push(this.#spawn(sharesDevices === true ? baseEnv : { ...baseEnv, CUDA_VISIBLE_DEVICES: '' }));
       }
     } catch {
@@ -88,8 +92,10 @@ export class HostPool {
     }
   }
 
-  #spawn(env: Readonly<Record<string, string>>): HostProcess {
-    const host = new HostProcess(this.#options.program, env);
+  /** Without an assignment: a spare. */
+  #spawn(env: Readonly<Record<string, string>>, assignment?: Assignment): HostProcess {
+    const { launcher, program } = this.#options;
+    const host = new HostProcess({ launcher, program, env, ...(assignment === undefined ? {} : { assignment }) });
     this.#hosts.add(host);
     void host.exited.then(() => this.#hosts.delete(host));
     return host;

@@ -9,6 +9,8 @@ export interface HostProgram {
    * (LIFELINE_FD) whose close kills its process group in any state.
    */
   readonly lifeline: boolean;
+  /** Files and folders of this host that it needs, beside its command. */
+  readonly reads: readonly string[];
 }
 
 /**
@@ -26,6 +28,6 @@ export const NODE_FLAGS = [
  * Returns command and arguments that run a program of the staged bootstrap, a path below agent/runtimes, with the
  * current Node executable.
  */
-export function nodeCommand(bootstrap: string, program: string): Pick<HostProgram, 'command' | 'args'> {
-  return { command: process.execPath, args: [...NODE_FLAGS, join(bootstrap, 'agent/runtimes', program)] };
+export function nodeCommand(bootstrap: string, program: string): Omit<HostProgram, 'lifeline'> {
+  return { command: process.execPath, args: [...NODE_FLAGS, join(bootstrap, 'agent/runtimes', program)], reads: [bootstrap] };
 }

@@ -71,7 +71,6 @@ export class HostWorker implements RunningWorker, HostListener {
       kill: () => this.#killHard('the worker was killed: a timed-out request did not end'),
     });
     host.listen(this);
-    host.limitMemory(spec.memoryBytes);
     const { folder, workFolder, endpointId, maxConcurrency } = spec;
     this.#servesHttp = spec.servesHttp === true;
     const httpFunctions = this.#servesHttp ? spec.functions : [];

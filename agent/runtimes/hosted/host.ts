@@ -13,6 +13,4 @@ export interface Host {
   kill(why?: string): void;
   /** Asks the host and all it started to end; `why` becomes the detail of its exit. */
   terminate(why: string): void;
-  /** Kills the host when its memory exceeds the limit, bytes; 0: no limit. */
-  limitMemory(limit: number): void;
 }

@@ -2,8 +2,11 @@
  * The `process` runtime: one process per worker with the handlers in its main thread, in Node or Python, depending on
  * the function's module.
  */
+import { dirname } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
+import type { WorkerLauncher } from '../../sandbox/launcher.ts';
+import { PlainLauncher } from '../../sandbox/plain-launcher.ts';
 import { launchInProcess } from '../foreign/command-process.ts';
 import { isForeign, type ForeignWorkers } from '../foreign/foreign-workers.ts';
 import { HostPool } from '../hosted/host-pool.ts';
@@ -22,6 +25,8 @@ export const PYTHON_READS_AT_START = /^(PYTHON|LD_|TZ$|LANG$|LC_|MALLOC_|OPENSSL
 const PYTHON_MAIN = fileURLToPath(new URL('python/start.py', import.meta.url));
 
 export interface ProcessRuntimeOptions {
+  /** Default: level `none`. */
+  readonly launcher?: WorkerLauncher;
   readonly bootstrap: string;
   /** The environment of every host: nothing of the agent's own environment. */
   readonly baseEnv: Readonly<Record<string, string>>;
@@ -39,16 +44,28 @@ export interface ProcessRuntimeOptions {
 
 export class ProcessRuntime implements Runtime {
   readonly name = 'process';
+  readonly #launcher: WorkerLauncher;
   readonly #pools: Readonly<Record<Language, HostPool>>;
   readonly #foreign: ForeignWorkers | undefined;
   readonly #baseEnv: Readonly<Record<string, string>>;
   /** Workers with their own server, each with a promise of its end. */
   readonly #servers = new Map<ServerWorker, Promise<void>>();
 
-  constructor({ bootstrap, baseEnv, spares, spareDelayMs = 0, python, foreign, sharesDevices = false }: ProcessRuntimeOptions) {
+  constructor(options: ProcessRuntimeOptions) {
+    const {
+      launcher = new PlainLauncher(),
+      bootstrap,
+      baseEnv,
+      spares,
+      spareDelayMs = 0,
+      python,
+      foreign,
+      sharesDevices = false,
+    } = options;
+    this.#launcher = launcher;
     this.#foreign = foreign;
     this.#baseEnv = baseEnv;
-    const common = { spareDelayMs, stopTimes: STOPPED_BY_AGENT, sharesDevices };
+    const common = { launcher, spareDelayMs, stopTimes: STOPPED_BY_AGENT, sharesDevices };
     this.#pools = {
       node: new HostPool({
         ...common,
@@ -59,7 +76,7 @@ export class ProcessRuntime implements Runtime {
       }),
       python: new HostPool({
         ...common,
-        program: { command: python, args: [PYTHON_MAIN], lifeline: true },
+        program: { command: python, args: [PYTHON_MAIN], lifeline: true, reads: [dirname(PYTHON_MAIN)] },
         baseEnv: { ...baseEnv, PYTHONUNBUFFERED: '1' },
         readAtStart: PYTHON_READS_AT_START,
         spares: spares.python,
@@ -69,7 +86,7 @@ export class ProcessRuntime implements Runtime {
 
   start(spec: WorkerStart, events: WorkerEvents): RunningWorker {
     if (spec.servesHttp === true && isForeign(spec)) return this.#startServer(spec, events);
-    if (this.#foreign !== undefined && isForeign(spec)) return this.#foreign.start(spec, events, launchInProcess);
+    if (this.#foreign !== undefined && isForeign(spec)) return this.#foreign.start(spec, events, launchInProcess(this.#launcher));
     return this.#pools[languageOf(spec.folder, spec.functions[0]?.module ?? '')].start(spec, events);
   }
 
@@ -87,7 +104,7 @@ export class ProcessRuntime implements Runtime {
     worker.launch(
       spec,
       { PYTHONUNBUFFERED: '1', ...this.#baseEnv, ...markOf(this.#baseEnv) },
-      siteOnHost(spec.env, spec.folder, launchInProcess),
+      siteOnHost(spec.env, this.#launcher.placeOf(spec).folder, launchInProcess(this.#launcher)),
     );
     return worker;
   }

@@ -1,4 +1,6 @@
 /** The `thread` runtime: one host process per worker, with the user's handlers in a thread of it. */
+import type { WorkerLauncher } from '../../sandbox/launcher.ts';
+import { PlainLauncher } from '../../sandbox/plain-launcher.ts';
 import { HostPool } from '../hosted/host-pool.ts';
 import { nodeCommand } from '../hosted/host-program.ts';
 import { STOPPED_BY_HOST } from '../hosted/host-worker.ts';
@@ -8,6 +10,8 @@ import type { Runtime, RunningWorker, WorkerEvents, WorkerStart } from '../runti
 export const NODE_READS_AT_START = /^(NODE_|LD_|UV_|TZ$|LANG$|LC_|MALLOC_|OPENSSL_|SSL_)/;
 
 export interface ThreadRuntimeOptions {
+  /** Default: level `none`. */
+  readonly launcher?: WorkerLauncher;
   readonly bootstrap: string;
   /** The environment of every host: nothing of the agent's own environment. */
   readonly baseEnv: Readonly<Record<string, string>>;
@@ -25,10 +29,12 @@ export class ThreadRuntime implements Runtime {
   readonly name = 'thread';
   readonly #pool: HostPool;
 
-  constructor({ bootstrap, baseEnv, spares, spareDelayMs = 0, nodeArgs = [], sharesDevices = false }: ThreadRuntimeOptions) {
-    const { command, args } = nodeCommand(bootstrap, 'thread/host/main.js');
+  constructor(options: ThreadRuntimeOptions) {
+    const { launcher = new PlainLauncher(), bootstrap, baseEnv, spares, spareDelayMs = 0, nodeArgs = [], sharesDevices = false } = options;
+    const { command, args, reads } = nodeCommand(bootstrap, 'thread/host/main.js');
     this.#pool = new HostPool({
-      program: { command, args: [...nodeArgs, ...args], lifeline: false },
+      launcher,
+      program: { command, args: [...nodeArgs, ...args], lifeline: false, reads },
       baseEnv,
       readAtStart: NODE_READS_AT_START,
       spares,

@@ -1,0 +1,140 @@
+/**
+ * Level `none`: a process of this host with the agent's user, that leads its own group and ends with the agent. Its
+ * memory is that of the group. What left the group is found by marks in /proc.
+ */
+import { spawn, type ChildProcess, type StdioOptions } from 'node:child_process';
+import { randomUUID } from 'node:crypto';
+import type { Socket } from 'node:net';
+import type { Readable, Stream } from 'node:stream';
+
+import { withBuild } from '../runtimes/foreign/command-line.ts';
+import { AGENT_MARK, HOST_MARK, killEscaped } from '../runtimes/escaped.ts';
+import { LEASH_FD, limited, withLeash } from '../runtimes/leash.ts';
+import { limitMemory } from '../runtimes/memory-limit.ts';
+import { endGroup, killGroup, signalGroup } from '../runtimes/process-group.ts';
+import { workFolderFor } from '../runtimes/work-folders.ts';
+import type { Assignment, LaunchOrder, WorkerExit, WorkerLauncher, WorkerPlace, WorkerProcess } from './launcher.ts';
+import { endOutputLater } from './output-grace.ts';
+
+/** The first descriptor after those of every program. */
+const FIRST_PIPE = 3;
+
+export class PlainLauncher implements WorkerLauncher {
+  readonly level = 'none';
+  readonly hasSpares = true;
+
+  takesSpare(): boolean {
+    return true;
+  }
+
+  placeOf({ folder, workFolder }: WorkerPlace): WorkerPlace {
+    return { folder, workFolder };
+  }
+
+  launch(order: LaunchOrder): WorkerProcess {
+    return new PlainProcess(order);
+  }
+}
+
+class PlainProcess implements WorkerProcess {
+  readonly #order: LaunchOrder;
+  readonly #child: ChildProcess;
+  readonly #hostId = randomUUID();
+  readonly gone: Promise<WorkerExit>;
+  readonly started: Promise<void>;
+  readonly pipes: readonly Socket[];
+  #assignment: Assignment | undefined;
+  #endMemoryWatch: (() => void) | undefined;
+  #reason: string | undefined;
+  #isGone = false;
+
+  constructor(order: LaunchOrder) {
+    this.#order = order;
+    this.#child = order.kind === 'host' ? this.#spawnHost(order) : this.#spawnProgram(order);
+    const { promise, resolve } = Promise.withResolvers<WorkerExit>();
+    this.gone = promise.then((exit) => {
+      this.#isGone = true;
+      return exit;
+    });
+    this.started = new Promise((done) => this.#child.once('spawn', done));
+    this.#child.once('error', (error) => resolve({ kind: 'not-started', reason: error.message }));
+    const { pid } = this.#child;
+    const extra = pid === undefined ? [] : (this.#child.stdio as readonly (Stream | null | undefined)[]).slice(FIRST_PIPE);
+    const pipes = order.kind === 'host' ? order.pipes : 0;
+    this.pipes = extra.slice(0, pipes) as Socket[];
+    // No data is ever sent here; only the open connection matters.
+    const [leash] = extra.slice(pipes) as Socket[];
+    leash?.on('error', () => undefined);
+    if (pid === undefined) return;
+    if (order.assignment !== undefined) this.#take(order.assignment);
+    this.#child.once('exit', (code, signal) => {
+      this.#endMemoryWatch?.();
+      if (order.kind === 'host') leash?.destroy();
+      endOutputLater(this.#child);
+      void endGroup(pid)
+        .then(() => this.#killEscaped())
+        .then(() => resolve({ kind: 'exited', code, signal, reason: this.#reason }));
+    });
+  }
+
+  get pid(): number | undefined {
+    return this.#child.pid;
+  }
+
+  get stdout(): Readable | undefined {
+    return this.#child.stdout ?? undefined;
+  }
+
+  get stderr(): Readable | undefined {
+    return this.#child.stderr ?? undefined;
+  }
+
+  assign(assignment: Assignment): Promise<void> {
+    this.#take(assignment);
+    return Promise.resolve();
+  }
+
+  terminate(reason?: string): void {
+    const { pid } = this.#child;
+    if (this.#isGone || pid === undefined) return;
+    this.#reason ??= reason;
+    if (this.#order.kind === 'host') signalGroup(pid, 'SIGTERM');
+    else this.#child.kill('SIGTERM');
+  }
+
+  kill(reason?: string): void {
+    const { pid } = this.#child;
+    if (this.#isGone || pid === undefined) return;
+    this.#reason ??= reason;
+    killGroup(pid);
+  }
+
+  #spawnHost({ command, args, env, pipes, lifeline }: Extract<LaunchOrder, { kind: 'host' }>): ChildProcess {
+    const [shell, line] = limited(command, args);
+    const extra = Array.from({ length: pipes + (lifeline ? 1 : 0) }, () => 'pipe' as const);
+    const stdio: StdioOptions = ['ignore', 'pipe', 'pipe', ...extra];
+    return spawn(shell, line, { detached: true, env: { ...env, [HOST_MARK]: this.#hostId }, cwd: '/', stdio });
+  }
+
+  #spawnProgram({ command, args, env, assignment }: Extract<LaunchOrder, { kind: 'program' }>): ChildProcess {
+    const [shell, line] = withLeash(command, args);
+    const cwd = workFolderFor(assignment);
+    const stdio: StdioOptions = ['ignore', 'pipe', 'pipe'];
+    stdio[LEASH_FD] = 'pipe';
+    return spawn(shell, line, { detached: true, env: withBuild(env, assignment), cwd, stdio });
+  }
+
+  /** From now on, processes that it starts carry the worker's name. */
+  #take(assignment: Assignment): void {
+    this.#assignment = assignment;
+    const { pid } = this.#child;
+    if (pid !== undefined) this.#endMemoryWatch = limitMemory(pid, assignment.memoryBytes, (reason) => this.kill(reason));
+  }
+
+  async #killEscaped(): Promise<void> {
+    if (this.#assignment === undefined) return;
+    const { workerId, workFolder } = this.#assignment;
+    const host = this.#order.kind === 'host' ? { hostId: this.#hostId } : {};
+    await killEscaped({ agent: this.#order.env[AGENT_MARK], workerId, workFolder, ...host });
+  }
+}
