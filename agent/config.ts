@@ -142,6 +142,11 @@ export const agentConfig = z.object({
     z.string().min(1).optional(),
     'Credentials for image registries: a file in the format of `docker login` (config.json), read at each pull',
   ),
+  workerUids: setting(
+    'CAPSTAN_WORKER_UIDS',
+    z.string().min(1).optional(),
+    'User ids of workers when the agent is root, `<first>-<last>`, the same for all agents of a host; 1900000000-1900065535, or 30000-59999 in a container with few ids, when empty',
+  ),
   hostEnv: setting(
     '',
     z.record(z.string(), z.string()).default({}),
