@@ -12,9 +12,9 @@ export function notRun(command: string, code: number | null): string | undefined
   return code === 126 ? `${command} is not executable` : undefined;
 }
 
-/** Returns command and arguments that run a program with the limits of every worker process. */
-export function limited(command: string, args: readonly string[]): readonly [string, readonly string[]] {
-  return ['/bin/sh', ['-c', `${LIMITS}; exec "$@"`, 'sh', command, ...args]];
+/** Returns command and arguments that run a program with the limits of every worker process, after the lines of `first`. */
+export function limited(command: string, args: readonly string[], first: readonly string[] = []): readonly [string, readonly string[]] {
+  return ['/bin/sh', ['-c', [...first, LIMITS, 'exec "$@"'].join('; '), 'sh', command, ...args]];
 }
 
 /** In a program on a leash, the descriptor whose other end the agent holds. */
@@ -24,7 +24,7 @@ export const LEASH_FD = 3;
  * The same with an extra process that kills the whole group when the agent's end of LEASH_FD closes. It is not a child
  * of the program: a program may wait for all of its children.
  */
-export function withLeash(command: string, args: readonly string[]): readonly [string, readonly string[]] {
+export function withLeash(command: string, args: readonly string[], first: readonly string[] = []): readonly [string, readonly string[]] {
   const leash = `( { trap '' TERM INT HUP; read -r _ <&${LEASH_FD}; kill -KILL 0; } >/dev/null 2>&1 & )`;
-  return ['/bin/sh', ['-c', `${leash}; exec ${LEASH_FD}<&-; ${LIMITS}; exec "$@"`, 'sh', command, ...args]];
+  return ['/bin/sh', ['-c', [...first, leash, `exec ${LEASH_FD}<&-`, LIMITS, 'exec "$@"'].join('; '), 'sh', command, ...args]];
 }

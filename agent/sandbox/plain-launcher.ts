@@ -1,6 +1,6 @@
 /**
- * Level `none`: a process of this host with the agent's user, that leads its own group and ends with the agent. Its
- * memory is that of the group. What left the group is found by marks in /proc.
+ * Level `none`: a process of this host with the agent's user, that leads its own process group and ends with the agent.
+ * What left that group is in the worker's control group, where there is one, or is found by marks in /proc.
  */
 import { spawn, type ChildProcess, type StdioOptions } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
@@ -10,9 +10,9 @@ import type { Readable, Stream } from 'node:stream';
 import { withBuild } from '../runtimes/foreign/command-line.ts';
 import { AGENT_MARK, HOST_MARK, killEscaped } from '../runtimes/escaped.ts';
 import { LEASH_FD, limited, withLeash } from '../runtimes/leash.ts';
-import { limitMemory } from '../runtimes/memory-limit.ts';
 import { endGroup, killGroup, signalGroup } from '../runtimes/process-group.ts';
 import { workFolderFor } from '../runtimes/work-folders.ts';
+import { WorkerLimits, type WorkerLimitsOptions } from './cgroups/worker-limits.ts';
 import type { Assignment, LaunchOrder, WorkerExit, WorkerLauncher, WorkerPlace, WorkerProcess } from './launcher.ts';
 import { endOutputLater } from './output-grace.ts';
 
@@ -22,6 +22,11 @@ const FIRST_PIPE = 3;
 export class PlainLauncher implements WorkerLauncher {
   readonly level = 'none';
   readonly hasSpares = true;
+  readonly #limits: WorkerLimitsOptions;
+
+  constructor(limits: WorkerLimitsOptions = {}) {
+    this.#limits = limits;
+  }
 
   takesSpare(): boolean {
     return true;
@@ -32,7 +37,7 @@ export class PlainLauncher implements WorkerLauncher {
   }
 
   launch(order: LaunchOrder): WorkerProcess {
-    return new PlainProcess(order);
+    return new PlainProcess(order, new WorkerLimits(this.#limits));
   }
 }
 
@@ -40,24 +45,33 @@ class PlainProcess implements WorkerProcess {
   readonly #order: LaunchOrder;
   readonly #child: ChildProcess;
   readonly #hostId = randomUUID();
+  readonly #limits: WorkerLimits;
   readonly gone: Promise<WorkerExit>;
   readonly started: Promise<void>;
   readonly pipes: readonly Socket[];
   #assignment: Assignment | undefined;
-  #endMemoryWatch: (() => void) | undefined;
   #reason: string | undefined;
   #isGone = false;
 
-  constructor(order: LaunchOrder) {
+  constructor(order: LaunchOrder, limits: WorkerLimits) {
     this.#order = order;
-    this.#child = order.kind === 'host' ? this.#spawnHost(order) : this.#spawnProgram(order);
+    this.#limits = limits;
+    try {
+      this.#child = order.kind === 'host' ? this.#spawnHost(order) : this.#spawnProgram(order);
+    } catch (error) {
+      void limits.end();
+      throw error;
+    }
     const { promise, resolve } = Promise.withResolvers<WorkerExit>();
     this.gone = promise.then((exit) => {
       this.#isGone = true;
       return exit;
     });
     this.started = new Promise((done) => this.#child.once('spawn', done));
-    this.#child.once('error', (error) => resolve({ kind: 'not-started', reason: error.message }));
+    this.#child.once('error', (error) => {
+      void limits.end();
+      resolve({ kind: 'not-started', reason: error.message });
+    });
     const { pid } = this.#child;
     const extra = pid === undefined ? [] : (this.#child.stdio as readonly (Stream | null | undefined)[]).slice(FIRST_PIPE);
     const pipes = order.kind === 'host' ? order.pipes : 0;
@@ -68,11 +82,11 @@ class PlainProcess implements WorkerProcess {
     if (pid === undefined) return;
     if (order.assignment !== undefined) this.#take(order.assignment);
     this.#child.once('exit', (code, signal) => {
-      this.#endMemoryWatch?.();
+      this.#reason ??= limits.reasonOfEnd;
       if (order.kind === 'host') leash?.destroy();
       endOutputLater(this.#child);
       void endGroup(pid)
-        .then(() => this.#killEscaped())
+        .then(() => Promise.all([limits.end(), this.#killEscaped()]))
         .then(() => resolve({ kind: 'exited', code, signal, reason: this.#reason }));
     });
   }
@@ -110,14 +124,14 @@ class PlainProcess implements WorkerProcess {
   }
 
   #spawnHost({ command, args, env, pipes, lifeline }: Extract<LaunchOrder, { kind: 'host' }>): ChildProcess {
-    const [shell, line] = limited(command, args);
+    const [shell, line] = limited(command, args, this.#limits.entry);
     const extra = Array.from({ length: pipes + (lifeline ? 1 : 0) }, () => 'pipe' as const);
     const stdio: StdioOptions = ['ignore', 'pipe', 'pipe', ...extra];
     return spawn(shell, line, { detached: true, env: { ...env, [HOST_MARK]: this.#hostId }, cwd: '/', stdio });
   }
 
   #spawnProgram({ command, args, env, assignment }: Extract<LaunchOrder, { kind: 'program' }>): ChildProcess {
-    const [shell, line] = withLeash(command, args);
+    const [shell, line] = withLeash(command, args, this.#limits.entry);
     const cwd = workFolderFor(assignment);
     const stdio: StdioOptions = ['ignore', 'pipe', 'pipe'];
     stdio[LEASH_FD] = 'pipe';
@@ -127,8 +141,7 @@ class PlainProcess implements WorkerProcess {
   /** From now on, processes that it starts carry the worker's name. */
   #take(assignment: Assignment): void {
     this.#assignment = assignment;
-    const { pid } = this.#child;
-    if (pid !== undefined) this.#endMemoryWatch = limitMemory(pid, assignment.memoryBytes, (reason) => this.kill(reason));
+    this.#limits.hold(assignment, this.#child.pid, (reason) => this.kill(reason));
   }
 
   async #killEscaped(): Promise<void> {

@@ -28,6 +28,9 @@ const KILL_POLLS = 400;
 const PERIOD_US = 100_000;
 const MIN_QUOTA_US = 1_000;
 const MEBIBYTE = 1024 * 1024;
+/** A group that reached its limit was below it by less than this: pages are counted in batches, and may be 2 MiB each. */
+const SLACK_BYTES = 4 * MEBIBYTE;
+const SLACK_SHARE = 16;
 
 export class ControlGroup {
   readonly #folders: readonly GroupFolder[];
@@ -51,13 +54,13 @@ export class ControlGroup {
   }
 
   /**
-   * Sets the limits that are not 0; those whose controller is missing are not set. Throws what the kernel refuses: EBUSY
-   * when more memory is in use already (version 1).
+   * Sets the limits that are not 0; those whose controller is missing are not set. Throws what the kernel refuses, and
+   * that the limit is exceeded when more memory is in use already (version 1; version 2 ends the group).
    */
   limit({ memoryBytes, cpuMillis, pids }: GroupLimits): void {
     if (memoryBytes > 0) {
       this.#memoryBytes = memoryBytes;
-      this.#write('memory', { 1: ['memory.limit_in_bytes', memoryBytes], 2: ['memory.max', memoryBytes] });
+      this.#limitMemory(memoryBytes);
       // Swap would lift the limit. Without the files there is none.
       this.#writeIfThere('memory', { 1: ['memory.memsw.limit_in_bytes', memoryBytes], 2: ['memory.swap.max', 0] });
       // Of a worker that lost one of its processes nothing is left. Version 1 has no such setting.
@@ -71,13 +74,20 @@ export class ControlGroup {
     if (pids > 0) this.#write('pids', { 1: ['pids.max', pids], 2: ['pids.max', pids] });
   }
 
-  /** Returns why the kernel ended processes of the group: it reached its memory limit; undefined when it did not. */
-  get memoryExceeded(): string | undefined {
+  /**
+   * Returns why the kernel ended a process of the group for want of memory; undefined when it did not, and when the group
+   * is removed.
+   */
+  get outOfMemory(): string | undefined {
     const events = this.#read('memory', { 1: 'memory.oom_control', 2: 'memory.events' });
-    if (this.#memoryBytes === 0 || Number(/^oom_kill (\d+)$/m.exec(events ?? '')?.[1] ?? 0) === 0) return undefined;
-    // Kernels before 5.19 do not say how much it was at most.
-    const peak = Number(this.#read('memory', { 1: 'memory.max_usage_in_bytes', 2: 'memory.peak' }) ?? this.#memoryBytes);
-    return `memory limit exceeded: ${mebibytes(peak)} MiB resident, the limit is ${mebibytes(this.#memoryBytes)} MiB`;
+    if (events === undefined || countIn(events, 'oom_kill') === 0) return undefined;
+    // The kernel counts what it ended for the limit of the agent's group and of the host, too.
+    const limit = this.#memoryBytes;
+    const peak = this.#peakBytes;
+    if (limit === 0 || peak < limit - Math.max(SLACK_BYTES, limit / SLACK_SHARE)) {
+      return 'the host is out of memory: the kernel ended a process of the worker';
+    }
+    return exceeded(peak, limit);
   }
 
   /** Pids of the processes in the group, in the agent's namespace; empty when the group is removed. */
@@ -99,6 +109,21 @@ export class ControlGroup {
   /** Removes the group; returns false when it is still in use. Kill it first. */
   remove(): boolean {
     return this.#folders.map(({ path }) => removeTree(path)).every(Boolean);
+  }
+
+  /** Kernels before 5.19 do not say it in version 2: then its limit. */
+  get #peakBytes(): number {
+    return Number(this.#read('memory', { 1: 'memory.max_usage_in_bytes', 2: 'memory.peak' }) ?? this.#memoryBytes);
+  }
+
+  /** EBUSY: more than that is in use, and version 1 can free none of it. */
+  #limitMemory(bytes: number): void {
+    try {
+      this.#write('memory', { 1: ['memory.limit_in_bytes', bytes], 2: ['memory.max', bytes] });
+    } catch (error) {
+      if (isErrno(error, 'EBUSY')) throw new Error(exceeded(this.#peakBytes, bytes), { cause: error });
+      throw error;
+    }
   }
 
   #write(controller: Controller, files: Partial<Record<1 | 2, readonly [name: string, value: number | string]>>): void {
@@ -211,8 +236,17 @@ function kill(pid: number): void {
   }
 }
 
+/** Of lines `name count`. */
+function countIn(events: string, name: string): number {
+  return Number(new RegExp(`^${name} (\\d+)$`, 'm').exec(events)?.[1] ?? 0);
+}
+
 function quoted(path: string): string {
   return `'${path.replaceAll("'", String.raw`'\''`)}'`;
+}
+
+function exceeded(bytes: number, limit: number): string {
+  return `memory limit exceeded: ${mebibytes(bytes)} MiB resident, the limit is ${mebibytes(limit)} MiB`;
 }
 
 function mebibytes(bytes: number): number {

@@ -18,6 +18,8 @@ const HASH_CHARACTERS = 12;
 /** Tries to remove a group that the kernel still counts as used, and the time between them. */
 const REMOVE_TRIES = 100;
 const REMOVE_MS = 10;
+/** Interval in which memory events are read, of all groups that are watched. */
+const LOOK_MS = 250;
 const REMEDY =
   'run the agent as a systemd service with Delegate=yes (deploy/systemd has one), as root on the host, or alone in a container with a writable /sys/fs/cgroup';
 
@@ -34,6 +36,8 @@ export class ControlGroups {
   readonly #unremoved = new Set<ControlGroup>();
   /** A group that an earlier agent left in use has another one. */
   readonly #prefix = randomBytes(3).toString('hex');
+  readonly #watched = new Map<ControlGroup, (reason: string) => void>();
+  #timer: NodeJS.Timeout | undefined;
   #created = 0;
   readonly limits: ReadonlySet<Controller>;
   /** Empty when all limits hold. */
@@ -63,6 +67,11 @@ export class ControlGroups {
     return this.#base.length > 0;
   }
 
+  /** Number of groups that exist. */
+  get count(): number {
+    return Math.max(0, ...this.#base.map(({ path }) => groupsIn(path).length));
+  }
+
   /** Creates a group without limits; undefined where there are no groups. Throws what the kernel refuses (no memory). */
   create(): ControlGroup | undefined {
     if (!this.areAvailable) return undefined;
@@ -75,6 +84,21 @@ export class ControlGroups {
       throw new Error(`creating a control group failed: ${messageOf(error)}`, { cause: error });
     }
     return new ControlGroup(folders);
+  }
+
+  /**
+   * Calls `onExceeded` once, with a reason, after the kernel ended a process of the group for its memory: the others may
+   * live. Returns a function that ends the watch.
+   */
+  watchMemory(group: ControlGroup, onExceeded: (reason: string) => void): () => void {
+    this.#watched.set(group, onExceeded);
+    this.#timer ??= setInterval(() => this.#look(), LOOK_MS).unref();
+    return () => {
+      this.#watched.delete(group);
+      if (this.#watched.size > 0) return;
+      clearInterval(this.#timer);
+      this.#timer = undefined;
+    };
   }
 
   /** Kills all processes of a group and removes it. One that cannot be removed yet is removed later. */
@@ -94,6 +118,15 @@ export class ControlGroups {
     await this.#left()?.kill();
     if (await removed(() => this.#base.map(({ path }) => removeTree(path)).every(Boolean))) return;
     this.#warn({ groups: this.#base.map(({ path }) => path) }, 'control groups are still in use: the next start of the agent removes them');
+  }
+
+  #look(): void {
+    for (const [group, onExceeded] of this.#watched) {
+      const reason = group.outOfMemory;
+      if (reason === undefined) continue;
+      this.#watched.delete(group);
+      onExceeded(reason);
+    }
   }
 
   #remove(group: ControlGroup): boolean {

@@ -1,0 +1,108 @@
+/** The limits of workers that the plain launcher starts: held by control groups, or by a watch of the process group. */
+import { existsSync } from 'node:fs';
+
+import test, { type ExecutionContext } from 'ava';
+
+import { ControlGroups } from '../../agent/sandbox/cgroups/control-groups.ts';
+import type { Assignment, WorkerExit, WorkerProcess } from '../../agent/sandbox/launcher.ts';
+import { PlainLauncher } from '../../agent/sandbox/plain-launcher.ts';
+import { folderOf } from '../support/folder.ts';
+import { until } from '../support/until.ts';
+
+const MEBIBYTE = 1024 * 1024;
+const LIMIT = 64 * MEBIBYTE;
+const EXCEEDED = /^memory limit exceeded: \d+ MiB resident, the limit is 64 MiB$/;
+const PATH = '/usr/local/bin:/usr/bin:/bin';
+
+const here = await ControlGroups.open({ folder: `${import.meta.filename} ${process.pid}`, warn() {} });
+await here.close();
+const withLimits = here.limits.size === 3 ? test : test.skip;
+const skipped = here.limits.size === 3 ? '' : ` (skipped: ${here.missing.map(({ reason }) => reason).join('; ')})`;
+
+interface Started {
+  readonly worker: WorkerProcess;
+  readonly output: () => string;
+}
+
+/** Starts a shell as a worker; without an assignment as a spare. */
+function start(t: ExecutionContext, launcher: PlainLauncher, script: string, assignment?: Assignment): Started {
+  const order = { kind: 'host', command: '/bin/sh', args: ['-c', script], env: { PATH }, pipes: 0, lifeline: false, reads: [] } as const;
+  const worker = launcher.launch(assignment === undefined ? order : { ...order, assignment });
+  t.teardown(async () => {
+    worker.kill();
+    await worker.gone;
+  });
+  let text = '';
+  worker.stdout?.on('data', (data: Buffer) => (text += data.toString()));
+  return { worker, output: () => text };
+}
+
+function assignment(limits: Partial<Assignment>): Assignment {
+  return { workerId: 'w1', folder: '', workFolder: '', deviceUuids: [], memoryBytes: 0, cpuMillis: 0, ...limits };
+}
+
+function reasonOf(exit: WorkerExit): string {
+  return exit.reason ?? '';
+}
+
+async function withGroups(t: ExecutionContext): Promise<{ groups: ControlGroups; launcher: PlainLauncher }> {
+  const groups = await ControlGroups.open({ folder: await folderOf(t), warn: (_, message) => t.fail(message) });
+  t.teardown(() => groups.close());
+  return { groups, launcher: new PlainLauncher({ groups, pids: 32 }) };
+}
+
+withLimits(`a worker that needs more memory than its limit ends with the reason${skipped}`, async (t) => {
+  const { launcher } = await withGroups(t);
+  const { worker } = start(t, launcher, 'exec tail /dev/zero', assignment({ memoryBytes: LIMIT }));
+  t.regex(reasonOf(await worker.gone), EXCEEDED);
+});
+
+withLimits(`a worker whose child needs more memory than the limit ends with it, in whatever process group${skipped}`, async (t) => {
+  const { launcher } = await withGroups(t);
+  const { worker } = start(t, launcher, 'setsid tail /dev/zero & wait; sleep 1000', assignment({ memoryBytes: LIMIT }));
+  t.regex(reasonOf(await worker.gone), EXCEEDED);
+});
+
+withLimits(`a spare gets its limits when it is assigned${skipped}`, async (t) => {
+  const { launcher } = await withGroups(t);
+  const { worker, output } = start(t, launcher, 'echo up; sleep 0.1; exec tail /dev/zero');
+  await until('the spare is up', () => output() === 'up\n');
+  await worker.assign(assignment({ memoryBytes: LIMIT }));
+  t.regex(reasonOf(await worker.gone), EXCEEDED);
+});
+
+withLimits(`a program, its leash and all its processes are limited and end together${skipped}`, async (t) => {
+  const { launcher } = await withGroups(t);
+  const folder = await folderOf(t);
+  const script =
+    'echo $$; env -i setsid sh -c "sleep 1000 & sleep 1000" & i=0; while [ $i -lt 40 ]; do sleep 1000 & i=$((i+1)); done; wait';
+  const worker = launcher.launch({
+    kind: 'program',
+    command: 'sh',
+    args: ['-c', script],
+    env: { PATH },
+    assignment: assignment({ workFolder: folder }),
+  });
+  let text = '';
+  worker.stdout?.on('data', (data: Buffer) => (text += data.toString()));
+  let errors = '';
+  worker.stderr?.on('data', (data: Buffer) => (errors += data.toString()));
+  await until('a fork is refused', () => /fork/i.test(errors));
+  worker.kill('enough');
+  t.like(await worker.gone, { kind: 'exited', reason: 'enough' });
+  t.false(existsSync(`/proc/${text.trim()}`));
+});
+
+withLimits(`nothing is left of groups when workers end by themselves${skipped}`, async (t) => {
+  const { groups, launcher } = await withGroups(t);
+  const ends = Array.from({ length: 5 }, () =>
+    start(t, launcher, 'setsid sleep 1000 & exit 3', assignment({ memoryBytes: LIMIT, cpuMillis: 500 })),
+  );
+  for (const { worker } of ends) t.like(await worker.gone, { kind: 'exited', code: 3, reason: undefined });
+  t.is(groups.count, 0);
+});
+
+test('without control groups, the memory of the process group is limited', async (t) => {
+  const { worker } = start(t, new PlainLauncher(), 'exec tail /dev/zero', assignment({ memoryBytes: LIMIT }));
+  t.regex(reasonOf(await worker.gone), EXCEEDED);
+});
