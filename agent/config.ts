@@ -147,6 +147,11 @@ export const agentConfig = z.object({
     z.string().min(1).optional(),
     'User ids of workers when the agent is root, `<first>-<last>`, the same for all agents of a host; 1900000000-1900065535, or 30000-59999 in a container with few ids, when empty',
   ),
+  workerDir: setting(
+    'CAPSTAN_WORKER_DIR',
+    z.string().startsWith('/', 'must be an absolute path').default('/var/lib/capstan-workers'),
+    'Folder of the workers’ folders when each has a user id of its own (level `user`), outside of the data folder; every user must be able to pass through its parents',
+  ),
   hostEnv: setting(
     '',
     z.record(z.string(), z.string()).default({}),

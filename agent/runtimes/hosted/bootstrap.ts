@@ -6,7 +6,7 @@
  */
 import { execFile } from 'node:child_process';
 import { createHash, randomUUID } from 'node:crypto';
-import { cp, mkdir, readdir, readFile, rename, rm, stat, symlink, writeFile } from 'node:fs/promises';
+import { chmod, cp, mkdir, readdir, readFile, rename, rm, stat, symlink, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
@@ -47,7 +47,10 @@ async function stageIn(parent: string, name: string, files: readonly string[]): 
   if ((await stat(folder).catch(() => undefined))?.isDirectory() === true) return folder;
   const draft = join(parent, `.${name}-${randomUUID()}`);
   try {
-    await mkdir(draft, { recursive: true, mode: 0o700 });
+    await mkdir(parent, { recursive: true });
+    // A worker may have another user id than the agent, whose umask is often 0077.
+    await chmod(parent, 0o755);
+    await mkdir(draft, { mode: 0o700 });
     await fill(draft, files);
     await rename(draft, folder);
   } catch (error) {

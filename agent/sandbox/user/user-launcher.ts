@@ -1,0 +1,90 @@
+/**
+ * Level `user`: a root agent without a sandbox gives each worker a user id of its own, without capabilities and new
+ * privileges. Workers cannot signal or read one another, the agent or its data; they share the host's network, its
+ * processes are visible to them, and they may write to folders that every user may write to.
+ */
+import type { Logger } from 'pino';
+
+import type { LaunchOrder, WorkerLauncher, WorkerPlace, WorkerProcess } from '../launcher.ts';
+import { removeTree } from '../../runtimes/remove-tree.ts';
+import type { UidRange } from '../uid-range.ts';
+import { WorkerUids, type WorkerUidsOptions } from '../worker-uids.ts';
+import { folderOfSlot, Places } from './places.ts';
+import { removeRemains } from './remains.ts';
+import { UserProcess } from './user-process.ts';
+
+/** Most processes and threads of one worker; as of a container. */
+const PIDS = 4_096;
+
+export interface UserLauncherOptions {
+  readonly uids: WorkerUidsOptions;
+  /** Folder of the workers' folders, on disk; each of its parents must let every user pass. */
+  readonly folder: string;
+  /** As in UserProcessContext. */
+  readonly hostEnv: Readonly<Record<string, string>>;
+  readonly pids?: number;
+  readonly log: Pick<Logger, 'warn' | 'error'>;
+}
+
+export class UserLauncher implements WorkerLauncher {
+  readonly level = 'user';
+  readonly hasSpares = true;
+  readonly #uids: WorkerUids;
+  readonly #places: Places;
+  readonly #options: UserLauncherOptions;
+
+  private constructor(uids: WorkerUids, places: Places, options: UserLauncherOptions) {
+    this.#uids = uids;
+    this.#places = places;
+    this.#options = options;
+  }
+
+  /**
+   * Takes user ids, and removes what workers of dead agents left. Rejects with file system errors, and with CONFLICT when
+   * other agents use all user ids.
+   */
+  static async open(options: UserLauncherOptions): Promise<UserLauncher> {
+    const sweep = async (slot: UidRange): Promise<void> => {
+      const left = await removeRemains(slot);
+      if (left.length > 0) options.log.error({ pids: left }, 'processes of workers of an earlier agent do not end');
+      await removeTree(folderOfSlot(options.folder, slot));
+    };
+    await WorkerUids.reclaim(options.uids, sweep);
+    const uids = WorkerUids.open(options.uids);
+    try {
+      await sweep(uids.slot);
+      return new UserLauncher(uids, await Places.open(options.folder, uids.slot), options);
+    } catch (error) {
+      uids.close();
+      throw error;
+    }
+  }
+
+  /** A folder for programs that every worker may read; its parents are there, and let every user pass. */
+  get programs(): string {
+    return this.#places.programs;
+  }
+
+  takesSpare(): boolean {
+    return true;
+  }
+
+  placeOf({ folder, workFolder }: WorkerPlace): WorkerPlace {
+    return {
+      folder: folder === '' ? '' : this.#places.buildOf(folder),
+      workFolder: workFolder === '' ? '' : this.#places.workOf(workFolder),
+    };
+  }
+
+  launch(order: LaunchOrder): WorkerProcess {
+    const { hostEnv, pids = PIDS, log } = this.#options;
+    const placeOf = this.placeOf.bind(this);
+    return new UserProcess(order, { uids: this.#uids, places: this.#places, placeOf, hostEnv, pids, log });
+  }
+
+  /** Removes the workers' folders and gives the user ids back. No worker may be left. Rejects with file system errors. */
+  async close(): Promise<void> {
+    await this.#places.remove();
+    this.#uids.close();
+  }
+}

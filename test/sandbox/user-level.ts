@@ -1,0 +1,45 @@
+/** Level `user` for tests, and for programs that tests start. Needs root. */
+import { chmod, mkdir } from 'node:fs/promises';
+import { join } from 'node:path';
+
+import { usableUidRange } from '../../agent/sandbox/uid-range.ts';
+import { UserLauncher } from '../../agent/sandbox/user/user-launcher.ts';
+import { ownFolder } from '../support/own-folder.ts';
+import { removeTree } from '../../agent/runtimes/remove-tree.ts';
+
+export const HOST_ENV = { PATH: '/usr/local/bin:/usr/bin:/bin', HOME: '/root', USER: 'root' };
+
+export interface UserLevel {
+  readonly launcher: UserLauncher;
+  /** Folder of the workers' folders. */
+  readonly folder: string;
+  /** What went wrong behind the workers' backs. */
+  readonly complaints: unknown[];
+  close(): Promise<void>;
+}
+
+/** Opens the level with the real range, whose locks are the host's: other tests do so at the same time. */
+export async function openUserLevel(): Promise<UserLevel> {
+  const own = await ownFolder('capstan-test');
+  await chmod(own, 0o711);
+  const folder = join(own, 'workers');
+  const data = join(own, 'data');
+  await mkdir(data, { mode: 0o700 });
+  const complaints: unknown[] = [];
+  const complain = (...what: unknown[]): void => void complaints.push(what);
+  const launcher = await UserLauncher.open({
+    uids: { range: usableUidRange(undefined), folder: data },
+    folder,
+    hostEnv: HOST_ENV,
+    log: { warn: complain, error: complain },
+  });
+  return {
+    launcher,
+    folder,
+    complaints,
+    async close() {
+      await launcher.close();
+      await removeTree(own);
+    },
+  };
+}
