@@ -4,7 +4,7 @@
  * No core files: they would fill the disk with user data. And when the host runs out of memory, the kernel kills a
  * worker before the agent.
  */
-const LIMITS = 'ulimit -c 0; { echo 500 >/proc/self/oom_score_adj; } 2>/dev/null';
+export const LIMITS = 'ulimit -c 0; { echo 500 >/proc/self/oom_score_adj; } 2>/dev/null';
 
 /** Exit codes of a shell that could not run its program: it was not found, or is not executable. */
 export function notRun(command: string, code: number | null): string | undefined {

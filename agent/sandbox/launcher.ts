@@ -95,6 +95,10 @@ export interface WorkerLauncher {
   takesSpare(assignment: Assignment): boolean;
   /** Returns where a worker of this assignment sees its folders. */
   placeOf(assignment: Pick<Assignment, 'folder' | 'workFolder'>): WorkerPlace;
+  /** Returns what workers inherit of these variables of the host, with the values that hold for them. */
+  environmentOf(base: Readonly<Record<string, string>>): Readonly<Record<string, string>>;
   /** Starts a process. Throws what the kernel refuses at once (no memory, an environment that is too long). */
   launch(order: LaunchOrder): WorkerProcess;
+  /** Ends what it keeps for its workers. None may be left. */
+  close(): Promise<void>;
 }

@@ -36,8 +36,16 @@ export class PlainLauncher implements WorkerLauncher {
     return { folder, workFolder };
   }
 
+  environmentOf(base: Readonly<Record<string, string>>): Readonly<Record<string, string>> {
+    return base;
+  }
+
   launch(order: LaunchOrder): WorkerProcess {
     return new PlainProcess(order, new WorkerLimits(this.#limits));
+  }
+
+  close(): Promise<void> {
+    return Promise.resolve();
   }
 }
 

@@ -24,13 +24,21 @@ export function withBuild(
   { folder, workFolder }: Pick<WorkerStart, 'folder' | 'workFolder'>,
 ): Record<string, string> {
   if (folder === '') return { ...env };
-  const programs = [join(folder, PYTHON_PACKAGES, 'bin'), join(folder, 'node_modules/.bin')].filter((path) => existsSync(path));
   const own = ownPrograms(workFolder);
-  const packages = join(folder, PYTHON_PACKAGES);
-  const modules = existsSync(packages) ? [folder, packages] : [];
+  return withBuildAt(env, { folder, seen: folder, programs: own === undefined ? [] : [own] });
+}
+
+/** The same for a worker that sees the build at another path, `seen`; `programs`: more folders for its PATH. */
+export function withBuildAt(
+  env: Readonly<Record<string, string>>,
+  { folder, seen, programs }: { readonly folder: string; readonly seen: string; readonly programs: readonly string[] },
+): Record<string, string> {
+  const present = (names: readonly string[]): string[] => names.filter((name) => folder !== '' && existsSync(join(folder, name)));
+  const bins = present([join(PYTHON_PACKAGES, 'bin'), 'node_modules/.bin']).map((name) => join(seen, name));
+  const modules = present([PYTHON_PACKAGES]).flatMap((name) => [seen, join(seen, name)]);
   return {
     ...env,
-    PATH: joined([...programs, ...(own === undefined ? [] : [own])], env['PATH']),
+    PATH: joined([...bins, ...programs], env['PATH']),
     ...(modules.length === 0 ? {} : { PYTHONPATH: joined(modules, env['PYTHONPATH']) }),
   };
 }

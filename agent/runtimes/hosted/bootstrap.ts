@@ -100,6 +100,9 @@ async function fill(folder: string, files: readonly string[]): Promise<void> {
   await makeReadable(folder);
 }
 
+/** What the thread host reads outside of the bootstrap. */
+export const THREAD_HOST_READS: readonly string[] = [packageFolder('piscina')];
+
 /** Folder of the installed package: its entry point is one level below. */
 function packageFolder(name: 'acorn' | 'piscina'): string {
   return dirname(dirname(fileURLToPath(import.meta.resolve(name))));

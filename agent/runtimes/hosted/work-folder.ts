@@ -10,7 +10,7 @@ import { join } from 'node:path';
 /** Most entries created, beside those of the build's own root; further folders are linked as a whole. */
 const MAX_ENTRIES = 2_000;
 /** Folders of packages and tools: many files, and nobody writes beside them. */
-const WHOLE = /^(?:\..*|node_modules|python_packages|__pycache__)$/;
+export const WHOLE = /^(?:\..*|node_modules|python_packages|__pycache__)$/;
 
 /** Creates the folder if it is missing and fills it from the build. Throws file system errors. */
 export function fillWorkFolder(folder: string, build: string): void {

@@ -1,6 +1,7 @@
 /** The `thread` runtime: one host process per worker, with the user's handlers in a thread of it. */
 import type { WorkerLauncher } from '../../sandbox/launcher.ts';
 import { PlainLauncher } from '../../sandbox/plain-launcher.ts';
+import { THREAD_HOST_READS } from '../hosted/bootstrap.ts';
 import { HostPool } from '../hosted/host-pool.ts';
 import { nodeCommand } from '../hosted/host-program.ts';
 import { STOPPED_BY_HOST } from '../hosted/host-worker.ts';
@@ -34,7 +35,7 @@ export class ThreadRuntime implements Runtime {
     const { command, args, reads } = nodeCommand(bootstrap, 'thread/host/main.js');
     this.#pool = new HostPool({
       launcher,
-      program: { command, args: [...nodeArgs, ...args], lifeline: false, reads },
+      program: { command, args: [...nodeArgs, ...args], lifeline: false, reads: [...reads, ...THREAD_HOST_READS] },
       baseEnv,
       readAtStart: NODE_READS_AT_START,
       spares,

@@ -7,6 +7,8 @@ import test from 'ava';
 import { stageBootstrap } from '../../../agent/runtimes/hosted/bootstrap.ts';
 import type { Language } from '../../../agent/runtimes/process/language.ts';
 import { ProcessRuntime } from '../../../agent/runtimes/process/process-runtime.ts';
+import type { WorkerLauncher } from '../../../agent/sandbox/launcher.ts';
+import { PlainLauncher } from '../../../agent/sandbox/plain-launcher.ts';
 import type { Runtime } from '../../../agent/runtimes/runtime.ts';
 import { ThreadRuntime } from '../../../agent/runtimes/thread/thread-runtime.ts';
 
@@ -14,13 +16,23 @@ const baseEnv = { PATH: '/usr/local/bin:/usr/bin:/bin' };
 export const bootstrap = await stageBootstrap(join(tmpdir(), 'capstan-test-bootstrap'));
 
 /** Without spares unless told otherwise. */
-export function threadRuntime(spares = 0): ThreadRuntime {
-  return new ThreadRuntime({ bootstrap, baseEnv, spares });
+export function threadRuntime(spares = 0, launcher: WorkerLauncher = new PlainLauncher()): ThreadRuntime {
+  return new ThreadRuntime({ launcher, bootstrap, baseEnv: launcher.environmentOf(baseEnv), spares });
 }
 
 /** Without spares unless told otherwise. */
-export function processRuntime(spares: Partial<Record<Language, number>> = {}, python = 'python3'): ProcessRuntime {
-  return new ProcessRuntime({ bootstrap, baseEnv, spares: { node: 0, python: 0, ...spares }, python });
+export function processRuntime(
+  spares: Partial<Record<Language, number>> = {},
+  python = 'python3',
+  launcher: WorkerLauncher = new PlainLauncher(),
+): ProcessRuntime {
+  return new ProcessRuntime({
+    launcher,
+    bootstrap,
+    baseEnv: launcher.environmentOf(baseEnv),
+    spares: { node: 0, python: 0, ...spares },
+    python,
+  });
 }
 
 /** One runtime for all cases of a file. What a case gets ends with `close` the workers that the case started. */

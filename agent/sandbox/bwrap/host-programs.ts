@@ -1,0 +1,52 @@
+/** The interpreters of this host and what belongs to them, which a sandbox needs when they are not below /usr. */
+import { execFile } from 'node:child_process';
+import { existsSync, realpathSync } from 'node:fs';
+import { delimiter, dirname, join } from 'node:path';
+import { promisify } from 'node:util';
+
+import { isWithin } from './arguments.ts';
+
+const TIMEOUT_MS = 20_000;
+/** `executable` is what a script of pyenv or asdf ends up at; the prefixes hold its library, also those of an environment. */
+const FACTS = 'import json, sys; print(json.dumps([sys.executable, sys.prefix, sys.base_prefix, sys.exec_prefix]))';
+/** Present in every sandbox. */
+const SYSTEM_PATH = ['/usr/local/sbin', '/usr/local/bin', '/usr/sbin', '/usr/bin', '/sbin', '/bin'];
+
+export interface HostPrograms {
+  readonly node: string;
+  /** Python's path, to be run instead of the name; undefined without Python. */
+  readonly python: string | undefined;
+  /** Folders for PATH inside, in order. */
+  readonly path: readonly string[];
+  /** Files and folders to be made visible. */
+  readonly reads: readonly string[];
+}
+
+/** `env`: the host's part of the workers' environment. `node`: the executable of this process. */
+export async function findHostPrograms(env: Readonly<Record<string, string>>, node: string = process.execPath): Promise<HostPrograms> {
+  const python = await pythonOf(env);
+  const outside = [node, ...python].filter((path) => path !== '' && !isWithin(path, '/usr') && existsSync(path));
+  const [executable] = python;
+  const bin = executable === undefined || isWithin(executable, '/usr') ? [] : [dirname(executable)];
+  const listed = (env['PATH'] ?? '').split(delimiter).filter((path) => isWithin(path, '/usr') || SYSTEM_PATH.includes(path));
+  return {
+    node,
+    python: executable,
+    path: [...new Set([...bin, ...listed, ...SYSTEM_PATH])],
+    reads: [...new Set(outside.flatMap((path) => [path, realpathSync(path)]))],
+  };
+}
+
+async function pythonOf(env: Readonly<Record<string, string>>): Promise<string[]> {
+  try {
+    const { stdout } = await promisify(execFile)('python3', ['-c', FACTS], { env, timeout: TIMEOUT_MS });
+    const found: unknown = JSON.parse(stdout);
+    const paths = Array.isArray(found) ? found.filter((path): path is string => typeof path === 'string' && path.startsWith('/')) : [];
+    const [executable, ...prefixes] = paths;
+    // A prefix of `/` or `/opt` would show far more than Python.
+    return executable === undefined ? [] : [executable, ...prefixes.filter((path) => existsSync(join(path, 'lib')) && path !== '/')];
+  } catch {
+    // A host without Python is a normal case: its inventory says so.
+    return [];
+  }
+}

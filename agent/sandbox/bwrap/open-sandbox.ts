@@ -1,0 +1,140 @@
+/** Opens level `sandbox`, or says what this host lacks for it. It is tried by really running a program in a sandbox. */
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+
+import type { Logger } from 'pino';
+
+import type { MissingIsolation } from '../../../lib/isolation.ts';
+import { messageOf } from '../../../lib/to-error.ts';
+import type { WorkerExit } from '../launcher.ts';
+import { hasSeccompFilter, seccompFilter } from '../seccomp/filter.ts';
+import { usableUidRange } from '../uid-range.ts';
+import { WorkerUids } from '../worker-uids.ts';
+import type { SandboxSizes } from './arguments.ts';
+import { Holder, type HolderTools } from './holder.ts';
+import { findHostPrograms } from './host-programs.ts';
+import { explainFailure, findProgram, missingPrograms } from './requirements.ts';
+import { existingPaths, SandboxLauncher, type SandboxOptions } from './sandbox-launcher.ts';
+
+const TRY_MS = 20_000;
+/** Everything that a worker must be able to read and write, and what it must not have. */
+const TRIAL = [
+  'test "$(id -u)" != 0 || exit 90',
+  'echo works >/tmp/trial && cat /tmp/trial >/capstan/work/trial && cat /capstan/work/trial >/dev/shm/trial || exit 91',
+  'if (echo fails >/usr/trial) 2>/dev/null; then exit 92; fi',
+  'grep -q "^CapEff:.0*$" /proc/self/status && grep -q "^NoNewPrivs:.1$" /proc/self/status || exit 93',
+].join('\n');
+const TRIAL_FAILS: Readonly<Record<number, string>> = {
+  90: 'it would run as root',
+  91: 'its folders cannot be written',
+  92: 'the system could be written',
+  93: 'it would have rights',
+};
+
+export interface OpenSandboxOptions {
+  /** The agent's folder. */
+  readonly folder: string;
+  /** CAPSTAN_WORKER_UIDS. */
+  readonly uidRange: string | undefined;
+  /** The host's part of the workers' environment. */
+  readonly env: Readonly<Record<string, string>>;
+  readonly sizes: SandboxSizes;
+  /** CAPSTAN_SANDBOX_PATHS. */
+  readonly paths: readonly string[];
+  readonly pids: number;
+  /** Spares are wanted. */
+  readonly spares: boolean;
+  readonly log: Pick<Logger, 'warn'>;
+}
+
+export interface OpenedSandbox {
+  /** Absent where it does not work; `missing` then says why. */
+  readonly launcher: SandboxLauncher | undefined;
+  readonly missing: readonly MissingIsolation[];
+}
+
+/** Rejects with CONFIG for an unusable range of user ids, and with file system errors of the agent's folder. */
+export async function openSandbox(options: OpenSandboxOptions): Promise<OpenedSandbox> {
+  const { folder, log, paths, pids, sizes, env } = options;
+  const missing = missingPrograms();
+  const bwrap = findProgram('bwrap');
+  if (missing.length > 0 || bwrap === undefined) return { launcher: undefined, missing };
+  const isRoot = process.getuid?.() === 0;
+  const { found, missing: absent } = existingPaths(paths);
+  if (absent.length > 0) log.warn({ paths: absent }, 'paths of CAPSTAN_SANDBOX_PATHS do not exist; workers do not see them');
+  const uids = isRoot ? WorkerUids.open({ range: usableUidRange(options.uidRange), folder }) : undefined;
+  const own: Omit<SandboxOptions, 'close'> = {
+    uids,
+    bwrap,
+    programs: await findHostPrograms(env),
+    sizes,
+    paths: found,
+    hidden: [folder],
+    seccompFile: seccompFile(folder),
+    pids,
+    holder: undefined,
+    log,
+  };
+  const close = (): void => uids?.close();
+  const problem = await trial(new SandboxLauncher({ ...own, close }));
+  if (problem !== undefined) {
+    close();
+    return { launcher: undefined, missing: [explainFailure(problem, isRoot)] };
+  }
+  const filter = own.seccompFile === undefined ? [noFilter()] : [];
+  if (!options.spares) return { launcher: new SandboxLauncher({ ...own, close }), missing: filter };
+  const { holder, reason } = await openHolder(folder, isRoot);
+  const spares = reason === undefined ? [] : [{ without: 'spares', reason, remedy: '' }];
+  return { launcher: new SandboxLauncher({ ...own, holder, close }), missing: [...filter, ...spares] };
+}
+
+async function openHolder(
+  folder: string,
+  isRoot: boolean,
+): Promise<{ readonly holder: Holder | undefined; readonly reason: string | undefined }> {
+  const [unshare, nsenter] = [findProgram('unshare'), findProgram('nsenter')];
+  if (unshare === undefined || nsenter === undefined)
+    return { holder: undefined, reason: 'unshare or nsenter is not installed (util-linux)' };
+  const tools: HolderTools = isRoot
+    ? { unshare: [unshare, '--mount', '--propagation', 'private'], nsenter: [nsenter, '--mount'] }
+    : { unshare: [unshare, '--user', '--map-root-user', '--mount'], nsenter: [nsenter, '--user', '--preserve-credentials', '--mount'] };
+  try {
+    return { holder: await Holder.open(tools, join(folder, 'sandbox')), reason: undefined };
+  } catch (error) {
+    return { holder: undefined, reason: messageOf(error) };
+  }
+}
+
+/** Returns what went wrong; undefined when it worked. */
+async function trial(launcher: SandboxLauncher): Promise<string | undefined> {
+  const assignment = { workerId: 'trial', folder: '', workFolder: '', deviceUuids: [], memoryBytes: 0, cpuMillis: 0 };
+  const env = launcher.environmentOf({});
+  const order = { kind: 'host', command: '/bin/sh', args: ['-c', TRIAL], env, pipes: 0, lifeline: false, reads: [], assignment } as const;
+  const tried = launcher.launch(order);
+  const timer = setTimeout(() => tried.kill('it did not end in time'), TRY_MS);
+  let said = '';
+  tried.stderr?.on('data', (data: Buffer) => (said += data.toString('utf8').slice(0, 300)));
+  tried.stdout?.resume();
+  const exit = await tried.gone;
+  clearTimeout(timer);
+  return problemOf(exit, said.trim().split('\n')[0] ?? '');
+}
+
+function problemOf(exit: WorkerExit, said: string): string | undefined {
+  if (exit.kind === 'not-started') return exit.reason;
+  if (exit.reason !== undefined) return exit.reason;
+  if (exit.code === 0) return undefined;
+  return TRIAL_FAILS[exit.code ?? 0] ?? (said === '' ? `it ended with code ${exit.code ?? 'unknown'}` : said);
+}
+
+function seccompFile(folder: string): string | undefined {
+  if (!hasSeccompFilter(process.arch)) return undefined;
+  const path = join(folder, 'seccomp.bpf');
+  mkdirSync(folder, { recursive: true, mode: 0o700 });
+  writeFileSync(path, seccompFilter(process.arch), { mode: 0o600 });
+  return path;
+}
+
+function noFilter(): MissingIsolation {
+  return { without: 'system call filter', reason: `there is no filter for ${process.arch}`, remedy: 'use a host with x86-64 or arm64' };
+}

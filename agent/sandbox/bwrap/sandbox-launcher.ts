@@ -1,0 +1,211 @@
+/**
+ * Level `sandbox`: each worker in namespaces of its own, made by bubblewrap. An agent as root gives each worker a uid
+ * of its own and no user namespace; another agent's workers run in user namespaces.
+ */
+import { statSync } from 'node:fs';
+
+import type { Logger } from 'pino';
+
+import { messageOf } from '../../../lib/to-error.ts';
+import { withBuildAt } from '../../runtimes/foreign/command-line.ts';
+import { makeReadable } from '../../runtimes/hosted/readable.ts';
+import { LIMITS } from '../../runtimes/leash.ts';
+import type { Assignment, LaunchOrder, WorkerLauncher, WorkerPlace, WorkerProcess } from '../launcher.ts';
+import { INSIDE, sandboxArguments, USER_NAMESPACE_UID, type SandboxSizes } from './arguments.ts';
+import { deviceNodes } from './devices.ts';
+import type { Holder, Slot } from './holder.ts';
+import type { HostPrograms } from './host-programs.ts';
+import { quoted } from './quoted.ts';
+import { FDS, SandboxProcess, type Preparation, type SandboxParts } from './sandbox-process.ts';
+import { workLinks } from './work-links.ts';
+
+/** Names that have another value inside. */
+const INSIDE_ENV = { HOME: INSIDE.home, TMPDIR: INSIDE.home, USER: 'worker', LOGNAME: 'worker' };
+/** Files that the host's part of the environment names. */
+const NAMES_FILES = ['NODE_EXTRA_CA_CERTS', 'SSL_CERT_FILE', 'SSL_CERT_DIR', 'REQUESTS_CA_BUNDLE'];
+const ENVIRONMENT_NAME = /^[A-Za-z_][A-Za-z0-9_]*$/;
+
+export interface SandboxOptions {
+  /** The agent is root: workers have uids of their own. Otherwise user namespaces. */
+  readonly uids: { take(): number; free(uid: number): void } | undefined;
+  readonly bwrap: string;
+  readonly programs: HostPrograms;
+  readonly sizes: SandboxSizes;
+  /** More read-only paths of the host, CAPSTAN_SANDBOX_PATHS. */
+  readonly paths: readonly string[];
+  /** Folders that no sandbox may show. */
+  readonly hidden: readonly string[];
+  readonly seccompFile: string | undefined;
+  /** Most processes and threads of a worker. */
+  readonly pids: number;
+  /** Absent: there are no spares. */
+  readonly holder: Holder | undefined;
+  readonly log: Pick<Logger, 'warn'>;
+  /** Called when the launcher is closed. */
+  readonly close: () => void;
+}
+
+export class SandboxLauncher implements WorkerLauncher {
+  readonly level = 'sandbox';
+  readonly #options: SandboxOptions;
+
+  constructor(options: SandboxOptions) {
+    this.#options = options;
+  }
+
+  get hasSpares(): boolean {
+    return this.#options.holder?.works === true;
+  }
+
+  /** Device nodes and networks cannot be added later. */
+  takesSpare({ deviceUuids, network = 'host' }: Assignment): boolean {
+    return this.hasSpares && deviceUuids.length === 0 && network === 'host';
+  }
+
+  placeOf({ folder, workFolder }: Pick<Assignment, 'folder' | 'workFolder'>): WorkerPlace {
+    return { folder: folder === '' ? '' : INSIDE.build, workFolder: workFolder === '' ? '' : INSIDE.work };
+  }
+
+  environmentOf(base: Readonly<Record<string, string>>): Readonly<Record<string, string>> {
+    return { ...base, ...INSIDE_ENV, PATH: [INSIDE.programs, ...this.#options.programs.path].join(':') };
+  }
+
+  launch(order: LaunchOrder): WorkerProcess {
+    return new SandboxProcess(order, new Parts(this.#options, order));
+  }
+
+  async close(): Promise<void> {
+    await this.#options.holder?.close();
+    this.#options.close();
+  }
+}
+
+/** What one sandbox takes of the launcher. */
+class Parts implements SandboxParts {
+  readonly #options: SandboxOptions;
+  readonly #order: LaunchOrder;
+  #uid: number | undefined;
+  #slot: Slot | undefined;
+
+  constructor(options: SandboxOptions, order: LaunchOrder) {
+    this.#options = options;
+    this.#order = order;
+  }
+
+  get seccompFile(): string | undefined {
+    return this.#options.seccompFile;
+  }
+
+  get limitsMemory(): boolean {
+    return false;
+  }
+
+  async prepare(): Promise<Preparation> {
+    const { uids, bwrap, programs, sizes, holder, seccompFile } = this.#options;
+    const order = this.#order;
+    const { assignment } = order;
+    this.#uid = uids?.take();
+    if (assignment === undefined) this.#slot = await holder?.slot();
+    else if (assignment.folder !== '') await this.#makeReadable(assignment.folder);
+    const links = order.kind === 'program' ? workLinks(order.assignment.folder) : [];
+    const uid = this.#uid ?? USER_NAMESPACE_UID;
+    const enter = this.#slot === undefined ? [] : (holder?.enter ?? []);
+    return {
+      bwrap: sandboxArguments({
+        sizes,
+        userNamespace: uids === undefined,
+        passwdFd: FDS.passwd,
+        environmentFd: FDS.environment,
+        seccompFd: seccompFile === undefined ? undefined : FDS.seccomp,
+        infoFd: FDS.info,
+        reads: this.#reads(),
+        hidden: this.#options.hidden,
+        build: this.#build(),
+        devices: deviceNodes(assignment?.deviceUuids ?? []),
+        node: programs.node,
+        links: links ?? [],
+        cwd: links === undefined ? INSIDE.build : INSIDE.work,
+        resolvConf: undefined,
+        withoutNetwork: assignment?.network === 'none',
+      }),
+      passwd: `root:x:0:0:root:/:/usr/sbin/nologin\nworker:x:${uid}:${uid}:worker:${INSIDE.home}:/bin/sh\n`,
+      environment: environmentScript(this.#environment()),
+      before: [],
+      command: [...enter, bwrap, '--args', String(FDS.arguments), '--', ...this.#drop(), ...this.#command()],
+    };
+  }
+
+  async assign({ folder }: Assignment): Promise<void> {
+    const { holder } = this.#options;
+    if (folder === '') return;
+    await this.#makeReadable(folder);
+    if (this.#slot !== undefined) await holder?.fill(this.#slot, folder);
+  }
+
+  reasonOfEnd(): string | undefined {
+    return undefined;
+  }
+
+  async release(): Promise<void> {
+    const { uids, holder, log } = this.#options;
+    if (this.#uid !== undefined) uids?.free(this.#uid);
+    this.#uid = undefined;
+    const slot = this.#slot;
+    this.#slot = undefined;
+    if (slot === undefined || holder?.works !== true) return;
+    await slot.remove().catch((error: unknown) => log.warn({ error: messageOf(error) }, 'removing the slot of a sandbox failed'));
+  }
+
+  /** With user namespaces, the worker is this process's user, and reads what it reads. */
+  async #makeReadable(folder: string): Promise<void> {
+    if (this.#options.uids !== undefined) await makeReadable(folder);
+  }
+
+  #build(): { readonly kind: 'slot' | 'folder'; readonly path: string } | undefined {
+    if (this.#slot !== undefined) return { kind: 'slot', path: this.#slot.path };
+    const folder = this.#order.assignment?.folder ?? '';
+    return folder === '' ? undefined : { kind: 'folder', path: folder };
+  }
+
+  #reads(): string[] {
+    const { programs, paths } = this.#options;
+    const named = NAMES_FILES.map((name) => this.#order.env[name] ?? '').filter((path) => path.startsWith('/'));
+    return [...programs.reads, ...paths, ...(this.#order.kind === 'host' ? [...this.#order.reads, ...named] : [])];
+  }
+
+  /** A program finds its build's programs first, then the agent's Node. */
+  #environment(): Readonly<Record<string, string>> {
+    const order = this.#order;
+    if (order.kind === 'host') return order.env;
+    return withBuildAt(order.env, { folder: order.assignment.folder, seen: INSIDE.build, programs: [INSIDE.programs] });
+  }
+
+  #drop(): string[] {
+    if (this.#uid === undefined) return [];
+    const rights = ['--clear-groups', '--bounding-set=-all', '--inh-caps=-all', '--no-new-privs'];
+    return ['setpriv', `--reuid=${this.#uid}`, `--regid=${this.#uid}`, ...rights];
+  }
+
+  /** In a process group of its own, which its members signal as a whole. */
+  #command(): string[] {
+    const { command, args } = this.#order;
+    // Counts all processes of the uid: of no use where workers share it. `-p` is dash's name of it, `-u` that of bash.
+    const { pids } = this.#options;
+    const processes = this.#uid === undefined ? '' : `ulimit -p ${pids} 2>/dev/null || ulimit -u ${pids} 2>/dev/null; `;
+    return ['setsid', '/bin/sh', '-c', `. ${INSIDE.environment}; ${LIMITS}; ${processes}exec "$@"`, 'sh', command, ...args];
+  }
+}
+
+/** A script for `sh`. Leaves out names that no shell can set. */
+function environmentScript(env: Readonly<Record<string, string>>): string {
+  return Object.entries(env)
+    .filter(([name]) => ENVIRONMENT_NAME.test(name))
+    .map(([name, value]) => `export ${name}=${quoted(value)}\n`)
+    .join('');
+}
+
+/** Splits the setting into paths that exist and others. */
+export function existingPaths(paths: readonly string[]): { readonly found: string[]; readonly missing: string[] } {
+  const exists = (path: string): boolean => statSync(path, { throwIfNoEntry: false }) !== undefined;
+  return { found: paths.filter(exists), missing: paths.filter((path) => !exists(path)) };
+}
