@@ -92,6 +92,11 @@ export const agentConfig = z.object({
     whole(DAY_MS).min(1_000).default(60_000),
     'Time within which an idle foreign worker must fetch a waiting job, ms; after that it counts as hung and is replaced',
   ),
+  workerPids: setting(
+    'CAPSTAN_WORKER_PIDS',
+    z.coerce.number().int().min(32).max(4_194_304).default(4_096),
+    'Limit on the processes and threads of one worker that is not a container, where the agent may create control groups',
+  ),
   containerSocket: setting(
     'CAPSTAN_CONTAINER_SOCKET',
     z.string().min(1).default('auto'),

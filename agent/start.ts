@@ -33,6 +33,8 @@ import type { Runtime } from './runtimes/runtime.ts';
 import { ProcessRuntime } from './runtimes/process/process-runtime.ts';
 import { ThreadRuntime } from './runtimes/thread/thread-runtime.ts';
 import { WorkFolders } from './runtimes/work-folders.ts';
+import { ControlGroups } from './sandbox/cgroups/control-groups.ts';
+import { PlainLauncher } from './sandbox/plain-launcher.ts';
 import { readIdentity } from './session/identity.ts';
 import { noToken, Session } from './session/session.ts';
 import { WorkerApi } from './worker-api/server.ts';
@@ -89,7 +91,9 @@ async function startIn(folder: string, config: AgentConfig, deps: AgentDeps, loc
   const left = await killLeftovers(folder, work);
   if (left > 0) log.warn({ processes: left }, 'killed processes of an earlier agent');
   const workerApi = await WorkerApi.start({ host: config.workerApiHost, port: config.workerApiPort, log });
-  const runtimes = deps.runtimes ?? (await defaultRuntimes(config, folder, workerApi, log));
+  const groups = await ControlGroups.open({ folder, warn: (fields, message) => log.warn(fields, message) });
+  for (const { reason, remedy } of groups.missing) log.warn({ reason, remedy }, 'some limits of workers do not hold');
+  const runtimes = deps.runtimes ?? (await defaultRuntimes(config, { folder, api: workerApi, groups, log }));
   const containers = runtimes.find((runtime) => runtime instanceof ContainerRuntime);
   const accounts = new Map<string, string>();
   const quota = { accountBytes: config.logAccountBytes, accountOf: (endpoint: string) => accounts.get(endpoint) ?? '' };
@@ -182,6 +186,7 @@ async function startIn(folder: string, config: AgentConfig, deps: AgentDeps, loc
     engine.abortTransfers();
     await session.close();
     await Promise.all([inventory.close(), cache.close(), ...runtimes.map((runtime) => runtime.close())]);
+    await groups.close();
     await workFolders.close();
     await workerApi.close();
     blobs.close();
@@ -201,13 +206,22 @@ async function startIn(folder: string, config: AgentConfig, deps: AgentDeps, loc
   };
 }
 
-async function defaultRuntimes(config: AgentConfig, folder: string, api: WorkerApi, log: Logger): Promise<Runtime[]> {
+interface RuntimeDeps {
+  readonly folder: string;
+  readonly api: WorkerApi;
+  readonly groups: ControlGroups;
+  readonly log: Logger;
+}
+
+async function defaultRuntimes(config: AgentConfig, { folder, api, groups, log }: RuntimeDeps): Promise<Runtime[]> {
   const { hostEnv, spareHosts, workerPingMs: pingMs, workerFetchMs: fetchMs } = config;
   const baseEnv = { ...hostEnv, [AGENT_MARK]: agentMark(folder) };
   const bootstrap = await stageBootstrap(join(folder, 'bootstrap'));
+  const launcher = new PlainLauncher({ groups, pids: config.workerPids });
   return [
-    new ThreadRuntime({ bootstrap, baseEnv, spares: spareHosts }),
+    new ThreadRuntime({ launcher, bootstrap, baseEnv, spares: spareHosts }),
     new ProcessRuntime({
+      launcher,
       bootstrap,
       baseEnv,
       // A host without Python has no Python spares; its inventory reports that, so no Python release is placed here.

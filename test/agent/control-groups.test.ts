@@ -1,7 +1,7 @@
 /** Control groups as this host has them: limits hold for a worker with all it starts, and nothing of it is left. */
-import { spawn, type ChildProcess } from 'node:child_process';
-import { existsSync, readdirSync, readFileSync } from 'node:fs';
-import { dirname } from 'node:path';
+import { spawn, spawnSync, type ChildProcess } from 'node:child_process';
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmdirSync } from 'node:fs';
+import { dirname, join } from 'node:path';
 
 import test, { type ExecutionContext } from 'ava';
 
@@ -101,6 +101,24 @@ withGroups(`the next agent of a folder ends what is left; another agent's groups
   await stranger.end(foreign);
   await second.close();
   for (const path of foldersOf(left)) t.false(existsSync(dirname(path)), 'the base group is gone, too');
+});
+
+withGroups(`what an agent that is dead left empty is removed, and a base group that is gone comes back${skipped}`, async (t) => {
+  const { groups: living } = await open(t);
+  const group = create(living);
+  const [base = ''] = foldersOf(group).map((path) => dirname(path));
+  await living.end(group);
+  // A child's number is free again once the parent knows of its end.
+  const dead = spawnSync('true').pid;
+  const left = join(dirname(base), `capstan-aaaaaaaaaaaa-${dead}`);
+  mkdirSync(join(left, 'w1'), { recursive: true });
+  const { groups } = await open(t);
+  t.false(existsSync(left));
+  t.true(existsSync(base), 'another agent of this process lives');
+  rmdirSync(base);
+  await living.end(create(living));
+  t.true(existsSync(base));
+  await groups.close();
 });
 
 function groupsBeside(path: string): string[] {

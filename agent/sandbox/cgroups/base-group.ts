@@ -44,6 +44,15 @@ export async function createBaseGroup({ unified, legacy }: OwnGroups, name: stri
   return createLegacy(legacy, name);
 }
 
+/** Creates a base group again that somebody has removed. Throws what the kernel refuses. */
+export function restoreBaseGroup(folders: readonly GroupFolder[]): void {
+  for (const { path, version } of folders) {
+    if (existsSync(path)) continue;
+    mkdirSync(path, { recursive: true });
+    if (version === 2) offer(path);
+  }
+}
+
 function createLegacy(legacy: OwnGroups['legacy'], name: string): BaseGroup {
   const folders = new Map<string, Controller[]>();
   const problems: string[] = [];

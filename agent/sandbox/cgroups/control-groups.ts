@@ -2,19 +2,23 @@
  * Control groups of this node's workers: limits of memory, processor time and processes that the kernel holds for a
  * worker with all it starts, and a sure end of all its processes. Works with both versions of control groups.
  *
- *     <group of the agent>/capstan-<hash of the data folder>/<random>-<number>
+ *     <group of the agent>/capstan-<hash of the data folder>-<pid of the agent>/<random>-<number>
+ *
+ * Whoever opens them removes what agents that are dead have left: of the same data folder also what still runs.
  */
 import { createHash, randomBytes } from 'node:crypto';
 import { mkdirSync, readFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 
 import type { MissingIsolation } from '../../../lib/isolation.ts';
 import { messageOf } from '../../../lib/to-error.ts';
-import { createBaseGroup } from './base-group.ts';
+import { readStat } from '../../runtimes/process-stat.ts';
+import { createBaseGroup, restoreBaseGroup } from './base-group.ts';
 import { ControlGroup, groupsIn, removeTree, type GroupFolder } from './control-group.ts';
 import { ownGroups, type Controller } from './mounts.ts';
 
 const HASH_CHARACTERS = 12;
+const BASE_NAME = /^capstan-([0-9a-f]{12})-(\d+)$/;
 /** Tries to remove a group that the kernel still counts as used, and the time between them. */
 const REMOVE_TRIES = 100;
 const REMOVE_MS = 10;
@@ -55,10 +59,10 @@ export class ControlGroups {
    * for a host without control groups: `missing` says why there are none. Call it before the agent starts processes.
    */
   static async open({ folder, warn }: ControlGroupsOptions): Promise<ControlGroups> {
-    const name = `capstan-${createHash('sha256').update(folder).digest('hex').slice(0, HASH_CHARACTERS)}`;
-    const { folders, problems } = await readBase(name);
+    const hash = createHash('sha256').update(folder).digest('hex').slice(0, HASH_CHARACTERS);
+    const { folders, problems } = await readBase(`capstan-${hash}-${process.pid}`);
     const groups = new ControlGroups(folders, problems, warn);
-    await groups.#sweep();
+    await groups.#sweep(hash);
     return groups;
   }
 
@@ -78,6 +82,8 @@ export class ControlGroups {
     const name = `${this.#prefix}-${(this.#created += 1)}`;
     const folders = this.#base.map((base) => ({ ...base, path: join(base.path, name) }));
     try {
+      // Another agent, in another pid namespace, may have taken this one for dead.
+      restoreBaseGroup(this.#base);
       for (const { path } of folders) mkdirSync(path);
     } catch (error) {
       for (const { path } of folders) removeTree(path);
@@ -115,7 +121,7 @@ export class ControlGroups {
 
   /** Kills what is left in the groups and removes them, the base group included. */
   async close(): Promise<void> {
-    await this.#left()?.kill();
+    await groupsBelow(this.#base)?.kill();
     if (await removed(() => this.#base.map(({ path }) => removeTree(path)).every(Boolean))) return;
     this.#warn({ groups: this.#base.map(({ path }) => path) }, 'control groups are still in use: the next start of the agent removes them');
   }
@@ -135,19 +141,31 @@ export class ControlGroups {
     return isRemoved;
   }
 
-  /** All groups below the base group as one; undefined when there are none. */
-  #left(): ControlGroup | undefined {
-    const left = this.#base.flatMap((base) => groupsIn(base.path).map((name) => ({ ...base, path: join(base.path, name) })));
-    return left.length === 0 ? undefined : new ControlGroup(left);
+  async #sweep(hash: string): Promise<void> {
+    const bases = this.#base.flatMap((base) => {
+      const parent = dirname(base.path);
+      return groupsIn(parent).flatMap((name) => {
+        const [, owner, pid] = BASE_NAME.exec(name) ?? [];
+        return owner === undefined ? [] : [{ folder: { ...base, path: join(parent, name) }, owner, pid: Number(pid) }];
+      });
+    });
+    const left = groupsBelow(bases.filter(({ owner }) => owner === hash).map(({ folder }) => folder));
+    if (left !== undefined) {
+      const processes = left.processes.length;
+      if (processes > 0) this.#warn({ processes }, 'killing processes in control groups of an earlier agent');
+      await this.end(left);
+    }
+    for (const { folder, owner, pid } of bases) {
+      if (pid === process.pid || (owner !== hash && readStat(pid) !== null)) continue;
+      if ((groupsBelow([folder])?.processes.length ?? 0) === 0) removeTree(folder.path);
+    }
   }
+}
 
-  async #sweep(): Promise<void> {
-    const left = this.#left();
-    if (left === undefined) return;
-    const processes = left.processes.length;
-    if (processes > 0) this.#warn({ processes }, 'killing processes in control groups of an earlier agent');
-    await this.end(left);
-  }
+/** All groups directly below these as one; undefined when there are none. */
+function groupsBelow(bases: readonly GroupFolder[]): ControlGroup | undefined {
+  const found = bases.flatMap((base) => groupsIn(base.path).map((name) => ({ ...base, path: join(base.path, name) })));
+  return found.length === 0 ? undefined : new ControlGroup(found);
 }
 
 async function readBase(name: string): ReturnType<typeof createBaseGroup> {
