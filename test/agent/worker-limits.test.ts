@@ -1,13 +1,14 @@
-/** The limits of workers that the plain launcher starts: held by control groups, or by a watch of the process group. */
+/** The limits of workers at each level of isolation: held by control groups, or by a watch of the process group. */
 import { existsSync } from 'node:fs';
 
 import test, { type ExecutionContext } from 'ava';
 
 import { ControlGroups } from '../../agent/sandbox/cgroups/control-groups.ts';
-import type { Assignment, WorkerExit, WorkerProcess } from '../../agent/sandbox/launcher.ts';
+import type { Assignment, WorkerExit, WorkerLauncher, WorkerProcess } from '../../agent/sandbox/launcher.ts';
 import { PlainLauncher } from '../../agent/sandbox/plain-launcher.ts';
 import { folderOf } from '../support/folder.ts';
 import { until } from '../support/until.ts';
+import { openUserLevel } from '../sandbox/user-level.ts';
 
 const MEBIBYTE = 1024 * 1024;
 const LIMIT = 64 * MEBIBYTE;
@@ -25,7 +26,7 @@ interface Started {
 }
 
 /** Starts a shell as a worker; without an assignment as a spare. */
-function start(t: ExecutionContext, launcher: PlainLauncher, script: string, assignment?: Assignment): Started {
+function start(t: ExecutionContext, launcher: WorkerLauncher, script: string, assignment?: Assignment): Started {
   const order = { kind: 'host', command: '/bin/sh', args: ['-c', script], env: { PATH }, pipes: 0, lifeline: false, reads: [] } as const;
   const worker = launcher.launch(assignment === undefined ? order : { ...order, assignment });
   t.teardown(async () => {
@@ -45,62 +46,78 @@ function reasonOf(exit: WorkerExit): string {
   return exit.reason ?? '';
 }
 
-async function withGroups(t: ExecutionContext): Promise<{ groups: ControlGroups; launcher: PlainLauncher }> {
+const LEVELS = ['none', 'user'] as const;
+const PIDS = 32;
+
+async function withGroups(
+  t: ExecutionContext,
+  level: (typeof LEVELS)[number],
+): Promise<{ groups: ControlGroups; launcher: WorkerLauncher }> {
   const groups = await ControlGroups.open({ folder: await folderOf(t), warn: (_, message) => t.fail(message) });
   t.teardown(() => groups.close());
-  return { groups, launcher: new PlainLauncher({ groups, pids: 32 }) };
+  if (level === 'none') return { groups, launcher: new PlainLauncher({ groups, pids: PIDS }) };
+  const { launcher, close } = await openUserLevel({ groups, pids: PIDS });
+  t.teardown(close);
+  return { groups, launcher };
 }
 
-withLimits(`a worker that needs more memory than its limit ends with the reason${skipped}`, async (t) => {
-  const { launcher } = await withGroups(t);
-  const { worker } = start(t, launcher, 'exec tail /dev/zero', assignment({ memoryBytes: LIMIT }));
-  t.regex(reasonOf(await worker.gone), EXCEEDED);
-});
+for (const level of LEVELS) {
+  if (level === 'user' && process.getuid?.() !== 0) continue;
 
-withLimits(`a worker whose child needs more memory than the limit ends with it, in whatever process group${skipped}`, async (t) => {
-  const { launcher } = await withGroups(t);
-  const { worker } = start(t, launcher, 'setsid tail /dev/zero & wait; sleep 1000', assignment({ memoryBytes: LIMIT }));
-  t.regex(reasonOf(await worker.gone), EXCEEDED);
-});
-
-withLimits(`a spare gets its limits when it is assigned${skipped}`, async (t) => {
-  const { launcher } = await withGroups(t);
-  const { worker, output } = start(t, launcher, 'echo up; sleep 0.1; exec tail /dev/zero');
-  await until('the spare is up', () => output() === 'up\n');
-  await worker.assign(assignment({ memoryBytes: LIMIT }));
-  t.regex(reasonOf(await worker.gone), EXCEEDED);
-});
-
-withLimits(`a program, its leash and all its processes are limited and end together${skipped}`, async (t) => {
-  const { launcher } = await withGroups(t);
-  const folder = await folderOf(t);
-  const script =
-    'echo $$; env -i setsid sh -c "sleep 1000 & sleep 1000" & i=0; while [ $i -lt 40 ]; do sleep 1000 & i=$((i+1)); done; wait';
-  const worker = launcher.launch({
-    kind: 'program',
-    command: 'sh',
-    args: ['-c', script],
-    env: { PATH },
-    assignment: assignment({ workFolder: folder }),
+  withLimits(`${level}: a worker that needs more memory than its limit ends with the reason${skipped}`, async (t) => {
+    const { launcher } = await withGroups(t, level);
+    const { worker } = start(t, launcher, 'exec tail /dev/zero', assignment({ memoryBytes: LIMIT }));
+    t.regex(reasonOf(await worker.gone), EXCEEDED);
   });
-  let text = '';
-  worker.stdout?.on('data', (data: Buffer) => (text += data.toString()));
-  let errors = '';
-  worker.stderr?.on('data', (data: Buffer) => (errors += data.toString()));
-  await until('a fork is refused', () => /fork/i.test(errors));
-  worker.kill('enough');
-  t.like(await worker.gone, { kind: 'exited', reason: 'enough' });
-  t.false(existsSync(`/proc/${text.trim()}`));
-});
 
-withLimits(`nothing is left of groups when workers end by themselves${skipped}`, async (t) => {
-  const { groups, launcher } = await withGroups(t);
-  const ends = Array.from({ length: 5 }, () =>
-    start(t, launcher, 'setsid sleep 1000 & exit 3', assignment({ memoryBytes: LIMIT, cpuMillis: 500 })),
+  withLimits(
+    `${level}: a worker whose child needs more memory than the limit ends with it, in whatever process group${skipped}`,
+    async (t) => {
+      const { launcher } = await withGroups(t, level);
+      const { worker } = start(t, launcher, 'setsid tail /dev/zero & wait; sleep 1000', assignment({ memoryBytes: LIMIT }));
+      t.regex(reasonOf(await worker.gone), EXCEEDED);
+    },
   );
-  for (const { worker } of ends) t.like(await worker.gone, { kind: 'exited', code: 3, reason: undefined });
-  t.is(groups.count, 0);
-});
+
+  withLimits(`${level}: a spare gets its limits when it is assigned${skipped}`, async (t) => {
+    const { launcher } = await withGroups(t, level);
+    const { worker, output } = start(t, launcher, 'echo up; sleep 0.1; exec tail /dev/zero');
+    await until('the spare is up', () => output() === 'up\n');
+    await worker.assign(assignment({ memoryBytes: LIMIT }));
+    t.regex(reasonOf(await worker.gone), EXCEEDED);
+  });
+
+  withLimits(`${level}: a program, its leash and all its processes are limited and end together${skipped}`, async (t) => {
+    const { launcher } = await withGroups(t, level);
+    const folder = await folderOf(t);
+    const script =
+      'echo $$; env -i setsid sh -c "sleep 1000 & sleep 1000" & i=0; while [ $i -lt 40 ]; do sleep 1000 & i=$((i+1)); done; wait';
+    const worker = launcher.launch({
+      kind: 'program',
+      command: 'sh',
+      args: ['-c', script],
+      env: { PATH },
+      assignment: assignment({ workFolder: folder }),
+    });
+    let text = '';
+    worker.stdout?.on('data', (data: Buffer) => (text += data.toString()));
+    let errors = '';
+    worker.stderr?.on('data', (data: Buffer) => (errors += data.toString()));
+    await until('a fork is refused', () => /fork/i.test(errors));
+    worker.kill('enough');
+    t.like(await worker.gone, { kind: 'exited', reason: 'enough' });
+    t.false(existsSync(`/proc/${text.trim()}`));
+  });
+
+  withLimits(`${level}: nothing is left of groups when workers end by themselves${skipped}`, async (t) => {
+    const { groups, launcher } = await withGroups(t, level);
+    const ends = Array.from({ length: 5 }, () =>
+      start(t, launcher, 'setsid sleep 1000 & exit 3', assignment({ memoryBytes: LIMIT, cpuMillis: 500 })),
+    );
+    for (const { worker } of ends) t.like(await worker.gone, { kind: 'exited', code: 3, reason: undefined });
+    t.is(groups.count, 0);
+  });
+}
 
 test('without control groups, the memory of the process group is limited', async (t) => {
   const { worker } = start(t, new PlainLauncher(), 'exec tail /dev/zero', assignment({ memoryBytes: LIMIT }));

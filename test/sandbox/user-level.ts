@@ -2,6 +2,7 @@
 import { chmod, mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 
+import type { ControlGroups } from '../../agent/sandbox/cgroups/control-groups.ts';
 import { usableUidRange } from '../../agent/sandbox/uid-range.ts';
 import { UserLauncher } from '../../agent/sandbox/user/user-launcher.ts';
 import { ownFolder } from '../support/own-folder.ts';
@@ -19,7 +20,7 @@ export interface UserLevel {
 }
 
 /** Opens the level with the real range, whose locks are the host's: other tests do so at the same time. */
-export async function openUserLevel(): Promise<UserLevel> {
+export async function openUserLevel(limits: { readonly groups?: ControlGroups; readonly pids?: number } = {}): Promise<UserLevel> {
   const own = await ownFolder('capstan-test');
   await chmod(own, 0o711);
   const folder = join(own, 'workers');
@@ -31,6 +32,7 @@ export async function openUserLevel(): Promise<UserLevel> {
     uids: { range: usableUidRange(undefined), folder: data },
     folder,
     hostEnv: HOST_ENV,
+    ...limits,
     log: { warn: complain, error: complain },
   });
   return {

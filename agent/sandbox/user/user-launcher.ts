@@ -5,6 +5,7 @@
  */
 import type { Logger } from 'pino';
 
+import type { ControlGroups } from '../cgroups/control-groups.ts';
 import type { LaunchOrder, WorkerLauncher, WorkerPlace, WorkerProcess } from '../launcher.ts';
 import { removeTree } from '../../runtimes/remove-tree.ts';
 import type { UidRange } from '../uid-range.ts';
@@ -23,6 +24,7 @@ export interface UserLauncherOptions {
   /** As in UserProcessContext. */
   readonly hostEnv: Readonly<Record<string, string>>;
   readonly pids?: number;
+  readonly groups?: ControlGroups;
   readonly log: Pick<Logger, 'warn' | 'error'>;
 }
 
@@ -77,9 +79,9 @@ export class UserLauncher implements WorkerLauncher {
   }
 
   launch(order: LaunchOrder): WorkerProcess {
-    const { hostEnv, pids = PIDS, log } = this.#options;
+    const { hostEnv, pids = PIDS, groups, log } = this.#options;
     const placeOf = this.placeOf.bind(this);
-    return new UserProcess(order, { uids: this.#uids, places: this.#places, placeOf, hostEnv, pids, log });
+    return new UserProcess(order, { uids: this.#uids, places: this.#places, placeOf, hostEnv, pids, groups, log });
   }
 
   /** Removes the workers' folders and gives the user ids back. No worker may be left. Rejects with file system errors. */

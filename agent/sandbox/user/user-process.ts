@@ -17,9 +17,10 @@ import { messageOf } from '../../../lib/to-error.ts';
 import { withBuild } from '../../runtimes/foreign/command-line.ts';
 import { fillWorkFolder } from '../../runtimes/hosted/work-folder.ts';
 import { LEASH_FD, limited, withLeash } from '../../runtimes/leash.ts';
-import { limitMemory } from '../../runtimes/memory-limit.ts';
 import { endGroup, killGroup, signalGroup } from '../../runtimes/process-group.ts';
 import { removeTree } from '../../runtimes/remove-tree.ts';
+import { WorkerLimits } from '../cgroups/worker-limits.ts';
+import type { ControlGroups } from '../cgroups/control-groups.ts';
 import type { Assignment, LaunchOrder, WorkerExit, WorkerPlace, WorkerProcess } from '../launcher.ts';
 import { endOutputLater } from '../output-grace.ts';
 import type { WorkerUids } from '../worker-uids.ts';
@@ -40,6 +41,8 @@ export interface UserProcessContext {
   readonly hostEnv: Readonly<Record<string, string>>;
   /** Most processes and threads of a worker. */
   readonly pids: number;
+  /** Absent: only memory and the number of processes are limited. */
+  readonly groups: ControlGroups | undefined;
   readonly log: Pick<Logger, 'warn' | 'error'>;
 }
 
@@ -48,24 +51,26 @@ export class UserProcess implements WorkerProcess {
   readonly #context: UserProcessContext;
   readonly #uid: number;
   readonly #home: string;
+  readonly #limits: WorkerLimits;
   readonly #child: ChildProcess;
   readonly gone: Promise<WorkerExit>;
   readonly started: Promise<void>;
   readonly pipes: readonly Socket[];
   #work = '';
-  #endMemoryWatch: (() => void) | undefined;
   #reason: string | undefined;
   #isGone = false;
 
   constructor(order: LaunchOrder, context: UserProcessContext) {
     this.#order = order;
     this.#context = context;
+    this.#limits = new WorkerLimits(context);
     this.#uid = context.uids.take();
     try {
       this.#home = context.places.makeHome(this.#uid);
       this.#child = this.#spawn();
     } catch (error) {
       context.uids.free(this.#uid);
+      void this.#limits.end();
       throw error;
     }
     const { promise, resolve } = Promise.withResolvers<WorkerExit>();
@@ -88,7 +93,7 @@ export class UserProcess implements WorkerProcess {
     stdin?.on('error', () => undefined);
     this.#begin().catch((error: unknown) => this.kill(`preparing the worker's folders failed: ${messageOf(error)}`));
     this.#child.once('exit', (code, signal) => {
-      this.#endMemoryWatch?.();
+      this.#reason ??= this.#limits.reasonOfEnd;
       if (order.kind === 'host') leash?.destroy();
       endOutputLater(this.#child);
       void endGroup(pid).then(() => resolve({ kind: 'exited', code, signal, reason: this.#reason }));
@@ -108,7 +113,7 @@ export class UserProcess implements WorkerProcess {
   }
 
   async assign(assignment: Assignment): Promise<void> {
-    this.#watchMemory(assignment);
+    this.#hold(assignment);
     const place = await this.#prepare(assignment);
     if (place.workFolder !== '') await this.#context.places.give(place.workFolder, this.#uid);
   }
@@ -136,7 +141,8 @@ export class UserProcess implements WorkerProcess {
     const capabilities = ['--inh-caps=-all', '--ambient-caps=-all', '--bounding-set=-all'];
     const worker = ['/bin/sh', '-c', READ_ENVIRONMENT, 'sh', order.command, ...order.args];
     const args = [...limits, 'setpriv', ...user, ...capabilities, ...worker];
-    const [shell, line] = order.kind === 'host' ? limited('prlimit', args) : withLeash('prlimit', args);
+    const [shell, line] =
+      order.kind === 'host' ? limited('prlimit', args, this.#limits.entry) : withLeash('prlimit', args, this.#limits.entry);
     const stdio: StdioOptions = ['pipe', 'pipe', 'pipe'];
     if (order.kind === 'program') stdio[LEASH_FD] = 'pipe';
     else stdio.push(...Array.from({ length: order.pipes + (order.lifeline ? 1 : 0) }, () => 'pipe' as const));
@@ -149,7 +155,7 @@ export class UserProcess implements WorkerProcess {
     let env: Readonly<Record<string, string>> = this.#ownHome(order.env);
     let folder = '/';
     if (order.assignment !== undefined) {
-      this.#watchMemory(order.assignment);
+      this.#hold(order.assignment);
       const place = await this.#prepare(order.assignment);
       if (order.kind === 'program') {
         if (place.workFolder !== '' && place.folder !== '') fillWorkFolder(place.workFolder, place.folder);
@@ -187,15 +193,15 @@ export class UserProcess implements WorkerProcess {
     };
   }
 
-  #watchMemory({ memoryBytes }: Assignment): void {
-    const { pid } = this.#child;
-    if (pid !== undefined) this.#endMemoryWatch = limitMemory(pid, memoryBytes, (reason) => this.kill(reason));
+  #hold(assignment: Assignment): void {
+    this.#limits.hold(assignment, this.#child.pid, (reason) => this.kill(reason));
   }
 
   /** An id whose processes remain is not used again. */
   async #removeAll(): Promise<void> {
     const { uids, log } = this.#context;
     const uid = this.#uid;
+    await this.#limits.end();
     try {
       const left = await removeRemains({ first: uid, last: uid });
       for (const folder of [this.#home, this.#work]) if (folder !== '') await removeTree(folder);
