@@ -69,12 +69,18 @@ export const agentConfig = z.object({
   logFileBytes: setting(
     'CAPSTAN_LOG_FILE_BYTES',
     whole(Number.MAX_SAFE_INTEGER).default(10_000_000),
-    "Size at which an endpoint's log file is rotated, bytes; two files are kept",
+    "Size at which a segment of an endpoint's log is closed and compressed, bytes",
   ),
+  logEndpointBytes: setting(
+    'CAPSTAN_LOG_ENDPOINT_BYTES',
+    whole(Number.MAX_SAFE_INTEGER).default(256_000_000),
+    'Disk space for the log lines of an endpoint on this node, bytes; its oldest segments are deleted first',
+  ),
+  logDays: setting('CAPSTAN_LOG_DAYS', whole(3_650).min(1).default(7), 'How long log lines are kept, days'),
   logAccountBytes: setting(
     'CAPSTAN_LOG_ACCOUNT_BYTES',
     whole(Number.MAX_SAFE_INTEGER).default(2_000_000_000),
-    'Disk space for the log files of an account’s endpoints on this node, bytes; the oldest files of the account are deleted first',
+    'Disk space for the log lines of an account’s endpoints on this node, bytes; the oldest segments of the account are deleted first',
   ),
   workerApiHost: setting(
     'CAPSTAN_WORKER_API_HOST',

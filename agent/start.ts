@@ -10,7 +10,7 @@ import { OwnerFinder } from '../lib/owner/owner-finder.ts';
 import { clientCredentials } from '../lib/grpc-tls.ts';
 import { acquireLock } from '../lib/lock.mjs';
 import { CapstanError } from '../lib/errors.ts';
-import type { LogsRequest, SchedulerEvent } from '../proto/gen/capstan/v1/nodes.ts';
+import type { SchedulerEvent } from '../proto/gen/capstan/v1/nodes.ts';
 import { messageOf } from '../lib/to-error.ts';
 import { visibleText } from '../lib/visible-text.ts';
 import { ArtifactCache } from './artifacts/cache.ts';
@@ -24,7 +24,7 @@ import { NvidiaProbe } from './inventory/nvidia-probe.ts';
 import type { DeviceProbe } from './inventory/probe.ts';
 import { AGENT_MARK, agentMark, killLeftovers } from './runtimes/escaped.ts';
 import { ForeignWorkers } from './runtimes/foreign/foreign-workers.ts';
-import { LogFiles } from './logs/log-files.ts';
+import { answerLogs } from './logs/answer.ts';
 import { LogStore } from './logs/log-store.ts';
 import { stageBootstrap } from './runtimes/hosted/bootstrap.ts';
 import { ContainerRuntime } from './runtimes/container/container-runtime.ts';
@@ -40,6 +40,7 @@ import { noToken, Session } from './session/session.ts';
 import { WorkerApi } from './worker-api/server.ts';
 
 const PROTOCOL = 1;
+const DAY_MS = 86_400_000;
 /** Longest wait of the first Hello for the devices, ms: a hanging nvidia-smi must not keep a node offline. */
 const FIRST_PROBE_MS = 2_000;
 /** Time for the last results to be acknowledged when the agent closes, ms. */
@@ -96,8 +97,15 @@ async function startIn(folder: string, config: AgentConfig, deps: AgentDeps, loc
   const runtimes = deps.runtimes ?? (await defaultRuntimes(config, { folder, api: workerApi, groups, log }));
   const containers = runtimes.find((runtime) => runtime instanceof ContainerRuntime);
   const accounts = new Map<string, string>();
-  const quota = { accountBytes: config.logAccountBytes, accountOf: (endpoint: string) => accounts.get(endpoint) ?? '' };
-  const logs = new LogStore(new LogFiles(join(folder, 'logs'), config.logFileBytes, quota), log);
+  const logs = await new LogStore({
+    folder: join(folder, 'logs'),
+    segmentBytes: config.logFileBytes,
+    endpointBytes: config.logEndpointBytes,
+    accountBytes: config.logAccountBytes,
+    keptMs: config.logDays * DAY_MS,
+    accountOf: (endpoint) => accounts.get(endpoint) ?? '',
+    log,
+  }).open();
   const finder = new OwnerFinder({ setting: config.scheduler, credentials, log, cell: () => session.cell });
   const blobs = new BlobTransfer(finder, () => session.identity);
   const cache = await ArtifactCache.open({ folder: join(folder, 'cache'), maxBytes: config.cacheBytes, blobs, log });
@@ -154,7 +162,10 @@ async function startIn(folder: string, config: AgentConfig, deps: AgentDeps, loc
     onEvents: (events) => {
       noteAccounts(accounts, events);
       engine.onScheduler(events);
-      answerLogs(events);
+      for (const { event } of events) {
+        if (event?.$case === 'logs')
+          void answerLogs(logs, event.value, log).then((value) => session.send({ event: { $case: 'logs', value } }));
+      }
       for (const { event } of events) if (event?.$case === 'gateways') gateways.set(event.value);
     },
     onDisconnected: () => engine.feed({ kind: 'disconnected' }),
@@ -165,14 +176,6 @@ async function startIn(folder: string, config: AgentConfig, deps: AgentDeps, loc
   async function giveUp(error: CapstanError): Promise<void> {
     await end(true);
     removed.resolve(error);
-  }
-
-  function answerLogs(events: readonly SchedulerEvent[]): void {
-    for (const { event } of events) if (event?.$case === 'logs') answerLogRequest(event.value);
-  }
-
-  function answerLogRequest(request: LogsRequest): void {
-    session.send({ event: { $case: 'logs', value: { requestId: request.requestId, lines: logs.find(request) } } });
   }
 
   await Promise.race([inventory.start(), new Promise((resolve) => setTimeout(resolve, FIRST_PROBE_MS).unref())]);

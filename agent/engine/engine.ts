@@ -6,11 +6,13 @@ import { fromServiceError } from '../../lib/grpc-errors.ts';
 import { messageOf } from '../../lib/to-error.ts';
 import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
 import type { ServingWorker } from '../../proto/gen/capstan/v1/invoke.ts';
-import type { ActualWorkers, AgentEvent, AttemptRef, LogLine, ReleaseSpec, SchedulerEvent } from '../../proto/gen/capstan/v1/nodes.ts';
+import type { ActualWorkers, AgentEvent, AttemptRef, ReleaseSpec, SchedulerEvent } from '../../proto/gen/capstan/v1/nodes.ts';
 import type { ArtifactCache, HeldBuild } from '../artifacts/cache.ts';
 import type { BlobTransfer } from '../blobs/blob-transfer.ts';
+import type { PrintedLine } from '../logs/log-store.ts';
 import type { WorkFolders } from '../runtimes/work-folders.ts';
 import { serveOn, servingWorkers } from './serving.ts';
+import { WorkerLines } from './worker-lines.ts';
 import { deviceProblemOf } from '../core/devices.ts';
 import type { CoreEvent, Effect } from '../core/events.ts';
 import { newState, type AttemptKey } from '../core/state.ts';
@@ -31,7 +33,7 @@ export interface EngineDeps {
   /** Base URL of the HTTP API as workers on this node reach it; empty: the scheduler's value. */
   readonly publicUrl: string;
   readonly send: (event: AgentEvent) => void;
-  readonly onLogLine: (line: LogLine) => void;
+  readonly onLogLine: (line: PrintedLine) => void;
   /** The workers that accept HTTP requests may have changed. */
   readonly onServing: () => void;
   /** A worker with devices failed: its devices should be probed. */
@@ -61,9 +63,11 @@ export class Engine {
   #timerAt: number | undefined;
   #turnEnds = false;
   #onIdle: (() => void) | undefined;
+  readonly #lines: WorkerLines;
 
   constructor(deps: EngineDeps) {
     this.#deps = deps;
+    this.#lines = new WorkerLines(deps.onLogLine);
   }
 
   /** Returns the state for Hello. */
@@ -190,6 +194,7 @@ export class Engine {
         const worker = this.#hosted.get(dispatch.workerId)?.worker;
         if (worker === undefined) break;
         this.#attemptWorkers.set(effect.key, worker);
+        this.#lines.attemptStarts(dispatch.jobId, dispatch.attempt);
         worker.run({ key: effect.key, jobId: dispatch.jobId, input: effect.input, s3Config: dispatch.s3Config, attempt: dispatch.attempt });
         break;
       }
@@ -292,6 +297,7 @@ export class Engine {
     const { endpointId } = release;
     const hosted = this.#hostedOf(workerId, start, endpointId);
     const runtime = this.#deps.runtimes.get(name);
+    const env = { ...release.env, ...this.#ownEnv(workerId, release) };
     const doubtDevices = (): void => {
       if (deviceUuids.length > 0) this.#deps.onDeviceDoubt();
     };
@@ -318,7 +324,7 @@ export class Engine {
       },
       reloading: () => this.feed({ kind: 'reloading', workerId, start }),
       reachable: (is) => this.feed({ kind: 'reachable', workerId, start, is }),
-      log: ({ stream, jobId, text }) => this.#deps.onLogLine({ atMs: BigInt(Date.now()), workerId, jobId, stream, text, endpointId }),
+      log: this.#lines.of(workerId, release, env),
       exited: (detail, hardStop) => {
         this.#letGo(workerId, hosted);
         if (this.#state.workers.get(workerId)?.endAsked === false) doubtDevices();
@@ -343,7 +349,7 @@ export class Engine {
         workFolder: hosted.workFolder,
         functions: release.functions,
         servesHttp: release.kind === EndpointKind.LOAD_BALANCED,
-        env: { ...release.env, ...this.#ownEnv(workerId, release) },
+        env,
         deviceUuids,
         maxConcurrency: Math.max(1, release.maxConcurrency),
         memoryBytes: Number(release.memoryBytes),
@@ -393,6 +399,6 @@ export class Engine {
   #tellWorkerLog(workerId: string, release: ReleaseSpec | undefined, text: string): void {
     const { endpointId = '', endpointName } = release ?? {};
     this.#deps.log.warn({ worker: workerId, ...(release === undefined ? {} : { endpoint: endpointId, endpointName }) }, text);
-    this.#deps.onLogLine({ atMs: BigInt(Date.now()), workerId, jobId: '', stream: 'system', text, endpointId });
+    this.#lines.system(workerId, release, text);
   }
 }

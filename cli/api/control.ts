@@ -210,24 +210,6 @@ export async function listBuilds(client: GatewayClient, environment: string | nu
   return (await client.query<{ builds: BuildRow[] }>(query, { environment, endpoint })).builds;
 }
 
-export interface LogRow {
-  readonly at: string;
-  readonly worker: string;
-  readonly job: string | null;
-  readonly stream: string;
-  readonly text: string;
-}
-
-/** Oldest first. */
-export async function readLogs(
-  client: GatewayClient,
-  asked: { readonly endpoint: string; readonly worker: string | null; readonly limit: number; readonly afterMs?: number },
-): Promise<LogRow[]> {
-  const query = `query ($endpoint: ID!, $worker: ID, $limit: Int, $afterMs: Float) {
-    logs(endpoint: $endpoint, worker: $worker, limit: $limit, afterMs: $afterMs) { at worker job stream text } }`;
-  return (await client.query<{ logs: LogRow[] }>(query, { ...asked })).logs;
-}
-
 /** A null account means that of the client's own key. */
 export async function listKeys(client: GatewayClient, account: string | null): Promise<KeyRow[]> {
   const query = `query ($account: ID) { apiKeys(account: $account) { ${KEY} } }`;

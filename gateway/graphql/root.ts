@@ -14,6 +14,7 @@ import {
   type NodeInfo,
   type RateLimit,
 } from '../../proto/gen/capstan/v1/control.ts';
+import { cursorOf, logRequest, type LogQuery } from '../logs/query.ts';
 import { checkSetting, whole } from './endpoint-form.ts';
 import type { ControlCalls, Placed } from './control-calls.ts';
 import {
@@ -140,6 +141,12 @@ export function rootFor({ calls, addresses, isOperator, cluster }: RootDeps) {
       const after = BigInt(Math.max(0, Math.trunc(afterMs ?? 0)));
       const request = { endpointId: endpoint, workerId: worker ?? '', limit: whole('limit', limit ?? 0), afterMs: after };
       return (await call((control) => control.getLogs, request)).lines.map(logShape);
+    },
+    searchLogs: async (asked: { endpoint: string; filter?: Optional<LogQuery>; limit?: Optional<number>; cursor?: Optional<string> }) => {
+      const query = { ...asked.filter, cursor: asked.cursor };
+      const page = await call((control) => control.getLogs, logRequest(asked.endpoint, query, whole('limit', asked.limit ?? 0)));
+      const { lines, incomplete, missingNodes } = page;
+      return { lines: lines.map(logShape), cursor: cursorOf(page, query.oldestFirst === true), incomplete, missingNodes };
     },
 
     createEnvironment: async ({ name }: { name: string }) =>

@@ -47,6 +47,8 @@ type Query {
   cluster: Cluster!
   "What the endpoint's workers printed, oldest first: the last lines after a time (ms since 1970)."
   logs(endpoint: ID!, worker: ID, limit: Int, afterMs: Float): [LogLine!]!
+  "Searches what the endpoint's workers printed, on all its nodes: the newest matching lines (limit: 1 to 1,000, default 100), oldest first. cursor: of an earlier page."
+  searchLogs(endpoint: ID!, filter: LogFilter, limit: Int, cursor: String): LogPage!
 }
 
 type Mutation {
@@ -422,7 +424,49 @@ type Database {
   synchronousStandbys: Int
 }
 
-type LogLine { at: Time! worker: ID! job: ID stream: String! text: String! }
+type LogLine {
+  at: Time!
+  worker: ID!
+  release: ID
+  job: ID
+  "Number of the job's attempt, from 1."
+  attempt: Int
+  "stdout, stderr or system"
+  stream: String!
+  "trace, debug, info, warn, error or fatal; null when the line does not tell"
+  level: String
+  text: String!
+  "Of a line that was a JSON object with a message: its other keys, as JSON text."
+  fields: String
+}
+type LogPage {
+  lines: [LogLine!]!
+  "Continues the search; null at its end. With oldestFirst it also waits for new lines."
+  cursor: String
+  "The search took too long for this page: it goes on at cursor."
+  incomplete: Boolean!
+  "Nodes that have lines of the endpoint and did not reply."
+  missingNodes: [ID!]!
+}
+input LogFilter {
+  worker: ID
+  job: ID
+  release: ID
+  "stdout, stderr or system"
+  stream: String
+  "Least level: trace, debug, info, warn, error or fatal. Lines without a level count as info."
+  level: String
+  "Text that the line contains, case-sensitive."
+  contains: String
+  "RE2 expression that matches some part of the line."
+  pattern: String
+  "Time, ms since 1970, inclusive."
+  sinceMs: Float
+  "Time, ms since 1970, exclusive."
+  untilMs: Float
+  "The oldest matching lines instead of the newest."
+  oldestFirst: Boolean = false
+}
 
 input EndpointSettings {
 ${SETTINGS_INPUT}

@@ -236,8 +236,9 @@ export function cellShape({ name, accounts, address }: CellInfo): object {
   return { name, accounts, address: orNull(address) };
 }
 
-export function logShape({ atMs, workerId, jobId, stream, text }: LogLine): object {
-  return { at: time(atMs), worker: workerId, job: orNull(jobId), stream, text };
+export function logShape({ atMs, workerId, releaseId, jobId, attempt, stream, level, text, fields }: LogLine): object {
+  const of = { worker: workerId, release: orNull(releaseId), job: orNull(jobId), attempt: attempt === 0 ? null : attempt };
+  return { at: time(atMs), ...of, stream, level: orNull(level), text, fields: orNull(fields) };
 }
 
 function orNull(text: string): string | null {

@@ -13,6 +13,7 @@ import { buildRoutes } from './routes/builds.ts';
 import { controlRoutes } from './routes/control.ts';
 import { graphqlRoutes } from './routes/graphql.ts';
 import { listingRoutes } from './routes/listing.ts';
+import { logRoutes } from './routes/logs.ts';
 import { metricsRoutes } from './routes/metrics.ts';
 import { openAiRoutes } from './routes/openai.ts';
 import { serviceRoutes } from './routes/service.ts';
@@ -52,6 +53,7 @@ export async function createServer(services: Services, certificate: Certificate 
   statusRoutes(app, services);
   controlRoutes(app, services);
   listingRoutes(app, services);
+  logRoutes(app, services);
   openAiRoutes(app, services);
   metricsRoutes(app, services);
   graphqlRoutes(app, services);

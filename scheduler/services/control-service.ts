@@ -25,6 +25,7 @@ import { cellHandlers } from './cell-service.ts';
 import { deployHandlers } from './deploy-service.ts';
 import { endpointInfo } from './endpoint-info.ts';
 import { keyHandlers } from './key-service.ts';
+import { checkedLogFilter } from './log-filter.ts';
 import { endpointDetail, workerInfos } from './fleet-view.ts';
 import { nodeCalls } from './node-calls.ts';
 import { openEnv } from './node-service.ts';
@@ -96,12 +97,13 @@ export class Control {
       }),
       listWorkers: reader('ListWorkers', ({ endpointId }, who) => ({ workers: workerInfos(engine.state, who, endpointId) })),
       ...nodeCalls(this.#deps),
-      getLogs: unary(log, 'GetLogs', async ({ endpointId, workerId, limit, afterMs }, metadata) => {
+      getLogs: unary(log, 'GetLogs', async ({ endpointId, workerId, limit, afterMs, filter }, metadata) => {
         const { account: owner } = auth.wholeReader(metadata);
         const endpoint = engine.state.endpoints.get(endpointId);
         if (endpoint === undefined || endpoint.config.account !== owner) throw endpointNotFound(endpointId);
-        const lines = await this.#deps.sessions.logs({ endpointId, workerId, limit: limit === 0 ? 100 : Math.min(limit, 1_000), afterMs });
-        return { lines };
+        const most = limit === 0 ? 100 : Math.min(limit, 1_000);
+        const checked = filter === undefined ? {} : { filter: checkedLogFilter(filter) };
+        return this.#deps.sessions.logs({ endpointId, workerId, limit: most, afterMs, ...checked });
       }),
       getMetrics: gateway('GetMetrics', async () => ({ text: await this.#deps.metrics.text() })),
       listWebhooks: account('ListWebhooks', async ({ afterId, limit }, owner) => {

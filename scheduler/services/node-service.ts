@@ -7,13 +7,13 @@ import { BatchWriter } from '../../lib/batches.ts';
 import { CapstanError } from '../../lib/errors.ts';
 import type {
   AgentMessage,
-  LogLine,
   LogsReply,
   LogsRequest,
   NodeServiceServer,
   SchedulerEvent,
   SchedulerMessage,
 } from '../../proto/gen/capstan/v1/nodes.ts';
+import type { GetLogsResponse } from '../../proto/gen/capstan/v1/control.ts';
 import { toStatus } from '../../lib/grpc-errors.ts';
 import { inlineBytes, type Payload } from '../../lib/payload.ts';
 import { readServerStream } from '../../lib/stream-guard.ts';
@@ -21,7 +21,7 @@ import type { Effect } from '../core/effects.ts';
 import type { State } from '../core/state.ts';
 import { reportedLines } from '../core/jobs/reported.ts';
 import { places } from '../core/control/encryption.ts';
-import { workersByNode } from '../core/fleet/workers.ts';
+import { knownWorkers, workersByNode } from '../core/fleet/workers.ts';
 import type { Engine, EngineLog } from '../engine/engine.ts';
 import type { DesiredEffect } from '../engine/ports.ts';
 import type { Cipher } from '../secrets/cipher.ts';
@@ -30,6 +30,7 @@ import type { WorkerTokens } from '../secrets/worker-tokens.ts';
 import type { Authorizer } from './auth.ts';
 import { unary } from './calls.ts';
 import { openS3 } from './job-service.ts';
+import { mergedLines, type NodeLines } from './merged-lines.ts';
 import { desiredEvent, dispatchEvent } from './node-events.ts';
 
 type SessionCall = ServerDuplexStream<AgentMessage, SchedulerMessage>;
@@ -40,14 +41,21 @@ interface Session {
   readonly writer: BatchWriter<SchedulerEvent>;
 }
 
+interface LogSource {
+  readonly node: string;
+  readonly workers: ReadonlySet<string>;
+}
+
 /** A request for logs without a reply from all its nodes yet. */
 interface OpenLogs {
   /** By session, the workers whose lines its node may return. */
   readonly waiting: Map<number, ReadonlySet<string>>;
-  readonly request: Omit<LogsRequest, 'requestId'>;
-  readonly lines: LogLine[];
+  readonly replies: NodeLines[];
+  readonly request: LogsQuery;
   readonly done: () => void;
 }
+
+type LogsQuery = Omit<LogsRequest, 'requestId'>;
 
 const PROTOCOL_VERSION = 1;
 const LOGS_TIMEOUT_MS = 3_000;
@@ -146,41 +154,46 @@ export class NodeSessions {
     for (const session of [...this.#sessions.keys()]) this.#close(session, reason);
   }
 
-  /** Requests log lines from the nodes that run or ran the endpoint. A node that does not reply in time is left out. */
-  async logs(request: Omit<LogsRequest, 'requestId'>): Promise<LogLine[]> {
+  /**
+   * Requests log lines from the nodes that run or ran the endpoint. A node that does not reply in time, or that is not
+   * connected, is named in the result. Throws INVALID_ARGUMENT for a filter that an agent refuses.
+   */
+  async logs(request: LogsQuery): Promise<GetLogsResponse> {
     const requestId = this.#nextLogs++;
-    const waiting = this.#logSources(request);
-    if (waiting.size === 0) return [];
-    const asked = [...waiting.keys()];
-    const lines: LogLine[] = [];
-    await new Promise<void>((resolve) => {
-      const timer = setTimeout(resolve, LOGS_TIMEOUT_MS);
-      const done = (): void => {
-        clearTimeout(timer);
-        resolve();
-      };
-      this.#logs.set(requestId, { waiting, request, lines, done });
-      for (const session of asked) {
-        const node = this.#sessions.get(session)?.node ?? '';
-        this.send(node, session, { event: { $case: 'logs', value: { ...request, requestId } } });
-      }
-    });
-    this.#logs.delete(requestId);
-    lines.sort((a, b) => (a.atMs < b.atMs ? -1 : a.atMs > b.atMs ? 1 : 0));
-    return lines.slice(-request.limit);
+    const { sources, absent } = this.#logSources(request);
+    const replies: NodeLines[] = [];
+    const waiting = new Map([...sources].map(([session, { workers }]) => [session, workers]));
+    if (waiting.size > 0) {
+      await new Promise<void>((resolve) => {
+        const timer = setTimeout(resolve, LOGS_TIMEOUT_MS);
+        const done = (): void => {
+          clearTimeout(timer);
+          resolve();
+        };
+        this.#logs.set(requestId, { waiting, replies, request, done });
+        for (const [session, { node }] of sources) this.send(node, session, { event: { $case: 'logs', value: { ...request, requestId } } });
+      });
+      this.#logs.delete(requestId);
+    }
+    const replied = new Set(replies.map(({ session }) => session));
+    const silent = [...sources].filter(([session]) => !replied.has(session)).map(([, { node }]) => node);
+    return mergedLines(replies, request, [...absent, ...silent]);
   }
 
-  /** Returns the sessions of the nodes that have lines of the endpoint, or of the named worker. */
-  #logSources({ endpointId, workerId }: Omit<LogsRequest, 'requestId'>): Map<number, ReadonlySet<string>> {
-    const { state: image } = this.#engine;
-    const sources = new Map<number, ReadonlySet<string>>();
-    for (const [node, workers] of workersByNode(image, endpointId)) {
-      const session = image.nodes.get(node)?.session ?? null;
-      if (session === null || !this.#sessions.has(session) || sources.size >= MOST_LOG_NODES) continue;
-      if (workerId === '') sources.set(session, workers);
-      else if (workers.has(workerId)) sources.set(session, new Set([workerId]));
+  /** Returns the sessions of the nodes that have lines of the endpoint, and the nodes that are not connected. */
+  #logSources({ endpointId, workerId }: LogsQuery): { sources: Map<number, LogSource>; absent: string[] } {
+    const { state } = this.#engine;
+    const sources = new Map<number, LogSource>();
+    const absent: string[] = [];
+    const all = [...workersByNode(state, endpointId)];
+    // A worker whose node was forgotten may have run on any node of the endpoint.
+    const its = workerId === '' ? all : all.filter(([, workers]) => workers.has(workerId));
+    for (const [node, workers] of its.length > 0 || state.workers.has(workerId) ? its : all) {
+      const session = state.nodes.get(node)?.session ?? null;
+      if (session === null || !this.#sessions.has(session) || sources.size >= MOST_LOG_NODES) absent.push(node);
+      else sources.set(session, { node, workers });
     }
-    return sources;
+    return { sources, absent };
   }
 
   #open(call: SessionCall): void {
@@ -240,12 +253,16 @@ export class NodeSessions {
   }
 
   /** Accepts one reply from each session that received the request, limited to the lines its node may return. */
-  #takeLogs(session: number, { requestId, lines }: LogsReply): void {
-    const open = this.#logs.get(requestId);
+  #takeLogs(session: number, reply: LogsReply): void {
+    const open = this.#logs.get(reply.requestId);
     const workers = open?.waiting.get(session);
     if (open === undefined || workers === undefined) return;
-    const { endpointId, afterMs, limit } = open.request;
-    open.lines.push(...reportedLines({ endpointId, workers, afterMs, limit }, lines));
+    const { endpointId, workerId, afterMs, limit } = open.request;
+    // Workers that are forgotten are shown, those of other nodes or endpoints are not.
+    const known = knownWorkers(this.#engine.state);
+    const isShown = (worker: string): boolean => (workerId === '' || worker === workerId) && (workers.has(worker) || !known(worker));
+    const lines = reportedLines({ endpointId, isShown, afterMs, limit }, reply.lines);
+    if (!reply.failed) open.replies.push({ session, lines, stoppedAtUs: reply.stoppedAtUs, error: reply.error });
     this.#forgetLogs(open, session);
   }
 

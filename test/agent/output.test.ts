@@ -1,10 +1,10 @@
 /** What a job prints stands in nobody's way: a flood of output is bounded, its beginning and its end are kept. */
-import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 
 import test from 'ava';
 
 import { OUTPUT_BURST, OUTPUT_KEPT, OUTPUT_PER_SECOND, OutputLimiter } from '../../agent/runtimes/output-limiter.ts';
+import { storedLog } from '../support/worker-logs.ts';
 import { functionSpec, startWorker } from './fixtures.ts';
 
 /** 100 MB. */
@@ -33,8 +33,7 @@ for (const [name, runtime, module] of [
 ] as const) {
   test.serial(`${name}: 100 MB of output are bounded before they reach the agent, and the result follows them`, async (t) => {
     const release = { runtime, functions: [functionSpec('flood', module)] };
-    // Nothing is rotated away.
-    const { scheduler, agent } = await startWorker(t, source, 'flood', release, { logFileBytes: 2 * LINES * LINE });
+    const { scheduler, agent } = await startWorker(t, source, 'flood', release);
     const begun = performance.now();
     scheduler.dispatch({ jobId: 'j1' });
     const { outcome, output } = await scheduler.ended('j1');
@@ -47,9 +46,9 @@ for (const [name, runtime, module] of [
     t.true(lines.at(-1)?.text.startsWith(`line ${LINES} `), lines.at(-1)?.text.slice(0, 40));
     // The answer has the last lines alone: all that left the worker is in the file.
     await agent.close();
-    const log = await readFile(join(agent.dataDir, 'agent/logs/ep1.log'), 'utf8');
+    const log = await storedLog(join(agent.dataDir, 'agent/logs'), 'ep1');
     t.regex(log, / characters of output are omitted/);
-    const sent = (log.match(/ line \d+ x+$/gm)?.length ?? 0) * LINE;
+    const sent = (log.match(/"line \d+ x+"/g)?.length ?? 0) * LINE;
     t.true(sent >= OUTPUT_KEPT, `${sent} characters were sent`);
     t.true(sent <= OUTPUT_BURST + 2 * OUTPUT_KEPT + seconds * OUTPUT_PER_SECOND, `${sent} characters were sent in ${seconds} s`);
   });

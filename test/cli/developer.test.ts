@@ -3,7 +3,7 @@ import { spawnSync } from 'node:child_process';
 
 import test from 'ava';
 
-import type { LogRow } from '../../cli/api/control.ts';
+import type { LogPage, LogRow } from '../../cli/api/logs.ts';
 import { newLines } from '../../cli/api/new-lines.ts';
 import { allCommands, findCommand, leafCommands } from '../../cli/commands.ts';
 import { completionScript } from '../../cli/completion.ts';
@@ -84,21 +84,27 @@ test('completion gets names of endpoints and environments from the service, with
   t.regex(fish, /-l env -xa '\(capstan complete environment 2>\/dev\/null\)'/);
 });
 
-test('followed logs give each line once, also several of one millisecond', async (t) => {
-  const line = (at: number, text: string): LogRow => ({ at: new Date(at).toISOString(), worker: 'w', job: null, stream: 'stdout', text });
-  const all = [line(1, 'a'), line(2, 'b')];
+test('followed logs print each line once, page by page', async (t) => {
+  const line = (text: string): LogRow => ({
+    ...{ at: new Date(1).toISOString(), worker: 'w', release: null, job: null, attempt: null, stream: 'stdout', level: null, fields: null },
+    text,
+  });
   const over = new AbortController();
-  const steps = [[], [line(2, 'c')], [line(2, 'c'), line(3, 'd')]];
-  const asked: number[] = [];
-  const read = async (afterMs: number): Promise<LogRow[]> => {
-    asked.push(afterMs);
-    const step = steps.shift();
-    if (step === undefined) over.abort();
-    all.push(...(step ?? []).filter((each) => !all.some(({ text }) => text === each.text)));
-    return all.filter(({ at }) => Date.parse(at) > afterMs);
+  const pages: (readonly [string[], string | null])[] = [
+    [[], null],
+    [['c'], 'c1'],
+    [[], null],
+    [['d', 'e'], 'c2'],
+  ];
+  const asked: (string | null)[] = [];
+  const read = async (cursor: string | null): Promise<LogPage> => {
+    asked.push(cursor);
+    const [texts, next] = pages.shift() ?? [[], null];
+    if (pages.length === 0) over.abort();
+    return Promise.resolve({ lines: texts.map(line), cursor: next, incomplete: false, missingNodes: [] });
   };
   const texts: string[] = [];
-  for await (const { text } of newLines(all.slice(0, 2), read, over.signal, 0)) texts.push(text);
-  t.deepEqual(texts, ['c', 'd']);
-  t.deepEqual(asked, [1, 1, 1, 2]);
+  for await (const { text } of newLines(null, read, over.signal, 0)) texts.push(text);
+  t.deepEqual(texts, ['c', 'd', 'e']);
+  t.deepEqual(asked, [null, null, 'c1', 'c1']);
 });

@@ -321,7 +321,7 @@ test('what a function prints and throws reaches logs and jobs visibly, and whole
   t.notRegex(shown, DANGEROUS);
   t.true((JSON.parse(shown) as { error: string }).error.includes(HOSTILE));
 
-  const files = globSync('{agent/logs,logs}/*.log', { cwd: stack.dataDir }).map((file) => join(stack.dataDir, file));
+  const files = globSync('{agent/logs/*/*.ndjson,logs/*.log}', { cwd: stack.dataDir }).map((file) => join(stack.dataDir, file));
   t.true(files.length >= 4, 'the endpoint’s log, and those of the three parts');
   for (const file of files) t.notRegex(readFileSync(file, 'utf8'), DANGEROUS, file);
 });

@@ -30,6 +30,7 @@ const table: Readonly<Record<string, readonly Caller[]>> = {
   'query apiKeys': wholeReaders,
   'query account': wholeReaders,
   'query logs': wholeReaders,
+  'query searchLogs': wholeReaders,
   'query webhooks': owners,
   'query webhookSecret': owners,
   'query accounts': operators,

@@ -260,20 +260,24 @@ test('logs are requested from nodes that run the endpoint, or ran it, and only l
     stream: 'stdout',
     text,
     endpointId: endpoint,
+    ...{ atUs: 1_000n, releaseId: '', attempt: 0, level: '', fields: '' },
     ...more,
   });
+  const whole = { stoppedAtUs: 0n, error: '', failed: false };
   const answer = async (from: TestSession, lines: LogLine[]): Promise<void> => {
     const { requestId } = await from.take('logs');
     // Another node answers the same request first, and the right one answers twice.
-    other.send({ $case: 'logs', value: { requestId, lines: [line('forged')] } });
+    other.send({ $case: 'logs', value: { requestId, ...whole, lines: [line('forged')] } });
     await handled(other);
-    from.send({ $case: 'logs', value: { requestId, lines } }, { $case: 'logs', value: { requestId, lines: [line('again')] } });
+    from.send(
+      { $case: 'logs', value: { requestId, ...whole, lines } },
+      { $case: 'logs', value: { requestId, ...whole, lines: [line('again')] } },
+    );
   };
   const [shown] = await Promise.all([
     read(),
     answer(session, [
       line('another endpoint', { endpointId: 'other' }),
-      line('another worker', { workerId: 'other' }),
       line('no such stream', { stream: 'x' }),
       line('no such time', { atMs: 9_000_000_000_000_000_000n }),
       line('right'),
@@ -317,7 +321,7 @@ test('logs are requested from nodes that run the endpoint, or ran it, and only l
   await later.take('welcome');
   const [past] = await Promise.all([
     read(),
-    later.take('logs').then(({ requestId }) => later.send({ $case: 'logs', value: { requestId, lines: [line('past')] } })),
+    later.take('logs').then(({ requestId }) => later.send({ $case: 'logs', value: { requestId, ...whole, lines: [line('past')] } })),
   ]);
   t.deepEqual(past, ['past']);
 });

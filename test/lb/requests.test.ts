@@ -10,6 +10,7 @@ import { request } from 'undici';
 import { readConfig } from '../../gateway/config.ts';
 import { start as startGateway } from '../../gateway/start.ts';
 import { until } from '../support/until.ts';
+import { storedLog } from '../support/worker-logs.ts';
 import { web } from './web.ts';
 
 const { call, id, stack } = web(test);
@@ -99,7 +100,7 @@ test('the stack of an error is in the log of the endpoint, and not in the answer
   const log = await until('the log has the stack', async () => {
     const answer = await stack().call(`/v2/${id('web')}/health`);
     t.is(answer.status, 404);
-    const text = await readFile(join(stack().dataDir, 'agent/logs', `${id('web')}.log`), 'utf8').catch(() => '');
+    const text = await storedLog(join(stack().dataDir, 'agent/logs'), id('web'));
     return text.includes('at boom') ? text : null;
   });
   t.true(log.includes('Error: it broke'));

@@ -39,8 +39,10 @@ export interface DesiredRow {
 }
 
 /** Past workers that are remembered per node, in memory and in its row. */
-const MOST_PAST = 512;
+const MOST_PAST = 4_096;
 const MOST_PAST_STORED = 64;
+/** Other endpoints of which one past worker is stored. */
+const MOST_PAST_ENDPOINTS = 512;
 
 /** Requests the worker of a plan, unless the plan is out of date. */
 export function requestWorker(
@@ -146,6 +148,26 @@ export function workersByNode(state: State, endpoint: string): Map<string, Set<s
   return found;
 }
 
+/** Returns a function that tells whether a worker is known, present or past. */
+export function knownWorkers(state: State): (worker: string) => boolean {
+  return (worker) => state.workers.has(worker) || [...state.nodes.values()].some((node) => node.pastWorkers.has(worker));
+}
+
+/** The latest past workers of a node, and the latest one of each other endpoint: its logs are still on the node. */
+function storedPast({ pastWorkers }: NodeRecord): [string, string][] {
+  const all = [...pastWorkers];
+  const latest = all.slice(-MOST_PAST_STORED);
+  const stored = new Set(latest.map(([, endpoint]) => endpoint));
+  const others: [string, string][] = [];
+  for (let at = all.length - latest.length - 1; at >= 0 && others.length < MOST_PAST_ENDPOINTS; at -= 1) {
+    const past = all[at];
+    if (past === undefined || stored.has(past[1])) continue;
+    stored.add(past[1]);
+    others.push(past);
+  }
+  return [...others.reverse(), ...latest];
+}
+
 /** Writes and sends the desired set of every node that changed in this step. */
 export function flushDesired(ctx: StepContext): void {
   for (const id of ctx.state.dirtyNodes) {
@@ -158,7 +180,7 @@ export function flushDesired(ctx: StepContext): void {
     }
     node.epoch++;
     const workers = [...node.workers].flatMap((worker) => ctx.state.workers.get(worker) ?? []);
-    const row: DesiredRow = { epoch: node.epoch, workers: workers.map(toDesired), past: [...node.pastWorkers].slice(-MOST_PAST_STORED) };
+    const row: DesiredRow = { epoch: node.epoch, workers: workers.map(toDesired), past: storedPast(node) };
     const write = putRow(ctx, 'desired', id, row);
     if (update !== null) ctx.emit({ kind: 'directory', update }, write);
     if (node.session !== null)

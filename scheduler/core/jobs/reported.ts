@@ -59,10 +59,10 @@ export function reportedInventory(inventory: Inventory): Inventory {
   };
 }
 
-export interface LogFilter {
+export interface ReportedLinesRule {
   readonly endpointId: string;
-  /** The workers whose lines may be shown. */
-  readonly workers: ReadonlySet<string>;
+  /** Whether lines of this worker may be shown. */
+  readonly isShown: (workerId: string) => boolean;
   readonly afterMs: bigint;
   /** Maximum of lines. */
   readonly limit: number;
@@ -74,22 +74,41 @@ const MOST_LINE_LENGTH = 17 * 1024;
 const MOST_REPLY_LENGTH = 8 * 1024 * 1024;
 /** End of the year 9999, ms. */
 const LAST_TIME_MS = 253_402_300_799_999n;
+const MOST_FIELDS_LENGTH = 16 * 1024;
 const streams: ReadonlySet<string> = new Set(['stdout', 'stderr', 'system']);
+const levels: ReadonlySet<string> = new Set(['', 'trace', 'debug', 'info', 'warn', 'error', 'fatal']);
 
 /** Returns the lines of one node's reply that belong to the requested workers, oldest first. */
-export function reportedLines({ endpointId, workers, afterMs, limit }: LogFilter, lines: readonly LogLine[]): LogLine[] {
+export function reportedLines({ endpointId, isShown, afterMs, limit }: ReportedLinesRule, lines: readonly LogLine[]): LogLine[] {
   const found: LogLine[] = [];
   let length = 0;
   for (let at = lines.length - 1; at >= 0 && found.length < limit; at -= 1) {
     const line = lines[at];
-    if (line === undefined || line.endpointId !== endpointId || !workers.has(line.workerId) || !streams.has(line.stream)) continue;
+    if (line === undefined || line.endpointId !== endpointId || !isShown(line.workerId) || !streams.has(line.stream)) continue;
     if (line.atMs <= afterMs || line.atMs < 0n || line.atMs > LAST_TIME_MS) continue;
     const text = cut(line.text, MOST_LINE_LENGTH);
     length += text.length;
     if (length > MOST_REPLY_LENGTH) break;
-    found.push({ ...line, text, jobId: /^[\w-]{1,128}$/.test(line.jobId) ? line.jobId : '' });
+    found.push({ ...line, ...reportedFacts(line), text });
   }
   return found.reverse();
+}
+
+/** What a line says besides its text, without values of another shape. Agents of version 0.2 and before send no µs. */
+function reportedFacts({ atMs, atUs, jobId, workerId, releaseId, level, fields }: LogLine): Partial<LogLine> {
+  const isSameTime = atUs / 1_000n === atMs;
+  return {
+    atUs: isSameTime ? atUs : atMs * 1_000n,
+    jobId: idOf(jobId),
+    workerId: idOf(workerId),
+    releaseId: idOf(releaseId),
+    level: levels.has(level) ? level : '',
+    fields: fields.length > MOST_FIELDS_LENGTH ? '' : fields.toWellFormed(),
+  };
+}
+
+function idOf(text: string): string {
+  return /^[\w-]{1,128}$/.test(text) ? text : '';
 }
 
 function cut(text: string, most: number): string {

@@ -394,6 +394,35 @@ export interface Failure {
   jobId: string;
 }
 
+/** Which lines of worker output a search returns. Empty fields accept all lines. */
+export interface LogFilter {
+  jobId: string;
+  releaseId: string;
+  /** `stdout`, `stderr` or `system`. */
+  stream: string;
+  /** Least level. Lines without a level count as `info`. */
+  level: string;
+  /** Text that the line contains, case-sensitive. */
+  contains: string;
+  /** RE2 expression that matches some part of the line; at most 1,000 characters. */
+  pattern: string;
+  /** Only lines after, and only lines before this position. */
+  after?: LogPosition | undefined;
+  before?:
+    | LogPosition
+    | undefined;
+  /** The oldest matching lines instead of the newest. */
+  oldestFirst: boolean;
+}
+
+/** The place of a line among those of all nodes. */
+export interface LogPosition {
+  /** µs since 1970. */
+  atUs: bigint;
+  /** Orders lines of the same time. */
+  workerId: string;
+}
+
 function createBasePayload(): Payload {
   return { body: undefined };
 }
@@ -882,6 +911,321 @@ export const Failure: MessageFns<Failure> = {
     message.field = object.field ?? "";
     message.retryAfterMs = object.retryAfterMs ?? 0;
     message.jobId = object.jobId ?? "";
+    return message;
+  },
+};
+
+function createBaseLogFilter(): LogFilter {
+  return {
+    jobId: "",
+    releaseId: "",
+    stream: "",
+    level: "",
+    contains: "",
+    pattern: "",
+    after: undefined,
+    before: undefined,
+    oldestFirst: false,
+  };
+}
+
+export const LogFilter: MessageFns<LogFilter> = {
+  encode(message: LogFilter, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.jobId !== "") {
+      writer.uint32(10).string(message.jobId);
+    }
+    if (message.releaseId !== "") {
+      writer.uint32(18).string(message.releaseId);
+    }
+    if (message.stream !== "") {
+      writer.uint32(26).string(message.stream);
+    }
+    if (message.level !== "") {
+      writer.uint32(34).string(message.level);
+    }
+    if (message.contains !== "") {
+      writer.uint32(42).string(message.contains);
+    }
+    if (message.pattern !== "") {
+      writer.uint32(50).string(message.pattern);
+    }
+    if (message.after !== undefined) {
+      LogPosition.encode(message.after, writer.uint32(58).fork()).join();
+    }
+    if (message.before !== undefined) {
+      LogPosition.encode(message.before, writer.uint32(66).fork()).join();
+    }
+    if (message.oldestFirst !== false) {
+      writer.uint32(72).bool(message.oldestFirst);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): LogFilter {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseLogFilter();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.jobId = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.releaseId = reader.string();
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.stream = reader.string();
+            continue;
+          }
+          case 4: {
+            if (tag !== 34) {
+              break;
+            }
+
+            message.level = reader.string();
+            continue;
+          }
+          case 5: {
+            if (tag !== 42) {
+              break;
+            }
+
+            message.contains = reader.string();
+            continue;
+          }
+          case 6: {
+            if (tag !== 50) {
+              break;
+            }
+
+            message.pattern = reader.string();
+            continue;
+          }
+          case 7: {
+            if (tag !== 58) {
+              break;
+            }
+
+            message.after = LogPosition.decode(reader, reader.uint32());
+            continue;
+          }
+          case 8: {
+            if (tag !== 66) {
+              break;
+            }
+
+            message.before = LogPosition.decode(reader, reader.uint32());
+            continue;
+          }
+          case 9: {
+            if (tag !== 72) {
+              break;
+            }
+
+            message.oldestFirst = reader.bool();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): LogFilter {
+    return {
+      jobId: isSet(object.jobId)
+        ? globalThis.String(object.jobId)
+        : isSet(object.job_id)
+        ? globalThis.String(object.job_id)
+        : "",
+      releaseId: isSet(object.releaseId)
+        ? globalThis.String(object.releaseId)
+        : isSet(object.release_id)
+        ? globalThis.String(object.release_id)
+        : "",
+      stream: isSet(object.stream) ? globalThis.String(object.stream) : "",
+      level: isSet(object.level) ? globalThis.String(object.level) : "",
+      contains: isSet(object.contains) ? globalThis.String(object.contains) : "",
+      pattern: isSet(object.pattern) ? globalThis.String(object.pattern) : "",
+      after: isSet(object.after) ? LogPosition.fromJSON(object.after) : undefined,
+      before: isSet(object.before) ? LogPosition.fromJSON(object.before) : undefined,
+      oldestFirst: isSet(object.oldestFirst)
+        ? globalThis.Boolean(object.oldestFirst)
+        : isSet(object.oldest_first)
+        ? globalThis.Boolean(object.oldest_first)
+        : false,
+    };
+  },
+
+  toJSON(message: LogFilter): unknown {
+    const obj: any = {};
+    if (message.jobId !== "") {
+      obj.jobId = message.jobId;
+    }
+    if (message.releaseId !== "") {
+      obj.releaseId = message.releaseId;
+    }
+    if (message.stream !== "") {
+      obj.stream = message.stream;
+    }
+    if (message.level !== "") {
+      obj.level = message.level;
+    }
+    if (message.contains !== "") {
+      obj.contains = message.contains;
+    }
+    if (message.pattern !== "") {
+      obj.pattern = message.pattern;
+    }
+    if (message.after !== undefined) {
+      obj.after = LogPosition.toJSON(message.after);
+    }
+    if (message.before !== undefined) {
+      obj.before = LogPosition.toJSON(message.before);
+    }
+    if (message.oldestFirst !== false) {
+      obj.oldestFirst = message.oldestFirst;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<LogFilter>, I>>(base?: I): LogFilter {
+    return LogFilter.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<LogFilter>, I>>(object: I): LogFilter {
+    const message = createBaseLogFilter();
+    message.jobId = object.jobId ?? "";
+    message.releaseId = object.releaseId ?? "";
+    message.stream = object.stream ?? "";
+    message.level = object.level ?? "";
+    message.contains = object.contains ?? "";
+    message.pattern = object.pattern ?? "";
+    message.after = (object.after !== undefined && object.after !== null)
+      ? LogPosition.fromPartial(object.after)
+      : undefined;
+    message.before = (object.before !== undefined && object.before !== null)
+      ? LogPosition.fromPartial(object.before)
+      : undefined;
+    message.oldestFirst = object.oldestFirst ?? false;
+    return message;
+  },
+};
+
+function createBaseLogPosition(): LogPosition {
+  return { atUs: 0n, workerId: "" };
+}
+
+export const LogPosition: MessageFns<LogPosition> = {
+  encode(message: LogPosition, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.atUs !== 0n) {
+      if (BigInt.asIntN(64, message.atUs) !== message.atUs) {
+        throw new globalThis.Error("value provided for field message.atUs of type int64 too large");
+      }
+      writer.uint32(8).int64(message.atUs);
+    }
+    if (message.workerId !== "") {
+      writer.uint32(18).string(message.workerId);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): LogPosition {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseLogPosition();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 8) {
+              break;
+            }
+
+            message.atUs = reader.int64() as bigint;
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.workerId = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): LogPosition {
+    return {
+      atUs: isSet(object.atUs) ? BigInt(object.atUs) : isSet(object.at_us) ? BigInt(object.at_us) : 0n,
+      workerId: isSet(object.workerId)
+        ? globalThis.String(object.workerId)
+        : isSet(object.worker_id)
+        ? globalThis.String(object.worker_id)
+        : "",
+    };
+  },
+
+  toJSON(message: LogPosition): unknown {
+    const obj: any = {};
+    if (message.atUs !== 0n) {
+      obj.atUs = message.atUs.toString();
+    }
+    if (message.workerId !== "") {
+      obj.workerId = message.workerId;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<LogPosition>, I>>(base?: I): LogPosition {
+    return LogPosition.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<LogPosition>, I>>(object: I): LogPosition {
+    const message = createBaseLogPosition();
+    message.atUs = (object.atUs !== undefined && object.atUs !== null) ? BigInt(object.atUs) : 0n;
+    message.workerId = object.workerId ?? "";
     return message;
   },
 };

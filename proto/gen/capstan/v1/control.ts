@@ -20,7 +20,14 @@ import {
   type ServiceError,
   type UntypedServiceImplementation,
 } from "@grpc/grpc-js";
-import { EndpointKind, endpointKindFromJSON, endpointKindToJSON, endpointKindToNumber } from "./common.ts";
+import {
+  EndpointKind,
+  endpointKindFromJSON,
+  endpointKindToJSON,
+  endpointKindToNumber,
+  LogFilter,
+  LogPosition,
+} from "./common.ts";
 import { FunctionSpec, Inventory, LogLine, WorkerStatus } from "./nodes.ts";
 
 export const protobufPackage = "capstan.v1";
@@ -716,10 +723,20 @@ export interface GetLogsRequest {
   /** 1 to 1,000; 0 means 100. */
   limit: number;
   afterMs: bigint;
+  filter?: LogFilter | undefined;
 }
 
 export interface GetLogsResponse {
+  /** Oldest first. */
   lines: LogLine[];
+  /** Where the search goes on: `filter.before` of the next request, or `filter.after` with `oldest_first`. Absent at its end. */
+  next?:
+    | LogPosition
+    | undefined;
+  /** The search ended before `limit` lines for want of time: it goes on at `next`. */
+  incomplete: boolean;
+  /** Nodes that have lines of the endpoint and did not reply, by id. */
+  missingNodes: string[];
 }
 
 export interface GetMetricsRequest {
@@ -7725,7 +7742,7 @@ export const RemoveNodeResponse: MessageFns<RemoveNodeResponse> = {
 };
 
 function createBaseGetLogsRequest(): GetLogsRequest {
-  return { endpointId: "", workerId: "", limit: 0, afterMs: 0n };
+  return { endpointId: "", workerId: "", limit: 0, afterMs: 0n, filter: undefined };
 }
 
 export const GetLogsRequest: MessageFns<GetLogsRequest> = {
@@ -7744,6 +7761,9 @@ export const GetLogsRequest: MessageFns<GetLogsRequest> = {
         throw new globalThis.Error("value provided for field message.afterMs of type int64 too large");
       }
       writer.uint32(32).int64(message.afterMs);
+    }
+    if (message.filter !== undefined) {
+      LogFilter.encode(message.filter, writer.uint32(42).fork()).join();
     }
     return writer;
   },
@@ -7793,6 +7813,14 @@ export const GetLogsRequest: MessageFns<GetLogsRequest> = {
             message.afterMs = reader.int64() as bigint;
             continue;
           }
+          case 5: {
+            if (tag !== 42) {
+              break;
+            }
+
+            message.filter = LogFilter.decode(reader, reader.uint32());
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -7819,6 +7847,7 @@ export const GetLogsRequest: MessageFns<GetLogsRequest> = {
         : "",
       limit: isSet(object.limit) ? globalThis.Number(object.limit) : 0,
       afterMs: isSet(object.afterMs) ? BigInt(object.afterMs) : isSet(object.after_ms) ? BigInt(object.after_ms) : 0n,
+      filter: isSet(object.filter) ? LogFilter.fromJSON(object.filter) : undefined,
     };
   },
 
@@ -7836,6 +7865,9 @@ export const GetLogsRequest: MessageFns<GetLogsRequest> = {
     if (message.afterMs !== 0n) {
       obj.afterMs = message.afterMs.toString();
     }
+    if (message.filter !== undefined) {
+      obj.filter = LogFilter.toJSON(message.filter);
+    }
     return obj;
   },
 
@@ -7848,18 +7880,30 @@ export const GetLogsRequest: MessageFns<GetLogsRequest> = {
     message.workerId = object.workerId ?? "";
     message.limit = object.limit ?? 0;
     message.afterMs = (object.afterMs !== undefined && object.afterMs !== null) ? BigInt(object.afterMs) : 0n;
+    message.filter = (object.filter !== undefined && object.filter !== null)
+      ? LogFilter.fromPartial(object.filter)
+      : undefined;
     return message;
   },
 };
 
 function createBaseGetLogsResponse(): GetLogsResponse {
-  return { lines: [] };
+  return { lines: [], next: undefined, incomplete: false, missingNodes: [] };
 }
 
 export const GetLogsResponse: MessageFns<GetLogsResponse> = {
   encode(message: GetLogsResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
     for (const v of message.lines) {
       LogLine.encode(v!, writer.uint32(10).fork()).join();
+    }
+    if (message.next !== undefined) {
+      LogPosition.encode(message.next, writer.uint32(18).fork()).join();
+    }
+    if (message.incomplete !== false) {
+      writer.uint32(24).bool(message.incomplete);
+    }
+    for (const v of message.missingNodes) {
+      writer.uint32(34).string(v!);
     }
     return writer;
   },
@@ -7885,6 +7929,30 @@ export const GetLogsResponse: MessageFns<GetLogsResponse> = {
             message.lines.push(LogLine.decode(reader, reader.uint32()));
             continue;
           }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.next = LogPosition.decode(reader, reader.uint32());
+            continue;
+          }
+          case 3: {
+            if (tag !== 24) {
+              break;
+            }
+
+            message.incomplete = reader.bool();
+            continue;
+          }
+          case 4: {
+            if (tag !== 34) {
+              break;
+            }
+
+            message.missingNodes.push(reader.string());
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -7898,13 +7966,31 @@ export const GetLogsResponse: MessageFns<GetLogsResponse> = {
   },
 
   fromJSON(object: any): GetLogsResponse {
-    return { lines: globalThis.Array.isArray(object?.lines) ? object.lines.map((e: any) => LogLine.fromJSON(e)) : [] };
+    return {
+      lines: globalThis.Array.isArray(object?.lines) ? object.lines.map((e: any) => LogLine.fromJSON(e)) : [],
+      next: isSet(object.next) ? LogPosition.fromJSON(object.next) : undefined,
+      incomplete: isSet(object.incomplete) ? globalThis.Boolean(object.incomplete) : false,
+      missingNodes: globalThis.Array.isArray(object?.missingNodes)
+        ? object.missingNodes.map((e: any) => globalThis.String(e))
+        : globalThis.Array.isArray(object?.missing_nodes)
+        ? object.missing_nodes.map((e: any) => globalThis.String(e))
+        : [],
+    };
   },
 
   toJSON(message: GetLogsResponse): unknown {
     const obj: any = {};
     if (message.lines?.length) {
       obj.lines = message.lines.map((e) => LogLine.toJSON(e));
+    }
+    if (message.next !== undefined) {
+      obj.next = LogPosition.toJSON(message.next);
+    }
+    if (message.incomplete !== false) {
+      obj.incomplete = message.incomplete;
+    }
+    if (message.missingNodes?.length) {
+      obj.missingNodes = message.missingNodes;
     }
     return obj;
   },
@@ -7915,6 +8001,11 @@ export const GetLogsResponse: MessageFns<GetLogsResponse> = {
   fromPartial<I extends Exact<DeepPartial<GetLogsResponse>, I>>(object: I): GetLogsResponse {
     const message = createBaseGetLogsResponse();
     message.lines = object.lines?.map((e) => LogLine.fromPartial(e)) || [];
+    message.next = (object.next !== undefined && object.next !== null)
+      ? LogPosition.fromPartial(object.next)
+      : undefined;
+    message.incomplete = object.incomplete ?? false;
+    message.missingNodes = object.missingNodes?.map((e) => e) || [];
     return message;
   },
 };

@@ -25,6 +25,7 @@ import {
   endpointKindFromJSON,
   endpointKindToJSON,
   endpointKindToNumber,
+  LogFilter,
   Payload,
   S3Config,
   WorkerState,
@@ -672,7 +673,14 @@ export interface Heartbeat {
 
 export interface LogsReply {
   requestId: number;
+  /** Oldest first. */
   lines: LogLine[];
+  /** The search ended here for want of time, µs since 1970: lines beyond this time were not looked at. 0: complete. */
+  stoppedAtUs: bigint;
+  /** Why the request was refused; empty when it was not. */
+  error: string;
+  /** The node cannot read its lines. */
+  failed: boolean;
 }
 
 /** One line that a worker printed, or that the runtime says about it. */
@@ -686,6 +694,15 @@ export interface LogLine {
   stream: string;
   text: string;
   endpointId: string;
+  /** The same time, µs since 1970: no other line of the endpoint on the node has it. 0 from agents that do not know it. */
+  atUs: bigint;
+  releaseId: string;
+  /** Number of the job's attempt, from 1; 0 without a job. */
+  attempt: number;
+  /** `trace`, `debug`, `info`, `warn`, `error` or `fatal`; empty when the line does not tell. */
+  level: string;
+  /** Of a line that was a JSON object with a message: its other keys, as JSON text. */
+  fields: string;
 }
 
 /** Everything the scheduler gathered for the node in one turn, in order. */
@@ -872,7 +889,7 @@ export interface ChunksDrained {
   nextIndex: number;
 }
 
-/** The last lines of the workers of an endpoint (or of one worker). */
+/** Searches the lines of the workers of an endpoint. */
 export interface LogsRequest {
   requestId: number;
   endpointId: string;
@@ -880,6 +897,7 @@ export interface LogsRequest {
   limit: number;
   /** Only lines after this time of the node's wall clock, ms since 1970. */
   afterMs: bigint;
+  filter?: LogFilter | undefined;
 }
 
 function createBaseJoinRequest(): JoinRequest {
@@ -4176,7 +4194,7 @@ export const Heartbeat: MessageFns<Heartbeat> = {
 };
 
 function createBaseLogsReply(): LogsReply {
-  return { requestId: 0, lines: [] };
+  return { requestId: 0, lines: [], stoppedAtUs: 0n, error: "", failed: false };
 }
 
 export const LogsReply: MessageFns<LogsReply> = {
@@ -4186,6 +4204,18 @@ export const LogsReply: MessageFns<LogsReply> = {
     }
     for (const v of message.lines) {
       LogLine.encode(v!, writer.uint32(18).fork()).join();
+    }
+    if (message.stoppedAtUs !== 0n) {
+      if (BigInt.asIntN(64, message.stoppedAtUs) !== message.stoppedAtUs) {
+        throw new globalThis.Error("value provided for field message.stoppedAtUs of type int64 too large");
+      }
+      writer.uint32(24).int64(message.stoppedAtUs);
+    }
+    if (message.error !== "") {
+      writer.uint32(34).string(message.error);
+    }
+    if (message.failed !== false) {
+      writer.uint32(40).bool(message.failed);
     }
     return writer;
   },
@@ -4219,6 +4249,30 @@ export const LogsReply: MessageFns<LogsReply> = {
             message.lines.push(LogLine.decode(reader, reader.uint32()));
             continue;
           }
+          case 3: {
+            if (tag !== 24) {
+              break;
+            }
+
+            message.stoppedAtUs = reader.int64() as bigint;
+            continue;
+          }
+          case 4: {
+            if (tag !== 34) {
+              break;
+            }
+
+            message.error = reader.string();
+            continue;
+          }
+          case 5: {
+            if (tag !== 40) {
+              break;
+            }
+
+            message.failed = reader.bool();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -4239,6 +4293,13 @@ export const LogsReply: MessageFns<LogsReply> = {
         ? globalThis.Number(object.request_id)
         : 0,
       lines: globalThis.Array.isArray(object?.lines) ? object.lines.map((e: any) => LogLine.fromJSON(e)) : [],
+      stoppedAtUs: isSet(object.stoppedAtUs)
+        ? BigInt(object.stoppedAtUs)
+        : isSet(object.stopped_at_us)
+        ? BigInt(object.stopped_at_us)
+        : 0n,
+      error: isSet(object.error) ? globalThis.String(object.error) : "",
+      failed: isSet(object.failed) ? globalThis.Boolean(object.failed) : false,
     };
   },
 
@@ -4250,6 +4311,15 @@ export const LogsReply: MessageFns<LogsReply> = {
     if (message.lines?.length) {
       obj.lines = message.lines.map((e) => LogLine.toJSON(e));
     }
+    if (message.stoppedAtUs !== 0n) {
+      obj.stoppedAtUs = message.stoppedAtUs.toString();
+    }
+    if (message.error !== "") {
+      obj.error = message.error;
+    }
+    if (message.failed !== false) {
+      obj.failed = message.failed;
+    }
     return obj;
   },
 
@@ -4260,12 +4330,29 @@ export const LogsReply: MessageFns<LogsReply> = {
     const message = createBaseLogsReply();
     message.requestId = object.requestId ?? 0;
     message.lines = object.lines?.map((e) => LogLine.fromPartial(e)) || [];
+    message.stoppedAtUs = (object.stoppedAtUs !== undefined && object.stoppedAtUs !== null)
+      ? BigInt(object.stoppedAtUs)
+      : 0n;
+    message.error = object.error ?? "";
+    message.failed = object.failed ?? false;
     return message;
   },
 };
 
 function createBaseLogLine(): LogLine {
-  return { atMs: 0n, workerId: "", jobId: "", stream: "", text: "", endpointId: "" };
+  return {
+    atMs: 0n,
+    workerId: "",
+    jobId: "",
+    stream: "",
+    text: "",
+    endpointId: "",
+    atUs: 0n,
+    releaseId: "",
+    attempt: 0,
+    level: "",
+    fields: "",
+  };
 }
 
 export const LogLine: MessageFns<LogLine> = {
@@ -4290,6 +4377,24 @@ export const LogLine: MessageFns<LogLine> = {
     }
     if (message.endpointId !== "") {
       writer.uint32(50).string(message.endpointId);
+    }
+    if (message.atUs !== 0n) {
+      if (BigInt.asIntN(64, message.atUs) !== message.atUs) {
+        throw new globalThis.Error("value provided for field message.atUs of type int64 too large");
+      }
+      writer.uint32(56).int64(message.atUs);
+    }
+    if (message.releaseId !== "") {
+      writer.uint32(66).string(message.releaseId);
+    }
+    if (message.attempt !== 0) {
+      writer.uint32(72).uint32(message.attempt);
+    }
+    if (message.level !== "") {
+      writer.uint32(82).string(message.level);
+    }
+    if (message.fields !== "") {
+      writer.uint32(90).string(message.fields);
     }
     return writer;
   },
@@ -4355,6 +4460,46 @@ export const LogLine: MessageFns<LogLine> = {
             message.endpointId = reader.string();
             continue;
           }
+          case 7: {
+            if (tag !== 56) {
+              break;
+            }
+
+            message.atUs = reader.int64() as bigint;
+            continue;
+          }
+          case 8: {
+            if (tag !== 66) {
+              break;
+            }
+
+            message.releaseId = reader.string();
+            continue;
+          }
+          case 9: {
+            if (tag !== 72) {
+              break;
+            }
+
+            message.attempt = reader.uint32();
+            continue;
+          }
+          case 10: {
+            if (tag !== 82) {
+              break;
+            }
+
+            message.level = reader.string();
+            continue;
+          }
+          case 11: {
+            if (tag !== 90) {
+              break;
+            }
+
+            message.fields = reader.string();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -4387,6 +4532,15 @@ export const LogLine: MessageFns<LogLine> = {
         : isSet(object.endpoint_id)
         ? globalThis.String(object.endpoint_id)
         : "",
+      atUs: isSet(object.atUs) ? BigInt(object.atUs) : isSet(object.at_us) ? BigInt(object.at_us) : 0n,
+      releaseId: isSet(object.releaseId)
+        ? globalThis.String(object.releaseId)
+        : isSet(object.release_id)
+        ? globalThis.String(object.release_id)
+        : "",
+      attempt: isSet(object.attempt) ? globalThis.Number(object.attempt) : 0,
+      level: isSet(object.level) ? globalThis.String(object.level) : "",
+      fields: isSet(object.fields) ? globalThis.String(object.fields) : "",
     };
   },
 
@@ -4410,6 +4564,21 @@ export const LogLine: MessageFns<LogLine> = {
     if (message.endpointId !== "") {
       obj.endpointId = message.endpointId;
     }
+    if (message.atUs !== 0n) {
+      obj.atUs = message.atUs.toString();
+    }
+    if (message.releaseId !== "") {
+      obj.releaseId = message.releaseId;
+    }
+    if (message.attempt !== 0) {
+      obj.attempt = Math.round(message.attempt);
+    }
+    if (message.level !== "") {
+      obj.level = message.level;
+    }
+    if (message.fields !== "") {
+      obj.fields = message.fields;
+    }
     return obj;
   },
 
@@ -4424,6 +4593,11 @@ export const LogLine: MessageFns<LogLine> = {
     message.stream = object.stream ?? "";
     message.text = object.text ?? "";
     message.endpointId = object.endpointId ?? "";
+    message.atUs = (object.atUs !== undefined && object.atUs !== null) ? BigInt(object.atUs) : 0n;
+    message.releaseId = object.releaseId ?? "";
+    message.attempt = object.attempt ?? 0;
+    message.level = object.level ?? "";
+    message.fields = object.fields ?? "";
     return message;
   },
 };
@@ -6597,7 +6771,7 @@ export const ChunksDrained: MessageFns<ChunksDrained> = {
 };
 
 function createBaseLogsRequest(): LogsRequest {
-  return { requestId: 0, endpointId: "", workerId: "", limit: 0, afterMs: 0n };
+  return { requestId: 0, endpointId: "", workerId: "", limit: 0, afterMs: 0n, filter: undefined };
 }
 
 export const LogsRequest: MessageFns<LogsRequest> = {
@@ -6619,6 +6793,9 @@ export const LogsRequest: MessageFns<LogsRequest> = {
         throw new globalThis.Error("value provided for field message.afterMs of type int64 too large");
       }
       writer.uint32(40).int64(message.afterMs);
+    }
+    if (message.filter !== undefined) {
+      LogFilter.encode(message.filter, writer.uint32(50).fork()).join();
     }
     return writer;
   },
@@ -6676,6 +6853,14 @@ export const LogsRequest: MessageFns<LogsRequest> = {
             message.afterMs = reader.int64() as bigint;
             continue;
           }
+          case 6: {
+            if (tag !== 50) {
+              break;
+            }
+
+            message.filter = LogFilter.decode(reader, reader.uint32());
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -6707,6 +6892,7 @@ export const LogsRequest: MessageFns<LogsRequest> = {
         : "",
       limit: isSet(object.limit) ? globalThis.Number(object.limit) : 0,
       afterMs: isSet(object.afterMs) ? BigInt(object.afterMs) : isSet(object.after_ms) ? BigInt(object.after_ms) : 0n,
+      filter: isSet(object.filter) ? LogFilter.fromJSON(object.filter) : undefined,
     };
   },
 
@@ -6727,6 +6913,9 @@ export const LogsRequest: MessageFns<LogsRequest> = {
     if (message.afterMs !== 0n) {
       obj.afterMs = message.afterMs.toString();
     }
+    if (message.filter !== undefined) {
+      obj.filter = LogFilter.toJSON(message.filter);
+    }
     return obj;
   },
 
@@ -6740,6 +6929,9 @@ export const LogsRequest: MessageFns<LogsRequest> = {
     message.workerId = object.workerId ?? "";
     message.limit = object.limit ?? 0;
     message.afterMs = (object.afterMs !== undefined && object.afterMs !== null) ? BigInt(object.afterMs) : 0n;
+    message.filter = (object.filter !== undefined && object.filter !== null)
+      ? LogFilter.fromPartial(object.filter)
+      : undefined;
     return message;
   },
 };

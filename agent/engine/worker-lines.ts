@@ -1,0 +1,43 @@
+/** Turns what workers print into log lines: adds the release and the attempt, and masks the secrets of the endpoint's environment. */
+import type { ReleaseSpec } from '../../proto/gen/capstan/v1/nodes.ts';
+import type { PrintedLine } from '../logs/log-store.ts';
+import { SecretMask } from '../logs/secret-mask.ts';
+import type { LogEntry } from '../runtimes/runtime.ts';
+
+/** Jobs whose attempt is remembered for lines that arrive after their end. */
+const MOST_JOBS = 10_000;
+
+export class WorkerLines {
+  readonly #onLine: (line: PrintedLine) => void;
+  /** Number of the latest attempt here of each job, the most recent last. */
+  readonly #attempts = new Map<string, number>();
+
+  constructor(onLine: (line: PrintedLine) => void) {
+    this.#onLine = onLine;
+  }
+
+  attemptStarts(jobId: string, attempt: number): void {
+    this.#attempts.delete(jobId);
+    this.#attempts.set(jobId, attempt);
+    if (this.#attempts.size <= MOST_JOBS) return;
+    const [oldest] = this.#attempts.keys();
+    if (oldest !== undefined) this.#attempts.delete(oldest);
+  }
+
+  /** Returns the receiver of the lines of one start of a worker. `env`: its whole environment, whose secrets are masked. */
+  of(workerId: string, { endpointId, releaseId }: ReleaseSpec, env: Readonly<Record<string, string>>): (entry: LogEntry) => void {
+    const masks = new Map<string, SecretMask>();
+    return ({ stream, jobId, text }) => {
+      let mask = masks.get(stream);
+      if (mask === undefined) masks.set(stream, (mask = new SecretMask(env)));
+      const attempt = jobId === '' ? 0 : (this.#attempts.get(jobId) ?? 0);
+      this.#onLine({ endpointId, workerId, releaseId, jobId, attempt, stream, text: mask.apply(text) });
+    };
+  }
+
+  /** Adds a line of the agent about a worker. */
+  system(workerId: string, release: ReleaseSpec | undefined, text: string): void {
+    const { endpointId = '', releaseId = '', env = {} } = release ?? {};
+    this.#onLine({ endpointId, workerId, releaseId, jobId: '', attempt: 0, stream: 'system', text: new SecretMask(env).apply(text) });
+  }
+}

@@ -1,0 +1,215 @@
+/**
+ * GET /v2/<endpoint>/logs: what the workers of an endpoint printed, as lines of JSON, or as server-sent events where the
+ * caller accepts them. Load-balanced endpoints have logs, too.
+ */
+import { setTimeout as pause } from 'node:timers/promises';
+
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { z } from 'zod';
+
+import { CapstanError } from '../../../lib/errors.ts';
+import { LOG_LEVELS, LOG_STREAMS, MAX_PATTERN } from '../../../lib/log-filter.ts';
+import type { GetLogsResponse } from '../../../proto/gen/capstan/v1/control.ts';
+import { keyText } from '../../auth/authenticate.ts';
+import type { Key } from '../../directory/directory.ts';
+import { noEndpoint } from '../../auth/permission.ts';
+import { ControlCalls } from '../../graphql/control-calls.ts';
+import { peerOfRequest } from '../../lb/forwarded.ts';
+import { cursorOf, logRequest, logRow, MAX_LOG_LINES, type LogQuery } from '../../logs/query.ts';
+import { onResponseClosed } from '../client-disconnect.ts';
+import { endpointId } from '../guard.ts';
+import { sendFailure, toCapstanError } from '../problem.ts';
+import { endpointParams } from '../schemas.ts';
+import type { Services } from '../services.ts';
+import { described } from './describe.ts';
+
+/** Interval at which a follower looks for new lines, ms. */
+const FOLLOW_MS = 1_000;
+/** A silent connection gets a comment this often, so that proxies keep it, ms. */
+const KEEP_ALIVE_MS = 15_000;
+/** Open followers of one key at this gateway. */
+const MOST_FOLLOWERS = 32;
+/** Header with the cursor of the next page; absent at the end. */
+export const LOG_CURSOR_HEADER = 'capstan-log-cursor';
+
+const id = z.string().max(128);
+const time = z
+  .string()
+  .max(40)
+  .refine((text) => !Number.isNaN(timeOf(text)), 'must be a time as RFC 3339 or in ms since 1970');
+const logsQuery = z.object({
+  worker: id.optional(),
+  job: id.optional(),
+  release: id.optional(),
+  stream: z.enum(LOG_STREAMS, `must be one of ${LOG_STREAMS.join(', ')}`).optional(),
+  level: z
+    .enum(LOG_LEVELS, `must be one of ${LOG_LEVELS.join(', ')}`)
+    .optional()
+    .meta({ description: 'Least level. Lines without a level count as info.' }),
+  contains: z.string().max(1_000).optional().meta({ description: 'Text that the line contains, case-sensitive.' }),
+  pattern: z.string().max(MAX_PATTERN).optional().meta({ description: 'RE2 expression that matches some part of the line.' }),
+  since: time.optional().meta({ description: 'Time, inclusive: RFC 3339, or ms since 1970.' }),
+  until: time.optional().meta({ description: 'Time, exclusive: RFC 3339, or ms since 1970.' }),
+  order: z
+    .enum(['newest', 'oldest'], 'must be newest or oldest')
+    .optional()
+    .meta({ description: 'The newest matching lines (default), or the oldest. Lines are always in the order of time.' }),
+  limit: z.coerce.number().int().min(1).max(MAX_LOG_LINES, `must be an integer between 1 and ${MAX_LOG_LINES}`).optional(),
+  cursor: z
+    .string()
+    .max(300)
+    .optional()
+    .meta({ description: `The value of ${LOG_CURSOR_HEADER} of the page before.` }),
+  follow: z
+    .enum(['true', 'false'], 'must be true or false')
+    .optional()
+    .meta({ description: 'Keep the response open and send new lines as they are printed.' }),
+});
+type LogsQuery = z.output<typeof logsQuery>;
+
+const logsAnswer = z
+  .string()
+  .meta({ description: 'One JSON object a line: at, worker, release, job, attempt, stream, level, text, fields.' });
+
+/** Reads the pages of one caller. */
+type ReadPage = (query: LogQuery, limit: number) => Promise<GetLogsResponse>;
+
+export function logRoutes(app: FastifyInstance, services: Services): void {
+  const { authenticator, cells, config, lookup } = services;
+  const followers = new Map<string, number>();
+
+  async function reader(request: FastifyRequest): Promise<{ readonly read: ReadPage; readonly key: Key }> {
+    const key = await authenticator.authenticate(request.headers.authorization, peerOfRequest(request.raw, services.proxies));
+    const endpoint = await lookup.endpointOf(key, endpointId(request));
+    if (endpoint === undefined || endpoint.accountId !== key.accountId) throw noEndpoint(endpointId(request));
+    const calls = new ControlCalls({
+      cells,
+      key,
+      text: keyText(request.headers.authorization),
+      cellOfAccount: (account) => lookup.cellOfAccount(account),
+      keyElsewhere: ({ hash, cell, accountId }) =>
+        hash.length === 0 ? Promise.resolve(undefined) : lookup.keyElsewhere(hash.toString('hex'), cell, accountId),
+      timeoutMs: config.readTimeoutMs,
+    });
+    return { key, read: (query, limit) => calls.own((control) => control.getLogs, logRequest(endpoint.id, query, limit)) };
+  }
+
+  async function answer(request: FastifyRequest, reply: FastifyReply): Promise<void> {
+    const query = request.query as LogsQuery;
+    const { read, key } = await reader(request);
+    const asked = queryOf(query);
+    const events = (request.headers.accept ?? '').includes('text/event-stream');
+    const page = await read(asked, query.limit ?? 0);
+    if (query.follow !== 'true') {
+      const cursor = cursorOf(page, asked.oldestFirst === true);
+      if (cursor !== null) reply.header(LOG_CURSOR_HEADER, cursor);
+      reply.header('content-type', typeOf(events)).send(page.lines.map((line) => textOf(logRow(line), events)).join(''));
+      return;
+    }
+    if (asked.untilMs !== undefined) throw new CapstanError('INVALID_ARGUMENT', 'until: not possible with follow', { field: 'until' });
+    const name = key.hash.toString('hex');
+    const open = followers.get(name) ?? 0;
+    if (open >= MOST_FOLLOWERS)
+      throw new CapstanError('RATE_LIMITED', `a key may follow logs ${MOST_FOLLOWERS} times at once`, { retryAfterMs: FOLLOW_MS });
+    followers.set(name, open + 1);
+    try {
+      await follow(reply, { read, asked, page, events });
+    } finally {
+      const left = (followers.get(name) ?? 1) - 1;
+      if (left === 0) followers.delete(name);
+      else followers.set(name, left);
+    }
+  }
+
+  interface Following {
+    readonly read: ReadPage;
+    readonly asked: LogQuery;
+    /** The first page. */
+    readonly page: GetLogsResponse;
+    readonly events: boolean;
+  }
+
+  async function follow(reply: FastifyReply, { read, asked, page, events }: Following): Promise<void> {
+    const gone = new AbortController();
+    onResponseClosed(reply, () => gone.abort());
+    reply.hijack();
+    const { raw } = reply;
+    raw.writeHead(200, { 'content-type': typeOf(events), 'cache-control': 'no-store', 'x-accel-buffering': 'no' });
+    raw.flushHeaders();
+    let cursor = cursorOf(page, true) ?? asked.cursor ?? undefined;
+    if (asked.oldestFirst !== true && page.lines.length > 0) cursor = cursorOf({ ...page, next: undefined }, true) ?? undefined;
+    let { lines } = page;
+    let silentMs = 0;
+    const startedMs = Date.now();
+    while (!gone.signal.aborted && !services.draining()) {
+      for (const line of lines) raw.write(textOf(logRow(line), events));
+      silentMs = lines.length > 0 ? 0 : silentMs + FOLLOW_MS;
+      if (silentMs >= KEEP_ALIVE_MS) {
+        raw.write(events ? ': waiting for lines\n\n' : '\n');
+        silentMs = 0;
+      }
+      // A slow reader holds one page.
+      if (raw.writableNeedDrain) await Promise.race([new Promise((resolve) => raw.once('drain', resolve)), closed(gone.signal)]);
+      await pause(lines.length < MAX_LOG_LINES ? FOLLOW_MS : 0, undefined, { signal: gone.signal }).catch(() => undefined);
+      if (gone.signal.aborted) break;
+      try {
+        const since = cursor === undefined ? { sinceMs: asked.sinceMs ?? startedMs } : {};
+        const next = await read({ ...asked, ...since, cursor, oldestFirst: true }, MAX_LOG_LINES);
+        lines = next.lines;
+        cursor = cursorOf(next, true) ?? cursor;
+      } catch (thrown) {
+        const error = toCapstanError(thrown);
+        // The scheduler is away for a moment; anything else ends the stream.
+        if (error.code !== 'UNAVAILABLE' && error.code !== 'DEADLINE_EXCEEDED') break;
+        lines = [];
+      }
+    }
+    raw.end();
+  }
+
+  app.route({
+    method: 'GET',
+    url: '/v2/:endpointId/logs',
+    schema: described(
+      {
+        summary: 'Logs of an endpoint',
+        description: 'Searches what its workers printed, on all nodes. With Accept: text/event-stream the lines are server-sent events.',
+      },
+      logsAnswer,
+      { params: endpointParams, querystring: logsQuery },
+    ),
+    handler(request, reply) {
+      answer(request, reply).catch((thrown: unknown) => {
+        if (reply.raw.headersSent) reply.raw.end();
+        else sendFailure(reply, thrown);
+      });
+    },
+  });
+}
+
+function queryOf(query: LogsQuery): LogQuery {
+  const { since, until, order, limit: _limit, follow: _follow, ...others } = query;
+  return {
+    ...others,
+    oldestFirst: order === 'oldest',
+    ...(since === undefined ? {} : { sinceMs: timeOf(since) }),
+    ...(until === undefined ? {} : { untilMs: timeOf(until) }),
+  };
+}
+
+/** ms since 1970; NaN for any other text. */
+function timeOf(text: string): number {
+  return /^\d{1,15}$/.test(text) ? Number(text) : Date.parse(text);
+}
+
+function typeOf(events: boolean): string {
+  return events ? 'text/event-stream; charset=utf-8' : 'application/x-ndjson; charset=utf-8';
+}
+
+function textOf(row: object, events: boolean): string {
+  return events ? `data: ${JSON.stringify(row)}\n\n` : `${JSON.stringify(row)}\n`;
+}
+
+function closed(signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => signal.addEventListener('abort', () => resolve(), { once: true }));
+}

@@ -1,0 +1,57 @@
+/** Merges the log lines of several nodes into one page. */
+import { CapstanError } from '../../lib/errors.ts';
+import type { LogPosition } from '../../proto/gen/capstan/v1/common.ts';
+import type { GetLogsResponse } from '../../proto/gen/capstan/v1/control.ts';
+import type { LogLine, LogsRequest } from '../../proto/gen/capstan/v1/nodes.ts';
+
+/** The lines of one node, oldest first. */
+export interface NodeLines {
+  readonly session: number;
+  readonly lines: readonly LogLine[];
+  /** Where the node's search ended for want of time, µs; 0: it is complete. */
+  readonly stoppedAtUs: bigint;
+  /** Why the node refused the request; empty when it did not. */
+  readonly error: string;
+}
+
+/**
+ * Returns the newest lines of all nodes up to the limit, or the oldest ones. Lines beyond the place where one node's search ended
+ * belong to a later page. Throws INVALID_ARGUMENT when a node refused the filter.
+ */
+export function mergedLines(
+  replies: readonly NodeLines[],
+  { limit, filter }: Pick<LogsRequest, 'limit' | 'filter'>,
+  missingNodes: readonly string[],
+): GetLogsResponse {
+  const refused = replies.find(({ error }) => error !== '');
+  if (refused !== undefined) throw new CapstanError('INVALID_ARGUMENT', refused.error.slice(0, 500), { field: 'pattern' });
+  const oldestFirst = filter?.oldestFirst === true;
+  const stops = replies.map(({ stoppedAtUs }) => stoppedAtUs).filter((us) => us > 0n);
+  const stop = stops.length === 0 ? undefined : stops.reduce((a, b) => ((oldestFirst ? b < a : b > a) ? b : a));
+  const within = ({ atUs }: LogLine): boolean => stop === undefined || (oldestFirst ? atUs < stop : atUs > stop);
+  const all = replies.flatMap(({ lines }) => lines.filter(within)).toSorted(byPosition);
+  const lines = oldestFirst ? all.slice(0, limit) : all.slice(-limit);
+  const isFull = lines.length >= limit;
+  const last = oldestFirst ? lines.at(-1) : lines[0];
+  return {
+    lines,
+    ...nextOf(isFull ? last : undefined, stop, oldestFirst),
+    incomplete: !isFull && stop !== undefined,
+    missingNodes: [...missingNodes],
+  };
+}
+
+/** After every worker's id. */
+const LAST_WORKER = '~';
+
+/** A full page goes on at its last line; one that was stopped, with the line that was not looked at. */
+function nextOf(last: LogLine | undefined, stop: bigint | undefined, oldestFirst: boolean): { next?: LogPosition } {
+  if (last !== undefined) return { next: { atUs: last.atUs, workerId: last.workerId } };
+  if (stop === undefined) return {};
+  return { next: oldestFirst ? { atUs: stop - 1n, workerId: LAST_WORKER } : { atUs: stop + 1n, workerId: '' } };
+}
+
+function byPosition(a: LogLine, b: LogLine): number {
+  if (a.atUs !== b.atUs) return a.atUs < b.atUs ? -1 : 1;
+  return a.workerId < b.workerId ? -1 : a.workerId > b.workerId ? 1 : 0;
+}

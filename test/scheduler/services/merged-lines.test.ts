@@ -1,0 +1,55 @@
+/** Lines of several nodes become one page, whatever single nodes send. */
+import test from 'ava';
+
+import type { LogLine } from '../../../proto/gen/capstan/v1/nodes.ts';
+import { reportedLines } from '../../../scheduler/core/jobs/reported.ts';
+import { mergedLines, type NodeLines } from '../../../scheduler/services/merged-lines.ts';
+
+function line(us: number, text: string, more: Partial<LogLine> = {}): LogLine {
+  return {
+    ...{ atMs: BigInt(Math.trunc(us / 1_000)), atUs: BigInt(us), workerId: 'w', releaseId: '', jobId: '', attempt: 0 },
+    ...{ stream: 'stdout', level: '', text, fields: '', endpointId: 'e' },
+    ...more,
+  };
+}
+
+const node = (session: number, lines: LogLine[], stoppedAtUs = 0n, error = ''): NodeLines => ({ session, lines, stoppedAtUs, error });
+const filter = (oldestFirst: boolean) => ({ jobId: '', releaseId: '', stream: '', level: '', contains: '', pattern: '', oldestFirst });
+const textsOf = ({ lines }: { readonly lines: readonly LogLine[] }): string => lines.map(({ text }) => text).join('');
+
+test('the newest lines of all nodes are a page, and the next one goes on before them', (t) => {
+  const replies = [node(1, [line(1_000, 'a'), line(4_000, 'd')]), node(2, [line(2_000, 'b'), line(3_000, 'c', { workerId: 'v' })])];
+  const page = mergedLines(replies, { limit: 2, filter: filter(false) }, []);
+  t.is(textsOf(page), 'cd');
+  t.deepEqual(page.next, { atUs: 3_000n, workerId: 'v' });
+  t.is(textsOf(mergedLines(replies, { limit: 2, filter: filter(true) }, [])), 'ab');
+  t.is(mergedLines(replies, { limit: 9, filter: filter(false) }, ['n3']).next, undefined);
+  t.deepEqual(mergedLines(replies, { limit: 9, filter: filter(false) }, ['n3']).missingNodes, ['n3']);
+});
+
+test('a node whose search was stopped holds back what lies beyond, which no page then lacks', (t) => {
+  const newest = mergedLines(
+    [node(1, [line(1_000, 'a'), line(4_000, 'd')]), node(2, [line(3_000, 'c')], 2_000n)],
+    { limit: 9, filter: filter(false) },
+    [],
+  );
+  t.is(textsOf(newest), 'cd');
+  t.true(newest.incomplete);
+  t.deepEqual(newest.next, { atUs: 2_001n, workerId: '' });
+  const oldest = mergedLines([node(1, [line(1_000, 'a'), line(4_000, 'd')]), node(2, [], 2_000n)], { limit: 9, filter: filter(true) }, []);
+  t.is(textsOf(oldest), 'a');
+  t.deepEqual(oldest.next, { atUs: 1_999n, workerId: '~' });
+});
+
+test('a filter that a node refuses is the caller’s error', (t) => {
+  t.throws(() => mergedLines([node(1, [], 0n, 'pattern: wrong')], { limit: 1, filter: filter(false) }, []), { code: 'INVALID_ARGUMENT' });
+});
+
+test('lines of other workers are dropped, and facts of another shape are', (t) => {
+  const hostile = [
+    line(1_000, 'theirs', { workerId: 'x' }),
+    line(1_000, 'mine', { atUs: 9_000_000n, jobId: '<b>', releaseId: '../', level: 'LOUD', fields: 'y'.repeat(20_000) }),
+  ];
+  const lines = reportedLines({ endpointId: 'e', isShown: (worker) => worker === 'w', afterMs: 0n, limit: 9 }, hostile);
+  t.deepEqual(lines, [line(1_000, 'mine')]);
+});
