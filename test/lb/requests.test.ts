@@ -106,6 +106,56 @@ test('the stack of an error is in the log of the endpoint, and not in the answer
   t.true(log.includes('Error: it broke'));
 });
 
+test('logs are searched over HTTP, page by page, and followed', async (t) => {
+  await call('/boom');
+  const logs = (query: string, init: RequestInit = {}): Promise<Response> => stack().call(`/v2/${id('web')}/logs?${query}`, init);
+  const rows = (body: string): { text: string; stream: string; release: string | null }[] =>
+    body
+      .split('\n')
+      .filter((line) => line !== '')
+      .map((line) => JSON.parse(line) as { text: string; stream: string; release: string | null });
+  const found = await until('the search finds the stack', async () => {
+    const answer = await logs('pattern=Error:%20it%20b.oke');
+    t.is(answer.status, 200);
+    t.is(answer.headers.get('content-type'), 'application/x-ndjson; charset=utf-8');
+    const lines = rows(await answer.text());
+    return lines.length > 0 ? lines : null;
+  });
+  t.true(found.every(({ text, release }) => text.includes('Error: it broke') && release !== null));
+  t.is(await (await logs('contains=nothing%20prints%20this')).text(), '');
+  const first = await logs('order=oldest&limit=1');
+  const second = await logs(`order=oldest&limit=1&cursor=${first.headers.get('capstan-log-cursor') ?? ''}`);
+  t.notDeepEqual(rows(await first.text()), rows(await second.text()));
+  for (const [query, rule] of [
+    ['pattern=(', /^bad request: pattern: not a valid RE2 expression/],
+    ['level=loud', /level: must be one of trace/],
+    ['limit=0', /limit: /],
+    ['cursor=x', /cursor: must be the cursor of an earlier page/],
+    ['since=yesterday', /since: must be a time/],
+    ['follow=true&until=2030-01-01', /until: not possible with follow/],
+  ] as const) {
+    const answer = await logs(query);
+    t.is(answer.status, 400, query);
+    t.regex(((await answer.json()) as { detail: string }).detail, rule);
+  }
+  t.is((await stack().call('/v2/nothing/logs')).status, 404);
+  t.is((await fetch(`${stack().url}/v2/${id('web')}/logs`)).status, 401);
+
+  const gone = new AbortController();
+  const followed = await logs('follow=true&contains=it%20broke&limit=1', { headers: { accept: 'text/event-stream' }, signal: gone.signal });
+  t.is(followed.headers.get('content-type'), 'text/event-stream; charset=utf-8');
+  let seen = '';
+  const events = (): number => seen.split('data: ').length - 1;
+  const reading = (async () => {
+    for await (const chunk of followed.body ?? []) seen += Buffer.from(chunk as Uint8Array).toString();
+  })().catch(() => undefined);
+  await until('the last line is sent', () => (events() === 1 ? true : null));
+  await call('/boom');
+  await until('a new line follows', () => (events() > 1 ? true : null));
+  gone.abort();
+  await reading;
+});
+
 test('a function may take the request and answer with a response; bodies pass as they come', async (t) => {
   const body = randomBytes(3_000_000);
   const { port } = new URL(stack().url);
