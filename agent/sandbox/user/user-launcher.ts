@@ -78,6 +78,10 @@ export class UserLauncher implements WorkerLauncher {
     };
   }
 
+  environmentOf(base: Readonly<Record<string, string>>): Readonly<Record<string, string>> {
+    return base;
+  }
+
   launch(order: LaunchOrder): WorkerProcess {
     const { hostEnv, pids = PIDS, groups, log } = this.#options;
     const placeOf = this.placeOf.bind(this);
