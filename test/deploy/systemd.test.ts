@@ -6,6 +6,7 @@ import { promisify } from 'node:util';
 
 import test from 'ava';
 
+import { readConfig } from '../../agent/config.ts';
 import { PART_NODE_ARGS } from '../../cli/parts/part-process.ts';
 import { readSettings } from '../../cli/config.ts';
 import { errorTable } from '../../lib/errors.ts';
@@ -49,8 +50,56 @@ test('there is one unit for each part, and each starts a command of the tool as 
       `${INSTALLED}/.bin/node ${PART_NODE_ARGS.join(' ')} ${INSTALLED}/capstan/cli/capstan.mjs ${part}`,
     ]);
     t.true(commands.includes(`${part}.ts`));
-    t.deepEqual([values.get('User'), values.get('NoNewPrivileges'), values.get('ProtectSystem')], [['capstan'], ['yes'], ['strict']]);
+    t.deepEqual([values.get('NoNewPrivileges'), values.get('ProtectSystem'), values.get('UMask')], [['yes'], ['strict'], ['0077']]);
   }
+});
+
+test('each part has a user and a folder of its own, which the others cannot read', async (t) => {
+  const names = { scheduler: 'capstan', gateway: 'capstan-gateway', agent: 'capstan-agent' };
+  for (const part of parts) {
+    const values = await unit(part);
+    const name = names[part];
+    t.deepEqual([values.get('User'), values.get('Group'), values.get('StateDirectory')], [[name], [name], [name]]);
+    t.deepEqual([values.get('StateDirectoryMode'), values.get('Environment')?.[0]], [['0700'], `CAPSTAN_DATA_DIR=/var/lib/${name}`]);
+    for (const other of Object.values(names)) {
+      if (other !== name) t.false([...values].some(([, lines]) => lines.some((line) => line.includes(`/var/lib/${other}/`))));
+    }
+  }
+});
+
+test('the agent may make sandboxes and control groups', async (t) => {
+  const values = await unit('agent');
+  t.deepEqual(values.get('Delegate'), ['yes']);
+  // Each of these breaks bubblewrap, control groups or the devices.
+  for (const name of [
+    'RestrictNamespaces',
+    'ProtectHostname',
+    'ProtectKernelTunables',
+    'ProtectKernelLogs',
+    'ProtectProc',
+    'ProcSubset',
+    'ProtectControlGroups',
+    'ProtectClock',
+    'PrivateDevices',
+    'DeviceAllow',
+    'SystemCallFilter',
+    'MemoryDenyWriteExecute',
+  ]) {
+    t.is(values.get(name), undefined, name);
+  }
+});
+
+test('the agent as root may do what it needs for user ids of workers, and has their folders', async (t) => {
+  const text = await readFile(join(folder, 'capstan-agent-root.conf'), 'utf8');
+  const lines = text.split('\n').filter((line) => line !== '' && !line.startsWith('#'));
+  t.is(lines[0], '[Service]');
+  for (const line of ['User=root', 'StateDirectory=capstan-agent capstan-workers', 'RuntimeDirectory=capstan'])
+    t.true(lines.includes(line), line);
+  const capabilities = lines.filter((line) => line.startsWith('CapabilityBoundingSet=')).flatMap((line) => line.split('=')[1]?.split(' '));
+  for (const name of ['SETUID', 'SETGID', 'SETPCAP', 'CHOWN', 'KILL', 'SYS_ADMIN', 'NET_ADMIN'])
+    t.true(capabilities.includes(`CAP_${name}`), name);
+  t.false(capabilities.includes('CAP_SYS_MODULE'));
+  t.is(readConfig({}, {}).workerDir, '/var/lib/capstan-workers');
 });
 
 test('the unit of a cell is that of the scheduler, with a data folder, a cell and settings of its own', async (t) => {
@@ -107,6 +156,11 @@ test('the agent has its GPUs, and ends neither with one worker nor before its jo
     await writeFile(file, text.replaceAll(`${INSTALLED}/capstan`, root).replaceAll(INSTALLED, join(root, 'node_modules')));
     files.push(file);
   }
+  // The agent as root is its unit with the drop-in behind it.
+  const asRoot = join(copies, 'capstan-agent-as-root.service');
+  const agent = await readFile(files[2] ?? '', 'utf8');
+  await writeFile(asRoot, `${agent}\n${await readFile(join(folder, 'capstan-agent-root.conf'), 'utf8')}`);
+  files.push(asRoot);
   const { stdout, stderr } = await run('systemd-analyze', ['verify', '--man=no', ...files]);
   t.is(
     (stdout + stderr)
@@ -117,11 +171,18 @@ test('the agent has its GPUs, and ends neither with one worker nor before its jo
   );
 });
 
-(sysusers === '' ? test : test.skip)(`the units' user and folders can be made${sysusers && ` (${sysusers})`}`, async (t) => {
+(sysusers === '' ? test : test.skip)(`the units' users and folders can be made${sysusers && ` (${sysusers})`}`, async (t) => {
   const place = await folderOf(t, { 'etc/passwd': '' });
   await run('systemd-sysusers', [`--root=${place}`, join(folder, 'sysusers.d/capstan.conf')]);
   const users = await readFile(join(place, 'etc/passwd'), 'utf8');
-  t.regex(users, /^capstan:.*:\/var\/lib\/capstan:\/usr\/sbin\/nologin$/m);
+  for (const name of ['capstan', 'capstan-gateway', 'capstan-agent']) {
+    t.regex(users, new RegExp(`^${name}:.*:/var/lib/${name}:/usr/sbin/nologin$`, 'm'));
+  }
   const lines = (await readFile(join(folder, 'tmpfiles.d/capstan.conf'), 'utf8')).split('\n').filter((line) => line.startsWith('d '));
-  t.deepEqual(lines, ['d /etc/capstan 0755 root root -', 'd /var/lib/capstan 0700 capstan capstan -']);
+  t.deepEqual(lines, [
+    'd /etc/capstan 0755 root root -',
+    'd /var/lib/capstan 0700 capstan capstan -',
+    'd /var/lib/capstan-gateway 0700 capstan-gateway capstan-gateway -',
+    'd /var/lib/capstan-agent 0700 capstan-agent capstan-agent -',
+  ]);
 });

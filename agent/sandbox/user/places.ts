@@ -43,6 +43,9 @@ export class Places {
     const own = folderOfSlot(folder, slot);
     await removeTree(own);
     await mkdir(folder, { recursive: true, mode: PASS_THROUGH });
+    // Under systemd it is a state folder, which nobody else may enter.
+    const { mode } = await lstat(folder);
+    await chmod(folder, (mode & 0o7777) | PASS_THROUGH);
     for (const path of [own, ...['builds', 'homes', 'work'].map((name) => join(own, name))]) {
       await mkdir(path);
       await chmod(path, PASS_THROUGH);
