@@ -4,7 +4,7 @@ import { availableParallelism } from 'node:os';
 import { delimiter, dirname, join } from 'node:path';
 
 import { writingEvents } from './.ci/events.mjs';
-import { filesFor } from './.ci/sets.mjs';
+import { filesFor, levelFor } from './.ci/sets.mjs';
 
 /**
  * The files that take longest by themselves (13 s and more of two quiet processors, 2026-11-22), longest first: started last, one of them would
@@ -92,6 +92,8 @@ export default {
   sortTestFiles: (a, b) => place(a) - place(b) || a.localeCompare(b),
   // `npm test` sets it; `npx ava` alone would have every process strip and compile all sources anew.
   environmentVariables: {
+    // Handlers of unit tests write files of this host. Sets of tests whose subject is isolation run at what the host has.
+    CAPSTAN_ISOLATION: process.env['CAPSTAN_ISOLATION'] ?? levelFor(process.argv.slice(2)),
     // All files beside one another leave no time for 2,000 simulated worlds; the simulator's files by themselves run these.
     SIM_SEEDS: process.env['SIM_SEEDS'] ?? (files.length > 1 ? '100' : '2000'),
     PATH: pathWithPython(process.env['PATH']),

@@ -1,4 +1,8 @@
 /** Patterns of test files by the set's name. */
-export const sets: Readonly<Record<'isolation' | 'tool' | 'cluster' | 'clients' | 'faults' | 'benches', readonly string[]>>;
+export const sets: Readonly<
+  Record<'isolation' | 'sandbox' | 'tool' | 'cluster' | 'clients' | 'faults' | 'apps' | 'parameters' | 'benches', readonly string[]>
+>;
 /** Patterns for ava, by the arguments it was called with. */
 export function filesFor(args: readonly string[]): readonly string[];
+/** CAPSTAN_ISOLATION of a run of ava with these arguments. */
+export function levelFor(args: readonly string[]): 'auto' | 'none';

@@ -53,6 +53,18 @@ export const sets = {
   benches: ['test/bench/benches.test.ts'],
 };
 
+/** Sets whose workers run as strongly isolated as the machine can: what a user's applications and functions do must work there. */
+const ISOLATED = ['apps', 'clients', 'parameters'];
+
+/** CAPSTAN_ISOLATION of a run of ava with these arguments: `auto` when all files belong to such sets. */
+export function levelFor(args) {
+  const folders = ISOLATED.map((name) => sets[name][0].replace(/\*\.test\.ts$/, ''));
+  const files = args.filter((arg) => !arg.startsWith('-'));
+  return files.length > 0 && files.every((file) => folders.some((folder) => file.replace(/^\.\//, '').startsWith(folder)))
+    ? 'auto'
+    : 'none';
+}
+
 /** What ava runs: with arguments that name files all may be named, without them all but the sets. */
 export function filesFor(args) {
   const all = ['test/**/*.test.ts'];

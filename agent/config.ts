@@ -8,10 +8,16 @@ import { z } from 'zod';
 import { CapstanError } from '../lib/errors.ts';
 import { isSchedulerAddress, SCHEDULER_RULE } from '../lib/owner/addresses.ts';
 import { tlsSettings } from '../lib/tls-settings.ts';
+import { ISOLATION_SETTINGS } from './sandbox/isolation-setting.ts';
 import { readSettings, setting } from '../lib/settings.ts';
 
 const whole = (max: number): z.ZodCoercedNumber => z.coerce.number().int().min(0).max(max);
 const DAY_MS = 86_400_000;
+
+const pathList = z.preprocess(
+  (value) => (typeof value === 'string' ? value.split(':').filter(Boolean) : value),
+  z.array(z.string().startsWith('/', 'must be absolute paths, separated by colons')),
+);
 
 export const agentConfig = z.object({
   dataDir: setting(
@@ -97,6 +103,26 @@ export const agentConfig = z.object({
     'CAPSTAN_WORKER_FETCH_MS',
     whole(DAY_MS).min(1_000).default(60_000),
     'Time within which an idle foreign worker must fetch a waiting job, ms; after that it counts as hung and is replaced',
+  ),
+  isolation: setting(
+    'CAPSTAN_ISOLATION',
+    z.enum(ISOLATION_SETTINGS).default('auto'),
+    'How strongly thread and process workers are isolated (sandboxes.md): `sandbox`, `user`, `none`, or `auto` for the strongest of them that works here. The agent does not start when the named level does not work',
+  ),
+  sandboxTmpBytes: setting(
+    'CAPSTAN_SANDBOX_TMP_BYTES',
+    whole(Number.MAX_SAFE_INTEGER).min(1_048_576).default(1_073_741_824),
+    'Size of /tmp, and of the working folder, in a sandbox, bytes each; their contents are in memory',
+  ),
+  sandboxShmBytes: setting(
+    'CAPSTAN_SANDBOX_SHM_BYTES',
+    whole(Number.MAX_SAFE_INTEGER).min(65_536).default(1_073_741_824),
+    'Size of /dev/shm in a sandbox, bytes',
+  ),
+  sandboxPaths: setting(
+    'CAPSTAN_SANDBOX_PATHS',
+    pathList.default([]),
+    'More files and folders of the host that workers in sandboxes read, such as models: absolute paths, separated by colons',
   ),
   workerPids: setting(
     'CAPSTAN_WORKER_PIDS',

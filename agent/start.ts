@@ -34,7 +34,8 @@ import { ProcessRuntime } from './runtimes/process/process-runtime.ts';
 import { ThreadRuntime } from './runtimes/thread/thread-runtime.ts';
 import { WorkFolders } from './runtimes/work-folders.ts';
 import { ControlGroups } from './sandbox/cgroups/control-groups.ts';
-import { PlainLauncher } from './sandbox/plain-launcher.ts';
+import type { WorkerLauncher } from './sandbox/launcher.ts';
+import { openLevel, type OpenedLevel } from './sandbox/open-level.ts';
 import { readIdentity } from './session/identity.ts';
 import { noToken, Session } from './session/session.ts';
 import { WorkerApi } from './worker-api/server.ts';
@@ -93,8 +94,9 @@ async function startIn(folder: string, config: AgentConfig, deps: AgentDeps, loc
   if (left > 0) log.warn({ processes: left }, 'killed processes of an earlier agent');
   const workerApi = await WorkerApi.start({ host: config.workerApiHost, port: config.workerApiPort, log });
   const groups = await ControlGroups.open({ folder, warn: (fields, message) => log.warn(fields, message) });
-  for (const { reason, remedy } of groups.missing) log.warn({ reason, remedy }, 'some limits of workers do not hold');
-  const runtimes = deps.runtimes ?? (await defaultRuntimes(config, { folder, api: workerApi, groups, log }));
+  const bootstrap = await stageBootstrap(join(folder, 'bootstrap'));
+  const level = await openNodeLevel(config, { folder, bootstrap, groups, log });
+  const runtimes = deps.runtimes ?? defaultRuntimes(config, { folder, bootstrap, api: workerApi, launcher: level.launcher, log });
   const containers = runtimes.find((runtime) => runtime instanceof ContainerRuntime);
   const accounts = new Map<string, string>();
   const logs = await new LogStore({
@@ -117,6 +119,12 @@ async function startIn(folder: string, config: AgentConfig, deps: AgentDeps, loc
     kernelLog: new KernelLog(config.kernelLog),
     runtimes: runtimes.filter((runtime) => runtime !== containers).map(({ name }) => name),
     ...(containers === undefined ? {} : { engine: () => containers.probe() }),
+    isolation: {
+      processes: level.launcher.level,
+      networks: level.networks,
+      containerNetworks: ['host', 'outbound', 'none'],
+      missing: [...level.missing, ...groups.missing],
+    },
     builds: () => cache.digests,
     folder,
     env: config.hostEnv,
@@ -189,6 +197,7 @@ async function startIn(folder: string, config: AgentConfig, deps: AgentDeps, loc
     engine.abortTransfers();
     await session.close();
     await Promise.all([inventory.close(), cache.close(), ...runtimes.map((runtime) => runtime.close())]);
+    await level.launcher.close();
     await groups.close();
     await workFolders.close();
     await workerApi.close();
@@ -209,18 +218,50 @@ async function startIn(folder: string, config: AgentConfig, deps: AgentDeps, loc
   };
 }
 
-interface RuntimeDeps {
+interface LevelDeps {
   readonly folder: string;
-  readonly api: WorkerApi;
+  readonly bootstrap: string;
   readonly groups: ControlGroups;
   readonly log: Logger;
 }
 
-async function defaultRuntimes(config: AgentConfig, { folder, api, groups, log }: RuntimeDeps): Promise<Runtime[]> {
+/** Opens the level of isolation, and logs once what it is and what is missing. */
+async function openNodeLevel(config: AgentConfig, { folder, bootstrap, groups, log }: LevelDeps): Promise<OpenedLevel> {
+  const { hostEnv, dataDir, workerUids } = config;
+  const level = await openLevel({
+    setting: config.isolation,
+    sandbox: {
+      folder,
+      dataDir,
+      uidRange: workerUids,
+      env: hostEnv,
+      sizes: { tmpBytes: config.sandboxTmpBytes, shmBytes: config.sandboxShmBytes },
+      paths: config.sandboxPaths,
+      spares: config.spareHosts > 0,
+    },
+    user: { folder: config.workerDir, dataDir, uids: workerUids, agentFolder: folder, hostEnv, reads: [bootstrap] },
+    groups,
+    pids: config.workerPids,
+    log,
+  });
+  log.info({ level: level.launcher.level, networks: level.networks }, 'isolation of workers');
+  for (const { without, reason, remedy } of [...level.missing, ...groups.missing]) {
+    log.warn({ without, reason, ...(remedy === '' ? {} : { remedy }) }, 'isolation of workers is incomplete');
+  }
+  return level;
+}
+
+interface RuntimeDeps {
+  readonly folder: string;
+  readonly bootstrap: string;
+  readonly api: WorkerApi;
+  readonly launcher: WorkerLauncher;
+  readonly log: Logger;
+}
+
+function defaultRuntimes(config: AgentConfig, { folder, bootstrap, api, launcher, log }: RuntimeDeps): Runtime[] {
   const { hostEnv, spareHosts, workerPingMs: pingMs, workerFetchMs: fetchMs } = config;
-  const baseEnv = { ...hostEnv, [AGENT_MARK]: agentMark(folder) };
-  const bootstrap = await stageBootstrap(join(folder, 'bootstrap'));
-  const launcher = new PlainLauncher({ groups, pids: config.workerPids });
+  const baseEnv = launcher.environmentOf({ ...hostEnv, [AGENT_MARK]: agentMark(folder) });
   return [
     new ThreadRuntime({ launcher, bootstrap, baseEnv, spares: spareHosts }),
     new ProcessRuntime({

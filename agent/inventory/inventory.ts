@@ -1,6 +1,7 @@
 /** Keeps the node's inventory current and decides when to report it. */
 import type { Logger } from 'pino';
 
+import type { NodeIsolation } from '../../lib/isolation.ts';
 import type { Inventory } from '../../proto/gen/capstan/v1/nodes.ts';
 import { messageOf } from '../../lib/to-error.ts';
 import { afterFullProbe, afterLightProbe, differs, NO_DEVICES, type DeviceSet } from './devices.ts';
@@ -28,6 +29,15 @@ export interface ContainerFacts {
   readonly images: readonly string[];
 }
 
+/** What never changes while the agent runs. */
+export interface InventoryIsolation {
+  readonly processes: NodeIsolation['processes'];
+  readonly networks: NodeIsolation['processNetworks'];
+  /** With a container engine. */
+  readonly containerNetworks: NodeIsolation['containerNetworks'];
+  readonly missing: NodeIsolation['missing'];
+}
+
 export interface InventoryOptions {
   readonly probe: DeviceProbe;
   readonly kernelLog: KernelLog;
@@ -35,6 +45,7 @@ export interface InventoryOptions {
   readonly runtimes: readonly string[];
   /** Probes the container engine, which may start or stop at any time. Never rejects. */
   readonly engine?: () => Promise<ContainerFacts | undefined>;
+  readonly isolation: InventoryIsolation;
   /** Digests of the cached builds, most recently used first. */
   readonly builds: () => readonly string[];
   /** A folder on the disk that is reported. */
@@ -103,6 +114,19 @@ export class InventoryKeeper {
       containerEngine: this.#containers?.name ?? '',
       images: [...(this.#containers?.images ?? [])],
       builds: this.#options.builds().slice(0, MAX_BUILDS),
+      isolation: this.#isolation,
+    };
+  }
+
+  get #isolation(): Inventory['isolation'] {
+    const { processes, networks, containerNetworks, missing } = this.#options.isolation;
+    const hasEngine = this.#containers !== undefined;
+    return {
+      processes,
+      containers: hasEngine ? 'container' : '',
+      processNetworks: [...networks],
+      containerNetworks: hasEngine ? [...containerNetworks] : [],
+      missing: missing.map((each) => ({ ...each })),
     };
   }
 

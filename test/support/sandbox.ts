@@ -13,6 +13,7 @@ const MEBIBYTE = 1_048_576;
 export function openTestSandbox(folder: string, options: Partial<OpenSandboxOptions> = {}): Promise<OpenedSandbox> {
   return openSandbox({
     folder,
+    dataDir: folder,
     uidRange: undefined,
     env: { PATH: '/usr/local/bin:/usr/bin:/bin' },
     sizes: { tmpBytes: 64 * MEBIBYTE, shmBytes: 64 * MEBIBYTE },

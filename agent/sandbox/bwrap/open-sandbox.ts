@@ -6,6 +6,7 @@ import type { Logger } from 'pino';
 
 import type { MissingIsolation } from '../../../lib/isolation.ts';
 import { messageOf } from '../../../lib/to-error.ts';
+import type { ControlGroups } from '../cgroups/control-groups.ts';
 import type { WorkerExit } from '../launcher.ts';
 import { hasSeccompFilter, seccompFilter } from '../seccomp/filter.ts';
 import { usableUidRange } from '../uid-range.ts';
@@ -34,6 +35,8 @@ const TRIAL_FAILS: Readonly<Record<number, string>> = {
 export interface OpenSandboxOptions {
   /** The agent's folder. */
   readonly folder: string;
+  /** The data folder around it, which no sandbox may show. */
+  readonly dataDir: string;
   /** CAPSTAN_WORKER_UIDS. */
   readonly uidRange: string | undefined;
   /** The host's part of the workers' environment. */
@@ -41,6 +44,7 @@ export interface OpenSandboxOptions {
   readonly sizes: SandboxSizes;
   /** CAPSTAN_SANDBOX_PATHS. */
   readonly paths: readonly string[];
+  readonly groups?: ControlGroups | undefined;
   readonly pids: number;
   /** Spares are wanted. */
   readonly spares: boolean;
@@ -62,20 +66,28 @@ export async function openSandbox(options: OpenSandboxOptions): Promise<OpenedSa
   const isRoot = process.getuid?.() === 0;
   const { found, missing: absent } = existingPaths(paths);
   if (absent.length > 0) log.warn({ paths: absent }, 'paths of CAPSTAN_SANDBOX_PATHS do not exist; workers do not see them');
-  const uids = isRoot ? WorkerUids.open({ range: usableUidRange(options.uidRange), folder }) : undefined;
+  let uids: WorkerUids | undefined;
+  try {
+    uids = isRoot ? WorkerUids.open({ range: usableUidRange(options.uidRange), folder }) : undefined;
+  } catch (error) {
+    if (options.uidRange !== undefined) throw error;
+    return { launcher: undefined, missing: [{ without: 'sandbox', reason: messageOf(error), remedy: 'set CAPSTAN_WORKER_UIDS' }] };
+  }
   const own: Omit<SandboxOptions, 'close'> = {
     uids,
     bwrap,
     programs: await findHostPrograms(env),
     sizes,
     paths: found,
-    hidden: [folder],
+    hidden: [options.dataDir],
     seccompFile: seccompFile(folder),
     pids,
+    groups: options.groups,
     holder: undefined,
     log,
   };
-  const close = (): void => uids?.close();
+  const taken = uids;
+  const close = (): void => taken?.close();
   const problem = await trial(new SandboxLauncher({ ...own, close }));
   if (problem !== undefined) {
     close();

@@ -10,12 +10,14 @@ import { messageOf } from '../../../lib/to-error.ts';
 import { withBuildAt } from '../../runtimes/foreign/command-line.ts';
 import { makeReadable } from '../../runtimes/hosted/readable.ts';
 import { LIMITS } from '../../runtimes/leash.ts';
+import type { ControlGroups } from '../cgroups/control-groups.ts';
+import { WorkerLimits } from '../cgroups/worker-limits.ts';
+import { exportsOf } from '../user/clean-environment.ts';
 import type { Assignment, LaunchOrder, WorkerLauncher, WorkerPlace, WorkerProcess } from '../launcher.ts';
 import { INSIDE, sandboxArguments, USER_NAMESPACE_UID, type SandboxSizes } from './arguments.ts';
 import { deviceNodes } from './devices.ts';
 import type { Holder, Slot } from './holder.ts';
 import type { HostPrograms } from './host-programs.ts';
-import { quoted } from './quoted.ts';
 import { FDS, SandboxProcess, type Preparation, type SandboxParts } from './sandbox-process.ts';
 import { workLinks } from './work-links.ts';
 
@@ -23,7 +25,6 @@ import { workLinks } from './work-links.ts';
 const INSIDE_ENV = { HOME: INSIDE.home, TMPDIR: INSIDE.home, USER: 'worker', LOGNAME: 'worker' };
 /** Files that the host's part of the environment names. */
 const NAMES_FILES = ['NODE_EXTRA_CA_CERTS', 'SSL_CERT_FILE', 'SSL_CERT_DIR', 'REQUESTS_CA_BUNDLE'];
-const ENVIRONMENT_NAME = /^[A-Za-z_][A-Za-z0-9_]*$/;
 
 export interface SandboxOptions {
   /** The agent is root: workers have uids of their own. Otherwise user namespaces. */
@@ -36,6 +37,7 @@ export interface SandboxOptions {
   /** Folders that no sandbox may show. */
   readonly hidden: readonly string[];
   readonly seccompFile: string | undefined;
+  readonly groups: ControlGroups | undefined;
   /** Most processes and threads of a worker. */
   readonly pids: number;
   /** Absent: there are no spares. */
@@ -84,20 +86,18 @@ export class SandboxLauncher implements WorkerLauncher {
 class Parts implements SandboxParts {
   readonly #options: SandboxOptions;
   readonly #order: LaunchOrder;
+  readonly limits: WorkerLimits;
   #uid: number | undefined;
   #slot: Slot | undefined;
 
   constructor(options: SandboxOptions, order: LaunchOrder) {
     this.#options = options;
+    this.limits = new WorkerLimits(options);
     this.#order = order;
   }
 
   get seccompFile(): string | undefined {
     return this.#options.seccompFile;
-  }
-
-  get limitsMemory(): boolean {
-    return false;
   }
 
   async prepare(): Promise<Preparation> {
@@ -129,8 +129,8 @@ class Parts implements SandboxParts {
         withoutNetwork: assignment?.network === 'none',
       }),
       passwd: `root:x:0:0:root:/:/usr/sbin/nologin\nworker:x:${uid}:${uid}:worker:${INSIDE.home}:/bin/sh\n`,
-      environment: environmentScript(this.#environment()),
-      before: [],
+      environment: exportsOf(this.#environment()),
+      before: this.limits.entry,
       command: [...enter, bwrap, '--args', String(FDS.arguments), '--', ...this.#drop(), ...this.#command()],
     };
   }
@@ -140,10 +140,6 @@ class Parts implements SandboxParts {
     if (folder === '') return;
     await this.#makeReadable(folder);
     if (this.#slot !== undefined) await holder?.fill(this.#slot, folder);
-  }
-
-  reasonOfEnd(): string | undefined {
-    return undefined;
   }
 
   async release(): Promise<void> {
@@ -177,7 +173,7 @@ class Parts implements SandboxParts {
   #environment(): Readonly<Record<string, string>> {
     const order = this.#order;
     if (order.kind === 'host') return order.env;
-    return withBuildAt(order.env, { folder: order.assignment.folder, seen: INSIDE.build, programs: [INSIDE.programs] });
+    return withBuildAt(order.env, { folder: order.assignment.folder, seen: INSIDE.build, programs: [] });
   }
 
   #drop(): string[] {
@@ -192,16 +188,8 @@ class Parts implements SandboxParts {
     // Counts all processes of the uid: of no use where workers share it. `-p` is dash's name of it, `-u` that of bash.
     const { pids } = this.#options;
     const processes = this.#uid === undefined ? '' : `ulimit -p ${pids} 2>/dev/null || ulimit -u ${pids} 2>/dev/null; `;
-    return ['setsid', '/bin/sh', '-c', `. ${INSIDE.environment}; ${LIMITS}; ${processes}exec "$@"`, 'sh', command, ...args];
+    return ['setsid', '/bin/sh', '-c', `unset LC_ALL; . ${INSIDE.environment}; ${LIMITS}; ${processes}exec "$@"`, 'sh', command, ...args];
   }
-}
-
-/** A script for `sh`. Leaves out names that no shell can set. */
-function environmentScript(env: Readonly<Record<string, string>>): string {
-  return Object.entries(env)
-    .filter(([name]) => ENVIRONMENT_NAME.test(name))
-    .map(([name, value]) => `export ${name}=${quoted(value)}\n`)
-    .join('');
 }
 
 /** Splits the setting into paths that exist and others. */

@@ -14,18 +14,17 @@ import { constants } from 'node:os';
 import type { Readable, Writable } from 'node:stream';
 
 import { messageOf, isErrno } from '../../../lib/to-error.ts';
-import { limitMemory } from '../../runtimes/memory-limit.ts';
 import { readStat } from '../../runtimes/process-stat.ts';
+import type { WorkerLimits } from '../cgroups/worker-limits.ts';
 import type { Assignment, LaunchOrder, WorkerExit, WorkerProcess } from '../launcher.ts';
 import { endOutputLater } from '../output-grace.ts';
+import { CLEAN_ENVIRONMENT } from '../user/clean-environment.ts';
 import { withoutInherited } from './descriptors.ts';
 import { quoted } from './quoted.ts';
 
 /** Descriptors of the shell. Those of a worker come first; `sh` takes a single digit in a redirection. */
 const FIRST_PIPE = 3;
 export const FDS = { arguments: 6, info: 7, gate: 8, seccomp: 9, passwd: 10, environment: 11 } as const;
-/** Nothing of a tenant's: these programs run outside of the sandbox. */
-const OUTER_ENV = { PATH: '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin' };
 const GATE = `line=$(cat <&${FDS.gate}) && [ -n "$line" ] || exit 1; exec ${FDS.gate}<&-; eval "$line"`;
 const POLL_MS = 5;
 /** Time for the kernel to remove the last process of a sandbox: drivers of devices may take long. */
@@ -55,12 +54,9 @@ export interface SandboxParts {
   prepare(): Promise<Preparation>;
   /** Gives a spare its build, its limits and its network. */
   assign(assignment: Assignment): Promise<void>;
-  /** Returns why the kernel ended it, as far as that is known. */
-  reasonOfEnd(): string | undefined;
   /** Frees what `prepare` and `assign` took. Never rejects. */
   release(): Promise<void>;
-  /** Whether memory is limited by the kernel. */
-  readonly limitsMemory: boolean;
+  readonly limits: WorkerLimits;
 }
 
 export class SandboxProcess implements WorkerProcess {
@@ -81,7 +77,6 @@ export class SandboxProcess implements WorkerProcess {
   #complaint = '';
   #killed = false;
   #over = false;
-  #endMemoryWatch: (() => void) | undefined;
 
   constructor(order: LaunchOrder, parts: SandboxParts) {
     this.#order = order;
@@ -128,7 +123,7 @@ export class SandboxProcess implements WorkerProcess {
     await this.#opened;
     if (this.#problem !== undefined) throw new Error(this.#problem);
     await this.#parts.assign(assignment);
-    this.#watchMemory(assignment.memoryBytes);
+    this.#limit(assignment);
   }
 
   terminate(reason?: string): void {
@@ -168,7 +163,7 @@ export class SandboxProcess implements WorkerProcess {
       this.#write(FDS.environment, environment);
       this.#write(FDS.gate, [...before, `exec ${command.map(quoted).join(' ')}`].join('\n'));
       const { assignment } = this.#order;
-      if (assignment !== undefined) this.#watchMemory(assignment.memoryBytes);
+      if (assignment !== undefined) this.#limit(assignment);
     } catch (error) {
       this.#problem = messageOf(error);
       this.#shut();
@@ -202,21 +197,21 @@ export class SandboxProcess implements WorkerProcess {
     if (this.#first !== undefined && isSame(this.#first)) signal(this.#first.pid, 'SIGKILL');
   }
 
-  /** Where the kernel cannot do it: the resident memory of the worker's process group. */
-  #watchMemory(limit: number): void {
-    if (limit <= 0 || this.#parts.limitsMemory || this.#over) return;
+  /** Where the kernel does not limit memory, the worker's process group is watched: its leader must be known. */
+  #limit(assignment: Assignment): void {
+    if (this.#over) return;
     const { pid } = this;
-    if (pid === undefined) setTimeout(() => this.#watchMemory(limit), POLL_MS);
-    else this.#endMemoryWatch ??= limitMemory(pid, limit, (reason) => this.kill(reason));
+    if (pid === undefined && assignment.memoryBytes > 0 && !this.#parts.limits.limitsMemory)
+      setTimeout(() => this.#limit(assignment), POLL_MS);
+    else this.#parts.limits.hold(assignment, pid, (reason) => this.kill(reason));
   }
 
   async #ended(code: number | null, by: NodeJS.Signals | null): Promise<WorkerExit> {
-    this.#endMemoryWatch?.();
     await this.#info.promise;
     // The end of the first process waits for that of all others.
     if (by !== null) this.#killFirst();
     for (let polls = 0; this.#first !== undefined && isSame(this.#first) && polls < GONE_POLLS; polls += 1) await pause();
-    const reason = this.#reason ?? this.#parts.reasonOfEnd();
+    const reason = this.#reason ?? this.#parts.limits.reasonOfEnd;
     const complaint = code === 1 && this.#complaint.startsWith('bwrap: ') ? this.#complaint.split('\n')[0] : undefined;
     const problem = this.#problem ?? complaint;
     if (reason === undefined && problem !== undefined)
@@ -228,6 +223,7 @@ export class SandboxProcess implements WorkerProcess {
     this.#over = true;
     this.#info.resolve();
     if (this.#order.kind === 'host' && this.#order.lifeline) this.#streams[FIRST_PIPE + this.#order.pipes]?.destroy();
+    await this.#parts.limits.end();
     await this.#parts.release();
     return exit;
   }
@@ -240,7 +236,9 @@ function start(pipes: number, seccompFile: string | undefined): ChildProcess {
     for (let fd = FIRST_PIPE; fd < FDS.arguments; fd += 1) stdio[fd] = fd - FIRST_PIPE < pipes ? 'pipe' : 'ignore';
     for (const fd of [FDS.arguments, FDS.info, FDS.gate, FDS.passwd, FDS.environment]) stdio[fd] = 'pipe';
     stdio[FDS.seccomp] = filter ?? 'ignore';
-    return withoutInherited(stdio, (all) => spawn('/bin/sh', ['-c', GATE], { detached: true, env: OUTER_ENV, cwd: '/', stdio: all }));
+    return withoutInherited(stdio, (all) =>
+      spawn('/bin/sh', ['-c', GATE], { detached: true, env: CLEAN_ENVIRONMENT, cwd: '/', stdio: all }),
+    );
   } finally {
     if (filter !== undefined) closeSync(filter);
   }
