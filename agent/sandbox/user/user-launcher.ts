@@ -24,7 +24,7 @@ export interface UserLauncherOptions {
   /** As in UserProcessContext. */
   readonly hostEnv: Readonly<Record<string, string>>;
   readonly pids?: number;
-  readonly groups?: ControlGroups;
+  readonly groups?: ControlGroups | undefined;
   readonly log: Pick<Logger, 'warn' | 'error'>;
 }
 
