@@ -1,7 +1,7 @@
 /** Level `user`: what a worker is, what it cannot reach, and that nothing of it remains. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { readdir, readFile, stat, writeFile } from 'node:fs/promises';
+import { open, readdir, readFile, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 
 import test from 'ava';
@@ -193,6 +193,45 @@ userTest('what the workers of a killed agent left is removed by the next one', a
   const next = await openUserLevel();
   t.teardown(() => next.close());
   t.deepEqual(await processesOf(uid), []);
+});
+
+userTest('a worker has no descriptor that the agent got from its parent', async (t) => {
+  const folder = await folderOf(t, { secret: 'of the parent' });
+  const program = `
+    import { openUserLevel } from ${JSON.stringify(new URL('user-level.ts', import.meta.url).href)};
+    const { launcher, close } = await openUserLevel();
+    const assignment = { workerId: 'w', folder: '', workFolder: '/data/work/w-1', deviceUuids: [], memoryBytes: 0, cpuMillis: 0 };
+    const script = 'for fd in 3 4 5 6 7 8 9; do cat <&$fd && echo end of $fd; done 2>/dev/null; echo done';
+    const worker = launcher.launch({ kind: 'program', command: '/bin/sh', args: ['-c', script], env: {}, assignment });
+    worker.stdout.pipe(process.stdout);
+    await worker.gone;
+    await close();`;
+  const main = join(folder, 'agent.ts');
+  await writeFile(main, program);
+  const secret = await open(join(folder, 'secret'));
+  const agent = spawn(process.execPath, [main], {
+    stdio: ['ignore', 'pipe', 'inherit', 'ignore', 'ignore', 'ignore', 'ignore', secret.fd],
+  });
+  const parts: Buffer[] = [];
+  agent.stdout?.on('data', (data: Buffer) => parts.push(data));
+  await once(agent, 'close');
+  await secret.close();
+  const output = Buffer.concat(parts).toString();
+  t.false(output.includes('of the parent'), output);
+  t.true(output.endsWith('done\n'), output);
+});
+
+userTest('a worker has no more processes than it may', async (t) => {
+  const small = await openUserLevel({ pids: 32 });
+  t.teardown(() => small.close());
+  const script = `i=0; while [ $i -lt 100 ]; do sleep 600 & i=$((i+1)); done; echo all`;
+  const { lines } = await run(t, small, script);
+  t.true(
+    lines.some((line) => /fork/i.test(line)),
+    lines.join('\n'),
+  );
+  t.false(lines.includes('all'));
+  t.deepEqual(small.complaints, []);
 });
 
 userTest('ids without processes, files and IPC are swept without effect', async (t) => {

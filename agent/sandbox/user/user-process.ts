@@ -7,7 +7,7 @@
  *     shell (the worker's user): reads environment and folder from its standard input, which come once they exist
  *     the worker
  */
-import { spawn, type ChildProcess, type StdioOptions } from 'node:child_process';
+import { spawn, type ChildProcess } from 'node:child_process';
 import type { Socket } from 'node:net';
 import type { Readable, Stream } from 'node:stream';
 
@@ -19,6 +19,7 @@ import { fillWorkFolder } from '../../runtimes/hosted/work-folder.ts';
 import { LEASH_FD, limited, withLeash } from '../../runtimes/leash.ts';
 import { endGroup, killGroup, signalGroup } from '../../runtimes/process-group.ts';
 import { removeTree } from '../../runtimes/remove-tree.ts';
+import { withoutInherited } from '../bwrap/descriptors.ts';
 import { WorkerLimits } from '../cgroups/worker-limits.ts';
 import type { ControlGroups } from '../cgroups/control-groups.ts';
 import type { Assignment, LaunchOrder, WorkerExit, WorkerPlace, WorkerProcess } from '../launcher.ts';
@@ -143,10 +144,10 @@ export class UserProcess implements WorkerProcess {
     const args = [...limits, 'setpriv', ...user, ...capabilities, ...worker];
     const [shell, line] =
       order.kind === 'host' ? limited('prlimit', args, this.#limits.entry) : withLeash('prlimit', args, this.#limits.entry);
-    const stdio: StdioOptions = ['pipe', 'pipe', 'pipe'];
+    const stdio: 'pipe'[] = ['pipe', 'pipe', 'pipe'];
     if (order.kind === 'program') stdio[LEASH_FD] = 'pipe';
     else stdio.push(...Array.from({ length: order.pipes + (order.lifeline ? 1 : 0) }, () => 'pipe' as const));
-    return spawn(shell, line, { detached: true, env: CLEAN_ENVIRONMENT, cwd: '/', stdio });
+    return withoutInherited(stdio, (all) => spawn(shell, line, { detached: true, env: CLEAN_ENVIRONMENT, cwd: '/', stdio: all }));
   }
 
   /** Sends environment and folder once all that they name is there. */
