@@ -20,7 +20,7 @@ export interface OpenLevelOptions {
     readonly uids: string | undefined;
     readonly agentFolder: string;
   };
-  readonly groups: ControlGroups | undefined;
+  readonly groups: ControlGroups;
   readonly pids: number;
   readonly log: Pick<Logger, 'warn' | 'error'>;
 }

@@ -2,4 +2,5 @@
 import { readConfig, type AgentConfigInput } from '../../agent/config.ts';
 import { start } from '../../agent/start.ts';
 
-await start(readConfig(JSON.parse(process.argv[2] ?? '{}') as AgentConfigInput, {}));
+const given = JSON.parse(process.argv[2] ?? '{}') as AgentConfigInput;
+await start(readConfig({ isolation: 'none', ...given }, {}));

@@ -64,6 +64,8 @@ export async function startAgent(
       scheduler: scheduler.address,
       joinToken: JOIN_TOKEN,
       nodeName: 'test-node',
+      // Handlers write files of this host.
+      isolation: 'none',
       nvidiaSmi: '/nonexistent/nvidia-smi',
       containerSocket: 'none',
       drainMs: 2_000,

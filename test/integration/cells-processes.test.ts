@@ -29,6 +29,7 @@ function tests(postgres: PostgresServer): void {
       CAPSTAN_BLOB_DIR_SHARED: 'true',
       CAPSTAN_SCHEDULER: `127.0.0.1:${ports.east},127.0.0.1:${ports.west}`,
       CAPSTAN_CONTAINER_SOCKET: 'none',
+      CAPSTAN_ISOLATION: 'none',
       CAPSTAN_SPARE_HOSTS: '0',
       CAPSTAN_LOG_LEVEL: 'info',
       SERVICE_API_KEY: 'cap_operator-of-the-service',

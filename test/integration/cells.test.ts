@@ -150,7 +150,7 @@ function tests(server: PostgresServer): void {
     t.regex(joinToken, /^join_west_[0-9a-f]{64}$/);
     const dataDir = await folderOf(t);
     const agent = await startAgent(
-      agentConfig({ dataDir, scheduler: west.handle.address, joinToken, logLevel: 'silent', nodeName: 'n' }, {}),
+      agentConfig({ dataDir, scheduler: west.handle.address, joinToken, logLevel: 'silent', nodeName: 'n', isolation: 'none' }, {}),
     );
     t.teardown(() => agent.close());
     const id = await agent.joined;

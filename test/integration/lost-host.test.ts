@@ -87,6 +87,7 @@ test('an owner whose packets are dropped both ways gives up by itself and is rep
         grpcPlain: 'anywhere',
         joinToken: secrets.joinToken,
         nodeName: 'gpu',
+        isolation: 'none',
         logLevel: 'silent',
         spareHosts: 0,
       },

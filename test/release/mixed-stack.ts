@@ -184,6 +184,7 @@ export class MixedStack {
       CAPSTAN_DATA_DIR: this.dataDir,
       CAPSTAN_SCHEDULER: ['scheduler', 'standby'].flatMap((each) => this.#addresses.get(each as PartName) ?? []).join(','),
       CAPSTAN_CONTAINER_SOCKET: 'none',
+      CAPSTAN_ISOLATION: 'none',
       CAPSTAN_SPARE_HOSTS: '0',
     };
     switch (part) {

@@ -278,6 +278,7 @@ export class HistoryStack {
       CAPSTAN_HTTP_PORT: '0',
       CAPSTAN_GRPC_PORT: '0',
       CAPSTAN_CONTAINER_SOCKET: 'none',
+      CAPSTAN_ISOLATION: 'none',
       CAPSTAN_SPARE_HOSTS: '0',
       CAPSTAN_WEBHOOK_ALLOW: '127.0.0.0/8',
       CAPSTAN_RATE_LIMITS: ['run', 'runsync', 'status', 'stream', 'cancel', 'purge-queue'].map((operation) => `${operation}=0/0`).join(),
