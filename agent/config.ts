@@ -139,6 +139,16 @@ export const agentConfig = z.object({
     z.string().min(1).default('auto'),
     "Network of worker containers: a network of the engine, `host`, `none`, or `auto`: the engine's bridge, if it has one, else `none` (`host` for foreign workers)",
   ),
+  containerOutboundNetwork: setting(
+    'CAPSTAN_CONTAINER_OUTBOUND_NETWORK',
+    z.string().min(1).optional(),
+    'Network of the engine for containers of workers with the network `outbound`: one whose rules keep them from private addresses. Without it the node offers no `outbound` to containers',
+  ),
+  containerRuntime: setting(
+    'CAPSTAN_CONTAINER_RUNTIME',
+    z.string().min(1).optional(),
+    "Runtime of the engine for worker containers, for instance `runsc` (gVisor); the engine's default when empty",
+  ),
   containerReadOnly: setting(
     'CAPSTAN_CONTAINER_READ_ONLY',
     z.enum(['base-images', 'always', 'never']).default('base-images'),

@@ -28,7 +28,7 @@ import { answerLogs } from './logs/answer.ts';
 import { LogStore } from './logs/log-store.ts';
 import { stageBootstrap } from './runtimes/hosted/bootstrap.ts';
 import { ContainerRuntime } from './runtimes/container/container-runtime.ts';
-import { ContainerEngine } from './runtimes/container/engine.ts';
+import { checkContainerRuntime, ContainerEngine } from './runtimes/container/engine.ts';
 import type { Runtime } from './runtimes/runtime.ts';
 import { ProcessRuntime } from './runtimes/process/process-runtime.ts';
 import { ThreadRuntime } from './runtimes/thread/thread-runtime.ts';
@@ -89,6 +89,7 @@ export async function start(config: AgentConfig, deps: AgentDeps = {}): Promise<
 async function startIn(folder: string, config: AgentConfig, deps: AgentDeps, lock: { release(): void }): Promise<AgentHandle> {
   const log = deps.log ?? pino({ name: 'agent', level: config.logLevel, hooks: { streamWrite: visibleText } }, pino.destination(2));
   const credentials = clientCredentials(config.scheduler, config);
+  if (deps.runtimes === undefined) await checkContainerRuntime(new ContainerEngine(config.containerSocket), config.containerRuntime);
   const work = join(folder, 'work');
   const left = await killLeftovers(folder, work);
   if (left > 0) log.warn({ processes: left }, 'killed processes of an earlier agent');
@@ -300,9 +301,11 @@ function containerRuntime(config: AgentConfig, { folder, bootstrap, api, log }: 
     bootstrap,
     nodeName,
     network,
+    outboundNetwork: config.containerOutboundNetwork,
     readOnlyRoots,
     rules: {
       gpus: config.containerGpus,
+      runtime: config.containerRuntime,
       pids: config.containerPids,
       tmpBytes: config.containerTmpBytes,
       shmBytes: config.containerShmBytes,

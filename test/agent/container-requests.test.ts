@@ -5,7 +5,9 @@ import { join } from 'node:path';
 import test, { type ExecutionContext } from 'ava';
 import type Docker from 'dockerode';
 
+import { podmanRequest } from '../../agent/runtimes/container/create-podman.ts';
 import { createRequest, type ContainerSpec } from '../../agent/runtimes/container/create-request.ts';
+import { checkContainerRuntime, ContainerEngine } from '../../agent/runtimes/container/engine.ts';
 import { incarnationName } from '../../agent/runtimes/container/leftovers.ts';
 import { OutputFrames } from '../../agent/runtimes/container/output-frames.ts';
 import { PullProgress } from '../../agent/runtimes/container/pull-progress.ts';
@@ -85,6 +87,71 @@ test('a worker gets its devices, its limits, and nothing else of the host', asyn
     ['bootstrap', 'channel', 'build'].map((name) => ['bind', `/capstan/${name}`, true]),
   );
   t.false(JSON.stringify(engine.asked.items).includes('a-secret'));
+});
+
+test('the operator’s runtime makes the containers, and says which level they have', async (t) => {
+  const engine = await fakeEngine(t);
+  engine.images.add('capstan/base-python:latest');
+  engine.runtimes = { runc: { path: 'runc' }, strong: { path: '/usr/local/bin/runsc' }, shim: { runtimeType: 'io.containerd.runsc.v1' } };
+  for (const [runtime, level] of [
+    [undefined, 'container'],
+    ['runc', 'container'],
+    ['strong', 'gvisor'],
+    ['shim', 'gvisor'],
+  ] as const) {
+    const container = await containerRuntime(t, engine.socket, { rules: { ...rules, runtime } });
+    t.is(container.level, level, runtime);
+    await startWorkerOf(container, await folderOf(t, { 'main.py': 'def fn(): pass' }), 'fn', {}).hear('exited');
+    t.is(engine.created.at(-1)?.HostConfig?.Runtime, runtime);
+  }
+  t.like(podmanRequest(order, { ...rules, runtime: 'runsc' }), { oci_runtime: 'runsc' });
+  t.false('oci_runtime' in podmanRequest(order, rules));
+});
+
+test('an agent does not start with a runtime that its engine does not have', async (t) => {
+  const engine = await fakeEngine(t);
+  engine.runtimes = { runc: { path: 'runc' }, nvidia: { path: 'nvidia-container-runtime' } };
+  const client = new ContainerEngine(engine.socket);
+  await t.notThrowsAsync(checkContainerRuntime(client, undefined));
+  await t.notThrowsAsync(checkContainerRuntime(client, 'nvidia'));
+  await t.throwsAsync(checkContainerRuntime(client, 'runsc'), {
+    code: 'CONFIG',
+    message: /^CAPSTAN_CONTAINER_RUNTIME: the container engine has no runtime runsc; it has: nvidia, runc\. Add it to/,
+  });
+  await t.notThrowsAsync(checkContainerRuntime(new ContainerEngine('none'), 'runsc'), 'an engine may come later');
+});
+
+test('a worker has the network that it asks for, or a narrower one', async (t) => {
+  const engine = await fakeEngine(t);
+  engine.gateway = '10.1.0.1';
+  engine.images.add('capstan/base-python:latest').add('acme/web:1');
+  const folder = await folderOf(t, { 'main.py': 'def fn(): pass' });
+  const asked = async (network: string, outboundNetwork: string | undefined, more: Partial<WorkerStart>): Promise<string | undefined> => {
+    const container = await containerRuntime(t, engine.socket, { rules, network, outboundNetwork });
+    const before = engine.created.length;
+    const { detail } = await startWorkerOf(container, folder, 'fn', more).hear('exited');
+    return engine.created.length > before ? engine.created.at(-1)?.HostConfig?.NetworkMode : detail;
+  };
+  t.is(await asked('auto', undefined, {}), 'bridge');
+  t.is(await asked('auto', undefined, { network: 'host' }), 'bridge');
+  t.is(await asked('host', undefined, { network: 'host' }), 'host');
+  t.is(await asked('auto', undefined, { network: 'none' }), 'none');
+  t.is(await asked('host', undefined, { network: 'none' }), 'none');
+  t.is(await asked('auto', undefined, { network: 'outbound' }), 'bridge');
+  t.is(await asked('host', 'bridge', { network: 'outbound' }), 'bridge');
+  t.regex(
+    (await asked('host', undefined, { network: 'outbound' })) ?? '',
+    /this worker's network is `outbound`, and this node has the host's only/,
+  );
+  const server = { image: 'acme/web:1', functions: [], servesHttp: true };
+  t.regex((await asked('auto', undefined, { ...server, network: 'none' })) ?? '', /the worker's network is `none`/);
+});
+
+test('the engine’s bridge is no network of the kind `outbound`', async (t) => {
+  const engine = await fakeEngine(t);
+  engine.gateway = '10.1.0.1';
+  t.deepEqual((await containerRuntime(t, engine.socket, { rules })).networks, ['host', 'none']);
+  t.deepEqual((await containerRuntime(t, engine.socket, { rules, outboundNetwork: 'filtered' })).networks, ['host', 'outbound', 'none']);
 });
 
 const order: ContainerSpec = {

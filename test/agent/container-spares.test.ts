@@ -11,7 +11,14 @@ import { until } from '../support/until.ts';
 import { Signals } from './signals.ts';
 import { folderOf } from '../support/folder.ts';
 
-const shape: ContainerShape = { language: 'python', image: 'some/image', deviceUuids: [], memoryBytes: 0, cpuMillis: 0 };
+const shape: ContainerShape = {
+  language: 'python',
+  image: 'some/image',
+  deviceUuids: [],
+  memoryBytes: 0,
+  cpuMillis: 0,
+  network: 'host' as const,
+};
 const shapeOf = (image: string): ContainerShape => ({ ...shape, image });
 
 interface FakeSpare extends SpareHost {

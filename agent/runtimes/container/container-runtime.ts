@@ -9,6 +9,7 @@ import { join } from 'node:path';
 import type { Logger } from 'pino';
 
 import { CapstanError } from '../../../lib/errors.ts';
+import type { WorkerNetwork } from '../../../lib/isolation.ts';
 import { isErrno } from '../../../lib/to-error.ts';
 import type { WorkerApi } from '../../worker-api/server.ts';
 import type { Launcher } from '../foreign/launcher.ts';
@@ -23,7 +24,7 @@ import { siteOnHost, type ServerSite } from '../server/site.ts';
 import { NEEDS } from './bootstrap.ts';
 import { ContainerHost } from './container-host.ts';
 import type { ContainerSpec, ContainerRules } from './create-request.ts';
-import type { EngineFacts } from './engine.ts';
+import type { EngineFacts, RuntimeKind } from './engine.ts';
 import { ForeignContainer } from './foreign-container.ts';
 import { ImagePulls } from './image-pull.ts';
 import { BUILD, HOST_NAME, WORK } from './layout.ts';
@@ -109,6 +110,19 @@ export class ContainerRuntime implements Runtime {
     else if (this.#isSweepDue) void this.#clear();
     this.#spares.converge();
     return facts;
+  }
+
+  /** Level of isolation of workers; undefined without an engine. */
+  get level(): RuntimeKind | undefined {
+    const { engine, rules } = this.#options;
+    return (
+      engine.facts?.runtimes.get(rules.runtime ?? engine.facts.defaultRuntime) ?? (engine.facts === undefined ? undefined : 'container')
+    );
+  }
+
+  /** Networks that workers can have. The engine's bridge is none of `outbound`: it reaches private addresses. */
+  get networks(): readonly WorkerNetwork[] {
+    return this.#options.outboundNetwork === undefined ? ['host', 'none'] : ['host', 'outbound', 'none'];
   }
 
   /** Containers that wait for a worker. */
@@ -203,14 +217,19 @@ export class ContainerRuntime implements Runtime {
       this.#keep(start, made);
       return made;
     };
-    return foreign.workers.start(spec, events, carry, `http://${this.#orders.isForeignOnHost ? '127.0.0.1' : HOST_NAME}:${api.port}`);
+    return foreign.workers.start(
+      spec,
+      events,
+      carry,
+      `http://${this.#orders.isForeignOnHost(spec.network) ? '127.0.0.1' : HOST_NAME}:${api.port}`,
+    );
   }
 
   /** An image with its own server. */
   #startServer(spec: WorkerStart, events: WorkerEvents): RunningWorker {
     if (spec.image === '') return notStarted(events, 'the release has no image');
     const worker = new ServerWorker(events);
-    worker.launch(spec, { PYTHONUNBUFFERED: '1' }, this.#serverSite(spec.env));
+    worker.launch(spec, { PYTHONUNBUFFERED: '1' }, this.#serverSite(spec));
     return worker;
   }
 
@@ -218,7 +237,7 @@ export class ContainerRuntime implements Runtime {
    * On a separate network the container has all ports to itself, and the engine publishes them to this host at other
    * ports.
    */
-  async #serverSite(env: Readonly<Record<string, string>>): Promise<ServerSite> {
+  async #serverSite({ env, network: wanted }: WorkerStart): Promise<ServerSite> {
     const start = randomUUID();
     let made: ForeignContainer | undefined;
     const carry =
@@ -229,7 +248,7 @@ export class ContainerRuntime implements Runtime {
         this.#keep(start, made);
         return made;
       };
-    const network = await this.#orders.network(true);
+    const network = await this.#orders.network(wanted, true);
     if (network === 'host') return siteOnHost(env, BUILD, carry([]));
     const port = portOf('PORT', env, DEFAULT_PORT);
     const healthPort = portOf('PORT_HEALTH', env, port);

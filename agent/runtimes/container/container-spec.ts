@@ -3,6 +3,7 @@ import { join } from 'node:path';
 
 import { CapstanError } from '../../../lib/errors.ts';
 import { baseImageOf, defaultBaseImage, imageReference } from '../../../lib/base-images.ts';
+import type { WorkerNetwork } from '../../../lib/isolation.ts';
 import { makeReadable } from '../hosted/readable.ts';
 import type { Language } from '../process/language.ts';
 import { PYTHON_READS_AT_START } from '../process/process-runtime.ts';
@@ -28,6 +29,8 @@ export interface ContainerSpecBuilderOptions {
   readonly nodeName: string;
   /** A network of the engine, `host`, `none`, or `auto`: the engine's bridge, otherwise none. */
   readonly network: string;
+  /** Network of workers with the network `outbound`; absent: as of others, but never the host's. */
+  readonly outboundNetwork?: string | undefined;
   readonly readOnlyRoots: ReadOnlyRoots;
 }
 
@@ -40,6 +43,7 @@ export interface ContainerShape {
   readonly memoryBytes: number;
   /** Thousandths of a core; 0 for no limit. */
   readonly cpuMillis: number;
+  readonly network: WorkerNetwork;
 }
 
 /** Owner of a container; empty names for a spare. */
@@ -64,8 +68,9 @@ export class ContainerSpecBuilder {
     this.#options = options;
   }
 
-  shapeOf({ image, deviceUuids, memoryBytes, cpuMillis }: WorkerStart, language: Language): ContainerShape {
-    return { language, image: image || defaultBaseImage(language, deviceUuids.length > 0).name, deviceUuids, memoryBytes, cpuMillis };
+  shapeOf({ image, deviceUuids, memoryBytes, cpuMillis, network = 'host' }: WorkerStart, language: Language): ContainerShape {
+    const named = image || defaultBaseImage(language, deviceUuids.length > 0).name;
+    return { language, image: named, deviceUuids, memoryBytes, cpuMillis, network };
   }
 
   /**
@@ -76,7 +81,7 @@ export class ContainerSpecBuilder {
     const { engine } = this.#options;
     const image = imageReference(shape.image);
     const imageId = engine.facts?.imageIds.get(image);
-    return imageId === undefined ? undefined : JSON.stringify([imageId, this.#knownNetwork(false), { ...shape, image }]);
+    return imageId === undefined ? undefined : JSON.stringify([imageId, this.#knownNetwork(shape.network, false), { ...shape, image }]);
   }
 
   /** Environment values that the language reads before our code could set them. */
@@ -132,8 +137,10 @@ export class ContainerSpecBuilder {
   async forForeign(spec: WorkerStart, env: Readonly<Record<string, string>>, start: string): Promise<ContainerSpec> {
     const { command, image, folder, workerId, endpointId } = spec;
     const common = await this.#common(spec, { start, workerId, endpointId }, true);
-    if (common.network === 'none')
-      throw new CapstanError('CONFIG', 'CAPSTAN_CONTAINER_NETWORK is `none`: this worker and the agent cannot reach each other');
+    if (common.network === 'none') {
+      const why = spec.network === 'none' ? "the worker's network is `none`" : 'CAPSTAN_CONTAINER_NETWORK is `none`';
+      throw new CapstanError('CONFIG', `${why}: this worker and the agent cannot reach each other`);
+    }
     if (folder !== '') await makeReadable(folder);
     return {
       ...common,
@@ -148,35 +155,46 @@ export class ContainerSpecBuilder {
     };
   }
 
-  /** Foreign workers use the host's network. */
-  get isForeignOnHost(): boolean {
-    return this.#knownNetwork(true) === 'host';
+  /** A foreign worker of this kind uses the host's network. */
+  isForeignOnHost(network: WorkerNetwork | undefined): boolean {
+    return this.#knownNetwork(network, true) === 'host';
   }
 
   /**
    * Returns the network for a new container. A foreign worker must reach the agent: without a bridge it gets the host's
-   * network.
+   * network. Rejects with CONFIG when a worker that may not have the host's network would get it.
    */
-  async network(isForeign: boolean): Promise<string> {
+  async network(wanted: WorkerNetwork | undefined, isForeign: boolean): Promise<string> {
     if (this.#options.engine.facts === undefined) await this.#options.engine.probe();
-    return this.#knownNetwork(isForeign);
+    const network = this.#knownNetwork(wanted, isForeign);
+    if (wanted !== 'outbound' || network !== 'host') return network;
+    throw new CapstanError(
+      'CONFIG',
+      "this worker's network is `outbound`, and this node has the host's only: set CAPSTAN_CONTAINER_OUTBOUND_NETWORK to a network of the engine",
+      {
+        field: 'network',
+      },
+    );
   }
 
   async #common(
-    { deviceUuids, memoryBytes, cpuMillis }: Pick<WorkerStart, 'deviceUuids' | 'memoryBytes' | 'cpuMillis'>,
+    { deviceUuids, memoryBytes, cpuMillis, network: wanted }: Pick<WorkerStart, 'deviceUuids' | 'memoryBytes' | 'cpuMillis' | 'network'>,
     { start, workerId, endpointId }: ContainerIdentity,
     isForeign: boolean,
   ): Promise<Pick<ContainerSpec, 'deviceUuids' | 'memoryBytes' | 'cpuMillis' | 'network' | 'hostAddress' | 'labels'>> {
     const { engine, nodeName } = this.#options;
-    const network = await this.network(isForeign);
+    const network = await this.network(wanted, isForeign);
     const hostAddress = network === 'host' ? undefined : await engine.hostAddress(network);
     const incarnation = incarnationName();
     const labels = { agent: await this.owner(), incarnation, start, node: nodeName, worker: workerId, endpoint: endpointId };
     return { deviceUuids, memoryBytes, cpuMillis, network, hostAddress, labels };
   }
 
-  #knownNetwork(isForeign: boolean): string {
-    const { network, engine } = this.#options;
+  /** `host` is what the operator gives to containers: no more than before a worker could ask for less. */
+  #knownNetwork(wanted: WorkerNetwork | undefined, isForeign: boolean): string {
+    const { network, outboundNetwork, engine } = this.#options;
+    if (wanted === 'none') return 'none';
+    if (wanted === 'outbound' && outboundNetwork !== undefined) return outboundNetwork;
     if (network !== 'auto') return network;
     return engine.facts?.bridge ?? (isForeign ? 'host' : 'none');
   }

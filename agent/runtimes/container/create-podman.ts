@@ -37,6 +37,7 @@ export function podmanRequest(order: ContainerSpec, rules: ContainerRules): Read
       ...(memoryBytes > 0 ? { memory: { limit: memoryBytes, swap: memoryBytes } } : {}),
       ...(cpuMillis > 0 ? { cpu: { period: CPU_PERIOD_US, quota: (cpuMillis * CPU_PERIOD_US) / 1_000 } } : {}),
     },
+    ...(rules.runtime === undefined ? {} : { oci_runtime: rules.runtime }),
     shm_size: rules.shmBytes,
     r_limits: limits(),
     ...networkOf(network),

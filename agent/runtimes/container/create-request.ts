@@ -8,6 +8,8 @@ export type GpuAccess = 'nvidia' | 'cdi' | 'environment';
 
 /** Settings of all containers of a node. */
 export interface ContainerRules {
+  /** Of the engine's runtimes; absent: its default. */
+  readonly runtime?: string | undefined;
   readonly gpus: GpuAccess;
   /** Limit of processes and threads in one container. */
   readonly pids: number;
@@ -76,6 +78,7 @@ export function createRequest(order: ContainerSpec, rules: ContainerRules): Dock
       ...(cpuMillis > 0 ? { NanoCpus: cpuMillis * 1_000_000 } : {}),
       ShmSize: rules.shmBytes,
       Ulimits: [{ Name: 'core', Soft: 0, Hard: 0 }],
+      ...(rules.runtime === undefined ? {} : { Runtime: rules.runtime }),
       NetworkMode: network,
       ...(order.hostAddress === undefined ? {} : { ExtraHosts: [`${HOST_NAME}:${order.hostAddress}`] }),
       ...published.bound,

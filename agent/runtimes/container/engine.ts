@@ -1,4 +1,6 @@
 /** The container engine of this host, over the Docker Engine API of Docker or Podman. */
+import { basename } from 'node:path';
+
 import type Docker from 'dockerode';
 import ipaddr from 'ipaddr.js';
 
@@ -29,7 +31,13 @@ export interface EngineFacts {
   readonly bridge: string | undefined;
   /** It provides an init process that reaps. */
   readonly hasInit: boolean;
+  /** Names of its runtimes, and of the one that containers get unless another is named. */
+  readonly runtimes: ReadonlyMap<string, RuntimeKind>;
+  readonly defaultRuntime: string;
 }
+
+/** `gvisor`: has a kernel of its own in front of the host's. */
+export type RuntimeKind = 'container' | 'gvisor';
 
 export class ContainerEngine {
   readonly #socket: string;
@@ -114,8 +122,9 @@ export class ContainerEngine {
     const client = await this.client();
     const abortSignal = AbortSignal.timeout(PROBE_MS);
     const within = { abortSignal };
-    const [version, images, networks] = await Promise.all([
+    const [version, info, images, networks] = await Promise.all([
       this.#version(client, abortSignal),
+      timely(client.info() as Promise<SystemFacts>, abortSignal),
       timely(client.listImages(within), abortSignal),
       timely(client.listNetworks(within), abortSignal),
     ]);
@@ -126,15 +135,33 @@ export class ContainerEngine {
     const ids = images.flatMap(({ Id, RepoTags, RepoDigests }) =>
       [...(RepoTags ?? []), ...(RepoDigests ?? [])].map((tag) => [tag, Id] as const),
     );
+    const runtimes = Object.entries(info.Runtimes ?? {}).map(([name, facts]) => [name, runtimeKind(name, facts)] as const);
     const [, number] = /^(\d+(?:\.\d+)*)/.exec(version.Version ?? '') ?? [];
     return {
       name: `${this.#isPodman ? 'podman' : 'docker'} ${number ?? version.Version ?? ''}`.trim(),
       images: [...ours, ...others].slice(0, MAX_IMAGES).map(imageReference),
       imageIds: new Map(ids.map(([tag, id]) => [imageReference(tag), id])),
+      runtimes: new Map(runtimes),
+      defaultRuntime: info.DefaultRuntime ?? '',
       bridge: networks.find(({ Name, Driver }) => Driver === 'bridge' && BRIDGES.includes(Name))?.Name,
       hasInit: version.Components?.some(({ Name, Version }) => Name === 'docker-init' && /^\d/.test(Version ?? '')) ?? false,
     };
   }
+}
+
+/**
+ * Rejects with CONFIG when the engine answers and has no runtime of this name (CAPSTAN_CONTAINER_RUNTIME). An engine that
+ * does not answer may come later: it then refuses the containers.
+ */
+export async function checkContainerRuntime(engine: ContainerEngine, runtime: string | undefined): Promise<void> {
+  const facts = runtime === undefined ? undefined : await engine.probe();
+  if (runtime === undefined || facts === undefined || facts.runtimes.has(runtime)) return;
+  const known = [...facts.runtimes.keys()].toSorted().join(', ') || 'none';
+  throw new CapstanError(
+    'CONFIG',
+    `CAPSTAN_CONTAINER_RUNTIME: the container engine has no runtime ${runtime}; it has: ${known}. Add it to the engine's configuration (Docker: "runtimes" in daemon.json)`,
+    { field: 'containerRuntime' },
+  );
 }
 
 /**
@@ -149,6 +176,11 @@ function gatewayOf(subnets: readonly Subnet[]): string | undefined {
   return [a, b, c, d + 1].join('.');
 }
 
+/** gVisor's program is `runsc`, whatever the operator calls the runtime. */
+function runtimeKind(name: string, { path = '', runtimeType = '' }: RuntimeFacts): RuntimeKind {
+  return [name, basename(path), runtimeType].some((each) => /runsc|gvisor/i.test(each)) ? 'gvisor' : 'container';
+}
+
 function podmanIn({ Components }: VersionFacts): boolean {
   return /podman/i.test(Components?.find(({ Name }) => /engine/i.test(Name ?? ''))?.Name ?? '');
 }
@@ -157,6 +189,15 @@ function podmanIn({ Components }: VersionFacts): boolean {
 interface VersionFacts {
   readonly Version?: string;
   readonly Components?: readonly { readonly Name?: string; readonly Version?: string }[];
+}
+interface SystemFacts {
+  readonly Runtimes?: Readonly<Record<string, RuntimeFacts>>;
+  readonly DefaultRuntime?: string;
+}
+interface RuntimeFacts {
+  readonly path?: string;
+  /** Of a runtime that is a shim of containerd. */
+  readonly runtimeType?: string;
 }
 interface PlainModem {
   dial(request: object, done: (error: Error | null, made: { readonly Id: string } | null) => void): void;

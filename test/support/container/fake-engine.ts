@@ -28,6 +28,7 @@ export class FakeEngine {
   /** What a start answers: a refusal, since nothing can run in here. */
   startFailure = 'this engine runs nothing';
   containers: { Id: string; Labels: Record<string, string> }[] = [];
+  runtimes: Record<string, { path?: string; runtimeType?: string }> = { runc: { path: 'runc' } };
   /** Called for each pull; writes its lines and ends it. */
   onPull: (image: string, answer: ServerResponse) => void = (_image, answer) => answer.end();
   #server: Server | undefined;
@@ -78,6 +79,8 @@ export class FakeEngine {
           { Name: 'docker-init', Version: '0.19.0' },
         ],
       });
+    } else if (call === 'GET /info') {
+      say(200, { Runtimes: this.runtimes, DefaultRuntime: 'runc' });
     } else if (call === 'GET /images/json') {
       say(
         200,

@@ -4,7 +4,7 @@
  */
 import { execFile, spawn, type ChildProcess } from 'node:child_process';
 import { accessSync, constants } from 'node:fs';
-import { rm } from 'node:fs/promises';
+import { rm, writeFile } from 'node:fs/promises';
 import { delimiter, join } from 'node:path';
 import { promisify } from 'node:util';
 
@@ -29,8 +29,11 @@ export interface PrivateEngine {
   stop(): Promise<void>;
 }
 
-/** Starts the engine and gives it, under these names, an image with Python and what the agent's Node needs. */
-export async function startEngine(names: readonly string[]): Promise<PrivateEngine> {
+/**
+ * Starts the engine and gives it, under these names, an image with Python and what the agent's Node needs. `settings`:
+ * more of daemon.json.
+ */
+export async function startEngine(names: readonly string[], settings: Readonly<Record<string, unknown>> = {}): Promise<PrivateEngine> {
   await sweepStaleEngines(PREFIX);
   const folder = await ownFolder(PREFIX);
   const socket = join(folder, 'docker.sock');
@@ -39,7 +42,18 @@ export async function startEngine(names: readonly string[]): Promise<PrivateEngi
   const docker = async (...args: string[]): Promise<string> => (await run('docker', ['-H', `unix://${socket}`, ...args])).stdout.trim();
 
   async function start(): Promise<void> {
-    const args = ['--data-root', join(folder, 'data'), '--exec-root', join(folder, 'exec'), '--pidfile', join(folder, 'pid')];
+    const file = join(folder, 'daemon.json');
+    await writeFile(file, JSON.stringify(settings));
+    const args = [
+      '--config-file',
+      file,
+      '--data-root',
+      join(folder, 'data'),
+      '--exec-root',
+      join(folder, 'exec'),
+      '--pidfile',
+      join(folder, 'pid'),
+    ];
     const started = spawn('dockerd', [...args, '-H', `unix://${socket}`, '--iptables=false', '--bridge=none', '--live-restore'], {
       stdio: ['ignore', 'ignore', 'pipe'],
     });
