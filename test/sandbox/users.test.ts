@@ -1,7 +1,7 @@
 /** Level `user`: what a worker is, what it cannot reach, and that nothing of it remains. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { open, readdir, readFile, stat, writeFile } from 'node:fs/promises';
+import { readdir, readFile, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 
 import test from 'ava';
@@ -201,21 +201,18 @@ userTest('a worker has no descriptor that the agent got from its parent', async 
     import { openUserLevel } from ${JSON.stringify(new URL('user-level.ts', import.meta.url).href)};
     const { launcher, close } = await openUserLevel();
     const assignment = { workerId: 'w', folder: '', workFolder: '/data/work/w-1', deviceUuids: [], memoryBytes: 0, cpuMillis: 0 };
-    const script = 'for fd in 3 4 5 6 7 8 9; do cat <&$fd && echo end of $fd; done 2>/dev/null; echo done';
+    const script = 'cat /proc/self/fd/40; echo done';
     const worker = launcher.launch({ kind: 'program', command: '/bin/sh', args: ['-c', script], env: {}, assignment });
     worker.stdout.pipe(process.stdout);
     await worker.gone;
     await close();`;
   const main = join(folder, 'agent.ts');
   await writeFile(main, program);
-  const secret = await open(join(folder, 'secret'));
-  const agent = spawn(process.execPath, [main], {
-    stdio: ['ignore', 'pipe', 'inherit', 'ignore', 'ignore', 'ignore', 'ignore', secret.fd],
-  });
+  const inherits = ['-c', 'exec 40<"$1"; shift; exec "$@"', 'bash', join(folder, 'secret'), process.execPath, main];
+  const agent = spawn('/bin/bash', inherits, { stdio: ['ignore', 'pipe', 'inherit'] });
   const parts: Buffer[] = [];
-  agent.stdout?.on('data', (data: Buffer) => parts.push(data));
+  agent.stdout.on('data', (data: Buffer) => parts.push(data));
   await once(agent, 'close');
-  await secret.close();
   const output = Buffer.concat(parts).toString();
   t.false(output.includes('of the parent'), output);
   t.true(output.endsWith('done\n'), output);
