@@ -245,7 +245,7 @@ async function openNodeLevel(config: AgentConfig, { folder, bootstrap, groups, l
     pids: config.workerPids,
     log,
   });
-  log.info({ level: level.launcher.level, networks: level.networks }, 'isolation of workers');
+  log.info({ isolation: level.launcher.level, networks: level.networks }, 'isolation of workers');
   for (const { without, reason, remedy } of [...level.missing, ...groups.missing]) {
     log.warn({ without, reason, ...(remedy === '' ? {} : { remedy }) }, 'isolation of workers is incomplete');
   }
