@@ -123,7 +123,6 @@ async function startIn(folder: string, config: AgentConfig, deps: AgentDeps, loc
     isolation: {
       processes: level.launcher.level,
       networks: level.networks,
-      containerNetworks: ['host', 'outbound', 'none'],
       missing: [...level.missing, ...groups.missing],
     },
     builds: () => cache.digests,

@@ -27,14 +27,15 @@ export interface ContainerFacts {
   readonly name: string;
   /** As in Inventory.images. */
   readonly images: readonly string[];
+  /** Isolation of its containers. */
+  readonly level: 'container' | 'gvisor';
+  readonly networks: NodeIsolation['containerNetworks'];
 }
 
 /** What never changes while the agent runs. */
 export interface InventoryIsolation {
   readonly processes: NodeIsolation['processes'];
   readonly networks: NodeIsolation['processNetworks'];
-  /** With a container engine. */
-  readonly containerNetworks: NodeIsolation['containerNetworks'];
   readonly missing: NodeIsolation['missing'];
 }
 
@@ -119,13 +120,12 @@ export class InventoryKeeper {
   }
 
   get #isolation(): Inventory['isolation'] {
-    const { processes, networks, containerNetworks, missing } = this.#options.isolation;
-    const hasEngine = this.#containers !== undefined;
+    const { processes, networks, missing } = this.#options.isolation;
     return {
       processes,
-      containers: hasEngine ? 'container' : '',
+      containers: this.#containers?.level ?? '',
       processNetworks: [...networks],
-      containerNetworks: hasEngine ? [...containerNetworks] : [],
+      containerNetworks: [...(this.#containers?.networks ?? [])],
       missing: missing.map((each) => ({ ...each })),
     };
   }

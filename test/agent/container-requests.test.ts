@@ -100,7 +100,7 @@ test('the operator’s runtime makes the containers, and says which level they h
     ['shim', 'gvisor'],
   ] as const) {
     const container = await containerRuntime(t, engine.socket, { rules: { ...rules, runtime } });
-    t.is(container.level, level, runtime);
+    t.is((await container.probe())?.level, level, runtime);
     await startWorkerOf(container, await folderOf(t, { 'main.py': 'def fn(): pass' }), 'fn', {}).hear('exited');
     t.is(engine.created.at(-1)?.HostConfig?.Runtime, runtime);
   }
@@ -150,8 +150,10 @@ test('a worker has the network that it asks for, or a narrower one', async (t) =
 test('the engine’s bridge is no network of the kind `outbound`', async (t) => {
   const engine = await fakeEngine(t);
   engine.gateway = '10.1.0.1';
-  t.deepEqual((await containerRuntime(t, engine.socket, { rules })).networks, ['host', 'none']);
-  t.deepEqual((await containerRuntime(t, engine.socket, { rules, outboundNetwork: 'filtered' })).networks, ['host', 'outbound', 'none']);
+  const networks = async (outboundNetwork?: string): Promise<readonly string[] | undefined> =>
+    (await (await containerRuntime(t, engine.socket, { rules, outboundNetwork })).probe())?.networks;
+  t.deepEqual(await networks(), ['host', 'none']);
+  t.deepEqual(await networks('filtered'), ['host', 'outbound', 'none']);
 });
 
 const order: ContainerSpec = {

@@ -1,6 +1,4 @@
 /** The limits of workers at each level of isolation: held by control groups, or by a watch of the process group. */
-import { existsSync } from 'node:fs';
-
 import test, { type ExecutionContext } from 'ava';
 
 import { ControlGroups } from '../../agent/sandbox/cgroups/control-groups.ts';
@@ -8,6 +6,7 @@ import type { Assignment, WorkerExit, WorkerLauncher, WorkerProcess } from '../.
 import { PlainLauncher } from '../../agent/sandbox/plain-launcher.ts';
 import { folderOf } from '../support/folder.ts';
 import { until } from '../support/until.ts';
+import { openTestSandbox, sandboxForFile } from '../support/sandbox.ts';
 import { openUserLevel } from '../sandbox/user-level.ts';
 
 const MEBIBYTE = 1024 * 1024;
@@ -46,7 +45,9 @@ function reasonOf(exit: WorkerExit): string {
   return exit.reason ?? '';
 }
 
-const LEVELS = ['none', 'user'] as const;
+const { launcher: sandbox } = await sandboxForFile();
+
+const LEVELS = ['none', 'user', 'sandbox'] as const;
 const PIDS = 32;
 
 async function withGroups(
@@ -56,13 +57,22 @@ async function withGroups(
   const groups = await ControlGroups.open({ folder: await folderOf(t), warn: (_, message) => t.fail(message) });
   t.teardown(() => groups.close());
   if (level === 'none') return { groups, launcher: new PlainLauncher({ groups, pids: PIDS }) };
-  const { launcher, close } = await openUserLevel({ groups, pids: PIDS });
+  const { launcher, close } = level === 'user' ? await openUserLevel({ groups, pids: PIDS }) : await openSandboxLevel(t, groups);
   t.teardown(close);
   return { groups, launcher };
 }
 
+async function openSandboxLevel(
+  t: ExecutionContext,
+  groups: ControlGroups,
+): Promise<{ launcher: WorkerLauncher; close: () => Promise<void> }> {
+  const { launcher, missing } = await openTestSandbox(await folderOf(t), { groups, pids: PIDS, spares: false });
+  if (launcher === undefined) throw new Error(missing.map(({ reason }) => reason).join('; '));
+  return { launcher, close: () => launcher.close() };
+}
+
 for (const level of LEVELS) {
-  if (level === 'user' && process.getuid?.() !== 0) continue;
+  if ((level === 'user' && process.getuid?.() !== 0) || (level === 'sandbox' && sandbox === undefined)) continue;
 
   withLimits(`${level}: a worker that needs more memory than its limit ends with the reason${skipped}`, async (t) => {
     const { launcher } = await withGroups(t, level);
@@ -88,25 +98,19 @@ for (const level of LEVELS) {
   });
 
   withLimits(`${level}: a program, its leash and all its processes are limited and end together${skipped}`, async (t) => {
-    const { launcher } = await withGroups(t, level);
+    const { groups, launcher } = await withGroups(t, level);
     const folder = await folderOf(t);
-    const script =
-      'echo $$; env -i setsid sh -c "sleep 1000 & sleep 1000" & i=0; while [ $i -lt 40 ]; do sleep 1000 & i=$((i+1)); done; wait';
-    const worker = launcher.launch({
-      kind: 'program',
-      command: 'sh',
-      args: ['-c', script],
-      env: { PATH },
-      assignment: assignment({ workFolder: folder }),
-    });
-    let text = '';
-    worker.stdout?.on('data', (data: Buffer) => (text += data.toString()));
+    // A shell that may not fork ends.
+    const forks = 'setsid sh -c "sleep 1000 & sleep 1000" & while :; do sleep 1000 & done';
+    const script = `sh -c '${forks}'; exec sleep 1000`;
+    const order = { kind: 'program', command: 'sh', args: ['-c', script], env: { PATH } } as const;
+    const worker = launcher.launch({ ...order, assignment: assignment({ workFolder: folder }) });
     let errors = '';
     worker.stderr?.on('data', (data: Buffer) => (errors += data.toString()));
     await until('a fork is refused', () => /fork/i.test(errors));
     worker.kill('enough');
     t.like(await worker.gone, { kind: 'exited', reason: 'enough' });
-    t.false(existsSync(`/proc/${text.trim()}`));
+    t.is(groups.count, 0);
   });
 
   withLimits(`${level}: nothing is left of groups when workers end by themselves${skipped}`, async (t) => {

@@ -9,8 +9,8 @@ import { join } from 'node:path';
 import type { Logger } from 'pino';
 
 import { CapstanError } from '../../../lib/errors.ts';
-import type { WorkerNetwork } from '../../../lib/isolation.ts';
 import { isErrno } from '../../../lib/to-error.ts';
+import type { ContainerFacts } from '../../inventory/inventory.ts';
 import type { WorkerApi } from '../../worker-api/server.ts';
 import type { Launcher } from '../foreign/launcher.ts';
 import { isForeign, type ForeignWorkers } from '../foreign/foreign-workers.ts';
@@ -24,7 +24,6 @@ import { siteOnHost, type ServerSite } from '../server/site.ts';
 import { NEEDS } from './bootstrap.ts';
 import { ContainerHost } from './container-host.ts';
 import type { ContainerSpec, ContainerRules } from './create-request.ts';
-import type { EngineFacts, RuntimeKind } from './engine.ts';
 import { ForeignContainer } from './foreign-container.ts';
 import { ImagePulls } from './image-pull.ts';
 import { BUILD, HOST_NAME, WORK } from './layout.ts';
@@ -104,25 +103,16 @@ export class ContainerRuntime implements Runtime {
    * Asks the engine for its capabilities; when the engine is (back) up, removes leftovers of an earlier agent. Never
    * rejects.
    */
-  async probe(): Promise<EngineFacts | undefined> {
-    const facts = await this.#options.engine.probe();
+  async probe(): Promise<ContainerFacts | undefined> {
+    const { engine, rules, outboundNetwork } = this.#options;
+    const facts = await engine.probe();
     if (facts === undefined) this.#isSweepDue = true;
     else if (this.#isSweepDue) void this.#clear();
     this.#spares.converge();
-    return facts;
-  }
-
-  /** Level of isolation of workers; undefined without an engine. */
-  get level(): RuntimeKind | undefined {
-    const { engine, rules } = this.#options;
-    return (
-      engine.facts?.runtimes.get(rules.runtime ?? engine.facts.defaultRuntime) ?? (engine.facts === undefined ? undefined : 'container')
-    );
-  }
-
-  /** Networks that workers can have. The engine's bridge is none of `outbound`: it reaches private addresses. */
-  get networks(): readonly WorkerNetwork[] {
-    return this.#options.outboundNetwork === undefined ? ['host', 'none'] : ['host', 'outbound', 'none'];
+    if (facts === undefined) return undefined;
+    const level = facts.runtimes.get(rules.runtime ?? facts.defaultRuntime) ?? 'container';
+    // The engine's bridge is no `outbound`: it reaches private addresses.
+    return { ...facts, level, networks: outboundNetwork === undefined ? ['host', 'none'] : ['host', 'outbound', 'none'] };
   }
 
   /** Containers that wait for a worker. */
