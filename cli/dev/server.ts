@@ -60,6 +60,8 @@ export async function serveProject(deps: DevServerDeps, { host, port }: Address)
   };
   const { project } = deps;
   const upgrade = (request: IncomingMessage, socket: Duplex, head: Buffer): void => {
+    // A reset by the peer would end the process.
+    socket.on('error', () => socket.destroy());
     void project.settled().then(() => {
       const allowed = originRefusal(request.headers, rule) === null;
       rewriteHostForm(deps, request);

@@ -9,6 +9,8 @@ const FLUSH_MS = 30_000;
 /** Sends the last bytes and ends the connection, also when the peer does not close its side. */
 export function endSocket(socket: Duplex, bytes: string | Uint8Array): void {
   if (socket.destroyed) return;
+  // The peer may reset the connection while it is answered.
+  socket.on('error', () => socket.destroy());
   let timer = setTimeout(() => socket.destroy(), FLUSH_MS);
   socket.once('close', () => clearTimeout(timer));
   socket.end(bytes, () => {

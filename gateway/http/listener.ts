@@ -61,9 +61,11 @@ export function openListener(
   // An unknown expectation may be ignored (RFC 9110 section 10.1.1).
   server.on('checkExpectation', listener);
   server.on('connect', (_request: IncomingMessage, socket: Duplex) => {
+    surviveReset(socket);
     refuse(socket, 405, 'Method Not Allowed', 'CONNECT is not allowed');
   });
   server.on('upgrade', (request: IncomingMessage, socket: Duplex, head: Buffer) => {
+    surviveReset(socket);
     const wrong = violation(request) ?? rewriteAbsoluteTarget(request);
     if (wrong !== null) refuse(socket, 400, 'Bad Request', wrong);
     else if (!loadBalancer.takeUpgrade(request, socket, head))
@@ -101,6 +103,11 @@ function violation({ rawHeaders, headers, httpVersionMinor }: IncomingMessage): 
 /** Sends a response to the parser's errors, on the raw socket. */
 export function refuseSocket(error: Error & { code?: string }, socket: Socket): void {
   refuse(socket, ...problemOf(error.code));
+}
+
+/** The server no longer listens on a socket that it hands over: a reset by the peer would end the process. */
+function surviveReset(socket: Duplex): void {
+  socket.on('error', () => socket.destroy());
 }
 
 /** Sends a response on the raw socket and ends the connection. */
