@@ -142,10 +142,7 @@ sandboxTest('descriptors that this process inherited lead nowhere', async (t) =>
     await launcher.close();`;
   const secret = openSync(join(folder, 'secret'), 'r');
   try {
-    const stdio = Array.from(
-      { length: 24 },
-      (_, fd) => (fd === 1 ? 'pipe' : fd === 7 || fd === 23 ? secret : 'ignore') as 'pipe' | 'ignore' | number,
-    );
+    const stdio = Array.from({ length: 24 }, (_, fd) => (fd === 1 ? 'pipe' : fd === 7 || fd === 23 ? secret : 'ignore'));
     const child = spawn(process.execPath, ['--input-type=module', '--eval', program], { stdio });
     const [out] = await Promise.all([text(child.stdout as NonNullable<typeof child.stdout>), once(child, 'exit')]);
     t.true(out.includes('/dev/null'), out);
