@@ -26,7 +26,7 @@ import { AGENT_MARK, agentMark, killLeftovers } from './runtimes/escaped.ts';
 import { ForeignWorkers } from './runtimes/foreign/foreign-workers.ts';
 import { answerLogs } from './logs/answer.ts';
 import { LogStore } from './logs/log-store.ts';
-import { stageBootstrap } from './runtimes/hosted/bootstrap.ts';
+import { stageBootstrap, WITH_INSTALLATION } from './runtimes/hosted/bootstrap.ts';
 import { ContainerRuntime } from './runtimes/container/container-runtime.ts';
 import { checkContainerRuntime, ContainerEngine } from './runtimes/container/engine.ts';
 import type { Runtime } from './runtimes/runtime.ts';
@@ -95,7 +95,9 @@ async function startIn(folder: string, config: AgentConfig, deps: AgentDeps, loc
   if (left > 0) log.warn({ processes: left }, 'killed processes of an earlier agent');
   const workerApi = await WorkerApi.start({ host: config.workerApiHost, port: config.workerApiPort, log });
   const groups = await ControlGroups.open({ folder, warn: (fields, message) => log.warn(fields, message) });
-  const bootstrap = await stageBootstrap(join(folder, 'bootstrap'));
+  // Workers of a root agent may have user ids of their own, which cannot enter its folder.
+  const shared = process.getuid?.() === 0 ? [WITH_INSTALLATION, join(config.workerDir, 'bootstrap')] : [WITH_INSTALLATION];
+  const bootstrap = await stageBootstrap(join(folder, 'bootstrap'), shared);
   const level = await openNodeLevel(config, { folder, bootstrap, groups, log });
   const runtimes = deps.runtimes ?? defaultRuntimes(config, { folder, bootstrap, api: workerApi, launcher: level.launcher, log });
   const containers = runtimes.find((runtime) => runtime instanceof ContainerRuntime);

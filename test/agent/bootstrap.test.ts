@@ -9,7 +9,7 @@ import { folderOf } from '../support/folder.ts';
 
 test('the bootstrap is JavaScript and Python, and any user may read it', async (t) => {
   const folder = await folderOf(t);
-  const staged = await stageBootstrap(join(folder, 'own'), join(folder, 'shared'));
+  const staged = await stageBootstrap(join(folder, 'own'), [join(folder, 'shared')]);
   t.is(dirname(staged), join(folder, 'shared'));
   const files = await readdir(staged, { recursive: true });
   t.deepEqual(
@@ -26,7 +26,7 @@ test('the bootstrap is JavaScript and Python, and any user may read it', async (
 test('agents that start together, and those that come later, have the same one', async (t) => {
   const folder = await folderOf(t);
   const shared = join(folder, 'shared');
-  const stage = (): Promise<string> => stageBootstrap(join(folder, 'own'), shared);
+  const stage = (): Promise<string> => stageBootstrap(join(folder, 'own'), [shared]);
   const [first, second] = await Promise.all([stage(), stage()]);
   t.is(first, second);
   const { ino } = await stat(first);
@@ -40,8 +40,8 @@ test('where the installation cannot be written to it lies with the agent, and an
   await writeFile(join(folder, 'file'), '');
   const own = join(folder, 'own');
   await mkdir(join(own, 'an-older-one'), { recursive: true });
-  const staged = await stageBootstrap(own, join(folder, 'file/shared'));
+  const staged = await stageBootstrap(own, [join(folder, 'file/shared')]);
   t.is(dirname(staged), own);
   t.deepEqual(await readdir(own), [basename(staged)]);
-  await t.throwsAsync(stageBootstrap(join(folder, 'file/own'), join(folder, 'file/shared')), { code: 'ENOTDIR' });
+  await t.throwsAsync(stageBootstrap(join(folder, 'file/own'), [join(folder, 'file/shared')]), { code: 'ENOTDIR' });
 });

@@ -16,7 +16,7 @@ import { makeReadable } from './readable.ts';
 
 const ROOT = fileURLToPath(new URL('../../../', import.meta.url));
 /** Where the installation keeps files that can be regenerated. */
-const SHARED = join(ROOT, 'node_modules/.cache/bootstrap');
+export const WITH_INSTALLATION = join(ROOT, 'node_modules/.cache/bootstrap');
 const STRIP = fileURLToPath(new URL('./strip-types.ts', import.meta.url));
 /** The sources of our programs. */
 const SOURCES = ['agent/runtimes', 'lib'];
@@ -24,22 +24,22 @@ const LEFT_OUT = /(^|\/)(__pycache__|gen)(\/|$)/;
 
 /**
  * Stages the bootstrap unless it exists. Its name depends on its sources, so the next start of an agent and other
- * agents of the installation find it. It is stored with the installation, or in `own` where that is not writable; `own`
- * keeps no older one. Every user may read it, whatever this process's umask: a container may run as any user. Returns
- * its path; rejects when neither folder is writable.
+ * agents of the installation find it. It is stored in the first folder of `shared` that is writable, by default with the
+ * installation, else in `own`, which keeps no older one. Every user may read it, whatever this process's umask: a
+ * container may run as any user. Returns its path; rejects when no folder is writable.
  */
-export async function stageBootstrap(own: string, shared: string = SHARED): Promise<string> {
+export async function stageBootstrap(own: string, shared: readonly string[] = [WITH_INSTALLATION]): Promise<string> {
   const files = await sources();
   const name = await digest(files);
-  try {
-    return await stageIn(shared, name, files);
-  } catch {
+  for (const parent of shared) {
     // Under a service manager the agent's user usually cannot write to the installation.
-    const folder = await stageIn(own, name, files);
-    const others = (await readdir(own)).filter((other) => other !== name);
-    await Promise.all(others.map((other) => rm(join(own, other), { recursive: true, force: true })));
-    return folder;
+    const folder = await stageIn(parent, name, files).catch(() => undefined);
+    if (folder !== undefined) return folder;
   }
+  const folder = await stageIn(own, name, files);
+  const others = (await readdir(own)).filter((other) => other !== name);
+  await Promise.all(others.map((other) => rm(join(own, other), { recursive: true, force: true })));
+  return folder;
 }
 
 async function stageIn(parent: string, name: string, files: readonly string[]): Promise<string> {
