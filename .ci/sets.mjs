@@ -14,7 +14,7 @@ export const sets = {
     'test/conformance/runtime/container-*.test.ts',
     'test/conformance/runtime/process-*.test.ts',
   ],
-  sandbox: ['test/sandbox/bwrap-*.test.ts', 'test/sandbox/users*.test.ts'],
+  sandbox: ['test/cli/start-levels.test.ts', 'test/sandbox/bwrap-*.test.ts', 'test/sandbox/users*.test.ts'],
   tool: [
     'build-checks',
     'call',
