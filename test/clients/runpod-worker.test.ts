@@ -4,6 +4,7 @@
  * the one in a container where no engine can be started. What it does is tested without the package
  * in test/agent/foreign-workers.test.ts.
  */
+import { randomUUID } from 'node:crypto';
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 
@@ -12,7 +13,7 @@ import test, { type ExecutionContext } from 'ava';
 import type { ReleaseSpec } from '../../proto/gen/capstan/v1/nodes.ts';
 import type { FakeScheduler } from '../agent/fake-scheduler.ts';
 import { startAgent, startScheduler, startWorker } from '../agent/fixtures.ts';
-import { isRunning } from '../conformance/runtime/running.ts';
+import { processesOf } from '../support/processes.ts';
 import { noEngine, startEngine, type PrivateEngine } from '../support/container/private-engine.ts';
 import { Stack } from '../support/stack.ts';
 import { until } from '../support/until.ts';
@@ -173,9 +174,11 @@ if (noEngine === undefined && 'path' in installed) {
 }
 
 says('through the whole stack: deployed by a command, called over HTTP, gone with its agent', async (t) => {
-  const stack = await Stack.start();
+  const packages = 'path' in installed ? installed.path : '';
+  const stack = await Stack.start({ CAPSTAN_SANDBOX_PATHS: packages });
   t.teardown(() => stack.close());
-  const env = { PYTHONPATH: 'path' in installed ? installed.path : '', RUNPOD_SKIP_AUTO_SYSTEM_CHECKS: 'true' };
+  const mark = `worker-${randomUUID()}`;
+  const env = { PYTHONPATH: packages, RUNPOD_SKIP_AUTO_SYSTEM_CHECKS: 'true', MARK: mark };
   const endpoint = (kind: string): object => ({ command: ['python3', 'worker.py', kind], workersMin: 0, workersMax: 1, env });
   const app = join(stack.scratch, 'app');
   await mkdir(app);
@@ -199,8 +202,10 @@ says('through the whole stack: deployed by a command, called over HTTP, gone wit
     chunks.push(...answer.stream.map(({ output }) => output));
   }
   t.deepEqual(chunks, [{ value: 0 }, { value: 1 }, { value: 2 }]);
-  const { output: pid } = await stack.ended(plain, await stack.run(plain, { do: 'pid' }));
+  // Pids inside a sandbox are not those of the host.
+  const before = processesOf(mark).map(({ pid }) => pid);
+  t.true(before.length > 0);
   stack.signal('agent', 'SIGKILL');
-  await until('the worker has ended with its agent', async () => !(await isRunning(Number(pid))));
+  await until('the worker has ended with its agent', () => !processesOf(mark).some(({ pid }) => before.includes(pid)));
   t.like(await stack.ended(plain, await stack.run(plain, { n: 2 })), { status: 'COMPLETED', output: { n: 2 } });
 });

@@ -211,6 +211,20 @@ sandboxTest("a release's command is looked up inside: in the build first, then t
   }
 });
 
+sandboxTest("certificates that the host's environment names are visible; files that a release's names are not", async (t) => {
+  const folder = await folderOf(t, { 'host.pem': 'of the operator', 'other.pem': 'a-secret-value' });
+  await chmod(folder, 0o755);
+  const launcher = await open(t, { env: { PATH: '/usr/bin:/bin', SSL_CERT_FILE: join(folder, 'host.pem') } });
+  const env = { ...launcher.environmentOf({}), SSL_CERT_FILE: join(folder, 'other.pem'), NODE_EXTRA_CA_CERTS: join(folder, 'other.pem') };
+  const order = { command: 'sh', args: ['-c', `cat ${folder}/*`], env, assignment: assigned() };
+  for (const kind of [{ kind: 'host', pipes: 0, lifeline: false, reads: [] }, { kind: 'program' }] as const) {
+    const { stdout, stderr, gone } = launcher.launch({ ...order, ...kind });
+    stderr?.resume();
+    t.is(stdout === undefined ? '' : await text(stdout), 'of the operator');
+    await gone;
+  }
+});
+
 sandboxTest("a release's environment takes effect inside only, byte for byte", async (t) => {
   const folder = await folderOf(t);
   const value = `it's "so"\n$(touch ${folder}/ran) \`touch ${folder}/ran\` \\`;

@@ -9,6 +9,8 @@ import { isWithin } from './arguments.ts';
 const TIMEOUT_MS = 20_000;
 /** `executable` is what a script of pyenv or asdf ends up at; the prefixes hold its library, also those of an environment. */
 const FACTS = 'import json, sys; print(json.dumps([sys.executable, sys.prefix, sys.base_prefix, sys.exec_prefix]))';
+/** Variables that name certificates. Those of the host only: a tenant names no file of it. */
+const NAMES_FILES = ['NODE_EXTRA_CA_CERTS', 'SSL_CERT_FILE', 'SSL_CERT_DIR', 'REQUESTS_CA_BUNDLE'];
 /** Present in every sandbox. */
 const SYSTEM_PATH = ['/usr/local/sbin', '/usr/local/bin', '/usr/sbin', '/usr/bin', '/sbin', '/bin'];
 
@@ -29,11 +31,12 @@ export async function findHostPrograms(env: Readonly<Record<string, string>>, no
   const [executable] = python;
   const bin = executable === undefined || isWithin(executable, '/usr') ? [] : [dirname(executable)];
   const listed = (env['PATH'] ?? '').split(delimiter).filter((path) => isWithin(path, '/usr') || SYSTEM_PATH.includes(path));
+  const named = NAMES_FILES.map((name) => env[name] ?? '').filter((path) => path.startsWith('/'));
   return {
     node,
     python: executable,
     path: [...new Set([...bin, ...listed, ...SYSTEM_PATH])],
-    reads: [...new Set(outside.flatMap((path) => [path, realpathSync(path)]))],
+    reads: [...new Set([...outside.flatMap((path) => [path, realpathSync(path)]), ...named])],
   };
 }
 

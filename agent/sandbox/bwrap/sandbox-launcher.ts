@@ -23,8 +23,6 @@ import { workLinks } from './work-links.ts';
 
 /** Names that have another value inside. */
 const INSIDE_ENV = { HOME: INSIDE.home, TMPDIR: INSIDE.home, USER: 'worker', LOGNAME: 'worker' };
-/** Files that the host's part of the environment names. */
-const NAMES_FILES = ['NODE_EXTRA_CA_CERTS', 'SSL_CERT_FILE', 'SSL_CERT_DIR', 'REQUESTS_CA_BUNDLE'];
 
 export interface SandboxOptions {
   /** The agent is root: workers have uids of their own. Otherwise user namespaces. */
@@ -165,8 +163,7 @@ class Parts implements SandboxParts {
 
   #reads(): string[] {
     const { programs, paths } = this.#options;
-    const named = NAMES_FILES.map((name) => this.#order.env[name] ?? '').filter((path) => path.startsWith('/'));
-    return [...programs.reads, ...paths, ...(this.#order.kind === 'host' ? [...this.#order.reads, ...named] : [])];
+    return [...programs.reads, ...paths, ...(this.#order.kind === 'host' ? this.#order.reads : [])];
   }
 
   /** A program finds its build's programs first, then the agent's Node. */
