@@ -6,6 +6,7 @@
  * After a reboot another process may have the same id; so the file also has the holder's start time where the system
  * provides it.
  */
+import { randomUUID } from 'node:crypto';
 import { linkSync, readFileSync, renameSync, unlinkSync, writeFileSync } from 'node:fs';
 
 /**
@@ -14,7 +15,8 @@ import { linkSync, readFileSync, renameSync, unlinkSync, writeFileSync } from 'n
  * @returns {{ release: () => void } | { heldBy: number }} the process id of a living holder
  */
 export function acquireLock(path) {
-  const own = `${path}.${process.pid}`;
+  // Threads have one process id.
+  const own = `${path}.${process.pid}-${randomUUID()}`;
   writeFileSync(own, `${JSON.stringify(identityOf(process.pid))}\n`);
   try {
     if (tryLink(own, path)) return holding(path);
