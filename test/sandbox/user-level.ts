@@ -4,6 +4,7 @@ import { join } from 'node:path';
 
 import type { ControlGroups } from '../../agent/sandbox/cgroups/control-groups.ts';
 import { usableUidRange } from '../../agent/sandbox/uid-range.ts';
+import type { WorkerUidsOptions } from '../../agent/sandbox/worker-uids.ts';
 import { UserLauncher } from '../../agent/sandbox/user/user-launcher.ts';
 import { ownFolder } from '../support/own-folder.ts';
 import { removeTree } from '../../agent/runtimes/remove-tree.ts';
@@ -19,8 +20,15 @@ export interface UserLevel {
   close(): Promise<void>;
 }
 
+export interface LevelOptions {
+  readonly groups?: ControlGroups;
+  readonly pids?: number;
+  /** User ids and lock files of its own. */
+  readonly range?: Pick<WorkerUidsOptions, 'range' | 'locks'>;
+}
+
 /** Opens the level with the real range, whose locks are the host's: other tests do so at the same time. */
-export async function openUserLevel(limits: { readonly groups?: ControlGroups; readonly pids?: number } = {}): Promise<UserLevel> {
+export async function openUserLevel({ range, ...limits }: LevelOptions = {}): Promise<UserLevel> {
   const own = await ownFolder('capstan-test');
   await chmod(own, 0o711);
   const folder = join(own, 'workers');
@@ -29,7 +37,7 @@ export async function openUserLevel(limits: { readonly groups?: ControlGroups; r
   const complaints: unknown[] = [];
   const complain = (...what: unknown[]): void => void complaints.push(what);
   const launcher = await UserLauncher.open({
-    uids: { range: usableUidRange(undefined), folder: data },
+    uids: range === undefined ? { range: usableUidRange(undefined), folder: data } : { ...range, folder: data },
     folder,
     hostEnv: HOST_ENV,
     ...limits,

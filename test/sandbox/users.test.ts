@@ -12,6 +12,8 @@ import { openUserLevel, type UserLevel } from './user-level.ts';
 import { hasUserLevel, userTest } from './user-test.ts';
 import { run, start } from './user-programs.ts';
 
+const FIRST_OWN_UID = 1_500_000_000;
+
 const level: UserLevel = hasUserLevel ? await openUserLevel() : (undefined as never);
 test.after.always(async (t) => {
   if (!hasUserLevel) return;
@@ -173,9 +175,12 @@ userTest('a worker that forks without end ends with all its processes', async (t
 
 userTest('what the workers of a killed agent left is removed by the next one', async (t) => {
   const folder = await folderOf(t);
+  // Any other agent would sweep it too.
+  const first = FIRST_OWN_UID + (process.pid % 100_000) * 1_024;
+  const range = { range: { first, last: first + 1_023 }, locks: join(folder, 'locks') };
   const program = `
     import { openUserLevel } from ${JSON.stringify(new URL('user-level.ts', import.meta.url).href)};
-    const { launcher } = await openUserLevel();
+    const { launcher } = await openUserLevel(${JSON.stringify({ range })});
     const script = 'echo $(id -u); env -i setsid sh -c "cd /; exec sleep 600" </dev/null >/dev/null 2>&1 & while ! pgrep -U "$(id -u)" -x sleep >/dev/null; do sleep 0.01; done; echo up; exec sleep 600';
     const assignment = { workerId: 'w', folder: '', workFolder: '/data/work/w-1', deviceUuids: [], memoryBytes: 0, cpuMillis: 0 };
     const worker = launcher.launch({ kind: 'program', command: '/bin/sh', args: ['-c', script], env: {}, assignment });
@@ -190,7 +195,7 @@ userTest('what the workers of a killed agent left is removed by the next one', a
   agent.kill('SIGKILL');
   await ended;
   t.true((await processesOf(uid)).length > 0, 'its leash does not reach what left the group');
-  const next = await openUserLevel();
+  const next = await openUserLevel({ range });
   t.teardown(() => next.close());
   t.deepEqual(await processesOf(uid), []);
 });

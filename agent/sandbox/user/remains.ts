@@ -61,10 +61,15 @@ async function endProcesses(uids: UidRange): Promise<number[]> {
 async function killAllOf(uid: number): Promise<void> {
   const found = await processesOf({ first: uid, last: uid }, 'also foreign');
   if (found.some(({ isForeign }) => isForeign)) return;
+  // It fails when there is nothing to kill, and when a process of the user kills it first: the search decides.
+  await runAs(uid, ['/bin/sh', '-c', 'kill -KILL -1']);
+}
+
+/** Runs a program as the user: it may then do no more than the worker could. Resolves also when it fails. */
+async function runAs(uid: number, command: readonly string[]): Promise<void> {
   const user = ['--reuid', String(uid), '--regid', String(uid), '--clear-groups', '--no-new-privs'];
   await new Promise<void>((resolve) => {
-    // It fails when there is nothing to kill, and when a process of the user kills it first: the search decides.
-    execFile('setpriv', [...user, '/bin/sh', '-c', 'kill -KILL -1'], { env: CLEAN_ENVIRONMENT, cwd: '/' }, () => resolve());
+    execFile('setpriv', [...user, ...command], { env: CLEAN_ENVIRONMENT, cwd: '/' }, () => resolve());
   });
 }
 
@@ -129,21 +134,15 @@ async function removeIpc(uids: UidRange): Promise<void> {
     for (const line of lines) {
       const fields = fieldsOf(line);
       const owners = ['uid', 'cuid'].map((name) => Number(fields[names.indexOf(name)]));
+      const owner = owners.find((uid) => uid >= uids.first && uid <= uids.last);
       const id = fields[names.indexOf(column)];
-      if (id !== undefined && owners.some((uid) => uid >= uids.first && uid <= uids.last)) await removeIpcObject(option, id);
+      if (id !== undefined && owner !== undefined) await runAs(owner, ['ipcrm', option, id]);
     }
   }
 }
 
 function fieldsOf(line: string): string[] {
   return line.trim().split(/\s+/);
-}
-
-/** It may be gone by now. */
-async function removeIpcObject(option: string, id: string): Promise<void> {
-  await new Promise<void>((resolve) => {
-    execFile('ipcrm', [option, id], { env: CLEAN_ENVIRONMENT }, () => resolve());
-  });
 }
 
 /** Only folders of root are searched: in another user's folder, that user decides what a path names. */
