@@ -203,6 +203,7 @@ export type ReadPurpose = { readonly read: number } & ReadAim;
 
 /** The purpose of a job read from the store. */
 export type ReadAim =
-  | { readonly kind: 'waiter'; readonly ref: Ref }
+  /** `job`: what the request waited for when the read began; it may wait for another job by now. */
+  | { readonly kind: 'waiter'; readonly ref: Ref; readonly job: string }
   | { readonly kind: 'submit'; readonly event: Extract<CoreEvent, { kind: 'submit' }>; readonly usage: Usage | null }
   | { readonly kind: 'cancel' | 'retry'; readonly call: number; readonly endpoint: string; readonly job: string };

@@ -17,7 +17,7 @@ export function readStream(ctx: StepContext, event: Extract<CoreEvent, { kind: '
   const { ref, endpoint, job: id, after, waitMs, counting } = event;
   const waiter = addWaiter(ctx, { ref, endpoint, job: id, mode: 'stream', waitMs, usage, after, resent: counting.resent });
   if (job === null) {
-    readFor(ctx, { kind: 'waiter', ref: event.ref }, event.endpoint, event.job);
+    readFor(ctx, { kind: 'waiter', ref: event.ref, job: event.job }, event.endpoint, event.job);
     return;
   }
   received(ctx, job, waiter);

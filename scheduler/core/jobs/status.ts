@@ -44,16 +44,18 @@ export function replyOrWait(ctx: StepContext, { ref, endpoint, id, waitMs, usage
     return;
   }
   addWaiter(ctx, { ref, endpoint, job: id, mode: 'job', waitMs, usage, byKey });
-  if (job === null) readFor(ctx, { kind: 'waiter', ref }, endpoint, id);
+  if (job === null) readFor(ctx, { kind: 'waiter', ref, job: id }, endpoint, id);
 }
 
 /** Ends a wait: replies with the present state. */
 export function waitOver(ctx: StepContext, waiter: Waiter): void {
   if (waiter.done) return;
   const job = liveJob(ctx.state, ctx.now, waiter.endpoint, waiter.job);
-  if (job === null) {
+  if (job === null || waiter.isUnconfirmed) {
     waiter.immediate = true;
-    readFor(ctx, { kind: 'waiter', ref: { channel: waiter.channel, request: waiter.request } }, waiter.endpoint, waiter.job);
+    waiter.isUnconfirmed = false;
+    const ref = { channel: waiter.channel, request: waiter.request };
+    readFor(ctx, { kind: 'waiter', ref, job: waiter.job }, waiter.endpoint, waiter.job);
   } else if (waiter.mode === 'job') answerJob(ctx, waiter, view(ctx.state, ctx.now, job));
   else answerStream(ctx, waiter, { state: view(ctx.state, ctx.now, job).state, chunks: [], error: null });
 }

@@ -24,7 +24,7 @@ export function jobRead(ctx: StepContext, purpose: ReadPurpose, found: WholeJob 
   switch (purpose.kind) {
     case 'waiter': {
       const waiter = findWaiter(ctx.state, purpose.ref);
-      if (waiter !== null) resolveWaiter(ctx, waiter, found);
+      if (waiter?.job === purpose.job) resolveWaiter(ctx, waiter, found);
       return;
     }
     case 'submit':

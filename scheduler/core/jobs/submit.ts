@@ -76,8 +76,8 @@ function insert(ctx: StepContext, endpoint: EndpointRecord, event: Extract<CoreE
     null,
     reserve(ctx.state, endpoint.config.account, blobBytes(event.input)),
   );
-  if (event.waitMs > 0)
-    addWaiter(ctx, { ref: event.ref, endpoint: event.endpoint, job: event.job, mode: 'job', waitMs: event.waitMs, usage });
+  const { ref, waitMs } = event;
+  if (waitMs > 0) addWaiter(ctx, { ref, endpoint: event.endpoint, job: event.job, mode: 'job', waitMs, usage, isUnconfirmed: true });
   else ctx.emit({ kind: 'reply', channel: event.ref.channel, reply: jobReply(event.ref.request, viewOfRecord(job, '')), usage }, write);
   if (slot !== null) sendJob(ctx, job, slot, write);
 }

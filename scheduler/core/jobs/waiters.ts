@@ -25,10 +25,11 @@ export interface Waiting {
   readonly after?: Cursor | null;
   readonly resent?: boolean;
   readonly byKey?: boolean;
+  readonly isUnconfirmed?: boolean;
 }
 
 export function addWaiter({ state, now }: StepContext, waiting: Waiting): Waiter {
-  const { ref, endpoint, job, mode, waitMs, usage, after = null, resent = false, byKey = false } = waiting;
+  const { ref, endpoint, job, mode, waitMs, usage, after = null, resent = false, byKey = false, isUnconfirmed = false } = waiting;
   const waiter: Waiter = {
     channel: ref.channel,
     request: ref.request,
@@ -40,6 +41,7 @@ export function addWaiter({ state, now }: StepContext, waiting: Waiting): Waiter
     byKey,
     deadline: null,
     usage,
+    isUnconfirmed,
     immediate: waitMs <= 0,
     done: false,
   };

@@ -79,6 +79,11 @@ export interface Waiter {
   deadline: Deadline<Due> | null;
   /** The usage that the request counts towards until the reply. */
   readonly usage: Usage | null;
+  /**
+   * It waits for a job whose submission the store may still refuse, because its key belongs to another job: only a read, which
+   * returns after the outcomes of all earlier writes, shows that the job exists.
+   */
+  isUnconfirmed: boolean;
   /** Reply with the present state as soon as it is read. */
   immediate: boolean;
   done: boolean;
