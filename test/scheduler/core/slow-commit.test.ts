@@ -33,11 +33,12 @@ function submitted(t: ExecutionContext): Submission {
   };
   const effectsOf = ({ effects }: StepResult): Effect[] => effects.map(({ effect }) => effect);
   const first = run({
-    ...{ kind: 'submit', ref: REF, counting: { limitedAs: null, resent: false }, endpoint, job: 'mine', jobKind: 'RUN' },
+    kind: 'submit',
+    ...{ ref: REF, counting: { limitedAs: null, resent: false }, endpoint, job: 'mine', jobKind: 'RUN' },
     ...{ input: { inline: Buffer.from('{}') }, webhook: null, s3: null, waitMs: WAIT_MS },
     policy: { executionTimeoutMs: null, ttlMs: null, lowPriority: false },
     idempotency: { key: `${endpoint}/k`, bodyHash: Buffer.alloc(32) },
-  } as CoreEvent);
+  });
   const [write] = first.writes;
   if (write === undefined) throw new Error('the submission wrote nothing');
   return {
