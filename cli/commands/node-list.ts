@@ -28,10 +28,14 @@ export const nodeList: Command = {
         String(row.cpus),
         `${Math.round(row.memoryBytes / 1e9)} GB`,
         allocated(row),
+        isolation(row),
         row.devices.map(({ name, healthy, problem }) => (healthy ? name : `${name} (${problem})`)).join(', ') || row.deviceProblem,
       ]);
       terminal.data(
-        renderTable(['NAME', 'ID', ...column.head, 'STATUS', 'WORKERS', 'JOBS', 'CPUS', 'MEMORY', 'ALLOCATED', 'DEVICES'], cells),
+        renderTable(
+          ['NAME', 'ID', ...column.head, 'STATUS', 'WORKERS', 'JOBS', 'CPUS', 'MEMORY', 'ALLOCATED', 'ISOLATION', 'DEVICES'],
+          cells,
+        ),
       );
       if (rows.length === 0) terminal.next('capstan up');
     });
@@ -46,6 +50,12 @@ function allocated({ allocated, allocatable, devices }: NodeRow): string {
   const usable = Math.max(devices.filter(({ healthy }) => healthy).length, allocated.devices);
   const gpus = devices.length === 0 ? '' : `${allocated.devices}/${usable} GPU`;
   return [cpus, memory, gpus].filter((part) => part !== '').join(', ');
+}
+
+/** Levels of process and container workers. */
+function isolation({ isolation: found }: NodeRow): string {
+  if (found === null) return '';
+  return found.containers === null ? found.processes : `${found.processes}, ${found.containers}`;
 }
 
 function round(value: number): string {

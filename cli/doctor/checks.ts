@@ -124,18 +124,18 @@ async function checkGpus(): Promise<Finding> {
   }
 }
 
-/** A container engine is optional; without one, processor time is not limited. */
+/** A container engine is optional. */
 async function checkEngine(setting: string): Promise<Finding> {
   const name = 'container engine';
   const socket = await findContainerSocket(setting);
-  if (socket === undefined) return ok(name, 'none; workers run as processes, which limits their memory but not their processor time');
+  if (socket === undefined) return ok(name, 'none; workers run as processes');
   try {
     accessSync(socket, constants.R_OK | constants.W_OK);
   } catch {
     const hint = `The agent's user must be allowed to use it; for Docker: usermod -aG docker <user>.`;
     return { name, verdict: 'warning', text: `no permission to use ${socket}`, hint };
   }
-  return ok(name, `${socket}; containers limit processor time, processes do not`);
+  return ok(name, socket);
 }
 
 async function checkStack(settings: Settings, run: RunFile | null): Promise<Finding[]> {
@@ -192,7 +192,11 @@ async function checkScheduler(settings: Settings): Promise<Finding[]> {
     const connected = nodes.filter((node) => node.connected).length;
     const text = `${client.address} answers; ${connected} of ${nodes.length} ${nodes.length === 1 ? 'node' : 'nodes'} connected`;
     return connected > 0
-      ? [ok(name, text), ...masterKey, ...nodes.filter((node) => node.connected).flatMap(checkDevices)]
+      ? [
+          ok(name, text),
+          ...masterKey,
+          ...nodes.filter((node) => node.connected).flatMap((node) => [...checkDevices(node), ...checkIsolation(node)]),
+        ]
       : [{ name, verdict: 'warning', text, hint: 'Jobs wait until an agent runs: capstan up, or capstan agent.' }, ...masterKey];
   } catch (error) {
     return [fault(name, messageOf(error), 'Its log is in the data folder, logs/scheduler.log.')];
@@ -227,6 +231,29 @@ function checkDevices({ name, inventory }: NodeInfo): Finding[] {
   const hint = 'No worker gets it until it is healthy again (docs/nodes.md).';
   return ill.map((text) => ({ name: `GPU of ${name}`, verdict: 'warning', text, hint }));
 }
+
+/** The level of isolation of a node's workers, and what is missing for a stronger one. */
+function checkIsolation({ name, inventory }: NodeInfo): Finding[] {
+  const isolation = inventory?.isolation;
+  // An agent of an earlier version.
+  if (isolation === undefined) return [];
+  const { processes, processNetworks, missing } = isolation;
+  const finding = `isolation of ${name}`;
+  const onHost = processNetworks.includes('outbound') ? '' : "; workers use the host's network unless theirs is none";
+  const level = LEVELS[processes] ?? processes;
+  const text = `${level}${onHost}`;
+  const lacks = missing.map(({ without, reason, remedy }) => `${without}: ${reason}${remedy === '' ? '' : ` (${remedy})`}`);
+  if (processes === 'sandbox' && lacks.length === 0) return [ok(finding, text)];
+  return [
+    { name: finding, verdict: 'warning', text, hint: `Missing: ${lacks.join('; ') || 'the setting CAPSTAN_ISOLATION names this level'}` },
+  ];
+}
+
+const LEVELS: Readonly<Record<string, string>> = {
+  sandbox: 'sandbox: workers see their build and the system only',
+  user: 'user: each worker has a user of its own',
+  none: "none: workers run as the agent's user, and read what it can read",
+};
 
 /** The gateway's response also contains the time of its clock. */
 async function checkGateway(settings: Settings): Promise<Finding[]> {

@@ -1,5 +1,6 @@
 /** Converts the capacity and state of a node into the schema's numbers and words. */
 import type { NodeInfo } from '../../proto/gen/capstan/v1/control.ts';
+import type { NodeIsolation } from '../../proto/gen/capstan/v1/nodes.ts';
 
 /** Bytes and milliseconds become numbers. A value that the agent does not report is null; texts may be empty. */
 export function nodeFigures(node: NodeInfo) {
@@ -36,6 +37,14 @@ export function nodeFigures(node: NodeInfo) {
       xids: device.xids.map(({ code, text, atMs }) => ({ code, text, at: new Date(Number(atMs)).toISOString() })),
     })),
     deviceProblem: inventory?.deviceProblem ?? '',
+    isolation: isolationOf(inventory?.isolation),
     agentVersion: node.agentVersion === '' ? null : node.agentVersion,
   };
+}
+
+/** Null from agents that do not report it. */
+function isolationOf(isolation: NodeIsolation | undefined): object | null {
+  if (isolation === undefined) return null;
+  const { processes, containers, processNetworks, containerNetworks, missing } = isolation;
+  return { processes, containers: containers === '' ? null : containers, processNetworks, containerNetworks, missing };
 }

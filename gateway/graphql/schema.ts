@@ -247,8 +247,29 @@ type Node {
   devices: [Device!]!
   "Why reading its devices fails."
   deviceProblem: String
+  "How strongly it isolates workers; null when its agent does not report it."
+  isolation: Isolation
   "Version of its agent; null until the agent connects, and for keys without the scope OPERATOR."
   agentVersion: String
+}
+"""How strongly a node isolates its workers (docs/sandboxes.md)."""
+type Isolation {
+  "Of thread and process workers: none, user or sandbox."
+  processes: String!
+  "Of workers in containers: container or gvisor; null without a container engine."
+  containers: String
+  "Networks that thread and process workers can have: of host, outbound and none."
+  processNetworks: [String!]!
+  containerNetworks: [String!]!
+  "Why no stronger level is available; empty for keys without the scope OPERATOR."
+  missing: [MissingIsolation!]!
+}
+type MissingIsolation {
+  "The level, network or limit that the node lacks."
+  without: String!
+  reason: String!
+  "The command or change that adds it; empty when there is none."
+  remedy: String!
 }
 """Nodes that offer the same."""
 type MachineType {

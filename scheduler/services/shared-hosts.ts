@@ -52,5 +52,7 @@ function offerOf(inventory: Inventory): Inventory {
       Device.fromPartial({ model, memoryBytes: bytes, computeCapability, driverVersion, cudaVersion, healthy, problem }),
     ),
     deviceProblem: inventory.deviceProblem,
+    // How to mend the host is the operator's matter.
+    ...(inventory.isolation === undefined ? {} : { isolation: { ...inventory.isolation, missing: [] } }),
   });
 }
