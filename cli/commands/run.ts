@@ -58,6 +58,7 @@ export const run: Command = {
       const server = await listening(async () => (await development).serve({ host, port: Number(port) }), port, host);
       await writeDevRunFile(folder, server.url);
       terminal.done(`development server: ${server.url} (docs at ${server.url}/docs)`);
+      terminal.line('Functions run as your user, without a sandbox.');
       terminal.line('Ctrl+C ends it.');
       await end.wished;
       await server.close();

@@ -33,7 +33,7 @@ async function deploy(version: number): Promise<void> {
 }
 
 test.before(async () => {
-  stack = await Stack.start();
+  stack = await Stack.start({}, (own) => Promise.resolve({ CAPSTAN_SANDBOX_PATHS: join(own, 'tmp/packages') }));
   packages = join(stack.scratch, 'packages');
   folder = join(stack.scratch, 'servers');
   await mkdir(packages);

@@ -1,5 +1,5 @@
 /** Opens level `sandbox`, or says what this host lacks for it. It is tried by really running a program in a sandbox. */
-import { mkdirSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 
 import type { Logger } from 'pino';
@@ -15,7 +15,7 @@ import type { SandboxSizes } from './arguments.ts';
 import { Holder, type HolderTools } from './holder.ts';
 import { findHostPrograms } from './host-programs.ts';
 import { explainFailure, findProgram, missingPrograms } from './requirements.ts';
-import { existingPaths, SandboxLauncher, type SandboxOptions } from './sandbox-launcher.ts';
+import { SandboxLauncher, type SandboxOptions } from './sandbox-launcher.ts';
 
 const TRY_MS = 20_000;
 /** Everything that a worker must be able to read and write, and what it must not have. */
@@ -64,8 +64,8 @@ export async function openSandbox(options: OpenSandboxOptions): Promise<OpenedSa
   const bwrap = findProgram('bwrap');
   if (missing.length > 0 || bwrap === undefined) return { launcher: undefined, missing };
   const isRoot = process.getuid?.() === 0;
-  const { found, missing: absent } = existingPaths(paths);
-  if (absent.length > 0) log.warn({ paths: absent }, 'paths of CAPSTAN_SANDBOX_PATHS do not exist; workers do not see them');
+  const absent = paths.filter((path) => !existsSync(path));
+  if (absent.length > 0) log.warn({ paths: absent }, 'paths of CAPSTAN_SANDBOX_PATHS do not exist; workers see them once they do');
   let uids: WorkerUids | undefined;
   try {
     uids = isRoot ? WorkerUids.open({ range: usableUidRange(options.uidRange), folder }) : undefined;
@@ -78,7 +78,7 @@ export async function openSandbox(options: OpenSandboxOptions): Promise<OpenedSa
     bwrap,
     programs: await findHostPrograms(env),
     sizes,
-    paths: found,
+    paths,
     hidden: [options.dataDir],
     seccompFile: seccompFile(folder),
     pids,

@@ -2,8 +2,6 @@
  * Level `sandbox`: each worker in namespaces of its own, made by bubblewrap. An agent as root gives each worker a uid
  * of its own and no user namespace; another agent's workers run in user namespaces.
  */
-import { statSync } from 'node:fs';
-
 import type { Logger } from 'pino';
 
 import { messageOf } from '../../../lib/to-error.ts';
@@ -187,10 +185,4 @@ class Parts implements SandboxParts {
     const processes = this.#uid === undefined ? '' : `ulimit -p ${pids} 2>/dev/null || ulimit -u ${pids} 2>/dev/null; `;
     return ['setsid', '/bin/sh', '-c', `unset LC_ALL; . ${INSIDE.environment}; ${LIMITS}; ${processes}exec "$@"`, 'sh', command, ...args];
   }
-}
-
-/** Splits the setting into paths that exist and others. */
-export function existingPaths(paths: readonly string[]): { readonly found: string[]; readonly missing: string[] } {
-  const exists = (path: string): boolean => statSync(path, { throwIfNoEntry: false }) !== undefined;
-  return { found: paths.filter(exists), missing: paths.filter((path) => !exists(path)) };
 }
