@@ -1,12 +1,15 @@
 /** The limits of workers at each level of isolation: held by control groups, or by a watch of the process group. */
+import { rm } from 'node:fs/promises';
+
 import test, { type ExecutionContext } from 'ava';
 
 import { ControlGroups } from '../../agent/sandbox/cgroups/control-groups.ts';
 import type { Assignment, WorkerExit, WorkerLauncher, WorkerProcess } from '../../agent/sandbox/launcher.ts';
 import { PlainLauncher } from '../../agent/sandbox/plain-launcher.ts';
+import { ownFolder } from '../support/own-folder.ts';
 import { folderOf } from '../support/folder.ts';
 import { until } from '../support/until.ts';
-import { openTestSandbox, sandboxForFile } from '../support/sandbox.ts';
+import { openTestSandbox } from '../support/sandbox.ts';
 import { openUserLevel } from '../sandbox/user-level.ts';
 
 const MEBIBYTE = 1024 * 1024;
@@ -45,7 +48,7 @@ function reasonOf(exit: WorkerExit): string {
   return exit.reason ?? '';
 }
 
-const { launcher: sandbox } = await sandboxForFile();
+const hasSandbox = await sandboxOpens();
 
 const LEVELS = ['none', 'user', 'sandbox'] as const;
 const PIDS = 32;
@@ -62,6 +65,14 @@ async function withGroups(
   return { groups, launcher };
 }
 
+async function sandboxOpens(): Promise<boolean> {
+  const folder = await ownFolder('capstan-limits');
+  const { launcher } = await openTestSandbox(folder, { spares: false });
+  await launcher?.close();
+  await rm(folder, { recursive: true, force: true });
+  return launcher !== undefined;
+}
+
 async function openSandboxLevel(
   t: ExecutionContext,
   groups: ControlGroups,
@@ -72,7 +83,7 @@ async function openSandboxLevel(
 }
 
 for (const level of LEVELS) {
-  if ((level === 'user' && process.getuid?.() !== 0) || (level === 'sandbox' && sandbox === undefined)) continue;
+  if ((level === 'user' && process.getuid?.() !== 0) || (level === 'sandbox' && !hasSandbox)) continue;
 
   withLimits(`${level}: a worker that needs more memory than its limit ends with the reason${skipped}`, async (t) => {
     const { launcher } = await withGroups(t, level);
