@@ -146,6 +146,7 @@ async function startIn(folder: string, config: AgentConfig, deps: AgentDeps, loc
     blobs,
     workFolders,
     log,
+    isolation: () => inventory.current.isolation,
     publicUrl: config.publicUrl,
     send: (event) => session.send(event),
     onLogLine: (line) => logs.add(line),

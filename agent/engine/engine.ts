@@ -6,11 +6,19 @@ import { fromServiceError } from '../../lib/grpc-errors.ts';
 import { messageOf } from '../../lib/to-error.ts';
 import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
 import type { ServingWorker } from '../../proto/gen/capstan/v1/invoke.ts';
-import type { ActualWorkers, AgentEvent, AttemptRef, ReleaseSpec, SchedulerEvent } from '../../proto/gen/capstan/v1/nodes.ts';
+import type {
+  ActualWorkers,
+  AgentEvent,
+  AttemptRef,
+  NodeIsolation,
+  ReleaseSpec,
+  SchedulerEvent,
+} from '../../proto/gen/capstan/v1/nodes.ts';
 import type { ArtifactCache, HeldBuild } from '../artifacts/cache.ts';
 import type { BlobTransfer } from '../blobs/blob-transfer.ts';
 import type { PrintedLine } from '../logs/log-store.ts';
 import type { WorkFolders } from '../runtimes/work-folders.ts';
+import { isolationRefusal, networkOf } from './isolation-guard.ts';
 import { serveOn, servingWorkers } from './serving.ts';
 import { WorkerLines } from './worker-lines.ts';
 import { deviceProblemOf } from '../core/devices.ts';
@@ -30,6 +38,8 @@ export interface EngineDeps {
   readonly blobs: BlobTransfer;
   readonly workFolders: WorkFolders;
   readonly log: Logger;
+  /** As the inventory reports it. */
+  readonly isolation: () => NodeIsolation | undefined;
   /** Base URL of the HTTP API as workers on this node reach it; empty: the scheduler's value. */
   readonly publicUrl: string;
   readonly send: (event: AgentEvent) => void;
@@ -335,6 +345,11 @@ export class Engine {
       process.nextTick(() => events.exited(`this node does not have the runtime ${name}`, false));
       return;
     }
+    const refusal = isolationRefusal(release, name, this.#deps.isolation());
+    if (refusal !== undefined) {
+      process.nextTick(() => events.exited(`the worker cannot start here: ${refusal}`, false));
+      return;
+    }
     try {
       hosted.workFolder = this.#deps.workFolders.make();
     } catch (error) {
@@ -357,6 +372,7 @@ export class Engine {
         image: release.image,
         command: release.command,
         startTimeoutMs: release.startTimeoutMs,
+        network: networkOf(release),
       },
       events,
     );
