@@ -87,6 +87,20 @@ only(`one scheduler on SQLite, a gateway and an agent${reason}`, async (t) => {
   }
 });
 
+only(`the agent is root with few capabilities only where workers get user ids of their own${reason}`, async (t) => {
+  t.regex((await rendered()).get('DaemonSet c-agent') ?? '', /CAPSTAN_ISOLATION, value: none/);
+  const agent = (await rendered('agent.isolation=user')).get('DaemonSet c-agent') ?? '';
+  for (const rule of [
+    'CAPSTAN_ISOLATION, value: user',
+    'add: [SETUID, SETGID, SETPCAP, CHOWN, FOWNER, DAC_OVERRIDE, KILL]',
+    'allowPrivilegeEscalation: false',
+    '{ name: workers, mountPath: /var/lib/capstan-workers }',
+    '{ name: run, mountPath: /run/capstan }',
+  ])
+    t.true(agent.includes(rule), rule);
+  await t.throwsAsync(rendered('agent.isolation=sandbox'), { message: /isolation/ });
+});
+
 only(`several schedulers need PostgreSQL and S3-compatible storage, and get their secrets by reference${reason}`, async (t) => {
   const scheduler = (await rendered(...CLUSTER)).get('StatefulSet c-scheduler') ?? '';
   t.regex(scheduler, /replicas: 3\b/);
