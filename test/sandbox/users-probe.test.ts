@@ -1,5 +1,5 @@
 /** Whether a host has the level `user`, and what is said where it has not. */
-import { chmod, mkdir, readdir, writeFile } from 'node:fs/promises';
+import { chmod, chown, mkdir, readdir, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 
 import type { ExecutionContext } from 'ava';
@@ -69,6 +69,23 @@ userTest('our own programs are below one that others cannot enter', async (t) =>
   await mkdir(closed, { mode: 0o700 });
   const { reason } = await missingOf(t, { ...options, reads: [join(closed, 'programs')] });
   t.is(reason, `other users cannot pass through ${closed}, a parent of ${join(closed, 'programs')}`);
+});
+
+userTest('other users could replace the folder of the workers, or write into it', async (t) => {
+  const { root, options } = await hostOf(t);
+  const open = join(root, 'open');
+  await mkdir(open);
+  await chmod(open, 0o777);
+  const { reason, remedy } = await missingOf(t, { ...options, folder: join(open, 'workers') });
+  t.is(reason, `other users can replace what is in ${open}, a parent of ${join(open, 'workers')}`);
+  t.is(remedy, `chmod go-w ${open}`);
+  // As a volume of a pod.
+  await mkdir(options.folder);
+  await chmod(options.folder, 0o2777);
+  t.is((await opened(t, options)).kind, 'available');
+  t.is((await stat(options.folder)).mode & 0o777, 0o755);
+  await chown(options.folder, 1_000, 1_000);
+  t.is((await missingOf(t, options)).reason, `${options.folder} belongs to the user 1000, not to root`);
 });
 
 userTest('other users could read the data', async (t) => {

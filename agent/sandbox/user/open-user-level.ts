@@ -1,5 +1,6 @@
 /** Whether this host has the level `user`: found by running a trivial worker at it. */
 import { execFile } from 'node:child_process';
+import type { Stats } from 'node:fs';
 import { lstat, readdir } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 
@@ -11,6 +12,8 @@ import { UserLauncher, type UserLauncherOptions } from './user-launcher.ts';
 /** Time for the trivial worker to start, run and end, ms. */
 const TRIAL_MS = 30_000;
 const OTHERS_MAY_PASS = 0o001;
+const OTHERS_MAY_WRITE = 0o002;
+const STICKY = 0o1000;
 const SANDBOX = 'or install bubblewrap (apt install bubblewrap), whose sandbox needs no such folder';
 
 /**
@@ -68,7 +71,11 @@ interface Seen {
 
 async function tried(launcher: UserLauncher, { folder, dataDir, reads, hostEnv }: UserLevelOptions): Promise<MissingIsolation | undefined> {
   for (const path of [folder, process.execPath, ...reads]) {
-    const closed = await closedParentOf(path);
+    const unsafe = await parentOf(path, isChangeable);
+    if (unsafe !== undefined) {
+      return missing(`other users can replace what is in ${unsafe}, a parent of ${path}`, `chmod go-w ${unsafe}`).missing;
+    }
+    const closed = await parentOf(path, (facts) => (facts.mode & OTHERS_MAY_PASS) === 0);
     if (closed !== undefined) {
       const rule = `other users cannot pass through ${closed}, a parent of ${path}`;
       return missing(rule, `move it to a folder that every user can enter, such as /opt or /var/lib, ${SANDBOX}`).missing;
@@ -112,8 +119,8 @@ function pythonOf(hostEnv: Readonly<Record<string, string>>): Promise<string> {
   });
 }
 
-/** The first parent that other users cannot pass through. */
-async function closedParentOf(path: string): Promise<string | undefined> {
+/** The first parent that the rule holds for, from the root on. */
+async function parentOf(path: string, rule: (facts: Stats) => boolean): Promise<string | undefined> {
   const parents: string[] = [];
   for (let parent = dirname(path); ; parent = dirname(parent)) {
     parents.unshift(parent);
@@ -122,9 +129,14 @@ async function closedParentOf(path: string): Promise<string | undefined> {
   for (const parent of parents) {
     // What is missing will be created, and what cannot be read is found by the trial.
     const facts = await lstat(parent).catch(() => undefined);
-    if (facts?.isDirectory() === true && (facts.mode & OTHERS_MAY_PASS) === 0) return parent;
+    if (facts?.isDirectory() === true && rule(facts)) return parent;
   }
   return undefined;
+}
+
+/** In a folder like /tmp, users can replace only what is theirs. */
+function isChangeable({ mode }: Stats): boolean {
+  return (mode & OTHERS_MAY_WRITE) !== 0 && (mode & STICKY) === 0;
 }
 
 function missing(reason: string, remedy: string): Extract<UserLevel, { kind: 'missing' }> {

@@ -22,6 +22,7 @@ import { CLEAN_ENVIRONMENT } from './clean-environment.ts';
 
 const run = promisify(execFile);
 const PASS_THROUGH = 0o711;
+const OTHERS_WRITE = 0o022;
 
 /** Returns the folder of a slot of user ids. */
 export function folderOfSlot(folder: string, slot: UidRange): string {
@@ -43,9 +44,10 @@ export class Places {
     const own = folderOfSlot(folder, slot);
     await removeTree(own);
     await mkdir(folder, { recursive: true, mode: PASS_THROUGH });
-    // Under systemd it is a state folder, which nobody else may enter.
-    const { mode } = await lstat(folder);
-    await chmod(folder, (mode & 0o7777) | PASS_THROUGH);
+    // Under systemd it is a state folder, which nobody else may enter; in a pod a volume that everybody may write to.
+    const { mode, uid } = await lstat(folder);
+    if (uid !== 0) throw new Error(`${folder} belongs to the user ${uid}, not to root`);
+    await chmod(folder, (mode & ~OTHERS_WRITE & 0o7777) | PASS_THROUGH);
     for (const path of [own, ...['builds', 'homes', 'work'].map((name) => join(own, name))]) {
       await mkdir(path);
       await chmod(path, PASS_THROUGH);
