@@ -7,6 +7,7 @@
  * | Code | Reason |
  * |---|---|
  * | 1001 | idle or open for too long; or the caller has closed its side, and the worker has not |
+ * | 1008 | the caller's key no longer covers the endpoint |
  * | 1012 | the gateway stops, or the worker ended: connect again |
  * | 1014 | the connection to the worker's host was lost |
  */
@@ -20,6 +21,7 @@ import type { Responder } from './exchange.ts';
 import { closeFrame, FrameBoundary } from './frame-boundary.ts';
 
 const GOING_AWAY = 1001;
+const POLICY_VIOLATION = 1008;
 const SERVICE_RESTART = 1012;
 const BAD_GATEWAY = 1014;
 
@@ -27,7 +29,7 @@ const BAD_GATEWAY = 1014;
 const HALF_CLOSED_MS = 5_000;
 
 /** Why an open WebSocket ended. `closed`: in order, with a Close frame of the worker. */
-export type TunnelEnd = 'closed' | 'caller' | 'worker' | 'lost' | 'idle' | 'expired' | 'closing';
+export type TunnelEnd = 'closed' | 'caller' | 'worker' | 'lost' | 'idle' | 'expired' | 'closing' | 'refused';
 
 export interface TunnelOptions {
   /** Longest time without a byte in either direction, and in all, ms. */
@@ -104,6 +106,11 @@ export class Tunnel implements Responder {
   /** The gateway stops. */
   restart(): void {
     this.#cut('closing', SERVICE_RESTART, 'the gateway restarts');
+  }
+
+  /** The caller may no longer call the endpoint. */
+  revoke(reason: string): void {
+    this.#cut('refused', POLICY_VIOLATION, reason);
   }
 
   #open(): void {

@@ -58,6 +58,10 @@ const PEER_FRACTION = 8;
 /** As in nginx: the caller disconnected before the response. */
 const CALLER_GONE = 499;
 const RETRY_MS = 5_000;
+/** Interval at which the keys of open WebSockets are checked again, ms: a key may be revoked, and it expires. */
+const RECHECK_MS = 5_000;
+/** Refusals that end an open WebSocket; others pass, such as a scheduler that is away. */
+const ENDS: ReadonlySet<string> = new Set(['UNAUTHENTICATED', 'PERMISSION_DENIED', 'NOT_FOUND']);
 
 export class Upgrades {
   readonly #deps: UpgradesDeps;
@@ -65,11 +69,13 @@ export class Upgrades {
   readonly #room: SharedBudget;
   /** All connections, which the HTTP server no longer tracks. */
   readonly #sockets = new Set<Duplex>();
-  readonly #open = new Set<Tunnel>();
+  readonly #open = new Map<Tunnel, Admitted>();
+  readonly #recheck: NodeJS.Timeout;
 
   constructor(deps: UpgradesDeps) {
     this.#deps = deps;
     this.#room = new SharedBudget(deps.config.lbMaxWebSockets);
+    this.#recheck = setInterval(() => this.#checkKeys(), RECHECK_MS).unref();
   }
 
   take(request: IncomingMessage, address: LbAddress, socket: Duplex, head: Buffer): void {
@@ -101,12 +107,26 @@ export class Upgrades {
 
   /** Tells the callers of open WebSockets to connect again, to another gateway. */
   restart(): void {
-    for (const tunnel of this.#open) tunnel.restart();
+    for (const tunnel of this.#open.keys()) tunnel.restart();
   }
 
   /** Cuts all connections. */
   close(): void {
+    clearInterval(this.#recheck);
     for (const socket of this.#sockets) socket.destroy();
+  }
+
+  #checkKeys(): void {
+    for (const [tunnel, { request, address }] of this.#open) {
+      this.#deps.admit(
+        request,
+        address,
+        () => undefined,
+        (error) => {
+          if (ENDS.has(error.code)) tunnel.revoke(error.message);
+        },
+      );
+    }
   }
 
   #connect(admitted: Admitted, protocols: OfferedProtocols | null, socket: Duplex, head: Buffer): void {
@@ -133,7 +153,7 @@ export class Upgrades {
       onHead: (status) => {
         answered(status);
         if (status !== 101) return;
-        this.#open.add(tunnel);
+        this.#open.set(tunnel, admitted);
         metrics.opened(endpoint.id);
       },
       onCut: (why) => exchange.abandon(why),

@@ -411,6 +411,18 @@ test('a lost agent is 1014, and the gateway’s own end 1012, without a wait for
   t.is(await closed(second), 1012);
 });
 
+test('a WebSocket ends with its key, and those of other keys go on', async (t) => {
+  const { open, scheduler, agent } = await front(t);
+  scheduler.addKey('short-lived');
+  const [revoked, other] = [open({ lines: ['Authorization: Bearer short-lived'] }), open()];
+  await Promise.all([opened(revoked), opened(other)]);
+  scheduler.revokeKey('short-lived');
+  t.is(await closed(revoked), 1008);
+  const [one] = agent.taken.items as [Taken, Taken];
+  await agent.frames.next(({ request, frame: each }) => request === one.number && each?.$case === 'abort');
+  t.false(other.socket.destroyed || other.socket.readableEnded);
+});
+
 test('a caller that closes its side alone is heard to the end, and cut when its worker says nothing', async (t) => {
   const { open, agent } = await front(t);
   const [talking, silent] = [open(), open()];
