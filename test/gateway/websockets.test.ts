@@ -339,11 +339,11 @@ test('when all are taken the gateway says so', async (t) => {
 });
 
 for (const [setting, end, reason] of [
-  ['lbWebSocketIdleMs', 'idle', /^nothing was sent for 0\.2 s$/],
-  ['lbWebSocketMaxMs', 'expired', /^open for 0\.2 s, the longest time$/],
+  ['lbWebSocketIdleMs', 'idle', /^nothing was sent for 1 s$/],
+  ['lbWebSocketMaxMs', 'expired', /^open for 1 s, the longest time$/],
 ] as const) {
   test(`${setting} closes with 1001 after the worker's last frame, and tells the worker`, async (t) => {
-    const made = await front(t, { [setting]: 200 });
+    const made = await front(t, { [setting]: 1_000 });
     const connection = made.open();
     await opened(connection);
     const taken = await made.agent.taken.next(() => true);
