@@ -9,11 +9,12 @@ const CAPABILITIES = '/proc/driver/nvidia/capabilities';
 /** Control and unified memory: no access to a GPU by themselves. */
 const SHARED = ['/dev/nvidiactl', '/dev/nvidia-uvm', '/dev/nvidia-uvm-tools', '/dev/nvidia-modeset'];
 /** A slice named by the UUID of its GPU and its instances; newer names say nothing about it. */
-const SLICE_OF = /^MIG-(GPU-[0-9a-f-]+)\/(\d+)\/(\d+)$/;
+const SLICE_OF = /^MIG-(GPU-[0-9a-zA-Z-]+)\/(\d+)\/(\d+)$/;
 
 export interface DeviceRoots {
   readonly gpus?: string;
   readonly capabilities?: string;
+  readonly exists?: (path: string) => boolean;
 }
 
 /**
@@ -22,7 +23,10 @@ export interface DeviceRoots {
  * them are given. Throws UNAVAILABLE for a GPU that
  * NVIDIA's driver does not list; without that driver there are no nodes.
  */
-export function deviceNodes(uuids: readonly string[], { gpus = GPUS, capabilities = CAPABILITIES }: DeviceRoots = {}): string[] {
+export function deviceNodes(
+  uuids: readonly string[],
+  { gpus = GPUS, capabilities = CAPABILITIES, exists = existsSync }: DeviceRoots = {},
+): string[] {
   if (uuids.length === 0) return [];
   const minors = minorsByUuid(gpus);
   // Other drivers, and tests without one.
@@ -40,7 +44,7 @@ export function deviceNodes(uuids: readonly string[], { gpus = GPUS, capabilitie
       for (const node of sliceNodes(join(capabilities, `gpu${minor}`, 'mig'), own, computeInstance)) nodes.add(node);
     }
   }
-  return [...nodes].filter((node) => existsSync(node));
+  return [...nodes].filter((node) => exists(node));
 }
 
 /** By UUID. */
