@@ -10,6 +10,7 @@ import { fileURLToPath } from 'node:url';
 
 export const sets = {
   isolation: [
+    'test/agent/container-runtimes.test.ts',
     'test/agent/containers.test.ts',
     'test/conformance/runtime/container-*.test.ts',
     'test/conformance/runtime/process-*.test.ts',

@@ -4,7 +4,7 @@
  */
 import { execFile, spawn, type ChildProcess } from 'node:child_process';
 import { accessSync, constants } from 'node:fs';
-import { rm, writeFile } from 'node:fs/promises';
+import { chmod, rm, writeFile } from 'node:fs/promises';
 import { delimiter, join } from 'node:path';
 import { promisify } from 'node:util';
 
@@ -36,6 +36,8 @@ export interface PrivateEngine {
 export async function startEngine(names: readonly string[], settings: Readonly<Record<string, unknown>> = {}): Promise<PrivateEngine> {
   await sweepStaleEngines(PREFIX);
   const folder = await ownFolder(PREFIX);
+  // A user namespace's root must reach the layers below it.
+  await chmod(folder, 0o711);
   const socket = join(folder, 'docker.sock');
   let daemon: ChildProcess | undefined;
 

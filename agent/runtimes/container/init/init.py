@@ -41,7 +41,8 @@ def become_host(connections):
 
     # This folder was only for the line above; the user's code gets the path of its own build.
     sys.path.pop(0)
-    main()
+    # The first process ends everything when the agent is gone. In gVisor a signal by O_ASYNC comes without a cause.
+    main(ties=False)
 
 
 def supervise(host, lifeline):

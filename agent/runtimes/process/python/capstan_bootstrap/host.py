@@ -33,8 +33,9 @@ class Host:
         # Of a load-balanced endpoint.
         self._http = None
 
-    def serve(self):
-        tie_to_agent()
+    def serve(self, ties):
+        if ties:
+            tie_to_agent()
         threading.Thread(target=self._read, name="capstan-channel", daemon=True).start()
         self._interrupts.install()
         self._channel.send({"t": "up"})
@@ -109,5 +110,5 @@ def preload(names):
             sys.modules.pop(name, None)
 
 
-def main():
-    Host().serve()
+def main(ties=True):
+    Host().serve(ties)
