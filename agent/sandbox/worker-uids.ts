@@ -45,38 +45,33 @@ export class WorkerUids {
     this.#free = [...ids.slice(middle), ...ids.slice(0, middle)];
   }
 
-  /** Takes a slot. Throws CONFLICT when other agents hold all of them, and file system errors. */
-  static open({ range, folder, locks }: WorkerUidsOptions): WorkerUids {
+  /**
+   * Takes a slot. Calls `sweep` with each slot of the range whose holder died and with the one taken, one after the other,
+   * while no other agent can take it: it ends and removes what workers left there. Rejects with CONFLICT when other agents
+   * hold all slots, with what `sweep` rejects with, and with file system errors.
+   */
+  static async open({ range, folder, locks }: WorkerUidsOptions, sweep: (slot: UidRange) => Promise<void>): Promise<WorkerUids> {
     const at = lockFolder(folder, locks);
     const slots = slotsOf(range);
+    const held = new Set(readdirSync(at));
+    for (const slot of slots.filter((each) => held.has(show(each)))) {
+      const lock = acquireLock(join(at, show(slot)));
+      if (!('release' in lock)) continue;
+      await swept(slot, lock, sweep);
+      lock.release();
+    }
     // Containers do not see each other's locks: unequal agents begin with unequal ids.
     const seed = createHash('sha256').update(`${hostname()}\0${folder}`).digest().readUInt32LE();
     for (let tried = 0; tried < slots.length; tried += 1) {
       const slot = slots[(seed + tried) % slots.length] as UidRange;
       const lock = acquireLock(join(at, show(slot)));
-      if ('release' in lock) return new WorkerUids(slot, lock, Math.floor(Math.random() * SLOT_UIDS));
+      if (!('release' in lock)) continue;
+      await swept(slot, lock, sweep);
+      return new WorkerUids(slot, lock, Math.floor(Math.random() * SLOT_UIDS));
     }
     throw new CapstanError('CONFLICT', `other agents of this host use all user ids of CAPSTAN_WORKER_UIDS (${show(range)})`, {
       field: 'CAPSTAN_WORKER_UIDS',
     });
-  }
-
-  /**
-   * Calls `sweep` with each slot of the range whose holder died, one after the other, while no agent can take it.
-   * Rejects with what `sweep` rejects with, and with file system errors.
-   */
-  static async reclaim({ range, folder, locks }: WorkerUidsOptions, sweep: (slot: UidRange) => Promise<void>): Promise<void> {
-    const at = lockFolder(folder, locks);
-    const names = new Set(readdirSync(at));
-    for (const slot of slotsOf(range).filter((each) => names.has(show(each)))) {
-      const lock = acquireLock(join(at, show(slot)));
-      if (!('release' in lock)) continue;
-      try {
-        await sweep(slot);
-      } finally {
-        lock.release();
-      }
-    }
   }
 
   /** Returns an id that no worker has. Throws UNAVAILABLE when all are taken. */
@@ -99,6 +94,15 @@ export class WorkerUids {
   /** Gives the slot back. No worker may be left. */
   close(): void {
     this.#lock.release();
+  }
+}
+
+async function swept(slot: UidRange, lock: { release(): void }, sweep: (slot: UidRange) => Promise<void>): Promise<void> {
+  try {
+    await sweep(slot);
+  } catch (error) {
+    lock.release();
+    throw error;
   }
 }
 

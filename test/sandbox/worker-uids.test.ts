@@ -56,10 +56,15 @@ test('without a setting, the default is one that exists in the user namespace', 
 
 const RANGE: UidRange = { first: 70_000, last: 70_000 + 2_047 };
 
-async function openUids(t: ExecutionContext, locks: string, folder: string): Promise<WorkerUids> {
-  const uids = WorkerUids.open({ range: RANGE, folder, locks });
+async function openUids(
+  t: ExecutionContext,
+  locks: string,
+  folder: string,
+  sweep: (slot: UidRange) => Promise<void> = () => Promise.resolve(),
+): Promise<WorkerUids> {
+  const uids = await WorkerUids.open({ range: RANGE, folder, locks }, sweep);
   t.teardown(() => uids.close());
-  return Promise.resolve(uids);
+  return uids;
 }
 
 test('each worker has an id of its own, and one that ended is used again last', async (t) => {
@@ -88,7 +93,7 @@ test('agents of one host use different ids, and as many agents as there are slot
   const one = await openUids(t, locks, '/data/agent');
   const other = await openUids(t, locks, '/data/agent');
   t.not(one.slot.first, other.slot.first);
-  t.throws(() => WorkerUids.open({ range: RANGE, folder: '/data/agent', locks }), {
+  await t.throwsAsync(openUids(t, locks, '/data/agent'), {
     code: 'CONFLICT',
     message: 'other agents of this host use all user ids of CAPSTAN_WORKER_UIDS (70000-72047)',
   });
@@ -96,25 +101,30 @@ test('agents of one host use different ids, and as many agents as there are slot
   t.deepEqual((await openUids(t, locks, '/data/other')).slot, other.slot);
 });
 
-test('the slot of an agent that was killed is swept, and that of one that lives is not', async (t) => {
+test('the slot of an agent that was killed is swept before it is used again, and that of one that lives is not', async (t) => {
   const locks = await folderOf(t);
   const living = await openUids(t, locks, '/data/agent');
   const program = `
     import { WorkerUids } from ${JSON.stringify(new URL('../../agent/sandbox/worker-uids.ts', import.meta.url).href)};
-    console.log(JSON.stringify(WorkerUids.open(${JSON.stringify({ range: RANGE, folder: '/data/agent', locks })}).slot));
+    const uids = await WorkerUids.open(${JSON.stringify({ range: RANGE, folder: '/data/agent', locks })}, async () => undefined);
+    console.log(JSON.stringify(uids.slot));
     setInterval(() => undefined, 1_000);`;
   const agent = spawn(process.execPath, ['--input-type=module', '--eval', program], { stdio: ['ignore', 'pipe', 'inherit'] });
   const ended = once(agent, 'exit');
   const [line] = (await once(agent.stdout, 'data')) as [Buffer];
   const slot = JSON.parse(line.toString()) as UidRange;
   const swept: UidRange[] = [];
-  const options = { range: RANGE, folder: '/data/agent', locks };
   const sweep = (each: UidRange): Promise<void> => Promise.resolve(void swept.push(each));
-  await WorkerUids.reclaim(options, sweep);
+  await t.throwsAsync(openUids(t, locks, '/data/agent', sweep), { code: 'CONFLICT' });
   t.deepEqual(swept, []);
   agent.kill('SIGKILL');
   await ended;
-  await WorkerUids.reclaim(options, sweep);
-  t.deepEqual(swept, [slot]);
-  t.deepEqual(await readdir(locks), [`${living.slot.first}-${living.slot.last}`]);
+  await t.throwsAsync(
+    openUids(t, locks, '/data/agent', () => Promise.reject(new Error('no'))),
+    { message: 'no' },
+  );
+  t.deepEqual((await openUids(t, locks, '/data/agent', sweep)).slot, slot);
+  t.deepEqual(swept.at(-1), slot);
+  t.true(swept.every((each) => each.first === slot.first));
+  t.deepEqual((await readdir(locks)).sort(), [living.slot, slot].map(({ first, last }) => `${first}-${last}`).sort());
 });

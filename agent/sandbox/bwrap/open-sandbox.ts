@@ -10,7 +10,8 @@ import type { ControlGroups } from '../cgroups/control-groups.ts';
 import type { WorkerExit } from '../launcher.ts';
 import { hasSeccompFilter, seccompFilter } from '../seccomp/filter.ts';
 import { usableUidRange } from '../uid-range.ts';
-import { WorkerUids } from '../worker-uids.ts';
+import { openWorkerUids } from '../user/open-worker-uids.ts';
+import type { WorkerUids } from '../worker-uids.ts';
 import type { SandboxSizes } from './arguments.ts';
 import { Holder, type HolderTools } from './holder.ts';
 import { findHostPrograms } from './host-programs.ts';
@@ -68,7 +69,7 @@ export async function openSandbox(options: OpenSandboxOptions): Promise<OpenedSa
   if (absent.length > 0) log.warn({ paths: absent }, 'paths of CAPSTAN_SANDBOX_PATHS do not exist; workers see them once they do');
   let uids: WorkerUids | undefined;
   try {
-    uids = isRoot ? WorkerUids.open({ range: usableUidRange(options.uidRange), folder }) : undefined;
+    uids = isRoot ? await openWorkerUids({ range: usableUidRange(options.uidRange), folder }, log) : undefined;
   } catch (error) {
     if (options.uidRange !== undefined) throw error;
     return { launcher: undefined, missing: [{ without: 'sandbox', reason: messageOf(error), remedy: 'set CAPSTAN_WORKER_UIDS' }] };

@@ -8,10 +8,9 @@ import type { Logger } from 'pino';
 import type { ControlGroups } from '../cgroups/control-groups.ts';
 import type { LaunchOrder, WorkerLauncher, WorkerPlace, WorkerProcess } from '../launcher.ts';
 import { removeTree } from '../../runtimes/remove-tree.ts';
-import type { UidRange } from '../uid-range.ts';
-import { WorkerUids, type WorkerUidsOptions } from '../worker-uids.ts';
+import type { WorkerUids, WorkerUidsOptions } from '../worker-uids.ts';
 import { folderOfSlot, Places } from './places.ts';
-import { removeRemains } from './remains.ts';
+import { openWorkerUids } from './open-worker-uids.ts';
 import { UserProcess } from './user-process.ts';
 
 /** Most processes and threads of one worker; as of a container. */
@@ -46,15 +45,8 @@ export class UserLauncher implements WorkerLauncher {
    * other agents use all user ids.
    */
   static async open(options: UserLauncherOptions): Promise<UserLauncher> {
-    const sweep = async (slot: UidRange): Promise<void> => {
-      const left = await removeRemains(slot);
-      if (left.length > 0) options.log.error({ pids: left }, 'processes of workers of an earlier agent do not end');
-      await removeTree(folderOfSlot(options.folder, slot));
-    };
-    await WorkerUids.reclaim(options.uids, sweep);
-    const uids = WorkerUids.open(options.uids);
+    const uids = await openWorkerUids(options.uids, options.log, (slot) => removeTree(folderOfSlot(options.folder, slot)));
     try {
-      await sweep(uids.slot);
       return new UserLauncher(uids, await Places.open(options.folder, uids.slot), options);
     } catch (error) {
       uids.close();
