@@ -36,11 +36,15 @@ export const pipInstaller: PythonInstaller = { name: 'pip', resolve, install };
 async function resolve(wanted: PythonWanted): Promise<Resolution> {
   const constraints = join(wanted.scratch, 'constraints.txt');
   await writeFile(constraints, wanted.constraints.map((line) => `${line}\n`).join(''));
+  const direct = wanted.requirements.filter((each) => each.includes('://'));
+  const file = join(wanted.scratch, 'direct.txt');
+  await writeFile(file, direct.map((line) => `${line}\n`).join(''));
   const report = (platform: readonly string[]): Promise<Ended> =>
     runPip(wanted, [
       ...['--dry-run', '--quiet', '--report', '-', '--ignore-installed', '--constraint', constraints],
       ...[...platform, '--target', wanted.scratch],
-      ...wanted.requirements,
+      ...wanted.requirements.filter((each) => !each.includes('://')),
+      ...(direct.length === 0 ? [] : ['--requirement', file]),
     ]);
   let platform = wheelsFor(wanted);
   let answer = await report(platform);
@@ -88,11 +92,21 @@ async function install(wanted: PythonWanted, { packages, isBuilt, hashes, target
   if (!ended.ok) throw failed(ended, wanted);
 }
 
-async function runPip({ folder, indexes }: PythonWanted, args: readonly string[], onLine?: (line: string) => void): Promise<Ended> {
+async function runPip(
+  { folder, indexes, scratch }: PythonWanted,
+  args: readonly string[],
+  onLine?: (line: string) => void,
+): Promise<Ended> {
+  // Addresses may hold credentials, which arguments would show to every user of this machine.
+  const lines = [
+    ...(indexes.index === undefined ? [] : [`--index-url ${indexes.index}`]),
+    ...indexes.extraIndexes.map((each) => `--extra-index-url ${each}`),
+    ...indexes.findLinks.map((each) => `--find-links ${each}`),
+  ];
+  const file = join(scratch, 'indexes.txt');
+  await writeFile(file, lines.map((line) => `${line}\n`).join(''));
   const from = [
-    ...(indexes.index === undefined ? [] : ['--index-url', indexes.index]),
-    ...indexes.extraIndexes.flatMap((each) => ['--extra-index-url', each]),
-    ...indexes.findLinks.flatMap((each) => ['--find-links', each]),
+    ...(lines.length === 0 ? [] : ['--requirement', file]),
     ...(indexes.noIndex ? ['--no-index'] : []),
     ...(indexes.pre ? ['--pre'] : []),
   ];

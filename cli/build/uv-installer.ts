@@ -38,7 +38,7 @@ export function uvInstaller(program: UvProgram): PythonInstaller {
 async function resolve(program: UvProgram, wanted: PythonWanted): Promise<Resolution> {
   const requirements = join(wanted.scratch, 'requirements.in');
   const constraints = join(wanted.scratch, 'constraints.txt');
-  await writeFile(requirements, linesOf(wanted.requirements));
+  await writeFile(requirements, linesOf([...indexLines(program, wanted), ...wanted.requirements]));
   await writeFile(constraints, linesOf(wanted.constraints));
   const compile = async (args: readonly string[]): Promise<Ended> =>
     runInstaller(
@@ -149,7 +149,7 @@ async function install(program: UvProgram, wanted: PythonWanted, order: InstallO
   const lines = order.packages.map(({ requirement }) =>
     [requirement, ...(order.hashes.get(requirement) ?? []).map((hash) => `--hash=${hash}`)].join(' '),
   );
-  await writeFile(path, linesOf(lines));
+  await writeFile(path, linesOf([...indexLines(program, wanted), ...lines]));
   const wheels =
     order.isBuilt || wanted.isForHere
       ? []
@@ -170,9 +170,18 @@ async function install(program: UvProgram, wanted: PythonWanted, order: InstallO
   if (!ended.ok) throw failed(ended, wanted);
 }
 
-function common({ cacheDir, python, settings }: UvProgram, { indexes, version, isForHere }: PythonWanted): string[] {
+/** Where packages are found, as lines of a requirements file: addresses may hold credentials, which arguments would show to every user. */
+function indexLines({ settings }: UvProgram, { indexes }: PythonWanted): string[] {
   const index = indexes.index ?? settings.index;
   const links = [...indexes.findLinks, ...settings.findLinks].filter((each) => /^\w+:\/\//.test(each) || existsSync(each));
+  return [
+    ...(index === undefined ? [] : [`--index-url ${index}`]),
+    ...[...indexes.extraIndexes, ...settings.extraIndexes].map((each) => `--extra-index-url ${each}`),
+    ...links.map((each) => `--find-links ${each}`),
+  ];
+}
+
+function common({ cacheDir, python, settings }: UvProgram, { indexes, version, isForHere }: PythonWanted): string[] {
   return [
     ...(cacheDir === undefined ? [] : ['--cache-dir', cacheDir]),
     '--python',
@@ -181,9 +190,6 @@ function common({ cacheDir, python, settings }: UvProgram, { indexes, version, i
     '--color',
     'never',
     ...(isForHere ? [] : ['--python-version', version, '--python-platform', PLATFORM]),
-    ...(index === undefined ? [] : ['--default-index', index]),
-    ...[...indexes.extraIndexes, ...settings.extraIndexes].flatMap((each) => ['--index', each]),
-    ...links.flatMap((each) => ['--find-links', each]),
     ...(indexes.noIndex || settings.noIndex ? ['--no-index'] : []),
     ...(indexes.pre ? ['--prerelease', 'allow'] : []),
     ...settings.trustedHosts.flatMap((each) => ['--allow-insecure-host', each]),

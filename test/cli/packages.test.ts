@@ -1,5 +1,6 @@
 /** Packages in artifacts: wheels and tarballs that the test makes, installed by the real uv, pip and npm without any index. */
 import { execFileSync } from 'node:child_process';
+import { readdirSync, readFileSync } from 'node:fs';
 import { mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 
@@ -41,6 +42,27 @@ for (const installer of ['uv', 'pip'] as const) {
     t.is((await build()).digest, built.digest);
     t.is((await build('--refresh')).code, 65);
     t.is((await build()).code, 0, 'what a failed refresh would have replaced is still there');
+  });
+
+  check(title('addresses of indexes, which may hold credentials, are no arguments of a program'), async (t) => {
+    const { folder, build } = await packageWorld(
+      t,
+      {
+        'one.py': declaring('["left"]'),
+        '.toolignore': 'wheels/\n',
+        'requirements.txt': '--extra-index-url https://user:s3cret@127.0.0.1:9/simple\n',
+      },
+      { installer },
+    );
+    wheel(folder, 'left');
+    let seen = '';
+    const watch = setInterval(() => (seen += argumentsOfAll()), 5);
+    const built = await build();
+    clearInterval(watch);
+    t.is(built.code, 0, built.stderr);
+    t.true(seen.includes('pip'), 'the installer was seen');
+    t.false(seen.includes('s3cret'));
+    t.false(built.stderr.includes('s3cret'));
   });
 
   check(title('options leave out and bundle; what has no wheel is named'), async (t) => {
@@ -235,4 +257,18 @@ for (const installer of ['uv', 'pip'] as const) {
       t.is(await environment(), null);
     },
   );
+}
+
+/** The arguments of all processes, as every user of the machine reads them. */
+function argumentsOfAll(): string {
+  return readdirSync('/proc')
+    .filter((name) => /^\d+$/.test(name))
+    .map((pid) => {
+      try {
+        return readFileSync(`/proc/${pid}/cmdline`, 'utf8').replaceAll('\0', ' ');
+      } catch {
+        return ''; // it has ended
+      }
+    })
+    .join('\n');
 }
