@@ -1,6 +1,9 @@
 /** Patterns of test files by the set's name. */
 export const sets: Readonly<
-  Record<'isolation' | 'sandbox' | 'tool' | 'cluster' | 'clients' | 'faults' | 'apps' | 'parameters' | 'benches', readonly string[]>
+  Record<
+    'isolation' | 'sandbox' | 'escapes' | 'tool' | 'cluster' | 'clients' | 'faults' | 'apps' | 'parameters' | 'benches',
+    readonly string[]
+  >
 >;
 /** Patterns for ava, by the arguments it was called with. */
 export function filesFor(args: readonly string[]): readonly string[];

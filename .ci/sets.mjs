@@ -16,6 +16,7 @@ export const sets = {
     'test/conformance/runtime/process-*.test.ts',
   ],
   sandbox: ['test/cli/start-levels.test.ts', 'test/sandbox/bwrap-*.test.ts', 'test/sandbox/users*.test.ts'],
+  escapes: ['test/escapes/*.test.ts'],
   tool: [
     'build-checks',
     'call',

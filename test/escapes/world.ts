@@ -46,7 +46,7 @@ export interface World {
   lostDecoy(): Promise<boolean>;
 }
 
-const reversed = (text: string): string => [...text].toReversed().join('');
+const reversed = (text: string): string => text.split('').toReversed().join('');
 
 export async function startWorld(t: ExecutionContext, isolation: NodeIsolation['processes']): Promise<World> {
   const mark = `capstan-escapes-${process.pid}-${Math.random().toString(36).slice(2)}`;
@@ -187,13 +187,13 @@ export async function startWorld(t: ExecutionContext, isolation: NodeIsolation['
         ...{ releaseId: 'r-host', endpointId: 'ep-host', accountId: 'attackers', runtime: 'process', functions: [], command: [program] },
       };
       scheduler.desire([victimWorker, { workerId: 'w-host', releaseId: 'r-host' }], [victimRelease, command]);
-      let failed = false;
-      void scheduler.worker('w-host', ({ state }) => state === 'WORKER_STATE_FAILED' || state === 'WORKER_STATE_STOPPED').then(() => {
-        failed = true;
-      });
+      const isOver = (): boolean =>
+        scheduler.heard.items.some(
+          (event) => event.$case === 'workers' && event.value.workers.some((each) => each.workerId === 'w-host' && each.failures > 0),
+        );
       const has = await until('the command ran or its worker failed', async () => {
         const names = await readdir(ran);
-        return names.length > 0 ? { ran: true } : failed ? { ran: false } : undefined;
+        return names.length > 0 ? { ran: true } : isOver() ? { ran: false } : undefined;
       });
       const from = scheduler.now;
       scheduler.desire([victimWorker], [victimRelease]);
