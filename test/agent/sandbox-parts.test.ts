@@ -126,6 +126,7 @@ test('what a host lacks is named with what adds it', (t) => {
   const disabled = explainFailure('bwrap: No permissions', false, (file) => (file.endsWith('max_user_namespaces') ? 0 : undefined));
   t.like(disabled, { remedy: 'sysctl -w user.max_user_namespaces=28633' });
   t.regex(disabled.reason, /user namespaces are disabled \(bwrap: No permissions\)/);
+  t.regex(explainFailure('bwrap: Unknown option --disable-userns', false).remedy, /0\.8 or newer/);
   t.regex(explainFailure('bwrap: no', true).remedy, /--cap-add SYS_ADMIN/);
   t.regex(explainFailure('bwrap: no', false, () => undefined).remedy, /as root/);
 });

@@ -52,6 +52,8 @@ export function explainFailure(
   isRoot: boolean,
   settings: (file: string) => number | undefined = readNumber,
 ): MissingIsolation {
+  if (/Unknown option/.test(problem))
+    return { without: WITHOUT, reason: `bubblewrap is too old (${problem})`, remedy: 'install bubblewrap 0.8 or newer' };
   if (isRoot) {
     const remedy =
       'run the agent in a container with --cap-add SYS_ADMIN --security-opt apparmor=unconfined --security-opt seccomp=unconfined, or on the host';
