@@ -81,7 +81,8 @@ function createIn(parent: string, name: string, problem: string | undefined): Ba
   const uncreated = created(path);
   if (uncreated !== undefined) return { folders: [], problems: [uncreated] };
   offer(path);
-  const controllers = CONTROLLERS.filter((each) => words(join(path, 'cgroup.subtree_control')).includes(each));
+  const offered = words(join(path, 'cgroup.subtree_control'));
+  const controllers = CONTROLLERS.filter((each) => offered.includes(each) && existsSync(join(path, LIMIT_FILES[2][each])));
   const absent = CONTROLLERS.filter((each) => !controllers.includes(each));
   // Without limits the group still ends a worker with all its processes.
   const problems = absent.length === 0 ? [] : [`the controllers ${absent.join(', ')} are not available in ${parent}`];
