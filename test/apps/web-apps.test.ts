@@ -138,7 +138,7 @@ test.serial('a server that ends or never listens is a failed start, with what wa
   const held = [...ids.values()].map((id) => stack.call(`/lb/${id}/`, { signal: stop.signal }).catch(() => undefined));
   const starting = await until('the start is explained', async () => {
     const found = await shown('deaf');
-    return found.workerList.some(({ detail }) => detail.startsWith('GET /ping')) && found.queueReason !== '' ? found : null;
+    return found.queueDetail.includes('its last output') ? found : null;
   });
   t.is(starting.queueReason, 'WORKER_INITIALIZING');
   t.regex(starting.queueDetail, /GET \/ping on port \d+: connect ECONNREFUSED 127\.0\.0\.1:\d+; its last output: listening nowhere$/);

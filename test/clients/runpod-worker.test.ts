@@ -28,7 +28,7 @@ const says = (title: string, body: (t: ExecutionContext) => Promise<void>): void
     return;
   }
   test.serial(title, async (t) => {
-    t.timeout(60_000, 'the worker');
+    t.timeout(240_000, 'the worker');
     await body(t);
   });
 };
