@@ -73,7 +73,7 @@ export const settingsSchema = z.object({
       flag: '--scheduler <host:port>',
     }),
   cell: z.string().regex(CELL_NAME, CELL_NAME_RULE).default(DEFAULT_CELL).meta({
-    description: 'Cell whose scheduler is asked.',
+    description: 'Cell whose scheduler receives the call.',
     env: 'CAPSTAN_CELL',
   }),
   store: z

@@ -178,6 +178,6 @@ async function bootstrap(engine: Engine, { path, secrets }: DataFolder, { clock,
   else if (!engine.state.joinTokens.has(joinToken))
     log.warn(
       { file: join(path, 'secrets', 'join-token') },
-      'the join token of this folder is not one of the queue: hosts cannot join with it',
+      'the join token of this folder does not belong to this queue: hosts cannot join with it',
     );
 }

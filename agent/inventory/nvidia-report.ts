@@ -138,7 +138,7 @@ function devicesOfGpu(gpu: z.output<typeof gpuSchema>, versions: Partial<DeviceF
   const slices = typeof gpu.mig_devices === 'object' ? gpu.mig_devices.mig_device : [];
   // A GPU in MIG mode runs nothing itself.
   if (slices.length === 0)
-    return [{ ...shared, ...(model === undefined ? {} : { model }), uuid, problem: 'MIG is enabled, but there is no slice' }];
+    return [{ ...shared, ...(model === undefined ? {} : { model }), uuid, problem: 'MIG is enabled, but no MIG device exists' }];
   return slices.map((slice, position) => {
     const index = numberOf(slice.index) ?? position;
     const named = listed.find((entry) => entry.parentUuid === uuid && entry.index === index);

@@ -52,7 +52,7 @@ export async function runPreview(options: PreviewOptions): Promise<number> {
   await removeLeftovers(engine, terminal);
   const { application, artifact } = await options.build();
   const plan = planPreview(application, { image, localImages: await localImages(engine), hasGpu: await hasGpu() });
-  for (const name of plan.leftOut) terminal.warn(`${name} requires a GPU, and this host has none: skipped`);
+  for (const name of plan.leftOut) terminal.warn(`${name} requires a GPU, which this host does not have: skipped`);
 
   const ending = endSignals();
   const preview = createPreviewFolder();

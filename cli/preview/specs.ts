@@ -28,7 +28,7 @@ export function planPreview(application: Application, choice: PreviewChoice): Pr
   if (kept.length === 0)
     throw new ToolError(
       'CONFIG',
-      `all endpoints require a GPU (${leftOut.join(', ')}), and this host has none`,
+      `all endpoints require a GPU (${leftOut.join(', ')}); this host has no GPU`,
       'Preview them on a host with a GPU, or deploy them to one.',
     );
   const endpoints = kept.map((each) => ({

@@ -65,7 +65,7 @@ type Mutation {
   deleteEndpoints(environment: String!, stopJobs: Boolean = false): [Endpoint!]!
   "Returns to the previous build, or to a given one (at least 6 digits of its digest): one endpoint, or all that the newest deployment changed."
   rollback(environment: String, endpoint: ID, build: String): DeployResult!
-  "The text is in this answer and nowhere else. endpoints: ids, or names in the environment. The scope OPERATOR, and an account other than the key's own, require the scope OPERATOR."
+  "The key is only in this response; it cannot be read again. endpoints: ids, or names in the environment. The scope OPERATOR, and an account other than the key's own, require the scope OPERATOR."
   createApiKey(name: String!, scope: KeyScope!, endpoints: [ID!], environment: String, expiresInS: Int, account: String): CreatedApiKey!
   "By id, or by name where one key has it; it is refused from now on. A key with the scope OPERATOR, and an account other than the key's own, require the scope OPERATOR."
   revokeApiKey(id: ID!, account: ID): ApiKey!
@@ -81,7 +81,7 @@ type Mutation {
   updateAccount(id: ID!, workerQuota: Int, buildQuotaBytes: Float, bodyQuotaBytes: Float): Account!
   "Requires the scope OPERATOR. Deletes the account with its keys, environments and (with force) endpoints; running jobs continue to their end unless stopJobs is given. The id cannot be used again. Returns the account as it was."
   deleteAccount(id: ID!, force: Boolean = false, stopJobs: Boolean = false): Account!
-  "Requires the scope OPERATOR. The text is in this response and nowhere else. expiresInS: it never expires when left out. maxUses: nodes that may join with it, any number when left out. cell: the one that the nodes join; left out: that of the key."
+  "Requires the scope OPERATOR. The token is only in this response; it cannot be read again. expiresInS: it never expires when left out. maxUses: nodes that may join with it, any number when left out. cell: the one that the nodes join; left out: that of the key."
   createJoinToken(name: String, expiresInS: Int, maxUses: Int, cell: String): CreatedJoinToken!
   "Requires the scope OPERATOR. No node joins with the token any more; nodes that joined with it stay. Returns the token as it was."
   revokeJoinToken(id: ID!): JoinToken!
@@ -464,7 +464,7 @@ type LogPage {
   lines: [LogLine!]!
   "Continues the search; null at its end. With oldestFirst it also waits for new lines."
   cursor: String
-  "The search took too long for this page: it goes on at cursor."
+  "The search took too long for this page: continue at cursor."
   incomplete: Boolean!
   "Nodes that have lines of the endpoint and did not reply."
   missingNodes: [ID!]!

@@ -111,7 +111,7 @@ test('MIG slices are devices of their own, by their UUIDs; their GPU is none', a
   );
   await host.behave({ gpus: [{ uuid: 'GPU-a', slices: [] }] });
   const bare = await host.full();
-  t.like(only(bare), { uuid: 'GPU-a', healthy: false, problem: 'MIG is enabled, but there is no slice' });
+  t.like(only(bare), { uuid: 'GPU-a', healthy: false, problem: 'MIG is enabled, but no MIG device exists' });
 });
 
 test('a new cut of a GPU replaces the old one; a lost GPU stays, unhealthy, until it is back', async (t) => {

@@ -112,7 +112,7 @@ if (noEngine === undefined) {
     const running = preview(engine.socket, '--image', IMAGE);
     await running.hear(/Ctrl\+C ends it/);
     const said = running.stderr();
-    t.regex(said, /! vision requires a GPU, and this host has none: skipped/);
+    t.regex(said, /! vision requires a GPU, which this host does not have: skipped/);
     t.regex(said, /Load-balanced endpoints\n {2}front [^]*GET \/twice → twice\nQueue-based endpoints\n {2}lengths {2}http/);
     t.regex(said, /✓ 2 containers run\nnext: curl -s http:/);
     const network = await engine.docker('network', 'ls', '-q', '--filter', 'label=capstan.preview', '--no-trunc');

@@ -25,7 +25,7 @@ const MAX_KEYS = 10_000;
 
 const requestBody = z.object(
   {
-    query: z.string('must be the text of a query').min(1, 'must be the text of a query'),
+    query: z.string('must be a GraphQL query').min(1, 'must be a GraphQL query'),
     operationName: z.string('must be a string').nullish(),
     variables: z.record(z.string(), z.unknown(), 'must be an object').nullish(),
   },

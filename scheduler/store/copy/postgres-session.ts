@@ -75,7 +75,7 @@ export class PostgresSession {
     const refused = (code: 'CONFIG' | 'CONFLICT', reason: string): CapstanError =>
       new CapstanError(code, `${this.#option}: ${shown}: ${reason}`, { field: this.#option });
     if ((this.#client as unknown as { readonly processID: number | null }).processID !== backend)
-      throw refused('CONFIG', 'a connection pooler stands in between; name the address of the server itself');
+      throw refused('CONFIG', 'the address is that of a connection pooler; use the address of the server itself');
     if (standby) throw refused('CONFIG', 'the server is a replica');
     if (!locked || schedulers > 0) throw refused('CONFLICT', 'a scheduler owns the queue, or waits for it; stop all schedulers first');
   }
@@ -107,7 +107,7 @@ export class PostgresSession {
     if (version === newest) return;
     const reason =
       version === 0
-        ? 'holds no store'
+        ? 'is not a database of Capstan'
         : `its schema is version ${version}, not ${newest}; start a scheduler of this version on it, and stop it`;
     throw new CapstanError(version === 0 ? 'NOT_FOUND' : 'CONFLICT', `${this.#option}: ${shown}: ${reason}`, { field: this.#option });
   }

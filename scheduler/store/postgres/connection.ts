@@ -197,7 +197,7 @@ function check({ shown }: Address, { version, fsync, standby, readOnly, backend 
   if (version < OLDEST_SERVER) throw refused(`PostgreSQL ${Math.floor(version / 10_000)} is too old; 14 or newer is needed`);
   if (fsync !== 'on') throw refused('the server runs with fsync=off and may lose acknowledged jobs; turn it on');
   if ((client as unknown as { readonly processID: number | null }).processID !== backend)
-    throw refused('a connection pooler stands in between; name the address of the server itself');
+    throw refused('the address is that of a connection pooler; use the address of the server itself');
   if (standby || readOnly === 'on')
     throw new CapstanError('UNAVAILABLE', `store ${shown}: the server accepts no writes (it is a replica, or read-only)`);
 }

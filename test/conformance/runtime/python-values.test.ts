@@ -94,7 +94,7 @@ const types: readonly [type: string, ...cases: (readonly [value: string, expecte
     ['true', 'a: must be a number, or text of one'],
   ],
   ['uuid.UUID', ['"00000000-0000-0000-0000-000000000005"', "UUID('00000000-0000-0000-0000-000000000005')"], ['5', 'a: must be a UUID']],
-  ['pathlib.Path', ['"a/b"', "PosixPath('a/b')"], ['"a\\u0000"', 'a: must be the text of a path']],
+  ['pathlib.Path', ['"a/b"', "PosixPath('a/b')"], ['"a\\u0000"', 'a: must be a string with a path']],
   ['bytes', ['"AP8="', "b'\\x00\\xff'"], ['"A"', 'a: must be bytes as base64 text'], ['"!!!!"', 'a: must be bytes as base64 text']],
   ['Mode', ['"fast"', "<Mode.FAST: 'fast'>"], ['"other"', 'a: must be one of "fast", "slow"'], ['{}', 'a: must be one of "fast", "slow"']],
   ['Level', ['1', '<Level.LOW: 1>'], ['1.0', '<Level.LOW: 1>'], ['true', 'a: must be one of 1']],

@@ -271,7 +271,7 @@ function tests(server: PostgresServer): void {
       [`sqlite:${file}`, 'mysql://a@b/c', 'INVALID_ARGUMENT', /^--to: must be sqlite:/],
       [`sqlite:${file}`, `sqlite:${file}.2`, 'INVALID_ARGUMENT', /^--to: one store must be in SQLite and the other in PostgreSQL$/],
       [`sqlite:${folder}/none`, url, 'NOT_FOUND', /^--from: the database .*none\/scheduler\/capstan\.db does not exist$/],
-      [url, `sqlite:${folder}/new`, 'NOT_FOUND', /^--from: postgres:.* holds no store$/],
+      [url, `sqlite:${folder}/new`, 'NOT_FOUND', /^--from: postgres:.* is not a database of Capstan$/],
       [`sqlite:${file}`, 'postgres://u:secret@h/d', 'CONFIG', /^--to: must not hold a password/],
     ];
     for (const [from, to, code, message] of cases) {

@@ -155,7 +155,7 @@ def _uuid(kind):
 def _path(kind):
     def convert(value, path, reading, from_text=False):
         if not isinstance(value, str) or "\0" in value:
-            return reading.fail(path, "must be the text of a path")
+            return reading.fail(path, "must be a string with a path")
         return kind(value)
 
     return convert

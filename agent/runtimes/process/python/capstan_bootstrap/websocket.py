@@ -59,7 +59,7 @@ class Connection:
             if self.is_accepted:
                 raise RuntimeError("the WebSocket is already open")
             if protocol is not None and protocol not in self.protocols:
-                raise ValueError(f"protocol: {protocol!r} is not one of those that the caller offers")
+                raise ValueError(f"protocol: {protocol!r} is not among the protocols that the caller offers")
             key = self.request.headers.get("sec-websocket-key", "")
             accept = base64.b64encode(hashlib.sha1((key + GUID).encode()).digest()).decode()
             headers = [("sec-websocket-accept", accept), *([] if protocol is None else [("sec-websocket-protocol", protocol)])]

@@ -68,7 +68,7 @@ export class FunctionWebSocket implements AsyncIterable<Message> {
   accept({ protocol }: { readonly protocol?: string } = {}): void {
     if (this.#isAccepted) throw new Error('the WebSocket is already open');
     if (protocol !== undefined && !this.protocols.includes(protocol))
-      throw new Error(`protocol: ${JSON.stringify(protocol)} is not one of those that the caller offers`);
+      throw new Error(`protocol: ${JSON.stringify(protocol)} is not among the protocols that the caller offers`);
     this.#isAccepted = true;
     const key = this.request.headers.get('sec-websocket-key') ?? '';
     const accept = createHash('sha1').update(`${key}${GUID}`).digest('base64');
