@@ -1,7 +1,7 @@
 /** Patterns of test files by the set's name. */
 export const sets: Readonly<
   Record<
-    'isolation' | 'sandbox' | 'escapes' | 'tool' | 'cluster' | 'clients' | 'faults' | 'apps' | 'parameters' | 'benches',
+    'isolation' | 'sandbox' | 'escapes' | 'tool' | 'cluster' | 'clients' | 'faults' | 'apps' | 'parameters' | 'sdk' | 'benches',
     readonly string[]
   >
 >;

@@ -47,6 +47,7 @@ export const sets = {
     'test/support/postgres.test.ts',
   ],
   parameters: ['test/parameters/*.test.ts'],
+  sdk: ['test/sdk/remote.test.ts', 'test/sdk/stack.test.ts'],
   packages: ['test/cli/packages*.test.ts'],
   release: ['test/release/*.test.ts'],
   clients: ['test/clients/*.test.ts'],
@@ -56,15 +57,19 @@ export const sets = {
 };
 
 /** Sets whose workers run as strongly isolated as the machine can: what a user's applications and functions do must work there. */
-const ISOLATED = ['apps', 'clients', 'parameters'];
+const ISOLATED = ['apps', 'clients', 'parameters', 'sdk'];
 
 /** CAPSTAN_ISOLATION of a run of ava with these arguments: `auto` when all files belong to such sets. */
 export function levelFor(args) {
-  const folders = ISOLATED.map((name) => sets[name][0].replace(/\*\.test\.ts$/, ''));
-  const files = args.filter((arg) => !arg.startsWith('-'));
-  return files.length > 0 && files.every((file) => folders.some((folder) => file.replace(/^\.\//, '').startsWith(folder)))
-    ? 'auto'
-    : 'none';
+  const patterns = ISOLATED.flatMap((name) => sets[name]);
+  const files = args.filter((arg) => !arg.startsWith('-')).map((file) => file.replace(/^\.\//, ''));
+  const isIsolated = (file) => patterns.some((pattern) => file === pattern || isMatch(file, pattern));
+  return files.length > 0 && files.every(isIsolated) ? 'auto' : 'none';
+}
+
+function isMatch(file, pattern) {
+  const [before, after] = pattern.split('*');
+  return after !== undefined && file.startsWith(before) && file.endsWith(after);
 }
 
 /** What ava runs: with arguments that name files all may be named, without them all but the sets. */

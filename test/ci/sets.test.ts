@@ -6,7 +6,7 @@ import { promisify } from 'node:util';
 
 import test from 'ava';
 
-import { filesFor, sets } from '../../.ci/sets.mjs';
+import { filesFor, levelFor, sets } from '../../.ci/sets.mjs';
 import { Checkout } from './checkout.ts';
 
 const root = join(import.meta.dirname, '../..');
@@ -30,6 +30,13 @@ test('each pattern of a set has test files', (t) => {
       all.some((file) => matchesGlob(file, pattern)),
       pattern,
     );
+});
+
+test('sets of what users run are tested at the level of isolation that the machine has, all others without one', (t) => {
+  t.is(levelFor([]), 'none');
+  t.is(levelFor(['--verbose', 'test/clients/*.test.ts']), 'auto');
+  t.is(levelFor(['./test/apps/run.test.ts', 'test/sdk/stack.test.ts']), 'auto');
+  t.is(levelFor(['test/apps/run.test.ts', 'test/agent/config.test.ts']), 'none');
 });
 
 test('a test file may be named whether it is in a set or not', (t) => {
