@@ -181,8 +181,15 @@ sandboxTest('an agent that is killed leaves no process', async (t) => {
     const start = (assignment) => launcher.launch({ kind: 'host', command: 'sh', args: ['-c', 'setsid sleep 1000 & echo up ${mark}; sleep 1000'], pipes: 2, lifeline: true, reads: [],
       env: launcher.environmentOf({}), ...assignment });
     const assignment = { workerId: 'w', folder: '', workFolder: '/work', deviceUuids: [], memoryBytes: 0, cpuMillis: 0 };
-    for (const worker of [start({ assignment }), start({})]) worker.stdout.pipe(process.stdout);`;
-  const child = spawn(process.execPath, ['--input-type=module', '--eval', program], { stdio: ['ignore', 'pipe', 'inherit'] });
+    for (const worker of [start({ assignment }), start({})]) {
+      worker.stdout.pipe(process.stdout);
+      worker.stderr.pipe(process.stderr);
+      void worker.gone.then((exit) => { console.error(JSON.stringify(exit)); process.exit(1); });
+    }
+    // It ends with the test, whatever becomes of that.
+    process.stdin.on('end', () => process.exit(1)).resume();`;
+  const child = spawn(process.execPath, ['--input-type=module', '--eval', program], { stdio: ['pipe', 'pipe', 'inherit'] });
+  t.teardown(() => child.kill('SIGKILL'));
   let said = '';
   for await (const data of child.stdout) {
     said += String(data);

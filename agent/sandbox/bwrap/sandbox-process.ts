@@ -14,6 +14,7 @@ import { constants } from 'node:os';
 import type { Readable, Writable } from 'node:stream';
 
 import { messageOf, isErrno } from '../../../lib/to-error.ts';
+import { markOf } from '../../runtimes/escaped.ts';
 import { readStat } from '../../runtimes/process-stat.ts';
 import type { WorkerLimits } from '../cgroups/worker-limits.ts';
 import type { Assignment, LaunchOrder, WorkerExit, WorkerProcess } from '../launcher.ts';
@@ -82,7 +83,7 @@ export class SandboxProcess implements WorkerProcess {
     this.#order = order;
     this.#parts = parts;
     const pipes = order.kind === 'host' ? order.pipes + (order.lifeline ? 1 : 0) : 0;
-    this.#child = start(pipes, parts.seccompFile);
+    this.#child = start(pipes, parts.seccompFile, markOf(order.env));
     this.pipes =
       this.#child.pid === undefined
         ? []
@@ -143,8 +144,7 @@ export class SandboxProcess implements WorkerProcess {
     if (this.#killed) return;
     this.#killed = true;
     if (this.#first !== undefined) this.#killFirst();
-    // Bubblewrap killed by itself could leave a child that it has not told of yet.
-    else setTimeout(() => this.#child.kill('SIGKILL'), INFO_MS).unref();
+    else setTimeout(() => this.#killUnknown(), INFO_MS).unref();
   }
 
   get #streams(): readonly (Socket | null | undefined)[] {
@@ -193,6 +193,14 @@ export class SandboxProcess implements WorkerProcess {
     });
   }
 
+  /** Bubblewrap has not said yet which process is the first: that one waits for it, and would wait for ever. */
+  #killUnknown(): void {
+    const { pid } = this.#child;
+    if (this.#over || pid === undefined) return;
+    for (const child of descendantsOf(pid)) signal(child, 'SIGKILL');
+    this.#child.kill('SIGKILL');
+  }
+
   #killFirst(): void {
     if (this.#first !== undefined && isSame(this.#first)) signal(this.#first.pid, 'SIGKILL');
   }
@@ -229,7 +237,8 @@ export class SandboxProcess implements WorkerProcess {
   }
 }
 
-function start(pipes: number, seccompFile: string | undefined): ChildProcess {
+/** `mark`: by which the next agent finds what an agent that was killed left in the middle of a start. */
+function start(pipes: number, seccompFile: string | undefined, mark: Readonly<Record<string, string>>): ChildProcess {
   const filter = seccompFile === undefined ? undefined : openSync(seccompFile, 'r');
   try {
     const stdio: ('ignore' | 'pipe' | number)[] = ['ignore', 'pipe', 'pipe'];
@@ -237,7 +246,7 @@ function start(pipes: number, seccompFile: string | undefined): ChildProcess {
     for (const fd of [FDS.arguments, FDS.info, FDS.gate, FDS.passwd, FDS.environment]) stdio[fd] = 'pipe';
     stdio[FDS.seccomp] = filter ?? 'ignore';
     return withoutInherited(stdio, (all) =>
-      spawn('/bin/sh', ['-c', GATE], { detached: true, env: CLEAN_ENVIRONMENT, cwd: '/', stdio: all }),
+      spawn('/bin/sh', ['-c', GATE], { detached: true, env: { ...CLEAN_ENVIRONMENT, ...mark }, cwd: '/', stdio: all }),
     );
   } finally {
     if (filter !== undefined) closeSync(filter);
