@@ -125,7 +125,15 @@ type ParsedSettings = z.output<typeof settingsSchema>;
 export type Settings = Readonly<Omit<ParsedSettings, 'dataDir'>> & {
   /** Absolute. */
   readonly dataDir: string;
+  /** Absent when no setting is from a file. */
+  readonly fromFile?: FileSettings;
 };
+
+/** The settings whose values are from `.env` of the working folder. */
+export interface FileSettings {
+  readonly path: string;
+  readonly names: readonly SettingName[];
+}
 
 export type SettingName = keyof ParsedSettings;
 
@@ -180,11 +188,14 @@ export function readSettings(options: OptionValues, environment: Environment, pr
   };
   const given: Record<string, unknown> = {};
   const sources = new Map<string, { name: string; flag: boolean }>();
+  const ofFile: SettingName[] = [];
   for (const [key, schema] of Object.entries(settingsSchema.shape)) {
     const { env, flag } = schema.meta() ?? {};
     const name = String(env);
     const option = flag === undefined ? undefined : options[key];
-    const value = option ?? nonEmpty(environment.variables[name]) ?? nonEmpty(fromFile[name]);
+    const named = option ?? nonEmpty(environment.variables[name]);
+    const value = named ?? nonEmpty(fromFile[name]);
+    if (named === undefined && value !== undefined) ofFile.push(key as SettingName);
     if (value !== undefined) given[key] = value;
     sources.set(key, option === undefined ? { name, flag: false } : { name: String(flag).split(' ', 1)[0] ?? '', flag: true });
   }
@@ -197,7 +208,11 @@ export function readSettings(options: OptionValues, environment: Environment, pr
     });
   }
   const { dataDir, ...rest } = result.data;
-  return Object.freeze({ ...rest, dataDir: dataDir === undefined ? defaultDataDir() : resolve(environment.cwd, dataDir) });
+  return Object.freeze({
+    ...rest,
+    dataDir: dataDir === undefined ? defaultDataDir() : resolve(environment.cwd, dataDir),
+    ...(ofFile.length === 0 ? {} : { fromFile: { path: join(environment.cwd, '.env'), names: ofFile } }),
+  });
 }
 
 /** Returns `.capstan` of a checkout, and `~/.capstan` for an installed tool. */

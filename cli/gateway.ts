@@ -1,6 +1,7 @@
 /** Selects the gateway that a command calls, and the key. */
 import type { GatewayClient } from './api/gateway-client.ts';
 import type { Environment, Settings } from './config.ts';
+import { checkKeyTarget } from './key-target.ts';
 import { apiKey, httpBase } from './local.ts';
 import { readLogin, type Login } from './login-file.ts';
 import { readRunFile } from './run-file.ts';
@@ -9,7 +10,7 @@ import { ToolError } from './terminal/tool-error.ts';
 /**
  * Returns the given address (--url, CAPSTAN_URL), else that of the stack on the data folder, else that of `capstan
  * login`, else this host's default address.
- * @throws CapstanError CONFIG when there is no key for it.
+ * @throws CapstanError CONFIG when there is no key for it, or none that may be sent to it.
  */
 export function gatewayOf(settings: Settings, environment: Environment): Login {
   const url = settings.url?.replace(/\/+$/, '');
@@ -17,7 +18,11 @@ export function gatewayOf(settings: Settings, environment: Environment): Login {
   const login = readLogin(environment);
   if (url === undefined) return login === null ? local(settings) : { url: login.url, key: settings.apiKey ?? login.key };
   const key = settings.apiKey ?? (login?.url === url ? login?.key : undefined);
-  if (key !== undefined) return { url, key };
+  if (key !== undefined && login?.url === url && login.key === key) return { url, key };
+  if (key !== undefined) {
+    checkKeyTarget(settings, 'url');
+    return { url, key };
+  }
   throw new ToolError('CONFIG', `SERVICE_API_KEY: no API key is set for ${url}`, `Set it, or run: capstan login --url ${url}`, {
     field: 'SERVICE_API_KEY',
   });
@@ -32,7 +37,9 @@ export function gatewaySource(settings: Settings, environment: Environment): str
 }
 
 function local(settings: Settings): Login {
-  return { url: httpBase(settings), key: apiKey(settings) };
+  const key = apiKey(settings);
+  checkKeyTarget(settings, 'dataDir');
+  return { url: httpBase(settings), key };
 }
 
 /** Creates a client of that gateway. */

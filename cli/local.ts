@@ -4,6 +4,7 @@ import { join } from 'node:path';
 
 import type { SchedulerClient } from './api/scheduler-client.ts';
 import { DEFAULT_GRPC_PORT, DEFAULT_HTTP_PORT, type KeySource, type Settings } from './config.ts';
+import { checkKeyTarget } from './key-target.ts';
 import { readRunFile } from './run-file.ts';
 import { ToolError } from './terminal/tool-error.ts';
 
@@ -83,7 +84,7 @@ export function quote(text: string): string {
 /** Returns settings for the stack on the data folder itself: its addresses, and the key that is stored there. */
 export function ownSettings(settings: Settings): Settings {
   const key = storedApiKey(settings.dataDir);
-  const { httpPort: _http, grpcPort: _grpc, scheduler: _scheduler, ...rest } = settings;
+  const { httpPort: _http, grpcPort: _grpc, scheduler: _scheduler, fromFile: _fromFile, ...rest } = settings;
   return { ...rest, ...(key === null ? {} : { apiKey: key }) };
 }
 
@@ -99,6 +100,7 @@ export async function withScheduler<T>(settings: Settings, work: (client: Schedu
       "Run it on the scheduler's host with its --data-dir, or set SERVICE_API_KEY and CAPSTAN_SCHEDULER.",
       { field: 'SERVICE_API_KEY' },
     );
+  checkKeyTarget(settings, settings.scheduler === undefined ? 'dataDir' : 'scheduler');
   const { connectScheduler } = await import('./api/scheduler-client.ts');
   const client = connectScheduler(schedulerAddress(settings), apiKey(settings), settings);
   try {

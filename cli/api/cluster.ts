@@ -4,6 +4,7 @@ import { clientCredentials } from '../../lib/grpc-tls.ts';
 import type { CapstanError } from '../../lib/errors.ts';
 import type { Environment, Settings } from '../config.ts';
 import { connect } from '../gateway.ts';
+import { checkTokenTarget } from '../key-target.ts';
 import { schedulerAddress, storedGatewayToken } from '../local.ts';
 import { readLogin } from '../login-file.ts';
 import { readRunFile } from '../run-file.ts';
@@ -25,6 +26,7 @@ export async function listCluster(settings: Settings, environment: Environment):
 
 /** Asks the schedulers, any of which answers. */
 export async function askSchedulers(settings: Settings, token: string): Promise<ClusterRow> {
+  checkTokenTarget(settings);
   const address = schedulerAddress(settings);
   const client = new ClusterClient(address, token, clientCredentials(address, settings), {
     'grpc.enable_http_proxy': 0,

@@ -3,6 +3,7 @@ import { text } from 'node:stream/consumers';
 import { printResult, type Command } from '../command.ts';
 import { readSettings } from '../config.ts';
 import { loginFile, removeLogin, writeLogin } from '../login-file.ts';
+import { checkKeyTarget } from '../key-target.ts';
 import { readRunFile } from '../run-file.ts';
 import { ToolError } from '../terminal/tool-error.ts';
 
@@ -23,6 +24,7 @@ export const login: Command = {
       throw new ToolError('INVALID_ARGUMENT', '--url: is required', 'For example: capstan login --url https://capstan.example.com', {
         field: '--url',
       });
+    if (settings.apiKey !== undefined) checkKeyTarget(settings, 'url');
     // A key among the arguments would be visible in the list of processes.
     const key = settings.apiKey ?? (process.stdin.isTTY ? '' : await text(process.stdin)).trim();
     if (key === '')

@@ -15,9 +15,11 @@ import type { ClusterRow } from '../../lib/cluster-list.ts';
 import { askSchedulers } from '../api/cluster.ts';
 import { connectScheduler, type SchedulerClient } from '../api/scheduler-client.ts';
 import { DEFAULT_GRPC_PORT, DEFAULT_HTTP_PORT, type Settings } from '../config.ts';
+import { checkKeyTarget } from '../key-target.ts';
 import { httpBase, schedulerAddress, storedApiKey, storedGatewayToken } from '../local.ts';
 import { readRunFile, type RunFile } from '../run-file.ts';
 import { ageOfMs } from '../terminal/age.ts';
+import { explain } from '../terminal/tool-error.ts';
 import { clusterProblems } from './cluster.ts';
 
 export interface Finding {
@@ -181,6 +183,12 @@ async function checkScheduler(settings: Settings): Promise<Finding[]> {
   const address = schedulerAddress(settings);
   const key = settings.apiKey ?? storedApiKey(settings.dataDir);
   if (key === null) return [fault(name, `cannot check ${address}: no API key is set`, 'Set SERVICE_API_KEY.')];
+  try {
+    checkKeyTarget(settings, settings.scheduler === undefined ? 'dataDir' : 'scheduler');
+  } catch (error) {
+    const { message, hint } = explain(error);
+    return [fault(name, message, hint)];
+  }
   const client = connectScheduler(address, key, settings);
   try {
     const masterKey = await checkMasterKey(client);

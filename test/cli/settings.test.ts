@@ -6,7 +6,10 @@ import { join } from 'node:path';
 import test from 'ava';
 
 import { installRoot, keySource, readSettings } from '../../cli/config.ts';
+import { gatewayOf } from '../../cli/gateway.ts';
+import { checkKeyTarget, checkTokenTarget } from '../../cli/key-target.ts';
 import { apiKey, apiKeyForShell, httpBase, quote, schedulerAddress } from '../../cli/local.ts';
+import { writeLogin } from '../../cli/login-file.ts';
 import { writeRunFile } from '../../cli/run-file.ts';
 import { CapstanError } from '../../lib/errors.ts';
 import { buildOptions } from '../../cli/build-options.ts';
@@ -107,4 +110,47 @@ test('a printed command never shows the key', async (t) => {
   t.is(apiKeyForShell(settings, undefined), `$(cat '${cwd}/it'\\''s here/secrets/api-key')`);
   t.is(apiKeyForShell(settings, { kind: 'file', path: '/a b/.env' }), `$(sed -n 's/^SERVICE_API_KEY=//p' '/a b/.env' | tr -d '"')`);
   t.is(quote('plain-word/x.y:1'), 'plain-word/x.y:1');
+});
+
+test('an address of .env receives no key that is not stored with it', async (t) => {
+  const cwd = await folderOf(t, { '.env': 'CAPSTAN_URL=http://elsewhere.example\nCAPSTAN_SCHEDULER=elsewhere.example:7070\n' });
+  const home = { HOME: cwd, CAPSTAN_DATA_DIR: join(cwd, 'data') };
+  const select = (variables: Record<string, string>, options: Record<string, string> = {}) => {
+    const environment = { variables: { ...home, ...variables }, cwd };
+    return gatewayOf(readSettings(options, environment), environment);
+  };
+  const shell = { SERVICE_API_KEY: 's3cret' };
+  const refused = t.throws(() => select(shell), { instanceOf: CapstanError });
+  t.like(refused, { code: 'CONFIG', field: 'CAPSTAN_URL' });
+  t.true(refused.message.includes(join(cwd, '.env')));
+  t.false(refused.message.includes('s3cret'));
+  t.deepEqual(select({ ...shell, CAPSTAN_URL: 'https://mine.example' }), { url: 'https://mine.example', key: 's3cret' });
+  t.deepEqual(select(shell, { url: 'https://mine.example' }), { url: 'https://mine.example', key: 's3cret' });
+
+  // The key in the data folder and the gateway token stay, too.
+  const stored = readSettings({}, { variables: { ...home }, cwd });
+  t.throws(() => checkKeyTarget(stored, 'scheduler'), { code: 'CONFIG' });
+  t.throws(() => checkTokenTarget(stored), { code: 'CONFIG' });
+
+  writeLogin({ variables: home, cwd }, { url: 'http://elsewhere.example', key: 'logged-in' });
+  t.is(select({}).key, 'logged-in', 'capstan login named this address itself');
+
+  await writeFile(join(cwd, '.env'), 'CAPSTAN_URL=http://elsewhere.example\nSERVICE_API_KEY=theirs\n');
+  t.deepEqual(select({}), { url: 'http://elsewhere.example', key: 'theirs' });
+});
+
+test('a data folder of .env receives no key of the shell for the stack that it names', async (t) => {
+  const cwd = await folderOf(t, { '.env': 'CAPSTAN_DATA_DIR=theirs\n' });
+  const theirs = await folderOf(t, { 'secrets/api-key': 'stored\n' });
+  await writeFile(join(cwd, '.env'), `CAPSTAN_DATA_DIR=${theirs}\n`);
+  writeRunFile(theirs, { pid: process.pid, http: '127.0.0.1:18080', grpc: '127.0.0.1:17070', url: 'http://elsewhere.example' });
+  const select = (variables: Record<string, string>) => {
+    const environment = { variables: { HOME: cwd, ...variables }, cwd };
+    return gatewayOf(readSettings({}, environment), environment);
+  };
+  t.like(
+    t.throws(() => select({ SERVICE_API_KEY: 's3cret' })),
+    { code: 'CONFIG', field: 'CAPSTAN_DATA_DIR' },
+  );
+  t.deepEqual(select({}), { url: 'http://elsewhere.example', key: 'stored' });
 });
