@@ -8,6 +8,7 @@ import { CapstanError, codeOfStatus, isErrorCode, type ErrorCode } from '../../l
 import { isErrno } from '../../lib/to-error.ts';
 import { ToolError } from '../terminal/tool-error.ts';
 import { certificateProblem } from './certificate-trust.ts';
+import { explainUnknownName } from './gateway-version.ts';
 import { callHttp, openHttp, type HttpAnswer, type HttpQuestion } from './http-call.ts';
 
 const CALL_MS = 30_000;
@@ -75,7 +76,7 @@ export function connectGateway(address: string, key: string): GatewayClient {
       });
       const { data, errors = [] } = answerOf(address, status, text) as { data?: T | null; errors?: GraphqlProblem[] };
       const [first] = errors;
-      if (first !== undefined) throw problemOf(address, first);
+      if (first !== undefined) throw await explainUnknownName(address, problemOf(address, first));
       if (data === null || data === undefined) throw notAGateway(address, status);
       return data;
     },

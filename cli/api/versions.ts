@@ -3,10 +3,9 @@ import type { SchedulerRow } from '../../lib/cluster-list.ts';
 import { toError } from '../../lib/to-error.ts';
 import { CapstanError } from '../../lib/errors.ts';
 import { DISCONNECTED, OWNER, STANDBY, type PartVersion } from '../doctor/versions.ts';
-import { callHttp } from './http-call.ts';
 import type { GatewayClient } from './gateway-client.ts';
+import { gatewayVersion } from './gateway-version.ts';
 
-const ANSWER_MS = 10_000;
 /** A scheduler that is up is seen every few seconds. */
 const SILENT_MS = 10_000;
 
@@ -60,16 +59,6 @@ async function agentVersions(client: GatewayClient): Promise<PartVersion[]> {
   return nodes.map(({ name, connected, agentVersion = null }) => {
     return { part: 'agent', name, version: agentVersion, state: connected ? 'connected' : DISCONNECTED };
   });
-}
-
-async function gatewayVersion(address: string): Promise<string | null> {
-  const { text } = await callHttp(`${address}/`, { method: 'GET', headers: {}, idleMs: ANSWER_MS });
-  try {
-    const { version } = JSON.parse(text) as { version?: unknown };
-    return typeof version === 'string' ? version : null;
-  } catch {
-    return null;
-  }
 }
 
 /** Parts of earlier versions refuse a question, and a key of a tenant may not ask it: the others are compared all the same. */
