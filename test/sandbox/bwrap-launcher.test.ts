@@ -13,6 +13,7 @@ import type { OpenSandboxOptions } from '../../agent/sandbox/bwrap/open-sandbox.
 import type { SandboxLauncher } from '../../agent/sandbox/bwrap/sandbox-launcher.ts';
 import type { Assignment, WorkerExit } from '../../agent/sandbox/launcher.ts';
 import { folderOf } from '../support/folder.ts';
+import { until } from '../support/until.ts';
 import { ownFolder } from '../support/own-folder.ts';
 import { openTestSandbox } from '../support/sandbox.ts';
 
@@ -173,6 +174,7 @@ sandboxTest('a killed worker leaves nothing, also not what cleared its environme
 });
 
 sandboxTest('an agent that is killed leaves no process', async (t) => {
+  t.timeout(180_000);
   const folder = await folderOf(t);
   const mark = randomUUID();
   const program = `
@@ -198,7 +200,7 @@ sandboxTest('an agent that is killed leaves no process', async (t) => {
   t.true(processesWith(mark).length >= 2);
   child.kill('SIGKILL');
   // The kernel ends the rest a moment after their parent, whatever else the machine does.
-  while (processesWith(mark).some((pid) => pid !== String(child.pid))) await new Promise((resolve) => setTimeout(resolve, 20));
+  await until('no process is left', () => (processesWith(mark).some((pid) => pid !== String(child.pid)) ? null : true));
   t.pass();
 });
 
