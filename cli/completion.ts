@@ -41,8 +41,9 @@ export function completionScript(shell: 'bash' | 'zsh' | 'fish', commands: reado
     case 'bash':
       return bash(levels);
     case 'zsh':
-      // zsh runs completions written for bash.
-      return `autoload -U +X bashcompinit && bashcompinit\n${bash(levels)}`;
+      // zsh runs completions written for bash, once its own system is started: a start file may not have done so yet.
+      return `(( \${+functions[compdef]} )) || { autoload -U compinit && compinit -D; }
+autoload -U +X bashcompinit && bashcompinit\n${bash(levels)}`;
     case 'fish':
       return fish(levels);
     default:
@@ -87,35 +88,36 @@ function namesOf(value: string | undefined): Names {
   return value === 'endpoint' || value === 'environment' ? value : '';
 }
 
+/** Its variables avoid names that are special in zsh, such as `path` (the folders of PATH) and `words`. */
 function bash(levels: readonly Level[]): string {
   const paths = levels.slice(1).map(({ path }) => `"${path}"`);
   const choices = levels.flatMap(({ path, flags }) =>
-    flags.flatMap(({ name, choices }) => (choices.length === 0 ? [] : [`    "${path} ${name}") words="${choices.join(' ')}" ;;\n`])),
+    flags.flatMap(({ name, choices }) => (choices.length === 0 ? [] : [`    "${path} ${name}") offered="${choices.join(' ')}" ;;\n`])),
   );
   const named = levels.flatMap(({ path, flags }) =>
     flags.flatMap(({ name, names }) => (names === '' ? [] : [`    "${path} ${name}") names=${names} ;;\n`])),
   );
   const cases = levels.map(({ path, words, flags, takesFolder, names }) => {
     const shown = [...words.map(([word]) => word), ...flags.map(({ name }) => name).filter((name) => name.startsWith('--')), '--help'];
-    return `    "${path}") words="${shown.join(' ')}"${takesFolder ? '; [[ $word == -* ]] || folders=1' : ''}${names === '' ? '' : `; [[ $word == -* ]] || names=${names}`} ;;\n`;
+    return `    "${path}") offered="${shown.join(' ')}"${takesFolder ? '; [[ $word == -* ]] || folders=1' : ''}${names === '' ? '' : `; [[ $word == -* ]] || names=${names}`} ;;\n`;
   });
   return `_capstan() {
-  local word="\${COMP_WORDS[COMP_CWORD]}" before="\${COMP_WORDS[COMP_CWORD-1]}" path="" words="" folders="" names="" i
+  local word="\${COMP_WORDS[COMP_CWORD]}" before="\${COMP_WORDS[COMP_CWORD-1]}" level="" offered="" folders="" names="" i
   local -a service=()
   for ((i = 1; i < COMP_CWORD; i++)); do
-    case "$path \${COMP_WORDS[i]}" in
-    ${paths.join('|')}) path="$path \${COMP_WORDS[i]}" ;;
+    case "$level \${COMP_WORDS[i]}" in
+    ${paths.join('|')}) level="$level \${COMP_WORDS[i]}" ;;
     esac
     case "\${COMP_WORDS[i]}" in
     --env|--data-dir|--http-port) ((i + 1 < COMP_CWORD)) && service+=("\${COMP_WORDS[i]}" "\${COMP_WORDS[i+1]}") ;;
     esac
   done
-  case "$path $before" in
-${choices.join('')}${named.join('')}    *) case "$path" in
+  case "$level $before" in
+${choices.join('')}${named.join('')}    *) case "$level" in
 ${cases.join('')}    esac ;;
   esac
-  if [ -n "$names" ]; then words="$words $("\${COMP_WORDS[0]}" complete "$names" "\${service[@]}" 2>/dev/null)"; fi
-  COMPREPLY=($(compgen -W "$words" -- "$word"))
+  if [ -n "$names" ]; then offered="$offered $("\${COMP_WORDS[0]}" complete "$names" "\${service[@]}" 2>/dev/null)"; fi
+  COMPREPLY=($(compgen -W "$offered" -- "$word"))
   if [ -n "$folders" ]; then COMPREPLY+=($(compgen -d -- "$word")); fi
 }
 complete -F _capstan capstan`;

@@ -55,6 +55,13 @@ test('completion knows every command at each level, its options and their values
   );
 });
 
+test('completion in zsh starts its system first, and assigns no variable that is special there', (t) => {
+  const script = completionScript('zsh', commands);
+  t.true(script.indexOf('compinit -D') < script.indexOf('bashcompinit'));
+  t.deepEqual(script.match(/(?:^|\s)(?:path|words|status|options|functions)=/g), null);
+  t.regex(script, /^\s*".*"\) offered=/m);
+});
+
 /** Completes with a tool that answers with what it was called with. */
 function asked(...words: string[]): string[] {
   const script = `${completionScript('bash', commands)}
