@@ -69,6 +69,16 @@ async function inputsOf({
   return { dependencies, declared, lock, locals: await Promise.all(files.map(digestOf)) };
 }
 
+const FOREIGN_LOCKS = ['pnpm-lock.yaml', 'yarn.lock', 'bun.lock', 'bun.lockb'] as const;
+
+/** Returns a warning when the project locks its versions for another program than npm; undefined when it does not. */
+export async function unusedLockWarning(folder: string): Promise<string | undefined> {
+  const names = new Set(await readdir(folder));
+  const unused = FOREIGN_LOCKS.filter((name) => names.has(name));
+  if (unused.length === 0 || names.has('package-lock.json')) return undefined;
+  return `${unused.join(', ')} is not used: npm installs the newest versions that package.json allows; lock them with: npm install --package-lock-only`;
+}
+
 export interface NodeEnvironmentOrder {
   readonly folder: string;
   /** As for `installNode`. */

@@ -11,7 +11,7 @@ import type { Terminal } from '../terminal/terminal.ts';
 import type { LookUp } from '../discovery/settings.ts';
 import type { GeneratedFile } from './generated.ts';
 import { leftOutText } from './base-packages.ts';
-import { dependenciesOf, installNode, nameOf } from './node-packages.ts';
+import { dependenciesOf, installNode, nameOf, unusedLockWarning } from './node-packages.ts';
 import { installPython } from './python-packages.ts';
 import { normalised, reachable, requirementName } from './python-names.ts';
 import { importedBasePackages, readPythonProject, requirementsFor } from './python-project.ts';
@@ -65,6 +65,8 @@ export async function installPackages(
             activity,
           });
     activity.end();
+    const unusedLock = node === null ? undefined : await unusedLockWarning(declared.folder);
+    if (unusedLock !== undefined) terminal.warn(unusedLock);
     warnOfExcluded(options, [...python.known, ...(await nodeNames(declared.folder, ofNode))], terminal);
     return {
       layers: [...python.layers, ...(node === null ? [] : [node.layer])],
