@@ -1,6 +1,6 @@
 /** The Python package `runpod` for tests, installed once into the cache of this checkout. */
 import { execFile } from 'node:child_process';
-import { access, mkdir, mkdtemp, rename, rm } from 'node:fs/promises';
+import { access, chmod, mkdir, mkdtemp, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 
@@ -55,7 +55,10 @@ export async function runpodPackage(): Promise<{ readonly path: string } | { rea
   const path = join(cache, `${PACKAGE.replaceAll(/[^\w.]+/g, '-')}-py${version}`);
   await mkdir(cache, { recursive: true });
   try {
-    return await once(path, () => install(path));
+    const installed = await once(path, () => install(path));
+    // Workers with user ids of their own read it.
+    await chmod(path, 0o755);
+    return installed;
   } catch (error) {
     return { missing: `pip cannot install ${PACKAGE}: ${firstLine(error)}` };
   }
