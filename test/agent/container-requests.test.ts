@@ -17,6 +17,7 @@ import { startWorkerOf, type TestWorker } from '../conformance/runtime/worker-un
 import type { WorkerStart } from '../../agent/runtimes/runtime.ts';
 import { FakeEngine } from '../support/container/fake-engine.ts';
 import { startAgent, startScheduler } from './fixtures.ts';
+import { until } from '../support/until.ts';
 import { folderOf } from '../support/folder.ts';
 
 const GIB = 1024 ** 3;
@@ -393,7 +394,8 @@ test('containers of an earlier agent go; those of a living one, and of other nod
   await engine.close();
   await runtime.probe();
   await engine.listen();
-  await runtime.probe();
+  // A connection that was kept may break with the first request.
+  await until('the engine is back', () => runtime.probe());
   for (const id of ['dead', 'recycled', 'lost']) await engine.asked.next(({ call }) => call === `DELETE /containers/${id}`);
   await runtime.close();
   t.deepEqual(
