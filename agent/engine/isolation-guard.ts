@@ -1,6 +1,6 @@
 /**
- * Refuses workers that this node would isolate less than their account allows, or whose network it does not have. The
- * scheduler places none here; what a node has may have changed since, and a scheduler may be wrong.
+ * Refuses workers that this node would isolate less than their release requires, or whose network it does not have. A
+ * release without requirements runs at the level of the node, on the host's network.
  */
 import { isAtLeast, isIsolationLevel, isWorkerNetwork, type WorkerNetwork } from '../../lib/isolation.ts';
 import type { NodeIsolation, ReleaseSpec } from '../../proto/gen/capstan/v1/nodes.ts';
