@@ -58,7 +58,11 @@ export const gatewayConfig = z.object({
     z.union([z.literal(''), z.url({ protocol: /^https?$/, error: 'must be an http or https URL' })]).default(''),
     'Base URL of the HTTP API, used for endpoint URLs in responses; when empty, the URL that the caller used',
   ),
-  graphqlPerSecond: setting('CAPSTAN_GRAPHQL_PER_SECOND', integer(1, 100_000, 50), 'Requests to /graphql per second and key.'),
+  graphqlPerSecond: setting(
+    'CAPSTAN_GRAPHQL_PER_SECOND',
+    integer(1, 100_000, 50),
+    'Requests to /graphql, and for logs, per second and key.',
+  ),
   maxRunBytes: setting('CAPSTAN_MAX_RUN_BYTES', integer(1024, 64 * MEBIBYTE, 10 * MEBIBYTE), 'Largest body of POST /run, bytes.'),
   maxRunsyncBytes: setting(
     'CAPSTAN_MAX_RUNSYNC_BYTES',

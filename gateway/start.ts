@@ -29,6 +29,7 @@ import { Budget } from './limits/budget.ts';
 import { SharedBudget } from '../lib/shared-budget.ts';
 import { UploadMonitor } from '../lib/upload-monitor.ts';
 import { createLog, type Log } from './log.ts';
+import { KeyRates } from './http/key-rates.ts';
 import { GatewayMetrics } from './metrics/metrics.ts';
 
 export interface GatewayDeps {
@@ -152,6 +153,7 @@ export async function start(config: GatewayConfig, deps: GatewayDeps = {}): Prom
       now,
       lookup,
       authenticator,
+      keyRates: new KeyRates(config.graphqlPerSecond),
       loadBalancer,
       proxies,
       memory,

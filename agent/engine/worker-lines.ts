@@ -1,7 +1,7 @@
 /** Turns what workers print into log lines: adds the release and the attempt, and masks the secrets of the endpoint's environment. */
 import type { ReleaseSpec } from '../../proto/gen/capstan/v1/nodes.ts';
 import type { PrintedLine } from '../logs/log-store.ts';
-import { SecretMask } from '../logs/secret-mask.ts';
+import { MaskBudget, SecretMask } from '../logs/secret-mask.ts';
 import type { LogEntry } from '../runtimes/runtime.ts';
 
 /** Jobs whose attempt is remembered for lines that arrive after their end. */
@@ -11,6 +11,8 @@ export class WorkerLines {
   readonly #onLine: (line: PrintedLine) => void;
   /** Number of the latest attempt here of each job, the most recent last. */
   readonly #attempts = new Map<string, number>();
+  /** By account: one tenant's output takes no time from the others'. */
+  readonly #budgets = new Map<string, MaskBudget>();
 
   constructor(onLine: (line: PrintedLine) => void) {
     this.#onLine = onLine;
@@ -25,11 +27,15 @@ export class WorkerLines {
   }
 
   /** Returns the receiver of the lines of one start of a worker. `env`: its whole environment, whose secrets are masked. */
-  of(workerId: string, { endpointId, releaseId }: ReleaseSpec, env: Readonly<Record<string, string>>): (entry: LogEntry) => void {
+  of(
+    workerId: string,
+    { endpointId, releaseId, accountId = '' }: ReleaseSpec,
+    env: Readonly<Record<string, string>>,
+  ): (entry: LogEntry) => void {
     const masks = new Map<string, SecretMask>();
     return ({ stream, jobId, text }) => {
       let mask = masks.get(stream);
-      if (mask === undefined) masks.set(stream, (mask = new SecretMask(env)));
+      if (mask === undefined) masks.set(stream, (mask = new SecretMask(env, this.#budgetOf(accountId))));
       const attempt = jobId === '' ? 0 : (this.#attempts.get(jobId) ?? 0);
       this.#onLine({ endpointId, workerId, releaseId, jobId, attempt, stream, text: mask.apply(text) });
     };
@@ -37,7 +43,14 @@ export class WorkerLines {
 
   /** Adds a line of the agent about a worker. */
   system(workerId: string, release: ReleaseSpec | undefined, text: string): void {
-    const { endpointId = '', releaseId = '', env = {} } = release ?? {};
-    this.#onLine({ endpointId, workerId, releaseId, jobId: '', attempt: 0, stream: 'system', text: new SecretMask(env).apply(text) });
+    const { endpointId = '', releaseId = '', accountId = '', env = {} } = release ?? {};
+    const mask = new SecretMask(env, this.#budgetOf(accountId));
+    this.#onLine({ endpointId, workerId, releaseId, jobId: '', attempt: 0, stream: 'system', text: mask.apply(text) });
+  }
+
+  #budgetOf(account: string): MaskBudget {
+    let budget = this.#budgets.get(account);
+    if (budget === undefined) this.#budgets.set(account, (budget = new MaskBudget()));
+    return budget;
   }
 }

@@ -23,7 +23,8 @@ export async function answerLogs(logs: LogStore, request: LogsRequest, log: Pick
     return { requestId, lines: found.lines, stoppedAtUs: BigInt(found.stoppedAtUs ?? 0), error: '', failed: false };
   } catch (error) {
     const isRefusal = error instanceof CapstanError && error.code === 'INVALID_ARGUMENT';
-    if (!isRefusal) log.warn({ error: messageOf(error) }, 'searching worker logs failed');
+    // A refusal (too many searches at once) is the caller's to know, not the operator's.
+    if (!(error instanceof CapstanError)) log.warn({ error: messageOf(error) }, 'searching worker logs failed');
     return { requestId, lines: [], stoppedAtUs: 0n, error: isRefusal ? error.message : '', failed: !isRefusal };
   }
 }

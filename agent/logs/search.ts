@@ -39,7 +39,11 @@ export interface SearchResult {
 export const SEALED = '.zst';
 const BLOCK_BYTES = 256 * 1024;
 const MAX_SEGMENT_BYTES = 1024 * 1024 * 1024;
+/** The clock is read after so many lines, and after so many characters, whichever come first. */
 const CLOCK_CHECK_LINES = 256;
+const CLOCK_CHECK_CHARACTERS = 64 * 1024;
+/** Characters of the lines of one reply: it is one message. */
+export const MAX_REPLY_CHARACTERS = 2_000_000;
 const COMPRESSION_LEVEL = 3;
 
 /** Compresses a segment that receives no more lines. Returns its index and its size on disk; undefined if it holds no line. */
@@ -89,6 +93,9 @@ export function searchSegments({ endpointId, segments, unwritten, filter, limit,
   const endsAt = performance.now() + budget.ms;
   let bytes = 0;
   let read = 0;
+  let checkedAt = 0;
+  let characters = 0;
+  const stoppedAt = (line: LogLine): SearchResult => ({ lines: inOrder(found, oldestFirst), stoppedAtUs: Number(line.atUs) });
   for (const source of order) {
     if ('path' in source && source.index !== undefined && !mayMatch(source.index, filter)) continue;
     for (const raw of oldestFirst ? linesOf(source) : linesBackwards(source)) {
@@ -96,11 +103,16 @@ export function searchSegments({ endpointId, segments, unwritten, filter, limit,
       read += 1;
       const line = decodeLine(raw, endpointId);
       if (line === undefined) continue;
-      if (bytes > budget.bytes || (read % CLOCK_CHECK_LINES === 0 && performance.now() > endsAt))
-        return { lines: inOrder(found, oldestFirst), stoppedAtUs: Number(line.atUs) };
+      const isCheckDue = read % CLOCK_CHECK_LINES === 0 || bytes - checkedAt > CLOCK_CHECK_CHARACTERS;
+      if (isCheckDue) checkedAt = bytes;
+      // The first line is always looked at: each page gets further.
+      if (read > 1 && (bytes > budget.bytes || (isCheckDue && performance.now() > endsAt))) return stoppedAt(line);
       // Lines are in the order of time within a segment: no later one can match.
       if (isBeyond(line, filter, oldestFirst)) break;
-      if (matches(line)) found.push(line);
+      if (!matches(line)) continue;
+      characters += line.text.length + line.fields.length;
+      if (found.length > 0 && characters > MAX_REPLY_CHARACTERS) return stoppedAt(line);
+      found.push(line);
       if (found.length >= limit) return { lines: inOrder(found, oldestFirst), stoppedAtUs: undefined };
     }
   }

@@ -15,6 +15,7 @@ import type { GatewayMetrics } from '../metrics/metrics.ts';
 import type { ClusterClient } from '../../lib/cluster-list.ts';
 import type { SharedBudget } from '../../lib/shared-budget.ts';
 import type { UploadMonitor } from '../../lib/upload-monitor.ts';
+import type { KeyRates } from './key-rates.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -57,6 +58,7 @@ export interface Services extends JobServices {
   readonly lookup: Lookup;
   readonly authenticator: Authenticator;
   readonly metrics: GatewayMetrics;
+  readonly keyRates: KeyRates;
   /** Monotonic clock, ms. */
   readonly now: () => number;
   readonly loadBalancer: LoadBalancer;

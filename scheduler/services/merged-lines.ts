@@ -30,15 +30,32 @@ export function mergedLines(
   const stop = stops.length === 0 ? undefined : stops.reduce((a, b) => ((oldestFirst ? b < a : b > a) ? b : a));
   const within = ({ atUs }: LogLine): boolean => stop === undefined || (oldestFirst ? atUs < stop : atUs > stop);
   const all = replies.flatMap(({ lines }) => lines.filter(within)).toSorted(byPosition);
-  const lines = oldestFirst ? all.slice(0, limit) : all.slice(-limit);
+  const lines = withinReply(oldestFirst ? all.slice(0, limit) : all.slice(-limit).reverse());
+  const isCut = lines.length < Math.min(limit, all.length);
   const isFull = lines.length >= limit;
+  if (!oldestFirst) lines.reverse();
   const last = oldestFirst ? lines.at(-1) : lines[0];
   return {
     lines,
-    ...nextOf(isFull ? last : undefined, stop, oldestFirst),
-    incomplete: !isFull && stop !== undefined,
+    ...nextOf(isFull || isCut ? last : undefined, stop, oldestFirst),
+    incomplete: isCut || (!isFull && stop !== undefined),
     missingNodes: [...missingNodes],
   };
+}
+
+/** Characters of the lines of one reply. */
+const MAX_REPLY_CHARACTERS = 2_000_000;
+
+/** Returns the first lines that fit one reply, at least one. */
+function withinReply(lines: readonly LogLine[]): LogLine[] {
+  const kept: LogLine[] = [];
+  let characters = 0;
+  for (const line of lines) {
+    characters += line.text.length + line.fields.length;
+    if (kept.length > 0 && characters > MAX_REPLY_CHARACTERS) break;
+    kept.push(line);
+  }
+  return kept;
 }
 
 /** After every worker's id. */

@@ -1,4 +1,5 @@
 /** What workers print: stored in segments, bounded, searched, with the secrets masked. */
+import { randomBytes } from 'node:crypto';
 import { appendFile, chmod, mkdir, readdir, readFile, stat, unlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 
@@ -7,7 +8,7 @@ import test, { type ExecutionContext } from 'ava';
 import type { LogFilter } from '../../agent/logs/filter.ts';
 import { parseText } from '../../agent/logs/line.ts';
 import { LogStore, type LogStoreOptions, type PrintedLine } from '../../agent/logs/log-store.ts';
-import { MASK, SecretMask, secretsOf } from '../../agent/logs/secret-mask.ts';
+import { MASK, MaskBudget, SecretMask, secretsOf, WITHHELD } from '../../agent/logs/secret-mask.ts';
 import type { LogLine } from '../../proto/gen/capstan/v1/nodes.ts';
 import { folderOf } from '../support/folder.ts';
 import { until } from '../support/until.ts';
@@ -238,6 +239,53 @@ test('secrets of the environment are masked: whole, by lines, in JSON, and cut b
   const second = mask.apply('56789 and on');
   t.false(`${first}${second}`.includes('sk-01234'));
   t.is(second, `${MASK} and on`);
+});
+
+test('addresses and paths are no secrets by themselves, long values are masked in pieces', (t) => {
+  t.deepEqual(
+    secretsOf({ CAPSTAN_URL: 'http://127.0.0.1:8080', SSL_CERT_FILE: '/etc/ssl/certs/ca.pem', API_KEY_PATH: '/run/keys/api-key-1' }),
+    [],
+  );
+  const env = {
+    DATABASE_URL: 'postgres://user:s3cret@db/app',
+    HOOK: 'https://example.com/hook?sig=abcdef',
+    LONG_KEY: randomBytes(1_501).toString('hex'),
+  };
+  const mask = new SecretMask(env);
+  t.is(mask.apply(`to ${env.DATABASE_URL} and ${env.HOOK}`), `to ${MASK} and ${MASK}`);
+  t.regex(mask.apply(`long: ${env.LONG_KEY}.`), /^long: (\[masked\])+\.$/);
+});
+
+test('a search for secrets that takes too long withholds the line instead of the agent', (t) => {
+  let now = 0;
+  const env = Object.fromEntries(Array.from({ length: 40 }, (_, at) => [`KEY_${at}`, `secret-number-${at}`]));
+  const mask = new SecretMask(env, new MaskBudget(() => (now += 30)));
+  t.is(mask.apply('secret-number-1'), WITHHELD);
+  now += 2_000;
+  const quick = new SecretMask(env, new MaskBudget(() => now));
+  t.is(quick.apply('secret-number-1 x'), `${MASK} x`);
+});
+
+test('a reply is bounded by its size, and a search goes on behind it', async (t) => {
+  const store = await storeIn(t, { segmentBytes: 100_000_000, endpointBytes: 1_000_000_000, accountBytes: 1_000_000_000 });
+  for (let index = 0; index < 300; index += 1) store.add(printed(`${index} ${'x'.repeat(16_000)}`));
+  const first = await store.search('ep1', EVERYTHING, { limit: 1_000, oldestFirst: true });
+  t.true(first.lines.length > 50 && first.lines.length < 130, String(first.lines.length));
+  t.is(Number(first.lines.at(-1)?.atUs) < (first.stoppedAtUs ?? 0), true);
+  const rest = await store.search(
+    'ep1',
+    { ...EVERYTHING, after: { us: (first.stoppedAtUs ?? 0) - 1, workerId: '~' } },
+    { limit: 1, oldestFirst: true },
+  );
+  t.is(rest.lines[0]?.text.split(' ')[0], String(first.lines.length));
+});
+
+test('a pattern that compiles to a large program is refused', async (t) => {
+  const store = await storeIn(t);
+  await t.throwsAsync(find(store, { pattern: '[a-d]{1000}'.repeat(9) }), {
+    code: 'INVALID_ARGUMENT',
+    message: /^pattern: has too many repetitions/,
+  });
 });
 
 test('what a handler prints is answered with its job, attempt and release, secrets masked, also over the session', async (t) => {

@@ -427,6 +427,14 @@ test('a key that asks too often is told when to ask again', async (t) => {
   t.true(replies.some(({ status }) => status === 200));
 });
 
+test('requests for logs count towards the rate of a key', async (t) => {
+  const { key, url } = await setup(t, {}, { graphqlPerSecond: 1 });
+  const replies = await Promise.all(Array.from({ length: 20 }, () => fetch(`${url}/v2/e/logs`, { headers: { authorization: key } })));
+  const refused = replies.find(({ status }) => status === 429);
+  t.is(refused?.headers.get('retry-after'), '1');
+  t.true(replies.some(({ status }) => status !== 429));
+});
+
 test('an upload is checked: its digest, its size, its key; a cut-off one leaves nothing', async (t) => {
   const { put, url, key, ask } = await setup(t);
   const bytes = Buffer.alloc(700_000, 7);

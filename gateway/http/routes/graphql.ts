@@ -1,6 +1,5 @@
 /** POST /graphql: the control plane (docs/api-control-plane.md, GraphQL). */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import { LRUCache } from 'lru-cache';
 import { z } from 'zod';
 
 import { CapstanError, errorTable, retryAfterS } from '../../../lib/errors.ts';
@@ -11,7 +10,6 @@ import type { Key } from '../../directory/directory.ts';
 import { ControlCalls } from '../../graphql/control-calls.ts';
 import { refusalOf } from '../../graphql/errors.ts';
 import type { GraphqlRunner } from '../../graphql/run.ts';
-import { Rate } from '../../../lib/rate.ts';
 import { peerOfRequest } from '../../lb/forwarded.ts';
 import { baseUrl } from '../base-url.ts';
 import { closeAfterTimeout, JSON_TYPE, toCapstanError } from '../problem.ts';
@@ -20,8 +18,6 @@ import type { Services } from '../services.ts';
 
 const MAX_BYTES = 1024 * 1024;
 const NOTHING = Buffer.alloc(0);
-/** Keys whose rate is remembered. */
-const MAX_KEYS = 10_000;
 
 const requestBody = z.object(
   {
@@ -40,27 +36,16 @@ const answerBody = z.looseObject({
 });
 
 export function graphqlRoutes(app: FastifyInstance, services: Services): void {
-  const { authenticator, cells, cluster, config, proxies, lookup, log, now } = services;
+  const { authenticator, cells, cluster, config, keyRates, proxies, lookup, log, now } = services;
   let runner: Promise<GraphqlRunner> | undefined;
-  const rates = new LRUCache<string, Rate>({ max: MAX_KEYS });
   const keys = new WeakMap<FastifyRequest, Key>();
 
   /** Runs before the body is read: checks the key and its rate. */
   async function admit(request: FastifyRequest, reply: FastifyReply): Promise<void> {
     const key = await authenticator.authenticate(request.headers.authorization, peerOfRequest(request.raw, services.proxies));
-    const name = key.hash.length > 0 ? key.hash.toString('hex') : keyText(request.headers.authorization);
     keys.set(request, key);
-    let rate = rates.get(name);
-    if (rate === undefined) {
-      rate = new Rate(config.graphqlPerSecond);
-      rates.set(name, rate);
-    }
-    if (rate.take(now())) {
-      expectBody(request, reply, key.accountId, services);
-      return;
-    }
-    const why = `a key may make ${config.graphqlPerSecond} GraphQL requests a second`;
-    throw new CapstanError('RATE_LIMITED', why, { retryAfterMs: 1000 });
+    keyRates.take(key, request.headers.authorization, now());
+    expectBody(request, reply, key.accountId, services);
   }
 
   async function answer(request: FastifyRequest, reply: FastifyReply): Promise<void> {

@@ -29,7 +29,7 @@ const FOLLOW_MS = 1_000;
 const KEEP_ALIVE_MS = 15_000;
 /** Open followers of one key at this gateway. */
 const MOST_FOLLOWERS = 32;
-/** Header with the cursor of the next page; absent at the end. */
+/** Header with the cursor of the next page. Absent at the end of the newest lines first; with order=oldest lines may still come. */
 export const LOG_CURSOR_HEADER = 'capstan-log-cursor';
 
 const id = z.string().max(128);
@@ -75,11 +75,12 @@ const logsAnswer = z
 type ReadPage = (query: LogQuery, limit: number) => Promise<GetLogsResponse>;
 
 export function logRoutes(app: FastifyInstance, services: Services): void {
-  const { authenticator, cells, config, lookup } = services;
+  const { authenticator, cells, config, keyRates, lookup } = services;
   const followers = new Map<string, number>();
 
   async function reader(request: FastifyRequest): Promise<{ readonly read: ReadPage; readonly key: Key }> {
     const key = await authenticator.authenticate(request.headers.authorization, peerOfRequest(request.raw, services.proxies));
+    keyRates.take(key, request.headers.authorization, services.now());
     const endpoint = await lookup.endpointOf(key, endpointId(request));
     if (endpoint === undefined || endpoint.accountId !== key.accountId) throw noEndpoint(endpointId(request));
     const calls = new ControlCalls({

@@ -41,6 +41,25 @@ test('a node whose search was stopped holds back what lies beyond, which no page
   t.deepEqual(oldest.next, { atUs: 1_999n, workerId: '~' });
 });
 
+test('a page is bounded by its size, and the next one goes on at its last line', (t) => {
+  const text = 'x'.repeat(900_000);
+  const replies = [
+    node(
+      1,
+      [1, 2, 3, 4].map((at) => line(at * 1_000, text)),
+    ),
+  ];
+  const newest = mergedLines(replies, { limit: 9, filter: filter(false) }, []);
+  t.deepEqual(
+    newest.lines.map(({ atUs }) => atUs),
+    [3_000n, 4_000n],
+  );
+  t.true(newest.incomplete);
+  t.deepEqual(newest.next, { atUs: 3_000n, workerId: 'w' });
+  const oldest = mergedLines(replies, { limit: 9, filter: filter(true) }, []);
+  t.deepEqual(oldest.next, { atUs: 2_000n, workerId: 'w' });
+});
+
 test('a filter that a node refuses is the caller’s error', (t) => {
   t.throws(() => mergedLines([node(1, [], 0n, 'pattern: wrong')], { limit: 1, filter: filter(false) }, []), { code: 'INVALID_ARGUMENT' });
 });
