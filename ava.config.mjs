@@ -94,6 +94,8 @@ export default {
   environmentVariables: {
     // Handlers of unit tests write files of this host. Sets of tests whose subject is isolation run at what the host has.
     CAPSTAN_ISOLATION: process.env['CAPSTAN_ISOLATION'] ?? levelFor(process.argv.slice(2)),
+    // Accounts that tests create run on nodes of this level.
+    CAPSTAN_ACCOUNT_ISOLATION: 'none',
     // All files beside one another leave no time for 2,000 simulated worlds; the simulator's files by themselves run these.
     SIM_SEEDS: process.env['SIM_SEEDS'] ?? (files.length > 1 ? '100' : '2000'),
     PATH: pathWithPython(process.env['PATH']),

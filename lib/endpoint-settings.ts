@@ -181,6 +181,16 @@ export const ENDPOINT_SETTINGS = {
     keptIn: 'release',
     readable: true,
   },
+  network: {
+    rule: { type: 'choice', values: ['host', 'outbound', 'none'] },
+    default: '',
+    defaultDocs: "the account's rule, else the node's default",
+    docs: "what workers may reach ([sandboxes.md](sandboxes.md)): the host's network (`host`), public addresses only (`outbound`) or nothing (`none`; functions only). The account's rule may be narrower",
+    keptIn: 'release',
+    updatable: true,
+    readable: true,
+    declared: { default: null, docs: 'what workers may reach: `host`, `outbound` or `none`' },
+  },
   requestsPerWorker: {
     rule: { type: 'integer', min: 0, max: 1_000_000 },
     default: null,

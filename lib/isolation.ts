@@ -4,6 +4,10 @@
 export const ISOLATION_LEVELS = ['none', 'user', 'sandbox', 'container', 'gvisor'] as const;
 export type IsolationLevel = (typeof ISOLATION_LEVELS)[number];
 
+/** How a worker runs: in a thread of a host process, in a process of its own, in a container. */
+export const WORKER_RUNTIMES = ['thread', 'process', 'container'] as const;
+export type WorkerRuntime = (typeof WORKER_RUNTIMES)[number];
+
 /** From the widest to the narrowest. */
 export const WORKER_NETWORKS = ['host', 'outbound', 'none'] as const;
 export type WorkerNetwork = (typeof WORKER_NETWORKS)[number];
@@ -43,6 +47,11 @@ export function isIsolationLevel(value: string): value is IsolationLevel {
 
 export function isWorkerNetwork(value: string): value is WorkerNetwork {
   return WORKER_NETWORKS.some((network) => network === value);
+}
+
+/** Returns the one that reaches less. */
+export function narrowest(a: WorkerNetwork, b: WorkerNetwork): WorkerNetwork {
+  return WORKER_NETWORKS.indexOf(a) > WORKER_NETWORKS.indexOf(b) ? a : b;
 }
 
 /** Returns whether `level` is as strong as `least`, or stronger. */

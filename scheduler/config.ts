@@ -8,6 +8,7 @@ import { CapstanError } from '../lib/errors.ts';
 import { readSettings, setting } from '../lib/settings.ts';
 import type { S3Config } from './blobs/s3-client.ts';
 import { CELL_NAME, CELL_NAME_RULE, DEFAULT_CELL } from '../lib/cells.ts';
+import { ISOLATION_LEVELS, WORKER_NETWORKS } from '../lib/isolation.ts';
 import { defaultSettings } from './core/settings.ts';
 import { defaultLimits, DEFAULT_REQUESTS_PER_WORKER, type Limit, type LimitedOperation, type Limits } from './core/jobs/rate-limits.ts';
 
@@ -74,6 +75,16 @@ export const schedulerConfig = z.object({
     'CAPSTAN_WORKER_QUOTA',
     z.coerce.number().int().min(0).default(30),
     'Limit on the sum of workersMax over the endpoints of an account',
+  ),
+  accountIsolation: setting(
+    'CAPSTAN_ACCOUNT_ISOLATION',
+    z.enum(ISOLATION_LEVELS).default('sandbox'),
+    'Least level of isolation of a new account’s workers; accounts that exist keep theirs (capstan account set --isolation)',
+  ),
+  accountNetwork: setting(
+    'CAPSTAN_ACCOUNT_NETWORK',
+    z.enum(WORKER_NETWORKS).default('host'),
+    'Widest network of a new account’s workers; accounts that exist keep theirs (capstan account set --network)',
   ),
   buildQuotaBytes: setting(
     'CAPSTAN_BUILD_QUOTA_BYTES',

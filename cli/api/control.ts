@@ -71,21 +71,38 @@ export interface AccountRow {
   readonly quota: { readonly workers: number; readonly used: number };
   readonly endpoints: number;
   /** Bytes. */
+  /** Rules for its workers; null where the scheduler does not know rules. */
+  readonly isolation: IsolationRules | null;
   readonly storage: { readonly [Kind in 'builds' | 'bodies']: { readonly used: number; readonly quota: number } };
 }
 
-/** Quotas to set; null leaves one unchanged, or at the service's default. */
-export interface Quotas {
+export interface IsolationRules {
+  /** Least level. */
+  readonly least: string;
+  readonly runtimes: readonly string[];
+  /** The widest one. */
+  readonly network: string;
+}
+
+/** Rules to set; those that are absent stay, or are the service's defaults of a new account. */
+export type IsolationRulesPatch = Partial<IsolationRules>;
+
+/** Quotas and rules to set; null leaves one unchanged, or at the service's default. */
+export interface AccountChanges {
   readonly workerQuota: number | null;
   readonly buildQuotaBytes: number | null;
   readonly bodyQuotaBytes: number | null;
+  /** Null: unchanged. */
+  readonly isolation: IsolationRulesPatch | null;
 }
 
 const UPDATABLE = READABLE_NAMES.filter((name) => UPDATABLE_NAMES.some((each) => each === name)).join(' ');
 const KEY = 'id name prefix scope endpoints environment createdAt expiresAt lastUsedAt';
-const ACCOUNT = 'id cell createdAt quota { workers used } endpoints storage { builds { used quota } bodies { used quota } }';
-const QUOTAS = '$id: ID!, $workerQuota: Int, $buildQuotaBytes: Float, $bodyQuotaBytes: Float';
-const GIVEN = 'id: $id, workerQuota: $workerQuota, buildQuotaBytes: $buildQuotaBytes, bodyQuotaBytes: $bodyQuotaBytes';
+const ACCOUNT =
+  'id cell createdAt quota { workers used } endpoints storage { builds { used quota } bodies { used quota } } isolation { least runtimes network }';
+const QUOTAS = '$id: ID!, $workerQuota: Int, $buildQuotaBytes: Float, $bodyQuotaBytes: Float, $isolation: IsolationRulesInput';
+const GIVEN =
+  'id: $id, workerQuota: $workerQuota, buildQuotaBytes: $buildQuotaBytes, bodyQuotaBytes: $bodyQuotaBytes, isolation: $isolation';
 const BUILD = 'digest size environment deployedAt endpoints current functions';
 
 function row(data: EndpointData): EndpointRow & { readonly created: boolean } {
@@ -244,16 +261,16 @@ export async function listAccounts(client: GatewayClient): Promise<AccountRow[]>
 export async function createAccount(
   client: GatewayClient,
   id: string,
-  { cell, ...quotas }: Quotas & { readonly cell: string | null },
+  { cell, ...quotas }: AccountChanges & { readonly cell: string | null },
 ): Promise<{ readonly account: AccountRow; readonly keyText: string }> {
   const query = `mutation (${QUOTAS}, $cell: String) { createAccount(${GIVEN}, cell: $cell) { account { ${ACCOUNT} } keyText } }`;
   const variables = { id, cell, ...quotas };
   return (await client.query<{ createAccount: { account: AccountRow; keyText: string } }>(query, variables)).createAccount;
 }
 
-export async function setQuota(client: GatewayClient, id: string, quotas: Quotas): Promise<AccountRow> {
+export async function updateAccount(client: GatewayClient, id: string, changes: AccountChanges): Promise<AccountRow> {
   const query = `mutation (${QUOTAS}) { updateAccount(${GIVEN}) { ${ACCOUNT} } }`;
-  return (await client.query<{ updateAccount: AccountRow }>(query, { id, ...quotas })).updateAccount;
+  return (await client.query<{ updateAccount: AccountRow }>(query, { id, ...changes })).updateAccount;
 }
 
 /** Returns the account as it was. @throws CapstanError CONFLICT while it has endpoints, unless forced. */

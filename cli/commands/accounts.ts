@@ -1,5 +1,6 @@
 import { CapstanError } from '../../lib/errors.ts';
-import type { AccountRow, Quotas } from '../api/control.ts';
+import { ISOLATION_LEVELS, WORKER_NETWORKS, WORKER_RUNTIMES } from '../../lib/isolation.ts';
+import type { AccountChanges, AccountRow, IsolationRulesPatch } from '../api/control.ts';
 import { printResult, type Command, type CommandGroup, type Invocation } from '../command.ts';
 import { countOption, flagOption, textOption, type OptionSpec, type OptionValues } from '../options.ts';
 import { GATEWAY_SETTINGS, readSettings } from '../config.ts';
@@ -11,11 +12,18 @@ import { cellColumn, cellOption } from './cells.ts';
 
 const accountArgument = { name: 'account', description: 'id of the account' };
 
-/** Options of the quotas; `otherwise` describes what applies when an option is absent. */
-const quotaOptions = (otherwise: string): readonly OptionSpec[] => [
+/** Options of quotas and rules; `otherwise` describes what applies when an option is absent. */
+const accountOptions = (otherwise: string): readonly OptionSpec[] => [
   { flags: '--workers <count>', description: 'quota of workers: the sum of workersMax over its endpoints', default: otherwise },
   { flags: '--build-bytes <size>', description: 'quota of stored builds and uploads, such as 50GB', default: otherwise },
   { flags: '--body-bytes <size>', description: 'quota of inputs and outputs above 64 KiB, such as 10GB', default: otherwise },
+  { flags: '--isolation <level>', description: `least isolation of its workers: ${ISOLATION_LEVELS.join(', ')}`, default: otherwise },
+  {
+    flags: '--runtimes <names>',
+    description: 'allowed runtimes, separated by commas: thread, process, container; or all',
+    default: otherwise,
+  },
+  { flags: '--network <network>', description: `widest network of its workers: ${WORKER_NETWORKS.join(', ')}`, default: otherwise },
 ];
 
 const get: Command = {
@@ -48,13 +56,13 @@ const create: Command = {
   name: 'create',
   summary: 'Create an account and its first API key, which is shown only once. Requires an operator key.',
   arguments: [accountArgument],
-  options: [...quotaOptions("the service's"), cellOption('cell in which it lives')],
+  options: [...accountOptions("the service's"), cellOption('cell in which it lives')],
   settings: GATEWAY_SETTINGS,
   json: true,
-  examples: ['account create team --workers 10 --build-bytes 50GB', 'account create team --cell west'],
+  examples: ['account create team --workers 10 --build-bytes 50GB', 'account create team --isolation container'],
   async run(invocation) {
     const { args, options, env, terminal } = invocation;
-    const given = { ...readQuotas(options), cell: textOption(options, 'cell') ?? null };
+    const given = { ...readChanges(options), cell: textOption(options, 'cell') ?? null };
     const { createAccount } = await import('../api/control.ts');
     const { account, keyText } = await createAccount(await connect(readSettings(options, env), env), args[0] ?? '', given);
     if (flagOption(options, 'json')) {
@@ -69,17 +77,17 @@ const create: Command = {
 
 const set: Command = {
   name: 'set',
-  summary: 'Change the quotas of an account; without any option, all return to the defaults. Requires an operator key.',
+  summary: 'Change quotas and rules of an account; without any option, all quotas return to the defaults. Requires an operator key.',
   arguments: [accountArgument],
-  options: quotaOptions('unchanged'),
+  options: accountOptions('unchanged'),
   settings: GATEWAY_SETTINGS,
   json: true,
-  examples: ['account set team --workers 60', 'account set team'],
+  examples: ['account set team --workers 60', 'account set team --isolation sandbox --network outbound', 'account set team'],
   async run(invocation) {
     const { args, options, env } = invocation;
-    const quotas = readQuotas(options);
-    const { setQuota } = await import('../api/control.ts');
-    print(invocation, [await setQuota(await connect(readSettings(options, env), env), args[0] ?? '', quotas)]);
+    const changes = readChanges(options);
+    const { updateAccount } = await import('../api/control.ts');
+    print(invocation, [await updateAccount(await connect(readSettings(options, env), env), args[0] ?? '', changes)]);
   },
 };
 
@@ -107,7 +115,7 @@ const remove: Command = {
 /** `capstan account`: the account of the key; for operators, all accounts. */
 export const accounts: CommandGroup = {
   name: 'account',
-  summary: 'Show the account and its usage; for operators: list, create and delete accounts, and set quotas.',
+  summary: 'Show the account and its usage; for operators: list, create and delete accounts, and set their quotas and rules.',
   commands: [get, list, create, set, remove],
 };
 
@@ -115,25 +123,50 @@ function print(invocation: Invocation, rows: readonly AccountRow[]): void {
   const use = ({ used, quota }: { readonly used: number; readonly quota: number }): string => `${sizeText(used)}/${sizeText(quota)}`;
   printResult(invocation, rows, () => {
     const column = cellColumn(rows);
-    const cells = rows.map(({ id, cell, endpoints, quota, storage, createdAt }) => [
+    const cells = rows.map(({ id, cell, endpoints, quota, storage, isolation, createdAt }) => [
       id,
       ...column.of(cell),
       String(endpoints),
       `${quota.used}/${quota.workers}`,
       use(storage.builds),
       use(storage.bodies),
+      isolation === null
+        ? ''
+        : `${isolation.least}${isolation.runtimes.length === WORKER_RUNTIMES.length ? '' : ` (${isolation.runtimes.join(', ')})`}`,
+      isolation?.network ?? '',
       ageOf(createdAt),
     ]);
-    invocation.terminal.data(renderTable(['ID', ...column.head, 'ENDPOINTS', 'MAX WORKERS', 'BUILDS', 'BODIES', 'AGE'], cells));
+    invocation.terminal.data(
+      renderTable(['ID', ...column.head, 'ENDPOINTS', 'MAX WORKERS', 'BUILDS', 'BODIES', 'ISOLATION', 'NETWORK', 'AGE'], cells),
+    );
   });
 }
 
-function readQuotas(options: OptionValues): Quotas {
+function readChanges(options: OptionValues): AccountChanges {
   return {
     workerQuota: countOption(options, 'workers', '--workers') ?? null,
     buildQuotaBytes: readSize('--build-bytes', textOption(options, 'buildBytes')),
     bodyQuotaBytes: readSize('--body-bytes', textOption(options, 'bodyBytes')),
+    isolation: readRules(options),
   };
+}
+
+/** Returns null when no rule is given. */
+function readRules(options: OptionValues): IsolationRulesPatch | null {
+  const [least, network, names] = [textOption(options, 'isolation'), textOption(options, 'network'), textOption(options, 'runtimes')];
+  if (least === undefined && network === undefined && names === undefined) return null;
+  return {
+    ...(least === undefined ? {} : { least: oneOf('--isolation', least, ISOLATION_LEVELS) }),
+    ...(network === undefined ? {} : { network: oneOf('--network', network, WORKER_NETWORKS) }),
+    ...(names === undefined
+      ? {}
+      : { runtimes: names === 'all' ? [] : names.split(',').map((name) => oneOf('--runtimes', name.trim(), WORKER_RUNTIMES)) }),
+  };
+}
+
+function oneOf(flag: string, value: string, allowed: readonly string[]): string {
+  if (allowed.includes(value)) return value;
+  throw new CapstanError('INVALID_ARGUMENT', `${flag}: ${JSON.stringify(value)} must be one of ${allowed.join(', ')}`, { field: flag });
 }
 
 const UNITS: Readonly<Record<string, number>> = { '': 1, b: 1, kb: 1e3, mb: 1e6, gb: 1e9, tb: 1e12 };

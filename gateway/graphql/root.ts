@@ -7,6 +7,7 @@ import type { ClusterRow } from '../../lib/cluster-list.ts';
 import { CapstanError } from '../../lib/errors.ts';
 import {
   EndpointPatch,
+  type IsolationRulesPatch,
   type EndpointSpec,
   type AccountInfo,
   type EndpointInfo,
@@ -215,15 +216,23 @@ export function rootFor({ calls, addresses, isOperator, cluster }: RootDeps) {
       const { key: revoked } = reply;
       return revoked === undefined ? null : keyShape(revoked);
     },
-    createAccount: async ({ id, cell: wanted, workerQuota, ...storage }: { id: string; cell?: Optional<string> } & GivenQuotas) => {
+    createAccount: async ({
+      id,
+      cell: wanted,
+      workerQuota,
+      isolation,
+      ...storage
+    }: { id: string; cell?: Optional<string> } & GivenQuotas) => {
       const quotas = { workerQuota: whole('workerQuota', workerQuota ?? 0), ...storageQuotas(storage) };
-      const { cell, reply: made } = await changes.at(wanted ?? '', (control) => control.createAccount, { id, ...quotas });
+      const request = { id, ...quotas, ...isolationPatch(isolation) };
+      const { cell, reply: made } = await changes.at(wanted ?? '', (control) => control.createAccount, request);
       return { account: made.account === undefined ? null : { ...accountShape(made.account), cell }, keyText: made.keyText };
     },
-    updateAccount: async ({ id, workerQuota, ...storage }: { id: string } & GivenQuotas) => {
+    updateAccount: async ({ id, workerQuota, isolation, ...storage }: { id: string } & GivenQuotas) => {
       const workers = workerQuota ?? null;
       const quotas = { ...(workers === null ? {} : { workerQuota: whole('workerQuota', workers) }), ...storageQuotas(storage) };
-      return placedAccount(await changes.ofAccount(id, (control) => control.updateAccount, { id, ...quotas }));
+      const request = { id, ...quotas, ...isolationPatch(isolation) };
+      return placedAccount(await changes.ofAccount(id, (control) => control.updateAccount, request));
     },
     deleteAccount: async (asked: { id: string; force: boolean; stopJobs: boolean }) =>
       placedAccount(await changes.ofAccount(asked.id, (control) => control.deleteAccount, asked)),
@@ -287,9 +296,27 @@ interface GivenQuotas {
   readonly workerQuota?: Optional<number>;
   readonly buildQuotaBytes?: Optional<number>;
   readonly bodyQuotaBytes?: Optional<number>;
+  readonly isolation?: Optional<{
+    readonly least?: Optional<string>;
+    readonly runtimes?: Optional<readonly string[]>;
+    readonly network?: Optional<string>;
+  }>;
 }
 
-function storageQuotas(given: Omit<GivenQuotas, 'workerQuota'>): { buildQuotaBytes?: bigint; bodyQuotaBytes?: bigint } {
+function isolationPatch(given: GivenQuotas['isolation']): { isolation?: IsolationRulesPatch } {
+  if (given === undefined || given === null) return {};
+  const { least, runtimes, network } = given;
+  return {
+    isolation: {
+      least: least ?? undefined,
+      network: network ?? undefined,
+      runtimes: [...(runtimes ?? [])],
+      setRuntimes: runtimes !== undefined && runtimes !== null,
+    },
+  };
+}
+
+function storageQuotas(given: Omit<GivenQuotas, 'workerQuota' | 'isolation'>): { buildQuotaBytes?: bigint; bodyQuotaBytes?: bigint } {
   const bytes = (name: 'buildQuotaBytes' | 'bodyQuotaBytes'): object => {
     const value = given[name] ?? null;
     if (value === null) return {};

@@ -75,10 +75,10 @@ type Mutation {
   assignNode(id: ID!, cell: String!): ID!
   "Requires the scope OPERATOR. The name has 1 to 32 lowercase letters, digits or dashes, and starts with a letter. The cell serves once a scheduler runs with CAPSTAN_CELL set to it."
   createCell(name: String!): Cell!
-  "Requires the scope OPERATOR. A quota that is left out is the service's default. The account lives in the cell; left out: that of the key. Its id is unique over all cells."
-  createAccount(id: ID!, cell: String, workerQuota: Int, buildQuotaBytes: Float, bodyQuotaBytes: Float): CreatedAccount!
-  "Requires the scope OPERATOR. A quota that is left out stays; with all of them left out, all are the service's defaults again. 0: that default."
-  updateAccount(id: ID!, workerQuota: Int, buildQuotaBytes: Float, bodyQuotaBytes: Float): Account!
+  "Requires the scope OPERATOR. A quota or rule that is left out is the service's default. The account lives in the cell; left out: that of the key. Its id is unique over all cells."
+  createAccount(id: ID!, cell: String, workerQuota: Int, buildQuotaBytes: Float, bodyQuotaBytes: Float, isolation: IsolationRulesInput): CreatedAccount!
+  "Requires the scope OPERATOR. A quota or rule that is left out stays; with all quotas and rules left out, all quotas are the service's defaults again. 0: that default. Workers that a new rule forbids finish their jobs and are replaced where it holds."
+  updateAccount(id: ID!, workerQuota: Int, buildQuotaBytes: Float, bodyQuotaBytes: Float, isolation: IsolationRulesInput): Account!
   "Requires the scope OPERATOR. Deletes the account with its keys, environments and (with force) endpoints; running jobs continue to their end unless stopJobs is given. The id cannot be used again. Returns the account as it was."
   deleteAccount(id: ID!, force: Boolean = false, stopJobs: Boolean = false): Account!
   "Requires the scope OPERATOR. The token is only in this response; it cannot be read again. expiresInS: it never expires when left out. maxUses: nodes that may join with it, any number when left out. cell: the one that the nodes join; left out: that of the key."
@@ -375,6 +375,24 @@ type Account {
   quota: Quota!
   endpoints: Int!
   storage: Storage!
+  "Null where the scheduler does not know rules."
+  isolation: IsolationRules
+}
+"""Rules for the workers of an account."""
+type IsolationRules {
+  "Least level: none, user, sandbox, container or gvisor."
+  least: String!
+  "Runtimes that are allowed: of thread, process and container."
+  runtimes: [String!]!
+  "The widest network: host, outbound or none."
+  network: String!
+}
+"""Rules to set; those that are left out stay."""
+input IsolationRulesInput {
+  least: String
+  "Empty: all of them."
+  runtimes: [String!]
+  network: String
 }
 """Limit on the sum of workersMax over the account's endpoints."""
 type Quota { workers: Int! used: Int! }

@@ -1,6 +1,7 @@
 /** Converts the scheduler's replies into the shapes of the schema. */
 import { DEFAULT_VALUES, READABLE_NAMES, valuesOf } from '../../lib/endpoint-settings.ts';
 import { CapstanError } from '../../lib/errors.ts';
+import { WORKER_RUNTIMES } from '../../lib/isolation.ts';
 import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
 import {
   DeploymentCause,
@@ -218,7 +219,7 @@ export function keyShape(key: KeyInfo): object {
   };
 }
 
-export function accountShape({ id, createdAtMs, workerQuota, workersMax, endpoints, ...storage }: AccountInfo): object {
+export function accountShape({ id, createdAtMs, workerQuota, workersMax, endpoints, isolation, ...storage }: AccountInfo): object {
   const use = (used: bigint, quota: bigint): object => ({ used: Number(used), quota: Number(quota) });
   return {
     id,
@@ -229,6 +230,8 @@ export function accountShape({ id, createdAtMs, workerQuota, workersMax, endpoin
       builds: use(storage.buildBytes, storage.buildQuotaBytes),
       bodies: use(storage.bodyBytes, storage.bodyQuotaBytes),
     },
+    isolation:
+      isolation === undefined ? null : { ...isolation, runtimes: isolation.runtimes.length === 0 ? WORKER_RUNTIMES : isolation.runtimes },
   };
 }
 

@@ -8,6 +8,8 @@ const MEBIBYTE = 1024 * 1024;
 export function coreSettings(config: SchedulerConfig, gpus: GpuTable): Settings {
   const {
     workerQuota,
+    accountIsolation,
+    accountNetwork,
     buildQuotaBytes,
     bodyQuotaBytes,
     maxAttempts,
@@ -34,6 +36,8 @@ export function coreSettings(config: SchedulerConfig, gpus: GpuTable): Settings 
     ...times,
     ...placement,
     workerQuota,
+    accountIsolation,
+    accountNetwork,
     buildQuotaBytes,
     bodyQuotaBytes,
     maxAttempts,

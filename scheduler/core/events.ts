@@ -41,6 +41,9 @@ export interface PolicyInput {
 /** Quotas of an account; null for the service's default. Absent fields stay unchanged. */
 export type Quotas = Pick<AccountRow, 'workerQuota' | 'buildQuota' | 'bodyQuota'>;
 
+/** Rules for the workers of an account. Absent fields stay unchanged. */
+export type IsolationRules = Pick<AccountRow, 'leastIsolation' | 'runtimes' | 'network'>;
+
 /** A unary call of the control plane, answered by one `answer` effect with the same `call`. */
 export type Command =
   | { readonly kind: 'cancel' | 'retry'; readonly endpoint: string; readonly job: string; readonly counted?: CountedCall }
@@ -87,6 +90,7 @@ export type Command =
       readonly kind: 'put-account';
       readonly account: string;
       readonly quotas: Partial<Quotas>;
+      readonly rules?: IsolationRules;
       readonly create: boolean;
       /** With `create`: the account's first key. */
       readonly firstKey?: KeyRow;

@@ -1,4 +1,5 @@
 /** Constants of one scheduler, from its configuration. */
+import type { IsolationLevel, WorkerNetwork } from '../../lib/isolation.ts';
 import { GpuTable } from '../../lib/gpu-table.ts';
 import { defaultLimits, DEFAULT_REQUESTS_PER_WORKER, type Limits } from './jobs/rate-limits.ts';
 
@@ -15,6 +16,9 @@ export interface Settings {
   readonly maxAttempts: number;
   /** Default quota for the sum of workersMax of an account. */
   readonly workerQuota: number;
+  /** Rules for the workers of a new account. */
+  readonly accountIsolation: IsolationLevel;
+  readonly accountNetwork: WorkerNetwork;
   /** Bytes that an account may store in the artifact store, and in bodies of its jobs above the inline size. */
   readonly buildQuotaBytes: number;
   readonly bodyQuotaBytes: number;
@@ -66,6 +70,8 @@ export const defaultSettings: Settings = {
   idempotencyRetentionMs: 86_400_000,
   maxAttempts: 2,
   workerQuota: 30,
+  accountIsolation: 'sandbox',
+  accountNetwork: 'host',
   buildQuotaBytes: 20_000_000_000,
   bodyQuotaBytes: 10_000_000_000,
   heartbeatMs: 2_000,

@@ -20,6 +20,8 @@ import { environmentFault } from '../../lib/environment-values.ts';
 import { CapstanError } from '../../lib/errors.ts';
 import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
 import type { EndpointSpec } from '../../proto/gen/capstan/v1/control.ts';
+import type { IsolationRules } from '../core/events.ts';
+import { checkIsolation } from './isolation-rules.ts';
 import type { EndpointInput } from '../core/state/endpoints.ts';
 import type { Limits } from '../core/jobs/rate-limits.ts';
 import { places } from '../core/control/encryption.ts';
@@ -34,6 +36,8 @@ export interface ValidationContext {
   readonly gpus: GpuTable;
   /** GPU models of the nodes. */
   readonly fleet: ReadonlySet<string>;
+  /** Rules for the account's workers. */
+  readonly rules: IsolationRules;
 }
 
 /** A validated endpoint with its environment in plaintext. Must not be logged. */
@@ -80,6 +84,7 @@ export function checkEndpoint(spec: EndpointSpec, around: ValidationContext, new
   const kind = spec.kind === EndpointKind.LOAD_BALANCED ? 'LOAD_BALANCED' : 'QUEUE';
   const settings = settingsOf(spec);
   checkProgram(spec, kind);
+  checkIsolation(spec, around.rules);
   const normal = normalSettings(kind, settings);
   const [combined] = combinedViolations(settings, kind);
   if (combined !== undefined) throw invalid(field(combined.name), combined.rule);

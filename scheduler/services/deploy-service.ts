@@ -21,6 +21,7 @@ import { type DeploymentRow, environmentKey, type EnvironmentRow } from '../core
 import type { EndpointRecord } from '../core/state/endpoints.ts';
 import { unary } from './calls.ts';
 import type { ControlDeps } from './control-deps.ts';
+import { accountRow } from '../core/control/keys.ts';
 import { checkEndpoint, checkEndpoints, checkName, encryptEnv, type ValidationContext } from './deploy-rules.ts';
 import { endpointInfo, endpointNamed, specOf } from './endpoint-info.ts';
 import { openEnv } from './node-service.ts';
@@ -52,7 +53,7 @@ export function deployHandlers(deps: ControlDeps): DeployHandlers {
     const { settings, nodes } = engine.state;
     const fleet = new Set<string>();
     for (const { facts } of nodes.values()) for (const { model } of facts?.devices ?? []) fleet.add(model);
-    return { account, environment, gpus: settings.gpus, fleet };
+    return { account, environment, gpus: settings.gpus, fleet, rules: accountRow(engine.state, account) };
   }
 
   function deployed(answer: Answer): DeployResponse {

@@ -23,6 +23,7 @@ import { unary } from './calls.ts';
 import type { ControlDeps } from './control-deps.ts';
 import { checkName } from './deploy-rules.ts';
 import { endpointNamed } from './endpoint-info.ts';
+import { rulesMessage, rulesOf } from './isolation-rules.ts';
 import { pageOf } from './page.ts';
 
 /** Characters of a key's plaintext shown in lists; at most a quarter of a short one that an operator chose. */
@@ -123,9 +124,11 @@ export function keyHandlers({ engine, auth, log, clock, uploads, cells }: Contro
       return {};
     }),
     getAccount: call('GetAccount', (_request, metadata) => info(auth.wholeReader(metadata).account)),
-    createAccount: call('CreateAccount', async ({ id, ...quotas }, metadata) => {
+    createAccount: call('CreateAccount', async ({ id, isolation, ...quotas }, metadata) => {
       auth.operator(metadata);
       checkName('id', id);
+      const { accountIsolation: leastIsolation, accountNetwork: network } = engine.state.settings;
+      const rules = rulesOf(isolation, { leastIsolation, network });
       const changed = auth.auditor(log, metadata, 'CreateAccount');
       const cell = await cells?.claimAccount(id);
       if (cells !== null && cell !== cells.own)
@@ -137,7 +140,7 @@ export function keyHandlers({ engine, auth, log, clock, uploads, cells }: Contro
         now(),
         null,
       );
-      await engine.command({ kind: 'put-account', account: id, quotas: quotasOf(quotas), create: true, firstKey });
+      await engine.command({ kind: 'put-account', account: id, quotas: quotasOf(quotas), rules, create: true, firstKey });
       changed({ account: id, key: keyId(firstKey.hash) });
       return { account: info(id), keyText };
     }),
@@ -148,13 +151,15 @@ export function keyHandlers({ engine, auth, log, clock, uploads, cells }: Contro
       const existing = [...ids].filter((id) => accountExists(state, id)).map((id) => ({ id }));
       return { accounts: pageOf(existing, request).map(({ id }) => info(id)) };
     }),
-    updateAccount: call('UpdateAccount', async ({ id, ...given }, metadata) => {
+    updateAccount: call('UpdateAccount', async ({ id, isolation, ...given }, metadata) => {
       auth.operator(metadata);
       const changed = auth.auditor(log, metadata, 'UpdateAccount');
       const wanted = quotasOf(given);
-      const quotas = Object.keys(wanted).length === 0 ? { workerQuota: null, buildQuota: null, bodyQuota: null } : wanted;
-      await engine.command({ kind: 'put-account', account: id, quotas, create: false });
-      changed({ account: id, ...quotas });
+      const rules = rulesOf(isolation, accountRow(engine.state, id));
+      const isReset = isolation === undefined && Object.keys(wanted).length === 0;
+      const quotas = isReset ? { workerQuota: null, buildQuota: null, bodyQuota: null } : wanted;
+      await engine.command({ kind: 'put-account', account: id, quotas, rules, create: false });
+      changed({ account: id, ...quotas, ...rules });
       return info(id);
     }),
     deleteAccount: call('DeleteAccount', async ({ id, force, stopJobs }, metadata) => {
@@ -247,6 +252,7 @@ function accountInfo(state: State, account: string, buildBytes: number): Account
     buildQuotaBytes: BigInt(buildQuotaOf(state, account)),
     bodyBytes: BigInt(bodyBytesOf(state, account)),
     bodyQuotaBytes: BigInt(bodyQuotaOf(state, account)),
+    isolation: rulesMessage(accountRow(state, account)),
   };
 }
 

@@ -3,6 +3,7 @@ import { toPayloadMessage, type Payload } from '../../lib/payload.ts';
 import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
 import type { Dispatch, ReleaseSpec, SchedulerEvent, WorkerSpec } from '../../proto/gen/capstan/v1/nodes.ts';
 import { workerLimits } from '../core/fleet/placement/cpu-size.ts';
+import { isolationRuleOf } from '../core/fleet/placement/isolation-rule.ts';
 import { imageOf } from '../core/fleet/placement/runtime-choice.ts';
 import type { State } from '../core/state.ts';
 import type { EndpointConfig, Release } from '../core/state/endpoints.ts';
@@ -55,6 +56,7 @@ export function desiredEvent(
 
 function releaseSpec(state: State, release: Release, secrets: NodeSecrets): ReleaseSpec {
   const config = state.endpoints.get(release.endpoint)?.config;
+  const { least, network } = isolationRuleOf(state, config?.account ?? '', release);
   const limits = workerLimits(release);
   return {
     releaseId: release.id,
@@ -74,5 +76,7 @@ function releaseSpec(state: State, release: Release, secrets: NodeSecrets): Rele
     cpuMillis: limits.cpuMillis,
     environment: config?.environment ?? '',
     accountId: config?.account ?? '',
+    ...(network === undefined ? {} : { network }),
+    ...(least === 'none' ? {} : { leastIsolation: least }),
   };
 }

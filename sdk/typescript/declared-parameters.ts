@@ -22,6 +22,8 @@ export interface DeclaredParameters {
   readonly cpu?: string;
   /** Container image. */
   readonly image?: string;
+  /** What workers may reach: host, outbound or none. */
+  readonly network?: 'host' | 'outbound' | 'none';
 }
 
 /** The same with the defaults filled in. */
@@ -36,6 +38,7 @@ export interface CheckedParameters {
   readonly gpuCount: number;
   readonly cpu: string | undefined;
   readonly image: string | undefined;
+  readonly network: 'host' | 'outbound' | 'none' | undefined;
 }
 
 interface ParameterDefinition {
@@ -139,6 +142,14 @@ export const DECLARED_PARAMETERS: Readonly<Record<keyof DeclaredParameters, Para
       type: 'text',
       pattern: '\\S+',
       form: 'must be an image reference without spaces',
+    },
+  },
+  network: {
+    key: 'network',
+    default: undefined,
+    rule: {
+      type: 'choice',
+      values: ['host', 'outbound', 'none'],
     },
   },
 };

@@ -52,6 +52,7 @@ test('what is not given has the service’s defaults', (t) => {
     maxAttempts: 0,
     rateLimits: {},
     requestsPerWorker: null,
+    network: '',
     runtime: '',
     public: false,
     routes: {},
@@ -83,6 +84,7 @@ test('every key is read', (t) => {
     maxAttempts: 3,
     rateLimits: { run: { requests: 0, concurrent: 5 } },
     requestsPerWorker: 7,
+    network: 'none',
     packages: ['torch'],
     python: '3.12',
   };

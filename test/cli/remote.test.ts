@@ -156,6 +156,14 @@ test('a machine that reaches only the gateway deploys, changes, goes back and cl
   ])
     t.is((await runTool(home, mine, { SERVICE_API_KEY: application.text })).code, 77, mine.join(' '));
   t.like(JSON.parse((await runTool(home, ['account', 'get', '--json'], { SERVICE_API_KEY: made.key })).out), [{ id: 'team' }]);
+  const rules = await json('account', 'set', 'team', '--isolation', 'container', '--runtimes', 'process, container', '--network', 'none');
+  t.like(rules, [
+    { isolation: { least: 'container', runtimes: ['process', 'container'], network: 'none' }, quota: { workers: 7, used: 0 } },
+  ]);
+  t.regex(await ok('account', 'list'), /team .* container \(process, container\) +none /);
+  const strong = await runTool(home, ['account', 'set', 'team', '--isolation', 'strong']);
+  t.is(strong.code, 2);
+  t.regex(strong.err, /^✗ --isolation: "strong" must be one of none, user, sandbox, container, gvisor$/m);
   t.like(await json('account', 'delete', 'team'), { id: 'team' });
   t.is((await runTool(home, ['account', 'get'], { SERVICE_API_KEY: made.key })).code, 77);
   await ok('keys', 'revoke', 'application');

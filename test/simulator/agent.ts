@@ -76,6 +76,11 @@ export class SimAgent {
     this.#reconnect(0);
   }
 
+  /** The last host has no sandbox until it is started anew. */
+  get #level(): string {
+    return this.id === 'c' && this.#life % 2 === 1 ? 'none' : 'sandbox';
+  }
+
   crash(): void {
     this.#life++;
     this.alive = false;
@@ -88,7 +93,7 @@ export class SimAgent {
     if (lost) this.#lost.add(seq);
     else this.#lost.delete(seq);
     if (!this.alive) return;
-    this.#send({ event: { $case: 'inventory', value: inventory(this.id, this.#lost) } });
+    this.#send({ event: { $case: 'inventory', value: inventory(this.id, this.#lost, this.#level) } });
     this.#feedDevices();
   }
 
@@ -253,7 +258,7 @@ export class SimAgent {
       agentVersion: 'simulated',
       workers: actualWorkers(this.#state),
       attempts: attemptRefs(this.#state, this.#world.now),
-      inventory: inventory(this.id, this.#lost),
+      inventory: inventory(this.id, this.#lost, this.#level),
     };
   }
 
@@ -284,7 +289,7 @@ function deviceOf(hostname: string, seq: number): string {
 }
 
 /** A host with two devices. */
-function inventory(hostname: string, lost: ReadonlySet<number>): Inventory {
+function inventory(hostname: string, lost: ReadonlySet<number>, level: string): Inventory {
   const devices = DEVICES.map((seq) => ({
     uuid: deviceOf(hostname, seq),
     model: 'NVIDIA RTX A5000',
@@ -292,7 +297,8 @@ function inventory(hostname: string, lost: ReadonlySet<number>): Inventory {
     healthy: !lost.has(seq),
     problem: lost.has(seq) ? 'lost' : '',
   }));
-  return Inventory.fromPartial({ hostname, os: 'linux', arch: 'x64', cpuCount: 8, cpuModel: 'simulated', runtimes: ['thread'], devices });
+  const host = { hostname, os: 'linux', arch: 'x64', cpuCount: 8, cpuModel: 'simulated' };
+  return Inventory.fromPartial({ ...host, runtimes: ['thread'], devices, isolation: { processes: level } });
 }
 
 function fail(what: string): never {

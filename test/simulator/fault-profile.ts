@@ -23,6 +23,7 @@ export function faultProfileOf(seed: number): FaultProfile {
     disconnects: (seed * 3) % 7,
     deviceLosses: (seed * 7) % 4,
     changes: (seed * 11) % 13,
+    ruleChanges: seed % 8 === 5 ? 1 + ((seed >> 3) % 4) : 0,
     failingStarts: [0, 0, 0.35][seed % 3] ?? 0,
     channelBreaks: (seed * 5) % 6,
     gatewayCrashes: seed % 7 === 0 ? 2 : 0,

@@ -5,6 +5,7 @@
 import { isReady } from '../../scheduler/core/jobs/dispatch.ts';
 import type { State } from '../../scheduler/core/state.ts';
 import type { EndpointRecord } from '../../scheduler/core/state/endpoints.ts';
+import type { WorkerRecord } from '../../scheduler/core/state/fleet.ts';
 import type { JobRecord } from '../../scheduler/core/state/jobs.ts';
 import { placementsOf } from '../../scheduler/core/fleet/placed-workers.ts';
 
@@ -27,6 +28,7 @@ export class FleetRules {
         if (worker.node !== node.config.id) fail(`node ${node.config.id} lists the worker ${id} of node ${worker.node}`);
         if (node.config.draining && !worker.drain) fail(`the drained node ${node.config.id} has the worker ${id}, which is to stay`);
         const lost = worker.drain ? undefined : node.facts?.devices.find(({ uuid, healthy }) => !healthy && worker.devices.includes(uuid));
+        if (!worker.drain) checkLevel(state, worker);
         if (lost !== undefined) fail(`the worker ${id} is to stay, although its device ${lost.uuid} is lost`);
       }
     }
@@ -46,6 +48,15 @@ export class FleetRules {
     if (fresh.get(id) === config.release && this.#fresh.get(id) === config.release)
       fail(`job ${job.id} was given to an old worker, although one of the present release was ready`);
   }
+}
+
+/** A worker that is to stay is isolated as its account requires, as far as its node has reported. */
+function checkLevel(state: State, { id, endpoint, node }: WorkerRecord): void {
+  const account = state.endpoints.get(endpoint)?.config.account ?? '';
+  const least = state.accounts.get(account)?.leastIsolation ?? 'none';
+  const level = state.nodes.get(node)?.inventory?.isolation?.processes ?? least;
+  if (least === 'sandbox' && level !== 'sandbox')
+    fail(`the worker ${id} is to stay on node ${node}, which isolates it less than its account requires`);
 }
 
 /** Gateways were told exactly the placed workers of load-balanced endpoints. */

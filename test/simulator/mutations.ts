@@ -25,6 +25,8 @@ export type Mutation =
   | 'old-code'
   /** The workers of a drained node stay. */
   | 'keep-drained'
+  /** A rule for isolation drains no worker. */
+  | 'keep-weak'
   /** Deployments are known to the state, but not written. */
   | 'forget-deployment'
   /** A removed endpoint takes calls again. */
@@ -78,6 +80,7 @@ export function mutatedStep(mutation: Mutation, send: (reply: Reply) => void): S
     if (mutation === 'answer-before-commit') sendReplies(state, now, result, send);
     if (mutation === 'free-slot-on-paper') freeOnPaper(state);
     if (mutation === 'keep-drained') keepDrained(state);
+    if (mutation === 'keep-weak' && event.kind === 'command' && event.command.kind === 'put-account') keepWeak(state);
     if (mutation === 'drop-on-answer') dropAnswered(state);
     if (mutation === 'revive') revive(state);
     if (mutation === 'purge-less') for (const { purge } of state.endpoints.values()) if (purge !== null) purge.upTo = 0;
@@ -127,6 +130,10 @@ function dropAnswered(state: State): void {
 
 function keepDrained(state: State): void {
   for (const worker of state.workers.values()) if (state.nodes.get(worker.node)?.config.draining === true) worker.drain = false;
+}
+
+function keepWeak(state: State): void {
+  for (const worker of state.workers.values()) if (state.nodes.get(worker.node)?.config.draining === false) worker.drain = false;
 }
 
 /** For one step, no job is too new for an old worker; gives what puts the boundaries back. */

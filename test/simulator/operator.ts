@@ -1,8 +1,9 @@
 /**
  * Whoever runs the simulated fleet, while jobs run: deploys new releases, changes settings, goes
- * back to the build before, removes endpoints, purges queues, changes the webhook secret, and
- * drains, resumes and removes nodes.
+ * back to the build before, removes endpoints, purges queues, changes the webhook secret and the
+ * account's level of isolation, and drains, resumes and removes nodes.
  */
+import type { IsolationLevel } from '../../lib/isolation.ts';
 import type { Command } from '../../scheduler/core/events.ts';
 import type { State } from '../../scheduler/core/state.ts';
 import { deployed } from './deployed.ts';
@@ -59,10 +60,17 @@ export class Operator {
     this.#reach.command({ kind: 'deploy', account: ACCOUNT, environment: ENVIRONMENT, build, endpoints });
   }
 
-  /** Everything is in use again. */
+  /** Everything is in use again, and no node is too weak. */
   heal(): void {
+    if (this.#reach.image()?.accounts.get(ACCOUNT)?.leastIsolation === 'sandbox') this.isolate('none');
     for (const node of this.#reach.image()?.nodes.values() ?? [])
       if (node.config.draining) this.#reach.command({ kind: 'resume-node', node: node.config.id });
+  }
+
+  /** The account requires a level from now on: one that a host lacks, or none. */
+  isolate(leastIsolation: IsolationLevel): void {
+    this.#world.trace(`requires ${leastIsolation}`);
+    this.#reach.command({ kind: 'put-account', account: ACCOUNT, quotas: {}, rules: { leastIsolation }, create: false });
   }
 
   /** Settings without a build; some ask for more workers than the quota has. */

@@ -43,6 +43,8 @@ export interface FaultProfile extends ClusterFaults {
   readonly gatewayCrashes: number;
   /** Deployments, and nodes drained, resumed and removed. */
   readonly changes: number;
+  /** How often the account's rule for isolation changes. */
+  readonly ruleChanges: number;
   /** Chance that the start of a worker fails. */
   readonly failingStarts: number;
   /** Chance that a worker dies under an attempt. */
@@ -287,6 +289,9 @@ export class Scenario {
       });
     }
     for (let i = 0; i < this.#faults.changes; i++) this.world.after(random.next() * CHAOS_MS, () => this.#operator.act());
+    const { ruleChanges } = this.#faults;
+    for (let i = 1; i <= ruleChanges; i++)
+      this.world.after((CHAOS_MS * i) / (ruleChanges + 1), () => this.#operator.isolate(i % 2 === 1 ? 'sandbox' : 'none'));
     for (let i = 0; i < this.#faults.disconnects; i++) {
       this.world.after(random.next() * CHAOS_MS, () => {
         const { session } = random.pick(this.#agents);

@@ -1,7 +1,7 @@
 /** What makes the simulator worth believing: it replays, and each of its checks notices the fault that it is there for. */
 import test from 'ava';
 
-import { Scenario } from './scenario.ts';
+import { Scenario, type FaultProfile } from './scenario.ts';
 import type { Mutation } from './mutations.ts';
 import { faultProfileOf } from './fault-profile.ts';
 
@@ -20,6 +20,7 @@ const mutations: readonly [Mutation, RegExp][] = [
   ['free-slot-on-paper', /refused for want of a slot/],
   ['old-code', /submitted after a deployment, was given to a worker of an older release/],
   ['keep-drained', /the drained node .* has the worker/],
+  ['keep-weak', /which isolates it less than its account requires/],
   ['forget-deployment', /the deployment .* in the store/],
   ['revive', /took job .* after it was removed/],
   ['no-quota', /workersMax come to \d+, the quota is/],
@@ -49,6 +50,15 @@ const sharedMutations: readonly [Mutation, RegExp][] = [
   ['older-owner', /a scheduler of version 1 owns a schema of version 2/],
 ];
 
+/** They show only where batches arrive late, which is rare enough in ordinary worlds that 400 may have none. */
+const lateMutations: readonly Mutation[] = ['keep-term', 'settle-by-marker'];
+const OFTEN_MUTE = 0.03;
+
+function profileFor(mutation: Mutation, seed: number): FaultProfile {
+  const profile = faultProfileOf(seed);
+  return lateMutations.includes(mutation) ? { ...profile, network: { ...profile.network, mute: OFTEN_MUTE } } : profile;
+}
+
 for (const [mutation, noticed] of [...mutations, ...sharedMutations]) {
   test(`the checks bite: ${mutation} is noticed`, (t) => {
     const isShared = sharedMutations.some(([name]) => name === mutation);
@@ -56,7 +66,7 @@ for (const [mutation, noticed] of [...mutations, ...sharedMutations]) {
     for (let seed = 1; seed <= 400; seed++) {
       if (isShared && faultProfileOf(seed).schedulers === 1) continue;
       try {
-        new Scenario(seed, faultProfileOf(seed), mutation).run();
+        new Scenario(seed, profileFor(mutation, seed), mutation).run();
       } catch (error) {
         const { message } = error as Error;
         if (noticed.test(message)) {

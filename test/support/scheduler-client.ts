@@ -50,7 +50,8 @@ export class TestScheduler {
   static async open(settings: Record<string, unknown> = {}, deps: SchedulerDeps = {}): Promise<TestScheduler> {
     const given = settings['dataDir'];
     const dataDir = typeof given === 'string' ? given : await ownFolder('capstan-scheduler');
-    const all = { dataDir, port: 0, logLevel: 'silent', ...settings };
+    // Its nodes report no isolation.
+    const all = { dataDir, port: 0, logLevel: 'silent', accountIsolation: 'none', ...settings };
     return new TestScheduler(dataDir, await start(readConfig(all, {}), deps), all, deps);
   }
 

@@ -9,6 +9,7 @@ import type { Command } from '../events.ts';
 import type { State } from '../state.ts';
 import type { AccountRow, KeyRow } from '../state/control-rows.ts';
 import type { Now } from '../now.ts';
+import { accountRuleChanged } from '../fleet/isolation-loss.ts';
 import { putRow } from '../rows.ts';
 
 /** Minimum interval between two writes of a key's last use, ms. */
@@ -125,7 +126,7 @@ export function noteKeys(ctx: StepContext, call: number, hashes: readonly string
 }
 
 export function putAccount(ctx: StepContext, call: number, command: Extract<Command, { kind: 'put-account' }>): void {
-  const { account, quotas, create, firstKey } = command;
+  const { account, quotas, rules = {}, create, firstKey } = command;
   const known = accountExists(ctx.state, account);
   const isDeleted = !known && ctx.state.accounts.has(account);
   if (create && isDeleted) {
@@ -142,9 +143,12 @@ export function putAccount(ctx: StepContext, call: number, command: Extract<Comm
     ctx.reply(call, error);
     return;
   }
-  const row = { ...accountRow(ctx.state, account), ...quotas, ...(create ? { createdAt: ctx.now.wall } : {}) };
+  const { accountIsolation, accountNetwork } = ctx.state.settings;
+  const created = create ? { createdAt: ctx.now.wall, leastIsolation: accountIsolation, network: accountNetwork } : {};
+  const row = { ...accountRow(ctx.state, account), ...quotas, ...created, ...rules };
   ctx.state.accounts.set(account, row);
   const write = putRow(ctx, 'account', account, row);
+  if (!create) accountRuleChanged(ctx, account);
   ctx.reply(call, { kind: 'done' }, firstKey === undefined ? write : addKey(ctx, firstKey));
 }
 

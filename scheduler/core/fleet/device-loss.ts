@@ -7,30 +7,20 @@
 import type { StepContext } from '../context.ts';
 import type { NodeRecord, WorkerRecord } from '../state/fleet.ts';
 import type { NodeFacts } from './placement/node-facts.ts';
-import { keepCapacity } from '../scaling/rollout.ts';
-import { drainWorker } from './workers.ts';
+import { retireWorkers, type RetiredWorker } from './retire-workers.ts';
 
 /** Drains the workers of a node that hold a device which the node's latest inventory does not report as healthy. */
 export function retireFromLostDevices(ctx: StepContext, node: NodeRecord): void {
   const { facts } = node;
   if (facts === null || facts.devicesUnread) return;
-  const retired: { readonly worker: WorkerRecord; readonly reason: string }[] = [];
+  const retired: RetiredWorker[] = [];
   for (const id of node.workers) {
     const worker = ctx.state.workers.get(id);
     if (worker === undefined || worker.drain) continue;
     const problem = deviceProblemOf(facts, worker);
     if (problem !== null) retired.push({ worker, reason: `${problem} on node ${node.config.name}` });
   }
-  // The number to keep is counted before the first of them is drained.
-  for (const { worker, reason } of retired) {
-    const endpoint = ctx.state.endpoints.get(worker.endpoint);
-    if (endpoint !== undefined) keepCapacity(ctx.state, ctx.now, endpoint, reason);
-  }
-  for (const { worker, reason } of retired) {
-    drainWorker(ctx.state, ctx.now, worker, reason);
-    const { id, endpoint } = worker;
-    ctx.emit({ kind: 'log', level: 'warn', message: 'draining worker: its GPU is lost', facts: { worker: id, endpoint, reason } });
-  }
+  retireWorkers(ctx, retired, 'draining worker: its GPU is lost');
 }
 
 /** Returns why a worker cannot continue on its devices; null if it can. */

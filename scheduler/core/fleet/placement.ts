@@ -2,11 +2,11 @@
  * Places new workers: feasible → rank → plan, over the current state. Each node that cannot take the worker gives a
  * reason; the reasons are kept for users.
  */
+import type { WorkerRuntime } from '../../../lib/isolation.ts';
 import type { State } from '../state.ts';
 import type { EndpointRecord, Release } from '../state/endpoints.ts';
 import type { NodeRecord } from '../state/fleet.ts';
 import { fitOn, wanted, type Fit, type Wanted } from './placement/feasible.ts';
-import type { WorkerRuntime } from './placement/runtime-choice.ts';
 import { RejectionCollector, type Rejected, type RejectionGroup } from './placement/rejections.ts';
 import { rankOf, ranksBefore, type Rank } from './placement/rank.ts';
 
@@ -46,7 +46,7 @@ export class Placer {
 
   /** `avoid` names nodes to skip. */
   constructor(state: State, endpoint: EndpointRecord, release: Release, avoid: ReadonlySet<string> = none) {
-    this.#want = wanted(endpoint.config.id, release, state.settings);
+    this.#want = wanted(state, endpoint.config, release);
     for (const node of state.nodes.values()) {
       if (avoid.has(node.config.id)) this.#rejections.add(node.config, startsFail);
       else this.#consider(node);
@@ -98,7 +98,7 @@ export function staleness(state: State, plan: Plan): Rejected | null {
   const endpoint = state.endpoints.get(plan.endpoint);
   if (node === undefined || release === undefined || endpoint === undefined || endpoint.config.release !== plan.release)
     return { reason: 'NODE_DISCONNECTED', detail: 'the placement is out of date' };
-  const fit = fitOn(wanted(plan.endpoint, release, state.settings), node, node.usage);
+  const fit = fitOn(wanted(state, endpoint.config, release), node, node.usage);
   if ('reason' in fit) return fit;
   if (fit.runtime !== plan.runtime) return { reason: 'RUNTIME_MISSING', detail: `${plan.runtime} is no longer the runtime of this node` };
   const facts = new Map(node.facts?.devices.map((device) => [device.uuid, device]));

@@ -11,6 +11,7 @@ import type { StepContext } from '../context.ts';
 import { attemptChunk, attemptEnded, attemptProgress, attemptRefused, attemptStarted, leasedBy, freeSlot } from '../jobs/attempts.ts';
 import { noteStart } from '../scaling/crash-loops.ts';
 import { retireFromLostDevices } from './device-loss.ts';
+import { retireTooWeak } from './isolation-loss.ts';
 import { fill } from '../jobs/dispatch.ts';
 import type { CoreEvent } from '../events.ts';
 import type { State } from '../state.ts';
@@ -48,6 +49,7 @@ export function sessionOpened(ctx: StepContext, event: Extract<CoreEvent, { kind
   reconcile(ctx, node, hello);
   workersReported(ctx, node, hello.workers);
   retireFromLostDevices(ctx, node);
+  retireTooWeak(ctx, node.workers);
   ctx.state.dirtyNodes.add(event.node);
   lookAgain(ctx.state);
   finishRecoveryIfReported(ctx.state);
@@ -186,6 +188,7 @@ function answerHeartbeat(ctx: StepContext, node: NodeRecord): void {
 function inventoryReported(ctx: StepContext, node: NodeRecord, inventory: Inventory): void {
   if (!takeInventory(ctx.state, node, inventory)) return;
   retireFromLostDevices(ctx, node);
+  retireTooWeak(ctx, node.workers);
   lookAgain(ctx.state);
 }
 

@@ -1,4 +1,5 @@
 /** The desired workers of each node: kept in the store and sent to agents as a whole set with an epoch. */
+import type { WorkerRuntime } from '../../../lib/isolation.ts';
 import type { StepContext } from '../context.ts';
 import { noteDecision } from '../scaling/decisions.ts';
 import { emptyUpdate } from '../control/directory.ts';
@@ -10,7 +11,6 @@ import { changedPlacements } from './placed-workers.ts';
 import { staleness, type Plan } from './placement.ts';
 import { reserveUsage, releaseUsage } from './placement/node-usage.ts';
 import type { Rejected } from './placement/rejections.ts';
-import type { WorkerRuntime } from './placement/runtime-choice.ts';
 import { putRow } from '../rows.ts';
 import { randomName } from '../random.ts';
 

@@ -1,4 +1,5 @@
 /** Rows of the control plane: accounts, keys, environments, deployments, builds. */
+import type { IsolationLevel, WorkerNetwork, WorkerRuntime } from '../../../lib/isolation.ts';
 import type { KeyScope } from '../../../proto/gen/capstan/v1/control.ts';
 import type { ControlKind } from '../../store/store.ts';
 import type { EndpointInput } from './endpoints.ts';
@@ -19,6 +20,11 @@ export interface AccountRow {
   /** Bytes; null: the service's default. */
   readonly buildQuota: number | null;
   readonly bodyQuota: number | null;
+  /** Rules for its workers. Absent: any level, every runtime, the host's network; so for accounts created before there were rules. */
+  readonly leastIsolation?: IsolationLevel;
+  readonly runtimes?: readonly WorkerRuntime[];
+  /** The widest network. */
+  readonly network?: WorkerNetwork;
   /** Wall clock, ms; 0 if created before this was stored. */
   readonly createdAt: number;
   /**

@@ -26,6 +26,8 @@ class DeclaredParameters(TypedDict, total=False):
     cpu: Optional[str]
     #: Container image.
     image: Optional[str]
+    #: What workers may reach: host, outbound or none.
+    network: Optional[str]
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,8 @@ class CheckedParameters:
     cpu: Optional[str]
     #: Container image.
     image: Optional[str]
+    #: What workers may reach: host, outbound or none.
+    network: Optional[str]
 
 
 #: Of each parameter: its key in the manifest, its default, its rule.
@@ -66,6 +70,7 @@ DECLARED_PARAMETERS: Dict[str, Dict[str, Any]] = {
     "gpu_count": {"key": "gpuCount", "default": 1, "rule": {"type": "integer", "min": 1, "max": 64}},
     "cpu": {"key": "cpu", "default": None, "rule": {"type": "cpu", "maxCpus": 512, "maxMemoryGb": 8192}},
     "image": {"key": "imageName", "default": None, "rule": {"type": "text", "pattern": "\\S+", "form": "must be an image reference without spaces"}},
+    "network": {"key": "network", "default": None, "rule": {"type": "choice", "values": ["host", "outbound", "none"]}},
 }
 
 #: Workers of an endpoint: from, to.

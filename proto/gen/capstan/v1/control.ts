@@ -448,6 +448,8 @@ export interface EndpointSpec {
   description: string;
   /** Time within which a worker must be ready, 1 to 3,600 seconds; 0: the service's default. */
   startTimeoutS: number;
+  /** `host`, `outbound` or `none`; empty: the account's rule, else the node's default. */
+  network: string;
 }
 
 export interface EndpointSpec_EnvEntry {
@@ -825,6 +827,7 @@ export interface EndpointPatch {
   unsetEnv: string[];
   description?: string | undefined;
   startTimeoutS?: number | undefined;
+  network?: string | undefined;
 }
 
 export interface EndpointPatch_RateLimitsEntry {
@@ -1056,6 +1059,29 @@ export interface AccountInfo {
   /** Bodies above 64 KiB of its jobs and their webhooks, and the most they may come to. */
   bodyBytes: bigint;
   bodyQuotaBytes: bigint;
+  /** Absent from schedulers that do not know it. */
+  isolation?: IsolationRules | undefined;
+}
+
+/** Rules for the workers of an account. Levels and networks are those of docs/sandboxes.md. */
+export interface IsolationRules {
+  /** Least level: `none`, `user`, `sandbox`, `container` or `gvisor`. */
+  least: string;
+  /** Of `thread`, `process` and `container`; empty: all of them. */
+  runtimes: string[];
+  /** The widest network: `host`, `outbound` or `none`. */
+  network: string;
+}
+
+/** Absent fields stay, or are the service's defaults of a new account. */
+export interface IsolationRulesPatch {
+  least?: string | undefined;
+  network?:
+    | string
+    | undefined;
+  /** With `set_runtimes`: as in IsolationRules. */
+  runtimes: string[];
+  setRuntimes: boolean;
 }
 
 export interface CreateAccountRequest {
@@ -1065,6 +1091,7 @@ export interface CreateAccountRequest {
   /** The same, also when they are absent. */
   buildQuotaBytes?: bigint | undefined;
   bodyQuotaBytes?: bigint | undefined;
+  isolation?: IsolationRulesPatch | undefined;
 }
 
 export interface CreateAccountResponse {
@@ -1088,13 +1115,14 @@ export interface ListAccountsResponse {
 
 export interface UpdateAccountRequest {
   id: string;
-  /** Quotas that are absent stay. With none of them given, all are the service's defaults from now on. */
+  /** Quotas that are absent stay. With none of them and no rules given, all quotas are the service's defaults from now on. */
   workerQuota?:
     | number
     | undefined;
   /** 0: the service's default. */
   buildQuotaBytes?: bigint | undefined;
   bodyQuotaBytes?: bigint | undefined;
+  isolation?: IsolationRulesPatch | undefined;
 }
 
 export interface DeleteAccountRequest {
@@ -3054,6 +3082,7 @@ function createBaseEndpointSpec(): EndpointSpec {
     isPublic: false,
     description: "",
     startTimeoutS: 0,
+    network: "",
   };
 }
 
@@ -3136,6 +3165,9 @@ export const EndpointSpec: MessageFns<EndpointSpec> = {
     }
     if (message.startTimeoutS !== 0) {
       writer.uint32(208).uint32(message.startTimeoutS);
+    }
+    if (message.network !== "") {
+      writer.uint32(218).string(message.network);
     }
     return writer;
   },
@@ -3370,6 +3402,14 @@ export const EndpointSpec: MessageFns<EndpointSpec> = {
             message.startTimeoutS = reader.uint32();
             continue;
           }
+          case 27: {
+            if (tag !== 218) {
+              break;
+            }
+
+            message.network = reader.string();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -3524,6 +3564,7 @@ export const EndpointSpec: MessageFns<EndpointSpec> = {
         : isSet(object.start_timeout_s)
         ? globalThis.Number(object.start_timeout_s)
         : 0,
+      network: isSet(object.network) ? globalThis.String(object.network) : "",
     };
   },
 
@@ -3625,6 +3666,9 @@ export const EndpointSpec: MessageFns<EndpointSpec> = {
     if (message.startTimeoutS !== 0) {
       obj.startTimeoutS = Math.round(message.startTimeoutS);
     }
+    if (message.network !== "") {
+      obj.network = message.network;
+    }
     return obj;
   },
 
@@ -3683,6 +3727,7 @@ export const EndpointSpec: MessageFns<EndpointSpec> = {
     message.isPublic = object.isPublic ?? false;
     message.description = object.description ?? "";
     message.startTimeoutS = object.startTimeoutS ?? 0;
+    message.network = object.network ?? "";
     return message;
   },
 };
@@ -8972,6 +9017,7 @@ function createBaseEndpointPatch(): EndpointPatch {
     unsetEnv: [],
     description: undefined,
     startTimeoutS: undefined,
+    network: undefined,
   };
 }
 
@@ -9018,6 +9064,9 @@ export const EndpointPatch: MessageFns<EndpointPatch> = {
     }
     if (message.startTimeoutS !== undefined) {
       writer.uint32(112).uint32(message.startTimeoutS);
+    }
+    if (message.network !== undefined) {
+      writer.uint32(122).string(message.network);
     }
     return writer;
   },
@@ -9153,6 +9202,14 @@ export const EndpointPatch: MessageFns<EndpointPatch> = {
             message.startTimeoutS = reader.uint32();
             continue;
           }
+          case 15: {
+            if (tag !== 122) {
+              break;
+            }
+
+            message.network = reader.string();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -9264,6 +9321,7 @@ export const EndpointPatch: MessageFns<EndpointPatch> = {
         : isSet(object.start_timeout_s)
         ? globalThis.Number(object.start_timeout_s)
         : undefined,
+      network: isSet(object.network) ? globalThis.String(object.network) : undefined,
     };
   },
 
@@ -9323,6 +9381,9 @@ export const EndpointPatch: MessageFns<EndpointPatch> = {
     if (message.startTimeoutS !== undefined) {
       obj.startTimeoutS = Math.round(message.startTimeoutS);
     }
+    if (message.network !== undefined) {
+      obj.network = message.network;
+    }
     return obj;
   },
 
@@ -9361,6 +9422,7 @@ export const EndpointPatch: MessageFns<EndpointPatch> = {
     message.unsetEnv = object.unsetEnv?.map((e) => e) || [];
     message.description = object.description ?? undefined;
     message.startTimeoutS = object.startTimeoutS ?? undefined;
+    message.network = object.network ?? undefined;
     return message;
   },
 };
@@ -12402,6 +12464,7 @@ function createBaseAccountInfo(): AccountInfo {
     buildQuotaBytes: 0n,
     bodyBytes: 0n,
     bodyQuotaBytes: 0n,
+    isolation: undefined,
   };
 }
 
@@ -12448,6 +12511,9 @@ export const AccountInfo: MessageFns<AccountInfo> = {
         throw new globalThis.Error("value provided for field message.bodyQuotaBytes of type uint64 too large");
       }
       writer.uint32(72).uint64(message.bodyQuotaBytes);
+    }
+    if (message.isolation !== undefined) {
+      IsolationRules.encode(message.isolation, writer.uint32(82).fork()).join();
     }
     return writer;
   },
@@ -12537,6 +12603,14 @@ export const AccountInfo: MessageFns<AccountInfo> = {
             message.bodyQuotaBytes = reader.uint64() as bigint;
             continue;
           }
+          case 10: {
+            if (tag !== 82) {
+              break;
+            }
+
+            message.isolation = IsolationRules.decode(reader, reader.uint32());
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -12588,6 +12662,7 @@ export const AccountInfo: MessageFns<AccountInfo> = {
         : isSet(object.body_quota_bytes)
         ? BigInt(object.body_quota_bytes)
         : 0n,
+      isolation: isSet(object.isolation) ? IsolationRules.fromJSON(object.isolation) : undefined,
     };
   },
 
@@ -12620,6 +12695,9 @@ export const AccountInfo: MessageFns<AccountInfo> = {
     if (message.bodyQuotaBytes !== 0n) {
       obj.bodyQuotaBytes = message.bodyQuotaBytes.toString();
     }
+    if (message.isolation !== undefined) {
+      obj.isolation = IsolationRules.toJSON(message.isolation);
+    }
     return obj;
   },
 
@@ -12645,12 +12723,237 @@ export const AccountInfo: MessageFns<AccountInfo> = {
     message.bodyQuotaBytes = (object.bodyQuotaBytes !== undefined && object.bodyQuotaBytes !== null)
       ? BigInt(object.bodyQuotaBytes)
       : 0n;
+    message.isolation = (object.isolation !== undefined && object.isolation !== null)
+      ? IsolationRules.fromPartial(object.isolation)
+      : undefined;
+    return message;
+  },
+};
+
+function createBaseIsolationRules(): IsolationRules {
+  return { least: "", runtimes: [], network: "" };
+}
+
+export const IsolationRules: MessageFns<IsolationRules> = {
+  encode(message: IsolationRules, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.least !== "") {
+      writer.uint32(10).string(message.least);
+    }
+    for (const v of message.runtimes) {
+      writer.uint32(18).string(v!);
+    }
+    if (message.network !== "") {
+      writer.uint32(26).string(message.network);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): IsolationRules {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseIsolationRules();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.least = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.runtimes.push(reader.string());
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.network = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): IsolationRules {
+    return {
+      least: isSet(object.least) ? globalThis.String(object.least) : "",
+      runtimes: globalThis.Array.isArray(object?.runtimes) ? object.runtimes.map((e: any) => globalThis.String(e)) : [],
+      network: isSet(object.network) ? globalThis.String(object.network) : "",
+    };
+  },
+
+  toJSON(message: IsolationRules): unknown {
+    const obj: any = {};
+    if (message.least !== "") {
+      obj.least = message.least;
+    }
+    if (message.runtimes?.length) {
+      obj.runtimes = message.runtimes;
+    }
+    if (message.network !== "") {
+      obj.network = message.network;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<IsolationRules>, I>>(base?: I): IsolationRules {
+    return IsolationRules.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<IsolationRules>, I>>(object: I): IsolationRules {
+    const message = createBaseIsolationRules();
+    message.least = object.least ?? "";
+    message.runtimes = object.runtimes?.map((e) => e) || [];
+    message.network = object.network ?? "";
+    return message;
+  },
+};
+
+function createBaseIsolationRulesPatch(): IsolationRulesPatch {
+  return { least: undefined, network: undefined, runtimes: [], setRuntimes: false };
+}
+
+export const IsolationRulesPatch: MessageFns<IsolationRulesPatch> = {
+  encode(message: IsolationRulesPatch, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.least !== undefined) {
+      writer.uint32(10).string(message.least);
+    }
+    if (message.network !== undefined) {
+      writer.uint32(18).string(message.network);
+    }
+    for (const v of message.runtimes) {
+      writer.uint32(26).string(v!);
+    }
+    if (message.setRuntimes !== false) {
+      writer.uint32(32).bool(message.setRuntimes);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): IsolationRulesPatch {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseIsolationRulesPatch();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.least = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.network = reader.string();
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.runtimes.push(reader.string());
+            continue;
+          }
+          case 4: {
+            if (tag !== 32) {
+              break;
+            }
+
+            message.setRuntimes = reader.bool();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): IsolationRulesPatch {
+    return {
+      least: isSet(object.least) ? globalThis.String(object.least) : undefined,
+      network: isSet(object.network) ? globalThis.String(object.network) : undefined,
+      runtimes: globalThis.Array.isArray(object?.runtimes) ? object.runtimes.map((e: any) => globalThis.String(e)) : [],
+      setRuntimes: isSet(object.setRuntimes)
+        ? globalThis.Boolean(object.setRuntimes)
+        : isSet(object.set_runtimes)
+        ? globalThis.Boolean(object.set_runtimes)
+        : false,
+    };
+  },
+
+  toJSON(message: IsolationRulesPatch): unknown {
+    const obj: any = {};
+    if (message.least !== undefined) {
+      obj.least = message.least;
+    }
+    if (message.network !== undefined) {
+      obj.network = message.network;
+    }
+    if (message.runtimes?.length) {
+      obj.runtimes = message.runtimes;
+    }
+    if (message.setRuntimes !== false) {
+      obj.setRuntimes = message.setRuntimes;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<IsolationRulesPatch>, I>>(base?: I): IsolationRulesPatch {
+    return IsolationRulesPatch.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<IsolationRulesPatch>, I>>(object: I): IsolationRulesPatch {
+    const message = createBaseIsolationRulesPatch();
+    message.least = object.least ?? undefined;
+    message.network = object.network ?? undefined;
+    message.runtimes = object.runtimes?.map((e) => e) || [];
+    message.setRuntimes = object.setRuntimes ?? false;
     return message;
   },
 };
 
 function createBaseCreateAccountRequest(): CreateAccountRequest {
-  return { id: "", workerQuota: 0, buildQuotaBytes: undefined, bodyQuotaBytes: undefined };
+  return { id: "", workerQuota: 0, buildQuotaBytes: undefined, bodyQuotaBytes: undefined, isolation: undefined };
 }
 
 export const CreateAccountRequest: MessageFns<CreateAccountRequest> = {
@@ -12672,6 +12975,9 @@ export const CreateAccountRequest: MessageFns<CreateAccountRequest> = {
         throw new globalThis.Error("value provided for field message.bodyQuotaBytes of type uint64 too large");
       }
       writer.uint32(32).uint64(message.bodyQuotaBytes);
+    }
+    if (message.isolation !== undefined) {
+      IsolationRulesPatch.encode(message.isolation, writer.uint32(42).fork()).join();
     }
     return writer;
   },
@@ -12721,6 +13027,14 @@ export const CreateAccountRequest: MessageFns<CreateAccountRequest> = {
             message.bodyQuotaBytes = reader.uint64() as bigint;
             continue;
           }
+          case 5: {
+            if (tag !== 42) {
+              break;
+            }
+
+            message.isolation = IsolationRulesPatch.decode(reader, reader.uint32());
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -12751,6 +13065,7 @@ export const CreateAccountRequest: MessageFns<CreateAccountRequest> = {
         : isSet(object.body_quota_bytes)
         ? BigInt(object.body_quota_bytes)
         : undefined,
+      isolation: isSet(object.isolation) ? IsolationRulesPatch.fromJSON(object.isolation) : undefined,
     };
   },
 
@@ -12768,6 +13083,9 @@ export const CreateAccountRequest: MessageFns<CreateAccountRequest> = {
     if (message.bodyQuotaBytes !== undefined) {
       obj.bodyQuotaBytes = message.bodyQuotaBytes.toString();
     }
+    if (message.isolation !== undefined) {
+      obj.isolation = IsolationRulesPatch.toJSON(message.isolation);
+    }
     return obj;
   },
 
@@ -12783,6 +13101,9 @@ export const CreateAccountRequest: MessageFns<CreateAccountRequest> = {
       : undefined;
     message.bodyQuotaBytes = (object.bodyQuotaBytes !== undefined && object.bodyQuotaBytes !== null)
       ? BigInt(object.bodyQuotaBytes)
+      : undefined;
+    message.isolation = (object.isolation !== undefined && object.isolation !== null)
+      ? IsolationRulesPatch.fromPartial(object.isolation)
       : undefined;
     return message;
   },
@@ -13040,7 +13361,13 @@ export const ListAccountsResponse: MessageFns<ListAccountsResponse> = {
 };
 
 function createBaseUpdateAccountRequest(): UpdateAccountRequest {
-  return { id: "", workerQuota: undefined, buildQuotaBytes: undefined, bodyQuotaBytes: undefined };
+  return {
+    id: "",
+    workerQuota: undefined,
+    buildQuotaBytes: undefined,
+    bodyQuotaBytes: undefined,
+    isolation: undefined,
+  };
 }
 
 export const UpdateAccountRequest: MessageFns<UpdateAccountRequest> = {
@@ -13062,6 +13389,9 @@ export const UpdateAccountRequest: MessageFns<UpdateAccountRequest> = {
         throw new globalThis.Error("value provided for field message.bodyQuotaBytes of type uint64 too large");
       }
       writer.uint32(32).uint64(message.bodyQuotaBytes);
+    }
+    if (message.isolation !== undefined) {
+      IsolationRulesPatch.encode(message.isolation, writer.uint32(42).fork()).join();
     }
     return writer;
   },
@@ -13111,6 +13441,14 @@ export const UpdateAccountRequest: MessageFns<UpdateAccountRequest> = {
             message.bodyQuotaBytes = reader.uint64() as bigint;
             continue;
           }
+          case 5: {
+            if (tag !== 42) {
+              break;
+            }
+
+            message.isolation = IsolationRulesPatch.decode(reader, reader.uint32());
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -13141,6 +13479,7 @@ export const UpdateAccountRequest: MessageFns<UpdateAccountRequest> = {
         : isSet(object.body_quota_bytes)
         ? BigInt(object.body_quota_bytes)
         : undefined,
+      isolation: isSet(object.isolation) ? IsolationRulesPatch.fromJSON(object.isolation) : undefined,
     };
   },
 
@@ -13158,6 +13497,9 @@ export const UpdateAccountRequest: MessageFns<UpdateAccountRequest> = {
     if (message.bodyQuotaBytes !== undefined) {
       obj.bodyQuotaBytes = message.bodyQuotaBytes.toString();
     }
+    if (message.isolation !== undefined) {
+      obj.isolation = IsolationRulesPatch.toJSON(message.isolation);
+    }
     return obj;
   },
 
@@ -13173,6 +13515,9 @@ export const UpdateAccountRequest: MessageFns<UpdateAccountRequest> = {
       : undefined;
     message.bodyQuotaBytes = (object.bodyQuotaBytes !== undefined && object.bodyQuotaBytes !== null)
       ? BigInt(object.bodyQuotaBytes)
+      : undefined;
+    message.isolation = (object.isolation !== undefined && object.isolation !== null)
+      ? IsolationRulesPatch.fromPartial(object.isolation)
       : undefined;
     return message;
   },

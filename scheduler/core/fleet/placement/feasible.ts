@@ -2,19 +2,23 @@
  * Whether a node can take one more worker of a release: small checks in a fixed order; the first that fails gives the
  * reason.
  */
-import type { Release } from '../../state/endpoints.ts';
+import type { WorkerRuntime } from '../../../../lib/isolation.ts';
+import type { State } from '../../state.ts';
+import type { EndpointConfig, Release } from '../../state/endpoints.ts';
 import type { NodeRecord, NodeUsage } from '../../state/fleet.ts';
 import type { Settings } from '../../settings.ts';
 import { workerReserve, type Reserve } from './cpu-size.ts';
+import { isolationRuleOf, type IsolationRule } from './isolation-rule.ts';
 import type { DeviceFacts, NodeFacts } from './node-facts.ts';
 import type { Rejected } from './rejections.ts';
-import { chooseRuntime, runtimeWish, type RuntimeWish, type WorkerRuntime } from './runtime-choice.ts';
+import { chooseRuntime, runtimeWish, type RuntimeWish } from './runtime-choice.ts';
 
 /** Needs of one worker, computed once per placement. */
 export interface Wanted {
   readonly endpoint: string;
   readonly release: Release;
   readonly runtime: RuntimeWish;
+  readonly rule: IsolationRule;
   readonly reserve: Reserve;
   readonly settings: Settings;
 }
@@ -31,9 +35,10 @@ export interface Fit {
   readonly missingLocally: number;
 }
 
-export function wanted(endpoint: string, release: Release, settings: Settings): Wanted {
+export function wanted(state: State, { id, account }: Pick<EndpointConfig, 'id' | 'account'>, release: Release): Wanted {
+  const { settings } = state;
   const reserve = workerReserve(release, { cpuMillis: settings.unsizedCpuMillis, memoryBytes: settings.unsizedMemoryBytes });
-  return { endpoint, release, runtime: runtimeWish(release), reserve, settings };
+  return { endpoint: id, release, runtime: runtimeWish(release), rule: isolationRuleOf(state, account, release), reserve, settings };
 }
 
 /** Returns the allocatable resources of a node; Infinity for those that its agent does not report. */
@@ -51,7 +56,7 @@ export function capacityOf(facts: NodeFacts, settings: Settings): { readonly cpu
 export function fitOn(want: Wanted, node: NodeRecord, usage: NodeUsage): Fit | Rejected {
   const facts = connected(node);
   if ('reason' in facts) return facts;
-  const runtime = chooseRuntime(want.runtime, facts);
+  const runtime = chooseRuntime(want.runtime, facts, want.rule);
   if (typeof runtime !== 'string') return runtime;
   const chosen = want.release.gpuIds === '' ? noDevices : chooseDevices(want, facts, usage);
   if ('reason' in chosen) return chosen;

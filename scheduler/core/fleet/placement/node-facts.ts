@@ -1,5 +1,6 @@
 /** The part of a node's inventory that placement reads. It contains no gauges, so it changes seldom. */
 import { imageReference } from '../../../../lib/base-images.ts';
+import { isIsolationLevel, type IsolationLevel } from '../../../../lib/isolation.ts';
 import type { Inventory } from '../../../../proto/gen/capstan/v1/nodes.ts';
 
 import type { GpuFacts } from '../../../../lib/gpu-table.ts';
@@ -16,8 +17,16 @@ export interface DeviceKind extends GpuFacts {
   readonly devices: readonly DeviceFacts[];
 }
 
+/** How a node isolates the workers of a runtime. */
+export interface RuntimeIsolation {
+  readonly level: IsolationLevel;
+  readonly networks: ReadonlySet<string>;
+}
+
 export interface NodeFacts {
   readonly runtimes: ReadonlySet<string>;
+  /** Of thread and process workers, and of containers. `none` where the agent does not report it. */
+  readonly isolation: { readonly processes: RuntimeIsolation; readonly containers: RuntimeIsolation };
   /** As the host reports it; empty without Python. */
   readonly pythonVersion: string;
   /** The processor as Node names it; empty if not reported. */
@@ -58,6 +67,10 @@ export function factsOf(inventory: Inventory): NodeFacts {
   }));
   const facts = {
     runtimes: new Set(inventory.runtimes),
+    isolation: {
+      processes: isolationOf(inventory.isolation?.processes, inventory.isolation?.processNetworks),
+      containers: isolationOf(inventory.isolation?.containers, inventory.isolation?.containerNetworks),
+    },
     pythonVersion: inventory.pythonVersion,
     arch: inventory.arch,
     packages: new Set(Object.keys(inventory.packages)),
@@ -72,6 +85,11 @@ export function factsOf(inventory: Inventory): NodeFacts {
   };
   const digest = JSON.stringify(facts, (_key, value: unknown) => (value instanceof Set ? [...(value as Set<string>)].sort() : value));
   return { ...facts, kinds: kindsOf(devices), digest };
+}
+
+/** Every node has the host's network. */
+function isolationOf(level = '', networks: readonly string[] = []): RuntimeIsolation {
+  return { level: isIsolationLevel(level) ? level : 'none', networks: new Set(['host', ...networks]) };
 }
 
 function kindsOf(devices: readonly DeviceFacts[]): DeviceKind[] {

@@ -4,12 +4,13 @@
  */
 import type { State } from '../../state.ts';
 import type { Release } from '../../state/endpoints.ts';
+import { isolationRuleOf } from './isolation-rule.ts';
 import type { RejectionGroup } from './rejections.ts';
 import { languageOf } from './runtime-choice.ts';
 
 /** Returns why no node can take a worker of the release, if this is known and still valid. */
 export function knownRefusal(state: State, release: Release): readonly RejectionGroup[] | null {
-  return state.refusals.capacity === state.capacity ? (state.refusals.known.get(needsOf(release)) ?? null) : null;
+  return state.refusals.capacity === state.capacity ? (state.refusals.known.get(needsOf(state, release)) ?? null) : null;
 }
 
 export function noteRefusal(state: State, release: Release, groups: readonly RejectionGroup[]): void {
@@ -17,10 +18,12 @@ export function noteRefusal(state: State, release: Release, groups: readonly Rej
   if (groups.some(({ reason }) => reason === 'DISK')) return;
   if (state.refusals.capacity !== state.capacity) state.refusals.known.clear();
   state.refusals.capacity = state.capacity;
-  state.refusals.known.set(needsOf(release), groups);
+  state.refusals.known.set(needsOf(state, release), groups);
 }
 
-function needsOf(release: Release): string {
+function needsOf(state: State, release: Release): string {
+  const account = state.endpoints.get(release.endpoint)?.config.account ?? '';
+  const { least, runtimes, network } = isolationRuleOf(state, account, release);
   const { runtime, imageName, packages, python, gpuIds, gpuCount, cpu } = release;
-  return JSON.stringify([runtime, imageName, languageOf(release), packages, python, gpuIds, gpuCount, cpu]);
+  return JSON.stringify([runtime, imageName, languageOf(release), packages, python, gpuIds, gpuCount, cpu, least, runtimes, network]);
 }

@@ -16,6 +16,8 @@ const rejections = [
   'PYTHON_MISMATCH',
   /** The host's Python lacks a package that the build expects from the base image. */
   'PACKAGE_MISSING',
+  /** The node isolates workers less than their account requires, or lacks the network that they must have. */
+  'ISOLATION_TOO_WEAK',
   /** The node has no device of the wanted type, or too few. */
   'GPU_MISSING',
   /** Devices of the wanted type exist but are unhealthy or cannot be read. */

@@ -7,8 +7,13 @@
  *                                                      otherwise the host's Python (process) or Node (thread)
  *                                                      if it has the packages of the image
  *   a forced thread or process                       → that one
+ *
+ * Where the account's rule forbids that, a release that forces nothing runs in the next one that it allows: Node functions
+ * in a process, functions in a container of their image.
  */
 import { baseImageOf, defaultBaseImage, imageReference, type Language } from '../../../../lib/base-images.ts';
+import { isAtLeast, type WorkerRuntime } from '../../../../lib/isolation.ts';
+import { isolationObjection, NO_RULE, type IsolationRule } from './isolation-rule.ts';
 import type { NodeFacts } from './node-facts.ts';
 import type { Rejected } from './rejections.ts';
 
@@ -26,8 +31,6 @@ export interface RuntimeNeeds {
   readonly python: string;
   readonly gpuIds: string;
 }
-
-export type WorkerRuntime = 'thread' | 'process' | 'container';
 
 /** Oldest Python that runs handlers. */
 const oldestPython = { major: 3, minor: 8 };
@@ -81,8 +84,25 @@ export function runtimeWish(needs: RuntimeNeeds): RuntimeWish {
   };
 }
 
-/** Returns the runtime on a node with these facts, or why there is none. */
-export function chooseRuntime(wish: RuntimeWish, facts: NodeFacts): WorkerRuntime | Rejected {
+/** Returns the runtime on a node with these facts that the account's rule allows, or why there is none. */
+export function chooseRuntime(wish: RuntimeWish, facts: NodeFacts, rule: IsolationRule = NO_RULE): WorkerRuntime | Rejected {
+  const isFree = wish.forced === '';
+  const onlyContained = isFree && wish.image !== '' && forbidsHost(rule);
+  const first = preferredRuntime(onlyContained ? { ...wish, forced: 'container' } : wish, facts);
+  if (typeof first !== 'string') return first;
+  const objection = isolationObjection(rule, first, facts);
+  if (objection === null || !isFree) return objection ?? first;
+  const others: WorkerRuntime[] = first === 'thread' ? ['process'] : [];
+  if (first !== 'container' && wish.image !== '') others.push('container');
+  return others.find((other) => facts.runtimes.has(other) && isolationObjection(rule, other, facts) === null) ?? objection;
+}
+
+/** Whether the rule allows containers only, on every node. */
+function forbidsHost({ least, runtimes }: IsolationRule): boolean {
+  return runtimes.every((runtime) => runtime === 'container') || isAtLeast(least, 'container');
+}
+
+function preferredRuntime(wish: RuntimeWish, facts: NodeFacts): WorkerRuntime | Rejected {
   const engine = facts.runtimes.has('container');
   if (wish.own || wish.forced === 'container') return engine ? 'container' : missing('no container engine');
   if (wish.forced === '' && engine && wish.image !== '' && facts.images.has(wish.image)) return 'container';

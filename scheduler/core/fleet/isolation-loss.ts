@@ -1,0 +1,44 @@
+/**
+ * Retires workers whose node isolates them less than their account requires: its rule became stricter, or the node's
+ * agent came back with a weaker level. They finish their jobs, and others start where the rule holds.
+ */
+import type { StepContext } from '../context.ts';
+import type { State } from '../state.ts';
+import type { WorkerRecord } from '../state/fleet.ts';
+import { isolationObjection, isolationRuleOf } from './placement/isolation-rule.ts';
+import { retireWorkers, type RetiredWorker } from './retire-workers.ts';
+
+const MESSAGE = 'draining worker: it is isolated less than its account requires';
+
+/** Drains those of the workers that their account's rule does not allow where they are. */
+export function retireTooWeak(ctx: StepContext, workers: Iterable<string>): void {
+  const retired: RetiredWorker[] = [];
+  for (const id of workers) {
+    const worker = ctx.state.workers.get(id);
+    if (worker === undefined || worker.drain) continue;
+    const reason = weaknessOf(ctx.state, worker);
+    if (reason !== null) retired.push({ worker, reason });
+  }
+  retireWorkers(ctx, retired, MESSAGE);
+}
+
+/** The same for all workers of an account, whose endpoints are scaled anew: those that found no place may find one. */
+export function accountRuleChanged(ctx: StepContext, account: string): void {
+  const workers: string[] = [];
+  for (const endpoint of ctx.state.endpoints.values()) {
+    if (endpoint.config.account !== account) continue;
+    workers.push(...endpoint.workers);
+    ctx.state.dirtyEndpoints.add(endpoint.config.id);
+  }
+  retireTooWeak(ctx, workers);
+}
+
+function weaknessOf(state: State, worker: WorkerRecord): string | null {
+  const node = state.nodes.get(worker.node);
+  const account = state.endpoints.get(worker.endpoint)?.config.account;
+  const release = state.releases.get(worker.release);
+  // Nothing is known of a node that has not reported since the scheduler's start.
+  if (node?.facts == null || account === undefined || release === undefined) return null;
+  const objection = isolationObjection(isolationRuleOf(state, account, release), worker.runtime, node.facts);
+  return objection === null ? null : `${objection.detail} (node ${node.config.name})`;
+}
