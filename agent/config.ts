@@ -9,10 +9,23 @@ import { CapstanError } from '../lib/errors.ts';
 import { isSchedulerAddress, SCHEDULER_RULE } from '../lib/owner/addresses.ts';
 import { tlsSettings } from '../lib/tls-settings.ts';
 import { ISOLATION_SETTINGS } from './sandbox/isolation-setting.ts';
+import { DESTINATION_RULE, readDestination } from './sandbox/network/destinations.ts';
 import { readSettings, setting } from '../lib/settings.ts';
 
 const whole = (max: number): z.ZodCoercedNumber => z.coerce.number().int().min(0).max(max);
 const DAY_MS = 86_400_000;
+
+const destinationList = z.preprocess(
+  (text) => (typeof text === 'string' ? text.split(',').flatMap((each) => each.trim() || []) : text),
+  z.array(
+    z.string().transform((text, context) => {
+      const destination = readDestination(text);
+      if (destination !== undefined) return destination;
+      context.addIssue({ code: 'custom', message: `${JSON.stringify(text)} ${DESTINATION_RULE}` });
+      return z.NEVER;
+    }),
+  ),
+);
 
 const pathList = z.preprocess(
   (value) => (typeof value === 'string' ? value.split(':').filter(Boolean) : value),
@@ -108,6 +121,16 @@ export const agentConfig = z.object({
     'CAPSTAN_ISOLATION',
     z.enum(ISOLATION_SETTINGS).default('auto'),
     'How strongly thread and process workers are isolated (sandboxes.md): `sandbox`, `user`, `none`, or `auto` for the strongest of them that works here. The agent does not start when the named level does not work',
+  ),
+  workerNetwork: setting(
+    'CAPSTAN_WORKER_NETWORK',
+    z.enum(['auto', 'outbound', 'host']).default('auto'),
+    'Network of thread and process workers whose endpoint and account name none (worker-network.md): `outbound` (public addresses and the gateway), `host`, or `auto` for `outbound` where it works, with an agent as root. The agent does not start when `outbound` is named and does not work',
+  ),
+  workerNetworkAllow: setting(
+    'CAPSTAN_WORKER_NETWORK_ALLOW',
+    destinationList.default([]),
+    'More destinations of workers with the network `outbound`, separated by commas: 10.0.0.5, 10.1.0.0/16, 10.0.0.5:5432, [fd00::5]:5432',
   ),
   sandboxTmpBytes: setting(
     'CAPSTAN_SANDBOX_TMP_BYTES',

@@ -148,6 +148,8 @@ async function startIn(folder: string, config: AgentConfig, deps: AgentDeps, loc
     log,
     isolation: () => inventory.current.isolation,
     publicUrl: config.publicUrl,
+    defaultNetwork: level.defaultNetwork,
+    onGatewayUrl: (url) => level.launcher.setGateway(url),
     send: (event) => session.send(event),
     onLogLine: (line) => logs.add(line),
     onServing: () => gateways.workersChanged(),
@@ -193,6 +195,8 @@ async function startIn(folder: string, config: AgentConfig, deps: AgentDeps, loc
   await session.start();
 
   async function close(isRemoved: boolean): Promise<void> {
+    // Spares may wait for the first address.
+    level.launcher.setGateway(config.publicUrl);
     await engine.close(isRemoved ? 0 : config.drainMs);
     gateways.close();
     // Nothing is acknowledged to a removed node.
@@ -241,13 +245,14 @@ async function openNodeLevel(config: AgentConfig, { folder, bootstrap, groups, l
       sizes: { tmpBytes: config.sandboxTmpBytes, shmBytes: config.sandboxShmBytes },
       paths: config.sandboxPaths,
       spares: config.spareHosts > 0,
+      network: { setting: config.workerNetwork, allowed: config.workerNetworkAllow, spares: Math.min(2, config.spareHosts) },
     },
     user: { folder: config.workerDir, dataDir, uids: workerUids, agentFolder: folder, hostEnv, reads: [bootstrap] },
     groups,
     pids: config.workerPids,
     log,
   });
-  log.info({ isolation: level.launcher.level, networks: level.networks }, 'isolation of workers');
+  log.info({ isolation: level.launcher.level, network: level.defaultNetwork, networks: level.networks }, 'isolation of workers');
   for (const { without, reason, remedy } of [...level.missing, ...groups.missing]) {
     log.warn({ without, reason, ...(remedy === '' ? {} : { remedy }) }, 'isolation of workers is incomplete');
   }

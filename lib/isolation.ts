@@ -12,6 +12,13 @@ export type WorkerRuntime = (typeof WORKER_RUNTIMES)[number];
 export const WORKER_NETWORKS = ['host', 'outbound', 'none'] as const;
 export type WorkerNetwork = (typeof WORKER_NETWORKS)[number];
 
+/**
+ * The widest network that an account allows. `auto`: that of the node, where it is the host's, too; endpoints may ask for a
+ * narrower one, but not for the host's.
+ */
+export const ACCOUNT_NETWORKS = ['auto', ...WORKER_NETWORKS] as const;
+export type AccountNetwork = (typeof ACCOUNT_NETWORKS)[number];
+
 /** A level, a network or a limit that a node lacks, with the reason and the command or change that adds it. */
 export interface MissingIsolation {
   /** `user`, `sandbox`, `gvisor`, `outbound`, `limits` … */
@@ -52,6 +59,10 @@ export function isWorkerNetwork(value: string): value is WorkerNetwork {
 /** Returns the one that reaches less. */
 export function narrowest(a: WorkerNetwork, b: WorkerNetwork): WorkerNetwork {
   return WORKER_NETWORKS.indexOf(a) > WORKER_NETWORKS.indexOf(b) ? a : b;
+}
+
+export function isAccountNetwork(value: string): value is AccountNetwork {
+  return ACCOUNT_NETWORKS.some((network) => network === value);
 }
 
 /** Returns whether `level` is as strong as `least`, or stronger. */

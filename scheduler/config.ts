@@ -8,7 +8,7 @@ import { CapstanError } from '../lib/errors.ts';
 import { readSettings, setting } from '../lib/settings.ts';
 import type { S3Config } from './blobs/s3-client.ts';
 import { CELL_NAME, CELL_NAME_RULE, DEFAULT_CELL } from '../lib/cells.ts';
-import { ISOLATION_LEVELS, WORKER_NETWORKS } from '../lib/isolation.ts';
+import { ACCOUNT_NETWORKS, ISOLATION_LEVELS } from '../lib/isolation.ts';
 import { defaultSettings } from './core/settings.ts';
 import { defaultLimits, DEFAULT_REQUESTS_PER_WORKER, type Limit, type LimitedOperation, type Limits } from './core/jobs/rate-limits.ts';
 
@@ -83,8 +83,8 @@ export const schedulerConfig = z.object({
   ),
   accountNetwork: setting(
     'CAPSTAN_ACCOUNT_NETWORK',
-    z.enum(WORKER_NETWORKS).default('host'),
-    'Widest network of a new account’s workers; accounts that exist keep theirs (capstan account set --network)',
+    z.enum(ACCOUNT_NETWORKS).default('auto'),
+    'Widest network of a new account’s workers; `auto` is that of the node, without the right to ask for the host’s. Accounts that exist keep theirs (capstan account set --network)',
   ),
   buildQuotaBytes: setting(
     'CAPSTAN_BUILD_QUOTA_BYTES',

@@ -18,6 +18,7 @@ import type { ArtifactCache, HeldBuild } from '../artifacts/cache.ts';
 import type { BlobTransfer } from '../blobs/blob-transfer.ts';
 import type { PrintedLine } from '../logs/log-store.ts';
 import type { WorkFolders } from '../runtimes/work-folders.ts';
+import type { WorkerNetwork } from '../../lib/isolation.ts';
 import { isolationRefusal, networkOf } from './isolation-guard.ts';
 import { serveOn, servingWorkers } from './serving.ts';
 import { WorkerLines } from './worker-lines.ts';
@@ -42,6 +43,10 @@ export interface EngineDeps {
   readonly isolation: () => NodeIsolation | undefined;
   /** Base URL of the HTTP API as workers on this node reach it; empty: the scheduler's value. */
   readonly publicUrl: string;
+  /** The network of thread and process workers whose release names none. */
+  readonly defaultNetwork: WorkerNetwork;
+  /** Called with the address that workers get as CAPSTAN_URL. */
+  readonly onGatewayUrl: (url: string) => void;
   readonly send: (event: AgentEvent) => void;
   readonly onLogLine: (line: PrintedLine) => void;
   /** The workers that accept HTTP requests may have changed. */
@@ -92,6 +97,7 @@ export class Engine {
       switch (event?.$case) {
         case 'welcome':
           this.#publicUrl = event.value.publicUrl;
+          this.#deps.onGatewayUrl(this.#gatewayUrl);
           this.feed({ kind: 'welcome' });
           break;
         case 'desired':
@@ -372,16 +378,20 @@ export class Engine {
         image: release.image,
         command: release.command,
         startTimeoutMs: release.startTimeoutMs,
-        network: networkOf(release),
+        network: networkOf(release, name, this.#deps.defaultNetwork),
       },
       events,
     );
   }
 
+  get #gatewayUrl(): string {
+    return this.#deps.publicUrl === '' ? this.#publicUrl : this.#deps.publicUrl;
+  }
+
   /** What user code needs to call other endpoints. */
   #ownEnv(workerId: string, { endpointId, endpointName, environment }: ReleaseSpec): Record<string, string> {
     return {
-      CAPSTAN_URL: this.#deps.publicUrl === '' ? this.#publicUrl : this.#deps.publicUrl,
+      CAPSTAN_URL: this.#gatewayUrl,
       CAPSTAN_WORKER_TOKEN: this.#tokens.get(workerId) ?? '',
       CAPSTAN_ENVIRONMENT: environment,
       CAPSTAN_ENDPOINT_ID: endpointId,

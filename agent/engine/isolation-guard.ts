@@ -1,6 +1,6 @@
 /**
  * Refuses workers that this node would isolate less than their release requires, or whose network it does not have. A
- * release without requirements runs at the level of the node, on the host's network.
+ * release without requirements runs at the level of the node, on its usual network.
  */
 import { isAtLeast, isIsolationLevel, isWorkerNetwork, type WorkerNetwork } from '../../lib/isolation.ts';
 import type { NodeIsolation, ReleaseSpec } from '../../proto/gen/capstan/v1/nodes.ts';
@@ -26,7 +26,8 @@ export function isolationRefusal(
   return `this node has no network ${JSON.stringify(network)} for the runtime ${runtime}`;
 }
 
-/** The network of a release, for a worker that was not refused. */
-export function networkOf({ network }: Pick<ReleaseSpec, 'network'>): WorkerNetwork {
-  return network !== undefined && isWorkerNetwork(network) ? network : 'host';
+/** Returns the network of a worker that was not refused; `usual`: that of thread and process workers whose release names none. */
+export function networkOf({ network }: Pick<ReleaseSpec, 'network'>, runtime: string, usual: WorkerNetwork): WorkerNetwork {
+  if (network !== undefined && isWorkerNetwork(network)) return network;
+  return runtime === CONTAINER ? 'host' : usual;
 }

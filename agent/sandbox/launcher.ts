@@ -12,6 +12,7 @@ import type { Readable } from 'node:stream';
 
 import type { NodeIsolation } from '../../lib/isolation.ts';
 import type { WorkerStart } from '../runtimes/runtime.ts';
+import type { WorkerPorts } from './network/worker-networks.ts';
 
 /** What one worker gets of this host; a WorkerStart is one. All paths are the host's. */
 export type Assignment = Pick<WorkerStart, 'workerId' | 'folder' | 'workFolder' | 'deviceUuids' | 'memoryBytes' | 'cpuMillis' | 'network'>;
@@ -43,6 +44,8 @@ export interface HostOrder extends OrderBase {
 export interface ProgramOrder extends OrderBase {
   readonly kind: 'program';
   readonly assignment: Assignment;
+  /** Of a worker with a network of its own. */
+  readonly ports?: WorkerPorts;
 }
 
 export type LaunchOrder = HostOrder | ProgramOrder;
@@ -70,6 +73,8 @@ export interface WorkerProcess {
    * process is then of no use.
    */
   assign(assignment: Assignment): Promise<void>;
+  /** Returns whether it listens on a port; undefined where only a connection shows that. */
+  listens?(port: number): boolean | undefined;
   /**
    * Asks it to end (SIGTERM): a host with all processes it started, a program by itself. The first reason given to
    * `terminate` or `kill` becomes that of its exit.
@@ -99,6 +104,8 @@ export interface WorkerLauncher {
   environmentOf(base: Readonly<Record<string, string>>): Readonly<Record<string, string>>;
   /** Starts a process. Throws what the kernel refuses at once (no memory, an environment that is too long). */
   launch(order: LaunchOrder): WorkerProcess;
+  /** Called with the address that workers get as CAPSTAN_URL, empty for none, before the first worker and at each change. */
+  setGateway(url: string): void;
   /** Ends what it keeps for its workers. None may be left. */
   close(): Promise<void>;
 }

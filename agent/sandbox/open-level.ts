@@ -2,9 +2,9 @@
 import type { Logger } from 'pino';
 
 import { CapstanError } from '../../lib/errors.ts';
-import type { MissingIsolation, NodeIsolation } from '../../lib/isolation.ts';
+import type { MissingIsolation, NodeIsolation, WorkerNetwork } from '../../lib/isolation.ts';
 import { messageOf } from '../../lib/to-error.ts';
-import { openSandbox, type OpenSandboxOptions } from './bwrap/open-sandbox.ts';
+import { noOutbound, openSandbox, type OpenSandboxOptions } from './bwrap/open-sandbox.ts';
 import type { ControlGroups } from './cgroups/control-groups.ts';
 import type { IsolationSetting } from './isolation-setting.ts';
 import type { WorkerLauncher } from './launcher.ts';
@@ -28,6 +28,8 @@ export interface OpenLevelOptions {
 export interface OpenedLevel {
   readonly launcher: WorkerLauncher;
   readonly networks: NodeIsolation['processNetworks'];
+  /** The network of workers whose release names none. */
+  readonly defaultNetwork: WorkerNetwork;
   /** Why no stronger level is there. */
   readonly missing: readonly MissingIsolation[];
 }
@@ -36,20 +38,27 @@ export interface OpenedLevel {
 export async function openLevel(options: OpenLevelOptions): Promise<OpenedLevel> {
   const { setting, groups, pids, log } = options;
   const plain = new PlainLauncher({ groups, pids });
-  if (setting === 'none') return { launcher: plain, networks: ['host'], missing: [asked('sandbox', setting)] };
+  if (setting === 'none') return onHost(plain, [asked('sandbox', setting)], options);
   const missing: MissingIsolation[] = [];
   if (setting === 'user') missing.push(asked('sandbox', setting));
   else {
     const opened = await openSandbox({ ...options.sandbox, groups, pids, log });
     missing.push(...opened.missing);
-    if (opened.launcher !== undefined) return { launcher: opened.launcher, networks: ['host', 'none'], missing };
+    const { launcher, networks = ['host'], defaultNetwork = 'host' } = opened;
+    if (launcher !== undefined) return { launcher, networks, defaultNetwork, missing };
     if (setting === 'sandbox') throw demanded(setting, missing);
   }
   const user = await openUser(options);
-  if (user.kind === 'available') return { launcher: user.launcher, networks: ['host'], missing };
+  if (user.kind === 'available') return onHost(user.launcher, missing, options);
   missing.push(user.missing);
   if (setting === 'user') throw demanded(setting, [user.missing]);
-  return { launcher: plain, networks: ['host'], missing };
+  return onHost(plain, missing, options);
+}
+
+/** A level without sandboxes has the host's network only. */
+function onHost(launcher: WorkerLauncher, missing: readonly MissingIsolation[], { sandbox }: OpenLevelOptions): OpenedLevel {
+  if (sandbox.network.setting === 'outbound') throw noOutbound([{ without: 'outbound', reason: 'it needs the level sandbox', remedy: '' }]);
+  return { launcher, networks: ['host'], defaultNetwork: 'host', missing };
 }
 
 async function openUser({ user, groups, pids, log }: OpenLevelOptions): Promise<UserLevel> {

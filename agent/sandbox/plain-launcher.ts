@@ -44,6 +44,10 @@ export class PlainLauncher implements WorkerLauncher {
     return new PlainProcess(order, new WorkerLimits(this.#limits));
   }
 
+  setGateway(): void {
+    // Its workers have the host's network.
+  }
+
   close(): Promise<void> {
     return Promise.resolve();
   }

@@ -1,5 +1,5 @@
 import { CapstanError } from '../../lib/errors.ts';
-import { ISOLATION_LEVELS, WORKER_NETWORKS, WORKER_RUNTIMES } from '../../lib/isolation.ts';
+import { ISOLATION_LEVELS, ACCOUNT_NETWORKS, WORKER_RUNTIMES } from '../../lib/isolation.ts';
 import type { AccountChanges, AccountRow, IsolationRulesPatch } from '../api/control.ts';
 import { printResult, type Command, type CommandGroup, type Invocation } from '../command.ts';
 import { countOption, flagOption, textOption, type OptionSpec, type OptionValues } from '../options.ts';
@@ -23,7 +23,7 @@ const accountOptions = (otherwise: string): readonly OptionSpec[] => [
     description: 'allowed runtimes, separated by commas: thread, process, container; or all',
     default: otherwise,
   },
-  { flags: '--network <network>', description: `widest network of its workers: ${WORKER_NETWORKS.join(', ')}`, default: otherwise },
+  { flags: '--network <network>', description: `widest network of its workers: ${ACCOUNT_NETWORKS.join(', ')}`, default: otherwise },
 ];
 
 const get: Command = {
@@ -157,7 +157,7 @@ function readRules(options: OptionValues): IsolationRulesPatch | null {
   if (least === undefined && network === undefined && names === undefined) return null;
   return {
     ...(least === undefined ? {} : { least: oneOf('--isolation', least, ISOLATION_LEVELS) }),
-    ...(network === undefined ? {} : { network: oneOf('--network', network, WORKER_NETWORKS) }),
+    ...(network === undefined ? {} : { network: oneOf('--network', network, ACCOUNT_NETWORKS) }),
     ...(names === undefined
       ? {}
       : { runtimes: names === 'all' ? [] : names.split(',').map((name) => oneOf('--runtimes', name.trim(), WORKER_RUNTIMES)) }),

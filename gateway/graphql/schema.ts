@@ -384,7 +384,7 @@ type IsolationRules {
   least: String!
   "Runtimes that are allowed: of thread, process and container."
   runtimes: [String!]!
-  "The widest network: host, outbound or none."
+  "The widest network: auto (that of the node; endpoints may not ask for the host's), host, outbound or none."
   network: String!
 }
 """Rules to set; those that are left out stay."""

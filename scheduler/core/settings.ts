@@ -1,5 +1,5 @@
 /** Constants of one scheduler, from its configuration. */
-import type { IsolationLevel, WorkerNetwork } from '../../lib/isolation.ts';
+import type { AccountNetwork, IsolationLevel } from '../../lib/isolation.ts';
 import { GpuTable } from '../../lib/gpu-table.ts';
 import { defaultLimits, DEFAULT_REQUESTS_PER_WORKER, type Limits } from './jobs/rate-limits.ts';
 
@@ -18,7 +18,7 @@ export interface Settings {
   readonly workerQuota: number;
   /** Rules for the workers of a new account. */
   readonly accountIsolation: IsolationLevel;
-  readonly accountNetwork: WorkerNetwork;
+  readonly accountNetwork: AccountNetwork;
   /** Bytes that an account may store in the artifact store, and in bodies of its jobs above the inline size. */
   readonly buildQuotaBytes: number;
   readonly bodyQuotaBytes: number;
@@ -71,7 +71,7 @@ export const defaultSettings: Settings = {
   maxAttempts: 2,
   workerQuota: 30,
   accountIsolation: 'sandbox',
-  accountNetwork: 'host',
+  accountNetwork: 'auto',
   buildQuotaBytes: 20_000_000_000,
   bodyQuotaBytes: 10_000_000_000,
   heartbeatMs: 2_000,

@@ -1,12 +1,13 @@
 /** Rules for the workers of accounts, as requests give them and replies show them. */
 import { CapstanError } from '../../lib/errors.ts';
 import {
+  ACCOUNT_NETWORKS,
+  isAccountNetwork,
   isAtLeast,
   isIsolationLevel,
   isWorkerNetwork,
   ISOLATION_LEVELS,
   narrowest,
-  WORKER_NETWORKS,
   WORKER_RUNTIMES,
   type WorkerRuntime,
 } from '../../lib/isolation.ts';
@@ -25,8 +26,8 @@ export function rulesOf(patch: IsolationRulesPatch | undefined, row: IsolationRu
   if (patch === undefined) return {};
   const { least, network, runtimes, setRuntimes } = patch;
   if (least !== undefined && !isIsolationLevel(least)) throw invalid('isolation.least', `must be one of ${ISOLATION_LEVELS.join(', ')}`);
-  if (network !== undefined && !isWorkerNetwork(network))
-    throw invalid('isolation.network', `must be one of ${WORKER_NETWORKS.join(', ')}`);
+  if (network !== undefined && !isAccountNetwork(network))
+    throw invalid('isolation.network', `must be one of ${ACCOUNT_NETWORKS.join(', ')}`);
   const allowed = setRuntimes ? runtimeNames(runtimes) : undefined;
   const rules: IsolationRules = {
     ...(least === undefined ? {} : { leastIsolation: least }),
@@ -61,7 +62,9 @@ export function checkIsolation({ name, runtime, network, functions }: CheckedSpe
   const allowed = isAtLeast(least, 'container') ? runtimes.filter((one) => one === 'container') : runtimes;
   if (runtime !== '' && !allowed.some((one) => one === runtime))
     throw invalid(`${name}.runtime`, `must be ${allowed.join(' or ')}: the account allows no other runtime`);
-  if (isWorkerNetwork(network) && narrowest(network, widest) !== network)
+  if (network === 'host' && widest === 'auto')
+    throw invalid(`${name}.network`, 'must not be host: the account may not ask for the network of the host');
+  if (isWorkerNetwork(network) && widest !== 'auto' && narrowest(network, widest) !== network)
     throw invalid(`${name}.network`, `must not be wider than ${widest}, the widest network that the account allows`);
   const hasNone = network === 'none' || widest === 'none';
   if (hasNone && functions.length === 0) {

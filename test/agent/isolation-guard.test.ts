@@ -36,9 +36,10 @@ test('a node that reports nothing isolates nothing', (t) => {
   t.is(isolationRefusal({}, 'thread', undefined), undefined);
 });
 
-test('a release without a network has that of the host', (t) => {
-  t.is(networkOf({}), 'host');
-  t.is(networkOf({ network: 'none' }), 'none');
+test('a release without a network has the usual one of its runtime', (t) => {
+  t.is(networkOf({}, 'process', 'outbound'), 'outbound');
+  t.is(networkOf({}, 'container', 'outbound'), 'host');
+  t.is(networkOf({ network: 'none' }, 'thread', 'outbound'), 'none');
 });
 
 test('an agent refuses a worker whose account requires more than it has', async (t) => {

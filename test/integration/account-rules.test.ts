@@ -27,13 +27,13 @@ test('an operator sets rules, bad ones are refused by name, and they last', asyn
 
   t.deepEqual((await own(operator)).isolation, { least: 'none', runtimes: [], network: 'host' });
   const { account, keyText } = await create('acme');
-  t.deepEqual(account?.isolation, { least: 'sandbox', runtimes: [], network: 'host' });
+  t.deepEqual(account?.isolation, { least: 'sandbox', runtimes: [], network: 'auto' });
   const given = await create('other', patch({ least: 'user', runtimes: ['container', 'process'], network: 'outbound' }));
   t.deepEqual(given.account?.isolation, { least: 'user', runtimes: ['process', 'container'], network: 'outbound' });
 
   const refusals: readonly [IsolationRulesPatch, RegExp][] = [
     [patch({ least: 'strong' }), /^isolation.least: must be one of none, user, sandbox, container, gvisor$/],
-    [patch({ network: 'lan' }), /^isolation.network: must be one of host, outbound, none$/],
+    [patch({ network: 'lan' }), /^isolation.network: must be one of auto, host, outbound, none$/],
     [patch({ runtimes: ['vm'] }), /^isolation.runtimes: "vm" must be one of thread, process, container$/],
     [
       patch({ least: 'gvisor', runtimes: ['process'] }),
@@ -46,7 +46,7 @@ test('an operator sets rules, bad ones are refused by name, and they last', asyn
   t.deepEqual((await update('acme', patch({ runtimes: ['container'] }))).isolation, {
     least: 'sandbox',
     runtimes: ['container'],
-    network: 'host',
+    network: 'auto',
   });
   // What is still stored counts, too.
   await update('acme', patch({ least: 'container' }));
@@ -79,6 +79,14 @@ test('a deployment that asks for what its account may not have is refused, with 
   ] as const)
     await t.throwsAsync(deploy(spec), { code: 'INVALID_ARGUMENT', message });
   await t.notThrowsAsync(deploy({ network: 'none' }));
+  const plain = await unary<CreateAccountResponse>((done) =>
+    scheduler.control.createAccount({ id: 'plain', workerQuota: 0 }, scheduler.bearer(operator), done),
+  );
+  await t.throwsAsync(deploy({ network: 'host' }, plain.keyText), {
+    code: 'INVALID_ARGUMENT',
+    message: 'e.network: must not be host: the account may not ask for the network of the host',
+  });
+  await t.notThrowsAsync(deploy({ network: 'outbound' }, plain.keyText));
   await t.notThrowsAsync(deploy({ network: 'host', runtime: 'process' }, operator));
 });
 

@@ -18,6 +18,7 @@ export function openTestSandbox(folder: string, options: Partial<OpenSandboxOpti
     paths: [],
     pids: 512,
     spares: true,
+    network: { setting: 'host', allowed: [], spares: 0 },
     log: { warn: () => undefined },
     ...options,
   });

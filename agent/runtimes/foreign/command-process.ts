@@ -2,19 +2,23 @@
 import type { Readable } from 'node:stream';
 
 import { messageOf } from '../../../lib/to-error.ts';
+import type { WorkerPorts } from '../../sandbox/network/worker-networks.ts';
 import type { WorkerLauncher, WorkerProcess } from '../../sandbox/launcher.ts';
 import { exitText } from '../process-group.ts';
 import { WorkerOutput } from '../worker-output.ts';
 import type { LaunchedProcess, Launcher, LauncherEvents } from './launcher.ts';
 
-/** Returns what runs a release's command in the worker's own working folder, which contains the build, if any. */
-export function launchInProcess(launcher: WorkerLauncher): Launcher {
+/**
+ * Returns what runs a release's command in the worker's own working folder, which contains the build, if any.
+ * @param portsOf - what a worker with a network of its own needs of this host, by its environment
+ */
+export function launchInProcess(launcher: WorkerLauncher, portsOf: (env: Readonly<Record<string, string>>) => WorkerPorts): Launcher {
   return (spec, env, events) => {
     const [command, ...args] = spec.command;
     if (command === undefined) return cannotStart(events, 'the release has no command');
     let program: WorkerProcess;
     try {
-      program = launcher.launch({ kind: 'program', command, args, env, assignment: spec });
+      program = launcher.launch({ kind: 'program', command, args, env, assignment: spec, ports: portsOf(env) });
     } catch (error) {
       return cannotStart(events, messageOf(error));
     }
@@ -35,6 +39,7 @@ function follow(program: WorkerProcess, events: LauncherEvents): LaunchedProcess
     get pid() {
       return program.pid;
     },
+    listens: (port) => program.listens?.(port),
     terminate: () => program.terminate(),
     kill: (reason) => program.kill(reason),
   };

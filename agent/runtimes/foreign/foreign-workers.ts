@@ -30,6 +30,11 @@ export class ForeignWorkers {
     this.#options = options;
   }
 
+  /** Port of the API on this host's loopback address. */
+  get apiPort(): number {
+    return this.#options.api.port;
+  }
+
   /**
    * Starts one. `base`: address of the API as the worker sees the network, `http://host:port`; default: the address on
    * this host.

@@ -16,6 +16,8 @@ export interface LauncherEvents {
 export interface LaunchedProcess {
   /** Pid of the program if it is a process of this host visible in /proc. */
   readonly pid: number | undefined;
+  /** Returns whether it listens on a port; undefined where only a connection shows that. */
+  listens?(port: number): boolean | undefined;
   /** Sends SIGTERM to the program only: a request to end gracefully. */
   terminate(): void;
   /** Ends it with all processes it started; `why` becomes the detail of its exit. */

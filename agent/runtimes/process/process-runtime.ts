@@ -6,6 +6,7 @@ import { dirname } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 import type { WorkerLauncher } from '../../sandbox/launcher.ts';
+import type { WorkerPorts } from '../../sandbox/network/worker-networks.ts';
 import { PlainLauncher } from '../../sandbox/plain-launcher.ts';
 import { launchInProcess } from '../foreign/command-process.ts';
 import { isForeign, type ForeignWorkers } from '../foreign/foreign-workers.ts';
@@ -86,7 +87,15 @@ export class ProcessRuntime implements Runtime {
 
   start(spec: WorkerStart, events: WorkerEvents): RunningWorker {
     if (spec.servesHttp === true && isForeign(spec)) return this.#startServer(spec, events);
-    if (this.#foreign !== undefined && isForeign(spec)) return this.#foreign.start(spec, events, launchInProcess(this.#launcher));
+    const foreign = this.#foreign;
+    if (foreign !== undefined && isForeign(spec)) {
+      const ports = { reached: [foreign.apiPort], published: [] };
+      return foreign.start(
+        spec,
+        events,
+        launchInProcess(this.#launcher, () => ports),
+      );
+    }
     return this.#pools[languageOf(spec.folder, spec.functions[0]?.module ?? '')].start(spec, events);
   }
 
@@ -104,7 +113,7 @@ export class ProcessRuntime implements Runtime {
     worker.launch(
       spec,
       { PYTHONUNBUFFERED: '1', ...this.#baseEnv, ...markOf(this.#baseEnv) },
-      siteOnHost(spec.env, this.#launcher.placeOf(spec).folder, launchInProcess(this.#launcher)),
+      siteOnHost(spec.env, this.#launcher.placeOf(spec).folder, launchInProcess(this.#launcher, serverPorts)),
     );
     return worker;
   }
@@ -114,4 +123,9 @@ export class ProcessRuntime implements Runtime {
     for (const server of this.#servers.keys()) server.end(true);
     await Promise.all([...servers, this.#foreign?.close(), ...Object.values(this.#pools).map((pool) => pool.close())]);
   }
+}
+
+/** The agent sends requests to the ports that the server was told to listen on. */
+function serverPorts({ PORT, PORT_HEALTH }: Readonly<Record<string, string>>): WorkerPorts {
+  return { reached: [], published: [...new Set([Number(PORT), Number(PORT_HEALTH)])] };
 }

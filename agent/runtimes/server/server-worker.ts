@@ -143,6 +143,12 @@ export class ServerWorker implements RunningWorker {
 
   #check(): void {
     const by = this.#readyBy;
+    const { host, healthPort } = this.#reach;
+    // Where others accept connections in its place, only that tells whether it does.
+    if (this.#carried.listens?.(healthPort) === false) {
+      this.#checked({ kind: 'unreachable', why: `connect ECONNREFUSED ${host}:${healthPort}` });
+      return;
+    }
     void (by === null ? checkServer(this.#reach) : checkAgain(this.#reach, by)).then((result) => this.#checked(result));
   }
 

@@ -4,10 +4,13 @@ import { join } from 'node:path';
 
 import type { Logger } from 'pino';
 
-import type { MissingIsolation } from '../../../lib/isolation.ts';
+import { CapstanError } from '../../../lib/errors.ts';
+import type { MissingIsolation, WorkerNetwork } from '../../../lib/isolation.ts';
 import { messageOf } from '../../../lib/to-error.ts';
 import type { ControlGroups } from '../cgroups/control-groups.ts';
 import type { WorkerExit } from '../launcher.ts';
+import type { Destination } from '../network/destinations.ts';
+import { openNetworks, type OpenedNetworks } from '../network/open-networks.ts';
 import { hasSeccompFilter, seccompFilter } from '../seccomp/filter.ts';
 import { usableUidRange } from '../uid-range.ts';
 import { openWorkerUids } from '../user/open-worker-uids.ts';
@@ -33,6 +36,15 @@ const TRIAL_FAILS: Readonly<Record<number, string>> = {
   93: 'it would have rights',
 };
 
+export interface NetworkOptions {
+  /** CAPSTAN_WORKER_NETWORK. */
+  readonly setting: 'auto' | 'outbound' | 'host';
+  /** CAPSTAN_WORKER_NETWORK_ALLOW. */
+  readonly allowed: readonly Destination[];
+  /** Namespaces made in advance. */
+  readonly spares: number;
+}
+
 export interface OpenSandboxOptions {
   /** The agent's folder. */
   readonly folder: string;
@@ -49,6 +61,7 @@ export interface OpenSandboxOptions {
   readonly pids: number;
   /** Spares are wanted. */
   readonly spares: boolean;
+  readonly network: NetworkOptions;
   readonly log: Pick<Logger, 'warn'>;
 }
 
@@ -56,6 +69,9 @@ export interface OpenedSandbox {
   /** Absent where it does not work; `missing` then says why. */
   readonly launcher: SandboxLauncher | undefined;
   readonly missing: readonly MissingIsolation[];
+  /** With a launcher: the networks that workers can have, and that of those whose release names none. */
+  readonly networks?: readonly WorkerNetwork[];
+  readonly defaultNetwork?: WorkerNetwork;
 }
 
 /** Rejects with CONFIG for an unusable range of user ids, and with file system errors of the agent's folder. */
@@ -85,6 +101,8 @@ export async function openSandbox(options: OpenSandboxOptions): Promise<OpenedSa
     pids,
     groups: options.groups,
     holder: undefined,
+    networks: undefined,
+    spareNetwork: 'host',
     log,
   };
   const taken = uids;
@@ -95,10 +113,46 @@ export async function openSandbox(options: OpenSandboxOptions): Promise<OpenedSa
     return { launcher: undefined, missing: [explainFailure(problem, isRoot)] };
   }
   const filter = own.seccompFile === undefined ? [noFilter()] : [];
-  if (!options.spares) return { launcher: new SandboxLauncher({ ...own, close }), missing: filter };
+  const opened = await openNetwork(options, uids);
+  const { networks, defaultNetwork } = opened;
+  // The namespaces of a plain user's networks and spares are of different user namespaces: a spare has the host's network.
+  const spareNetwork = isRoot ? defaultNetwork : 'host';
+  const found = { networks: networks === undefined ? HOST_OR_NONE : ALL_NETWORKS, defaultNetwork };
+  const launcherOf = (holder: Holder | undefined): SandboxLauncher =>
+    new SandboxLauncher({ ...own, holder, networks, spareNetwork, close });
+  if (!options.spares || spareNetwork !== defaultNetwork)
+    return { launcher: launcherOf(undefined), missing: [...filter, ...opened.missing], ...found };
   const { holder, reason } = await openHolder(folder, isRoot);
   const spares = reason === undefined ? [] : [{ without: 'spares', reason, remedy: '' }];
-  return { launcher: new SandboxLauncher({ ...own, holder, close }), missing: [...filter, ...spares] };
+  return { launcher: launcherOf(holder), missing: [...filter, ...opened.missing, ...spares], ...found };
+}
+
+const HOST_OR_NONE: readonly WorkerNetwork[] = ['host', 'none'];
+const ALL_NETWORKS: readonly WorkerNetwork[] = ['host', 'outbound', 'none'];
+
+/** Rejects with CONFIG where `outbound` is demanded and does not work. */
+async function openNetwork(
+  { network, folder, log }: OpenSandboxOptions,
+  uids: WorkerUids | undefined,
+): Promise<OpenedNetworks & { readonly defaultNetwork: WorkerNetwork }> {
+  // pasta belongs to a user that owns nothing else.
+  const uid = uids?.take();
+  const opened = await openNetworks({ uid, folder: join(folder, 'network'), allowed: network.allowed, spares: network.spares, log });
+  if (opened.networks === undefined) {
+    if (uid !== undefined) uids?.free(uid);
+    if (network.setting === 'outbound') throw noOutbound(opened.missing);
+    return { ...opened, defaultNetwork: 'host' };
+  }
+  const isUsual = network.setting === 'outbound' || (network.setting === 'auto' && uid !== undefined);
+  return { ...opened, defaultNetwork: isUsual ? 'outbound' : 'host' };
+}
+
+/** Says why the network that is demanded does not work. */
+export function noOutbound(missing: readonly MissingIsolation[]): CapstanError {
+  const why = missing.map(({ reason, remedy }) => `${reason}${remedy === '' ? '' : `; ${remedy}`}`).join('. ');
+  return new CapstanError('CONFIG', `CAPSTAN_WORKER_NETWORK: the network outbound does not work on this host: ${why}`, {
+    field: 'workerNetwork',
+  });
 }
 
 async function openHolder(

@@ -4,6 +4,8 @@
  */
 import type { Logger } from 'pino';
 
+import { CapstanError } from '../../../lib/errors.ts';
+import type { WorkerNetwork } from '../../../lib/isolation.ts';
 import { messageOf } from '../../../lib/to-error.ts';
 import { withBuildAt } from '../../runtimes/foreign/command-line.ts';
 import { makeReadable } from '../../runtimes/hosted/readable.ts';
@@ -14,6 +16,8 @@ import { exportsOf } from '../user/clean-environment.ts';
 import type { Assignment, LaunchOrder, WorkerLauncher, WorkerPlace, WorkerProcess } from '../launcher.ts';
 import { INSIDE, sandboxArguments, USER_NAMESPACE_UID, type SandboxSizes } from './arguments.ts';
 import { deviceNodes } from './devices.ts';
+import type { NetworkSpace } from '../network/network-space.ts';
+import type { WorkerNetworks } from '../network/worker-networks.ts';
 import type { Holder, Slot } from './holder.ts';
 import type { HostPrograms } from './host-programs.ts';
 import { FDS, SandboxProcess, type Preparation, type SandboxParts } from './sandbox-process.ts';
@@ -38,6 +42,10 @@ export interface SandboxOptions {
   readonly pids: number;
   /** Absent: there are no spares. */
   readonly holder: Holder | undefined;
+  /** Absent: there is no network `outbound`. */
+  readonly networks: WorkerNetworks | undefined;
+  /** Network of spares. */
+  readonly spareNetwork: WorkerNetwork;
   readonly log: Pick<Logger, 'warn'>;
   /** Called when the launcher is closed. */
   readonly close: () => void;
@@ -57,7 +65,7 @@ export class SandboxLauncher implements WorkerLauncher {
 
   /** Device nodes and networks cannot be added later. */
   takesSpare({ deviceUuids, network = 'host' }: Assignment): boolean {
-    return this.hasSpares && deviceUuids.length === 0 && network === 'host';
+    return this.hasSpares && deviceUuids.length === 0 && network === this.#options.spareNetwork;
   }
 
   placeOf({ folder, workFolder }: Pick<Assignment, 'folder' | 'workFolder'>): WorkerPlace {
@@ -72,8 +80,13 @@ export class SandboxLauncher implements WorkerLauncher {
     return new SandboxProcess(order, new Parts(this.#options, order));
   }
 
+  setGateway(url: string): void {
+    this.#options.networks?.setGateway(url);
+  }
+
   async close(): Promise<void> {
     await this.#options.holder?.close();
+    await this.#options.networks?.close();
     this.#options.close();
   }
 }
@@ -85,6 +98,9 @@ class Parts implements SandboxParts {
   readonly limits: WorkerLimits;
   #uid: number | undefined;
   #slot: Slot | undefined;
+  #space: NetworkSpace | undefined;
+  /** Which address of the gateway its network leads to. */
+  #generation = 0;
 
   constructor(options: SandboxOptions, order: LaunchOrder) {
     this.#options = options;
@@ -97,15 +113,16 @@ class Parts implements SandboxParts {
   }
 
   async prepare(): Promise<Preparation> {
-    const { uids, bwrap, programs, sizes, holder, seccompFile } = this.#options;
+    const { uids, bwrap, programs, sizes, holder, seccompFile, networks } = this.#options;
     const order = this.#order;
     const { assignment } = order;
     this.#uid = uids?.take();
+    if (this.#network === 'outbound') await this.#connect();
     if (assignment === undefined) this.#slot = await holder?.slot();
     else if (assignment.folder !== '') await this.#makeReadable(assignment.folder);
     const links = order.kind === 'program' ? workLinks(order.assignment.folder) : [];
     const uid = this.#uid ?? USER_NAMESPACE_UID;
-    const enter = this.#slot === undefined ? [] : (holder?.enter ?? []);
+    const enter = [...(this.#space?.enter ?? []), ...(this.#slot === undefined ? [] : (holder?.enter ?? []))];
     return {
       bwrap: sandboxArguments({
         sizes,
@@ -121,8 +138,8 @@ class Parts implements SandboxParts {
         node: programs.node,
         links: links ?? [],
         cwd: links === undefined ? INSIDE.build : INSIDE.work,
-        resolvConf: undefined,
-        withoutNetwork: assignment?.network === 'none',
+        resolvConf: this.#space === undefined ? undefined : networks?.resolvConf,
+        withoutNetwork: this.#network === 'none',
       }),
       passwd: `root:x:0:0:root:/:/usr/sbin/nologin\nworker:x:${uid}:${uid}:worker:${INSIDE.home}:/bin/sh\n`,
       environment: exportsOf(this.#environment()),
@@ -131,21 +148,44 @@ class Parts implements SandboxParts {
     };
   }
 
+  listens(port: number): boolean | undefined {
+    return this.#space?.listens(port);
+  }
+
   async assign({ folder }: Assignment): Promise<void> {
-    const { holder } = this.#options;
+    const { holder, networks } = this.#options;
+    if (this.#space !== undefined && this.#generation !== networks?.generation)
+      throw new CapstanError('UNAVAILABLE', 'the address of the gateway has changed since this spare started');
     if (folder === '') return;
     await this.#makeReadable(folder);
     if (this.#slot !== undefined) await holder?.fill(this.#slot, folder);
   }
 
   async release(): Promise<void> {
-    const { uids, holder, log } = this.#options;
+    const { uids, holder, networks, log } = this.#options;
     if (this.#uid !== undefined) uids?.free(this.#uid);
     this.#uid = undefined;
+    const space = this.#space;
+    this.#space = undefined;
+    if (space !== undefined) await networks?.release(space);
     const slot = this.#slot;
     this.#slot = undefined;
     if (slot === undefined || holder?.works !== true) return;
     await slot.remove().catch((error: unknown) => log.warn({ error: messageOf(error) }, 'removing the slot of a sandbox failed'));
+  }
+
+  get #network(): WorkerNetwork {
+    const { assignment } = this.#order;
+    return assignment === undefined ? this.#options.spareNetwork : (assignment.network ?? 'host');
+  }
+
+  /** Rejects with UNAVAILABLE. */
+  async #connect(): Promise<void> {
+    const { networks } = this.#options;
+    if (networks === undefined) throw new CapstanError('UNAVAILABLE', 'this node has no network `outbound`');
+    await networks.told;
+    this.#generation = networks.generation;
+    this.#space = await networks.take(this.#order.kind === 'program' ? this.#order.ports : undefined);
   }
 
   /** With user namespaces, the worker is this process's user, and reads what it reads. */

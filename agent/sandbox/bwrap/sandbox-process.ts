@@ -55,6 +55,8 @@ export interface SandboxParts {
   prepare(): Promise<Preparation>;
   /** Gives a spare its build, its limits and its network. */
   assign(assignment: Assignment): Promise<void>;
+  /** As WorkerProcess. */
+  listens(port: number): boolean | undefined;
   /** Frees what `prepare` and `assign` took. Never rejects. */
   release(): Promise<void>;
   readonly limits: WorkerLimits;
@@ -117,6 +119,10 @@ export class SandboxProcess implements WorkerProcess {
 
   get stderr(): Readable | undefined {
     return this.#child.stderr ?? undefined;
+  }
+
+  listens(port: number): boolean | undefined {
+    return this.#parts.listens(port);
   }
 
   async assign(assignment: Assignment): Promise<void> {

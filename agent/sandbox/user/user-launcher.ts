@@ -81,6 +81,10 @@ export class UserLauncher implements WorkerLauncher {
   }
 
   /** Removes the workers' folders and gives the user ids back. No worker may be left. Rejects with file system errors. */
+  setGateway(): void {
+    // Its workers have the host's network.
+  }
+
   async close(): Promise<void> {
     await this.#places.remove();
     this.#uids.close();

@@ -1,5 +1,5 @@
 /** Rows of the control plane: accounts, keys, environments, deployments, builds. */
-import type { IsolationLevel, WorkerNetwork, WorkerRuntime } from '../../../lib/isolation.ts';
+import type { AccountNetwork, IsolationLevel, WorkerRuntime } from '../../../lib/isolation.ts';
 import type { KeyScope } from '../../../proto/gen/capstan/v1/control.ts';
 import type { ControlKind } from '../../store/store.ts';
 import type { EndpointInput } from './endpoints.ts';
@@ -24,7 +24,7 @@ export interface AccountRow {
   readonly leastIsolation?: IsolationLevel;
   readonly runtimes?: readonly WorkerRuntime[];
   /** The widest network. */
-  readonly network?: WorkerNetwork;
+  readonly network?: AccountNetwork;
   /** Wall clock, ms; 0 if created before this was stored. */
   readonly createdAt: number;
   /**

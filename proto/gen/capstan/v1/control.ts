@@ -1069,7 +1069,7 @@ export interface IsolationRules {
   least: string;
   /** Of `thread`, `process` and `container`; empty: all of them. */
   runtimes: string[];
-  /** The widest network: `host`, `outbound` or `none`. */
+  /** The widest network: `auto`, `host`, `outbound` or `none`. */
   network: string;
 }
 

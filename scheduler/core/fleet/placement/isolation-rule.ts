@@ -25,9 +25,11 @@ export const NO_RULE: IsolationRule = { least: 'none', runtimes: WORKER_RUNTIMES
 
 export function isolationRuleOf(state: State, account: string, { network }: Pick<Release, 'network'>): IsolationRule {
   const row = state.accounts.get(account);
+  const rule = row?.network ?? 'host';
   // The host's network is no restriction: which network is then the default is the node's to choose.
-  const widest = row?.network === 'host' ? undefined : row?.network;
-  const asked = (network ?? '') === '' ? undefined : (network as WorkerNetwork);
+  const widest = rule === 'host' || rule === 'auto' ? undefined : rule;
+  const isAsked = (network ?? '') !== '' && !(network === 'host' && rule === 'auto');
+  const asked = isAsked ? (network as WorkerNetwork) : undefined;
   return {
     least: row?.leastIsolation ?? 'none',
     runtimes: row?.runtimes ?? WORKER_RUNTIMES,
