@@ -52,10 +52,11 @@ function allocated({ allocated, allocatable, devices }: NodeRow): string {
   return [cpus, memory, gpus].filter((part) => part !== '').join(', ');
 }
 
-/** Levels of process and container workers. */
+/** Levels of process and container workers; the network of the host is said, since it is weaker. */
 function isolation({ isolation: found }: NodeRow): string {
   if (found === null) return '';
-  return found.containers === null ? found.processes : `${found.processes}, ${found.containers}`;
+  const processes = found.processNetworks.includes('outbound') ? found.processes : `${found.processes} (host network)`;
+  return found.containers === null ? processes : `${processes}, ${found.containers}`;
 }
 
 function round(value: number): string {

@@ -247,7 +247,7 @@ function checkIsolation({ name, inventory }: NodeInfo): Finding[] {
   if (isolation === undefined) return [];
   const { processes, processNetworks, missing } = isolation;
   const finding = `isolation of ${name}`;
-  const onHost = processNetworks.includes('outbound') ? '' : "; workers use the host's network unless theirs is none";
+  const onHost = processNetworks.includes('outbound') ? '' : "; workers have the host's network, which is weaker (worker-network.md)";
   const level = LEVELS[processes] ?? processes;
   const text = `${level}${onHost}`;
   const lacks = missing.map(({ without, reason, remedy }) => `${without}: ${reason}${remedy === '' ? '' : ` (${remedy})`}`);
