@@ -20,6 +20,7 @@ import { checkSetting, whole } from './endpoint-form.ts';
 import type { ControlCalls, Placed } from './control-calls.ts';
 import {
   accountShape,
+  attentionShape,
   buildShape,
   cellShape,
   deploymentShape,
@@ -101,6 +102,17 @@ export function rootFor({ calls, addresses, isOperator, cluster }: RootDeps) {
       (await calls.all((control) => control.listWorkers, { endpointId: endpoint ?? '' })).flatMap(({ reply }) =>
         reply.workers.map(workerShape),
       ),
+    attention: async () => {
+      const found = await calls.all((control) => control.listAttention, {});
+      const shown = found.flatMap(({ cell, reply }) =>
+        reply.items.flatMap((item) => {
+          const known = attentionShape(item);
+          return known === undefined ? [] : [{ ...known, cell }];
+        }),
+      );
+      const items = found.reduce((sum, { reply }) => sum + reply.items.length + reply.omitted, 0);
+      return { items: shown, omitted: items - shown.length };
+    },
     nodes: async (page: Page) => {
       const found = await calls.all((control) => control.listNodes, pageOf(page));
       return firstOf(

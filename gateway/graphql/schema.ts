@@ -25,6 +25,8 @@ type Query {
   deployments(environment: String, limit: Int): [Deployment!]!
   "The workers of one endpoint (its id), or of all."
   workers(endpoint: ID): [Worker!]!
+  "What needs a person now: problems of the account; with the scope OPERATOR those of the whole service."
+  attention: Attention!
   "With the scope OPERATOR all nodes; with ALL or READ_ONLY those on which workers of the account run. In order of id, at most limit (1 to 1000; all when left out) behind the id after."
   nodes(after: ID, limit: Int): [Node!]!
   "What the nodes that accept work offer: processors, GPUs, packages, images. The same for every account."
@@ -212,6 +214,39 @@ type Worker {
   "Consecutive failed starts."
   failures: Int!
   start: StartPhases!
+}
+type Attention {
+  "The most urgent kinds first, in each kind the longest-lasting first."
+  items: [AttentionItem!]!
+  "Items that are not listed: a cell lists at most 500, and a gateway only the kinds that it knows."
+  omitted: Int!
+}
+type AttentionItem {
+  kind: AttentionKind!
+  cell: String!
+  "Null if unknown."
+  since: Time
+  endpoint: ID
+  "Account of the endpoint."
+  account: ID
+  node: ID
+  message: String!
+  "What to do about it: page and section in the folder docs."
+  runbook: String!
+}
+enum AttentionKind {
+  "Consecutive starts of an endpoint's workers fail."
+  CRASH_LOOP
+  "Jobs or requests of an endpoint wait, and no node can take a worker for them."
+  NO_CAPACITY
+  "Deliveries of an endpoint's webhooks failed; of the key's own account, among its first 1,000 undelivered ones."
+  WEBHOOKS_FAILING
+  "The disk of the scheduler or of a node is nearly full; for operators."
+  DISK_LOW
+  "A node has been disconnected for longer than the grace period; for operators."
+  NODE_DISCONNECTED
+  "A GPU is unhealthy, or the GPUs of a node cannot be read; for operators, and accounts with workers there."
+  DEVICE_UNHEALTHY
 }
 """Phases of the last start, ms since the request; 0 when not reached."""
 type StartPhases { artifactMs: Int! startedMs: Int! loadedMs: Int! }

@@ -7,7 +7,9 @@ import {
   DeploymentCause,
   KeyScope,
   WebhookState,
+  AttentionKind,
   type AccountInfo,
+  type AttentionItem,
   type BuildInfo,
   type CellInfo,
   type DeploymentInfo,
@@ -203,6 +205,23 @@ export function joinTokenShape({ id, name, createdAtMs, expiresAtMs, maxUses, us
 export function webhookShape({ id, endpointId, url, state, tries, dueAtMs, error }: WebhookInfo): object {
   const failed = state === WebhookState.FAILED;
   return { id, endpoint: endpointId, url, state: failed ? 'FAILED' : 'PENDING', tries, dueAt: time(dueAtMs), error: orNull(error) };
+}
+
+const attentionKinds = Object.entries(AttentionKind).filter(([name]) => name !== 'UNSPECIFIED' && name !== 'UNRECOGNIZED');
+
+/** Returns undefined for an item of a kind that only a newer scheduler knows. */
+export function attentionShape({ kind, sinceMs, endpointId, accountId, nodeId, message, runbook }: AttentionItem): object | undefined {
+  const known = attentionKinds.find(([, value]) => value === kind);
+  if (known === undefined) return undefined;
+  return {
+    kind: known[0],
+    since: time(sinceMs ?? 0n),
+    endpoint: orNull(endpointId),
+    account: orNull(accountId),
+    node: orNull(nodeId),
+    message,
+    runbook,
+  };
 }
 
 export function keyShape(key: KeyInfo): object {

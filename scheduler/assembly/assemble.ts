@@ -200,6 +200,7 @@ async function assembleIn(folder: DataFolder, { config, deps, log, gpus, guardOf
     buildSize: (digest) => blobs.buildSize(digest),
     snapshot: () => takeSnapshot(snapshots),
     masterKeys,
+    disk: async () => ({ space: await spaceOf(folder.path), minFreePercent: config.minFreePercent }),
     snapshotBusy: () => snapshots?.busy === true,
     onNodeRemoved: () => gateways.tellRemoved(),
   });

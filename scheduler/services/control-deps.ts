@@ -8,6 +8,7 @@ import type { SchedulerMetrics } from '../metrics/metrics.ts';
 import type { WebhookSecrets } from '../webhooks/secrets.ts';
 import type { Cells } from '../store/cells.ts';
 import type { Snapshot } from '../store/snapshots.ts';
+import type { SchedulerDisk } from './attention.ts';
 import type { Authorizer } from './auth.ts';
 import type { NodeSessions } from './node-service.ts';
 
@@ -30,6 +31,8 @@ export interface ControlDeps {
   /** Whether a copy is being written. */
   readonly snapshotBusy: () => boolean;
   readonly masterKeys: MasterKeys;
+  /** Reads the free space of the data folder's disk. */
+  readonly disk: () => Promise<SchedulerDisk>;
   /** Called after a node was removed, durably. */
   readonly onNodeRemoved: () => void;
 }

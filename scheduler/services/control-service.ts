@@ -19,6 +19,7 @@ import { shownUrl } from '../core/webhooks/webhook-url.ts';
 import type { MasterKeyState } from '../secrets/master-keys.ts';
 import type { HookHead } from '../store/store.ts';
 import type { ControlDeps } from './control-deps.ts';
+import { attention } from './attention.ts';
 import type { AccountPrincipal, Reader } from './auth.ts';
 import { unary } from './calls.ts';
 import { cellHandlers } from './cell-service.ts';
@@ -29,6 +30,9 @@ import { checkedLogFilter } from './log-filter.ts';
 import { endpointDetail, workerInfos } from './fleet-view.ts';
 import { nodeCalls } from './node-calls.ts';
 import { openEnv } from './node-service.ts';
+
+/** Undelivered webhooks that are looked at for `ListAttention`. */
+const MAX_HOOKS = 1_000;
 
 type Watcher = ServerWritableStream<WatchDirectoryRequest, DirectoryUpdate>;
 
@@ -96,6 +100,11 @@ export class Control {
         return endpointDetail(engine.state, endpoint, endpointInfo(engine.state, clock.now(), endpoint, false), Object.keys(env));
       }),
       listWorkers: reader('ListWorkers', ({ endpointId }, who) => ({ workers: workerInfos(engine.state, who, endpointId) })),
+      listAttention: unary(log, 'ListAttention', async (_request, metadata) => {
+        const { account: owner, operator } = auth.wholeReader(metadata);
+        const [hooks, disk] = await Promise.all([engine.read('hookPage', owner, '', MAX_HOOKS), this.#deps.disk()]);
+        return attention({ state: engine.state, now: clock.now(), reader: { account: owner, operator }, hooks, disk });
+      }),
       ...nodeCalls(this.#deps),
       getLogs: unary(log, 'GetLogs', async ({ endpointId, workerId, limit, afterMs, filter }, metadata) => {
         const { account: owner } = auth.wholeReader(metadata);

@@ -74,6 +74,7 @@ const table: Readonly<Record<string, readonly Caller[]>> = {
   'ControlService/ListEndpoints': readers,
   'ControlService/GetEndpoint': readers,
   'ControlService/ListWorkers': readers,
+  'ControlService/ListAttention': wholeReaders,
   'ControlService/ListEnvironments': readers,
   'ControlService/ListBuilds': wholeReaders,
   'ControlService/ListDeployments': wholeReaders,

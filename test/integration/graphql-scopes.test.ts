@@ -26,6 +26,7 @@ const table: Readonly<Record<string, readonly Caller[]>> = {
   'query builds': wholeReaders,
   'query deployments': wholeReaders,
   'query nodes': wholeReaders,
+  'query attention': wholeReaders,
   'query machineTypes': wholeReaders,
   'query apiKeys': wholeReaders,
   'query account': wholeReaders,

@@ -131,6 +131,110 @@ export function keyScopeToNumber(object: KeyScope): number {
   }
 }
 
+export const AttentionKind = {
+  UNSPECIFIED: "ATTENTION_KIND_UNSPECIFIED",
+  /** CRASH_LOOP - Consecutive starts of an endpoint's workers fail. */
+  CRASH_LOOP: "ATTENTION_KIND_CRASH_LOOP",
+  /** NO_CAPACITY - Jobs or requests of an endpoint wait, and no node can take a worker for them. */
+  NO_CAPACITY: "ATTENTION_KIND_NO_CAPACITY",
+  /** WEBHOOKS_FAILING - Deliveries of an endpoint's webhooks failed. */
+  WEBHOOKS_FAILING: "ATTENTION_KIND_WEBHOOKS_FAILING",
+  /** DISK_LOW - A disk of the scheduler or of a node is nearly full. */
+  DISK_LOW: "ATTENTION_KIND_DISK_LOW",
+  /** NODE_DISCONNECTED - A node has been disconnected for longer than the grace period. */
+  NODE_DISCONNECTED: "ATTENTION_KIND_NODE_DISCONNECTED",
+  /** DEVICE_UNHEALTHY - A GPU of a node is unhealthy, or its GPUs cannot be read. */
+  DEVICE_UNHEALTHY: "ATTENTION_KIND_DEVICE_UNHEALTHY",
+  UNRECOGNIZED: "UNRECOGNIZED",
+} as const;
+
+export type AttentionKind = typeof AttentionKind[keyof typeof AttentionKind];
+
+export namespace AttentionKind {
+  export type UNSPECIFIED = typeof AttentionKind.UNSPECIFIED;
+  export type CRASH_LOOP = typeof AttentionKind.CRASH_LOOP;
+  export type NO_CAPACITY = typeof AttentionKind.NO_CAPACITY;
+  export type WEBHOOKS_FAILING = typeof AttentionKind.WEBHOOKS_FAILING;
+  export type DISK_LOW = typeof AttentionKind.DISK_LOW;
+  export type NODE_DISCONNECTED = typeof AttentionKind.NODE_DISCONNECTED;
+  export type DEVICE_UNHEALTHY = typeof AttentionKind.DEVICE_UNHEALTHY;
+  export type UNRECOGNIZED = typeof AttentionKind.UNRECOGNIZED;
+}
+
+export function attentionKindFromJSON(object: any): AttentionKind {
+  switch (object) {
+    case 0:
+    case "ATTENTION_KIND_UNSPECIFIED":
+      return AttentionKind.UNSPECIFIED;
+    case 1:
+    case "ATTENTION_KIND_CRASH_LOOP":
+      return AttentionKind.CRASH_LOOP;
+    case 2:
+    case "ATTENTION_KIND_NO_CAPACITY":
+      return AttentionKind.NO_CAPACITY;
+    case 3:
+    case "ATTENTION_KIND_WEBHOOKS_FAILING":
+      return AttentionKind.WEBHOOKS_FAILING;
+    case 4:
+    case "ATTENTION_KIND_DISK_LOW":
+      return AttentionKind.DISK_LOW;
+    case 5:
+    case "ATTENTION_KIND_NODE_DISCONNECTED":
+      return AttentionKind.NODE_DISCONNECTED;
+    case 6:
+    case "ATTENTION_KIND_DEVICE_UNHEALTHY":
+      return AttentionKind.DEVICE_UNHEALTHY;
+    case -1:
+    case "UNRECOGNIZED":
+    default:
+      return AttentionKind.UNRECOGNIZED;
+  }
+}
+
+export function attentionKindToJSON(object: AttentionKind): string {
+  switch (object) {
+    case AttentionKind.UNSPECIFIED:
+      return "ATTENTION_KIND_UNSPECIFIED";
+    case AttentionKind.CRASH_LOOP:
+      return "ATTENTION_KIND_CRASH_LOOP";
+    case AttentionKind.NO_CAPACITY:
+      return "ATTENTION_KIND_NO_CAPACITY";
+    case AttentionKind.WEBHOOKS_FAILING:
+      return "ATTENTION_KIND_WEBHOOKS_FAILING";
+    case AttentionKind.DISK_LOW:
+      return "ATTENTION_KIND_DISK_LOW";
+    case AttentionKind.NODE_DISCONNECTED:
+      return "ATTENTION_KIND_NODE_DISCONNECTED";
+    case AttentionKind.DEVICE_UNHEALTHY:
+      return "ATTENTION_KIND_DEVICE_UNHEALTHY";
+    case AttentionKind.UNRECOGNIZED:
+    default:
+      return "UNRECOGNIZED";
+  }
+}
+
+export function attentionKindToNumber(object: AttentionKind): number {
+  switch (object) {
+    case AttentionKind.UNSPECIFIED:
+      return 0;
+    case AttentionKind.CRASH_LOOP:
+      return 1;
+    case AttentionKind.NO_CAPACITY:
+      return 2;
+    case AttentionKind.WEBHOOKS_FAILING:
+      return 3;
+    case AttentionKind.DISK_LOW:
+      return 4;
+    case AttentionKind.NODE_DISCONNECTED:
+      return 5;
+    case AttentionKind.DEVICE_UNHEALTHY:
+      return 6;
+    case AttentionKind.UNRECOGNIZED:
+    default:
+      return -1;
+  }
+}
+
 export const WebhookState = {
   UNSPECIFIED: "WEBHOOK_STATE_UNSPECIFIED",
   PENDING: "WEBHOOK_STATE_PENDING",
@@ -573,6 +677,32 @@ export interface NodeInfo {
   devicesAllocated: number;
   /** Version of its agent's package; empty until the agent connects to this scheduler, and for keys without the scope OPERATOR. */
   agentVersion: string;
+}
+
+export interface ListAttentionRequest {
+}
+
+export interface ListAttentionResponse {
+  items: AttentionItem[];
+  /** Items beyond the limit of 500. */
+  omitted: number;
+}
+
+export interface AttentionItem {
+  kind: AttentionKind;
+  /** ms since 1970; absent if unknown. */
+  sinceMs?:
+    | bigint
+    | undefined;
+  /** Empty if it does not concern one endpoint. */
+  endpointId: string;
+  /** Empty if it does not concern one node. */
+  nodeId: string;
+  /** Account of the endpoint; empty if it does not concern one. */
+  accountId: string;
+  message: string;
+  /** What to do about it: a page and section below docs/. */
+  runbook: string;
 }
 
 export interface ListWorkersRequest {
@@ -5634,6 +5764,335 @@ export const NodeInfo: MessageFns<NodeInfo> = {
         : 0n;
     message.devicesAllocated = object.devicesAllocated ?? 0;
     message.agentVersion = object.agentVersion ?? "";
+    return message;
+  },
+};
+
+function createBaseListAttentionRequest(): ListAttentionRequest {
+  return {};
+}
+
+export const ListAttentionRequest: MessageFns<ListAttentionRequest> = {
+  encode(_: ListAttentionRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): ListAttentionRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseListAttentionRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(_: any): ListAttentionRequest {
+    return {};
+  },
+
+  toJSON(_: ListAttentionRequest): unknown {
+    const obj: any = {};
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<ListAttentionRequest>, I>>(base?: I): ListAttentionRequest {
+    return ListAttentionRequest.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<ListAttentionRequest>, I>>(_: I): ListAttentionRequest {
+    const message = createBaseListAttentionRequest();
+    return message;
+  },
+};
+
+function createBaseListAttentionResponse(): ListAttentionResponse {
+  return { items: [], omitted: 0 };
+}
+
+export const ListAttentionResponse: MessageFns<ListAttentionResponse> = {
+  encode(message: ListAttentionResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    for (const v of message.items) {
+      AttentionItem.encode(v!, writer.uint32(10).fork()).join();
+    }
+    if (message.omitted !== 0) {
+      writer.uint32(16).uint32(message.omitted);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): ListAttentionResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseListAttentionResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.items.push(AttentionItem.decode(reader, reader.uint32()));
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.omitted = reader.uint32();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): ListAttentionResponse {
+    return {
+      items: globalThis.Array.isArray(object?.items) ? object.items.map((e: any) => AttentionItem.fromJSON(e)) : [],
+      omitted: isSet(object.omitted) ? globalThis.Number(object.omitted) : 0,
+    };
+  },
+
+  toJSON(message: ListAttentionResponse): unknown {
+    const obj: any = {};
+    if (message.items?.length) {
+      obj.items = message.items.map((e) => AttentionItem.toJSON(e));
+    }
+    if (message.omitted !== 0) {
+      obj.omitted = Math.round(message.omitted);
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<ListAttentionResponse>, I>>(base?: I): ListAttentionResponse {
+    return ListAttentionResponse.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<ListAttentionResponse>, I>>(object: I): ListAttentionResponse {
+    const message = createBaseListAttentionResponse();
+    message.items = object.items?.map((e) => AttentionItem.fromPartial(e)) || [];
+    message.omitted = object.omitted ?? 0;
+    return message;
+  },
+};
+
+function createBaseAttentionItem(): AttentionItem {
+  return {
+    kind: AttentionKind.UNSPECIFIED,
+    sinceMs: undefined,
+    endpointId: "",
+    nodeId: "",
+    accountId: "",
+    message: "",
+    runbook: "",
+  };
+}
+
+export const AttentionItem: MessageFns<AttentionItem> = {
+  encode(message: AttentionItem, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.kind !== AttentionKind.UNSPECIFIED) {
+      writer.uint32(8).int32(attentionKindToNumber(message.kind));
+    }
+    if (message.sinceMs !== undefined) {
+      if (BigInt.asUintN(64, message.sinceMs) !== message.sinceMs) {
+        throw new globalThis.Error("value provided for field message.sinceMs of type uint64 too large");
+      }
+      writer.uint32(16).uint64(message.sinceMs);
+    }
+    if (message.endpointId !== "") {
+      writer.uint32(26).string(message.endpointId);
+    }
+    if (message.nodeId !== "") {
+      writer.uint32(34).string(message.nodeId);
+    }
+    if (message.accountId !== "") {
+      writer.uint32(42).string(message.accountId);
+    }
+    if (message.message !== "") {
+      writer.uint32(50).string(message.message);
+    }
+    if (message.runbook !== "") {
+      writer.uint32(58).string(message.runbook);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): AttentionItem {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseAttentionItem();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 8) {
+              break;
+            }
+
+            message.kind = attentionKindFromJSON(reader.int32());
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.sinceMs = reader.uint64() as bigint;
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.endpointId = reader.string();
+            continue;
+          }
+          case 4: {
+            if (tag !== 34) {
+              break;
+            }
+
+            message.nodeId = reader.string();
+            continue;
+          }
+          case 5: {
+            if (tag !== 42) {
+              break;
+            }
+
+            message.accountId = reader.string();
+            continue;
+          }
+          case 6: {
+            if (tag !== 50) {
+              break;
+            }
+
+            message.message = reader.string();
+            continue;
+          }
+          case 7: {
+            if (tag !== 58) {
+              break;
+            }
+
+            message.runbook = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): AttentionItem {
+    return {
+      kind: isSet(object.kind) ? attentionKindFromJSON(object.kind) : AttentionKind.UNSPECIFIED,
+      sinceMs: isSet(object.sinceMs)
+        ? BigInt(object.sinceMs)
+        : isSet(object.since_ms)
+        ? BigInt(object.since_ms)
+        : undefined,
+      endpointId: isSet(object.endpointId)
+        ? globalThis.String(object.endpointId)
+        : isSet(object.endpoint_id)
+        ? globalThis.String(object.endpoint_id)
+        : "",
+      nodeId: isSet(object.nodeId)
+        ? globalThis.String(object.nodeId)
+        : isSet(object.node_id)
+        ? globalThis.String(object.node_id)
+        : "",
+      accountId: isSet(object.accountId)
+        ? globalThis.String(object.accountId)
+        : isSet(object.account_id)
+        ? globalThis.String(object.account_id)
+        : "",
+      message: isSet(object.message) ? globalThis.String(object.message) : "",
+      runbook: isSet(object.runbook) ? globalThis.String(object.runbook) : "",
+    };
+  },
+
+  toJSON(message: AttentionItem): unknown {
+    const obj: any = {};
+    if (message.kind !== AttentionKind.UNSPECIFIED) {
+      obj.kind = attentionKindToJSON(message.kind);
+    }
+    if (message.sinceMs !== undefined) {
+      obj.sinceMs = message.sinceMs.toString();
+    }
+    if (message.endpointId !== "") {
+      obj.endpointId = message.endpointId;
+    }
+    if (message.nodeId !== "") {
+      obj.nodeId = message.nodeId;
+    }
+    if (message.accountId !== "") {
+      obj.accountId = message.accountId;
+    }
+    if (message.message !== "") {
+      obj.message = message.message;
+    }
+    if (message.runbook !== "") {
+      obj.runbook = message.runbook;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<AttentionItem>, I>>(base?: I): AttentionItem {
+    return AttentionItem.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<AttentionItem>, I>>(object: I): AttentionItem {
+    const message = createBaseAttentionItem();
+    message.kind = object.kind ?? AttentionKind.UNSPECIFIED;
+    message.sinceMs = (object.sinceMs !== undefined && object.sinceMs !== null) ? BigInt(object.sinceMs) : undefined;
+    message.endpointId = object.endpointId ?? "";
+    message.nodeId = object.nodeId ?? "";
+    message.accountId = object.accountId ?? "";
+    message.message = object.message ?? "";
+    message.runbook = object.runbook ?? "";
     return message;
   },
 };
@@ -14089,6 +14548,17 @@ export const ControlServiceService = {
     responseSerialize: (value: ListWorkersResponse): Buffer => Buffer.from(ListWorkersResponse.encode(value).finish()),
     responseDeserialize: (value: Buffer): ListWorkersResponse => ListWorkersResponse.decode(value),
   },
+  /** Current problems of the account that need a person; with the scope OPERATOR those of the whole cell. */
+  listAttention: {
+    path: "/capstan.v1.ControlService/ListAttention" as const,
+    requestStream: false as const,
+    responseStream: false as const,
+    requestSerialize: (value: ListAttentionRequest): Buffer => Buffer.from(ListAttentionRequest.encode(value).finish()),
+    requestDeserialize: (value: Buffer): ListAttentionRequest => ListAttentionRequest.decode(value),
+    responseSerialize: (value: ListAttentionResponse): Buffer =>
+      Buffer.from(ListAttentionResponse.encode(value).finish()),
+    responseDeserialize: (value: Buffer): ListAttentionResponse => ListAttentionResponse.decode(value),
+  },
   /** One endpoint with its workers, and what the scaler decided about it and why. */
   getEndpoint: {
     path: "/capstan.v1.ControlService/GetEndpoint" as const,
@@ -14371,6 +14841,8 @@ export interface ControlServiceServer extends UntypedServiceImplementation {
   /** What the connected nodes that accept work offer, without telling one node from another. */
   listMachineTypes: handleUnaryCall<ListMachineTypesRequest, ListMachineTypesResponse>;
   listWorkers: handleUnaryCall<ListWorkersRequest, ListWorkersResponse>;
+  /** Current problems of the account that need a person; with the scope OPERATOR those of the whole cell. */
+  listAttention: handleUnaryCall<ListAttentionRequest, ListAttentionResponse>;
   /** One endpoint with its workers, and what the scaler decided about it and why. */
   getEndpoint: handleUnaryCall<GetEndpointRequest, GetEndpointResponse>;
   /**
@@ -14910,6 +15382,22 @@ export interface ControlServiceClient extends Client {
     metadata: Metadata,
     options: Partial<CallOptions>,
     callback: (error: ServiceError | null, response: ListWorkersResponse) => void,
+  ): ClientUnaryCall;
+  /** Current problems of the account that need a person; with the scope OPERATOR those of the whole cell. */
+  listAttention(
+    request: ListAttentionRequest,
+    callback: (error: ServiceError | null, response: ListAttentionResponse) => void,
+  ): ClientUnaryCall;
+  listAttention(
+    request: ListAttentionRequest,
+    metadata: Metadata,
+    callback: (error: ServiceError | null, response: ListAttentionResponse) => void,
+  ): ClientUnaryCall;
+  listAttention(
+    request: ListAttentionRequest,
+    metadata: Metadata,
+    options: Partial<CallOptions>,
+    callback: (error: ServiceError | null, response: ListAttentionResponse) => void,
   ): ClientUnaryCall;
   /** One endpoint with its workers, and what the scaler decided about it and why. */
   getEndpoint(
