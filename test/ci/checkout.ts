@@ -53,8 +53,9 @@ export class Checkout {
     program: string,
     args: readonly string[] = [],
     path = `${dirname(process.execPath)}:${process.env['PATH'] ?? ''}`,
+    more: Readonly<Record<string, string>> = {},
   ): Promise<Outcome> {
-    const env = { PATH: `${join(this.folder, 'bin')}:${path}` };
+    const env = { ...more, PATH: `${join(this.folder, 'bin')}:${path}` };
     const running = run([join(this.folder, program), ...args], { program: '/bin/bash', cwd: this.folder, env });
     return { code: await running.ended, said: running.stdout(), errors: running.stderr() };
   }

@@ -21,6 +21,8 @@ interface Told {
   /** Files that crash when they run by themselves. */
   readonly crash?: readonly string[];
   readonly code?: number;
+  /** The full run does not end by itself. */
+  readonly hangs?: true;
 }
 
 interface Outcome {
@@ -47,6 +49,7 @@ else write([
   { type: 'end' },
 ]);
 console.error('npm error Test failed.  See above for more details.');
+if (told.hangs) setInterval(() => undefined, 1_000);
 process.exitCode = file === undefined || fails || crashes ? (told.code ?? 1) : 0;
 `;
 
@@ -69,7 +72,7 @@ async function afterRun(t: ExecutionContext, told: Told): Promise<Outcome> {
   for (const name of ['a', 'b']) await checkout.write(`test/${name}.test.ts`, '');
   await checkout.write('bin/npm', FAKE_NPM);
   await chmod(join(checkout.folder, 'bin/npm'), 0o755);
-  const { code, said } = await checkout.run('.ci/tests');
+  const { code, said } = await checkout.run('.ci/tests', [], undefined, told.hangs === true ? { CAPSTAN_TEST_SILENCE_MS: '1000' } : {});
   return { code, said, calls: await checkout.calls() };
 }
 
@@ -107,6 +110,13 @@ test('one that fails again keeps it out, and the others are named all the same',
 test('a file with several failed tests is run again once', async (t) => {
   const { calls } = await afterRun(t, { events: [...failed(A), ...failed(A, 'two'), end] });
   t.deepEqual(calls, ['test', 'test -- test/a.test.ts']);
+});
+
+test('a run that hangs is ended, and red, whatever passed', async (t) => {
+  const { code, calls, said } = await afterRun(t, { events: [...passed(A), end], code: 0, hangs: true });
+  t.not(code, 0);
+  t.deepEqual(calls, ['test']);
+  t.regex(said, /no event for 1 s: the run was ended/);
 });
 
 test('a file that crashes by itself keeps it out', async (t) => {
