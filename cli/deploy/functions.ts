@@ -1,6 +1,6 @@
 /** Converts the functions of a manifest to the form that the scheduler and the agents receive. */
 import { CapstanError } from '../../lib/errors.ts';
-import { findExport, parseModule, type Found } from './exports.ts';
+import { findExport, parseModule, type Found, type Method } from './exports.ts';
 import type { ManifestEndpoint, ManifestFunction } from './manifest.ts';
 import { isPython, readModule } from './modules.ts';
 import { readParameters, UNREAD, type Reading } from './parameters.ts';
@@ -10,6 +10,8 @@ export interface ReadFunction extends Reading {
   readonly name: string;
   /** File in the folder. */
   readonly module: string;
+  /** Of a class: its public methods, where they are known. */
+  readonly methods?: readonly Method[];
 }
 
 type Kind = ManifestEndpoint['kind'];
@@ -56,13 +58,16 @@ interface Wanted {
 }
 
 /** Returns what is known of a function that could not be read; throws when it is not a function. */
-function refusalOf(found: Exclude<Found, { kind: 'function' }>, { name, file, kind, where }: Wanted): Reading {
+function refusalOf(
+  found: Exclude<Found, { kind: 'function' }>,
+  { name, file, kind, where }: Wanted,
+): Reading & Pick<ReadFunction, 'methods'> {
   switch (found.kind) {
     case 'unclear':
       return UNREAD;
     case 'class':
       // The worker reads its methods after creating it.
-      if (kind === 'queue') return UNREAD;
+      if (kind === 'queue') return { ...UNREAD, ...(found.methods === undefined ? {} : { methods: found.methods }) };
       throw invalid(where, `${found.at}: ${name} is a class, and a route must have a function`);
     case 'missing': {
       if (found.hidden !== null) throw invalid(where, `${found.hidden}: the function ${name} is not exported`);

@@ -38,7 +38,11 @@ const answerSchema = z.discriminatedUnion('kind', [
     style: z.enum(['positional', 'whole', 'unread']),
     parameters: z.array(pythonParameter),
   }),
-  z.object({ kind: z.literal('class'), line: z.number() }),
+  z.object({
+    kind: z.literal('class'),
+    line: z.number(),
+    methods: z.array(z.object({ name: z.string(), parameters: z.array(pythonParameter) })),
+  }),
   z.object({ kind: z.literal('unclear') }),
   z.object({ kind: z.literal('missing'), names: z.array(z.string()) }),
   z.object({ kind: z.literal('syntax'), line: z.number(), message: z.string(), version: z.string() }),
@@ -61,7 +65,7 @@ export async function findInPython(folder: string, module: Module, name: string,
     case 'function':
       return { kind: 'read', reading: readingOf(answer) };
     case 'class':
-      return { kind: 'class', at: `${module.path}:${answer.line}` };
+      return { kind: 'class', at: `${module.path}:${answer.line}`, methods: answer.methods };
     case 'unclear':
       return { kind: 'unclear' };
     case 'missing':

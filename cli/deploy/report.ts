@@ -2,6 +2,7 @@
 import type { EndpointRow } from '../api/endpoint-row.ts';
 import { quote } from '../local.ts';
 import type { Terminal } from '../terminal/terminal.ts';
+import type { Parameter } from './parameters.ts';
 import type { Application, ApplicationEndpoint } from './application.ts';
 
 export function printEndpoints(rows: readonly EndpointRow[], terminal: Terminal): void {
@@ -32,9 +33,18 @@ function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-/** Returns an input with a value of the right type for every required parameter. */
+/**
+ * Returns an input with a value of the right type for every required parameter; for a class those of its first method, which
+ * is named where there are several.
+ */
 function sampleInput({ functions }: ApplicationEndpoint): Readonly<Record<string, unknown>> {
-  const parameters = functions[0]?.parameters ?? [];
+  const methods = functions[0]?.methods ?? [];
+  const [first] = methods;
+  if (first === undefined) return sampleOf(functions[0]?.parameters ?? []);
+  return { ...(methods.length > 1 ? { method: first.name } : {}), ...sampleOf(first.parameters) };
+}
+
+function sampleOf(parameters: readonly Parameter[]): Readonly<Record<string, unknown>> {
   const whole = parameters.find(({ takesBody }) => takesBody === true);
   if (whole !== undefined && parameters.length === 1) return isObject(whole.sample) ? whole.sample : {};
   return Object.fromEntries(parameters.filter(({ required }) => required).map(({ name, sample }) => [name, sample]));

@@ -3,6 +3,9 @@ import test from 'ava';
 
 import { readApplication } from '../../cli/deploy/application.ts';
 import { listFiles } from '../../cli/deploy/files.ts';
+import type { EndpointRow } from '../../cli/api/endpoint-row.ts';
+import type { Application } from '../../cli/deploy/application.ts';
+import { nextCommands } from '../../cli/deploy/report.ts';
 import { folderOf } from '../support/folder.ts';
 import { inShort, readFunction } from './read-function.ts';
 
@@ -58,6 +61,21 @@ test('a module is found by path, by dots, and as a package', async (t) => {
   ] as const) {
     t.is((await readFunction(folder, module)).module, path);
   }
+});
+
+test('the example of a call of a class is one of its first method, which is named where there are several', async (t) => {
+  const inputOf = async (source: string): Promise<string> => {
+    const read = await readFunction(await folderOf(t, { 'main.py': source }), 'main.py');
+    const rows = [{ name: 'e', kind: 'queue', url: 'http://host/v2/e', routes: {} }] as unknown as EndpointRow[];
+    const application = { endpoints: [{ spec: { name: 'e' }, functions: [read] }] } as unknown as Application;
+    return nextCommands(application, rows, 'key')[0] ?? '';
+  };
+  t.is(await inputOf('class f:\n def __init__(self): pass\n def run(self, png: bytes, n: int = 1): pass'), 'capstan call e png=dGV4dA==');
+  t.is(
+    await inputOf('class f:\n def one(self, a: int): pass\n def two(self): pass\n def _hidden(self): pass'),
+    'capstan call e method=one a=1',
+  );
+  t.is(await inputOf('class f:\n @staticmethod\n def run(a: str): pass'), 'capstan call e a=text');
 });
 
 test('a class is read by the worker that makes it', async (t) => {

@@ -65,10 +65,11 @@ def main(folder, path, name, kind):
         return {"kind": "syntax", "line": error.lineno or 1, "message": error.msg, "version": sys.version.split()[0]}
     except ValueError as error:
         return {"kind": "syntax", "line": 1, "message": str(error), "version": sys.version.split()[0]}
-    return find(tree.body, name, lambda node: read(node, Sources(folder).scope(path, tree), kind == "load-balanced"))
+    scope = Sources(folder).scope(path, tree)
+    return find(tree.body, name, lambda node: read(node, scope, kind == "load-balanced"), lambda node: methods_of(node, scope))
 
 
-def find(body, name, read_found):
+def find(body, name, read_found, read_methods):
     functions = []
     unclear = False
     found = None
@@ -78,7 +79,7 @@ def find(body, name, read_found):
             # The last definition of a name applies.
             found = read_found(node) if node.name == name else found
         elif isinstance(node, ast.ClassDef):
-            found = {"kind": "class", "line": node.lineno} if node.name == name else found
+            found = {"kind": "class", "line": node.lineno, "methods": read_methods(node)} if node.name == name else found
         elif isinstance(node, (ast.Import, ast.ImportFrom)):
             names = [(each.asname or each.name).split(".")[0] for each in node.names]
             unclear = unclear or name in names or "*" in names
@@ -95,6 +96,19 @@ def find(body, name, read_found):
     if unclear or "__getattr__" in functions:
         return {"kind": "unclear"}
     return {"kind": "missing", "names": [each for each in functions if not each.startswith("_")]}
+
+
+def methods_of(node, scope):
+    """Returns the public methods of a class with the parameters that the sources show; the worker reads them itself."""
+    methods = []
+    for each in node.body:
+        if not isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef)) or each.name.startswith("_"):
+            continue
+        if not any(isinstance(mark, ast.Name) and mark.id == "staticmethod" for mark in each.decorator_list):
+            first = getattr(each.args, "posonlyargs", []) or each.args.args
+            del first[:1]
+        methods.append({"name": each.name, "parameters": read_plain(each, scope)["parameters"]})
+    return methods
 
 
 UNREAD = {"kind": "function", "style": "unread", "parameters": []}
@@ -184,7 +198,8 @@ def type_name(argument):
 def sample(argument, default):
     if isinstance(default, ast.Constant) and isinstance(default.value, (str, int, float, bool)):
         return default.value
-    return SAMPLES.get(type_name(argument), "text")
+    # Bytes are base64 in JSON.
+    return "dGV4dA==" if type_name(argument) == "bytes" else SAMPLES.get(type_name(argument), "text")
 
 
 if __name__ == "__main__":
