@@ -1,5 +1,4 @@
 /** Finds an exported function in a module's syntax tree, through re-exports of the application's own files. */
-import type { Parameter } from './parameters.ts';
 import {
   parseSync,
   type ArrowFunctionExpression,
@@ -23,18 +22,12 @@ export interface ParsedModule extends Module {
 /** What an export resolves to. */
 export type Found =
   | { readonly kind: 'function'; readonly node: Callable; readonly module: ParsedModule }
-  /** A class, at this place; its public methods, where they are known. */
-  | { readonly kind: 'class'; readonly at: string; readonly methods?: readonly Method[] }
+  /** A class, at this place. */
+  | { readonly kind: 'class'; readonly at: string }
   /** It exists, but what it is depends on running the module. */
   | { readonly kind: 'unclear' }
   /** `names`: the functions that exist. `hidden`: the place of a function of this name that is not exported. */
   | { readonly kind: 'missing'; readonly names: readonly string[]; readonly hidden: string | null };
-
-/** A method of a class, for examples of calls: the worker reads it itself. */
-export interface Method {
-  readonly name: string;
-  readonly parameters: readonly Parameter[];
-}
 
 type Declared = Callable | Class | 'unclear' | { readonly from: string; readonly name: string };
 

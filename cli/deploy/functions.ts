@@ -1,10 +1,10 @@
 /** Converts the functions of a manifest to the form that the scheduler and the agents receive. */
 import { CapstanError } from '../../lib/errors.ts';
-import { findExport, parseModule, type Found, type Method } from './exports.ts';
+import { findExport, parseModule, type Found } from './exports.ts';
 import type { ManifestEndpoint, ManifestFunction } from './manifest.ts';
 import { isPython, readModule } from './modules.ts';
 import { readParameters, UNREAD, type Reading } from './parameters.ts';
-import { findInPython } from './python.ts';
+import { findInPython, type FoundInPython, type Method } from './python.ts';
 
 export interface ReadFunction extends Reading {
   readonly name: string;
@@ -59,7 +59,7 @@ interface Wanted {
 
 /** Returns what is known of a function that could not be read; throws when it is not a function. */
 function refusalOf(
-  found: Exclude<Found, { kind: 'function' }>,
+  found: Exclude<Found | FoundInPython, { kind: 'function' | 'read' }>,
   { name, file, kind, where }: Wanted,
 ): Reading & Pick<ReadFunction, 'methods'> {
   switch (found.kind) {
@@ -67,7 +67,7 @@ function refusalOf(
       return UNREAD;
     case 'class':
       // The worker reads its methods after creating it.
-      if (kind === 'queue') return { ...UNREAD, ...(found.methods === undefined ? {} : { methods: found.methods }) };
+      if (kind === 'queue') return { ...UNREAD, ...('methods' in found ? { methods: found.methods } : {}) };
       throw invalid(where, `${found.at}: ${name} is a class, and a route must have a function`);
     case 'missing': {
       if (found.hidden !== null) throw invalid(where, `${found.hidden}: the function ${name} is not exported`);

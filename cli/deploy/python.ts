@@ -50,7 +50,16 @@ const answerSchema = z.discriminatedUnion('kind', [
 
 type Answer = z.output<typeof answerSchema>;
 
-export type FoundInPython = Exclude<Found, { kind: 'function' }> | { readonly kind: 'read'; readonly reading: Reading };
+/** A method of a class, for examples of calls: the worker reads it itself. */
+export interface Method {
+  readonly name: string;
+  readonly parameters: readonly Parameter[];
+}
+
+export type FoundInPython =
+  | Exclude<Found, { kind: 'function' | 'class' }>
+  | { readonly kind: 'class'; readonly at: string; readonly methods: readonly Method[] }
+  | { readonly kind: 'read'; readonly reading: Reading };
 
 /**
  * Without Python 3.8 or newer on this machine the function is not read: the worker always checks the input against the
