@@ -1,7 +1,7 @@
 /** The network `outbound`: what a worker in a sandbox reaches, what not, who reaches it, and what is left afterwards. */
 import { spawn } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
-import { rm } from 'node:fs/promises';
+import { chmod, chown, mkdir, rm } from 'node:fs/promises';
 import { connect, createServer, type Server } from 'node:net';
 import { networkInterfaces } from 'node:os';
 import { join } from 'node:path';
@@ -25,6 +25,7 @@ await first?.close();
 await rm(tried, { recursive: true, force: true });
 const works = networks.includes('outbound');
 const isRoot = process.getuid?.() === 0;
+const NOBODY = 65_534;
 const networkTest = works ? test : test.skip;
 const reason = works ? '' : ` (skipped: ${missing.map((each) => each.reason).join('; ') || 'no sandbox'})`;
 
@@ -190,6 +191,45 @@ networkTest('with the end of a worker its network is gone, and with the launcher
   await until('one is left', () => (pastas(port).length === 1 ? true : null));
   await launcher.close();
   t.deepEqual(pastas(port), []);
+});
+
+(works && isRoot ? test : test.skip)('an agent without root has the network, too, where it may open the device for it', async (t) => {
+  const folder = await folderOf(t);
+  await chmod(folder, 0o755);
+  await mkdir(join(folder, 'agent'));
+  await chown(join(folder, 'agent'), NOBODY, NOBODY);
+  const open = await listen(t, { host: '127.0.0.1', port: 0 });
+  const shut = await listen(t, { host: '127.0.0.1', port: 0 });
+  const targets = JSON.stringify([open, shut].map((port) => ({ host: '127.0.0.1', port })));
+  const program = `
+    import { openTestSandbox } from '${join(import.meta.dirname, '../support/sandbox.ts')}';
+    const { launcher, networks, defaultNetwork } = await openTestSandbox('${folder}/agent', { network: { setting: 'auto', allowed: [], spares: 0 } });
+    console.log(networks.join(), defaultNetwork, launcher.hasSpares);
+    launcher.setGateway('http://127.0.0.1:${open}');
+    const worker = launcher.launch({ kind: 'program', command: 'node', args: ['-e', ${JSON.stringify(TRY)}, ${JSON.stringify(targets)}], env: launcher.environmentOf({}),
+      assignment: { workerId: 'w', folder: '', workFolder: '/work', deviceUuids: [], memoryBytes: 0, cpuMillis: 0, network: 'outbound' } });
+    worker.stdout.pipe(process.stdout);
+    worker.stderr.pipe(process.stderr);
+    await worker.gone;
+    await launcher.close();`;
+  const asNobody = [`--reuid=${NOBODY}`, `--regid=${NOBODY}`, '--clear-groups'];
+  const script = 'mount -t tmpfs tun /dev/net && mknod -m 0666 /dev/net/tun c 10 200 && exec setpriv "$@"';
+  const child = spawn(
+    'unshare',
+    [
+      ...['--mount', '--propagation', 'private', 'sh', '-c', script, 'sh', ...asNobody],
+      ...[process.execPath, '--input-type=module', '--eval', program],
+    ],
+    { stdio: ['ignore', 'pipe', 'pipe'], env: { PATH: '/usr/local/bin:/usr/bin:/bin', HOME: folder } },
+  );
+  t.teardown(() => child.kill('SIGKILL'));
+  const [out, err] = await Promise.all([text(child.stdout), text(child.stderr)]);
+  if (/EACCES|Cannot find module|Permission denied/.test(err)) {
+    t.log('this checkout is not readable for other users');
+    t.pass();
+    return;
+  }
+  t.is(out, 'host,outbound,none host true\n["connected","ECONNREFUSED"]\n', err);
 });
 
 (works && isRoot ? test : test.skip)('names are resolved where the host’s resolver has a loopback address', async (t) => {
