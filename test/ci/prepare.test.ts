@@ -9,7 +9,9 @@ import { Checkout, type Outcome } from './checkout.ts';
 
 /** Programs for isolation. */
 const isolation = ['bwrap', 'pasta', 'nft', 'ip', 'runsc'];
-const engines = ['dockerd', 'podman', 'runc', 'promtool', 'nginx', 'psql', 'faketime', ...isolation, 'helm'];
+/** Shells that tests run in. */
+const shells = ['zsh', 'fish'];
+const engines = ['dockerd', 'podman', 'runc', 'promtool', 'nginx', 'psql', 'faketime', ...isolation, ...shells, 'helm'];
 /** The only programs of this machine that the script sees. */
 const tools = ['cat', 'dirname', 'mkdir', 'mktemp', 'mv', 'rm', 'tail'];
 
@@ -42,7 +44,10 @@ const installs = async (checkout: Checkout): Promise<readonly string[]> =>
   (await checkout.calls()).filter((call) => /^apt-get .*install|pip install/.test(call));
 
 test('each missing package is installed by itself, and one that cannot be does not stop the others', async (t) => {
-  const checkout = await machine(t, { programs: ['dockerd', 'nginx', 'psql', 'faketime', ...isolation], apt: '[[ $* != *podman ]]' });
+  const checkout = await machine(t, {
+    programs: ['dockerd', 'nginx', 'psql', 'faketime', ...isolation, ...shells],
+    apt: '[[ $* != *podman ]]',
+  });
   const { code, said } = await prepare(checkout);
   t.is(code, 0);
   t.deepEqual(
@@ -54,7 +59,10 @@ test('each missing package is installed by itself, and one that cannot be does n
 });
 
 test('without root the missing packages are named and none is installed', async (t) => {
-  const checkout = await machine(t, { programs: ['podman', 'runc', 'promtool', 'nginx', 'psql', 'faketime', ...isolation], user: 1000 });
+  const checkout = await machine(t, {
+    programs: ['podman', 'runc', 'promtool', 'nginx', 'psql', 'faketime', ...isolation, ...shells],
+    user: 1000,
+  });
   const { code, said } = await prepare(checkout);
   t.is(code, 0);
   t.regex(said, /^! not installed, as that needs root and apt-get: docker\.io$/m);
