@@ -56,6 +56,7 @@ const commands: Readonly<Record<string, Entry>> = {
   store: { section: OPERATE, load: async () => (await import('./commands/store.ts')).store },
   'master-key': { section: OPERATE, load: async () => (await import('./commands/master-key.ts')).masterKey },
   doctor: { section: OPERATE, load: async () => (await import('./commands/doctor.ts')).doctor },
+  cache: { section: OTHER, load: async () => (await import('./commands/cache.ts')).cache },
   login: { section: OTHER, load: async () => (await import('./commands/login.ts')).login },
   logout: { section: OTHER, load: async () => (await import('./commands/login.ts')).logout },
   whoami: { section: OTHER, load: async () => (await import('./commands/status.ts')).whoami },

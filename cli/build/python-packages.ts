@@ -23,6 +23,7 @@ import { reachable } from './python-names.ts';
 import { pinsOf, type Pins, type PythonProject } from './python-project.ts';
 import { relocateScripts, removeTraces } from './python-scripts.ts';
 import { digestOf, runInstaller } from './run-installer.ts';
+import { boundUvCache } from './uv-cache.ts';
 import { uvInstaller } from './uv-installer.ts';
 import { findUv } from './uv-program.ts';
 
@@ -134,8 +135,11 @@ async function withFallback<T>(
   if ('why' in uv) why = `uv is not available (${uv.why})`;
   else {
     const [python, settings] = await Promise.all([pythonPath(folder), pipSettings(folder)]);
+    const own = uv.isOurs ? join(cacheDir, 'uv') : undefined;
     try {
-      return await work(uvInstaller({ path: uv.path, cacheDir: uv.isOurs ? join(cacheDir, 'uv') : undefined, python, settings }));
+      const done = await work(uvInstaller({ path: uv.path, cacheDir: own, python, settings }));
+      if (own !== undefined) await boundUvCache(own);
+      return done;
     } catch (error) {
       if (!(error instanceof CapstanError) || error.code !== 'UNAVAILABLE') throw error;
       why = `uv cannot reach a package index (${error.message.split('\n')[0] ?? ''})`;

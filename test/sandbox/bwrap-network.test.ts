@@ -265,23 +265,25 @@ networkTest('with the end of a worker its network is gone, and with the launcher
     t.true(launcher.takesSpare(assigned()));
     t.false(launcher.takesSpare(assigned({ network: 'host' })));
     const port = await listen(t, { host: '127.0.0.1', port: 0 });
-    const spare = () =>
+    const spare = (args: readonly string[]) =>
       launcher.launch({
         kind: 'host',
         command: 'node',
-        args: ['-e', `process.stdin.resume(); ${TRY}`, JSON.stringify([{ host: '127.0.0.1', port }])],
+        args,
         env: launcher.environmentOf({}),
         pipes: 0,
         lifeline: false,
         reads: [],
       });
-    const waiting = spare();
+    const waiting = spare(['-e', TRY, JSON.stringify([{ host: '127.0.0.1', port }])]);
+    // It does not wait for its assignment.
+    const said = text(waiting.stdout ?? process.stdin);
     launcher.setGateway(`http://127.0.0.1:${port}`);
     await waiting.started;
     await waiting.assign(assigned());
-    t.is((await text(waiting.stdout ?? process.stdin)).trim(), '["connected"]');
+    t.is((await said).trim(), '["connected"]');
     await waiting.gone;
-    const old = spare();
+    const old = spare(['-e', 'setTimeout(() => undefined, 60_000)']);
     await old.started;
     launcher.setGateway('http://127.0.0.1:1');
     await t.throwsAsync(old.assign(assigned()), { message: /address of the gateway has changed/ });
