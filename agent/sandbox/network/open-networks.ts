@@ -54,7 +54,7 @@ export async function openNetworks(
   const problem = await trial(networks);
   if (problem === undefined) return { networks, missing: [] };
   await networks.close();
-  return without(problem, /tun/.test(problem) ? 'chmod 0666 /dev/net/tun' : '');
+  return without(problem, /tun/.test(problem) ? 'chmod 0666 /dev/net/tun; in a container, start that with --device /dev/net/tun' : '');
 }
 
 function without(reason: string, remedy: string): OpenedNetworks {
