@@ -38,6 +38,8 @@ const LAST_RETRY_MS = 2_000;
 const SLOW_RETRY_MS = 10_000;
 /** A session that lasted this long, ms, resets the backoff. */
 const STEADY_MS = 1_000;
+/** Time within which the owner of a cell reads that a node was moved to it; before that it refuses the node's identity. */
+const MOVED_MS = 30_000;
 const JOIN_DEADLINE_MS = 10_000;
 /** Limits until Welcome sets them, ms. */
 const OPENING: Welcome = { heartbeatMs: 5_000, silenceMs: 15_000, publicUrl: '' };
@@ -75,6 +77,8 @@ export class Session {
   readonly #outbox = new BatchWriter<AgentEvent>((events) => this.#write({ events }));
   readonly #backoff = new Backoff(FIRST_RETRY_MS, LAST_RETRY_MS);
   #identity: Identity | undefined;
+  /** When the node was last moved to another cell, monotonic ms. */
+  #movedAt = Number.NEGATIVE_INFINITY;
   #live: Live | undefined;
   #retry: NodeJS.Timeout | undefined;
   #closed = false;
@@ -285,7 +289,10 @@ export class Session {
       );
       return;
     }
-    if (error.code === 'UNAUTHENTICATED' || error.code === 'PERMISSION_DENIED') {
+    const isNew = performance.now() - this.#movedAt < MOVED_MS;
+    if (error.code === 'UNAUTHENTICATED' && isNew && !this.#joining) {
+      this.#complain('warn', 'the owner of the new cell does not know this node yet', error);
+    } else if (error.code === 'UNAUTHENTICATED' || error.code === 'PERMISSION_DENIED') {
       const joining = this.#joining;
       if (!joining && this.#hasToken()) this.#rejoin = true;
       else wait = SLOW_RETRY_MS;
@@ -309,6 +316,7 @@ export class Session {
   async #move(identity: Identity): Promise<void> {
     await writeIdentity(this.#options.folder, identity);
     this.#identity = identity;
+    this.#movedAt = performance.now();
     this.#options.log.info({ node: identity.nodeId, cell: identity.cell }, 'this node was moved to another cell');
     this.#options.onRejoined();
   }

@@ -67,8 +67,7 @@ export class ProxiedRequest implements HttpCall {
       method,
       path,
       headers: [...list, ...taken],
-      // An upgraded connection is not reused.
-      ...(upgrade === true ? { agent: false } : { agent: deps.agent }),
+      agent: deps.agent,
     });
     const timer = setTimeout(() => this.#request.destroy(new Error(`no connection within ${CONNECT_MS / 1000} s`)), CONNECT_MS);
     this.#request.once('close', () => clearTimeout(timer));

@@ -2,7 +2,6 @@
  * A worker with its own server: it receives PORT and PORT_HEALTH, GET /ping or another sign shows that it is ready
  * (health-check.ts), and requests are forwarded to it.
  */
-import { Agent } from 'node:http';
 
 import { messageOf } from '../../../lib/to-error.ts';
 import { checkAgain, checkServer, describeCheck, isHealthy, readyBy, type CheckResult, type ReadyBy } from './health-check.ts';
@@ -11,6 +10,7 @@ import type { LaunchedProcess } from '../foreign/launcher.ts';
 import { workerEnv } from '../hosted/worker-env.ts';
 import type { HttpCall, HttpEvents, HttpRequest, RunningWorker, WorkerEvents, WorkerStart } from '../runtime.ts';
 import { ProxiedRequest } from './proxied-request.ts';
+import { ServerAgent } from './server-agent.ts';
 import type { Reach, ServerSite } from './site.ts';
 
 /** Interval of health checks before it is ready, ms; and after. */
@@ -33,7 +33,8 @@ const DRAIN_MS = 10_000;
 export class ServerWorker implements RunningWorker {
   readonly #events: WorkerEvents;
   /** Connections are not reused: the worker may close an idle one just as a request is sent on it. */
-  readonly #agent = new Agent({ keepAlive: false });
+  readonly #isRefused = (): boolean => this.#carried.listens?.(this.#reach.port) === false;
+  readonly #agent = new ServerAgent(this.#isRefused);
   readonly #open = new Set<ProxiedRequest>();
   #carried: LaunchedProcess = { pid: undefined, terminate() {}, kill() {} };
   #reach: Reach = { host: '', port: 0, healthPort: 0 };
@@ -73,7 +74,8 @@ export class ServerWorker implements RunningWorker {
 
   serve(request: HttpRequest, events: HttpEvents): HttpCall {
     const proxied: ProxiedRequest = new ProxiedRequest(this.#reach, request, events, {
-      agent: this.#agent,
+      // An upgraded connection belongs to no agent, which would end it with the others.
+      agent: request.upgrade === true ? new ServerAgent(this.#isRefused) : this.#agent,
       onRefused: () => this.#doubt(),
       onInvalid: (text) => this.#events.log({ stream: 'system', jobId: '', text }),
       onOver: () => this.#open.delete(proxied),
