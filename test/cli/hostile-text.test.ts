@@ -220,6 +220,8 @@ const others = [
   'agent',
   'start',
   'logout',
+  'cache list',
+  'cache clear',
   'completion',
   'complete',
   'version',
