@@ -75,7 +75,12 @@ async function open(name: string, path: string, protocols: readonly string[] = [
   const closed = new Promise<{ code: number; reason: string }>((resolve) => {
     socket.addEventListener('close', ({ code, reason }) => resolve({ code, reason }));
   });
-  const hello = JSON.parse(String(await messages.next(() => true))) as Hello;
+  const refused = closed.then(({ code, reason }) => {
+    throw new Error(`${name}${path} was closed before its first message: ${code} ${reason}`);
+  });
+  const hello = JSON.parse(String(await Promise.race([messages.next(() => true), refused]))) as Hello;
+  // Its later end is no fault.
+  refused.catch(() => undefined);
   return { socket, hello, messages, closed };
 }
 
