@@ -1,8 +1,8 @@
 /**
- * The program behind `npm start`, `npm test`, `npm run bench`, `npm run history`, `npm run sdk` and `npm run release`:
+ * The program behind `npm start`, `npm test`, `npm run bench`, `npm run history`, `npm run sdk`, `npm run console` and `npm run release`:
  * installs what is missing, then runs the command.
  *
- *   node cli/setup.mjs start|test|bench|history|sdk|release [arguments of the command]
+ *   node cli/setup.mjs start|test|bench|history|sdk|console|release [arguments of the command]
  *
  * It runs on the system's Node, version 20 or newer, without a dependency; the command runs on the Node of the
  * dependencies. The exit code is that of the command; 130 or 143 when a signal ended it or the set-up.
@@ -30,6 +30,7 @@ const targets = {
   history: { full: true, channel: false, args: ['test/history/main.ts'] },
   // Declarations need the compiler.
   sdk: { full: true, channel: false, args: ['sdk/typescript/build.ts'] },
+  console: { full: false, channel: false, args: ['console/build.mjs'] },
   release: { full: true, channel: false, args: ['--disable-warning=ExperimentalWarning', 'release/main.ts'] },
 };
 

@@ -58,6 +58,7 @@ export const gatewayConfig = z.object({
     z.union([z.literal(''), z.url({ protocol: /^https?$/, error: 'must be an http or https URL' })]).default(''),
     'Base URL of the HTTP API, used for endpoint URLs in responses; when empty, the URL that the caller used',
   ),
+  console: setting('CAPSTAN_CONSOLE', z.enum(['on', 'off']).default('on'), 'Whether the gateway serves the web console at /console.'),
   graphqlPerSecond: setting(
     'CAPSTAN_GRAPHQL_PER_SECOND',
     integer(1, 100_000, 50),

@@ -42,7 +42,15 @@ export interface QueueApi {
 }
 
 /** One account has everything, whatever the key. */
-const KEY: Key = { hash: Buffer.alloc(0), accountId: '', scope: KeyScope.ALL, endpointIds: new Set(), environment: '', cell: '' };
+const KEY: Key = {
+  hash: Buffer.alloc(0),
+  accountId: '',
+  scope: KeyScope.ALL,
+  endpointIds: new Set(),
+  environment: '',
+  isSession: false,
+  cell: '',
+};
 
 /** Creates the routes without a server. Any key is accepted, and none is required. */
 export async function createQueueApi({ queue, kindOf, log }: QueueApiOptions): Promise<QueueApi> {

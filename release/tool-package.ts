@@ -31,6 +31,7 @@ interface RootPackage {
 export async function makeToolPackage(root: string, folder: string, scratch: string, time: Date): Promise<string> {
   const own = JSON.parse(await readFile(join(root, 'package.json'), 'utf8')) as RootPackage;
   await copySources(root, scratch);
+  await copyConsole(root, scratch);
   const dependencies = await runtimeDependencies(root);
   for (const dependency of dependencies.filter(isBundled)) await copyDependency(root, dependency, scratch);
   await writeFile(join(scratch, 'package.json'), `${JSON.stringify(published(own, dependencies), null, 2)}\n`);
@@ -60,6 +61,13 @@ async function copySources(root: string, target: string): Promise<void> {
   for (const { from, target: file } of imports)
     if (file !== 'package.json' && !(await stat(join(target, file)).catch(() => null))?.isFile()) missing.push(`${from} → ${file}`);
   if (missing.length > 0) throw new Error(`the package lacks files that it loads: ${missing.join(', ')}`);
+}
+
+/** The built console: whoever installs the package needs nothing to build it. */
+async function copyConsole(root: string, target: string): Promise<void> {
+  await promisify(execFile)(process.execPath, [join(root, 'console/build.mjs')]);
+  const isServed = (path: string): boolean => !/\.stamp$|manifest\.json$/.test(path);
+  await cp(join(root, 'console/dist'), join(target, 'console/dist'), { recursive: true, filter: isServed });
 }
 
 /** The versions are those of the lock file: what is installed is what was tested. */

@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import type { Command } from '../command.ts';
 import { installRoot, readSettings } from '../config.ts';
 import { apiKeyForShell } from '../local.ts';
+import { buildConsole } from '../samples/console.ts';
 
 /** Folders of examples/ that are deployed. */
 const SAMPLES = ['text-analysis', 'reference'];
@@ -40,6 +41,7 @@ export const start: Command = {
         const balanced = rows.filter(({ kind }) => kind === 'load-balanced');
         showRoutes(balanced, env.variables['CAPSTAN_LB_DOMAIN'] ?? 'lb.localhost', shown);
         terminal.line('Ctrl+C ends it.');
+        void buildConsole(url, terminal, signal);
       },
     });
   },

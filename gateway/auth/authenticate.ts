@@ -4,13 +4,14 @@ import { createHash, timingSafeEqual } from 'node:crypto';
 import { LRUCache } from 'lru-cache';
 
 import { CapstanError } from '../../lib/errors.ts';
+import { isSessionToken, SESSION_PREFIX } from '../../lib/session-token.ts';
 import type { Directory, Key } from '../directory/directory.ts';
 import type { Lookup } from '../directory/lookup.ts';
 
 /** Longer headers cannot hold a valid key and are not cached. */
 const MAX_HEADER = 1024;
-/** Prefixes of API keys and of worker tokens. */
-const OUR_TOKEN = /^(cap|wkr)_/;
+/** Prefixes of API keys, of worker tokens and of the console's sessions. */
+const OUR_TOKEN = /^(cap|wkr|ses)_/;
 const WORKER_PREFIX = 'wkr_';
 /** `wkr_<worker id>_<MAC>`. */
 const WORKER_TOKEN = /^wkr_[a-z0-9]{1,64}_[A-Za-z0-9_-]{43}$/;
@@ -68,15 +69,29 @@ export class Authenticator {
     const hash = createHash('sha256').update(text, 'utf8').digest();
     const name = hash.toString('hex');
     if (text.startsWith(WORKER_PREFIX)) return this.#worker(header ?? '', text, name, peer);
-    const known = this.#lookup.knownKey(name);
-    const key = known ?? (await this.#lookup.key(name, peer));
-    if (key === undefined || key.hash.length !== hash.length || !timingSafeEqual(key.hash, hash)) {
-      throw new CapstanError('UNAUTHENTICATED', 'the API key is unknown or revoked');
-    }
+    const key = text.startsWith(SESSION_PREFIX) ? undefined : await this.#find(hash, peer);
+    if (key === undefined || key.isSession) throw new CapstanError('UNAUTHENTICATED', 'the API key is unknown or revoked');
     this.#used.add(key);
     // Cached only if the directory holds the key: the directory announces revocations of its own keys only.
     if (header !== undefined && this.#lookup.knownKey(name) === key) this.#seen.set(header, key);
     return key;
+  }
+
+  /**
+   * Returns the key of a session of the console; `token`: as its cookie holds it.
+   * @throws CapstanError UNAUTHENTICATED; UNAVAILABLE when it could not be looked up.
+   */
+  async session(token: string, peer: string): Promise<Key> {
+    const key = isSessionToken(token) ? await this.#find(createHash('sha256').update(token, 'utf8').digest(), peer) : undefined;
+    if (key?.isSession !== true) throw new CapstanError('UNAUTHENTICATED', 'the session has ended; sign in again');
+    this.#used.add(key);
+    return key;
+  }
+
+  async #find(hash: Buffer, peer: string): Promise<Key | undefined> {
+    const name = hash.toString('hex');
+    const key = this.#lookup.knownKey(name) ?? (await this.#lookup.key(name, peer));
+    return key?.hash.length === hash.length && timingSafeEqual(key.hash, hash) ? key : undefined;
   }
 
   async #worker(header: string, text: string, hash: string, peer: string): Promise<Key> {

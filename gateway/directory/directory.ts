@@ -18,6 +18,8 @@ export interface Key {
   readonly endpointIds: ReadonlySet<string>;
   /** With the scope ENVIRONMENT: the environment that it covers. */
   readonly environment: string;
+  /** The token of a session of the console: good for the console's own routes only. */
+  readonly isSession: boolean;
   /** The cell in which its account lives. */
   readonly cell: string;
 }
@@ -43,6 +45,7 @@ export function keyOf(entry: KeyEntry, cell: string): Key {
     scope: entry.isOperator ? KeyScope.OPERATOR : entry.scope,
     endpointIds: new Set(entry.endpointIds),
     environment: entry.environment,
+    isSession: entry.isSession,
     cell,
   };
 }

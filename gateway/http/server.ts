@@ -1,6 +1,8 @@
 /** The HTTP server: the same parsing, validation and errors for every route. */
 import fastify, { type FastifyInstance } from 'fastify';
 
+import { consoleRoutes } from '../console/routes.ts';
+import type { ConsoleServices } from '../console/services.ts';
 import type { Certificate } from './tls.ts';
 import { cors } from './cors.ts';
 import { docsRoutes } from './docs.ts';
@@ -19,10 +21,9 @@ import { openAiRoutes } from './routes/openai.ts';
 import { serviceRoutes } from './routes/service.ts';
 import { statusRoutes } from './routes/status.ts';
 import { submitRoutes } from './routes/submit.ts';
-import type { Services } from './services.ts';
 
 /** `certificate`: null for plain HTTP. */
-export async function createServer(services: Services, certificate: Certificate | null): Promise<FastifyInstance> {
+export async function createServer(services: ConsoleServices, certificate: Certificate | null): Promise<FastifyInstance> {
   const { config, log } = services;
   const app = fastify({
     serverFactory: (handler) => openListener(services, certificate, handler),
@@ -58,5 +59,6 @@ export async function createServer(services: Services, certificate: Certificate 
   metricsRoutes(app, services);
   graphqlRoutes(app, services);
   buildRoutes(app, services);
+  if (config.console === 'on') await consoleRoutes(app, services);
   return app;
 }

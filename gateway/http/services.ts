@@ -56,7 +56,6 @@ export interface Services extends JobServices {
   readonly cells: Cells;
   readonly cluster: ClusterClient;
   readonly lookup: Lookup;
-  readonly authenticator: Authenticator;
   readonly metrics: GatewayMetrics;
   readonly keyRates: KeyRates;
   /** Monotonic clock, ms. */

@@ -5,7 +5,7 @@ import type { EndpointLevel } from '../../proto/gen/capstan/v1/invoke.ts';
 import type { AgentEvent, Hello } from '../../proto/gen/capstan/v1/nodes.ts';
 import type { HookHead, JobKind, JobRow, Op, Outcome, QueuedJob, WholeJob } from '../store/store.ts';
 import type { LimitedOperation, Usage } from './jobs/rate-limits.ts';
-import type { AccountRow, KeyRow, MasterKeyRow, EncryptedRow } from './state/control-rows.ts';
+import type { AccountRow, EncryptedRow, KeyRow, MasterKeyRow, SessionRow } from './state/control-rows.ts';
 import type { EndpointInput } from './state/endpoints.ts';
 import type { NodeConfig } from './state/fleet.ts';
 import type { Cursor, JobRecord } from './state/jobs.ts';
@@ -82,6 +82,10 @@ export type Command =
       readonly stopJobs: boolean;
     }
   | { readonly kind: 'put-key'; readonly key: KeyRow }
+  /** Refused if the key of the session was revoked. */
+  | { readonly kind: 'put-session'; readonly session: SessionRow }
+  /** The hash of its token. */
+  | { readonly kind: 'end-session'; readonly hash: string }
   | { readonly kind: 'revoke-key'; readonly hash: string }
   /** Keys that were used recently. */
   | { readonly kind: 'note-keys'; readonly hashes: readonly string[] }

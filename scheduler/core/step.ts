@@ -22,7 +22,9 @@ import type { Now } from './now.ts';
 import type { Op } from '../store/store.ts';
 import { fromRow } from './jobs/job-records.ts';
 import { recordStart, requeue } from './jobs/jobs.ts';
-import { keyExpiry, noteKeys, putAccount, putKey, revokeKey } from './control/keys.ts';
+import { endSession, putSession } from './control/console-sessions.ts';
+import { noteKeys } from './control/key-use.ts';
+import { keyExpiry, putAccount, putKey, revokeKey } from './control/keys.ts';
 import { finishRefill } from './jobs/lanes.ts';
 import { cancel } from './jobs/cancel.ts';
 import { dueRead } from './jobs/expiry.ts';
@@ -169,6 +171,10 @@ function command(ctx: StepContext, call: number, asked: Command): void {
       return deleteEnvironment(ctx, call, asked);
     case 'put-key':
       return putKey(ctx, call, asked.key);
+    case 'put-session':
+      return putSession(ctx, call, asked.session);
+    case 'end-session':
+      return endSession(ctx, call, asked.hash);
     case 'revoke-key':
       return revokeKey(ctx, call, asked.hash);
     case 'note-keys':

@@ -218,8 +218,8 @@ export class Authorizer {
   }
 }
 
-function holderOf({ hash, account, scope, endpoints, environment }: KeyRow): AccountPrincipal {
-  return { role: 'account', key: keyId(hash), account, scope, endpoints, environment };
+function holderOf({ hash, sessionOf, account, scope, endpoints, environment }: KeyRow): AccountPrincipal {
+  return { role: 'account', key: keyId(sessionOf ?? hash), account, scope, endpoints, environment };
 }
 
 /** The key of a call. UNAUTHENTICATED without one. */

@@ -23,6 +23,7 @@ import { attention } from './attention.ts';
 import type { AccountPrincipal, Reader } from './auth.ts';
 import { unary } from './calls.ts';
 import { cellHandlers } from './cell-service.ts';
+import { consoleSessionHandlers } from './console-session-service.ts';
 import { deployHandlers } from './deploy-service.ts';
 import { endpointInfo } from './endpoint-info.ts';
 import { keyHandlers } from './key-service.ts';
@@ -85,6 +86,7 @@ export class Control {
       })),
       ...deployHandlers(this.#deps),
       ...keyHandlers(this.#deps),
+      ...consoleSessionHandlers(this.#deps),
       ...cellHandlers(this.#deps),
       listEndpoints: reader('ListEndpoints', ({ environment }, { account: owner, sees }) => {
         const endpoints = liveEndpoints(engine.state, owner).filter(
@@ -183,7 +185,7 @@ export class Control {
 function workerKeyEntry(worker: AccountPrincipal | null): KeyEntry {
   if (worker === null) throw new CapstanError('NOT_FOUND', 'the worker does not exist');
   const { account: accountId, scope, environment } = worker;
-  return { hash: Buffer.alloc(0), accountId, scope, endpointIds: [], environment, isOperator: false };
+  return { hash: Buffer.alloc(0), accountId, scope, endpointIds: [], environment, isOperator: false, isSession: false };
 }
 
 function webhookInfo(hook: HookHead): WebhookInfo {

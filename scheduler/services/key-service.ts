@@ -16,7 +16,7 @@ import { type State, liveEndpoints } from '../core/state.ts';
 import type { KeyRow } from '../core/state/control-rows.ts';
 import { bodyBytesOf } from '../core/jobs/body-use.ts';
 import type { Quotas } from '../core/events.ts';
-import { accountExists, accountNotFound, accountRow, bodyQuotaOf, buildQuotaOf, keyId, quotaOf } from '../core/control/keys.ts';
+import { accountExists, accountNotFound, accountRow, bodyQuotaOf, buildQuotaOf, keyId, keysOf, quotaOf } from '../core/control/keys.ts';
 import { hashKey } from '../secrets/hash.ts';
 import { DEFAULT_ACCOUNT } from './auth.ts';
 import { unary } from './calls.ts';
@@ -79,7 +79,7 @@ export function keyHandlers({ engine, auth, log, clock, uploads, cells }: Contro
   }
 
   async function create(request: CreateKeyRequest, account: string): Promise<CreateKeyResponse> {
-    if ([...engine.state.keys.values()].filter((key) => key.account === account).length >= MAX_KEYS)
+    if (keysOf(engine.state, account).length >= MAX_KEYS)
       throw new CapstanError('QUOTA_EXCEEDED', `keys: the account already has ${MAX_KEYS} keys; revoke some`, { field: 'name' });
     const text = newKeyText();
     const expiresAt = request.expiresInS === 0 ? null : now() + request.expiresInS * 1_000;
@@ -104,8 +104,11 @@ export function keyHandlers({ engine, auth, log, clock, uploads, cells }: Contro
     }),
     listKeys: call('ListKeys', (request, metadata) => {
       const account = accountOf(metadata, auth.wholeReader(metadata).account, request.account);
-      const keys = [...engine.state.keys.values()].filter((key) => key.account === account);
-      return { keys: keys.toSorted((a, b) => a.createdAt - b.createdAt).map(keyInfo) };
+      return {
+        keys: keysOf(engine.state, account)
+          .toSorted((a, b) => a.createdAt - b.createdAt)
+          .map(keyInfo),
+      };
     }),
     revokeKey: call('RevokeKey', async ({ id, account: wanted }, metadata) => {
       const account = accountOf(metadata, auth.account(metadata, wanted), wanted);
@@ -179,7 +182,7 @@ export function keyHandlers({ engine, auth, log, clock, uploads, cells }: Contro
 
 /** @throws CapstanError NOT_FOUND; INVALID_ARGUMENT if several keys have the name. */
 function findKey(state: State, account: string, wanted: string): KeyRow {
-  const keys = [...state.keys.values()].filter((key) => key.account === account);
+  const keys = keysOf(state, account);
   const byId = keys.find(({ hash }) => keyId(hash) === wanted);
   if (byId !== undefined) return byId;
   const [first, ...others] = wanted === '' ? [] : keys.filter(({ name }) => name === wanted);

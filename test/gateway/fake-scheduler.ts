@@ -206,6 +206,7 @@ export class FakeScheduler {
       endpointIds: entry.endpoints ?? [],
       environment: entry.environment ?? '',
       isOperator: false,
+      isSession: false,
     };
     this.keys.set(hash.toString('hex'), key);
     this.#tell({ keys: [key] });

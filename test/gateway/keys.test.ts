@@ -184,6 +184,7 @@ for (const [what, junkOf] of [
       endpointIds: [],
       environment: 'default',
       isOperator: false,
+      isSession: false,
     };
     scheduler.workerTokens.set(good, entry);
     const health = (key: string, peer: string) => call('GET', '/v2/ep/health', { key, headers: { 'x-forwarded-for': peer } });

@@ -51,7 +51,13 @@ export function deletedAccount(state: State, command: Command): CapstanError | n
   // Webhooks of the account's last jobs are still signed.
   if (command.kind === 'put-webhook-secret') return null;
   if (command.kind === 'put-account' || command.kind === 'delete-account') return null;
-  const account = command.kind === 'put-key' ? command.key.account : 'account' in command ? command.account : null;
+  const account = accountOf(command);
   if (account === null || state.accounts.get(account)?.deletedAt === undefined) return null;
   return accountNotFound(account, 'account');
+}
+
+function accountOf(command: Command): string | null {
+  if (command.kind === 'put-key') return command.key.account;
+  if (command.kind === 'put-session') return command.session.account;
+  return 'account' in command ? command.account : null;
 }

@@ -38,6 +38,7 @@ export function keyEntry(key: KeyRow): KeyEntry {
     endpointIds: [...key.endpoints],
     environment: key.environment,
     isOperator,
+    isSession: key.sessionOf !== undefined,
   };
 }
 

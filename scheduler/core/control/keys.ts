@@ -12,8 +12,8 @@ import type { Now } from '../now.ts';
 import { accountRuleChanged } from '../fleet/isolation-loss.ts';
 import { putRow } from '../rows.ts';
 
-/** Minimum interval between two writes of a key's last use, ms. */
-const NOTE_USE_EVERY_MS = 3_600_000;
+/** Longest interval between two checks whether a key has expired, ms. */
+const CHECK_EXPIRY_MS = 3_600_000;
 
 /** Defaults for fields missing in older rows. */
 export const keyDefaults = { environment: '', prefix: '', createdAt: 0, expiresAt: null, usedAt: null } as const;
@@ -39,6 +39,16 @@ export function bodyQuotaOf(state: State, account: string): number {
   return accountRow(state, account).bodyQuota ?? state.settings.bodyQuotaBytes;
 }
 
+/** Returns the keys of an account, without sessions of the console. */
+export function keysOf(state: State, account: string): KeyRow[] {
+  return [...state.keys.values()].filter((key) => key.account === account && key.sessionOf === undefined);
+}
+
+/** Returns the open sessions of a key; a session has none. */
+export function sessionsOf(state: State, key: KeyRow): KeyRow[] {
+  return key.sessionOf === undefined ? [...state.keys.values()].filter(({ sessionOf }) => sessionOf === key.hash) : [];
+}
+
 /** Characters of a key's hash that form its id. */
 const KEY_ID_LENGTH = 12;
 
@@ -62,7 +72,7 @@ export function putKey(ctx: StepContext, call: number, key: KeyRow): void {
   ctx.reply(call, { kind: 'done' }, addKey(ctx, key));
 }
 
-function addKey(ctx: StepContext, key: KeyRow): Write {
+export function addKey(ctx: StepContext, key: KeyRow): Write {
   ctx.state.keys.set(key.hash, key);
   awaitExpiry(ctx.state, ctx.now, key);
   const write = putRow(ctx, 'key', key.hash, key);
@@ -109,20 +119,8 @@ export function keyExpiry(ctx: StepContext, hash: string): void {
  */
 export function awaitExpiry(state: State, now: Now, key: KeyRow): void {
   if (key.expiresAt === null) return;
-  const left = Math.min(Math.max(0, key.expiresAt - now.wall), NOTE_USE_EVERY_MS);
+  const left = Math.min(Math.max(0, key.expiresAt - now.wall), CHECK_EXPIRY_MS);
   state.deadlines.add(now.mono + left, { kind: 'key-expiry', hash: key.hash });
-}
-
-/** Stores when keys were last used, to within an hour. */
-export function noteKeys(ctx: StepContext, call: number, hashes: readonly string[]): void {
-  for (const hash of hashes) {
-    const key = ctx.state.keys.get(hash);
-    if (key === undefined || (key.usedAt !== null && ctx.now.wall - key.usedAt < NOTE_USE_EVERY_MS)) continue;
-    const row = { ...key, usedAt: ctx.now.wall };
-    ctx.state.keys.set(hash, row);
-    putRow(ctx, 'key', hash, row);
-  }
-  ctx.reply(call, { kind: 'done' });
 }
 
 export function putAccount(ctx: StepContext, call: number, command: Extract<Command, { kind: 'put-account' }>): void {
@@ -156,7 +154,9 @@ export function accountNotFound(account: string, field: string): CapstanError {
   return new CapstanError('NOT_FOUND', `${field}: account ${account} does not exist`, { field });
 }
 
+/** Removes a key and its sessions. */
 export function removeKey(ctx: StepContext, key: KeyRow): Write {
+  for (const session of sessionsOf(ctx.state, key)) removeKey(ctx, session);
   ctx.state.keys.delete(key.hash);
   const write = putRow(ctx, 'key', key.hash, null);
   ctx.emit({ kind: 'directory', update: { ...emptyUpdate(), removedKeys: [Buffer.from(key.hash, 'hex')] } }, write);

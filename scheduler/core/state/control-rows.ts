@@ -87,7 +87,15 @@ export interface KeyRow {
   readonly expiresAt: number | null;
   /** Accurate to an hour; null before it was first recorded. */
   readonly usedAt: number | null;
+  /**
+   * The hash of the key that opened this session of the console, hex; absent for keys. A session permits what its key permits, ends
+   * with it, and expires unless it is used.
+   */
+  readonly sessionOf?: string;
 }
+
+/** A session of the console: a key of its own, under the permissions of another one. */
+export type SessionRow = KeyRow & Required<Pick<KeyRow, 'sessionOf'>>;
 
 export interface EnvironmentRow {
   readonly account: string;

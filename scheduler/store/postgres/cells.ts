@@ -23,7 +23,7 @@ JOIN capstan.control k ON k.cell = c.cell AND k.kind = 'setting' AND k.key = $1 
 const CLAIM = `INSERT INTO capstan.accounts AS a (id, cell) VALUES ($1, $2)
 ON CONFLICT (id) DO UPDATE SET cell = a.cell RETURNING (SELECT name FROM capstan.cells c WHERE c.cell = a.cell)`;
 const OPERATOR_KEYS = `SELECT value::text FROM capstan.control
-WHERE cell = 0 AND kind = 'key' AND value->>'scope' = 'KEY_SCOPE_OPERATOR' ORDER BY key LIMIT 1000`;
+WHERE cell = 0 AND kind = 'key' AND value->>'scope' = 'KEY_SCOPE_OPERATOR' ORDER BY key LIMIT 10000`;
 
 /** The number of a cell, by which every row names it. Undefined if it does not exist. */
 export async function cellNumber(query: Query, name: string): Promise<number | undefined> {

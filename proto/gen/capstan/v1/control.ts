@@ -442,6 +442,8 @@ export interface KeyEntry {
   environment: string;
   /** The key has KEY_SCOPE_OPERATOR. `scope` is KEY_SCOPE_ALL then, so that gateways of earlier versions accept it. */
   isOperator: boolean;
+  /** The token of a session of the console: good for the console's own routes only. */
+  isSession: boolean;
 }
 
 export interface EndpointEntry {
@@ -1094,6 +1096,32 @@ export interface CreateKeyResponse {
   /** Shown once, stored hashed. */
   text: string;
   key?: KeyInfo | undefined;
+}
+
+export interface CreateSessionRequest {
+}
+
+export interface CreateSessionResponse {
+  /** Stored hashed. It ends with its key, and 12 hours after its last use. */
+  token: string;
+  session?: SessionInfo | undefined;
+}
+
+export interface GetSessionRequest {
+}
+
+/** What the holder of a session may do: the same as with the key that opened it. */
+export interface SessionInfo {
+  accountId: string;
+  scope: KeyScope;
+  keyId: string;
+  keyName: string;
+}
+
+export interface EndSessionRequest {
+}
+
+export interface EndSessionResponse {
 }
 
 export interface ListKeysRequest {
@@ -2253,6 +2281,7 @@ function createBaseKeyEntry(): KeyEntry {
     endpointIds: [],
     environment: "",
     isOperator: false,
+    isSession: false,
   };
 }
 
@@ -2275,6 +2304,9 @@ export const KeyEntry: MessageFns<KeyEntry> = {
     }
     if (message.isOperator !== false) {
       writer.uint32(48).bool(message.isOperator);
+    }
+    if (message.isSession !== false) {
+      writer.uint32(56).bool(message.isSession);
     }
     return writer;
   },
@@ -2340,6 +2372,14 @@ export const KeyEntry: MessageFns<KeyEntry> = {
             message.isOperator = reader.bool();
             continue;
           }
+          case 7: {
+            if (tag !== 56) {
+              break;
+            }
+
+            message.isSession = reader.bool();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -2372,6 +2412,11 @@ export const KeyEntry: MessageFns<KeyEntry> = {
         : isSet(object.is_operator)
         ? globalThis.Boolean(object.is_operator)
         : false,
+      isSession: isSet(object.isSession)
+        ? globalThis.Boolean(object.isSession)
+        : isSet(object.is_session)
+        ? globalThis.Boolean(object.is_session)
+        : false,
     };
   },
 
@@ -2395,6 +2440,9 @@ export const KeyEntry: MessageFns<KeyEntry> = {
     if (message.isOperator !== false) {
       obj.isOperator = message.isOperator;
     }
+    if (message.isSession !== false) {
+      obj.isSession = message.isSession;
+    }
     return obj;
   },
 
@@ -2409,6 +2457,7 @@ export const KeyEntry: MessageFns<KeyEntry> = {
     message.endpointIds = object.endpointIds?.map((e) => e) || [];
     message.environment = object.environment ?? "";
     message.isOperator = object.isOperator ?? false;
+    message.isSession = object.isSession ?? false;
     return message;
   },
 };
@@ -11771,6 +11820,430 @@ export const CreateKeyResponse: MessageFns<CreateKeyResponse> = {
   },
 };
 
+function createBaseCreateSessionRequest(): CreateSessionRequest {
+  return {};
+}
+
+export const CreateSessionRequest: MessageFns<CreateSessionRequest> = {
+  encode(_: CreateSessionRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): CreateSessionRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseCreateSessionRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(_: any): CreateSessionRequest {
+    return {};
+  },
+
+  toJSON(_: CreateSessionRequest): unknown {
+    const obj: any = {};
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<CreateSessionRequest>, I>>(base?: I): CreateSessionRequest {
+    return CreateSessionRequest.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<CreateSessionRequest>, I>>(_: I): CreateSessionRequest {
+    const message = createBaseCreateSessionRequest();
+    return message;
+  },
+};
+
+function createBaseCreateSessionResponse(): CreateSessionResponse {
+  return { token: "", session: undefined };
+}
+
+export const CreateSessionResponse: MessageFns<CreateSessionResponse> = {
+  encode(message: CreateSessionResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.token !== "") {
+      writer.uint32(10).string(message.token);
+    }
+    if (message.session !== undefined) {
+      SessionInfo.encode(message.session, writer.uint32(18).fork()).join();
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): CreateSessionResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseCreateSessionResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.token = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.session = SessionInfo.decode(reader, reader.uint32());
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): CreateSessionResponse {
+    return {
+      token: isSet(object.token) ? globalThis.String(object.token) : "",
+      session: isSet(object.session) ? SessionInfo.fromJSON(object.session) : undefined,
+    };
+  },
+
+  toJSON(message: CreateSessionResponse): unknown {
+    const obj: any = {};
+    if (message.token !== "") {
+      obj.token = message.token;
+    }
+    if (message.session !== undefined) {
+      obj.session = SessionInfo.toJSON(message.session);
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<CreateSessionResponse>, I>>(base?: I): CreateSessionResponse {
+    return CreateSessionResponse.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<CreateSessionResponse>, I>>(object: I): CreateSessionResponse {
+    const message = createBaseCreateSessionResponse();
+    message.token = object.token ?? "";
+    message.session = (object.session !== undefined && object.session !== null)
+      ? SessionInfo.fromPartial(object.session)
+      : undefined;
+    return message;
+  },
+};
+
+function createBaseGetSessionRequest(): GetSessionRequest {
+  return {};
+}
+
+export const GetSessionRequest: MessageFns<GetSessionRequest> = {
+  encode(_: GetSessionRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): GetSessionRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseGetSessionRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(_: any): GetSessionRequest {
+    return {};
+  },
+
+  toJSON(_: GetSessionRequest): unknown {
+    const obj: any = {};
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<GetSessionRequest>, I>>(base?: I): GetSessionRequest {
+    return GetSessionRequest.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<GetSessionRequest>, I>>(_: I): GetSessionRequest {
+    const message = createBaseGetSessionRequest();
+    return message;
+  },
+};
+
+function createBaseSessionInfo(): SessionInfo {
+  return { accountId: "", scope: KeyScope.UNSPECIFIED, keyId: "", keyName: "" };
+}
+
+export const SessionInfo: MessageFns<SessionInfo> = {
+  encode(message: SessionInfo, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.accountId !== "") {
+      writer.uint32(10).string(message.accountId);
+    }
+    if (message.scope !== KeyScope.UNSPECIFIED) {
+      writer.uint32(16).int32(keyScopeToNumber(message.scope));
+    }
+    if (message.keyId !== "") {
+      writer.uint32(26).string(message.keyId);
+    }
+    if (message.keyName !== "") {
+      writer.uint32(34).string(message.keyName);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): SessionInfo {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseSessionInfo();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.accountId = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.scope = keyScopeFromJSON(reader.int32());
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.keyId = reader.string();
+            continue;
+          }
+          case 4: {
+            if (tag !== 34) {
+              break;
+            }
+
+            message.keyName = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): SessionInfo {
+    return {
+      accountId: isSet(object.accountId)
+        ? globalThis.String(object.accountId)
+        : isSet(object.account_id)
+        ? globalThis.String(object.account_id)
+        : "",
+      scope: isSet(object.scope) ? keyScopeFromJSON(object.scope) : KeyScope.UNSPECIFIED,
+      keyId: isSet(object.keyId)
+        ? globalThis.String(object.keyId)
+        : isSet(object.key_id)
+        ? globalThis.String(object.key_id)
+        : "",
+      keyName: isSet(object.keyName)
+        ? globalThis.String(object.keyName)
+        : isSet(object.key_name)
+        ? globalThis.String(object.key_name)
+        : "",
+    };
+  },
+
+  toJSON(message: SessionInfo): unknown {
+    const obj: any = {};
+    if (message.accountId !== "") {
+      obj.accountId = message.accountId;
+    }
+    if (message.scope !== KeyScope.UNSPECIFIED) {
+      obj.scope = keyScopeToJSON(message.scope);
+    }
+    if (message.keyId !== "") {
+      obj.keyId = message.keyId;
+    }
+    if (message.keyName !== "") {
+      obj.keyName = message.keyName;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<SessionInfo>, I>>(base?: I): SessionInfo {
+    return SessionInfo.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<SessionInfo>, I>>(object: I): SessionInfo {
+    const message = createBaseSessionInfo();
+    message.accountId = object.accountId ?? "";
+    message.scope = object.scope ?? KeyScope.UNSPECIFIED;
+    message.keyId = object.keyId ?? "";
+    message.keyName = object.keyName ?? "";
+    return message;
+  },
+};
+
+function createBaseEndSessionRequest(): EndSessionRequest {
+  return {};
+}
+
+export const EndSessionRequest: MessageFns<EndSessionRequest> = {
+  encode(_: EndSessionRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): EndSessionRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseEndSessionRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(_: any): EndSessionRequest {
+    return {};
+  },
+
+  toJSON(_: EndSessionRequest): unknown {
+    const obj: any = {};
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<EndSessionRequest>, I>>(base?: I): EndSessionRequest {
+    return EndSessionRequest.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<EndSessionRequest>, I>>(_: I): EndSessionRequest {
+    const message = createBaseEndSessionRequest();
+    return message;
+  },
+};
+
+function createBaseEndSessionResponse(): EndSessionResponse {
+  return {};
+}
+
+export const EndSessionResponse: MessageFns<EndSessionResponse> = {
+  encode(_: EndSessionResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): EndSessionResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseEndSessionResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(_: any): EndSessionResponse {
+    return {};
+  },
+
+  toJSON(_: EndSessionResponse): unknown {
+    const obj: any = {};
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<EndSessionResponse>, I>>(base?: I): EndSessionResponse {
+    return EndSessionResponse.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<EndSessionResponse>, I>>(_: I): EndSessionResponse {
+    const message = createBaseEndSessionResponse();
+    return message;
+  },
+};
+
 function createBaseListKeysRequest(): ListKeysRequest {
   return { account: "" };
 }
@@ -14389,6 +14862,37 @@ export const ControlServiceService = {
     responseSerialize: (value: ListKeysResponse): Buffer => Buffer.from(ListKeysResponse.encode(value).finish()),
     responseDeserialize: (value: Buffer): ListKeysResponse => ListKeysResponse.decode(value),
   },
+  /** Opens a session of the console for the caller's key; its token is in the answer and nowhere else. */
+  createSession: {
+    path: "/capstan.v1.ControlService/CreateSession" as const,
+    requestStream: false as const,
+    responseStream: false as const,
+    requestSerialize: (value: CreateSessionRequest): Buffer => Buffer.from(CreateSessionRequest.encode(value).finish()),
+    requestDeserialize: (value: Buffer): CreateSessionRequest => CreateSessionRequest.decode(value),
+    responseSerialize: (value: CreateSessionResponse): Buffer =>
+      Buffer.from(CreateSessionResponse.encode(value).finish()),
+    responseDeserialize: (value: Buffer): CreateSessionResponse => CreateSessionResponse.decode(value),
+  },
+  /** The session whose token the caller has, or what one of the caller's key would be. */
+  getSession: {
+    path: "/capstan.v1.ControlService/GetSession" as const,
+    requestStream: false as const,
+    responseStream: false as const,
+    requestSerialize: (value: GetSessionRequest): Buffer => Buffer.from(GetSessionRequest.encode(value).finish()),
+    requestDeserialize: (value: Buffer): GetSessionRequest => GetSessionRequest.decode(value),
+    responseSerialize: (value: SessionInfo): Buffer => Buffer.from(SessionInfo.encode(value).finish()),
+    responseDeserialize: (value: Buffer): SessionInfo => SessionInfo.decode(value),
+  },
+  /** Ends the session whose token the caller has. */
+  endSession: {
+    path: "/capstan.v1.ControlService/EndSession" as const,
+    requestStream: false as const,
+    responseStream: false as const,
+    requestSerialize: (value: EndSessionRequest): Buffer => Buffer.from(EndSessionRequest.encode(value).finish()),
+    requestDeserialize: (value: Buffer): EndSessionRequest => EndSessionRequest.decode(value),
+    responseSerialize: (value: EndSessionResponse): Buffer => Buffer.from(EndSessionResponse.encode(value).finish()),
+    responseDeserialize: (value: Buffer): EndSessionResponse => EndSessionResponse.decode(value),
+  },
   /** From the commit on nobody takes the key any more. */
   revokeKey: {
     path: "/capstan.v1.ControlService/RevokeKey" as const,
@@ -14798,6 +15302,12 @@ export interface ControlServiceServer extends UntypedServiceImplementation {
   /** A new API key; its text is in the answer and nowhere else. */
   createKey: handleUnaryCall<CreateKeyRequest, CreateKeyResponse>;
   listKeys: handleUnaryCall<ListKeysRequest, ListKeysResponse>;
+  /** Opens a session of the console for the caller's key; its token is in the answer and nowhere else. */
+  createSession: handleUnaryCall<CreateSessionRequest, CreateSessionResponse>;
+  /** The session whose token the caller has, or what one of the caller's key would be. */
+  getSession: handleUnaryCall<GetSessionRequest, SessionInfo>;
+  /** Ends the session whose token the caller has. */
+  endSession: handleUnaryCall<EndSessionRequest, EndSessionResponse>;
   /** From the commit on nobody takes the key any more. */
   revokeKey: handleUnaryCall<RevokeKeyRequest, RevokeKeyResponse>;
   /** From gateways, about once a minute: the keys that were used. */
@@ -15143,6 +15653,54 @@ export interface ControlServiceClient extends Client {
     metadata: Metadata,
     options: Partial<CallOptions>,
     callback: (error: ServiceError | null, response: ListKeysResponse) => void,
+  ): ClientUnaryCall;
+  /** Opens a session of the console for the caller's key; its token is in the answer and nowhere else. */
+  createSession(
+    request: CreateSessionRequest,
+    callback: (error: ServiceError | null, response: CreateSessionResponse) => void,
+  ): ClientUnaryCall;
+  createSession(
+    request: CreateSessionRequest,
+    metadata: Metadata,
+    callback: (error: ServiceError | null, response: CreateSessionResponse) => void,
+  ): ClientUnaryCall;
+  createSession(
+    request: CreateSessionRequest,
+    metadata: Metadata,
+    options: Partial<CallOptions>,
+    callback: (error: ServiceError | null, response: CreateSessionResponse) => void,
+  ): ClientUnaryCall;
+  /** The session whose token the caller has, or what one of the caller's key would be. */
+  getSession(
+    request: GetSessionRequest,
+    callback: (error: ServiceError | null, response: SessionInfo) => void,
+  ): ClientUnaryCall;
+  getSession(
+    request: GetSessionRequest,
+    metadata: Metadata,
+    callback: (error: ServiceError | null, response: SessionInfo) => void,
+  ): ClientUnaryCall;
+  getSession(
+    request: GetSessionRequest,
+    metadata: Metadata,
+    options: Partial<CallOptions>,
+    callback: (error: ServiceError | null, response: SessionInfo) => void,
+  ): ClientUnaryCall;
+  /** Ends the session whose token the caller has. */
+  endSession(
+    request: EndSessionRequest,
+    callback: (error: ServiceError | null, response: EndSessionResponse) => void,
+  ): ClientUnaryCall;
+  endSession(
+    request: EndSessionRequest,
+    metadata: Metadata,
+    callback: (error: ServiceError | null, response: EndSessionResponse) => void,
+  ): ClientUnaryCall;
+  endSession(
+    request: EndSessionRequest,
+    metadata: Metadata,
+    options: Partial<CallOptions>,
+    callback: (error: ServiceError | null, response: EndSessionResponse) => void,
   ): ClientUnaryCall;
   /** From the commit on nobody takes the key any more. */
   revokeKey(

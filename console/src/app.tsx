@@ -1,0 +1,112 @@
+/** The session, the frame around all pages, and which page is at which path. */
+import type { JSX } from 'preact';
+import { useEffect, useState } from 'preact/hooks';
+import { Link, Route, Router, Switch, useLocation } from 'wouter-preact';
+
+import { client } from './api/live.ts';
+import { ApiError, BASE_PATH, listenForSignOut } from './api/request.ts';
+import { readSession, SessionContext, signOut, type Session } from './api/session.ts';
+import { EndpointsPage } from './pages/endpoints.tsx';
+import { SignInPage } from './pages/sign-in.tsx';
+import { Failure, Page, Text } from './ui/parts.tsx';
+import { ThemeSwitch } from './ui/theme.tsx';
+
+type State =
+  | { kind: 'unknown' }
+  | { kind: 'signed-out'; reason: string }
+  | { kind: 'signed-in'; session: Session }
+  | { kind: 'failed'; error: Error };
+
+export function App(): JSX.Element {
+  const [state, setState] = useState<State>({ kind: 'unknown' });
+  useEffect(() => {
+    listenForSignOut((reason) => {
+      client.clear();
+      setState({ kind: 'signed-out', reason });
+    });
+    readSession().then(
+      (session) => setState({ kind: 'signed-in', session }),
+      (error: unknown) => {
+        if (error instanceof ApiError && error.status === 401) setState({ kind: 'signed-out', reason: '' });
+        else setState({ kind: 'failed', error: error instanceof Error ? error : new Error(String(error)) });
+      },
+    );
+  }, []);
+
+  switch (state.kind) {
+    case 'unknown':
+      return <p class="muted sign-in">Loading…</p>;
+    case 'failed':
+      return (
+        <main class="sign-in">
+          <h1>Capstan</h1>
+          <Failure error={state.error} />
+          <button type="button" onClick={() => location.reload()}>
+            Try again
+          </button>
+        </main>
+      );
+    case 'signed-out':
+      return <SignInPage reason={state.reason} onSignedIn={(session) => setState({ kind: 'signed-in', session })} />;
+    case 'signed-in':
+      return (
+        <SessionContext.Provider value={state.session}>
+          <Router base={BASE_PATH.replace(/\/$/, '')}>
+            <Shell session={state.session} onSignedOut={() => setState({ kind: 'signed-out', reason: 'You signed out.' })} />
+          </Router>
+        </SessionContext.Provider>
+      );
+  }
+}
+
+const NAVIGATION = [['/', 'Endpoints']] as const;
+
+function Shell({ session, onSignedOut }: { session: Session; onSignedOut: () => void }): JSX.Element {
+  const [path] = useLocation();
+  const [error, setError] = useState<Error>();
+  const leave = (): void => {
+    signOut().then(
+      () => {
+        client.clear();
+        onSignedOut();
+      },
+      (failure: unknown) => setError(failure instanceof Error ? failure : new Error(String(failure))),
+    );
+  };
+  const isCurrent = (to: string): boolean => (to === '/' ? path === '/' || path.startsWith('/endpoints') : path.startsWith(to));
+  return (
+    <>
+      <button type="button" class="skip" onClick={() => document.querySelector('main')?.focus()}>
+        Skip to the content
+      </button>
+      <header class="top">
+        <strong>Capstan</strong>
+        <nav aria-label="Pages">
+          {NAVIGATION.map(([to, name]) => (
+            <Link key={to} href={to} aria-current={isCurrent(to) ? 'page' : undefined}>
+              {name}
+            </Link>
+          ))}
+        </nav>
+        <span class="muted">
+          <Text of={`${session.account.name ?? session.account.id} · ${session.keyName ?? 'key'} · ${session.scope}`} />
+        </span>
+        <ThemeSwitch />
+        <button type="button" onClick={leave}>
+          Sign out
+        </button>
+      </header>
+      <main tabIndex={-1}>
+        <Failure error={error} />
+        <Switch>
+          <Route path="/" component={EndpointsPage} />
+          <Route>
+            <Page title="Not found">
+              <p>There is no page at this address.</p>
+            </Page>
+          </Route>
+        </Switch>
+      </main>
+    </>
+  );
+}

@@ -1,0 +1,84 @@
+import type { JSX } from 'preact';
+import { useState } from 'preact/hooks';
+import { Link } from 'wouter-preact';
+
+import { useLive } from '../api/live.ts';
+import { graphql } from '../api/request.ts';
+import { Badge, Loaded, Page, Section, Table, Text } from '../ui/parts.tsx';
+import { visible } from '../ui/plain-text.ts';
+
+interface Row {
+  readonly id: string;
+  readonly name: string;
+  readonly kind: 'QUEUE' | 'LOAD_BALANCED';
+  readonly environment: string;
+  readonly workers: { readonly total: number; readonly max: number };
+  readonly queue: { readonly inQueue: number; readonly inProgress: number; readonly reason: string | null; readonly detail: string | null };
+}
+
+const QUERY = `{ endpoints { id name kind environment workers { total max } queue { inQueue inProgress reason detail } } }`;
+
+/** A word for what the endpoint does now; the reason of waiting jobs comes first. */
+function stateOf({ workers, queue }: Row): string {
+  if (queue.reason !== null) return queue.reason;
+  if (workers.max === 0) return 'PAUSED';
+  if (queue.inProgress > 0) return 'RUNNING';
+  return workers.total > 0 ? 'READY' : 'IDLE';
+}
+
+/** Endpoints of all environments; those whose jobs wait for a reason come first. */
+export function EndpointsPage(): JSX.Element {
+  const [text, setText] = useState('');
+  const query = useLive(['endpoints'], (signal) => graphql<{ endpoints: readonly Row[] }>(QUERY, {}, signal));
+  return (
+    <Page title="Endpoints">
+      <Loaded query={query}>
+        {({ endpoints }) => {
+          const waiting = endpoints.filter(({ queue }) => queue.reason !== null);
+          const shown = endpoints
+            .filter(({ id, name, environment }) => `${id} ${name} ${environment}`.toLowerCase().includes(text.toLowerCase()))
+            .toSorted((a, b) => a.environment.localeCompare(b.environment) || a.name.localeCompare(b.name));
+          return (
+            <>
+              {waiting.length > 0 && (
+                <Section title="Jobs wait">
+                  <ul>
+                    {waiting.map(({ id, name, queue }) => (
+                      <li key={id}>
+                        <Link href={`/endpoints/${encodeURIComponent(id)}`}>{visible(name)}</Link>:{' '}
+                        <Text of={queue.detail ?? queue.reason ?? ''} />
+                      </li>
+                    ))}
+                  </ul>
+                </Section>
+              )}
+              <div class="panel">
+                <div class="fields">
+                  <div>
+                    <label for="filter">Filter</label>
+                    <input id="filter" type="search" value={text} onInput={(event) => setText(event.currentTarget.value)} />
+                  </div>
+                </div>
+                <Table
+                  label="Endpoints"
+                  rows={shown}
+                  id={({ id }) => id}
+                  empty={endpoints.length === 0 ? 'No endpoints yet. Deploy a folder: capstan deploy <folder>' : 'No endpoint matches.'}
+                  columns={[
+                    { title: 'Name', cell: ({ id, name }) => <Link href={`/endpoints/${encodeURIComponent(id)}`}>{visible(name)}</Link> },
+                    { title: 'Environment', cell: ({ environment }) => <Text of={environment} /> },
+                    { title: 'Kind', cell: ({ kind }) => (kind === 'QUEUE' ? 'queue' : 'load-balanced') },
+                    { title: 'State', cell: (row) => <Badge state={stateOf(row)} /> },
+                    { title: 'In queue', isNumber: true, cell: ({ queue }) => queue.inQueue },
+                    { title: 'In progress', isNumber: true, cell: ({ queue }) => queue.inProgress },
+                    { title: 'Workers', isNumber: true, cell: ({ workers }) => `${workers.total} of ${workers.max}` },
+                  ]}
+                />
+              </div>
+            </>
+          );
+        }}
+      </Loaded>
+    </Page>
+  );
+}

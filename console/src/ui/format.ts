@@ -1,0 +1,37 @@
+/** Numbers and times as the pages show them. */
+
+const UNITS = ['B', 'KiB', 'MiB', 'GiB', 'TiB'];
+const STEP = 1024;
+
+export function bytes(count: number): string {
+  let value = count;
+  let unit = 0;
+  while (value >= STEP && unit < UNITS.length - 1) {
+    value /= STEP;
+    unit += 1;
+  }
+  return `${value < 10 && unit > 0 ? value.toFixed(1) : Math.round(value)} ${UNITS[unit] ?? ''}`;
+}
+
+export function duration(ms: number | undefined): string {
+  if (ms === undefined) return '–';
+  if (ms < 1_000) return `${Math.round(ms)} ms`;
+  if (ms < 60_000) return `${(ms / 1_000).toFixed(1)} s`;
+  if (ms < 3_600_000) return `${Math.floor(ms / 60_000)} min ${Math.round((ms % 60_000) / 1_000)} s`;
+  return `${Math.floor(ms / 3_600_000)} h ${Math.round((ms % 3_600_000) / 60_000)} min`;
+}
+
+/** Local time of an ISO timestamp; a dash for none. */
+export function time(iso: string | null | undefined): string {
+  return iso == null ? '–' : new Date(iso).toLocaleString(undefined, { dateStyle: 'short', timeStyle: 'medium' });
+}
+
+/** Returns when a UUIDv7 was made, as an ISO timestamp: the submission of a job is in its id. */
+export function timeOfId(id: string): string | undefined {
+  const [, high, low] = /([0-9a-f]{8})-([0-9a-f]{4})-7/.exec(id) ?? [];
+  return high === undefined || low === undefined ? undefined : new Date(Number.parseInt(high + low, 16)).toISOString();
+}
+
+export function percent(used: number, of: number): string {
+  return of === 0 ? '–' : `${Math.round((100 * used) / of)} %`;
+}

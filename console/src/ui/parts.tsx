@@ -1,0 +1,261 @@
+/** Elements that all pages use. */
+import type { ComponentChildren, JSX } from 'preact';
+import { useEffect, useId, useRef, useState } from 'preact/hooks';
+
+import { ApiError } from '../api/request.ts';
+import { visible } from './plain-text.ts';
+
+/** Shows text of users and workers: as text only, with invisible characters made visible. */
+export function Text({ of }: { of: string }): JSX.Element {
+  return <bdi>{visible(of)}</bdi>;
+}
+
+export function Mono({ of }: { of: string }): JSX.Element {
+  return (
+    <code>
+      <Text of={of} />
+    </code>
+  );
+}
+
+const GOOD = new Set(['COMPLETED', 'IDLE', 'RUNNING', 'READY', 'connected', 'ready', 'healthy']);
+const BAD = new Set(['FAILED', 'TIMED_OUT', 'UNHEALTHY', 'CRASH_LOOP', 'NO_CAPACITY', 'disconnected', 'unhealthy']);
+
+/** Shows a state by its word; the colour only repeats it. */
+export function Badge({ state }: { state: string }): JSX.Element {
+  const tone = GOOD.has(state) ? 'good' : BAD.has(state) ? 'bad' : 'neutral';
+  return (
+    <span class={`badge ${tone}`}>
+      <Text of={state} />
+    </span>
+  );
+}
+
+export function Page({
+  title,
+  actions,
+  children,
+}: {
+  title: string;
+  actions?: ComponentChildren;
+  children: ComponentChildren;
+}): JSX.Element {
+  useEffect(() => {
+    document.title = `${visible(title)} – Capstan`;
+  }, [title]);
+  return (
+    <>
+      <div class="page-head">
+        <h1>
+          <Text of={title} />
+        </h1>
+        <div class="actions">{actions}</div>
+      </div>
+      {children}
+    </>
+  );
+}
+
+export function Section({ title, children }: { title: string; children: ComponentChildren }): JSX.Element {
+  const id = useId();
+  return (
+    <section aria-labelledby={id}>
+      <h2 id={id}>{title}</h2>
+      {children}
+    </section>
+  );
+}
+
+export function Failure({ error }: { error: Error | null | undefined }): JSX.Element | null {
+  if (error == null) return null;
+  const hint = error instanceof ApiError ? error.hint : undefined;
+  return (
+    <div class="failure" role="alert">
+      <Text of={error.message} />
+      {hint !== undefined && hint !== '' && (
+        <div class="muted">
+          <Text of={hint} />
+        </div>
+      )}
+    </div>
+  );
+}
+
+/** Shows the result of a read: its error, that it is under way, or the data. Old data stays beside a new error. */
+export function Loaded<T>({
+  query,
+  children,
+}: {
+  query: { data: T | undefined; error: Error | null };
+  children: (data: T) => ComponentChildren;
+}): JSX.Element {
+  return (
+    <>
+      <Failure error={query.error} />
+      {query.data === undefined ? query.error === null && <p class="muted">Loading…</p> : children(query.data)}
+    </>
+  );
+}
+
+export interface Column<T> {
+  readonly title: string;
+  readonly cell: (row: T) => ComponentChildren;
+  readonly isNumber?: boolean;
+}
+
+/** A table that scrolls by itself on narrow screens, also by keyboard. */
+export function Table<T>({
+  label,
+  rows,
+  columns,
+  id,
+  empty,
+}: {
+  label: string;
+  rows: readonly T[];
+  columns: readonly Column<T>[];
+  id: (row: T) => string;
+  empty: string;
+}): JSX.Element {
+  if (rows.length === 0) return <p class="muted">{empty}</p>;
+  return (
+    <div class="table" role="region" aria-label={label} tabIndex={0}>
+      <table>
+        <thead>
+          <tr>
+            {columns.map(({ title, isNumber }) => (
+              <th key={title} scope="col" class={isNumber === true ? 'number' : ''}>
+                {title}
+              </th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>
+          {rows.map((row) => (
+            <tr key={id(row)}>
+              {columns.map(({ title, cell, isNumber }) => (
+                <td key={title} class={isNumber === true ? 'number' : ''}>
+                  {cell(row)}
+                </td>
+              ))}
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+/** A button that, where the action is not permitted, stays in the tab order and says why. */
+export function ActionButton({
+  refusal,
+  isBusy,
+  tone,
+  onClick,
+  children,
+}: {
+  refusal?: string | undefined;
+  isBusy?: boolean;
+  tone?: 'danger' | 'primary';
+  onClick: () => void;
+  children: ComponentChildren;
+}): JSX.Element {
+  const id = useId();
+  const isDisabled = refusal !== undefined || isBusy === true;
+  return (
+    <>
+      <button
+        type="button"
+        class={tone ?? ''}
+        aria-disabled={isDisabled}
+        title={refusal ?? ''}
+        aria-describedby={refusal === undefined ? undefined : id}
+        onClick={() => {
+          if (!isDisabled) onClick();
+        }}
+      >
+        {children}
+      </button>
+      {refusal !== undefined && (
+        <span id={id} class="visually-hidden">
+          {refusal}
+        </span>
+      )}
+    </>
+  );
+}
+
+/** A button whose action is carried out only after a dialog said what it will do. */
+export function ConfirmButton({
+  label,
+  explain,
+  refusal,
+  isBusy,
+  onConfirm,
+}: {
+  label: string;
+  explain: ComponentChildren;
+  refusal?: string | undefined;
+  isBusy?: boolean;
+  onConfirm: () => void;
+}): JSX.Element {
+  const [isOpen, setOpen] = useState(false);
+  const dialog = useRef<HTMLDialogElement>(null);
+  const id = useId();
+  useEffect(() => {
+    if (isOpen) dialog.current?.showModal();
+  }, [isOpen]);
+  return (
+    <>
+      <ActionButton refusal={refusal} isBusy={isBusy ?? false} tone="danger" onClick={() => setOpen(true)}>
+        {label}
+      </ActionButton>
+      {isOpen && (
+        <dialog ref={dialog} aria-labelledby={id} onClose={() => setOpen(false)}>
+          <h2 id={id}>{label}?</h2>
+          <div>{explain}</div>
+          <form method="dialog" class="actions">
+            <button>Keep</button>
+            <button class="danger" onClick={onConfirm}>
+              {label}
+            </button>
+          </form>
+        </dialog>
+      )}
+    </>
+  );
+}
+
+export function CopyButton({ text, label = 'Copy' }: { text: string; label?: string }): JSX.Element {
+  const [state, setState] = useState<'idle' | 'copied' | 'failed'>('idle');
+  const words = { idle: label, copied: 'Copied', failed: 'Cannot copy: select the text' };
+  return (
+    <button
+      type="button"
+      onClick={() => {
+        // Without HTTPS browsers offer no clipboard, except on loopback.
+        if (!('clipboard' in navigator)) return setState('failed');
+        navigator.clipboard.writeText(text).then(
+          () => setState('copied'),
+          () => setState('failed'),
+        );
+        return undefined;
+      }}
+    >
+      <span aria-live="polite">{words[state]}</span>
+    </button>
+  );
+}
+
+export function Facts({ of }: { of: readonly (readonly [string, ComponentChildren])[] }): JSX.Element {
+  return (
+    <dl class="facts">
+      {of.map(([name, value]) => (
+        <div key={name}>
+          <dt>{name}</dt>
+          <dd>{value}</dd>
+        </div>
+      ))}
+    </dl>
+  );
+}

@@ -1,0 +1,26 @@
+/** What the routes of the console use. */
+import type { FastifyRequest } from 'fastify';
+
+import { CapstanError } from '../../lib/errors.ts';
+import type { Authenticator } from '../auth/authenticate.ts';
+import type { Services } from '../http/services.ts';
+import { originOf, type Origin } from '../lb/forwarded.ts';
+import { sessionToken } from './cookie.ts';
+
+/** Services whose authenticator knows sessions. */
+export type ConsoleServices = Services & { readonly authenticator: Authenticator };
+
+/** The token of the request's session. @throws CapstanError UNAUTHENTICATED */
+export function tokenOf({ headers }: FastifyRequest): string {
+  const token = sessionToken(headers.cookie);
+  if (token === undefined || token === '') throw new CapstanError('UNAUTHENTICATED', 'sign in first');
+  return token;
+}
+
+/** Where the operator says that the gateway is, and where it was called. */
+export function ownOrigins({ raw }: FastifyRequest, { config, proxies }: Services): readonly [Origin, ...Origin[]] {
+  const called = originOf(raw, proxies);
+  if (config.publicUrl === '') return [called];
+  const { protocol, host } = new URL(config.publicUrl);
+  return [{ scheme: protocol === 'https:' ? 'https' : 'http', authority: host }, called];
+}
