@@ -18,13 +18,15 @@ const TOKEN_BYTES = 32;
 
 export function consoleSessionHandlers({
   engine,
+  auth,
   log,
   clock,
 }: ControlDeps): Pick<ControlServiceServer, 'createSession' | 'getSession' | 'endSession'> {
   /** Returns the key or session of this cell whose text the caller has. */
   function held(metadata: Metadata): KeyRow {
+    auth.identify(metadata);
     const key = engine.state.keys.get(hashKey(bearer(metadata)).toString('hex'));
-    if (key === undefined) throw new CapstanError('UNAUTHENTICATED', 'the key is not valid');
+    if (key === undefined) throw new CapstanError('PERMISSION_DENIED', 'this call requires an API key of this cell, or a session');
     return key;
   }
 

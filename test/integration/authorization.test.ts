@@ -43,8 +43,10 @@ const owners: readonly Caller[] = ['all key', 'team', 'operator'];
 const operators: readonly Caller[] = ['operator'];
 /** Whoever may read all of an account. */
 const wholeReaders: readonly Caller[] = ['read-only key', ...owners];
+/** Whoever has a key. */
+const keys: readonly Caller[] = ['endpoints key', 'environment key', ...wholeReaders];
 /** Whoever has a key, or a worker's token. */
-const readers: readonly Caller[] = ['worker', 'endpoints key', 'environment key', ...wholeReaders];
+const readers: readonly Caller[] = ['worker', ...keys];
 
 /** Whom each method lets in; the others are refused before anything else is looked at. */
 const table: Readonly<Record<string, readonly Caller[]>> = {
@@ -68,6 +70,10 @@ const table: Readonly<Record<string, readonly Caller[]>> = {
   'ControlService/DeleteEnvironment': owners,
   'ControlService/CreateKey': owners,
   'ControlService/RevokeKey': owners,
+  'ControlService/CreateSession': keys,
+  'ControlService/GetSession': keys,
+  // It takes the token of a session only (test/integration/console-sessions.test.ts).
+  'ControlService/EndSession': [],
   'ControlService/RedeliverWebhook': owners,
   'ControlService/GetWebhookSecret': owners,
   'ControlService/RotateWebhookSecret': owners,
