@@ -15,7 +15,9 @@ import {
   type NodeInfo,
   type RateLimit,
 } from '../../proto/gen/capstan/v1/control.ts';
+import { JobState } from '../../proto/gen/capstan/v1/common.ts';
 import { cursorOf, logRequest, type LogQuery } from '../logs/query.ts';
+import { jobShape, milliseconds, type JobSearch } from './job-shape.ts';
 import { checkSetting, whole } from './endpoint-form.ts';
 import type { ControlCalls, Placed } from './control-calls.ts';
 import {
@@ -102,6 +104,26 @@ export function rootFor({ calls, addresses, isOperator, cluster }: RootDeps) {
       (await calls.all((control) => control.listWorkers, { endpointId: endpoint ?? '' })).flatMap(({ reply }) =>
         reply.workers.map(workerShape),
       ),
+    jobs: async ({ endpoint, filter, limit, cursor }: JobSearch) => {
+      const page = await call((control) => control.searchJobs, {
+        endpointId: endpoint,
+        states: (filter?.status ?? []).map((status) => JobState[status]),
+        sinceMs: milliseconds('filter.sinceMs', filter?.sinceMs ?? 0),
+        untilMs: milliseconds('filter.untilMs', filter?.untilMs ?? 0),
+        text: filter?.text ?? '',
+        cursor: cursor ?? '',
+        limit: whole('limit', limit ?? 0),
+      });
+      return { jobs: page.jobs.map(jobShape), cursor: page.cursor === '' ? null : page.cursor, incomplete: page.incomplete };
+    },
+    job: async ({ endpoint, id }: { endpoint: string; id: string }) => {
+      try {
+        return jobShape(await call((control) => control.getJob, { endpointId: endpoint, jobId: id }));
+      } catch (thrown) {
+        if (thrown instanceof CapstanError && thrown.code === 'NOT_FOUND') return null;
+        throw thrown;
+      }
+    },
     attention: async () => {
       const found = await calls.all((control) => control.listAttention, {});
       const shown = found.flatMap(({ cell, reply }) =>

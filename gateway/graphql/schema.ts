@@ -25,6 +25,10 @@ type Query {
   deployments(environment: String, limit: Int): [Deployment!]!
   "The workers of one endpoint (its id), or of all."
   workers(endpoint: ID): [Worker!]!
+  "Jobs of an endpoint, the latest submission or retry first. limit: 1 to 100, 20 when left out. cursor: of an earlier page."
+  jobs(endpoint: ID!, filter: JobFilter, limit: Int, cursor: String): JobPage!
+  "One job, with its input and output; null if it does not exist (any more)."
+  job(endpoint: ID!, id: ID!): Job
   "What needs a person now: problems of the account; with the scope OPERATOR those of the whole service."
   attention: Attention!
   "With the scope OPERATOR all nodes; with ALL or READ_ONLY those on which workers of the account run. In order of id, at most limit (1 to 1000; all when left out) behind the id after."
@@ -496,6 +500,65 @@ type Database {
   synchronous: Boolean!
   "Those connected; null where the schedulers' role may not see them."
   synchronousStandbys: Int
+}
+
+enum JobStatus { IN_QUEUE IN_PROGRESS COMPLETED FAILED CANCELLED TIMED_OUT }
+input JobFilter {
+  "Empty: all."
+  status: [JobStatus!]
+  "Time of the submission or the last retry, ms since 1970, inclusive."
+  sinceMs: Float
+  "The same, exclusive."
+  untilMs: Float
+  "Part of the id, the error, or an input of up to 64 KiB; case does not matter."
+  text: String
+}
+type JobPage {
+  jobs: [Job!]!
+  "Continues the search; null at its end."
+  cursor: String
+  "The search looked at 2,000 jobs before the page was full: continue at cursor."
+  incomplete: Boolean!
+}
+type Job {
+  id: ID!
+  endpoint: ID!
+  status: JobStatus!
+  "By /runsync: its result is kept for a shorter time."
+  isSync: Boolean!
+  lowPriority: Boolean!
+  "Of the submission or the last retry."
+  submittedAt: Time!
+  startedAt: Time
+  endedAt: Time
+  "When it is deleted unless that changes: the end of its ttl, or of its retention."
+  deleteAt: Time!
+  "From submission to the start of the attempt, ms."
+  delayTime: Int
+  "Duration of the attempt, ms."
+  executionTime: Int
+  "Started attempts since the submission or the last retry."
+  attempts: Int!
+  "Longest run of an attempt, ms."
+  executionTimeout: Float!
+  "ms"
+  ttl: Float!
+  worker: ID
+  "Of the present attempt."
+  node: ID
+  "Why it waits; null if there is no reason."
+  queueReason: String
+  error: String
+  "Without its query and secrets."
+  webhook: String
+  "JSON text; null in pages, above 64 KiB, and when it is not kept."
+  input: String
+  "Bytes; null in pages, and when it is not kept."
+  inputBytes: Float
+  "JSON text; null in pages, above 64 KiB, and before there is one."
+  output: String
+  "Bytes; null in pages, and before there is one."
+  outputBytes: Float
 }
 
 type LogLine {

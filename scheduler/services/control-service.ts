@@ -26,6 +26,7 @@ import { cellHandlers } from './cell-service.ts';
 import { consoleSessionHandlers } from './console-session-service.ts';
 import { deployHandlers } from './deploy-service.ts';
 import { endpointInfo } from './endpoint-info.ts';
+import { jobSearchHandlers } from './job-search.ts';
 import { keyHandlers } from './key-service.ts';
 import { checkedLogFilter } from './log-filter.ts';
 import { endpointDetail, workerInfos } from './fleet-view.ts';
@@ -87,6 +88,7 @@ export class Control {
       ...deployHandlers(this.#deps),
       ...keyHandlers(this.#deps),
       ...consoleSessionHandlers(this.#deps),
+      ...jobSearchHandlers(this.#deps),
       ...cellHandlers(this.#deps),
       listEndpoints: reader('ListEndpoints', ({ environment }, { account: owner, sees }) => {
         const endpoints = liveEndpoints(engine.state, owner).filter(

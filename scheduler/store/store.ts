@@ -308,6 +308,8 @@ export interface Reads {
   highest(): { readonly seq: number; readonly queuePosition: number };
   /** A page of an endpoint's jobs, newest first, and the total count. */
   page(endpoint: string, state: StoredState | null, offset: number, limit: number): { readonly jobs: WholeJob[]; readonly total: number };
+  /** An endpoint's jobs with a position below `before`, newest first, without counting. Null for `state`: all. */
+  newest(endpoint: string, state: StoredState | null, before: number, limit: number): JobRow[];
   control(kind: ControlKind, afterKey: string, limit: number): ControlRow[];
   /**
    * Pending deliveries that are due, hosts ordered by their oldest delivery. A host with a long queue costs no more

@@ -80,6 +80,8 @@ const table: Readonly<Record<string, readonly Caller[]>> = {
   'ControlService/ListEndpoints': readers,
   'ControlService/GetEndpoint': readers,
   'ControlService/ListWorkers': readers,
+  'ControlService/SearchJobs': readers,
+  'ControlService/GetJob': readers,
   'ControlService/ListAttention': wholeReaders,
   'ControlService/ListEnvironments': readers,
   'ControlService/ListBuilds': wholeReaders,

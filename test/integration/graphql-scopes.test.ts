@@ -23,6 +23,8 @@ const table: Readonly<Record<string, readonly Caller[]>> = {
   'query endpoints': callers,
   'query endpoint': callers,
   'query workers': callers,
+  'query jobs': callers,
+  'query job': callers,
   'query builds': wholeReaders,
   'query deployments': wholeReaders,
   'query nodes': wholeReaders,

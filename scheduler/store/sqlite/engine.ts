@@ -257,6 +257,7 @@ function readsOf(sql: ReturnType<typeof prepareAll>, now: () => number): Reads {
     counts: sql.queue.counts,
     highest: sql.removal.highest,
     page: sql.pages.page,
+    newest: sql.pages.newest,
     control: sql.control.list,
     hooks: sql.hooks.due,
     hook: sql.hooks.one,

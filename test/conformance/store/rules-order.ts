@@ -117,12 +117,39 @@ export function orderRules(name: string, use: Use): void {
     t.deepEqual(await page('TIMED_OUT', 0, 10), { numbers: [4], total: 1 });
     t.deepEqual(await page('CANCELLED', 0, 10), { numbers: [6], total: 1 });
 
+    // A page goes on below the position where the one before ended, whatever was submitted meanwhile.
+    const newest = async (state: StoredState | null, before: number, limit: number) =>
+      (await store.read('newest', 'endpoint-a', state, before, limit)).map(({ seq, queuePosition }) => [seq, queuePosition] as const);
+    const all = await newest(null, Number.MAX_SAFE_INTEGER, 10);
+    t.deepEqual(
+      all.map(([seq]) => seq),
+      [7, 6, 5, 4, 3, 2, 1],
+    );
+    t.deepEqual(await newest(null, Number.MAX_SAFE_INTEGER, 3), all.slice(0, 3));
+    t.deepEqual(await newest(null, all[2]?.[1] ?? 0, 3), all.slice(3, 6));
+    t.deepEqual(await newest(null, all[6]?.[1] ?? 0, 3), []);
+    for (const [state, numbers] of [
+      ['IN_QUEUE', [5, 1]],
+      ['LEASED', [7]],
+      ['COMPLETED', [2]],
+      ['FAILED', [3]],
+    ] as const)
+      t.deepEqual(
+        (await newest(state, Number.MAX_SAFE_INTEGER, 10)).map(([seq]) => seq),
+        [...numbers],
+        state,
+      );
+
     const [whole] = (await store.read('page', 'endpoint-a', 'COMPLETED', 0, 1)).jobs;
     t.is(shown(whole?.output ?? null), '{"done":2}');
     t.deepEqual(whole?.chunks.map(shown), ['"c"']);
 
     await given(store, fence, { kind: 'retry', seq: 3, queuePosition: 9, submittedAt: START + 9_000, deleteAt: START + 99_000 });
     t.deepEqual((await page(null, 0, 2)).numbers, [3, 7]);
+    t.deepEqual(
+      (await newest(null, Number.MAX_SAFE_INTEGER, 2)).map(([seq]) => seq),
+      [3, 7],
+    );
     t.deepEqual(await store.read('page', 'endpoint-c', null, 0, 10), { jobs: [], total: 0 });
   });
 

@@ -25,9 +25,19 @@ import {
   endpointKindFromJSON,
   endpointKindToJSON,
   endpointKindToNumber,
+  JobKind,
+  jobKindFromJSON,
+  jobKindToJSON,
+  jobKindToNumber,
+  JobState,
+  jobStateFromJSON,
+  jobStateToJSON,
+  jobStateToNumber,
   LogFilter,
   LogPosition,
+  Payload,
 } from "./common.ts";
+import { Job } from "./jobs.ts";
 import { FunctionSpec, Inventory, LogLine, WorkerStatus } from "./nodes.ts";
 
 export const protobufPackage = "capstan.v1";
@@ -1096,6 +1106,53 @@ export interface CreateKeyResponse {
   /** Shown once, stored hashed. */
   text: string;
   key?: KeyInfo | undefined;
+}
+
+export interface SearchJobsRequest {
+  endpointId: string;
+  /** None means all. */
+  states: JobState[];
+  /** Of the submission or the last retry: inclusive and exclusive, wall clock, ms; 0 means none. */
+  sinceMs: bigint;
+  untilMs: bigint;
+  /** Part of the id, the error or an input of up to 64 KiB; case does not matter. Empty means all. */
+  text: string;
+  /** From the response before; empty for the newest. */
+  cursor: string;
+  /** 1 to 100; 0 means 20. */
+  limit: number;
+}
+
+export interface SearchJobsResponse {
+  jobs: JobDetail[];
+  /** Goes on behind the last job that was looked at; empty at the end. */
+  cursor: string;
+  /** The search ended at its limit of looked-at jobs before the page was full. */
+  incomplete: boolean;
+}
+
+export interface GetJobRequest {
+  endpointId: string;
+  jobId: string;
+}
+
+/** Times: wall clock, ms; 0 for none. */
+export interface JobDetail {
+  job?: Job | undefined;
+  kind: JobKind;
+  lowPriority: boolean;
+  startedAtMs: bigint;
+  endedAtMs: bigint;
+  /** When it is deleted unless that changes: the end of its ttl, or of its retention. */
+  deleteAtMs: bigint;
+  /** Started attempts since the submission or the last retry. */
+  attempts: number;
+  executionTimeoutMs: bigint;
+  ttlMs: bigint;
+  /** Of the present attempt; empty without one. */
+  nodeId: string;
+  /** With GetJob only, while it is kept. */
+  input?: Payload | undefined;
 }
 
 export interface CreateSessionRequest {
@@ -11820,6 +11877,677 @@ export const CreateKeyResponse: MessageFns<CreateKeyResponse> = {
   },
 };
 
+function createBaseSearchJobsRequest(): SearchJobsRequest {
+  return { endpointId: "", states: [], sinceMs: 0n, untilMs: 0n, text: "", cursor: "", limit: 0 };
+}
+
+export const SearchJobsRequest: MessageFns<SearchJobsRequest> = {
+  encode(message: SearchJobsRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.endpointId !== "") {
+      writer.uint32(10).string(message.endpointId);
+    }
+    if (message.states.length !== 0) {
+      writer.uint32(18).fork();
+      for (const v of message.states) {
+        writer.int32(jobStateToNumber(v));
+      }
+      writer.join();
+    }
+    if (message.sinceMs !== 0n) {
+      if (BigInt.asIntN(64, message.sinceMs) !== message.sinceMs) {
+        throw new globalThis.Error("value provided for field message.sinceMs of type int64 too large");
+      }
+      writer.uint32(24).int64(message.sinceMs);
+    }
+    if (message.untilMs !== 0n) {
+      if (BigInt.asIntN(64, message.untilMs) !== message.untilMs) {
+        throw new globalThis.Error("value provided for field message.untilMs of type int64 too large");
+      }
+      writer.uint32(32).int64(message.untilMs);
+    }
+    if (message.text !== "") {
+      writer.uint32(42).string(message.text);
+    }
+    if (message.cursor !== "") {
+      writer.uint32(50).string(message.cursor);
+    }
+    if (message.limit !== 0) {
+      writer.uint32(56).uint32(message.limit);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): SearchJobsRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseSearchJobsRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.endpointId = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag === 16) {
+              message.states.push(jobStateFromJSON(reader.int32()));
+
+              continue;
+            }
+
+            if (tag === 18) {
+              const end2 = reader.uint32() + reader.pos;
+              while (reader.pos < end2) {
+                message.states.push(jobStateFromJSON(reader.int32()));
+              }
+
+              continue;
+            }
+
+            break;
+          }
+          case 3: {
+            if (tag !== 24) {
+              break;
+            }
+
+            message.sinceMs = reader.int64() as bigint;
+            continue;
+          }
+          case 4: {
+            if (tag !== 32) {
+              break;
+            }
+
+            message.untilMs = reader.int64() as bigint;
+            continue;
+          }
+          case 5: {
+            if (tag !== 42) {
+              break;
+            }
+
+            message.text = reader.string();
+            continue;
+          }
+          case 6: {
+            if (tag !== 50) {
+              break;
+            }
+
+            message.cursor = reader.string();
+            continue;
+          }
+          case 7: {
+            if (tag !== 56) {
+              break;
+            }
+
+            message.limit = reader.uint32();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): SearchJobsRequest {
+    return {
+      endpointId: isSet(object.endpointId)
+        ? globalThis.String(object.endpointId)
+        : isSet(object.endpoint_id)
+        ? globalThis.String(object.endpoint_id)
+        : "",
+      states: globalThis.Array.isArray(object?.states) ? object.states.map((e: any) => jobStateFromJSON(e)) : [],
+      sinceMs: isSet(object.sinceMs) ? BigInt(object.sinceMs) : isSet(object.since_ms) ? BigInt(object.since_ms) : 0n,
+      untilMs: isSet(object.untilMs) ? BigInt(object.untilMs) : isSet(object.until_ms) ? BigInt(object.until_ms) : 0n,
+      text: isSet(object.text) ? globalThis.String(object.text) : "",
+      cursor: isSet(object.cursor) ? globalThis.String(object.cursor) : "",
+      limit: isSet(object.limit) ? globalThis.Number(object.limit) : 0,
+    };
+  },
+
+  toJSON(message: SearchJobsRequest): unknown {
+    const obj: any = {};
+    if (message.endpointId !== "") {
+      obj.endpointId = message.endpointId;
+    }
+    if (message.states?.length) {
+      obj.states = message.states.map((e) => jobStateToJSON(e));
+    }
+    if (message.sinceMs !== 0n) {
+      obj.sinceMs = message.sinceMs.toString();
+    }
+    if (message.untilMs !== 0n) {
+      obj.untilMs = message.untilMs.toString();
+    }
+    if (message.text !== "") {
+      obj.text = message.text;
+    }
+    if (message.cursor !== "") {
+      obj.cursor = message.cursor;
+    }
+    if (message.limit !== 0) {
+      obj.limit = Math.round(message.limit);
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<SearchJobsRequest>, I>>(base?: I): SearchJobsRequest {
+    return SearchJobsRequest.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<SearchJobsRequest>, I>>(object: I): SearchJobsRequest {
+    const message = createBaseSearchJobsRequest();
+    message.endpointId = object.endpointId ?? "";
+    message.states = object.states?.map((e) => e) || [];
+    message.sinceMs = (object.sinceMs !== undefined && object.sinceMs !== null) ? BigInt(object.sinceMs) : 0n;
+    message.untilMs = (object.untilMs !== undefined && object.untilMs !== null) ? BigInt(object.untilMs) : 0n;
+    message.text = object.text ?? "";
+    message.cursor = object.cursor ?? "";
+    message.limit = object.limit ?? 0;
+    return message;
+  },
+};
+
+function createBaseSearchJobsResponse(): SearchJobsResponse {
+  return { jobs: [], cursor: "", incomplete: false };
+}
+
+export const SearchJobsResponse: MessageFns<SearchJobsResponse> = {
+  encode(message: SearchJobsResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    for (const v of message.jobs) {
+      JobDetail.encode(v!, writer.uint32(10).fork()).join();
+    }
+    if (message.cursor !== "") {
+      writer.uint32(18).string(message.cursor);
+    }
+    if (message.incomplete !== false) {
+      writer.uint32(24).bool(message.incomplete);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): SearchJobsResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseSearchJobsResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.jobs.push(JobDetail.decode(reader, reader.uint32()));
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.cursor = reader.string();
+            continue;
+          }
+          case 3: {
+            if (tag !== 24) {
+              break;
+            }
+
+            message.incomplete = reader.bool();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): SearchJobsResponse {
+    return {
+      jobs: globalThis.Array.isArray(object?.jobs) ? object.jobs.map((e: any) => JobDetail.fromJSON(e)) : [],
+      cursor: isSet(object.cursor) ? globalThis.String(object.cursor) : "",
+      incomplete: isSet(object.incomplete) ? globalThis.Boolean(object.incomplete) : false,
+    };
+  },
+
+  toJSON(message: SearchJobsResponse): unknown {
+    const obj: any = {};
+    if (message.jobs?.length) {
+      obj.jobs = message.jobs.map((e) => JobDetail.toJSON(e));
+    }
+    if (message.cursor !== "") {
+      obj.cursor = message.cursor;
+    }
+    if (message.incomplete !== false) {
+      obj.incomplete = message.incomplete;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<SearchJobsResponse>, I>>(base?: I): SearchJobsResponse {
+    return SearchJobsResponse.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<SearchJobsResponse>, I>>(object: I): SearchJobsResponse {
+    const message = createBaseSearchJobsResponse();
+    message.jobs = object.jobs?.map((e) => JobDetail.fromPartial(e)) || [];
+    message.cursor = object.cursor ?? "";
+    message.incomplete = object.incomplete ?? false;
+    return message;
+  },
+};
+
+function createBaseGetJobRequest(): GetJobRequest {
+  return { endpointId: "", jobId: "" };
+}
+
+export const GetJobRequest: MessageFns<GetJobRequest> = {
+  encode(message: GetJobRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.endpointId !== "") {
+      writer.uint32(10).string(message.endpointId);
+    }
+    if (message.jobId !== "") {
+      writer.uint32(18).string(message.jobId);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): GetJobRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseGetJobRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.endpointId = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.jobId = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): GetJobRequest {
+    return {
+      endpointId: isSet(object.endpointId)
+        ? globalThis.String(object.endpointId)
+        : isSet(object.endpoint_id)
+        ? globalThis.String(object.endpoint_id)
+        : "",
+      jobId: isSet(object.jobId)
+        ? globalThis.String(object.jobId)
+        : isSet(object.job_id)
+        ? globalThis.String(object.job_id)
+        : "",
+    };
+  },
+
+  toJSON(message: GetJobRequest): unknown {
+    const obj: any = {};
+    if (message.endpointId !== "") {
+      obj.endpointId = message.endpointId;
+    }
+    if (message.jobId !== "") {
+      obj.jobId = message.jobId;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<GetJobRequest>, I>>(base?: I): GetJobRequest {
+    return GetJobRequest.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<GetJobRequest>, I>>(object: I): GetJobRequest {
+    const message = createBaseGetJobRequest();
+    message.endpointId = object.endpointId ?? "";
+    message.jobId = object.jobId ?? "";
+    return message;
+  },
+};
+
+function createBaseJobDetail(): JobDetail {
+  return {
+    job: undefined,
+    kind: JobKind.UNSPECIFIED,
+    lowPriority: false,
+    startedAtMs: 0n,
+    endedAtMs: 0n,
+    deleteAtMs: 0n,
+    attempts: 0,
+    executionTimeoutMs: 0n,
+    ttlMs: 0n,
+    nodeId: "",
+    input: undefined,
+  };
+}
+
+export const JobDetail: MessageFns<JobDetail> = {
+  encode(message: JobDetail, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.job !== undefined) {
+      Job.encode(message.job, writer.uint32(10).fork()).join();
+    }
+    if (message.kind !== JobKind.UNSPECIFIED) {
+      writer.uint32(16).int32(jobKindToNumber(message.kind));
+    }
+    if (message.lowPriority !== false) {
+      writer.uint32(24).bool(message.lowPriority);
+    }
+    if (message.startedAtMs !== 0n) {
+      if (BigInt.asIntN(64, message.startedAtMs) !== message.startedAtMs) {
+        throw new globalThis.Error("value provided for field message.startedAtMs of type int64 too large");
+      }
+      writer.uint32(32).int64(message.startedAtMs);
+    }
+    if (message.endedAtMs !== 0n) {
+      if (BigInt.asIntN(64, message.endedAtMs) !== message.endedAtMs) {
+        throw new globalThis.Error("value provided for field message.endedAtMs of type int64 too large");
+      }
+      writer.uint32(40).int64(message.endedAtMs);
+    }
+    if (message.deleteAtMs !== 0n) {
+      if (BigInt.asIntN(64, message.deleteAtMs) !== message.deleteAtMs) {
+        throw new globalThis.Error("value provided for field message.deleteAtMs of type int64 too large");
+      }
+      writer.uint32(48).int64(message.deleteAtMs);
+    }
+    if (message.attempts !== 0) {
+      writer.uint32(56).uint32(message.attempts);
+    }
+    if (message.executionTimeoutMs !== 0n) {
+      if (BigInt.asIntN(64, message.executionTimeoutMs) !== message.executionTimeoutMs) {
+        throw new globalThis.Error("value provided for field message.executionTimeoutMs of type int64 too large");
+      }
+      writer.uint32(64).int64(message.executionTimeoutMs);
+    }
+    if (message.ttlMs !== 0n) {
+      if (BigInt.asIntN(64, message.ttlMs) !== message.ttlMs) {
+        throw new globalThis.Error("value provided for field message.ttlMs of type int64 too large");
+      }
+      writer.uint32(72).int64(message.ttlMs);
+    }
+    if (message.nodeId !== "") {
+      writer.uint32(82).string(message.nodeId);
+    }
+    if (message.input !== undefined) {
+      Payload.encode(message.input, writer.uint32(90).fork()).join();
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): JobDetail {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseJobDetail();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.job = Job.decode(reader, reader.uint32());
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.kind = jobKindFromJSON(reader.int32());
+            continue;
+          }
+          case 3: {
+            if (tag !== 24) {
+              break;
+            }
+
+            message.lowPriority = reader.bool();
+            continue;
+          }
+          case 4: {
+            if (tag !== 32) {
+              break;
+            }
+
+            message.startedAtMs = reader.int64() as bigint;
+            continue;
+          }
+          case 5: {
+            if (tag !== 40) {
+              break;
+            }
+
+            message.endedAtMs = reader.int64() as bigint;
+            continue;
+          }
+          case 6: {
+            if (tag !== 48) {
+              break;
+            }
+
+            message.deleteAtMs = reader.int64() as bigint;
+            continue;
+          }
+          case 7: {
+            if (tag !== 56) {
+              break;
+            }
+
+            message.attempts = reader.uint32();
+            continue;
+          }
+          case 8: {
+            if (tag !== 64) {
+              break;
+            }
+
+            message.executionTimeoutMs = reader.int64() as bigint;
+            continue;
+          }
+          case 9: {
+            if (tag !== 72) {
+              break;
+            }
+
+            message.ttlMs = reader.int64() as bigint;
+            continue;
+          }
+          case 10: {
+            if (tag !== 82) {
+              break;
+            }
+
+            message.nodeId = reader.string();
+            continue;
+          }
+          case 11: {
+            if (tag !== 90) {
+              break;
+            }
+
+            message.input = Payload.decode(reader, reader.uint32());
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): JobDetail {
+    return {
+      job: isSet(object.job) ? Job.fromJSON(object.job) : undefined,
+      kind: isSet(object.kind) ? jobKindFromJSON(object.kind) : JobKind.UNSPECIFIED,
+      lowPriority: isSet(object.lowPriority)
+        ? globalThis.Boolean(object.lowPriority)
+        : isSet(object.low_priority)
+        ? globalThis.Boolean(object.low_priority)
+        : false,
+      startedAtMs: isSet(object.startedAtMs)
+        ? BigInt(object.startedAtMs)
+        : isSet(object.started_at_ms)
+        ? BigInt(object.started_at_ms)
+        : 0n,
+      endedAtMs: isSet(object.endedAtMs)
+        ? BigInt(object.endedAtMs)
+        : isSet(object.ended_at_ms)
+        ? BigInt(object.ended_at_ms)
+        : 0n,
+      deleteAtMs: isSet(object.deleteAtMs)
+        ? BigInt(object.deleteAtMs)
+        : isSet(object.delete_at_ms)
+        ? BigInt(object.delete_at_ms)
+        : 0n,
+      attempts: isSet(object.attempts) ? globalThis.Number(object.attempts) : 0,
+      executionTimeoutMs: isSet(object.executionTimeoutMs)
+        ? BigInt(object.executionTimeoutMs)
+        : isSet(object.execution_timeout_ms)
+        ? BigInt(object.execution_timeout_ms)
+        : 0n,
+      ttlMs: isSet(object.ttlMs) ? BigInt(object.ttlMs) : isSet(object.ttl_ms) ? BigInt(object.ttl_ms) : 0n,
+      nodeId: isSet(object.nodeId)
+        ? globalThis.String(object.nodeId)
+        : isSet(object.node_id)
+        ? globalThis.String(object.node_id)
+        : "",
+      input: isSet(object.input) ? Payload.fromJSON(object.input) : undefined,
+    };
+  },
+
+  toJSON(message: JobDetail): unknown {
+    const obj: any = {};
+    if (message.job !== undefined) {
+      obj.job = Job.toJSON(message.job);
+    }
+    if (message.kind !== JobKind.UNSPECIFIED) {
+      obj.kind = jobKindToJSON(message.kind);
+    }
+    if (message.lowPriority !== false) {
+      obj.lowPriority = message.lowPriority;
+    }
+    if (message.startedAtMs !== 0n) {
+      obj.startedAtMs = message.startedAtMs.toString();
+    }
+    if (message.endedAtMs !== 0n) {
+      obj.endedAtMs = message.endedAtMs.toString();
+    }
+    if (message.deleteAtMs !== 0n) {
+      obj.deleteAtMs = message.deleteAtMs.toString();
+    }
+    if (message.attempts !== 0) {
+      obj.attempts = Math.round(message.attempts);
+    }
+    if (message.executionTimeoutMs !== 0n) {
+      obj.executionTimeoutMs = message.executionTimeoutMs.toString();
+    }
+    if (message.ttlMs !== 0n) {
+      obj.ttlMs = message.ttlMs.toString();
+    }
+    if (message.nodeId !== "") {
+      obj.nodeId = message.nodeId;
+    }
+    if (message.input !== undefined) {
+      obj.input = Payload.toJSON(message.input);
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<JobDetail>, I>>(base?: I): JobDetail {
+    return JobDetail.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<JobDetail>, I>>(object: I): JobDetail {
+    const message = createBaseJobDetail();
+    message.job = (object.job !== undefined && object.job !== null) ? Job.fromPartial(object.job) : undefined;
+    message.kind = object.kind ?? JobKind.UNSPECIFIED;
+    message.lowPriority = object.lowPriority ?? false;
+    message.startedAtMs = (object.startedAtMs !== undefined && object.startedAtMs !== null)
+      ? BigInt(object.startedAtMs)
+      : 0n;
+    message.endedAtMs = (object.endedAtMs !== undefined && object.endedAtMs !== null) ? BigInt(object.endedAtMs) : 0n;
+    message.deleteAtMs = (object.deleteAtMs !== undefined && object.deleteAtMs !== null)
+      ? BigInt(object.deleteAtMs)
+      : 0n;
+    message.attempts = object.attempts ?? 0;
+    message.executionTimeoutMs = (object.executionTimeoutMs !== undefined && object.executionTimeoutMs !== null)
+      ? BigInt(object.executionTimeoutMs)
+      : 0n;
+    message.ttlMs = (object.ttlMs !== undefined && object.ttlMs !== null) ? BigInt(object.ttlMs) : 0n;
+    message.nodeId = object.nodeId ?? "";
+    message.input = (object.input !== undefined && object.input !== null)
+      ? Payload.fromPartial(object.input)
+      : undefined;
+    return message;
+  },
+};
+
 function createBaseCreateSessionRequest(): CreateSessionRequest {
   return {};
 }
@@ -14843,6 +15571,26 @@ export const ControlServiceService = {
       Buffer.from(ListDeploymentsResponse.encode(value).finish()),
     responseDeserialize: (value: Buffer): ListDeploymentsResponse => ListDeploymentsResponse.decode(value),
   },
+  /** Jobs of an endpoint that a filter admits, latest submission or retry first. */
+  searchJobs: {
+    path: "/capstan.v1.ControlService/SearchJobs" as const,
+    requestStream: false as const,
+    responseStream: false as const,
+    requestSerialize: (value: SearchJobsRequest): Buffer => Buffer.from(SearchJobsRequest.encode(value).finish()),
+    requestDeserialize: (value: Buffer): SearchJobsRequest => SearchJobsRequest.decode(value),
+    responseSerialize: (value: SearchJobsResponse): Buffer => Buffer.from(SearchJobsResponse.encode(value).finish()),
+    responseDeserialize: (value: Buffer): SearchJobsResponse => SearchJobsResponse.decode(value),
+  },
+  /** One job, with its input while that is kept. */
+  getJob: {
+    path: "/capstan.v1.ControlService/GetJob" as const,
+    requestStream: false as const,
+    responseStream: false as const,
+    requestSerialize: (value: GetJobRequest): Buffer => Buffer.from(GetJobRequest.encode(value).finish()),
+    requestDeserialize: (value: Buffer): GetJobRequest => GetJobRequest.decode(value),
+    responseSerialize: (value: JobDetail): Buffer => Buffer.from(JobDetail.encode(value).finish()),
+    responseDeserialize: (value: Buffer): JobDetail => JobDetail.decode(value),
+  },
   /** A new API key; its text is in the answer and nowhere else. */
   createKey: {
     path: "/capstan.v1.ControlService/CreateKey" as const,
@@ -15299,6 +16047,10 @@ export interface ControlServiceServer extends UntypedServiceImplementation {
   listBuilds: handleUnaryCall<ListBuildsRequest, ListBuildsResponse>;
   /** The deployments that are kept, newest first. */
   listDeployments: handleUnaryCall<ListDeploymentsRequest, ListDeploymentsResponse>;
+  /** Jobs of an endpoint that a filter admits, latest submission or retry first. */
+  searchJobs: handleUnaryCall<SearchJobsRequest, SearchJobsResponse>;
+  /** One job, with its input while that is kept. */
+  getJob: handleUnaryCall<GetJobRequest, JobDetail>;
   /** A new API key; its text is in the answer and nowhere else. */
   createKey: handleUnaryCall<CreateKeyRequest, CreateKeyResponse>;
   listKeys: handleUnaryCall<ListKeysRequest, ListKeysResponse>;
@@ -15622,6 +16374,35 @@ export interface ControlServiceClient extends Client {
     metadata: Metadata,
     options: Partial<CallOptions>,
     callback: (error: ServiceError | null, response: ListDeploymentsResponse) => void,
+  ): ClientUnaryCall;
+  /** Jobs of an endpoint that a filter admits, latest submission or retry first. */
+  searchJobs(
+    request: SearchJobsRequest,
+    callback: (error: ServiceError | null, response: SearchJobsResponse) => void,
+  ): ClientUnaryCall;
+  searchJobs(
+    request: SearchJobsRequest,
+    metadata: Metadata,
+    callback: (error: ServiceError | null, response: SearchJobsResponse) => void,
+  ): ClientUnaryCall;
+  searchJobs(
+    request: SearchJobsRequest,
+    metadata: Metadata,
+    options: Partial<CallOptions>,
+    callback: (error: ServiceError | null, response: SearchJobsResponse) => void,
+  ): ClientUnaryCall;
+  /** One job, with its input while that is kept. */
+  getJob(request: GetJobRequest, callback: (error: ServiceError | null, response: JobDetail) => void): ClientUnaryCall;
+  getJob(
+    request: GetJobRequest,
+    metadata: Metadata,
+    callback: (error: ServiceError | null, response: JobDetail) => void,
+  ): ClientUnaryCall;
+  getJob(
+    request: GetJobRequest,
+    metadata: Metadata,
+    options: Partial<CallOptions>,
+    callback: (error: ServiceError | null, response: JobDetail) => void,
   ): ClientUnaryCall;
   /** A new API key; its text is in the answer and nowhere else. */
   createKey(

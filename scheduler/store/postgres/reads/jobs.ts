@@ -56,12 +56,20 @@ function pageSql(sources: readonly string[]): string {
   return `SELECT seq FROM (${newest.join(' UNION ALL ')}) newest ORDER BY queue_position DESC, seq DESC LIMIT $4 OFFSET $3`;
 }
 
+function newestSql(sources: readonly string[]): string {
+  const newest = sources.map(
+    (source) => `(SELECT * FROM capstan.jobs WHERE cell = $1 AND endpoint = $2 AND ${source} AND queue_position < $3::bigint
+    ORDER BY queue_position DESC LIMIT $4::bigint)`,
+  );
+  return `SELECT ${JOB_COLUMNS} FROM (${newest.join(' UNION ALL ')}) j ORDER BY j.queue_position DESC LIMIT $4::bigint`;
+}
+
 function totalSql(sources: readonly string[]): string {
   const counts = sources.map((source) => `(SELECT count(*) FROM capstan.jobs WHERE cell = $1 AND endpoint = $2 AND ${source})`);
   return `SELECT ${counts.join(' + ')}`;
 }
 
-type JobReads = Pick<AsyncReads<Reads>, 'job' | 'head' | 'leased' | 'due' | 'counts' | 'highest' | 'page'>;
+type JobReads = Pick<AsyncReads<Reads>, 'job' | 'head' | 'leased' | 'due' | 'counts' | 'highest' | 'page' | 'newest'>;
 
 const NONE = Number.MAX_SAFE_INTEGER;
 
@@ -127,6 +135,11 @@ export function jobReads(query: Query, cell: number, edges: LeftEdges): JobReads
       const found = seqs.length === 0 ? [] : await whole(await query<WholeTuple>('jobs-by-seq', BY_SEQ, [cell, seqs]));
       const bySeq = new Map(found.map((each) => [each.job.seq, each]));
       return { jobs: seqs.flatMap((seq) => bySeq.get(seq) ?? []), total: total?.[0] ?? 0 };
+    },
+    async newest(endpoint, state, before, limit) {
+      const sources = state === null ? Object.values(SOURCES).flat() : SOURCES[state];
+      const values = [cell, endpoint, bound(before), bound(limit)];
+      return (await query<JobTuple>(`newest-${state ?? 'all'}`, newestSql(sources), values)).map(toJob);
     },
   };
 }

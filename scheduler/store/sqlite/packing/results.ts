@@ -104,7 +104,16 @@ const hook: Form<HookRow | null> = {
   unpack: (from) => (from.byte() === 0 ? null : unpackHook(from)),
 };
 
-const forms: { readonly [K in keyof Reads]?: Form<ReturnType<Reads[K]>> } = { job, payload, head, leased, due, page, hook };
+const forms: { readonly [K in keyof Reads]?: Form<ReturnType<Reads[K]>> } = {
+  job,
+  payload,
+  head,
+  leased,
+  due,
+  page,
+  newest: leased,
+  hook,
+};
 
 /** Returns the form of a query's result, or undefined for one that is cloned unchanged. */
 function formOf<K extends keyof Reads>(query: K): Form<ReturnType<Reads[K]>> | undefined {

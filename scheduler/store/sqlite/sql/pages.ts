@@ -1,6 +1,6 @@
 import type { Database } from 'better-sqlite3';
 
-import type { StoredState, WholeJob } from '../../store.ts';
+import type { JobRow, StoredState, WholeJob } from '../../store.ts';
 import { bound, fromPayloadColumns, toJob, type JobTuple, type PayloadTuple } from '../../rows.ts';
 import { JOB_COLUMNS } from '../columns.ts';
 
@@ -33,6 +33,14 @@ function pageSql(from: readonly string[]): string {
   return `SELECT no FROM (${newest.join(' UNION ALL ')}) ORDER BY position DESC, no DESC LIMIT @limit OFFSET @offset`;
 }
 
+function newestSql(from: readonly string[]): string {
+  const newest = from.map(
+    (source) => `SELECT * FROM (SELECT no, position ${source} AND position < @before ORDER BY position DESC LIMIT @limit)`,
+  );
+  const numbers = `SELECT no FROM (${newest.join(' UNION ALL ')}) ORDER BY position DESC LIMIT @limit`;
+  return `SELECT ${JOB_COLUMNS} FROM jobs WHERE no IN (${numbers}) ORDER BY position DESC`;
+}
+
 function totalSql(from: readonly string[]): string {
   return `SELECT ${from.map((source) => `(SELECT count(*) ${source})`).join(' + ')}`;
 }
@@ -45,6 +53,7 @@ export function pageStatements(db: Database, chunksOf: (seq: number) => Pick<Who
   const prepare = (from: readonly string[]) => ({
     page: db.prepare<[{ endpoint: string; offset: number; limit: number }], number>(pageSql(from)).pluck(),
     total: db.prepare<[{ endpoint: string }], number>(totalSql(from)).pluck(),
+    newest: db.prepare<[{ endpoint: string; before: number; limit: number }], JobTuple>(newestSql(from)).raw(),
   });
   const states: Readonly<Record<StoredState | 'ALL', ReturnType<typeof prepare>>> = {
     IN_QUEUE: prepare(sources.IN_QUEUE),
@@ -76,6 +85,9 @@ export function pageStatements(db: Database, chunksOf: (seq: number) => Pick<Who
         if (row !== undefined) jobs.push(whole(row));
       }
       return { jobs, total: total.get({ endpoint }) ?? 0 };
+    },
+    newest(endpoint: string, state: StoredState | null, before: number, limit: number): JobRow[] {
+      return states[state ?? 'ALL'].newest.all({ endpoint, before: bound(before), limit: bound(limit) }).map(toJob);
     },
   };
 }

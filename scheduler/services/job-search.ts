@@ -1,0 +1,114 @@
+/** Jobs as people look at them: pages that filters narrow, and one job with its input. */
+import type { Metadata } from '@grpc/grpc-js';
+
+import { CapstanError } from '../../lib/errors.ts';
+import { toPayloadMessage } from '../../lib/payload.ts';
+import { JobKind, JobState } from '../../proto/gen/capstan/v1/common.ts';
+import type { ControlServiceServer, JobDetail, SearchJobsRequest, SearchJobsResponse } from '../../proto/gen/capstan/v1/control.ts';
+import { endpointNotFound, jobNotFound } from '../core/jobs/errors.ts';
+import { view } from '../core/jobs/job-lookup.ts';
+import { publicState, storedState, viewOfRow } from '../core/jobs/views.ts';
+import type { JobRow, WholeJob } from '../store/store.ts';
+import { unary } from './calls.ts';
+import type { ControlDeps } from './control-deps.ts';
+
+const DEFAULT_LIMIT = 20;
+const MAX_LIMIT = 100;
+/** Rows that are read at once. */
+const BATCH = 200;
+/** Rows that one search looks at; the caller continues at the cursor. */
+const MAX_LOOKED_AT = 2_000;
+const MAX_TEXT = 1_000;
+const CURSOR = /^[1-9]\d{0,15}$/;
+
+export function jobSearchHandlers({ engine, auth, log, clock }: ControlDeps): Pick<ControlServiceServer, 'searchJobs' | 'getJob'> {
+  /** Refuses endpoints that the caller may not see. */
+  function check(metadata: Metadata, endpointId: string): void {
+    const { account, sees } = auth.reader(metadata);
+    const config = engine.state.endpoints.get(endpointId)?.config;
+    if (config === undefined || config.account !== account || !sees(config)) throw endpointNotFound(endpointId);
+  }
+
+  function detail(whole: WholeJob): JobDetail {
+    const { job } = whole;
+    const live = engine.state.jobs.get(job.id);
+    return {
+      job: live === undefined ? viewOfRow(whole, '') : view(engine.state, clock.now(), live),
+      kind: job.kind === 'RUNSYNC' ? JobKind.RUNSYNC : JobKind.RUN,
+      lowPriority: job.priority === 1,
+      startedAtMs: milliseconds(job.startedAt),
+      endedAtMs: milliseconds(job.endedAt),
+      deleteAtMs: milliseconds(job.deleteAt),
+      attempts: live?.attempts ?? job.attempts,
+      executionTimeoutMs: milliseconds(job.executionTimeoutMs),
+      ttlMs: milliseconds(job.ttlMs),
+      nodeId: job.lease?.node ?? '',
+    };
+  }
+
+  /** Whether the job has the text in its id, error or small input. */
+  async function has(job: JobRow, text: string): Promise<boolean> {
+    if (job.id.toLowerCase().includes(text) || job.error?.toLowerCase().includes(text) === true) return true;
+    const input = (await engine.read('payload', job.seq))?.input;
+    return input !== undefined && 'inline' in input && Buffer.from(input.inline).toString('utf8').toLowerCase().includes(text);
+  }
+
+  async function search(request: SearchJobsRequest): Promise<SearchJobsResponse> {
+    const { limit, until, states, state, text } = checked(request);
+    const jobs: JobDetail[] = [];
+    let before = request.cursor === '' ? Number.MAX_SAFE_INTEGER : Number(request.cursor);
+    for (let lookedAt = 0; lookedAt < MAX_LOOKED_AT;) {
+      const rows = await engine.read('newest', request.endpointId, state, before, BATCH);
+      for (const row of rows) {
+        // In the order of positions the submissions and retries of all rows behind are earlier still.
+        if (row.submittedAt < Number(request.sinceMs)) return { jobs, cursor: '', incomplete: false };
+        before = row.queuePosition;
+        lookedAt += 1;
+        if (row.submittedAt >= until || (states.size > 0 && !states.has(publicState(row)))) continue;
+        if (text !== '' && !(await has(row, text))) continue;
+        jobs.push(detail({ job: row, output: null, chunks: [], firstChunk: 0 }));
+        if (jobs.length === limit) return { jobs, cursor: String(before), incomplete: false };
+      }
+      if (rows.length < BATCH) return { jobs, cursor: '', incomplete: false };
+    }
+    return { jobs, cursor: String(before), incomplete: true };
+  }
+
+  return {
+    searchJobs: unary(log, 'SearchJobs', (request, metadata) => {
+      check(metadata, request.endpointId);
+      return search(request);
+    }),
+    getJob: unary(log, 'GetJob', async ({ endpointId, jobId }, metadata) => {
+      check(metadata, endpointId);
+      const whole = await engine.read('job', endpointId, jobId);
+      if (whole === null) throw jobNotFound(jobId);
+      const payload = await engine.read('payload', whole.job.seq);
+      return { ...detail(whole), ...(payload === null ? {} : { input: toPayloadMessage(payload.input) }) };
+    }),
+  };
+}
+
+function checked({ limit, untilMs, states, text, cursor }: SearchJobsRequest) {
+  if (limit > MAX_LIMIT) throw invalid('limit', `must be at most ${MAX_LIMIT}`);
+  if (text.length > MAX_TEXT) throw invalid('text', `must be at most ${MAX_TEXT} characters`);
+  if (cursor !== '' && !CURSOR.test(cursor)) throw invalid('cursor', 'must be the cursor of an earlier page');
+  const [first] = states;
+  // A job that is leased and not started yet is IN_QUEUE to its caller: one state of the store is not enough for it.
+  const isOfOne = states.length === 1 && first !== undefined && first !== JobState.IN_QUEUE;
+  return {
+    limit: limit === 0 ? DEFAULT_LIMIT : limit,
+    until: untilMs === 0n ? Number.MAX_SAFE_INTEGER : Number(untilMs),
+    states: new Set(states),
+    state: isOfOne ? storedState(first) : null,
+    text: text.toLowerCase(),
+  };
+}
+
+function invalid(field: string, rule: string): CapstanError {
+  return new CapstanError('INVALID_ARGUMENT', `${field}: ${rule}`, { field });
+}
+
+function milliseconds(value: number | null): bigint {
+  return BigInt(Math.trunc(value ?? 0));
+}
