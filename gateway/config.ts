@@ -59,6 +59,11 @@ export const gatewayConfig = z.object({
     'Base URL of the HTTP API, used for endpoint URLs in responses; when empty, the URL that the caller used',
   ),
   console: setting('CAPSTAN_CONSOLE', z.enum(['on', 'off']).default('on'), 'Whether the gateway serves the web console at /console.'),
+  hidePayloads: setting(
+    'CAPSTAN_HIDE_PAYLOADS',
+    z.enum(['on', 'off']).default('off'),
+    'Whether the web console shows inputs and outputs of jobs only when asked for, one by one.',
+  ),
   graphqlPerSecond: setting(
     'CAPSTAN_GRAPHQL_PER_SECOND',
     integer(1, 100_000, 50),

@@ -6,8 +6,15 @@ import { Link, Route, Router, Switch, useLocation } from 'wouter-preact';
 import { client } from './api/live.ts';
 import { ApiError, BASE_PATH, listenForSignOut } from './api/request.ts';
 import { readSession, SessionContext, signOut, type Session } from './api/session.ts';
+import { AccountPage } from './pages/account.tsx';
+import { EndpointPage } from './pages/endpoint/page.tsx';
 import { EndpointsPage } from './pages/endpoints.tsx';
+import { JobPage } from './pages/job.tsx';
+import { KeysPage } from './pages/keys.tsx';
+import { NodesPage } from './pages/nodes.tsx';
+import { ServicePage } from './pages/operator.tsx';
 import { SignInPage } from './pages/sign-in.tsx';
+import { WebhooksPage } from './pages/webhooks.tsx';
 import { Failure, Page, Text } from './ui/parts.tsx';
 import { ThemeSwitch } from './ui/theme.tsx';
 
@@ -59,7 +66,14 @@ export function App(): JSX.Element {
   }
 }
 
-const NAVIGATION = [['/', 'Endpoints']] as const;
+const NAVIGATION = [
+  ['/', 'Endpoints'],
+  ['/nodes', 'Nodes'],
+  ['/webhooks', 'Webhooks'],
+  ['/keys', 'API keys'],
+  ['/account', 'Account'],
+  ['/service', 'Service'],
+] as const;
 
 function Shell({ session, onSignedOut }: { session: Session; onSignedOut: () => void }): JSX.Element {
   const [path] = useLocation();
@@ -82,7 +96,7 @@ function Shell({ session, onSignedOut }: { session: Session; onSignedOut: () => 
       <header class="top">
         <strong>Capstan</strong>
         <nav aria-label="Pages">
-          {NAVIGATION.map(([to, name]) => (
+          {NAVIGATION.filter(([to]) => to !== '/service' || session.isOperator).map(([to, name]) => (
             <Link key={to} href={to} aria-current={isCurrent(to) ? 'page' : undefined}>
               {name}
             </Link>
@@ -100,6 +114,13 @@ function Shell({ session, onSignedOut }: { session: Session; onSignedOut: () => 
         <Failure error={error} />
         <Switch>
           <Route path="/" component={EndpointsPage} />
+          <Route path="/endpoints/:endpoint/jobs/:job" component={JobPage} />
+          <Route path="/endpoints/:endpoint/:tab?" component={EndpointPage} />
+          <Route path="/nodes" component={NodesPage} />
+          <Route path="/webhooks" component={WebhooksPage} />
+          <Route path="/keys" component={KeysPage} />
+          <Route path="/account" component={AccountPage} />
+          <Route path="/service" component={ServicePage} />
           <Route>
             <Page title="Not found">
               <p>There is no page at this address.</p>

@@ -5,6 +5,7 @@ import { z } from 'zod';
 import { CapstanError } from '../../lib/errors.ts';
 import { KeyScope, keyScopeToJSON, type SessionInfo } from '../../proto/gen/capstan/v1/control.ts';
 import { keyText } from '../auth/authenticate.ts';
+import type { GatewayConfig } from '../config.ts';
 import type { Key } from '../directory/directory.ts';
 import { callMetadata } from '../grpc/connection.ts';
 import { JSON_TYPE, sendFailure } from '../http/problem.ts';
@@ -39,13 +40,13 @@ export function sessionRoutes(api: FastifyInstance, services: ConsoleServices): 
     const { control, metadata } = schedulerOf(key, keyText(header));
     const { token, session } = await callOnce(control.createSession.bind(control), {}, metadata, config.readTimeoutMs);
     reply.header('set-cookie', setCookie(token, path, isSecure(ownOrigins(request, services)[0])));
-    send(reply, session);
+    send(reply, session, config);
   }
 
   async function read(request: FastifyRequest, reply: FastifyReply): Promise<void> {
     const token = tokenOf(request);
     const { control, metadata } = schedulerOf(await authenticator.session(token, peerOfRequest(request.raw, proxies)), token);
-    send(reply, await callUnary(control.getSession.bind(control), {}, metadata, config.readTimeoutMs));
+    send(reply, await callUnary(control.getSession.bind(control), {}, metadata, config.readTimeoutMs), config);
   }
 
   async function end(request: FastifyRequest, reply: FastifyReply): Promise<void> {
@@ -82,7 +83,7 @@ export function sessionRoutes(api: FastifyInstance, services: ConsoleServices): 
   });
 }
 
-function send(reply: FastifyReply, session: SessionInfo | undefined): void {
+function send(reply: FastifyReply, session: SessionInfo | undefined, config: GatewayConfig): void {
   if (session === undefined) throw new CapstanError('INTERNAL', 'the scheduler returned no session');
   const { accountId, scope, keyId, keyName } = session;
   const shown = {
@@ -91,6 +92,7 @@ function send(reply: FastifyReply, session: SessionInfo | undefined): void {
     keyId,
     keyName,
     isOperator: scope === KeyScope.OPERATOR,
+    hidePayloads: config.hidePayloads === 'on',
   };
   reply.header('content-type', JSON_TYPE).send(JSON.stringify(shown));
 }

@@ -1,7 +1,7 @@
 /** Jobs in GraphQL. */
 import { CapstanError } from '../../lib/errors.ts';
 import { fromPayloadMessage, payloadBytes } from '../../lib/payload.ts';
-import { JobKind, JobState, jobStateToJSON, type Payload } from '../../proto/gen/capstan/v1/common.ts';
+import { JobKind, jobStateToJSON, type JobState, type Payload } from '../../proto/gen/capstan/v1/common.ts';
 import type { JobDetail } from '../../proto/gen/capstan/v1/control.ts';
 import { time } from './shapes.ts';
 

@@ -1,6 +1,7 @@
 /** The control plane's schema. Its descriptions are the reference, which introspection shows. */
 import { buildSchema } from 'graphql';
 
+import { JOB_TYPES, LOG_TYPES } from './job-types.ts';
 import { SETTINGS_INPUT, SETTINGS_OUTPUT } from './settings-types.ts';
 
 const SCHEMA_TEXT = `
@@ -145,6 +146,8 @@ type Endpoint {
   created: Boolean!
   routes: [Route!]!
   functions: [String!]!
+  "How its functions are called, as the build read it from the sources."
+  signatures: [Signature!]!
   settings: Settings!
   workers: WorkerCounts!
   queue: Queue!
@@ -169,6 +172,18 @@ type Scaling {
 type Rejection { reason: String! nodes: Int! examples: [RejectedNode!]! }
 type RejectedNode { node: String! detail: String! }
 type Decision { at: Time! kind: String! worker: ID node: ID reason: String! }
+
+type Signature { name: String! parameters: [Parameter!]! }
+type Parameter {
+  name: String!
+  required: Boolean!
+  "string, number, integer, boolean, array, object or request; null when the source does not tell."
+  type: String
+  "JSON Schema of its values, as text; null when the source does not tell."
+  schema: String
+  "It takes the whole input or body instead of a key of it."
+  takesBody: Boolean!
+}
 
 type BuildRef { digest: String! release: String! }
 type Route { method: String! path: String! function: String! }
@@ -502,108 +517,9 @@ type Database {
   synchronousStandbys: Int
 }
 
-enum JobStatus { IN_QUEUE IN_PROGRESS COMPLETED FAILED CANCELLED TIMED_OUT }
-input JobFilter {
-  "Empty: all."
-  status: [JobStatus!]
-  "Time of the submission or the last retry, ms since 1970, inclusive."
-  sinceMs: Float
-  "The same, exclusive."
-  untilMs: Float
-  "Part of the id, the error, or an input of up to 64 KiB; case does not matter."
-  text: String
-}
-type JobPage {
-  jobs: [Job!]!
-  "Continues the search; null at its end."
-  cursor: String
-  "The search looked at 2,000 jobs before the page was full: continue at cursor."
-  incomplete: Boolean!
-}
-type Job {
-  id: ID!
-  endpoint: ID!
-  status: JobStatus!
-  "By /runsync: its result is kept for a shorter time."
-  isSync: Boolean!
-  lowPriority: Boolean!
-  "Of the submission or the last retry."
-  submittedAt: Time!
-  startedAt: Time
-  endedAt: Time
-  "When it is deleted unless that changes: the end of its ttl, or of its retention."
-  deleteAt: Time!
-  "From submission to the start of the attempt, ms."
-  delayTime: Int
-  "Duration of the attempt, ms."
-  executionTime: Int
-  "Started attempts since the submission or the last retry."
-  attempts: Int!
-  "Longest run of an attempt, ms."
-  executionTimeout: Float!
-  "ms"
-  ttl: Float!
-  worker: ID
-  "Of the present attempt."
-  node: ID
-  "Why it waits; null if there is no reason."
-  queueReason: String
-  error: String
-  "Without its query and secrets."
-  webhook: String
-  "JSON text; null in pages, above 64 KiB, and when it is not kept."
-  input: String
-  "Bytes; null in pages, and when it is not kept."
-  inputBytes: Float
-  "JSON text; null in pages, above 64 KiB, and before there is one."
-  output: String
-  "Bytes; null in pages, and before there is one."
-  outputBytes: Float
-}
+${JOB_TYPES}
 
-type LogLine {
-  at: Time!
-  worker: ID!
-  release: ID
-  job: ID
-  "Number of the job's attempt, from 1."
-  attempt: Int
-  "stdout, stderr or system"
-  stream: String!
-  "trace, debug, info, warn, error or fatal; null when the line does not tell"
-  level: String
-  text: String!
-  "Of a line that was a JSON object with a message: its other keys, as JSON text."
-  fields: String
-}
-type LogPage {
-  lines: [LogLine!]!
-  "Continues the search; null at its end. With oldestFirst it also waits for new lines."
-  cursor: String
-  "The search took too long for this page: continue at cursor."
-  incomplete: Boolean!
-  "Nodes that have lines of the endpoint and did not reply."
-  missingNodes: [ID!]!
-}
-input LogFilter {
-  worker: ID
-  job: ID
-  release: ID
-  "stdout, stderr or system"
-  stream: String
-  "Least level: trace, debug, info, warn, error or fatal. Lines without a level count as info."
-  level: String
-  "Text that the line contains, case-sensitive."
-  contains: String
-  "RE2 expression that matches some part of the line."
-  pattern: String
-  "Time, ms since 1970, inclusive."
-  sinceMs: Float
-  "Time, ms since 1970, exclusive."
-  untilMs: Float
-  "The oldest matching lines instead of the newest."
-  oldestFirst: Boolean = false
-}
+${LOG_TYPES}
 
 input EndpointSettings {
 ${SETTINGS_INPUT}

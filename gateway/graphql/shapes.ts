@@ -24,7 +24,7 @@ import {
   type WebhookInfo,
   type WorkerInfo,
 } from '../../proto/gen/capstan/v1/control.ts';
-import type { LogLine } from '../../proto/gen/capstan/v1/nodes.ts';
+import type { FunctionSpec, LogLine } from '../../proto/gen/capstan/v1/nodes.ts';
 import { nodeFigures } from './node-figures.ts';
 
 const scopes = {
@@ -100,6 +100,7 @@ export function endpointShape(info: EndpointInfo, addresses: Addresses, detail: 
       return { method, path, function: fn };
     }),
     functions: (spec?.functions ?? []).map(({ name }) => name),
+    signatures: (spec?.functions ?? []).map(signatureShape),
     settings: settingsShape(spec),
     workers: { total: info.workers, max: spec?.workersMax ?? 0 },
     queue: {
@@ -221,6 +222,19 @@ export function attentionShape({ kind, sinceMs, endpointId, accountId, nodeId, m
     node: orNull(nodeId),
     message,
     runbook,
+  };
+}
+
+function signatureShape({ name, parameters }: FunctionSpec): object {
+  return {
+    name,
+    parameters: parameters.map(({ name: parameter, required, type, schema, takesBody }) => ({
+      name: parameter,
+      required,
+      type: orNull(type),
+      schema: schema ?? null,
+      takesBody: takesBody ?? false,
+    })),
   };
 }
 

@@ -8,6 +8,8 @@ export interface Session {
   readonly scope: string;
   readonly keyName?: string;
   readonly isOperator: boolean;
+  /** Inputs and outputs are shown only when asked for. */
+  readonly hidePayloads: boolean;
 }
 
 export async function readSession(): Promise<Session> {

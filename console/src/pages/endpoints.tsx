@@ -4,8 +4,9 @@ import { Link } from 'wouter-preact';
 
 import { useLive } from '../api/live.ts';
 import { graphql } from '../api/request.ts';
-import { Badge, Loaded, Page, Section, Table, Text } from '../ui/parts.tsx';
+import { Badge, Loaded, Page, Table, Text } from '../ui/parts.tsx';
 import { visible } from '../ui/plain-text.ts';
+import { NeedsAttention } from './overview.tsx';
 
 interface Row {
   readonly id: string;
@@ -34,24 +35,12 @@ export function EndpointsPage(): JSX.Element {
     <Page title="Endpoints">
       <Loaded query={query}>
         {({ endpoints }) => {
-          const waiting = endpoints.filter(({ queue }) => queue.reason !== null);
           const shown = endpoints
             .filter(({ id, name, environment }) => `${id} ${name} ${environment}`.toLowerCase().includes(text.toLowerCase()))
             .toSorted((a, b) => a.environment.localeCompare(b.environment) || a.name.localeCompare(b.name));
           return (
             <>
-              {waiting.length > 0 && (
-                <Section title="Jobs wait">
-                  <ul>
-                    {waiting.map(({ id, name, queue }) => (
-                      <li key={id}>
-                        <Link href={`/endpoints/${encodeURIComponent(id)}`}>{visible(name)}</Link>:{' '}
-                        <Text of={queue.detail ?? queue.reason ?? ''} />
-                      </li>
-                    ))}
-                  </ul>
-                </Section>
-              )}
+              <NeedsAttention />
               <div class="panel">
                 <div class="fields">
                   <div>

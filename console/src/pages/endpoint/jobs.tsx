@@ -1,0 +1,148 @@
+import type { JSX } from 'preact';
+import { useState } from 'preact/hooks';
+import { Link } from 'wouter-preact';
+
+import { useAction, useLive } from '../../api/live.ts';
+import { callEndpoint, graphql } from '../../api/request.ts';
+import { useWriteRefusal } from '../../api/session.ts';
+import { duration, time } from '../../ui/format.ts';
+import { Badge, ConfirmButton, Failure, Loaded, Table, Text } from '../../ui/parts.tsx';
+
+interface Row {
+  readonly id: string;
+  readonly status: string;
+  readonly submittedAt: string;
+  readonly delayTime: number | null;
+  readonly executionTime: number | null;
+  readonly attempts: number;
+  readonly error: string | null;
+  readonly queueReason: string | null;
+}
+
+interface Found {
+  readonly jobs: { readonly jobs: readonly Row[]; readonly cursor: string | null; readonly incomplete: boolean };
+}
+
+const QUERY = `query ($endpoint: ID!, $filter: JobFilter, $cursor: String) {
+  jobs(endpoint: $endpoint, filter: $filter, limit: 50, cursor: $cursor) {
+    jobs { id status submittedAt delayTime executionTime attempts error queueReason } cursor incomplete
+  }
+}`;
+
+const STATES = ['IN_QUEUE', 'IN_PROGRESS', 'COMPLETED', 'FAILED', 'TIMED_OUT', 'CANCELLED'];
+
+/** Jobs, newest first; each page begins where the one before ended. */
+export function Jobs({ endpoint }: { endpoint: string }): JSX.Element {
+  const [status, setStatus] = useState('');
+  const [text, setText] = useState('');
+  const [since, setSince] = useState('');
+  /** Cursors of the pages up to the present one. */
+  const [cursors, setCursors] = useState<readonly string[]>([]);
+  const cursor = cursors.at(-1) ?? null;
+  const sinceMs = since === '' ? undefined : new Date(since).getTime();
+  const filter = {
+    ...(status === '' ? {} : { status: [status] }),
+    ...(text === '' ? {} : { text }),
+    ...(sinceMs === undefined || Number.isNaN(sinceMs) ? {} : { sinceMs }),
+  };
+  const query = useLive(
+    ['jobs', endpoint, filter, cursor],
+    (signal) => graphql<Found>(QUERY, { endpoint, filter, cursor }, signal),
+    cursor === null ? undefined : false,
+  );
+  const change = (set: () => void): void => {
+    setCursors([]);
+    set();
+  };
+  return (
+    <>
+      <div class="fields">
+        <div>
+          <label for="job-status">Status</label>
+          <select id="job-status" value={status} onChange={(event) => change(() => setStatus(event.currentTarget.value))}>
+            <option value="">all</option>
+            {STATES.map((each) => (
+              <option key={each}>{each}</option>
+            ))}
+          </select>
+        </div>
+        <div>
+          <label for="job-text">ID, or text in input or error</label>
+          <input id="job-text" type="search" value={text} onChange={(event) => change(() => setText(event.currentTarget.value.trim()))} />
+        </div>
+        <div>
+          <label for="job-since">Since</label>
+          <input
+            id="job-since"
+            type="datetime-local"
+            value={since}
+            onChange={(event) => change(() => setSince(event.currentTarget.value))}
+          />
+        </div>
+        <PurgeButton endpoint={endpoint} />
+      </div>
+      <Loaded query={query}>
+        {({ jobs: page }) => (
+          <>
+            <Table
+              label="Jobs"
+              rows={page.jobs}
+              id={({ id }) => id}
+              empty={page.incomplete ? 'None among those looked at so far.' : 'No jobs.'}
+              columns={[
+                {
+                  title: 'ID',
+                  cell: ({ id }) => <Link href={`/endpoints/${encodeURIComponent(endpoint)}/jobs/${encodeURIComponent(id)}`}>{id}</Link>,
+                },
+                { title: 'Status', cell: ({ status: state }) => <Badge state={state} /> },
+                { title: 'Submitted', cell: ({ submittedAt }) => time(submittedAt) },
+                { title: 'Waited', isNumber: true, cell: ({ delayTime }) => duration(delayTime ?? undefined) },
+                { title: 'Ran', isNumber: true, cell: ({ executionTime }) => duration(executionTime ?? undefined) },
+                { title: 'Attempts', isNumber: true, cell: ({ attempts }) => attempts },
+                { title: 'Why', cell: ({ error, queueReason }) => <Text of={shortened(error ?? queueReason ?? '')} /> },
+              ]}
+            />
+            <div class="actions">
+              <button type="button" disabled={cursors.length === 0} onClick={() => setCursors(cursors.slice(0, -1))}>
+                Newer
+              </button>
+              <button
+                type="button"
+                disabled={page.cursor === null}
+                onClick={() => page.cursor !== null && setCursors([...cursors, page.cursor])}
+              >
+                {page.incomplete ? 'Search on' : 'Older'}
+              </button>
+            </div>
+          </>
+        )}
+      </Loaded>
+    </>
+  );
+}
+
+const MAX_SHOWN = 120;
+
+function shortened(text: string): string {
+  return text.length > MAX_SHOWN ? `${text.slice(0, MAX_SHOWN)}…` : text;
+}
+
+function PurgeButton({ endpoint }: { endpoint: string }): JSX.Element {
+  const refusal = useWriteRefusal();
+  const health = useLive(['health', endpoint], (signal) => callEndpoint<{ jobs: { inQueue: number } }>(`${endpoint}/health`, { signal }));
+  const count = health.data?.jobs.inQueue ?? 0;
+  const purge = useAction(() => callEndpoint<{ removed: number }>(`${endpoint}/purge-queue`, { method: 'POST' }));
+  return (
+    <div>
+      <ConfirmButton
+        label="Purge queue"
+        explain={<p>{count} waiting jobs end as CANCELLED. Running jobs continue.</p>}
+        refusal={refusal ?? (count === 0 ? 'No job waits.' : undefined)}
+        isBusy={purge.isPending}
+        onConfirm={() => purge.mutate(undefined)}
+      />
+      {purge.data !== undefined && <span role="status">{purge.data.removed} jobs cancelled.</span>}
+      <Failure error={purge.error} />
+    </div>
+  );
+}

@@ -1,0 +1,151 @@
+import type { JSX } from 'preact';
+import { Link, useLocation, useParams } from 'wouter-preact';
+
+import { useAction, useLive } from '../../api/live.ts';
+import { graphql } from '../../api/request.ts';
+import { useWriteRefusal } from '../../api/session.ts';
+import { Badge, ConfirmButton, Facts, Failure, Loaded, Mono, Page, Section, Table, Text } from '../../ui/parts.tsx';
+import { LogSearch } from '../logs.tsx';
+import { CallSamples, TestRequest } from './call.tsx';
+import { Jobs } from './jobs.tsx';
+import { ENDPOINT_QUERY, type EndpointData } from './query.ts';
+import { Releases } from './releases.tsx';
+import { SettingsForm } from './settings.tsx';
+import { Workers } from './workers.tsx';
+
+const QUEUE_TABS = ['Overview', 'Jobs', 'Test', 'Logs', 'Settings', 'Releases'] as const;
+const BALANCED_TABS = ['Overview', 'Call', 'Logs', 'Settings', 'Releases'] as const;
+
+export function EndpointPage(): JSX.Element {
+  const { endpoint: id, tab = 'overview' } = useParams<{ endpoint: string; tab?: string }>();
+  const query = useLive(['endpoint', id], (signal) => graphql<{ endpoint: EndpointData | null }>(ENDPOINT_QUERY, { id }, signal));
+  const endpoint = query.data?.endpoint;
+  return (
+    <Page title={endpoint?.name ?? 'Endpoint'} actions={endpoint == null ? undefined : <Actions endpoint={endpoint} />}>
+      <Loaded query={query}>
+        {() => (endpoint == null ? <p>There is no endpoint with this ID.</p> : <Tabs endpoint={endpoint} current={tab} />)}
+      </Loaded>
+    </Page>
+  );
+}
+
+function Tabs({ endpoint, current }: { endpoint: EndpointData; current: string }): JSX.Element {
+  const tabs = endpoint.kind === 'QUEUE' ? QUEUE_TABS : BALANCED_TABS;
+  return (
+    <>
+      <nav class="tabs" aria-label="Parts of the endpoint">
+        {tabs.map((tab) => (
+          <Link
+            key={tab}
+            href={`/endpoints/${encodeURIComponent(endpoint.id)}/${tab.toLowerCase()}`}
+            aria-current={tab.toLowerCase() === current ? 'page' : undefined}
+          >
+            {tab}
+          </Link>
+        ))}
+      </nav>
+      <Tab endpoint={endpoint} name={current} />
+    </>
+  );
+}
+
+function Tab({ endpoint, name }: { endpoint: EndpointData; name: string }): JSX.Element {
+  switch (name) {
+    case 'jobs':
+      return <Jobs endpoint={endpoint.id} />;
+    case 'test':
+      return (
+        <>
+          <TestRequest endpoint={endpoint} />
+          <CallSamples endpoint={endpoint} />
+        </>
+      );
+    case 'call':
+      return <CallSamples endpoint={endpoint} />;
+    case 'logs':
+      return <LogSearch endpoint={endpoint.id} />;
+    case 'settings':
+      return <SettingsForm endpoint={endpoint} />;
+    case 'releases':
+      return <Releases endpoint={endpoint} />;
+    default:
+      return <Overview endpoint={endpoint} />;
+  }
+}
+
+function Actions({ endpoint }: { endpoint: EndpointData }): JSX.Element {
+  const refusal = useWriteRefusal();
+  const [, navigate] = useLocation();
+  const remove = useAction(() =>
+    graphql('mutation ($id: ID!) { deleteEndpoint(endpoint: $id) { id } }', { id: endpoint.id }).then(() => navigate('/')),
+  );
+  return (
+    <>
+      <ConfirmButton
+        label="Delete endpoint"
+        explain={
+          <p>
+            <Text of={endpoint.name} /> is deleted: {endpoint.queue.inQueue} queued jobs are cancelled, {endpoint.queue.inProgress} running
+            jobs continue to their end, and its URL no longer works.
+          </p>
+        }
+        refusal={refusal}
+        isBusy={remove.isPending}
+        onConfirm={() => remove.mutate(undefined)}
+      />
+      <Failure error={remove.error} />
+    </>
+  );
+}
+
+function Overview({ endpoint }: { endpoint: EndpointData }): JSX.Element {
+  const { queue, scaling } = endpoint;
+  const counts = Object.entries(scaling?.counts ?? {}).filter(([, count]) => count > 0);
+  return (
+    <>
+      {queue.reason !== null && (
+        <div class="failure" role="status">
+          <Badge state={queue.reason} /> <Text of={queue.detail ?? ''} />
+        </div>
+      )}
+      {scaling?.lastStartError != null && (
+        <div class="failure">
+          {scaling.failedStarts} starts failed one after another. The last one:
+          <pre tabIndex={0}>
+            <Text of={scaling.lastStartError} />
+          </pre>
+        </div>
+      )}
+      <div class="panel">
+        <Facts
+          of={[
+            ['In queue', String(queue.inQueue)],
+            ['In progress', String(queue.inProgress)],
+            ['Workers', `${endpoint.workers.total} of ${endpoint.workers.max}`],
+            ...counts.map(([state, count]) => [state, String(count)] as const),
+            ['Environment', <Text of={endpoint.environment} key="e" />],
+            ['ID', <Mono of={endpoint.id} key="i" />],
+            ['URL', <Mono of={endpoint.url} key="u" />],
+            ['Release', <Mono of={endpoint.release} key="r" />],
+          ]}
+        />
+      </div>
+      {endpoint.routes.length > 0 && (
+        <Section title="Routes">
+          <Table
+            label="Routes"
+            rows={endpoint.routes}
+            id={({ method, path }) => `${method} ${path}`}
+            empty="None."
+            columns={[
+              { title: 'Method', cell: ({ method }) => method },
+              { title: 'Path', cell: ({ path }) => <Mono of={path} /> },
+              { title: 'Function', cell: ({ function: name }) => <Text of={name} /> },
+            ]}
+          />
+        </Section>
+      )}
+      <Workers endpoint={endpoint} />
+    </>
+  );
+}

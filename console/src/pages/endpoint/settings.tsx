@@ -1,0 +1,248 @@
+import type { JSX } from 'preact';
+import { useId, useState } from 'preact/hooks';
+
+import { useAction, useLive } from '../../api/live.ts';
+import { ApiError, graphql } from '../../api/request.ts';
+import { useWriteRefusal } from '../../api/session.ts';
+import { ActionButton, ConfirmButton, Failure, Facts, Loaded, Section, Text } from '../../ui/parts.tsx';
+import type { EndpointData } from './query.ts';
+
+interface TypeRef {
+  readonly kind: string;
+  readonly name: string | null;
+  readonly ofType: TypeRef | null;
+}
+
+interface Field {
+  readonly name: string;
+  readonly description: string | null;
+  readonly type: TypeRef;
+}
+
+/** The schema says which settings there are, what they mean, and which can be changed without a build. */
+const SCHEMA = `{
+  all: __type(name: "Settings") { fields { name description type { ...ref } } }
+  changeable: __type(name: "EndpointSettings") { inputFields { name description type { ...ref } } }
+}
+fragment ref on __Type { kind name ofType { kind name ofType { kind name } } }`;
+
+interface Schema {
+  readonly all: { readonly fields: readonly Field[] };
+  readonly changeable: { readonly inputFields: readonly Field[] };
+}
+
+type Value = string | number | boolean | readonly string[] | null;
+type Values = Readonly<Record<string, Value>>;
+
+function plainType({ kind, name, ofType }: TypeRef): string {
+  if (kind === 'LIST') return 'list';
+  return name ?? (ofType === null ? '' : plainType(ofType));
+}
+
+export function SettingsForm({ endpoint }: { endpoint: EndpointData }): JSX.Element {
+  const query = useLive(
+    ['settings', endpoint.id],
+    async (signal) => {
+      const schema = await graphql<Schema>(SCHEMA, {}, signal);
+      const names = schema.all.fields.map(({ name }) => name).join(' ');
+      const read = await graphql<{ endpoint: { settings: Values } | null }>(
+        `query ($id: ID!) { endpoint(id: $id) { settings { ${names} } } }`,
+        { id: endpoint.id },
+        signal,
+      );
+      return { schema, settings: read.endpoint?.settings ?? {} };
+    },
+    false,
+  );
+  return (
+    <>
+      <Loaded query={query}>
+        {({ schema, settings }) => <Editor key={JSON.stringify(settings)} endpoint={endpoint.id} schema={schema} settings={settings} />}
+      </Loaded>
+      <Environment endpoint={endpoint} />
+    </>
+  );
+}
+
+function Editor({ endpoint, schema, settings }: { endpoint: string; schema: Schema; settings: Values }): JSX.Element {
+  const refusal = useWriteRefusal();
+  const [changed, setChanged] = useState<Values>({});
+  const save = useAction((values: Values) =>
+    graphql('mutation ($id: ID!, $settings: EndpointSettings!) { updateEndpoint(endpoint: $id, settings: $settings) { id } }', {
+      id: endpoint,
+      settings: values,
+    }).then(() => setChanged({})),
+  );
+  const readable = new Map(schema.all.fields.map(({ name, type }) => [name, plainType(type)]));
+  const fields = schema.changeable.inputFields.filter(
+    ({ name, type }) => isEditable(plainType(type)) && readable.get(name) === plainType(type),
+  );
+  const others = schema.all.fields.filter(({ name }) => !fields.some((each) => each.name === name));
+  const wrongField = save.error instanceof ApiError ? save.error.field : undefined;
+  const count = Object.keys(changed).length;
+  return (
+    <form
+      class="panel"
+      onSubmit={(event) => {
+        event.preventDefault();
+        if (refusal === undefined && count > 0) save.mutate(changed);
+      }}
+    >
+      <div class="settings">
+        {fields.map((field) => (
+          <SettingField
+            key={field.name}
+            field={field}
+            value={changed[field.name] ?? settings[field.name] ?? null}
+            isChanged={field.name in changed}
+            problem={wrongField === field.name ? save.error?.message : undefined}
+            isDisabled={refusal !== undefined}
+            onChange={(value) => setChanged({ ...changed, [field.name]: value })}
+          />
+        ))}
+      </div>
+      {wrongField === undefined && <Failure error={save.error} />}
+      {save.isSuccess && count === 0 && <p role="status">Saved.</p>}
+      <div class="actions">
+        <ActionButton
+          tone="primary"
+          refusal={refusal ?? (count === 0 ? 'Nothing is changed.' : undefined)}
+          isBusy={save.isPending}
+          onClick={() => save.mutate(changed)}
+        >
+          Save {count > 0 ? `${count} changes` : ''}
+        </ActionButton>
+        <button type="button" disabled={count === 0} onClick={() => setChanged({})}>
+          Discard
+        </button>
+      </div>
+      <Section title="Set by deployments">
+        <Facts of={others.map(({ name }) => [name, <Text of={shown(settings[name] ?? null) || '–'} key={name} />])} />
+      </Section>
+    </form>
+  );
+}
+
+function isEditable(type: string): boolean {
+  return ['Int', 'String', 'Boolean', 'list'].includes(type);
+}
+
+interface FieldProps {
+  readonly field: Field;
+  readonly value: Value;
+  readonly isChanged: boolean;
+  readonly problem: string | undefined;
+  readonly isDisabled: boolean;
+  readonly onChange: (value: Value) => void;
+}
+
+function SettingField({ field, value, isChanged, problem, isDisabled, onChange }: FieldProps): JSX.Element {
+  const id = useId();
+  const type = plainType(field.type);
+  const common = { id, disabled: isDisabled, 'aria-describedby': `${id}-help`, 'aria-invalid': problem !== undefined };
+  return (
+    <div class={isChanged ? 'changed' : ''}>
+      <label for={id}>{field.name}</label>
+      {type === 'Boolean' ? (
+        <input {...common} type="checkbox" checked={value === true} onChange={(event) => onChange(event.currentTarget.checked)} />
+      ) : type === 'Int' ? (
+        <input
+          {...common}
+          type="number"
+          value={typeof value === 'number' ? value : ''}
+          onInput={(event) => onChange(Number.isNaN(event.currentTarget.valueAsNumber) ? 0 : event.currentTarget.valueAsNumber)}
+        />
+      ) : (
+        <input
+          {...common}
+          type="text"
+          value={shown(value)}
+          onInput={(event) => {
+            const text = event.currentTarget.value;
+            onChange(
+              type === 'list'
+                ? text
+                    .split(',')
+                    .map((each) => each.trim())
+                    .filter((each) => each !== '')
+                : text,
+            );
+          }}
+        />
+      )}
+      {problem !== undefined && (
+        <p class="failure" role="alert">
+          <Text of={problem} />
+        </p>
+      )}
+      <p id={`${id}-help`} class="muted">
+        {field.description?.replaceAll('`', '')}
+      </p>
+    </div>
+  );
+}
+
+function shown(value: Value): string {
+  if (value === null) return '';
+  if (Array.isArray(value)) return value.join(', ');
+  return typeof value === 'object' ? JSON.stringify(value) : String(value);
+}
+
+/** Environment values: their names only, because the values are secret. */
+function Environment({ endpoint }: { endpoint: EndpointData }): JSX.Element {
+  const refusal = useWriteRefusal();
+  const [name, setName] = useState('');
+  const [value, setValue] = useState('');
+  const save = useAction((settings: Record<string, unknown>) =>
+    graphql('mutation ($id: ID!, $settings: EndpointSettings!) { updateEndpoint(endpoint: $id, settings: $settings) { id } }', {
+      id: endpoint.id,
+      settings,
+    }).then(() => {
+      setName('');
+      setValue('');
+    }),
+  );
+  return (
+    <Section title="Environment variables">
+      <p class="muted">Values are secret and cannot be read again. A change replaces the workers.</p>
+      <ul class="plain">
+        {endpoint.envNames.map((each) => (
+          <li key={each}>
+            <code>
+              <Text of={each} />
+            </code>{' '}
+            <ConfirmButton
+              label="Remove"
+              explain={
+                <p>
+                  <Text of={each} /> is removed, and workers are replaced by ones without it.
+                </p>
+              }
+              refusal={refusal}
+              isBusy={save.isPending}
+              onConfirm={() => save.mutate({ unsetEnv: [each] })}
+            />
+          </li>
+        ))}
+      </ul>
+      <div class="fields">
+        <div>
+          <label for="env-name">Name</label>
+          <input id="env-name" value={name} autocomplete="off" onInput={(event) => setName(event.currentTarget.value)} />
+        </div>
+        <div>
+          <label for="env-value">Value</label>
+          <input id="env-value" type="password" autocomplete="off" value={value} onInput={(event) => setValue(event.currentTarget.value)} />
+        </div>
+        <ActionButton
+          refusal={refusal ?? (name === '' ? 'Enter a name.' : undefined)}
+          isBusy={save.isPending}
+          onClick={() => save.mutate({ env: { [name]: value } })}
+        >
+          Set
+        </ActionButton>
+      </div>
+      <Failure error={save.error} />
+    </Section>
+  );
+}

@@ -1,0 +1,137 @@
+import type { JSX } from 'preact';
+import { useState } from 'preact/hooks';
+
+import { useAction, useLive } from '../api/live.ts';
+import { graphql } from '../api/request.ts';
+import { useSession, useWriteRefusal } from '../api/session.ts';
+import { time } from '../ui/format.ts';
+import { ActionButton, ConfirmButton, CopyButton, Failure, Loaded, Mono, Page, Section, Table, Text } from '../ui/parts.tsx';
+
+interface Key {
+  readonly id: string;
+  readonly name: string;
+  readonly prefix: string;
+  readonly scope: string;
+  readonly environment: string | null;
+  readonly createdAt: string | null;
+  readonly expiresAt: string | null;
+  readonly lastUsedAt: string | null;
+}
+
+const QUERY = `{ apiKeys { id name prefix scope environment createdAt expiresAt lastUsedAt } }`;
+const CREATE = `mutation ($name: String!, $scope: KeyScope!, $environment: String, $expiresInS: Int) {
+  createApiKey(name: $name, scope: $scope, environment: $environment, expiresInS: $expiresInS) { text key { id } }
+}`;
+const DAY_S = 86_400;
+
+export function KeysPage(): JSX.Element {
+  const refusal = useWriteRefusal();
+  const query = useLive(['keys'], (signal) => graphql<{ apiKeys: readonly Key[] }>(QUERY, {}, signal), 10_000);
+  const revoke = useAction((id: string) => graphql('mutation ($id: ID!) { revokeApiKey(id: $id) { id } }', { id }));
+  return (
+    <Page title="API keys">
+      <CreateKey />
+      <Failure error={revoke.error} />
+      <Loaded query={query}>
+        {({ apiKeys }) => (
+          <Table
+            label="API keys"
+            rows={apiKeys}
+            id={({ id }) => id}
+            empty="No keys."
+            columns={[
+              { title: 'Name', cell: ({ name }) => <Text of={name} /> },
+              { title: 'Key', cell: ({ prefix }) => <Mono of={`${prefix}…`} /> },
+              { title: 'Scope', cell: ({ scope, environment }) => <Text of={environment === null ? scope : `${scope} ${environment}`} /> },
+              { title: 'Created', cell: ({ createdAt }) => time(createdAt) },
+              { title: 'Last used', cell: ({ lastUsedAt }) => time(lastUsedAt) },
+              { title: 'Expires', cell: ({ expiresAt }) => (expiresAt === null ? 'never' : time(expiresAt)) },
+              {
+                title: '',
+                cell: ({ id, name }) => (
+                  <ConfirmButton
+                    label="Revoke"
+                    explain={
+                      <p>
+                        <Text of={name} /> is refused at once, everywhere, and its sessions of this console end. This cannot be undone.
+                      </p>
+                    }
+                    refusal={refusal}
+                    isBusy={revoke.isPending}
+                    onConfirm={() => revoke.mutate(id)}
+                  />
+                ),
+              },
+            ]}
+          />
+        )}
+      </Loaded>
+    </Page>
+  );
+}
+
+function CreateKey(): JSX.Element {
+  const refusal = useWriteRefusal();
+  const { isOperator } = useSession();
+  const [name, setName] = useState('');
+  const [scope, setScope] = useState('ALL');
+  const [environment, setEnvironment] = useState('default');
+  const [days, setDays] = useState('');
+  const create = useAction(() =>
+    graphql<{ createApiKey: { text: string } }>(CREATE, {
+      name,
+      scope,
+      ...(scope === 'ENVIRONMENT' ? { environment } : {}),
+      ...(days === '' ? {} : { expiresInS: Math.round(Number(days) * DAY_S) }),
+    }),
+  );
+  const text = create.data?.createApiKey.text;
+  return (
+    <Section title="New key">
+      <div class="fields">
+        <div>
+          <label for="key-name">Name</label>
+          <input id="key-name" value={name} autocomplete="off" onInput={(event) => setName(event.currentTarget.value)} />
+        </div>
+        <div>
+          <label for="key-scope">Scope</label>
+          <select id="key-scope" value={scope} onChange={(event) => setScope(event.currentTarget.value)}>
+            {['ALL', 'READ_ONLY', 'ENVIRONMENT', ...(isOperator ? ['OPERATOR'] : [])].map((each) => (
+              <option key={each}>{each}</option>
+            ))}
+          </select>
+        </div>
+        {scope === 'ENVIRONMENT' && (
+          <div>
+            <label for="key-environment">Environment</label>
+            <input id="key-environment" value={environment} onInput={(event) => setEnvironment(event.currentTarget.value)} />
+          </div>
+        )}
+        <div>
+          <label for="key-days">Expires after days (empty: never)</label>
+          <input id="key-days" type="number" min={1} value={days} onInput={(event) => setDays(event.currentTarget.value)} />
+        </div>
+        <ActionButton
+          tone="primary"
+          refusal={refusal ?? (name.trim() === '' ? 'Enter a name.' : undefined)}
+          isBusy={create.isPending}
+          onClick={() => create.mutate(undefined)}
+        >
+          Create key
+        </ActionButton>
+      </div>
+      <Failure error={create.error} />
+      {text !== undefined && (
+        <div class="panel" role="status">
+          <p>Save this key; it won’t be shown again:</p>
+          <p>
+            <code>{text}</code> <CopyButton text={text} />
+          </p>
+          <button type="button" onClick={() => create.reset()}>
+            Done
+          </button>
+        </div>
+      )}
+    </Section>
+  );
+}

@@ -1,0 +1,91 @@
+import type { JSX } from 'preact';
+import { useState } from 'preact/hooks';
+
+import { useLive } from '../api/live.ts';
+import { graphql } from '../api/request.ts';
+import { Loaded } from '../ui/parts.tsx';
+import { LogLines, type LogLine } from './log-lines.tsx';
+
+interface Found {
+  readonly searchLogs: {
+    readonly lines: readonly LogLine[];
+    readonly incomplete: boolean;
+    readonly missingNodes: readonly string[];
+  };
+}
+
+const QUERY = `query ($endpoint: ID!, $filter: LogFilter) {
+  searchLogs(endpoint: $endpoint, filter: $filter, limit: 300) { lines { at worker stream level text job } incomplete missingNodes }
+}`;
+
+const LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'fatal'];
+const SINCE = [
+  ['15 minutes', 15],
+  ['1 hour', 60],
+  ['1 day', 1_440],
+  ['7 days', 10_080],
+] as const;
+const MINUTE_MS = 60_000;
+
+/** Searches what the workers of an endpoint printed, and follows it. */
+export function LogSearch({ endpoint }: { endpoint: string }): JSX.Element {
+  const [text, setText] = useState('');
+  const [isPattern, setPattern] = useState(false);
+  const [level, setLevel] = useState('');
+  const [minutes, setMinutes] = useState(60);
+  const [isFollowing, setFollowing] = useState(true);
+  const filter = (): Record<string, unknown> => ({
+    sinceMs: Date.now() - minutes * MINUTE_MS,
+    ...(level === '' ? {} : { level }),
+    ...(text === '' ? {} : isPattern ? { pattern: text } : { contains: text }),
+  });
+  const query = useLive(
+    ['logs', endpoint, text, isPattern, level, minutes],
+    (signal) => graphql<Found>(QUERY, { endpoint, filter: filter() }, signal),
+    isFollowing ? undefined : false,
+  );
+  return (
+    <>
+      <div class="fields">
+        <div>
+          <label for="log-text">{isPattern ? 'Regular expression (RE2)' : 'Text'}</label>
+          <input id="log-text" type="search" value={text} onChange={(event) => setText(event.currentTarget.value)} />
+        </div>
+        <div>
+          <label for="log-level">Least level</label>
+          <select id="log-level" value={level} onChange={(event) => setLevel(event.currentTarget.value)}>
+            <option value="">all</option>
+            {LEVELS.map((each) => (
+              <option key={each}>{each}</option>
+            ))}
+          </select>
+        </div>
+        <div>
+          <label for="log-since">Last</label>
+          <select id="log-since" value={String(minutes)} onChange={(event) => setMinutes(Number(event.currentTarget.value))}>
+            {SINCE.map(([name, value]) => (
+              <option key={name} value={String(value)}>
+                {name}
+              </option>
+            ))}
+          </select>
+        </div>
+        <label>
+          <input type="checkbox" checked={isPattern} onChange={(event) => setPattern(event.currentTarget.checked)} /> Regular expression
+        </label>
+        <label>
+          <input type="checkbox" checked={isFollowing} onChange={(event) => setFollowing(event.currentTarget.checked)} /> Follow
+        </label>
+      </div>
+      <Loaded query={query}>
+        {({ searchLogs: { lines, incomplete, missingNodes } }) => (
+          <>
+            {incomplete && <p class="muted">The search took too long: older lines are not shown. Narrow the time.</p>}
+            {missingNodes.length > 0 && <p class="muted">{missingNodes.length} nodes with lines of this endpoint did not reply.</p>}
+            {lines.length === 0 ? <p class="muted">No lines.</p> : <LogLines lines={lines} />}
+          </>
+        )}
+      </Loaded>
+    </>
+  );
+}

@@ -1,0 +1,200 @@
+import type { JSX } from 'preact';
+import { useState } from 'preact/hooks';
+
+import { useAction, useLive } from '../api/live.ts';
+import { graphql } from '../api/request.ts';
+import { useOperatorRefusal } from '../api/session.ts';
+import { bytes, time } from '../ui/format.ts';
+import { ActionButton, ConfirmButton, CopyButton, Failure, Loaded, Mono, Page, Section, Table, Text } from '../ui/parts.tsx';
+
+interface Account {
+  readonly id: string;
+  readonly cell: string;
+  readonly createdAt: string | null;
+  readonly endpoints: number;
+  readonly quota: { readonly workers: number; readonly used: number };
+  readonly storage: { readonly builds: { readonly used: number }; readonly bodies: { readonly used: number } };
+  readonly isolation: { readonly least: string } | null;
+}
+
+interface JoinToken {
+  readonly id: string;
+  readonly name: string;
+  readonly cell: string;
+  readonly createdAt: string | null;
+  readonly expiresAt: string | null;
+  readonly maxUses: number | null;
+  readonly uses: number;
+}
+
+interface Answer {
+  readonly accounts: readonly Account[];
+  readonly joinTokens: readonly JoinToken[];
+}
+
+const QUERY = `{
+  accounts { id cell createdAt endpoints quota { workers used } storage { builds { used } bodies { used } } isolation { least } }
+  joinTokens { id name cell createdAt expiresAt maxUses uses }
+}`;
+const HOUR_S = 3_600;
+
+/** Accounts and join tokens, for keys with the scope OPERATOR. */
+export function ServicePage(): JSX.Element {
+  const refusal = useOperatorRefusal();
+  return <Page title="Service">{refusal === undefined ? <Service /> : <p class="muted">{refusal}</p>}</Page>;
+}
+
+function Service(): JSX.Element {
+  const query = useLive(['service'], (signal) => graphql<Answer>(QUERY, {}, signal), 10_000);
+  return (
+    <Loaded query={query}>
+      {({ accounts, joinTokens }) => (
+        <>
+          <Accounts accounts={accounts} />
+          <JoinTokens tokens={joinTokens} />
+        </>
+      )}
+    </Loaded>
+  );
+}
+
+function Accounts({ accounts }: { accounts: readonly Account[] }): JSX.Element {
+  const [id, setId] = useState('');
+  const create = useAction(() =>
+    graphql<{ createAccount: { keyText: string } }>('mutation ($id: ID!) { createAccount(id: $id) { keyText } }', { id }),
+  );
+  const remove = useAction((account: string) => graphql('mutation ($id: ID!) { deleteAccount(id: $id) { id } }', { id: account }));
+  const text = create.data?.createAccount.keyText;
+  return (
+    <Section title="Accounts">
+      <Table
+        label="Accounts"
+        rows={accounts}
+        id={({ id: account }) => account}
+        empty="No accounts."
+        columns={[
+          { title: 'ID', cell: ({ id: account }) => <Mono of={account} /> },
+          { title: 'Created', cell: ({ createdAt }) => time(createdAt) },
+          { title: 'Endpoints', isNumber: true, cell: ({ endpoints }) => endpoints },
+          { title: 'Most workers', isNumber: true, cell: ({ quota: { used, workers } }) => `${used} of ${workers}` },
+          { title: 'Stored', isNumber: true, cell: ({ storage: { builds, bodies } }) => bytes(builds.used + bodies.used) },
+          { title: 'Isolation', cell: ({ isolation }) => <Text of={isolation?.least ?? '–'} /> },
+          { title: 'Cell', cell: ({ cell }) => <Text of={cell} /> },
+          {
+            title: '',
+            cell: ({ id: account, endpoints }) => (
+              <ConfirmButton
+                label="Delete"
+                explain={
+                  <p>
+                    <Text of={account} /> is deleted with its keys and environments. Its ID cannot be used again.
+                  </p>
+                }
+                refusal={
+                  account === 'default'
+                    ? 'Its keys operate the service.'
+                    : endpoints > 0
+                      ? 'It has endpoints. Delete them first, or use: capstan account delete --force'
+                      : undefined
+                }
+                isBusy={remove.isPending}
+                onConfirm={() => remove.mutate(account)}
+              />
+            ),
+          },
+        ]}
+      />
+      <div class="fields">
+        <div>
+          <label for="account-id">New account</label>
+          <input id="account-id" value={id} onInput={(event) => setId(event.currentTarget.value)} />
+        </div>
+        <ActionButton refusal={id === '' ? 'Enter an ID.' : undefined} isBusy={create.isPending} onClick={() => create.mutate(undefined)}>
+          Create account
+        </ActionButton>
+      </div>
+      <Failure error={create.error ?? remove.error} />
+      {text !== undefined && <Secret title="Its first key" text={text} onDone={() => create.reset()} />}
+    </Section>
+  );
+}
+
+function Secret({ title, text, onDone }: { title: string; text: string; onDone: () => void }): JSX.Element {
+  return (
+    <div class="panel" role="status">
+      <p>{title}. Save it; it won’t be shown again:</p>
+      <pre tabIndex={0}>{text}</pre>
+      <div class="actions">
+        <CopyButton text={text} />
+        <button type="button" onClick={onDone}>
+          Done
+        </button>
+      </div>
+    </div>
+  );
+}
+
+function JoinTokens({ tokens }: { tokens: readonly JoinToken[] }): JSX.Element {
+  const [name, setName] = useState('');
+  const [hours, setHours] = useState('24');
+  const create = useAction(() =>
+    graphql<{ createJoinToken: { text: string } }>(
+      'mutation ($name: String, $expiresInS: Int) { createJoinToken(name: $name, expiresInS: $expiresInS) { text } }',
+      {
+        name,
+        ...(hours === '' ? {} : { expiresInS: Math.round(Number(hours) * HOUR_S) }),
+      },
+    ),
+  );
+  const revoke = useAction((id: string) => graphql('mutation ($id: ID!) { revokeJoinToken(id: $id) { id } }', { id }));
+  const text = create.data?.createJoinToken.text;
+  return (
+    <Section title="Join tokens">
+      <Table
+        label="Join tokens"
+        rows={tokens}
+        id={({ id }) => id}
+        empty="No join tokens."
+        columns={[
+          { title: 'Name', cell: ({ name: of, id }) => <Text of={of === '' ? id : of} /> },
+          { title: 'Created', cell: ({ createdAt }) => time(createdAt) },
+          { title: 'Expires', cell: ({ expiresAt }) => (expiresAt === null ? 'never' : time(expiresAt)) },
+          { title: 'Uses', isNumber: true, cell: ({ uses, maxUses }) => (maxUses === null ? uses : `${uses} of ${maxUses}`) },
+          { title: 'Cell', cell: ({ cell }) => <Text of={cell} /> },
+          {
+            title: '',
+            cell: ({ id }) => (
+              <ConfirmButton
+                label="Revoke"
+                explain={<p>No host joins with this token any more. Nodes that joined with it stay.</p>}
+                isBusy={revoke.isPending}
+                onConfirm={() => revoke.mutate(id)}
+              />
+            ),
+          },
+        ]}
+      />
+      <div class="fields">
+        <div>
+          <label for="token-name">Name</label>
+          <input id="token-name" value={name} onInput={(event) => setName(event.currentTarget.value)} />
+        </div>
+        <div>
+          <label for="token-hours">Expires after hours (empty: never)</label>
+          <input id="token-hours" type="number" min={1} value={hours} onInput={(event) => setHours(event.currentTarget.value)} />
+        </div>
+        <ActionButton isBusy={create.isPending} onClick={() => create.mutate(undefined)}>
+          Create join token
+        </ActionButton>
+      </div>
+      <Failure error={create.error ?? revoke.error} />
+      {text !== undefined && (
+        <Secret
+          title="Run this on the host that joins, with the address of your scheduler"
+          text={`CAPSTAN_SCHEDULER=<scheduler>:7070 CAPSTAN_JOIN_TOKEN=${text} capstan agent`}
+          onDone={() => create.reset()}
+        />
+      )}
+    </Section>
+  );
+}

@@ -1,0 +1,63 @@
+import type { JSX } from 'preact';
+
+import { useAction, useLive } from '../api/live.ts';
+import { graphql } from '../api/request.ts';
+import { useWriteRefusal } from '../api/session.ts';
+import { time } from '../ui/format.ts';
+import { ActionButton, Badge, Failure, Loaded, Mono, Page, Table, Text } from '../ui/parts.tsx';
+
+interface Webhook {
+  readonly id: string;
+  readonly endpoint: string;
+  readonly url: string;
+  readonly state: string;
+  readonly tries: number;
+  readonly dueAt: string | null;
+  readonly error: string | null;
+}
+
+const QUERY = `{ webhooks(limit: 200) { webhooks { id endpoint url state tries dueAt error } next } }`;
+
+/** Deliveries that have not succeeded. */
+export function WebhooksPage(): JSX.Element {
+  const refusal = useWriteRefusal();
+  const query = useLive(['webhooks'], (signal) =>
+    graphql<{ webhooks: { webhooks: readonly Webhook[]; next: string | null } }>(QUERY, {}, signal),
+  );
+  const redeliver = useAction((id: string) => graphql('mutation ($id: ID!) { redeliverWebhook(id: $id) }', { id }));
+  return (
+    <Page title="Webhooks">
+      <p class="muted">Deliveries that are still tried, or were given up within the last 24 hours. Delivered ones are not listed.</p>
+      <Failure error={redeliver.error} />
+      <Loaded query={query}>
+        {({ webhooks: { webhooks, next } }) => (
+          <>
+            <Table
+              label="Webhooks"
+              rows={webhooks}
+              id={({ id }) => id}
+              empty="All webhooks were delivered."
+              columns={[
+                { title: 'ID', cell: ({ id }) => <Mono of={id} /> },
+                { title: 'State', cell: ({ state }) => <Badge state={state} /> },
+                { title: 'URL', cell: ({ url }) => <Text of={url} /> },
+                { title: 'Tries', isNumber: true, cell: ({ tries }) => tries },
+                { title: 'Next try, or deletion', cell: ({ dueAt }) => time(dueAt) },
+                { title: 'Error', cell: ({ error }) => <Text of={error ?? ''} /> },
+                {
+                  title: '',
+                  cell: ({ id }) => (
+                    <ActionButton refusal={refusal} isBusy={redeliver.isPending} onClick={() => redeliver.mutate(id)}>
+                      Send again
+                    </ActionButton>
+                  ),
+                },
+              ]}
+            />
+            {next !== null && <p class="muted">More than 200 are not delivered. These are the first.</p>}
+          </>
+        )}
+      </Loaded>
+    </Page>
+  );
+}

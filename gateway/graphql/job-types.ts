@@ -1,0 +1,104 @@
+/** Types of the schema about jobs and what they print. */
+
+export const JOB_TYPES = `enum JobStatus { IN_QUEUE IN_PROGRESS COMPLETED FAILED CANCELLED TIMED_OUT }
+input JobFilter {
+  "Empty: all."
+  status: [JobStatus!]
+  "Time of the submission or the last retry, ms since 1970, inclusive."
+  sinceMs: Float
+  "The same, exclusive."
+  untilMs: Float
+  "Part of the id, the error, or an input of up to 64 KiB; case does not matter."
+  text: String
+}
+type JobPage {
+  jobs: [Job!]!
+  "Continues the search; null at its end."
+  cursor: String
+  "The search looked at 2,000 jobs before the page was full: continue at cursor."
+  incomplete: Boolean!
+}
+type Job {
+  id: ID!
+  endpoint: ID!
+  status: JobStatus!
+  "By /runsync: its result is kept for a shorter time."
+  isSync: Boolean!
+  lowPriority: Boolean!
+  "Of the submission or the last retry."
+  submittedAt: Time!
+  startedAt: Time
+  endedAt: Time
+  "When it is deleted unless that changes: the end of its ttl, or of its retention."
+  deleteAt: Time!
+  "From submission to the start of the attempt, ms."
+  delayTime: Int
+  "Duration of the attempt, ms."
+  executionTime: Int
+  "Started attempts since the submission or the last retry."
+  attempts: Int!
+  "Longest run of an attempt, ms."
+  executionTimeout: Float!
+  "ms"
+  ttl: Float!
+  worker: ID
+  "Of the present attempt."
+  node: ID
+  "Why it waits; null if there is no reason."
+  queueReason: String
+  error: String
+  "Without its query and secrets."
+  webhook: String
+  "JSON text; null in pages, above 64 KiB, and when it is not kept."
+  input: String
+  "Bytes; null in pages, and when it is not kept."
+  inputBytes: Float
+  "JSON text; null in pages, above 64 KiB, and before there is one."
+  output: String
+  "Bytes; null in pages, and before there is one."
+  outputBytes: Float
+}`;
+
+export const LOG_TYPES = `type LogLine {
+  at: Time!
+  worker: ID!
+  release: ID
+  job: ID
+  "Number of the job's attempt, from 1."
+  attempt: Int
+  "stdout, stderr or system"
+  stream: String!
+  "trace, debug, info, warn, error or fatal; null when the line does not tell"
+  level: String
+  text: String!
+  "Of a line that was a JSON object with a message: its other keys, as JSON text."
+  fields: String
+}
+type LogPage {
+  lines: [LogLine!]!
+  "Continues the search; null at its end. With oldestFirst it also waits for new lines."
+  cursor: String
+  "The search took too long for this page: continue at cursor."
+  incomplete: Boolean!
+  "Nodes that have lines of the endpoint and did not reply."
+  missingNodes: [ID!]!
+}
+input LogFilter {
+  worker: ID
+  job: ID
+  release: ID
+  "stdout, stderr or system"
+  stream: String
+  "Least level: trace, debug, info, warn, error or fatal. Lines without a level count as info."
+  level: String
+  "Text that the line contains, case-sensitive."
+  contains: String
+  "RE2 expression that matches some part of the line."
+  pattern: String
+  "Time, ms since 1970, inclusive."
+  sinceMs: Float
+  "Time, ms since 1970, exclusive."
+  untilMs: Float
+  "The oldest matching lines instead of the newest."
+  oldestFirst: Boolean = false
+}`;
