@@ -53,6 +53,7 @@ export const sets = {
   clients: ['test/clients/*.test.ts'],
   faults: ['test/fault/*.test.ts', 'test/lb/faults.test.ts'],
   apps: ['test/apps/*.test.ts'],
+  console: ['test/console/*.test.ts'],
   benches: ['test/bench/benches.test.ts'],
 };
 

@@ -34,10 +34,9 @@ await build();
 async function build() {
   const wanted = hashOf(SOURCES);
   if (!process.argv.includes('--force') && stampOf(dist) === wanted) return;
-  const lock = acquireLock(join(folder, '.build.lock'));
-  // Whoever builds it builds the same.
-  if (!('release' in lock)) return;
+  const lock = await ownLock();
   try {
+    if (!process.argv.includes('--force') && stampOf(dist) === wanted) return; // another build made it meanwhile
     const packages = hashOf(['package-lock.json']);
     if (stampOf(modules) !== packages) {
       await install();
@@ -53,6 +52,14 @@ async function build() {
     renameSync(fresh, dist);
   } finally {
     lock.release();
+  }
+}
+
+async function ownLock() {
+  for (;;) {
+    const lock = acquireLock(join(folder, '.build.lock'));
+    if ('release' in lock) return lock;
+    await new Promise((wake) => setTimeout(wake, 200));
   }
 }
 

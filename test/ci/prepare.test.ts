@@ -11,7 +11,9 @@ import { Checkout, type Outcome } from './checkout.ts';
 const isolation = ['bwrap', 'pasta', 'nft', 'ip', 'runsc'];
 /** Shells that tests run in. */
 const shells = ['zsh', 'fish'];
-const engines = ['dockerd', 'podman', 'runc', 'promtool', 'nginx', 'psql', 'faketime', ...isolation, ...shells, 'helm'];
+/** For the tests of the web console. */
+const browsers = ['chromium'];
+const engines = ['dockerd', 'podman', 'runc', 'promtool', 'nginx', 'psql', 'faketime', ...isolation, ...shells, ...browsers, 'helm'];
 /** The only programs of this machine that the script sees. */
 const tools = ['cat', 'dirname', 'mkdir', 'mktemp', 'mv', 'rm', 'tail'];
 
@@ -45,7 +47,7 @@ const installs = async (checkout: Checkout): Promise<readonly string[]> =>
 
 test('each missing package is installed by itself, and one that cannot be does not stop the others', async (t) => {
   const checkout = await machine(t, {
-    programs: ['dockerd', 'nginx', 'psql', 'faketime', ...isolation, ...shells],
+    programs: ['dockerd', 'nginx', 'psql', 'faketime', ...isolation, ...shells, ...browsers],
     apt: '[[ $* != *podman ]]',
   });
   const { code, said } = await prepare(checkout);
@@ -60,7 +62,7 @@ test('each missing package is installed by itself, and one that cannot be does n
 
 test('without root the missing packages are named and none is installed', async (t) => {
   const checkout = await machine(t, {
-    programs: ['podman', 'runc', 'promtool', 'nginx', 'psql', 'faketime', ...isolation, ...shells],
+    programs: ['podman', 'runc', 'promtool', 'nginx', 'psql', 'faketime', ...isolation, ...shells, ...browsers],
     user: 1000,
   });
   const { code, said } = await prepare(checkout);

@@ -10,10 +10,13 @@ export const client = new QueryClient({
   defaultOptions: {
     queries: {
       refetchIntervalInBackground: false,
+      // The service may be on this host or in this house: what the browser knows of its connection does not matter.
+      networkMode: 'always',
       // A refusal stays one; the next poll is the retry of everything else.
       retry: (count, error) => count < MAX_RETRIES && !(error instanceof ApiError && error.status >= 400 && error.status < 500),
       staleTime: 1_000,
     },
+    mutations: { networkMode: 'always' },
   },
 });
 

@@ -56,9 +56,7 @@ export function SettingsForm({ endpoint }: { endpoint: EndpointData }): JSX.Elem
   );
   return (
     <>
-      <Loaded query={query}>
-        {({ schema, settings }) => <Editor key={JSON.stringify(settings)} endpoint={endpoint.id} schema={schema} settings={settings} />}
-      </Loaded>
+      <Loaded query={query}>{({ schema, settings }) => <Editor endpoint={endpoint.id} schema={schema} settings={settings} />}</Loaded>
       <Environment endpoint={endpoint} />
     </>
   );
