@@ -3,6 +3,7 @@ import type { JSX } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { Link, Route, Router, Switch, useLocation } from 'wouter-preact';
 
+import { startEvents, stopEvents } from './api/events.ts';
 import { client } from './api/live.ts';
 import { ApiError, BASE_PATH, listenForSignOut } from './api/request.ts';
 import { readSession, SessionContext, signOut, type Session } from './api/session.ts';
@@ -39,6 +40,12 @@ export function App(): JSX.Element {
       },
     );
   }, []);
+
+  useEffect(() => {
+    if (state.kind !== 'signed-in') return undefined;
+    startEvents();
+    return stopEvents;
+  }, [state.kind]);
 
   switch (state.kind) {
     case 'unknown':

@@ -14,6 +14,7 @@ import { logRoutes } from '../http/routes/logs.ts';
 import { statusRoutes } from '../http/routes/status.ts';
 import { submitRoutes } from '../http/routes/submit.ts';
 import type { Services } from '../http/services.ts';
+import { eventRoutes } from './events.ts';
 import { fileRoutes } from './files.ts';
 import { checkConsoleRequest } from './same-origin.ts';
 import { ownOrigins, tokenOf, type ConsoleServices } from './services.ts';
@@ -26,6 +27,7 @@ export async function consoleRoutes(app: FastifyInstance, services: ConsoleServi
   await app.register((api, _options, done) => {
     admitPages(api, services);
     sessionRoutes(api, services);
+    eventRoutes(api, services);
     done();
   }, API);
   const forPages: Services = { ...services, authenticator: sessionsOnly(services.authenticator) };

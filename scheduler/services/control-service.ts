@@ -18,6 +18,7 @@ import { endpointNotFound, webhookNotFound } from '../core/jobs/errors.ts';
 import { shownUrl } from '../core/webhooks/webhook-url.ts';
 import type { MasterKeyState } from '../secrets/master-keys.ts';
 import type { HookHead } from '../store/store.ts';
+import { activity } from './activity.ts';
 import type { ControlDeps } from './control-deps.ts';
 import { attention } from './attention.ts';
 import type { AccountPrincipal, Reader } from './auth.ts';
@@ -89,6 +90,7 @@ export class Control {
       ...keyHandlers(this.#deps),
       ...consoleSessionHandlers(this.#deps),
       ...jobSearchHandlers(this.#deps),
+      listActivity: reader('ListActivity', (_request, who) => ({ endpoints: activity(engine.state, who) })),
       ...cellHandlers(this.#deps),
       listEndpoints: reader('ListEndpoints', ({ environment }, { account: owner, sees }) => {
         const endpoints = liveEndpoints(engine.state, owner).filter(

@@ -2,12 +2,14 @@
 import { execFile } from 'node:child_process';
 import { accessSync, constants } from 'node:fs';
 import { join } from 'node:path';
+import { setTimeout as pause } from 'node:timers/promises';
 import { promisify } from 'node:util';
 
 import type { ExecutionContext } from 'ava';
 import axe from 'axe-core';
 import { chromium, type Browser, type BrowserContextOptions, type Page } from 'playwright-core';
 
+const CLOSE_MS = 10_000;
 const CHROMIUM = '/usr/bin/chromium';
 
 /** Builds the console unless it is built. */
@@ -31,6 +33,11 @@ export const SKIPPED = browserPath === undefined ? ' (skipped: there is no /usr/
 export function openBrowser(): Promise<Browser> {
   // Tests may run as root, where Chromium's own sandbox refuses to start; they open pages of this host only.
   return chromium.launch({ executablePath: CHROMIUM, args: ['--no-sandbox'] });
+}
+
+/** Ends the browser; one that does not end in time is left to the end of this process, which kills it. */
+export async function closeBrowser(browser: Browser | undefined): Promise<void> {
+  await Promise.race([browser?.close(), pause(CLOSE_MS, undefined, { ref: false })]);
 }
 
 /** A page of its own session, which fails the test when a script fails or asks another host. */

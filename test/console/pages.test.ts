@@ -5,7 +5,8 @@ import test from 'ava';
 import type { Browser, Page } from 'playwright-core';
 
 import { Stack } from '../support/stack.ts';
-import { browserPath, buildConsole, checkAccessibility, openBrowser, openPage, signIn, SKIPPED } from './browser.ts';
+import { until } from '../support/until.ts';
+import { browserPath, buildConsole, closeBrowser, checkAccessibility, openBrowser, openPage, signIn, SKIPPED } from './browser.ts';
 
 const serial = browserPath === undefined ? test.serial.skip : test.serial;
 
@@ -23,7 +24,7 @@ if (browserPath !== undefined) {
     ids = await stack.deploy(join(import.meta.dirname, 'app'));
   });
   test.after.always(async () => {
-    await browser?.close();
+    await closeBrowser(browser);
     await stack?.close();
   });
 }
@@ -235,6 +236,34 @@ for (const [theme, width] of [
     }
   });
 }
+
+serial(`what changes is shown at once, over one stream for all tabs${SKIPPED}`, async (t) => {
+  const page = await openPage(t, browser, stack.url);
+  const streams: string[] = [];
+  page.context().on('request', (request) => {
+    if (request.url().endsWith('/api/events')) streams.push(request.url());
+  });
+  const first = page.waitForResponse((response) => response.url().endsWith('/api/events'));
+  await signIn(page, stack.url, stack.apiKey, `/console/endpoints/${idOf('paused')}`);
+  await first;
+  const other = await page.context().newPage();
+  await other.goto(`${stack.url}/console/endpoints/${idOf('paused')}/jobs`);
+  await other.getByRole('heading', { level: 1, name: 'paused' }).waitFor();
+  const job = await stack.run(idOf('paused'), { live: true });
+  await other.getByRole('link', { name: job }).waitFor();
+  await page.bringToFront();
+  await page.locator('.facts div', { hasText: 'In queue' }).getByText('1', { exact: true }).waitFor();
+  t.is(streams.length, 1);
+  // Another tab takes over when the one with the stream closes.
+  await page.close();
+  await until('the other tab follows', () => streams.length > 1);
+  await stack.call(`/v2/${idOf('paused')}/purge-queue`, { method: 'POST' });
+  await other.bringToFront();
+  await other
+    .getByRole('row', { name: new RegExp(job) })
+    .getByText('CANCELLED')
+    .waitFor();
+});
 
 serial(
   `an unknown id and an unknown page say so; a gateway that is away is said, and the page goes on when it is back${SKIPPED}`,

@@ -5,7 +5,7 @@ import test from 'ava';
 import type { Browser } from 'playwright-core';
 
 import { Stack } from '../support/stack.ts';
-import { browserPath, buildConsole, openBrowser, openPage, signIn, SKIPPED } from './browser.ts';
+import { browserPath, buildConsole, closeBrowser, openBrowser, openPage, signIn, SKIPPED } from './browser.ts';
 
 const serial = browserPath === undefined ? test.serial.skip : test.serial;
 
@@ -20,7 +20,7 @@ if (browserPath !== undefined) {
     tenant = (await stack.deploy(join(import.meta.dirname, 'app'))).get('tenant') ?? '';
   });
   test.after.always(async () => {
-    await browser?.close();
+    await closeBrowser(browser);
     await stack?.close();
   });
 }

@@ -81,6 +81,7 @@ const table: Readonly<Record<string, readonly Caller[]>> = {
   'ControlService/GetEndpoint': readers,
   'ControlService/ListWorkers': readers,
   'ControlService/SearchJobs': readers,
+  'ControlService/ListActivity': readers,
   'ControlService/GetJob': readers,
   'ControlService/ListAttention': wholeReaders,
   'ControlService/ListEnvironments': readers,

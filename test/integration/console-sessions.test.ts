@@ -171,3 +171,34 @@ test('a session ends with its key, when its holder signs out, and with the accou
   await graphql('mutation { deleteAccount(id: "team") { id } }', operator);
   await until('the session of the deleted account ends', async () => (await graphql(query, team)).status === 401);
 });
+
+test('a session follows what changes at its endpoints, within limits, and to its end', async (t) => {
+  const { scheduler, gateway, pageOf, call, key } = await open(t);
+  const page = await pageOf();
+  t.is((await call('/console/api/events', { headers: { cookie: page['cookie'] ?? '' } })).status, 401);
+  const follow = async (): Promise<{ read: () => Promise<string>; response: Response }> => {
+    const abort = new AbortController();
+    t.teardown(() => abort.abort());
+    const response = await fetch(`${gateway.url}/console/api/events`, { headers: page, signal: abort.signal });
+    const reader = response.body?.pipeThrough(new TextDecoderStream()).getReader();
+    return { response, read: async () => (await reader?.read())?.value ?? '' };
+  };
+  const { read, response } = await follow();
+  t.is(response.headers.get('content-type'), 'text/event-stream; charset=utf-8');
+  const seen = async (wanted: RegExp): Promise<string> => {
+    for (let text = ''; ;) {
+      text += await read();
+      if (wanted.test(text)) return text;
+    }
+  };
+  await seen(/event: all\ndata: \{"endpoints":\[\],"removed":\[\]\}\n\n/);
+  const [id = ''] = (await scheduler.deploy([{ name: 'echo' }])).endpoints.map((each) => each.id);
+  await seen(new RegExp(`event: change\\ndata: .*"id":"${id}".*"inQueue":0`));
+  await call(`/v2/${id}/run`, { method: 'POST', headers: { authorization: `Bearer ${key}` }, body: { input: {} } });
+  await seen(/"inQueue":1/);
+  const more = await Promise.all(Array.from({ length: 10 }, follow));
+  t.deepEqual(
+    more.map((each) => each.response.status).toSorted((a, b) => a - b),
+    [...Array.from({ length: 9 }, () => 200), 429],
+  );
+});

@@ -1,10 +1,16 @@
-/** Keeps what a page shows up to date. The one place that knows how: by polling, while the page is visible. */
+/** Keeps what a page shows up to date: by the stream of changes where there is one, else by polling while the page is visible. */
 import { QueryClient, useMutation, useQuery, useQueryClient, type UseMutationResult, type UseQueryResult } from '@tanstack/react-query';
 
+import { isLive, onChange, type Change } from './events.ts';
 import { ApiError } from './request.ts';
 
 const POLL_MS = 3_000;
+/** For queries that the stream announces: what it does not cover is shown at the latest after this, ms. */
+const LIVE_POLL_MS = 30_000;
 const MAX_RETRIES = 1;
+
+/** Kinds of queries that change with endpoints: the first part of their key; the second is the endpoint, if it is one. */
+const OF_ENDPOINTS: ReadonlySet<unknown> = new Set(['endpoints', 'attention', 'endpoint', 'jobs', 'job', 'health']);
 
 export const client = new QueryClient({
   defaultOptions: {
@@ -20,13 +26,29 @@ export const client = new QueryClient({
   },
 });
 
-/** Reads `key` and again every few seconds. `everyMs` false reads once. */
+/** Reads what a change concerns again: at once in the visible tab, when it is shown in the others. */
+onChange((change) => {
+  void client.invalidateQueries({
+    predicate: ({ queryKey }) => isConcerned(queryKey, change),
+    refetchType: document.visibilityState === 'visible' ? 'active' : 'none',
+  });
+});
+
+function isConcerned([kind, endpoint]: readonly unknown[], { kind: what, endpoints, removed }: Change): boolean {
+  if (!OF_ENDPOINTS.has(kind)) return false;
+  if (what === 'all' || kind === 'endpoints' || kind === 'attention') return true;
+  return endpoints.some(({ id }) => id === endpoint) || removed.some((id) => id === endpoint);
+}
+
+/** Reads `key` and again when it may have changed. `everyMs` false reads once. */
 export function useLive<T>(
   key: readonly unknown[],
   read: (signal: AbortSignal) => Promise<T>,
   everyMs: number | false = POLL_MS,
 ): UseQueryResult<T> {
-  return useQuery<T>({ queryKey: key, queryFn: ({ signal }) => read(signal), refetchInterval: everyMs });
+  const interval = (): number | false =>
+    everyMs === false ? false : OF_ENDPOINTS.has(key[0]) && isLive() ? Math.max(everyMs, LIVE_POLL_MS) : everyMs;
+  return useQuery<T>({ queryKey: key, queryFn: ({ signal }) => read(signal), refetchInterval: interval });
 }
 
 /** An action of the user. Everything shown is read again after it. */

@@ -46,7 +46,8 @@ export async function send(path: string, init: { method?: string; body?: string;
   throw refusal;
 }
 
-async function checkSession(): Promise<void> {
+/** Shows the sign-in page if the gateway no longer accepts the session. */
+export async function checkSession(): Promise<void> {
   try {
     await send('session');
   } catch (error) {

@@ -1108,6 +1108,31 @@ export interface CreateKeyResponse {
   key?: KeyInfo | undefined;
 }
 
+export interface ListActivityRequest {
+}
+
+export interface ListActivityResponse {
+  endpoints: EndpointActivity[];
+}
+
+export interface EndpointActivity {
+  endpointId: string;
+  /** Changes with the endpoint's settings and release. */
+  version: bigint;
+  inQueue: number;
+  inProgress: number;
+  /** Since the scheduler took its queue over. */
+  submitted: bigint;
+  /** As in EndpointHealth. */
+  completed: bigint;
+  failed: bigint;
+  workersIdle: number;
+  workersRunning: number;
+  workersInitializing: number;
+  workersThrottled: number;
+  workersUnhealthy: number;
+}
+
 export interface SearchJobsRequest {
   endpointId: string;
   /** None means all. */
@@ -11877,6 +11902,431 @@ export const CreateKeyResponse: MessageFns<CreateKeyResponse> = {
   },
 };
 
+function createBaseListActivityRequest(): ListActivityRequest {
+  return {};
+}
+
+export const ListActivityRequest: MessageFns<ListActivityRequest> = {
+  encode(_: ListActivityRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): ListActivityRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseListActivityRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(_: any): ListActivityRequest {
+    return {};
+  },
+
+  toJSON(_: ListActivityRequest): unknown {
+    const obj: any = {};
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<ListActivityRequest>, I>>(base?: I): ListActivityRequest {
+    return ListActivityRequest.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<ListActivityRequest>, I>>(_: I): ListActivityRequest {
+    const message = createBaseListActivityRequest();
+    return message;
+  },
+};
+
+function createBaseListActivityResponse(): ListActivityResponse {
+  return { endpoints: [] };
+}
+
+export const ListActivityResponse: MessageFns<ListActivityResponse> = {
+  encode(message: ListActivityResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    for (const v of message.endpoints) {
+      EndpointActivity.encode(v!, writer.uint32(10).fork()).join();
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): ListActivityResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseListActivityResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.endpoints.push(EndpointActivity.decode(reader, reader.uint32()));
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): ListActivityResponse {
+    return {
+      endpoints: globalThis.Array.isArray(object?.endpoints)
+        ? object.endpoints.map((e: any) => EndpointActivity.fromJSON(e))
+        : [],
+    };
+  },
+
+  toJSON(message: ListActivityResponse): unknown {
+    const obj: any = {};
+    if (message.endpoints?.length) {
+      obj.endpoints = message.endpoints.map((e) => EndpointActivity.toJSON(e));
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<ListActivityResponse>, I>>(base?: I): ListActivityResponse {
+    return ListActivityResponse.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<ListActivityResponse>, I>>(object: I): ListActivityResponse {
+    const message = createBaseListActivityResponse();
+    message.endpoints = object.endpoints?.map((e) => EndpointActivity.fromPartial(e)) || [];
+    return message;
+  },
+};
+
+function createBaseEndpointActivity(): EndpointActivity {
+  return {
+    endpointId: "",
+    version: 0n,
+    inQueue: 0,
+    inProgress: 0,
+    submitted: 0n,
+    completed: 0n,
+    failed: 0n,
+    workersIdle: 0,
+    workersRunning: 0,
+    workersInitializing: 0,
+    workersThrottled: 0,
+    workersUnhealthy: 0,
+  };
+}
+
+export const EndpointActivity: MessageFns<EndpointActivity> = {
+  encode(message: EndpointActivity, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.endpointId !== "") {
+      writer.uint32(10).string(message.endpointId);
+    }
+    if (message.version !== 0n) {
+      if (BigInt.asUintN(64, message.version) !== message.version) {
+        throw new globalThis.Error("value provided for field message.version of type uint64 too large");
+      }
+      writer.uint32(16).uint64(message.version);
+    }
+    if (message.inQueue !== 0) {
+      writer.uint32(24).uint32(message.inQueue);
+    }
+    if (message.inProgress !== 0) {
+      writer.uint32(32).uint32(message.inProgress);
+    }
+    if (message.submitted !== 0n) {
+      if (BigInt.asUintN(64, message.submitted) !== message.submitted) {
+        throw new globalThis.Error("value provided for field message.submitted of type uint64 too large");
+      }
+      writer.uint32(40).uint64(message.submitted);
+    }
+    if (message.completed !== 0n) {
+      if (BigInt.asUintN(64, message.completed) !== message.completed) {
+        throw new globalThis.Error("value provided for field message.completed of type uint64 too large");
+      }
+      writer.uint32(48).uint64(message.completed);
+    }
+    if (message.failed !== 0n) {
+      if (BigInt.asUintN(64, message.failed) !== message.failed) {
+        throw new globalThis.Error("value provided for field message.failed of type uint64 too large");
+      }
+      writer.uint32(56).uint64(message.failed);
+    }
+    if (message.workersIdle !== 0) {
+      writer.uint32(64).uint32(message.workersIdle);
+    }
+    if (message.workersRunning !== 0) {
+      writer.uint32(72).uint32(message.workersRunning);
+    }
+    if (message.workersInitializing !== 0) {
+      writer.uint32(80).uint32(message.workersInitializing);
+    }
+    if (message.workersThrottled !== 0) {
+      writer.uint32(88).uint32(message.workersThrottled);
+    }
+    if (message.workersUnhealthy !== 0) {
+      writer.uint32(96).uint32(message.workersUnhealthy);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): EndpointActivity {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseEndpointActivity();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.endpointId = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.version = reader.uint64() as bigint;
+            continue;
+          }
+          case 3: {
+            if (tag !== 24) {
+              break;
+            }
+
+            message.inQueue = reader.uint32();
+            continue;
+          }
+          case 4: {
+            if (tag !== 32) {
+              break;
+            }
+
+            message.inProgress = reader.uint32();
+            continue;
+          }
+          case 5: {
+            if (tag !== 40) {
+              break;
+            }
+
+            message.submitted = reader.uint64() as bigint;
+            continue;
+          }
+          case 6: {
+            if (tag !== 48) {
+              break;
+            }
+
+            message.completed = reader.uint64() as bigint;
+            continue;
+          }
+          case 7: {
+            if (tag !== 56) {
+              break;
+            }
+
+            message.failed = reader.uint64() as bigint;
+            continue;
+          }
+          case 8: {
+            if (tag !== 64) {
+              break;
+            }
+
+            message.workersIdle = reader.uint32();
+            continue;
+          }
+          case 9: {
+            if (tag !== 72) {
+              break;
+            }
+
+            message.workersRunning = reader.uint32();
+            continue;
+          }
+          case 10: {
+            if (tag !== 80) {
+              break;
+            }
+
+            message.workersInitializing = reader.uint32();
+            continue;
+          }
+          case 11: {
+            if (tag !== 88) {
+              break;
+            }
+
+            message.workersThrottled = reader.uint32();
+            continue;
+          }
+          case 12: {
+            if (tag !== 96) {
+              break;
+            }
+
+            message.workersUnhealthy = reader.uint32();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): EndpointActivity {
+    return {
+      endpointId: isSet(object.endpointId)
+        ? globalThis.String(object.endpointId)
+        : isSet(object.endpoint_id)
+        ? globalThis.String(object.endpoint_id)
+        : "",
+      version: isSet(object.version) ? BigInt(object.version) : 0n,
+      inQueue: isSet(object.inQueue)
+        ? globalThis.Number(object.inQueue)
+        : isSet(object.in_queue)
+        ? globalThis.Number(object.in_queue)
+        : 0,
+      inProgress: isSet(object.inProgress)
+        ? globalThis.Number(object.inProgress)
+        : isSet(object.in_progress)
+        ? globalThis.Number(object.in_progress)
+        : 0,
+      submitted: isSet(object.submitted) ? BigInt(object.submitted) : 0n,
+      completed: isSet(object.completed) ? BigInt(object.completed) : 0n,
+      failed: isSet(object.failed) ? BigInt(object.failed) : 0n,
+      workersIdle: isSet(object.workersIdle)
+        ? globalThis.Number(object.workersIdle)
+        : isSet(object.workers_idle)
+        ? globalThis.Number(object.workers_idle)
+        : 0,
+      workersRunning: isSet(object.workersRunning)
+        ? globalThis.Number(object.workersRunning)
+        : isSet(object.workers_running)
+        ? globalThis.Number(object.workers_running)
+        : 0,
+      workersInitializing: isSet(object.workersInitializing)
+        ? globalThis.Number(object.workersInitializing)
+        : isSet(object.workers_initializing)
+        ? globalThis.Number(object.workers_initializing)
+        : 0,
+      workersThrottled: isSet(object.workersThrottled)
+        ? globalThis.Number(object.workersThrottled)
+        : isSet(object.workers_throttled)
+        ? globalThis.Number(object.workers_throttled)
+        : 0,
+      workersUnhealthy: isSet(object.workersUnhealthy)
+        ? globalThis.Number(object.workersUnhealthy)
+        : isSet(object.workers_unhealthy)
+        ? globalThis.Number(object.workers_unhealthy)
+        : 0,
+    };
+  },
+
+  toJSON(message: EndpointActivity): unknown {
+    const obj: any = {};
+    if (message.endpointId !== "") {
+      obj.endpointId = message.endpointId;
+    }
+    if (message.version !== 0n) {
+      obj.version = message.version.toString();
+    }
+    if (message.inQueue !== 0) {
+      obj.inQueue = Math.round(message.inQueue);
+    }
+    if (message.inProgress !== 0) {
+      obj.inProgress = Math.round(message.inProgress);
+    }
+    if (message.submitted !== 0n) {
+      obj.submitted = message.submitted.toString();
+    }
+    if (message.completed !== 0n) {
+      obj.completed = message.completed.toString();
+    }
+    if (message.failed !== 0n) {
+      obj.failed = message.failed.toString();
+    }
+    if (message.workersIdle !== 0) {
+      obj.workersIdle = Math.round(message.workersIdle);
+    }
+    if (message.workersRunning !== 0) {
+      obj.workersRunning = Math.round(message.workersRunning);
+    }
+    if (message.workersInitializing !== 0) {
+      obj.workersInitializing = Math.round(message.workersInitializing);
+    }
+    if (message.workersThrottled !== 0) {
+      obj.workersThrottled = Math.round(message.workersThrottled);
+    }
+    if (message.workersUnhealthy !== 0) {
+      obj.workersUnhealthy = Math.round(message.workersUnhealthy);
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<EndpointActivity>, I>>(base?: I): EndpointActivity {
+    return EndpointActivity.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<EndpointActivity>, I>>(object: I): EndpointActivity {
+    const message = createBaseEndpointActivity();
+    message.endpointId = object.endpointId ?? "";
+    message.version = (object.version !== undefined && object.version !== null) ? BigInt(object.version) : 0n;
+    message.inQueue = object.inQueue ?? 0;
+    message.inProgress = object.inProgress ?? 0;
+    message.submitted = (object.submitted !== undefined && object.submitted !== null) ? BigInt(object.submitted) : 0n;
+    message.completed = (object.completed !== undefined && object.completed !== null) ? BigInt(object.completed) : 0n;
+    message.failed = (object.failed !== undefined && object.failed !== null) ? BigInt(object.failed) : 0n;
+    message.workersIdle = object.workersIdle ?? 0;
+    message.workersRunning = object.workersRunning ?? 0;
+    message.workersInitializing = object.workersInitializing ?? 0;
+    message.workersThrottled = object.workersThrottled ?? 0;
+    message.workersUnhealthy = object.workersUnhealthy ?? 0;
+    return message;
+  },
+};
+
 function createBaseSearchJobsRequest(): SearchJobsRequest {
   return { endpointId: "", states: [], sinceMs: 0n, untilMs: 0n, text: "", cursor: "", limit: 0 };
 }
@@ -15571,6 +16021,17 @@ export const ControlServiceService = {
       Buffer.from(ListDeploymentsResponse.encode(value).finish()),
     responseDeserialize: (value: Buffer): ListDeploymentsResponse => ListDeploymentsResponse.decode(value),
   },
+  /** Counts of each endpoint that the caller sees: cheap enough to be read every second. */
+  listActivity: {
+    path: "/capstan.v1.ControlService/ListActivity" as const,
+    requestStream: false as const,
+    responseStream: false as const,
+    requestSerialize: (value: ListActivityRequest): Buffer => Buffer.from(ListActivityRequest.encode(value).finish()),
+    requestDeserialize: (value: Buffer): ListActivityRequest => ListActivityRequest.decode(value),
+    responseSerialize: (value: ListActivityResponse): Buffer =>
+      Buffer.from(ListActivityResponse.encode(value).finish()),
+    responseDeserialize: (value: Buffer): ListActivityResponse => ListActivityResponse.decode(value),
+  },
   /** Jobs of an endpoint that a filter admits, latest submission or retry first. */
   searchJobs: {
     path: "/capstan.v1.ControlService/SearchJobs" as const,
@@ -16047,6 +16508,8 @@ export interface ControlServiceServer extends UntypedServiceImplementation {
   listBuilds: handleUnaryCall<ListBuildsRequest, ListBuildsResponse>;
   /** The deployments that are kept, newest first. */
   listDeployments: handleUnaryCall<ListDeploymentsRequest, ListDeploymentsResponse>;
+  /** Counts of each endpoint that the caller sees: cheap enough to be read every second. */
+  listActivity: handleUnaryCall<ListActivityRequest, ListActivityResponse>;
   /** Jobs of an endpoint that a filter admits, latest submission or retry first. */
   searchJobs: handleUnaryCall<SearchJobsRequest, SearchJobsResponse>;
   /** One job, with its input while that is kept. */
@@ -16374,6 +16837,22 @@ export interface ControlServiceClient extends Client {
     metadata: Metadata,
     options: Partial<CallOptions>,
     callback: (error: ServiceError | null, response: ListDeploymentsResponse) => void,
+  ): ClientUnaryCall;
+  /** Counts of each endpoint that the caller sees: cheap enough to be read every second. */
+  listActivity(
+    request: ListActivityRequest,
+    callback: (error: ServiceError | null, response: ListActivityResponse) => void,
+  ): ClientUnaryCall;
+  listActivity(
+    request: ListActivityRequest,
+    metadata: Metadata,
+    callback: (error: ServiceError | null, response: ListActivityResponse) => void,
+  ): ClientUnaryCall;
+  listActivity(
+    request: ListActivityRequest,
+    metadata: Metadata,
+    options: Partial<CallOptions>,
+    callback: (error: ServiceError | null, response: ListActivityResponse) => void,
   ): ClientUnaryCall;
   /** Jobs of an endpoint that a filter admits, latest submission or retry first. */
   searchJobs(
