@@ -260,5 +260,5 @@ test('a word it does not know', async (t) => {
   const { setUp } = await checkout(t);
   const running = setUp(['strat']);
   t.is(await ends(running), 2);
-  t.is(running.stderr(), "✗ node cli/setup.mjs: expected start, test, bench, history, sdk, release, got 'strat'\n");
+  t.is(running.stderr(), "✗ node cli/setup.mjs: expected start, test, bench, history, sdk, console, release, got 'strat'\n");
 });

@@ -1,5 +1,5 @@
 /** The feed of changes that pages of the console follow (gateway/console/activity-feed.ts). */
-import test from 'ava';
+import test, { type ExecutionContext } from 'ava';
 
 import { ActivityFeed, type Reader } from '../../gateway/console/activity-feed.ts';
 import { CapstanError } from '../../lib/errors.ts';
@@ -13,10 +13,20 @@ interface Event {
   readonly removed: readonly string[];
 }
 
-/** A service with these endpoints: id → jobs in the queue. */
-function open({ isClosing = () => false }: { isClosing?: () => boolean } = {}) {
+/** A service with these endpoints: id → jobs in the queue. The end of the test closes its gateway, and so the streams. */
+function open(t: ExecutionContext, { isClosing = () => false }: { isClosing?: () => boolean } = {}) {
   const failures: unknown[] = [];
-  const feed = new ActivityFeed({ name: 'feed', isClosing, onFailure: (error) => failures.push(error), readMs: 5, aliveMs: 20 });
+  let hasEnded = false;
+  t.teardown(() => {
+    hasEnded = true;
+  });
+  const feed = new ActivityFeed({
+    name: 'feed',
+    isClosing: () => hasEnded || isClosing(),
+    onFailure: (error) => failures.push(error),
+    readMs: 5,
+    aliveMs: 20,
+  });
   const queues = new Map<string, number>();
   let reads = 0;
   const follow = (lastEventId?: string) => {
@@ -54,7 +64,7 @@ const brief = (events: readonly Event[]): string[] =>
   );
 
 test('a stream begins with everything and goes on with what changes; nothing is sent while nothing does', async (t) => {
-  const { queues, follow } = open();
+  const { queues, follow } = open(t);
   queues.set('a', 0).set('b', 1);
   const { events, leave } = follow();
   await until('everything came', () => events.length > 0);
@@ -68,7 +78,7 @@ test('a stream begins with everything and goes on with what changes; nothing is 
 });
 
 test('a reader that comes back gets what it missed, or everything when that is not known', async (t) => {
-  const { queues, follow } = open();
+  const { queues, follow } = open(t);
   queues.set('a', 0).set('b', 0);
   const stays = follow();
   const first = follow();
@@ -86,7 +96,7 @@ test('a reader that comes back gets what it missed, or everything when that is n
 });
 
 test('a slow reader misses changes and then gets everything, and readers share one read', async (t) => {
-  const { queues, follow, reads } = open();
+  const { queues, follow, reads } = open(t);
   queues.set('a', 0);
   const slow = follow();
   const quick = Array.from({ length: 50 }, () => follow());
@@ -104,7 +114,7 @@ test('a slow reader misses changes and then gets everything, and readers share o
 
 test('a stream ends with its session while others go on, and all end when the gateway closes', async (t) => {
   let isClosing = false;
-  const { queues, follow, feed } = open({ isClosing: () => isClosing });
+  const { queues, follow, feed } = open(t, { isClosing: () => isClosing });
   queues.set('a', 0);
   const [first, second] = [follow(), follow()];
   await until('everything came', () => second.events.length > 0);
@@ -119,7 +129,7 @@ test('a stream ends with its session while others go on, and all end when the ga
 });
 
 test('a fault ends the streams, is told once, and the next reader begins anew', async (t) => {
-  const { queues, follow, failures } = open();
+  const { queues, follow, failures } = open(t);
   queues.set('a', 0);
   const [first, second] = [follow(), follow()];
   await until('everything came', () => second.events.length > 0);
