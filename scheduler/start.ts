@@ -66,6 +66,7 @@ export async function start(config: SchedulerConfig, deps: SchedulerDeps = {}): 
   standing.watch((status) => {
     if (status.kind === 'owner') log.info({ address: standing.address, term: String(status.term) }, 'the queue is served here');
   });
+  parts.recorder.start();
   log.info({ address, dataDir: parts.folder.path, status: standing.status.kind }, 'scheduler started');
 
   const close = async (): Promise<void> => {
@@ -90,11 +91,12 @@ export async function start(config: SchedulerConfig, deps: SchedulerDeps = {}): 
 }
 
 /** Commits what was accepted, and closes the store. */
-async function closeQueue({ disk, sender, masterKeys, engine, blobs, cellWatch, store, cluster, unlock }: Parts): Promise<void> {
+async function closeQueue({ disk, sender, masterKeys, engine, recorder, blobs, cellWatch, store, cluster, unlock }: Parts): Promise<void> {
   blobs.stopSweep();
   disk.close();
   await sender.cancel();
   await masterKeys.close();
+  await recorder.close();
   await engine.close();
   await blobs.close();
   await cellWatch.close();

@@ -18,6 +18,7 @@ import {
 import { JobState } from '../../proto/gen/capstan/v1/common.ts';
 import { cursorOf, logRequest, type LogQuery } from '../logs/query.ts';
 import { jobShape, milliseconds, type JobSearch } from './job-shape.ts';
+import { historyShape } from './history-shape.ts';
 import { checkSetting, whole } from './endpoint-form.ts';
 import type { ControlCalls, Placed } from './control-calls.ts';
 import {
@@ -124,6 +125,15 @@ export function rootFor({ calls, addresses, isOperator, cluster }: RootDeps) {
         throw thrown;
       }
     },
+    history: async ({ endpoint, from, to, step }: { endpoint: string; from: number; to?: Optional<number>; step?: Optional<number> }) =>
+      historyShape(
+        await call((control) => control.getHistory, {
+          endpointId: endpoint,
+          fromMs: milliseconds('from', from),
+          toMs: milliseconds('to', to ?? 0),
+          stepS: whole('step', step ?? 0),
+        }),
+      ),
     attention: async () => {
       const found = await calls.all((control) => control.listAttention, {});
       const shown = found.flatMap(({ cell, reply }) =>

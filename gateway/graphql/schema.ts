@@ -1,6 +1,7 @@
 /** The control plane's schema. Its descriptions are the reference, which introspection shows. */
 import { buildSchema } from 'graphql';
 
+import { HISTORY_TYPES } from './history-types.ts';
 import { JOB_TYPES, LOG_TYPES } from './job-types.ts';
 import { SETTINGS_INPUT, SETTINGS_OUTPUT } from './settings-types.ts';
 
@@ -30,6 +31,8 @@ type Query {
   jobs(endpoint: ID!, filter: JobFilter, limit: Int, cursor: String): JobPage!
   "One job, with its input and output; null if it does not exist (any more)."
   job(endpoint: ID!, id: ID!): Job
+  "What happened at an endpoint from one time to another (ms since 1970; to: now when left out), in steps of so many seconds; step: a multiple of 10, or one that suits the range."
+  history(endpoint: ID!, from: Float!, to: Float, step: Int): History!
   "What needs a person now: problems of the account; with the scope OPERATOR those of the whole service."
   attention: Attention!
   "With the scope OPERATOR all nodes; with ALL or READ_ONLY those on which workers of the account run. In order of id, at most limit (1 to 1000; all when left out) behind the id after."
@@ -517,6 +520,7 @@ type Database {
   synchronousStandbys: Int
 }
 
+${HISTORY_TYPES}
 ${JOB_TYPES}
 
 ${LOG_TYPES}

@@ -21,6 +21,7 @@ import { callbackStore } from '../engine/loop-store.ts';
 import type { Ports } from '../engine/ports.ts';
 import { diskFull, DiskWatch, spaceOf } from '../files/disk-watch.ts';
 import { lockDataFolder } from '../files/folder-lock.ts';
+import { HistoryRecorder } from '../history/recorder.ts';
 import type { GpuTable } from '../../lib/gpu-table.ts';
 import { readGpuTable } from '../gpu-table-file.ts';
 import { StoreMetrics } from '../metrics/cluster-metrics.ts';
@@ -75,6 +76,7 @@ export interface Parts {
   readonly cells: Cells | null;
   readonly cellWatch: CellWatch;
   readonly engine: Engine;
+  readonly recorder: HistoryRecorder;
   readonly masterKeys: MasterKeys;
   readonly blobs: BlobParts;
   readonly sender: WebhookSender;
@@ -119,7 +121,7 @@ async function assembleIn(folder: DataFolder, { config, deps, log, gpus, guardOf
   const gatewayToken = new GatewayToken(join(folder.path, 'secrets'), folder.secrets.gatewayToken);
   const storeMetrics = new StoreMetrics();
   const standing = new Standing({ isShared: config.store !== '' });
-  const { store, shard, cells, snapshots } = await openStore(config, folder, {
+  const { store, shard, cells, history, snapshots } = await openStore(config, folder, {
     masterKeys: () => masterKeys.text,
     advertised: () => standing.address,
     watcher: storeMetrics,
@@ -142,6 +144,7 @@ async function assembleIn(folder: DataFolder, { config, deps, log, gpus, guardOf
     cluster: { cell: config.cell, isOwner: () => engine.up, seen: () => cluster.seen },
     store: config.store === '' ? null : storeMetrics,
   });
+  const recorder: HistoryRecorder = new HistoryRecorder({ image: () => engine.image, wall: () => clock.now().wall, store: history, log });
   const id = randomUUID();
   const random = new Uint32Array(randomBytes(16).buffer, 0, 4);
   const engine: Engine = new Engine(
@@ -158,7 +161,12 @@ async function assembleIn(folder: DataFolder, { config, deps, log, gpus, guardOf
       standsBy: standing.isShared,
       onRole: (role) => standing.onRole(role),
       log,
-      watcher: metrics,
+      watcher: {
+        committed(writes, outcomes, ms) {
+          metrics.committed(writes, outcomes, ms);
+          recorder.committed(writes, outcomes);
+        },
+      },
       payloadBytes: config.payloadCacheMb * 1_000_000,
       onFatal: deps.onFatal,
     },
@@ -193,6 +201,7 @@ async function assembleIn(folder: DataFolder, { config, deps, log, gpus, guardOf
     cipher,
     sessions,
     metrics,
+    history,
     clock,
     log,
     webhookSecrets,
@@ -218,7 +227,10 @@ async function assembleIn(folder: DataFolder, { config, deps, log, gpus, guardOf
     sendJob: (effect, input, s3) => sessions.sendJob(effect, input, s3),
     closeSession: (node, session, reason) => sessions.closeSession(node, session, reason),
     directory: (update) => control.directory(update),
-    workerStarted: (started) => metrics.workerStarted(started),
+    workerStarted(started) {
+      metrics.workerStarted(started);
+      recorder.workerStarted(started);
+    },
     deliver: (id) => sender.deliver(id),
     dropBodies: (ids) => blobs.bodies.drop(ids),
     closeAll: (reason) => {
@@ -258,6 +270,7 @@ async function assembleIn(folder: DataFolder, { config, deps, log, gpus, guardOf
     cells,
     cellWatch,
     engine,
+    recorder,
     masterKeys,
     blobs,
     sender,

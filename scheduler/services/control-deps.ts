@@ -7,6 +7,7 @@ import type { MasterKeys } from '../secrets/master-keys.ts';
 import type { SchedulerMetrics } from '../metrics/metrics.ts';
 import type { WebhookSecrets } from '../webhooks/secrets.ts';
 import type { Cells } from '../store/cells.ts';
+import type { HistoryStore } from '../store/history.ts';
 import type { Snapshot } from '../store/snapshots.ts';
 import type { SchedulerDisk } from './attention.ts';
 import type { Authorizer } from './auth.ts';
@@ -18,6 +19,7 @@ export interface ControlDeps {
   readonly cipher: Cipher;
   readonly sessions: NodeSessions;
   readonly metrics: SchedulerMetrics;
+  readonly history: HistoryStore;
   readonly clock: Clock;
   readonly log: EngineLog;
   readonly webhookSecrets: WebhookSecrets;

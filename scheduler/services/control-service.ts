@@ -27,6 +27,7 @@ import { cellHandlers } from './cell-service.ts';
 import { consoleSessionHandlers } from './console-session-service.ts';
 import { deployHandlers } from './deploy-service.ts';
 import { endpointInfo } from './endpoint-info.ts';
+import { historyHandlers } from './history-service.ts';
 import { jobSearchHandlers } from './job-search.ts';
 import { keyHandlers } from './key-service.ts';
 import { checkedLogFilter } from './log-filter.ts';
@@ -90,6 +91,7 @@ export class Control {
       ...keyHandlers(this.#deps),
       ...consoleSessionHandlers(this.#deps),
       ...jobSearchHandlers(this.#deps),
+      ...historyHandlers(this.#deps),
       listActivity: reader('ListActivity', (_request, who) => ({ endpoints: activity(engine.state, who) })),
       ...cellHandlers(this.#deps),
       listEndpoints: reader('ListEndpoints', ({ environment }, { account: owner, sees }) => {

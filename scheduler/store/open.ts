@@ -9,6 +9,7 @@ import { openSqliteStore } from './sqlite/client.ts';
 import { Snapshots } from './snapshots.ts';
 import { DEFAULT_CELL } from '../../lib/cells.ts';
 import type { Cells } from './cells.ts';
+import type { HistoryStore } from './history.ts';
 import type { Store } from './store.ts';
 import type { StoreWatcher } from './store-watcher.ts';
 
@@ -18,6 +19,7 @@ export interface OpenedStore {
   readonly shard: number;
   /** The cells of the database; null where there is only one, which has no row. */
   readonly cells: Cells | null;
+  readonly history: HistoryStore;
   /** Copies of the database for backups; null where the database has its own. */
   readonly snapshots: Snapshots | null;
 }
@@ -46,7 +48,7 @@ async function openInFolder({ cell }: SchedulerConfig, folder: DataFolder, maste
   const store = await openSqliteStore({ file, mustExist: !folder.created.folder });
   const snapshots = new Snapshots(file, (copy) => store.snapshot(copy), masterKeys);
   await snapshots.sweep();
-  return { store, shard: 0, cells: null, snapshots };
+  return { store, shard: 0, cells: null, history: store.history, snapshots };
 }
 
 async function openShared(config: SchedulerConfig, { advertised, watcher }: StoreFacts): Promise<OpenedStore> {
@@ -56,5 +58,5 @@ async function openShared(config: SchedulerConfig, { advertised, watcher }: Stor
   if (isBlobDirShared && blobDir === undefined)
     throw new CapstanError('CONFIG', 'CAPSTAN_BLOB_DIR_SHARED: requires CAPSTAN_BLOB_DIR', { field: 'CAPSTAN_BLOB_DIR_SHARED' });
   const store = await openPostgresStore({ url, cell, watcher, advertised });
-  return { store, shard: store.cell, cells: store.cells, snapshots: null };
+  return { store, shard: store.cell, cells: store.cells, history: store.history, snapshots: null };
 }

@@ -80,6 +80,7 @@ const table: Readonly<Record<string, readonly Caller[]>> = {
   'ControlService/ListEndpoints': readers,
   'ControlService/GetEndpoint': readers,
   'ControlService/ListWorkers': readers,
+  'ControlService/GetHistory': readers,
   'ControlService/SearchJobs': readers,
   'ControlService/ListActivity': readers,
   'ControlService/GetJob': readers,

@@ -23,6 +23,7 @@ const table: Readonly<Record<string, readonly Caller[]>> = {
   'query endpoints': callers,
   'query endpoint': callers,
   'query workers': callers,
+  'query history': callers,
   'query jobs': callers,
   'query job': callers,
   'query builds': wholeReaders,
@@ -108,6 +109,7 @@ function literal({ type }: GraphQLArgument, of: string): string {
   const text = String(type);
   if (text.startsWith('[')) return '[]';
   if (getNamedType(type).name === 'EndpointSettings') return '{ workersMax: 1 }';
+  if (text.startsWith('Float')) return '1';
   return text.startsWith('Boolean') ? 'false' : '"none-such"';
 }
 

@@ -8,7 +8,7 @@ import { clientConfig } from '../postgres/connection.ts';
 import { storeFailure } from '../postgres/failures.ts';
 import { LOCK_SPACE } from '../postgres/migrate.ts';
 import { migrations } from '../postgres/migrations/all.ts';
-import { BATCH_BYTES, BATCH_ROWS, bytesOf, type Cell, type CopyTable, type Row } from './tables.ts';
+import { BATCH_BYTES, BATCH_ROWS, bytesOf, ofCell, type Cell, type CopyTable, type Row } from './tables.ts';
 
 /** A queue in SQLite is the cell `default`. */
 export const CELL = 0;
@@ -159,7 +159,7 @@ export class PostgresSession {
     const from = after === null ? '' : ` AND (${key}) > (${order.postgres.map((_, i) => `$${i + 2}`).join(', ')})`;
     const cursor = `copy_${this.#cursors++}`;
     await this.query(
-      `DECLARE ${cursor} NO SCROLL CURSOR FOR SELECT ${names} FROM capstan.${table.name} WHERE cell = $1${from} ORDER BY ${key}`,
+      `DECLARE ${cursor} NO SCROLL CURSOR FOR SELECT ${names} FROM capstan.${table.name} WHERE ${ofCell(table)}${from} ORDER BY ${key}`,
       [CELL, ...(after ?? [])],
     );
     for (let limit = FIRST_FETCH; ;) {

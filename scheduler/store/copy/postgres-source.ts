@@ -1,7 +1,7 @@
 import { CapstanError } from '../../../lib/errors.ts';
 import { CELL, PostgresSession } from './postgres-session.ts';
 import { unfinishedSource, type CopySource, type Head } from './sides.ts';
-import type { CopyTable, Row } from './tables.ts';
+import { ofCell, type CopyTable, type Row } from './tables.ts';
 
 interface CellRow extends Head {
   readonly batch: number;
@@ -45,8 +45,11 @@ export class PostgresSource implements CopySource {
     return `${term} ${batch}`;
   }
 
-  async count({ name }: CopyTable): Promise<number> {
-    const [row] = await this.#session.query<{ count: number }>(`SELECT count(*) AS count FROM capstan.${name} WHERE cell = $1`, [CELL]);
+  async count(table: CopyTable): Promise<number> {
+    const [row] = await this.#session.query<{ count: number }>(
+      `SELECT count(*) AS count FROM capstan.${table.name} WHERE ${ofCell(table)}`,
+      [CELL],
+    );
     return row?.count ?? 0;
   }
 

@@ -6,7 +6,7 @@ import { CapstanError } from '../../../lib/errors.ts';
 import { UNFINISHED_COPY } from '../postgres/failures.ts';
 import { CELL, createSchema, PostgresSession } from './postgres-session.ts';
 import { otherCopy, ownerMark, type CopyPosition, type CopyState, type CopyTarget, type Head } from './sides.ts';
-import { COPY_TABLES, type Cell, type CopyTable, type Row } from './tables.ts';
+import { COPY_TABLES, ofCell, type Cell, type CopyTable, type Row } from './tables.ts';
 
 const BEGIN = `CREATE TABLE capstan.store_copy (one int PRIMARY KEY CHECK (one = 1), fingerprint text NOT NULL, position text);
 CREATE FUNCTION capstan.store_copy() RETURNS trigger LANGUAGE plpgsql AS $trigger$ BEGIN
@@ -77,10 +77,12 @@ export class PostgresTarget implements CopyTarget {
   }
 
   async #mustBeEmpty(): Promise<void> {
-    for (const { name } of COPY_TABLES) {
-      const [row] = await this.#session.query<{ held: boolean }>(`SELECT EXISTS (SELECT FROM capstan.${name} WHERE cell = $1) AS held`, [
-        CELL,
-      ]);
+    for (const table of COPY_TABLES) {
+      const { name } = table;
+      const [row] = await this.#session.query<{ held: boolean }>(
+        `SELECT EXISTS (SELECT FROM capstan.${name} WHERE ${ofCell(table)}) AS held`,
+        [CELL],
+      );
       if (row?.held !== true) continue;
       throw new CapstanError(
         'ALREADY_EXISTS',
@@ -95,7 +97,9 @@ export class PostgresTarget implements CopyTarget {
   /** Nothing but the rows of the unfinished copy is in the cell: it was empty before. */
   async #discard(): Promise<void> {
     await this.#session.transaction(async () => {
-      for (const { name } of COPY_TABLES) await this.#session.query(`DELETE FROM capstan.${name} WHERE cell = $1`, [CELL]);
+      // What belongs to endpoints goes before them.
+      for (const table of COPY_TABLES.toReversed())
+        await this.#session.query(`DELETE FROM capstan.${table.name} WHERE ${ofCell(table)}`, [CELL]);
       await this.#session.query('DELETE FROM capstan.bodies WHERE cell = $1', [CELL]);
       await this.#session.query('DELETE FROM capstan.body_usage WHERE cell = $1', [CELL]);
       await this.#session.query('DELETE FROM capstan.store_copy');
@@ -103,7 +107,8 @@ export class PostgresTarget implements CopyTarget {
   }
 
   async write(table: CopyTable, rows: readonly Row[], position: CopyPosition): Promise<void> {
-    const names = ['cell', ...table.columns.map(({ name }) => name), ...(table.name === 'control' ? ['account'] : [])];
+    const own = table.columns.map(({ name }) => name);
+    const names = [...(table.isOfEndpoints ? [] : ['cell']), ...own, ...(table.name === 'control' ? ['account'] : [])];
     await this.#session.transaction(async () => {
       if (table.isCounted && rows.length === 0) {
         await this.#session.query(`DELETE FROM capstan.${table.name} WHERE cell = $1`, [CELL]);
@@ -151,8 +156,8 @@ export class PostgresTarget implements CopyTarget {
 }
 
 /** A row in COPY's text format. */
-function lineOf({ name, columns }: CopyTable, row: Row): string {
-  const values: Cell[] = [CELL, ...row.slice(0, columns.length)];
+function lineOf({ name, columns, isOfEndpoints }: CopyTable, row: Row): string {
+  const values: Cell[] = [...(isOfEndpoints ? [] : [CELL]), ...row.slice(0, columns.length)];
   if (name === 'control') values.push(accountOf(row));
   return `${values.map(fieldOf).join('\t')}\n`;
 }

@@ -25,6 +25,8 @@ export interface CopyTable {
   readonly columns: readonly Column[];
   /** Columns that number the rows: a copy goes on after them. */
   readonly order: { readonly postgres: readonly string[]; readonly sqlite: readonly string[] };
+  /** Its rows are those of the cell's endpoints; in PostgreSQL all others name their cell. */
+  readonly isOfEndpoints: boolean;
   /** Triggers write it along with other tables; it is emptied before it is copied, because the source's rows count. */
   readonly isCounted: boolean;
   /** Triggers fill it while another table is copied: it is compared, not written. */
@@ -45,11 +47,16 @@ function columns(spec: string): Column[] {
     });
 }
 
-function table(name: string, spec: string, order: string, { sqlite = '', isCounted = false, isDerived = false } = {}): CopyTable {
+function table(
+  name: string,
+  spec: string,
+  order: string,
+  { sqlite = '', isOfEndpoints = false, isCounted = false, isDerived = false } = {},
+): CopyTable {
   const all = columns(spec);
   const names = order.split(' ');
   const sqliteOrder = sqlite === '' ? names.map((each) => all.find((column) => column.name === each)?.sqlite ?? each) : sqlite.split(' ');
-  return { name, columns: all, order: { postgres: names, sqlite: sqliteOrder }, isCounted, isDerived };
+  return { name, columns: all, order: { postgres: names, sqlite: sqliteOrder }, isOfEndpoints, isCounted, isDerived };
 }
 
 /** Control rows first: triggers read the accounts of endpoints from them. */
@@ -76,8 +83,14 @@ export const COPY_TABLES: readonly CopyTable[] = [
   table('hook_hosts', 'host:text next_at:int', 'host'),
   table('idempotency', 'key:text job_id:text body_hash:bytes expires_at:int', 'key'),
   table('bodies', 'id:text account:text size:int refs:int', 'id', { isCounted: true }),
+  table('history', 'endpoint:text step:int at:int value:text', 'endpoint step at', { isOfEndpoints: true }),
   table('body_usage', 'account:text bytes:int', 'account', { isDerived: true }),
 ];
+
+/** The condition of a table's rows in PostgreSQL; $1 the cell. */
+export function ofCell({ isOfEndpoints }: CopyTable): string {
+  return isOfEndpoints ? "endpoint IN (SELECT key FROM capstan.control WHERE cell = $1 AND kind = 'endpoint')" : 'cell = $1';
+}
 
 /** Rows of one read or write: no more bytes than this, or one row. */
 export const BATCH_BYTES = 4_000_000;

@@ -19,6 +19,7 @@ import { messageOf } from '../../../lib/to-error.ts';
 import { StaleTermError, type Acquired, type Fence, type Op, type Outcome, type Reads, type Store } from '../store.ts';
 import { DEFAULT_CELL } from '../../../lib/cells.ts';
 import type { Cells } from '../cells.ts';
+import type { HistoryStore } from '../history.ts';
 import { unwatched, type LossCause, type StoreWatcher } from '../store-watcher.ts';
 import { parseAddress, type Address } from './address.ts';
 import { textWithoutNul } from './binary.ts';
@@ -30,6 +31,7 @@ import { findCell } from './find-cell.ts';
 import { bodyReads } from './reads/bodies.ts';
 import { controlReads } from './reads/control.ts';
 import { hookReads } from './reads/hooks.ts';
+import { historyOf } from './history.ts';
 import { jobReads } from './reads/jobs.ts';
 import { LeftEdges } from './reads/left-edges.ts';
 import type { AsyncReads, Query } from './reads/query.ts';
@@ -111,6 +113,7 @@ export class PostgresStore implements Store {
   /** Number of the cell that the store serves: the shard of its fences. */
   readonly cell: number;
   readonly cells: Cells;
+  readonly history: HistoryStore;
   readonly #clock = new DatabaseClock();
   readonly #now: () => number;
   readonly #watcher: StoreWatcher;
@@ -158,6 +161,7 @@ export class PostgresStore implements Store {
       giveUp: () => this.#giveUp(cell.number),
       move: moverOf({ address: this.#address, cell: cell.number }),
     });
+    this.history = historyOf(this.#told(query), this.cell);
     this.#reads = {
       ...jobReads(query, this.cell, this.#edges),
       ...bodyReads(query, this.cell),

@@ -13,6 +13,7 @@ import { MessageChannel, Worker } from 'node:worker_threads';
 
 import { CapstanError } from '../../../lib/errors.ts';
 import { messageOf, toError } from '../../../lib/to-error.ts';
+import type { HistoryRow, HistoryStore } from '../history.ts';
 import type { Acquired, Fence, Op, Outcome, Reads, Store } from '../store.ts';
 import { packBatch, unpackOutcomes } from './packing/batches.ts';
 import { unpackResult } from './packing/results.ts';
@@ -155,6 +156,13 @@ export class SqliteClient implements Store {
       ours.close();
     }
   }
+
+  /** What happened at endpoints, written beside the batches. */
+  readonly history: HistoryStore = {
+    save: async (rows) => this.#ask({ ask: 'save-history', rows }, false, () => undefined),
+    read: async (range) =>
+      this.#ask({ ask: 'history', range }, false, (answer) => (answer as { readonly value: Pick<HistoryRow, 'at' | 'value'>[] }).value),
+  };
 
   close(): Promise<void> {
     this.#closed ??= this.#end();

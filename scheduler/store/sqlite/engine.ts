@@ -7,11 +7,13 @@
 import type { Database } from 'better-sqlite3';
 
 import { assertNever, CapstanError } from '../../../lib/errors.ts';
+import type { HistoryRange, HistoryRow } from '../history.ts';
 import { StaleTermError, type Fence, type Op, type Outcome, type Reads, type StoreEngine } from '../store.ts';
 import { storeFailure } from './failures.ts';
 import { openDatabase } from './open.ts';
 import { bodyStatements } from './sql/bodies.ts';
 import { controlStatements } from './sql/control.ts';
+import { historyStatements } from './sql/history.ts';
 import { hookStatements } from './sql/hooks.ts';
 import { idempotencyStatements } from './sql/idempotency.ts';
 import { pageStatements } from './sql/pages.ts';
@@ -88,6 +90,19 @@ export class SqliteEngine implements StoreEngine {
       return run(...args);
     } catch (error) {
       throw error instanceof RangeError ? error : storeFailure(this.#file, `reading ${query} failed`, error);
+    }
+  }
+
+  /** Writes rows of the history, in a transaction of their own. */
+  saveHistory(rows: readonly HistoryRow[]): void {
+    this.#transaction('writing the history failed', () => this.#sql.history.save(rows));
+  }
+
+  history(range: HistoryRange): Pick<HistoryRow, 'at' | 'value'>[] {
+    try {
+      return this.#sql.history.read(range);
+    } catch (error) {
+      throw storeFailure(this.#file, 'reading the history failed', error);
     }
   }
 
@@ -232,6 +247,7 @@ function prepareAll(db: Database) {
     walState: db.prepare<[], { log: number; checkpointed: number }>('PRAGMA wal_checkpoint(NOOP)'),
     bodies,
     control: controlStatements(db),
+    history: historyStatements(db),
     hooks: hookStatements(db),
     idempotency: idempotencyStatements(db),
     pages: pageStatements(db, bodies.chunks),

@@ -6,6 +6,7 @@ import type { MessagePort } from 'node:worker_threads';
 
 import { CapstanError, type ErrorCode } from '../../../lib/errors.ts';
 import { messageOf } from '../../../lib/to-error.ts';
+import type { HistoryRange, HistoryRow } from '../history.ts';
 import { StaleTermError, type Fence, type Reads } from '../store.ts';
 
 export interface ThreadData {
@@ -18,6 +19,8 @@ export type Question =
   | ArrayBuffer
   | { readonly ask: 'read'; readonly query: keyof Reads; readonly args: readonly unknown[] }
   | { readonly ask: 'acquire'; readonly shard: number; readonly owner: string; readonly forMs: number }
+  | { readonly ask: 'save-history'; readonly rows: readonly HistoryRow[] }
+  | { readonly ask: 'history'; readonly range: HistoryRange }
   /** Answered at once; the result is sent on the port. */
   | { readonly ask: 'snapshot'; readonly file: string; readonly port: MessagePort }
   | { readonly ask: 'close' };

@@ -3,7 +3,7 @@
  * in order.
  *
  * After a batch that the database could not write, every later request is refused, because later batches assume that it
- * was written. A full disk rolls back the whole batch, so the next owner of the shard may continue; any other failure
+ * was written; the history, which nothing depends on, is no batch. A full disk rolls back the whole batch, so the next owner of the shard may continue; any other failure
  * is permanent.
  */
 import { parentPort, workerData } from 'node:worker_threads';
@@ -39,6 +39,9 @@ function open(): void {
   }
 }
 
+/** What no batch depends on. */
+const ASIDE: ReadonlySet<string> = new Set(['read', 'history', 'save-history']);
+
 /** Runs a request. A failed read refuses only that read; a failed write other than a stale term ends the store. */
 function ask(running: SqliteEngine, question: Question): void {
   try {
@@ -49,6 +52,11 @@ function ask(running: SqliteEngine, question: Question): void {
       answer(packResult(question.query, running.read(question.query, ...(question.args as never))));
     } else if (question.ask === 'acquire') {
       answer({ value: running.acquire(question.shard, question.owner, question.forMs) });
+    } else if (question.ask === 'save-history') {
+      running.saveHistory(question.rows);
+      answer(null);
+    } else if (question.ask === 'history') {
+      answer({ value: running.history(question.range) });
     } else if (question.ask === 'snapshot') {
       void snapshot(running, question);
       answer(null);
@@ -58,8 +66,8 @@ function ask(running: SqliteEngine, question: Question): void {
     }
   } catch (error) {
     const failure = toFailure(error);
-    const isRead = !(question instanceof ArrayBuffer) && question.ask === 'read';
-    if (!isRead && failure.kind !== 'stale') broken = failure;
+    const isAside = !(question instanceof ArrayBuffer) && ASIDE.has(question.ask);
+    if (!isAside && failure.kind !== 'stale') broken = failure;
     answer({ failure });
   }
 }

@@ -54,6 +54,7 @@ export function fill(file: string): void {
     { kind: 'delete', seq: 50, dueBy: null },
   ];
   const refused = engine.commit(fence, ops).findIndex((outcome) => outcome.kind !== 'ok');
+  engine.saveHistory([10, 60].map((step) => ({ endpoint: 'endpoint-a', step, at: START, value: AWKWARD })));
   engine.close();
   if (refused !== -1) throw new Error(`operation ${refused} was refused`);
 }
@@ -70,7 +71,7 @@ export function rowsOfSqlite(file: string): Record<string, unknown> {
   }
 }
 
-/** Names of the columns of every table of PostgreSQL that holds rows of cells, without the cell. */
+/** Names of the columns of every table of PostgreSQL that holds rows of cells or endpoints, without the cell. */
 export async function columnsOfPostgres(url: string): Promise<Map<string, string[]>> {
   const client = new Client({ connectionString: url });
   await client.connect();
@@ -78,7 +79,7 @@ export async function columnsOfPostgres(url: string): Promise<Map<string, string
     const { rows } = await client.query<{ table: string; column: string }>(
       `SELECT table_name::text AS table, column_name::text AS column FROM information_schema.columns c
        WHERE table_schema = 'capstan' AND EXISTS (SELECT FROM information_schema.columns o WHERE o.table_schema = c.table_schema
-         AND o.table_name = c.table_name AND o.column_name = 'cell')`,
+         AND o.table_name = c.table_name AND o.column_name IN ('cell', 'endpoint'))`,
     );
     const names = new Map<string, string[]>();
     for (const { table, column } of rows) if (column !== 'cell') names.set(table, [...(names.get(table) ?? []), column]);

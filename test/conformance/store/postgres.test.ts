@@ -3,6 +3,7 @@ import { openPostgresStore } from '../../../scheduler/store/postgres/client.ts';
 import type { PostgresServer } from '../../support/postgres.ts';
 import { withPostgres } from '../../support/with-postgres.ts';
 import { cellRules } from './rules-cells.ts';
+import { historyRules } from './rules-history.ts';
 import { storeConformance } from './suite.ts';
 
 const settings = { fsync: 'on', full_page_writes: 'off', wal_level: 'minimal', max_wal_senders: '0' };
@@ -27,6 +28,7 @@ function tests(server: PostgresServer): void {
       },
     };
   });
+  historyRules('postgres', async () => openPostgresStore({ url: await server.newDatabase() }));
   cellRules(
     (url, cell) => openPostgresStore({ url, ...(cell === undefined ? {} : { cell }) }),
     () => server.newDatabase(),

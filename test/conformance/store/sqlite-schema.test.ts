@@ -130,5 +130,6 @@ test('landed migrations are as they were', (t) => {
     '4 sealed inputs 575e5b131c913d91cf24a7d4ec8940170e35733915d9f7f3c5b3091136f22198',
     '5 body usage 7831fdea2380bb47ca3ff93e88d975249a7b91c3d0a2545244320dc78f40b715',
     '6 operator keys 3342052d6275a18748d3dcdf0c59f4c042ff78328c18ef2468eae4085b0866d7',
+    '7 history 4d32083b051a8cced23c76f7dd4c74ff5ba17b21cd4d64e2cca6b55504f126b1',
   ]);
 });

@@ -5,6 +5,7 @@ import { openSqliteStore } from '../../../scheduler/store/sqlite/client.ts';
 import { SqliteEngine } from '../../../scheduler/store/sqlite/engine.ts';
 import type { Store } from '../../../scheduler/store/store.ts';
 import { engineStore } from './engine-store.ts';
+import { historyRules } from './rules-history.ts';
 import { storeConformance } from './suite.ts';
 import type { Open } from './use.ts';
 import { ownFolder } from '../../support/own-folder.ts';
@@ -38,3 +39,13 @@ storeConformance(
   'sqlite engine',
   inFolder(async (file) => engineStore(new SqliteEngine({ file }))),
 );
+historyRules('sqlite', async () => {
+  const folder = await ownFolder('capstan-store');
+  const store = await openSqliteStore({ file: join(folder, 'capstan.db') });
+  const end = store.close.bind(store);
+  store.close = async () => {
+    await end();
+    await rm(folder, { recursive: true, force: true });
+  };
+  return store;
+});

@@ -1133,6 +1133,62 @@ export interface EndpointActivity {
   workersUnhealthy: number;
 }
 
+export interface GetHistoryRequest {
+  endpointId: string;
+  /** Wall clock, ms; 0 means now. */
+  fromMs: bigint;
+  toMs: bigint;
+  /**
+   * Length of a step: a multiple of 10 s; 0 means one that suits the range. Steps of 10 s are kept for 3 hours, multiples of a
+   * minute for 3 days, multiples of an hour for 90 days.
+   */
+  stepS: number;
+}
+
+/** Every series has one value for each step, from the first step on. */
+export interface GetHistoryResponse {
+  /** Begin of the first step, wall clock, ms. */
+  fromMs: bigint;
+  stepS: number;
+  steps: number;
+  submitted: bigint[];
+  completed: bigint[];
+  failed: bigint[];
+  cancelled: bigint[];
+  timedOut: bigint[];
+  /** Jobs whose ttl ended before they did. */
+  expired: bigint[];
+  /** Attempts whose worker or node was lost. */
+  lost: bigint[];
+  /** Means over the step. */
+  inQueue: number[];
+  inProgress: number[];
+  workersIdle: number[];
+  workersRunning: number[];
+  workersInitializing: number[];
+  workersThrottled: number[];
+  workersUnhealthy: number[];
+  /** The longest queue of the step. */
+  longestQueue: number[];
+  delay?: HistoryDurations | undefined;
+  execution?:
+    | HistoryDurations
+    | undefined;
+  /** Workers that became ready, and the means of the phases of their starts, ms; NaN where there was none. */
+  starts: bigint[];
+  startPlacedMs: number[];
+  startArtifactMs: number[];
+  startStartedMs: number[];
+  startLoadedMs: number[];
+}
+
+/** Percentiles of jobs that ended in the step, ms, at most 9 % off; NaN where none did. */
+export interface HistoryDurations {
+  p50Ms: number[];
+  p95Ms: number[];
+  p99Ms: number[];
+}
+
 export interface SearchJobsRequest {
   endpointId: string;
   /** None means all. */
@@ -12327,6 +12383,1140 @@ export const EndpointActivity: MessageFns<EndpointActivity> = {
   },
 };
 
+function createBaseGetHistoryRequest(): GetHistoryRequest {
+  return { endpointId: "", fromMs: 0n, toMs: 0n, stepS: 0 };
+}
+
+export const GetHistoryRequest: MessageFns<GetHistoryRequest> = {
+  encode(message: GetHistoryRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.endpointId !== "") {
+      writer.uint32(10).string(message.endpointId);
+    }
+    if (message.fromMs !== 0n) {
+      if (BigInt.asIntN(64, message.fromMs) !== message.fromMs) {
+        throw new globalThis.Error("value provided for field message.fromMs of type int64 too large");
+      }
+      writer.uint32(16).int64(message.fromMs);
+    }
+    if (message.toMs !== 0n) {
+      if (BigInt.asIntN(64, message.toMs) !== message.toMs) {
+        throw new globalThis.Error("value provided for field message.toMs of type int64 too large");
+      }
+      writer.uint32(24).int64(message.toMs);
+    }
+    if (message.stepS !== 0) {
+      writer.uint32(32).uint32(message.stepS);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): GetHistoryRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseGetHistoryRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.endpointId = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.fromMs = reader.int64() as bigint;
+            continue;
+          }
+          case 3: {
+            if (tag !== 24) {
+              break;
+            }
+
+            message.toMs = reader.int64() as bigint;
+            continue;
+          }
+          case 4: {
+            if (tag !== 32) {
+              break;
+            }
+
+            message.stepS = reader.uint32();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): GetHistoryRequest {
+    return {
+      endpointId: isSet(object.endpointId)
+        ? globalThis.String(object.endpointId)
+        : isSet(object.endpoint_id)
+        ? globalThis.String(object.endpoint_id)
+        : "",
+      fromMs: isSet(object.fromMs) ? BigInt(object.fromMs) : isSet(object.from_ms) ? BigInt(object.from_ms) : 0n,
+      toMs: isSet(object.toMs) ? BigInt(object.toMs) : isSet(object.to_ms) ? BigInt(object.to_ms) : 0n,
+      stepS: isSet(object.stepS)
+        ? globalThis.Number(object.stepS)
+        : isSet(object.step_s)
+        ? globalThis.Number(object.step_s)
+        : 0,
+    };
+  },
+
+  toJSON(message: GetHistoryRequest): unknown {
+    const obj: any = {};
+    if (message.endpointId !== "") {
+      obj.endpointId = message.endpointId;
+    }
+    if (message.fromMs !== 0n) {
+      obj.fromMs = message.fromMs.toString();
+    }
+    if (message.toMs !== 0n) {
+      obj.toMs = message.toMs.toString();
+    }
+    if (message.stepS !== 0) {
+      obj.stepS = Math.round(message.stepS);
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<GetHistoryRequest>, I>>(base?: I): GetHistoryRequest {
+    return GetHistoryRequest.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<GetHistoryRequest>, I>>(object: I): GetHistoryRequest {
+    const message = createBaseGetHistoryRequest();
+    message.endpointId = object.endpointId ?? "";
+    message.fromMs = (object.fromMs !== undefined && object.fromMs !== null) ? BigInt(object.fromMs) : 0n;
+    message.toMs = (object.toMs !== undefined && object.toMs !== null) ? BigInt(object.toMs) : 0n;
+    message.stepS = object.stepS ?? 0;
+    return message;
+  },
+};
+
+function createBaseGetHistoryResponse(): GetHistoryResponse {
+  return {
+    fromMs: 0n,
+    stepS: 0,
+    steps: 0,
+    submitted: [],
+    completed: [],
+    failed: [],
+    cancelled: [],
+    timedOut: [],
+    expired: [],
+    lost: [],
+    inQueue: [],
+    inProgress: [],
+    workersIdle: [],
+    workersRunning: [],
+    workersInitializing: [],
+    workersThrottled: [],
+    workersUnhealthy: [],
+    longestQueue: [],
+    delay: undefined,
+    execution: undefined,
+    starts: [],
+    startPlacedMs: [],
+    startArtifactMs: [],
+    startStartedMs: [],
+    startLoadedMs: [],
+  };
+}
+
+export const GetHistoryResponse: MessageFns<GetHistoryResponse> = {
+  encode(message: GetHistoryResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.fromMs !== 0n) {
+      if (BigInt.asIntN(64, message.fromMs) !== message.fromMs) {
+        throw new globalThis.Error("value provided for field message.fromMs of type int64 too large");
+      }
+      writer.uint32(8).int64(message.fromMs);
+    }
+    if (message.stepS !== 0) {
+      writer.uint32(16).uint32(message.stepS);
+    }
+    if (message.steps !== 0) {
+      writer.uint32(24).uint32(message.steps);
+    }
+    if (message.submitted.length !== 0) {
+      writer.uint32(34).fork();
+      for (const v of message.submitted) {
+        if (BigInt.asUintN(64, v) !== v) {
+          throw new globalThis.Error("a value provided in array field submitted of type uint64 is too large");
+        }
+        writer.uint64(v);
+      }
+      writer.join();
+    }
+    if (message.completed.length !== 0) {
+      writer.uint32(42).fork();
+      for (const v of message.completed) {
+        if (BigInt.asUintN(64, v) !== v) {
+          throw new globalThis.Error("a value provided in array field completed of type uint64 is too large");
+        }
+        writer.uint64(v);
+      }
+      writer.join();
+    }
+    if (message.failed.length !== 0) {
+      writer.uint32(50).fork();
+      for (const v of message.failed) {
+        if (BigInt.asUintN(64, v) !== v) {
+          throw new globalThis.Error("a value provided in array field failed of type uint64 is too large");
+        }
+        writer.uint64(v);
+      }
+      writer.join();
+    }
+    if (message.cancelled.length !== 0) {
+      writer.uint32(58).fork();
+      for (const v of message.cancelled) {
+        if (BigInt.asUintN(64, v) !== v) {
+          throw new globalThis.Error("a value provided in array field cancelled of type uint64 is too large");
+        }
+        writer.uint64(v);
+      }
+      writer.join();
+    }
+    if (message.timedOut.length !== 0) {
+      writer.uint32(66).fork();
+      for (const v of message.timedOut) {
+        if (BigInt.asUintN(64, v) !== v) {
+          throw new globalThis.Error("a value provided in array field timedOut of type uint64 is too large");
+        }
+        writer.uint64(v);
+      }
+      writer.join();
+    }
+    if (message.expired.length !== 0) {
+      writer.uint32(74).fork();
+      for (const v of message.expired) {
+        if (BigInt.asUintN(64, v) !== v) {
+          throw new globalThis.Error("a value provided in array field expired of type uint64 is too large");
+        }
+        writer.uint64(v);
+      }
+      writer.join();
+    }
+    if (message.lost.length !== 0) {
+      writer.uint32(82).fork();
+      for (const v of message.lost) {
+        if (BigInt.asUintN(64, v) !== v) {
+          throw new globalThis.Error("a value provided in array field lost of type uint64 is too large");
+        }
+        writer.uint64(v);
+      }
+      writer.join();
+    }
+    if (message.inQueue.length !== 0) {
+      writer.uint32(90).fork();
+      for (const v of message.inQueue) {
+        writer.float(v);
+      }
+      writer.join();
+    }
+    if (message.inProgress.length !== 0) {
+      writer.uint32(98).fork();
+      for (const v of message.inProgress) {
+        writer.float(v);
+      }
+      writer.join();
+    }
+    if (message.workersIdle.length !== 0) {
+      writer.uint32(106).fork();
+      for (const v of message.workersIdle) {
+        writer.float(v);
+      }
+      writer.join();
+    }
+    if (message.workersRunning.length !== 0) {
+      writer.uint32(114).fork();
+      for (const v of message.workersRunning) {
+        writer.float(v);
+      }
+      writer.join();
+    }
+    if (message.workersInitializing.length !== 0) {
+      writer.uint32(122).fork();
+      for (const v of message.workersInitializing) {
+        writer.float(v);
+      }
+      writer.join();
+    }
+    if (message.workersThrottled.length !== 0) {
+      writer.uint32(130).fork();
+      for (const v of message.workersThrottled) {
+        writer.float(v);
+      }
+      writer.join();
+    }
+    if (message.workersUnhealthy.length !== 0) {
+      writer.uint32(138).fork();
+      for (const v of message.workersUnhealthy) {
+        writer.float(v);
+      }
+      writer.join();
+    }
+    if (message.longestQueue.length !== 0) {
+      writer.uint32(146).fork();
+      for (const v of message.longestQueue) {
+        writer.float(v);
+      }
+      writer.join();
+    }
+    if (message.delay !== undefined) {
+      HistoryDurations.encode(message.delay, writer.uint32(154).fork()).join();
+    }
+    if (message.execution !== undefined) {
+      HistoryDurations.encode(message.execution, writer.uint32(162).fork()).join();
+    }
+    if (message.starts.length !== 0) {
+      writer.uint32(170).fork();
+      for (const v of message.starts) {
+        if (BigInt.asUintN(64, v) !== v) {
+          throw new globalThis.Error("a value provided in array field starts of type uint64 is too large");
+        }
+        writer.uint64(v);
+      }
+      writer.join();
+    }
+    if (message.startPlacedMs.length !== 0) {
+      writer.uint32(178).fork();
+      for (const v of message.startPlacedMs) {
+        writer.float(v);
+      }
+      writer.join();
+    }
+    if (message.startArtifactMs.length !== 0) {
+      writer.uint32(186).fork();
+      for (const v of message.startArtifactMs) {
+        writer.float(v);
+      }
+      writer.join();
+    }
+    if (message.startStartedMs.length !== 0) {
+      writer.uint32(194).fork();
+      for (const v of message.startStartedMs) {
+        writer.float(v);
+      }
+      writer.join();
+    }
+    if (message.startLoadedMs.length !== 0) {
+      writer.uint32(202).fork();
+      for (const v of message.startLoadedMs) {
+        writer.float(v);
+      }
+      writer.join();
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): GetHistoryResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseGetHistoryResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 8) {
+              break;
+            }
+
+            message.fromMs = reader.int64() as bigint;
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.stepS = reader.uint32();
+            continue;
+          }
+          case 3: {
+            if (tag !== 24) {
+              break;
+            }
+
+            message.steps = reader.uint32();
+            continue;
+          }
+          case 4: {
+            if (tag === 32) {
+              message.submitted.push(reader.uint64() as bigint);
+
+              continue;
+            }
+
+            if (tag === 34) {
+              const end2 = reader.uint32() + reader.pos;
+              while (reader.pos < end2) {
+                message.submitted.push(reader.uint64() as bigint);
+              }
+
+              continue;
+            }
+
+            break;
+          }
+          case 5: {
+            if (tag === 40) {
+              message.completed.push(reader.uint64() as bigint);
+
+              continue;
+            }
+
+            if (tag === 42) {
+              const end2 = reader.uint32() + reader.pos;
+              while (reader.pos < end2) {
+                message.completed.push(reader.uint64() as bigint);
+              }
+
+              continue;
+            }
+
+            break;
+          }
+          case 6: {
+            if (tag === 48) {
+              message.failed.push(reader.uint64() as bigint);
+
+              continue;
+            }
+
+            if (tag === 50) {
+              const end2 = reader.uint32() + reader.pos;
+              while (reader.pos < end2) {
+                message.failed.push(reader.uint64() as bigint);
+              }
+
+              continue;
+            }
+
+            break;
+          }
+          case 7: {
+            if (tag === 56) {
+              message.cancelled.push(reader.uint64() as bigint);
+
+              continue;
+            }
+
+            if (tag === 58) {
+              const end2 = reader.uint32() + reader.pos;
+              while (reader.pos < end2) {
+                message.cancelled.push(reader.uint64() as bigint);
+              }
+
+              continue;
+            }
+
+            break;
+          }
+          case 8: {
+            if (tag === 64) {
+              message.timedOut.push(reader.uint64() as bigint);
+
+              continue;
+            }
+
+            if (tag === 66) {
+              const end2 = reader.uint32() + reader.pos;
+              while (reader.pos < end2) {
+                message.timedOut.push(reader.uint64() as bigint);
+              }
+
+              continue;
+            }
+
+            break;
+          }
+          case 9: {
+            if (tag === 72) {
+              message.expired.push(reader.uint64() as bigint);
+
+              continue;
+            }
+
+            if (tag === 74) {
+              const end2 = reader.uint32() + reader.pos;
+              while (reader.pos < end2) {
+                message.expired.push(reader.uint64() as bigint);
+              }
+
+              continue;
+            }
+
+            break;
+          }
+          case 10: {
+            if (tag === 80) {
+              message.lost.push(reader.uint64() as bigint);
+
+              continue;
+            }
+
+            if (tag === 82) {
+              const end2 = reader.uint32() + reader.pos;
+              while (reader.pos < end2) {
+                message.lost.push(reader.uint64() as bigint);
+              }
+
+              continue;
+            }
+
+            break;
+          }
+          case 11: {
+            if (tag === 93) {
+              message.inQueue.push(reader.float());
+
+              continue;
+            }
+
+            if (tag === 90) {
+              const end2 = reader.uint32() + reader.pos;
+              while (reader.pos < end2) {
+                message.inQueue.push(reader.float());
+              }
+
+              continue;
+            }
+
+            break;
+          }
+          case 12: {
+            if (tag === 101) {
+              message.inProgress.push(reader.float());
+
+              continue;
+            }
+
+            if (tag === 98) {
+              const end2 = reader.uint32() + reader.pos;
+              while (reader.pos < end2) {
+                message.inProgress.push(reader.float());
+              }
+
+              continue;
+            }
+
+            break;
+          }
+          case 13: {
+            if (tag === 109) {
+              message.workersIdle.push(reader.float());
+
+              continue;
+            }
+
+            if (tag === 106) {
+              const end2 = reader.uint32() + reader.pos;
+              while (reader.pos < end2) {
+                message.workersIdle.push(reader.float());
+              }
+
+              continue;
+            }
+
+            break;
+          }
+          case 14: {
+            if (tag === 117) {
+              message.workersRunning.push(reader.float());
+
+              continue;
+            }
+
+            if (tag === 114) {
+              const end2 = reader.uint32() + reader.pos;
+              while (reader.pos < end2) {
+                message.workersRunning.push(reader.float());
+              }
+
+              continue;
+            }
+
+            break;
+          }
+          case 15: {
+            if (tag === 125) {
+              message.workersInitializing.push(reader.float());
+
+              continue;
+            }
+
+            if (tag === 122) {
+              const end2 = reader.uint32() + reader.pos;
+              while (reader.pos < end2) {
+                message.workersInitializing.push(reader.float());
+              }
+
+              continue;
+            }
+
+            break;
+          }
+          case 16: {
+            if (tag === 133) {
+              message.workersThrottled.push(reader.float());
+
+              continue;
+            }
+
+            if (tag === 130) {
+              const end2 = reader.uint32() + reader.pos;
+              while (reader.pos < end2) {
+                message.workersThrottled.push(reader.float());
+              }
+
+              continue;
+            }
+
+            break;
+          }
+          case 17: {
+            if (tag === 141) {
+              message.workersUnhealthy.push(reader.float());
+
+              continue;
+            }
+
+            if (tag === 138) {
+              const end2 = reader.uint32() + reader.pos;
+              while (reader.pos < end2) {
+                message.workersUnhealthy.push(reader.float());
+              }
+
+              continue;
+            }
+
+            break;
+          }
+          case 18: {
+            if (tag === 149) {
+              message.longestQueue.push(reader.float());
+
+              continue;
+            }
+
+            if (tag === 146) {
+              const end2 = reader.uint32() + reader.pos;
+              while (reader.pos < end2) {
+                message.longestQueue.push(reader.float());
+              }
+
+              continue;
+            }
+
+            break;
+          }
+          case 19: {
+            if (tag !== 154) {
+              break;
+            }
+
+            message.delay = HistoryDurations.decode(reader, reader.uint32());
+            continue;
+          }
+          case 20: {
+            if (tag !== 162) {
+              break;
+            }
+
+            message.execution = HistoryDurations.decode(reader, reader.uint32());
+            continue;
+          }
+          case 21: {
+            if (tag === 168) {
+              message.starts.push(reader.uint64() as bigint);
+
+              continue;
+            }
+
+            if (tag === 170) {
+              const end2 = reader.uint32() + reader.pos;
+              while (reader.pos < end2) {
+                message.starts.push(reader.uint64() as bigint);
+              }
+
+              continue;
+            }
+
+            break;
+          }
+          case 22: {
+            if (tag === 181) {
+              message.startPlacedMs.push(reader.float());
+
+              continue;
+            }
+
+            if (tag === 178) {
+              const end2 = reader.uint32() + reader.pos;
+              while (reader.pos < end2) {
+                message.startPlacedMs.push(reader.float());
+              }
+
+              continue;
+            }
+
+            break;
+          }
+          case 23: {
+            if (tag === 189) {
+              message.startArtifactMs.push(reader.float());
+
+              continue;
+            }
+
+            if (tag === 186) {
+              const end2 = reader.uint32() + reader.pos;
+              while (reader.pos < end2) {
+                message.startArtifactMs.push(reader.float());
+              }
+
+              continue;
+            }
+
+            break;
+          }
+          case 24: {
+            if (tag === 197) {
+              message.startStartedMs.push(reader.float());
+
+              continue;
+            }
+
+            if (tag === 194) {
+              const end2 = reader.uint32() + reader.pos;
+              while (reader.pos < end2) {
+                message.startStartedMs.push(reader.float());
+              }
+
+              continue;
+            }
+
+            break;
+          }
+          case 25: {
+            if (tag === 205) {
+              message.startLoadedMs.push(reader.float());
+
+              continue;
+            }
+
+            if (tag === 202) {
+              const end2 = reader.uint32() + reader.pos;
+              while (reader.pos < end2) {
+                message.startLoadedMs.push(reader.float());
+              }
+
+              continue;
+            }
+
+            break;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): GetHistoryResponse {
+    return {
+      fromMs: isSet(object.fromMs) ? BigInt(object.fromMs) : isSet(object.from_ms) ? BigInt(object.from_ms) : 0n,
+      stepS: isSet(object.stepS)
+        ? globalThis.Number(object.stepS)
+        : isSet(object.step_s)
+        ? globalThis.Number(object.step_s)
+        : 0,
+      steps: isSet(object.steps) ? globalThis.Number(object.steps) : 0,
+      submitted: globalThis.Array.isArray(object?.submitted) ? object.submitted.map((e: any) => BigInt(e)) : [],
+      completed: globalThis.Array.isArray(object?.completed) ? object.completed.map((e: any) => BigInt(e)) : [],
+      failed: globalThis.Array.isArray(object?.failed) ? object.failed.map((e: any) => BigInt(e)) : [],
+      cancelled: globalThis.Array.isArray(object?.cancelled) ? object.cancelled.map((e: any) => BigInt(e)) : [],
+      timedOut: globalThis.Array.isArray(object?.timedOut)
+        ? object.timedOut.map((e: any) => BigInt(e))
+        : globalThis.Array.isArray(object?.timed_out)
+        ? object.timed_out.map((e: any) => BigInt(e))
+        : [],
+      expired: globalThis.Array.isArray(object?.expired) ? object.expired.map((e: any) => BigInt(e)) : [],
+      lost: globalThis.Array.isArray(object?.lost) ? object.lost.map((e: any) => BigInt(e)) : [],
+      inQueue: globalThis.Array.isArray(object?.inQueue)
+        ? object.inQueue.map((e: any) => globalThis.Number(e))
+        : globalThis.Array.isArray(object?.in_queue)
+        ? object.in_queue.map((e: any) => globalThis.Number(e))
+        : [],
+      inProgress: globalThis.Array.isArray(object?.inProgress)
+        ? object.inProgress.map((e: any) => globalThis.Number(e))
+        : globalThis.Array.isArray(object?.in_progress)
+        ? object.in_progress.map((e: any) => globalThis.Number(e))
+        : [],
+      workersIdle: globalThis.Array.isArray(object?.workersIdle)
+        ? object.workersIdle.map((e: any) => globalThis.Number(e))
+        : globalThis.Array.isArray(object?.workers_idle)
+        ? object.workers_idle.map((e: any) => globalThis.Number(e))
+        : [],
+      workersRunning: globalThis.Array.isArray(object?.workersRunning)
+        ? object.workersRunning.map((e: any) => globalThis.Number(e))
+        : globalThis.Array.isArray(object?.workers_running)
+        ? object.workers_running.map((e: any) => globalThis.Number(e))
+        : [],
+      workersInitializing: globalThis.Array.isArray(object?.workersInitializing)
+        ? object.workersInitializing.map((e: any) => globalThis.Number(e))
+        : globalThis.Array.isArray(object?.workers_initializing)
+        ? object.workers_initializing.map((e: any) => globalThis.Number(e))
+        : [],
+      workersThrottled: globalThis.Array.isArray(object?.workersThrottled)
+        ? object.workersThrottled.map((e: any) => globalThis.Number(e))
+        : globalThis.Array.isArray(object?.workers_throttled)
+        ? object.workers_throttled.map((e: any) => globalThis.Number(e))
+        : [],
+      workersUnhealthy: globalThis.Array.isArray(object?.workersUnhealthy)
+        ? object.workersUnhealthy.map((e: any) => globalThis.Number(e))
+        : globalThis.Array.isArray(object?.workers_unhealthy)
+        ? object.workers_unhealthy.map((e: any) => globalThis.Number(e))
+        : [],
+      longestQueue: globalThis.Array.isArray(object?.longestQueue)
+        ? object.longestQueue.map((e: any) => globalThis.Number(e))
+        : globalThis.Array.isArray(object?.longest_queue)
+        ? object.longest_queue.map((e: any) => globalThis.Number(e))
+        : [],
+      delay: isSet(object.delay) ? HistoryDurations.fromJSON(object.delay) : undefined,
+      execution: isSet(object.execution) ? HistoryDurations.fromJSON(object.execution) : undefined,
+      starts: globalThis.Array.isArray(object?.starts)
+        ? object.starts.map((e: any) => BigInt(e))
+        : [],
+      startPlacedMs: globalThis.Array.isArray(object?.startPlacedMs)
+        ? object.startPlacedMs.map((e: any) => globalThis.Number(e))
+        : globalThis.Array.isArray(object?.start_placed_ms)
+        ? object.start_placed_ms.map((e: any) => globalThis.Number(e))
+        : [],
+      startArtifactMs: globalThis.Array.isArray(object?.startArtifactMs)
+        ? object.startArtifactMs.map((e: any) => globalThis.Number(e))
+        : globalThis.Array.isArray(object?.start_artifact_ms)
+        ? object.start_artifact_ms.map((e: any) => globalThis.Number(e))
+        : [],
+      startStartedMs: globalThis.Array.isArray(object?.startStartedMs)
+        ? object.startStartedMs.map((e: any) => globalThis.Number(e))
+        : globalThis.Array.isArray(object?.start_started_ms)
+        ? object.start_started_ms.map((e: any) => globalThis.Number(e))
+        : [],
+      startLoadedMs: globalThis.Array.isArray(object?.startLoadedMs)
+        ? object.startLoadedMs.map((e: any) => globalThis.Number(e))
+        : globalThis.Array.isArray(object?.start_loaded_ms)
+        ? object.start_loaded_ms.map((e: any) => globalThis.Number(e))
+        : [],
+    };
+  },
+
+  toJSON(message: GetHistoryResponse): unknown {
+    const obj: any = {};
+    if (message.fromMs !== 0n) {
+      obj.fromMs = message.fromMs.toString();
+    }
+    if (message.stepS !== 0) {
+      obj.stepS = Math.round(message.stepS);
+    }
+    if (message.steps !== 0) {
+      obj.steps = Math.round(message.steps);
+    }
+    if (message.submitted?.length) {
+      obj.submitted = message.submitted.map((e) => e.toString());
+    }
+    if (message.completed?.length) {
+      obj.completed = message.completed.map((e) => e.toString());
+    }
+    if (message.failed?.length) {
+      obj.failed = message.failed.map((e) => e.toString());
+    }
+    if (message.cancelled?.length) {
+      obj.cancelled = message.cancelled.map((e) => e.toString());
+    }
+    if (message.timedOut?.length) {
+      obj.timedOut = message.timedOut.map((e) => e.toString());
+    }
+    if (message.expired?.length) {
+      obj.expired = message.expired.map((e) => e.toString());
+    }
+    if (message.lost?.length) {
+      obj.lost = message.lost.map((e) => e.toString());
+    }
+    if (message.inQueue?.length) {
+      obj.inQueue = message.inQueue.map((e) => floatToJson(e));
+    }
+    if (message.inProgress?.length) {
+      obj.inProgress = message.inProgress.map((e) => floatToJson(e));
+    }
+    if (message.workersIdle?.length) {
+      obj.workersIdle = message.workersIdle.map((e) => floatToJson(e));
+    }
+    if (message.workersRunning?.length) {
+      obj.workersRunning = message.workersRunning.map((e) => floatToJson(e));
+    }
+    if (message.workersInitializing?.length) {
+      obj.workersInitializing = message.workersInitializing.map((e) => floatToJson(e));
+    }
+    if (message.workersThrottled?.length) {
+      obj.workersThrottled = message.workersThrottled.map((e) => floatToJson(e));
+    }
+    if (message.workersUnhealthy?.length) {
+      obj.workersUnhealthy = message.workersUnhealthy.map((e) => floatToJson(e));
+    }
+    if (message.longestQueue?.length) {
+      obj.longestQueue = message.longestQueue.map((e) => floatToJson(e));
+    }
+    if (message.delay !== undefined) {
+      obj.delay = HistoryDurations.toJSON(message.delay);
+    }
+    if (message.execution !== undefined) {
+      obj.execution = HistoryDurations.toJSON(message.execution);
+    }
+    if (message.starts?.length) {
+      obj.starts = message.starts.map((e) => e.toString());
+    }
+    if (message.startPlacedMs?.length) {
+      obj.startPlacedMs = message.startPlacedMs.map((e) => floatToJson(e));
+    }
+    if (message.startArtifactMs?.length) {
+      obj.startArtifactMs = message.startArtifactMs.map((e) => floatToJson(e));
+    }
+    if (message.startStartedMs?.length) {
+      obj.startStartedMs = message.startStartedMs.map((e) => floatToJson(e));
+    }
+    if (message.startLoadedMs?.length) {
+      obj.startLoadedMs = message.startLoadedMs.map((e) => floatToJson(e));
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<GetHistoryResponse>, I>>(base?: I): GetHistoryResponse {
+    return GetHistoryResponse.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<GetHistoryResponse>, I>>(object: I): GetHistoryResponse {
+    const message = createBaseGetHistoryResponse();
+    message.fromMs = (object.fromMs !== undefined && object.fromMs !== null) ? BigInt(object.fromMs) : 0n;
+    message.stepS = object.stepS ?? 0;
+    message.steps = object.steps ?? 0;
+    message.submitted = object.submitted?.map((e) => BigInt(e)) || [];
+    message.completed = object.completed?.map((e) => BigInt(e)) || [];
+    message.failed = object.failed?.map((e) => BigInt(e)) || [];
+    message.cancelled = object.cancelled?.map((e) => BigInt(e)) || [];
+    message.timedOut = object.timedOut?.map((e) => BigInt(e)) || [];
+    message.expired = object.expired?.map((e) => BigInt(e)) || [];
+    message.lost = object.lost?.map((e) => BigInt(e)) || [];
+    message.inQueue = object.inQueue?.map((e) => e) || [];
+    message.inProgress = object.inProgress?.map((e) => e) || [];
+    message.workersIdle = object.workersIdle?.map((e) => e) || [];
+    message.workersRunning = object.workersRunning?.map((e) => e) || [];
+    message.workersInitializing = object.workersInitializing?.map((e) => e) || [];
+    message.workersThrottled = object.workersThrottled?.map((e) => e) || [];
+    message.workersUnhealthy = object.workersUnhealthy?.map((e) => e) || [];
+    message.longestQueue = object.longestQueue?.map((e) => e) || [];
+    message.delay = (object.delay !== undefined && object.delay !== null)
+      ? HistoryDurations.fromPartial(object.delay)
+      : undefined;
+    message.execution = (object.execution !== undefined && object.execution !== null)
+      ? HistoryDurations.fromPartial(object.execution)
+      : undefined;
+    message.starts = object.starts?.map((e) => BigInt(e)) || [];
+    message.startPlacedMs = object.startPlacedMs?.map((e) => e) || [];
+    message.startArtifactMs = object.startArtifactMs?.map((e) => e) || [];
+    message.startStartedMs = object.startStartedMs?.map((e) => e) || [];
+    message.startLoadedMs = object.startLoadedMs?.map((e) => e) || [];
+    return message;
+  },
+};
+
+function createBaseHistoryDurations(): HistoryDurations {
+  return { p50Ms: [], p95Ms: [], p99Ms: [] };
+}
+
+export const HistoryDurations: MessageFns<HistoryDurations> = {
+  encode(message: HistoryDurations, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.p50Ms.length !== 0) {
+      writer.uint32(10).fork();
+      for (const v of message.p50Ms) {
+        writer.float(v);
+      }
+      writer.join();
+    }
+    if (message.p95Ms.length !== 0) {
+      writer.uint32(18).fork();
+      for (const v of message.p95Ms) {
+        writer.float(v);
+      }
+      writer.join();
+    }
+    if (message.p99Ms.length !== 0) {
+      writer.uint32(26).fork();
+      for (const v of message.p99Ms) {
+        writer.float(v);
+      }
+      writer.join();
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): HistoryDurations {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseHistoryDurations();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag === 13) {
+              message.p50Ms.push(reader.float());
+
+              continue;
+            }
+
+            if (tag === 10) {
+              const end2 = reader.uint32() + reader.pos;
+              while (reader.pos < end2) {
+                message.p50Ms.push(reader.float());
+              }
+
+              continue;
+            }
+
+            break;
+          }
+          case 2: {
+            if (tag === 21) {
+              message.p95Ms.push(reader.float());
+
+              continue;
+            }
+
+            if (tag === 18) {
+              const end2 = reader.uint32() + reader.pos;
+              while (reader.pos < end2) {
+                message.p95Ms.push(reader.float());
+              }
+
+              continue;
+            }
+
+            break;
+          }
+          case 3: {
+            if (tag === 29) {
+              message.p99Ms.push(reader.float());
+
+              continue;
+            }
+
+            if (tag === 26) {
+              const end2 = reader.uint32() + reader.pos;
+              while (reader.pos < end2) {
+                message.p99Ms.push(reader.float());
+              }
+
+              continue;
+            }
+
+            break;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): HistoryDurations {
+    return {
+      p50Ms: globalThis.Array.isArray(object?.p50Ms)
+        ? object.p50Ms.map((e: any) => globalThis.Number(e))
+        : globalThis.Array.isArray(object?.p50_ms)
+        ? object.p50_ms.map((e: any) => globalThis.Number(e))
+        : [],
+      p95Ms: globalThis.Array.isArray(object?.p95Ms)
+        ? object.p95Ms.map((e: any) => globalThis.Number(e))
+        : globalThis.Array.isArray(object?.p95_ms)
+        ? object.p95_ms.map((e: any) => globalThis.Number(e))
+        : [],
+      p99Ms: globalThis.Array.isArray(object?.p99Ms)
+        ? object.p99Ms.map((e: any) => globalThis.Number(e))
+        : globalThis.Array.isArray(object?.p99_ms)
+        ? object.p99_ms.map((e: any) => globalThis.Number(e))
+        : [],
+    };
+  },
+
+  toJSON(message: HistoryDurations): unknown {
+    const obj: any = {};
+    if (message.p50Ms?.length) {
+      obj.p50Ms = message.p50Ms.map((e) => floatToJson(e));
+    }
+    if (message.p95Ms?.length) {
+      obj.p95Ms = message.p95Ms.map((e) => floatToJson(e));
+    }
+    if (message.p99Ms?.length) {
+      obj.p99Ms = message.p99Ms.map((e) => floatToJson(e));
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<HistoryDurations>, I>>(base?: I): HistoryDurations {
+    return HistoryDurations.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<HistoryDurations>, I>>(object: I): HistoryDurations {
+    const message = createBaseHistoryDurations();
+    message.p50Ms = object.p50Ms?.map((e) => e) || [];
+    message.p95Ms = object.p95Ms?.map((e) => e) || [];
+    message.p99Ms = object.p99Ms?.map((e) => e) || [];
+    return message;
+  },
+};
+
 function createBaseSearchJobsRequest(): SearchJobsRequest {
   return { endpointId: "", states: [], sinceMs: 0n, untilMs: 0n, text: "", cursor: "", limit: 0 };
 }
@@ -16032,6 +17222,16 @@ export const ControlServiceService = {
       Buffer.from(ListActivityResponse.encode(value).finish()),
     responseDeserialize: (value: Buffer): ListActivityResponse => ListActivityResponse.decode(value),
   },
+  /** What happened at an endpoint, step by step. INVALID_ARGUMENT for ranges of too many steps. */
+  getHistory: {
+    path: "/capstan.v1.ControlService/GetHistory" as const,
+    requestStream: false as const,
+    responseStream: false as const,
+    requestSerialize: (value: GetHistoryRequest): Buffer => Buffer.from(GetHistoryRequest.encode(value).finish()),
+    requestDeserialize: (value: Buffer): GetHistoryRequest => GetHistoryRequest.decode(value),
+    responseSerialize: (value: GetHistoryResponse): Buffer => Buffer.from(GetHistoryResponse.encode(value).finish()),
+    responseDeserialize: (value: Buffer): GetHistoryResponse => GetHistoryResponse.decode(value),
+  },
   /** Jobs of an endpoint that a filter admits, latest submission or retry first. */
   searchJobs: {
     path: "/capstan.v1.ControlService/SearchJobs" as const,
@@ -16510,6 +17710,8 @@ export interface ControlServiceServer extends UntypedServiceImplementation {
   listDeployments: handleUnaryCall<ListDeploymentsRequest, ListDeploymentsResponse>;
   /** Counts of each endpoint that the caller sees: cheap enough to be read every second. */
   listActivity: handleUnaryCall<ListActivityRequest, ListActivityResponse>;
+  /** What happened at an endpoint, step by step. INVALID_ARGUMENT for ranges of too many steps. */
+  getHistory: handleUnaryCall<GetHistoryRequest, GetHistoryResponse>;
   /** Jobs of an endpoint that a filter admits, latest submission or retry first. */
   searchJobs: handleUnaryCall<SearchJobsRequest, SearchJobsResponse>;
   /** One job, with its input while that is kept. */
@@ -16853,6 +18055,22 @@ export interface ControlServiceClient extends Client {
     metadata: Metadata,
     options: Partial<CallOptions>,
     callback: (error: ServiceError | null, response: ListActivityResponse) => void,
+  ): ClientUnaryCall;
+  /** What happened at an endpoint, step by step. INVALID_ARGUMENT for ranges of too many steps. */
+  getHistory(
+    request: GetHistoryRequest,
+    callback: (error: ServiceError | null, response: GetHistoryResponse) => void,
+  ): ClientUnaryCall;
+  getHistory(
+    request: GetHistoryRequest,
+    metadata: Metadata,
+    callback: (error: ServiceError | null, response: GetHistoryResponse) => void,
+  ): ClientUnaryCall;
+  getHistory(
+    request: GetHistoryRequest,
+    metadata: Metadata,
+    options: Partial<CallOptions>,
+    callback: (error: ServiceError | null, response: GetHistoryResponse) => void,
   ): ClientUnaryCall;
   /** Jobs of an endpoint that a filter admits, latest submission or retry first. */
   searchJobs(
@@ -17523,6 +18741,10 @@ function bytesFromBase64(b64: string): Uint8Array {
 
 function base64FromBytes(arr: Uint8Array): string {
   return globalThis.Buffer.from(arr).toString("base64");
+}
+
+function floatToJson(value: number | null | undefined): number | string | null | undefined {
+  return typeof value === "number" && !globalThis.Number.isFinite(value) ? globalThis.String(value) : value;
 }
 
 type Builtin = Date | Function | Uint8Array | string | number | boolean | bigint | undefined;

@@ -1,3 +1,4 @@
+import { history } from './0007_history.ts';
 import type { Migration } from './migration.ts';
 import { queue } from './0001_queue.ts';
 import { terms } from './0002_terms.ts';
@@ -7,4 +8,4 @@ import { plans } from './0005_plans.ts';
 import { finerTerms } from './0006_finer_terms.ts';
 
 /** In order of their numbers. */
-export const migrations: readonly Migration[] = [queue, terms, schedulers, cells, plans, finerTerms];
+export const migrations: readonly Migration[] = [queue, terms, schedulers, cells, plans, finerTerms, history];

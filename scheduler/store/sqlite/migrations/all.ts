@@ -4,7 +4,8 @@ import { hooksOfAccounts } from './0003_hooks_of_accounts.ts';
 import { encryptedInputs } from './0004_sealed_inputs.ts';
 import { bodyUsage } from './0005_body_usage.ts';
 import { operatorKeys } from './0006_operator_keys.ts';
+import { history } from './0007_history.ts';
 import type { Migration } from './migration.ts';
 
 /** Every migration this version knows, in order. */
-export const migrations: readonly Migration[] = [queue, deployments, hooksOfAccounts, encryptedInputs, bodyUsage, operatorKeys];
+export const migrations: readonly Migration[] = [queue, deployments, hooksOfAccounts, encryptedInputs, bodyUsage, operatorKeys, history];

@@ -1,0 +1,46 @@
+/** What happened at an endpoint over time, in GraphQL. */
+import type { GetHistoryResponse, HistoryDurations } from '../../proto/gen/capstan/v1/control.ts';
+
+export function historyShape(history: GetHistoryResponse): object {
+  const { fromMs, stepS, steps } = history;
+  return {
+    step: stepS,
+    at: Array.from({ length: steps }, (_, i) => Number(fromMs) + i * stepS * 1000),
+    submitted: history.submitted.map(Number),
+    completed: history.completed.map(Number),
+    failed: history.failed.map(Number),
+    cancelled: history.cancelled.map(Number),
+    timedOut: history.timedOut.map(Number),
+    expired: history.expired.map(Number),
+    lost: history.lost.map(Number),
+    inQueue: rounded(history.inQueue),
+    longestQueue: rounded(history.longestQueue),
+    inProgress: rounded(history.inProgress),
+    workers: {
+      idle: rounded(history.workersIdle),
+      running: rounded(history.workersRunning),
+      initializing: rounded(history.workersInitializing),
+      throttled: rounded(history.workersThrottled),
+      unhealthy: rounded(history.workersUnhealthy),
+    },
+    delay: durations(history.delay, steps),
+    execution: durations(history.execution, steps),
+    starts: {
+      count: history.starts.map(Number),
+      placed: rounded(history.startPlacedMs),
+      artifact: rounded(history.startArtifactMs),
+      started: rounded(history.startStartedMs),
+      loaded: rounded(history.startLoadedMs),
+    },
+  };
+}
+
+function durations(of: HistoryDurations | undefined, steps: number): object {
+  const none = Array<number>(steps).fill(Number.NaN);
+  return { p50: rounded(of?.p50Ms ?? none), p95: rounded(of?.p95Ms ?? none), p99: rounded(of?.p99Ms ?? none) };
+}
+
+/** To hundredths: they came as numbers of 32 bits. Null for what is not there. */
+function rounded(values: readonly number[]): (number | null)[] {
+  return values.map((value) => (Number.isNaN(value) ? null : Math.round(value * 100) / 100));
+}

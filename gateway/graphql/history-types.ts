@@ -1,0 +1,61 @@
+/** What happened at an endpoint over time, in GraphQL. */
+
+export const HISTORY_TYPES = `
+"""
+What happened at an endpoint in equal steps. Every list has one value for each step. Steps of 10 s are kept for 3 hours, multiples of a
+minute for 3 days, multiples of an hour for 90 days; the last step may go on.
+"""
+type History {
+  "Length of a step, s."
+  step: Int!
+  "When each step begins, ms since 1970."
+  at: [Float!]!
+  submitted: [Int!]!
+  completed: [Int!]!
+  failed: [Int!]!
+  cancelled: [Int!]!
+  timedOut: [Int!]!
+  "Jobs whose ttl ended before they did."
+  expired: [Int!]!
+  "Attempts whose worker or node was lost."
+  lost: [Int!]!
+  "Queued jobs: the mean over each step."
+  inQueue: [Float!]!
+  "Queued jobs: the most in each step."
+  longestQueue: [Float!]!
+  "Jobs that workers have: the mean over each step."
+  inProgress: [Float!]!
+  workers: HistoryWorkers!
+  "From submission to start, of the jobs that ended."
+  delay: HistoryDurations!
+  "Of the last attempt, of the jobs that ended."
+  execution: HistoryDurations!
+  starts: HistoryStarts!
+}
+"""Workers by state: means over each step."""
+type HistoryWorkers {
+  idle: [Float!]!
+  running: [Float!]!
+  initializing: [Float!]!
+  throttled: [Float!]!
+  unhealthy: [Float!]!
+}
+"""Percentiles, ms, at most 9 % off; null where no job ended."""
+type HistoryDurations {
+  p50: [Float]!
+  p95: [Float]!
+  p99: [Float]!
+}
+"""Starts of workers: how many became ready, and the mean duration of each phase, ms; null where none did."""
+type HistoryStarts {
+  count: [Int!]!
+  "Until a node was chosen."
+  placed: [Float]!
+  "Until the build was on the node."
+  artifact: [Float]!
+  "Until the process had started."
+  started: [Float]!
+  "Until the module was loaded."
+  loaded: [Float]!
+}
+`;
