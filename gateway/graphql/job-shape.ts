@@ -1,21 +1,67 @@
 /** Jobs in GraphQL. */
 import { CapstanError } from '../../lib/errors.ts';
 import { fromPayloadMessage, payloadBytes } from '../../lib/payload.ts';
-import { JobKind, jobStateToJSON, type JobState, type Payload } from '../../proto/gen/capstan/v1/common.ts';
-import type { JobDetail } from '../../proto/gen/capstan/v1/control.ts';
+import { JobKind, JobState, jobStateToJSON, type Payload } from '../../proto/gen/capstan/v1/common.ts';
+import {
+  bulkActionToJSON,
+  BulkAction,
+  bulkStateToJSON,
+  type BulkOperation,
+  type JobDetail,
+  type JobFilter,
+} from '../../proto/gen/capstan/v1/control.ts';
 import { time } from './shapes.ts';
+
+/** The input JobFilter. */
+export interface Filter {
+  readonly status?: readonly Exclude<keyof typeof JobState, 'UNSPECIFIED' | 'UNRECOGNIZED'>[] | null;
+  readonly sinceMs?: number | null;
+  readonly untilMs?: number | null;
+  readonly text?: string | null;
+}
 
 /** Arguments of the field `jobs`. */
 export interface JobSearch {
   readonly endpoint: string;
-  readonly filter?: {
-    readonly status?: readonly Exclude<keyof typeof JobState, 'UNSPECIFIED' | 'UNRECOGNIZED'>[] | null;
-    readonly sinceMs?: number | null;
-    readonly untilMs?: number | null;
-    readonly text?: string | null;
-  } | null;
+  readonly filter?: Filter | null;
   readonly limit?: number | null;
   readonly cursor?: string | null;
+}
+
+/** Arguments of the fields about many jobs. */
+export interface BulkArguments {
+  readonly endpoint: string;
+  readonly action: 'RETRY' | 'CANCEL' | 'PURGE';
+  readonly filter?: Filter | null;
+}
+
+/** @throws CapstanError INVALID_ARGUMENT */
+export function filterMessage(filter: Filter | null | undefined): JobFilter {
+  return {
+    states: (filter?.status ?? []).map((status) => JobState[status]),
+    sinceMs: milliseconds('filter.sinceMs', filter?.sinceMs ?? 0),
+    untilMs: milliseconds('filter.untilMs', filter?.untilMs ?? 0),
+    text: filter?.text ?? '',
+  };
+}
+
+export function bulkMessage({ endpoint, action, filter }: BulkArguments): { endpointId: string; action: BulkAction; filter: JobFilter } {
+  return { endpointId: endpoint, action: BulkAction[action], filter: filterMessage(filter) };
+}
+
+export function bulkShape(operation: BulkOperation): object {
+  return {
+    id: operation.id,
+    endpoint: operation.endpointId,
+    action: bulkActionToJSON(operation.action).replace(/^BULK_ACTION_/, ''),
+    state: bulkStateToJSON(operation.state).replace(/^BULK_STATE_/, ''),
+    lookedAt: Number(operation.lookedAt),
+    changed: Number(operation.changed),
+    skipped: Number(operation.skipped),
+    startedAt: time(operation.startedAtMs),
+    endedAt: operation.endedAtMs === 0n ? null : time(operation.endedAtMs),
+    error: orNull(operation.error),
+  };
 }
 
 /** A time of a filter. @throws CapstanError INVALID_ARGUMENT */

@@ -1,6 +1,35 @@
 /** Types of the schema about jobs and what they print. */
 
-export const JOB_TYPES = `enum JobStatus { IN_QUEUE IN_PROGRESS COMPLETED FAILED CANCELLED TIMED_OUT }
+export const JOB_TYPES = `
+enum BulkAction {
+  "FAILED and TIMED_OUT jobs return to the tail of the queue."
+  RETRY
+  "Queued and running jobs end as CANCELLED."
+  CANCEL
+  "Queued jobs end as CANCELLED; running ones go on."
+  PURGE
+}
+enum BulkState { RUNNING DONE STOPPED FAILED }
+type JobCount {
+  count: Float!
+  "There are more jobs than one call looks at: the count is a least one."
+  incomplete: Boolean!
+}
+"""An operation on many jobs."""
+type BulkOperation {
+  id: ID!
+  endpoint: ID!
+  action: BulkAction!
+  state: BulkState!
+  lookedAt: Float!
+  changed: Float!
+  "Jobs that had changed before the operation came to them."
+  skipped: Float!
+  startedAt: Time
+  endedAt: Time
+  "Why it failed."
+  error: String
+}enum JobStatus { IN_QUEUE IN_PROGRESS COMPLETED FAILED CANCELLED TIMED_OUT }
 input JobFilter {
   "Empty: all."
   status: [JobStatus!]

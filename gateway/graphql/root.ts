@@ -15,9 +15,8 @@ import {
   type NodeInfo,
   type RateLimit,
 } from '../../proto/gen/capstan/v1/control.ts';
-import { JobState } from '../../proto/gen/capstan/v1/common.ts';
 import { cursorOf, logRequest, type LogQuery } from '../logs/query.ts';
-import { jobShape, milliseconds, type JobSearch } from './job-shape.ts';
+import { bulkMessage, bulkShape, filterMessage, jobShape, milliseconds, type BulkArguments, type JobSearch } from './job-shape.ts';
 import { historyShape } from './history-shape.ts';
 import { checkSetting, whole } from './endpoint-form.ts';
 import type { ControlCalls, Placed } from './control-calls.ts';
@@ -108,15 +107,21 @@ export function rootFor({ calls, addresses, isOperator, cluster }: RootDeps) {
     jobs: async ({ endpoint, filter, limit, cursor }: JobSearch) => {
       const page = await call((control) => control.searchJobs, {
         endpointId: endpoint,
-        states: (filter?.status ?? []).map((status) => JobState[status]),
-        sinceMs: milliseconds('filter.sinceMs', filter?.sinceMs ?? 0),
-        untilMs: milliseconds('filter.untilMs', filter?.untilMs ?? 0),
-        text: filter?.text ?? '',
+        ...filterMessage(filter),
         cursor: cursor ?? '',
         limit: whole('limit', limit ?? 0),
       });
       return { jobs: page.jobs.map(jobShape), cursor: page.cursor === '' ? null : page.cursor, incomplete: page.incomplete };
     },
+    countJobs: async (given: BulkArguments) => {
+      const { count, incomplete } = await call((control) => control.countJobs, bulkMessage(given));
+      return { count: Number(count), incomplete };
+    },
+    bulkOperations: async ({ endpoint }: { endpoint?: Optional<string> }) =>
+      (await call((control) => control.listBulkOperations, { endpointId: endpoint ?? '' })).operations.map(bulkShape),
+    startBulkOperation: async (given: BulkArguments) =>
+      bulkShape(await change((control) => control.startBulkOperation, bulkMessage(given))),
+    stopBulkOperation: async ({ id }: { id: string }) => bulkShape(await change((control) => control.stopBulkOperation, { id })),
     job: async ({ endpoint, id }: { endpoint: string; id: string }) => {
       try {
         return jobShape(await call((control) => control.getJob, { endpointId: endpoint, jobId: id }));

@@ -29,6 +29,10 @@ type Query {
   workers(endpoint: ID): [Worker!]!
   "Jobs of an endpoint, the latest submission or retry first. limit: 1 to 100, 20 when left out. cursor: of an earlier page."
   jobs(endpoint: ID!, filter: JobFilter, limit: Int, cursor: String): JobPage!
+  "How many jobs of an endpoint startBulkOperation would change now."
+  countJobs(endpoint: ID!, action: BulkAction!, filter: JobFilter): JobCount!
+  "Operations on many jobs, newest first: those that run, and those that ended within the last hour."
+  bulkOperations(endpoint: ID): [BulkOperation!]!
   "One job, with its input and output; null if it does not exist (any more)."
   job(endpoint: ID!, id: ID!): Job
   "What happened at an endpoint from one time to another (ms since 1970; to: now when left out), in steps of so many seconds; step: a multiple of 10, or one that suits the range."
@@ -101,6 +105,10 @@ type Mutation {
   resumeNode(id: ID!): Node!
   "Requires the scope OPERATOR. Revokes the node's identity and forgets it; refused while it has workers, unless forced. Returns its id."
   removeNode(id: ID!, force: Boolean = false): ID!
+  "Retries, cancels or purges the endpoint's jobs that the filter admits and that are there now. Returns at once; bulkOperations shows the progress. One at a time for each endpoint. It ends with the scheduler that runs it; started again, it goes on."
+  startBulkOperation(endpoint: ID!, action: BulkAction!, filter: JobFilter): BulkOperation!
+  "Ends an operation where it is. What it changed stays changed."
+  stopBulkOperation(id: ID!): BulkOperation!
   "Sends an undelivered webhook again, with all its tries. Returns its id."
   redeliverWebhook(id: ID!): ID!
   "Creates a new secret. For 24 hours webhooks are signed with the previous one, too."

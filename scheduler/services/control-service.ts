@@ -23,6 +23,7 @@ import type { ControlDeps } from './control-deps.ts';
 import { attention } from './attention.ts';
 import type { AccountPrincipal, Reader } from './auth.ts';
 import { unary } from './calls.ts';
+import { bulkHandlers } from './bulk-service.ts';
 import { cellHandlers } from './cell-service.ts';
 import { consoleSessionHandlers } from './console-session-service.ts';
 import { deployHandlers } from './deploy-service.ts';
@@ -92,6 +93,7 @@ export class Control {
       ...consoleSessionHandlers(this.#deps),
       ...jobSearchHandlers(this.#deps),
       ...historyHandlers(this.#deps),
+      ...bulkHandlers(this.#deps),
       listActivity: reader('ListActivity', (_request, who) => ({ endpoints: activity(engine.state, who) })),
       ...cellHandlers(this.#deps),
       listEndpoints: reader('ListEndpoints', ({ environment }, { account: owner, sees }) => {

@@ -7,10 +7,11 @@ import { JobKind, JobState } from '../../proto/gen/capstan/v1/common.ts';
 import type { ControlServiceServer, JobDetail, SearchJobsRequest, SearchJobsResponse } from '../../proto/gen/capstan/v1/control.ts';
 import { endpointNotFound, jobNotFound } from '../core/jobs/errors.ts';
 import { view } from '../core/jobs/job-lookup.ts';
-import { publicState, storedState, viewOfRow } from '../core/jobs/views.ts';
-import type { JobRow, WholeJob } from '../store/store.ts';
+import { storedState, viewOfRow } from '../core/jobs/views.ts';
+import type { WholeJob } from '../store/store.ts';
 import { unary } from './calls.ts';
 import type { ControlDeps } from './control-deps.ts';
+import { admits, checkedFilter } from './job-filter.ts';
 
 const DEFAULT_LIMIT = 20;
 const MAX_LIMIT = 100;
@@ -18,7 +19,6 @@ const MAX_LIMIT = 100;
 const BATCH = 200;
 /** Rows that one search looks at; the caller continues at the cursor. */
 const MAX_LOOKED_AT = 2_000;
-const MAX_TEXT = 1_000;
 const CURSOR = /^[1-9]\d{0,15}$/;
 
 export function jobSearchHandlers({ engine, auth, log, clock }: ControlDeps): Pick<ControlServiceServer, 'searchJobs' | 'getJob'> {
@@ -46,26 +46,18 @@ export function jobSearchHandlers({ engine, auth, log, clock }: ControlDeps): Pi
     };
   }
 
-  /** Whether the job has the text in its id, error or small input. */
-  async function has(job: JobRow, text: string): Promise<boolean> {
-    if (job.id.toLowerCase().includes(text) || job.error?.toLowerCase().includes(text) === true) return true;
-    const input = (await engine.read('payload', job.seq))?.input;
-    return input !== undefined && 'inline' in input && Buffer.from(input.inline).toString('utf8').toLowerCase().includes(text);
-  }
-
   async function search(request: SearchJobsRequest): Promise<SearchJobsResponse> {
-    const { limit, until, states, state, text } = checked(request);
+    const { limit, state, filter } = checked(request);
     const jobs: JobDetail[] = [];
     let before = request.cursor === '' ? Number.MAX_SAFE_INTEGER : Number(request.cursor);
     for (let lookedAt = 0; lookedAt < MAX_LOOKED_AT;) {
       const rows = await engine.read('newest', request.endpointId, state, before, BATCH);
       for (const row of rows) {
         // In the order of positions the submissions and retries of all rows behind are earlier still.
-        if (row.submittedAt < Number(request.sinceMs)) return { jobs, cursor: '', incomplete: false };
+        if (row.submittedAt < filter.since) return { jobs, cursor: '', incomplete: false };
         before = row.queuePosition;
         lookedAt += 1;
-        if (row.submittedAt >= until || (states.size > 0 && !states.has(publicState(row)))) continue;
-        if (text !== '' && !(await has(row, text))) continue;
+        if (!(await admits(engine, row, filter))) continue;
         jobs.push(detail({ job: row, output: null, chunks: [], firstChunk: 0 }));
         if (jobs.length === limit) return { jobs, cursor: String(before), incomplete: false };
       }
@@ -89,19 +81,17 @@ export function jobSearchHandlers({ engine, auth, log, clock }: ControlDeps): Pi
   };
 }
 
-function checked({ limit, untilMs, states, text, cursor }: SearchJobsRequest) {
+function checked(request: SearchJobsRequest) {
+  const { limit, states, cursor } = request;
   if (limit > MAX_LIMIT) throw invalid('limit', `must be at most ${MAX_LIMIT}`);
-  if (text.length > MAX_TEXT) throw invalid('text', `must be at most ${MAX_TEXT} characters`);
   if (cursor !== '' && !CURSOR.test(cursor)) throw invalid('cursor', 'must be the cursor of an earlier page');
   const [first] = states;
   // A job that is leased and not started yet is IN_QUEUE to its caller: one state of the store is not enough for it.
   const isOfOne = states.length === 1 && first !== undefined && first !== JobState.IN_QUEUE;
   return {
     limit: limit === 0 ? DEFAULT_LIMIT : limit,
-    until: untilMs === 0n ? Number.MAX_SAFE_INTEGER : Number(untilMs),
-    states: new Set(states),
     state: isOfOne ? storedState(first) : null,
-    text: text.toLowerCase(),
+    filter: checkedFilter(request),
   };
 }
 

@@ -24,6 +24,8 @@ const table: Readonly<Record<string, readonly Caller[]>> = {
   'query endpoint': callers,
   'query workers': callers,
   'query history': callers,
+  'query countJobs': owners,
+  'query bulkOperations': owners,
   'query jobs': callers,
   'query job': callers,
   'query builds': wholeReaders,
@@ -50,6 +52,8 @@ const table: Readonly<Record<string, readonly Caller[]>> = {
   'mutation rollback': owners,
   'mutation createApiKey': owners,
   'mutation revokeApiKey': owners,
+  'mutation startBulkOperation': owners,
+  'mutation stopBulkOperation': owners,
   'mutation redeliverWebhook': owners,
   'mutation rotateWebhookSecret': owners,
   'mutation createAccount': operators,
@@ -110,6 +114,7 @@ function literal({ type }: GraphQLArgument, of: string): string {
   if (text.startsWith('[')) return '[]';
   if (getNamedType(type).name === 'EndpointSettings') return '{ workersMax: 1 }';
   if (text.startsWith('Float')) return '1';
+  if (getNamedType(type).name === 'BulkAction') return 'PURGE';
   return text.startsWith('Boolean') ? 'false' : '"none-such"';
 }
 

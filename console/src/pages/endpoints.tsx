@@ -6,6 +6,7 @@ import { useLive } from '../api/live.ts';
 import { graphql } from '../api/request.ts';
 import { Badge, Loaded, Page, Table, Text } from '../ui/parts.tsx';
 import { visible } from '../ui/plain-text.ts';
+import { ActivityLine, useActivityLines } from './activity-lines.tsx';
 import { NeedsAttention } from './overview.tsx';
 
 interface Row {
@@ -31,6 +32,7 @@ function stateOf({ workers, queue }: Row): string {
 export function EndpointsPage(): JSX.Element {
   const [text, setText] = useState('');
   const query = useLive(['endpoints'], (signal) => graphql<{ endpoints: readonly Row[] }>(QUERY, {}, signal));
+  const lines = useActivityLines((query.data?.endpoints ?? []).filter(({ kind }) => kind === 'QUEUE').map(({ id }) => id));
   return (
     <Page title="Endpoints">
       <Loaded query={query}>
@@ -60,6 +62,7 @@ export function EndpointsPage(): JSX.Element {
                     { title: 'State', cell: (row) => <Badge state={stateOf(row)} /> },
                     { title: 'In queue', isNumber: true, cell: ({ queue }) => queue.inQueue },
                     { title: 'In progress', isNumber: true, cell: ({ queue }) => queue.inProgress },
+                    { title: 'Last hour', cell: ({ id }) => <ActivityLine line={lines?.get(id)} /> },
                     { title: 'Workers', isNumber: true, cell: ({ workers }) => `${workers.total} of ${workers.max}` },
                   ]}
                 />

@@ -7,6 +7,7 @@ import { useWriteRefusal } from '../../api/session.ts';
 import { Badge, ConfirmButton, Facts, Failure, Loaded, Mono, Page, Section, Table, Text } from '../../ui/parts.tsx';
 import { LogSearch } from '../logs.tsx';
 import { CallSamples, TestRequest } from './call.tsx';
+import { EndpointHistory } from './history.tsx';
 import { Jobs } from './jobs.tsx';
 import { ENDPOINT_QUERY, type EndpointData } from './query.ts';
 import { Releases } from './releases.tsx';
@@ -130,6 +131,7 @@ function Overview({ endpoint }: { endpoint: EndpointData }): JSX.Element {
           ]}
         />
       </div>
+      <EndpointHistory endpoint={endpoint.id} hasQueue={endpoint.kind === 'QUEUE'} />
       {endpoint.routes.length > 0 && (
         <Section title="Routes">
           <Table

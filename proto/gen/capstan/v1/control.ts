@@ -370,6 +370,160 @@ export function deploymentCauseToNumber(object: DeploymentCause): number {
   }
 }
 
+export const BulkAction = {
+  UNSPECIFIED: "BULK_ACTION_UNSPECIFIED",
+  /** RETRY - FAILED and TIMED_OUT jobs return to the tail of the queue. */
+  RETRY: "BULK_ACTION_RETRY",
+  /** CANCEL - Queued and running jobs end as CANCELLED. */
+  CANCEL: "BULK_ACTION_CANCEL",
+  /** PURGE - Queued jobs end as CANCELLED; running ones go on. */
+  PURGE: "BULK_ACTION_PURGE",
+  UNRECOGNIZED: "UNRECOGNIZED",
+} as const;
+
+export type BulkAction = typeof BulkAction[keyof typeof BulkAction];
+
+export namespace BulkAction {
+  export type UNSPECIFIED = typeof BulkAction.UNSPECIFIED;
+  export type RETRY = typeof BulkAction.RETRY;
+  export type CANCEL = typeof BulkAction.CANCEL;
+  export type PURGE = typeof BulkAction.PURGE;
+  export type UNRECOGNIZED = typeof BulkAction.UNRECOGNIZED;
+}
+
+export function bulkActionFromJSON(object: any): BulkAction {
+  switch (object) {
+    case 0:
+    case "BULK_ACTION_UNSPECIFIED":
+      return BulkAction.UNSPECIFIED;
+    case 1:
+    case "BULK_ACTION_RETRY":
+      return BulkAction.RETRY;
+    case 2:
+    case "BULK_ACTION_CANCEL":
+      return BulkAction.CANCEL;
+    case 3:
+    case "BULK_ACTION_PURGE":
+      return BulkAction.PURGE;
+    case -1:
+    case "UNRECOGNIZED":
+    default:
+      return BulkAction.UNRECOGNIZED;
+  }
+}
+
+export function bulkActionToJSON(object: BulkAction): string {
+  switch (object) {
+    case BulkAction.UNSPECIFIED:
+      return "BULK_ACTION_UNSPECIFIED";
+    case BulkAction.RETRY:
+      return "BULK_ACTION_RETRY";
+    case BulkAction.CANCEL:
+      return "BULK_ACTION_CANCEL";
+    case BulkAction.PURGE:
+      return "BULK_ACTION_PURGE";
+    case BulkAction.UNRECOGNIZED:
+    default:
+      return "UNRECOGNIZED";
+  }
+}
+
+export function bulkActionToNumber(object: BulkAction): number {
+  switch (object) {
+    case BulkAction.UNSPECIFIED:
+      return 0;
+    case BulkAction.RETRY:
+      return 1;
+    case BulkAction.CANCEL:
+      return 2;
+    case BulkAction.PURGE:
+      return 3;
+    case BulkAction.UNRECOGNIZED:
+    default:
+      return -1;
+  }
+}
+
+export const BulkState = {
+  UNSPECIFIED: "BULK_STATE_UNSPECIFIED",
+  RUNNING: "BULK_STATE_RUNNING",
+  DONE: "BULK_STATE_DONE",
+  STOPPED: "BULK_STATE_STOPPED",
+  FAILED: "BULK_STATE_FAILED",
+  UNRECOGNIZED: "UNRECOGNIZED",
+} as const;
+
+export type BulkState = typeof BulkState[keyof typeof BulkState];
+
+export namespace BulkState {
+  export type UNSPECIFIED = typeof BulkState.UNSPECIFIED;
+  export type RUNNING = typeof BulkState.RUNNING;
+  export type DONE = typeof BulkState.DONE;
+  export type STOPPED = typeof BulkState.STOPPED;
+  export type FAILED = typeof BulkState.FAILED;
+  export type UNRECOGNIZED = typeof BulkState.UNRECOGNIZED;
+}
+
+export function bulkStateFromJSON(object: any): BulkState {
+  switch (object) {
+    case 0:
+    case "BULK_STATE_UNSPECIFIED":
+      return BulkState.UNSPECIFIED;
+    case 1:
+    case "BULK_STATE_RUNNING":
+      return BulkState.RUNNING;
+    case 2:
+    case "BULK_STATE_DONE":
+      return BulkState.DONE;
+    case 3:
+    case "BULK_STATE_STOPPED":
+      return BulkState.STOPPED;
+    case 4:
+    case "BULK_STATE_FAILED":
+      return BulkState.FAILED;
+    case -1:
+    case "UNRECOGNIZED":
+    default:
+      return BulkState.UNRECOGNIZED;
+  }
+}
+
+export function bulkStateToJSON(object: BulkState): string {
+  switch (object) {
+    case BulkState.UNSPECIFIED:
+      return "BULK_STATE_UNSPECIFIED";
+    case BulkState.RUNNING:
+      return "BULK_STATE_RUNNING";
+    case BulkState.DONE:
+      return "BULK_STATE_DONE";
+    case BulkState.STOPPED:
+      return "BULK_STATE_STOPPED";
+    case BulkState.FAILED:
+      return "BULK_STATE_FAILED";
+    case BulkState.UNRECOGNIZED:
+    default:
+      return "UNRECOGNIZED";
+  }
+}
+
+export function bulkStateToNumber(object: BulkState): number {
+  switch (object) {
+    case BulkState.UNSPECIFIED:
+      return 0;
+    case BulkState.RUNNING:
+      return 1;
+    case BulkState.DONE:
+      return 2;
+    case BulkState.STOPPED:
+      return 3;
+    case BulkState.FAILED:
+      return 4;
+    case BulkState.UNRECOGNIZED:
+    default:
+      return -1;
+  }
+}
+
 export interface GetMasterKeyRequest {
 }
 
@@ -1187,6 +1341,61 @@ export interface HistoryDurations {
   p50Ms: number[];
   p95Ms: number[];
   p99Ms: number[];
+}
+
+/** As in SearchJobsRequest. */
+export interface JobFilter {
+  states: JobState[];
+  sinceMs: bigint;
+  untilMs: bigint;
+  text: string;
+}
+
+export interface CountJobsRequest {
+  endpointId: string;
+  action: BulkAction;
+  filter?: JobFilter | undefined;
+}
+
+export interface CountJobsResponse {
+  count: bigint;
+  /** There are more jobs than one call looks at: the count is a least one. */
+  incomplete: boolean;
+}
+
+export interface StartBulkOperationRequest {
+  endpointId: string;
+  action: BulkAction;
+  filter?: JobFilter | undefined;
+}
+
+export interface BulkOperation {
+  id: string;
+  endpointId: string;
+  action: BulkAction;
+  state: BulkState;
+  /** Jobs that it has looked at, those that it changed, and those that had changed before it came to them. */
+  lookedAt: bigint;
+  changed: bigint;
+  skipped: bigint;
+  /** Wall clock, ms; 0 while it runs. */
+  startedAtMs: bigint;
+  endedAtMs: bigint;
+  /** Why it failed. */
+  error: string;
+}
+
+export interface ListBulkOperationsRequest {
+  /** Empty for all endpoints of the account. */
+  endpointId: string;
+}
+
+export interface ListBulkOperationsResponse {
+  operations: BulkOperation[];
+}
+
+export interface StopBulkOperationRequest {
+  id: string;
 }
 
 export interface SearchJobsRequest {
@@ -13517,6 +13726,913 @@ export const HistoryDurations: MessageFns<HistoryDurations> = {
   },
 };
 
+function createBaseJobFilter(): JobFilter {
+  return { states: [], sinceMs: 0n, untilMs: 0n, text: "" };
+}
+
+export const JobFilter: MessageFns<JobFilter> = {
+  encode(message: JobFilter, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.states.length !== 0) {
+      writer.uint32(10).fork();
+      for (const v of message.states) {
+        writer.int32(jobStateToNumber(v));
+      }
+      writer.join();
+    }
+    if (message.sinceMs !== 0n) {
+      if (BigInt.asIntN(64, message.sinceMs) !== message.sinceMs) {
+        throw new globalThis.Error("value provided for field message.sinceMs of type int64 too large");
+      }
+      writer.uint32(16).int64(message.sinceMs);
+    }
+    if (message.untilMs !== 0n) {
+      if (BigInt.asIntN(64, message.untilMs) !== message.untilMs) {
+        throw new globalThis.Error("value provided for field message.untilMs of type int64 too large");
+      }
+      writer.uint32(24).int64(message.untilMs);
+    }
+    if (message.text !== "") {
+      writer.uint32(34).string(message.text);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): JobFilter {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseJobFilter();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag === 8) {
+              message.states.push(jobStateFromJSON(reader.int32()));
+
+              continue;
+            }
+
+            if (tag === 10) {
+              const end2 = reader.uint32() + reader.pos;
+              while (reader.pos < end2) {
+                message.states.push(jobStateFromJSON(reader.int32()));
+              }
+
+              continue;
+            }
+
+            break;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.sinceMs = reader.int64() as bigint;
+            continue;
+          }
+          case 3: {
+            if (tag !== 24) {
+              break;
+            }
+
+            message.untilMs = reader.int64() as bigint;
+            continue;
+          }
+          case 4: {
+            if (tag !== 34) {
+              break;
+            }
+
+            message.text = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): JobFilter {
+    return {
+      states: globalThis.Array.isArray(object?.states) ? object.states.map((e: any) => jobStateFromJSON(e)) : [],
+      sinceMs: isSet(object.sinceMs) ? BigInt(object.sinceMs) : isSet(object.since_ms) ? BigInt(object.since_ms) : 0n,
+      untilMs: isSet(object.untilMs) ? BigInt(object.untilMs) : isSet(object.until_ms) ? BigInt(object.until_ms) : 0n,
+      text: isSet(object.text) ? globalThis.String(object.text) : "",
+    };
+  },
+
+  toJSON(message: JobFilter): unknown {
+    const obj: any = {};
+    if (message.states?.length) {
+      obj.states = message.states.map((e) => jobStateToJSON(e));
+    }
+    if (message.sinceMs !== 0n) {
+      obj.sinceMs = message.sinceMs.toString();
+    }
+    if (message.untilMs !== 0n) {
+      obj.untilMs = message.untilMs.toString();
+    }
+    if (message.text !== "") {
+      obj.text = message.text;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<JobFilter>, I>>(base?: I): JobFilter {
+    return JobFilter.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<JobFilter>, I>>(object: I): JobFilter {
+    const message = createBaseJobFilter();
+    message.states = object.states?.map((e) => e) || [];
+    message.sinceMs = (object.sinceMs !== undefined && object.sinceMs !== null) ? BigInt(object.sinceMs) : 0n;
+    message.untilMs = (object.untilMs !== undefined && object.untilMs !== null) ? BigInt(object.untilMs) : 0n;
+    message.text = object.text ?? "";
+    return message;
+  },
+};
+
+function createBaseCountJobsRequest(): CountJobsRequest {
+  return { endpointId: "", action: BulkAction.UNSPECIFIED, filter: undefined };
+}
+
+export const CountJobsRequest: MessageFns<CountJobsRequest> = {
+  encode(message: CountJobsRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.endpointId !== "") {
+      writer.uint32(10).string(message.endpointId);
+    }
+    if (message.action !== BulkAction.UNSPECIFIED) {
+      writer.uint32(16).int32(bulkActionToNumber(message.action));
+    }
+    if (message.filter !== undefined) {
+      JobFilter.encode(message.filter, writer.uint32(26).fork()).join();
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): CountJobsRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseCountJobsRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.endpointId = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.action = bulkActionFromJSON(reader.int32());
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.filter = JobFilter.decode(reader, reader.uint32());
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): CountJobsRequest {
+    return {
+      endpointId: isSet(object.endpointId)
+        ? globalThis.String(object.endpointId)
+        : isSet(object.endpoint_id)
+        ? globalThis.String(object.endpoint_id)
+        : "",
+      action: isSet(object.action) ? bulkActionFromJSON(object.action) : BulkAction.UNSPECIFIED,
+      filter: isSet(object.filter) ? JobFilter.fromJSON(object.filter) : undefined,
+    };
+  },
+
+  toJSON(message: CountJobsRequest): unknown {
+    const obj: any = {};
+    if (message.endpointId !== "") {
+      obj.endpointId = message.endpointId;
+    }
+    if (message.action !== BulkAction.UNSPECIFIED) {
+      obj.action = bulkActionToJSON(message.action);
+    }
+    if (message.filter !== undefined) {
+      obj.filter = JobFilter.toJSON(message.filter);
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<CountJobsRequest>, I>>(base?: I): CountJobsRequest {
+    return CountJobsRequest.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<CountJobsRequest>, I>>(object: I): CountJobsRequest {
+    const message = createBaseCountJobsRequest();
+    message.endpointId = object.endpointId ?? "";
+    message.action = object.action ?? BulkAction.UNSPECIFIED;
+    message.filter = (object.filter !== undefined && object.filter !== null)
+      ? JobFilter.fromPartial(object.filter)
+      : undefined;
+    return message;
+  },
+};
+
+function createBaseCountJobsResponse(): CountJobsResponse {
+  return { count: 0n, incomplete: false };
+}
+
+export const CountJobsResponse: MessageFns<CountJobsResponse> = {
+  encode(message: CountJobsResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.count !== 0n) {
+      if (BigInt.asUintN(64, message.count) !== message.count) {
+        throw new globalThis.Error("value provided for field message.count of type uint64 too large");
+      }
+      writer.uint32(8).uint64(message.count);
+    }
+    if (message.incomplete !== false) {
+      writer.uint32(16).bool(message.incomplete);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): CountJobsResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseCountJobsResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 8) {
+              break;
+            }
+
+            message.count = reader.uint64() as bigint;
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.incomplete = reader.bool();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): CountJobsResponse {
+    return {
+      count: isSet(object.count) ? BigInt(object.count) : 0n,
+      incomplete: isSet(object.incomplete) ? globalThis.Boolean(object.incomplete) : false,
+    };
+  },
+
+  toJSON(message: CountJobsResponse): unknown {
+    const obj: any = {};
+    if (message.count !== 0n) {
+      obj.count = message.count.toString();
+    }
+    if (message.incomplete !== false) {
+      obj.incomplete = message.incomplete;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<CountJobsResponse>, I>>(base?: I): CountJobsResponse {
+    return CountJobsResponse.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<CountJobsResponse>, I>>(object: I): CountJobsResponse {
+    const message = createBaseCountJobsResponse();
+    message.count = (object.count !== undefined && object.count !== null) ? BigInt(object.count) : 0n;
+    message.incomplete = object.incomplete ?? false;
+    return message;
+  },
+};
+
+function createBaseStartBulkOperationRequest(): StartBulkOperationRequest {
+  return { endpointId: "", action: BulkAction.UNSPECIFIED, filter: undefined };
+}
+
+export const StartBulkOperationRequest: MessageFns<StartBulkOperationRequest> = {
+  encode(message: StartBulkOperationRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.endpointId !== "") {
+      writer.uint32(10).string(message.endpointId);
+    }
+    if (message.action !== BulkAction.UNSPECIFIED) {
+      writer.uint32(16).int32(bulkActionToNumber(message.action));
+    }
+    if (message.filter !== undefined) {
+      JobFilter.encode(message.filter, writer.uint32(26).fork()).join();
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): StartBulkOperationRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseStartBulkOperationRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.endpointId = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.action = bulkActionFromJSON(reader.int32());
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.filter = JobFilter.decode(reader, reader.uint32());
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): StartBulkOperationRequest {
+    return {
+      endpointId: isSet(object.endpointId)
+        ? globalThis.String(object.endpointId)
+        : isSet(object.endpoint_id)
+        ? globalThis.String(object.endpoint_id)
+        : "",
+      action: isSet(object.action) ? bulkActionFromJSON(object.action) : BulkAction.UNSPECIFIED,
+      filter: isSet(object.filter) ? JobFilter.fromJSON(object.filter) : undefined,
+    };
+  },
+
+  toJSON(message: StartBulkOperationRequest): unknown {
+    const obj: any = {};
+    if (message.endpointId !== "") {
+      obj.endpointId = message.endpointId;
+    }
+    if (message.action !== BulkAction.UNSPECIFIED) {
+      obj.action = bulkActionToJSON(message.action);
+    }
+    if (message.filter !== undefined) {
+      obj.filter = JobFilter.toJSON(message.filter);
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<StartBulkOperationRequest>, I>>(base?: I): StartBulkOperationRequest {
+    return StartBulkOperationRequest.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<StartBulkOperationRequest>, I>>(object: I): StartBulkOperationRequest {
+    const message = createBaseStartBulkOperationRequest();
+    message.endpointId = object.endpointId ?? "";
+    message.action = object.action ?? BulkAction.UNSPECIFIED;
+    message.filter = (object.filter !== undefined && object.filter !== null)
+      ? JobFilter.fromPartial(object.filter)
+      : undefined;
+    return message;
+  },
+};
+
+function createBaseBulkOperation(): BulkOperation {
+  return {
+    id: "",
+    endpointId: "",
+    action: BulkAction.UNSPECIFIED,
+    state: BulkState.UNSPECIFIED,
+    lookedAt: 0n,
+    changed: 0n,
+    skipped: 0n,
+    startedAtMs: 0n,
+    endedAtMs: 0n,
+    error: "",
+  };
+}
+
+export const BulkOperation: MessageFns<BulkOperation> = {
+  encode(message: BulkOperation, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.id !== "") {
+      writer.uint32(10).string(message.id);
+    }
+    if (message.endpointId !== "") {
+      writer.uint32(18).string(message.endpointId);
+    }
+    if (message.action !== BulkAction.UNSPECIFIED) {
+      writer.uint32(24).int32(bulkActionToNumber(message.action));
+    }
+    if (message.state !== BulkState.UNSPECIFIED) {
+      writer.uint32(32).int32(bulkStateToNumber(message.state));
+    }
+    if (message.lookedAt !== 0n) {
+      if (BigInt.asUintN(64, message.lookedAt) !== message.lookedAt) {
+        throw new globalThis.Error("value provided for field message.lookedAt of type uint64 too large");
+      }
+      writer.uint32(40).uint64(message.lookedAt);
+    }
+    if (message.changed !== 0n) {
+      if (BigInt.asUintN(64, message.changed) !== message.changed) {
+        throw new globalThis.Error("value provided for field message.changed of type uint64 too large");
+      }
+      writer.uint32(48).uint64(message.changed);
+    }
+    if (message.skipped !== 0n) {
+      if (BigInt.asUintN(64, message.skipped) !== message.skipped) {
+        throw new globalThis.Error("value provided for field message.skipped of type uint64 too large");
+      }
+      writer.uint32(56).uint64(message.skipped);
+    }
+    if (message.startedAtMs !== 0n) {
+      if (BigInt.asIntN(64, message.startedAtMs) !== message.startedAtMs) {
+        throw new globalThis.Error("value provided for field message.startedAtMs of type int64 too large");
+      }
+      writer.uint32(64).int64(message.startedAtMs);
+    }
+    if (message.endedAtMs !== 0n) {
+      if (BigInt.asIntN(64, message.endedAtMs) !== message.endedAtMs) {
+        throw new globalThis.Error("value provided for field message.endedAtMs of type int64 too large");
+      }
+      writer.uint32(72).int64(message.endedAtMs);
+    }
+    if (message.error !== "") {
+      writer.uint32(82).string(message.error);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): BulkOperation {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseBulkOperation();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.id = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.endpointId = reader.string();
+            continue;
+          }
+          case 3: {
+            if (tag !== 24) {
+              break;
+            }
+
+            message.action = bulkActionFromJSON(reader.int32());
+            continue;
+          }
+          case 4: {
+            if (tag !== 32) {
+              break;
+            }
+
+            message.state = bulkStateFromJSON(reader.int32());
+            continue;
+          }
+          case 5: {
+            if (tag !== 40) {
+              break;
+            }
+
+            message.lookedAt = reader.uint64() as bigint;
+            continue;
+          }
+          case 6: {
+            if (tag !== 48) {
+              break;
+            }
+
+            message.changed = reader.uint64() as bigint;
+            continue;
+          }
+          case 7: {
+            if (tag !== 56) {
+              break;
+            }
+
+            message.skipped = reader.uint64() as bigint;
+            continue;
+          }
+          case 8: {
+            if (tag !== 64) {
+              break;
+            }
+
+            message.startedAtMs = reader.int64() as bigint;
+            continue;
+          }
+          case 9: {
+            if (tag !== 72) {
+              break;
+            }
+
+            message.endedAtMs = reader.int64() as bigint;
+            continue;
+          }
+          case 10: {
+            if (tag !== 82) {
+              break;
+            }
+
+            message.error = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): BulkOperation {
+    return {
+      id: isSet(object.id) ? globalThis.String(object.id) : "",
+      endpointId: isSet(object.endpointId)
+        ? globalThis.String(object.endpointId)
+        : isSet(object.endpoint_id)
+        ? globalThis.String(object.endpoint_id)
+        : "",
+      action: isSet(object.action) ? bulkActionFromJSON(object.action) : BulkAction.UNSPECIFIED,
+      state: isSet(object.state) ? bulkStateFromJSON(object.state) : BulkState.UNSPECIFIED,
+      lookedAt: isSet(object.lookedAt)
+        ? BigInt(object.lookedAt)
+        : isSet(object.looked_at)
+        ? BigInt(object.looked_at)
+        : 0n,
+      changed: isSet(object.changed) ? BigInt(object.changed) : 0n,
+      skipped: isSet(object.skipped) ? BigInt(object.skipped) : 0n,
+      startedAtMs: isSet(object.startedAtMs)
+        ? BigInt(object.startedAtMs)
+        : isSet(object.started_at_ms)
+        ? BigInt(object.started_at_ms)
+        : 0n,
+      endedAtMs: isSet(object.endedAtMs)
+        ? BigInt(object.endedAtMs)
+        : isSet(object.ended_at_ms)
+        ? BigInt(object.ended_at_ms)
+        : 0n,
+      error: isSet(object.error) ? globalThis.String(object.error) : "",
+    };
+  },
+
+  toJSON(message: BulkOperation): unknown {
+    const obj: any = {};
+    if (message.id !== "") {
+      obj.id = message.id;
+    }
+    if (message.endpointId !== "") {
+      obj.endpointId = message.endpointId;
+    }
+    if (message.action !== BulkAction.UNSPECIFIED) {
+      obj.action = bulkActionToJSON(message.action);
+    }
+    if (message.state !== BulkState.UNSPECIFIED) {
+      obj.state = bulkStateToJSON(message.state);
+    }
+    if (message.lookedAt !== 0n) {
+      obj.lookedAt = message.lookedAt.toString();
+    }
+    if (message.changed !== 0n) {
+      obj.changed = message.changed.toString();
+    }
+    if (message.skipped !== 0n) {
+      obj.skipped = message.skipped.toString();
+    }
+    if (message.startedAtMs !== 0n) {
+      obj.startedAtMs = message.startedAtMs.toString();
+    }
+    if (message.endedAtMs !== 0n) {
+      obj.endedAtMs = message.endedAtMs.toString();
+    }
+    if (message.error !== "") {
+      obj.error = message.error;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<BulkOperation>, I>>(base?: I): BulkOperation {
+    return BulkOperation.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<BulkOperation>, I>>(object: I): BulkOperation {
+    const message = createBaseBulkOperation();
+    message.id = object.id ?? "";
+    message.endpointId = object.endpointId ?? "";
+    message.action = object.action ?? BulkAction.UNSPECIFIED;
+    message.state = object.state ?? BulkState.UNSPECIFIED;
+    message.lookedAt = (object.lookedAt !== undefined && object.lookedAt !== null) ? BigInt(object.lookedAt) : 0n;
+    message.changed = (object.changed !== undefined && object.changed !== null) ? BigInt(object.changed) : 0n;
+    message.skipped = (object.skipped !== undefined && object.skipped !== null) ? BigInt(object.skipped) : 0n;
+    message.startedAtMs = (object.startedAtMs !== undefined && object.startedAtMs !== null)
+      ? BigInt(object.startedAtMs)
+      : 0n;
+    message.endedAtMs = (object.endedAtMs !== undefined && object.endedAtMs !== null) ? BigInt(object.endedAtMs) : 0n;
+    message.error = object.error ?? "";
+    return message;
+  },
+};
+
+function createBaseListBulkOperationsRequest(): ListBulkOperationsRequest {
+  return { endpointId: "" };
+}
+
+export const ListBulkOperationsRequest: MessageFns<ListBulkOperationsRequest> = {
+  encode(message: ListBulkOperationsRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.endpointId !== "") {
+      writer.uint32(10).string(message.endpointId);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): ListBulkOperationsRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseListBulkOperationsRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.endpointId = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): ListBulkOperationsRequest {
+    return {
+      endpointId: isSet(object.endpointId)
+        ? globalThis.String(object.endpointId)
+        : isSet(object.endpoint_id)
+        ? globalThis.String(object.endpoint_id)
+        : "",
+    };
+  },
+
+  toJSON(message: ListBulkOperationsRequest): unknown {
+    const obj: any = {};
+    if (message.endpointId !== "") {
+      obj.endpointId = message.endpointId;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<ListBulkOperationsRequest>, I>>(base?: I): ListBulkOperationsRequest {
+    return ListBulkOperationsRequest.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<ListBulkOperationsRequest>, I>>(object: I): ListBulkOperationsRequest {
+    const message = createBaseListBulkOperationsRequest();
+    message.endpointId = object.endpointId ?? "";
+    return message;
+  },
+};
+
+function createBaseListBulkOperationsResponse(): ListBulkOperationsResponse {
+  return { operations: [] };
+}
+
+export const ListBulkOperationsResponse: MessageFns<ListBulkOperationsResponse> = {
+  encode(message: ListBulkOperationsResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    for (const v of message.operations) {
+      BulkOperation.encode(v!, writer.uint32(10).fork()).join();
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): ListBulkOperationsResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseListBulkOperationsResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.operations.push(BulkOperation.decode(reader, reader.uint32()));
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): ListBulkOperationsResponse {
+    return {
+      operations: globalThis.Array.isArray(object?.operations)
+        ? object.operations.map((e: any) => BulkOperation.fromJSON(e))
+        : [],
+    };
+  },
+
+  toJSON(message: ListBulkOperationsResponse): unknown {
+    const obj: any = {};
+    if (message.operations?.length) {
+      obj.operations = message.operations.map((e) => BulkOperation.toJSON(e));
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<ListBulkOperationsResponse>, I>>(base?: I): ListBulkOperationsResponse {
+    return ListBulkOperationsResponse.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<ListBulkOperationsResponse>, I>>(object: I): ListBulkOperationsResponse {
+    const message = createBaseListBulkOperationsResponse();
+    message.operations = object.operations?.map((e) => BulkOperation.fromPartial(e)) || [];
+    return message;
+  },
+};
+
+function createBaseStopBulkOperationRequest(): StopBulkOperationRequest {
+  return { id: "" };
+}
+
+export const StopBulkOperationRequest: MessageFns<StopBulkOperationRequest> = {
+  encode(message: StopBulkOperationRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.id !== "") {
+      writer.uint32(10).string(message.id);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): StopBulkOperationRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseStopBulkOperationRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.id = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): StopBulkOperationRequest {
+    return { id: isSet(object.id) ? globalThis.String(object.id) : "" };
+  },
+
+  toJSON(message: StopBulkOperationRequest): unknown {
+    const obj: any = {};
+    if (message.id !== "") {
+      obj.id = message.id;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<StopBulkOperationRequest>, I>>(base?: I): StopBulkOperationRequest {
+    return StopBulkOperationRequest.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<StopBulkOperationRequest>, I>>(object: I): StopBulkOperationRequest {
+    const message = createBaseStopBulkOperationRequest();
+    message.id = object.id ?? "";
+    return message;
+  },
+};
+
 function createBaseSearchJobsRequest(): SearchJobsRequest {
   return { endpointId: "", states: [], sinceMs: 0n, untilMs: 0n, text: "", cursor: "", limit: 0 };
 }
@@ -17242,6 +18358,50 @@ export const ControlServiceService = {
     responseSerialize: (value: SearchJobsResponse): Buffer => Buffer.from(SearchJobsResponse.encode(value).finish()),
     responseDeserialize: (value: Buffer): SearchJobsResponse => SearchJobsResponse.decode(value),
   },
+  /** How many jobs an operation on many would concern. */
+  countJobs: {
+    path: "/capstan.v1.ControlService/CountJobs" as const,
+    requestStream: false as const,
+    responseStream: false as const,
+    requestSerialize: (value: CountJobsRequest): Buffer => Buffer.from(CountJobsRequest.encode(value).finish()),
+    requestDeserialize: (value: Buffer): CountJobsRequest => CountJobsRequest.decode(value),
+    responseSerialize: (value: CountJobsResponse): Buffer => Buffer.from(CountJobsResponse.encode(value).finish()),
+    responseDeserialize: (value: Buffer): CountJobsResponse => CountJobsResponse.decode(value),
+  },
+  /** Begins to retry, cancel or purge jobs that a filter admits, and goes on by itself. CONFLICT while another one of the endpoint runs. */
+  startBulkOperation: {
+    path: "/capstan.v1.ControlService/StartBulkOperation" as const,
+    requestStream: false as const,
+    responseStream: false as const,
+    requestSerialize: (value: StartBulkOperationRequest): Buffer =>
+      Buffer.from(StartBulkOperationRequest.encode(value).finish()),
+    requestDeserialize: (value: Buffer): StartBulkOperationRequest => StartBulkOperationRequest.decode(value),
+    responseSerialize: (value: BulkOperation): Buffer => Buffer.from(BulkOperation.encode(value).finish()),
+    responseDeserialize: (value: Buffer): BulkOperation => BulkOperation.decode(value),
+  },
+  /** Operations on many jobs: those that run, and those that ended within the last hour; newest first. */
+  listBulkOperations: {
+    path: "/capstan.v1.ControlService/ListBulkOperations" as const,
+    requestStream: false as const,
+    responseStream: false as const,
+    requestSerialize: (value: ListBulkOperationsRequest): Buffer =>
+      Buffer.from(ListBulkOperationsRequest.encode(value).finish()),
+    requestDeserialize: (value: Buffer): ListBulkOperationsRequest => ListBulkOperationsRequest.decode(value),
+    responseSerialize: (value: ListBulkOperationsResponse): Buffer =>
+      Buffer.from(ListBulkOperationsResponse.encode(value).finish()),
+    responseDeserialize: (value: Buffer): ListBulkOperationsResponse => ListBulkOperationsResponse.decode(value),
+  },
+  /** Ends an operation where it is. */
+  stopBulkOperation: {
+    path: "/capstan.v1.ControlService/StopBulkOperation" as const,
+    requestStream: false as const,
+    responseStream: false as const,
+    requestSerialize: (value: StopBulkOperationRequest): Buffer =>
+      Buffer.from(StopBulkOperationRequest.encode(value).finish()),
+    requestDeserialize: (value: Buffer): StopBulkOperationRequest => StopBulkOperationRequest.decode(value),
+    responseSerialize: (value: BulkOperation): Buffer => Buffer.from(BulkOperation.encode(value).finish()),
+    responseDeserialize: (value: Buffer): BulkOperation => BulkOperation.decode(value),
+  },
   /** One job, with its input while that is kept. */
   getJob: {
     path: "/capstan.v1.ControlService/GetJob" as const,
@@ -17714,6 +18874,14 @@ export interface ControlServiceServer extends UntypedServiceImplementation {
   getHistory: handleUnaryCall<GetHistoryRequest, GetHistoryResponse>;
   /** Jobs of an endpoint that a filter admits, latest submission or retry first. */
   searchJobs: handleUnaryCall<SearchJobsRequest, SearchJobsResponse>;
+  /** How many jobs an operation on many would concern. */
+  countJobs: handleUnaryCall<CountJobsRequest, CountJobsResponse>;
+  /** Begins to retry, cancel or purge jobs that a filter admits, and goes on by itself. CONFLICT while another one of the endpoint runs. */
+  startBulkOperation: handleUnaryCall<StartBulkOperationRequest, BulkOperation>;
+  /** Operations on many jobs: those that run, and those that ended within the last hour; newest first. */
+  listBulkOperations: handleUnaryCall<ListBulkOperationsRequest, ListBulkOperationsResponse>;
+  /** Ends an operation where it is. */
+  stopBulkOperation: handleUnaryCall<StopBulkOperationRequest, BulkOperation>;
   /** One job, with its input while that is kept. */
   getJob: handleUnaryCall<GetJobRequest, JobDetail>;
   /** A new API key; its text is in the answer and nowhere else. */
@@ -18087,6 +19255,70 @@ export interface ControlServiceClient extends Client {
     metadata: Metadata,
     options: Partial<CallOptions>,
     callback: (error: ServiceError | null, response: SearchJobsResponse) => void,
+  ): ClientUnaryCall;
+  /** How many jobs an operation on many would concern. */
+  countJobs(
+    request: CountJobsRequest,
+    callback: (error: ServiceError | null, response: CountJobsResponse) => void,
+  ): ClientUnaryCall;
+  countJobs(
+    request: CountJobsRequest,
+    metadata: Metadata,
+    callback: (error: ServiceError | null, response: CountJobsResponse) => void,
+  ): ClientUnaryCall;
+  countJobs(
+    request: CountJobsRequest,
+    metadata: Metadata,
+    options: Partial<CallOptions>,
+    callback: (error: ServiceError | null, response: CountJobsResponse) => void,
+  ): ClientUnaryCall;
+  /** Begins to retry, cancel or purge jobs that a filter admits, and goes on by itself. CONFLICT while another one of the endpoint runs. */
+  startBulkOperation(
+    request: StartBulkOperationRequest,
+    callback: (error: ServiceError | null, response: BulkOperation) => void,
+  ): ClientUnaryCall;
+  startBulkOperation(
+    request: StartBulkOperationRequest,
+    metadata: Metadata,
+    callback: (error: ServiceError | null, response: BulkOperation) => void,
+  ): ClientUnaryCall;
+  startBulkOperation(
+    request: StartBulkOperationRequest,
+    metadata: Metadata,
+    options: Partial<CallOptions>,
+    callback: (error: ServiceError | null, response: BulkOperation) => void,
+  ): ClientUnaryCall;
+  /** Operations on many jobs: those that run, and those that ended within the last hour; newest first. */
+  listBulkOperations(
+    request: ListBulkOperationsRequest,
+    callback: (error: ServiceError | null, response: ListBulkOperationsResponse) => void,
+  ): ClientUnaryCall;
+  listBulkOperations(
+    request: ListBulkOperationsRequest,
+    metadata: Metadata,
+    callback: (error: ServiceError | null, response: ListBulkOperationsResponse) => void,
+  ): ClientUnaryCall;
+  listBulkOperations(
+    request: ListBulkOperationsRequest,
+    metadata: Metadata,
+    options: Partial<CallOptions>,
+    callback: (error: ServiceError | null, response: ListBulkOperationsResponse) => void,
+  ): ClientUnaryCall;
+  /** Ends an operation where it is. */
+  stopBulkOperation(
+    request: StopBulkOperationRequest,
+    callback: (error: ServiceError | null, response: BulkOperation) => void,
+  ): ClientUnaryCall;
+  stopBulkOperation(
+    request: StopBulkOperationRequest,
+    metadata: Metadata,
+    callback: (error: ServiceError | null, response: BulkOperation) => void,
+  ): ClientUnaryCall;
+  stopBulkOperation(
+    request: StopBulkOperationRequest,
+    metadata: Metadata,
+    options: Partial<CallOptions>,
+    callback: (error: ServiceError | null, response: BulkOperation) => void,
   ): ClientUnaryCall;
   /** One job, with its input while that is kept. */
   getJob(request: GetJobRequest, callback: (error: ServiceError | null, response: JobDetail) => void): ClientUnaryCall;

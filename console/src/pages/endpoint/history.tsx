@@ -1,0 +1,176 @@
+import type { JSX } from 'preact';
+import { useMemo, useState } from 'preact/hooks';
+
+import { useLive } from '../../api/live.ts';
+import { graphql } from '../../api/request.ts';
+import { duration } from '../../ui/format.ts';
+import { Loaded, Section } from '../../ui/parts.tsx';
+import { Plot, type Values } from '../../ui/plot.tsx';
+
+interface Durations {
+  readonly p50: Values;
+  readonly p95: Values;
+  readonly p99: Values;
+}
+
+interface History {
+  readonly step: number;
+  readonly at: readonly number[];
+  readonly submitted: readonly number[];
+  readonly completed: readonly number[];
+  readonly failed: readonly number[];
+  readonly timedOut: readonly number[];
+  readonly inQueue: readonly number[];
+  readonly longestQueue: readonly number[];
+  readonly inProgress: readonly number[];
+  readonly workers: Readonly<Record<'idle' | 'running' | 'initializing' | 'throttled' | 'unhealthy', readonly number[]>>;
+  readonly delay: Durations;
+  readonly execution: Durations;
+  readonly starts: { readonly count: readonly number[] } & Readonly<Record<'placed' | 'artifact' | 'started' | 'loaded', Values>>;
+}
+
+const QUERY = `query ($endpoint: ID!, $from: Float!) {
+  history(endpoint: $endpoint, from: $from) {
+    step at submitted completed failed timedOut inQueue longestQueue inProgress
+    workers { idle running initializing throttled unhealthy }
+    delay { p50 p95 p99 } execution { p50 p95 p99 }
+    starts { count placed artifact started loaded }
+  }
+}`;
+
+const HOUR_MS = 3_600_000;
+const RANGES = [
+  ['1 hour', HOUR_MS],
+  ['6 hours', 6 * HOUR_MS],
+  ['24 hours', 24 * HOUR_MS],
+  ['7 days', 7 * 24 * HOUR_MS],
+  ['90 days', 90 * 24 * HOUR_MS],
+] as const;
+/** Intervals at which plots are read again: as often as a step of the shortest range, then as of a minute, ms. */
+const SHORT_POLL_MS = 10_000;
+const POLL_MS = 60_000;
+
+/** Plots of an endpoint; those of jobs only where it has a queue. */
+export function EndpointHistory({ endpoint, hasQueue }: { endpoint: string; hasQueue: boolean }): JSX.Element {
+  const [range, setRange] = useState<number>(HOUR_MS);
+  const query = useLive(
+    ['history', endpoint, range],
+    (signal) => graphql<{ history: History }>(QUERY, { endpoint, from: Date.now() - range }, signal),
+    range === HOUR_MS ? SHORT_POLL_MS : POLL_MS,
+  );
+  return (
+    <Section title="History">
+      <div class="fields">
+        <div>
+          <label for="history-range">Last</label>
+          <select id="history-range" value={range} onChange={(event) => setRange(Number(event.currentTarget.value))}>
+            {RANGES.map(([title, ms]) => (
+              <option key={ms} value={ms}>
+                {title}
+              </option>
+            ))}
+          </select>
+        </div>
+      </div>
+      <Loaded query={query}>{({ history }) => <Plots history={history} hasQueue={hasQueue} />}</Loaded>
+    </Section>
+  );
+}
+
+function Plots({ history, hasQueue }: { history: History; hasQueue: boolean }): JSX.Element {
+  const { at, workers, starts, step } = history;
+  const failed = useMemo(() => history.failed.map((count, i) => count + (history.timedOut[i] ?? 0)), [history]);
+  const count = (value: number): string => String(Math.round(value * 100) / 100);
+  const every = `in steps of ${duration(step * 1000)}`;
+  return (
+    <div class="plots">
+      {hasQueue && (
+        <>
+          <Plot
+            title="Jobs"
+            summary={`${total(history.submitted)} submitted, ${total(history.completed)} completed, ${total(failed)} failed, ${every}`}
+            at={at}
+            shown={count}
+            series={[
+              { title: 'submitted', values: history.submitted, colour: '--accent' },
+              { title: 'completed', values: history.completed, colour: '--good' },
+              { title: 'failed', values: failed, colour: '--bad' },
+            ]}
+          />
+          <Plot
+            title="Queue"
+            summary={`${most(history.longestQueue)} jobs in the longest queue, ${every}`}
+            at={at}
+            shown={count}
+            series={[
+              { title: 'in queue', values: history.inQueue, colour: '--accent' },
+              { title: 'in progress', values: history.inProgress, colour: '--good' },
+            ]}
+          />
+          <Latency title="Delay" durations={history.delay} at={at} every={every} />
+          <Latency title="Execution" durations={history.execution} at={at} every={every} />
+        </>
+      )}
+      <Plot
+        title="Workers"
+        summary={`at most ${most(workers.running)} running and ${most(workers.idle)} idle, ${every}`}
+        at={at}
+        shown={count}
+        series={[
+          { title: 'running', values: workers.running, colour: '--good' },
+          { title: 'idle', values: workers.idle, colour: '--accent' },
+          { title: 'initializing', values: workers.initializing, colour: '--muted' },
+          { title: 'throttled', values: workers.throttled, colour: '--warn' },
+          { title: 'unhealthy', values: workers.unhealthy, colour: '--bad' },
+        ]}
+      />
+      <Plot
+        title="Cold starts"
+        summary={`${total(starts.count)} workers started, ${every}`}
+        at={at}
+        shown={duration}
+        series={[
+          { title: 'placed', values: starts.placed, colour: '--muted' },
+          { title: 'build fetched', values: starts.artifact, colour: '--accent' },
+          { title: 'process started', values: starts.started, colour: '--warn' },
+          { title: 'module loaded', values: starts.loaded, colour: '--good' },
+        ]}
+      />
+    </div>
+  );
+}
+
+function Latency({
+  title,
+  durations,
+  at,
+  every,
+}: {
+  title: string;
+  durations: Durations;
+  at: readonly number[];
+  every: string;
+}): JSX.Element {
+  const highest = most(durations.p99.map((value) => value ?? 0));
+  return (
+    <Plot
+      title={title}
+      summary={`the 99th percentile was at most ${duration(highest)}, ${every}`}
+      at={at}
+      shown={duration}
+      series={[
+        { title: 'p50', values: durations.p50, colour: '--good' },
+        { title: 'p95', values: durations.p95, colour: '--accent' },
+        { title: 'p99', values: durations.p99, colour: '--bad' },
+      ]}
+    />
+  );
+}
+
+function total(values: readonly number[]): number {
+  return values.reduce((sum, value) => sum + value, 0);
+}
+
+function most(values: readonly number[]): number {
+  return Math.max(0, ...values);
+}

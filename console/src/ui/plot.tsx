@@ -1,0 +1,97 @@
+/** Series over time, drawn by uPlot, with their values at the cursor below them and in words for those who do not see them. */
+import type { JSX } from 'preact';
+import { useEffect, useRef } from 'preact/hooks';
+import UPlot from 'uplot';
+import 'uplot/dist/uPlot.min.css';
+
+export type Values = readonly (number | null)[];
+
+export interface Series {
+  readonly title: string;
+  readonly values: Values;
+  /** A custom property of the style sheet. */
+  readonly colour: `--${string}`;
+}
+
+export interface PlotProps {
+  readonly title: string;
+  /** What the values add up to, in a sentence. */
+  readonly summary: string;
+  /** When each value begins, ms since 1970. */
+  readonly at: readonly number[];
+  readonly series: readonly Series[];
+  readonly shown: (value: number) => string;
+}
+
+const HEIGHT = 180;
+/** Cursors of all plots of a page move together. */
+const SYNC = 'history';
+
+export function Plot({ title, summary, at, series, shown }: PlotProps): JSX.Element {
+  const place = useRef<HTMLDivElement>(null);
+  const plot = useRef<UPlot | undefined>(undefined);
+  const data = [at.map((ms) => ms / 1000), ...series.map(({ values }) => values)] as unknown as UPlot.AlignedData;
+  const latest = useRef(data);
+  latest.current = data;
+
+  useEffect(() => {
+    const host = place.current;
+    if (host === null) return undefined;
+    const draw = (): void => {
+      plot.current?.destroy();
+      plot.current = new UPlot(options(host.clientWidth, series, shown), latest.current, host);
+    };
+    draw();
+    const sizes = new ResizeObserver(() => plot.current?.setSize({ width: host.clientWidth, height: HEIGHT }));
+    sizes.observe(host);
+    // Colours are those of the style sheet when the plot was made.
+    const themes = new MutationObserver(draw);
+    themes.observe(document.documentElement, { attributeFilter: ['data-theme'] });
+    return () => {
+      sizes.disconnect();
+      themes.disconnect();
+      plot.current?.destroy();
+      plot.current = undefined;
+    };
+    // A plot keeps its series; only their values change.
+  }, [title]);
+  useEffect(() => plot.current?.setData(latest.current), [at, series]);
+
+  return (
+    <figure class="plot">
+      <figcaption>{title}</figcaption>
+      <div role="img" aria-label={`${title}: ${summary}`} ref={place} />
+    </figure>
+  );
+}
+
+function options(width: number, series: readonly Series[], shown: PlotProps['shown']): UPlot.Options {
+  const style = getComputedStyle(document.documentElement);
+  const colour = (name: string): string => style.getPropertyValue(name).trim();
+  const axis = {
+    stroke: colour('--muted'),
+    grid: { stroke: colour('--line'), width: 1 },
+    ticks: { stroke: colour('--line'), width: 1 },
+  };
+  return {
+    width,
+    height: HEIGHT,
+    cursor: { sync: { key: SYNC }, drag: { x: false, y: false } },
+    scales: { y: { range: (_plot, _min, max) => [0, Math.max(1, (max ?? 0) * 1.1)] } },
+    axes: [axis, { ...axis, size: 64, values: (_plot, ticks) => ticks.map(shown) }],
+    series: [
+      {
+        value: (_plot, at) =>
+          at == null ? '–' : new Date(at * 1000).toLocaleString(undefined, { dateStyle: 'short', timeStyle: 'medium' }),
+      },
+      ...series.map(({ title, colour: name }) => ({
+        label: title,
+        stroke: colour(name),
+        width: 2,
+        points: { show: false },
+        spanGaps: false,
+        value: (_plot: UPlot, value: number | null): string => (value == null ? '–' : shown(value)),
+      })),
+    ],
+  };
+}

@@ -1,0 +1,28 @@
+/** A small line without axes. */
+import type { JSX } from 'preact';
+
+const WIDTH = 120;
+const HEIGHT = 24;
+
+export interface SparklineProps {
+  /** What it shows, in words. */
+  readonly label: string;
+  readonly values: readonly number[];
+  /** Drawn over the values on the same scale. */
+  readonly errors: readonly number[];
+}
+
+export function Sparkline({ label, values, errors }: SparklineProps): JSX.Element {
+  const most = Math.max(1, ...values, ...errors);
+  return (
+    <svg class="sparkline" role="img" aria-label={label} width={WIDTH} height={HEIGHT} viewBox={`0 0 ${WIDTH} ${HEIGHT}`}>
+      <polyline class="all" points={points(values, most)} />
+      {errors.some((value) => value > 0) && <polyline class="errors" points={points(errors, most)} />}
+    </svg>
+  );
+}
+
+function points(values: readonly number[], most: number): string {
+  const step = values.length < 2 ? 0 : WIDTH / (values.length - 1);
+  return values.map((value, i) => `${(i * step).toFixed(1)},${(HEIGHT - 1 - (value / most) * (HEIGHT - 2)).toFixed(1)}`).join(' ');
+}

@@ -1,0 +1,46 @@
+/** Which jobs of an endpoint a filter admits. */
+import { CapstanError } from '../../lib/errors.ts';
+import type { JobState } from '../../proto/gen/capstan/v1/common.ts';
+import { publicState } from '../core/jobs/views.ts';
+import type { Engine } from '../engine/engine.ts';
+import type { JobRow } from '../store/store.ts';
+
+const MAX_TEXT = 1_000;
+
+export interface JobFilter {
+  /** Of the submission or last retry, wall clock ms: inclusive and exclusive. */
+  readonly since: number;
+  readonly until: number;
+  /** None means all. */
+  readonly states: ReadonlySet<JobState>;
+  /** In lower case; empty means all. */
+  readonly text: string;
+}
+
+/** A filter as callers send it; 0 and empty mean none. */
+export interface FilterRequest {
+  readonly states: readonly JobState[];
+  readonly sinceMs: bigint;
+  readonly untilMs: bigint;
+  readonly text: string;
+}
+
+/** @throws CapstanError INVALID_ARGUMENT */
+export function checkedFilter({ states, sinceMs, untilMs, text }: FilterRequest): JobFilter {
+  if (text.length > MAX_TEXT) throw new CapstanError('INVALID_ARGUMENT', `text: must be at most ${MAX_TEXT} characters`, { field: 'text' });
+  return {
+    since: Number(sinceMs),
+    until: untilMs === 0n ? Number.MAX_SAFE_INTEGER : Number(untilMs),
+    states: new Set(states),
+    text: text.toLowerCase(),
+  };
+}
+
+/** Whether the filter admits a job. Text is looked for in the id, the error and an input that is small. */
+export async function admits(engine: Engine, job: JobRow, { since, until, states, text }: JobFilter): Promise<boolean> {
+  if (job.submittedAt < since || job.submittedAt >= until) return false;
+  if (states.size > 0 && !states.has(publicState(job))) return false;
+  if (text === '' || job.id.toLowerCase().includes(text) || job.error?.toLowerCase().includes(text) === true) return true;
+  const input = (await engine.read('payload', job.seq))?.input;
+  return input !== undefined && 'inline' in input && Buffer.from(input.inline).toString('utf8').toLowerCase().includes(text);
+}
