@@ -29,12 +29,16 @@ const MOST_READ = 5_000;
 const CHOICE = [10, 60, 300, 900, 3_600, 7_200, 21_600, 86_400];
 /** About as many steps a plot shows. */
 const CHOSEN_STEPS = 400;
+/** What a range may reach beyond what is kept: its begin was read from another clock, ms. */
+const SLACK_MS = 600_000;
 
 /** A step for a range, s, such that the store has it for the whole range and a plot has enough of them. */
 export function chosenStep(from: number, to: number, now: number): number {
   const fits = (step: number): boolean => {
     const base = baseOf(step);
-    return (to - from) / (step * 1000) <= CHOSEN_STEPS && now - from <= base.keptMs && (to - from) / (base.step * 1000) <= MOST_READ;
+    return (
+      (to - from) / (step * 1000) <= CHOSEN_STEPS && now - from <= base.keptMs + SLACK_MS && (to - from) / (base.step * 1000) <= MOST_READ
+    );
   };
   return CHOICE.find(fits) ?? 86_400;
 }

@@ -127,6 +127,50 @@ serial(`jobs are filtered, opened, cancelled; a purge says how many and asks fir
   await page.getByText('2 jobs cancelled.').waitFor();
 });
 
+serial(`what matches is cancelled in the background, after its count was confirmed${SKIPPED}`, async (t) => {
+  const page = await openPage(t, browser, stack.url);
+  await Promise.all([1, 2, 3, 4].map((n) => stack.run(idOf('paused'), { n, mark: n === 2 ? 'stays' : 'goes' })));
+  await signIn(page, stack.url, stack.apiKey, `/console/endpoints/${idOf('paused')}/jobs`);
+  await page.getByLabel('ID, or text in input or error').fill('goes');
+  await page.getByRole('button', { name: 'Retry matching' }).click();
+  await page.getByRole('dialog').getByText('0 failed or timed-out jobs').waitFor();
+  t.true(await page.getByRole('dialog').getByRole('button', { name: 'Retry matching' }).isDisabled(), 'there is nothing to do');
+  await page.getByRole('dialog').getByRole('button', { name: 'Keep' }).click();
+  await page.getByRole('button', { name: 'Cancel matching' }).click();
+  await page.getByRole('dialog').getByText('3 queued or running jobs end as CANCELLED').waitFor();
+  await checkAccessibility(t, page, 'the confirmation of an operation');
+  await page.getByRole('dialog').getByRole('button', { name: 'Keep' }).click();
+  t.is((await stack.health(idOf('paused'))).jobs.inQueue, 4, 'nothing happens without a confirmation');
+  await page.getByRole('button', { name: 'Cancel matching' }).click();
+  await page.getByRole('dialog').getByText('3 queued or running').waitFor();
+  await page.getByRole('dialog').getByRole('button', { name: 'Cancel matching' }).click();
+  await page.getByLabel('Operations on many jobs').getByText('3 changed').waitFor();
+  t.is((await stack.health(idOf('paused'))).jobs.inQueue, 1);
+  await stack.call(`/v2/${idOf('paused')}/purge-queue`, { method: 'POST' });
+  await page.getByLabel('Status').selectOption('FAILED');
+  t.is(await page.getByRole('button', { name: 'Cancel matching' }).getAttribute('aria-disabled'), 'true');
+});
+
+serial(`plots of an endpoint say what happened, in words, too${SKIPPED}`, async (t) => {
+  const page = await openPage(t, browser, stack.url);
+  await signIn(page, stack.url, stack.apiKey);
+  const row = page.getByRole('row').filter({ has: page.getByRole('link', { name: 'hostile' }) });
+  await row.getByRole('img', { name: /jobs in the last hour/ }).waitFor();
+  await page.getByRole('link', { name: 'hostile' }).click();
+  await page.getByRole('img', { name: /^Jobs: [1-9]\d* submitted, \d+ completed/ }).waitFor({ timeout: 60_000 });
+  for (const title of ['Queue', 'Delay', 'Execution', 'Workers', 'Cold starts'])
+    await page.getByRole('img', { name: new RegExp(`^${title}: `) }).waitFor();
+  t.is(await page.locator('.plot canvas').count(), 6);
+  await checkAccessibility(t, page, 'plots');
+  await page.getByLabel('Last').selectOption('90 days');
+  await page
+    .getByRole('img', { name: /in steps of 6 h/ })
+    .first()
+    .waitFor();
+  await page.getByRole('button', { name: /theme$/ }).click();
+  await checkAccessibility(t, page, 'plots in the other theme');
+});
+
 serial(`an output of 5 MB is not loaded into the page${SKIPPED}`, async (t) => {
   const job = await stack.run(idOf('large'), {});
   await stack.ended(idOf('large'), job);

@@ -191,12 +191,17 @@ export function ConfirmButton({
   explain,
   refusal,
   isBusy,
+  isReady = true,
+  onOpen,
   onConfirm,
 }: {
   label: string;
   explain: ComponentChildren;
   refusal?: string | undefined;
   isBusy?: boolean;
+  /** Whether `explain` says all that it will, so that the action can be confirmed. */
+  isReady?: boolean;
+  onOpen?: () => void;
   onConfirm: () => void;
 }): JSX.Element {
   const [isOpen, setOpen] = useState(false);
@@ -207,7 +212,15 @@ export function ConfirmButton({
   }, [isOpen]);
   return (
     <>
-      <ActionButton refusal={refusal} isBusy={isBusy ?? false} tone="danger" onClick={() => setOpen(true)}>
+      <ActionButton
+        refusal={refusal}
+        isBusy={isBusy ?? false}
+        tone="danger"
+        onClick={() => {
+          onOpen?.();
+          setOpen(true);
+        }}
+      >
         {label}
       </ActionButton>
       {isOpen && (
@@ -216,7 +229,7 @@ export function ConfirmButton({
           <div>{explain}</div>
           <form method="dialog" class="actions">
             <button>Keep</button>
-            <button class="danger" onClick={onConfirm}>
+            <button class="danger" disabled={!isReady} onClick={onConfirm}>
               {label}
             </button>
           </form>

@@ -65,6 +65,12 @@ export function Plot({ title, summary, at, series, shown }: PlotProps): JSX.Elem
   );
 }
 
+/** Values between gaps, which no line shows. */
+function isolated(plot: UPlot, place: number): number[] {
+  const values = plot.data[place] ?? [];
+  return [...values.keys()].filter((i) => values[i] != null && values[i - 1] == null && values[i + 1] == null);
+}
+
 function options(width: number, series: readonly Series[], shown: PlotProps['shown']): UPlot.Options {
   const style = getComputedStyle(document.documentElement);
   const colour = (name: string): string => style.getPropertyValue(name).trim();
@@ -88,7 +94,7 @@ function options(width: number, series: readonly Series[], shown: PlotProps['sho
         label: title,
         stroke: colour(name),
         width: 2,
-        points: { show: false },
+        points: { show: true, size: 5, filter: isolated },
         spanGaps: false,
         value: (_plot: UPlot, value: number | null): string => (value == null ? '–' : shown(value)),
       })),

@@ -7,6 +7,7 @@ import { callEndpoint, graphql } from '../../api/request.ts';
 import { useWriteRefusal } from '../../api/session.ts';
 import { duration, time } from '../../ui/format.ts';
 import { Badge, ConfirmButton, Failure, Loaded, Table, Text } from '../../ui/parts.tsx';
+import { BulkOperations } from './bulk.tsx';
 
 interface Row {
   readonly id: string;
@@ -81,6 +82,7 @@ export function Jobs({ endpoint }: { endpoint: string }): JSX.Element {
         </div>
         <PurgeButton endpoint={endpoint} />
       </div>
+      <BulkOperations endpoint={endpoint} filter={filter} />
       <Loaded query={query}>
         {({ jobs: page }) => (
           <>

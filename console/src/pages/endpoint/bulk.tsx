@@ -1,0 +1,144 @@
+import type { JSX } from 'preact';
+import { useState } from 'preact/hooks';
+
+import { useAction, useLive } from '../../api/live.ts';
+import { graphql } from '../../api/request.ts';
+import { useWriteRefusal } from '../../api/session.ts';
+import { time } from '../../ui/format.ts';
+import { ActionButton, Badge, ConfirmButton, Failure, Text } from '../../ui/parts.tsx';
+
+/** As the pages of jobs are filtered. */
+export interface JobFilter {
+  readonly status?: readonly string[];
+  readonly text?: string;
+  readonly sinceMs?: number;
+}
+
+type Action = 'RETRY' | 'CANCEL' | 'PURGE';
+
+interface Operation {
+  readonly id: string;
+  readonly action: Action;
+  readonly state: 'RUNNING' | 'DONE' | 'STOPPED' | 'FAILED';
+  readonly lookedAt: number;
+  readonly changed: number;
+  readonly skipped: number;
+  readonly startedAt: string;
+  readonly error: string | null;
+}
+
+interface Counted {
+  readonly countJobs: { readonly count: number; readonly incomplete: boolean };
+}
+
+const COUNT = `query ($endpoint: ID!, $action: BulkAction!, $filter: JobFilter) {
+  countJobs(endpoint: $endpoint, action: $action, filter: $filter) { count incomplete }
+}`;
+const START = `mutation ($endpoint: ID!, $action: BulkAction!, $filter: JobFilter) {
+  startBulkOperation(endpoint: $endpoint, action: $action, filter: $filter) { id }
+}`;
+const LIST = `query ($endpoint: ID!) {
+  bulkOperations(endpoint: $endpoint) { id action state lookedAt changed skipped startedAt error }
+}`;
+
+interface Kind {
+  readonly label: string;
+  /** Statuses of the jobs that it changes. */
+  readonly of: readonly string[];
+  readonly does: string;
+  readonly doing: string;
+}
+
+const KINDS: Readonly<Record<Action, Kind>> = {
+  RETRY: { label: 'Retry matching', of: ['FAILED', 'TIMED_OUT'], does: 'failed or timed-out jobs return to the queue.', doing: 'Retry' },
+  CANCEL: { label: 'Cancel matching', of: ['IN_QUEUE', 'IN_PROGRESS'], does: 'queued or running jobs end as CANCELLED.', doing: 'Cancel' },
+  PURGE: { label: 'Purge matching', of: ['IN_QUEUE'], does: 'queued jobs end as CANCELLED. Running jobs continue.', doing: 'Purge' },
+};
+const ACTIONS: readonly Action[] = ['RETRY', 'CANCEL', 'PURGE'];
+/** How often a running operation is looked at, ms. */
+const POLL_MS = 1_000;
+
+/** Changes all jobs that the filter admits, after saying how many, and shows how far that is. */
+export function BulkOperations({ endpoint, filter }: { endpoint: string; filter: JobFilter }): JSX.Element | null {
+  const writeRefusal = useWriteRefusal();
+  // Listing them needs a key that may change jobs.
+  if (writeRefusal !== undefined) return null;
+  return (
+    <>
+      <div class="actions" role="group" aria-label="All jobs that match">
+        {ACTIONS.map((action) => (
+          <BulkButton key={action} endpoint={endpoint} action={action} filter={filter} />
+        ))}
+      </div>
+      <Progress endpoint={endpoint} />
+    </>
+  );
+}
+
+function BulkButton({ endpoint, action, filter }: { endpoint: string; action: Action; filter: JobFilter }): JSX.Element {
+  const { label, of, does } = KINDS[action];
+  const [counted, setCounted] = useState<Counted['countJobs'] | Error>();
+  const start = useAction(() => graphql(START, { endpoint, action, filter }));
+  const [status] = filter.status ?? [];
+  const refusal = status !== undefined && !of.includes(status) ? `${label} concerns jobs that are ${of.join(' or ')}.` : undefined;
+  const count = (): void => {
+    setCounted(undefined);
+    graphql<Counted>(COUNT, { endpoint, action, filter }).then(
+      ({ countJobs }) => setCounted(countJobs),
+      (error: unknown) => setCounted(error instanceof Error ? error : new Error(String(error))),
+    );
+  };
+  return (
+    <>
+      <ConfirmButton
+        label={label}
+        explain={
+          counted === undefined ? (
+            <p>Counting…</p>
+          ) : counted instanceof Error ? (
+            <Failure error={counted} />
+          ) : (
+            <p>
+              {counted.incomplete ? 'At least ' : ''}
+              {counted.count} {does} It goes on in the background.
+            </p>
+          )
+        }
+        refusal={refusal}
+        isBusy={start.isPending}
+        isReady={counted !== undefined && !(counted instanceof Error) && counted.count > 0}
+        onOpen={count}
+        onConfirm={() => start.mutate(undefined)}
+      />
+      <Failure error={start.error} />
+    </>
+  );
+}
+
+function Progress({ endpoint }: { endpoint: string }): JSX.Element | null {
+  const query = useLive(
+    ['bulk', endpoint],
+    (signal) => graphql<{ bulkOperations: readonly Operation[] }>(LIST, { endpoint }, signal),
+    POLL_MS,
+  );
+  const stop = useAction((id: string) => graphql('mutation ($id: ID!) { stopBulkOperation(id: $id) { id } }', { id }));
+  const [last, ...others] = query.data?.bulkOperations ?? [];
+  const running = others.filter(({ state }) => state === 'RUNNING');
+  if (last === undefined) return null;
+  return (
+    <ul class="plain" role="status" aria-label="Operations on many jobs">
+      {[last, ...running].map((each) => (
+        <li key={each.id}>
+          {KINDS[each.action].doing} <Badge state={each.state} /> {each.changed} changed
+          {each.skipped > 0 && `, ${each.skipped} had changed by themselves`}, {each.lookedAt} looked at, since {time(each.startedAt)}{' '}
+          {each.error !== null && <Text of={each.error} />}
+          {each.state === 'RUNNING' && (
+            <ActionButton isBusy={stop.isPending} onClick={() => stop.mutate(each.id)}>
+              Stop
+            </ActionButton>
+          )}
+        </li>
+      ))}
+    </ul>
+  );
+}
