@@ -127,7 +127,7 @@ export class BulkOperations {
   async #run(operation: Operation, request: BulkRequest): Promise<void> {
     const { shown } = operation;
     let [lookedAt, changed, skipped] = [0, 0, 0];
-    let end: BulkState = BulkState.DONE;
+    let end: Pick<BulkOperation, 'state' | 'error'> = { state: BulkState.DONE, error: '' };
     try {
       for await (const rows of this.#pages(request)) {
         for (let from = 0; from < rows.length && !operation.stops; from += AT_ONCE) {
@@ -140,13 +140,11 @@ export class BulkOperations {
         }
         if (operation.stops) break;
       }
-      if (operation.stops) end = BulkState.STOPPED;
+      if (operation.stops) end = { state: BulkState.STOPPED, error: '' };
     } catch (error) {
-      end = BulkState.FAILED;
-      shown.error = messageOf(error);
+      end = { state: BulkState.FAILED, error: messageOf(error) };
     }
-    shown.state = end;
-    shown.endedAtMs = BigInt(Math.trunc(this.#deps.wall()));
+    Object.assign(shown, end, { endedAtMs: BigInt(Math.trunc(this.#deps.wall())) });
     this.#deps.log.info(
       { endpoint: shown.endpointId, operation: shown.id, changed, skipped, error: shown.error },
       'operation on jobs ended',
