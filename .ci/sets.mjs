@@ -37,6 +37,7 @@ export const sets = {
   cluster: [
     'test/cli/up-schedulers.test.ts',
     'test/conformance/store/postgres*.test.ts',
+    'test/deploy/dashboard.test.ts',
     'test/integration/cells*.test.ts',
     'test/integration/cluster*.test.ts',
     'test/integration/handover.test.ts',
