@@ -64,6 +64,8 @@ const FOR_DEVELOPERS = /^(?:\.github|\.vscode|benchmarks?|docs?|examples?|tests?
 const OF_OTHERS: Readonly<Record<string, RegExp>> = {
   'better-sqlite3': /^(?:deps|src)\/|^prebuilds\/(?!linux)/,
 };
+/** The same modules again, for bundlers. */
+const FOR_BUNDLERS: Readonly<Record<string, RegExp>> = { '@opentelemetry': /^build\/(?:esm|esnext)\// };
 
 /**
  * Copies an installed package without what only developers read.
@@ -85,7 +87,10 @@ export async function copyDependency(root: string, { name, version, path }: Depe
 
 function isNeeded(name: string, file: string): boolean {
   if (LICENCE.test(basename(file))) return !/\.(?:[cm]?ts|map)$/.test(file);
-  return NEEDED.test(file) && !FOR_DEVELOPERS.test(file) && OF_OTHERS[name]?.test(file) !== true;
+  const scope = name.slice(0, Math.max(0, name.indexOf('/')));
+  return (
+    NEEDED.test(file) && !FOR_DEVELOPERS.test(file) && OF_OTHERS[name]?.test(file) !== true && FOR_BUNDLERS[scope]?.test(file) !== true
+  );
 }
 
 /** Files of a package without those of the packages installed below it. */

@@ -74,10 +74,10 @@ function tests(postgres: PostgresServer): void {
     const url = await prometheus(t, stack);
     const ids = await stack.deploy(join(root, 'test/console/app'));
     const page = await balanced(stack);
-    let isOver = false;
+    const over = new AbortController();
     const names = ['hostile', 'failing', 'words', 'large'];
     const load = async (): Promise<void> => {
-      for (let n = 0; !isOver; n += 1) {
+      for (let n = 0; !over.signal.aborted; n += 1) {
         // Endpoints join one after the other, so that workers start all the time.
         const id = ids.get(names[Math.min(names.length - 1, Math.trunc(n / 20) % names.length)] ?? '') ?? '';
         await stack.run(id, { text: 'a b' });
@@ -103,7 +103,7 @@ function tests(postgres: PostgresServer): void {
       },
       90_000,
     ).catch(() => undefined);
-    isOver = true;
+    over.abort();
     await loading;
     t.deepEqual([...missing], []);
   });
