@@ -1,0 +1,152 @@
+/** Tracing by OpenTelemetry's SDK. Spans wait in a bounded queue for a receiver that is slow; beyond it they are dropped. */
+import { randomUUID } from 'node:crypto';
+import { hostname } from 'node:os';
+
+import {
+  createTraceState,
+  diag,
+  DiagLogLevel,
+  ROOT_CONTEXT,
+  SpanKind as OtelKind,
+  SpanStatusCode,
+  trace as api,
+  type Context,
+  type Span as OtelSpan,
+  type SpanContext,
+  type Tracer,
+} from '@opentelemetry/api';
+import { detectResources, envDetector, resourceFromAttributes } from '@opentelemetry/resources';
+import {
+  AlwaysOffSampler,
+  AlwaysOnSampler,
+  BatchSpanProcessor,
+  ParentBasedSampler,
+  TraceIdRatioBasedSampler,
+  TracerProvider,
+  type Sampler,
+  type SpanExporter,
+} from '@opentelemetry/sdk-trace';
+
+import { traceBelow, traceHeaders, traceParent } from '../trace-context.ts';
+import type { TelemetrySettings } from './settings.ts';
+import { NotRecorded, type Attributes, type Span, type SpanKind, type SpanStart, type TracedPart, type Tracing } from './tracing.ts';
+
+const KINDS: Readonly<Record<SpanKind, OtelKind>> = {
+  server: OtelKind.SERVER,
+  client: OtelKind.CLIENT,
+  consumer: OtelKind.CONSUMER,
+  internal: OtelKind.INTERNAL,
+};
+/** Time for the last spans when a part closes, ms. */
+const CLOSE_MS = 3_000;
+/** Interval of warnings about a receiver that does not take spans, ms. */
+const WARN_MS = 60_000;
+/** Longest text of an attribute, characters: user code writes some of them. */
+const MAX_TEXT = 1_024;
+
+export class RecordedTracing implements Tracing {
+  readonly isOn = true;
+  readonly #provider: TracerProvider;
+  readonly #tracer: Tracer;
+
+  constructor(settings: TelemetrySettings, exporter: SpanExporter, { name, version, warn }: TracedPart) {
+    warnOfExports(warn);
+    const own = resourceFromAttributes({
+      'service.name': `capstan-${name}`,
+      'service.version': version,
+      'service.instance.id': randomUUID(),
+      'host.name': hostname(),
+    });
+    const named = settings.otelServiceName === undefined ? {} : { 'service.name': settings.otelServiceName };
+    this.#provider = new TracerProvider({
+      resource: own.merge(detectResources({ detectors: [envDetector] })).merge(resourceFromAttributes(named)),
+      sampler: samplerOf(settings),
+      spanLimits: { attributeValueLengthLimit: MAX_TEXT },
+      spanProcessors: [new BatchSpanProcessor({ exporter })],
+    });
+    this.#tracer = this.#provider.getTracer('capstan', version);
+  }
+
+  start(name: string, { kind, parent, startMs, attributes = {} }: SpanStart): Span {
+    const options = { kind: KINDS[kind], attributes, ...(startMs === undefined ? {} : { startTime: startMs }) };
+    const span = this.#tracer.startSpan(name, options, parent === '' ? ROOT_CONTEXT : contextOf(parent));
+    const { traceId, spanId, traceFlags } = span.spanContext();
+    const trace = traceBelow(parent, { traceId, spanId, flags: traceFlags });
+    return span.isRecording() ? new Recorded(span, trace) : new NotRecorded(trace);
+  }
+
+  async close(): Promise<void> {
+    const late = new Promise<void>((resolve) => setTimeout(resolve, CLOSE_MS).unref());
+    // A receiver that is away has been warned of.
+    await Promise.race([this.#provider.shutdown().catch(() => undefined), late]);
+  }
+}
+
+class Recorded implements Span {
+  readonly isRecorded = true;
+  readonly trace: string;
+  readonly #span: OtelSpan;
+
+  constructor(span: OtelSpan, trace: string) {
+    this.#span = span;
+    this.trace = trace;
+  }
+
+  rename(name: string): void {
+    this.#span.updateName(name);
+  }
+
+  set(attributes: Attributes): void {
+    this.#span.setAttributes(attributes);
+  }
+
+  event(name: string, atMs: number): void {
+    this.#span.addEvent(name, {}, atMs);
+  }
+
+  fail(message: string): void {
+    this.#span.setStatus({ code: SpanStatusCode.ERROR, message: message.slice(0, MAX_TEXT) });
+  }
+
+  end(atMs?: number): void {
+    if (this.#span.isRecording()) this.#span.end(atMs);
+  }
+}
+
+function contextOf(parent: string): Context {
+  const { traceId, spanId, flags } = traceParent(parent);
+  const { tracestate } = traceHeaders(parent);
+  const remote: SpanContext = {
+    traceId,
+    spanId,
+    traceFlags: flags,
+    isRemote: true,
+    ...(tracestate === undefined ? {} : { traceState: createTraceState(tracestate) }),
+  };
+  return api.setSpanContext(ROOT_CONTEXT, remote);
+}
+
+function samplerOf({ tracesSampler, tracesSamplerArg }: TelemetrySettings): Sampler {
+  const root = (kind: string): Sampler => {
+    if (kind === 'always_off') return new AlwaysOffSampler();
+    return kind === 'always_on' ? new AlwaysOnSampler() : new TraceIdRatioBasedSampler(tracesSamplerArg);
+  };
+  const [, ofRoot] = /^parentbased_(.*)$/.exec(tracesSampler) ?? [];
+  return ofRoot === undefined ? root(tracesSampler) : new ParentBasedSampler({ root: root(ofRoot) });
+}
+
+/** The libraries report failed exports, with addresses but without headers, for each batch: once a minute is enough. */
+function warnOfExports(warn: TracedPart['warn']): void {
+  let next = 0;
+  const report = (message: string): void => {
+    const now = performance.now();
+    if (now < next) return;
+    next = now + WARN_MS;
+    warn({ reason: message.slice(0, MAX_TEXT) }, 'spans were not exported');
+  };
+  const ignore = (): void => undefined;
+  diag.setLogger(
+    { error: report, warn: report, info: ignore, debug: ignore, verbose: ignore },
+    { logLevel: DiagLogLevel.WARN, suppressOverrideMessage: true },
+  );
+}

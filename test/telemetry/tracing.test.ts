@@ -1,0 +1,106 @@
+/** Spans as a receiver gets them, and settings that are refused. */
+import { createServer } from 'node:http';
+import { once } from 'node:events';
+import type { AddressInfo } from 'node:net';
+
+import test from 'ava';
+import { z } from 'zod';
+
+import { readSettings } from '../../lib/settings.ts';
+import { telemetrySettings } from '../../lib/telemetry/settings.ts';
+import { openTracing, TRACING_OFF, type Tracing } from '../../lib/telemetry/tracing.ts';
+import { OtlpReceiver } from '../support/otlp-receiver.ts';
+
+const CALLER = '00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01';
+const UNSAMPLED = '00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00';
+
+const settingsOf = (env: Readonly<Record<string, string>>) => readSettings(z.object(telemetrySettings), {}, env);
+
+function open(env: Readonly<Record<string, string>>, warn: (message: string) => void = () => undefined): Promise<Tracing> {
+  return openTracing(settingsOf(env), { name: 'test', version: '1.2.3', warn: (_fields, message) => warn(message) });
+}
+
+for (const [what, env] of [
+  ['no endpoint', {}],
+  ['OTEL_SDK_DISABLED', { OTEL_EXPORTER_OTLP_ENDPOINT: 'http://127.0.0.1:9', OTEL_SDK_DISABLED: 'true' }],
+  ['OTEL_TRACES_EXPORTER=none', { OTEL_EXPORTER_OTLP_ENDPOINT: 'http://127.0.0.1:9', OTEL_TRACES_EXPORTER: 'none' }],
+] as const)
+  test(`with ${what} tracing is off`, async (t) => {
+    t.is(await open(env), TRACING_OFF);
+  });
+
+for (const [name, value] of [
+  ['OTEL_EXPORTER_OTLP_ENDPOINT', 'collector:4317'],
+  ['OTEL_EXPORTER_OTLP_TRACES_ENDPOINT', 'ftp://collector'],
+  ['OTEL_EXPORTER_OTLP_PROTOCOL', 'thrift'],
+  ['OTEL_TRACES_SAMPLER', 'sometimes'],
+  ['OTEL_TRACES_SAMPLER_ARG', '1.5'],
+] as const)
+  test(`${name}=${value} is refused by name`, (t) => {
+    t.throws(() => settingsOf({ [name]: value }), { code: 'CONFIG', message: new RegExp(`^${name}: must be `) });
+  });
+
+test('off, a span passes its parent on', (t) => {
+  t.is(TRACING_OFF.start('s', { kind: 'server', parent: CALLER }).trace, CALLER);
+  t.is(TRACING_OFF.start('s', { kind: 'server', parent: '' }).trace, '');
+});
+
+test('a span has its parent, times, attributes and failure; the resource says which part it is', async (t) => {
+  const receiver = await OtlpReceiver.start(t);
+  const tracing = await open({ ...receiver.variables });
+  const span = tracing.start('first', { kind: 'server', parent: CALLER, startMs: 1_700_000_000_000, attributes: { a: 1 } });
+  t.true(span.isRecorded);
+  t.regex(span.trace, /^00-4bf92f3577b34da6a3ce929d0e0e4736-(?!00f067aa0ba902b7)[\da-f]{16}-01$/);
+  span.set({ b: 'x'.repeat(5_000) });
+  span.fail('it broke');
+  span.end(1_700_000_000_250);
+  span.end();
+  await tracing.close();
+  const [received] = receiver.spans;
+  t.like(received, {
+    service: 'capstan-test',
+    name: 'first',
+    parentId: '00f067aa0ba902b7',
+    startNs: 1_700_000_000_000_000_000n,
+    endNs: 1_700_000_000_250_000_000n,
+    failure: 'it broke',
+  });
+  t.is(received?.attributes['a'], 1);
+  t.is(String(received?.attributes['b']).length, 1_024, 'long texts are cut');
+  t.is(receiver.spans.length, 1);
+});
+
+test('samplers follow the caller or not', async (t) => {
+  const receiver = await OtlpReceiver.start(t);
+  const recorded = async (sampler: string, parent: string): Promise<boolean> => {
+    const tracing = await open({ ...receiver.variables, OTEL_TRACES_SAMPLER: sampler, OTEL_TRACES_SAMPLER_ARG: '0' });
+    const span = tracing.start('s', { kind: 'server', parent });
+    span.end();
+    await tracing.close();
+    t.is(span.trace.endsWith('-01'), span.isRecorded);
+    return span.isRecorded;
+  };
+  t.true(await recorded('parentbased_always_on', ''));
+  t.false(await recorded('parentbased_always_on', UNSAMPLED));
+  t.true(await recorded('always_on', UNSAMPLED));
+  t.false(await recorded('always_off', CALLER));
+  t.false(await recorded('traceidratio', CALLER));
+  t.true(await recorded('parentbased_traceidratio', CALLER));
+  t.false(await recorded('parentbased_traceidratio', ''));
+});
+
+test('a receiver that is away is warned of once, and closing does not wait for it', async (t) => {
+  const server = createServer().listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  server.close();
+  await once(server, 'close');
+  const warnings: string[] = [];
+  const tracing = await open({ OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: `http://127.0.0.1:${port}/v1/traces` }, (message) =>
+    warnings.push(message),
+  );
+  for (let n = 0; n < 5_000; n += 1) tracing.start('s', { kind: 'internal', parent: '' }).end();
+  await tracing.close();
+  t.true(warnings.length <= 1);
+  t.true(warnings.every((message) => message === 'spans were not exported'));
+});
