@@ -7,6 +7,7 @@ import { z } from 'zod';
 
 import { CapstanError } from '../lib/errors.ts';
 import { isSchedulerAddress, SCHEDULER_RULE } from '../lib/owner/addresses.ts';
+import { telemetrySettings } from '../lib/telemetry/settings.ts';
 import { tlsSettings } from '../lib/tls-settings.ts';
 import { ISOLATION_SETTINGS } from './sandbox/isolation-setting.ts';
 import { DESTINATION_RULE, readDestination } from './sandbox/network/destinations.ts';
@@ -44,6 +45,7 @@ export const agentConfig = z.object({
     'Addresses of the schedulers, `host:port`, separated by commas; a host name stands for all of its addresses (cluster.md). Or `unix:<path>`',
   ),
   ...tlsSettings,
+  ...telemetrySettings,
   joinToken: setting('CAPSTAN_JOIN_TOKEN', z.string().min(1).optional(), 'Secret with which a new node joins; not used after that'),
   joinTokenFile: setting(
     'CAPSTAN_JOIN_TOKEN_FILE',

@@ -52,6 +52,8 @@ export interface LocalTask {
   readonly input: Buffer;
   /** Secret. */
   readonly s3Config?: S3Config | undefined;
+  /** Trace context of the request; absent without one. */
+  readonly trace?: string | undefined;
   /** The handler was entered. */
   readonly onEntered?: () => void;
   /** One chunk of a generator, JSON text. */
@@ -338,7 +340,7 @@ export class LocalWorker {
     const stop = (): void => this.#worker.cancel(key);
     task.signal.addEventListener('abort', stop, { once: true });
     this.#tasks.set(key, { task, settle: resolve });
-    this.#worker.run({ key, jobId: task.jobId, input: task.input, attempt: 1, s3Config: task.s3Config });
+    this.#worker.run({ key, jobId: task.jobId, input: task.input, attempt: 1, s3Config: task.s3Config, trace: task.trace });
     return promise.finally(() => task.signal.removeEventListener('abort', stop));
   }
 

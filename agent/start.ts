@@ -11,6 +11,7 @@ import { clientCredentials } from '../lib/grpc-tls.ts';
 import { acquireLock } from '../lib/lock.mjs';
 import { CapstanError } from '../lib/errors.ts';
 import type { SchedulerEvent } from '../proto/gen/capstan/v1/nodes.ts';
+import { openTracing } from '../lib/telemetry/tracing.ts';
 import { messageOf } from '../lib/to-error.ts';
 import { visibleText } from '../lib/visible-text.ts';
 import { ArtifactCache } from './artifacts/cache.ts';
@@ -89,6 +90,7 @@ export async function start(config: AgentConfig, deps: AgentDeps = {}): Promise<
 async function startIn(folder: string, config: AgentConfig, deps: AgentDeps, lock: { release(): void }): Promise<AgentHandle> {
   const log = deps.log ?? pino({ name: 'agent', level: config.logLevel, hooks: { streamWrite: visibleText } }, pino.destination(2));
   const credentials = clientCredentials(config.scheduler, config);
+  const tracing = await openTracing(config, { name: 'agent', version: pkg.version, warn: (fields, message) => log.warn(fields, message) });
   if (deps.runtimes === undefined) await checkContainerRuntime(new ContainerEngine(config.containerSocket), config.containerRuntime);
   const work = join(folder, 'work');
   const left = await killLeftovers(folder, work);
@@ -152,6 +154,7 @@ async function startIn(folder: string, config: AgentConfig, deps: AgentDeps, loc
     onGatewayUrl: (url) => level.launcher.setGateway(url),
     send: (event) => session.send(event),
     onLogLine: (line) => logs.add(line),
+    tracing,
     onServing: () => gateways.workersChanged(),
     onDeviceDoubt: () => inventory.probeSoon(),
   });
@@ -211,6 +214,7 @@ async function startIn(folder: string, config: AgentConfig, deps: AgentDeps, loc
     blobs.close();
     finder.close();
     await logs.close();
+    await tracing.close();
     lock.release();
     log.info('agent stopped');
   }

@@ -8,6 +8,7 @@ import { z } from 'zod';
 
 import { CapstanError } from '../lib/errors.ts';
 import { isSchedulerAddress, SCHEDULER_RULE } from '../lib/owner/addresses.ts';
+import { telemetrySettings } from '../lib/telemetry/settings.ts';
 import { tlsSettings } from '../lib/tls-settings.ts';
 import { readSettings, setting } from '../lib/settings.ts';
 import { errnoOf } from '../lib/to-error.ts';
@@ -29,6 +30,7 @@ export const gatewayConfig = z.object({
     'Addresses of the schedulers’ gRPC servers, host:port, separated by commas; a host name stands for all of its addresses (cluster.md). Or unix:<path>.',
   ),
   ...tlsSettings,
+  ...telemetrySettings,
   token: setting(
     'CAPSTAN_GATEWAY_TOKEN',
     z.string().min(1).optional(),

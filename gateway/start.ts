@@ -5,6 +5,7 @@ import { setImmediate as immediate, setTimeout as pause } from 'node:timers/prom
 import { ClusterClient } from '../lib/cluster-list.ts';
 import { CapstanError } from '../lib/errors.ts';
 import { clientCredentials } from '../lib/grpc-tls.ts';
+import { openTracing } from '../lib/telemetry/tracing.ts';
 import pkg from '../package.json' with { type: 'json' };
 import { Authenticator } from './auth/authenticate.ts';
 import { gatewayToken, type GatewayConfig } from './config.ts';
@@ -77,6 +78,11 @@ export async function start(config: GatewayConfig, deps: GatewayDeps = {}): Prom
   const certificate = readCertificate(config);
   const channelCredentials = clientCredentials(config.scheduler, config);
   const cluster = new ClusterClient(config.scheduler, token, channelCredentials, channelOptions);
+  const tracing = await openTracing(config, {
+    name: 'gateway',
+    version: pkg.version,
+    warn: (fields, message) => log.warn(fields, message),
+  });
   const proxies = new TrustedProxies(config.trustedProxies);
   const memory = new SharedBudget(config.maxBodyMemoryBytes);
   const uploads = new UploadMonitor({ minBytes: config.uploadMinBytes, windowMs: config.uploadWindowMs, now });
@@ -142,6 +148,7 @@ export async function start(config: GatewayConfig, deps: GatewayDeps = {}): Prom
     memory,
     uploads,
     metrics: metrics.lb,
+    tracing,
   });
   const app = await createServer(
     {
@@ -159,6 +166,7 @@ export async function start(config: GatewayConfig, deps: GatewayDeps = {}): Prom
       memory,
       uploads,
       metrics,
+      tracing,
       draining: () => draining,
     },
     certificate,
@@ -245,6 +253,7 @@ export async function start(config: GatewayConfig, deps: GatewayDeps = {}): Prom
     clearInterval(idle);
     clearTimeout(timer);
     closeChannels();
+    await tracing.close();
     log.info('gateway stopped');
   }
 

@@ -3,6 +3,7 @@ import { resolve } from 'node:path';
 
 import { z } from 'zod';
 
+import { telemetrySettings } from '../lib/telemetry/settings.ts';
 import { tlsSettings } from '../lib/tls-settings.ts';
 import { CapstanError } from '../lib/errors.ts';
 import { readSettings, setting } from '../lib/settings.ts';
@@ -65,6 +66,7 @@ export const schedulerConfig = z.object({
     'Port that the gRPC server listens on; 0 picks a free port',
   ),
   ...tlsSettings,
+  ...telemetrySettings,
   apiKey: setting('SERVICE_API_KEY', z.string().min(1).optional(), "The account's API key at the first start; generated when empty"),
   logLevel: setting(
     'CAPSTAN_LOG_LEVEL',

@@ -91,7 +91,19 @@ export async function start(config: SchedulerConfig, deps: SchedulerDeps = {}): 
 }
 
 /** Commits what was accepted, and closes the store. */
-async function closeQueue({ disk, sender, masterKeys, engine, recorder, blobs, cellWatch, store, cluster, unlock }: Parts): Promise<void> {
+async function closeQueue({
+  disk,
+  sender,
+  tracing,
+  masterKeys,
+  engine,
+  recorder,
+  blobs,
+  cellWatch,
+  store,
+  cluster,
+  unlock,
+}: Parts): Promise<void> {
   blobs.stopSweep();
   disk.close();
   await sender.cancel();
@@ -102,5 +114,6 @@ async function closeQueue({ disk, sender, masterKeys, engine, recorder, blobs, c
   await cellWatch.close();
   await store.close();
   await cluster.close();
+  await tracing.close();
   unlock();
 }

@@ -3,6 +3,7 @@ import type { Logger } from 'pino';
 
 import { assertNever, type CapstanError } from '../../lib/errors.ts';
 import { fromServiceError } from '../../lib/grpc-errors.ts';
+import type { Tracing } from '../../lib/telemetry/tracing.ts';
 import { messageOf } from '../../lib/to-error.ts';
 import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
 import type { ServingWorker } from '../../proto/gen/capstan/v1/invoke.ts';
@@ -21,6 +22,7 @@ import type { WorkFolders } from '../runtimes/work-folders.ts';
 import type { WorkerNetwork } from '../../lib/isolation.ts';
 import { isolationRefusal, networkOf } from './isolation-guard.ts';
 import { serveOn, servingWorkers } from './serving.ts';
+import { AttemptSpans } from '../telemetry/attempt-spans.ts';
 import { WorkerLines } from './worker-lines.ts';
 import { deviceProblemOf } from '../core/devices.ts';
 import type { CoreEvent, Effect } from '../core/events.ts';
@@ -49,6 +51,7 @@ export interface EngineDeps {
   readonly onGatewayUrl: (url: string) => void;
   readonly send: (event: AgentEvent) => void;
   readonly onLogLine: (line: PrintedLine) => void;
+  readonly tracing: Tracing;
   /** The workers that accept HTTP requests may have changed. */
   readonly onServing: () => void;
   /** A worker with devices failed: its devices should be probed. */
@@ -79,10 +82,12 @@ export class Engine {
   #turnEnds = false;
   #onIdle: (() => void) | undefined;
   readonly #lines: WorkerLines;
+  readonly #spans: AttemptSpans;
 
   constructor(deps: EngineDeps) {
     this.#deps = deps;
     this.#lines = new WorkerLines(deps.onLogLine);
+    this.#spans = new AttemptSpans(deps.tracing);
   }
 
   /** Returns the state for Hello. */
@@ -150,11 +155,12 @@ export class Engine {
   }
 
   /** Hands an HTTP request to a worker; returns null when the worker does not accept it. */
-  serve(workerId: string, request: HttpRequest, events: HttpEvents): HttpCall | null {
+  serve(workerId: string, asked: HttpRequest, listener: HttpEvents): HttpCall | null {
     const counted = (worker: { readonly start: number }, count: number, webSockets: number): void =>
       this.feed({ kind: 'requests', workerId, start: worker.start, count, webSockets });
     const worker = this.#state.workers.get(workerId);
     if (worker !== undefined && deviceProblemOf(this.#state, worker) !== undefined) return null;
+    const { request, events } = this.#spans.request(workerId, asked, listener);
     const response = new ValidatedResponse(request, events, (line) => this.#tellWorkerLog(workerId, worker?.release, line));
     const call = serveOn({ worker, running: this.#hosted.get(workerId)?.worker, counted }, request, response);
     if (call !== null) response.attach(call);
@@ -211,7 +217,9 @@ export class Engine {
         if (worker === undefined) break;
         this.#attemptWorkers.set(effect.key, worker);
         this.#lines.attemptStarts(dispatch.jobId, dispatch.attempt);
-        worker.run({ key: effect.key, jobId: dispatch.jobId, input: effect.input, s3Config: dispatch.s3Config, attempt: dispatch.attempt });
+        const trace = this.#spans.started(effect.key, dispatch, this.#hosted.get(dispatch.workerId)?.endpointId ?? '');
+        const { jobId, s3Config, attempt } = dispatch;
+        worker.run({ key: effect.key, jobId, input: effect.input, s3Config, attempt, trace });
         break;
       }
       case 'cancel':
@@ -224,6 +232,7 @@ export class Engine {
         this.#transfers.get(effect.key)?.abort();
         this.#transfers.delete(effect.key);
         this.#attemptWorkers.delete(effect.key);
+        this.#spans.forgotten(effect.key);
         break;
       case 'fetch-artifact':
         this.#fetchArtifact(effect);
@@ -335,6 +344,7 @@ export class Engine {
       progress: (key, data) => this.feed({ kind: 'progress', key, data }),
       ended: (key, result) => {
         this.#attemptWorkers.delete(key);
+        this.#spans.ended(key, result);
         if (result.kind === 'failed') doubtDevices();
         this.feed({ kind: 'handler-ended', key, result });
       },

@@ -113,6 +113,8 @@ export interface Task {
   readonly s3Config: S3Config | undefined;
   /** 1 for the first started attempt. */
   readonly attempt: number;
+  /** Trace context for the handler (lib/trace-context.ts); absent or empty without one. */
+  readonly trace?: string | undefined;
 }
 
 /** How a handler ended, as reported by its worker. `ms`: how long it ran. */

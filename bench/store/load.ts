@@ -34,6 +34,7 @@ function jobOf(seq: number, now: number): JobRow {
     executionMs: null,
     error: null,
     hasS3: false,
+    trace: null,
   };
 }
 

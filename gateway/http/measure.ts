@@ -2,6 +2,7 @@
 import type { FastifyInstance } from 'fastify';
 
 import type { GatewayMetrics } from '../metrics/metrics.ts';
+import { sampledTraceId } from '../../lib/trace-context.ts';
 import { onResponseClosed } from './client-disconnect.ts';
 
 declare module 'fastify' {
@@ -35,6 +36,7 @@ export function measure(app: FastifyInstance, metrics: GatewayMetrics): void {
         ms: performance.now() - begun,
         requestBytes: request.bodyBytes,
         responseBytes: sent,
+        traceId: sampledTraceId(request.span?.trace ?? ''),
       });
     });
     done();

@@ -10,6 +10,7 @@ import { openListener, refuseSocket } from './listener.ts';
 import { measure } from './measure.ts';
 import { AllowedMethods } from './methods.ts';
 import { errorHandler, installParsers, installRouting, MAX_PARAM_LENGTH } from './rules.ts';
+import { traceRequests } from './request-spans.ts';
 import { sendProblem, toCapstanError } from './problem.ts';
 import { buildRoutes } from './routes/builds.ts';
 import { controlRoutes } from './routes/control.ts';
@@ -43,6 +44,7 @@ export async function createServer(services: ConsoleServices, certificate: Certi
   app.server.on('connection', (socket) => socket.setMaxListeners(0));
   installParsers(app, services);
   measure(app, services.metrics);
+  traceRequests(app, services.tracing);
   const methods = new AllowedMethods();
   installRouting(app, methods);
   if (config.corsOrigins.length > 0) cors(app, config.corsOrigins, methods);

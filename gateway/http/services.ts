@@ -13,6 +13,7 @@ import type { LoadBalancer } from '../lb/load-balancer.ts';
 import type { Log } from '../log.ts';
 import type { GatewayMetrics } from '../metrics/metrics.ts';
 import type { ClusterClient } from '../../lib/cluster-list.ts';
+import type { Tracing } from '../../lib/telemetry/tracing.ts';
 import type { SharedBudget } from '../../lib/shared-budget.ts';
 import type { UploadMonitor } from '../../lib/upload-monitor.ts';
 import type { KeyRates } from './key-rates.ts';
@@ -57,6 +58,7 @@ export interface Services extends JobServices {
   readonly cluster: ClusterClient;
   readonly lookup: Lookup;
   readonly metrics: GatewayMetrics;
+  readonly tracing: Tracing;
   readonly keyRates: KeyRates;
   /** Monotonic clock, ms. */
   readonly now: () => number;

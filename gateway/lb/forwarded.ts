@@ -11,10 +11,13 @@ import { CapstanError } from '../../lib/errors.ts';
 import { peerOf } from '../../lib/grpc-admission.ts';
 import type { Header } from '../../proto/gen/capstan/v1/invoke.ts';
 import { HOP_BY_HOP, type HeaderPair } from '../../lib/response-validator.ts';
+import { traceHeaders } from '../../lib/trace-context.ts';
 
 /** The path under which an endpoint has its own paths; only the gateway says it. */
 export const PREFIX_HEADER = 'x-forwarded-prefix';
 const FORWARDED = new Set(['x-forwarded-for', 'x-forwarded-proto', 'x-forwarded-host', 'x-forwarded-port', PREFIX_HEADER, 'forwarded']);
+
+const TRACE_HEADERS = new Set(['traceparent', 'tracestate']);
 
 export class TrustedProxies {
   readonly #ranges: readonly [ipaddr.IPv4 | ipaddr.IPv6, number][];
@@ -76,8 +79,14 @@ export interface Caller extends Origin {
   readonly headers: Header[];
 }
 
-/** `keepKey`: the Authorization header belongs to the application, not to this service. */
-export function callerOf(request: IncomingMessage, proxies: TrustedProxies, keepKey: boolean): Caller {
+export interface CallerRules {
+  /** The Authorization header belongs to the application, not to this service. */
+  readonly keepKey: boolean;
+  /** Trace context that replaces the caller's; empty: the caller's is passed on. */
+  readonly trace: string;
+}
+
+export function callerOf(request: IncomingMessage, proxies: TrustedProxies, { keepKey, trace }: CallerRules): Caller {
   const { headers: given, rawHeaders, socket } = request;
   const remote = socket.remoteAddress ?? '';
   const { scheme, authority } = originOf(request, proxies);
@@ -88,6 +97,7 @@ export function callerOf(request: IncomingMessage, proxies: TrustedProxies, keep
     const name = (rawHeaders[i] ?? '').toLowerCase();
     if (HOP_BY_HOP.has(name) || FORWARDED.has(name) || named?.has(name) === true) continue;
     if (name === 'authorization' && !keepKey) continue;
+    if (trace !== '' && TRACE_HEADERS.has(name)) continue;
     headers.push({ name, value: rawHeaders[i + 1] ?? '' });
   }
   headers.push(
@@ -95,6 +105,7 @@ export function callerOf(request: IncomingMessage, proxies: TrustedProxies, keep
     { name: 'x-forwarded-proto', value: scheme },
     { name: 'x-forwarded-host', value: authority },
   );
+  if (trace !== '') for (const [name, value] of Object.entries(traceHeaders(trace))) headers.push({ name, value: String(value) });
   return { scheme, authority, headers };
 }
 

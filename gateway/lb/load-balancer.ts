@@ -7,6 +7,8 @@ import type { Duplex } from 'node:stream';
 
 import { CapstanError } from '../../lib/errors.ts';
 import type { Party, SharedBudget, Reservation } from '../../lib/shared-budget.ts';
+import type { Span, Tracing } from '../../lib/telemetry/tracing.ts';
+import { traceOf } from '../../lib/trace-context.ts';
 import type { UploadMonitor } from '../../lib/upload-monitor.ts';
 import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
 import type { HeaderPair } from '../../lib/response-validator.ts';
@@ -49,6 +51,7 @@ export interface LoadBalancerDeps {
   /** Detects bodies that arrive too slowly. */
   readonly uploads: UploadMonitor;
   readonly metrics: LbMetrics;
+  readonly tracing: Tracing;
 }
 
 /** A caller without a key may hold at most this share of the memory for bodies. */
@@ -59,6 +62,8 @@ interface NewExchange {
   readonly front: Responder;
   /** Null unless the caller opens a WebSocket. */
   readonly rewrite: HandshakeRewrite | null;
+  /** Trace context for the function; empty: what the caller sent. */
+  readonly trace: string;
   /** A worker has taken the request. */
   readonly onReady: () => void;
 }
@@ -234,10 +239,31 @@ export class LoadBalancer {
       feed.end();
       onOver();
     };
-    const exchange = this.#exchange(admitted, { route, front, rewrite: null, onReady: () => feed.readOn() });
+    const span = this.#span(admitted, route, http);
+    const exchange = this.#exchange(admitted, { route, front, rewrite: null, trace: span?.trace ?? '', onReady: () => feed.readOn() });
     http.onDrain = () => exchange.drained();
     http.onGone = () => exchange.abandon('the caller disconnected');
     feed.start(exchange);
+  }
+
+  /** The span of a request ends with its response; a WebSocket has none. */
+  #span({ request, endpoint }: Admitted, route: RouteMatch, http: HttpResponder): Span | undefined {
+    const { tracing } = this.#deps;
+    if (!tracing.isOn) return undefined;
+    const { method = 'GET', headers } = request;
+    const span = tracing.start(route.function === '' ? method : `${method} ${route.function}`, {
+      kind: 'server',
+      parent: traceOf(headers['traceparent'], headers['tracestate']),
+      attributes: { 'http.request.method': method, 'capstan.endpoint.id': endpoint.id },
+    });
+    const { onOver } = http;
+    http.onOver = () => {
+      onOver();
+      span.set({ 'http.response.status_code': http.status });
+      if (http.status >= 500) span.fail(`status ${http.status}`);
+      span.end();
+    };
+    return span;
   }
 
   /** The account is charged for the memory of a body, and a caller without a key has a share of the account's. */
@@ -248,18 +274,18 @@ export class LoadBalancer {
     return memory.open(...parties);
   }
 
-  #openWebSocket(admitted: Admitted, given: Omit<NewExchange, 'route'>): Exchange {
+  #openWebSocket(admitted: Admitted, given: Omit<NewExchange, 'route' | 'trace'>): Exchange {
     const route = this.#routeOf(admitted.endpoint, admitted.request, admitted.address);
     if (!route.takesWebSocket)
       throw new CapstanError('INVALID_ARGUMENT', 'this route does not accept upgrades: its function has no parameter websocket');
-    return this.#exchange(admitted, { ...given, route });
+    return this.#exchange(admitted, { ...given, route, trace: '' });
   }
 
-  #exchange({ request, endpoint, address }: Admitted, { route, front, rewrite, onReady }: NewExchange): Exchange {
+  #exchange({ request, endpoint, address }: Admitted, { route, front, rewrite, trace, onReady }: NewExchange): Exchange {
     const { target, pathForm } = address;
     const { pools, proxies, config, log } = this.#deps;
     const keepKey = endpoint.isPublic && !this.#deps.authenticator.isKey(request.headers.authorization);
-    const caller = callerOf(request, proxies, keepKey);
+    const caller = callerOf(request, proxies, { keepKey, trace });
     const { scheme, authority } = caller;
     const own = tenantHeaders(caller.headers, pathForm);
     const headers = rewrite === null ? own : rewrite.request(own);

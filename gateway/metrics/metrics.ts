@@ -2,8 +2,9 @@
  * The gateway's metrics (docs/metrics.md). A series is resolved once per route, method and status, so that a request
  * costs a few additions. Labels are bounded: a route is its pattern, never the requested path.
  */
-import { Counter, Gauge, Histogram, Registry } from 'prom-client';
+import { Counter, Gauge, Registry, type Histogram } from 'prom-client';
 
+import { metricsText, observeTraced, tracedHistogram, type MetricsFormat } from '../../lib/metrics-text.ts';
 import { addProcessMetrics } from '../../lib/process-metrics.ts';
 import { LbMetrics, type LbLevels } from './lb-metrics.ts';
 
@@ -39,6 +40,8 @@ export interface AnsweredRequest {
   readonly ms: number;
   readonly requestBytes: number;
   readonly responseBytes: number;
+  /** Id of the request's trace, if that is recorded. */
+  readonly traceId: string | undefined;
 }
 
 export class GatewayMetrics {
@@ -61,12 +64,11 @@ export class GatewayMetrics {
       labelNames: [...labelNames, 'status'],
       registers,
     });
-    this.#seconds = new Histogram({
+    this.#seconds = tracedHistogram(this.#registry, {
       name: 'capstan_http_request_duration_seconds',
       help: 'Time from the head of a request to the end of its response.',
       labelNames,
       buckets: SECONDS_BUCKETS,
-      registers,
     });
     this.#requestBytes = new Counter({
       name: 'capstan_http_request_body_bytes_total',
@@ -97,7 +99,7 @@ export class GatewayMetrics {
   }
 
   /** Counts a completed request. `route` is its pattern; undefined for an unknown path. */
-  answered({ method, route, status, ms, requestBytes, responseBytes }: AnsweredRequest): void {
+  answered({ method, route, status, ms, requestBytes, responseBytes, traceId }: AnsweredRequest): void {
     const series = this.#seriesOf(METHODS.has(method) ? method : 'other', route ?? 'none');
     let count = series.byStatus.get(status);
     if (count === undefined) {
@@ -105,14 +107,18 @@ export class GatewayMetrics {
       series.byStatus.set(status, count);
     }
     count.inc();
-    series.seconds.observe(ms / 1000);
+    if (traceId === undefined) series.seconds.observe(ms / 1000);
+    else {
+      const labels = { method: METHODS.has(method) ? method : 'other', route: route ?? 'none' };
+      observeTraced(this.#seconds, { labels, value: ms / 1000, traceId });
+    }
     if (requestBytes > 0) series.requestBytes.inc(requestBytes);
     if (responseBytes > 0) series.responseBytes.inc(responseBytes);
   }
 
-  /** Returns all metrics in the Prometheus text format. */
-  text(): Promise<string> {
-    return this.#registry.metrics();
+  /** Returns all metrics. */
+  text(format: MetricsFormat): Promise<string> {
+    return metricsText(this.#registry, format);
   }
 
   #seriesOf(method: string, route: string): RouteSeries {

@@ -39,6 +39,8 @@ interface NewJob {
   readonly input: Payload;
   /** Memory of the input, released when it has been sent. */
   readonly held: Reservation | null;
+  /** Trace context of the request; empty without one. */
+  readonly trace: string;
 }
 
 /** The caller disconnected; its result is not needed. */
@@ -57,7 +59,7 @@ export class OpenAiJob {
   #next = 0;
   #token: number | undefined;
 
-  constructor(deps: OpenAiJobDeps, { endpointId, id, input, held }: NewJob) {
+  constructor(deps: OpenAiJobDeps, { endpointId, id, input, held, trace }: NewJob) {
     this.#deps = deps;
     this.#endpointId = endpointId;
     this.id = id;
@@ -77,6 +79,7 @@ export class OpenAiJob {
         idempotencyKey: '',
         bodyHash: EMPTY,
         waitMs: LIFETIME_MS,
+        ...(trace === '' ? {} : { trace }),
       },
     };
     const done = (error: CapstanError | null, answer: Answer | null): void => {

@@ -5,6 +5,8 @@ import { join } from 'node:path';
 import type { Logger } from 'pino';
 
 import { CapstanError } from '../../lib/errors.ts';
+import { openTracing, type Tracing } from '../../lib/telemetry/tracing.ts';
+import pkg from '../../package.json' with { type: 'json' };
 import { BlobServiceService } from '../../proto/gen/capstan/v1/blobs.ts';
 import { ClusterServiceService } from '../../proto/gen/capstan/v1/cluster.ts';
 import { ControlServiceService } from '../../proto/gen/capstan/v1/control.ts';
@@ -44,6 +46,7 @@ import type { Cells } from '../store/cells.ts';
 import { openStore } from '../store/open.ts';
 import type { Snapshot, Snapshots } from '../store/snapshots.ts';
 import type { Store } from '../store/store.ts';
+import { recordWait } from '../telemetry/job-spans.ts';
 import type { Resolve } from '../webhooks/resolver.ts';
 import { WebhookSecrets } from '../webhooks/secrets.ts';
 import type { WebhookSender } from '../webhooks/sender.ts';
@@ -80,6 +83,7 @@ export interface Parts {
   readonly masterKeys: MasterKeys;
   readonly blobs: BlobParts;
   readonly sender: WebhookSender;
+  readonly tracing: Tracing;
   readonly disk: DiskWatch;
   readonly server: GrpcServer;
   readonly cluster: ClusterView;
@@ -128,6 +132,11 @@ async function assembleIn(folder: DataFolder, { config, deps, log, gpus, guardOf
   });
   // A scheduler whose host runs an hour fast must not end what its predecessors accepted an hour early.
   const clock = deps.clock ?? new SystemClock(() => store.now());
+  const tracing = await openTracing(config, {
+    name: 'scheduler',
+    version: pkg.version,
+    warn: (fields, message) => log.warn(fields, message),
+  });
   const cipher = new Cipher(masterKey, olderMasterKeys);
   const tokens = new WorkerTokens(masterKey);
   const urls = new WebhookUrls(masterKey, olderMasterKeys, guardOf);
@@ -190,7 +199,7 @@ async function assembleIn(folder: DataFolder, { config, deps, log, gpus, guardOf
   const auth = new Authorizer(engine, gatewayToken, tokens, cellWatch);
   const webhookSecrets = new WebhookSecrets(engine, cipher, () => clock.now().wall);
   const hooks = { config, store, blobs: blobs.blobs, engine, metrics, secrets: webhookSecrets, urls, guardOf, clock, log };
-  const sender = webhookSender({ ...hooks, resolve: deps.resolve });
+  const sender = webhookSender({ ...hooks, resolve: deps.resolve, tracing });
   const channels: JobChannels = new JobChannels({ engine, auth, cipher, clock, log, urls, bodies: blobs.bodies });
   const sessions = new NodeSessions({ engine, auth, cipher, tokens, log });
   const uploads = blobs.uploadRoom(engine);
@@ -224,7 +233,10 @@ async function assembleIn(folder: DataFolder, { config, deps, log, gpus, guardOf
     reply: (channel, reply) => channels.reply(channel, reply),
     send: (node, session, event) => sessions.send(node, session, event),
     sendDesired: (effect, state) => sessions.sendDesired(effect, state),
-    sendJob: (effect, input, s3) => sessions.sendJob(effect, input, s3),
+    sendJob(effect, input, s3) {
+      sessions.sendJob(effect, input, s3);
+      recordWait(tracing, effect, clock.now().wall);
+    },
     closeSession: (node, session, reason) => sessions.closeSession(node, session, reason),
     directory: (update) => control.directory(update),
     workerStarted(started) {
@@ -274,6 +286,7 @@ async function assembleIn(folder: DataFolder, { config, deps, log, gpus, guardOf
     masterKeys,
     blobs,
     sender,
+    tracing,
     disk,
     server,
     cluster,

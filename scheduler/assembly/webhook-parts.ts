@@ -1,5 +1,6 @@
 /** Webhooks: which addresses they may reach, and what sends them. */
 import pkg from '../../package.json' with { type: 'json' };
+import type { Tracing } from '../../lib/telemetry/tracing.ts';
 import type { BlobStore } from '../blobs/blob-store.ts';
 import type { SchedulerConfig } from '../config.ts';
 import type { State } from '../core/state.ts';
@@ -9,6 +10,7 @@ import type { Engine, EngineLog } from '../engine/engine.ts';
 import type { SchedulerMetrics } from '../metrics/metrics.ts';
 import { DEFAULT_ACCOUNT } from '../services/auth.ts';
 import type { Store } from '../store/store.ts';
+import { webhookSpan } from '../telemetry/job-spans.ts';
 import { AddressGuard, parseAllowList } from '../webhooks/guard.ts';
 import { systemResolver, type Resolve } from '../webhooks/resolver.ts';
 import type { WebhookSecrets } from '../webhooks/secrets.ts';
@@ -27,6 +29,7 @@ export interface WebhookDeps {
   readonly clock: Clock;
   readonly log: EngineLog;
   readonly resolve: Resolve | undefined;
+  readonly tracing: Tracing;
 }
 
 export function webhookSender({ config, store, blobs, engine, metrics, secrets, urls, ...deps }: WebhookDeps): WebhookSender {
@@ -38,6 +41,7 @@ export function webhookSender({ config, store, blobs, engine, metrics, secrets, 
     urlOf: ({ url, id }) => urls.open(url, id),
     resolve: deps.resolve ?? systemResolver(),
     now: () => deps.clock.now().wall,
+    span: (hook) => webhookSpan(deps.tracing, hook),
     connectMs: config.webhookConnectMs,
     totalMs: config.webhookTimeoutMs,
     userAgent: `Capstan/${pkg.version}`,

@@ -2,7 +2,7 @@
 import type { CapstanError } from '../../lib/errors.ts';
 import type { Op } from '../store/store.ts';
 
-import type { Answer, BodyReservation, Effect, StepResult, Write } from './effects.ts';
+import type { Answer, BodyReservation, Effect, StepResult, Write, WriteSubject } from './effects.ts';
 import type { Cause } from './events.ts';
 import type { State } from './state.ts';
 import type { Now } from './now.ts';
@@ -19,8 +19,8 @@ export class StepContext {
   }
 
   /** Adds an operation to commit. */
-  write(op: Op, cause: Cause | null = null, endpoint: string | null = null, reserved: BodyReservation | null = null): Write {
-    return this.#result.write(op, cause, endpoint, reserved);
+  write(op: Op, cause: Cause | null = null, subject: WriteSubject | null = null, reserved: BodyReservation | null = null): Write {
+    return this.#result.write(op, cause, subject, reserved);
   }
 
   /** Adds an effect. With `write`, the effect is dropped if that operation is refused. */

@@ -5,7 +5,8 @@ import type { SchedulerEvent } from '../../proto/gen/capstan/v1/nodes.ts';
 import type { CapstanError } from '../../lib/errors.ts';
 import type { Op } from '../store/store.ts';
 import type { Cause, ReadPurpose } from './events.ts';
-import type { WorkerRecord } from './state/fleet.ts';
+import type { StartPhases, WorkerRecord, WorkerStartFacts } from './state/fleet.ts';
+import type { JobRecord } from './state/jobs.ts';
 import type { Usage } from './jobs/rate-limits.ts';
 
 export type Effect =
@@ -36,6 +37,13 @@ export type Effect =
       readonly attempt: number;
       readonly hasS3: boolean;
       readonly webhook: string;
+      /** Trace context of the submission; empty without one. */
+      readonly trace: string;
+      /** Wall time since which the job waited. */
+      readonly queuedAt: number;
+      readonly endpoint: string;
+      /** The start of the worker, if the job waited for it. */
+      readonly start: WorkerStartFacts | null;
     }
   /** End a node's session: it was silent, or another session replaced it. */
   | { readonly kind: 'close-session'; readonly node: string; readonly session: number; readonly reason: string }
@@ -54,18 +62,8 @@ export type Effect =
   | { readonly kind: 'drop-bodies'; readonly blobs: readonly string[] }
   /** Try to deliver a webhook; the result is `hook-tried`. */
   | { readonly kind: 'deliver'; readonly id: string }
-  /**
-   * A worker became ready: the time it was wanted before it was placed, and its phases from then on, ms; for metrics.
-   */
-  | {
-      readonly kind: 'worker-started';
-      readonly endpoint: string;
-      readonly runtime: string;
-      readonly placedMs: number;
-      readonly artifactMs: number;
-      readonly startedMs: number;
-      readonly loadedMs: number;
-    }
+  /** A worker became ready; for metrics. */
+  | ({ readonly kind: 'worker-started'; readonly endpoint: string } & StartPhases)
   /** Send gateways the changes. */
   | { readonly kind: 'directory'; readonly update: DirectoryUpdate }
   | {
@@ -104,11 +102,14 @@ export interface BodyReservation {
 export interface Write {
   readonly op: Op;
   readonly cause: Cause | null;
-  /** The endpoint that it concerns, for observers of the writes. */
-  readonly endpoint: string | null;
+  /** The job that it ends, for observers of the writes. */
+  readonly subject: WriteSubject | null;
   /** Bytes in the blob store that the operation adds. They count as pending until the store has counted them. */
   readonly reserved: BodyReservation | null;
 }
+
+/** The endpoint of a job, and the trace context of its submission. */
+export type WriteSubject = Pick<JobRecord, 'endpoint' | 'trace'>;
 
 /** An effect, and the operation of the same batch on which it depends. */
 export interface Pending {
@@ -121,8 +122,8 @@ export class StepResult {
   readonly writes: Write[] = [];
   readonly effects: Pending[] = [];
 
-  write(op: Op, cause: Cause | null = null, endpoint: string | null = null, reserved: BodyReservation | null = null): Write {
-    const write = { op, cause, endpoint, reserved };
+  write(op: Op, cause: Cause | null = null, subject: WriteSubject | null = null, reserved: BodyReservation | null = null): Write {
+    const write = { op, cause, subject, reserved };
     this.writes.push(write);
     return write;
   }

@@ -136,6 +136,8 @@ export type CoreEvent =
       readonly jobKind: JobKind;
       readonly input: Payload;
       readonly webhook: string | null;
+      /** Trace context of the request. */
+      readonly trace: string | null;
       readonly policy: PolicyInput;
       readonly s3: Uint8Array | null;
       readonly idempotency: { readonly key: string; readonly bodyHash: Uint8Array } | null;

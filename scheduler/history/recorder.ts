@@ -107,9 +107,9 @@ export class HistoryRecorder {
 
   /** Counts the ends of jobs. */
   committed(writes: readonly Write[], outcomes: readonly Outcome[]): void {
-    for (const [i, { op, endpoint }] of writes.entries()) {
-      if (op.kind !== 'finish' || endpoint === null || outcomes[i]?.kind !== 'ok') continue;
-      const { unsampled } = this.#of(endpoint);
+    for (const [i, { op, subject }] of writes.entries()) {
+      if (op.kind !== 'finish' || subject === null || outcomes[i]?.kind !== 'ok') continue;
+      const { unsampled } = this.#of(subject.endpoint);
       unsampled.counts[COUNT_OF[op.state]]++;
       if (op.delayMs !== null) note(unsampled.delay, op.delayMs);
       if (op.executionMs !== null) note(unsampled.execution, op.executionMs);

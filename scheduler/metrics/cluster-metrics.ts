@@ -5,6 +5,7 @@
 import { Counter, Gauge, Histogram, Registry } from 'prom-client';
 
 import type { ClusterSeen } from '../cluster/cluster.ts';
+import { metricsText, type MetricsFormat } from '../../lib/metrics-text.ts';
 import { levelsOf } from './levels.ts';
 import type { LossCause, RoundTrip, StoreWatcher, TakeOverCause } from '../store/store-watcher.ts';
 
@@ -102,9 +103,8 @@ export class StoreMetrics implements StoreWatcher {
   /** The scheduler ends, and its metrics with it: its log says why. */
   behind(): void {}
 
-  /** Prometheus text. */
-  text(): Promise<string> {
-    return this.#registry.metrics();
+  text(format: MetricsFormat): Promise<string> {
+    return metricsText(this.#registry, format);
   }
 }
 

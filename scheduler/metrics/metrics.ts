@@ -4,7 +4,9 @@
  */
 import { Counter, Gauge, Histogram, Registry } from 'prom-client';
 
+import { joinMetrics, metricsText, observeTraced, tracedHistogram, type MetricsFormat } from '../../lib/metrics-text.ts';
 import { addProcessMetrics } from '../../lib/process-metrics.ts';
+import { sampledTraceId } from '../../lib/trace-context.ts';
 import type { Effect, Write } from '../core/effects.ts';
 import type { State } from '../core/state.ts';
 import type { EndpointRecord, Tallies } from '../core/state/endpoints.ts';
@@ -81,19 +83,17 @@ export class SchedulerMetrics implements CommitWatcher {
     this.#source = source;
     const registers = [this.#registry];
     const labelNames = ['endpoint'];
-    this.#delay = new Histogram({
+    this.#delay = tracedHistogram(this.#registry, {
       name: 'capstan_job_delay_seconds',
       help: 'Time from the submission of a job to the start of its last attempt (delayTime).',
       labelNames,
       buckets: DELAY_BUCKETS,
-      registers,
     });
-    this.#execution = new Histogram({
+    this.#execution = tracedHistogram(this.#registry, {
       name: 'capstan_job_execution_seconds',
       help: 'Duration of the last attempt of a job (executionTime).',
       labelNames,
       buckets: EXECUTION_BUCKETS,
-      registers,
     });
     this.#finished = new Counter({
       name: 'capstan_jobs_finished_total',
@@ -136,12 +136,20 @@ export class SchedulerMetrics implements CommitWatcher {
   committed(writes: readonly Write[], outcomes: readonly Outcome[], ms: number): void {
     this.#commitSeconds.observe(ms / 1000);
     this.#commitOps.observe(writes.length);
-    for (const [i, { op, endpoint }] of writes.entries()) {
-      if (op.kind !== 'finish' || endpoint === null || outcomes[i]?.kind !== 'ok') continue;
+    for (const [i, { op, subject }] of writes.entries()) {
+      if (op.kind !== 'finish' || subject === null || outcomes[i]?.kind !== 'ok') continue;
+      const { endpoint, trace } = subject;
       const { delay, execution, finished } = this.#seriesOf(endpoint);
       finished[op.state].inc();
-      if (op.delayMs !== null) delay.observe(op.delayMs / 1000);
-      if (op.executionMs !== null) execution.observe(op.executionMs / 1000);
+      const traceId = sampledTraceId(trace ?? '');
+      if (traceId === undefined) {
+        if (op.delayMs !== null) delay.observe(op.delayMs / 1000);
+        if (op.executionMs !== null) execution.observe(op.executionMs / 1000);
+      } else {
+        const labels = { endpoint };
+        if (op.delayMs !== null) observeTraced(this.#delay, { labels, value: op.delayMs / 1000, traceId });
+        if (op.executionMs !== null) observeTraced(this.#execution, { labels, value: op.executionMs / 1000, traceId });
+      }
     }
   }
 
@@ -156,10 +164,10 @@ export class SchedulerMetrics implements CommitWatcher {
     for (const [phase, ms] of Object.entries(phases)) this.#starts.observe({ runtime, phase }, ms / 1000);
   }
 
-  /** Returns all metrics in the Prometheus text format. */
-  async text(): Promise<string> {
-    const own = await this.#registry.metrics();
-    return this.#source.store === null ? own : `${own}\n${await this.#source.store.text()}`;
+  /** Returns all metrics. */
+  async text(format: MetricsFormat): Promise<string> {
+    const { store } = this.#source;
+    return joinMetrics([await metricsText(this.#registry, format), store === null ? '' : await store.text(format)], format);
   }
 
   #seriesOf(endpoint: string): EndpointSeries {

@@ -20,12 +20,12 @@ const CALLS = 64;
 
 export function clusterService(
   cluster: ClusterView,
-  metrics: { readonly text: () => Promise<string> },
+  metrics: { readonly text: (format: 'prometheus') => Promise<string> },
   log: EngineLog,
 ): ClusterServiceServer {
   return {
     list: unary(log, 'List', () => cluster.list()),
-    metrics: unary(log, 'Metrics', async () => ({ text: await metrics.text() })),
+    metrics: unary(log, 'Metrics', async () => ({ text: await metrics.text('prometheus') })),
   };
 }
 

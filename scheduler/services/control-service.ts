@@ -124,7 +124,9 @@ export class Control {
         const checked = filter === undefined ? {} : { filter: checkedLogFilter(filter) };
         return this.#deps.sessions.logs({ endpointId, workerId, limit: most, afterMs, ...checked });
       }),
-      getMetrics: gateway('GetMetrics', async () => ({ text: await this.#deps.metrics.text() })),
+      getMetrics: gateway('GetMetrics', async ({ openMetrics }) => ({
+        text: await this.#deps.metrics.text(openMetrics === true ? 'openmetrics' : 'prometheus'),
+      })),
       listWebhooks: account('ListWebhooks', async ({ afterId, limit }, owner) => {
         const size = limit === 0 ? 100 : Math.min(limit, 1_000);
         const page = await engine.read('hookPage', owner, afterId, size);

@@ -19,6 +19,7 @@ import type {
 } from '../../proto/gen/capstan/v1/jobs.ts';
 import { toStatus } from '../../lib/grpc-errors.ts';
 import { fromPayloadMessage, messageBytes } from '../../lib/payload.ts';
+import { checkedTrace } from '../../lib/trace-context.ts';
 import { readServerStream } from '../../lib/stream-guard.ts';
 import type { BodyRemover } from '../blobs/body-remover.ts';
 import { isBodyId } from '../blobs/ids.ts';
@@ -224,6 +225,7 @@ export class JobChannels {
       jobKind: submit.kind === JobKind.RUNSYNC ? 'RUNSYNC' : 'RUN',
       input,
       webhook: submit.webhook === '' ? null : this.#urls.kept(submit.webhook, submit.jobId),
+      trace: checkedTrace(submit.trace ?? '') || null,
       policy: {
         executionTimeoutMs: submit.policy?.executionTimeoutMs ?? null,
         ttlMs: submit.policy?.ttlMs ?? null,

@@ -27,6 +27,7 @@ export function dispatchEvent(effect: DispatchEffect, input: Payload, s3Config: 
     executionTimeoutMs: effect.executionTimeoutMs,
     attempt: effect.attempt,
     webhook: effect.webhook,
+    ...(effect.trace === '' ? {} : { trace: effect.trace }),
     ...(s3Config === undefined ? {} : { s3Config }),
   };
   return { event: { $case: 'dispatch', value } };

@@ -29,6 +29,7 @@ export type JobTuple = [
   error: string | null,
   /** SQLite has no booleans. */
   hasS3: 0 | 1 | boolean,
+  trace: string | null,
 ];
 
 /** Columns of a payload: inline bytes, or a blob's id and size. */
@@ -62,6 +63,7 @@ export function toJob(row: readonly [...JobTuple, ...unknown[]]): JobRow {
     executionMs: row[21],
     error: row[22],
     hasS3: Boolean(row[23]),
+    trace: row[24],
   };
 }
 

@@ -54,6 +54,8 @@ export interface JobRow {
   readonly error: string | null;
   /** Whether the job has storage credentials (kept encrypted beside the input). */
   readonly hasS3: boolean;
+  /** Trace context of the submission (lib/trace-context.ts). */
+  readonly trace: string | null;
 }
 
 /**
@@ -68,7 +70,7 @@ export interface NewHook {
   readonly url: string;
   /** Host and port of the url: deliveries to one host share a limit. */
   readonly host: string;
-  /** The payload without input and output, a JSON object. */
+  /** The payload without input and output, a JSON object; besides, `trace`: the trace context of the job, if it has one. */
   readonly envelope: string;
   /** First try, wall clock ms. */
   readonly dueAt: number;

@@ -7,7 +7,9 @@ import { Readable } from 'node:stream';
 
 import type { Dispatcher } from 'undici';
 
+import type { Span } from '../../lib/telemetry/tracing.ts';
 import { errnoOf, messageOf } from '../../lib/to-error.ts';
+import { traceHeaders } from '../../lib/trace-context.ts';
 import type { ReadableBlob } from '../blobs/file-store.ts';
 import type { HookRow } from '../store/store.ts';
 import { AddressRefused, guardedConnector } from './connector.ts';
@@ -32,6 +34,8 @@ export interface SenderOptions {
   readonly resolve: Resolve;
   /** Wall clock, ms. */
   readonly now: () => number;
+  /** Starts the span of a try. */
+  readonly span: (hook: HookRow) => Span;
   /** Connect timeout, ms. */
   readonly connectMs: number;
   /** Timeout of a try, ms; plus a second for each MiB of the payload. */
@@ -84,19 +88,19 @@ export class WebhookSender {
       const body = webhookBodyOf(hook, url, this.#options.openBlob);
       const timestamp = Math.floor(this.#options.now() / 1_000);
       const headers = await signatureHeaders(await this.#options.secrets(hook.account), id, timestamp, body);
-      return await this.#post({ url, guard: this.#options.guardOf(hook.account) }, headers, body, stop);
+      const span = this.#options.span(hook);
+      if (span.trace !== '') Object.assign(headers, traceHeaders(span.trace));
+      const result = await this.#post({ url, guard: this.#options.guardOf(hook.account) }, headers, body, stop);
+      if (result.result === 'failed') span.fail(result.error);
+      span.end();
+      return result;
     } catch (error) {
       if (stop.signal.reason !== cancelled) this.#options.onFault(error, id);
       return failed('internal error: see the log of the scheduler');
     }
   }
 
-  async #post(
-    { url: address, guard }: Target,
-    signature: Record<string, string>,
-    body: WebhookBody,
-    stop: AbortController,
-  ): Promise<TryResult> {
+  async #post({ url: address, guard }: Target, own: Record<string, string>, body: WebhookBody, stop: AbortController): Promise<TryResult> {
     const { resolve, connectMs, totalMs, userAgent } = this.#options;
     const refusal = guard.refusal(address);
     if (refusal !== null) return failed(`the URL ${refusal}`, true);
@@ -121,7 +125,7 @@ export class WebhookSender {
           'content-length': String(body.size),
           'user-agent': userAgent,
           ...credentials(url),
-          ...signature,
+          ...own,
         },
         body: await contentOf(body),
         signal: stop.signal,

@@ -13,12 +13,17 @@ export interface WebhookBody {
 
 type OpenBlob = (id: string) => Promise<ReadableBlob>;
 
+/** Returns the trace context of the delivery's job; empty without one. */
+export function traceOfHook({ envelope }: HookRow): string {
+  return (JSON.parse(envelope) as { trace?: string }).trace ?? '';
+}
+
 /**
  * Returns the body with the decrypted URL of the delivery:
  * `{"id","status","input","output","error"?,"delayTime","executionTime","webhook"}`; input and output byte for byte.
  */
 export function webhookBodyOf(hook: HookRow, url: string, open: OpenBlob): WebhookBody {
-  const { id, status, ...members } = JSON.parse(hook.envelope) as { id: string; status: string };
+  const { id, status, trace: _trace, ...members } = JSON.parse(hook.envelope) as { id: string; status: string; trace?: string };
   const rest = { ...members, webhook: url };
   const head = JSON.stringify({ id, status }).slice(0, -1);
   const tail = JSON.stringify(rest).slice(1);

@@ -41,6 +41,11 @@ export interface JobContext {
         readonly [other: string]: unknown;
       }
     | undefined;
+  /**
+   * W3C trace context of the job (`traceparent`), for programs that continue the trace; undefined without one. Calls with this SDK
+   * continue it by themselves.
+   */
+  readonly traceparent: string | undefined;
 }
 
 export interface RouteOptions<S extends StandardSchema = StandardSchema> {

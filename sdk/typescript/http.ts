@@ -4,6 +4,7 @@ import { apiError, ConnectionError, reasonOf, TimeoutError, type Problem } from 
 import { jsonText, NotJson } from './json-values.ts';
 import type { RouteMethod } from './routes.ts';
 import { isRetryable, pauseBefore, type RetryPolicy } from './retry.ts';
+import { currentTraceHeaders } from './trace.ts';
 import { noteRetry, unreachable } from './unreachable.ts';
 
 /** Longest timer, ms. */
@@ -115,6 +116,7 @@ async function tryOnce<T>(
       method: request.method,
       headers: {
         authorization: `Bearer ${connection.apiKey}`,
+        ...currentTraceHeaders(),
         ...(body === undefined ? {} : { 'content-type': 'application/json' }),
         ...request.headers,
       },

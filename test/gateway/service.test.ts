@@ -99,7 +99,7 @@ test('configuration comes from overrides, the environment and defaults, and name
   }
   for (const schema of Object.values(gatewayConfig.shape)) {
     t.truthy(schema.meta()?.description);
-    t.regex(String(schema.meta()?.['env']), /^CAPSTAN_/);
+    t.regex(String(schema.meta()?.['env']), /^(?:CAPSTAN|OTEL)_/);
   }
 });
 

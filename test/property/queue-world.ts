@@ -124,6 +124,7 @@ export class QueueWorld {
         jobKind: kind,
         input: { inline: Buffer.from('{}') },
         webhook: null,
+        trace: null,
         policy: { executionTimeoutMs: null, ttlMs: null, lowPriority: false, ...policy },
         s3: null,
         idempotency: idempotencyKey === undefined ? null : { key: `${this.endpoint}/${idempotencyKey}`, bodyHash: Buffer.alloc(32) },

@@ -126,7 +126,9 @@ sandboxTest('the build and the system are read-only; /tmp, /dev/shm and the work
   t.is(await shell(launcher, script, { folder }), 'of the builddeepmine\n/capstan/work\n/tmp', 'large writes fail silently');
   t.deepEqual((await readdir(folder)).toSorted(), ['deep', 'main.txt']);
   t.is(readFileSync(join(folder, 'main.txt'), 'utf8'), 'of the build');
-  t.is(await shell(launcher, 'ls -A /tmp /dev/shm | grep -v :'), '');
+  // The folder of a checkout below /tmp is there for its interpreter, and empty.
+  const [, ofCheckout = ''] = /^\/tmp\/([^/]+)/.exec(import.meta.dirname) ?? [];
+  t.is((await shell(launcher, 'ls -A /tmp /dev/shm | grep -v :')).replace(ofCheckout, ''), '');
 });
 
 sandboxTest('descriptors that this process inherited lead nowhere', async (t) => {

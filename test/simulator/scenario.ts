@@ -438,6 +438,7 @@ export class Scenario {
         jobKind: sync ? 'RUNSYNC' : 'RUN',
         input,
         webhook,
+        trace: null,
         policy,
         s3: null,
         idempotency,

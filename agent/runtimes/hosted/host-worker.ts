@@ -81,10 +81,10 @@ export class HostWorker implements RunningWorker, HostListener {
     return this.#requests.add(request, events, this.#life);
   }
 
-  run({ key, jobId, attempt, input, s3Config }: Task): void {
+  run({ key, jobId, attempt, input, s3Config, trace = '' }: Task): void {
     this.#tasks.set(key, jobId);
     const secret = s3Config === undefined ? undefined : workerS3Config(s3Config);
-    this.#host.send({ t: 'run', life: this.#life, key, jobId, attempt, s3Config: secret }, input);
+    this.#host.send({ t: 'run', life: this.#life, key, jobId, attempt, s3Config: secret, trace: trace === '' ? undefined : trace }, input);
   }
 
   cancel(key: string): void {

@@ -34,6 +34,8 @@ export interface RunOrder {
   readonly jobId: string;
   readonly attempt: number;
   readonly s3Config: WorkerS3Config | undefined;
+  /** Trace context; absent without one. */
+  readonly trace?: string | undefined;
 }
 
 /** An HTTP request and its events, on the way to the function; frame bodies are bytes of its body. */

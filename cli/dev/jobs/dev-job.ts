@@ -25,6 +25,7 @@ export class DevJob {
   /** JSON text. */
   readonly input: Buffer;
   readonly s3Config: S3Config | undefined;
+  readonly trace: string | undefined;
   readonly executionTimeoutMs: number | undefined;
   readonly ttlMs: number;
   readonly webhook: string;
@@ -53,6 +54,7 @@ export class DevJob {
     this.endpoint = endpoint;
     this.input = input;
     this.s3Config = submit.s3Config;
+    this.trace = submit.trace;
     this.executionTimeoutMs = submit.policy?.executionTimeoutMs;
     this.ttlMs = submit.policy?.ttlMs ?? DEFAULT_TTL_MS;
     this.webhook = submit.webhook;

@@ -199,6 +199,7 @@ export class DevQueue implements JobQueue {
         jobId: job.id,
         input: job.input,
         s3Config: job.s3Config,
+        trace: job.trace,
         signal: stop.signal,
         onEntered: () => {
           job.started(this.#deps.now());

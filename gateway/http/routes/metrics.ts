@@ -12,6 +12,7 @@ import { CELL_NAME, CELL_NAME_RULE } from '../../../lib/cells.ts';
 import { CapstanError } from '../../../lib/errors.ts';
 import { KeyScope } from '../../../proto/gen/capstan/v1/control.ts';
 import { ownsAccount } from '../../auth/permission.ts';
+import { joinMetrics, METRICS_TYPES, type MetricsFormat } from '../../../lib/metrics-text.ts';
 import type { GatewayConfig } from '../../config.ts';
 import { callOnce } from '../../jobs/unary.ts';
 import { peerOfRequest } from '../../lb/forwarded.ts';
@@ -19,7 +20,8 @@ import { sendFailure } from '../problem.ts';
 import type { Services } from '../services.ts';
 import { answers } from './describe.ts';
 
-const TYPE = 'text/plain; version=0.0.4; charset=utf-8';
+/** As Prometheus asks for it when it stores exemplars. */
+const OPEN_METRICS = /(?:^|,)\s*application\/openmetrics-text\b/;
 const TIMEOUT_MS = 5000;
 /** Returned instead of the scheduler's metrics while it is unreachable, so that the scrape does not fail. */
 const AWAY =
@@ -57,12 +59,12 @@ export function metricsRoutes(app: FastifyInstance, services: Services): void {
     throw new CapstanError('PERMISSION_DENIED', 'this key is good for its endpoints only, not for the metrics of the service');
   }
 
-  async function ofScheduler(name: string | undefined): Promise<string> {
+  async function ofScheduler(name: string | undefined, openMetrics: boolean): Promise<string> {
     const cell = name === undefined ? cells.first : cells.named(name);
     if (cell === undefined) throw new CapstanError('NOT_FOUND', `cell: ${name ?? ''} does not exist`, { field: 'cell' });
     const { control, quickMetadata } = cell;
     try {
-      const { text } = await callOnce(control.getMetrics.bind(control), {}, quickMetadata, TIMEOUT_MS);
+      const { text } = await callOnce(control.getMetrics.bind(control), { openMetrics }, quickMetadata, TIMEOUT_MS);
       return `${AWAY} 1\n\n${text}`;
     } catch (thrown) {
       services.log.warn({ err: thrown }, 'scheduler metrics missing from the scrape');
@@ -85,9 +87,13 @@ export function metricsRoutes(app: FastifyInstance, services: Services): void {
   async function answer(request: FastifyRequest, reply: FastifyReply): Promise<void> {
     await authorize(request);
     const { part, cell, scheduler } = request.query as z.output<typeof partQuery>;
-    const ofOne = (): Promise<string> => (scheduler === undefined ? ofScheduler(cell) : ofAddress(scheduler));
-    const texts = await Promise.all([part === 'scheduler' ? '' : metrics.text(), part === 'gateway' ? '' : ofOne()]);
-    reply.header('content-type', TYPE).send(texts.filter((text) => text !== '').join('\n'));
+    const wanted: MetricsFormat = scheduler === undefined && OPEN_METRICS.test(request.headers.accept ?? '') ? 'openmetrics' : 'prometheus';
+    const ofOne = (): Promise<string> => (scheduler === undefined ? ofScheduler(cell, wanted === 'openmetrics') : ofAddress(scheduler));
+    const theirs = part === 'gateway' ? '' : await ofOne();
+    // A scheduler of an earlier version has the other format only.
+    const format = theirs === '' || theirs.trimEnd().endsWith('# EOF') ? wanted : 'prometheus';
+    const own = part === 'scheduler' ? '' : await metrics.text(format);
+    reply.header('content-type', METRICS_TYPES[format]).send(joinMetrics([own, theirs], format));
   }
 
   app.route({
@@ -96,7 +102,7 @@ export function metricsRoutes(app: FastifyInstance, services: Services): void {
     schema: {
       summary: 'Metrics',
       description:
-        'Prometheus text format 0.0.4. Requires a key unless the gateway listens on a loopback address without a proxy in front of it (CAPSTAN_METRICS).',
+        'Prometheus text format 0.0.4, or OpenMetrics 1.0 with exemplars where the header Accept asks for it. Requires a key unless the gateway listens on a loopback address without a proxy in front of it (CAPSTAN_METRICS).',
       tags: ['Service'],
       querystring: partQuery,
       response: answers({ 200: z.string().meta({ description: 'Prometheus text.', contentMediaType: 'text/plain' }) }, 400, 401, 404, 503),

@@ -13,6 +13,7 @@ import { openAiInput } from '../../openai/request.ts';
 import { createGuard, endpointId } from '../guard.ts';
 import { onResponseClosed } from '../client-disconnect.ts';
 import { sendFailure, sendOpenAiError } from '../problem.ts';
+import { traceOfRequest } from '../request-spans.ts';
 import { takePayload } from '../request-payload.ts';
 import { endpointParams, openAiErrorAnswer } from '../schemas.ts';
 import { idsOf, type JobServices } from '../services.ts';
@@ -100,7 +101,13 @@ export function openAiRoutes(app: FastifyInstance, services: JobServices): void 
       held?.release();
       return;
     }
-    const job = new OpenAiJob(depsOf(request), { endpointId: endpointId(request), id: runsyncId(), input: payload, held });
+    const job = new OpenAiJob(depsOf(request), {
+      endpointId: endpointId(request),
+      id: runsyncId(),
+      input: payload,
+      held,
+      trace: traceOfRequest(request),
+    });
     request.newJobId = job.id;
     reply.header('x-request-id', job.id);
     onResponseClosed(reply, () => job.stop());

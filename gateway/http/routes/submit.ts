@@ -12,6 +12,7 @@ import type { Answer } from '../../jobs/channel.ts';
 import { sendParts, statusName, statusParts, submittedText } from '../answer.ts';
 import { createGuard, endpointId } from '../guard.ts';
 import { onResponseClosed } from '../client-disconnect.ts';
+import { traceOfRequest } from '../request-spans.ts';
 import { JSON_TYPE, sendFailure, sendProblem } from '../problem.ts';
 import { takePayload, type RequestPayload } from '../request-payload.ts';
 import {
@@ -93,6 +94,8 @@ function submit(services: JobServices, request: FastifyRequest, reply: FastifyRe
     bodyHash: EMPTY,
     waitMs,
   };
+  const trace = traceOfRequest(request);
+  if (trace !== '') value.trace = trace;
   const key = request.headers['idempotency-key'];
   if (key !== undefined) {
     if (typeof key !== 'string' || !/^[\x21-\x7e]{1,255}$/.test(key)) {

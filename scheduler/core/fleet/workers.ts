@@ -68,6 +68,7 @@ export function requestWorker(
     tokenKey: state.masterKey?.id ?? '',
     ...initialWorkerState(state, now),
     placedMs: endpoint.unplaced.count === 0 ? 0 : Math.round(now.mono - endpoint.unplaced.since),
+    start: null,
   };
   addWorker(state, worker);
   state.dirtyNodes.add(plan.node);
@@ -79,13 +80,17 @@ export function requestWorker(
 export function initialWorkerState(
   state: State,
   now: Now,
-): Pick<WorkerRecord, 'status' | 'ready' | 'failuresSeen' | 'askedAt' | 'placedMs' | 'attempts' | 'lastUsed' | 'idleSince' | 'notBefore'> {
+): Pick<
+  WorkerRecord,
+  'status' | 'ready' | 'failuresSeen' | 'askedAt' | 'placedMs' | 'start' | 'attempts' | 'lastUsed' | 'idleSince' | 'notBefore'
+> {
   return {
     status: null,
     ready: false,
     failuresSeen: 0,
     askedAt: now.mono,
     placedMs: null,
+    start: null,
     attempts: new Map(),
     lastUsed: state.nextUse++,
     idleSince: now.mono,

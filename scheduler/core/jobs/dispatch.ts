@@ -77,6 +77,7 @@ export function fill(ctx: StepContext, endpoint: EndpointRecord): void {
 
 /** Adds the effect that sends a leased job to its agent, once its lease is durable. */
 export function sendJob(ctx: StepContext, job: JobRecord, slot: Slot, write: Write): void {
+  const { start } = slot.worker;
   ctx.emit(
     {
       kind: 'dispatch',
@@ -90,6 +91,10 @@ export function sendJob(ctx: StepContext, job: JobRecord, slot: Slot, write: Wri
       attempt: job.attempts + 1,
       hasS3: job.hasS3,
       webhook: shownWebhook(job.webhook),
+      trace: job.trace ?? '',
+      queuedAt: job.queuedAt,
+      endpoint: job.endpoint,
+      start: start !== null && start.readyAt > job.queuedAt ? start : null,
     },
     write,
   );

@@ -131,7 +131,7 @@ export function finish(
       hook,
     },
     cause,
-    job.endpoint,
+    job,
     reserve(ctx.state, endpoint?.config.account, bytes),
   );
   if (hook !== null) noteHook(ctx, hook.dueAt);
@@ -176,6 +176,7 @@ export function requeue(ctx: StepContext, job: JobRecord, charged: boolean): voi
   if (!charged && started) job.attempts--;
   job.lease = null;
   job.startedAt = null;
+  job.queuedAt = ctx.now.wall;
   job.progress = null;
   dropStream(ctx.state, job);
   if (job.recordStart !== null) ctx.state.deadlines.drop(job.recordStart);
@@ -236,6 +237,7 @@ export function retryEnded(ctx: StepContext, job: JobRecord, call: number): Writ
   job.token++;
   job.attempts = 0;
   job.submittedAt = ctx.now.wall;
+  job.queuedAt = ctx.now.wall;
   job.deleteAt = ctx.now.wall + job.ttlMs;
   job.lease = null;
   job.startedAt = null;

@@ -58,7 +58,9 @@ export function noteStart(ctx: StepContext, worker: WorkerRecord, status: Worker
   if (placedMs === null) return;
   worker.placedMs = null;
   const { artifactMs, startedMs, loadedMs } = status;
-  ctx.emit({ kind: 'worker-started', endpoint: worker.endpoint, runtime, placedMs, artifactMs, startedMs, loadedMs });
+  const phases = { runtime, placedMs, artifactMs, startedMs, loadedMs };
+  worker.start = { ...phases, readyAt: ctx.now.wall };
+  ctx.emit({ kind: 'worker-started', endpoint: worker.endpoint, ...phases });
 }
 
 function noteFailures(

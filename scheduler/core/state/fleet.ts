@@ -17,6 +17,20 @@ export function attemptKey(job: string, token: number): string {
   return `${job}#${token}`;
 }
 
+/** The time that a worker was wanted before it was placed, and its phases from then on, ms. */
+export interface StartPhases {
+  readonly runtime: string;
+  readonly placedMs: number;
+  readonly artifactMs: number;
+  readonly startedMs: number;
+  readonly loadedMs: number;
+}
+
+/** A worker's start, with the wall time at which it became ready. */
+export interface WorkerStartFacts extends StartPhases {
+  readonly readyAt: number;
+}
+
 /** A worker that is desired, or that a node still reports. */
 export interface WorkerRecord {
   readonly id: string;
@@ -44,6 +58,8 @@ export interface WorkerRecord {
   readonly askedAt: number;
   /** Time for which it was wanted before a place was found, ms; null once reported, or if unknown. */
   placedMs: number | null;
+  /** Its last start, if this scheduler requested it; null before it is ready. */
+  start: WorkerStartFacts | null;
   /**
    * Attempts that the agent holds or was sent, by {@link attemptKey}: a retried job may hold a second slot while its
    * last attempt is still ending.

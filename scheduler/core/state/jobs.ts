@@ -17,12 +17,16 @@ export interface JobRecord {
   readonly retentionMs: number;
   readonly webhook: string | null;
   readonly hasS3: boolean;
+  /** Trace context of the submission. */
+  readonly trace: string | null;
   /** Changed only by `applyEvent` (job-records.ts). */
   readonly phase: Phase;
   queuePosition: number;
   token: number;
   attempts: number;
   submittedAt: number;
+  /** Wall time since which it waits: its submission, or its return to the queue as far as that is in memory. For traces. */
+  queuedAt: number;
   deleteAt: number;
   lease: Lease | null;
   /** Wall time at which the present attempt was entered; null before. */

@@ -53,6 +53,8 @@ export function hookOf(job: JobRecord, account: string, now: Now, { status, erro
     ...(delayMs === null ? {} : { delayTime: delayMs }),
     ...(executionMs === null ? {} : { executionTime: executionMs }),
     webhook: shownUrl(job.webhook),
+    // Not part of the payload: the try continues the trace.
+    ...(job.trace === null ? {} : { trace: job.trace }),
   });
   const { id, token, endpoint, webhook: url } = job;
   return { id: `${id}_${token}`, account, endpoint, url, host: hostOf(shownUrl(url)), envelope, dueAt: now.wall };

@@ -18,6 +18,9 @@ class Context(Protocol):
     attempt: int
     #: As the caller sent it; None without.
     s3_config: Optional[Dict[str, Any]]
+    #: W3C trace context of the job, for programs that continue the trace; None without. Calls with this SDK continue it
+    #: by themselves.
+    traceparent: Optional[str]
 
     @property
     def stopped(self) -> bool:

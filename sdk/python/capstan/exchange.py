@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from .errors import ApiError, CapstanError, ConnectionFailed, Timeout, api_error_class
 from .json_values import NotJson, to_bytes
 from .retry import RetryPolicy, is_retryable, pause_before, seconds_of
+from .trace import current_trace_headers
 from .unreachable import connection_failed, note_retry
 
 Value = TypeVar("Value")
@@ -158,6 +159,7 @@ def exchange(
     sent: Dict[str, str] = {"authorization": f"Bearer {connection.api_key}", "user-agent": "capstan-python", "accept": "application/json"}
     if data is not None:
         sent["content-type"] = "application/json"
+    sent.update(current_trace_headers())
     sent.update(headers or {})
     repeatable = repeats_when_unreachable and (method == "GET" or "idempotency-key" in sent)
     attempt = 0

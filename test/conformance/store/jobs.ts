@@ -37,6 +37,7 @@ export function queued(seq: number, difference: Partial<JobRow> = {}): JobRow {
     executionMs: null,
     error: null,
     hasS3: false,
+    trace: null,
     ...difference,
   };
 }

@@ -47,6 +47,7 @@ const job: fc.Arbitrary<JobRow> = fc.record({
   executionMs: orNull(time),
   error: orNull(text),
   hasS3: fc.boolean(),
+  trace: orNull(text),
 });
 const newHook: fc.Arbitrary<NewHook> = fc.record({
   id: text,

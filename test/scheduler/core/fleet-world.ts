@@ -147,6 +147,7 @@ export class FleetWorld {
       jobKind: 'RUN',
       input: { inline: Buffer.from('{}') },
       webhook: null,
+      trace: null,
       policy: { executionTimeoutMs: null, ttlMs: null, lowPriority },
       s3: null,
       idempotency: null,

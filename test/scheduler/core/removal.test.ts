@@ -17,6 +17,7 @@ test('a submission that is sent again and looked up while its endpoint is delete
     jobKind: 'RUN',
     input: { inline: Buffer.from('{}') },
     webhook: null,
+    trace: null,
     policy: { executionTimeoutMs: null, ttlMs: null, lowPriority: false },
     s3: null,
     idempotency: null,

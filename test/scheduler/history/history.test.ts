@@ -44,7 +44,7 @@ function open() {
   /** A job that ended. */
   const end = (state: 'COMPLETED' | 'FAILED' | 'CANCELLED' | 'TIMED_OUT', executionMs: number | null = 100): void => {
     const op = { kind: 'finish', state, delayMs: 10, executionMs };
-    recorder.committed([{ op, endpoint } as never], [{ kind: 'ok' }]);
+    recorder.committed([{ op, subject: { endpoint, trace: null } } as never], [{ kind: 'ok' }]);
   };
   /** Goes on by steps of 10 s, with a sample at the end of each. */
   const pass = async (steps = 1): Promise<void> => {
@@ -136,7 +136,7 @@ test('a scheduler that starts within a step adds to it, and one that lost its st
   const op = { kind: 'finish', state: 'COMPLETED', delayMs: 1, executionMs: 1 };
   next.sample();
   skip(1_000);
-  next.committed([{ op, endpoint } as never], [{ kind: 'ok' }]);
+  next.committed([{ op, subject: { endpoint, trace: null } } as never], [{ kind: 'ok' }]);
   skip(5_000);
   next.sample();
   skip(30_000);
@@ -146,7 +146,7 @@ test('a scheduler that starts within a step adds to it, and one that lost its st
   t.deepEqual(counts((await series(60)).buckets, 'completed'), [2]);
   t.deepEqual(counts((await series(10)).buckets, 'completed').slice(0, 4), [0, 0, 2, 0]);
   takeOver();
-  next.committed([{ op, endpoint } as never], [{ kind: 'ok' }]);
+  next.committed([{ op, subject: { endpoint, trace: null } } as never], [{ kind: 'ok' }]);
   skip(10_000);
   next.sample(true);
   await new Promise((done) => setImmediate(done));

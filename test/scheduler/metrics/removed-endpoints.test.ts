@@ -27,7 +27,7 @@ const finish = (endpoint: string): Write => ({
   },
   cause: null,
   reserved: null,
-  endpoint,
+  subject: { endpoint, trace: null },
 });
 
 test('the series of an endpoint that was removed go with the next new one', async (t) => {
@@ -48,6 +48,6 @@ test('the series of an endpoint that was removed go with the next new one', asyn
     present.add(`endpoint-${n}`).delete(`endpoint-${n - 1}`);
     metrics.committed([finish(`endpoint-${n}`)], [{ kind: 'ok' }], 1);
   }
-  const named = new Set([...(await metrics.text()).matchAll(/endpoint="(endpoint-\d+)"/g)].map(([, id]) => id));
+  const named = new Set([...(await metrics.text('prometheus')).matchAll(/endpoint="(endpoint-\d+)"/g)].map(([, id]) => id));
   t.deepEqual([...named], ['endpoint-49']);
 });

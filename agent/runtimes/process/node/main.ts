@@ -10,6 +10,7 @@ import { FrameReader, FrameWriter } from '../../frames.ts';
 import { CHANNEL_FD, type FromHost, type FromThread, type LoadOrder, type ToHost } from '../../hosted/protocol.ts';
 import { enterWorkFolder } from '../../hosted/work-folder.ts';
 import { HttpFunctions } from '../../thread/host/http/functions.ts';
+import { findOpenTelemetry } from '../../thread/host/current-trace.ts';
 import { choiceOf, type Choose } from '../../thread/host/methods.ts';
 import { loadHandler } from '../../thread/host/module.ts';
 import { errorMessage, errorStack } from '../../thread/host/output.ts';
@@ -94,6 +95,7 @@ async function load(order: LoadOrder): Promise<void> {
       return;
     }
     const handler = await loadHandler(order.folder, order.function.module, order.function.name);
+    findOpenTelemetry(order.folder);
     loaded = { endpointId: order.endpointId, output, choose: choiceOf(handler, order.function) };
     post({ t: 'loaded' });
   } catch (error) {
@@ -104,11 +106,11 @@ async function load(order: LoadOrder): Promise<void> {
 }
 
 function run(module: Loaded, frame: Extract<ToHost, { t: 'run' }>, body: Buffer): void {
-  const { key, jobId, attempt, s3Config } = frame;
+  const { key, jobId, attempt, s3Config, trace } = frame;
   const control: TaskControl = { jobId, abort: new AbortController(), credits: 0, wake: undefined };
   running.set(key, control);
   // A copy: the frame's buffer is shared with the frames around it.
-  const order = { key, jobId, attempt, s3Config, input: new Uint8Array(body) };
+  const order = { key, jobId, attempt, s3Config, trace, input: new Uint8Array(body) };
   void runTask(order, control, module, post).then(() => running.delete(key));
 }
 

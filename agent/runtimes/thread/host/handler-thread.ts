@@ -8,6 +8,7 @@ import type { MessagePort } from 'node:worker_threads';
 import type { FromTask, HttpToHost, LoadOrder, PostedFrames, RunOrder, ToThread } from '../../hosted/protocol.ts';
 import { HttpFunctions, type Post } from './http/functions.ts';
 import { FramePoster, postedFrames } from './http/posted-frames.ts';
+import { findOpenTelemetry } from './current-trace.ts';
 import { choiceOf, type Choose } from './methods.ts';
 import { loadHandler } from './module.ts';
 import { errorMessage, errorStack } from './output.ts';
@@ -86,6 +87,7 @@ async function load(order: Extract<ThreadOrder, { kind: 'load' }>): Promise<void
       return;
     }
     const handler = await loadHandler(order.folder, order.function.module, order.function.name);
+    findOpenTelemetry(order.folder);
     loaded = { port, endpointId: order.endpointId, output, choose: choiceOf(handler, order.function) };
     post(port, { t: 'loaded' });
   } catch (error) {

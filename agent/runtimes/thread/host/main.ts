@@ -65,8 +65,8 @@ function onFrame(frame: ToHost, body: Buffer, text: string): void {
       if (frame.life !== life) break;
       running.add(frame.key);
       const input = new Uint8Array(body);
-      const { key, jobId, attempt, s3Config } = frame;
-      runInPool({ kind: 'run', key, jobId, attempt, s3Config, input }, [input.buffer]);
+      const { key, jobId, attempt, s3Config, trace } = frame;
+      runInPool({ kind: 'run', key, jobId, attempt, s3Config, trace, input }, [input.buffer]);
       break;
     }
     case 'cancel':

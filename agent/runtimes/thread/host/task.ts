@@ -4,6 +4,7 @@ import { writeSync } from 'node:fs';
 import { ENTRY_FD, type FromTask, type RunOrder } from '../../hosted/protocol.ts';
 import type { WorkerS3Config } from '../../s3-config.ts';
 import { FIRST_CREDITS, MAX_PROGRESS_BYTES } from '../../runtime.ts';
+import { traceparentOf, withTrace } from './current-trace.ts';
 import { argumentsFor, InputError } from './arguments.ts';
 import type { Choose } from './methods.ts';
 import { Aggregate, chunkBytes, errorMessage, errorStack, OutputError, resultBytes, toJson } from './output.ts';
@@ -33,6 +34,8 @@ export interface JobContext {
   progress(value: unknown): void;
   /** As the caller sent it. */
   readonly s3Config: WorkerS3Config | undefined;
+  /** W3C trace context of the job, for programs that continue the trace; undefined without one. */
+  readonly traceparent: string | undefined;
 }
 
 /** The task of a printed line: the only running job; empty when several run. */
@@ -61,7 +64,9 @@ export async function runTask(order: TaskOrder, control: TaskControl, module: Ta
   let end: FromTask;
   const given: { first?: unknown } = {};
   try {
-    const bytes = await withStopSignal(control.abort.signal, () => callHandler(order, control, module, { post, given }));
+    const bytes = await withStopSignal(control.abort.signal, () =>
+      withTrace(order.trace ?? '', () => callHandler(order, control, module, { post, given })),
+    );
     end = { t: 'returned', key, ms: 0, bytes };
   } catch (error) {
     const isRefused =
@@ -100,6 +105,7 @@ async function callHandler(
     signal: control.abort.signal,
     progress: progressOf(order.key, post),
     s3Config: order.s3Config,
+    traceparent: traceparentOf(order.trace ?? ''),
   };
   const { handler, signature, input: own } = choose(value);
   const taken = argumentsFor(signature, own, context);

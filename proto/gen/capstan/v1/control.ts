@@ -1038,10 +1038,12 @@ export interface GetLogsResponse {
 }
 
 export interface GetMetricsRequest {
+  /** OpenMetrics 1.0 with exemplars instead of the Prometheus text format. */
+  openMetrics?: boolean | undefined;
 }
 
 export interface GetMetricsResponse {
-  /** Prometheus text format 0.0.4. */
+  /** Prometheus text format 0.0.4, or OpenMetrics with its end mark if requested and supported. */
   text: string;
 }
 
@@ -8911,11 +8913,14 @@ export const GetLogsResponse: MessageFns<GetLogsResponse> = {
 };
 
 function createBaseGetMetricsRequest(): GetMetricsRequest {
-  return {};
+  return { openMetrics: undefined };
 }
 
 export const GetMetricsRequest: MessageFns<GetMetricsRequest> = {
-  encode(_: GetMetricsRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+  encode(message: GetMetricsRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.openMetrics !== undefined) {
+      writer.uint32(8).bool(message.openMetrics);
+    }
     return writer;
   },
 
@@ -8932,6 +8937,14 @@ export const GetMetricsRequest: MessageFns<GetMetricsRequest> = {
       while (reader.pos < end) {
         const tag = reader.uint32();
         switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 8) {
+              break;
+            }
+
+            message.openMetrics = reader.bool();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -8944,20 +8957,30 @@ export const GetMetricsRequest: MessageFns<GetMetricsRequest> = {
     }
   },
 
-  fromJSON(_: any): GetMetricsRequest {
-    return {};
+  fromJSON(object: any): GetMetricsRequest {
+    return {
+      openMetrics: isSet(object.openMetrics)
+        ? globalThis.Boolean(object.openMetrics)
+        : isSet(object.open_metrics)
+        ? globalThis.Boolean(object.open_metrics)
+        : undefined,
+    };
   },
 
-  toJSON(_: GetMetricsRequest): unknown {
+  toJSON(message: GetMetricsRequest): unknown {
     const obj: any = {};
+    if (message.openMetrics !== undefined) {
+      obj.openMetrics = message.openMetrics;
+    }
     return obj;
   },
 
   create<I extends Exact<DeepPartial<GetMetricsRequest>, I>>(base?: I): GetMetricsRequest {
     return GetMetricsRequest.fromPartial(base ?? ({} as any));
   },
-  fromPartial<I extends Exact<DeepPartial<GetMetricsRequest>, I>>(_: I): GetMetricsRequest {
+  fromPartial<I extends Exact<DeepPartial<GetMetricsRequest>, I>>(object: I): GetMetricsRequest {
     const message = createBaseGetMetricsRequest();
+    message.openMetrics = object.openMetrics ?? undefined;
     return message;
   },
 };

@@ -90,6 +90,11 @@ export interface Submit {
    * this many milliseconds with the state it then has.
    */
   waitMs: number;
+  /**
+   * W3C trace context of the request: `traceparent`, and after a space `tracestate` if there is one.
+   * Absent without one. At most 568 characters.
+   */
+  trace?: string | undefined;
 }
 
 /** Per-job overrides of the endpoint's defaults. */
@@ -546,6 +551,7 @@ function createBaseSubmit(): Submit {
     idempotencyKey: "",
     bodyHash: Buffer.alloc(0),
     waitMs: 0,
+    trace: undefined,
   };
 }
 
@@ -577,6 +583,9 @@ export const Submit: MessageFns<Submit> = {
     }
     if (message.waitMs !== 0) {
       writer.uint32(72).uint32(message.waitMs);
+    }
+    if (message.trace !== undefined) {
+      writer.uint32(82).string(message.trace);
     }
     return writer;
   },
@@ -666,6 +675,14 @@ export const Submit: MessageFns<Submit> = {
             message.waitMs = reader.uint32();
             continue;
           }
+          case 10: {
+            if (tag !== 82) {
+              break;
+            }
+
+            message.trace = reader.string();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -709,6 +726,7 @@ export const Submit: MessageFns<Submit> = {
         : isSet(object.wait_ms)
         ? globalThis.Number(object.wait_ms)
         : 0,
+      trace: isSet(object.trace) ? globalThis.String(object.trace) : undefined,
     };
   },
 
@@ -741,6 +759,9 @@ export const Submit: MessageFns<Submit> = {
     if (message.waitMs !== 0) {
       obj.waitMs = Math.round(message.waitMs);
     }
+    if (message.trace !== undefined) {
+      obj.trace = message.trace;
+    }
     return obj;
   },
 
@@ -764,6 +785,7 @@ export const Submit: MessageFns<Submit> = {
     message.idempotencyKey = object.idempotencyKey ?? "";
     message.bodyHash = object.bodyHash ?? Buffer.alloc(0);
     message.waitMs = object.waitMs ?? 0;
+    message.trace = object.trace ?? undefined;
     return message;
   },
 };

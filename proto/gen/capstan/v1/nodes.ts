@@ -868,6 +868,8 @@ export interface Dispatch {
   /** 1 for the first started attempt. */
   attempt: number;
   webhook: string;
+  /** Trace context of the submission, as in Submit; absent without one. */
+  trace?: string | undefined;
 }
 
 /** Stop an attempt. The agent answers with AttemptEnded STOPPED, or AttemptRefused if it had not started. */
@@ -6267,6 +6269,7 @@ function createBaseDispatch(): Dispatch {
     s3Config: undefined,
     attempt: 0,
     webhook: "",
+    trace: undefined,
   };
 }
 
@@ -6295,6 +6298,9 @@ export const Dispatch: MessageFns<Dispatch> = {
     }
     if (message.webhook !== "") {
       writer.uint32(66).string(message.webhook);
+    }
+    if (message.trace !== undefined) {
+      writer.uint32(74).string(message.trace);
     }
     return writer;
   },
@@ -6376,6 +6382,14 @@ export const Dispatch: MessageFns<Dispatch> = {
             message.webhook = reader.string();
             continue;
           }
+          case 9: {
+            if (tag !== 74) {
+              break;
+            }
+
+            message.trace = reader.string();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -6414,6 +6428,7 @@ export const Dispatch: MessageFns<Dispatch> = {
         : undefined,
       attempt: isSet(object.attempt) ? globalThis.Number(object.attempt) : 0,
       webhook: isSet(object.webhook) ? globalThis.String(object.webhook) : "",
+      trace: isSet(object.trace) ? globalThis.String(object.trace) : undefined,
     };
   },
 
@@ -6443,6 +6458,9 @@ export const Dispatch: MessageFns<Dispatch> = {
     if (message.webhook !== "") {
       obj.webhook = message.webhook;
     }
+    if (message.trace !== undefined) {
+      obj.trace = message.trace;
+    }
     return obj;
   },
 
@@ -6463,6 +6481,7 @@ export const Dispatch: MessageFns<Dispatch> = {
       : undefined;
     message.attempt = object.attempt ?? 0;
     message.webhook = object.webhook ?? "";
+    message.trace = object.trace ?? undefined;
     return message;
   },
 };

@@ -1,5 +1,5 @@
 /**
- * The one database function that applies a batch: `capstan.commit_v1`. One call is one transaction and one round trip;
+ * The one database function that applies a batch: `capstan.commit_v2`. One call is one transaction and one round trip;
  * a connection that breaks midway leaves nothing behind. It raises {@link STALE_TERM} unless the caller's term is the
  * cell's and the batch is the one after the last: a delayed copy, or a batch whose predecessor failed, is refused whole.
  *
@@ -16,7 +16,7 @@ import { reencrypt } from './reencrypt.ts';
 import { requeue } from './requeue.ts';
 import { retry } from './retry.ts';
 import { started } from './started.ts';
-import { submit } from './submit.ts';
+import { submit, submitV1 } from './submit.ts';
 import { lookUp, type Operation } from './operation.ts';
 
 /** SQLSTATE of a batch under a term that is not the cell's, or out of turn. */
@@ -39,6 +39,9 @@ export const OPERATIONS = {
   hook,
 } as const satisfies Record<string, Operation>;
 
+/** The operations of `capstan.commit_v1`, which the schedulers of 0.2.0 call. */
+const OPERATIONS_V1 = { ...OPERATIONS, submit: submitV1 };
+
 export type OperationType = keyof typeof OPERATIONS;
 
 export const OPERATION_TYPES = Object.keys(OPERATIONS) as OperationType[];
@@ -46,30 +49,38 @@ export const OPERATION_TYPES = Object.keys(OPERATIONS) as OperationType[];
 /** A wave's mask has this bit set when it holds rows of the type. */
 export const bitOf = (type: OperationType): number => 1 << OPERATION_TYPES.indexOf(type);
 
-export const typeName = (type: OperationType): string => `${type}_v1`;
+const nameOf = ({ type, version = 1 }: Operation): string => `${type}_v${version}`;
+
+/** Name of the composite type of the function's parameter. */
+export const typeName = (type: OperationType): string => nameOf(OPERATIONS[type]);
 
 const SQL_TYPES = { int4: 'int', int8: 'bigint', text: 'text', bytea: 'bytea' } as const;
 
-function compositeType(type: OperationType): string {
-  const columns = OPERATIONS[type].columns.map(([name, of]) => `"${name}" ${SQL_TYPES[of]}`);
-  return `CREATE TYPE capstan.${typeName(type)} AS (${columns.join(', ')});`;
+function compositeType(operation: Operation): string {
+  const columns = operation.columns.map(([name, of]) => `"${name}" ${SQL_TYPES[of]}`);
+  return `CREATE TYPE capstan.${nameOf(operation)} AS (${columns.join(', ')});`;
 }
 
-function section(type: OperationType): string {
-  const { apply } = OPERATIONS[type];
-  return apply === '' ? '' : `IF mask & ${bitOf(type)} <> 0 THEN${apply}\n  END IF;`;
-}
-
-const parameters = OPERATION_TYPES.map((type) => `p_${type} capstan.${typeName(type)}[]`).join(', ');
-
-/** The composite types of the operations; made once, by a migration. */
+/** The composite types of the operations of version 1; made once, by a migration. */
 export const batchTypes = `
 CREATE TYPE capstan.dropped_blob AS (at int, blob text);
-${OPERATION_TYPES.map(compositeType).join('\n')}`;
+${OPERATION_TYPES.map((type) => compositeType(OPERATIONS_V1[type])).join('\n')}`;
+
+/** What version 2 has of its own: a submission with its trace context. */
+export const batchTypesV2 = compositeType(submit);
 
 /** The function. Another text with the same layout and the same meaning, such as a better plan, may take its place: a migration runs it again. */
-export const batchFunction = `
-CREATE OR REPLACE FUNCTION capstan.commit_v1(
+export const batchFunction = functionOf(1, OPERATIONS_V1);
+export const batchFunctionV2 = functionOf(2, OPERATIONS);
+
+function functionOf(version: 1 | 2, operations: Readonly<Record<OperationType, Operation>>): string {
+  const parameters = OPERATION_TYPES.map((type) => `p_${type} capstan.${nameOf(operations[type])}[]`).join(', ');
+  const section = (type: OperationType): string => {
+    const { apply } = operations[type];
+    return apply === '' ? '' : `IF mask & ${bitOf(type)} <> 0 THEN${apply}\n  END IF;`;
+  };
+  return `
+CREATE OR REPLACE FUNCTION capstan.commit_v${version}(
   p_cell int, p_term bigint, p_batch bigint, p_now bigint, p_seq bigint, p_queue_position bigint,
   -- For each wave, which types it holds; whether any submission has an idempotency key; how many expired rows to remove.
   p_waves int[], p_keyed boolean, p_sweep int, ${parameters}
@@ -123,8 +134,9 @@ BEGIN
 END
 $function$;
 `;
+}
 
 /** The call, with its parameters in order. */
-export const COMMIT = `SELECT at, outcome, job_id, dropped FROM capstan.commit_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, ${OPERATION_TYPES.map(
+export const COMMIT = `SELECT at, outcome, job_id, dropped FROM capstan.commit_v2($1, $2, $3, $4, $5, $6, $7, $8, $9, ${OPERATION_TYPES.map(
   (_, i) => `$${i + 10}`,
 ).join(', ')})`;

@@ -12,6 +12,8 @@ import type { Columns } from '../binary.ts';
 export interface Operation {
   /** Name of the composite type, without its schema and version. */
   readonly type: string;
+  /** Of the composite type; 1 without it. Another layout gets another one. */
+  readonly version?: number;
   readonly columns: Columns;
   /** PL/pgSQL. Empty for a type whose rows belong to another operation. */
   readonly apply: string;

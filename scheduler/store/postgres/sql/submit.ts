@@ -4,37 +4,41 @@ import { PLACE, inWave, lookUp, rowExists, type Operation } from './operation.ts
  * Inserts a job, queued or leased, with its input. The id is looked at before the idempotency key: a submission sent again
  * is `exists`, whatever its key says. An expired key that was not swept yet is free.
  */
-export const submit: Operation = {
-  type: 'submit',
-  columns: [
-    ...PLACE,
-    ['seq', 'int8'],
-    ['queue_position', 'int8'],
-    ['id', 'text'],
-    ['endpoint', 'text'],
-    ['kind', 'text'],
-    ['state', 'text'],
-    ['priority', 'int4'],
-    ['token', 'int8'],
-    ['attempts', 'int4'],
-    ['node', 'text'],
-    ['incarnation', 'text'],
-    ['worker', 'text'],
-    ['submitted_at', 'int8'],
-    ['delete_at', 'int8'],
-    ['execution_timeout_ms', 'int8'],
-    ['ttl_ms', 'int8'],
-    ['retention_ms', 'int8'],
-    ['webhook', 'text'],
-    ['inline', 'bytea'],
-    ['blob', 'text'],
-    ['size', 'int8'],
-    ['s3', 'bytea'],
-    ['key', 'text'],
-    ['body_hash', 'bytea'],
-    ['expires_at', 'int8'],
-  ],
-  apply: `
+function submitOf(version: 1 | 2): Operation {
+  const trace = version === 1 ? { column: '', value: '' } : { column: ', trace', value: ', g.trace' };
+  return {
+    type: 'submit',
+    version,
+    columns: [
+      ...PLACE,
+      ['seq', 'int8'],
+      ['queue_position', 'int8'],
+      ['id', 'text'],
+      ['endpoint', 'text'],
+      ['kind', 'text'],
+      ['state', 'text'],
+      ['priority', 'int4'],
+      ['token', 'int8'],
+      ['attempts', 'int4'],
+      ['node', 'text'],
+      ['incarnation', 'text'],
+      ['worker', 'text'],
+      ['submitted_at', 'int8'],
+      ['delete_at', 'int8'],
+      ['execution_timeout_ms', 'int8'],
+      ['ttl_ms', 'int8'],
+      ['retention_ms', 'int8'],
+      ['webhook', 'text'],
+      ['inline', 'bytea'],
+      ['blob', 'text'],
+      ['size', 'int8'],
+      ['s3', 'bytea'],
+      ['key', 'text'],
+      ['body_hash', 'bytea'],
+      ['expires_at', 'int8'],
+      ...(version === 1 ? [] : ([['trace', 'text']] as const)),
+    ],
+    apply: `
   refused := '{}';
   IF p_keyed THEN
     SELECT coalesce(array_agg(g.at), '{}') INTO refused FROM unnest(p_submit) g, ${lookUp('idempotency', 't.key = g.key', 't.expires_at')}
@@ -49,10 +53,10 @@ export const submit: Operation = {
   END IF;
   WITH inserted AS (
     INSERT INTO capstan.jobs (cell, seq, queue_position, token, submitted_at, delete_at, execution_timeout_ms, ttl_ms, retention_ms,
-      attempts, priority, state, kind, has_s3, id, endpoint, node, incarnation, worker, webhook)
+      attempts, priority, state, kind, has_s3, id, endpoint, node, incarnation, worker, webhook${trace.column})
     SELECT p_cell, g.seq, g.queue_position, g.token, g.submitted_at, g.delete_at, g.execution_timeout_ms, g.ttl_ms, g.retention_ms,
       g.attempts, g.priority, g.state::capstan.job_state, g.kind::capstan.job_kind, g.s3 IS NOT NULL, g.id, g.endpoint,
-      g.node, g.incarnation, g.worker, g.webhook
+      g.node, g.incarnation, g.worker, g.webhook${trace.value}
     FROM ${inWave('submit', 'g')} AND NOT g.at = ANY (refused)
     ON CONFLICT (cell, id) WHERE seq > 0 DO NOTHING RETURNING seq
   )
@@ -69,4 +73,9 @@ export const submit: Operation = {
       SELECT p_cell, g.key, g.id, g.body_hash, g.expires_at FROM ${inWave('submit', 'g')} AND g.key IS NOT NULL AND NOT g.at = ANY (refused)
       ON CONFLICT (cell, key) DO UPDATE SET job_id = excluded.job_id, body_hash = excluded.body_hash, expires_at = excluded.expires_at;
   END IF;`,
-};
+  };
+}
+
+export const submit = submitOf(2);
+/** Without the trace context. */
+export const submitV1 = submitOf(1);

@@ -5,7 +5,17 @@ import { encryptedInputs } from './0004_sealed_inputs.ts';
 import { bodyUsage } from './0005_body_usage.ts';
 import { operatorKeys } from './0006_operator_keys.ts';
 import { history } from './0007_history.ts';
+import { traces } from './0008_traces.ts';
 import type { Migration } from './migration.ts';
 
 /** Every migration this version knows, in order. */
-export const migrations: readonly Migration[] = [queue, deployments, hooksOfAccounts, encryptedInputs, bodyUsage, operatorKeys, history];
+export const migrations: readonly Migration[] = [
+  queue,
+  deployments,
+  hooksOfAccounts,
+  encryptedInputs,
+  bodyUsage,
+  operatorKeys,
+  history,
+  traces,
+];

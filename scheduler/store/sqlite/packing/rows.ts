@@ -50,6 +50,7 @@ export function packJob(out: Packer, job: JobRow): void {
   out.number(job.executionMs);
   out.text(job.error);
   out.byte(job.hasS3 ? 1 : 0);
+  out.text(job.trace);
 }
 
 export function unpackJob(from: Unpacker): JobRow {
@@ -88,6 +89,7 @@ export function unpackJob(from: Unpacker): JobRow {
     executionMs: from.numberOrNull(),
     error: from.textOrNull(),
     hasS3: from.byte() === 1,
+    trace: from.textOrNull(),
   };
 }
 

@@ -13,6 +13,7 @@ from .interrupts import JobStopped
 from .logs import current_task
 from .output import Aggregate, OutputError, chunk_bytes, error_message, error_stack, result_bytes
 from .task import Context
+from .tracing import traced
 
 
 class Calls:
@@ -48,7 +49,8 @@ class Calls:
         try:
             try:
                 interrupts.enter(task)
-                body = self._produce(task)
+                with traced(task.trace):
+                    body = self._produce(task)
                 interrupts.leave(task)
                 end = ({"t": "returned"}, body)
             except BaseException as error:
@@ -69,7 +71,8 @@ class Calls:
         began = time.perf_counter()
         try:
             fn, positional, by_name = self._bind(task)
-            end = ({"t": "returned"}, await self._await_value(task, fn(*positional, **by_name)))
+            with traced(task.trace):
+                end = ({"t": "returned"}, await self._await_value(task, fn(*positional, **by_name)))
         except BaseException as error:
             end = self._failed(task, error)
         self._finish(task, end, began)

@@ -12,6 +12,7 @@ from .http_arguments import BadRequest, HttpSignature
 from .http_request import Body, CallerGone, Request, Response
 from .loading import load_function
 from .output import error_message, error_stack, to_json
+from .tracing import trace_of, traced
 from .typed_values import Unfit
 from .websocket import AsyncWebSocket, Connection, SocketClosed, WebSocket
 
@@ -124,7 +125,8 @@ class HttpFunctions:
         failure = None
         stopping.current.set(call.stopping)
         try:
-            self._answer(call, answer)
+            with traced(trace_of(call.header)):
+                self._answer(call, answer)
         except BadRequest as error:
             answer.error(400, "Bad Request", str(error))
         except BaseException as error:

@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 from .output import progress_bytes
 from .stopping import Stopping
+from .tracing import traceparent_of
 
 # Chunks that a generator may be ahead of its granted credits (agent/runtimes/runtime.ts).
 FIRST_CREDITS = 32
@@ -17,6 +18,7 @@ class Task:
         self.job_id = header["jobId"]
         self.attempt = header["attempt"]
         self.s3_config = header.get("s3Config")
+        self.trace = header.get("trace", "")
         self.input = body
         self.stopped = False
         self.stopping = Stopping()
@@ -76,6 +78,8 @@ class Context:
         self.attempt = task.attempt
         # As the caller sent it, a dict; None without.
         self.s3_config = task.s3_config
+        # W3C trace context of the job, for programs that continue the trace; None without.
+        self.traceparent = traceparent_of(task.trace)
 
     @property
     def stopped(self):

@@ -1,6 +1,7 @@
 /** The functions of a load-balanced endpoint in their worker: each request calls the function of its route. */
 import type { HttpFromHost, HttpToHost, LoadOrder } from '../../../hosted/protocol.ts';
 import { HTTP_WINDOW_BYTES } from '../../../runtime.ts';
+import { findOpenTelemetry, traceOfHeaders, withTrace } from '../current-trace.ts';
 import { loadHandler, type Handler } from '../module.ts';
 import { errorMessage, errorStack } from '../output.ts';
 import { signatureOf } from '../signature.ts';
@@ -72,6 +73,7 @@ export class HttpFunctions {
       const handler = await loadHandler(folder, spec.module, spec.name);
       functions.set(spec.name, { handler, signature: httpSignature(spec, signatureOf(handler, spec)) });
     }
+    findOpenTelemetry(folder);
     return new HttpFunctions(endpointId, functions, output, post);
   }
 
@@ -110,7 +112,8 @@ export class HttpFunctions {
       wake: undefined,
     };
     this.#calls.set(key, call);
-    void withStopSignal(call.abort.signal, () => this.#run(frame, call)).then(() => this.#calls.delete(key));
+    const run = (): Promise<void> => withTrace(traceOfHeaders(frame.headers), () => this.#run(frame, call));
+    void withStopSignal(call.abort.signal, run).then(() => this.#calls.delete(key));
   }
 
   /** Serves one request to its end, including failures; never throws. */
