@@ -25,7 +25,7 @@ export type Said =
 export interface TestWorker {
   readonly worker: RunningWorker;
   readonly said: Signals<Said>;
-  run(key: string, input: unknown, more?: { attempt?: number; s3Config?: S3Config }): void;
+  run(key: string, input: unknown, more?: { attempt?: number; s3Config?: S3Config; trace?: string }): void;
   ended(key: string): Promise<{ readonly result: TaskResult; readonly value: unknown }>;
   /** Runs a task to its end; chunks are credited as they come. */
   call(key: string, input?: unknown): Promise<{ readonly result: TaskResult; readonly value: unknown }>;
