@@ -53,6 +53,12 @@ const benches: Readonly<Record<string, (t: ExecutionContext) => Promise<void>>> 
     t.regex(stderr, /│ \/run, no consumer/, 'the table');
     t.is((await readdir(results)).length, 1);
   },
+  'bench/tracing.ts': async (t) => {
+    const sizes = ['--rounds', '1', '--seconds', '0.5', '--warmup', '0.1', '--connections', '4', '--share', '1'];
+    const report = json((await bench(t, 'bench/tracing.ts', ...sizes)).stdout);
+    t.is(report['errors'], 0);
+    figures(t, 'tracing', report['ratio'], report['offPerSecond'], report['onPerSecond'], report['receivedBytes']);
+  },
   'bench/backlog.ts': async (t) => {
     const { stdout } = await bench(
       t,
