@@ -1,11 +1,14 @@
 /** The filter in the kernel, as bubblewrap loads it: what it refuses, and that interpreters run under it. */
 import { spawn, spawnSync } from 'node:child_process';
+import { join } from 'node:path';
 import type { Writable } from 'node:stream';
 import { text } from 'node:stream/consumers';
 
 import test, { type ExecutionContext } from 'ava';
 
 import { hasSeccompFilter, seccompFilter } from '../../agent/sandbox/seccomp/filter.ts';
+
+const root = join(import.meta.dirname, '../..');
 
 const SANDBOX = [
   '--ro-bind',
@@ -17,6 +20,10 @@ const SANDBOX = [
   '/proc',
   '--tmpfs',
   '/tmp',
+  // The interpreter, of a checkout below /tmp, too.
+  '--ro-bind',
+  root,
+  root,
   '--unshare-pid',
   '--die-with-parent',
   '--cap-drop',
