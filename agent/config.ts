@@ -12,6 +12,7 @@ import { tlsSettings } from '../lib/tls-settings.ts';
 import { ISOLATION_SETTINGS } from './sandbox/isolation-setting.ts';
 import { DESTINATION_RULE, readDestination } from './sandbox/network/destinations.ts';
 import { readSettings, setting } from '../lib/settings.ts';
+import { otlpExport } from '../lib/telemetry/otlp-protocol.ts';
 
 const whole = (max: number): z.ZodCoercedNumber => z.coerce.number().int().min(0).max(max);
 const DAY_MS = 86_400_000;
@@ -102,6 +103,26 @@ export const agentConfig = z.object({
     'CAPSTAN_LOG_ACCOUNT_BYTES',
     whole(Number.MAX_SAFE_INTEGER).default(2_000_000_000),
     'Disk space for the log lines of an account’s endpoints on this node, bytes; the oldest segments of the account are deleted first',
+  ),
+  forwardQueueLines: setting(
+    'OTEL_BLRP_MAX_QUEUE_SIZE',
+    whole(1_000_000).min(1).default(2_048),
+    'Log lines that wait to be forwarded (logs.md); further ones are dropped and counted',
+  ),
+  forwardBatchLines: setting(
+    'OTEL_BLRP_MAX_EXPORT_BATCH_SIZE',
+    whole(10_000).min(1).default(512),
+    'Most log lines that are forwarded at once',
+  ),
+  forwardDelayMs: setting(
+    'OTEL_BLRP_SCHEDULE_DELAY',
+    whole(3_600_000).min(1).default(1_000),
+    'How long a log line waits for others to be forwarded with, ms',
+  ),
+  forwardTimeoutMs: setting(
+    'OTEL_BLRP_EXPORT_TIMEOUT',
+    whole(3_600_000).min(1).default(30_000),
+    'Longest time of forwarding one batch of log lines, tries included, ms; then it is dropped',
   ),
   workerApiHost: setting(
     'CAPSTAN_WORKER_API_HOST',
@@ -224,6 +245,11 @@ export const agentConfig = z.object({
     z.string().startsWith('/', 'must be an absolute path').default('/var/lib/capstan-workers'),
     'Folder of the workers’ folders when each has a user id of its own (level `user`), outside of the data folder; every user must be able to pass through its parents',
   ),
+  otelEnv: setting(
+    '',
+    z.record(z.string(), z.string()).default({}),
+    "The variables OTEL_* of the agent's environment, for OpenTelemetry's libraries; workers do not receive them",
+  ),
   hostEnv: setting(
     '',
     z.record(z.string(), z.string()).default({}),
@@ -249,7 +275,14 @@ const INHERITED = [
  * names the invalid setting.
  */
 export function readConfig(overrides: Partial<AgentConfigInput> = {}, env: NodeJS.ProcessEnv = process.env): AgentConfig {
-  const config = readSettings(agentConfig, { ...overrides, hostEnv: overrides.hostEnv ?? hostEnvironment(env) }, env);
+  const given = {
+    ...overrides,
+    hostEnv: overrides.hostEnv ?? hostEnvironment(env),
+    otelEnv: overrides.otelEnv ?? telemetryEnvironment(env),
+  };
+  const config = readSettings(agentConfig, given, env);
+  // Refuses what is not supported, before anything starts.
+  otlpExport('LOGS', config.otelEnv);
   return Object.freeze({ ...config, dataDir: resolve(config.dataDir) });
 }
 
@@ -278,4 +311,10 @@ function hostEnvironment(env: NodeJS.ProcessEnv): Record<string, string> {
     if (value !== undefined) kept[name] = value;
   }
   return kept;
+}
+
+function telemetryEnvironment(env: NodeJS.ProcessEnv): Record<string, string> {
+  return Object.fromEntries(
+    Object.entries(env).flatMap(([name, value]) => (name.startsWith('OTEL_') && value !== undefined ? [[name, value]] : [])),
+  );
 }

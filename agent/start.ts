@@ -26,6 +26,7 @@ import type { DeviceProbe } from './inventory/probe.ts';
 import { AGENT_MARK, agentMark, killLeftovers } from './runtimes/escaped.ts';
 import { ForeignWorkers } from './runtimes/foreign/foreign-workers.ts';
 import { answerLogs } from './logs/answer.ts';
+import { LogForwarder } from './logs/forwarding/log-forwarder.ts';
 import { LogStore } from './logs/log-store.ts';
 import { stageBootstrap, WITH_INSTALLATION } from './runtimes/hosted/bootstrap.ts';
 import { ContainerRuntime } from './runtimes/container/container-runtime.ts';
@@ -91,6 +92,12 @@ async function startIn(folder: string, config: AgentConfig, deps: AgentDeps, loc
   const log = deps.log ?? pino({ name: 'agent', level: config.logLevel, hooks: { streamWrite: visibleText } }, pino.destination(2));
   const credentials = clientCredentials(config.scheduler, config);
   const tracing = await openTracing(config, { name: 'agent', version: pkg.version, warn: (fields, message) => log.warn(fields, message) });
+  const incarnation = randomUUID();
+  const forwarder = LogForwarder.open(config, {
+    version: pkg.version,
+    instanceId: () => session.identity?.nodeId ?? incarnation,
+    log,
+  });
   if (deps.runtimes === undefined) await checkContainerRuntime(new ContainerEngine(config.containerSocket), config.containerRuntime);
   const work = join(folder, 'work');
   const left = await killLeftovers(folder, work);
@@ -103,21 +110,25 @@ async function startIn(folder: string, config: AgentConfig, deps: AgentDeps, loc
   const level = await openNodeLevel(config, { folder, bootstrap, groups, log });
   const runtimes = deps.runtimes ?? defaultRuntimes(config, { folder, bootstrap, api: workerApi, launcher: level.launcher, log });
   const containers = runtimes.find((runtime) => runtime instanceof ContainerRuntime);
-  const accounts = new Map<string, string>();
+  const endpoints = new Map<string, KnownEndpoint>();
   const logs = await new LogStore({
     folder: join(folder, 'logs'),
     segmentBytes: config.logFileBytes,
     endpointBytes: config.logEndpointBytes,
     accountBytes: config.logAccountBytes,
     keptMs: config.logDays * DAY_MS,
-    accountOf: (endpoint) => accounts.get(endpoint) ?? '',
+    accountOf: (endpoint) => endpoints.get(endpoint)?.account ?? '',
     log,
+    onLine:
+      forwarder === undefined
+        ? undefined
+        : (line, trace) =>
+            forwarder.add({ line, endpointName: endpoints.get(line.endpointId)?.name ?? '', ...(trace === undefined ? {} : { trace }) }),
   }).open();
   const finder = new OwnerFinder({ setting: config.scheduler, credentials, log, cell: () => session.cell });
   const blobs = new BlobTransfer(finder, () => session.identity);
   const cache = await ArtifactCache.open({ folder: join(folder, 'cache'), maxBytes: config.cacheBytes, blobs, log });
   const workFolders = await WorkFolders.open(work, log);
-  const incarnation = randomUUID();
 
   const inventory = new InventoryKeeper({
     probe: deps.probe ?? nvidiaProbe(config, folder),
@@ -130,6 +141,7 @@ async function startIn(folder: string, config: AgentConfig, deps: AgentDeps, loc
       missing: [...level.missing, ...groups.missing],
     },
     builds: () => cache.digests,
+    logForwarding: forwarder === undefined ? undefined : () => forwarder.counts,
     folder,
     env: config.hostEnv,
     lightMs: config.inventoryMs,
@@ -176,7 +188,7 @@ async function startIn(folder: string, config: AgentConfig, deps: AgentDeps, loc
     log,
     hello: () => ({ protocol: PROTOCOL, incarnation, agentVersion: pkg.version, ...engine.hello(), inventory: inventory.current }),
     onEvents: (events) => {
-      noteAccounts(accounts, events);
+      noteEndpoints(endpoints, events);
       engine.onScheduler(events);
       for (const { event } of events) {
         if (event?.$case === 'logs')
@@ -213,8 +225,7 @@ async function startIn(folder: string, config: AgentConfig, deps: AgentDeps, loc
     await workerApi.close();
     blobs.close();
     finder.close();
-    await logs.close();
-    await tracing.close();
+    await Promise.all([logs.close(), forwarder?.close(), tracing.close()]);
     lock.release();
     log.info('agent stopped');
   }
@@ -365,14 +376,21 @@ async function acknowledged(engine: Engine): Promise<void> {
   }
 }
 
+interface KnownEndpoint {
+  /** Absent from schedulers that do not say it. */
+  readonly account: string | undefined;
+  readonly name: string;
+}
+
 /**
- * The accounts of the endpoints on this node, for the quota of their logs. The files of other endpoints remember their
- * account.
+ * The endpoints on this node: their accounts, for the quota of their logs, and their names, for forwarded lines. The files of other
+ * endpoints remember their account.
  */
-function noteAccounts(accounts: Map<string, string>, events: readonly SchedulerEvent[]): void {
+function noteEndpoints(known: Map<string, KnownEndpoint>, events: readonly SchedulerEvent[]): void {
   for (const { event } of events) {
     if (event?.$case !== 'desired') continue;
-    accounts.clear();
-    for (const { endpointId, accountId } of event.value.releases) if (accountId !== undefined) accounts.set(endpointId, accountId);
+    known.clear();
+    for (const { endpointId, accountId, endpointName } of event.value.releases)
+      known.set(endpointId, { account: accountId, name: endpointName });
   }
 }

@@ -19,7 +19,11 @@ const parts: readonly [string, string, z.ZodObject][] = [
   ],
   ['Scheduler', '', schedulerConfig],
   ['Gateway', '', gatewayConfig],
-  ['Agent', '', agentConfig],
+  [
+    'Agent',
+    'Whether and where it forwards lines of its workers is set by the standard variables of OpenTelemetry, `OTEL_*` ([logs.md](logs.md#forwarding)).',
+    agentConfig,
+  ],
 ];
 
 /** The page as the schemas have it. */

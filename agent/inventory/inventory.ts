@@ -49,6 +49,8 @@ export interface InventoryOptions {
   readonly isolation: InventoryIsolation;
   /** Digests of the cached builds, most recently used first. */
   readonly builds: () => readonly string[];
+  /** Log lines that were forwarded; absent where none are. */
+  readonly logForwarding?: (() => Inventory['logForwarding']) | undefined;
   /** A folder on the disk that is reported. */
   readonly folder: string;
   readonly env: Readonly<Record<string, string>>;
@@ -116,6 +118,7 @@ export class InventoryKeeper {
       images: [...(this.#containers?.images ?? [])],
       builds: this.#options.builds().slice(0, MAX_BUILDS),
       isolation: this.#isolation,
+      logForwarding: this.#options.logForwarding?.(),
     };
   }
 

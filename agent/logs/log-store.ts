@@ -11,6 +11,7 @@ import type { Logger } from 'pino';
 import { isErrno, messageOf } from '../../lib/to-error.ts';
 import { visibleText } from '../../lib/visible-text.ts';
 import type { LogLine } from '../../proto/gen/capstan/v1/nodes.ts';
+import type { TraceContext } from './forwarding/log-record.ts';
 import { encodeLine, parseText } from './line.ts';
 import type { LogFilter } from './filter.ts';
 import { LogTasks } from './log-tasks.ts';
@@ -44,8 +45,8 @@ export interface LogStoreOptions {
   /** The account of an endpoint; empty when unknown. */
   readonly accountOf: (endpointId: string) => string;
   readonly log: Pick<Logger, 'warn'>;
-  /** Receives every line; for forwarding. */
-  readonly onLine?: (line: LogLine) => void;
+  /** Receives every line with the trace context that it was printed in, if there is one; for forwarding. */
+  readonly onLine?: ((line: LogLine, trace: TraceContext | undefined) => void) | undefined;
   /** Wall clock, ms. */
   readonly now?: () => number;
 }
@@ -59,6 +60,7 @@ export interface PrintedLine {
   readonly attempt: number;
   readonly stream: 'stdout' | 'stderr' | 'system';
   readonly text: string;
+  readonly trace?: TraceContext;
 }
 
 interface EndpointLog {
@@ -109,12 +111,12 @@ export class LogStore {
     return this;
   }
 
-  add(printed: PrintedLine): void {
+  add({ trace, ...printed }: PrintedLine): void {
     const log = this.#endpointLog(folderName(printed.endpointId));
     const { text, level, fields } = parseText(printed.text);
     const us = this.#timeOf(log);
     const line: LogLine = { ...printed, text, level, fields, atUs: BigInt(us), atMs: BigInt(Math.trunc(us / 1_000)) };
-    this.#options.onLine?.(line);
+    this.#options.onLine?.(line, trace);
     if (log.waiting.length > MAX_WAITING || this.#waiting > MAX_WAITING_IN_ALL) {
       log.dropped += 1;
       return;

@@ -593,12 +593,24 @@ export interface Inventory {
   /** The agent has not read its devices yet: `devices` says nothing about what the host has. */
   devicesUnread: boolean;
   /** Absent from agents that do not report it: workers are not isolated there. */
-  isolation?: NodeIsolation | undefined;
+  isolation?:
+    | NodeIsolation
+    | undefined;
+  /** Absent where the agent forwards no log lines. */
+  logForwarding?: LogForwarding | undefined;
 }
 
 export interface Inventory_PackagesEntry {
   key: string;
   value: string;
+}
+
+/** Log lines for a receiver of OpenTelemetry's log records, since the agent's start. */
+export interface LogForwarding {
+  /** Lines that the receiver accepted. */
+  sent: bigint;
+  /** Lines that were not forwarded: the queue was full, or the receiver did not accept them. */
+  dropped: bigint;
 }
 
 /** How strongly a node isolates its workers. Levels and networks are those of docs/sandboxes.md. */
@@ -2803,6 +2815,7 @@ function createBaseInventory(): Inventory {
     builds: [],
     devicesUnread: false,
     isolation: undefined,
+    logForwarding: undefined,
   };
 }
 
@@ -2882,6 +2895,9 @@ export const Inventory: MessageFns<Inventory> = {
     }
     if (message.isolation !== undefined) {
       NodeIsolation.encode(message.isolation, writer.uint32(170).fork()).join();
+    }
+    if (message.logForwarding !== undefined) {
+      LogForwarding.encode(message.logForwarding, writer.uint32(178).fork()).join();
     }
     return writer;
   },
@@ -3070,6 +3086,14 @@ export const Inventory: MessageFns<Inventory> = {
             message.isolation = NodeIsolation.decode(reader, reader.uint32());
             continue;
           }
+          case 22: {
+            if (tag !== 178) {
+              break;
+            }
+
+            message.logForwarding = LogForwarding.decode(reader, reader.uint32());
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -3174,6 +3198,11 @@ export const Inventory: MessageFns<Inventory> = {
         ? globalThis.Boolean(object.devices_unread)
         : false,
       isolation: isSet(object.isolation) ? NodeIsolation.fromJSON(object.isolation) : undefined,
+      logForwarding: isSet(object.logForwarding)
+        ? LogForwarding.fromJSON(object.logForwarding)
+        : isSet(object.log_forwarding)
+        ? LogForwarding.fromJSON(object.log_forwarding)
+        : undefined,
     };
   },
 
@@ -3248,6 +3277,9 @@ export const Inventory: MessageFns<Inventory> = {
     if (message.isolation !== undefined) {
       obj.isolation = NodeIsolation.toJSON(message.isolation);
     }
+    if (message.logForwarding !== undefined) {
+      obj.logForwarding = LogForwarding.toJSON(message.logForwarding);
+    }
     return obj;
   },
 
@@ -3292,6 +3324,9 @@ export const Inventory: MessageFns<Inventory> = {
     message.devicesUnread = object.devicesUnread ?? false;
     message.isolation = (object.isolation !== undefined && object.isolation !== null)
       ? NodeIsolation.fromPartial(object.isolation)
+      : undefined;
+    message.logForwarding = (object.logForwarding !== undefined && object.logForwarding !== null)
+      ? LogForwarding.fromPartial(object.logForwarding)
       : undefined;
     return message;
   },
@@ -3378,6 +3413,97 @@ export const Inventory_PackagesEntry: MessageFns<Inventory_PackagesEntry> = {
     const message = createBaseInventory_PackagesEntry();
     message.key = object.key ?? "";
     message.value = object.value ?? "";
+    return message;
+  },
+};
+
+function createBaseLogForwarding(): LogForwarding {
+  return { sent: 0n, dropped: 0n };
+}
+
+export const LogForwarding: MessageFns<LogForwarding> = {
+  encode(message: LogForwarding, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.sent !== 0n) {
+      if (BigInt.asUintN(64, message.sent) !== message.sent) {
+        throw new globalThis.Error("value provided for field message.sent of type uint64 too large");
+      }
+      writer.uint32(8).uint64(message.sent);
+    }
+    if (message.dropped !== 0n) {
+      if (BigInt.asUintN(64, message.dropped) !== message.dropped) {
+        throw new globalThis.Error("value provided for field message.dropped of type uint64 too large");
+      }
+      writer.uint32(16).uint64(message.dropped);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): LogForwarding {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseLogForwarding();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 8) {
+              break;
+            }
+
+            message.sent = reader.uint64() as bigint;
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.dropped = reader.uint64() as bigint;
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): LogForwarding {
+    return {
+      sent: isSet(object.sent) ? BigInt(object.sent) : 0n,
+      dropped: isSet(object.dropped) ? BigInt(object.dropped) : 0n,
+    };
+  },
+
+  toJSON(message: LogForwarding): unknown {
+    const obj: any = {};
+    if (message.sent !== 0n) {
+      obj.sent = message.sent.toString();
+    }
+    if (message.dropped !== 0n) {
+      obj.dropped = message.dropped.toString();
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<LogForwarding>, I>>(base?: I): LogForwarding {
+    return LogForwarding.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<LogForwarding>, I>>(object: I): LogForwarding {
+    const message = createBaseLogForwarding();
+    message.sent = (object.sent !== undefined && object.sent !== null) ? BigInt(object.sent) : 0n;
+    message.dropped = (object.dropped !== undefined && object.dropped !== null) ? BigInt(object.dropped) : 0n;
     return message;
   },
 };
