@@ -129,6 +129,7 @@ export class SchedulerMetrics implements CommitWatcher {
     addLevels(this.#registry, source);
     addTallies(this.#registry, source);
     addProcessMetrics(this.#registry, 'capstan_scheduler_');
+    addForwarding(this.#registry, source);
     addDisk(this.#registry, source);
     addClusterLevels(this.#registry, source.cluster);
   }
@@ -220,6 +221,24 @@ function addTallies(registry: Registry, { image }: MetricsSource): void {
       },
     });
   }
+}
+
+/** Counted by each agent since its start. */
+function addForwarding(registry: Registry, { image }: MetricsSource): void {
+  const counter: Counter = new Counter({
+    name: 'capstan_forwarded_log_lines_total',
+    help: 'Log lines that agents forwarded to a receiver of OpenTelemetry, or could not forward.',
+    labelNames: ['node', 'outcome'],
+    registers: [registry],
+    collect: () => {
+      counter.reset();
+      for (const [node, { inventory, session }] of image()?.nodes ?? []) {
+        if (session === null || inventory?.logForwarding === undefined) continue;
+        counter.inc({ node, outcome: 'sent' }, Number(inventory.logForwarding.sent));
+        counter.inc({ node, outcome: 'dropped' }, Number(inventory.logForwarding.dropped));
+      }
+    },
+  });
 }
 
 function addDisk(registry: Registry, { freeBytes }: MetricsSource): void {
