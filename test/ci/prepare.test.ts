@@ -13,7 +13,20 @@ const isolation = ['bwrap', 'pasta', 'nft', 'ip', 'runsc'];
 const shells = ['zsh', 'fish'];
 /** For the tests of the web console. */
 const browsers = ['chromium'];
-const engines = ['dockerd', 'podman', 'runc', 'promtool', 'nginx', 'psql', 'faketime', ...isolation, ...shells, ...browsers, 'helm'];
+const engines = [
+  'dockerd',
+  'podman',
+  'runc',
+  'promtool',
+  'nginx',
+  'psql',
+  'faketime',
+  ...isolation,
+  ...shells,
+  ...browsers,
+  'helm',
+  'otelcol',
+];
 /** The only programs of this machine that the script sees. */
 const tools = ['cat', 'dirname', 'mkdir', 'mktemp', 'mv', 'rm', 'tail'];
 
@@ -69,6 +82,21 @@ test('without root the missing packages are named and none is installed', async 
   t.is(code, 0);
   t.regex(said, /^! not installed, as that needs root and apt-get: docker\.io$/m);
   t.false((await checkout.calls()).some((call) => call.startsWith('apt-get')));
+});
+
+test('programs in Go are built where there is Go, and named where they cannot be', async (t) => {
+  const programs = engines.filter((name) => name !== 'helm' && name !== 'otelcol');
+  const without = await prepare(await machine(t, { programs }));
+  t.is(without.code, 0);
+  t.regex(without.said, /^! helm is not built, as there is no Go$/m);
+  t.regex(without.said, /^! no OpenTelemetry Collector is built, as there is no Go$/m);
+  const checkout = await machine(t, { programs });
+  await checkout.fakeProgram('go', 'exit 1');
+  await checkout.fakeProgram('timeout', 'shift; "$@"');
+  const { code, said } = await prepare(checkout);
+  t.is(code, 0);
+  t.regex(said, /^! helm cannot be built: the tests that need it are skipped$/m);
+  t.regex(said, /^! the OpenTelemetry Collector cannot be built: the tests that need it are skipped$/m);
 });
 
 test('a second run finds everything there, and says and installs nothing', async (t) => {
