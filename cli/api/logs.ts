@@ -34,6 +34,8 @@ export interface LogPage {
   readonly cursor: string | null;
   readonly incomplete: boolean;
   readonly missingNodes: readonly string[];
+  /** Nodes whose agents do not know the filter. */
+  readonly unfilteredNodes: readonly string[];
 }
 
 export async function searchLogs(
@@ -44,6 +46,6 @@ export async function searchLogs(
 ): Promise<LogPage> {
   const query = `query ($endpoint: ID!, $filter: LogFilter, $limit: Int, $cursor: String) {
     searchLogs(endpoint: $endpoint, filter: $filter, limit: $limit, cursor: $cursor) {
-      cursor incomplete missingNodes lines { at worker release job attempt stream level text fields } } }`;
+      cursor incomplete missingNodes unfilteredNodes lines { at worker release job attempt stream level text fields } } }`;
   return (await client.query<{ searchLogs: LogPage }>(query, { endpoint, filter, ...page })).searchLogs;
 }

@@ -49,11 +49,16 @@ export const logs: Command = {
     const client = await connect(settings, env);
     const { id } = findEndpoint(await listEndpoints(client, textOption(options, 'env') ?? null), args[0] ?? '');
     const startedMs = Date.now();
-    const { lines, missing } = await lastLines((cursor, most) => searchLogs(client, id, filter, { limit: most, cursor }), limit);
+    const { lines, missing, unfiltered } = await lastLines(
+      (cursor, most) => searchLogs(client, id, filter, { limit: most, cursor }),
+      limit,
+    );
     const asJson = flagOption(options, 'json');
     const follows = flagOption(options, 'follow');
     if (missing.length > 0)
       terminal.warn(`Lines are missing: no reply from ${missing.length === 1 ? 'node' : 'nodes'} ${missing.join(', ')}`);
+    if (unfiltered.length > 0)
+      terminal.warn(`Lines are missing: agents of an earlier version cannot filter; upgrade those of ${unfiltered.join(', ')}`);
     if (asJson && !follows) {
       terminal.data(JSON.stringify(lines.map(rowOf), null, 2));
       return;
@@ -84,17 +89,19 @@ export const logs: Command = {
 async function lastLines(
   read: (cursor: string | null, most: number) => Promise<LogPage>,
   limit: number,
-): Promise<{ readonly lines: LogRow[]; readonly missing: readonly string[] }> {
+): Promise<{ readonly lines: LogRow[]; readonly missing: readonly string[]; readonly unfiltered: readonly string[] }> {
   let lines: LogRow[] = [];
   const missing = new Set<string>();
+  const unfiltered = new Set<string>();
   let cursor: string | null = null;
   do {
     const page: LogPage = await read(cursor, limit - lines.length);
     lines = [...page.lines, ...lines];
     for (const node of page.missingNodes) missing.add(node);
+    for (const node of page.unfilteredNodes) unfiltered.add(node);
     cursor = page.incomplete ? page.cursor : null;
   } while (cursor !== null && lines.length < limit);
-  return { lines, missing: [...missing] };
+  return { lines, missing: [...missing], unfiltered: [...unfiltered] };
 }
 
 /** Lines of one millisecond may differ in their text only. */

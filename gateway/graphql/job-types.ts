@@ -111,6 +111,8 @@ type LogPage {
   incomplete: Boolean!
   "Nodes that have lines of the endpoint and did not reply."
   missingNodes: [ID!]!
+  "Nodes whose agents are of an earlier version and do not know the filter; their lines are left out."
+  unfilteredNodes: [ID!]!
 }
 input LogFilter {
   worker: ID

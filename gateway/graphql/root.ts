@@ -195,8 +195,9 @@ export function rootFor({ calls, addresses, isOperator, cluster }: RootDeps) {
     searchLogs: async (asked: { endpoint: string; filter?: Optional<LogQuery>; limit?: Optional<number>; cursor?: Optional<string> }) => {
       const query = { ...asked.filter, cursor: asked.cursor };
       const page = await call((control) => control.getLogs, logRequest(asked.endpoint, query, whole('limit', asked.limit ?? 0)));
-      const { lines, incomplete, missingNodes } = page;
-      return { lines: lines.map(logShape), cursor: cursorOf(page, query.oldestFirst === true), incomplete, missingNodes };
+      const { lines, incomplete, missingNodes, unfilteredNodes } = page;
+      const cursor = cursorOf(page, query.oldestFirst === true);
+      return { lines: lines.map(logShape), cursor, incomplete, missingNodes, unfilteredNodes };
     },
 
     createEnvironment: async ({ name }: { name: string }) =>

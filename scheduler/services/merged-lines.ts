@@ -2,7 +2,7 @@
 import { CapstanError } from '../../lib/errors.ts';
 import type { LogPosition } from '../../proto/gen/capstan/v1/common.ts';
 import type { GetLogsResponse } from '../../proto/gen/capstan/v1/control.ts';
-import type { LogLine, LogsRequest } from '../../proto/gen/capstan/v1/nodes.ts';
+import type { LogLine, LogsReply, LogsRequest } from '../../proto/gen/capstan/v1/nodes.ts';
 
 /** The lines of one node, oldest first. */
 export interface NodeLines {
@@ -21,7 +21,7 @@ export interface NodeLines {
 export function mergedLines(
   replies: readonly NodeLines[],
   { limit, filter }: Pick<LogsRequest, 'limit' | 'filter'>,
-  missingNodes: readonly string[],
+  missing: { readonly missingNodes: readonly string[]; readonly unfilteredNodes: readonly string[] },
 ): GetLogsResponse {
   const refused = replies.find(({ error }) => error !== '');
   if (refused !== undefined) throw new CapstanError('INVALID_ARGUMENT', refused.error.slice(0, 500), { field: 'pattern' });
@@ -39,8 +39,21 @@ export function mergedLines(
     lines,
     ...nextOf(isFull || isCut ? last : undefined, stop, oldestFirst),
     incomplete: isCut || (!isFull && stop !== undefined),
-    missingNodes: [...missingNodes],
+    missingNodes: [...missing.missingNodes],
+    unfilteredNodes: [...missing.unfilteredNodes],
   };
+}
+
+/**
+ * Whether a reply is from an agent that ignores the filter of the request and returned lines: such agents do not send times in µs,
+ * either (version 0.2 and before).
+ */
+export function ignoresFilter({ filter }: Pick<LogsRequest, 'filter'>, { lines }: Pick<LogsReply, 'lines'>): boolean {
+  if (filter === undefined) return false;
+  const { jobId, releaseId, stream, level, contains, pattern, oldestFirst, after, before } = filter;
+  const isEmpty = [jobId, releaseId, stream, level, contains, pattern].every((each) => each === '');
+  if (isEmpty && !oldestFirst && after === undefined && before === undefined) return false;
+  return lines.some(({ atUs }) => atUs === 0n);
 }
 
 /** Characters of the lines of one reply. */

@@ -30,7 +30,7 @@ import type { WorkerTokens } from '../secrets/worker-tokens.ts';
 import type { Authorizer } from './auth.ts';
 import { unary } from './calls.ts';
 import { openS3 } from './job-service.ts';
-import { mergedLines, type NodeLines } from './merged-lines.ts';
+import { ignoresFilter, mergedLines, type NodeLines } from './merged-lines.ts';
 import { desiredEvent, dispatchEvent } from './node-events.ts';
 
 type SessionCall = ServerDuplexStream<AgentMessage, SchedulerMessage>;
@@ -51,6 +51,8 @@ interface OpenLogs {
   /** By session, the workers whose lines its node may return. */
   readonly waiting: Map<number, ReadonlySet<string>>;
   readonly replies: NodeLines[];
+  /** Nodes whose agents do not know the filter. */
+  readonly unfiltered: string[];
   readonly request: LogsQuery;
   readonly done: () => void;
 }
@@ -162,6 +164,7 @@ export class NodeSessions {
     const requestId = this.#nextLogs++;
     const { sources, absent } = this.#logSources(request);
     const replies: NodeLines[] = [];
+    const unfiltered: string[] = [];
     const waiting = new Map([...sources].map(([session, { workers }]) => [session, workers]));
     if (waiting.size > 0) {
       await new Promise<void>((resolve) => {
@@ -170,14 +173,15 @@ export class NodeSessions {
           clearTimeout(timer);
           resolve();
         };
-        this.#logs.set(requestId, { waiting, replies, request, done });
+        this.#logs.set(requestId, { waiting, replies, unfiltered, request, done });
         for (const [session, { node }] of sources) this.send(node, session, { event: { $case: 'logs', value: { ...request, requestId } } });
       });
       this.#logs.delete(requestId);
     }
     const replied = new Set(replies.map(({ session }) => session));
-    const silent = [...sources].filter(([session]) => !replied.has(session)).map(([, { node }]) => node);
-    return mergedLines(replies, request, [...absent, ...silent]);
+    const silent = [...sources].filter(([session, { node }]) => !replied.has(session) && !unfiltered.includes(node));
+    const missingNodes = [...absent, ...silent.map(([, { node }]) => node)];
+    return mergedLines(replies, request, { missingNodes, unfilteredNodes: unfiltered });
   }
 
   /** Returns the sessions of the nodes that have lines of the endpoint, and the nodes that are not connected. */
@@ -262,7 +266,8 @@ export class NodeSessions {
     const known = knownWorkers(this.#engine.state);
     const isShown = (worker: string): boolean => (workerId === '' || worker === workerId) && (workers.has(worker) || !known(worker));
     const lines = reportedLines({ endpointId, isShown, afterMs, limit }, reply.lines);
-    if (!reply.failed) open.replies.push({ session, lines, stoppedAtUs: reply.stoppedAtUs, error: reply.error });
+    if (ignoresFilter(open.request, reply)) open.unfiltered.push(this.#sessions.get(session)?.node ?? '');
+    else if (!reply.failed) open.replies.push({ session, lines, stoppedAtUs: reply.stoppedAtUs, error: reply.error });
     this.#forgetLogs(open, session);
   }
 

@@ -108,7 +108,7 @@ test('followed logs print each line once, page by page', async (t) => {
     asked.push(cursor);
     const [texts, next] = pages.shift() ?? [[], null];
     if (pages.length === 0) over.abort();
-    return Promise.resolve({ lines: texts.map(line), cursor: next, incomplete: false, missingNodes: [] });
+    return Promise.resolve({ lines: texts.map(line), cursor: next, incomplete: false, missingNodes: [], unfilteredNodes: [] });
   };
   const texts: string[] = [];
   for await (const { text } of newLines(null, read, over.signal, 0)) texts.push(text);

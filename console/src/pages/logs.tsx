@@ -11,11 +11,12 @@ interface Found {
     readonly lines: readonly LogLine[];
     readonly incomplete: boolean;
     readonly missingNodes: readonly string[];
+    readonly unfilteredNodes: readonly string[];
   };
 }
 
 const QUERY = `query ($endpoint: ID!, $filter: LogFilter) {
-  searchLogs(endpoint: $endpoint, filter: $filter, limit: 300) { lines { at worker stream level text job } incomplete missingNodes }
+  searchLogs(endpoint: $endpoint, filter: $filter, limit: 300) { lines { at worker stream level text job } incomplete missingNodes unfilteredNodes }
 }`;
 
 const LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'fatal'];
@@ -78,10 +79,15 @@ export function LogSearch({ endpoint }: { endpoint: string }): JSX.Element {
         </label>
       </div>
       <Loaded query={query}>
-        {({ searchLogs: { lines, incomplete, missingNodes } }) => (
+        {({ searchLogs: { lines, incomplete, missingNodes, unfilteredNodes } }) => (
           <>
             {incomplete && <p class="muted">The search took too long: older lines are not shown. Narrow the time.</p>}
             {missingNodes.length > 0 && <p class="muted">{missingNodes.length} nodes with lines of this endpoint did not reply.</p>}
+            {unfilteredNodes.length > 0 && (
+              <p class="muted">
+                Lines of {unfilteredNodes.join(', ')} are left out: the agents there are of an earlier version and cannot filter.
+              </p>
+            )}
             {lines.length === 0 ? <p class="muted">No lines.</p> : <LogLines lines={lines} />}
           </>
         )}

@@ -32,6 +32,12 @@ const MOST_FOLLOWERS = 32;
 /** Header with the cursor of the next page. Absent at the end of the newest lines first; with order=oldest lines may still come. */
 export const LOG_CURSOR_HEADER = 'capstan-log-cursor';
 
+/** Headers with the ids of nodes whose lines are missing: no reply, or an agent of an earlier version, which knows no filters. */
+const MISSING_NODES_HEADER = 'capstan-log-missing-nodes';
+const UNFILTERED_NODES_HEADER = 'capstan-log-unfiltered-nodes';
+/** Most nodes that a header names. */
+const MOST_NAMED = 100;
+
 const id = z.string().max(128);
 const time = z
   .string()
@@ -104,6 +110,7 @@ export function logRoutes(app: FastifyInstance, services: Services): void {
     if (query.follow !== 'true') {
       const cursor = cursorOf(page, asked.oldestFirst === true);
       if (cursor !== null) reply.header(LOG_CURSOR_HEADER, cursor);
+      reply.headers(missingHeaders(page));
       reply.header('content-type', typeOf(events)).send(page.lines.map((line) => textOf(logRow(line), events)).join(''));
       return;
     }
@@ -135,7 +142,7 @@ export function logRoutes(app: FastifyInstance, services: Services): void {
     onResponseClosed(reply, () => gone.abort());
     reply.hijack();
     const { raw } = reply;
-    raw.writeHead(200, { 'content-type': typeOf(events), 'cache-control': 'no-store', 'x-accel-buffering': 'no' });
+    raw.writeHead(200, { 'content-type': typeOf(events), 'cache-control': 'no-store', 'x-accel-buffering': 'no', ...missingHeaders(page) });
     raw.flushHeaders();
     let cursor = cursorOf(page, true) ?? asked.cursor ?? undefined;
     if (asked.oldestFirst !== true && page.lines.length > 0) cursor = cursorOf({ ...page, next: undefined }, true) ?? undefined;
@@ -201,6 +208,12 @@ function queryOf(query: LogsQuery): LogQuery {
 /** ms since 1970; NaN for any other text. */
 function timeOf(text: string): number {
   return /^\d{1,15}$/.test(text) ? Number(text) : Date.parse(text);
+}
+
+function missingHeaders({ missingNodes, unfilteredNodes }: GetLogsResponse): Record<string, string> {
+  const named = (header: string, nodes: readonly string[]): Record<string, string> =>
+    nodes.length === 0 ? {} : { [header]: nodes.slice(0, MOST_NAMED).join(', ') };
+  return { ...named(MISSING_NODES_HEADER, missingNodes), ...named(UNFILTERED_NODES_HEADER, unfilteredNodes) };
 }
 
 function typeOf(events: boolean): string {

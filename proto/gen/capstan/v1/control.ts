@@ -1035,6 +1035,8 @@ export interface GetLogsResponse {
   incomplete: boolean;
   /** Nodes that have lines of the endpoint and did not reply, by id. */
   missingNodes: string[];
+  /** Nodes whose agents do not know the filter, by id; their lines are left out. */
+  unfilteredNodes: string[];
 }
 
 export interface GetMetricsRequest {
@@ -8790,7 +8792,7 @@ export const GetLogsRequest: MessageFns<GetLogsRequest> = {
 };
 
 function createBaseGetLogsResponse(): GetLogsResponse {
-  return { lines: [], next: undefined, incomplete: false, missingNodes: [] };
+  return { lines: [], next: undefined, incomplete: false, missingNodes: [], unfilteredNodes: [] };
 }
 
 export const GetLogsResponse: MessageFns<GetLogsResponse> = {
@@ -8806,6 +8808,9 @@ export const GetLogsResponse: MessageFns<GetLogsResponse> = {
     }
     for (const v of message.missingNodes) {
       writer.uint32(34).string(v!);
+    }
+    for (const v of message.unfilteredNodes) {
+      writer.uint32(42).string(v!);
     }
     return writer;
   },
@@ -8855,6 +8860,14 @@ export const GetLogsResponse: MessageFns<GetLogsResponse> = {
             message.missingNodes.push(reader.string());
             continue;
           }
+          case 5: {
+            if (tag !== 42) {
+              break;
+            }
+
+            message.unfilteredNodes.push(reader.string());
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -8877,6 +8890,11 @@ export const GetLogsResponse: MessageFns<GetLogsResponse> = {
         : globalThis.Array.isArray(object?.missing_nodes)
         ? object.missing_nodes.map((e: any) => globalThis.String(e))
         : [],
+      unfilteredNodes: globalThis.Array.isArray(object?.unfilteredNodes)
+        ? object.unfilteredNodes.map((e: any) => globalThis.String(e))
+        : globalThis.Array.isArray(object?.unfiltered_nodes)
+        ? object.unfiltered_nodes.map((e: any) => globalThis.String(e))
+        : [],
     };
   },
 
@@ -8894,6 +8912,9 @@ export const GetLogsResponse: MessageFns<GetLogsResponse> = {
     if (message.missingNodes?.length) {
       obj.missingNodes = message.missingNodes;
     }
+    if (message.unfilteredNodes?.length) {
+      obj.unfilteredNodes = message.unfilteredNodes;
+    }
     return obj;
   },
 
@@ -8908,6 +8929,7 @@ export const GetLogsResponse: MessageFns<GetLogsResponse> = {
       : undefined;
     message.incomplete = object.incomplete ?? false;
     message.missingNodes = object.missingNodes?.map((e) => e) || [];
+    message.unfilteredNodes = object.unfilteredNodes?.map((e) => e) || [];
     return message;
   },
 };
