@@ -15,7 +15,7 @@ import {
   type SpanContext,
   type Tracer,
 } from '@opentelemetry/api';
-import { detectResources, envDetector, resourceFromAttributes } from '@opentelemetry/resources';
+import { resourceFromAttributes } from '@opentelemetry/resources';
 import {
   AlwaysOffSampler,
   AlwaysOnSampler,
@@ -28,7 +28,8 @@ import {
 } from '@opentelemetry/sdk-trace';
 
 import { traceBelow, traceHeaders, traceParent } from '../trace-context.ts';
-import type { TelemetrySettings } from './settings.ts';
+import { resourceAttributes } from './resource.ts';
+import { telemetryEnvironment, type TelemetrySettings } from './settings.ts';
 import { NotRecorded, type Attributes, type Span, type SpanKind, type SpanStart, type TracedPart, type Tracing } from './tracing.ts';
 
 const KINDS: Readonly<Record<SpanKind, OtelKind>> = {
@@ -51,15 +52,9 @@ export class RecordedTracing implements Tracing {
 
   constructor(settings: TelemetrySettings, exporter: SpanExporter, { name, version, warn }: TracedPart) {
     warnOfExports(warn);
-    const own = resourceFromAttributes({
-      'service.name': `capstan-${name}`,
-      'service.version': version,
-      'service.instance.id': randomUUID(),
-      'host.name': hostname(),
-    });
-    const named = settings.otelServiceName === undefined ? {} : { 'service.name': settings.otelServiceName };
+    const source = { part: name, version, instanceId: randomUUID(), hostName: hostname() };
     this.#provider = new TracerProvider({
-      resource: own.merge(detectResources({ detectors: [envDetector] })).merge(resourceFromAttributes(named)),
+      resource: resourceFromAttributes(resourceAttributes(source, telemetryEnvironment(settings))),
       sampler: samplerOf(settings),
       spanLimits: { attributeValueLengthLimit: MAX_TEXT },
       spanProcessors: [new BatchSpanProcessor({ exporter })],
@@ -135,14 +130,20 @@ function samplerOf({ tracesSampler, tracesSamplerArg }: TelemetrySettings): Samp
   return ofRoot === undefined ? root(tracesSampler) : new ParentBasedSampler({ root: root(ofRoot) });
 }
 
-/** The libraries report failed exports, with addresses but without headers, for each batch: once a minute is enough. */
+/** Codes of Node and of the system, of HTTP and of gRPC in a message of the exporters. */
+const REASON = /\b(?:E[A-Z]{3,}|(?:status|code)\W{1,4}\d+|timeout)\b/i;
+
+/**
+ * The libraries report each batch that was not accepted: once a minute is enough. Of their messages only a code is logged, because they
+ * hold what the receiver wrote.
+ */
 function warnOfExports(warn: TracedPart['warn']): void {
   let next = 0;
   const report = (message: string): void => {
     const now = performance.now();
     if (now < next) return;
     next = now + WARN_MS;
-    warn({ reason: message.slice(0, MAX_TEXT) }, 'spans were not exported');
+    warn({ reason: REASON.exec(message)?.[0] ?? 'the receiver did not accept them' }, 'spans were not exported');
   };
   const ignore = (): void => undefined;
   diag.setLogger(

@@ -5,9 +5,11 @@
  */
 import { z } from 'zod';
 
-import { setting } from '../settings.ts';
+import { setting, variableOf } from '../settings.ts';
+import type { Environment } from './otlp-protocol.ts';
 
-const endpoint = z.url({ protocol: /^https?$/, error: 'must be an http or https URL' }).optional();
+/** What they may be is checked with the protocol (otlp-protocol.ts). */
+const text = z.string().min(1).optional();
 
 /** What OTEL_TRACES_SAMPLER may be. */
 export const SAMPLERS = [
@@ -19,34 +21,28 @@ export const SAMPLERS = [
   'parentbased_traceidratio',
 ] as const;
 
-const protocol = z.enum(['http/protobuf', 'http/json', 'grpc'], 'must be http/protobuf, http/json or grpc').optional();
-
 export const telemetrySettings = {
   otlpEndpoint: setting(
     'OTEL_EXPORTER_OTLP_ENDPOINT',
-    endpoint,
+    text,
     'OTLP receiver of traces, an http or https URL (tracing.md). Tracing is off without it and without OTEL_EXPORTER_OTLP_TRACES_ENDPOINT.',
   ),
   otlpTracesEndpoint: setting(
     'OTEL_EXPORTER_OTLP_TRACES_ENDPOINT',
-    endpoint,
+    text,
     'The same for traces alone, with its path; overrides OTEL_EXPORTER_OTLP_ENDPOINT.',
   ),
   otlpProtocol: setting(
     'OTEL_EXPORTER_OTLP_PROTOCOL',
-    protocol,
+    text,
     'Protocol of the receiver: http/protobuf, http/json or grpc; http/protobuf by default.',
   ),
   otlpTracesProtocol: setting(
     'OTEL_EXPORTER_OTLP_TRACES_PROTOCOL',
-    protocol,
+    text,
     'The same for traces alone; overrides OTEL_EXPORTER_OTLP_PROTOCOL.',
   ),
-  tracesExporter: setting(
-    'OTEL_TRACES_EXPORTER',
-    z.enum(['otlp', 'none'], 'must be otlp or none').default('otlp'),
-    'none turns tracing off.',
-  ),
+  tracesExporter: setting('OTEL_TRACES_EXPORTER', text, 'otlp, the default, or none, which turns tracing off.'),
   otelDisabled: setting(
     'OTEL_SDK_DISABLED',
     z.enum(['true', 'false'], 'must be true or false').default('false'),
@@ -79,3 +75,11 @@ export const telemetrySettings = {
 } as const;
 
 export type TelemetrySettings = Readonly<z.output<z.ZodObject<typeof telemetrySettings>>>;
+
+/** Returns the settings under the names of their variables. */
+export function telemetryEnvironment(settings: TelemetrySettings): Environment {
+  const named = Object.entries(telemetrySettings).map(
+    ([key, schema]) => [variableOf(schema), settings[key as keyof TelemetrySettings]] as const,
+  );
+  return Object.fromEntries(named.flatMap(([name, value]) => (name === undefined || value === undefined ? [] : [[name, String(value)]])));
+}

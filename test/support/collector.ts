@@ -13,7 +13,6 @@ import type { ExecutionContext } from 'ava';
 
 import { folderOf } from './folder.ts';
 import { freePort } from './free-port.ts';
-import type { Receiver } from './receiver.ts';
 import { guard } from './stack.ts';
 
 const BUILT = join(import.meta.dirname, '../../node_modules/.cache/otelcol/otelcol');
@@ -37,7 +36,7 @@ export interface Collector {
 }
 
 /** Starts a Collector that passes logs and traces on to `/v1/logs` and `/v1/traces` of the receiver. */
-export async function startCollector(t: ExecutionContext, receiver: Receiver): Promise<Collector> {
+export async function startCollector(t: ExecutionContext, receiver: { url(path: string): string }): Promise<Collector> {
   const [http, grpc] = [`127.0.0.1:${await freePort()}`, `127.0.0.1:${await freePort()}`];
   const pipeline = { receivers: ['otlp'], exporters: ['otlp_http'] };
   const config = {

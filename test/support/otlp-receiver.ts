@@ -24,13 +24,13 @@ interface OtlpSpan {
   readonly name: string;
   readonly startTimeUnixNano: string;
   readonly endTimeUnixNano: string;
-  readonly attributes: readonly KeyValue[];
+  readonly attributes?: readonly KeyValue[];
   readonly status: { readonly code?: number; readonly message?: string };
 }
 
 interface TraceExport {
   readonly resourceSpans: readonly {
-    readonly resource: { readonly attributes: readonly KeyValue[] };
+    readonly resource: { readonly attributes?: readonly KeyValue[] };
     readonly scopeSpans: readonly { readonly spans: readonly OtlpSpan[] }[];
   }[];
 }
@@ -81,13 +81,13 @@ export class OtlpReceiver {
     return receiver;
   }
 
-  get url(): string {
-    return `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}`;
+  url(path = ''): string {
+    return `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}${path}`;
   }
 
   /** The variables that let parts export here, soon after the end of each span. */
   get variables(): Readonly<Record<string, string>> {
-    return { OTEL_EXPORTER_OTLP_ENDPOINT: this.url, OTEL_EXPORTER_OTLP_PROTOCOL: 'http/json', OTEL_BSP_SCHEDULE_DELAY: '50' };
+    return { OTEL_EXPORTER_OTLP_ENDPOINT: this.url(), OTEL_EXPORTER_OTLP_PROTOCOL: 'http/json', OTEL_BSP_SCHEDULE_DELAY: '50' };
   }
 
   of(traceId: string): ReceivedSpan[] {
@@ -114,7 +114,7 @@ export class OtlpReceiver {
   }
 }
 
-function valuesOf(attributes: readonly KeyValue[]): ReceivedSpan['attributes'] {
+function valuesOf(attributes: readonly KeyValue[] = []): ReceivedSpan['attributes'] {
   return Object.fromEntries(
     attributes.map(({ key, value }) => [key, value.stringValue ?? value.boolValue ?? value.doubleValue ?? Number(value.intValue)]),
   );

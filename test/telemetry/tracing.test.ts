@@ -33,11 +33,14 @@ for (const [name, value] of [
   ['OTEL_EXPORTER_OTLP_ENDPOINT', 'collector:4317'],
   ['OTEL_EXPORTER_OTLP_TRACES_ENDPOINT', 'ftp://collector'],
   ['OTEL_EXPORTER_OTLP_PROTOCOL', 'thrift'],
+  ['OTEL_TRACES_EXPORTER', 'zipkin'],
   ['OTEL_TRACES_SAMPLER', 'sometimes'],
   ['OTEL_TRACES_SAMPLER_ARG', '1.5'],
+  ['OTEL_RESOURCE_ATTRIBUTES', 'no value'],
 ] as const)
-  test(`${name}=${value} is refused by name`, (t) => {
-    t.throws(() => settingsOf({ [name]: value }), { code: 'CONFIG', message: new RegExp(`^${name}: must be `) });
+  test(`${name}=${value} is refused by name`, async (t) => {
+    const env = { OTEL_EXPORTER_OTLP_ENDPOINT: 'http://127.0.0.1:9', [name]: value };
+    await t.throwsAsync(async () => open(env), { code: 'CONFIG', message: new RegExp(`^${name}: must be `) });
   });
 
 test('off, a span passes its parent on', (t) => {
@@ -87,6 +90,12 @@ test('samplers follow the caller or not', async (t) => {
   t.false(await recorded('traceidratio', CALLER));
   t.true(await recorded('parentbased_traceidratio', CALLER));
   t.false(await recorded('parentbased_traceidratio', ''));
+});
+
+test('gRPC needs no scheme, and an exporter of it is made', async (t) => {
+  const tracing = await open({ OTEL_EXPORTER_OTLP_ENDPOINT: '127.0.0.1:9', OTEL_EXPORTER_OTLP_PROTOCOL: 'grpc' });
+  t.true(tracing.isOn);
+  await tracing.close();
 });
 
 test('a receiver that is away is warned of once, and closing does not wait for it', async (t) => {
