@@ -11,6 +11,7 @@ import { controlRoutes } from '../http/routes/control.ts';
 import { graphqlRoutes } from '../http/routes/graphql.ts';
 import { listingRoutes } from '../http/routes/listing.ts';
 import { logRoutes } from '../http/routes/logs.ts';
+import { payloadRoutes } from '../http/routes/payloads.ts';
 import { statusRoutes } from '../http/routes/status.ts';
 import { submitRoutes } from '../http/routes/submit.ts';
 import type { Services } from '../http/services.ts';
@@ -41,6 +42,7 @@ export async function consoleRoutes(app: FastifyInstance, services: ConsoleServi
     controlRoutes(api, forPages);
     listingRoutes(api, forPages);
     logRoutes(api, forPages);
+    payloadRoutes(api, forPages);
     graphqlRoutes(api, forPages);
     done();
   }, API);

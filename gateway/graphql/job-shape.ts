@@ -87,6 +87,7 @@ export function jobShape(detail: JobDetail): object {
     delayTime: job.delayMs ?? null,
     executionTime: job.executionMs ?? null,
     attempts: detail.attempts,
+    chunks: detail.chunks,
     executionTimeout: Number(detail.executionTimeoutMs),
     ttl: Number(detail.ttlMs),
     worker: orNull(job.workerId),

@@ -68,6 +68,8 @@ type Job {
   attempts: Int!
   "Longest run of an attempt, ms."
   executionTimeout: Float!
+  "Chunks that the present or last attempt has yielded, as far as it is still known; 0 in pages."
+  chunks: Int!
   "ms"
   ttl: Float!
   worker: ID

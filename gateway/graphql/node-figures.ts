@@ -26,6 +26,8 @@ export function nodeFigures(node: NodeInfo) {
       uuid: device.uuid,
       model: device.model,
       memoryBytes: Number(device.memoryBytes),
+      // 0 where the key may not see it.
+      memoryUsedBytes: Number(device.memoryUsedBytes) || null,
       healthy: device.healthy,
       problem: device.problem,
       temperatureCelsius: device.temperatureCelsius ?? null,

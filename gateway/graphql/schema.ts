@@ -223,6 +223,17 @@ type Build {
   current: [String!]!
   "<endpoint>.<function>"
   functions: [String!]!
+  "What rollback to this build restores; null unless the builds of one endpoint are asked for."
+  settings: ReleasedSettings
+}
+"""An endpoint's settings as a deployment left them."""
+type ReleasedSettings {
+  settings: Settings!
+  routes: [Route!]!
+  "Names of its environment values, sorted."
+  envNames: [String!]!
+  "Names of those whose values differ from the endpoint's present ones."
+  envChanged: [String!]!
 }
 type Deployment { number: Int! environment: String! at: Time! cause: Cause! endpoints: [DeployedEndpoint!]! }
 type DeployedEndpoint { id: ID! name: String! build: String! }
@@ -376,6 +387,8 @@ type Device {
   uuid: String!
   model: String!
   memoryBytes: Float!
+  "Null where it is not known."
+  memoryUsedBytes: Float
   healthy: Boolean!
   problem: String
   temperatureCelsius: Float

@@ -11,6 +11,7 @@ import {
   type AccountInfo,
   type AttentionItem,
   type BuildInfo,
+  type ReleasedSettings,
   type CellInfo,
   type DeploymentInfo,
   type EndpointInfo,
@@ -95,10 +96,7 @@ export function endpointShape(info: EndpointInfo, addresses: Addresses, detail: 
     build: info.buildDigest === '' ? null : { digest: info.buildDigest, release: info.releaseId },
     release: info.releaseId,
     created: info.created,
-    routes: Object.entries(spec?.routes ?? {}).map(([route, fn]) => {
-      const [method = '', path = ''] = route.split(' ');
-      return { method, path, function: fn };
-    }),
+    routes: routeShapes(spec),
     functions: (spec?.functions ?? []).map(({ name }) => name),
     signatures: (spec?.functions ?? []).map(signatureShape),
     settings: settingsShape(spec),
@@ -144,8 +142,19 @@ export function environmentShape(info: EnvironmentInfo, endpoints: () => Promise
   return { name, createdAt: time(createdAtMs), workersMax, deployment, endpoints };
 }
 
-export function buildShape({ deployedAtMs, ...build }: BuildInfo): object {
-  return { ...build, deployedAt: time(deployedAtMs) };
+export function buildShape({ deployedAtMs, settings, ...build }: BuildInfo): object {
+  return { ...build, deployedAt: time(deployedAtMs), settings: settings === undefined ? null : releasedShape(settings) };
+}
+
+function releasedShape({ spec, envNames, envChanged }: ReleasedSettings): object {
+  return { settings: settingsShape(spec), routes: routeShapes(spec), envNames, envChanged };
+}
+
+function routeShapes(spec: EndpointSpec | undefined): object[] {
+  return Object.entries(spec?.routes ?? {}).map(([route, fn]) => {
+    const [method = '', path = ''] = route.split(' ');
+    return { method, path, function: fn };
+  });
 }
 
 export function deploymentShape({ number, environment, atMs, cause, endpoints }: DeploymentInfo): object {

@@ -17,6 +17,7 @@ import { controlRoutes } from './routes/control.ts';
 import { graphqlRoutes } from './routes/graphql.ts';
 import { listingRoutes } from './routes/listing.ts';
 import { logRoutes } from './routes/logs.ts';
+import { payloadRoutes } from './routes/payloads.ts';
 import { metricsRoutes } from './routes/metrics.ts';
 import { openAiRoutes } from './routes/openai.ts';
 import { serviceRoutes } from './routes/service.ts';
@@ -57,6 +58,7 @@ export async function createServer(services: ConsoleServices, certificate: Certi
   controlRoutes(app, services);
   listingRoutes(app, services);
   logRoutes(app, services);
+  payloadRoutes(app, services);
   openAiRoutes(app, services);
   metricsRoutes(app, services);
   graphqlRoutes(app, services);

@@ -15,15 +15,17 @@ import {
 } from '../../proto/gen/capstan/v1/control.ts';
 import { checkDigest } from '../blobs/ids.ts';
 import { buildNotFound, ownedBuild } from '../core/control/builds.ts';
+import { withBuild } from '../core/control/deployments.ts';
 import type { Answer } from '../core/effects.ts';
 import { type State, liveEndpoints } from '../core/state.ts';
 import { type DeploymentRow, environmentKey, type EnvironmentRow } from '../core/state/control-rows.ts';
 import type { EndpointRecord } from '../core/state/endpoints.ts';
 import { unary } from './calls.ts';
 import type { ControlDeps } from './control-deps.ts';
+import type { Cipher } from '../secrets/cipher.ts';
 import { accountRow } from '../core/control/keys.ts';
 import { checkEndpoint, checkEndpoints, checkName, encryptEnv, type ValidationContext } from './deploy-rules.ts';
-import { endpointInfo, endpointNamed, specOf } from './endpoint-info.ts';
+import { endpointInfo, endpointNamed, specOf, specOfInput } from './endpoint-info.ts';
 import { openEnv } from './node-service.ts';
 
 /** Shorter prefixes would soon match several builds. */
@@ -149,7 +151,8 @@ export function deployHandlers(deps: ControlDeps): DeployHandlers {
       const rows = [...image.environments.values()].filter(
         (row) => row.account === account && (environment === '' || row.name === environment),
       );
-      return { builds: rows.flatMap(({ name }) => buildInfos(image, account, name, only)) };
+      const builds = rows.flatMap(({ name }) => buildInfos(image, account, name, only));
+      return { builds: only === null ? builds : withSettings(builds, image, only, cipher) };
     }),
     listDeployments: call('ListDeployments', ({ environment: given, limit }, metadata) => {
       const { account } = auth.wholeReader(metadata);
@@ -240,6 +243,25 @@ function buildInfos(state: State, account: string, environment: string, only: st
     };
   });
   return infos.toSorted((a, b) => Number(b.deployedAtMs - a.deployedAtMs));
+}
+
+/** Adds what a return to each build of the endpoint restores, and which environment values that changes. */
+function withSettings(builds: readonly BuildInfo[], state: State, id: string, cipher: Cipher): BuildInfo[] {
+  const endpoint = state.endpoints.get(id);
+  if (endpoint === undefined) return [...builds];
+  const { config } = endpoint;
+  const values = (encrypted: string | null | undefined): Record<string, string> =>
+    encrypted == null ? {} : openEnv(cipher, config, encrypted);
+  const present = values(state.releases.get(config.release)?.envSealed);
+  const history = historyOf(state, config.account, config.environment);
+  return builds.map((build): BuildInfo => {
+    const input = withBuild(history, id, build.digest)?.input;
+    if (input === undefined) return build;
+    const env = values(input.envSealed);
+    const envNames = Object.keys(env).toSorted();
+    const envChanged = envNames.filter((name) => present[name] !== undefined && present[name] !== env[name]);
+    return { ...build, settings: { spec: specOfInput(input), envNames, envChanged } };
+  });
 }
 
 function deploymentInfo({ number, environment, at, cause, endpoints }: DeploymentRow): DeploymentInfo {

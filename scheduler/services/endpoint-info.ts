@@ -4,7 +4,7 @@ import { CapstanError } from '../../lib/errors.ts';
 import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
 import type { EndpointInfo, EndpointSpec } from '../../proto/gen/capstan/v1/control.ts';
 import { type State, liveEndpoints } from '../core/state.ts';
-import type { EndpointRecord } from '../core/state/endpoints.ts';
+import type { EndpointInput, EndpointRecord } from '../core/state/endpoints.ts';
 import type { Now } from '../core/now.ts';
 import { requestLoad } from '../core/scaling/scaling-requests.ts';
 import { queueReason } from '../core/jobs/reasons.ts';
@@ -38,6 +38,19 @@ export function endpointInfo(state: State, now: Now, endpoint: EndpointRecord, c
     jobsInProgress: counts.inProgress,
     queueReason: why.reason,
     queueDetail: why.detail,
+  };
+}
+
+/** Returns the deployment spec that a deployment left an endpoint with, without the values of its environment. */
+export function specOfInput({ name, kind, functions, routes, limits, ...fields }: EndpointInput): EndpointSpec {
+  return {
+    name,
+    kind: kind === 'QUEUE' ? EndpointKind.QUEUE : EndpointKind.LOAD_BALANCED,
+    functions: [...functions],
+    env: {},
+    routes: { ...routes },
+    rateLimits: { ...limits },
+    ...messageFields({ ...fieldsKeptIn('release', fields), ...fieldsKeptIn('endpoint', fields) }),
   };
 }
 

@@ -43,6 +43,7 @@ export function jobSearchHandlers({ engine, auth, log, clock }: ControlDeps): Pi
       executionTimeoutMs: milliseconds(job.executionTimeoutMs),
       ttlMs: milliseconds(job.ttlMs),
       nodeId: job.lease?.node ?? '',
+      chunks: 0,
     };
   }
 
@@ -76,7 +77,8 @@ export function jobSearchHandlers({ engine, auth, log, clock }: ControlDeps): Pi
       const whole = await engine.read('job', endpointId, jobId);
       if (whole === null) throw jobNotFound(jobId);
       const payload = await engine.read('payload', whole.job.seq);
-      return { ...detail(whole), ...(payload === null ? {} : { input: toPayloadMessage(payload.input) }) };
+      const chunks = engine.state.jobs.get(whole.job.id)?.stream?.next ?? whole.firstChunk + whole.chunks.length;
+      return { ...detail(whole), chunks, ...(payload === null ? {} : { input: toPayloadMessage(payload.input) }) };
     }),
   };
 }

@@ -159,6 +159,23 @@ test('builds are kept up to the setting for each endpoint, and across a restart'
   t.is((await as(scheduler).environments())[0]?.deployment, 5);
 });
 
+test('the builds of one endpoint say what a rollback restores, without values of the environment', async (t) => {
+  const scheduler = await open(t, { workerQuota: 9 });
+  await scheduler.deploy([{ name: 'echo', workersMax: 1, env: { KEPT: 'same', TURNED: 'one', GONE: 'x' } }], { bytes: bytes('a') });
+  await scheduler.deploy([{ name: 'echo', workersMax: 3, env: { KEPT: 'same', TURNED: 'two', NEW: 'y' } }], { bytes: bytes('b') });
+  const control = as(scheduler);
+  const [, first] = await control.builds('echo');
+  t.is(first?.settings?.spec?.workersMax, 1);
+  t.deepEqual(first?.settings?.spec?.env, {});
+  t.deepEqual(first?.settings?.envNames, ['GONE', 'KEPT', 'TURNED']);
+  t.deepEqual(first?.settings?.envChanged, ['TURNED']);
+  t.true((await control.builds()).every(({ settings }) => settings === undefined));
+  await control.rollback({ endpoint: 'echo' });
+  const [restored] = await control.endpoints();
+  t.is(restored?.spec?.workersMax, 1);
+  t.deepEqual((await control.builds('echo')).find(({ current }) => current.length > 0)?.settings?.envChanged, []);
+});
+
 test('two deployments at once are two whole deployments', async (t) => {
   const scheduler = await open(t);
   const names = ['one', 'two', 'three'];

@@ -1,57 +1,76 @@
 import type { JSX } from 'preact';
+import { useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
 
 import { useLive } from '../api/live.ts';
 import { graphql } from '../api/request.ts';
-import { time } from '../ui/format.ts';
-import { Badge, Loaded, Section, Text } from '../ui/parts.tsx';
+import { Badge, Loaded, Page, Table, Text } from '../ui/parts.tsx';
+import { visible } from '../ui/plain-text.ts';
+import { ActivityLine, useActivityLines } from './activity-lines.tsx';
+import { NeedsAttention } from './overview.tsx';
 
-interface Item {
-  readonly kind: string;
-  readonly since: string | null;
-  readonly endpoint: string | null;
-  readonly node: string | null;
-  readonly message: string;
-  readonly runbook: string;
+interface Row {
+  readonly id: string;
+  readonly name: string;
+  readonly kind: 'QUEUE' | 'LOAD_BALANCED';
+  readonly environment: string;
+  readonly workers: { readonly total: number; readonly max: number };
+  readonly queue: { readonly inQueue: number; readonly inProgress: number; readonly reason: string | null; readonly detail: string | null };
 }
 
-const QUERY = `{ attention { omitted items { kind since endpoint node message runbook } } }`;
+const QUERY = `{ endpoints { id name kind environment workers { total max } queue { inQueue inProgress reason detail } } }`;
 
-/** What needs a person now, each with the section of the runbook that says what to do. */
-export function NeedsAttention(): JSX.Element {
-  const query = useLive(
-    ['attention'],
-    (signal) => graphql<{ attention: { omitted: number; items: readonly Item[] } }>(QUERY, {}, signal),
-    5_000,
-  );
+/** A word for what the endpoint does now; the reason of waiting jobs comes first. */
+function stateOf({ workers, queue }: Row): string {
+  if (queue.reason !== null) return queue.reason;
+  if (workers.max === 0) return 'PAUSED';
+  if (queue.inProgress > 0) return 'RUNNING';
+  return workers.total > 0 ? 'READY' : 'IDLE';
+}
+
+/** Endpoints of all environments; those whose jobs wait for a reason come first. */
+export function EndpointsPage(): JSX.Element {
+  const [text, setText] = useState('');
+  const query = useLive(['endpoints'], (signal) => graphql<{ endpoints: readonly Row[] }>(QUERY, {}, signal));
+  const lines = useActivityLines((query.data?.endpoints ?? []).filter(({ kind }) => kind === 'QUEUE').map(({ id }) => id));
   return (
-    <Section title="Needs attention">
+    <Page title="Endpoints">
       <Loaded query={query}>
-        {({ attention: { items, omitted } }) =>
-          items.length === 0 ? (
-            <p class="muted">Nothing.</p>
-          ) : (
-            <ul class="plain">
-              {items.map((item) => (
-                <li key={`${item.kind}-${item.endpoint ?? ''}-${item.node ?? ''}-${item.message}`}>
-                  <Badge state={item.kind} />{' '}
-                  {item.endpoint === null ? (
-                    <Text of={item.message} />
-                  ) : (
-                    <Link href={`/endpoints/${encodeURIComponent(item.endpoint)}`}>
-                      <Text of={item.message} />
-                    </Link>
-                  )}{' '}
-                  <span class="muted">
-                    {item.since !== null && `since ${time(item.since)}, `}docs/{item.runbook}
-                  </span>
-                </li>
-              ))}
-              {omitted > 0 && <li>{omitted} more are not listed.</li>}
-            </ul>
-          )
-        }
+        {({ endpoints }) => {
+          const shown = endpoints
+            .filter(({ id, name, environment }) => `${id} ${name} ${environment}`.toLowerCase().includes(text.toLowerCase()))
+            .toSorted((a, b) => a.environment.localeCompare(b.environment) || a.name.localeCompare(b.name));
+          return (
+            <>
+              <NeedsAttention />
+              <div class="panel">
+                <div class="fields">
+                  <div>
+                    <label for="filter">Filter</label>
+                    <input id="filter" type="search" value={text} onInput={(event) => setText(event.currentTarget.value)} />
+                  </div>
+                </div>
+                <Table
+                  label="Endpoints"
+                  rows={shown}
+                  id={({ id }) => id}
+                  empty={endpoints.length === 0 ? 'No endpoints yet. Deploy a folder: capstan deploy <folder>' : 'No endpoint matches.'}
+                  columns={[
+                    { title: 'Name', cell: ({ id, name }) => <Link href={`/endpoints/${encodeURIComponent(id)}`}>{visible(name)}</Link> },
+                    { title: 'Environment', cell: ({ environment }) => <Text of={environment} /> },
+                    { title: 'Kind', cell: ({ kind }) => (kind === 'QUEUE' ? 'queue' : 'load-balanced') },
+                    { title: 'State', cell: (row) => <Badge state={stateOf(row)} /> },
+                    { title: 'In queue', isNumber: true, cell: ({ queue }) => queue.inQueue },
+                    { title: 'In progress', isNumber: true, cell: ({ queue }) => queue.inProgress },
+                    { title: 'Last hour', cell: ({ id }) => <ActivityLine line={lines?.get(id)} /> },
+                    { title: 'Workers', isNumber: true, cell: ({ workers }) => `${workers.total} of ${workers.max}` },
+                  ]}
+                />
+              </div>
+            </>
+          );
+        }}
       </Loaded>
-    </Section>
+    </Page>
   );
 }

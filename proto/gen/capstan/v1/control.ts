@@ -1219,6 +1219,20 @@ export interface BuildInfo {
   current: string[];
   /** Functions of the manifest, `<endpoint>.<function>`. */
   functions: string[];
+  /** What a return to this build restores; only in the list of one endpoint. */
+  settings?: ReleasedSettings | undefined;
+}
+
+/** An endpoint's settings as a deployment left them. */
+export interface ReleasedSettings {
+  /** Without values of the environment. */
+  spec?:
+    | EndpointSpec
+    | undefined;
+  /** Names of its environment values, sorted. */
+  envNames: string[];
+  /** Names of values that differ from the present ones, present in both. */
+  envChanged: string[];
 }
 
 export interface ListDeploymentsRequest {
@@ -1446,7 +1460,11 @@ export interface JobDetail {
   /** Of the present attempt; empty without one. */
   nodeId: string;
   /** With GetJob only, while it is kept. */
-  input?: Payload | undefined;
+  input?:
+    | Payload
+    | undefined;
+  /** With GetJob only: chunks that the present or last attempt has yielded, as far as the scheduler still knows. */
+  chunks: number;
 }
 
 export interface CreateSessionRequest {
@@ -11392,7 +11410,16 @@ export const ListBuildsResponse: MessageFns<ListBuildsResponse> = {
 };
 
 function createBaseBuildInfo(): BuildInfo {
-  return { digest: "", size: 0, environment: "", deployedAtMs: 0n, endpoints: [], current: [], functions: [] };
+  return {
+    digest: "",
+    size: 0,
+    environment: "",
+    deployedAtMs: 0n,
+    endpoints: [],
+    current: [],
+    functions: [],
+    settings: undefined,
+  };
 }
 
 export const BuildInfo: MessageFns<BuildInfo> = {
@@ -11420,6 +11447,9 @@ export const BuildInfo: MessageFns<BuildInfo> = {
     }
     for (const v of message.functions) {
       writer.uint32(58).string(v!);
+    }
+    if (message.settings !== undefined) {
+      ReleasedSettings.encode(message.settings, writer.uint32(66).fork()).join();
     }
     return writer;
   },
@@ -11493,6 +11523,14 @@ export const BuildInfo: MessageFns<BuildInfo> = {
             message.functions.push(reader.string());
             continue;
           }
+          case 8: {
+            if (tag !== 66) {
+              break;
+            }
+
+            message.settings = ReleasedSettings.decode(reader, reader.uint32());
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -11522,6 +11560,7 @@ export const BuildInfo: MessageFns<BuildInfo> = {
       functions: globalThis.Array.isArray(object?.functions)
         ? object.functions.map((e: any) => globalThis.String(e))
         : [],
+      settings: isSet(object.settings) ? ReleasedSettings.fromJSON(object.settings) : undefined,
     };
   },
 
@@ -11548,6 +11587,9 @@ export const BuildInfo: MessageFns<BuildInfo> = {
     if (message.functions?.length) {
       obj.functions = message.functions;
     }
+    if (message.settings !== undefined) {
+      obj.settings = ReleasedSettings.toJSON(message.settings);
+    }
     return obj;
   },
 
@@ -11565,6 +11607,120 @@ export const BuildInfo: MessageFns<BuildInfo> = {
     message.endpoints = object.endpoints?.map((e) => e) || [];
     message.current = object.current?.map((e) => e) || [];
     message.functions = object.functions?.map((e) => e) || [];
+    message.settings = (object.settings !== undefined && object.settings !== null)
+      ? ReleasedSettings.fromPartial(object.settings)
+      : undefined;
+    return message;
+  },
+};
+
+function createBaseReleasedSettings(): ReleasedSettings {
+  return { spec: undefined, envNames: [], envChanged: [] };
+}
+
+export const ReleasedSettings: MessageFns<ReleasedSettings> = {
+  encode(message: ReleasedSettings, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.spec !== undefined) {
+      EndpointSpec.encode(message.spec, writer.uint32(10).fork()).join();
+    }
+    for (const v of message.envNames) {
+      writer.uint32(18).string(v!);
+    }
+    for (const v of message.envChanged) {
+      writer.uint32(26).string(v!);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): ReleasedSettings {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseReleasedSettings();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.spec = EndpointSpec.decode(reader, reader.uint32());
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.envNames.push(reader.string());
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.envChanged.push(reader.string());
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): ReleasedSettings {
+    return {
+      spec: isSet(object.spec) ? EndpointSpec.fromJSON(object.spec) : undefined,
+      envNames: globalThis.Array.isArray(object?.envNames)
+        ? object.envNames.map((e: any) => globalThis.String(e))
+        : globalThis.Array.isArray(object?.env_names)
+        ? object.env_names.map((e: any) => globalThis.String(e))
+        : [],
+      envChanged: globalThis.Array.isArray(object?.envChanged)
+        ? object.envChanged.map((e: any) => globalThis.String(e))
+        : globalThis.Array.isArray(object?.env_changed)
+        ? object.env_changed.map((e: any) => globalThis.String(e))
+        : [],
+    };
+  },
+
+  toJSON(message: ReleasedSettings): unknown {
+    const obj: any = {};
+    if (message.spec !== undefined) {
+      obj.spec = EndpointSpec.toJSON(message.spec);
+    }
+    if (message.envNames?.length) {
+      obj.envNames = message.envNames;
+    }
+    if (message.envChanged?.length) {
+      obj.envChanged = message.envChanged;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<ReleasedSettings>, I>>(base?: I): ReleasedSettings {
+    return ReleasedSettings.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<ReleasedSettings>, I>>(object: I): ReleasedSettings {
+    const message = createBaseReleasedSettings();
+    message.spec = (object.spec !== undefined && object.spec !== null)
+      ? EndpointSpec.fromPartial(object.spec)
+      : undefined;
+    message.envNames = object.envNames?.map((e) => e) || [];
+    message.envChanged = object.envChanged?.map((e) => e) || [];
     return message;
   },
 };
@@ -15074,6 +15230,7 @@ function createBaseJobDetail(): JobDetail {
     ttlMs: 0n,
     nodeId: "",
     input: undefined,
+    chunks: 0,
   };
 }
 
@@ -15126,6 +15283,9 @@ export const JobDetail: MessageFns<JobDetail> = {
     }
     if (message.input !== undefined) {
       Payload.encode(message.input, writer.uint32(90).fork()).join();
+    }
+    if (message.chunks !== 0) {
+      writer.uint32(96).uint32(message.chunks);
     }
     return writer;
   },
@@ -15231,6 +15391,14 @@ export const JobDetail: MessageFns<JobDetail> = {
             message.input = Payload.decode(reader, reader.uint32());
             continue;
           }
+          case 12: {
+            if (tag !== 96) {
+              break;
+            }
+
+            message.chunks = reader.uint32();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -15280,6 +15448,7 @@ export const JobDetail: MessageFns<JobDetail> = {
         ? globalThis.String(object.node_id)
         : "",
       input: isSet(object.input) ? Payload.fromJSON(object.input) : undefined,
+      chunks: isSet(object.chunks) ? globalThis.Number(object.chunks) : 0,
     };
   },
 
@@ -15318,6 +15487,9 @@ export const JobDetail: MessageFns<JobDetail> = {
     if (message.input !== undefined) {
       obj.input = Payload.toJSON(message.input);
     }
+    if (message.chunks !== 0) {
+      obj.chunks = Math.round(message.chunks);
+    }
     return obj;
   },
 
@@ -15345,6 +15517,7 @@ export const JobDetail: MessageFns<JobDetail> = {
     message.input = (object.input !== undefined && object.input !== null)
       ? Payload.fromPartial(object.input)
       : undefined;
+    message.chunks = object.chunks ?? 0;
     return message;
   },
 };
