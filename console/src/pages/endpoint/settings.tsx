@@ -6,47 +6,15 @@ import { ApiError, graphql } from '../../api/request.ts';
 import { useWriteRefusal } from '../../api/session.ts';
 import { ActionButton, ConfirmButton, Failure, Facts, Loaded, Section, Text } from '../../ui/parts.tsx';
 import type { EndpointData } from './query.ts';
-
-interface TypeRef {
-  readonly kind: string;
-  readonly name: string | null;
-  readonly ofType: TypeRef | null;
-}
-
-interface Field {
-  readonly name: string;
-  readonly description: string | null;
-  readonly type: TypeRef;
-}
-
-/** The schema says which settings there are, what they mean, and which can be changed without a build. */
-const SCHEMA = `{
-  all: __type(name: "Settings") { fields { name description type { ...ref } } }
-  changeable: __type(name: "EndpointSettings") { inputFields { name description type { ...ref } } }
-}
-fragment ref on __Type { kind name ofType { kind name ofType { kind name } } }`;
-
-interface Schema {
-  readonly all: { readonly fields: readonly Field[] };
-  readonly changeable: { readonly inputFields: readonly Field[] };
-}
-
-type Value = string | number | boolean | readonly string[] | null;
-type Values = Readonly<Record<string, Value>>;
-
-function plainType({ kind, name, ofType }: TypeRef): string {
-  if (kind === 'LIST') return 'list';
-  return name ?? (ofType === null ? '' : plainType(ofType));
-}
+import { namesOf, plainType, readSchema, shown, type Field, type Schema, type Value, type Values } from './setting-names.ts';
 
 export function SettingsForm({ endpoint }: { endpoint: EndpointData }): JSX.Element {
   const query = useLive(
     ['settings', endpoint.id],
     async (signal) => {
-      const schema = await graphql<Schema>(SCHEMA, {}, signal);
-      const names = schema.all.fields.map(({ name }) => name).join(' ');
+      const schema = await readSchema(signal);
       const read = await graphql<{ endpoint: { settings: Values } | null }>(
-        `query ($id: ID!) { endpoint(id: $id) { settings { ${names} } } }`,
+        `query ($id: ID!) { endpoint(id: $id) { settings { ${namesOf(schema)} } } }`,
         { id: endpoint.id },
         signal,
       );
@@ -178,12 +146,6 @@ function SettingField({ field, value, isChanged, problem, isDisabled, onChange }
       </p>
     </div>
   );
-}
-
-function shown(value: Value): string {
-  if (value === null) return '';
-  if (Array.isArray(value)) return value.join(', ');
-  return typeof value === 'object' ? JSON.stringify(value) : String(value);
 }
 
 /** Environment values: their names only, because the values are secret. */

@@ -1,0 +1,55 @@
+/** Compares an endpoint's present settings with those that a rollback restores. Pure. */
+import type { EndpointData } from './query.ts';
+import { shown, type Values } from './setting-names.ts';
+
+/** An endpoint's settings as a deployment left them. */
+export interface Released {
+  readonly settings: Values;
+  readonly routes: EndpointData['routes'];
+  readonly envNames: readonly string[];
+  readonly envChanged: readonly string[];
+}
+
+export interface Difference {
+  readonly name: string;
+  /** Empty: there is none. */
+  readonly now: string;
+  readonly earlier: string;
+}
+
+type Present = Pick<EndpointData, 'routes' | 'envNames'>;
+
+/** Lists settings, routes and names of environment values that differ. Undefined where the earlier ones are not known. */
+export function differencesOf(
+  { routes, envNames }: Present,
+  settings: Values,
+  released: Released | null,
+): readonly Difference[] | undefined {
+  if (released === null) return undefined;
+  return [
+    ...compared(mapOf(settings), mapOf(released.settings)),
+    ...compared(routeMap(routes), routeMap(released.routes)),
+    ...compared(envMap(envNames), envMap(released.envNames)),
+    ...released.envChanged.map((name) => ({ name: `env ${name}`, now: 'present value', earlier: 'earlier value' })),
+  ];
+}
+
+type Shown = ReadonlyMap<string, string>;
+
+function mapOf(values: Values): Shown {
+  return new Map(Object.entries(values).map(([name, value]) => [name, shown(value)]));
+}
+
+function routeMap(routes: EndpointData['routes']): Shown {
+  return new Map(routes.map(({ method, path, function: name }) => [`route ${method} ${path}`, name]));
+}
+
+function envMap(names: readonly string[]): Shown {
+  return new Map(names.map((name) => [`env ${name}`, 'set']));
+}
+
+function compared(now: Shown, then: Shown): Difference[] {
+  return [...new Set([...now.keys(), ...then.keys()])]
+    .map((name) => ({ name, now: now.get(name) ?? '', earlier: then.get(name) ?? '' }))
+    .filter((each) => each.now !== each.earlier);
+}

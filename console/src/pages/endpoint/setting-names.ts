@@ -1,0 +1,49 @@
+/** Which settings endpoints have: the schema says so, with their meaning and whether they can be changed without a build. */
+import { graphql } from '../../api/request.ts';
+
+interface TypeRef {
+  readonly kind: string;
+  readonly name: string | null;
+  readonly ofType: TypeRef | null;
+}
+
+export interface Field {
+  readonly name: string;
+  readonly description: string | null;
+  readonly type: TypeRef;
+}
+
+export interface Schema {
+  readonly all: { readonly fields: readonly Field[] };
+  readonly changeable: { readonly inputFields: readonly Field[] };
+}
+
+export type Value = string | number | boolean | readonly string[] | null;
+export type Values = Readonly<Record<string, Value>>;
+
+const SCHEMA = `{
+  all: __type(name: "Settings") { fields { name description type { ...ref } } }
+  changeable: __type(name: "EndpointSettings") { inputFields { name description type { ...ref } } }
+}
+fragment ref on __Type { kind name ofType { kind name ofType { kind name } } }`;
+
+export function readSchema(signal: AbortSignal): Promise<Schema> {
+  return graphql<Schema>(SCHEMA, {}, signal);
+}
+
+/** The fields of type Settings, for a query. */
+export function namesOf({ all }: Schema): string {
+  return all.fields.map(({ name }) => name).join(' ');
+}
+
+export function plainType({ kind, name, ofType }: TypeRef): string {
+  if (kind === 'LIST') return 'list';
+  return name ?? (ofType === null ? '' : plainType(ofType));
+}
+
+/** A value as text; empty for none. */
+export function shown(value: Value): string {
+  if (value === null) return '';
+  if (Array.isArray(value)) return value.join(', ');
+  return typeof value === 'object' ? JSON.stringify(value) : String(value);
+}
