@@ -2,6 +2,7 @@
 import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
 
+import { save } from './download.ts';
 import { bytes } from './format.ts';
 import { CopyButton, Text } from './parts.tsx';
 import { visible } from './plain-text.ts';
@@ -19,7 +20,7 @@ export function JsonDocument({ text, name }: { text: string; name: string }): JS
     <div class="json">
       <div class="actions">
         <CopyButton text={text} />
-        <button type="button" onClick={() => download(name, text)}>
+        <button type="button" onClick={() => save(name, new Blob([text], { type: 'application/json' }))}>
           Download ({bytes(text.length)})
         </button>
       </div>
@@ -96,13 +97,4 @@ function Entries({ of, title, level }: { of: readonly (readonly [string, unknown
       )}
     </details>
   );
-}
-
-function download(name: string, text: string): void {
-  const url = URL.createObjectURL(new Blob([text], { type: 'application/json' }));
-  const link = document.createElement('a');
-  link.href = url;
-  link.download = name;
-  link.click();
-  URL.revokeObjectURL(url);
 }
