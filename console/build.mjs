@@ -18,7 +18,10 @@ const dist = join(folder, 'dist');
 const fresh = join(folder, 'dist.new');
 const modules = join(folder, 'node_modules');
 /** What the console is made of. */
-const SOURCES = ['build.mjs', 'index.html', 'initial-load.mjs', 'package-lock.json', 'package.json', 'public', 'src', 'vite.config.ts'];
+const SOURCES = [
+  ...['build.mjs', 'index.html', 'initial-load.mjs', 'package-lock.json', 'package.json', 'public', 'src', 'vite.config.ts'],
+  '../docs/runbook.md',
+];
 /** Files that browsers ask for, and that compress. */
 const COMPRESSED = /\.(?:js|css|svg)$/;
 

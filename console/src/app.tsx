@@ -9,7 +9,7 @@ import { ApiError, BASE_PATH, listenForSignOut } from './api/request.ts';
 import { readSession, SessionContext, signOut, type Session } from './api/session.ts';
 import { AccountPage } from './pages/account.tsx';
 import { EndpointPage } from './pages/endpoint/page.tsx';
-import { EndpointsPage } from './pages/endpoints.tsx';
+import { OverviewPage } from './pages/overview.tsx';
 import { JobPage } from './pages/job.tsx';
 import { KeysPage } from './pages/keys.tsx';
 import { NodesPage } from './pages/nodes.tsx';
@@ -74,7 +74,7 @@ export function App(): JSX.Element {
 }
 
 const NAVIGATION = [
-  ['/', 'Endpoints'],
+  ['/', 'Overview'],
   ['/nodes', 'Nodes'],
   ['/webhooks', 'Webhooks'],
   ['/keys', 'API keys'],
@@ -109,7 +109,7 @@ function Shell({ session, onSignedOut }: { session: Session; onSignedOut: () => 
             </Link>
           ))}
         </nav>
-        <span class="muted">
+        <span class="muted who">
           <Text of={`${session.account.name ?? session.account.id} · ${session.keyName ?? 'key'} · ${session.scope}`} />
         </span>
         <ThemeSwitch />
@@ -120,7 +120,7 @@ function Shell({ session, onSignedOut }: { session: Session; onSignedOut: () => 
       <main tabIndex={-1}>
         <Failure error={error} />
         <Switch>
-          <Route path="/" component={EndpointsPage} />
+          <Route path="/" component={OverviewPage} />
           <Route path="/endpoints/:endpoint/jobs/:job" component={JobPage} />
           <Route path="/endpoints/:endpoint/:tab?" component={EndpointPage} />
           <Route path="/nodes" component={NodesPage} />

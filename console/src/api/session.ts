@@ -43,3 +43,8 @@ export function useOperatorRefusal(): string | undefined {
   const { isOperator } = useSession();
   return isOperator ? undefined : 'This needs a key with the scope OPERATOR.';
 }
+
+/** Whether the key covers the whole account; others find only some endpoints, and neither nodes nor problems. */
+export function useWholeAccount(): boolean {
+  return ['ALL', 'READ_ONLY', 'OPERATOR'].includes(useSession().scope);
+}

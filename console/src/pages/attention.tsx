@@ -5,6 +5,7 @@ import { useLive } from '../api/live.ts';
 import { graphql } from '../api/request.ts';
 import { time } from '../ui/format.ts';
 import { Badge, Loaded, Section, Text } from '../ui/parts.tsx';
+import { RunbookSection } from './runbook.tsx';
 
 interface Item {
   readonly kind: string;
@@ -42,9 +43,8 @@ export function NeedsAttention(): JSX.Element {
                       <Text of={item.message} />
                     </Link>
                   )}{' '}
-                  <span class="muted">
-                    {item.since !== null && `since ${time(item.since)}, `}docs/{item.runbook}
-                  </span>
+                  {item.since !== null && <span class="muted">since {time(item.since)}</span>}
+                  <RunbookSection address={item.runbook} />
                 </li>
               ))}
               {omitted > 0 && <li>{omitted} more are not listed.</li>}

@@ -4,17 +4,8 @@ import { useAction, useLive } from '../api/live.ts';
 import { graphql } from '../api/request.ts';
 import { useOperatorRefusal } from '../api/session.ts';
 import { bytes, percent } from '../ui/format.ts';
-import { ActionButton, Badge, ConfirmButton, Facts, Failure, Loaded, Page, Section, Table, Text } from '../ui/parts.tsx';
-
-interface Device {
-  readonly uuid: string;
-  readonly model: string;
-  readonly memoryBytes: number;
-  readonly healthy: boolean;
-  readonly problem: string | null;
-  readonly temperatureCelsius: number | null;
-  readonly utilizationPercent: number | null;
-}
+import { ActionButton, Badge, ConfirmButton, Facts, Failure, Loaded, Page, Section, Text } from '../ui/parts.tsx';
+import { DEVICE_FIELDS, Devices, USERS_FIELDS, type Device, type DeviceUsers } from './devices.tsx';
 
 interface Node {
   readonly id: string;
@@ -39,32 +30,25 @@ interface Node {
   } | null;
 }
 
-interface Worker {
-  readonly id: string;
-  readonly node: string;
-  readonly endpoint: string;
-  readonly devices: readonly string[];
-}
-
 const QUERY = `{
   nodes {
     id name connected draining workers jobs cpus cpuPercent memoryBytes memoryAvailableBytes diskAvailableBytes agentVersion deviceProblem
-    devices { uuid model memoryBytes healthy problem temperatureCelsius utilizationPercent }
+    devices { ${DEVICE_FIELDS} }
     isolation { processes containers processNetworks missing { without reason remedy } }
   }
-  workers { id node endpoint devices }
+  ${USERS_FIELDS}
 }`;
 
 export function NodesPage(): JSX.Element {
-  const query = useLive(['nodes'], (signal) => graphql<{ nodes: readonly Node[]; workers: readonly Worker[] }>(QUERY, {}, signal), 5_000);
+  const query = useLive(['nodes'], (signal) => graphql<{ nodes: readonly Node[] } & DeviceUsers>(QUERY, {}, signal), 5_000);
   return (
     <Page title="Nodes">
       <Loaded query={query}>
-        {({ nodes, workers }) =>
+        {({ nodes, workers, endpoints }) =>
           nodes.length === 0 ? (
             <p class="muted">No nodes, or none that runs workers of your account. Keys with the scope OPERATOR see all of them.</p>
           ) : (
-            nodes.map((node) => <NodeSection key={node.id} node={node} workers={workers.filter(({ node: of }) => of === node.id)} />)
+            nodes.map((node) => <NodeSection key={node.id} node={node} users={{ workers, endpoints }} />)
           )
         }
       </Loaded>
@@ -72,12 +56,12 @@ export function NodesPage(): JSX.Element {
   );
 }
 
-function stateOf({ connected, draining }: Node): string {
+export function stateOf({ connected, draining }: Pick<Node, 'connected' | 'draining'>): string {
   if (!connected) return 'disconnected';
   return draining ? 'draining' : 'connected';
 }
 
-function NodeSection({ node, workers }: { node: Node; workers: readonly Worker[] }): JSX.Element {
+function NodeSection({ node, users }: { node: Node; users: DeviceUsers }): JSX.Element {
   const refusal = useOperatorRefusal();
   const change = useAction((verb: 'drainNode' | 'resumeNode' | 'removeNode') =>
     graphql(`mutation ($id: ID!) { ${verb}(id: $id)${verb === 'removeNode' ? '' : ' { id }'} }`, { id: node.id }),
@@ -141,36 +125,7 @@ function NodeSection({ node, workers }: { node: Node; workers: readonly Worker[]
           <Text of={node.deviceProblem} />
         </p>
       )}
-      {node.devices.length > 0 && (
-        <Table
-          label={`GPUs of ${node.name}`}
-          rows={node.devices}
-          id={({ uuid }) => uuid}
-          empty=""
-          columns={[
-            { title: 'GPU', cell: ({ model }) => <Text of={model} /> },
-            { title: 'State', cell: ({ healthy }) => <Badge state={healthy ? 'healthy' : 'unhealthy'} /> },
-            { title: 'Memory', isNumber: true, cell: ({ memoryBytes }) => bytes(memoryBytes) },
-            { title: 'Busy', isNumber: true, cell: ({ utilizationPercent: busy }) => (busy === null ? '–' : `${Math.round(busy)} %`) },
-            { title: 'Temperature', isNumber: true, cell: ({ temperatureCelsius: heat }) => (heat === null ? '–' : `${heat} °C`) },
-            {
-              title: 'Used by',
-              cell: ({ uuid, problem }) => (
-                <Text
-                  of={
-                    problem ??
-                    (workers
-                      .filter(({ devices }) => devices.includes(uuid))
-                      .map(({ endpoint, id }) => `${endpoint} (${id})`)
-                      .join(', ') ||
-                      'free')
-                  }
-                />
-              ),
-            },
-          ]}
-        />
-      )}
+      {node.devices.length > 0 && <Devices label={`GPUs of ${node.name}`} nodes={[node]} users={users} />}
     </Section>
   );
 }

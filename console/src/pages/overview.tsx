@@ -4,10 +4,12 @@ import { Link } from 'wouter-preact';
 
 import { useLive } from '../api/live.ts';
 import { graphql } from '../api/request.ts';
-import { Badge, Loaded, Page, Table, Text } from '../ui/parts.tsx';
+import { useWholeAccount } from '../api/session.ts';
+import { Badge, Loaded, Page, Section, Table, Text } from '../ui/parts.tsx';
 import { visible } from '../ui/plain-text.ts';
 import { ActivityLine, useActivityLines } from './activity-lines.tsx';
-import { NeedsAttention } from './overview.tsx';
+import { NeedsAttention } from './attention.tsx';
+import { NodesSummary } from './nodes-summary.tsx';
 
 interface Row {
   readonly id: string;
@@ -28,13 +30,14 @@ function stateOf({ workers, queue }: Row): string {
   return workers.total > 0 ? 'READY' : 'IDLE';
 }
 
-/** Endpoints of all environments; those whose jobs wait for a reason come first. */
-export function EndpointsPage(): JSX.Element {
+/** What needs attention, endpoints of all environments, nodes. */
+export function OverviewPage(): JSX.Element {
+  const coversAll = useWholeAccount();
   const [text, setText] = useState('');
   const query = useLive(['endpoints'], (signal) => graphql<{ endpoints: readonly Row[] }>(QUERY, {}, signal));
   const lines = useActivityLines((query.data?.endpoints ?? []).filter(({ kind }) => kind === 'QUEUE').map(({ id }) => id));
   return (
-    <Page title="Endpoints">
+    <Page title="Overview">
       <Loaded query={query}>
         {({ endpoints }) => {
           const shown = endpoints
@@ -42,8 +45,8 @@ export function EndpointsPage(): JSX.Element {
             .toSorted((a, b) => a.environment.localeCompare(b.environment) || a.name.localeCompare(b.name));
           return (
             <>
-              <NeedsAttention />
-              <div class="panel">
+              {coversAll && <NeedsAttention />}
+              <Section title="Endpoints">
                 <div class="fields">
                   <div>
                     <label for="filter">Filter</label>
@@ -66,7 +69,8 @@ export function EndpointsPage(): JSX.Element {
                     { title: 'Workers', isNumber: true, cell: ({ workers }) => `${workers.total} of ${workers.max}` },
                   ]}
                 />
-              </div>
+              </Section>
+              {coversAll && <NodesSummary />}
             </>
           );
         }}

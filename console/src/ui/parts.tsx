@@ -101,6 +101,8 @@ export interface Column<T> {
   readonly title: string;
   readonly cell: (row: T) => ComponentChildren;
   readonly isNumber?: boolean;
+  /** Stays in one line. */
+  readonly isId?: boolean;
 }
 
 /** A table that scrolls by itself on narrow screens, also by keyboard. */
@@ -133,8 +135,8 @@ export function Table<T>({
         <tbody>
           {rows.map((row) => (
             <tr key={id(row)}>
-              {columns.map(({ title, cell, isNumber }) => (
-                <td key={title} class={isNumber === true ? 'number' : ''}>
+              {columns.map(({ title, cell, isNumber, isId }) => (
+                <td key={title} class={isNumber === true ? 'number' : isId === true ? 'id' : ''}>
                   {cell(row)}
                 </td>
               ))}

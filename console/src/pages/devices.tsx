@@ -1,0 +1,72 @@
+import type { JSX } from 'preact';
+
+import { bytes } from '../ui/format.ts';
+import { Badge, Table, Text } from '../ui/parts.tsx';
+
+export interface Device {
+  /** Empty for keys without the scope OPERATOR. */
+  readonly uuid: string;
+  readonly model: string;
+  readonly memoryBytes: number;
+  readonly memoryUsedBytes: number | null;
+  readonly healthy: boolean;
+  readonly problem: string | null;
+  readonly temperatureCelsius: number | null;
+  readonly utilizationPercent: number | null;
+}
+
+/** Who may use devices: workers, and the names of their endpoints as far as the key sees them. */
+export interface DeviceUsers {
+  readonly workers: readonly {
+    readonly id: string;
+    readonly node: string;
+    readonly endpoint: string;
+    readonly devices: readonly string[];
+  }[];
+  readonly endpoints: readonly { readonly id: string; readonly name: string }[];
+}
+
+export const DEVICE_FIELDS = 'uuid model memoryBytes memoryUsedBytes healthy problem temperatureCelsius utilizationPercent';
+export const USERS_FIELDS = 'workers { id node endpoint devices } endpoints { id name }';
+
+interface NodeOfDevices {
+  readonly id: string;
+  readonly name: string;
+  readonly devices: readonly Device[];
+}
+
+/** The GPUs of these nodes, and who uses them. */
+export function Devices({ label, nodes, users }: { label: string; nodes: readonly NodeOfDevices[]; users: DeviceUsers }): JSX.Element {
+  const names = new Map(users.endpoints.map(({ id, name }) => [id, name]));
+  const rows = nodes.flatMap(({ id, name, devices }) =>
+    devices.map((device, index) => ({ ...device, key: `${id} ${index}`, node: name, user: userOf(device, id) })),
+  );
+  function userOf({ uuid, problem }: Device, node: string): string {
+    if (problem !== null && problem !== '') return problem;
+    if (uuid === '') return '–';
+    const found = users.workers.filter((worker) => worker.node === node && worker.devices.includes(uuid));
+    return found.length === 0 ? 'free' : found.map(({ endpoint, id }) => `${names.get(endpoint) ?? endpoint} (${id})`).join(', ');
+  }
+  return (
+    <Table
+      label={label}
+      rows={rows}
+      id={({ key }) => key}
+      empty="No GPUs."
+      columns={[
+        ...(nodes.length > 1 ? [{ title: 'Node', cell: ({ node }: { node: string }) => <Text of={node} /> }] : []),
+        { title: 'GPU', cell: ({ model }) => <Text of={model} /> },
+        { title: 'State', cell: ({ healthy }) => <Badge state={healthy ? 'healthy' : 'unhealthy'} /> },
+        {
+          title: 'Memory',
+          isNumber: true,
+          cell: ({ memoryBytes, memoryUsedBytes: used }) =>
+            used === null ? bytes(memoryBytes) : `${bytes(used)} of ${bytes(memoryBytes)}`,
+        },
+        { title: 'Busy', isNumber: true, cell: ({ utilizationPercent: busy }) => (busy === null ? '–' : `${Math.round(busy)} %`) },
+        { title: 'Temperature', isNumber: true, cell: ({ temperatureCelsius: heat }) => (heat === null ? '–' : `${heat} °C`) },
+        { title: 'Used by', cell: ({ user }) => <Text of={user} /> },
+      ]}
+    />
+  );
+}
