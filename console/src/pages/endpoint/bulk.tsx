@@ -12,6 +12,7 @@ export interface JobFilter {
   readonly status?: readonly string[];
   readonly text?: string;
   readonly sinceMs?: number;
+  readonly untilMs?: number;
 }
 
 type Action = 'RETRY' | 'CANCEL' | 'PURGE';

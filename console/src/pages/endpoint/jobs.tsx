@@ -37,14 +37,15 @@ export function Jobs({ endpoint }: { endpoint: string }): JSX.Element {
   const [status, setStatus] = useState('');
   const [text, setText] = useState('');
   const [since, setSince] = useState('');
+  const [until, setUntil] = useState('');
   /** Cursors of the pages up to the present one. */
   const [cursors, setCursors] = useState<readonly string[]>([]);
   const cursor = cursors.at(-1) ?? null;
-  const sinceMs = since === '' ? undefined : new Date(since).getTime();
   const filter = {
     ...(status === '' ? {} : { status: [status] }),
     ...(text === '' ? {} : { text }),
-    ...(sinceMs === undefined || Number.isNaN(sinceMs) ? {} : { sinceMs }),
+    ...timeFilter('sinceMs', since),
+    ...timeFilter('untilMs', until),
   };
   const query = useLive(
     ['jobs', endpoint, filter, cursor],
@@ -80,6 +81,15 @@ export function Jobs({ endpoint }: { endpoint: string }): JSX.Element {
             onChange={(event) => change(() => setSince(event.currentTarget.value))}
           />
         </div>
+        <div>
+          <label for="job-until">Before</label>
+          <input
+            id="job-until"
+            type="datetime-local"
+            value={until}
+            onChange={(event) => change(() => setUntil(event.currentTarget.value))}
+          />
+        </div>
         <PurgeButton endpoint={endpoint} />
       </div>
       <BulkOperations endpoint={endpoint} filter={filter} />
@@ -94,6 +104,7 @@ export function Jobs({ endpoint }: { endpoint: string }): JSX.Element {
               columns={[
                 {
                   title: 'ID',
+                  isId: true,
                   cell: ({ id }) => <Link href={`/endpoints/${encodeURIComponent(endpoint)}/jobs/${encodeURIComponent(id)}`}>{id}</Link>,
                 },
                 { title: 'Status', cell: ({ status: state }) => <Badge state={state} /> },
@@ -121,6 +132,12 @@ export function Jobs({ endpoint }: { endpoint: string }): JSX.Element {
       </Loaded>
     </>
   );
+}
+
+/** `local`: the value of a field for date and time, empty for none. */
+function timeFilter<Name extends string>(name: Name, local: string): { readonly [key in Name]?: number } {
+  const at = new Date(local).getTime();
+  return (Number.isNaN(at) ? {} : { [name]: at }) as { readonly [key in Name]?: number };
 }
 
 const MAX_SHOWN = 120;
