@@ -17,6 +17,7 @@ import {
 } from '../../proto/gen/capstan/v1/control.ts';
 import { cursorOf, logRequest, type LogQuery } from '../logs/query.ts';
 import { bulkMessage, bulkShape, filterMessage, jobShape, milliseconds, type BulkArguments, type JobSearch } from './job-shape.ts';
+import type { RouteFigure } from '../lb/route-figures.ts';
 import { historyShape } from './history-shape.ts';
 import { checkSetting, whole } from './endpoint-form.ts';
 import type { ControlCalls, Placed } from './control-calls.ts';
@@ -45,6 +46,8 @@ export interface RootDeps {
   readonly calls: ControlCalls;
   readonly addresses: Addresses;
   readonly isOperator: boolean;
+  /** The last hour of a load-balanced endpoint at this gateway. */
+  readonly routeFigures: (endpointId: string) => readonly RouteFigure[];
   /** Asks any scheduler, with the gateway's own token. */
   readonly cluster: () => Promise<ClusterRow>;
 }
@@ -59,7 +62,7 @@ interface Settings extends Partial<Record<UpdatablePlainName, unknown>> {
 type Optional<T> = T | null | undefined;
 
 /** The resolvers of Query and Mutation for one request. */
-export function rootFor({ calls, addresses, isOperator, cluster }: RootDeps) {
+export function rootFor({ calls, addresses, isOperator, routeFigures, cluster }: RootDeps) {
   const read = new Map<string, Promise<EndpointInfo[]>>();
   const changes = calls.changing;
   const call: ControlCalls['own'] = (method, request) => calls.own(method, request);
@@ -139,6 +142,14 @@ export function rootFor({ calls, addresses, isOperator, cluster }: RootDeps) {
           stepS: whole('step', step ?? 0),
         }),
       ),
+    routeFigures: async ({ endpoint }: { endpoint: string }) => {
+      // The scheduler refuses keys that may not see the endpoint.
+      await call((control) => control.getEndpoint, { endpointId: endpoint });
+      return routeFigures(endpoint).map(({ route, ...figures }) => {
+        const [method = '', path = ''] = route.split(' ');
+        return { method, path, ...figures };
+      });
+    },
     attention: async () => {
       const found = await calls.all((control) => control.listAttention, {});
       const shown = found.flatMap(({ cell, reply }) =>

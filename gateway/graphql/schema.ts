@@ -37,6 +37,8 @@ type Query {
   job(endpoint: ID!, id: ID!): Job
   "What happened at an endpoint from one time to another (ms since 1970; to: now when left out), in steps of so many seconds; step: a multiple of 10, or one that suits the range."
   history(endpoint: ID!, from: Float!, to: Float, step: Int): History!
+  "The last hour of a load-balanced endpoint by route, as far as the gateway that answers knows: its own requests since it started."
+  routeFigures(endpoint: ID!): [RouteFigures!]!
   "What needs a person now: problems of the account; with the scope OPERATOR those of the whole service."
   attention: Attention!
   "With the scope OPERATOR all nodes; with ALL or READ_ONLY those on which workers of the account run. In order of id, at most limit (1 to 1000; all when left out) behind the id after."
@@ -200,6 +202,23 @@ type BuildRef { digest: String! release: String! }
 type Route { method: String! path: String! function: String! }
 type Settings {
 ${SETTINGS_OUTPUT}
+}
+"""Requests of one route."""
+type RouteFigures {
+  "Both empty for requests without a route, for WebSockets, and for endpoints that declare no routes."
+  method: String!
+  path: String!
+  requests: Int!
+  "Status 400 to 499."
+  refused: Int!
+  "Status 500 and above."
+  errors: Int!
+  "Requests a minute."
+  perMinute: Float!
+  "From the head of a request to the end of its response, ms, at most 17 % off."
+  p50: Float!
+  p95: Float!
+  p99: Float!
 }
 type WorkerCounts { total: Int! max: Int! }
 type Queue {

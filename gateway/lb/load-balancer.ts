@@ -120,7 +120,7 @@ export class LoadBalancer {
           return;
         }
         const http = new HttpResponder(request, response);
-        http.onOver = () => this.#deps.metrics.answered(endpoint.id, http.status, performance.now() - begun);
+        http.onOver = () => this.#deps.metrics.answered(endpoint.id, http.status, performance.now() - begun, http.route);
         http.onBroken = (error) => this.#brokeOff(endpoint.id, error);
         const front = docs === null ? http : new FallbackResponder(http, docs.part === 'page' ? () => showPage(200) : sendScript);
         try {
@@ -227,6 +227,7 @@ export class LoadBalancer {
     const { request, endpoint, address } = admitted;
     const { config, uploads } = this.#deps;
     const route = this.#routeOf(endpoint, request, address);
+    http.route = route.route;
     if (Number(request.headers['content-length'] ?? 0) > config.lbMaxBodyBytes) throw tooLarge(config.lbMaxBodyBytes);
     const feed = new BodyFeed(request, {
       maxBytes: config.lbMaxBodyBytes,
@@ -316,7 +317,7 @@ export class LoadBalancer {
 
   /** An endpoint without routes has workers that listen themselves. */
   #routeOf(endpoint: Endpoint, request: IncomingMessage, { target }: LbAddress): RouteMatch {
-    if (endpoint.routes.length === 0) return { function: '', values: {}, takesWebSocket: true };
+    if (endpoint.routes.length === 0) return { function: '', route: '', values: {}, takesWebSocket: true };
     return this.#routes.match(endpoint, request.method ?? 'GET', target);
   }
 

@@ -33,6 +33,8 @@ export class HttpResponder implements Responder {
   onBroken: (error: CapstanError) => void = () => undefined;
   /** Called once, when all is over. */
   onOver: () => void = () => undefined;
+  /** The route that admitted the request; empty before. */
+  route = '';
 
   constructor(request: IncomingMessage, response: ServerResponse) {
     this.#request = request;

@@ -8,6 +8,8 @@ type Router = router.Instance<router.HTTPVersion.V1>;
 
 export interface RouteMatch {
   readonly function: string;
+  /** `<method> <path>` as it is declared; empty for an endpoint without routes. */
+  readonly route: string;
   /** Decoded values of the path's parameters. */
   readonly values: Record<string, string>;
   /** The function has the parameter `websocket`. */
@@ -16,6 +18,7 @@ export interface RouteMatch {
 
 interface Bound {
   readonly name: string;
+  readonly route: string;
   readonly takesWebSocket: boolean;
 }
 
@@ -31,8 +34,8 @@ export class RouteTables {
     const path = pathOf(target);
     const found = find(table, method, path) ?? (method === 'HEAD' ? find(table, 'GET', path) : null);
     if (found !== null) {
-      const { name, takesWebSocket } = found.store as Bound;
-      return { function: name, values: valuesOf(found.params), takesWebSocket };
+      const { name, route, takesWebSocket } = found.store as Bound;
+      return { function: name, route, values: valuesOf(found.params), takesWebSocket };
     }
     const allowed = METHODS.filter((each) => find(table, each, path) !== null);
     if (allowed.length === 0) throw new CapstanError('NOT_FOUND', `the endpoint has no route ${printable(path)}`);
@@ -52,7 +55,11 @@ export class RouteTables {
     const table = router({ maxParamLength: MAX_VALUE_LENGTH });
     for (const { method, path, function: fn } of endpoint.routes) {
       if (fn === undefined) continue;
-      const bound: Bound = { name: fn.name, takesWebSocket: fn.parameters.some(({ name }) => name === 'websocket') };
+      const bound: Bound = {
+        name: fn.name,
+        route: `${method} ${path}`,
+        takesWebSocket: fn.parameters.some(({ name }) => name === 'websocket'),
+      };
       table.on(method as router.HTTPMethod, routerPath(path), () => undefined, bound);
     }
     this.#tables.set(endpoint, table);

@@ -5,6 +5,7 @@
 import { Counter, Gauge, Histogram, type Registry } from 'prom-client';
 
 import type { ErrorCode } from '../../lib/errors.ts';
+import { RouteFigures } from '../lb/route-figures.ts';
 import type { TunnelEnd } from '../lb/tunnel.ts';
 
 /** Levels of an endpoint, read at each scrape. */
@@ -33,9 +34,11 @@ export class LbMetrics {
   /** Open WebSockets by endpoint. */
   readonly #open = new Map<string, number>();
   readonly #levels: LbLevels;
+  readonly routes: RouteFigures;
 
   constructor(registry: Registry, levels: LbLevels) {
     this.#levels = levels;
+    this.routes = new RouteFigures({ exists: (id) => levels.exists(id), now: () => performance.now() });
     const registers = [registry];
     this.#requests = new Counter({
       name: 'capstan_lb_requests_total',
@@ -108,7 +111,9 @@ export class LbMetrics {
     this.#closed.inc({ endpoint, reason });
   }
 
-  answered(endpoint: string, status: number, ms: number): void {
+  /** `route`: `<method> <path>`; empty where none was found, and of WebSockets. */
+  answered(endpoint: string, status: number, ms: number, route = ''): void {
+    this.routes.answered(endpoint, route, status, ms);
     const series = this.#of(endpoint);
     let count = series.byStatus.get(status);
     if (count === undefined) {

@@ -4,13 +4,14 @@ import { Link, useLocation, useParams } from 'wouter-preact';
 import { useAction, useLive } from '../../api/live.ts';
 import { graphql } from '../../api/request.ts';
 import { useWriteRefusal } from '../../api/session.ts';
-import { Badge, ConfirmButton, Facts, Failure, Loaded, Mono, Page, Section, Table, Text } from '../../ui/parts.tsx';
+import { Badge, ConfirmButton, Facts, Failure, Loaded, Mono, Page, Text } from '../../ui/parts.tsx';
 import { LogSearch } from '../logs.tsx';
 import { CallSamples, TestRequest } from './call.tsx';
 import { EndpointHistory } from './history.tsx';
 import { Jobs } from './jobs.tsx';
 import { ENDPOINT_QUERY, type EndpointData } from './query.ts';
 import { Releases } from './releases.tsx';
+import { Routes } from './routes.tsx';
 import { SettingsForm } from './settings.tsx';
 import { Workers } from './workers.tsx';
 
@@ -132,21 +133,7 @@ function Overview({ endpoint }: { endpoint: EndpointData }): JSX.Element {
         />
       </div>
       <EndpointHistory endpoint={endpoint.id} hasQueue={endpoint.kind === 'QUEUE'} />
-      {endpoint.routes.length > 0 && (
-        <Section title="Routes">
-          <Table
-            label="Routes"
-            rows={endpoint.routes}
-            id={({ method, path }) => `${method} ${path}`}
-            empty="None."
-            columns={[
-              { title: 'Method', cell: ({ method }) => method },
-              { title: 'Path', cell: ({ path }) => <Mono of={path} /> },
-              { title: 'Function', cell: ({ function: name }) => <Text of={name} /> },
-            ]}
-          />
-        </Section>
-      )}
+      {endpoint.kind === 'LOAD_BALANCED' && <Routes endpoint={endpoint} />}
       <Workers endpoint={endpoint} />
     </>
   );

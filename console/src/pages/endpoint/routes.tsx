@@ -1,0 +1,90 @@
+import type { JSX } from 'preact';
+
+import { useLive } from '../../api/live.ts';
+import { graphql } from '../../api/request.ts';
+import { duration, percent } from '../../ui/format.ts';
+import { Loaded, Mono, Section, Table, Text } from '../../ui/parts.tsx';
+import type { EndpointData } from './query.ts';
+
+interface Figure {
+  readonly method: string;
+  readonly path: string;
+  readonly requests: number;
+  readonly refused: number;
+  readonly errors: number;
+  readonly perMinute: number;
+  readonly p50: number;
+  readonly p95: number;
+  readonly p99: number;
+}
+
+interface Row extends Partial<Figure> {
+  readonly name: string;
+  readonly function: string;
+}
+
+const QUERY = `query ($endpoint: ID!) {
+  routeFigures(endpoint: $endpoint) { method path requests refused errors perMinute p50 p95 p99 }
+}`;
+const DECIMAL_BELOW = 10;
+
+/** The routes of a load-balanced endpoint with the requests of the last hour. */
+export function Routes({ endpoint }: { endpoint: EndpointData }): JSX.Element {
+  const query = useLive(
+    ['routes', endpoint.id],
+    (signal) => graphql<{ routeFigures: readonly Figure[] }>(QUERY, { endpoint: endpoint.id }, signal),
+    5_000,
+  );
+  return (
+    <Section title="Routes">
+      <p class="muted">Requests of the last hour at the gateway that serves this page.</p>
+      <Loaded query={query}>
+        {({ routeFigures }) => (
+          <Table
+            label="Routes"
+            rows={rowsOf(endpoint, routeFigures)}
+            id={({ name }) => name}
+            empty="No routes and no requests yet."
+            columns={[
+              { title: 'Route', isId: true, cell: ({ name }) => <Mono of={name} /> },
+              { title: 'Function', cell: ({ function: name }) => <Text of={name} /> },
+              { title: 'Requests', isNumber: true, cell: ({ requests = 0 }) => requests },
+              { title: 'A minute', isNumber: true, cell: ({ perMinute = 0 }) => rate(perMinute) },
+              { title: '4xx', isNumber: true, cell: ({ refused = 0 }) => refused },
+              {
+                title: '5xx',
+                isNumber: true,
+                cell: ({ errors = 0, requests = 0 }) => (errors === 0 ? 0 : `${errors} (${percent(errors, requests)})`),
+              },
+              { title: 'p50', isNumber: true, cell: ({ p50 }) => duration(p50) },
+              { title: 'p95', isNumber: true, cell: ({ p95 }) => duration(p95) },
+              { title: 'p99', isNumber: true, cell: ({ p99 }) => duration(p99) },
+            ]}
+          />
+        )}
+      </Loaded>
+    </Section>
+  );
+}
+
+/** Declared routes first, then what no declared route took. */
+function rowsOf({ routes }: EndpointData, figures: readonly Figure[]): readonly Row[] {
+  const byName = new Map(figures.map((each) => [`${each.method} ${each.path}`, each]));
+  const declared = routes.map(({ method, path, function: fn }) => {
+    const name = `${method} ${path}`;
+    const figure = byName.get(name);
+    byName.delete(name);
+    return { ...figure, name, function: fn };
+  });
+  const isWhole = routes.length === 0;
+  const others = [...byName.values()].map((figure) => ({
+    ...figure,
+    name: figure.path === '' ? (isWhole ? 'all requests' : 'no route, or a WebSocket') : `${figure.method} ${figure.path}`,
+    function: '–',
+  }));
+  return [...declared, ...others];
+}
+
+function rate(perMinute: number): string {
+  return perMinute === 0 ? '0' : perMinute < DECIMAL_BELOW ? perMinute.toFixed(1) : String(Math.round(perMinute));
+}
