@@ -6,13 +6,14 @@ import { graphql } from '../../api/request.ts';
 import { useWriteRefusal } from '../../api/session.ts';
 import { Badge, ConfirmButton, Facts, Failure, Loaded, Mono, Page, Text } from '../../ui/parts.tsx';
 import { LogSearch } from '../logs.tsx';
-import { CallSamples, TestRequest } from './call.tsx';
+import { CallSamples } from './call-samples.tsx';
 import { EndpointHistory } from './history.tsx';
 import { Jobs } from './jobs.tsx';
 import { ENDPOINT_QUERY, type EndpointData } from './query.ts';
 import { Releases } from './releases.tsx';
 import { Routes } from './routes.tsx';
 import { SettingsForm } from './settings.tsx';
+import { TestRequest } from './test-request.tsx';
 import { Workers } from './workers.tsx';
 
 const QUEUE_TABS = ['Overview', 'Jobs', 'Test', 'Logs', 'Settings', 'Releases'] as const;

@@ -1,0 +1,57 @@
+import type { JSX } from 'preact';
+
+import { CopyButton, Section, Text } from '../../ui/parts.tsx';
+import { exampleInput } from './parameters.ts';
+import type { EndpointData } from './query.ts';
+
+/** Calls to paste. The key stays a variable of the environment. */
+export function CallSamples({ endpoint }: { endpoint: EndpointData }): JSX.Element {
+  return (
+    <Section title="Call it">
+      {samplesOf(endpoint).map(([name, code]) => (
+        <div key={name} class="sample">
+          <h3>{name}</h3>
+          <CopyButton text={code} label={`Copy ${name}`} />
+          <pre tabIndex={0}>
+            <Text of={code} />
+          </pre>
+        </div>
+      ))}
+    </Section>
+  );
+}
+
+function samplesOf(endpoint: EndpointData): readonly (readonly [string, string])[] {
+  const { url, name, kind, routes } = endpoint;
+  if (kind === 'LOAD_BALANCED') {
+    const { method = 'GET', path = '/' } = routes[0] ?? {};
+    const body = method === 'GET' ? '' : " -H 'Content-Type: application/json' -d '{}'";
+    return [
+      ['curl', `curl -s -X ${method} ${url}${path} -H "Authorization: Bearer $SERVICE_API_KEY"${body}`],
+      [
+        'Python',
+        `import os\nimport requests\n\nresponse = requests.request(\n    "${method}", "${url}${path}",\n    headers={"Authorization": f"Bearer {os.environ['SERVICE_API_KEY']}"},\n)\nprint(response.json())`,
+      ],
+      [
+        'TypeScript',
+        `const response = await fetch('${url}${path}', {\n  method: '${method}',\n  headers: { authorization: \`Bearer \${process.env.SERVICE_API_KEY}\` },\n});\nconsole.log(await response.json());`,
+      ],
+    ];
+  }
+  const input = JSON.stringify(exampleInput(endpoint));
+  return [
+    [
+      'curl',
+      `curl -s ${url}/runsync -H "Authorization: Bearer $SERVICE_API_KEY" -H 'Content-Type: application/json' -d '{"input":${input.replaceAll("'", String.raw`'\''`)}}'`,
+    ],
+    ['capstan', `capstan call ${name} --json '${input.replaceAll("'", String.raw`'\''`)}'`],
+    [
+      'Python',
+      `import json\nimport os\nimport requests\n\nresponse = requests.post(\n    "${url}/runsync",\n    headers={"Authorization": f"Bearer {os.environ['SERVICE_API_KEY']}"},\n    json={"input": json.loads(r'''${input}''')},\n)\nprint(response.json())`,
+    ],
+    [
+      'TypeScript',
+      `const response = await fetch('${url}/runsync', {\n  method: 'POST',\n  headers: { authorization: \`Bearer \${process.env.SERVICE_API_KEY}\`, 'content-type': 'application/json' },\n  body: JSON.stringify({ input: ${input} }),\n});\nconsole.log(await response.json());`,
+    ],
+  ];
+}
