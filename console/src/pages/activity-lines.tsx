@@ -15,7 +15,7 @@ export type Lines = ReadonlyMap<string, Line>;
 
 const HOUR_MS = 3_600_000;
 const STEP_S = 120;
-const POLL_MS = 60_000;
+const POLL_MS = 120_000;
 /** The gateway takes as many fields of a query. */
 const OF_A_QUERY = 20;
 /** Endpoints beyond these have no line: a list this long is filtered. */

@@ -30,7 +30,7 @@ const MOST = 100;
 
 /** The nodes and their GPUs, in two tables. */
 export function NodesSummary(): JSX.Element {
-  const query = useLive(['nodes-summary'], (signal) => graphql<{ nodes: readonly Node[] } & DeviceUsers>(QUERY, {}, signal), 5_000);
+  const query = useLive(['nodes-summary'], (signal) => graphql<{ nodes: readonly Node[] } & DeviceUsers>(QUERY, {}, signal), 30_000);
   return (
     <Section title="Nodes">
       <Loaded query={query}>

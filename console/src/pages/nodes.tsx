@@ -40,7 +40,7 @@ const QUERY = `{
 }`;
 
 export function NodesPage(): JSX.Element {
-  const query = useLive(['nodes'], (signal) => graphql<{ nodes: readonly Node[] } & DeviceUsers>(QUERY, {}, signal), 5_000);
+  const query = useLive(['nodes'], (signal) => graphql<{ nodes: readonly Node[] } & DeviceUsers>(QUERY, {}, signal), 15_000);
   return (
     <Page title="Nodes">
       <Loaded query={query}>

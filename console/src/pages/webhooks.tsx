@@ -18,15 +18,23 @@ interface Webhook {
 
 const QUERY = `{ webhooks(limit: 200) { webhooks { id endpoint url state tries dueAt error } next } }`;
 
-/** Deliveries that have not succeeded. */
+/** Deliveries that have not succeeded. Keys that may not change anything may not read them either. */
 export function WebhooksPage(): JSX.Element {
   const refusal = useWriteRefusal();
+  return (
+    <Page title="Webhooks">
+      {refusal === undefined ? <Deliveries /> : <p class="muted">This needs a key with the scope ALL or OPERATOR.</p>}
+    </Page>
+  );
+}
+
+function Deliveries(): JSX.Element {
   const query = useLive(['webhooks'], (signal) =>
     graphql<{ webhooks: { webhooks: readonly Webhook[]; next: string | null } }>(QUERY, {}, signal),
   );
   const redeliver = useAction((id: string) => graphql('mutation ($id: ID!) { redeliverWebhook(id: $id) }', { id }));
   return (
-    <Page title="Webhooks">
+    <>
       <p class="muted">Deliveries that are still tried, or were given up within the last 24 hours. Delivered ones are not listed.</p>
       <Failure error={redeliver.error} />
       <Loaded query={query}>
@@ -47,7 +55,7 @@ export function WebhooksPage(): JSX.Element {
                 {
                   title: '',
                   cell: ({ id }) => (
-                    <ActionButton refusal={refusal} isBusy={redeliver.isPending} onClick={() => redeliver.mutate(id)}>
+                    <ActionButton isBusy={redeliver.isPending} onClick={() => redeliver.mutate(id)}>
                       Send again
                     </ActionButton>
                   ),
@@ -58,6 +66,6 @@ export function WebhooksPage(): JSX.Element {
           </>
         )}
       </Loaded>
-    </Page>
+    </>
   );
 }

@@ -1,0 +1,203 @@
+/** What single pages promise: the overview's nodes and runbook, releases, the form, routes, webhooks, large payloads, environments. */
+import { appendFile, cp, readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+
+import test from 'ava';
+import type { Browser } from 'playwright-core';
+
+import { writeFakeSmi } from '../agent/fake-nvidia-smi.ts';
+import { folderOf } from '../support/folder.ts';
+import { Receiver } from '../support/receiver.ts';
+import { Stack } from '../support/stack.ts';
+import { until } from '../support/until.ts';
+import { browserPath, buildConsole, checkAccessibility, closeBrowser, openBrowser, openPage, signIn, SKIPPED } from './browser.ts';
+
+const serial = browserPath === undefined ? test.serial.skip : test.serial;
+
+const GPUS = [
+  { uuid: 'GPU-11111111-1111-4111-8111-111111111111', name: 'NVIDIA Test A', memoryMiB: 81_920, usedMemory: '40960' },
+  { uuid: 'GPU-22222222-2222-4222-8222-222222222222', name: 'NVIDIA Test B', recovery: 'GPU Reset' },
+];
+
+let stack: Stack;
+let browser: Browser;
+let ids: ReadonlyMap<string, string>;
+
+const idOf = (name: string): string => ids.get(name) ?? '';
+
+if (browserPath !== undefined) {
+  test.before(async () => {
+    await buildConsole();
+    [stack, browser] = await Promise.all([
+      Stack.start({ CAPSTAN_WEBHOOK_ALLOW: '127.0.0.0/8' }, async (folder) => ({
+        CAPSTAN_NVIDIA_SMI: await writeFakeSmi(folder, { gpus: GPUS }),
+      })),
+      openBrowser(),
+    ]);
+    const app = await stack.deploy(join(import.meta.dirname, 'app'));
+    ids = new Map([...app, ...(await stack.deploy(join(import.meta.dirname, 'declared')))]);
+  });
+  test.after.always(async () => {
+    await closeBrowser(browser);
+    await stack?.close();
+  });
+}
+
+serial(`the overview shows nodes, their GPUs, and the runbook's text for what needs attention${SKIPPED}`, async (t) => {
+  const page = await openPage(t, browser, stack.url);
+  await signIn(page, stack.url, stack.apiKey);
+  await page.getByRole('region', { name: 'Nodes' }).getByText('connected').waitFor();
+  const gpus = page.getByRole('region', { name: 'GPUs' });
+  const used = gpus.getByRole('row', { name: /NVIDIA Test A/ });
+  for (const text of ['40 GiB of 80 GiB', '7 %', '40 °C', 'free']) await used.getByText(text, { exact: true }).waitFor();
+  await gpus
+    .getByRole('row', { name: /NVIDIA Test B/ })
+    .getByText('recovery action needed: GPU Reset')
+    .waitFor();
+  const attention = page.getByRole('region', { name: 'Needs attention' });
+  await attention.getByText('DEVICE_UNHEALTHY').waitFor();
+  await attention.getByText('What to do').first().focus();
+  await page.keyboard.press('Space');
+  await attention.getByText('capstan node list').first().waitFor();
+  await attention.getByText('docs/runbook.md#a-gpu-is-unhealthy').waitFor();
+  await checkAccessibility(t, page, 'overview with the runbook');
+});
+
+serial(`releases say what differs, and a rollback says it before it happens${SKIPPED}`, async (t) => {
+  const page = await openPage(t, browser, stack.url);
+  await stack.tool('endpoints', 'set', 'words', 'idleTimeout=500');
+  await signIn(page, stack.url, stack.apiKey, `/console/endpoints/${idOf('words')}/releases`);
+  const builds = page.getByRole('region', { name: 'Builds' });
+  await builds.getByText('1 difference', { exact: true }).click();
+  await builds.getByText('idleTimeout').waitFor();
+  t.regex(await builds.locator('li', { hasText: 'idleTimeout' }).innerText(), /500\s*→\s*600/);
+  await checkAccessibility(t, page, 'releases');
+  t.is(await builds.getByRole('button', { name: 'Roll back' }).count(), 0, 'there is no earlier build');
+  const changed = join(await folderOf(t), 'app');
+  await cp(join(import.meta.dirname, 'app'), changed, { recursive: true });
+  await appendFile(join(changed, 'handlers.ts'), '// another build\n');
+  await stack.deploy(changed);
+  await stack.tool('endpoints', 'set', 'words', 'idleTimeout=400');
+  const rollBack = builds.getByRole('button', { name: 'Roll back' });
+  await rollBack.click();
+  await page.getByRole('dialog').getByText('idleTimeout').waitFor();
+  t.regex(await page.getByRole('dialog').locator('li', { hasText: 'idleTimeout' }).innerText(), /400\s*→\s*600/);
+  await page.getByRole('dialog').getByRole('button', { name: 'Keep' }).click();
+  t.is(await rollBack.count(), 1);
+  await rollBack.click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Roll back' }).click();
+  await until('the endpoint has its first settings', async () => (await stack.tool('endpoints', 'get', 'words')).includes('600'));
+});
+
+serial(`a form follows from the function's source, and its request is answered${SKIPPED}`, async (t) => {
+  const page = await openPage(t, browser, stack.url);
+  await signIn(page, stack.url, stack.apiKey, `/console/endpoints/${idOf('greet')}/test`);
+  await page.getByLabel('name: string').fill('Ada');
+  await page.getByLabel(/^style/).selectOption('loud');
+  await page.getByLabel('times (optional): number').fill('2');
+  await page.getByLabel('polite (optional): boolean').selectOption('true');
+  t.deepEqual(JSON.parse(await page.getByLabel('Input (JSON)').inputValue()), { name: 'Ada', style: 'loud', times: 2, polite: true });
+  await page.getByLabel('times (optional): number').fill('');
+  t.false((await page.getByLabel('Input (JSON)').inputValue()).includes('times'), 'an empty optional key is left out');
+  await checkAccessibility(t, page, 'test form');
+  await page.getByRole('button', { name: 'Run', exact: true }).click();
+  await page.getByText('"dear ADA"').waitFor();
+  for (const language of ['curl', 'Python', 'TypeScript']) await page.getByRole('button', { name: `Copy ${language}` }).waitFor();
+});
+
+serial(`a load-balanced endpoint has rates, latencies and errors by route${SKIPPED}`, async (t) => {
+  const page = await openPage(t, browser, stack.url);
+  for (let n = 0; n < 3; n++) t.is((await fetch(`${stack.url}/lb/${idOf('tenant')}/page`)).status, 200);
+  t.is((await fetch(`${stack.url}/lb/${idOf('tenant')}/none`)).status, 404);
+  await signIn(page, stack.url, stack.apiKey, `/console/endpoints/${idOf('tenant')}`);
+  const routes = page.getByRole('region', { name: 'Routes' }).getByRole('table');
+  await routes
+    .getByRole('row', { name: /GET \/page/ })
+    .getByText('3', { exact: true })
+    .waitFor();
+  t.regex(await routes.getByRole('row', { name: /no route/ }).innerText(), /1\s.*1\s/);
+  await checkAccessibility(t, page, 'load-balanced endpoint');
+});
+
+serial(`a failed webhook is in the job's timeline and is sent again from its page${SKIPPED}`, async (t) => {
+  const page = await openPage(t, browser, stack.url);
+  let status = 500;
+  const receiver = await Receiver.open(t, [(response) => void response.writeHead(status).end()]);
+  const body = JSON.stringify({ input: { text: 'one two' }, webhook: receiver.url('/hook?%3Cimg%20src=x%3E') });
+  const { id } = (await (await stack.call(`/v2/${idOf('words')}/run`, { method: 'POST', body })).json()) as { id: string };
+  await stack.ended(idOf('words'), id);
+  await signIn(page, stack.url, stack.apiKey, `/console/endpoints/${idOf('words')}/jobs/${id}`);
+  await page.getByText('2 chunks').waitFor();
+  await page.getByText(/Webhook: next try .* 1 failed/).waitFor();
+  await page.goto(`${stack.url}/console/webhooks`);
+  const row = page.getByRole('row', { name: new RegExp(id) });
+  await row.waitFor();
+  await checkAccessibility(t, page, 'webhooks');
+  const before = receiver.received.length;
+  status = 200;
+  await row.getByRole('button', { name: 'Send again' }).click();
+  await until('the webhook is sent again', () => receiver.received.length > before);
+  await row.waitFor({ state: 'detached' });
+  await page.goto(`${stack.url}/console/endpoints/${idOf('words')}/jobs/${id}`);
+  await page.getByText('Webhook delivered').waitFor();
+  t.is(await page.evaluate('globalThis.hacked'), undefined);
+});
+
+serial(`documents of 5 MB are downloaded as they are${SKIPPED}`, async (t) => {
+  const page = await openPage(t, browser, stack.url);
+  const input = { text: 'x'.repeat(100_000) };
+  const small = await stack.run(idOf('words'), input);
+  const large = await stack.run(idOf('large'), {});
+  await Promise.all([stack.ended(idOf('words'), small), stack.ended(idOf('large'), large)]);
+  await signIn(page, stack.url, stack.apiKey, `/console/endpoints/${idOf('large')}/jobs/${large}`);
+  const saved = async (title: string): Promise<unknown> => {
+    const [download] = await Promise.all([
+      page.waitForEvent('download'),
+      page
+        .getByRole('region', { name: title })
+        .getByRole('button', { name: /^Download/ })
+        .click(),
+    ]);
+    return JSON.parse(await readFile(await download.path(), 'utf8')) as unknown;
+  };
+  t.is(await saved('Output'), 'x'.repeat(5_000_000));
+  await page.goto(`${stack.url}/console/endpoints/${idOf('words')}/jobs/${small}`);
+  t.deepEqual(await saved('Input'), input);
+});
+
+serial(`jobs are filtered by a time before which they came${SKIPPED}`, async (t) => {
+  const page = await openPage(t, browser, stack.url);
+  const job = await stack.run(idOf('paused'), { n: 1 });
+  await signIn(page, stack.url, stack.apiKey, `/console/endpoints/${idOf('paused')}/jobs`);
+  await page.getByRole('link', { name: job }).waitFor();
+  await page.getByLabel('Before').fill('2020-01-01T00:00');
+  await page.getByText('No jobs.').waitFor();
+  await page.getByLabel('Before').fill('2999-01-01T00:00');
+  await page.getByRole('link', { name: job }).waitFor();
+  t.pass();
+});
+
+serial(`environments are created and deleted, an endpoint is deleted, each after a question${SKIPPED}`, async (t) => {
+  const page = await openPage(t, browser, stack.url);
+  await signIn(page, stack.url, stack.apiKey, '/console/account');
+  const row = (name: string) => page.getByRole('region', { name: 'Environments' }).getByRole('row', { name: new RegExp(`^${name}`) });
+  t.is(await row('default').getByRole('button', { name: 'Delete' }).getAttribute('aria-disabled'), 'true', 'it has endpoints');
+  await page.getByLabel('New environment').fill('Not a name');
+  await page.getByRole('button', { name: 'Create environment' }).click();
+  await page.getByRole('alert').getByText('must be 1 to 64 letters').waitFor();
+  await page.getByLabel('New environment').fill('staging');
+  await page.getByRole('button', { name: 'Create environment' }).click();
+  await row('staging').getByRole('button', { name: 'Delete' }).click();
+  await page.getByRole('dialog').getByText('The environment staging is deleted').waitFor();
+  await page.getByRole('dialog').getByRole('button', { name: 'Delete' }).click();
+  await row('staging').waitFor({ state: 'detached' });
+  await stack.call(`/v2/${idOf('paused')}/purge-queue`, { method: 'POST' });
+  await stack.run(idOf('paused'), {});
+  await page.goto(`${stack.url}/console/endpoints/${idOf('paused')}`);
+  await page.getByRole('button', { name: 'Delete endpoint' }).click();
+  await page.getByRole('dialog').getByText('1 queued jobs are cancelled').waitFor();
+  await page.getByRole('dialog').getByRole('button', { name: 'Delete endpoint' }).click();
+  await page.getByRole('heading', { level: 1, name: 'Overview' }).waitFor();
+  await page.getByRole('link', { name: 'hostile' }).waitFor();
+  t.is(await page.getByRole('link', { name: 'paused' }).count(), 0);
+});
