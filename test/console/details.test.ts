@@ -1,6 +1,8 @@
 /** What single pages promise: the overview's nodes and runbook, releases, the form, routes, webhooks, large payloads, environments. */
+import { execFile } from 'node:child_process';
 import { appendFile, cp, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { promisify } from 'node:util';
 
 import test from 'ava';
 import type { Browser } from 'playwright-core';
@@ -163,6 +165,13 @@ serial(`documents of 5 MB are downloaded as they are${SKIPPED}`, async (t) => {
   t.is(await saved('Output'), 'x'.repeat(5_000_000));
   await page.goto(`${stack.url}/console/endpoints/${idOf('words')}/jobs/${small}`);
   t.deepEqual(await saved('Input'), input);
+  await page.context().grantPermissions(['clipboard-read', 'clipboard-write']);
+  await page.getByRole('button', { name: 'Copy as curl' }).click();
+  await page.getByText('Copied').waitFor();
+  const command = await page.evaluate<string>('navigator.clipboard.readText()');
+  const { stdout } = await promisify(execFile)('sh', ['-c', command], { env: { ...process.env, SERVICE_API_KEY: stack.apiKey } });
+  const again = await stack.ended(idOf('words'), (JSON.parse(stdout) as { id: string }).id);
+  t.is(again.status, 'COMPLETED');
 });
 
 serial(`jobs are filtered by a time before which they came${SKIPPED}`, async (t) => {

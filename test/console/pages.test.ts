@@ -236,11 +236,17 @@ serial(`keys, accounts and join tokens are created once, shown once, and revoked
 serial(`nodes are drained and resumed, after saying what that does${SKIPPED}`, async (t) => {
   const page = await openPage(t, browser, stack.url);
   await signIn(page, stack.url, stack.apiKey, '/console/nodes');
+  await stack.ended(idOf('hostile'), await stack.run(idOf('hostile'), {}));
+  const remove = page.getByRole('button', { name: 'Remove' });
+  await until('the page knows its worker', async () => (await remove.getAttribute('aria-disabled')) === 'true');
+  t.is(await remove.getAttribute('title'), 'Drain it first: it has workers.');
   await page.getByRole('button', { name: 'Drain' }).click();
   await page.getByRole('dialog').getByText('gets no new work').waitFor();
   await page.getByRole('dialog').getByRole('button', { name: 'Drain' }).click();
   await page.getByText('draining').waitFor();
   await page.getByRole('button', { name: 'Resume' }).click();
+  await page.getByRole('dialog').getByText('gets new work again').waitFor();
+  await page.getByRole('dialog').getByRole('button', { name: 'Resume' }).click();
   await page.getByText('connected').waitFor();
   await checkAccessibility(t, page, 'nodes');
 });

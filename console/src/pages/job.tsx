@@ -70,7 +70,13 @@ function Actions({ endpoint, job, url }: { endpoint: string; job: Job; url: stri
         >
           Retry
         </ActionButton>
-        <CopyButton label="Copy as curl" text={curlOf(job, url)} />
+        {job.inputBytes === null ? (
+          <ActionButton refusal="The input is not kept." onClick={() => undefined}>
+            Copy as curl
+          </ActionButton>
+        ) : (
+          <CopyButton label="Copy as curl" text={curlOf(job, url)} />
+        )}
         <CopyButton label="Copy ID" text={job.id} />
       </div>
       <Failure error={change.error} />
@@ -78,10 +84,14 @@ function Actions({ endpoint, job, url }: { endpoint: string; job: Job; url: stri
   );
 }
 
-/** The same input again; the key stays a variable of the shell. */
-function curlOf({ input, isSync }: Job, url: string): string {
-  const body = `{"input":${input ?? '{}'}}`.replaceAll("'", String.raw`'\''`);
-  return `curl -s ${url}/${isSync ? 'runsync' : 'run'} -H "Authorization: Bearer $SERVICE_API_KEY" -H 'Content-Type: application/json' -d '${body}'`;
+const AUTHORIZATION = '-H "Authorization: Bearer $SERVICE_API_KEY"';
+
+/** The same input again, a large one read from the job itself; the key stays a variable of the shell. */
+function curlOf({ id, input, isSync }: Job, url: string): string {
+  const call = `curl -s ${url}/${isSync ? 'runsync' : 'run'} ${AUTHORIZATION} -H 'Content-Type: application/json'`;
+  if (input === null)
+    return `{ printf '{"input":'; curl -s ${url}/jobs/${id}/input ${AUTHORIZATION}; printf '}'; } | ${call} --data-binary @-`;
+  return `${call} -d '${`{"input":${input}}`.replaceAll("'", String.raw`'\''`)}'`;
 }
 
 function Overview({ job }: { job: Job }): JSX.Element {

@@ -4,7 +4,7 @@ import { useAction, useLive } from '../api/live.ts';
 import { graphql } from '../api/request.ts';
 import { useOperatorRefusal } from '../api/session.ts';
 import { bytes, percent } from '../ui/format.ts';
-import { ActionButton, Badge, ConfirmButton, Facts, Failure, Loaded, Page, Section, Text } from '../ui/parts.tsx';
+import { Badge, ConfirmButton, Facts, Failure, Loaded, Page, Section, Text } from '../ui/parts.tsx';
 import { DEVICE_FIELDS, Devices, USERS_FIELDS, type Device, type DeviceUsers } from './devices.tsx';
 
 interface Node {
@@ -89,9 +89,17 @@ function NodeSection({ node, users }: { node: Node; users: DeviceUsers }): JSX.E
         ))}
         <div class="actions">
           {node.draining ? (
-            <ActionButton refusal={refusal} isBusy={change.isPending} onClick={() => change.mutate('resumeNode')}>
-              Resume
-            </ActionButton>
+            <ConfirmButton
+              label="Resume"
+              explain={
+                <p>
+                  <Text of={node.name} /> gets new work again, at once. Workers that were replaced elsewhere stay there.
+                </p>
+              }
+              refusal={refusal}
+              isBusy={change.isPending}
+              onConfirm={() => change.mutate('resumeNode')}
+            />
           ) : (
             <ConfirmButton
               label="Drain"
