@@ -219,6 +219,9 @@ type RouteFigures {
   p50: Float!
   p95: Float!
   p99: Float!
+  "In steps of five minutes, oldest first; the last one goes on."
+  requestsByStep: [Int!]!
+  errorsByStep: [Int!]!
 }
 type WorkerCounts { total: Int! max: Int! }
 type Queue {

@@ -35,6 +35,9 @@ export interface RouteFigure {
   readonly p50: number;
   readonly p95: number;
   readonly p99: number;
+  /** By step, oldest first. */
+  readonly requestsByStep: readonly number[];
+  readonly errorsByStep: readonly number[];
 }
 
 export interface RouteFiguresOptions {
@@ -72,7 +75,7 @@ export class RouteFigures {
     const first = Math.floor(now / STEP_MS) - STEPS + 1;
     const minutes = Math.max(1, Math.min(now - this.#begun, now - first * STEP_MS) / 60_000);
     const figures = [...(this.#endpoints.get(endpoint) ?? [])].map(([route, steps]) => {
-      const kept = steps.filter(({ number }) => number >= first);
+      const kept = Array.from({ length: STEPS }, (_, n) => steps.find(({ number }) => number === first + n));
       return figureOf(route, kept, minutes);
     });
     return figures.filter(({ requests }) => requests > 0).toSorted((a, b) => (a.route < b.route ? -1 : 1));
@@ -100,7 +103,8 @@ export class RouteFigures {
   }
 }
 
-function figureOf(route: string, steps: readonly Step[], minutes: number): RouteFigure {
+function figureOf(route: string, byStep: readonly (Step | undefined)[], minutes: number): RouteFigure {
+  const steps = byStep.filter((step) => step !== undefined);
   const sum = (count: (step: Step) => number): number => steps.reduce((total, step) => total + count(step), 0);
   const requests = sum((step) => step.requests);
   const durations = Array.from({ length: CLASSES }, (_, place) => sum((step) => step.durations[place] ?? 0));
@@ -113,6 +117,8 @@ function figureOf(route: string, steps: readonly Step[], minutes: number): Route
     p50: percentile(durations, requests * 0.5),
     p95: percentile(durations, requests * 0.95),
     p99: percentile(durations, requests * 0.99),
+    requestsByStep: byStep.map((step) => step?.requests ?? 0),
+    errorsByStep: byStep.map((step) => step?.errors ?? 0),
   };
 }
 

@@ -119,6 +119,8 @@ serial(`a load-balanced endpoint has rates, latencies and errors by route${SKIPP
     .waitFor();
   t.regex(await routes.getByRole('row', { name: /no route/ }).innerText(), /1\s.*1\s/);
   await checkAccessibility(t, page, 'load-balanced endpoint');
+  await page.getByRole('link', { name: 'Overview' }).first().click();
+  await page.getByRole('img', { name: '4 requests in the last hour, 0 failed' }).waitFor();
 });
 
 serial(`a failed webhook is in the job's timeline and is sent again from its page${SKIPPED}`, async (t) => {

@@ -41,6 +41,7 @@ test('an hour later they are gone, and a removed endpoint goes with the next new
   figures.answered('a', 'GET /x', 200, 10);
   now = 30 * MINUTE;
   figures.answered('a', 'GET /x', 200, 10);
+  t.deepEqual(figures.of('a')[0]?.requestsByStep, [0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 1]);
   now = 61 * MINUTE;
   t.is(figures.of('a')[0]?.requests, 1);
   now = 100 * MINUTE;

@@ -15,43 +15,71 @@ export type Lines = ReadonlyMap<string, Line>;
 
 const HOUR_MS = 3_600_000;
 const STEP_S = 120;
+/** Steps of five minutes in the hour that a gateway knows of routes. */
+const ROUTE_STEPS = 12;
 const POLL_MS = 120_000;
 /** The gateway takes as many fields of a query. */
 const OF_A_QUERY = 20;
 /** Endpoints beyond these have no line: a list this long is filtered. */
 const MOST = 100;
 
-async function read(ids: readonly string[], signal: AbortSignal): Promise<Lines> {
+/** An endpoint of the list. */
+export interface Listed {
+  readonly id: string;
+  readonly kind: 'QUEUE' | 'LOAD_BALANCED';
+}
+
+/** Requests of load-balanced endpoints do not pass the scheduler: the gateway knows its own, by route. */
+interface OfRoute {
+  readonly requestsByStep: readonly number[];
+  readonly errorsByStep: readonly number[];
+}
+
+function fieldOf({ kind }: Listed, place: number): string {
+  return kind === 'QUEUE'
+    ? `e${place}: history(endpoint: $id${place}, from: $from, step: ${STEP_S}) { submitted failed timedOut }`
+    : `e${place}: routeFigures(endpoint: $id${place}) { requestsByStep errorsByStep }`;
+}
+
+function lineOf(found: Line | readonly OfRoute[]): Line {
+  if ('submitted' in found) return found;
+  const total = (values: (route: OfRoute) => readonly number[]): number[] =>
+    Array.from({ length: ROUTE_STEPS }, (_, step) => found.reduce((sum, route) => sum + (values(route)[step] ?? 0), 0));
+  return { submitted: total((route) => route.requestsByStep), failed: total((route) => route.errorsByStep), timedOut: [] };
+}
+
+async function read(endpoints: readonly Listed[], signal: AbortSignal): Promise<Lines> {
   const from = Date.now() - HOUR_MS;
   const lines = new Map<string, Line>();
-  for (let first = 0; first < ids.length; first += OF_A_QUERY) {
-    const some = ids.slice(first, first + OF_A_QUERY);
+  for (let first = 0; first < endpoints.length; first += OF_A_QUERY) {
+    const some = endpoints.slice(first, first + OF_A_QUERY);
     const variables = some.map((_, i) => `$id${i}: ID!`).join(', ');
-    const fields = some.map((_, i) => `e${i}: history(endpoint: $id${i}, from: $from, step: ${STEP_S}) { submitted failed timedOut }`);
-    const given = Object.fromEntries(some.map((id, i) => [`id${i}`, id]));
-    const found = await graphql<Record<string, Line>>(
-      `query ($from: Float!, ${variables}) { ${fields.join(' ')} }`,
-      { from, ...given },
+    const isNeeded = some.some(({ kind }) => kind === 'QUEUE');
+    const given = Object.fromEntries(some.map(({ id }, i) => [`id${i}`, id]));
+    const found = await graphql<Record<string, Line | readonly OfRoute[]>>(
+      `query (${isNeeded ? '$from: Float!, ' : ''}${variables}) { ${some.map(fieldOf).join(' ')} }`,
+      { ...(isNeeded ? { from } : {}), ...given },
       signal,
     );
-    for (const [i, id] of some.entries()) {
+    for (const [i, { id }] of some.entries()) {
       const line = found[`e${i}`];
-      if (line !== undefined) lines.set(id, line);
+      if (line !== undefined) lines.set(id, lineOf(line));
     }
   }
   return lines;
 }
 
-export function useActivityLines(ids: readonly string[]): Lines | undefined {
-  const wanted = ids.slice(0, MOST);
-  return useLive(['activity-lines', wanted.toSorted().join(' ')], (signal) => read(wanted, signal), POLL_MS).data;
+export function useActivityLines(endpoints: readonly Listed[]): Lines | undefined {
+  const wanted = endpoints.slice(0, MOST);
+  const names = wanted.map(({ id }) => id).toSorted();
+  return useLive(['activity-lines', names.join(' ')], (signal) => read(wanted, signal), POLL_MS).data;
 }
 
-export function ActivityLine({ line }: { line: Line | undefined }): JSX.Element | null {
+export function ActivityLine({ line, noun }: { line: Line | undefined; noun: 'jobs' | 'requests' }): JSX.Element | null {
   if (line === undefined) return null;
   const failed = line.failed.map((count, i) => count + (line.timedOut[i] ?? 0));
   const sum = (values: readonly number[]): number => values.reduce((total, value) => total + value, 0);
   return (
-    <Sparkline label={`${sum(line.submitted)} jobs in the last hour, ${sum(failed)} failed`} values={line.submitted} errors={failed} />
+    <Sparkline label={`${sum(line.submitted)} ${noun} in the last hour, ${sum(failed)} failed`} values={line.submitted} errors={failed} />
   );
 }

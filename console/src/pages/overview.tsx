@@ -35,7 +35,7 @@ export function OverviewPage(): JSX.Element {
   const coversAll = useWholeAccount();
   const [text, setText] = useState('');
   const query = useLive(['endpoints'], (signal) => graphql<{ endpoints: readonly Row[] }>(QUERY, {}, signal));
-  const lines = useActivityLines((query.data?.endpoints ?? []).filter(({ kind }) => kind === 'QUEUE').map(({ id }) => id));
+  const lines = useActivityLines(query.data?.endpoints ?? []);
   return (
     <Page title="Overview">
       <Loaded query={query}>
@@ -65,7 +65,10 @@ export function OverviewPage(): JSX.Element {
                     { title: 'State', cell: (row) => <Badge state={stateOf(row)} /> },
                     { title: 'In queue', isNumber: true, cell: ({ queue }) => queue.inQueue },
                     { title: 'In progress', isNumber: true, cell: ({ queue }) => queue.inProgress },
-                    { title: 'Last hour', cell: ({ id }) => <ActivityLine line={lines?.get(id)} /> },
+                    {
+                      title: 'Last hour',
+                      cell: ({ id, kind }) => <ActivityLine line={lines?.get(id)} noun={kind === 'QUEUE' ? 'jobs' : 'requests'} />,
+                    },
                     { title: 'Workers', isNumber: true, cell: ({ workers }) => `${workers.total} of ${workers.max}` },
                   ]}
                 />
