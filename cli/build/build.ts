@@ -153,7 +153,12 @@ function functionsOf(endpoints: readonly DeclaredEndpoint[], name: string, modul
   const { functions = [] } = endpoints.find((each) => each.name === name) ?? {};
   return functions
     .filter((each, index) => functions.findIndex((other) => other.name === each.name) === index)
-    .map(({ name: own, reading }) => ({ name: own, module, ...reading }));
+    .map(({ name: own, reading, isClass, methods }) => ({
+      name: own,
+      module,
+      ...reading,
+      ...(isClass ? { methods: Object.entries(methods).map(([method, each]) => ({ name: method, ...each.reading })) } : {}),
+    }));
 }
 
 async function sdkFiles(endpoints: readonly DeclaredEndpoint[]): Promise<GeneratedFile[]> {

@@ -10,6 +10,7 @@ import { ToolError } from '../terminal/tool-error.ts';
 import { FINGERPRINT_KEY } from '../build/manifest.ts';
 import { EXAMPLE } from '../discovery/discover.ts';
 import { TOOL_FOLDER } from './artifact.ts';
+import { classSpecOf } from './class-methods.ts';
 import { readFunctions, type ReadFunction } from './functions.ts';
 import { withinLimit, withoutSamples } from './parameters.ts';
 import { MANIFEST_NAME, readManifest, type ManifestEndpoint } from './manifest.ts';
@@ -106,11 +107,12 @@ export function specOf(endpoint: ManifestEndpoint, functions: readonly ReadFunct
     kind: endpoint.kind === 'queue' ? EndpointKind.QUEUE : EndpointKind.LOAD_BALANCED,
     ...messageFields(fieldsOf(endpoint)),
     functions: withinLimit(
-      functions.map(({ name, module, style, parameters }) => ({
+      functions.map(({ name, module, style, parameters, methods }) => ({
         name,
         module,
         callStyle: style,
         parameters: withoutSamples(parameters),
+        ...classSpecOf(module, methods),
       })),
     ),
     env: { ...endpoint.env },

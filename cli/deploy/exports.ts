@@ -23,7 +23,7 @@ export interface ParsedModule extends Module {
 export type Found =
   | { readonly kind: 'function'; readonly node: Callable; readonly module: ParsedModule }
   /** A class, at this place. */
-  | { readonly kind: 'class'; readonly at: string }
+  | { readonly kind: 'class'; readonly at: string; readonly node: Class; readonly module: ParsedModule }
   /** It exists, but what it is depends on running the module. */
   | { readonly kind: 'unclear' }
   /** `names`: the functions that exist. `hidden`: the place of a function of this name that is not exported. */
@@ -67,6 +67,11 @@ export async function findExport(module: ParsedModule, name: string, depth = 0):
   const names = [...exported].flatMap(([key, value]) => (isCallable(value) ? [key] : []));
   const hidden = topLevel(module.program).get(name);
   return { kind: 'missing', names, hidden: isCallable(hidden) ? placeOf(module, hidden.start) : null };
+}
+
+/** Finds what a local name of a module stands for: declared there, or imported from the application's own files. */
+export async function resolveName(module: ParsedModule, name: string): Promise<Found> {
+  return follow(module, topLevel(module.program).get(name) ?? 'unclear', 0);
 }
 
 /** Returns `file:line` of an offset. */
@@ -155,7 +160,7 @@ async function follow(module: ParsedModule, declared: Declared, depth: number): 
   if (declared === 'unclear') return { kind: 'unclear' };
   if ('from' in declared) return lookInto(module, declared.from, declared.name, depth);
   if (isCallable(declared)) return { kind: 'function', node: declared, module };
-  return { kind: 'class', at: placeOf(module, declared.start) };
+  return { kind: 'class', at: placeOf(module, declared.start), node: declared, module };
 }
 
 async function lookInto(module: ParsedModule, from: string, name: string, depth: number): Promise<Found> {

@@ -1,16 +1,17 @@
 /** Converts the functions of a manifest to the form that the scheduler and the agents receive. */
 import { CapstanError } from '../../lib/errors.ts';
+import { readMethods, type Method } from './class-methods.ts';
 import { findExport, parseModule, type Found } from './exports.ts';
 import type { ManifestEndpoint, ManifestFunction } from './manifest.ts';
 import { isPython, readModule } from './modules.ts';
 import { readParameters, UNREAD, type Reading } from './parameters.ts';
-import { findInPython, type FoundInPython, type Method } from './python.ts';
+import { findInPython, type FoundInPython } from './python.ts';
 
 export interface ReadFunction extends Reading {
   readonly name: string;
   /** File in the folder. */
   readonly module: string;
-  /** Of a class: its public methods, where they are known. */
+  /** Of a class: its public methods, as far as the sources show them. */
   readonly methods?: readonly Method[];
 }
 
@@ -39,13 +40,15 @@ async function readFunction(
     return {
       name,
       module: file.path,
-      ...(found.kind === 'read' ? found.reading : refusalOf(found, { name, file: file.path, kind, where })),
+      ...(found.kind === 'read' ? found.reading : await knownOf(found, { name, file: file.path, kind, where })),
     };
   }
   const module = parseModule(file, folder);
   const found = await findExport(module, name);
   const reading =
-    found.kind === 'function' ? await readParameters(found.node, found.module) : refusalOf(found, { name, file: module.path, kind, where });
+    found.kind === 'function'
+      ? await readParameters(found.node, found.module)
+      : await knownOf(found, { name, file: module.path, kind, where });
   return { name, module: module.path, ...reading };
 }
 
@@ -57,17 +60,16 @@ interface Wanted {
   readonly where: string;
 }
 
-/** Returns what is known of a function that could not be read; throws when it is not a function. */
-function refusalOf(
+/** Returns what is known of a class, or of a function that could not be read; throws when it is neither. */
+async function knownOf(
   found: Exclude<Found | FoundInPython, { kind: 'function' | 'read' }>,
   { name, file, kind, where }: Wanted,
-): Reading & Pick<ReadFunction, 'methods'> {
+): Promise<Reading & Pick<ReadFunction, 'methods'>> {
   switch (found.kind) {
     case 'unclear':
       return UNREAD;
     case 'class':
-      // The worker reads its methods after creating it.
-      if (kind === 'queue') return { ...UNREAD, ...('methods' in found ? { methods: found.methods } : {}) };
+      if (kind === 'queue') return { ...UNREAD, methods: 'methods' in found ? found.methods : await readMethods(found.node, found.module) };
       throw invalid(where, `${found.at}: ${name} is a class, and a route must have a function`);
     case 'missing': {
       if (found.hidden !== null) throw invalid(where, `${found.hidden}: the function ${name} is not exported`);

@@ -13,7 +13,7 @@
 import type { ParamPattern, TSSignature, TSType } from 'oxc-parser';
 
 import { MAX_SCHEMA_LENGTH, MAX_SCHEMAS_LENGTH } from '../../lib/parameter-schemas.ts';
-import { CallStyle, type ParameterSpec } from '../../proto/gen/capstan/v1/nodes.ts';
+import { CallStyle, type FunctionSpec, type ParameterSpec } from '../../proto/gen/capstan/v1/nodes.ts';
 import { parseModule, topLevel, type Callable, type ParsedModule } from './exports.ts';
 import { readImport } from './modules.ts';
 import { TypeSchemas, type Schema } from './type-schemas.ts';
@@ -29,15 +29,20 @@ export function withoutSamples(parameters: readonly Parameter[]): ParameterSpec[
 }
 
 /** Leaves out the schemas of an endpoint's functions beyond the limit of the service: their types stay. */
-export function withinLimit<F extends { readonly parameters: readonly ParameterSpec[] }>(functions: readonly F[]): F[] {
+export function withinLimit(functions: readonly FunctionSpec[]): FunctionSpec[] {
   let left = MAX_SCHEMAS_LENGTH;
-  return functions.map((fn) => ({
-    ...fn,
-    parameters: fn.parameters.map(({ schema, ...spec }) => {
+  const fitting = (parameters: readonly ParameterSpec[]): ParameterSpec[] =>
+    parameters.map(({ schema, ...spec }) => {
       if (schema === undefined || schema.length > Math.min(left, MAX_SCHEMA_LENGTH)) return spec;
       left -= schema.length;
       return { ...spec, schema };
-    }),
+    });
+  return functions.map(({ classSpec, ...fn }) => ({
+    ...fn,
+    parameters: fitting(fn.parameters),
+    ...(classSpec === undefined
+      ? {}
+      : { classSpec: { methods: classSpec.methods.map((method) => ({ ...method, parameters: fitting(method.parameters) })) } }),
   }));
 }
 
@@ -69,8 +74,9 @@ const values: Readonly<Record<string, unknown>> = {
   ReadonlyArray: [],
   Set: [],
   Date: '2026-01-01T00:00:00Z',
-  Uint8Array: [],
-  Buffer: '',
+  // Base64 of `text`.
+  Uint8Array: 'dGV4dA==',
+  Buffer: 'dGV4dA==',
   URL: 'https://example.com/',
 };
 /** Names of types whose values JSON can represent. */

@@ -8,6 +8,7 @@ import { z } from 'zod';
 
 import { CapstanError } from '../../lib/errors.ts';
 import { CallStyle } from '../../proto/gen/capstan/v1/nodes.ts';
+import type { Method } from './class-methods.ts';
 import type { Found } from './exports.ts';
 import type { Module } from './modules.ts';
 import { UNREAD, type Parameter, type Reading } from './parameters.ts';
@@ -41,7 +42,12 @@ const answerSchema = z.discriminatedUnion('kind', [
   z.object({
     kind: z.literal('class'),
     line: z.number(),
-    methods: z.array(z.object({ name: z.string(), parameters: z.array(pythonParameter) })),
+    methods: z.array(
+      z
+        .object({ name: z.string(), parameters: z.array(pythonParameter) })
+        // For examples of calls: the worker reads it itself.
+        .transform((method): Method => ({ ...method, style: CallStyle.UNSPECIFIED })),
+    ),
   }),
   z.object({ kind: z.literal('unclear') }),
   z.object({ kind: z.literal('missing'), names: z.array(z.string()) }),
@@ -49,12 +55,6 @@ const answerSchema = z.discriminatedUnion('kind', [
 ]);
 
 type Answer = z.output<typeof answerSchema>;
-
-/** A method of a class, for examples of calls: the worker reads it itself. */
-export interface Method {
-  readonly name: string;
-  readonly parameters: readonly Parameter[];
-}
 
 export type FoundInPython =
   | Exclude<Found, { kind: 'function' | 'class' }>

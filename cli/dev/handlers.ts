@@ -8,6 +8,7 @@ import { pathToFileURL } from 'node:url';
 
 import { CallStyle, type FunctionSpec } from '../../proto/gen/capstan/v1/nodes.ts';
 import { servedExports } from '../build/handlers-node.ts';
+import { classSpecOf } from '../deploy/class-methods.ts';
 import { withoutSamples } from '../deploy/parameters.ts';
 import type { DeclaredApp, DeclaredEndpoint, DeclaredFunction } from '../discovery/declared.ts';
 
@@ -40,13 +41,19 @@ export function functionSpecs(endpoint: DeclaredEndpoint): FunctionSpec[] {
   return [...specs.values()];
 }
 
-function specOf(endpoint: DeclaredEndpoint, { name, isClass, reading }: DeclaredFunction): FunctionSpec {
+function specOf(endpoint: DeclaredEndpoint, { name, isClass, reading, methods }: DeclaredFunction): FunctionSpec {
+  const module = moduleOf(endpoint);
   return {
     name,
-    module: moduleOf(endpoint),
-    // The worker reads a class's methods after creating it.
+    module,
     callStyle: isClass ? CallStyle.UNSPECIFIED : reading.style,
     parameters: isClass ? [] : withoutSamples(reading.parameters),
+    ...(isClass
+      ? classSpecOf(
+          module,
+          Object.entries(methods).map(([method, each]) => ({ name: method, ...each.reading })),
+        )
+      : {}),
   };
 }
 

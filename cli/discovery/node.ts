@@ -3,6 +3,7 @@
  */
 import type { Class, Expression, NewExpression, CallExpression, Statement } from 'oxc-parser';
 
+import { readMethods } from '../deploy/class-methods.ts';
 import { parseModule, topLevel, type Callable, type ParsedModule } from '../deploy/exports.ts';
 import { CallStyle } from '../../proto/gen/capstan/v1/nodes.ts';
 import { readParameters, UNREAD, type Reading } from '../deploy/parameters.ts';
@@ -217,13 +218,10 @@ class FileReader {
   }
 
   async #methods(node: Class): Promise<Record<string, DeclaredMethod>> {
-    const methods: Record<string, DeclaredMethod> = {};
-    for (const member of node.body.body) {
-      if (member.type !== 'MethodDefinition' || member.kind !== 'method' || member.static) continue;
-      const name = keyOf(member);
-      if (name !== null && !name.startsWith('_')) methods[name] = await this.#described(member.value);
-    }
-    return methods;
+    const methods = await readMethods(node, this.#module);
+    return Object.fromEntries(
+      methods.map(({ name, isAsync, isGenerator, style, parameters }) => [name, { isAsync, isGenerator, reading: { style, parameters } }]),
+    );
   }
 
   async #described(node: Callable): Promise<DeclaredMethod> {

@@ -35,6 +35,11 @@ const limit: Check = (field, value) => {
   if (violation !== null) throw refuse(field, violation.rule);
 };
 
+const signature: Readonly<Record<string, Check>> = {
+  parameters: listOf(objectOf({ name: text, required: flag, type: text, schema: text, takesBody: flag })),
+  callStyle: oneOf(Object.values(CallStyle)),
+};
+
 /** Fields that are not settings, and tables whose keys the scheduler checks. */
 const structure: Readonly<Record<string, Check>> = {
   name: text,
@@ -43,8 +48,8 @@ const structure: Readonly<Record<string, Check>> = {
     objectOf({
       name: text,
       module: text,
-      parameters: listOf(objectOf({ name: text, required: flag, type: text, schema: text, takesBody: flag })),
-      callStyle: oneOf(Object.values(CallStyle)),
+      ...signature,
+      classSpec: objectOf({ methods: listOf(objectOf({ name: text, ...signature })) }),
     }),
   ),
   routes: mapOf(text),

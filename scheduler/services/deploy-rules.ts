@@ -152,7 +152,8 @@ function checkProgram(spec: EndpointSpec, kind: 'QUEUE' | 'LOAD_BALANCED'): void
     throw invalid(field('functions'), `a queue endpoint must have exactly one function, not ${functions.length}`);
   for (const fn of functions)
     if (fn.name === '' || fn.module === '') throw invalid(field('functions'), 'must each have a name and a module');
-  const schemas = functions.flatMap(({ parameters }) => parameters.map(({ schema = '' }) => schema.length));
+  const signatures = functions.flatMap((fn) => [fn, ...(fn.classSpec?.methods ?? [])]);
+  const schemas = signatures.flatMap(({ parameters }) => parameters.map(({ schema = '' }) => schema.length));
   if (schemas.some((length) => length > MAX_SCHEMA_LENGTH) || schemas.reduce((sum, length) => sum + length, 0) > MAX_SCHEMAS_LENGTH)
     throw invalid(
       field('functions'),

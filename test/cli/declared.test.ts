@@ -86,6 +86,34 @@ test('TypeScript: a function calls another endpoint’s function; its other expo
   });
 });
 
+test('TypeScript: the methods of a class get values by their types, and refuse others', async (t) => {
+  const ids = await stack.deploy(
+    await folderOf(t, {
+      'shop.ts': `import { endpoint } from '@capstan/sdk';
+interface Item { sku: string; count?: number; since?: Date }
+class Base { find(sku: string) { return { found: sku }; } }
+export const shop = endpoint({ name: 'shop', workers: [0, 1] }, class extends Base {
+  total(items: Item[]) { return items.map(({ count = 1, since }) => [count, since instanceof Date]); }
+});
+`,
+    }),
+  );
+  const shop = ids.get('shop');
+  const items = [{ sku: 'a', count: 2, since: '2026-01-31' }, { sku: 'b' }];
+  t.like(await call(shop, { method: 'total', items }), {
+    status: 'COMPLETED',
+    output: [
+      [2, true],
+      [1, false],
+    ],
+  });
+  t.like(await call(shop, { method: 'total', items: [{ sku: 'a', count: 'x' }, {}] }), {
+    status: 'FAILED',
+    error: 'items[0].count: must be a number; items[1].sku: is required',
+  });
+  t.like(await call(shop, { method: 'find', sku: 1 }), { status: 'FAILED', error: 'sku: must be a string' });
+});
+
 test('the manifest has the documented shape and only the folder’s own content; the artifact holds no time', async (t) => {
   const folder = await folderOf(t, typescript);
   const build = async (): Promise<{ digest: string; path: string }> =>

@@ -6,6 +6,7 @@ import type { ReadFunction } from '../../cli/deploy/functions.ts';
 import { withinLimit } from '../../cli/deploy/parameters.ts';
 import { discover } from '../../cli/discovery/discover.ts';
 import { MAX_SCHEMA_LENGTH, MAX_SCHEMAS_LENGTH } from '../../lib/parameter-schemas.ts';
+import { CallStyle, type FunctionSpec, type ParameterSpec } from '../../proto/gen/capstan/v1/nodes.ts';
 import { folderOf } from '../support/folder.ts';
 import { inShort, readFunction } from './read-function.ts';
 
@@ -148,12 +149,24 @@ test('a stub sends a model as the input or the body', async (t) => {
   t.regex(String(stub?.content), /^put = remote\.stub\("put", parameters=\["id", "req", "dry"\], body="req", endpoint="api"\)$/m);
 });
 
+const asFunction = (parameters: ParameterSpec[]): FunctionSpec => ({
+  name: 'f',
+  module: 'm.ts',
+  callStyle: CallStyle.POSITIONAL,
+  parameters,
+});
+const asClass = (parameters: ParameterSpec[]): FunctionSpec => ({
+  ...asFunction([]),
+  classSpec: { methods: [{ name: 'm', callStyle: CallStyle.POSITIONAL, parameters }] },
+});
+
 test('schemas beyond the limit of an endpoint are left out, and their types stay', (t) => {
   const parameter = (name: string, length: number) => ({ name, required: true, type: 'object', schema: 'x'.repeat(length) });
   const parameters = [parameter('a', MAX_SCHEMA_LENGTH), parameter('b', MAX_SCHEMA_LENGTH + 1), parameter('c', 10)];
-  const many = withinLimit(Array.from({ length: 5 }, () => ({ parameters })));
-  const kept = many.flatMap(({ parameters: each }) => each.map(({ schema }) => schema?.length ?? 0));
+  const many = withinLimit(Array.from({ length: 5 }, (_, index) => (index % 2 === 0 ? asFunction(parameters) : asClass(parameters))));
+  const all = many.flatMap((fn) => [fn, ...(fn.classSpec?.methods ?? [])]);
+  const kept = all.flatMap(({ parameters: each }) => each.map(({ schema }) => schema?.length ?? 0));
   t.deepEqual(kept.slice(0, 3), [MAX_SCHEMA_LENGTH, 0, 10]);
   t.true(kept.reduce((sum, length) => sum + length, 0) <= MAX_SCHEMAS_LENGTH);
-  t.true(many.every(({ parameters: each }) => each.every(({ type }) => type === 'object')));
+  t.true(all.every(({ parameters: each }) => each.every(({ type }) => type === 'object')));
 });

@@ -23,16 +23,19 @@ export type Choose = (input: unknown) => Choice;
 
 /** Throws an Error with a readable message when a class has no public method or cannot be constructed. */
 export function choiceOf(exported: Handler, spec: FunctionSpec): Choose {
-  if (isClass(exported)) return choiceOfMethods(exported as unknown as new () => object, spec.name);
+  if (isClass(exported)) return choiceOfMethods(exported as unknown as new () => object, spec);
   const fn = { handler: exported, signature: signatureOf(exported, spec) };
   return (input) => ({ ...fn, input });
 }
 
-function choiceOfMethods(made: new () => object, name: string): Choose {
+function choiceOfMethods(made: new () => object, { name, classSpec }: FunctionSpec): Choose {
   const instance = new made();
+  // The build has read the methods that the sources show.
+  const specs = new Map(classSpec?.methods.map((each) => [each.name, each]));
   const methods = new Map<string, LoadedFunction>();
   for (const [key, method] of publicMethods(instance)) {
-    methods.set(key, { handler: method.bind(instance), signature: readSignature(method) });
+    const spec = specs.get(key);
+    methods.set(key, { handler: method.bind(instance), signature: spec === undefined ? readSignature(method) : signatureOf(method, spec) });
   }
   if (methods.size === 0) throw new Error(`the class ${name} has no public method`);
   const names = [...methods.keys()].join(', ');

@@ -28,7 +28,7 @@ export interface TakenParameter {
 const WHOLE: Signature = { style: 'whole', parameters: [] };
 
 // Only types are imported from the generated code: loading it would cost each host the whole gRPC library.
-export function signatureOf(fn: Handler, spec: FunctionSpec): Signature {
+export function signatureOf(fn: Handler, spec: Pick<FunctionSpec, 'callStyle' | 'parameters'>): Signature {
   switch (spec.callStyle) {
     case 'CALL_STYLE_POSITIONAL':
       return { style: 'positional', parameters: spec.parameters.map(withCheck) };

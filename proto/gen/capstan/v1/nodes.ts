@@ -845,6 +845,20 @@ export interface FunctionSpec {
   parameters: ParameterSpec[];
   /** How the input's keys reach the function. */
   callStyle: CallStyle;
+  /** Of a class: its methods, as the build read them; absent for a function, and for a class that the worker reads. */
+  classSpec?: ClassSpec | undefined;
+}
+
+/** A class that serves a queue endpoint: the input's key `method` selects one of several methods. */
+export interface ClassSpec {
+  /** Public methods, own and inherited. */
+  methods: MethodSpec[];
+}
+
+export interface MethodSpec {
+  name: string;
+  parameters: ParameterSpec[];
+  callStyle: CallStyle;
 }
 
 export interface ParameterSpec {
@@ -6126,7 +6140,7 @@ export const ReleaseSpec_EnvEntry: MessageFns<ReleaseSpec_EnvEntry> = {
 };
 
 function createBaseFunctionSpec(): FunctionSpec {
-  return { name: "", module: "", parameters: [], callStyle: CallStyle.UNSPECIFIED };
+  return { name: "", module: "", parameters: [], callStyle: CallStyle.UNSPECIFIED, classSpec: undefined };
 }
 
 export const FunctionSpec: MessageFns<FunctionSpec> = {
@@ -6142,6 +6156,9 @@ export const FunctionSpec: MessageFns<FunctionSpec> = {
     }
     if (message.callStyle !== CallStyle.UNSPECIFIED) {
       writer.uint32(32).int32(callStyleToNumber(message.callStyle));
+    }
+    if (message.classSpec !== undefined) {
+      ClassSpec.encode(message.classSpec, writer.uint32(42).fork()).join();
     }
     return writer;
   },
@@ -6191,6 +6208,14 @@ export const FunctionSpec: MessageFns<FunctionSpec> = {
             message.callStyle = callStyleFromJSON(reader.int32());
             continue;
           }
+          case 5: {
+            if (tag !== 42) {
+              break;
+            }
+
+            message.classSpec = ClassSpec.decode(reader, reader.uint32());
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -6215,6 +6240,11 @@ export const FunctionSpec: MessageFns<FunctionSpec> = {
         : isSet(object.call_style)
         ? callStyleFromJSON(object.call_style)
         : CallStyle.UNSPECIFIED,
+      classSpec: isSet(object.classSpec)
+        ? ClassSpec.fromJSON(object.classSpec)
+        : isSet(object.class_spec)
+        ? ClassSpec.fromJSON(object.class_spec)
+        : undefined,
     };
   },
 
@@ -6232,6 +6262,9 @@ export const FunctionSpec: MessageFns<FunctionSpec> = {
     if (message.callStyle !== CallStyle.UNSPECIFIED) {
       obj.callStyle = callStyleToJSON(message.callStyle);
     }
+    if (message.classSpec !== undefined) {
+      obj.classSpec = ClassSpec.toJSON(message.classSpec);
+    }
     return obj;
   },
 
@@ -6242,6 +6275,185 @@ export const FunctionSpec: MessageFns<FunctionSpec> = {
     const message = createBaseFunctionSpec();
     message.name = object.name ?? "";
     message.module = object.module ?? "";
+    message.parameters = object.parameters?.map((e) => ParameterSpec.fromPartial(e)) || [];
+    message.callStyle = object.callStyle ?? CallStyle.UNSPECIFIED;
+    message.classSpec = (object.classSpec !== undefined && object.classSpec !== null)
+      ? ClassSpec.fromPartial(object.classSpec)
+      : undefined;
+    return message;
+  },
+};
+
+function createBaseClassSpec(): ClassSpec {
+  return { methods: [] };
+}
+
+export const ClassSpec: MessageFns<ClassSpec> = {
+  encode(message: ClassSpec, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    for (const v of message.methods) {
+      MethodSpec.encode(v!, writer.uint32(10).fork()).join();
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): ClassSpec {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseClassSpec();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.methods.push(MethodSpec.decode(reader, reader.uint32()));
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): ClassSpec {
+    return {
+      methods: globalThis.Array.isArray(object?.methods) ? object.methods.map((e: any) => MethodSpec.fromJSON(e)) : [],
+    };
+  },
+
+  toJSON(message: ClassSpec): unknown {
+    const obj: any = {};
+    if (message.methods?.length) {
+      obj.methods = message.methods.map((e) => MethodSpec.toJSON(e));
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<ClassSpec>, I>>(base?: I): ClassSpec {
+    return ClassSpec.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<ClassSpec>, I>>(object: I): ClassSpec {
+    const message = createBaseClassSpec();
+    message.methods = object.methods?.map((e) => MethodSpec.fromPartial(e)) || [];
+    return message;
+  },
+};
+
+function createBaseMethodSpec(): MethodSpec {
+  return { name: "", parameters: [], callStyle: CallStyle.UNSPECIFIED };
+}
+
+export const MethodSpec: MessageFns<MethodSpec> = {
+  encode(message: MethodSpec, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.name !== "") {
+      writer.uint32(10).string(message.name);
+    }
+    for (const v of message.parameters) {
+      ParameterSpec.encode(v!, writer.uint32(18).fork()).join();
+    }
+    if (message.callStyle !== CallStyle.UNSPECIFIED) {
+      writer.uint32(24).int32(callStyleToNumber(message.callStyle));
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): MethodSpec {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseMethodSpec();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.name = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.parameters.push(ParameterSpec.decode(reader, reader.uint32()));
+            continue;
+          }
+          case 3: {
+            if (tag !== 24) {
+              break;
+            }
+
+            message.callStyle = callStyleFromJSON(reader.int32());
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): MethodSpec {
+    return {
+      name: isSet(object.name) ? globalThis.String(object.name) : "",
+      parameters: globalThis.Array.isArray(object?.parameters)
+        ? object.parameters.map((e: any) => ParameterSpec.fromJSON(e))
+        : [],
+      callStyle: isSet(object.callStyle)
+        ? callStyleFromJSON(object.callStyle)
+        : isSet(object.call_style)
+        ? callStyleFromJSON(object.call_style)
+        : CallStyle.UNSPECIFIED,
+    };
+  },
+
+  toJSON(message: MethodSpec): unknown {
+    const obj: any = {};
+    if (message.name !== "") {
+      obj.name = message.name;
+    }
+    if (message.parameters?.length) {
+      obj.parameters = message.parameters.map((e) => ParameterSpec.toJSON(e));
+    }
+    if (message.callStyle !== CallStyle.UNSPECIFIED) {
+      obj.callStyle = callStyleToJSON(message.callStyle);
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<MethodSpec>, I>>(base?: I): MethodSpec {
+    return MethodSpec.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<MethodSpec>, I>>(object: I): MethodSpec {
+    const message = createBaseMethodSpec();
+    message.name = object.name ?? "";
     message.parameters = object.parameters?.map((e) => ParameterSpec.fromPartial(e)) || [];
     message.callStyle = object.callStyle ?? CallStyle.UNSPECIFIED;
     return message;
