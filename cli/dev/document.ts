@@ -1,6 +1,7 @@
 /** Generates the OpenAPI document of the project under development from the functions' signatures. */
 import type { Parameter } from '../deploy/parameters.ts';
 import { DocumentSchemas } from '../../lib/parameter-schemas.ts';
+import type { DeclaredFunction, DeclaredMethod } from '../discovery/declared.ts';
 import { isReadable } from './fit.ts';
 import type { DevRoute } from './routes.ts';
 
@@ -19,7 +20,7 @@ export function documentOf(routes: readonly DevRoute[]): object {
 function operationOf({ method, endpoint, fn }: DevRoute, path: string, schemas: DocumentSchemas): object {
   const { parameters } = fn.reading;
   const whole = parameters.find(({ takesBody }) => takesBody === true);
-  const schemaOf = (parameter: Parameter | undefined): object | undefined => {
+  const schemaOf: SchemaOf = (parameter) => {
     const plain = parameter === undefined || parameter.type === '' ? undefined : { type: parameter.type };
     return parameter?.schema === undefined ? plain : schemas.of(parameter.schema, plain ?? {});
   };
@@ -32,7 +33,7 @@ function operationOf({ method, endpoint, fn }: DevRoute, path: string, schemas: 
     required: place === 'path' || parameter?.required === true,
     schema: schemaOf(parameter) ?? { type: 'string' },
   });
-  const own = whole === undefined ? (isReadable(fn) ? objectOf(rest, schemaOf) : { type: 'object' }) : (schemaOf(whole) ?? {});
+  const own = fn.isClass ? methodsSchema(fn, schemaOf) : inputSchema(fn, rest, schemaOf);
   const wrapped = fn.route === null ? { type: 'object', properties: { input: own }, required: ['input'] } : own;
   return {
     summary: fn.name,
@@ -54,7 +55,29 @@ function operationOf({ method, endpoint, fn }: DevRoute, path: string, schemas: 
   };
 }
 
-function objectOf(parameters: readonly Parameter[], schemaOf: (parameter: Parameter) => object | undefined): object {
+type SchemaOf = (parameter: Parameter | undefined) => object | undefined;
+
+/** `keys`: the parameters that the path does not have. */
+function inputSchema(fn: Pick<DeclaredMethod, 'reading'>, keys: readonly Parameter[], schemaOf: SchemaOf): object {
+  const whole = fn.reading.parameters.find(({ takesBody }) => takesBody === true);
+  if (whole !== undefined) return schemaOf(whole) ?? {};
+  return isReadable(fn) ? objectOf(keys, schemaOf) : { type: 'object' };
+}
+
+/** The input of a class's only method, or one of several with the key that selects it. */
+function methodsSchema({ methods }: DeclaredFunction, schemaOf: SchemaOf): object {
+  const inputs = Object.entries(methods).map(([name, method]) => ({
+    name,
+    input: inputSchema(method, method.reading.parameters, schemaOf),
+  }));
+  const [first] = inputs;
+  if (first === undefined) return { type: 'object' };
+  if (inputs.length === 1) return first.input;
+  const selected = (name: string): object => ({ type: 'object', properties: { method: { enum: [name] } }, required: ['method'] });
+  return { oneOf: inputs.map(({ name, input }) => ({ title: name, allOf: [selected(name), input] })) };
+}
+
+function objectOf(parameters: readonly Parameter[], schemaOf: SchemaOf): object {
   return {
     type: 'object',
     properties: Object.fromEntries(parameters.map((each) => [each.name, { ...schemaOf(each), example: each.sample }])),

@@ -2,7 +2,7 @@
 import { CallStyle } from '../../proto/gen/capstan/v1/nodes.ts';
 import { fitsParameter, typeMismatch } from '../../lib/parameter-types.ts';
 import type { Parameter } from '../deploy/parameters.ts';
-import type { DeclaredFunction } from '../discovery/declared.ts';
+import type { DeclaredFunction, DeclaredMethod } from '../discovery/declared.ts';
 
 export interface RouteValues {
   readonly path: Readonly<Record<string, string>>;
@@ -11,8 +11,10 @@ export interface RouteValues {
   readonly body: unknown;
 }
 
+type Signature = Pick<DeclaredMethod, 'reading'>;
+
 /** The source states the parameters as keys; the worker itself checks a request or a model that is the whole body. */
-export function isReadable({ reading }: DeclaredFunction): boolean {
+export function isReadable({ reading }: Signature): boolean {
   const known = reading.style === CallStyle.POSITIONAL || reading.style === CallStyle.OBJECT;
   return (
     known &&
@@ -22,8 +24,23 @@ export function isReadable({ reading }: DeclaredFunction): boolean {
 
 /** Returns the rule that a job's input breaks, or null: missing or unknown keys, values of another type. */
 export function inputViolation(fn: DeclaredFunction, input: Readonly<Record<string, unknown>>): string | null {
+  return fn.isClass ? methodViolation(fn, input) : keysViolation(fn, input);
+}
+
+function keysViolation(fn: Signature, input: Readonly<Record<string, unknown>>): string | null {
   if (!isReadable(fn)) return null;
   return strayKey(fn, input) ?? firstBreach(fn, (parameter) => jsonBreach(parameter, input[parameter.name]));
+}
+
+/** Checks against the method that the worker would choose. It may have more methods than the sources show. */
+function methodViolation({ methods }: DeclaredFunction, input: Readonly<Record<string, unknown>>): string | null {
+  const { method: key, ...rest } = input;
+  const [sole, ...others] = Object.values(methods);
+  const isSole = sole !== undefined && others.length === 0;
+  const takesMethod = isSole && sole.reading.parameters.some(({ name }) => name === 'method');
+  const chosen = typeof key === 'string' && !takesMethod && Object.hasOwn(methods, key) ? methods[key] : undefined;
+  if (chosen !== undefined) return keysViolation(chosen, rest);
+  return isSole && (takesMethod || key === undefined) ? keysViolation(sole, input) : null;
 }
 
 /**
@@ -49,7 +66,7 @@ export function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-function strayKey({ reading }: DeclaredFunction, given: Readonly<Record<string, unknown>>): string | null {
+function strayKey({ reading }: Signature, given: Readonly<Record<string, unknown>>): string | null {
   const names = reading.parameters.map(({ name }) => name);
   const unknown = Object.keys(given).find((key) => !names.includes(key));
   return unknown === undefined
@@ -57,7 +74,7 @@ function strayKey({ reading }: DeclaredFunction, given: Readonly<Record<string, 
     : `unknown argument: ${unknown} (the function takes ${names.length === 0 ? 'no arguments' : names.join(', ')})`;
 }
 
-function firstBreach({ reading }: DeclaredFunction, violationOf: (parameter: Parameter) => string | null): string | null {
+function firstBreach({ reading }: Signature, violationOf: (parameter: Parameter) => string | null): string | null {
   for (const parameter of reading.parameters) {
     const violation = violationOf(parameter);
     if (violation !== null) return violation;
