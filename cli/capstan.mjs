@@ -24,7 +24,7 @@ if (major > 22 || (major === 22 && minor >= 18)) {
   const bundled = bundledNode();
   if (bundled === undefined) {
     console.error(
-      `✗ Capstan needs Node.js 22.18 or newer, and this is ${process.version}: install Node.js 24, or run npm install again without --omit=optional`,
+      `✗ Capstan requires Node.js 22.18 or newer, but this is ${process.version}: install Node.js 24, or run npm install again without --omit=optional`,
     );
     process.exitCode = OLD_NODE;
   } else handOver(bundled);

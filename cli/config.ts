@@ -79,10 +79,10 @@ export const settingsSchema = z.object({
   store: z
     .string()
     .min(1)
-    .refine((text) => /^postgres(?:ql)?:\/\//.test(text), 'must begin with postgres://')
+    .refine((text) => /^postgres(?:ql)?:\/\//.test(text), 'must start with postgres://')
     .refine(
       (text) => (URL.parse(text)?.password ?? '') === '',
-      'must not hold a password; put it into a password file and name that in PGPASSFILE',
+      'must not contain a password; use a password file and set PGPASSFILE to its path',
     )
     .optional()
     .meta({
@@ -96,7 +96,7 @@ export const settingsSchema = z.object({
     .transform(Number)
     .optional()
     .meta({
-      description: 'Number of schedulers on this host (default: 1); more than one require --store, and use the ports after --grpc-port.',
+      description: 'Number of schedulers on this host (default: 1); more than one requires --store and uses the ports after --grpc-port.',
       env: 'CAPSTAN_SCHEDULERS',
       flag: '--schedulers <number>',
     }),

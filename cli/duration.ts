@@ -9,6 +9,6 @@ export function readDuration(field: string, text: string | undefined): number | 
   const [, count = '', unit = ''] = /^([1-9]\d{0,6})([smhd])$/.exec(text) ?? [];
   const seconds = Number(count) * (UNITS[unit as keyof typeof UNITS] ?? 0);
   if (count === '' || seconds > 2_147_483_647)
-    throw new CapstanError('INVALID_ARGUMENT', `${field}: must be a number with s, m, h or d, for example 12h`, { field });
+    throw new CapstanError('INVALID_ARGUMENT', `${field}: must be a number followed by s, m, h or d, such as 12h`, { field });
   return seconds;
 }

@@ -39,7 +39,7 @@ function held({ fromFile }: Settings, address: AddressSetting, secret: string): 
   const variable = VARIABLES[address];
   return new ToolError(
     'CONFIG',
-    `${variable}: its value is from ${fromFile?.path ?? '.env'}, and ${secret} is not; the file may belong to somebody else's project`,
+    `${variable}: its value is from ${fromFile?.path ?? '.env'}, and ${secret} is not; the file may belong to someone else's project`,
     `If you trust this address, set ${variable} in the shell, or SERVICE_API_KEY in the same file.`,
     { field: variable },
   );

@@ -60,7 +60,7 @@ export function apiKey(settings: Settings): string {
   if (key !== null) return key;
   throw new ToolError(
     'CONFIG',
-    'SERVICE_API_KEY: no API key is set, and the data folder holds none',
+    'SERVICE_API_KEY: no API key is set, and the data folder contains none',
     'Set SERVICE_API_KEY, or start Capstan here with: capstan up',
     {
       field: 'SERVICE_API_KEY',
@@ -96,7 +96,7 @@ export async function withScheduler<T>(settings: Settings, work: (client: Schedu
   if (settings.apiKey === undefined && storedApiKey(settings.dataDir) === null)
     throw new ToolError(
       'CONFIG',
-      `SERVICE_API_KEY: no API key is set, and ${settings.dataDir} holds none; this command connects to the scheduler`,
+      `SERVICE_API_KEY: no API key is set, and ${settings.dataDir} contains none; this command connects to the scheduler`,
       "Run it on the scheduler's host with its --data-dir, or set SERVICE_API_KEY and CAPSTAN_SCHEDULER.",
       { field: 'SERVICE_API_KEY' },
     );

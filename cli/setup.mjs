@@ -66,7 +66,7 @@ async function setUpAndRun({ full, channel, args }) {
   linkTool();
   const node = findNode();
   if (node === null)
-    return fail(EXIT.config, `Capstan needs Node.js 22.18 or newer, and this is ${process.version}`, 'Install Node.js 24.');
+    return fail(EXIT.config, `Capstan requires Node.js 22.18 or newer, but this is ${process.version}`, 'Install Node.js 24.');
   return runTarget(node, [...args, ...rest], channel);
 }
 
@@ -85,7 +85,7 @@ async function install(full) {
     if (isInstalled(full)) return 0; // another set-up installed them meanwhile
     const withDev = full || readStamp()?.mode === 'full' || hasDevDependencies();
     const wanted = wantedHash();
-    console.error(`=> installing dependencies${withDev ? '' : ' (what running needs)'}`);
+    console.error(`=> installing dependencies${withDev ? '' : ' (runtime dependencies only)'}`);
     rmSync(stampFile, { force: true });
     const code = await runNpm(['install', '--no-audit', '--no-fund', '--no-progress', '--no-save', ...(withDev ? [] : ['--omit=dev'])]);
     if (code === 0) writeStamp({ hash: wanted, mode: withDev ? 'full' : 'prod' });
@@ -137,7 +137,7 @@ async function lockSetup() {
     if (caught !== null) return null;
     const lock = acquireLock(path);
     if ('release' in lock) return lock;
-    if (!said) console.error(`=> waiting for another set-up of this folder (process ${lock.heldBy})`);
+    if (!said) console.error(`=> waiting for another setup of this folder (process ${lock.heldBy})`);
     said = true;
     await new Promise((wake) => setTimeout(wake, 200));
   }
@@ -169,7 +169,7 @@ function runNpm(args) {
       if (code === 0) return done(0);
       process.stderr.write(Buffer.concat(said));
       return done(
-        fail(code ?? signalCode(signal), 'npm install failed', 'Its messages are above; run the command again when the cause is gone.'),
+        fail(code ?? signalCode(signal), 'npm install failed', 'See its messages above; fix the cause and run the command again.'),
       );
     });
   });

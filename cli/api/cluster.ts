@@ -60,14 +60,14 @@ function explain(error: CapstanError, address: string): CapstanError {
       // What a scheduler itself says about its database names the store.
       if (error.message.startsWith('store ')) return error;
       const who = several ? `no scheduler of ${address} responds` : `the scheduler at ${address} does not respond`;
-      return new ToolError(error.code, who, 'Name others with: --scheduler <host:port>,<host:port>', { cause: error });
+      return new ToolError(error.code, who, 'Use other schedulers with: --scheduler <host:port>,<host:port>', { cause: error });
     }
     case 'PERMISSION_DENIED':
     case 'UNAUTHENTICATED':
       return new ToolError(
         error.code,
         `the scheduler at ${address} rejected the gateway token of this data folder: ${error.message}`,
-        'Use the data folder of one of its schedulers with --data-dir, or ask the gateway with --url.',
+        'Set --data-dir to the data folder of one of its schedulers, or query the gateway with --url.',
         { cause: error },
       );
     default:

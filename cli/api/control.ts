@@ -65,7 +65,7 @@ export interface KeyRow {
 
 export interface AccountRow {
   readonly id: string;
-  /** The cell in which it lives. */
+  /** The cell of the account. */
   readonly cell: string;
   readonly createdAt: string | null;
   readonly quota: { readonly workers: number; readonly used: number };

@@ -44,7 +44,7 @@ export async function findDevEndpoint(
     throw new ToolError('NOT_FOUND', `endpoint ${name} not found on the development server`, `It serves: ${names}`, { field: 'endpoint' });
   }
   if (found.kind === 'queue') return { name, url };
-  throw new CapstanError('INVALID_ARGUMENT', `endpoint: ${name} is load-balanced, and has no jobs; call it at ${url}/lb/${name}/`, {
+  throw new CapstanError('INVALID_ARGUMENT', `endpoint: ${name} is load-balanced and does not take jobs; call it at ${url}/lb/${name}/`, {
     field: 'endpoint',
   });
 }

@@ -61,8 +61,8 @@ export async function readLockFile({ name, text }: LockFile, folder: string): Pr
   if (!read.success)
     throw new ToolError(
       'INVALID_MANIFEST',
-      `${name} is not a lock file: ${z.prettifyError(read.error).split('\n')[0] ?? ''}`,
-      'Write it again with its tool.',
+      `${name} is not a valid lock file: ${z.prettifyError(read.error).split('\n')[0] ?? ''}`,
+      'Regenerate it with the tool that wrote it.',
     );
   const packages = read.data[key] as readonly LockedPackage[];
   const constraints: string[] = [];

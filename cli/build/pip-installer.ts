@@ -97,7 +97,7 @@ async function runPip(
   args: readonly string[],
   onLine?: (line: string) => void,
 ): Promise<Ended> {
-  // Addresses may hold credentials, which arguments would show to every user of this machine.
+  // Addresses may contain credentials, which arguments would show to every user of this machine.
   const lines = [
     ...(indexes.index === undefined ? [] : [`--index-url ${indexes.index}`]),
     ...indexes.extraIndexes.map((each) => `--extra-index-url ${each}`),
@@ -137,7 +137,7 @@ function failed(ended: Ended, { version }: PythonWanted): ToolError {
       'Install pip: python3 -m ensurepip',
     );
   const hint = /no matching distribution|could not find a version/i.test(fault)
-    ? `Packages must have a wheel for Linux x86_64 and Python ${version} (--python <version>), unless this machine is such a one.`
+    ? `Packages must have a wheel for Linux x86_64 and Python ${version} (--python <version>), unless the build runs on such a machine.`
     : 'Correct the dependencies; pip’s own settings (index, proxy) apply.';
   return new ToolError('INVALID_MANIFEST', `installing Python packages failed:\n  ${fault}`, hint);
 }

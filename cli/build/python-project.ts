@@ -74,6 +74,6 @@ export async function pinsOf(project: PythonProject, folder: string): Promise<Pi
     warnings:
       absent.length === 0
         ? []
-        : [`${lock.name} does not have ${absent.join(', ')}: the newest versions are installed; write the lock file again`],
+        : [`${lock.name} does not have ${absent.join(', ')}: the newest versions are installed; regenerate the lock file`],
   };
 }

@@ -125,7 +125,7 @@ async function include(path: string, place: string, reading: Reading & { readonl
   const target = resolve(dirname(reading.file), path);
   if (reading.found.files.has(target)) return;
   if (reading.found.files.size >= MOST_FILES)
-    throw new ToolError('INVALID_MANIFEST', `${place}: more than ${MOST_FILES} files include one another`, 'Join some of them.');
+    throw new ToolError('INVALID_MANIFEST', `${place}: more than ${MOST_FILES} files nested by -r or -c`, 'Merge some of them.');
   let text: string;
   try {
     text = await readFile(target, 'utf8');

@@ -170,7 +170,7 @@ async function install(program: UvProgram, wanted: PythonWanted, order: InstallO
   if (!ended.ok) throw failed(ended, wanted);
 }
 
-/** Where packages are found, as lines of a requirements file: addresses may hold credentials, which arguments would show to every user. */
+/** Where packages are found, as lines of a requirements file: addresses may contain credentials, which arguments would show to every user. */
 function indexLines({ settings }: UvProgram, { indexes }: PythonWanted): string[] {
   const index = indexes.index ?? settings.index;
   const links = [...indexes.findLinks, ...settings.findLinks].filter((each) => /^\w+:\/\//.test(each) || existsSync(each));
@@ -210,7 +210,7 @@ function failed(ended: Ended, { version }: PythonWanted): CapstanError {
     .join('\n  ');
   if (isUnreachable(ended)) return new CapstanError('UNAVAILABLE', fault);
   const hint = /no (usable )?wheels|Building source distributions is disabled|was not found|unsatisfiable|no version/i.test(text)
-    ? `Packages must have a wheel for Linux x86_64 and Python ${version} (--python <version>), unless this machine is such a one.`
+    ? `Packages must have a wheel for Linux x86_64 and Python ${version} (--python <version>), unless the build runs on such a machine.`
     : 'Correct the dependencies; the settings of uv and pip (index, proxy) apply.';
   return new ToolError('INVALID_MANIFEST', `installing Python packages failed:\n  ${fault}`, hint);
 }

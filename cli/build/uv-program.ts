@@ -41,7 +41,7 @@ export async function findUv(search: UvSearch): Promise<FoundUv | { readonly why
       limits: { folders: 4, bytes: Infinity },
       waiting: search.waiting,
       make: async (made) => {
-        if (obtaining === null) throw new CapstanError('UNAVAILABLE', 'it is not there');
+        if (obtaining === null) throw new CapstanError('UNAVAILABLE', 'it is not in the cache');
         obtaining();
         await obtain(made);
         const { size } = await stat(programIn(made));
@@ -64,7 +64,7 @@ async function obtain(folder: string): Promise<void> {
     { cwd: folder },
   );
   if (!ended.ok)
-    throw new CapstanError('UNAVAILABLE', `pip cannot install uv: ${(faultOf(ended).split('\n')[0] ?? '') || 'it gave no reason'}`);
+    throw new CapstanError('UNAVAILABLE', `pip cannot install uv: ${(faultOf(ended).split('\n')[0] ?? '') || 'no error message'}`);
 }
 
 function programIn(folder: string): string {

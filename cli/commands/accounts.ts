@@ -17,7 +17,7 @@ const accountOptions = (otherwise: string): readonly OptionSpec[] => [
   { flags: '--workers <count>', description: 'quota of workers: the sum of workersMax over its endpoints', default: otherwise },
   { flags: '--build-bytes <size>', description: 'quota of stored builds and uploads, such as 50GB', default: otherwise },
   { flags: '--body-bytes <size>', description: 'quota of inputs and outputs above 64 KiB, such as 10GB', default: otherwise },
-  { flags: '--isolation <level>', description: `least isolation of its workers: ${ISOLATION_LEVELS.join(', ')}`, default: otherwise },
+  { flags: '--isolation <level>', description: `minimum isolation of its workers: ${ISOLATION_LEVELS.join(', ')}`, default: otherwise },
   {
     flags: '--runtimes <names>',
     description: 'allowed runtimes, separated by commas: thread, process, container; or all',
@@ -56,7 +56,7 @@ const create: Command = {
   name: 'create',
   summary: 'Create an account and its first API key, which is shown only once. Requires an operator key.',
   arguments: [accountArgument],
-  options: [...accountOptions("the service's"), cellOption('cell in which it lives')],
+  options: [...accountOptions('the service default'), cellOption('cell of the account')],
   settings: GATEWAY_SETTINGS,
   json: true,
   examples: ['account create team --workers 10 --build-bytes 50GB', 'account create team --isolation container'],
@@ -97,7 +97,7 @@ const remove: Command = {
   arguments: [accountArgument],
   options: [
     { flags: '--force', description: 'also delete its endpoints' },
-    { flags: '--stop', description: 'also stop running jobs; without it they run to their end' },
+    { flags: '--stop', description: 'also stop running jobs, which otherwise run to completion' },
   ],
   settings: GATEWAY_SETTINGS,
   json: true,

@@ -12,7 +12,7 @@ export const build: Command = {
   arguments: [
     {
       name: 'folder',
-      description: 'folder that declares endpoints or holds tool_manifest.json; without it, the working folder',
+      description: 'folder that declares endpoints or contains tool_manifest.json; default: the working folder',
       optional: true,
     },
   ],

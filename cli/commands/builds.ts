@@ -42,13 +42,13 @@ export const builds: CommandGroup = { name: 'builds', summary: 'List the stored 
 /** `capstan rollback [endpoint]`: deploys the previous build, or a given one, again. */
 export const rollback: Command = {
   name: 'rollback',
-  summary: 'Deploy the previous build again, or a given one: code, environment values and settings.',
+  summary: 'Redeploy the previous build, or a given one: code, environment values and settings.',
   arguments: [
-    { name: 'endpoint', description: 'id or name; without it, every endpoint that the newest deployment changed', optional: true },
+    { name: 'endpoint', description: 'id or name; without it, every endpoint that the latest deployment changed', optional: true },
   ],
   options: [
     { flags: '--env <environment>', description: 'the environment', default: 'default' },
-    { flags: '--to <digest>', description: 'digest of the build, or its first digits (6 at least)', default: 'the previous build' },
+    { flags: '--to <digest>', description: 'digest of the build, or at least its first 6 digits', default: 'the previous build' },
   ],
   settings: GATEWAY_SETTINGS,
   json: true,

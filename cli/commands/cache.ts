@@ -20,14 +20,14 @@ const list: Command = {
           rows.map(({ kind, bytes, folder }) => [kind, sizeText(bytes), folder]),
         ),
       );
-      terminal.hint(`Total: ${sizeText(rows.reduce((sum, { bytes }) => sum + bytes, 0))}. Empty it with: capstan cache clear`);
+      terminal.hint(`Total: ${sizeText(rows.reduce((sum, { bytes }) => sum + bytes, 0))}. To clear it: capstan cache clear`);
     });
   },
 };
 
 const clear: Command = {
   name: 'clear',
-  summary: "Delete the tool's cache on this machine, or one kind of its contents. Builds make it again.",
+  summary: "Delete the tool's cache on this machine, or one kind of its contents. Builds recreate it.",
   arguments: [{ name: 'contents', description: 'kind of contents, as `cache list` shows it; default: all', optional: true }],
   json: true,
   examples: ['cache clear', 'cache clear downloads'],

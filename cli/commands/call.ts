@@ -25,16 +25,20 @@ export const call: Command = {
     { name: 'endpoint', description: 'id or name' },
     {
       name: 'input...',
-      description: 'members of the input as <key>=<value>; a value that is JSON is taken as such, any other as text',
+      description: 'members of the input as <key>=<value>; a value that is valid JSON is parsed, any other is a string',
       optional: true,
     },
   ],
   options: [
     { flags: '--json <file>', description: 'the whole input, a JSON object, from a file; - for stdin' },
-    { flags: '--stream', description: 'print each chunk of a generator as it arrives, one JSON value a line' },
-    { flags: '--async', description: 'print the id of the job, and do not wait for its end' },
-    { flags: '--env <environment>', description: 'environment of the endpoint, where several have its name' },
-    { flags: '--timeout <duration>', description: 'time to wait for the end, such as 90s or 10m; the job continues', default: 'no limit' },
+    { flags: '--stream', description: 'print each chunk of a generator as it arrives, one JSON value per line' },
+    { flags: '--async', description: 'print the id of the job without waiting for it to end' },
+    { flags: '--env <environment>', description: 'environment of the endpoint, if its name is ambiguous' },
+    {
+      flags: '--timeout <duration>',
+      description: 'time to wait for the job to end, such as 90s or 10m; the job continues after that',
+      default: 'no limit',
+    },
   ],
   settings: GATEWAY_SETTINGS,
   examples: ['call hello name=Ada', 'call count n=3 --stream', 'call sentiment --json input.json'],
@@ -139,7 +143,7 @@ function mustHaveQueue({ kind, name, url, routes }: EndpointRow): void {
   if (kind === 'queue') return;
   throw new ToolError(
     'INVALID_ARGUMENT',
-    `endpoint: ${name} is load-balanced, and has no jobs`,
+    `endpoint: ${name} is load-balanced and does not take jobs`,
     `Call one of its routes over HTTP (${Object.keys(routes).join(', ')}) at ${url.replace(/\/v2\/([^/]+)$/, '/lb/$1')}.`,
     { field: 'endpoint' },
   );

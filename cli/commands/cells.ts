@@ -24,7 +24,7 @@ const list: Command = {
 
 const create: Command = {
   name: 'create',
-  summary: 'Create a cell, for which a scheduler is started with CAPSTAN_CELL. Needs PostgreSQL. Requires an operator key.',
+  summary: 'Create a cell. Its scheduler is started with CAPSTAN_CELL=<cell>. Requires PostgreSQL and an operator key.',
   arguments: [{ name: 'cell', description: 'name of the cell: lowercase letters, digits and dashes' }],
   settings: GATEWAY_SETTINGS,
   json: true,
@@ -42,7 +42,7 @@ const create: Command = {
 
 const move: Command = {
   name: 'move-account',
-  summary: 'Move an account without workers and stored jobs to another cell. Requires an operator key.',
+  summary: 'Move an account that has no workers and no stored jobs to another cell. Requires an operator key.',
   arguments: [
     { name: 'account', description: 'id of the account' },
     { name: 'cell', description: 'name of the cell' },
@@ -61,7 +61,7 @@ const move: Command = {
 
 const assign: Command = {
   name: 'assign-node',
-  summary: 'Move a node without workers and running jobs to another cell; its agent follows. Requires an operator key.',
+  summary: 'Move a node that has no workers and no running jobs to another cell; its agent follows. Requires an operator key.',
   arguments: [{ name: 'node', description: 'id or name' }],
   options: [{ flags: '--cell <cell>', description: 'name of the cell; required' }],
   settings: GATEWAY_SETTINGS,

@@ -15,7 +15,7 @@ const LIMIT_MS = 1_000;
  */
 export const complete: Command = {
   name: 'complete',
-  summary: 'Print names for the completion of a shell.',
+  summary: 'Print names for shell completion.',
   hidden: true,
   arguments: [{ name: 'kind', description: 'what to list', choices: KINDS }],
   options: [{ flags: '--env <environment>', description: 'only endpoints of this environment', default: 'all' }],

@@ -20,6 +20,6 @@ export const completion = (allCommands: () => Promise<readonly CommandNode[]>): 
     const shell = SHELLS.find((each) => each === args[0]) ?? 'bash';
     const { completionScript } = await import('../completion.ts');
     terminal.data(completionScript(shell, await allCommands()));
-    terminal.hint(`add to the start file of your shell: ${INSTALL[shell]}`);
+    terminal.hint(`add this to the startup file of your shell: ${INSTALL[shell]}`);
   },
 });

@@ -19,17 +19,17 @@ export const deploy: Command = {
   arguments: [
     {
       name: 'folder',
-      description: 'folder that declares endpoints or holds tool_manifest.json; without it, the working folder',
+      description: 'folder that declares endpoints or contains tool_manifest.json; default: the working folder',
       optional: true,
     },
   ],
   options: [
     { flags: '--env <environment>', description: 'environment to deploy into; created if it does not exist', default: 'default' },
-    { flags: '--dry-run', description: 'build, and print what the deployment would change; changes nothing' },
+    { flags: '--dry-run', description: 'build and print what the deployment would change, without changing anything' },
     { flags: '--preview', description: 'run the endpoints on this host instead, one container each, until Ctrl+C' },
     { flags: '--image <image>', description: 'with --preview: container image of endpoints without one' },
     ...buildOptionSpecs,
-    { flags: '--allow-missing', description: 'deploy although no connected node has the packages of the base image that the code needs' },
+    { flags: '--allow-missing', description: 'deploy even if no connected node has the base image packages that the code imports' },
   ],
   settings: GATEWAY_SETTINGS,
   json: true,

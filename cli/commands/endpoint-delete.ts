@@ -7,12 +7,12 @@ import { connect } from '../gateway.ts';
 /** `capstan endpoints delete [endpoint]`: deletes one endpoint, or with --all every endpoint of an environment. */
 export const endpointDelete: Command = {
   name: 'delete',
-  summary: 'Delete an endpoint, or all endpoints of an environment. Queued jobs end CANCELLED.',
+  summary: 'Delete an endpoint, or all endpoints of an environment. Queued jobs are cancelled.',
   arguments: [{ name: 'endpoint', description: 'id or name', optional: true }],
   options: [
     { flags: '--all', description: 'every endpoint of the environment' },
     { flags: '--env <environment>', description: 'the environment', default: 'default' },
-    { flags: '--stop', description: 'also stop running jobs; without it they run to their end' },
+    { flags: '--stop', description: 'also stop running jobs, which otherwise run to completion' },
   ],
   settings: GATEWAY_SETTINGS,
   json: true,
@@ -22,7 +22,7 @@ export const endpointDelete: Command = {
     const [wanted] = args;
     const all = flagOption(options, 'all');
     if ((wanted === undefined) !== all)
-      throw new CapstanError('INVALID_ARGUMENT', 'endpoint: give an endpoint, or --all for every endpoint of the environment', {
+      throw new CapstanError('INVALID_ARGUMENT', 'endpoint: specify an endpoint, or --all for every endpoint of the environment', {
         field: 'endpoint',
       });
     const { deleteEndpoints } = await import('../api/control.ts');

@@ -86,7 +86,7 @@ const remove: Command = {
   arguments: [environment],
   options: [
     { flags: '--force', description: 'also delete its endpoints' },
-    { flags: '--stop', description: 'also stop running jobs; without it they run to their end' },
+    { flags: '--stop', description: 'also stop running jobs, which otherwise run to completion' },
   ],
   settings: GATEWAY_SETTINGS,
   json: true,

@@ -27,7 +27,7 @@ const list: Command = {
   arguments: [endpointArgument],
   options: [
     environmentOption,
-    { flags: '--status <status>', description: 'only jobs in this status', choices: STATUSES },
+    { flags: '--status <status>', description: 'only jobs with this status', choices: STATUSES },
     { flags: '--limit <jobs>', description: 'number of jobs, 1 to 100', default: '20' },
   ],
   settings: GATEWAY_SETTINGS,
@@ -59,7 +59,7 @@ const list: Command = {
 
 const get: Command = {
   name: 'get',
-  summary: 'Show a job, with the reason why it is queued.',
+  summary: 'Show a job and, while it is queued, the reason.',
   arguments: [endpointArgument, jobArgument],
   options: [environmentOption],
   settings: GATEWAY_SETTINGS,

@@ -42,9 +42,13 @@ const create: Command = {
   summary: 'Create an API key. It is shown only once.',
   arguments: [{ name: 'name', description: 'name of the key' }],
   options: [
-    { flags: '--scope <scope>', description: 'what it permits', choices: SCOPES, default: 'all' },
-    { flags: '--endpoints <a,b>', description: 'endpoints of the scope endpoints, by id or name' },
-    { flags: '--env <environment>', description: 'environment of the scope environment, and of endpoint names', default: 'default' },
+    { flags: '--scope <scope>', description: 'what the key permits', choices: SCOPES, default: 'all' },
+    { flags: '--endpoints <a,b>', description: 'endpoints of a key with the scope endpoints, by id or name' },
+    {
+      flags: '--env <environment>',
+      description: 'environment of a key with the scope environment, and of endpoints given by name',
+      default: 'default',
+    },
     { flags: '--expires-in <duration>', description: 'validity, such as 12h or 90d', default: 'no expiry' },
     accountOption,
   ],
@@ -75,7 +79,7 @@ const create: Command = {
 
 const revoke: Command = {
   name: 'revoke',
-  summary: 'Revoke an API key. Takes effect at once.',
+  summary: 'Revoke an API key, effective immediately.',
   aliases: ['delete'],
   arguments: [{ name: 'key', description: 'id or name' }],
   options: [accountOption],

@@ -26,11 +26,15 @@ export const logs: Command = {
     { flags: '--job <job>', description: 'only lines of this job, by id', default: 'all' },
     { flags: '--release <release>', description: 'only lines of this release, by id', default: 'all' },
     { flags: '--stream <stream>', description: `only lines of ${LOG_STREAMS.join(', ')}`, default: 'all' },
-    { flags: '--level <level>', description: `least level: ${LOG_LEVELS.join(', ')}; lines without a level count as info`, default: 'all' },
+    {
+      flags: '--level <level>',
+      description: `minimum level: ${LOG_LEVELS.join(', ')}; lines without a level count as info`,
+      default: 'all',
+    },
     { flags: '--grep <pattern>', description: 'only lines that match this RE2 expression', default: 'all' },
     { flags: '--contains <text>', description: 'only lines that contain this text', default: 'all' },
-    { flags: '--since <time>', description: 'from this time on: a duration back (30m), or RFC 3339', default: 'the oldest line' },
-    { flags: '--until <time>', description: 'up to this time: a duration back (30m), or RFC 3339', default: 'now' },
+    { flags: '--since <time>', description: 'start time: a duration before now (30m), or RFC 3339', default: 'the oldest line' },
+    { flags: '--until <time>', description: 'end time: a duration before now (30m), or RFC 3339', default: 'now' },
   ],
   settings: GATEWAY_SETTINGS,
   json: true,
@@ -40,7 +44,7 @@ export const logs: Command = {
     const limit = readLimit(textOption(options, 'limit'));
     const filter = readFilter(options);
     if (flagOption(options, 'follow') && filter.untilMs !== undefined)
-      throw new CapstanError('INVALID_ARGUMENT', '--until: not possible with --follow', { field: '--until' });
+      throw new CapstanError('INVALID_ARGUMENT', '--until: not allowed with --follow', { field: '--until' });
     const [{ findEndpoint }, { listEndpoints }, { searchLogs }] = await Promise.all([
       import('../api/find-endpoint.ts'),
       import('../api/control.ts'),
@@ -167,7 +171,7 @@ function readTime(options: Options, name: string): number | undefined {
   if (/^\d+[smhd]$/.test(text)) return Date.now() - (readDuration(`--${name}`, text) ?? 0) * 1_000;
   const at = Date.parse(text);
   if (!Number.isNaN(at)) return at;
-  throw new CapstanError('INVALID_ARGUMENT', `--${name}: must be a duration such as 30m, or a time as RFC 3339`, { field: `--${name}` });
+  throw new CapstanError('INVALID_ARGUMENT', `--${name}: must be a duration such as 30m, or an RFC 3339 time`, { field: `--${name}` });
 }
 
 function readLimit(text: string | undefined): number {

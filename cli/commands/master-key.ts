@@ -14,14 +14,14 @@ const status: Command = {
     const { options, env, terminal } = invocation;
     const info = await withScheduler(readSettings(options, env), (client) => client.masterKey());
     print(invocation, info);
-    if (info.nextId !== '') terminal.line(`The key ${info.nextId} waits for the next rotation`);
+    if (info.nextId !== '') terminal.line(`Key ${info.nextId} is prepared for the next rotation`);
     if (info.rotating) terminal.line('A rotation is in progress: some values are still encrypted with the previous key');
   },
 };
 
 const prepare: Command = {
   name: 'prepare',
-  summary: 'Make the next master key, to copy to the hosts of all schedulers before a rotation.',
+  summary: 'Create the next master key, to be copied to the hosts of all schedulers before a rotation.',
   settings: SCHEDULER_SETTINGS,
   json: true,
   examples: ['master-key prepare'],
@@ -29,7 +29,7 @@ const prepare: Command = {
     const { id, file, lacking } = await withScheduler(readSettings(options, env), (client) => client.prepareMasterKey());
     if (flagOption(options, 'json')) terminal.data(JSON.stringify({ id, file, lacking }, null, 2));
     else terminal.value(`${id}  ${file}`);
-    for (const name of lacking) terminal.warn(`${name} does not have the key: copy the file to the same path of its data folder`);
+    for (const name of lacking) terminal.warn(`${name} does not have the key: copy the file to the same path in its data folder`);
     if (lacking.length === 0) terminal.next('capstan master-key rotate');
   },
 };

@@ -9,11 +9,11 @@ import { cellColumn, cellOption } from './cells.ts';
 
 const create: Command = {
   name: 'create',
-  summary: 'Create a join token, with which hosts join as nodes. It is shown only once. Requires an operator key.',
+  summary: 'Create a join token, which lets hosts join as nodes. It is shown only once. Requires an operator key.',
   options: [
-    { flags: '--name <name>', description: 'what it is for' },
+    { flags: '--name <name>', description: 'what the token is for' },
     { flags: '--expires-in <duration>', description: 'validity, such as 30m, 12h or 7d', default: 'no expiry' },
-    { flags: '--max-uses <nodes>', description: 'how many nodes may join with it', default: 'no limit' },
+    { flags: '--max-uses <nodes>', description: 'number of nodes that may join with it', default: 'no limit' },
     cellOption('cell that they join'),
   ],
   settings: GATEWAY_SETTINGS,

@@ -18,7 +18,7 @@ async function open({ args, options, env }: Invocation): Promise<{ readonly clie
 
 const drain: Command = {
   name: 'drain',
-  summary: 'Stop giving new work to a node. Its running jobs finish.',
+  summary: 'Stop assigning new work to a node. Its running jobs finish.',
   arguments: [nodeArgument],
   settings: GATEWAY_SETTINGS,
   json: true,
@@ -37,7 +37,7 @@ const drain: Command = {
 
 const resume: Command = {
   name: 'resume',
-  summary: 'Give new work to a drained node again.',
+  summary: 'Resume assigning work to a drained node.',
   arguments: [nodeArgument],
   settings: GATEWAY_SETTINGS,
   json: true,
@@ -52,10 +52,10 @@ const resume: Command = {
 
 const remove: Command = {
   name: 'remove',
-  summary: 'Revoke the identity of a node. Its agent stops when it receives this.',
+  summary: 'Revoke the identity of a node. Its agent then stops.',
   aliases: ['delete'],
   arguments: [nodeArgument],
-  options: [{ flags: '--force', description: 'also with workers on it; their jobs move to other nodes' }],
+  options: [{ flags: '--force', description: 'remove it even if it has workers; their jobs move to other nodes' }],
   settings: GATEWAY_SETTINGS,
   json: true,
   examples: ['node remove gpu-3', 'node remove gpu-3 --force'],

@@ -16,12 +16,12 @@ const DEFAULT_HOST = 'localhost';
 export const run: Command = {
   name: 'run',
   summary: 'Serve the endpoints of a folder locally during development; reloads changes.',
-  arguments: [{ name: 'folder', description: 'folder that declares endpoints; without it, the working folder', optional: true }],
+  arguments: [{ name: 'folder', description: 'folder that declares endpoints; default: the working folder', optional: true }],
   options: [
     { flags: '--port <port>', description: 'port; 0 picks a free one', default: DEFAULT_PORT },
     {
       flags: '--host <address>',
-      description: 'address to listen on; others than loopback let other machines call it',
+      description: 'address to listen on; a non-loopback address lets other machines call it',
       default: DEFAULT_HOST,
     },
     {
@@ -59,7 +59,7 @@ export const run: Command = {
       await writeDevRunFile(folder, server.url);
       terminal.done(`development server: ${server.url} (docs at ${server.url}/docs)`);
       terminal.line('Functions run as your user, without a sandbox.');
-      terminal.line('Ctrl+C ends it.');
+      terminal.line('Press Ctrl+C to stop it.');
       await end.wished;
       await server.close();
     } finally {

@@ -29,7 +29,7 @@ export const schedulers: Command = {
   },
 };
 
-const CELL_HEADER = ['CELL', 'OWNER', 'TERM', 'SINCE', 'LAST BATCH', 'STANDBYS', 'TAKE-OVERS', 'OWNER BEFORE'];
+const CELL_HEADER = ['CELL', 'OWNER', 'TERM', 'SINCE', 'LAST BATCH', 'STANDBYS', 'TAKE-OVERS', 'PREVIOUS OWNER'];
 const SCHEDULER_HEADER = ['CELL', 'ROLE', 'ADDRESS', 'HOST', 'VERSION', 'SCHEMA', 'SINCE', 'LAST SEEN', 'CLOCK', 'MASTER KEYS'];
 
 function cellLine(cell: CellRow): string[] {

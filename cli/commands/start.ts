@@ -40,7 +40,7 @@ export const start: Command = {
         if (first !== undefined) await attempt(shown, 'the first job', () => showFirstJob(first, shown));
         const balanced = rows.filter(({ kind }) => kind === 'load-balanced');
         showRoutes(balanced, env.variables['CAPSTAN_LB_DOMAIN'] ?? 'lb.localhost', shown);
-        terminal.line('Ctrl+C ends it.');
+        terminal.line('Press Ctrl+C to stop it.');
         void buildConsole(url, terminal, signal);
       },
     });

@@ -20,7 +20,7 @@ interface Status extends ServiceState {
 /** `capstan status`: what is up, as whom the tool calls it, and where. */
 export const status: Command = {
   name: 'status',
-  summary: 'Show which service the tool calls, whether it is up, whose the key is, and the endpoints.',
+  summary: 'Show the service that the tool calls, whether it is up, the owner of the key, and the endpoints.',
   options: [{ flags: '--env <environment>', description: 'only endpoints of this environment', default: 'all' }],
   settings: GATEWAY_SETTINGS,
   json: true,
@@ -50,7 +50,7 @@ async function statusOf({ options, env }: Invocation, settings: Settings): Promi
 }
 
 function printStatus({ terminal }: Invocation, { url, source, state, version, owner, endpoints, problem }: Status): void {
-  const words = { up: `up, version ${version}`, degraded: `up, version ${version}, but it does not reach its scheduler`, down: 'down' };
+  const words = { up: `up, version ${version}`, degraded: `up, version ${version}, but its scheduler is not reachable`, down: 'down' };
   terminal.value(`service    ${url} (${source}): ${words[state]}`);
   if (owner !== null) terminal.value(`you        ${ownerLine(owner)}`);
   if (owner?.account != null) terminal.value(`workers    ${owner.account.quota.used} of ${owner.account.quota.workers} of the quota`);

@@ -20,7 +20,7 @@ const copy: Command = {
     const from = required(textOption(options, 'from'), '--from');
     const to = required(textOption(options, 'to'), '--to');
     const { copyStore } = await import('../../scheduler/store-copy.ts');
-    terminal.step('copying the queue; an interrupted copy is continued by the same command');
+    terminal.step('copying the queue; to resume an interrupted copy, run the same command again');
     const report = await copyStore({
       from,
       to,
@@ -35,7 +35,9 @@ const copy: Command = {
     else for (const { name, rows, sha256 } of report.tables) terminal.value(`${name}  ${rows} rows  sha256 ${sha256}`);
     const rows = report.tables.reduce((sum, table) => sum + table.rows, 0);
     terminal.done(`Copied ${rows} rows to ${report.to}; both sides are equal`);
-    terminal.warn('The copy has no blobs (builds, bodies above 64 KiB) and no secrets: give them to the next scheduler, too (cluster.md)');
+    terminal.warn(
+      'The copy contains neither blobs (builds, bodies above 64 KiB) nor secrets: copy them to the new scheduler as well (cluster.md)',
+    );
     terminal.warn(`Do not start a scheduler on ${report.from} again: jobs would run twice`);
     if (to.startsWith('postgres')) terminal.next(`CAPSTAN_STORE=${to} capstan scheduler`);
     else terminal.next('capstan scheduler');

@@ -32,7 +32,7 @@ export const up: Command = {
         const path = isNew ? undefined : await firstPath(url, settings).catch((error: unknown) => reportUnlisted(error, terminal));
         const key = apiKeyForShell(settings, env.variables['SERVICE_API_KEY'] === undefined ? undefined : { kind: 'shell' });
         terminal.next(path === undefined ? 'capstan deploy <folder>' : `curl -s ${url}${path} -H "Authorization: Bearer ${key}"`);
-        terminal.line('Ctrl+C ends it.');
+        terminal.line('Press Ctrl+C to stop it.');
       },
     });
   },

@@ -25,7 +25,7 @@ const list: Command = {
 
 const redeliver: Command = {
   name: 'redeliver',
-  summary: 'Send an undelivered webhook again, with all its attempts.',
+  summary: 'Redeliver an undelivered webhook; its attempts start over.',
   arguments: [{ name: 'webhook', description: 'id of the webhook', optional: true }],
   options: [{ flags: '--failed', description: 'every failed webhook' }],
   settings: GATEWAY_SETTINGS,
@@ -35,7 +35,7 @@ const redeliver: Command = {
     const { args, options, env, terminal } = invocation;
     const [wanted] = args;
     if ((wanted === undefined) !== flagOption(options, 'failed'))
-      throw new CapstanError('INVALID_ARGUMENT', 'webhook: give the id of a webhook, or --failed for every failed one', {
+      throw new CapstanError('INVALID_ARGUMENT', 'webhook: specify the id of a webhook, or --failed for every failed webhook', {
         field: 'webhook',
       });
     const { listWebhooks, redeliverWebhook } = await import('../api/webhooks.ts');

@@ -89,13 +89,13 @@ export async function mustBeFolder(folder: string): Promise<void> {
   try {
     isFolder = (await stat(folder)).isDirectory();
   } catch (cause) {
-    throw new ToolError('NOT_FOUND', `folder ${folder} does not exist`, 'Use the folder that has the application.', {
+    throw new ToolError('NOT_FOUND', `folder ${folder} does not exist`, 'Specify the folder that contains the application.', {
       field: 'folder',
       cause,
     });
   }
   if (!isFolder)
-    throw new ToolError('INVALID_ARGUMENT', `${folder} is not a folder`, 'Use the folder that has the application.', {
+    throw new ToolError('INVALID_ARGUMENT', `${folder} is not a folder`, 'Specify the folder that contains the application.', {
       field: 'folder',
     });
 }

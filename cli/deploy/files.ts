@@ -60,7 +60,7 @@ export async function listFiles(
     return entries.filter(({ path }) => {
       const target = links.get(path);
       if (target === undefined || present.has(target) || isDependency(target)) return true;
-      leftOut.push(`${path} is a link to ${target}, which is left out`);
+      leftOut.push(`${path} is a link to ${target}, which is excluded`);
       return false;
     });
   }
@@ -82,7 +82,7 @@ export async function listFiles(
       if (!isDependency(path) && !isNamed(path, stat.isDirectory(), rules.tool)) {
         const hint = `(to pack it, add !${path} to .toolignore)`;
         if (isCredentialName(name, stat.isDirectory())) {
-          leftOut.push(`${path} may hold credentials ${hint}`);
+          leftOut.push(`${path} may contain credentials ${hint}`);
           continue;
         }
         if (stat.isFile() && (await hasPrivateKey(join(root, path), stat.size))) {
@@ -97,11 +97,11 @@ export async function listFiles(
         if (target !== null) {
           entries.push({ path, stat });
           links.set(path, target);
-        } else if (isDependency(path)) leftOut.push(`${path} is a link that leaves the folder`);
+        } else if (isDependency(path)) leftOut.push(`${path} is a link to a path outside the folder`);
         else
           throw new ToolError(
             'INVALID_ARCHIVE',
-            `${path} is a broken link, or points out of the folder; an artifact contains only files of the folder`,
+            `${path} is a broken link or points outside the folder; an artifact contains only files of the folder`,
             'Replace it with its target, or add it to .toolignore.',
             { field: path },
           );

@@ -47,7 +47,7 @@ export async function fittingBuild<T extends { readonly application: Pick<Applic
   const lacking = lackingPackages(built.application, await check.types());
   if (lacking.length === 0) return built;
   if (check.allowMissing) {
-    for (const text of lacking) terminal.warn(`${text}; its jobs wait until one has`);
+    for (const text of lacking) terminal.warn(`${text}; its jobs stay queued until a node joins that has`);
     return built;
   }
   if (check.pressed !== null) {

@@ -108,7 +108,7 @@ export function readManifest(source: string, file: string): Manifest {
   if (!outer.success) throw invalid(file, violationsOf(outer.error, raw, ''));
   const { resources, routes } = outer.data;
   const names = Object.keys(resources);
-  if (names.length === 0) throw invalid(file, [{ path: 'resources', rule: 'must hold at least one endpoint' }]);
+  if (names.length === 0) throw invalid(file, [{ path: 'resources', rule: 'must contain at least one endpoint' }]);
 
   const violations: Breach[] = [];
   const endpoints: ManifestEndpoint[] = [];
@@ -195,7 +195,7 @@ function checkEndpoint(endpoint: ManifestEndpoint, resource: Resource): Breach[]
   for (const { name, rule } of combinedViolations(endpoint, kind, isGiven)) violation(name, rule);
   const fault = environmentFault(endpoint.env);
   if (fault !== null) violation(`env${fault.path}`, fault.rule);
-  if (endpoint.gpuIds === '' && endpoint.gpuCount > 0) violation('gpuCount', 'needs gpuIds');
+  if (endpoint.gpuIds === '' && endpoint.gpuCount > 0) violation('gpuCount', 'requires gpuIds');
   const ownImage = endpoint.imageName !== '' && baseImageOf(endpoint.imageName) === null;
   if (endpoint.functions.length === 0 && endpoint.command.length === 0 && !ownImage)
     violation(
@@ -263,7 +263,7 @@ function invalid(file: string, violations: readonly Breach[]): CapstanError {
   const message =
     lines.length === 1
       ? `${file}: ${lines[0] ?? ''}`
-      : [`${file} breaks ${lines.length} rules:`, ...lines.map((line) => `  ${line}`)].join('\n');
+      : [`${file} has ${lines.length} errors:`, ...lines.map((line) => `  ${line}`)].join('\n');
   const details = { field: first?.path ?? '' };
   const lacksAll = violations.length === 1 && (first?.path === '' || first?.path === 'resources');
   if (lacksAll) return new ToolError('INVALID_MANIFEST', message, `The smallest manifest: ${EXAMPLE}`, details);

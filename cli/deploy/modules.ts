@@ -24,7 +24,7 @@ export function isPython({ path }: Module): boolean {
 
 /**
  * Finds and reads a module. `where` is its place in the manifest.
- * @throws CapstanError INVALID_MANIFEST when it does not exist, is outside of the folder, or is of an unsupported
+ * @throws CapstanError INVALID_MANIFEST when it does not exist, is outside the folder, or is of an unsupported
  * language.
  */
 export async function readModule(folder: string, name: string, where: string): Promise<Module> {
@@ -34,8 +34,7 @@ export async function readModule(folder: string, name: string, where: string): P
     for (const ending of [...endings, ...pythonEndings]) {
       const file = resolve(root, `${spelling}${ending}`);
       if (!(await isFile(file))) continue;
-      if (!isInside(root, file) || !isInside(root, await realpath(file)))
-        throw invalid(where, `the module ${name} is outside of the folder`);
+      if (!isInside(root, file) || !isInside(root, await realpath(file))) throw invalid(where, `the module ${name} is outside the folder`);
       if (!loadable.has(extname(file)) && extname(file) !== PYTHON)
         throw invalid(where, `the module ${name} must be JavaScript, TypeScript or Python`);
       return { path: relative(root, file).split(sep).join('/'), source: await readFile(file, 'utf8') };

@@ -66,7 +66,11 @@ export async function answerCall(deps: CallDeps, request: IncomingMessage, respo
   const servers = project.endpoints.filter((each) => project.isServer(each)).map(({ name }) => `/lb/${name}/`);
   const known = [...routes.map(({ method: its, path }) => `${its} ${path}`), ...servers].join('\n');
   const alsoBroken = project.problems.map((each) => `\n${problemText(each)}`).join('');
-  throw new Refused({ status: 404, error: 'Not Found', detail: `no route ${method} ${pathname}; the routes are\n${known}${alsoBroken}` });
+  throw new Refused({
+    status: 404,
+    error: 'Not Found',
+    detail: `no route ${method} ${pathname}; available routes:\n${known}${alsoBroken}`,
+  });
 }
 
 /** An endpoint that is a web server, and the part of the path in front of what it sees. */
@@ -165,7 +169,7 @@ function requested(queue: JobQueue, request: Parameters<JobQueue['channel']['req
   return new Promise((resolve, reject) => {
     const done: Done = (error, answer) => {
       if (answer !== null && 'job' in answer) resolve(answer.job);
-      else reject(error ?? new CapstanError('INTERNAL', 'unexpected reply of the queue'));
+      else reject(error ?? new CapstanError('INTERNAL', 'unexpected reply from the queue'));
     };
     queue.channel.request(request, done);
   });

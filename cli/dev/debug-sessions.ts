@@ -112,11 +112,11 @@ export class DebugSessions {
     });
     socket.once('close', () => this.#over(session));
     if (this.#sessions[0] === session) this.#begin(session);
-    else this.#terminal.line(`${session.endpoint} waits at breakpoint() in ${session.place}`);
+    else this.#terminal.line(`${session.endpoint} is waiting at breakpoint() in ${session.place}`);
   }
 
   #begin({ endpoint, place, socket }: Session): void {
-    this.#terminal.line(`${endpoint} stops at breakpoint() in ${place}; pdb reads this terminal: c continues, q ends the call`);
+    this.#terminal.line(`${endpoint} stopped at breakpoint() in ${place}; pdb is attached to this terminal: c continues, q ends the call`);
     this.#terminal.input.on('data', this.#onInput).once('end', this.#onEnd);
     this.#terminal.input.resume();
     socket.write('+');

@@ -19,13 +19,14 @@ export function originRefusal(headers: IncomingHttpHeaders, rule: OriginRule): s
   if (name === null || !isOwn(name, rule)) return `Host: must be localhost or a loopback address, not ${quoted(host)}`;
   if (origin !== undefined) {
     const page = URL.canParse(origin) ? nameOf(new URL(origin).host) : null;
-    if (page === null || !(isLoopback(page) || page === name)) return `Origin: pages of ${quoted(origin)} must not call this server`;
+    if (page === null || !(isLoopback(page) || page === name))
+      return `Origin: pages of ${quoted(origin)} are not allowed to call this server`;
     return null;
   }
   // Requests of a page that send no Origin: images, scripts, forms with GET. A link that the user follows is none of them.
   const site = headers['sec-fetch-site'];
   if ((site === 'cross-site' || site === 'same-site') && headers['sec-fetch-mode'] !== 'navigate')
-    return 'Sec-Fetch-Site: pages of other sites must not call this server';
+    return 'Sec-Fetch-Site: pages of other sites are not allowed to call this server';
   return null;
 }
 

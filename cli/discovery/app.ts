@@ -23,8 +23,8 @@ export function pythonAppOf(app: string | object | undefined, file: string | nul
   if (file === null)
     throw broken(
       place,
-      `endpoint ${endpoint}: app ${app}: there is no ${module.replaceAll('.', '/')}.py in the project`,
-      'Write the module as Python imports it from the project’s folder; an application of a package needs command=.',
+      `endpoint ${endpoint}: app ${app}: ${module.replaceAll('.', '/')}.py is not in the project`,
+      'Use the module name by which Python imports it from the project’s folder; an application in an installed package requires command=.',
     );
   return { file, name };
 }
@@ -45,6 +45,6 @@ export function nodeAppOf(app: string | object | undefined, folder: string, plac
     throw broken(place, `endpoint ${endpoint}: app must be a file of the project, such as server.ts or server.ts:app, not ${app}`);
   const target = join(folder, file);
   if (!existsSync(target) || !statSync(target).isFile())
-    throw broken(place, `endpoint ${endpoint}: app ${app}: there is no ${file} in the project`);
+    throw broken(place, `endpoint ${endpoint}: app ${app}: ${file} is not in the project`);
   return { file, name };
 }

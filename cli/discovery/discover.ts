@@ -100,7 +100,7 @@ function checkEndpoint({ name, place, functions, settings, app }: DeclaredEndpoi
   }
   if (program !== null)
     throw invalid(
-      `${first.place}: endpoint ${name} ${program}, which answers every path itself, and cannot have functions (${first.name})`,
+      `${first.place}: endpoint ${name} ${program}, which handles every path itself, and cannot have functions (${first.name})`,
     );
   mustFindSystemPackages(name, place, settings);
   if (settings.loadBalanced && routed.length === 0)

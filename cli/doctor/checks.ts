@@ -116,7 +116,7 @@ async function checkGpus(): Promise<Finding> {
     };
   } catch (error) {
     const missing = isErrno(error, 'ENOENT');
-    const text = missing ? 'none (nvidia-smi not found)' : 'nvidia-smi fails';
+    const text = missing ? 'none (nvidia-smi not found)' : 'nvidia-smi failed';
     return {
       name,
       verdict: 'warning',
@@ -142,7 +142,7 @@ async function checkEngine(setting: string): Promise<Finding> {
 
 async function checkStack(settings: Settings, run: RunFile | null): Promise<Finding[]> {
   if (run === null && settings.scheduler === undefined) {
-    return [{ name: 'stack', verdict: 'warning', text: 'nothing runs on this data folder', hint: 'Start it with: capstan up' }];
+    return [{ name: 'stack', verdict: 'warning', text: 'no stack is running on this data folder', hint: 'Start it with: capstan up' }];
   }
   const cluster = await readCluster(settings);
   return [
@@ -193,12 +193,12 @@ async function checkScheduler(settings: Settings): Promise<Finding[]> {
   try {
     const masterKey = await checkMasterKey(client);
     if (masterKey === null) {
-      const text = `${client.address} answers; the key does not have the scope OPERATOR, so nodes and the master key were not checked`;
+      const text = `${client.address} responds; the key does not have the scope OPERATOR, so nodes and the master key were not checked`;
       return [ok(name, text)];
     }
     const nodes = await client.listNodes();
     const connected = nodes.filter((node) => node.connected).length;
-    const text = `${client.address} answers; ${connected} of ${nodes.length} ${nodes.length === 1 ? 'node' : 'nodes'} connected`;
+    const text = `${client.address} responds; ${connected} of ${nodes.length} ${nodes.length === 1 ? 'node' : 'nodes'} connected`;
     return connected > 0
       ? [
           ok(name, text),
@@ -221,7 +221,7 @@ async function checkMasterKey(client: SchedulerClient): Promise<Finding[] | null
     const days = sinceMs === undefined ? null : Math.max(0, Math.floor((Date.now() - Number(sinceMs)) / DAY_MS));
     const text = `${id}, ${days === null ? 'of unknown age' : days === 1 ? '1 day old' : `${days} days old`}`;
     if (!rotating) return [ok(name, text)];
-    const hint = 'It continues by itself; the scheduler logs what delays it.';
+    const hint = 'It continues automatically; the scheduler logs what delays it.';
     return [{ name, verdict: 'warning', text: `${text}; some values are still encrypted with the previous one`, hint }];
   } catch (error) {
     if (error instanceof CapstanError && error.code === 'PERMISSION_DENIED') return null;
@@ -236,7 +236,7 @@ function checkDevices({ name, inventory }: NodeInfo): Finding[] {
     .filter(({ healthy }) => !healthy)
     .map(({ model, uuid, problem }) => `${model || uuid}: ${problem}`);
   if (ill.length === 0 && inventory?.deviceProblem) ill.push(inventory.deviceProblem);
-  const hint = 'No worker gets it until it is healthy again (docs/nodes.md).';
+  const hint = 'It is not assigned to workers until it is healthy again (docs/nodes.md).';
   return ill.map((text) => ({ name: `GPU of ${name}`, verdict: 'warning', text, hint }));
 }
 
@@ -258,9 +258,9 @@ function checkIsolation({ name, inventory }: NodeInfo): Finding[] {
 }
 
 const LEVELS: Readonly<Record<string, string>> = {
-  sandbox: 'sandbox: workers see their build and the system only',
+  sandbox: 'sandbox: workers see only their build and the system',
   user: 'user: each worker has a user of its own',
-  none: "none: workers run as the agent's user, and read what it can read",
+  none: "none: workers run as the agent's user and can read whatever it can read",
 };
 
 /** The gateway's response also contains the time of its clock. */

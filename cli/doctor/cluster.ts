@@ -80,7 +80,7 @@ function schedulerProblems(scheduler: SchedulerRow, database: DatabaseRow, cells
     return [
       warning(
         `${who} was last seen ${seconds(lastSeenAgeMs)} ago`,
-        'Start it again. If it is gone for good, it disappears from the list after an hour.',
+        'Restart it. If it was removed for good, it disappears from the list after an hour.',
       ),
     ];
   const found: ClusterProblem[] = [];
@@ -95,7 +95,7 @@ function schedulerProblems(scheduler: SchedulerRow, database: DatabaseRow, cells
   if (schemaVersion < database.schemaVersion)
     found.push(
       fault(
-        `${who} knows the schema up to version ${schemaVersion}, and cannot take over: the database has version ${database.schemaVersion}`,
+        `${who} supports the schema only up to version ${schemaVersion} and cannot take over: the database has version ${database.schemaVersion}`,
         'Upgrade it.',
       ),
     );
@@ -129,11 +129,11 @@ function addressProblems(schedulers: readonly SchedulerRow[]): ClusterProblem[] 
   const shared = [...Map.groupBy(seen, ({ address }) => address)].filter(([, those]) => hostsOf(those).length > 1);
   const isSpread = hostsOf(seen).length > 1;
   const local = seen.filter(({ address }) => isSpread && LOOPBACK.test(address) && !shared.some(([each]) => each === address));
-  const hint = 'Set CAPSTAN_GRPC_HOST or CAPSTAN_ADVERTISE to an address of each host that the others reach.';
+  const hint = 'Set CAPSTAN_GRPC_HOST or CAPSTAN_ADVERTISE to an address of each host that the others can reach.';
   return [
-    ...shared.map(([address, those]) => fault(`schedulers on ${hostsOf(those).join(' and ')} show the same address ${address}`, hint)),
+    ...shared.map(([address, those]) => fault(`schedulers on ${hostsOf(those).join(' and ')} advertise the same address ${address}`, hint)),
     ...local.map(({ address, hostName }) =>
-      fault(`the scheduler on ${hostName} shows the address ${address}, which no other host reaches`, hint),
+      fault(`the scheduler on ${hostName} advertises the address ${address}, which no other host can reach`, hint),
     ),
   ];
 }

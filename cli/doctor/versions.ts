@@ -50,7 +50,7 @@ export function upgradeSteps(parts: readonly PartVersion[]): UpgradeStep[] {
     .toSorted((a, b) => ORDER.indexOf(a.part) - ORDER.indexOf(b.part) || Number(a.state === OWNER) - Number(b.state === OWNER))
     .map(({ part, name, version: from, state }) => {
       const how = part === 'scheduler' && state === OWNER ? HANDS_OVER : HOW[part];
-      return { part, name, from, to, how: from === null ? `unless it has this version already: ${how}` : how };
+      return { part, name, from, to, how: from === null ? `unless it already has this version: ${how}` : how };
     });
 }
 

@@ -30,5 +30,5 @@ export async function containersRunning(
     if (rows.every(({ name }) => serving.has(name))) break;
     await pause(LOOK_EVERY_MS, undefined, { signal });
   }
-  terminal.done(rows.length === 1 ? 'its container runs' : `${rows.length} containers run`);
+  terminal.done(rows.length === 1 ? 'its container is running' : `${rows.length} containers are running`);
 }

@@ -93,7 +93,7 @@ async function serve(built: Built, options: PreviewOptions, { preview, url }: Pr
   // The last one needs no tool: the tool's own calls would go to the service that this user runs otherwise.
   const next = nextCommands(application, rows, apiKeyForShell(own, undefined)).at(-1);
   if (next !== undefined) terminal.next(next);
-  terminal.line('Ctrl+C ends it and removes its containers and its network.');
+  terminal.line('Press Ctrl+C to stop it and remove its containers and its network.');
 }
 
 interface Network {

@@ -50,7 +50,7 @@ function imageFor({ spec }: ApplicationEndpoint, { image, localImages }: Preview
   const named = localImages.find((reference) => spec.imageName !== '' && imageReference(reference) === imageReference(spec.imageName));
   const found = named ?? localImages.find((reference) => baseImageOf(reference) === base);
   if (found !== undefined) return imageReference(found);
-  const needs = language === 'python' ? 'python3, 3.8 or newer, on PATH' : 'glibc 2.28 or newer and libstdc++, or a Node 22.18 or newer';
+  const needs = language === 'python' ? 'python3, 3.8 or newer, on PATH' : 'glibc 2.28 or newer and libstdc++, or Node 22.18 or newer';
   throw new ToolError(
     'CONFIG',
     `${spec.name} has no image, and the engine does not have ${base.name}`,

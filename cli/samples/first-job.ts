@@ -39,7 +39,7 @@ export async function showFirstJob(row: EndpointRow, { settings, url, key, termi
   const result = await job.wait({ signal, timeoutMs: LONGEST_WAIT_MS }).catch((cause: unknown) => refuse(cause, job.id));
   terminal.data(JSON.stringify(result, null, 2));
   if (result.status !== 'COMPLETED')
-    throw new ToolError('INTERNAL', `the job ended ${result.status}: ${result.error ?? 'without an error message'}`, why(job.id));
+    throw new ToolError('INTERNAL', `the job ended ${result.status}: ${result.error ?? 'no error message'}`, why(job.id));
   terminal.done(`${row.name} serves at ${row.url}`);
   terminal.next(curlFor(row.url, { text: NEXT_TEXT }, key));
 }

@@ -117,11 +117,11 @@ function explainPlan(
       terminal.warn(`no host has a GPU: the sample endpoint ${name} is skipped; the next start with a GPU deploys it`);
       return;
     case 'undeployed':
-      terminal.warn(`the sample endpoint ${name} was undeployed and stays undeployed`);
+      terminal.warn(`the sample endpoint ${name} was deleted and is not deployed again`);
       terminal.hint(`to deploy it again: ${command}`);
       return;
     case 'replaced':
-      terminal.warn(`the endpoint ${name} has a different build than the sample and stays unchanged`);
+      terminal.warn(`the endpoint ${name} has another build than the sample and is left unchanged`);
       terminal.hint(`to replace it with the sample: ${command}`);
       return;
     default:

@@ -62,7 +62,7 @@ export function openLogFile(
     write(text) {
       try {
         if (dropped > 0) append(missing(dropped));
-        if (dropped > 0) onTrouble(`${path} is writable again; ${dropped} lines are missing in it`);
+        if (dropped > 0) onTrouble(`${path} is writable again; ${dropped} lines are missing from it`);
         dropped = 0;
         append(text);
       } catch (error) {

@@ -124,7 +124,7 @@ function withoutStore(count: number): ToolError {
   return new ToolError(
     'INVALID_ARGUMENT',
     `--schedulers: ${count} schedulers require a queue in PostgreSQL`,
-    'Name it with --store postgres://<user>@<host>/<database> or CAPSTAN_STORE; a queue in SQLite has one scheduler.',
+    'Set it with --store postgres://<user>@<host>/<database> or CAPSTAN_STORE; SQLite supports only one scheduler.',
     { field: '--schedulers' },
   );
 }

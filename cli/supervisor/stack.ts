@@ -56,11 +56,11 @@ export async function runStack(options: StackOptions): Promise<number> {
   try {
     await formerPartsEnded(settings.dataDir, {
       graceMs: GRACE_MS,
-      waiting: (parts) => terminal.step(`waiting for parts of an earlier Capstan to end: ${parts.join(', ')}`),
-      killing: (parts) => terminal.warn(`parts of an earlier Capstan did not end within ${GRACE_MS / 1000} s: killing ${parts.join(', ')}`),
+      waiting: (parts) => terminal.step(`waiting for processes of an earlier run to end: ${parts.join(', ')}`),
+      killing: (parts) => terminal.warn(`processes of an earlier run did not end within ${GRACE_MS / 1000} s: killing ${parts.join(', ')}`),
       leaving: (parts) =>
         terminal.warn(
-          `processes have the ids of parts of an earlier Capstan, and may be other programs: ${parts.join(', ')}; starting without waiting for them`,
+          `processes with the ids of an earlier run may belong to other programs: ${parts.join(', ')}; starting without waiting for them`,
         ),
     });
     return await runLocked(options);

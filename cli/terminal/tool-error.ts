@@ -52,7 +52,7 @@ const systemWords: Readonly<Record<string, readonly [what: string, hint: string]
   EPERM: ['operation not permitted', 'Change the permissions, or run the command as a user who has them.'],
   EROFS: ['the file system is read-only', 'Use a folder that is writable.'],
   ENOSPC: ['the disk is full', 'Free space on that disk.'],
-  EDQUOT: ['the disk quota is used up', 'Free space on that disk.'],
+  EDQUOT: ['the disk quota is exceeded', 'Free space on that disk.'],
 };
 
 /** Explains an error of the file system, with its path; null for any other error. */

@@ -213,8 +213,8 @@ export class Declaration {
 
   #mustServeFunctions(): void {
     const { app, command } = this.settings;
-    if (app !== undefined) throw this.#broken('serves an app, which answers every path itself, and cannot have functions');
-    if (command.length > 0) throw this.#broken('runs a command, which answers every path itself, and cannot have functions');
+    if (app !== undefined) throw this.#broken('serves an app, which handles every path itself, and cannot have functions');
+    if (command.length > 0) throw this.#broken('runs a command, which handles every path itself, and cannot have functions');
   }
 
   #take(fn: AnyFunction, schema: StandardSchema | undefined, route: FunctionDeclaration['route']): AnyFunction {

@@ -144,7 +144,7 @@ test('files that look like credentials stay behind with a warning, unless .tooli
     artifact.leftOut.map((text) => text.replace(/ .*/, '')).sort(),
     secret.map((path) => (path.startsWith('.aws/') ? '.aws' : path)).sort(),
   );
-  t.true(artifact.leftOut.includes('server.pem may hold credentials (to pack it, add !server.pem to .toolignore)'));
+  t.true(artifact.leftOut.includes('server.pem may contain credentials (to pack it, add !server.pem to .toolignore)'));
 });
 
 test('private keys stay behind whatever their names, in nested folders and behind links', async (t) => {
@@ -168,10 +168,10 @@ test('private keys stay behind whatever their names, in nested folders and behin
   t.deepEqual(
     artifact.leftOut.toSorted((a, b) => (a < b ? -1 : 1)),
     [
-      'all-keys is a link to deploy, which is left out',
+      'all-keys is a link to deploy, which is excluded',
       'deploy/prod contains a private key (to pack it, add !deploy/prod to .toolignore)',
       'gcp.json contains a private key (to pack it, add !gcp.json to .toolignore)',
-      'settings is a link to sub/.env, which is left out',
+      'settings is a link to sub/.env, which is excluded',
     ],
   );
   const target = await folderOf(t);
@@ -219,7 +219,7 @@ test('installed dependencies go along whatever .gitignore says, but not what .to
     'node_modules/left/index.js.map',
     'tool_manifest.json',
   ]);
-  t.deepEqual(artifact.leftOut, ['node_modules/shared is a link that leaves the folder']);
+  t.deepEqual(artifact.leftOut, ['node_modules/shared is a link to a path outside the folder']);
 });
 
 const links: [string, string][] = [
@@ -233,7 +233,7 @@ for (const [what, target] of links) {
     await symlink(target, join(folder, 'link'));
     const error = await t.throwsAsync(packArtifact(folder, MANIFEST), { instanceOf: CapstanError });
     t.is(error.code, 'INVALID_ARCHIVE');
-    t.regex(error.message, /^link is a broken link, or points out of the folder/);
+    t.regex(error.message, /^link is a broken link or points outside the folder/);
   });
 }
 
@@ -243,7 +243,7 @@ test('refused: a link that leaves by way of another', async (t) => {
   await symlink(outside, join(folder, 'node_modules/out'));
   await symlink('node_modules/out/secret', join(folder, 'link'));
   const error = await t.throwsAsync(packArtifact(folder, MANIFEST), { instanceOf: CapstanError });
-  t.regex(error.message, /^link is a broken link, or points out of the folder/);
+  t.regex(error.message, /^link is a broken link or points outside the folder/);
 });
 
 test('refused: more bytes than an artifact may have; nothing is left of it', async (t) => {

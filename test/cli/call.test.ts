@@ -62,7 +62,7 @@ test('a job from the command line: input, output, chunks, ends and refusals', as
     [['hello', '--json', 'absent.json'], 2, /--json: cannot read absent\.json/],
     [['hello', '--json', 'app.mjs'], 2, /--json: app\.mjs is not JSON/],
     [['hello', '--async', '--stream'], 2, /--stream: not allowed with --async/],
-    [['hello', '--timeout', 'soon'], 2, /--timeout: must be a number with s, m, h or d/],
+    [['hello', '--timeout', 'soon'], 2, /--timeout: must be a number followed by s, m, h or d/],
   ];
   for (const [args, code, message] of refusals) {
     const ran = await call(args);

@@ -242,7 +242,7 @@ test('capstan call finds it from the folder, and by its address', async (t) => {
   t.is(failed.code, 1);
   t.regex(failed.err, /the job ended FAILED: no luck with 3\nnext: curl http:\/\/localhost:\d+\/v2\/failing\/status\//);
   t.regex((await tool(elsewhere, 'none', '--url', base)).err, /endpoint none not found on the development server\nhint: It serves: echo, /);
-  t.regex((await tool(folder, 'api')).err, /api is load-balanced, and has no jobs; call it at .*\/lb\/api\//);
+  t.regex((await tool(folder, 'api')).err, /api is load-balanced and does not take jobs; call it at .*\/lb\/api\//);
   t.regex((await tool(folder, 'none')).err, /does not respond|no gateway|not found/i, 'unknown here: a deployed one is meant');
 
   // A project must not name another host, nor a server that is gone.

@@ -57,7 +57,7 @@ test('breakpoint() reads the terminal of the server; others are served, and wait
     (await fetch(`${base}/v2/${name}/runsync`, { method: 'POST', headers, body: JSON.stringify({ input }) })).json();
 
   const first = call('sum', { a: 1, b: 2 });
-  await heard(/sum stops at breakpoint\(\) in .*api\.py:6; pdb reads this terminal/);
+  await heard(/sum stopped at breakpoint\(\) in .*api\.py:6; pdb is attached to this terminal/);
   await heard(/\(Pdb\) $/);
   t.like(await call('other', {}), { output: 'served' });
   child.stdin.write('p both\n');

@@ -78,7 +78,7 @@ const REFUSED: readonly [name: string, files: Readonly<Record<string, string>>, 
   [
     'no such module',
     { 'a.py': py('Endpoint(name="a", app="main:app")') },
-    /^a\.py:2: endpoint a: app main:app: there is no main\.py in the project$/,
+    /^a\.py:2: endpoint a: app main:app: main\.py is not in the project$/,
   ],
   ['no name', { 'a.py': py('Endpoint(name="a", app="a.py")') }, /^a\.py:2: endpoint a: app must have the form module:name/],
   [
@@ -90,7 +90,7 @@ const REFUSED: readonly [name: string, files: Readonly<Record<string, string>>, 
   [
     'no such file',
     { 'a.ts': ts("endpoint({ name: 'a', app: 'b.ts' });") },
-    /^a\.ts:2: endpoint a: app b\.ts: there is no b\.ts in the project$/,
+    /^a\.ts:2: endpoint a: app b\.ts: b\.ts is not in the project$/,
   ],
   [
     'a file outside of the project',
@@ -105,12 +105,12 @@ const REFUSED: readonly [name: string, files: Readonly<Record<string, string>>, 
   [
     'a function beside an application',
     { 'a.py': py('api = Endpoint(name="a", app="a:web")\n@api.get("/")\ndef home(): ...') },
-    /^a\.py:4: endpoint a serves an app, which answers every path itself, and cannot have functions \(home\)$/,
+    /^a\.py:4: endpoint a serves an app, which handles every path itself, and cannot have functions \(home\)$/,
   ],
   [
     'a function beside a command',
     { 'a.ts': ts("endpoint({ name: 'a', command: ['node', 'x.js'] }, function job() {});") },
-    /^a\.ts:2: endpoint a runs a command, which answers every path itself, and cannot have functions \(job\)$/,
+    /^a\.ts:2: endpoint a runs a command, which handles every path itself, and cannot have functions \(job\)$/,
   ],
   [
     'system packages without an image',

@@ -57,7 +57,7 @@ test('without a person a deployment stops before its upload, with --allow-missin
   t.regex((error as { hint?: string } | undefined)?.hint ?? '', /--bundle-base-packages.*--allow-missing/);
   const allowed = await fitted(lacking, { allowMissing: true });
   t.is(allowed.built.name, 'first');
-  t.is(allowed.printed, '! endpoint a needs torch, and no connected node has it; its jobs wait until one has\n');
+  t.is(allowed.printed, '! endpoint a needs torch, and no connected node has it; its jobs stay queued until a node joins that has\n');
   const able_ = await fitted(lacking, { types: async () => Promise.resolve([able]) });
   t.deepEqual([able_.built.name, able_.printed], ['first', '']);
   const none = await fitted(applicationOf(endpoint('a', [])), { types: async () => Promise.reject(new Error('asked')) });
@@ -119,6 +119,7 @@ test('a step shows its amount, rate and time left once they are known', (t) => {
   const step = { text: 'downloading', detail: '', done: 0, before: 0, total: 0, elapsedMs: 0 };
   t.is(stepText(step), 'downloading');
   t.is(stepText({ ...step, elapsedMs: 61_000, detail: 'numpy' }), 'downloading (numpy), 1 min 1 s');
+  t.is(stepText({ ...step, done: 423, total: 423, elapsedMs: 10_043 }), 'downloading 423 B of 423 B, 42 B/s, 0 s left');
   t.is(stepText({ ...step, total: 10_000_000 }), 'downloading 0 B of 10.0 MB');
   t.is(
     stepText({ ...step, total: 10_000_000, done: 2_500_000, elapsedMs: 1000, detail: 'numpy' }),

@@ -150,7 +150,7 @@ for (const [what, module, path] of places) {
 
 const refused: [string, Readonly<Record<string, string>>, string, RegExp][] = [
   ['a module that is not there', {}, 'm', /^resources\.e\.functions\[0\]\.module: the module m is not in the folder/],
-  ['a module outside of the folder', {}, '../outside.ts', /is not in the folder|is outside of the folder/],
+  ['a module outside of the folder', {}, '../outside.ts', /is not in the folder|is outside the folder/],
   [
     'another language',
     { 'm.rb': 'def f() end' },
@@ -204,5 +204,5 @@ test('refused: a link out of the folder', async (t) => {
   const folder = await folderOf(t, {});
   await symlink(join(outside, 'm.ts'), join(folder, 'm.ts'));
   const error = await t.throwsAsync(readFunction(folder, 'm.ts'), { instanceOf: CapstanError });
-  t.regex(error.message, /is outside of the folder/);
+  t.regex(error.message, /is outside the folder/);
 });

@@ -85,7 +85,7 @@ onSmallDisk(`a full disk costs lines, which are counted, and nothing else${whyNo
   disk.free();
   log.write('after\n');
   log.close();
-  t.regex(told[1] ?? '', /part\.log is writable again; (\d+) lines are missing in it/);
+  t.regex(told[1] ?? '', /part\.log is writable again; (\d+) lines are missing from it/);
   const lines = (await readFile(path, 'utf8')).split('\n').filter((line) => line !== '');
   const whole = lines.filter((line) => line.length === 199 && line.startsWith('x')).length;
   t.is(lines[0], 'before');

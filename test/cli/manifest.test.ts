@@ -148,7 +148,7 @@ const broken: [string, unknown, string][] = [
   ['an array', [], 'must be an object with the key resources'],
   ['no resources', {}, 'resources: is required and must be an object with one entry per endpoint'],
   ['resources as an array', { resources: [] }, 'resources: must be an object with one entry per endpoint'],
-  ['no endpoint', { resources: {} }, 'resources: must hold at least one endpoint'],
+  ['no endpoint', { resources: {} }, 'resources: must contain at least one endpoint'],
   ['an endpoint that is no object', { resources: { a: 1 } }, 'resources.a: must be an object'],
   [
     'a name with a space',
@@ -208,7 +208,7 @@ const broken: [string, unknown, string][] = [
     'resources.a.idleTimeout: must be an integer between 1 and 3600 s, not 3601',
   ],
   ['gpu and cpu', queue({ gpuIds: 'ANY', cpu: 'cpu3c-4-8' }), 'resources.a.cpu: gpuIds and cpu are mutually exclusive'],
-  ['a gpu count without gpus', queue({ gpuCount: 2 }), 'resources.a.gpuCount: needs gpuIds'],
+  ['a gpu count without gpus', queue({ gpuCount: 2 }), 'resources.a.gpuCount: requires gpuIds'],
   [
     'a cpu of another form',
     queue({ cpu: '4 cores' }),
@@ -288,7 +288,7 @@ test('all broken rules are named at once', (t) => {
   t.is(
     refusal({ resources: { a: { functions: [], idleTimeout: 0 }, b: { functions: [fn], cpu: 'x', workersMax: 'many' } } }),
     [
-      'tool_manifest.json breaks 4 rules:',
+      'tool_manifest.json has 4 errors:',
       '  resources.a.idleTimeout: must be an integer between 1 and 3600 s, not 0',
       '  resources.a.functions: must name at least one function',
       '  resources.b.workersMax: must be an integer between 0 and 1000, not "many"',

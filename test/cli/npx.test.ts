@@ -28,12 +28,12 @@ test('SIGTERM to npx capstan up ends the stack, and says nothing of lost connect
     }
     await npx.ended;
   });
-  await npx.hear(/^Ctrl\+C ends it\.$/m);
+  await npx.hear(/^Press Ctrl\+C to stop it\.$/m);
   below.push(...(await descendants(npx.child.pid ?? 0)));
   t.true(below.length >= 5, `npx has ${below.length} processes: its shell, the supervisor and three parts`);
   npx.child.kill('SIGTERM');
   await npx.ended;
   await Promise.all(below.map(gone));
   t.false((await readdir(data)).includes('run.json'));
-  t.regex(npx.stderr(), /Ctrl\+C ends it\.\n(=> stopping\n)?$/);
+  t.regex(npx.stderr(), /Press Ctrl\+C to stop it\.\n(=> stopping\n)?$/);
 });

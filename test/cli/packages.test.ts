@@ -44,7 +44,7 @@ for (const installer of ['uv', 'pip'] as const) {
     t.is((await build()).code, 0, 'what a failed refresh would have replaced is still there');
   });
 
-  check(title('addresses of indexes, which may hold credentials, are no arguments of a program'), async (t) => {
+  check(title('addresses of indexes, which may contain credentials, are no arguments of a program'), async (t) => {
     const { folder, build } = await packageWorld(
       t,
       {

@@ -110,7 +110,7 @@ if (noEngine === undefined) {
   test.serial('one container an endpoint, in a network of their own, until Ctrl+C', async (t) => {
     const { preview } = await world(t, SOURCE);
     const running = preview(engine.socket, '--image', IMAGE);
-    await running.hear(/Ctrl\+C ends it/);
+    await running.hear(/Press Ctrl\+C to stop it/);
     const said = running.stderr();
     t.regex(said, /! vision requires a GPU, which this host does not have: skipped/);
     t.regex(said, /Load-balanced endpoints\n {2}front [^]*GET \/twice → twice\nQueue-based endpoints\n {2}lengths {2}http/);

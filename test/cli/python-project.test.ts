@@ -254,8 +254,8 @@ source = { git = "https://example.com/repo.git?rev=main#abc" }
     'repo @ git+https://example.com/repo.git@abc',
   ]);
   t.deepEqual([...pins.hashes], [['numpy==1.26.4', ['sha256:dd', 'sha256:cc']]]);
-  t.deepEqual(pins.warnings, ['uv.lock does not have fresh: the newest versions are installed; write the lock file again']);
-  await t.throwsAsync(read({ 'uv.lock': '[[package]]\nversion = "1"\n' }), { message: /^uv\.lock is not a lock file: / });
+  t.deepEqual(pins.warnings, ['uv.lock does not have fresh: the newest versions are installed; regenerate the lock file']);
+  await t.throwsAsync(read({ 'uv.lock': '[[package]]\nversion = "1"\n' }), { message: /^uv\.lock is not a valid lock file: / });
 });
 
 test("uv's annotated list and pip's settings are read", (t) => {

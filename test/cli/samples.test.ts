@@ -10,7 +10,7 @@ import { run, type Run } from './fakes/run.ts';
 import { folderOf } from '../support/folder.ts';
 
 const bin = join(import.meta.dirname, '../../cli/capstan.mjs');
-const READY = /^Ctrl\+C ends it\.$/m;
+const READY = /^Press Ctrl\+C to stop it\.$/m;
 
 interface Row {
   readonly id: string;
@@ -89,9 +89,9 @@ test.serial('a sample that was undeployed stays away, and one that was replaced 
   const second = await serve(t, 'start', data);
   t.regex(
     second.stderr(),
-    /^! the sample endpoint reference was undeployed and stays undeployed\nhint: .*capstan deploy \S+examples\/reference$/m,
+    /^! the sample endpoint reference was deleted and is not deployed again\nhint: .*capstan deploy \S+examples\/reference$/m,
   );
-  t.regex(second.stderr(), /^! the endpoint text-analysis has a different build than the sample and stays unchanged\nhint: /m);
+  t.regex(second.stderr(), /^! the endpoint text-analysis has another build than the sample and is left unchanged\nhint: /m);
   t.is(second.stdout(), '', 'no job runs on what belongs to the user');
   const rows = JSON.parse(await tool(t, data, 'endpoints', 'list', '--json')) as Row[];
   t.deepEqual(

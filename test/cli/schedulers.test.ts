@@ -75,7 +75,7 @@ test('a cell without a standby', (t) => {
 
 test('a standby that went silent is missing, and named with its host', (t) => {
   const silent = withStandby({ lastSeenAgeMs: 75_000 });
-  only(t, silent, 'warning', /^the standby 10\.0\.0\.2:7070 \(two\) was last seen 75 s ago$/, /Start it again/);
+  only(t, silent, 'warning', /^the standby 10\.0\.0\.2:7070 \(two\) was last seen 75 s ago$/, /Restart it/);
 });
 
 test('a cell that nobody has owned yet', (t) => {
@@ -140,7 +140,7 @@ test('different versions, and a schema that one of them does not know', (t) => {
     t,
     withStandby({ schemaVersion: 2 }),
     'fault',
-    /knows the schema up to version 2, and cannot take over: the database has version 3$/,
+    /supports the schema only up to version 2 and cannot take over: the database has version 3$/,
     /Upgrade/,
   );
 });
@@ -153,12 +153,18 @@ test('a clock more than a minute away from the database’s', (t) => {
 
 test('an address that two hosts show, or that no other host reaches', (t) => {
   const hint = /CAPSTAN_ADVERTISE/;
-  only(t, withStandby({ address: owner.address }), 'fault', /^schedulers on one and two show the same address 10\.0\.0\.1:7070$/, hint);
+  only(
+    t,
+    withStandby({ address: owner.address }),
+    'fault',
+    /^schedulers on one and two advertise the same address 10\.0\.0\.1:7070$/,
+    hint,
+  );
   only(
     t,
     withStandby({ address: '127.0.0.1:7070' }),
     'fault',
-    /^the scheduler on two shows the address 127\.0\.0\.1:7070, which no other/,
+    /^the scheduler on two advertises the address 127\.0\.0\.1:7070, which no other/,
     hint,
   );
   const oneHost = [owner, standby].map((each, i) => ({ ...each, hostName: 'one', address: `127.0.0.1:707${i}` }));

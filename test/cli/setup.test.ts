@@ -117,7 +117,7 @@ test('the first start installs what running needs, in one line, and links the to
   const { folder, setUp, npmCalls, stamp } = await checkout(t);
   const running = setUp(['start', '--http-port', '1'], DONE);
   t.is(await ends(running), 0);
-  t.is(running.stderr(), '=> installing dependencies (what running needs)\n');
+  t.is(running.stderr(), '=> installing dependencies (runtime dependencies only)\n');
   t.is(running.stdout(), `tool start --http-port 1 with a channel ${join(folder, 'node_modules/.bin')}\n`);
   t.deepEqual(await npmCalls(), [PROD]);
   t.is((await stamp())?.mode, 'prod');
@@ -245,7 +245,7 @@ test('no Node that is new enough: one line, exit code 78', async (t) => {
   const old = `data:text/javascript,Object.defineProperty(process,'versions',{value:{...process.versions,node:'20.20.2'}});Object.defineProperty(process,'version',{value:'v20.20.2'})`;
   const running = run(['--import', old, join(folder, 'cli/setup.mjs'), 'start'], { cwd: folder });
   t.is(await running.ended, 78);
-  t.is(running.stderr(), '✗ Capstan needs Node.js 22.18 or newer, and this is v20.20.2\nhint: Install Node.js 24.\n');
+  t.is(running.stderr(), '✗ Capstan requires Node.js 22.18 or newer, but this is v20.20.2\nhint: Install Node.js 24.\n');
 });
 
 test('a Node of the dependencies that does not run here is passed over', async (t) => {

@@ -97,7 +97,7 @@ test('the next start waits for a part that outlives its killed supervisor', asyn
   t.is(await up.ended, 'SIGKILL');
 
   const next = startStack(t, [folder]);
-  await next.hear(/^=> waiting for parts of an earlier Capstan to end: agent$/m);
+  await next.hear(/^=> waiting for processes of an earlier run to end: agent$/m);
   t.notRegex(next.stdout(), /^up$/m);
   process.kill(agent.pid, 'SIGKILL');
   await next.hear(/^up$/m);

@@ -113,7 +113,7 @@ for (const { title, before, user = 0, level, says, needs } of CASES) {
       start.child.kill('SIGTERM');
       await start.ended;
     });
-    await start.hear(/^Ctrl\+C ends it\.$/m);
+    await start.hear(/^Press Ctrl\+C to stop it\.$/m);
     t.is((JSON.parse(start.stdout()) as { status: string }).status, 'COMPLETED', start.stderr());
     const log = await readFile(join(data, 'logs/agent.log'), 'utf8');
     const line = log.split('\n').find((each) => each.includes('"isolation of workers"')) ?? '{}';

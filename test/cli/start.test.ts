@@ -24,7 +24,7 @@ test.serial('the first start deploys the sample and runs a job; the second finds
   };
 
   const first = start();
-  await first.hear(/^Ctrl\+C ends it\.$/m);
+  await first.hear(/^Press Ctrl\+C to stop it\.$/m);
   const job = JSON.parse(first.stdout()) as { status: string; output: { statistics: Record<string, number> } };
   t.is(job.status, 'COMPLETED');
   t.deepEqual(Object.keys(job.output.statistics), ['word_count', 'character_count', 'average_word_length', 'sentence_count']);
@@ -69,7 +69,7 @@ test.serial('the first start deploys the sample and runs a job; the second finds
   t.false((await readdir(data)).includes('run.json'));
 
   const second = start();
-  await second.hear(/^Ctrl\+C ends it\.$/m);
+  await second.hear(/^Press Ctrl\+C to stop it\.$/m);
   t.notRegex(second.stderr(), /deploying|API key/);
   t.is((JSON.parse(second.stdout()) as { status: string }).status, 'COMPLETED');
   second.child.kill('SIGTERM');
@@ -83,7 +83,7 @@ test.serial('a given key becomes the account’s, and is not shown; a later one 
       cwd: data,
       env: { SERVICE_API_KEY: key },
     });
-    await running.hear(/^Ctrl\+C ends it\.$/m);
+    await running.hear(/^Press Ctrl\+C to stop it\.$/m);
     t.is((await readFile(join(data, 'secrets/api-key'), 'utf8')).trim(), 'cap_given-at-first');
     t.notRegex(running.stderr(), /cap_given/);
     t.is(/^! SERVICE_API_KEY is not the key of this data folder/m.test(running.stderr()), key === 'cap_given-later');

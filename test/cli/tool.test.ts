@@ -121,7 +121,7 @@ test('a mistake in the environment names the variable', async (t) => {
 test('no key anywhere: one line that says how to get one', async (t) => {
   const { code, stderr } = await capstan(['endpoints', 'list', '--data-dir', await folderOf(t)], { cwd: await folderOf(t) });
   t.is(code, 78);
-  t.regex(stderr, line('SERVICE_API_KEY: no API key is set, and the data folder holds none'));
+  t.regex(stderr, line('SERVICE_API_KEY: no API key is set, and the data folder contains none'));
 });
 
 test('nobody at the address: one line that says how to start it', async (t) => {
@@ -151,12 +151,12 @@ const manifests: [string, string | null, RegExp][] = [
   [
     'an empty manifest',
     '{"resources": {}}',
-    /^=> building .*\n✗ tool_manifest\.json: resources: must hold at least one endpoint\nhint: .*\n$/,
+    /^=> building .*\n✗ tool_manifest\.json: resources: must contain at least one endpoint\nhint: .*\n$/,
   ],
   [
     'a broken rule',
     '{"resources": {"a": {"functions": [], "idleTimeout": 0}}}',
-    /^=> building .*\n✗ tool_manifest\.json breaks 2 rules:\n {2}resources\.a.*\n {2}resources\.a.*\nhint: .*\n$/,
+    /^=> building .*\n✗ tool_manifest\.json has 2 errors:\n {2}resources\.a.*\n {2}resources\.a.*\nhint: .*\n$/,
   ],
   [
     'a module that is not there',
@@ -213,7 +213,7 @@ test('doctor on a host where nothing runs: warnings are no faults', async (t) =>
   t.is(stdout, '');
   t.regex(stderr, /^[✓!] Node\.js: /m);
   t.regex(stderr, /^✓ data folder: /m);
-  t.regex(stderr, /^! stack: nothing runs on this data folder$/m);
+  t.regex(stderr, /^! stack: no stack is running on this data folder$/m);
   const findings = JSON.parse((await capstan([...args, '--json'])).stdout) as {
     name: string;
     verdict: string;
@@ -244,7 +244,7 @@ test('an old Node and no other: exactly one line, exit code 78', async (t) => {
   const running = run([...oldNode, join(folder, 'cli/capstan.mjs'), 'version']);
   t.is(await running.ended, 78);
   t.is(running.stdout(), '');
-  t.regex(running.stderr(), /^✗ Capstan needs Node\.js 22\.18 or newer, and this is v20\.20\.2: [^\n]+\n$/);
+  t.regex(running.stderr(), /^✗ Capstan requires Node\.js 22\.18 or newer, but this is v20\.20\.2: [^\n]+\n$/);
 });
 
 test('an old Node hands over to the one that came with the dependencies: arguments, exit code and signals pass', async (t) => {

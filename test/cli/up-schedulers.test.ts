@@ -18,12 +18,12 @@ const app = join(import.meta.dirname, '../contract/app');
 await withPostgres('up with several schedulers', tests);
 
 const refused = [
-  [['--schedulers', '3'], /^✗ --schedulers: 3 schedulers require a queue in PostgreSQL\nhint: Name it with --store postgres:/],
+  [['--schedulers', '3'], /^✗ --schedulers: 3 schedulers require a queue in PostgreSQL\nhint: Set it with --store postgres:/],
   [['--schedulers', '0'], /^✗ --schedulers: must be a number between 1 and 9\n/],
-  [['--schedulers', '2', '--store', 'sqlite:/tmp/queue'], /^✗ --store: must begin with postgres:\/\/\n/],
+  [['--schedulers', '2', '--store', 'sqlite:/tmp/queue'], /^✗ --store: must start with postgres:\/\/\n/],
   [
     ['--store', 'postgres://me:hunter2@db/queue'],
-    /^✗ --store: must not hold a password; put it into a password file and name that in PGPASSFILE\n/,
+    /^✗ --store: must not contain a password; use a password file and set PGPASSFILE to its path\n/,
   ],
   [
     ['--schedulers', '3', '--store', 'postgres://me@127.0.0.1/queue', '--grpc-port', '65534'],

@@ -71,8 +71,8 @@ test.serial('a wrong action and a missing id are mistakes', async (t) => {
   for (const [args, message] of [
     [['retry'], "✗ unknown command 'retry'\n"],
     [['list', '--rotate'], "✗ unknown option '--rotate'\n"],
-    [['redeliver'], '✗ webhook: give the id of a webhook, or --failed for every failed one\n'],
-    [['redeliver', 'id', '--failed'], '✗ webhook: give the id of a webhook, or --failed for every failed one\n'],
+    [['redeliver'], '✗ webhook: specify the id of a webhook, or --failed for every failed webhook\n'],
+    [['redeliver', 'id', '--failed'], '✗ webhook: specify the id of a webhook, or --failed for every failed webhook\n'],
   ] as const) {
     const running = run([bin, 'webhooks', ...args]);
     t.is(await running.ended, 2);

@@ -141,7 +141,7 @@ function tests(server: PostgresServer): void {
     const done = run([tool, 'store', 'copy', '--from', 'sqlite:capstan.db', '--to', url], { cwd: folder });
     t.is(await done.ended, 0, done.stderr());
     t.regex(done.stdout(), /^jobs {2}1 rows {2}sha256 [0-9a-f]{64}$/m);
-    t.regex(done.stderr(), /The copy has no blobs .* and no secrets/);
+    t.regex(done.stderr(), /The copy contains neither blobs .* nor secrets/);
     t.true(done.stderr().includes(`next: CAPSTAN_STORE=${url} capstan scheduler`), done.stderr());
   });
 }

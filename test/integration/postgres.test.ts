@@ -128,7 +128,7 @@ function tests(server: PostgresServer): void {
       [{ store: 'mysql://a@b/c' }, /^CAPSTAN_STORE: must be empty or begin with postgres:\/\/$/],
       [
         { store: 'postgres://u:secret@h/d' },
-        /^CAPSTAN_STORE: must not hold a password; put it into a password file and name that in PGPASSFILE$/,
+        /^CAPSTAN_STORE: must not contain a password; use a password file and set PGPASSFILE to its path$/,
       ],
       [{ store: 'postgres://h/d' }, /^CAPSTAN_STORE: must name a user before the host$/],
       [{ store: 'postgres://u@h' }, /^CAPSTAN_STORE: must name one database after the host$/],

@@ -27,7 +27,7 @@ say 'capstan up'
 capstan up --http-port 0 --grpc-port 0 >up.log 2>&1 &
 up=$!
 trap 'kill -TERM $up 2>/dev/null || true' EXIT
-until grep -q '^Ctrl+C ends it' up.log; do
+until grep -q '^Press Ctrl+C to stop it' up.log; do
   kill -0 "$up" || { cat up.log >&2; exit 1; }
   sleep 0.1
 done

@@ -32,8 +32,8 @@ export function parseAddress(text: string, setting: string): Address {
   } catch {
     throw refused('must be postgres://user@host:port/database');
   }
-  if (url.protocol !== 'postgres:' && url.protocol !== 'postgresql:') throw refused('must begin with postgres://');
-  if (url.password !== '') throw refused('must not hold a password; put it into a password file and name that in PGPASSFILE');
+  if (url.protocol !== 'postgres:' && url.protocol !== 'postgresql:') throw refused('must start with postgres://');
+  if (url.password !== '') throw refused('must not contain a password; use a password file and set PGPASSFILE to its path');
   for (const name of url.searchParams.keys()) {
     if (!OPTIONS.includes(name)) throw refused(`unknown option "${name}" (allowed: ${OPTIONS.join(', ')})`);
   }

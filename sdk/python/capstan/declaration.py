@@ -164,7 +164,7 @@ class Declaration:
     def _must_serve_functions(self) -> None:
         what = "serves an app" if self.settings.app is not None else "runs a command" if self.settings.command else None
         if what is not None:
-            raise DeclarationError(f"endpoint {self.name}: {what}, which answers every path itself, and cannot have functions")
+            raise DeclarationError(f"endpoint {self.name}: {what}, which handles every path itself, and cannot have functions")
 
     def _take(self, target: Target, declared: FunctionDeclaration) -> Target:
         self.functions.append(declared)

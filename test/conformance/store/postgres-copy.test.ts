@@ -272,7 +272,7 @@ function tests(server: PostgresServer): void {
       [`sqlite:${file}`, `sqlite:${file}.2`, 'INVALID_ARGUMENT', /^--to: one store must be in SQLite and the other in PostgreSQL$/],
       [`sqlite:${folder}/none`, url, 'NOT_FOUND', /^--from: the database .*none\/scheduler\/capstan\.db does not exist$/],
       [url, `sqlite:${folder}/new`, 'NOT_FOUND', /^--from: postgres:.* is not a database of Capstan$/],
-      [`sqlite:${file}`, 'postgres://u:secret@h/d', 'CONFIG', /^--to: must not hold a password/],
+      [`sqlite:${file}`, 'postgres://u:secret@h/d', 'CONFIG', /^--to: must not contain a password/],
     ];
     for (const [from, to, code, message] of cases) {
       const error = await t.throwsAsync<Error & { code?: string }>(copy(from, to));
