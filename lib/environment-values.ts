@@ -17,7 +17,7 @@ const LONGEST_ENVIRONMENT = 1_048_576;
  */
 export function valueFault(name: string, value: string): string | null {
   if (value.includes('\0')) return 'must not contain the character NUL';
-  if (sizeOf(name, value) > LONGEST_VALUE) return `must have at most ${LONGEST_VALUE} bytes, its name included`;
+  if (sizeOf(name, value) > LONGEST_VALUE) return `must have at most ${LONGEST_VALUE} bytes, including its name`;
   return null;
 }
 

@@ -142,7 +142,7 @@ const table = {
   },
   INVALID_MANIFEST: { grpc: 3, http: 400, exit: 65, title: 'Bad Request', hint: 'Correct tool_manifest.json.' },
   INVALID_ARCHIVE: { grpc: 3, http: 400, exit: 65, title: 'Bad Request', hint: 'Build the artifact again.' },
-  OLD_NODE: { grpc: 9, http: 500, exit: 78, title: 'Internal Server Error', hint: 'Install Node.js 22.18 or newer (24 is best).' },
+  OLD_NODE: { grpc: 9, http: 500, exit: 78, title: 'Internal Server Error', hint: 'Install Node.js 22.18 or newer (24 is recommended).' },
   NODE_REMOVED: {
     grpc: 16,
     http: 401,

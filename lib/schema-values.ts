@@ -99,7 +99,7 @@ class Reading {
 
   #array({ items, prefixItems, minItems }: Json, value: readonly unknown[], path: (string | number)[]): unknown {
     if (Array.isArray(prefixItems)) {
-      if (minItems !== value.length) return this.#fail(path, `must be an array of ${prefixItems.length}`);
+      if (minItems !== value.length) return this.#fail(path, `must be an array of length ${prefixItems.length}`);
       return value.map((each, index) => this.#part(prefixItems[index], each, path, index));
     }
     return isObject(items) && !isOpen(items) ? value.map((each, index) => this.#part(items, each, path, index)) : value;
@@ -179,17 +179,17 @@ class Reading {
     switch (kind) {
       case 'Date': {
         const made = typeof value === 'string' && /^\d{4}-\d{2}-\d{2}/.test(value) ? new Date(value) : new Date(Number.NaN);
-        return Number.isNaN(made.getTime()) ? this.#fail(path, 'must be a date by ISO 8601, such as 2026-01-31T12:00:00Z') : made;
+        return Number.isNaN(made.getTime()) ? this.#fail(path, 'must be an ISO 8601 date, such as 2026-01-31T12:00:00Z') : made;
       }
       case 'BigInt':
         if (Number.isInteger(value) || (typeof value === 'string' && DIGITS.test(value))) return BigInt(value as string | number);
-        return this.#fail(path, 'must be an integer, or text of one');
+        return this.#fail(path, 'must be an integer or a string that contains one');
       case 'URL':
         return typeof value === 'string' && URL.canParse(value) ? new URL(value) : this.#fail(path, 'must be a URL');
       case 'Uint8Array':
       case 'Buffer': {
         if (typeof value !== 'string' || value.length % 4 !== 0 || !BASE64.test(value))
-          return this.#fail(path, 'must be bytes as base64 text');
+          return this.#fail(path, 'must be a base64 string');
         const bytes = Buffer.from(value, 'base64');
         return kind === 'Buffer' ? bytes : new Uint8Array(bytes);
       }

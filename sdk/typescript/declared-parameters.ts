@@ -2,19 +2,19 @@
 import type { SettingRule } from './setting-rules.ts';
 
 export interface DeclaredParameters {
-  /** What the endpoint does, for people; shown by endpoints get and on the docs page of a load-balanced endpoint. */
+  /** Description of the endpoint for people, shown by endpoints get and on the docs page of a load-balanced endpoint. */
   readonly description?: string;
   /** Seconds that a worker stays while idle. 1 to 3600 s. Default: 60. */
   readonly idleTimeout?: number;
-  /** Seconds within which a worker must be ready, pulls of its image not counted; 0 for the service's default. One that is not has failed to start. 0, or 1 to 3600 s. Default: 0. */
+  /** Seconds within which a worker must be ready, not counting pulls of its image; 0 for the service's default. A worker that is not ready by then has failed to start. 0, or 1 to 3600 s. Default: 0. */
   readonly startTimeout?: number;
-  /** Longest run of a job, in ms; 0 for the service's default. 0, or 5000 to 604800000 ms. Default: 0. */
+  /** Maximum run time of a job, in ms; 0 for the service's default. 0, or 5000 to 604800000 ms. Default: 0. */
   readonly executionTimeoutMs?: number;
-  /** What scaling goes by: the time that the oldest job waits, or jobs and requests per worker. */
+  /** Scaling metric: the time that the oldest job waits, or jobs and requests per worker. */
   readonly scalerType?: 'QUEUE_DELAY' | 'REQUEST_COUNT';
   /** QUEUE_DELAY: seconds that the oldest job may wait; REQUEST_COUNT: jobs or requests per worker. 1 to 10000. Default: 4. */
   readonly scalerValue?: number;
-  /** Jobs or requests that a worker serves at once. 1 to 1000. Default: 1. */
+  /** Jobs or requests that a worker serves concurrently. 1 to 1000. Default: 1. */
   readonly maxConcurrency?: number;
   /** GPUs of each worker; requires gpu. 1 to 64. Default: 1. */
   readonly gpuCount?: number;

@@ -522,7 +522,7 @@ test('a deployment that breaks a rule is refused by field and rule', async (t) =
     [[{ name: 'a', env: { 'A=B': 'x' } }], /^a.env\["A=B"\]: must be a name of letters, digits and underscores$/],
     [[{ name: 'a', env: { '': 'x' } }], /^a.env\[""\]: must be a name of letters, digits and underscores$/],
     [[{ name: 'a', env: { A: 's3cret\0' } }], /^a.env.A: must not contain the character NUL$/],
-    [[{ name: 'a', env: { A: 's'.repeat(131_070) } }], /^a.env.A: must have at most 131070 bytes, its name included$/],
+    [[{ name: 'a', env: { A: 's'.repeat(131_070) } }], /^a.env.A: must have at most 131070 bytes, including its name$/],
     [
       [{ name: 'a', env: Object.fromEntries(Array.from({ length: 11 }, (_, i) => [`A${i}`, 's'.repeat(100_000)])) }],
       /^a.env: must have at most 1048576 bytes in total$/,

@@ -6,19 +6,19 @@ from typing import Any, Dict, Optional, Tuple, TypedDict
 
 
 class DeclaredParameters(TypedDict, total=False):
-    #: What the endpoint does, for people; shown by endpoints get and on the docs page of a load-balanced endpoint.
+    #: Description of the endpoint for people, shown by endpoints get and on the docs page of a load-balanced endpoint.
     description: str
     #: Seconds that a worker stays while idle. 1 to 3600 s. Default: 60.
     idle_timeout: int
-    #: Seconds within which a worker must be ready, pulls of its image not counted; 0 for the service's default. One that is not has failed to start. 0, or 1 to 3600 s. Default: 0.
+    #: Seconds within which a worker must be ready, not counting pulls of its image; 0 for the service's default. A worker that is not ready by then has failed to start. 0, or 1 to 3600 s. Default: 0.
     start_timeout: int
-    #: Longest run of a job, in ms; 0 for the service's default. 0, or 5000 to 604800000 ms. Default: 0.
+    #: Maximum run time of a job, in ms; 0 for the service's default. 0, or 5000 to 604800000 ms. Default: 0.
     execution_timeout_ms: int
-    #: What scaling goes by: the time that the oldest job waits, or jobs and requests per worker.
+    #: Scaling metric: the time that the oldest job waits, or jobs and requests per worker.
     scaler_type: Optional[str]
     #: QUEUE_DELAY: seconds that the oldest job may wait; REQUEST_COUNT: jobs or requests per worker. 1 to 10000. Default: 4.
     scaler_value: int
-    #: Jobs or requests that a worker serves at once. 1 to 1000. Default: 1.
+    #: Jobs or requests that a worker serves concurrently. 1 to 1000. Default: 1.
     max_concurrency: int
     #: GPUs of each worker; requires gpu. 1 to 64. Default: 1.
     gpu_count: int
@@ -34,19 +34,19 @@ class DeclaredParameters(TypedDict, total=False):
 class CheckedParameters:
     """The same with the defaults filled in."""
 
-    #: What the endpoint does, for people; shown by endpoints get and on the docs page of a load-balanced endpoint.
+    #: Description of the endpoint for people, shown by endpoints get and on the docs page of a load-balanced endpoint.
     description: str
     #: Seconds that a worker stays while idle. 1 to 3600 s. Default: 60.
     idle_timeout: int
-    #: Seconds within which a worker must be ready, pulls of its image not counted; 0 for the service's default. One that is not has failed to start. 0, or 1 to 3600 s. Default: 0.
+    #: Seconds within which a worker must be ready, not counting pulls of its image; 0 for the service's default. A worker that is not ready by then has failed to start. 0, or 1 to 3600 s. Default: 0.
     start_timeout: int
-    #: Longest run of a job, in ms; 0 for the service's default. 0, or 5000 to 604800000 ms. Default: 0.
+    #: Maximum run time of a job, in ms; 0 for the service's default. 0, or 5000 to 604800000 ms. Default: 0.
     execution_timeout_ms: int
-    #: What scaling goes by: the time that the oldest job waits, or jobs and requests per worker.
+    #: Scaling metric: the time that the oldest job waits, or jobs and requests per worker.
     scaler_type: Optional[str]
     #: QUEUE_DELAY: seconds that the oldest job may wait; REQUEST_COUNT: jobs or requests per worker. 1 to 10000. Default: 4.
     scaler_value: int
-    #: Jobs or requests that a worker serves at once. 1 to 1000. Default: 1.
+    #: Jobs or requests that a worker serves concurrently. 1 to 1000. Default: 1.
     max_concurrency: int
     #: GPUs of each worker; requires gpu. 1 to 64. Default: 1.
     gpu_count: int

@@ -70,7 +70,7 @@ def shown(value):
 /** Runs jobs of the source's function `f`. */
 const worker = (t: ExecutionContext, source: string): Promise<Run> => jobsOf(t, processRuntime(), { 'main.py': source });
 
-const DATE_TIME = 'a: must be a date and time by ISO 8601, such as 2026-01-31T12:00:00Z';
+const DATE_TIME = 'a: must be an ISO 8601 date and time, such as 2026-01-31T12:00:00Z';
 const types: readonly [type: string, ...cases: (readonly [value: string, expected: string])[]][] = [
   [
     'datetime.datetime',
@@ -78,24 +78,24 @@ const types: readonly [type: string, ...cases: (readonly [value: string, expecte
     ['5', DATE_TIME],
     ['"x"', DATE_TIME],
   ],
-  ['datetime.date', ['"2026-01-31"', 'datetime.date(2026, 1, 31)'], ['"2026"', 'a: must be a date by ISO 8601, such as 2026-01-31']],
+  ['datetime.date', ['"2026-01-31"', 'datetime.date(2026, 1, 31)'], ['"2026"', 'a: must be an ISO 8601 date, such as 2026-01-31']],
   ['datetime.time', ['"12:30:00"', 'datetime.time(12, 30)']],
   [
     'datetime.timedelta',
     ['"-P1DT1H"', 'datetime.timedelta(days=-2, seconds=82800)'],
     ['1.5', 'datetime.timedelta(seconds=1, microseconds=500000)'],
-    ['"P"', 'a: must be a number of seconds or a duration by ISO 8601, such as PT1H30M'],
+    ['"P"', 'a: must be a number of seconds or an ISO 8601 duration, such as PT1H30M'],
   ],
   [
     'decimal.Decimal',
     ['"1.10"', "Decimal('1.10')"],
     ['1.1', "Decimal('1.1')"],
-    ['"NaN"', 'a: must be a number, or text of one'],
-    ['true', 'a: must be a number, or text of one'],
+    ['"NaN"', 'a: must be a number or a string that contains one'],
+    ['true', 'a: must be a number or a string that contains one'],
   ],
   ['uuid.UUID', ['"00000000-0000-0000-0000-000000000005"', "UUID('00000000-0000-0000-0000-000000000005')"], ['5', 'a: must be a UUID']],
   ['pathlib.Path', ['"a/b"', "PosixPath('a/b')"], ['"a\\u0000"', 'a: must be a string with a path']],
-  ['bytes', ['"AP8="', "b'\\x00\\xff'"], ['"A"', 'a: must be bytes as base64 text'], ['"!!!!"', 'a: must be bytes as base64 text']],
+  ['bytes', ['"AP8="', "b'\\x00\\xff'"], ['"A"', 'a: must be a base64 string'], ['"!!!!"', 'a: must be a base64 string']],
   ['Mode', ['"fast"', "<Mode.FAST: 'fast'>"], ['"other"', 'a: must be one of "fast", "slow"'], ['{}', 'a: must be one of "fast", "slow"']],
   ['Level', ['1', '<Level.LOW: 1>'], ['1.0', '<Level.LOW: 1>'], ['true', 'a: must be one of 1']],
   ['Literal["x", 1]', ['"x"', 'x'], ['1', '1'], ['true', 'a: must be one of "x", 1']],
@@ -106,7 +106,7 @@ const types: readonly [type: string, ...cases: (readonly [value: string, expecte
   ['List[int]', ['[1, 2.0]', '[1, 2]'], ['[1, "x"]', 'a[1]: must be an integer'], ['{}', 'a: must be an array']],
   ['Set[int]', ['[1, 1]', '{1}'], ['[[1]]', 'a[0]: must be an integer']],
   ['FrozenSet[Any]', ['[1]', 'frozenset({1})'], ['[[1]]', 'a: must be an array without arrays and objects']],
-  ['Tuple[int, str]', ['[1, "a"]', "(1, 'a')"], ['[1]', 'a: must be an array of 2']],
+  ['Tuple[int, str]', ['[1, "a"]', "(1, 'a')"], ['[1]', 'a: must be an array of length 2']],
   ['Tuple[int, ...]', ['[1, 2]', '(1, 2)'], ['[1, "a"]', 'a[1]: must be an integer']],
   [
     'Dict[int, Mode]',
@@ -273,7 +273,7 @@ def typed(day: datetime.date, mode: Mode = Mode.FAST, ids: List[int] = (), n: Op
   t.is(await text('late', {}), '200 null');
   t.is(await text('late', { body: '{}' }), '200 null');
   t.is(await text('typed', { query: 'day=2026-01-31&mode=slow&ids=1&ids=2&n=5' }), '200 ["2026-01-31","slow",[1,2],5]');
-  t.is(await text('typed', { query: 'day=x&n=y' }), '422 day: must be a date by ISO 8601, such as 2026-01-31');
+  t.is(await text('typed', { query: 'day=x&n=y' }), '422 day: must be an ISO 8601 date, such as 2026-01-31');
   t.is(await text('typed', { query: 'day=2026-01-31&ids=x' }), '422 ids[0]: must be an integer');
   t.is(await text('add', { body: '{"name":"x","price":NaN}' }), '400 body: must be JSON');
   t.is(await text('add', { body: '['.repeat(200_000) }), '400 body: is nested too deeply');

@@ -75,13 +75,13 @@ for (const [name, make] of [
     t.is(await call('{"method":"price","order":{"items":[{"sku":"x"}]},"currency":"USD"}'), '[1,"USD",1]');
     t.is(
       await call('{"method":"price","order":{"items":[{"sku":"x"},{"count":1}],"at":"soon"}}'),
-      'order.items[1].sku: is required; order.at: must be a date by ISO 8601, such as 2026-01-31T12:00:00Z',
+      'order.items[1].sku: is required; order.at: must be an ISO 8601 date, such as 2026-01-31T12:00:00Z',
     );
     t.is(await call('{"method":"price","order":{"items":[]},"currency":"SEK"}'), 'currency: must be one of "EUR", "USD"');
     t.is(await call('{"method":"whole","sku":"x","tags":["a","b"]}'), '"xa+b"');
     t.is(await call('{"method":"whole","sku":"x","tags":["a",1]}'), 'tags[1]: must be a string');
     t.is(await call('{"method":"bytes","png":"AP8="}'), '[2,"string"]');
-    t.is(await call('{"method":"bytes","png":"!"}'), 'png: must be bytes as base64 text');
+    t.is(await call('{"method":"bytes","png":"!"}'), 'png: must be a base64 string');
     t.is(await call('{"method":"overloaded","a":"x"}'), '"x"');
     t.is(await call('{"method":"find","sku":1}'), 'sku: must be a string');
     t.is(await call('{"method":"open","a":[]}'), '[[],1]');

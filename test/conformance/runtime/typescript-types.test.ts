@@ -44,24 +44,24 @@ async function worker(t: ExecutionContext, source: string): Promise<Run> {
   return jobsOf(t, threadRuntime(), files, spec);
 }
 
-const DATE = 'a: must be a date by ISO 8601, such as 2026-01-31T12:00:00Z';
+const DATE = 'a: must be an ISO 8601 date, such as 2026-01-31T12:00:00Z';
 const types: readonly [type: string, ...cases: (readonly [value: string, expected: string])[]][] = [
   ['Mode', ['"fast"', '"fast"'], ['"other"', 'a: must be one of "fast", "slow"'], ['1', 'a: must be a string']],
   ['Size', ['"s"', '"s"'], ['"x"', 'a: must be one of "s", "l"']],
   ['Level', ['1', '1'], ['2', 'a: must be one of 0, 1']],
   ['number[]', ['[1,2]', '[1,2]'], ['[1,"x"]', 'a[1]: must be a number']],
-  ['[number, string]', ['[1,"x"]', '[1,"x"]'], ['[1]', 'a: must be an array of 2']],
+  ['[number, string]', ['[1,"x"]', '[1,"x"]'], ['[1]', 'a: must be an array of length 2']],
   ['string | null', ['null', 'null'], ['1', 'a: must be a string or null']],
   ['string | Thing', ['{"sku":"x"}', '{"sku":"x"}'], ['{"sku":1}', 'a.sku: must be a string'], ['1', 'a: must be a string or Item']],
   ['Date', ['"2026-01-31T12:00:00Z"', '["Date","2026-01-31T12:00:00.000Z"]'], ['"soon"', DATE]],
   ['URL', ['"http://a.test"', '["URL","http://a.test/"]'], ['"x"', 'a: must be a URL']],
   ['bigint', ['5', '["BigInt","5"]'], ['1.5', 'a: must be an integer']],
-  ['Uint8Array', ['"AP8="', '["Uint8Array","0,255"]'], ['"!"', 'a: must be bytes as base64 text']],
+  ['Uint8Array', ['"AP8="', '["Uint8Array","0,255"]'], ['"!"', 'a: must be a base64 string']],
   ['Set<number>', ['[1,1]', '["Set",1]'], ['["x"]', 'a[0]: must be a number']],
   [
     'Map<string, Date>',
     ['{"__proto__":"2026-01-31"}', '["Map",["__proto__","2026-01-31T00:00:00.000Z"]]'],
-    ['{"k":1}', 'a.k: must be a date by ISO 8601, such as 2026-01-31T12:00:00Z'],
+    ['{"k":1}', 'a.k: must be an ISO 8601 date, such as 2026-01-31T12:00:00Z'],
   ],
   ['Record<string, number[]>', ['{"x":[1]}', '{"x":[1]}'], ['{"x":[null]}', 'a.x[0]: must be a number']],
   [

@@ -13,9 +13,9 @@ NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)(e[+-]?[0-9]+)?\Z", re.IG
 BASE64 = re.compile(r"[A-Za-z0-9+/]*={0,2}\Z")
 WHOLE_NUMBER = re.compile(r"[+-]?[0-9]+\Z")
 FORMS = {
-    "datetime": "a date and time by ISO 8601, such as 2026-01-31T12:00:00Z",
-    "date": "a date by ISO 8601, such as 2026-01-31",
-    "time": "a time by ISO 8601, such as 12:00:00",
+    "datetime": "an ISO 8601 date and time, such as 2026-01-31T12:00:00Z",
+    "date": "an ISO 8601 date, such as 2026-01-31",
+    "time": "an ISO 8601 time, such as 12:00:00",
 }
 
 
@@ -123,7 +123,7 @@ def _duration(kind):
         except (OverflowError, ValueError):
             # More than a duration holds, or not a number.
             pass
-        return reading.fail(path, "must be a number of seconds or a duration by ISO 8601, such as PT1H30M")
+        return reading.fail(path, "must be a number of seconds or an ISO 8601 duration, such as PT1H30M")
 
     return convert
 
@@ -137,7 +137,7 @@ def _decimal(kind):
                     return made
             except ArithmeticError:
                 pass
-        return reading.fail(path, "must be a number, or text of one")
+        return reading.fail(path, "must be a number or a string that contains one")
 
     return convert
 
@@ -165,7 +165,7 @@ def _bytes(kind):
     def convert(value, path, reading, from_text=False):
         # Python's own function skips characters outside of the alphabet.
         if not isinstance(value, str) or len(value) % 4 != 0 or not BASE64.match(value):
-            return reading.fail(path, "must be bytes as base64 text")
+            return reading.fail(path, "must be a base64 string")
         return kind(binascii.a2b_base64(value))
 
     return convert

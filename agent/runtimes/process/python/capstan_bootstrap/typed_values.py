@@ -126,7 +126,7 @@ class Types:
 
         def convert(value, path, reading, from_text=False):
             if not isinstance(value, list) or len(value) != len(converters):
-                return reading.fail(path, f"must be an array of {len(converters)}")
+                return reading.fail(path, f"must be an array of length {len(converters)}")
             return tuple(_part(each, value[index], path + (index,), reading, from_text) for index, each in enumerate(converters))
 
         return convert
