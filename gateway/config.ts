@@ -85,7 +85,7 @@ export const gatewayConfig = z.object({
   maxBodyMemoryBytes: setting(
     'CAPSTAN_GATEWAY_BODY_MEMORY_BYTES',
     integer(64 * 1024, 64 * 1024 * MEBIBYTE, 512 * MEBIBYTE),
-    'Memory for request bodies, received or waiting for the scheduler, bytes. An account may hold at most as much as is free, which is half of it when no other account holds any. Requests above that get 429, and 503 when all of the memory is in use.',
+    'Memory for request bodies that are being received or wait for the scheduler, bytes. An account may use at most as much as is free, which is half of it when no other account uses any. Requests above that get 429, and 503 when all of the memory is in use.',
   ),
   uploadMinBytes: setting(
     'CAPSTAN_HTTP_UPLOAD_MIN_BYTES',

@@ -25,7 +25,7 @@ export function refusal(key: Key, endpointId: string, endpoint: Endpoint | undef
       return new CapstanError('PERMISSION_DENIED', `this key does not cover the endpoint ${endpoint.id}`);
     case KeyScope.ENVIRONMENT:
       if (key.environment === endpoint.environment) return null;
-      return new CapstanError('PERMISSION_DENIED', `this key covers the environment ${key.environment} only`);
+      return new CapstanError('PERMISSION_DENIED', `this key covers only the environment ${key.environment}`);
     case KeyScope.READ_ONLY:
       if (access === 'read') return null;
       return new CapstanError(

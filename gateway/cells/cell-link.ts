@@ -108,7 +108,7 @@ export class CellLink implements LookupCell {
     if (this.#unreached !== UNREACHED_READINGS) return;
     this.#log.warn(
       { cell: this.name, owner },
-      'the owner of the cell is not reached; CAPSTAN_SCHEDULER of this gateway must list the schedulers of all cells',
+      'the owner of the cell is unreachable; CAPSTAN_SCHEDULER of this gateway must list the schedulers of all cells',
     );
   }
 

@@ -18,7 +18,7 @@ export function sessionToken(header: string | undefined): string | undefined {
     return at > 0 && each.slice(0, at).trim() === COOKIE ? [each.slice(at + 1).trim()] : [];
   });
   if (values.length > 1)
-    throw new CapstanError('INVALID_ARGUMENT', `Cookie: holds ${COOKIE} ${values.length} times; delete the cookies of this site`, {
+    throw new CapstanError('INVALID_ARGUMENT', `Cookie: contains ${COOKIE} ${values.length} times; delete the cookies of this site`, {
       field: 'Cookie',
     });
   return values[0];

@@ -50,7 +50,7 @@ export function eventRoutes(api: FastifyInstance, services: ConsoleServices): vo
     const session = key.hash.toString('hex');
     const ofSession = open.get(session) ?? 0;
     if (ofSession >= MOST_OF_A_SESSION || total >= MOST)
-      throw new CapstanError('RATE_LIMITED', `a session may follow events ${MOST_OF_A_SESSION} times at once`, { retryAfterMs: 5_000 });
+      throw new CapstanError('RATE_LIMITED', `a session may have at most ${MOST_OF_A_SESSION} open event streams`, { retryAfterMs: 5_000 });
     open.set(session, ofSession + 1);
     total += 1;
     const calls = new ControlCalls({

@@ -58,7 +58,7 @@ export class ControlCalls {
     if (link !== undefined) return this.#at(link, method, request);
     if (this.#isOperator)
       throw new CapstanError('NOT_FOUND', `cell: ${cell} does not exist, or this gateway does not know it yet`, { field: 'cell' });
-    throw new CapstanError('PERMISSION_DENIED', 'cell: another cell than the own one needs a key with the scope OPERATOR', {
+    throw new CapstanError('PERMISSION_DENIED', 'cell: a cell other than that of the key requires the scope OPERATOR', {
       field: 'cell',
     });
   }

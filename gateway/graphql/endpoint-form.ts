@@ -66,7 +66,7 @@ const checkForm = objectOf(forms);
 
 /** INVALID_ARGUMENT names the field and the rule. */
 export function readSpec(value: unknown): EndpointSpec {
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) throw refuse('endpoints', 'must hold objects');
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) throw refuse('endpoints', 'must contain objects');
   const form = Object.fromEntries(Object.entries(value).map(([key, inner]) => [formKey(key), inner as unknown]));
   checkForm('endpoints', form);
   // In the message, 0 would mean a paused endpoint.

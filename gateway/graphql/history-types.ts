@@ -3,19 +3,19 @@
 export const HISTORY_TYPES = `
 """
 What happened at an endpoint in equal steps. Every list has one value for each step. Steps of 10 s are kept for 3 hours, multiples of a
-minute for 3 days, multiples of an hour for 90 days; the last step may go on.
+minute for 3 days, multiples of an hour for 90 days; the last step may be incomplete.
 """
 type History {
   "Length of a step, s."
   step: Int!
-  "When each step begins, ms since 1970."
+  "When each step begins, ms since the Unix epoch."
   at: [Float!]!
   submitted: [Int!]!
   completed: [Int!]!
   failed: [Int!]!
   cancelled: [Int!]!
   timedOut: [Int!]!
-  "Jobs whose ttl ended before they did."
+  "Jobs whose ttl expired before they ended."
   expired: [Int!]!
   "Attempts whose worker or node was lost."
   lost: [Int!]!
@@ -40,7 +40,7 @@ type HistoryWorkers {
   throttled: [Float!]!
   unhealthy: [Float!]!
 }
-"""Percentiles, ms, at most 9 % off; null where no job ended."""
+"""Percentiles, ms, accurate to 9%; null where no job ended."""
 type HistoryDurations {
   p50: [Float]!
   p95: [Float]!

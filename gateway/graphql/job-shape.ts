@@ -67,7 +67,7 @@ export function bulkShape(operation: BulkOperation): object {
 /** A time of a filter. @throws CapstanError INVALID_ARGUMENT */
 export function milliseconds(field: string, value: number): bigint {
   if (value < 0 || value > Number.MAX_SAFE_INTEGER)
-    throw new CapstanError('INVALID_ARGUMENT', `${field}: must be a time in ms since 1970`, { field });
+    throw new CapstanError('INVALID_ARGUMENT', `${field}: must be a time in ms since the Unix epoch`, { field });
   return BigInt(Math.trunc(value));
 }
 

@@ -6,13 +6,13 @@ enum BulkAction {
   RETRY
   "Queued and running jobs end as CANCELLED."
   CANCEL
-  "Queued jobs end as CANCELLED; running ones go on."
+  "Queued jobs end as CANCELLED; running ones continue."
   PURGE
 }
 enum BulkState { RUNNING DONE STOPPED FAILED }
 type JobCount {
   count: Float!
-  "There are more jobs than one call looks at: the count is a least one."
+  "There are more jobs than one call examines; the count is a lower bound."
   incomplete: Boolean!
 }
 """An operation on many jobs."""
@@ -23,7 +23,7 @@ type BulkOperation {
   state: BulkState!
   lookedAt: Float!
   changed: Float!
-  "Jobs that had changed before the operation came to them."
+  "Jobs that had changed before the operation reached them."
   skipped: Float!
   startedAt: Time
   endedAt: Time
@@ -33,7 +33,7 @@ type BulkOperation {
 input JobFilter {
   "Empty: all."
   status: [JobStatus!]
-  "Time of the submission or the last retry, ms since 1970, inclusive."
+  "Time of the submission or the last retry, ms since the Unix epoch, inclusive."
   sinceMs: Float
   "The same, exclusive."
   untilMs: Float
@@ -44,14 +44,14 @@ type JobPage {
   jobs: [Job!]!
   "Continues the search; null at its end."
   cursor: String
-  "The search looked at 2,000 jobs before the page was full: continue at cursor."
+  "The search examined 2,000 jobs before the page was full; continue at cursor."
   incomplete: Boolean!
 }
 type Job {
   id: ID!
   endpoint: ID!
   status: JobStatus!
-  "By /runsync: its result is kept for a shorter time."
+  "Submitted by /runsync; its result is kept for a shorter time."
   isSync: Boolean!
   lowPriority: Boolean!
   "Of the submission or the last retry."
@@ -66,14 +66,14 @@ type Job {
   executionTime: Int
   "Started attempts since the submission or the last retry."
   attempts: Int!
-  "Longest run of an attempt, ms."
+  "Maximum run time of an attempt, ms."
   executionTimeout: Float!
   "Chunks that the present or last attempt has yielded, as far as it is still known; 0 in pages."
   chunks: Int!
   "ms"
   ttl: Float!
   worker: ID
-  "Of the present attempt."
+  "Of the current attempt."
   node: ID
   "Why it waits; null if there is no reason."
   queueReason: String
@@ -99,7 +99,7 @@ export const LOG_TYPES = `type LogLine {
   attempt: Int
   "stdout, stderr or system"
   stream: String!
-  "trace, debug, info, warn, error or fatal; null when the line does not tell"
+  "trace, debug, info, warn, error or fatal; null if the line does not state it"
   level: String
   text: String!
   "Of a line that was a JSON object with a message: its other keys, as JSON text."
@@ -122,15 +122,15 @@ input LogFilter {
   release: ID
   "stdout, stderr or system"
   stream: String
-  "Least level: trace, debug, info, warn, error or fatal. Lines without a level count as info."
+  "Minimum level: trace, debug, info, warn, error or fatal. Lines without a level count as info."
   level: String
   "Text that the line contains, case-sensitive."
   contains: String
   "RE2 expression that matches some part of the line."
   pattern: String
-  "Time, ms since 1970, inclusive."
+  "Time, ms since the Unix epoch, inclusive."
   sinceMs: Float
-  "Time, ms since 1970, exclusive."
+  "Time, ms since the Unix epoch, exclusive."
   untilMs: Float
   "The oldest matching lines instead of the newest."
   oldestFirst: Boolean = false

@@ -92,7 +92,7 @@ export function rootFor({ calls, addresses, isOperator, routeFigures, cluster }:
     endpoints: async ({ environment }: { environment?: Optional<string> }) => (await endpointsOf(environment ?? '')).map(shape),
     endpoint: async ({ id, environment, name }: { id?: Optional<string>; environment?: Optional<string>; name?: Optional<string> }) => {
       if ((id ?? null) === null && (name ?? null) === null)
-        throw new CapstanError('INVALID_ARGUMENT', 'endpoint: give an id, or a name with its environment', { field: 'id' });
+        throw new CapstanError('INVALID_ARGUMENT', 'endpoint: must be an id, or a name together with its environment', { field: 'id' });
       const found = await endpointsOf((id ?? null) === null ? (environment ?? 'default') : '');
       const info = found.find((each) => ((id ?? null) === null ? each.spec?.name === name : each.id === id));
       return info === undefined ? null : shape(info);
@@ -195,7 +195,7 @@ export function rootFor({ calls, addresses, isOperator, routeFigures, cluster }:
     cluster: (): Promise<ClusterRow> => {
       // The scheduler checks no key here: it may be a standby, which has none.
       if (isOperator) return cluster();
-      throw new CapstanError('PERMISSION_DENIED', 'the key has no permission for this call: it needs the scope OPERATOR');
+      throw new CapstanError('PERMISSION_DENIED', 'the key is not permitted to make this call; it requires the scope OPERATOR');
     },
     logs: async (asked: { endpoint: string; worker?: Optional<string>; limit?: Optional<number>; afterMs?: Optional<number> }) => {
       const { endpoint, worker, limit, afterMs } = asked;

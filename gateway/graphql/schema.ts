@@ -27,27 +27,27 @@ type Query {
   deployments(environment: String, limit: Int): [Deployment!]!
   "The workers of one endpoint (its id), or of all."
   workers(endpoint: ID): [Worker!]!
-  "Jobs of an endpoint, the latest submission or retry first. limit: 1 to 100, 20 when left out. cursor: of an earlier page."
+  "Jobs of an endpoint, the latest submission or retry first. limit: 1 to 100, 20 if omitted. cursor: of an earlier page."
   jobs(endpoint: ID!, filter: JobFilter, limit: Int, cursor: String): JobPage!
   "How many jobs of an endpoint startBulkOperation would change now."
   countJobs(endpoint: ID!, action: BulkAction!, filter: JobFilter): JobCount!
-  "Operations on many jobs, newest first: those that run, and those that ended within the last hour."
+  "Operations on many jobs, newest first: running ones, and those that ended within the last hour."
   bulkOperations(endpoint: ID): [BulkOperation!]!
   "One job, with its input and output; null if it does not exist (any more)."
   job(endpoint: ID!, id: ID!): Job
-  "What happened at an endpoint from one time to another (ms since 1970; to: now when left out), in steps of so many seconds; step: a multiple of 10, or one that suits the range."
+  "History of an endpoint between two times, in ms since the Unix epoch (to: now if omitted). step: seconds, a multiple of 10; one that suits the range if omitted."
   history(endpoint: ID!, from: Float!, to: Float, step: Int): History!
-  "The last hour of a load-balanced endpoint by route, as far as the gateway that answers knows: its own requests since it started."
+  "The last hour of a load-balanced endpoint by route, as counted by the gateway that answers since it started."
   routeFigures(endpoint: ID!): [RouteFigures!]!
-  "What needs a person now: problems of the account; with the scope OPERATOR those of the whole service."
+  "What needs attention now: problems of the account; with the scope OPERATOR those of the whole service."
   attention: Attention!
-  "With the scope OPERATOR all nodes; with ALL or READ_ONLY those on which workers of the account run. In order of id, at most limit (1 to 1000; all when left out) behind the id after."
+  "With the scope OPERATOR all nodes; with ALL or READ_ONLY those on which workers of the account run. In order of id: at most limit nodes (1 to 1000; all if omitted) that follow the id after."
   nodes(after: ID, limit: Int): [Node!]!
   "What the nodes that accept work offer: processors, GPUs, packages, images. The same for every account."
   machineTypes: [MachineType!]!
   "Requires the scope OPERATOR. Tokens with which hosts join; revoked ones are not listed. In order of id; after and limit as for nodes."
   joinTokens(after: ID, limit: Int): [JoinToken!]!
-  "Those not delivered: still tried, or given up within the last 24 hours. after: the id to go on behind. limit: 1 to 1000."
+  "Undelivered webhooks: pending ones, and those that failed within the last 24 hours. after: the id to continue after. limit: 1 to 1000."
   webhooks(after: ID, limit: Int): WebhookPage!
   "The secret that signs the account's webhooks (Standard Webhooks)."
   webhookSecret: String!
@@ -61,7 +61,7 @@ type Query {
   cells: [Cell!]!
   "Requires the scope OPERATOR. Cells with their owners, and the schedulers, owners and standbys. Any scheduler answers it, so it also works while a cell has no owner and the gateway knows the key."
   cluster: Cluster!
-  "What the endpoint's workers printed, oldest first: the last lines after a time (ms since 1970)."
+  "What the endpoint's workers printed, oldest first: the last lines after a time (ms since the Unix epoch)."
   logs(endpoint: ID!, worker: ID, limit: Int, afterMs: Float): [LogLine!]!
   "Searches what the endpoint's workers printed, on all its nodes: the newest matching lines (limit: 1 to 1,000, default 100), oldest first. cursor: of an earlier page."
   searchLogs(endpoint: ID!, filter: LogFilter, limit: Int, cursor: String): LogPage!
@@ -83,7 +83,7 @@ type Mutation {
   rollback(environment: String, endpoint: ID, build: String): DeployResult!
   "The key is only in this response; it cannot be read again. endpoints: ids, or names in the environment. The scope OPERATOR, and an account other than the key's own, require the scope OPERATOR."
   createApiKey(name: String!, scope: KeyScope!, endpoints: [ID!], environment: String, expiresInS: Int, account: String): CreatedApiKey!
-  "By id, or by name where one key has it; it is refused from now on. A key with the scope OPERATOR, and an account other than the key's own, require the scope OPERATOR."
+  "By id, or by name if it is unique. Takes effect immediately. A key with the scope OPERATOR, and an account other than the key's own, require the scope OPERATOR."
   revokeApiKey(id: ID!, account: ID): ApiKey!
   "Requires the scope OPERATOR. Moves an account without workers, stored jobs and undelivered webhooks to another cell, with its keys, environments, endpoints and builds. Returns its id."
   moveAccount(id: ID!, cell: String!): ID!
@@ -91,27 +91,27 @@ type Mutation {
   assignNode(id: ID!, cell: String!): ID!
   "Requires the scope OPERATOR. The name has 1 to 32 lowercase letters, digits or dashes, and starts with a letter. The cell serves once a scheduler runs with CAPSTAN_CELL set to it."
   createCell(name: String!): Cell!
-  "Requires the scope OPERATOR. A quota or rule that is left out is the service's default. The account lives in the cell; left out: that of the key. Its id is unique over all cells."
+  "Requires the scope OPERATOR. An omitted quota or rule is the service's default. cell: the cell of the account, that of the key if omitted. The id is unique over all cells."
   createAccount(id: ID!, cell: String, workerQuota: Int, buildQuotaBytes: Float, bodyQuotaBytes: Float, isolation: IsolationRulesInput): CreatedAccount!
-  "Requires the scope OPERATOR. A quota or rule that is left out stays; with all quotas and rules left out, all quotas are the service's defaults again. 0: that default. Workers that a new rule forbids finish their jobs and are replaced where it holds."
+  "Requires the scope OPERATOR. An omitted quota or rule is unchanged; if all are omitted, all quotas return to the service's defaults. 0: the default. Workers that a new rule forbids finish their jobs and are replaced on nodes that satisfy it."
   updateAccount(id: ID!, workerQuota: Int, buildQuotaBytes: Float, bodyQuotaBytes: Float, isolation: IsolationRulesInput): Account!
   "Requires the scope OPERATOR. Deletes the account with its keys, environments and (with force) endpoints; running jobs continue to their end unless stopJobs is given. The id cannot be used again. Returns the account as it was."
   deleteAccount(id: ID!, force: Boolean = false, stopJobs: Boolean = false): Account!
-  "Requires the scope OPERATOR. The token is only in this response; it cannot be read again. expiresInS: it never expires when left out. maxUses: nodes that may join with it, any number when left out. cell: the one that the nodes join; left out: that of the key."
+  "Requires the scope OPERATOR. The token is only in this response; it cannot be read again. expiresInS: it never expires if omitted. maxUses: nodes that may join with it, any number if omitted. cell: the one that the nodes join, that of the key if omitted."
   createJoinToken(name: String, expiresInS: Int, maxUses: Int, cell: String): CreatedJoinToken!
   "Requires the scope OPERATOR. No node joins with the token any more; nodes that joined with it stay. Returns the token as it was."
   revokeJoinToken(id: ID!): JoinToken!
-  "Requires the scope OPERATOR. The node gets no new work; what its workers hold continues, and they are replaced on other nodes."
+  "Requires the scope OPERATOR. The node receives no new work; running work continues, and its workers are replaced on other nodes."
   drainNode(id: ID!): Node!
-  "Requires the scope OPERATOR. Takes a drained node into use again."
+  "Requires the scope OPERATOR. Assigns work to a drained node again."
   resumeNode(id: ID!): Node!
   "Requires the scope OPERATOR. Revokes the node's identity and forgets it; refused while it has workers, unless forced. Returns its id."
   removeNode(id: ID!, force: Boolean = false): ID!
-  "Retries, cancels or purges the endpoint's jobs that the filter admits and that are there now. Returns at once; bulkOperations shows the progress. One at a time for each endpoint. It ends with the scheduler that runs it; started again, it goes on."
+  "Retries, cancels or purges the jobs of the endpoint that match the filter at the time of the call. Returns immediately; bulkOperations shows the progress. An endpoint has at most one running operation. An operation ends when its scheduler stops; start it again to continue."
   startBulkOperation(endpoint: ID!, action: BulkAction!, filter: JobFilter): BulkOperation!
-  "Ends an operation where it is. What it changed stays changed."
+  "Stops an operation. Its changes so far are kept."
   stopBulkOperation(id: ID!): BulkOperation!
-  "Sends an undelivered webhook again, with all its tries. Returns its id."
+  "Redelivers an undelivered webhook; its attempts start over. Returns its id."
   redeliverWebhook(id: ID!): ID!
   "Creates a new secret. For 24 hours webhooks are signed with the previous one, too."
   rotateWebhookSecret: RotatedSecret!
@@ -123,9 +123,9 @@ enum KeyScope {
   ALL
   "Calls to the endpoints that it names."
   ENDPOINTS
-  "Reading calls."
+  "Read-only calls."
   READ_ONLY
-  "Calls to the endpoints of one environment, and finding them."
+  "Calls to the endpoints of one environment, and listing them."
   ENVIRONMENT
   "Everything of the account default, and the service itself: nodes, join tokens, accounts. Only keys of the account default have it, and only a key that has it creates or revokes one."
   OPERATOR
@@ -190,9 +190,9 @@ type Signature { name: String! parameters: [Parameter!]! }
 type Parameter {
   name: String!
   required: Boolean!
-  "string, number, integer, boolean, array, object or request; null when the source does not tell."
+  "string, number, integer, boolean, array, object or request; null if the source does not state it."
   type: String
-  "JSON Schema of its values, as text; null when the source does not tell."
+  "JSON Schema of its values, as text; null if the source does not state it."
   schema: String
   "It takes the whole input or body instead of a key of it."
   takesBody: Boolean!
@@ -480,7 +480,7 @@ type Account {
 }
 """Rules for the workers of an account."""
 type IsolationRules {
-  "Least level: none, user, sandbox, container or gvisor."
+  "Minimum level: none, user, sandbox, container or gvisor."
   least: String!
   "Runtimes that are allowed: of thread, process and container."
   runtimes: [String!]!

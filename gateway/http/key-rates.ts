@@ -31,7 +31,7 @@ export class KeyRates {
       this.#rates.set(name, rate);
     }
     if (rate.take(now)) return;
-    const why = `a key may make ${this.#perSecond} requests a second to the control plane (GraphQL and logs)`;
+    const why = `a key may make at most ${this.#perSecond} requests per second to the control plane (GraphQL and logs)`;
     throw new CapstanError('RATE_LIMITED', why, { retryAfterMs: 1_000 });
   }
 }

@@ -32,7 +32,7 @@ const policySchema = z
         description: 'Longest run time of the job once a worker has started it, ms. Defaults to the endpoint’s setting (600000).',
       }),
       ttl: milliseconds(10_000, 604_800_000).nullish().meta({
-        description: 'Lifetime of the job from its submission, ms; then it is deleted in whatever state. 86400000 when absent.',
+        description: 'Lifetime of the job from its submission, ms; then it is deleted, whatever its state. 86400000 when absent.',
       }),
       lowPriority: z.boolean('must be true or false').nullish().meta({ description: 'The job does not make workers scale up.' }),
     },
@@ -197,7 +197,7 @@ export const statusResponse = z
     delayTime: z.int().optional().meta({ description: 'Submission to the start of the attempt, ms.' }),
     executionTime: z.int().optional().meta({ description: 'Duration of the attempt, ms.' }),
     retries: z.int().optional().meta({ description: 'Attempts beyond the first, when there were any.' }),
-    workerId: z.string().optional().meta({ description: 'Worker of the present or last attempt.' }),
+    workerId: z.string().optional().meta({ description: 'Worker of the current or last attempt.' }),
     queueReason: z.string().optional().meta({ description: 'Why the job is waiting, where a reason is known.' }),
   })
   .meta({ description: 'The current state of the job.' });

@@ -13,8 +13,8 @@ const NONCE = /^[A-Za-z0-9+/]{22}==$/;
 
 /** Returns why the request is no opening handshake of a WebSocket, else null. */
 export function handshakeViolation({ method, headers, httpVersion }: IncomingMessage): CapstanError | null {
-  if (method !== 'GET') return invalid('a WebSocket is opened with GET');
-  if (httpVersion !== '1.1') return invalid('a WebSocket is opened with HTTP/1.1');
+  if (method !== 'GET') return invalid('a WebSocket must be opened with GET');
+  if (httpVersion !== '1.1') return invalid('a WebSocket must be opened with HTTP/1.1');
   // The bytes of a body would reach the worker as the first bytes of the connection.
   const length = headers['content-length'];
   if (headers['transfer-encoding'] !== undefined || (length !== undefined && length !== '0')) {

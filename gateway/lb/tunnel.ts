@@ -105,7 +105,7 @@ export class Tunnel implements Responder {
 
   /** The gateway stops. */
   restart(): void {
-    this.#cut('closing', SERVICE_RESTART, 'the gateway restarts');
+    this.#cut('closing', SERVICE_RESTART, 'the gateway is restarting');
   }
 
   /** The caller may no longer call the endpoint. */
@@ -116,8 +116,8 @@ export class Tunnel implements Responder {
   #open(): void {
     const { idleMs, longestMs } = this.#options;
     this.#isOpen = true;
-    this.#socket.setTimeout?.(idleMs, () => this.#cut('idle', GOING_AWAY, `nothing was sent for ${idleMs / 1000} s`));
-    this.#timer = setTimeout(() => this.#cut('expired', GOING_AWAY, `open for ${longestMs / 1000} s, the longest time`), longestMs);
+    this.#socket.setTimeout?.(idleMs, () => this.#cut('idle', GOING_AWAY, `idle for ${idleMs / 1000} s`));
+    this.#timer = setTimeout(() => this.#cut('expired', GOING_AWAY, `open for ${longestMs / 1000} s, the maximum`), longestMs);
   }
 
   #cut(end: TunnelEnd, code: number, reason: string): void {

@@ -15,9 +15,9 @@ export interface LogQuery {
   readonly level?: string | null | undefined;
   readonly contains?: string | null | undefined;
   readonly pattern?: string | null | undefined;
-  /** ms since 1970, inclusive. */
+  /** ms since the Unix epoch, inclusive. */
   readonly sinceMs?: number | null | undefined;
-  /** ms since 1970, exclusive. */
+  /** ms since the Unix epoch, exclusive. */
   readonly untilMs?: number | null | undefined;
   readonly oldestFirst?: boolean | null | undefined;
   /** Continues an earlier page. */

@@ -95,7 +95,7 @@ withCertificates(
     socket.write(`${[...lines, 'Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=='].join('\r\n')}\r\n\r\n`);
     await ended;
     t.regex(text, /^HTTP\/1\.1 101 /);
-    t.true(text.endsWith('\u0003\u00e9nothing was sent for 0.2 s'), text);
+    t.true(text.endsWith('\u0003\u00e9idle for 0.2 s'), text);
 
     const open = connect({ port: Number(new URL(gateway.url).port), ca: first, servername: 'gateway.test' });
     t.teardown(() => open.destroy());

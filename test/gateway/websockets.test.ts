@@ -339,8 +339,8 @@ test('when all are taken the gateway says so', async (t) => {
 });
 
 for (const [setting, end, reason] of [
-  ['lbWebSocketIdleMs', 'idle', /^nothing was sent for 1 s$/],
-  ['lbWebSocketMaxMs', 'expired', /^open for 1 s, the longest time$/],
+  ['lbWebSocketIdleMs', 'idle', /^idle for 1 s$/],
+  ['lbWebSocketMaxMs', 'expired', /^open for 1 s, the maximum$/],
 ] as const) {
   test(`${setting} closes with 1001 after the worker's last frame, and tells the worker`, async (t) => {
     const made = await front(t, { [setting]: 1_000 });

@@ -102,7 +102,7 @@ test('bad arguments are refused by name', async (t) => {
     ['limit: 101', 'limit: must be at most 100'],
     ['limit: -1', 'limit: must not be negative'],
     ['cursor: "x"', 'cursor: must be the cursor of an earlier page'],
-    ['filter: { sinceMs: -1 }', 'filter.sinceMs: must be a time in ms since 1970'],
+    ['filter: { sinceMs: -1 }', 'filter.sinceMs: must be a time in ms since the Unix epoch'],
     [`filter: { text: "${'x'.repeat(1001)}" }`, 'text: must be at most 1000 characters'],
   ] as const) {
     const { errors } = await ask<{ errors: { message: string; extensions: { code: string } }[] }>(

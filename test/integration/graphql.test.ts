@@ -391,7 +391,7 @@ test('an endpoint’s form is read as it is written, and what is no such form is
     [{ ...web, rateLimits: { run: { requests: '5' } } }, /endpoints\.rateLimits\["run"\]\.requests: must be an integer/],
     [{ ...web, kind: 'QUEUE' }, /endpoints\.kind: must be one of ENDPOINT_KIND_UNSPECIFIED, ENDPOINT_KIND_QUEUE/],
     [{ ...web, workersMaximum: 3 }, /endpoints: has no field "workersMaximum"; the fields are name, kind,/],
-    [[web], /endpoints: must hold objects/],
+    [[web], /endpoints: must contain objects/],
   ];
   for (const [endpoint, rule] of refusals) {
     const { status, errors } = await ask(mutation, { build, endpoints: [endpoint] });

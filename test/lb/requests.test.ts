@@ -131,8 +131,8 @@ test('logs are searched over HTTP, page by page, and followed', async (t) => {
     ['level=loud', /level: must be one of trace/],
     ['limit=0', /limit: /],
     ['cursor=x', /cursor: must be the cursor of an earlier page/],
-    ['since=yesterday', /since: must be a time/],
-    ['follow=true&until=2030-01-01', /until: not possible with follow/],
+    ['since=yesterday', /since: must be an RFC 3339 time/],
+    ['follow=true&until=2030-01-01', /until: not allowed with follow/],
   ] as const) {
     const answer = await logs(query);
     t.is(answer.status, 400, query);

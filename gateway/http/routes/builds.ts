@@ -50,7 +50,7 @@ export function buildRoutes(app: FastifyInstance, services: Services): void {
   /** Runs before the body is read. The caller's own key is forwarded to the store, which checks it again. */
   async function admit(request: FastifyRequest, reply: FastifyReply): Promise<void> {
     const key = await authenticator.authenticate(request.headers.authorization, peerOfRequest(request.raw, services.proxies));
-    if (!ownsAccount(key)) throw new CapstanError('PERMISSION_DENIED', 'this key may not put builds: it needs the scope ALL or OPERATOR');
+    if (!ownsAccount(key)) throw new CapstanError('PERMISSION_DENIED', 'this key is not permitted to upload builds; uploads require the scope ALL or OPERATOR');
     // The account may be on its way to another cell, whose owner is asked before the body is read.
     const { watch, name } = cells.ofKey(key);
     const moved = watch.current ? undefined : await lookup.keyElsewhere(key.hash.toString('hex'), name, key.accountId);
@@ -64,7 +64,7 @@ export function buildRoutes(app: FastifyInstance, services: Services): void {
       if (length === undefined)
         throw new CapstanError('INVALID_ARGUMENT', 'Content-Length: is required: the size of the build', { field: 'Content-Length' });
       if (Number(length) > MAX_BUILD_BYTES) throw tooLarge('body', length);
-      if (Number(length) === 0) throw new CapstanError('INVALID_ARGUMENT', 'body: must hold the bytes of the build', { field: 'body' });
+      if (Number(length) === 0) throw new CapstanError('INVALID_ARGUMENT', 'body: must contain the bytes of the build', { field: 'body' });
     }
     const held = memory.open(...partiesOf(key.accountId, request.raw, config));
     const shortage = held.resize(Math.min(UPLOAD_BYTES, memory.largest));

@@ -42,7 +42,7 @@ const id = z.string().max(128);
 const time = z
   .string()
   .max(40)
-  .refine((text) => !Number.isNaN(timeOf(text)), 'must be a time as RFC 3339 or in ms since 1970');
+  .refine((text) => !Number.isNaN(timeOf(text)), 'must be an RFC 3339 time, or ms since the Unix epoch');
 const logsQuery = z.object({
   worker: id.optional(),
   job: id.optional(),
@@ -51,11 +51,11 @@ const logsQuery = z.object({
   level: z
     .enum(LOG_LEVELS, `must be one of ${LOG_LEVELS.join(', ')}`)
     .optional()
-    .meta({ description: 'Least level. Lines without a level count as info.' }),
+    .meta({ description: 'Minimum level. Lines without a level count as info.' }),
   contains: z.string().max(1_000).optional().meta({ description: 'Text that the line contains, case-sensitive.' }),
   pattern: z.string().max(MAX_PATTERN).optional().meta({ description: 'RE2 expression that matches some part of the line.' }),
-  since: time.optional().meta({ description: 'Time, inclusive: RFC 3339, or ms since 1970.' }),
-  until: time.optional().meta({ description: 'Time, exclusive: RFC 3339, or ms since 1970.' }),
+  since: time.optional().meta({ description: 'Time, inclusive: RFC 3339, or ms since the Unix epoch.' }),
+  until: time.optional().meta({ description: 'Time, exclusive: RFC 3339, or ms since the Unix epoch.' }),
   order: z
     .enum(['newest', 'oldest'], 'must be newest or oldest')
     .optional()
@@ -75,7 +75,7 @@ type LogsQuery = z.output<typeof logsQuery>;
 
 const logsAnswer = z
   .string()
-  .meta({ description: 'One JSON object a line: at, worker, release, job, attempt, stream, level, text, fields.' });
+  .meta({ description: 'One JSON object per line: at, worker, release, job, attempt, stream, level, text, fields.' });
 
 /** Reads the pages of one caller. */
 type ReadPage = (query: LogQuery, limit: number) => Promise<GetLogsResponse>;
@@ -114,11 +114,11 @@ export function logRoutes(app: FastifyInstance, services: Services): void {
       reply.header('content-type', typeOf(events)).send(page.lines.map((line) => textOf(logRow(line), events)).join(''));
       return;
     }
-    if (asked.untilMs !== undefined) throw new CapstanError('INVALID_ARGUMENT', 'until: not possible with follow', { field: 'until' });
+    if (asked.untilMs !== undefined) throw new CapstanError('INVALID_ARGUMENT', 'until: not allowed with follow', { field: 'until' });
     const name = key.hash.toString('hex');
     const open = followers.get(name) ?? 0;
     if (open >= MOST_FOLLOWERS)
-      throw new CapstanError('RATE_LIMITED', `a key may follow logs ${MOST_FOLLOWERS} times at once`, { retryAfterMs: FOLLOW_MS });
+      throw new CapstanError('RATE_LIMITED', `a key may have at most ${MOST_FOLLOWERS} open log streams`, { retryAfterMs: FOLLOW_MS });
     followers.set(name, open + 1);
     try {
       await follow(reply, { read, asked, page, events });
@@ -205,7 +205,7 @@ function queryOf(query: LogsQuery): LogQuery {
   };
 }
 
-/** ms since 1970; NaN for any other text. */
+/** ms since the Unix epoch; NaN for any other text. */
 function timeOf(text: string): number {
   return /^\d{1,15}$/.test(text) ? Number(text) : Date.parse(text);
 }

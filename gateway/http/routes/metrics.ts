@@ -54,9 +54,9 @@ export function metricsRoutes(app: FastifyInstance, services: Services): void {
     const key = await authenticator.authenticate(request.headers.authorization, peerOfRequest(request.raw, services.proxies));
     // Metrics name the endpoints of all accounts.
     if (key.accountId !== OPERATORS)
-      throw new CapstanError('PERMISSION_DENIED', 'the metrics are for operators: keys of the account default');
+      throw new CapstanError('PERMISSION_DENIED', 'metrics require a key of the account default');
     if (ownsAccount(key) || key.scope === KeyScope.READ_ONLY) return;
-    throw new CapstanError('PERMISSION_DENIED', 'this key is good for its endpoints only, not for the metrics of the service');
+    throw new CapstanError('PERMISSION_DENIED', 'this key covers only its endpoints, not the metrics of the service');
   }
 
   async function ofScheduler(name: string | undefined, openMetrics: boolean): Promise<string> {
@@ -81,7 +81,7 @@ export function metricsRoutes(app: FastifyInstance, services: Services): void {
       services.log.warn({ err: thrown, scheduler: address }, 'scheduler metrics missing from the scrape');
       return `${AWAY} 0\n`;
     }
-    throw new CapstanError('NOT_FOUND', 'scheduler: CAPSTAN_SCHEDULER of this gateway does not list it', { field: 'scheduler' });
+    throw new CapstanError('NOT_FOUND', 'scheduler: must be an address in CAPSTAN_SCHEDULER of this gateway', { field: 'scheduler' });
   }
 
   async function answer(request: FastifyRequest, reply: FastifyReply): Promise<void> {

@@ -64,7 +64,7 @@ export function statusRoutes(app: FastifyInstance, services: JobServices): void 
       method,
       url: '/v2/:endpointId/status-sync/:jobId',
       schema: described(
-        { summary: 'Wait for a job', description: 'Responds when the job has ended, or when the wait time is over.' },
+        { summary: 'Wait for a job', description: 'Returns when the job has ended or the wait time has expired.' },
         statusResponse,
         { params: jobParams, querystring: waitQuery },
         refusals,

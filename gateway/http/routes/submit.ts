@@ -60,7 +60,7 @@ export function submitRoutes(app: FastifyInstance, services: JobServices): void 
     schema: described(
       {
         summary: 'Submit a job and wait for its result',
-        description: 'When the wait time is over first, responds with the current state of the job.',
+        description: 'If the wait time expires first, returns the current state of the job.',
       },
       statusResponse,
       {

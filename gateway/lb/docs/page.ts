@@ -16,7 +16,7 @@ const PAGE_SCRIPT = `
     const answer = await fetch(base + '/openapi.json', { headers });
     const content = await answer.json().catch(() => null);
     if (answer.status === 404) throw new Error('The application has no OpenAPI document at /openapi.json.');
-    if (answer.status === 401) throw Object.assign(new Error(content?.detail ?? 'The key is refused.'), { isRefusal: true });
+    if (answer.status === 401) throw Object.assign(new Error(content?.detail ?? 'The key was rejected.'), { isRefusal: true });
     if (!answer.ok) throw new Error(content?.detail ?? 'The application responded with ' + answer.status + '.');
     if (content === null || typeof content.paths !== 'object') throw new Error('The document at /openapi.json is not OpenAPI.');
     ask.remove();
@@ -76,7 +76,7 @@ export const PAGE = `<!doctype html>
   <label for="key">API key</label>
   <input id="key" type="password" autocomplete="off" spellcheck="false" required>
   <button>Show the routes</button>
-  <p>The key stays in this page, and is forgotten with it.</p>
+  <p>The key is kept only in the memory of this page.</p>
   <p role="alert" id="refused"></p>
 </form>
 <script src="${SCRIPT_PATH}"></script>
