@@ -38,7 +38,7 @@ export const schedulerConfig = z.object({
   cell: setting(
     'CAPSTAN_CELL',
     z.string().regex(CELL_NAME, CELL_NAME_RULE).default(DEFAULT_CELL),
-    'Cell of the database that this scheduler serves; others than `default` are made by `capstan cell create` (cluster.md)',
+    'Cell of the database that this scheduler serves; cells other than `default` are created by `capstan cell create` (cluster.md)',
   ),
   blobDir: setting(
     'CAPSTAN_BLOB_DIR',
@@ -57,7 +57,7 @@ export const schedulerConfig = z.object({
       .regex(/^(?:[A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]):\d{1,5}$/, { error: 'must be host:port' })
       .refine((address) => Number(address.split(':').at(-1)) <= 65_535, { error: 'must have a port up to 65535' })
       .optional(),
-    'host:port at which gateways, agents and other schedulers reach this one; where it listens when empty, with the host’s name for a wildcard',
+    'host:port at which gateways, agents and other schedulers reach this one; when empty, the address that it listens on, with the host’s name for a wildcard',
   ),
   host: setting('CAPSTAN_GRPC_HOST', z.string().min(1).default('127.0.0.1'), 'Address that the gRPC server listens on'),
   port: setting(
@@ -81,12 +81,12 @@ export const schedulerConfig = z.object({
   accountIsolation: setting(
     'CAPSTAN_ACCOUNT_ISOLATION',
     z.enum(ISOLATION_LEVELS).default('sandbox'),
-    'Least level of isolation of a new account’s workers; accounts that exist keep theirs (capstan account set --isolation)',
+    'Minimum level of isolation of a new account’s workers; existing accounts keep theirs (capstan account set --isolation)',
   ),
   accountNetwork: setting(
     'CAPSTAN_ACCOUNT_NETWORK',
     z.enum(ACCOUNT_NETWORKS).default('auto'),
-    'Widest network of a new account’s workers; `auto` is that of the node, without the right to ask for the host’s. Accounts that exist keep theirs (capstan account set --network)',
+    'Widest network of a new account’s workers; `auto` is that of the node, without the right to request the host’s. Existing accounts keep theirs (capstan account set --network)',
   ),
   buildQuotaBytes: setting(
     'CAPSTAN_BUILD_QUOTA_BYTES',
@@ -111,7 +111,7 @@ export const schedulerConfig = z.object({
   heartbeatMs: setting(
     'CAPSTAN_HEARTBEAT_MS',
     z.coerce.number().int().min(100).default(2_000),
-    'Interval in which an agent sends at least one message, ms',
+    'Interval within which an agent sends at least one message, ms',
   ),
   silenceMs: setting(
     'CAPSTAN_SILENCE_MS',
@@ -151,7 +151,7 @@ export const schedulerConfig = z.object({
   webhookTimeoutMs: setting(
     'CAPSTAN_WEBHOOK_TIMEOUT_MS',
     z.coerce.number().int().min(10).default(10_000),
-    'Timeout of one try of a webhook, ms; plus one second for each MiB of its payload',
+    'Timeout of one attempt to deliver a webhook, ms; plus one second for each MiB of its payload',
   ),
   rateLimits: setting(
     'CAPSTAN_RATE_LIMITS',

@@ -8,7 +8,7 @@ import { messageOf } from '../lib/to-error.ts';
 import { GpuTable } from '../lib/gpu-table.ts';
 
 const name = z.string('must be a string').trim().min(1, 'must not be empty').max(128);
-const group = z.string('must be a string').regex(/^[A-Z][A-Z0-9_]{1,63}$/, 'must have capital letters, digits and underscores only');
+const group = z.string('must be a string').regex(/^[A-Z][A-Z0-9_]{1,63}$/, 'must contain only capital letters, digits and underscores');
 
 const fileSchema = z.strictObject(
   {

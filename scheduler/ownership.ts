@@ -84,7 +84,7 @@ export class Ownership {
       if (before.kind === 'owner') await this.#awaitSuccessor();
     } catch (error) {
       // Its lock ends with its connection: a standby takes over then.
-      this.#options.log.warn({ err: error }, 'the queue could not be released in good order');
+      this.#options.log.warn({ err: error }, 'the queue could not be released cleanly');
     }
     return before.kind === 'owner';
   }
@@ -152,7 +152,7 @@ function refuseForeignKey(present: string | undefined, { path, created, secrets 
   if (present === undefined || !created.masterKey || present === new Cipher(secrets.masterKey, []).keyId) return;
   throw new CapstanError(
     'CONFIG',
-    `${join(path, 'secrets')}: was created again, but the queue is encrypted with another master key; copy the folder from the scheduler that owns the queue`,
+    `${join(path, 'secrets')}: was re-created, but the queue is encrypted with another master key; copy the folder from the scheduler that owns the queue`,
   );
 }
 
@@ -178,6 +178,6 @@ async function bootstrap(engine: Engine, { path, secrets }: DataFolder, { clock,
   else if (!engine.state.joinTokens.has(joinToken))
     log.warn(
       { file: join(path, 'secrets', 'join-token') },
-      'the join token of this folder does not belong to this queue: hosts cannot join with it',
+      'the join token in this folder does not belong to this queue; hosts cannot join with it',
     );
 }

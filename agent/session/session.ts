@@ -301,7 +301,7 @@ export class Session {
       wait = SLOW_RETRY_MS;
       this.#complain('error', 'joining failed', error);
     } else if (error.code === 'ALREADY_EXISTS') {
-      this.#complain('warn', 'another agent has the session of this node', error);
+      this.#complain('warn', 'another agent already has a session for this node', error);
     } else {
       this.#complain('warn', 'no session with the scheduler', error);
     }

@@ -90,7 +90,7 @@ export function blobService(deps: BlobServiceDeps): BlobServiceServer {
     const requests = call[Symbol.asyncIterator]() as AsyncIterator<PutBlobRequest, undefined>;
     const first = await requests.next();
     if (first.done === true || first.value.part?.$case !== 'header') {
-      throw new CapstanError('INVALID_ARGUMENT', 'part: the first message must hold the header', { field: 'part' });
+      throw new CapstanError('INVALID_ARGUMENT', 'part: the first message must contain the header', { field: 'part' });
     }
     const frames = framesOf(requests);
     const { value: sent } = first.value.part;
@@ -264,9 +264,9 @@ async function* framesOf(requests: AsyncIterator<PutBlobRequest, undefined>): As
   for (let next = await requests.next(); next.done !== true; next = await requests.next()) {
     const { part } = next.value;
     if (part?.$case !== 'data')
-      throw new CapstanError('INVALID_ARGUMENT', 'part: every message after the first must hold data', { field: 'part' });
+      throw new CapstanError('INVALID_ARGUMENT', 'part: every message after the first must contain data', { field: 'part' });
     if (part.value.length > MAX_FRAME_BYTES)
-      throw new CapstanError('INVALID_ARGUMENT', `data must be at most ${MAX_FRAME_BYTES} bytes a message`, { field: 'data' });
+      throw new CapstanError('INVALID_ARGUMENT', `data must be at most ${MAX_FRAME_BYTES} bytes per message`, { field: 'data' });
     yield part.value;
   }
 }

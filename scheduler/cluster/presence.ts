@@ -95,7 +95,7 @@ export class Presence implements ClusterView {
       // Who stopped in good order is not reported as missing. A beat that failed is over at the server by now, too.
       await this.#rows.leave(this.#options.own.id);
     } catch (error) {
-      this.#options.log.info({ reason: messageOf(error) }, 'the row of this scheduler stays until it is forgotten');
+      this.#options.log.info({ reason: messageOf(error) }, 'the row of this scheduler could not be removed; it expires');
     }
   }
 
@@ -123,12 +123,12 @@ export class Presence implements ClusterView {
         cells.find(({ name }) => name === cell),
         await this.#rows.schedulers(),
       );
-      if (this.#failure !== '') log.info({}, 'this scheduler shows itself to the others again');
+      if (this.#failure !== '') log.info({}, 'the row of this scheduler is written again');
       this.#failure = '';
     } catch (error) {
       // An outage of the database may last: logged once.
       const failure = messageOf(error);
-      if (this.#failure === '') log.warn({ reason: failure }, 'this scheduler cannot show itself to the others');
+      if (this.#failure === '') log.warn({ reason: failure }, 'the row of this scheduler cannot be written: the others do not see it');
       this.#failure = failure;
     }
   }

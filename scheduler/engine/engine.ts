@@ -256,10 +256,10 @@ export class Engine {
     if (this.#closed || this.#life !== life) throw takingOver();
     try {
       check(life.state);
-      this.#drop(life, takingOver(), 'the queue is taken over anew');
+      this.#drop(life, takingOver(), 'taking over the queue again');
       return await act();
     } finally {
-      this.#drop(life, takingOver(), 'the queue is taken over anew');
+      this.#drop(life, takingOver(), 'taking over the queue again');
       this.#takeOverAgain();
     }
   }

@@ -20,7 +20,7 @@ export async function lockDataFolder(path: string): Promise<FolderLock> {
   if (!('heldBy' in lock)) return lock;
   throw new CapstanError(
     'DATA_DIR',
-    `cannot use the data folder ${path}: the scheduler with process id ${lock.heldBy} uses it; give each scheduler a folder of its own (CAPSTAN_DATA_DIR) with a copy of secrets/`,
+    `cannot use the data folder ${path}: the scheduler with process id ${lock.heldBy} is using it; give each scheduler a folder of its own (CAPSTAN_DATA_DIR) with a copy of secrets/`,
     { field: 'CAPSTAN_DATA_DIR' },
   );
 }

@@ -203,7 +203,7 @@ export class HistoryRecorder {
     for (let from = 0; from < rows.length; from += ROWS) {
       const some = rows.slice(from, from + ROWS);
       if (this.#waiting + some.length > MOST_WAITING) {
-        this.#failed(new Error(`the store is slow: ${rows.length - from} rows are dropped`));
+        this.#failed(new Error(`the store is slow: dropping ${rows.length - from} rows`));
         return;
       }
       this.#waiting += some.length;

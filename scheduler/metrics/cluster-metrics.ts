@@ -56,12 +56,12 @@ export class StoreMetrics implements StoreWatcher {
     });
     this.#takeOvers = counter(
       'capstan_scheduler_take_overs_total',
-      'Terms that this scheduler began: first, no owner before; itself, after a doubt; lock, the owner before was gone; unchanged, the owner before was silent.',
+      'Terms that this scheduler began: first (no previous owner), itself (after a batch of unknown outcome), lock (the previous owner was gone), unchanged (the previous owner was silent).',
       ['cause'],
     );
     this.#losses = counter(
       'capstan_scheduler_terms_lost_total',
-      'Terms of this scheduler that ended: released, stale (another scheduler took the cell), doubt (a batch had no certain answer).',
+      'Terms of this scheduler that ended: released, stale (another scheduler took the cell), doubt (a batch of unknown outcome).',
       ['cause'],
     );
     for (const kind of ROUND_TRIPS) this.#roundTrips.inc({ kind }, 0);
@@ -120,7 +120,7 @@ export function addClusterLevels(registry: Registry, { cell, isOwner, seen }: Cl
   });
   level(
     'capstan_cell_standbys',
-    'Standbys of the cell seen within the last 10 seconds; not ready: without the present master key, or too old for the schema.',
+    'Standbys of the cell seen within the last 10 seconds; not ready: without the current master key, or too old for the schema.',
     ['cell', 'ready'],
     (gauge, { standbys, readyStandbys }) => {
       gauge.set({ cell, ready: 'true' }, readyStandbys);

@@ -61,7 +61,7 @@ const BATCH_BUCKETS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 5000];
 
 const tallyMetrics: Readonly<Record<keyof Tallies, readonly [name: string, help: string]>> = {
   submitted: ['capstan_jobs_submitted_total', 'Jobs submitted.'],
-  expired: ['capstan_jobs_expired_total', 'Jobs whose ttl ended before they did.'],
+  expired: ['capstan_jobs_expired_total', 'Jobs whose ttl expired before they ended.'],
   started: ['capstan_attempts_started_total', 'Attempts whose handler has started.'],
   lost: ['capstan_attempts_lost_total', 'Attempts whose worker or node was lost.'],
   refused: ['capstan_attempts_refused_total', 'Attempts that an agent rejected.'],
@@ -115,7 +115,7 @@ export class SchedulerMetrics implements CommitWatcher {
     });
     this.#deliveries = new Counter({
       name: 'capstan_webhook_deliveries_total',
-      help: 'Tries to deliver a webhook, by outcome.',
+      help: 'Attempts to deliver a webhook, by outcome.',
       labelNames: ['outcome'],
       registers,
     });

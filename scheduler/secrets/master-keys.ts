@@ -142,7 +142,7 @@ export class MasterKeys {
       if (folder.created.masterKey)
         return new CapstanError(
           'CONFIG',
-          `${this.#secrets}: was created again, but the queue is encrypted with another master key; copy the folder from the scheduler that owns the queue`,
+          `${this.#secrets}: was re-created, but the queue is encrypted with another master key; copy the folder from the scheduler that owns the queue`,
         );
       return new CapstanError(
         'CONFLICT',
@@ -241,7 +241,7 @@ export class MasterKeys {
     if (next === null)
       throw new CapstanError(
         'CONFLICT',
-        `the queue has other schedulers (${others.map(({ name }) => name).join(', ')}): make the new key with \`capstan master-key prepare\`, ${copy}, and rotate then`,
+        `the queue has other schedulers (${others.map(({ name }) => name).join(', ')}): create the new key with \`capstan master-key prepare\`, ${copy}, then rotate`,
       );
     const lacking = await this.#lacking(masterKeyId(next));
     if (lacking.length === 0) return next;
@@ -326,7 +326,7 @@ export class MasterKeys {
       this.#lookFailure = '';
     } catch (error) {
       const failure = messageOf(error);
-      if (failure !== this.#lookFailure) log.error({ err: error }, 'a secret that was put into the folder could not be used');
+      if (failure !== this.#lookFailure) log.error({ err: error }, 'a secret that was added to the folder could not be used');
       this.#lookFailure = failure;
     }
   }

@@ -71,7 +71,7 @@ export class SharedRecord {
       const refusal = await this.#options.blobStore.refusal(blobStore);
       return refusal === null ? null : new CapstanError('CONFLICT', `${refusal}; this scheduler cannot own the queue until then`);
     } catch (error) {
-      this.#options.log.warn({ err: error }, 'whether the blob store is that of the queue could not be seen');
+      this.#options.log.warn({ err: error }, 'could not check whether the blob store is that of the queue');
       return null;
     }
   }
@@ -83,7 +83,7 @@ export class SharedRecord {
     try {
       await this.put({ ...this.row, blobStore: await blobStore.id() });
     } catch (error) {
-      log.warn({ err: error }, 'the blob store could not be named; the next take-over does it');
+      log.warn({ err: error }, 'the id of the blob store could not be recorded; the next take-over records it');
     }
   }
 

@@ -125,7 +125,7 @@ function webhooksOf(state: State, hooks: readonly HookHead[]): AttentionItem[] {
   return [...failing].flatMap(([id, failed]) => {
     const endpoint = state.endpoints.get(id);
     const givenUp = failed.filter((hook) => hook.state === 'FAILED').length;
-    const message = `failed webhooks: ${failed.length - givenUp} to be tried again, ${givenUp} given up`;
+    const message = `failed webhooks: ${failed.length - givenUp} to be retried, ${givenUp} given up`;
     return endpoint === undefined ? [] : [item(AttentionKind.WEBHOOKS_FAILING, message, { endpoint })];
   });
 }

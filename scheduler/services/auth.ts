@@ -116,10 +116,10 @@ export class Authorizer {
   account(metadata: Metadata, wanted = ''): string {
     const principal = this.#holder(metadata);
     if (!ownsAccount(principal.scope))
-      throw new CapstanError('PERMISSION_DENIED', 'the key has no permission for this call: it needs the scope ALL or OPERATOR');
+      throw new CapstanError('PERMISSION_DENIED', 'the key is not permitted to make this call; it requires the scope ALL or OPERATOR');
     const { account, isGuest } = principal;
     if (isGuest === true && (wanted === '' || wanted === account))
-      throw new CapstanError('PERMISSION_DENIED', `account: ${account} lives in another cell than this scheduler's`, { field: 'account' });
+      throw new CapstanError('PERMISSION_DENIED', `account: ${account} is not in the cell of this scheduler`, { field: 'account' });
     return account;
   }
 
@@ -154,14 +154,17 @@ export class Authorizer {
   wholeReader(metadata: Metadata): Reader {
     const reader = this.reader(metadata);
     if (!reader.all)
-      throw new CapstanError('PERMISSION_DENIED', 'the key has no permission for this call: it needs the scope ALL, OPERATOR or READ_ONLY');
+      throw new CapstanError(
+        'PERMISSION_DENIED',
+        'the key is not permitted to make this call; it requires the scope ALL, OPERATOR or READ_ONLY',
+      );
     return reader;
   }
 
   /** Admits only a key with the scope OPERATOR. */
   operator(metadata: Metadata): void {
     if (!this.isOperator(metadata))
-      throw new CapstanError('PERMISSION_DENIED', 'the key has no permission for this call: it needs the scope OPERATOR');
+      throw new CapstanError('PERMISSION_DENIED', 'the key is not permitted to make this call; it requires the scope OPERATOR');
   }
 
   isOperator(metadata: Metadata): boolean {
@@ -198,8 +201,8 @@ export class Authorizer {
   #holder(metadata: Metadata): AccountPrincipal {
     const principal = this.identify(metadata);
     if (principal.role === 'account') return principal;
-    const who = principal.role === 'node' ? 'nodes may not use the control plane' : 'the gateway token is not for this call';
-    throw new CapstanError('PERMISSION_DENIED', `${who}: it needs an API key`);
+    const who = principal.role === 'node' ? 'nodes may not use the control plane' : 'the gateway token does not permit this call';
+    throw new CapstanError('PERMISSION_DENIED', `${who}; use an API key`);
   }
 
   #node(id: string, secret: string): Principal {

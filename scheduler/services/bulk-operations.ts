@@ -85,7 +85,7 @@ export class BulkOperations {
     this.#forget(account);
     for (const { shown } of this.#operations.values())
       if (shown.endpointId === endpoint && shown.state === BulkState.RUNNING)
-        throw new CapstanError('CONFLICT', 'endpoint: another operation on its jobs is running; stop it, or wait for its end', {
+        throw new CapstanError('CONFLICT', 'endpoint: another operation on its jobs is running; stop it, or wait for it to end', {
           field: 'endpoint',
         });
     const shown: BulkOperation = {
@@ -119,7 +119,9 @@ export class BulkOperations {
   stop(account: string, id: string): BulkOperation {
     const operation = this.#operations.get(id);
     if (operation === undefined || operation.account !== account)
-      throw new CapstanError('NOT_FOUND', `id: there is no operation ${id}; those that ended are listed for an hour`, { field: 'id' });
+      throw new CapstanError('NOT_FOUND', `id: operation ${id} does not exist; operations that ended are listed for an hour`, {
+        field: 'id',
+      });
     operation.stops = true;
     return { ...operation.shown };
   }
@@ -192,7 +194,9 @@ export class BulkOperations {
     const ended = own.filter(([, { shown }]) => shown.state !== BulkState.RUNNING);
     for (const [id] of ended.slice(0, Math.max(0, own.length - MOST_OF_ACCOUNT + 1))) this.#operations.delete(id);
     if (own.length - ended.length >= MOST_OF_ACCOUNT)
-      throw new CapstanError('RATE_LIMITED', `an account may run ${MOST_OF_ACCOUNT} operations on jobs at once`, { retryAfterMs: 5_000 });
+      throw new CapstanError('RATE_LIMITED', `an account may run at most ${MOST_OF_ACCOUNT} operations on jobs at once`, {
+        retryAfterMs: 5_000,
+      });
   }
 }
 
@@ -200,7 +204,7 @@ function kindOf({ action, filter }: BulkRequest): Kind {
   const kind = KINDS[action];
   if (kind === undefined) throw new CapstanError('INVALID_ARGUMENT', 'action: must be RETRY, CANCEL or PURGE', { field: 'action' });
   if (filter.states.size > 0 && !kind.states.some((state) => filter.states.has(state)))
-    throw new CapstanError('INVALID_ARGUMENT', 'filter.status: jobs with this status cannot be changed in this way', {
+    throw new CapstanError('INVALID_ARGUMENT', 'filter.status: jobs with this status cannot be changed by this action', {
       field: 'filter.status',
     });
   return kind;

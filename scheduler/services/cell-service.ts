@@ -34,7 +34,7 @@ export function cellHandlers({ auth, log, cells, engine }: ControlDeps): CellHan
       if (!accountExists(engine.state, id)) throw accountNotFound(id, 'id');
       if (id === DEFAULT_ACCOUNT)
         throw new CapstanError('INVALID_ARGUMENT', `id: the account ${id} cannot be moved: its keys operate the service`, { field: 'id' });
-      if (cell === cells.own) throw new CapstanError('CONFLICT', `cell: account ${id} lives in ${cell} already`, { field: 'cell' });
+      if (cell === cells.own) throw new CapstanError('CONFLICT', `cell: account ${id} is already in ${cell}`, { field: 'cell' });
       const move = { account: id, to: cell };
       mustBeIdle(engine.state, id);
       await cells.checkAccountMove(move);
@@ -53,7 +53,7 @@ export function cellHandlers({ auth, log, cells, engine }: ControlDeps): CellHan
       if (node === undefined) throw noNode(nodeId);
       const { name } = node.config;
       if (cell === cells.own)
-        throw new CapstanError('CONFLICT', `cell: node ${name} belongs to the cell ${cell} already`, { field: 'cell' });
+        throw new CapstanError('CONFLICT', `cell: node ${name} already belongs to the cell ${cell}`, { field: 'cell' });
       const move = { node: nodeId, to: cell };
       nodeMustBeIdle(engine.state, nodeId);
       await cells.checkNodeMove(move);
@@ -68,7 +68,7 @@ export function cellHandlers({ auth, log, cells, engine }: ControlDeps): CellHan
 }
 
 function oneCell(): CapstanError {
-  return new CapstanError('CONFLICT', 'the queue is in SQLite, which has one cell: several need PostgreSQL (cluster.md)');
+  return new CapstanError('CONFLICT', 'the queue is in SQLite, which supports one cell; several require PostgreSQL (cluster.md)');
 }
 
 /** @throws CapstanError CONFLICT, naming the endpoints whose workers or requests keep the account. */
@@ -94,5 +94,5 @@ function nodeMustBeIdle(state: State, id: string): void {
   const refuse = (why: string): CapstanError => new CapstanError('CONFLICT', `node: ${node.config.name} ${why}`, { field: 'node' });
   const { size } = node.workers;
   if (size > 0) throw refuse(`has ${size} ${size === 1 ? 'worker' : 'workers'}; drain it and wait until they are gone`);
-  if (node.usage.orphans.size > 0) throw refuse('still runs workers that are being ended; try again');
+  if (node.usage.orphans.size > 0) throw refuse('still has workers that are stopping; try again');
 }

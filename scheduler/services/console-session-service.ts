@@ -33,7 +33,8 @@ export function consoleSessionHandlers({
   return {
     createSession: unary(log, 'CreateSession', async (_request, metadata) => {
       const key = held(metadata);
-      if (key.sessionOf !== undefined) throw new CapstanError('PERMISSION_DENIED', 'a session opens no other session: it needs an API key');
+      if (key.sessionOf !== undefined)
+        throw new CapstanError('PERMISSION_DENIED', 'a session cannot open another session; this call requires an API key');
       const token = `${SESSION_PREFIX}${randomBytes(TOKEN_BYTES).toString('base64url')}`;
       const { wall } = clock.now();
       const expiresAt = wall + SESSION_IDLE_MS;

@@ -147,7 +147,8 @@ export class Control {
         auth.operator(metadata);
         const changed = auth.auditor(log, metadata, 'RotateMasterKey');
         const { masterKeys, snapshotBusy } = this.#deps;
-        if (snapshotBusy()) throw new CapstanError('CONFLICT', 'a copy of the database is being written; rotate the master key after it');
+        if (snapshotBusy())
+          throw new CapstanError('CONFLICT', 'a copy of the database is being written; rotate the master key when it is complete');
         const { renewed } = await masterKeys.rotate();
         changed({ renewed });
         return masterKeyInfo(masterKeys.state, renewed);

@@ -60,7 +60,7 @@ export function encryptEnv(
 
 /** Validates every endpoint of a deployment. INVALID_ARGUMENT names field and rule. */
 export function checkEndpoints(specs: readonly EndpointSpec[], around: ValidationContext): CheckedEndpoint[] {
-  if (specs.length === 0) throw invalid('endpoints', 'must hold at least one endpoint');
+  if (specs.length === 0) throw invalid('endpoints', 'must contain at least one endpoint');
   checkName('environment', around.environment);
   const names = new Set<string>();
   const functions = new Map<string, string>();
@@ -167,7 +167,7 @@ function checkRuntime(spec: EndpointSpec, ownImage: boolean): void {
   const { name, runtime, functions, imageName } = spec;
   const python = functions.filter(({ module }) => module.endsWith('.py'));
   if (python.length > 0 && python.length < functions.length)
-    throw invalid(`${name}.functions`, 'mix Python with another language; a worker runs one language');
+    throw invalid(`${name}.functions`, 'must not mix Python with another language; a worker runs one language');
   const language = languageOf(spec);
   const base = imageName === '' ? null : baseImageOf(imageName);
   if (base !== null && language !== null && base.language !== language)

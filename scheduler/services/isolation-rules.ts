@@ -63,7 +63,7 @@ export function checkIsolation({ name, runtime, network, functions }: CheckedSpe
   if (runtime !== '' && !allowed.some((one) => one === runtime))
     throw invalid(`${name}.runtime`, `must be ${allowed.join(' or ')}: the account allows no other runtime`);
   if (network === 'host' && widest === 'auto')
-    throw invalid(`${name}.network`, 'must not be host: the account may not ask for the network of the host');
+    throw invalid(`${name}.network`, 'must not be host: the account is not permitted to use the network of the host');
   if (isWorkerNetwork(network) && widest !== 'auto' && narrowest(network, widest) !== network)
     throw invalid(`${name}.network`, `must not be wider than ${widest}, the widest network that the account allows`);
   const hasNone = network === 'none' || widest === 'none';

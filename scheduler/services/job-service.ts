@@ -249,7 +249,7 @@ export class JobChannels {
         this.#engine.handle(event);
         return;
       }
-      const gone = new CapstanError('NOT_FOUND', `job ${event.job} was submitted before, and its ttl or retention is over`);
+      const gone = new CapstanError('NOT_FOUND', `job ${event.job} was submitted before, and its ttl or retention has expired`);
       this.reply(event.ref.channel, failureReply(event.ref.request, gone));
     } catch (error) {
       this.#log.error({ err: error }, 'looking up a body failed');

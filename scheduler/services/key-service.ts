@@ -73,7 +73,7 @@ export function keyHandlers({ engine, auth, log, clock, uploads, cells }: Contro
   /** Returns the account of a call: the caller's own, or for operators another one. */
   function accountOf(metadata: Metadata, own: string, wanted: string): string {
     if (wanted === '' || wanted === own) return own;
-    if (!auth.isOperator(metadata)) throw onlyOperators('account', 'another account than the own one needs');
+    if (!auth.isOperator(metadata)) throw onlyOperators('account', 'an account other than that of the key requires');
     if (!accountExists(engine.state, wanted)) throw accountNotFound(wanted, 'account');
     return wanted;
   }
@@ -93,9 +93,11 @@ export function keyHandlers({ engine, auth, log, clock, uploads, cells }: Contro
     createKey: call('CreateKey', async (request, metadata) => {
       const account = accountOf(metadata, auth.account(metadata, request.account), request.account);
       if (request.scope === KeyScope.OPERATOR) {
-        if (!auth.isOperator(metadata)) throw onlyOperators('scope', 'a key with the scope OPERATOR is created only by');
+        if (!auth.isOperator(metadata)) throw onlyOperators('scope', 'a key with the scope OPERATOR can be created only by');
         if (account !== DEFAULT_ACCOUNT)
-          throw new CapstanError('INVALID_ARGUMENT', `scope: OPERATOR is for keys of the account ${DEFAULT_ACCOUNT}`, { field: 'scope' });
+          throw new CapstanError('INVALID_ARGUMENT', `scope: OPERATOR is only for keys of the account ${DEFAULT_ACCOUNT}`, {
+            field: 'scope',
+          });
       }
       const changed = auth.auditor(log, metadata, 'CreateKey');
       const made = await create(request, account);
@@ -114,7 +116,7 @@ export function keyHandlers({ engine, auth, log, clock, uploads, cells }: Contro
       const account = accountOf(metadata, auth.account(metadata, wanted), wanted);
       const key = findKey(engine.state, account, id);
       if (key.scope === KeyScope.OPERATOR && !auth.isOperator(metadata))
-        throw onlyOperators('id', 'a key with the scope OPERATOR is revoked only by');
+        throw onlyOperators('id', 'a key with the scope OPERATOR can be revoked only by');
       const changed = auth.auditor(log, metadata, 'RevokeKey');
       await engine.command({ kind: 'revoke-key', hash: key.hash });
       const revoked = keyInfo(key);
@@ -198,7 +200,7 @@ function findKey(state: State, account: string, wanted: string): KeyRow {
 function scopeOf(state: State, account: string, request: CreateKeyRequest): Pick<KeyRow, 'scope' | 'endpoints' | 'environment'> {
   const environment = request.environment === '' ? 'default' : request.environment;
   if (request.scope !== KeyScope.ENDPOINTS && request.endpoints.length > 0)
-    throw new CapstanError('INVALID_ARGUMENT', 'endpoints: is allowed with the scope ENDPOINTS only', { field: 'endpoints' });
+    throw new CapstanError('INVALID_ARGUMENT', 'endpoints: is allowed only with the scope ENDPOINTS', { field: 'endpoints' });
   switch (request.scope) {
     case KeyScope.OPERATOR:
     case KeyScope.ALL:

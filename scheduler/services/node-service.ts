@@ -242,7 +242,9 @@ export class NodeSessions {
       });
     const known = this.#engine.state.nodes.get(node);
     if (known !== undefined && known.session !== null && known.incarnation !== hello.incarnation && this.#sessions.has(known.session)) {
-      throw new CapstanError('ALREADY_EXISTS', `another agent has the session of node ${known.config.name}`, { retryAfterMs: 1_000 });
+      throw new CapstanError('ALREADY_EXISTS', `another agent already has a session for node ${known.config.name}`, {
+        retryAfterMs: 1_000,
+      });
     }
     this.#sessions.set(session, open);
     this.#engine.handle({ kind: 'session-opened', node, session, hello });

@@ -54,7 +54,7 @@ async function openInFolder({ cell }: SchedulerConfig, folder: DataFolder, maste
 async function openShared(config: SchedulerConfig, { advertised, watcher }: StoreFacts): Promise<OpenedStore> {
   const { store: url, cell, isBlobDirShared, blobDir } = config;
   if (!/^postgres(?:ql)?:/.test(url))
-    throw new CapstanError('CONFIG', 'CAPSTAN_STORE: must be empty or begin with postgres://', { field: 'CAPSTAN_STORE' });
+    throw new CapstanError('CONFIG', 'CAPSTAN_STORE: must be empty or start with postgres://', { field: 'CAPSTAN_STORE' });
   if (isBlobDirShared && blobDir === undefined)
     throw new CapstanError('CONFIG', 'CAPSTAN_BLOB_DIR_SHARED: requires CAPSTAN_BLOB_DIR', { field: 'CAPSTAN_BLOB_DIR_SHARED' });
   const store = await openPostgresStore({ url, cell, watcher, advertised });

@@ -29,7 +29,7 @@ test('Idempotency-Key: it outlives its job; a submission repeated then is 409 wi
     for (const again of ['/v2/:echo/run', '/v2/:echo/runsync']) {
       const refused = await api.call('POST', again, options);
       t.is(refused.status, 409, refused.text);
-      const detail = `conflict: Idempotency-Key: job ${id} was submitted with it and is already deleted`;
+      const detail = `conflict: Idempotency-Key: job ${id} was submitted with it and has been deleted`;
       t.deepEqual(refused.json, { status: 409, title: 'Conflict', detail, id });
     }
     isProblem(t, await api.call('POST', path, { ...options, body: { input: { key: 'other' } } }), 409, /a different request body/);
@@ -48,7 +48,7 @@ test('Limits: retention holds for every terminal state', async (t) => {
 
 test('policy.ttl: a job that waits is deleted at its end; whoever waits learns so', async (t) => {
   const job = await api.run('parked', {}, { policy: { ttl: 10_000 } });
-  isProblem(t, await api.call('GET', `/v2/:parked/status-sync/${job}?wait=60000`), 404, /its ttl or retention is over/);
+  isProblem(t, await api.call('GET', `/v2/:parked/status-sync/${job}?wait=60000`), 404, /its ttl or retention has expired/);
   isProblem(t, await api.call('GET', `/v2/:parked/status/${job}`), 404, /not found/);
 });
 
@@ -56,7 +56,7 @@ test('policy.ttl: a job that runs is deleted too, and its handler stopped', asyn
   const job = await api.run('single', {}, { policy: { ttl: 10_000 } });
   await api.running('single', job);
   const next = await api.run('single', {}, { policy: { ttl: 60_000 } });
-  isProblem(t, await api.call('GET', `/v2/:single/status-sync/${job}?wait=60000`), 404, /its ttl or retention is over/);
+  isProblem(t, await api.call('GET', `/v2/:single/status-sync/${job}?wait=60000`), 404, /its ttl or retention has expired/);
   // The only slot is free again.
   await api.running('single', next);
   t.is((await api.call('POST', `/v2/:single/cancel/${next}`)).status, 200);

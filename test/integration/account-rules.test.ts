@@ -84,7 +84,7 @@ test('a deployment that asks for what its account may not have is refused, with 
   );
   await t.throwsAsync(deploy({ network: 'host' }, plain.keyText), {
     code: 'INVALID_ARGUMENT',
-    message: 'e.network: must not be host: the account may not ask for the network of the host',
+    message: 'e.network: must not be host: the account is not permitted to use the network of the host',
   });
   await t.notThrowsAsync(deploy({ network: 'outbound' }, plain.keyText));
   await t.notThrowsAsync(deploy({ network: 'host', runtime: 'process' }, operator));

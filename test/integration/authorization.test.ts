@@ -305,12 +305,15 @@ test('only a key with the scope OPERATOR creates or revokes one, and the refusal
   for (const key of [all, team])
     await t.throwsAsync(create(key, { scope: OPERATOR }), {
       code: 'PERMISSION_DENIED',
-      message: 'scope: a key with the scope OPERATOR is created only by a key with the scope OPERATOR',
+      message: 'scope: a key with the scope OPERATOR can be created only by a key with the scope OPERATOR',
     });
   await t.throwsAsync(create(await createKey(READ_ONLY), { scope: OPERATOR }), { code: 'PERMISSION_DENIED' });
   // The same for a name that exists and for one that does not: the refusal tells no tenant which accounts there are.
   for (const account of ['default', 'other', 'none']) {
-    const rule = { code: 'PERMISSION_DENIED', message: /^account: another account than the own one needs a key with the scope OPERATOR$/ };
+    const rule = {
+      code: 'PERMISSION_DENIED',
+      message: /^account: an account other than that of the key requires a key with the scope OPERATOR$/,
+    };
     await t.throwsAsync(create(team, { scope: ALL, account }), rule);
     await t.throwsAsync(revoke(scheduler.bearer(team), 'first key', account), rule);
     await t.throwsAsync(
@@ -320,11 +323,11 @@ test('only a key with the scope OPERATOR creates or revokes one, and the refusal
   }
   await t.throwsAsync(
     unary((done) => client.createKey(control.CreateKeyRequest.fromPartial({ name: 'x', scope: OPERATOR, account: 'team' }), owner, done)),
-    { code: 'INVALID_ARGUMENT', message: 'scope: OPERATOR is for keys of the account default' },
+    { code: 'INVALID_ARGUMENT', message: 'scope: OPERATOR is only for keys of the account default' },
   );
   await t.throwsAsync(revoke(scheduler.bearer(all), first?.id ?? ''), {
     code: 'PERMISSION_DENIED',
-    message: 'id: a key with the scope OPERATOR is revoked only by a key with the scope OPERATOR',
+    message: 'id: a key with the scope OPERATOR can be revoked only by a key with the scope OPERATOR',
   });
   // The last one stays, a key with the scope ALL is no replacement for it; with a second one it may go.
   await t.throwsAsync(revoke(owner, 'first key'), { code: 'CONFLICT', message: /last one with the scope OPERATOR that does not expire/ });

@@ -28,7 +28,7 @@ test('with SQLite no node moves: there is one cell', async (t) => {
   const { id } = await scheduler.join('n');
   await t.throwsAsync(assign(scheduler, id, 'west', scheduler.secret('api-key')), {
     code: 'CONFLICT',
-    message: /^the queue is in SQLite, which has one cell/,
+    message: /^the queue is in SQLite, which supports one cell/,
   });
 });
 
@@ -68,7 +68,7 @@ function tests(server: PostgresServer): void {
     // It is refused with the reason, and nothing changes.
     await t.throwsAsync(assign(east, 'node-none', 'west', operator), { code: 'NOT_FOUND', message: 'node node-none does not exist' });
     await t.throwsAsync(assign(east, id, 'north', operator), { code: 'NOT_FOUND', message: 'cell: north does not exist' });
-    await t.throwsAsync(assign(east, id, 'default', operator), { code: 'CONFLICT', message: /belongs to the cell default already/ });
+    await t.throwsAsync(assign(east, id, 'default', operator), { code: 'CONFLICT', message: /already belongs to the cell default/ });
     await t.throwsAsync(assign(west, id, 'west', operator), { code: 'NOT_FOUND' }, 'a node of another cell');
     await t.throwsAsync(assign(west, id, 'west', tenant.keyText), { code: 'PERMISSION_DENIED' });
     await t.throwsAsync(

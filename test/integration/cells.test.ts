@@ -31,7 +31,7 @@ test('with SQLite there is one cell, and no other can be made', async (t) => {
   const scheduler = await TestScheduler.open();
   t.teardown(() => scheduler.close());
   t.deepEqual((await listCells(scheduler)).cells, [{ name: 'default', accounts: 1, address: '' }]);
-  await t.throwsAsync(createCell(scheduler, 'west'), { code: 'CONFLICT', message: /^the queue is in SQLite, which has one cell/ });
+  await t.throwsAsync(createCell(scheduler, 'west'), { code: 'CONFLICT', message: /^the queue is in SQLite, which supports one cell/ });
   await t.throwsAsync(TestScheduler.open({ cell: 'west' }), { code: 'CONFIG', message: /^CAPSTAN_CELL: west requires CAPSTAN_STORE/ });
 });
 
@@ -55,7 +55,7 @@ function tests(server: PostgresServer): void {
     await createCell(east, 'west');
     await t.throwsAsync(TestScheduler.open({ ...shared, cell: 'west', dataDir: await folderOf(t) }), {
       code: 'CONFIG',
-      message: /secrets: was created again, but the queue is encrypted with another master key/,
+      message: /secrets: was re-created, but the queue is encrypted with another master key/,
     });
     const west = await TestScheduler.open({ ...shared, cell: 'west', dataDir: await copyOfSecrets(t, east) });
     t.teardown(() => west.close());
@@ -99,10 +99,13 @@ function tests(server: PostgresServer): void {
     );
     await t.throwsAsync(west.deploy([{ name: 'echo' }], { token: operator }), {
       code: 'PERMISSION_DENIED',
-      message: "account: default lives in another cell than this scheduler's",
+      message: 'account: default is not in the cell of this scheduler',
     });
     for (const account of ['', 'default'])
-      await t.throwsAsync(createKey(west, operator, account), { code: 'PERMISSION_DENIED', message: /^account: default lives in another/ });
+      await t.throwsAsync(createKey(west, operator, account), {
+        code: 'PERMISSION_DENIED',
+        message: /^account: default is not in the cell of this scheduler/,
+      });
     const second = await createKey(west, operator, 'acme');
     await west.deploy([{ name: 'echo' }], { token: second.text });
     await west.deploy([{ name: 'echo' }], { token: made.keyText });
@@ -212,7 +215,7 @@ function tests(server: PostgresServer): void {
     await submit(east, 'first');
     await t.throwsAsync(move('acme', 'west'), { code: 'CONFLICT', message: /^account: acme has 1 stored jobs/ });
     await t.throwsAsync(move('acme', 'north'), { code: 'NOT_FOUND', message: 'cell: north does not exist' });
-    await t.throwsAsync(move('acme', 'default'), { code: 'CONFLICT', message: /lives in default already/ });
+    await t.throwsAsync(move('acme', 'default'), { code: 'CONFLICT', message: /is already in default/ });
     await t.throwsAsync(move('default', 'west'), { code: 'INVALID_ARGUMENT', message: /its keys operate the service/ });
     await t.throwsAsync(move('nobody', 'west'), { code: 'NOT_FOUND' });
     await t.throwsAsync(move('acme', 'west', keyText), { code: 'PERMISSION_DENIED' });

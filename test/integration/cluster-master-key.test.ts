@@ -35,7 +35,7 @@ function tests(server: PostgresServer): void {
 
     await t.throwsAsync(rotate(owner), {
       code: 'CONFLICT',
-      message: /^the queue has other schedulers \(.+\): make the new key with `capstan master-key prepare`, copy .*master-key\.next/,
+      message: /^the queue has other schedulers \(.+\): create the new key with `capstan master-key prepare`, copy .*master-key\.next/,
     });
     const tool = run([bin, 'master-key', 'prepare', '--json', '--data-dir', owner.dataDir, '--scheduler', owner.handle.address]);
     t.is(await tool.ended, 0, tool.stderr());

@@ -48,7 +48,7 @@ function tests(server: PostgresServer): void {
     const joining = unary((done) => next.nodes.join({ joinToken: own['join-token'], name: 'stranger' }, done));
     await t.throwsAsync(joining, { code: 'UNAUTHENTICATED' });
     t.regex(said, /the gateway token of this folder was not the queue's/);
-    t.regex(said, /the join token of this folder does not belong to this queue/);
+    t.regex(said, /the join token in this folder does not belong to this queue/);
     for (const secret of [gatewayToken, ...Object.values(own)]) t.false(said.includes(secret));
   });
 

@@ -220,7 +220,7 @@ serial('a second agent with a node’s identity is refused while the first lives
   t.timeout(60_000);
   await fleet().copyIdentity('b', 'twin');
   const twin = await fleet().agent('twin');
-  await until('the twin is refused', async () => (await fleet().log('twin')).includes('another agent has the session of this node'));
+  await until('the twin is refused', async () => (await fleet().log('twin')).includes('another agent already has a session for this node'));
   t.true((await fleet().connected('b')).connected);
   twin.kill('SIGKILL');
 });

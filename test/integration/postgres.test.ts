@@ -97,7 +97,7 @@ function tests(server: PostgresServer): void {
     const stranger = TestScheduler.open({ store, blobDir, isBlobDirShared: 'true', dataDir: await folderOf(t) });
     await t.throwsAsync(stranger, {
       code: 'CONFIG',
-      message: /secrets: was created again, but the queue is encrypted with another master key/,
+      message: /secrets: was re-created, but the queue is encrypted with another master key/,
     });
   });
 
@@ -125,7 +125,7 @@ function tests(server: PostgresServer): void {
 
   test('a setting that is wrong is named', async (t) => {
     const cases = [
-      [{ store: 'mysql://a@b/c' }, /^CAPSTAN_STORE: must be empty or begin with postgres:\/\/$/],
+      [{ store: 'mysql://a@b/c' }, /^CAPSTAN_STORE: must be empty or start with postgres:\/\/$/],
       [
         { store: 'postgres://u:secret@h/d' },
         /^CAPSTAN_STORE: must not contain a password; use a password file and set PGPASSFILE to its path$/,

@@ -121,7 +121,7 @@ test('what no worker could run is refused', async (t) => {
     [{ ...python, packages: ['scipy'] }, 'py.packages[0]: must be one of torch, torchvision, torchaudio, numpy, triton, not "scipy"'],
     [
       { ...python, kind: EndpointKind.LOAD_BALANCED, routes: { 'GET /f': 'f' }, functions: [fn('f', 'main.py'), fn('g', 'main.ts')] },
-      'py.functions: mix Python with another language; a worker runs one language',
+      'py.functions: must not mix Python with another language; a worker runs one language',
     ],
   ] as const) {
     await t.throwsAsync(scheduler.deploy([spec as Partial<EndpointSpec>]), { message });

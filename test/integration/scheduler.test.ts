@@ -506,7 +506,7 @@ test('a deployment that breaks a rule is refused by field and rule', async (t) =
   const scheduler = await open(t);
   const fn: FunctionSpec = { name: 'f', module: 'm', parameters: [], callStyle: CallStyle.WHOLE };
   const cases: [Parameters<TestScheduler['deploy']>[0], RegExp][] = [
-    [[], /endpoints: must hold at least one/],
+    [[], /endpoints: must contain at least one/],
     [[{ name: 'bad name' }], /"bad name" must be 1 to 64/],
     [[{ name: 'a' }, { name: 'a' }], /a: is listed twice/],
     [[{ name: 'a', functions: [fn, { ...fn, name: 'g' }] }], /exactly one function, not 2/],

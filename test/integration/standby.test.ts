@@ -155,7 +155,7 @@ function tests(server: PostgresServer): void {
     const dataDir = owner.dataDir;
     const error = await t.throwsAsync<CapstanError>(another({ dataDir }), { code: 'DATA_DIR' });
     t.is(error?.field, 'CAPSTAN_DATA_DIR');
-    t.true(error?.message.includes(`the scheduler with process id ${process.pid} uses it`), error?.message);
+    t.true(error?.message.includes(`the scheduler with process id ${process.pid} is using it`), error?.message);
     await owner.restart();
     t.is(owner.handle.status.kind, 'owner');
   });

@@ -134,7 +134,7 @@ export class DevQueue implements JobQueue {
       if (known !== undefined) {
         const job = this.#jobs.get(known);
         if (job !== undefined) return job;
-        const message = `Idempotency-Key: job ${known} was submitted with it and is already deleted`;
+        const message = `Idempotency-Key: job ${known} was submitted with it and has been deleted`;
         throw new CapstanError('IDEMPOTENCY_EXPIRED', message, { field: 'Idempotency-Key', jobId: known });
       }
     }
@@ -406,7 +406,7 @@ async function* chunksOf(bytes: Buffer): AsyncGenerator<Buffer> {
 }
 
 function notFound(job: string): CapstanError {
-  return new CapstanError('NOT_FOUND', `job ${job} does not exist, or its ttl or retention is over`);
+  return new CapstanError('NOT_FOUND', `job ${job} does not exist, or its ttl or retention has expired`);
 }
 
 /** `FAILED` of `JOB_STATE_FAILED`. */

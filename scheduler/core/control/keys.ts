@@ -84,12 +84,12 @@ export function addKey(ctx: StepContext, key: KeyRow): Write {
 export function revokeKey(ctx: StepContext, call: number, hash: string): void {
   const key = ctx.state.keys.get(hash);
   if (key === undefined) {
-    ctx.reply(call, new CapstanError('NOT_FOUND', 'key: does not exist any more', { field: 'id' }));
+    ctx.reply(call, new CapstanError('NOT_FOUND', 'key: no longer exists', { field: 'id' }));
     return;
   }
   if (isLast(ctx.state, key)) {
     const scope = key.scope === KeyScope.OPERATOR ? 'OPERATOR' : 'ALL';
-    const why = `key: it is the last one with the scope ${scope} that does not expire; create another one first`;
+    const why = `key: is the last one with the scope ${scope} that does not expire; create another one first`;
     ctx.reply(call, new CapstanError('CONFLICT', why, { field: 'id' }));
     return;
   }

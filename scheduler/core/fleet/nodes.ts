@@ -133,7 +133,7 @@ function emptyNode(state: State, now: Now, node: NodeRecord): void {
 /** Returns why a token admits no more nodes, or null. */
 function spent({ expiresAt, maxUses, uses }: JoinTokenRow, now: Now): string | null {
   if (expiresAt !== null && now.wall >= expiresAt) return 'has expired';
-  return maxUses !== null && uses >= maxUses ? `was used ${uses === 1 ? 'once' : `${uses} times`}, its maximum` : null;
+  return maxUses !== null && uses >= maxUses ? `was already used ${uses === 1 ? 'once' : `${uses} times`}, the maximum` : null;
 }
 
 /** Deletes expired and used-up tokens. Revoked ones are kept. */

@@ -104,7 +104,7 @@ export function staleness(state: State, plan: Plan): Rejected | null {
   const facts = new Map(node.facts?.devices.map((device) => [device.uuid, device]));
   for (const uuid of plan.devices) {
     const device = facts.get(uuid);
-    if (device === undefined) return { reason: 'GPU_MISSING', detail: `${uuid} is gone` };
+    if (device === undefined) return { reason: 'GPU_MISSING', detail: `${uuid} is no longer present` };
     if (!device.healthy) return { reason: 'DEVICE_PROBLEM', detail: `${uuid}: ${device.problem}` };
     if (node.usage.devices.has(uuid) || node.usage.orphans.has(uuid)) return { reason: 'GPU_BUSY', detail: `${uuid} is in use` };
   }

@@ -6,9 +6,9 @@ export function endpointNotFound(id: string): CapstanError {
 }
 
 export function jobNotFound(job: string): CapstanError {
-  return new CapstanError('NOT_FOUND', `job ${job} does not exist, or its ttl or retention is over`);
+  return new CapstanError('NOT_FOUND', `job ${job} does not exist, or its ttl or retention has expired`);
 }
 
 export function webhookNotFound(id: string): CapstanError {
-  return new CapstanError('NOT_FOUND', `webhook ${id} does not exist: it was delivered, or has failed more than a day ago`);
+  return new CapstanError('NOT_FOUND', `webhook ${id} does not exist: it was delivered, or failed more than a day ago`);
 }

@@ -24,7 +24,7 @@ export function retryStored(ctx: StepContext, call: number, live: JobRecord | nu
   const may = live === null && endpoint !== undefined && endpoint.config.removing === undefined;
   const write = may && job !== null ? retryEnded(ctx, job, call) : null;
   if (endpoint === undefined || job === null || write === null) {
-    ctx.reply(call, notRetryable(live?.id ?? row?.id ?? '', live === null ? `is ${row?.state ?? 'gone'}` : 'has not ended'));
+    ctx.reply(call, notRetryable(live?.id ?? row?.id ?? '', live === null ? `is ${row?.state ?? 'deleted'}` : 'has not ended'));
     return;
   }
   ctx.state.dirtyEndpoints.add(job.endpoint);

@@ -133,6 +133,6 @@ export function gone({ job, byKey }: Waiter): CapstanError {
 
 /** The submission was made before, and its job is deleted: another submission would run it twice. */
 function resultExpired(job: string): CapstanError {
-  const message = `Idempotency-Key: job ${job} was submitted with it and is already deleted`;
+  const message = `Idempotency-Key: job ${job} was submitted with it and has been deleted`;
   return new CapstanError('IDEMPOTENCY_EXPIRED', message, { field: 'Idempotency-Key', jobId: job });
 }

@@ -95,7 +95,7 @@ function noteGoodStart(ctx: StepContext, endpoint: EndpointRecord, worker: Worke
   if (inCrashLoop(endpoint)) {
     noteDecision(endpoint, ctx.now, { kind: 'RECOVERED', worker: worker.id, node: worker.node, reason: 'a worker started' });
     const facts = { endpoint: endpoint.config.id, worker: worker.id, node: worker.node };
-    ctx.emit({ kind: 'log', level: 'info', message: 'workers of the endpoint start again', facts });
+    ctx.emit({ kind: 'log', level: 'info', message: 'workers of the endpoint start successfully again', facts });
   }
   starts.failures = 0;
   starts.lastError = '';

@@ -135,7 +135,7 @@ export function hookTried(ctx: StepContext, event: Extract<CoreEvent, { kind: 'h
       if (!last) outbox.nextAt = Math.min(outbox.nextAt, dueAt);
       // The host without the path: a webhook's path and query often are its secret.
       const facts = { webhook: id, endpoint, host, tries, error: event.error };
-      ctx.emit({ kind: 'log', level: 'warn', message: last ? 'webhook failed; no tries left' : 'webhook try failed', facts });
+      ctx.emit({ kind: 'log', level: 'warn', message: last ? 'webhook failed; no attempts left' : 'webhook attempt failed', facts });
     }
   }
   if (outbox.backlog) outbox.nextAt = Math.min(outbox.nextAt, ctx.now.wall);

@@ -102,7 +102,7 @@ export class PostgresSession {
     if (version > newest)
       throw new CapstanError(
         'DATA_NEWER',
-        `${this.#option}: ${shown}: its schema is version ${version}, this program knows up to ${newest}`,
+        `${this.#option}: ${shown}: its schema is version ${version}, this program supports up to ${newest}`,
       );
     if (version === newest) return;
     const reason =

@@ -86,7 +86,7 @@ export class PostgresTarget implements CopyTarget {
       if (row?.held !== true) continue;
       throw new CapstanError(
         'ALREADY_EXISTS',
-        `--to: ${this.shown} holds another queue (rows in capstan.${name}); name an empty database`,
+        `--to: ${this.shown} contains another queue (rows in capstan.${name}); use an empty database`,
         {
           field: '--to',
         },
@@ -127,7 +127,7 @@ export class PostgresTarget implements CopyTarget {
   async #mustBeFree(): Promise<void> {
     const [claimed] = await this.#session.query<{ id: string }>(CLAIMED, [CELL]);
     if (claimed === undefined) return;
-    throw new CapstanError('ALREADY_EXISTS', `--to: ${this.shown}: the account ${claimed.id} is one of another cell there`, {
+    throw new CapstanError('ALREADY_EXISTS', `--to: ${this.shown}: the account ${claimed.id} belongs to another cell there`, {
       field: '--to',
     });
   }

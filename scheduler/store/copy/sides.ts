@@ -58,7 +58,7 @@ export const ownerMark = (fingerprint: string): string => `store copy ${fingerpr
 export function otherCopy(shown: string): CapstanError {
   return new CapstanError(
     'CONFLICT',
-    `--to: ${shown} holds an unfinished copy of another source, or of an earlier state of this one; discard it with --start-over`,
+    `--to: ${shown} contains an unfinished copy of another source, or of an earlier state of this one; discard it with --start-over`,
     { field: '--to' },
   );
 }

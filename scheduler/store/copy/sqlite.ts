@@ -160,7 +160,9 @@ export class SqliteTarget implements CopyTarget {
       this.#db = openDatabase(this.#file);
       return { kind: 'whole' };
     }
-    throw new CapstanError('ALREADY_EXISTS', `--to: ${this.#file} exists; move it away, or name another place`, { field: '--to' });
+    throw new CapstanError('ALREADY_EXISTS', `--to: ${this.#file} already exists; move it away, or choose another place`, {
+      field: '--to',
+    });
   }
 
   #presentOwner(): string | undefined {

@@ -60,7 +60,7 @@ export function cellsOf({ query, own, giveUp, move }: CellsOptions): Cells {
         if (cells.some((cell) => cell.name === name))
           throw new CapstanError('ALREADY_EXISTS', `name: cell ${name} already exists`, { field: 'name' });
         if (cells.length >= MAX_CELLS)
-          throw new CapstanError('QUOTA_EXCEEDED', `name: there are ${MAX_CELLS} cells already`, { field: 'name' });
+          throw new CapstanError('QUOTA_EXCEEDED', `name: there are already ${MAX_CELLS} cells`, { field: 'name' });
       }
     },
     async claimAccount(id) {

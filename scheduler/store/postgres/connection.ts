@@ -194,7 +194,7 @@ const CHECK = `SELECT current_setting('server_version_num')::int AS version, cur
 
 function check({ shown }: Address, { version, fsync, standby, readOnly, backend }: CheckRow, client: Client): void {
   const refused = (reason: string): CapstanError => new CapstanError('CONFIG', `store ${shown}: ${reason}`);
-  if (version < OLDEST_SERVER) throw refused(`PostgreSQL ${Math.floor(version / 10_000)} is too old; 14 or newer is needed`);
+  if (version < OLDEST_SERVER) throw refused(`PostgreSQL ${Math.floor(version / 10_000)} is too old; 14 or newer is required`);
   if (fsync !== 'on') throw refused('the server runs with fsync=off and may lose acknowledged jobs; turn it on');
   if ((client as unknown as { readonly processID: number | null }).processID !== backend)
     throw refused('the address is that of a connection pooler; use the address of the server itself');

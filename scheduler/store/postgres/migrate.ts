@@ -48,7 +48,7 @@ export async function migrate(writer: Writer, where: string): Promise<void> {
 }
 
 export function newer(where: string, version: number): CapstanError {
-  return new CapstanError('DATA_NEWER', `store ${where}: its schema is version ${version}, this program knows up to ${newestKnown}`);
+  return new CapstanError('DATA_NEWER', `store ${where}: its schema is version ${version}, this program supports up to ${newestKnown}`);
 }
 
 /**

@@ -44,7 +44,7 @@ const CELL = 'SELECT cell FROM capstan.cells WHERE name = $1';
 export async function checkNodeMove(query: Query, from: number, { node, to }: NodeMove): Promise<void> {
   const [there] = await query<[number]>('cell-to-move-to', CELL, [to]);
   if (there === undefined) throw new CapstanError('NOT_FOUND', `cell: ${to} does not exist`, { field: 'cell' });
-  if (there[0] === from) throw refusal(node, `belongs to the cell ${to} already`);
+  if (there[0] === from) throw refusal(node, `already belongs to the cell ${to}`);
   const [leases] = await query<[number]>('leases-of-node', LEASES, [node, from]);
   const count = leases?.[0] ?? 0;
   if (count > 0) throw refusal(node, `runs ${count} ${count === 1 ? 'job' : 'jobs'}; drain it and wait until they have ended`);

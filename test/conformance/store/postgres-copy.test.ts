@@ -109,7 +109,7 @@ function tests(server: PostgresServer): void {
     const store = await openPostgresStore({ url });
     await take(store);
     await store.close();
-    await t.throwsAsync(copy(`sqlite:${file}`, url), { code: 'ALREADY_EXISTS', message: /holds another queue/ });
+    await t.throwsAsync(copy(`sqlite:${file}`, url), { code: 'ALREADY_EXISTS', message: /contains another queue/ });
   });
 
   test.serial('a whole copy in SQLite that was not moved to its place yet is moved there', async (t) => {
@@ -173,7 +173,7 @@ function tests(server: PostgresServer): void {
     await t.throwsAsync(attempt(openSqliteSource(file), await PostgresTarget.open(url), 8), { message: 'killed' });
     const other = join(folder, 'other.db');
     await cp(file, other);
-    const refusal = { code: 'CONFLICT', message: /holds an unfinished copy of another source, .* discard it with --start-over/ };
+    const refusal = { code: 'CONFLICT', message: /contains an unfinished copy of another source, .* discard it with --start-over/ };
     await t.throwsAsync(copy(`sqlite:${other}`, url), refusal);
     // A scheduler that ran on the source meanwhile.
     const store = await openSqliteStore({ file });
@@ -243,11 +243,14 @@ function tests(server: PostgresServer): void {
     const store = await openPostgresStore({ url });
     await store.commit(await take(store), [submit(queued(1))]);
     await store.close();
-    await t.throwsAsync(copy(`sqlite:${file}`, url), { code: 'ALREADY_EXISTS', message: /holds another queue \(rows in capstan\.jobs\)/ });
+    await t.throwsAsync(copy(`sqlite:${file}`, url), {
+      code: 'ALREADY_EXISTS',
+      message: /contains another queue \(rows in capstan\.jobs\)/,
+    });
     await t.throwsAsync(copy(`sqlite:${file}`, url, true), { code: 'ALREADY_EXISTS' }, 'not even to start over');
     const there = join(folder, 'there.db');
     await cp(file, there);
-    await t.throwsAsync(copy(url, `sqlite:${there}`), { code: 'ALREADY_EXISTS', message: /there\.db exists; move it away/ });
+    await t.throwsAsync(copy(url, `sqlite:${there}`), { code: 'ALREADY_EXISTS', message: /there\.db already exists; move it away/ });
     const log = join(await folderOf(t, { 'capstan.db-wal': 'x' }), 'capstan.db');
     await t.throwsAsync(copy(url, `sqlite:${log}`), { code: 'ALREADY_EXISTS', message: /is left over from a deleted database/ });
     const accounts = await server.newDatabase();
@@ -259,7 +262,7 @@ function tests(server: PostgresServer): void {
     await server.query(accounts, "INSERT INTO capstan.accounts (id, cell) VALUES ('account-b', 7)");
     await t.throwsAsync(copy(`sqlite:${file}`, accounts), {
       code: 'ALREADY_EXISTS',
-      message: /the account account-b is one of another cell/,
+      message: /the account account-b belongs to another cell/,
     });
   });
 

@@ -179,7 +179,7 @@ export function cellRules(open: (url: string, cell?: string) => Promise<Postgres
     await given(one, fence, submit(queued(1)));
     const hasJobs = {
       code: 'CONFLICT',
-      message: 'account: acme has 1 stored jobs; it can be moved once they have ended and their retention is over',
+      message: 'account: acme has 1 stored jobs; it can be moved once they have ended and their retention has expired',
     };
     await t.throwsAsync(one.cells.checkAccountMove(move), hasJobs);
     await given(one, fence, put('account', 'new', {}), { kind: 'delete', seq: 1, dueBy: null });

@@ -97,7 +97,7 @@ test('failed webhooks are counted by endpoint, without their urls', (t) => {
   const found = items(world, OWNER, { hooks });
   t.deepEqual(
     found.map(({ endpointId, message }) => [endpointId, message]),
-    [[one, 'failed webhooks: 1 to be tried again, 1 given up']],
+    [[one, 'failed webhooks: 1 to be retried, 1 given up']],
   );
 });
 
