@@ -78,7 +78,7 @@ export const agentConfig = z.object({
   inventoryMs: setting(
     'CAPSTAN_INVENTORY_MS',
     whole(3_600_000).default(5_000),
-    'Interval between light probes of devices and host, ms; a failing worker with GPUs triggers one at once',
+    'Interval between light probes of devices and host, ms; a failing worker with GPUs triggers one immediately',
   ),
   inventoryFullMs: setting('CAPSTAN_INVENTORY_FULL_MS', whole(DAY_MS).default(300_000), 'Interval between full probes of the devices, ms'),
   cacheBytes: setting(

@@ -97,7 +97,7 @@ class EntryCheck {
     const long = tooLong(path) ?? tooLong(entry.linkpath ?? '');
     if (long !== undefined) return `entry ${quote(path)} ${long}`;
     const name = posix.normalize(path);
-    if (isOutside(name)) return `entry ${quote(path)} is outside of the build`;
+    if (isOutside(name)) return `entry ${quote(path)} is outside the build`;
     switch (entry.type) {
       case 'File':
       case 'OldFile':
@@ -109,7 +109,7 @@ class EntryCheck {
       case 'SymbolicLink': {
         const target = entry.linkpath ?? '';
         if (target === '' || target.startsWith('/') || isOutside(posix.join(posix.dirname(name), target))) {
-          return `entry ${quote(path)} is a link that leaves the build`;
+          return `entry ${quote(path)} is a link to a path outside the build`;
         }
         this.links.push(name);
         return undefined;
@@ -142,7 +142,7 @@ async function checkLinks(folder: string, links: readonly string[]): Promise<voi
       }
       throw error;
     }
-    if (real !== root && !real.startsWith(root + sep)) throw invalid(`entry ${quote(link)} is a link that leaves the build`);
+    if (real !== root && !real.startsWith(root + sep)) throw invalid(`entry ${quote(link)} is a link to a path outside the build`);
   }
 }
 

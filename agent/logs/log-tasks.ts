@@ -57,7 +57,7 @@ export class LogTasks {
   /** Rejects with INVALID_ARGUMENT for a pattern that is no RE2 expression, and with RATE_LIMITED beyond MOST_SEARCHES. */
   async search(task: SearchTask): Promise<SearchResult> {
     if (this.#searches >= MOST_SEARCHES)
-      throw new CapstanError('RATE_LIMITED', `more than ${MOST_SEARCHES} log searches wait on this node`, { retryAfterMs: 1_000 });
+      throw new CapstanError('RATE_LIMITED', `more than ${MOST_SEARCHES} log searches are waiting on this node`, { retryAfterMs: 1_000 });
     this.#searches += 1;
     try {
       const reply = (await this.#pool.run(task, { name: 'search' })) as SearchReply;

@@ -57,7 +57,8 @@ export async function openLevel(options: OpenLevelOptions): Promise<OpenedLevel>
 
 /** A level without sandboxes has the host's network only. */
 function onHost(launcher: WorkerLauncher, missing: readonly MissingIsolation[], { sandbox }: OpenLevelOptions): OpenedLevel {
-  if (sandbox.network.setting === 'outbound') throw noOutbound([{ without: 'outbound', reason: 'it needs the level sandbox', remedy: '' }]);
+  if (sandbox.network.setting === 'outbound')
+    throw noOutbound([{ without: 'outbound', reason: 'it requires the level sandbox', remedy: '' }]);
   return { launcher, networks: ['host'], defaultNetwork: 'host', missing };
 }
 

@@ -65,7 +65,7 @@ export function usableUidRange(setting: string | undefined, ids: HostIds = readH
   }
   const [first, ...others] = DEFAULTS.map((range) => ({ range, problem: problemOf(range, ids) }));
   const usable = [first, ...others].find((each) => each?.problem === undefined);
-  if (usable === undefined) throw invalid(`has to name a range of free user ids: the default ${first?.problem ?? ''}`);
+  if (usable === undefined) throw invalid(`must be set to a range of free user ids: the default ${first?.problem ?? ''}`);
   return usable.range;
 }
 

@@ -142,7 +142,7 @@ test('a worker has the network that it asks for, or a narrower one', async (t) =
   t.is(await asked('host', 'bridge', { network: 'outbound' }), 'bridge');
   t.regex(
     (await asked('host', undefined, { network: 'outbound' })) ?? '',
-    /this worker's network is `outbound`, and this node has the host's only/,
+    /this worker's network is `outbound`, but this node offers only the host's/,
   );
   const server = { image: 'acme/web:1', functions: [], servesHttp: true };
   t.regex((await asked('auto', undefined, { ...server, network: 'none' })) ?? '', /the worker's network is `none`/);

@@ -160,7 +160,7 @@ test('a server without a health check is ready at its first answer, and says so 
   const port = await portOf(t, createServer(answering(404)));
   const { said } = workerOn(t, port);
   const { text } = (await said.next(({ say }) => say === 'log')) as { readonly text: string };
-  t.is(text, `the server is ready: GET /ping on port ${port}: status 404, and it has no health check`);
+  t.is(text, `the server is ready: GET /ping on port ${port}: status 404; it has no health check`);
   await said.next(({ say }) => say === 'loaded');
 });
 

@@ -51,7 +51,9 @@ test('without a setting, the default is one that exists in the user namespace', 
     message: 'CAPSTAN_WORKER_UIDS: 1900000000-1900065535 does not exist in the user namespace of this container',
   });
   const taken = { ...small, passwd: 'ada:x:40000:40000::/home/ada:/bin/bash' };
-  t.throws(() => usableUidRange(undefined, taken), { message: /^CAPSTAN_WORKER_UIDS: has to name a range of free user ids: the default / });
+  t.throws(() => usableUidRange(undefined, taken), {
+    message: /^CAPSTAN_WORKER_UIDS: must be set to a range of free user ids: the default /,
+  });
 });
 
 const RANGE: UidRange = { first: 70_000, last: 70_000 + 2_047 };

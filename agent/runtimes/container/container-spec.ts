@@ -170,7 +170,7 @@ export class ContainerSpecBuilder {
     if (wanted !== 'outbound' || network !== 'host') return network;
     throw new CapstanError(
       'CONFIG',
-      "this worker's network is `outbound`, and this node has the host's only: set CAPSTAN_CONTAINER_OUTBOUND_NETWORK to a network of the engine",
+      "this worker's network is `outbound`, but this node offers only the host's: set CAPSTAN_CONTAINER_OUTBOUND_NETWORK to a network of the engine",
       {
         field: 'network',
       },

@@ -38,7 +38,7 @@ export function checkServer({ host, healthPort: port }: Reach): Promise<CheckRes
     });
     const timer = setTimeout(() => {
       isLate = true;
-      asked.destroy(new Error(`no answer within ${ANSWER_MS / 1000} s`));
+      asked.destroy(new Error(`no response within ${ANSWER_MS / 1000} s`));
     }, ANSWER_MS);
     asked.once('socket', (socket) => socket.once('connect', () => (isConnected = true)));
     asked.once('close', () => clearTimeout(timer));
@@ -71,7 +71,7 @@ function checkConnection({ host, healthPort: port }: Reach): Promise<CheckResult
       resolve(result);
       socket.destroy();
     };
-    socket.once('connect', () => end({ kind: 'connected', silent: true, why: 'nothing was asked' }));
+    socket.once('connect', () => end({ kind: 'connected', silent: true, why: 'no check was made' }));
     socket.once('timeout', () => end({ kind: 'unreachable', why: `no connection within ${ANSWER_MS / 1000} s` }));
     socket.on('error', ({ message }) => end({ kind: 'unreachable', why: message }));
   });
@@ -90,7 +90,7 @@ export function describeCheck(result: CheckResult, { healthPort }: Reach): strin
     case 'status':
       return `${tried}: status ${result.status}`;
     case 'connected':
-      return `${tried}: connected, but ${result.silent ? result.why : `the answer is not HTTP (${result.why})`}`;
+      return `${tried}: connected, but ${result.silent ? result.why : `the response is not HTTP (${result.why})`}`;
     case 'unreachable':
       return `${tried}: ${result.why}`;
   }

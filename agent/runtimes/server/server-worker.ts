@@ -164,7 +164,7 @@ export class ServerWorker implements RunningWorker {
     } else {
       this.#failed += 1;
       if (this.#failed >= MAX_FAILED)
-        this.#carried.kill(`the worker does not respond (${MAX_FAILED} tries): ${describeCheck(result, this.#reach)}`);
+        this.#carried.kill(`the worker does not respond (${MAX_FAILED} attempts): ${describeCheck(result, this.#reach)}`);
       else this.#askLater(ASK_AGAIN_MS);
     }
   }
@@ -184,7 +184,7 @@ export class ServerWorker implements RunningWorker {
       this.#events.log({
         stream: 'system',
         jobId: '',
-        text: `the server is ready: ${describeCheck(result, this.#reach)}, and it has no health check`,
+        text: `the server is ready: ${describeCheck(result, this.#reach)}; it has no health check`,
       });
     this.#events.loaded();
     this.#askLater(ASK_AGAIN_MS);

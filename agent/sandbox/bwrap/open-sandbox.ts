@@ -31,9 +31,9 @@ const TRIAL = [
 ].join('\n');
 const TRIAL_FAILS: Readonly<Record<number, string>> = {
   90: 'it would run as root',
-  91: 'its folders cannot be written',
-  92: 'the system could be written',
-  93: 'it would have rights',
+  91: 'its folders would not be writable',
+  92: 'system folders would be writable',
+  93: 'it would have capabilities',
 };
 
 export interface NetworkOptions {

@@ -57,7 +57,7 @@ export function explainFailure(
   if (isRoot) {
     const remedy =
       'run the agent in a container with --cap-add SYS_ADMIN --security-opt apparmor=unconfined --security-opt seccomp=unconfined, or on the host';
-    return { without: WITHOUT, reason: `root may not make namespaces here (${problem})`, remedy };
+    return { without: WITHOUT, reason: `root is not permitted to create namespaces here (${problem})`, remedy };
   }
   const found = SETTINGS.find(({ file, refuses }) => {
     const value = settings(file);
@@ -66,7 +66,7 @@ export function explainFailure(
   if (found !== undefined) return { without: WITHOUT, reason: `user namespaces are disabled (${problem})`, remedy: found.remedy };
   return {
     without: WITHOUT,
-    reason: `a sandbox cannot be made here (${problem})`,
+    reason: `a sandbox cannot be created here (${problem})`,
     remedy: 'allow user namespaces to this user, or run the agent as root',
   };
 }

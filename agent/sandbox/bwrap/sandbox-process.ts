@@ -229,7 +229,7 @@ export class SandboxProcess implements WorkerProcess {
     const complaint = code === 1 && this.#complaint.startsWith('bwrap: ') ? this.#complaint.split('\n')[0] : undefined;
     const problem = this.#problem ?? complaint;
     if (reason === undefined && problem !== undefined)
-      return this.#finish({ kind: 'not-started', reason: `the sandbox cannot be made: ${problem}` });
+      return this.#finish({ kind: 'not-started', reason: `the sandbox cannot be created: ${problem}` });
     return this.#finish({ kind: 'exited', ...endOf(code, by), reason });
   }
 

@@ -105,7 +105,7 @@ function offer(group: string): void {
 function leave(group: string, which: 'all' | 'alone'): string | undefined {
   const processes = processesOf(group);
   if (processes.length === 0) return undefined;
-  if (which === 'alone' && processes.some((pid) => pid !== process.pid)) return `there are other processes than the agent's in ${group}`;
+  if (which === 'alone' && processes.some((pid) => pid !== process.pid)) return `${group} contains processes other than the agent's`;
   const leaf = join(group, LEAF);
   const problem = created(leaf);
   if (problem !== undefined) return problem;
@@ -114,7 +114,7 @@ function leave(group: string, which: 'all' | 'alone'): string | undefined {
     return undefined;
   } catch (error) {
     removeTree(leaf);
-    return `the agent may not move into ${leaf}: ${messageOf(error)}`;
+    return `the agent is not permitted to move into ${leaf}: ${messageOf(error)}`;
   }
 }
 
@@ -149,8 +149,8 @@ function created(path: string): string | undefined {
   } catch (error) {
     if (isErrno(error, 'EEXIST')) return undefined;
     if (isErrno(error, 'EROFS')) return `${dirname(path)} is read-only`;
-    if (isErrno(error, 'EACCES', 'EPERM')) return `the agent may not create groups in ${dirname(path)}`;
-    if (isErrno(error, 'ENOENT')) return `${dirname(path)} is not there`;
+    if (isErrno(error, 'EACCES', 'EPERM')) return `the agent is not permitted to create groups in ${dirname(path)}`;
+    if (isErrno(error, 'ENOENT')) return `${dirname(path)} does not exist`;
     throw error;
   }
 }

@@ -84,7 +84,7 @@ export class NetworkSpace {
     if (pid !== undefined) return new NetworkSpace(pasta, options, pid);
     pasta.stdin?.destroy();
     endGroup(pasta);
-    const why = said.split('\n').find((line) => line.trim() !== '' && !line.startsWith('Failed to send')) ?? 'pasta did not get ready';
+    const why = said.split('\n').find((line) => line.trim() !== '' && !line.startsWith('Failed to send')) ?? 'pasta did not become ready';
     throw new CapstanError('UNAVAILABLE', `no network for a worker: ${why.trim()}`);
   }
 

@@ -29,8 +29,8 @@ const reaches = (port) => new Promise((resolve) => {
   process.exit((await reaches(Number(process.argv[2]))) ? 92 : 0);
 })();`;
 const TRIAL_FAILS: Readonly<Record<number, string>> = {
-  91: 'a port of this host that workers need is not reached',
-  92: 'other ports of this host are reached',
+  91: 'a port of this host that workers need is not reachable',
+  92: 'other ports of this host are reachable',
 };
 
 export interface OpenedNetworks {

@@ -114,7 +114,7 @@ export class WorkerNetworks {
       this.#spares.push(made);
       made.catch((error: unknown) => {
         this.#spares = this.#spares.filter((spare) => spare !== made);
-        this.#options.log.warn({ error: messageOf(error) }, 'making the network of a worker in advance failed');
+        this.#options.log.warn({ error: messageOf(error) }, 'creating the network of a worker in advance failed');
       });
     }
   }

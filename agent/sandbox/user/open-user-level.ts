@@ -47,7 +47,7 @@ export type UserLevel =
  * invalid.
  */
 export async function openUserLevel(options: UserLevelOptions): Promise<UserLevel> {
-  if (process.platform !== 'linux') return missing('it needs Linux', 'run the agent on Linux');
+  if (process.platform !== 'linux') return missing('it requires Linux', 'run the agent on Linux');
   if (process.getuid?.() !== 0) return missing('the agent does not run as root', 'run the agent as root, or install bubblewrap');
   let launcher: UserLauncher;
   try {

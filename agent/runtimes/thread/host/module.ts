@@ -26,7 +26,7 @@ export async function findModule(root: string, module: string): Promise<string> 
       const candidate = resolve(realRoot, `${name}${extension}`);
       if (!candidate.startsWith(realRoot + sep) || !(await isFile(candidate))) continue;
       const real = await realpath(candidate);
-      if (!real.startsWith(realRoot + sep)) throw new Error(`module ${module} is outside of the build`);
+      if (!real.startsWith(realRoot + sep)) throw new Error(`module ${module} is outside the build`);
       return real;
     }
   }

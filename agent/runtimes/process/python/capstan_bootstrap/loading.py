@@ -38,7 +38,7 @@ def find_module(root, module):
             if not candidate.startswith(root + os.sep) or not os.path.isfile(candidate):
                 continue
             if not os.path.realpath(candidate).startswith(root + os.sep):
-                raise LoadError(f"module {module} is outside of the build")
+                raise LoadError(f"module {module} is outside the build")
             return candidate
     raise LoadError("module not found in the build: " + module)
 

@@ -62,13 +62,13 @@ class FrameReader:
         opcode = first & 0x0F
         is_control = opcode >= CLOSE
         if first & 0x70:
-            raise FrameError(1002, "a frame uses an extension that was not agreed")
+            raise FrameError(1002, "a frame uses an extension that was not negotiated")
         if not second & 0x80:
-            raise FrameError(1002, "a frame of a client must be masked")
+            raise FrameError(1002, "a client frame must be masked")
         if opcode > PONG or BINARY < opcode < CLOSE:
             raise FrameError(1002, "a frame has an unknown opcode")
         if is_control and (not first & 0x80 or second & 0x7F > MAX_CONTROL_BYTES):
-            raise FrameError(1002, "a control frame must be short and whole")
+            raise FrameError(1002, "a control frame must have at most 125 bytes and must not be fragmented")
         if not is_control and (opcode == CONTINUATION) == (self._type == 0):
             raise FrameError(1002, "a fragment is out of order")
 

@@ -83,11 +83,11 @@ export class FrameReader {
   #checkHead(first: number, second: number): void {
     const opcode = first & 0x0f;
     const isControl = opcode >= OPCODES.close;
-    if ((first & 0x70) !== 0) throw new FrameError(1002, 'a frame uses an extension that was not agreed');
-    if ((second & 0x80) === 0) throw new FrameError(1002, 'a frame of a client must be masked');
+    if ((first & 0x70) !== 0) throw new FrameError(1002, 'a frame uses an extension that was not negotiated');
+    if ((second & 0x80) === 0) throw new FrameError(1002, 'a client frame must be masked');
     if (opcode > OPCODES.pong || (opcode > OPCODES.binary && !isControl)) throw new FrameError(1002, 'a frame has an unknown opcode');
     if (isControl && ((first & 0x80) === 0 || (second & 0x7f) > MAX_CONTROL_BYTES))
-      throw new FrameError(1002, 'a control frame must be short and whole');
+      throw new FrameError(1002, 'a control frame must have at most 125 bytes and must not be fragmented');
     if (!isControl && (opcode === OPCODES.continuation) === (this.#type === 0)) throw new FrameError(1002, 'a fragment is out of order');
   }
 
