@@ -190,7 +190,7 @@ export class Declaration {
     const [first] = this.#functions;
     this.#mustServeFunctions();
     if (this.settings.loadBalanced && first === undefined)
-      throw this.#broken('is load-balanced: bind functions to routes with get, post and so on');
+      throw this.#broken('is load-balanced; bind functions to routes with get, post and so on');
     if (first !== undefined) {
       const what = first.route === undefined ? `already serves ${first.name}` : 'already has routes, and is load-balanced';
       throw this.#broken(`${what}; a queue-based endpoint must have exactly one function`);

@@ -56,6 +56,6 @@ interface Files {
 async function readText(path: string): Promise<string> {
   const { process } = globalThis as { readonly process?: { readonly getBuiltinModule?: (name: string) => Files | undefined } };
   const files = process?.getBuiltinModule?.('node:fs');
-  if (files === undefined) throw new Error('files are readable in Node 20.16 or newer only');
+  if (files === undefined) throw new Error('reading files requires Node 20.16 or newer');
   return files.promises.readFile(path, 'utf8');
 }

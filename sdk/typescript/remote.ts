@@ -42,7 +42,7 @@ export function remoteClass(
 ): new () => Record<string, RemoteFunction | RemoteGenerator> {
   const Remote = function Remote(...args: readonly unknown[]): void {
     if (args.length > 0)
-      throw new DispatchError(`${className} runs at another endpoint, where its workers construct it: construct it without arguments here`);
+      throw new DispatchError(`${className} runs at another endpoint, whose workers construct it; construct it without arguments here`);
   };
   for (const [method, described] of Object.entries(methods))
     Object.defineProperty(Remote.prototype, method, { value: stubOf(className, method, { ...described, ...options }) });

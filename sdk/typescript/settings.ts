@@ -213,7 +213,7 @@ class Rules {
     if (typeof value !== 'object' || value === null || Array.isArray(value)) throw this.broken('env', 'must be an object of strings');
     for (const [key, each] of Object.entries(value)) {
       if (!/^[A-Za-z_][A-Za-z0-9_]*$/.test(key))
-        throw this.broken('env', `has the name ${JSON.stringify(key)}; a name must have letters, digits and underscores only`);
+        throw this.broken('env', `has the name ${JSON.stringify(key)}; a name must contain only letters, digits and underscores`);
       // The value may be a secret: only its name is shown.
       if (typeof each !== 'string') throw this.broken('env', `must have a string at ${key}, not ${typeof each}`);
       if (each.includes('\0')) throw this.broken('env', `must not contain the character NUL at ${key}`);

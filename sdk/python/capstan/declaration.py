@@ -105,7 +105,7 @@ class Declaration:
         self._must_serve_functions()
         declared = describe(target, self)
         if self.settings.load_balanced and not self.functions:
-            raise DeclarationError(f"endpoint {self.name}: is load-balanced: bind functions to routes with get, post and so on")
+            raise DeclarationError(f"endpoint {self.name}: is load-balanced; bind functions to routes with get, post and so on")
         if self.functions:
             first = self.functions[0]
             what = "already has routes, and is load-balanced" if self.is_load_balanced else f"already serves {first.name}"

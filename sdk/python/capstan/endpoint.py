@@ -51,7 +51,7 @@ def Endpoint(endpoint_id: Optional[str] = None, **settings: Any) -> Union[Endpoi
     """
     named = "name" in settings
     if endpoint_id is not None and "id" in settings:
-        raise DeclarationError(f"Endpoint: the id is given twice; Endpoint({endpoint_id!r}) is enough")
+        raise DeclarationError(f"Endpoint: the id is given twice; use Endpoint({endpoint_id!r})")
     if endpoint_id is None and "id" not in settings:
         if not named:
             raise DeclarationError('Endpoint: requires an id, Endpoint("<endpoint_id>"), or a name to declare one, Endpoint(name="…")')
@@ -62,5 +62,5 @@ def Endpoint(endpoint_id: Optional[str] = None, **settings: Any) -> Union[Endpoi
         raise DeclarationError("Endpoint: id and name are mutually exclusive: an id refers to a deployed endpoint, a name declares one")
     foreign = sorted(set(settings) - _CLIENT_ARGUMENTS)
     if foreign:
-        raise DeclarationError(f"Endpoint: {', '.join(foreign)} must be absent when an id is given: a deployed endpoint has its settings")
+        raise DeclarationError(f"Endpoint: {', '.join(foreign)} must be omitted when an id is given: a deployed endpoint already has its settings")
     return EndpointClient(endpoint_id, **settings)

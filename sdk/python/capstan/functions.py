@@ -73,7 +73,7 @@ def describe(target: Any, endpoint: DeclaredEndpoint, http_method: Optional[str]
     """Describes a function or class. Raises DeclarationError for anything other than a named function or class."""
     what = f"endpoint {endpoint.name}"
     if not inspect.isfunction(target) and not inspect.isclass(target):
-        raise DeclarationError(f"{what}: decorates a function or a class, not {type(target).__name__}")
+        raise DeclarationError(f"{what}: must decorate a function or a class, not {type(target).__name__}")
     name = target.__name__
     if not name.isidentifier():
         raise DeclarationError(f"{what}: the function must have a name, not {name}")

@@ -49,7 +49,7 @@ def stub_class(name: str, methods: Mapping[str, Union[Shape, Mapping[str, Any]]]
 
     def make(self: Any, *args: Any, **kwargs: Any) -> None:
         if args or kwargs:
-            raise DispatchError(f"{name} runs at another endpoint, where its workers construct it: construct it without arguments here")
+            raise DispatchError(f"{name} runs at another endpoint, whose workers construct it; construct it without arguments here")
 
     members: Dict[str, Any] = {"__init__": make, "__doc__": "Runs at another endpoint."}
     for method, described in methods.items():

@@ -225,7 +225,7 @@ class _Rules:
             raise self.broken("env", "must be a dict of strings")
         for key, each in value.items():
             if not isinstance(key, str) or _VARIABLE.fullmatch(key) is None:
-                raise self.broken("env", f"has the name {key!r}; a name must have letters, digits and underscores only")
+                raise self.broken("env", f"has the name {key!r}; a name must contain only letters, digits and underscores")
             # The value may be a secret: only its name is shown.
             if not isinstance(each, str):
                 raise self.broken("env", f"must have a string at {key}, not {type(each).__name__}")

@@ -26,7 +26,7 @@ def main() -> NoReturn:
     if package is None:
         _run_other()
     if node is None:
-        _fail(NO_NODE, "capstan needs Node.js 20 or newer", "Install Node.js 24 with npm; the Python SDK works without it.")
+        _fail(NO_NODE, "capstan requires Node.js 20 or newer", "Install Node.js 24 with npm; the Python SDK works without it.")
     folder = os.path.join(_data_home(), "capstan", "tool", _version(package))
     program = os.path.join(folder, _PROGRAM)
     if not os.path.exists(program):
@@ -52,10 +52,10 @@ def _data_home() -> str:
 def _install(package: str, folder: str) -> None:
     npm = shutil.which("npm")
     if npm is None:
-        _fail(NO_NODE, "capstan needs npm to install its tool", "Install Node.js 24 with npm.")
+        _fail(NO_NODE, "capstan requires npm to install its tool", "Install Node.js 24 with npm.")
     parent = os.path.dirname(folder)
     os.makedirs(parent, mode=0o700, exist_ok=True)
-    print("=> installing the tool, once", file=sys.stderr)
+    print("=> installing the tool (first use only)", file=sys.stderr)
     with tempfile.TemporaryDirectory(dir=parent) as scratch:
         draft = os.path.join(scratch, "tool")
         os.mkdir(draft)
@@ -71,7 +71,7 @@ def _install(package: str, folder: str) -> None:
         )
         if done.returncode != 0:
             sys.stderr.buffer.write(done.stdout)
-            _fail(NOT_INSTALLED, "npm install failed", "Its messages are above.")
+            _fail(NOT_INSTALLED, "npm install failed", "See its messages above.")
         try:
             os.rename(draft, folder)
         except OSError:

@@ -207,7 +207,7 @@ class Refusals(unittest.TestCase):
         for settings, message in (
             ({}, "requires an id"),
             ({"id": "abc", "name": "x"}, "mutually exclusive"),
-            ({"id": "abc", "gpu": "ANY"}, "gpu must be absent when an id is given"),
+            ({"id": "abc", "gpu": "ANY"}, "gpu must be omitted when an id is given"),
             ({"id": ""}, "id must be a non-empty string"),
         ):
             with self.subTest(settings), self.assertRaisesRegex(DeclarationError, message):
