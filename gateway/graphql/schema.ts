@@ -186,7 +186,13 @@ type Rejection { reason: String! nodes: Int! examples: [RejectedNode!]! }
 type RejectedNode { node: String! detail: String! }
 type Decision { at: Time! kind: String! worker: ID node: ID reason: String! }
 
-type Signature { name: String! parameters: [Parameter!]! }
+type Signature {
+  name: String!
+  parameters: [Parameter!]!
+  "Of a class: its methods, as far as the sources show them; null for a function. The input's key method selects one of several."
+  methods: [Method!]
+}
+type Method { name: String! parameters: [Parameter!]! }
 type Parameter {
   name: String!
   required: Boolean!

@@ -25,7 +25,7 @@ import {
   type WebhookInfo,
   type WorkerInfo,
 } from '../../proto/gen/capstan/v1/control.ts';
-import type { FunctionSpec, LogLine } from '../../proto/gen/capstan/v1/nodes.ts';
+import type { FunctionSpec, LogLine, ParameterSpec } from '../../proto/gen/capstan/v1/nodes.ts';
 import { nodeFigures } from './node-figures.ts';
 
 const scopes = {
@@ -234,17 +234,13 @@ export function attentionShape({ kind, sinceMs, endpointId, accountId, nodeId, m
   };
 }
 
-function signatureShape({ name, parameters }: FunctionSpec): object {
-  return {
-    name,
-    parameters: parameters.map(({ name: parameter, required, type, schema, takesBody }) => ({
-      name: parameter,
-      required,
-      type: orNull(type),
-      schema: schema ?? null,
-      takesBody: takesBody ?? false,
-    })),
-  };
+function signatureShape({ name, parameters, classSpec }: FunctionSpec): object {
+  const methods = classSpec?.methods.map((method) => ({ name: method.name, parameters: method.parameters.map(parameterShape) }));
+  return { name, parameters: parameters.map(parameterShape), methods: methods ?? null };
+}
+
+function parameterShape({ name, required, type, schema, takesBody }: ParameterSpec): object {
+  return { name, required, type: orNull(type), schema: schema ?? null, takesBody: takesBody ?? false };
 }
 
 export function keyShape(key: KeyInfo): object {

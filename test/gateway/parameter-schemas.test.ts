@@ -159,3 +159,11 @@ test('a deployment by GraphQL may have schemas', (t) => {
   t.throws(() => readSpec(form({ schema: {} })), { message: /parameters\[0\]\.schema/ });
   t.throws(() => readSpec(form({ takesBody: 'yes' })), { message: /parameters\[0\]\.takesBody/ });
 });
+
+test('a deployment by GraphQL may have the methods of a class', (t) => {
+  const methods = [{ name: 'm', callStyle: 'CALL_STYLE_WHOLE', parameters: [] }];
+  const form = (classSpec: object): object => ({ name: 'e', functions: [{ name: 'f', module: 'm.ts', classSpec }] });
+  t.deepEqual(readSpec(form({ methods })).functions[0]?.classSpec, { methods });
+  t.is(readSpec({ name: 'e', functions: [{ name: 'f', module: 'm.ts' }] }).functions[0]?.classSpec, undefined);
+  t.throws(() => readSpec(form({ methods: [{ name: 1 }] })), { message: /classSpec\.methods\[0\]\.name: must be a string/ });
+});

@@ -373,6 +373,8 @@ test('a number that no message can carry is refused by its name', async (t) => {
   }
 });
 
+const SKU = { name: 'sku', required: true, type: 'string', schema: '{"enum":["a","b"]}' };
+
 test('an endpoint’s form is read as it is written, and what is no such form is refused by its name', async (t) => {
   const { scheduler, ask } = await setup(t);
   const build = await scheduler.putBuild(Buffer.from('a build'));
@@ -410,6 +412,19 @@ test('an endpoint’s form is read as it is written, and what is no such form is
     t.deepEqual(errors, []);
     t.deepEqual(data['deploy'], { endpoints: [{ settings: { idleTimeout, workersMax } }] });
   }
+  const shop = {
+    name: 'shop',
+    functions: [{ name: 'Shop', module: 'shop.ts', classSpec: { methods: [{ name: 'find', parameters: [SKU] }] } }],
+  };
+  const shown = await ask(
+    mutation.replace('settings { idleTimeout workersMax }', 'signatures { name methods { name parameters { name type schema } } }'),
+    { build, endpoints: [shop] },
+  );
+  t.deepEqual(shown.data['deploy'], {
+    endpoints: [
+      { signatures: [{ name: 'Shop', methods: [{ name: 'find', parameters: [{ name: 'sku', type: 'string', schema: SKU.schema }] }] }] },
+    ],
+  });
   const update = 'mutation ($env: JSON!) { updateEndpoint(endpoint: "e", settings: { env: $env }) { id } }';
   for (const [env, rule] of [
     [{ '': 'x' }, /^e\.env\[""\]: must be a name of letters, digits and underscores$/],

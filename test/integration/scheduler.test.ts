@@ -505,6 +505,7 @@ test('a deployment past the quota changes nothing and says by how much', async (
 test('a deployment that breaks a rule is refused by field and rule', async (t) => {
   const scheduler = await open(t);
   const fn: FunctionSpec = { name: 'f', module: 'm', parameters: [], callStyle: CallStyle.WHOLE };
+  const tooLarge = { name: 'p', required: true, type: 'object', schema: 'x'.repeat(65_537) };
   const cases: [Parameters<TestScheduler['deploy']>[0], RegExp][] = [
     [[], /endpoints: must contain at least one/],
     [[{ name: 'bad name' }], /"bad name" must be 1 to 64/],
@@ -516,6 +517,10 @@ test('a deployment that breaks a rule is refused by field and rule', async (t) =
         { name: 'b', functions: [fn] },
       ],
       /function f is also defined by a/,
+    ],
+    [
+      [{ name: 'a', functions: [{ ...fn, classSpec: { methods: [{ name: 'm', callStyle: CallStyle.WHOLE, parameters: [tooLarge] }] } }] }],
+      /^a.functions: must have schemas of at most 65536 characters for each parameter/,
     ],
     [[{ name: 'a', workersMin: 3, workersMax: 2 }], /a.workersMin: must be at most workersMax/],
     [[{ name: 'a', gpuIds: 'ANY', cpu: 'cpu3c-4-8' }], /^a.cpu: gpuIds and cpu are mutually exclusive/],
