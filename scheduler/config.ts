@@ -191,7 +191,7 @@ export const schedulerConfig = z.object({
   memoryReserveMb: setting(
     'CAPSTAN_MEMORY_RESERVE_MB',
     z.coerce.number().int().min(0).default(512),
-    'Memory of each node that is not given to workers, MiB',
+    'Memory of each node that is not allocated to workers, MiB',
   ),
   diskReserveMb: setting(
     'CAPSTAN_DISK_RESERVE_MB',

@@ -317,7 +317,7 @@ enum AttentionKind {
   "A GPU is unhealthy, or the GPUs of a node cannot be read; for operators, and accounts with workers there."
   DEVICE_UNHEALTHY
 }
-"""Phases of the last start, ms since the request; 0 when not reached."""
+"""Phases of the last start, ms since the request; 0 if not reached."""
 type StartPhases { artifactMs: Int! startedMs: Int! loadedMs: Int! }
 """A host. Keys with the scope OPERATOR see all of it. Others see what it offers, with counts of their own workers only: the rest is 0, empty or null."""
 type Node {
@@ -468,20 +468,20 @@ type CreatedApiKey { text: String! key: ApiKey! }
 """A set of accounts with their endpoints, queues and nodes, owned by one scheduler at a time."""
 type Cell {
   name: String!
-  "Accounts that live in it, deleted ones included."
+  "Accounts in it, including deleted ones."
   accounts: Int!
-  "Where the scheduler is reached that owned it last; null before the first."
+  "Address of the scheduler that last owned it; null before the first."
   address: String
 }
 type Account {
   id: ID!
-  "The cell in which it lives."
+  "The cell of the account."
   cell: String!
   createdAt: Time
   quota: Quota!
   endpoints: Int!
   storage: Storage!
-  "Null where the scheduler does not know rules."
+  "Null if the scheduler does not support rules."
   isolation: IsolationRules
 }
 """Rules for the workers of an account."""
@@ -490,10 +490,10 @@ type IsolationRules {
   least: String!
   "Runtimes that are allowed: of thread, process and container."
   runtimes: [String!]!
-  "The widest network: auto (that of the node; endpoints may not ask for the host's), host, outbound or none."
+  "The widest network: auto (that of the node; endpoints may not request the host's), host, outbound or none."
   network: String!
 }
-"""Rules to set; those that are left out stay."""
+"""Rules to set; omitted ones are unchanged."""
 input IsolationRulesInput {
   least: String
   "Empty: all of them."
@@ -520,7 +520,7 @@ type Cluster {
   schedulers: [Scheduler!]!
   "Null with SQLite."
   database: Database
-  "Id of the scheduler that answered."
+  "Id of the scheduler that responded."
   answeredBy: ID!
 }
 type CellStatus {
@@ -530,9 +530,9 @@ type CellStatus {
   "Fences each batch; increases with each take-over."
   term: Float!
   termAgeMs: Float!
-  "An owner that is alive commits at least once a second. Null with SQLite."
+  "A running owner commits at least once per second. Null with SQLite."
   lastBatchAgeMs: Float
-  "Restarts of the owner included."
+  "Including restarts of the owner."
   takeOvers: Float!
   previousOwnerAddress: String
   "Standbys that were seen within the last 10 seconds."
@@ -547,9 +547,9 @@ type Scheduler {
   address: String!
   hostName: String!
   version: String!
-  "Newest schema of the database that it knows; 0 with SQLite."
+  "Newest schema of the database that it supports; 0 with SQLite."
   schemaVersion: Int!
-  "Master keys that it holds, the present one first."
+  "Master keys that it has, the current one first."
   masterKeyIds: [String!]!
   roleAgeMs: Float!
   lastSeenAgeMs: Float!
@@ -565,7 +565,7 @@ type Database {
   fsync: Boolean!
   "Commits wait for another host."
   synchronous: Boolean!
-  "Those connected; null where the schedulers' role may not see them."
+  "Connected synchronous standbys; null if the database role of the schedulers is not permitted to see them."
   synchronousStandbys: Int
 }
 

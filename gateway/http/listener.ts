@@ -145,9 +145,9 @@ function problemOf(code: string | undefined): [number, string, string] {
     case 'HPE_INVALID_TRANSFER_ENCODING':
       return [400, 'Bad Request', 'Transfer-Encoding: must be chunked'];
     case 'HPE_INVALID_METHOD':
-      return [400, 'Bad Request', 'the request line must begin with an HTTP method'];
+      return [400, 'Bad Request', 'the request line must start with an HTTP method'];
     case 'HPE_INVALID_CHUNK_SIZE':
-      return [400, 'Bad Request', 'body: each chunk must begin with its size'];
+      return [400, 'Bad Request', 'body: each chunk must start with its size'];
     default:
       return [400, 'Bad Request', 'the request is not HTTP/1.1'];
   }

@@ -150,7 +150,7 @@ export class UnfinishedBuilds {
   async #write(path: string, writer: Writer, { size, offset }: Part, source: AsyncIterable<Uint8Array>): Promise<number> {
     const there = await sizeOf(path);
     if (offset !== there)
-      throw new CapstanError('CONFLICT', `offset: the next part must begin at byte ${there}, not ${offset}`, { field: 'offset' });
+      throw new CapstanError('CONFLICT', `offset: the next part must start at byte ${there}, not ${offset}`, { field: 'offset' });
     let received = there;
     const file = await open(path, 'a', 0o600);
     try {

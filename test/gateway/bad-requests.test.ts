@@ -393,13 +393,13 @@ const FRONT_DOOR: readonly { readonly name: string; readonly request: string; re
     name: 'a chunk without size',
     request: `POST /v2/ep/run HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${KEY}\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n`,
     status: 400,
-    detail: /body: each chunk must begin with its size/,
+    detail: /body: each chunk must start with its size/,
   },
   {
     name: 'a method that is none',
     request: 'FETCH /ping HTTP/1.1\r\nHost: x\r\n\r\n',
     status: 400,
-    detail: /must begin with an HTTP method/,
+    detail: /must start with an HTTP method/,
   },
   { name: 'CONNECT', request: 'CONNECT a.example:443 HTTP/1.1\r\nHost: x\r\n\r\n', status: 405, detail: /CONNECT is not allowed/ },
   {

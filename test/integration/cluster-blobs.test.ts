@@ -59,7 +59,7 @@ function tests(server: PostgresServer): void {
     const starting = openScheduler(t, { ...shared, dataDir: await copyOfSecrets(t, owner.dataDir) });
     await stop(owner);
     const next = await serving(await starting);
-    await t.throwsAsync(part(next, build, 120_000, build.length), { code: 'CONFLICT', message: /must begin at byte 0/ });
+    await t.throwsAsync(part(next, build, 120_000, build.length), { code: 'CONFLICT', message: /must start at byte 0/ });
     t.like(await stat(next, build), { exists: false, received: 0 });
     t.is((await part(next, build, 0, 120_000)).received, 120_000);
     t.is((await part(next, build, 120_000, build.length)).received, build.length);

@@ -509,7 +509,7 @@ test('an upload in parts goes on where a broken line left it; what does not fit 
   cut.destroy();
 
   for (const [offset, body, more, status, detail] of [
-    [0, bytes, {}, 409, /offset: the next part must begin at byte 300001, not 0/],
+    [0, bytes, {}, 409, /offset: the next part must start at byte 300001, not 0/],
     ['x', bytes, {}, 400, /Upload-Offset: must be a whole number/],
     [300_001, bytes, {}, 400, /Upload-Offset: offset and body exceed Upload-Length \(700000\)/],
     [0, bytes, { 'upload-length': '500000001' }, 413, /Upload-Length: a build may have at most 500000000 bytes/],

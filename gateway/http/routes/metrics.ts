@@ -25,7 +25,7 @@ const OPEN_METRICS = /(?:^|,)\s*application\/openmetrics-text\b/;
 const TIMEOUT_MS = 5000;
 /** Returned instead of the scheduler's metrics while it is unreachable, so that the scrape does not fail. */
 const AWAY =
-  '# HELP capstan_scheduler_up 1 when the scheduler answered this scrape.\n# TYPE capstan_scheduler_up gauge\ncapstan_scheduler_up';
+  '# HELP capstan_scheduler_up 1 if the scheduler responded to this scrape.\n# TYPE capstan_scheduler_up gauge\ncapstan_scheduler_up';
 
 /** The account of the operators' keys. */
 const OPERATORS = 'default';
@@ -53,8 +53,7 @@ export function metricsRoutes(app: FastifyInstance, services: Services): void {
     if (config.metrics === 'open' || (local && !wasForwarded(request.headers))) return;
     const key = await authenticator.authenticate(request.headers.authorization, peerOfRequest(request.raw, services.proxies));
     // Metrics name the endpoints of all accounts.
-    if (key.accountId !== OPERATORS)
-      throw new CapstanError('PERMISSION_DENIED', 'metrics require a key of the account default');
+    if (key.accountId !== OPERATORS) throw new CapstanError('PERMISSION_DENIED', 'metrics require a key of the account default');
     if (ownsAccount(key) || key.scope === KeyScope.READ_ONLY) return;
     throw new CapstanError('PERMISSION_DENIED', 'this key covers only its endpoints, not the metrics of the service');
   }

@@ -32,7 +32,7 @@ export const MAX_REFERENCE_BYTES = 64 * 1024;
 
 const streamDescription =
   'Returns and consumes the unread chunks, waiting for the first one. After the end of the job, the first response has all remaining chunks and later ones have none. ' +
-  `The header ${CURSOR_HEADER} holds the reader’s position, for a next read that misses nothing even if this response is lost.`;
+  `The header ${CURSOR_HEADER} contains the reader’s position, so that the next read misses nothing even if this response is lost.`;
 
 export function statusRoutes(app: FastifyInstance, services: JobServices): void {
   const onRequest = createGuard(services, 'read', MAX_REFERENCE_BYTES);

@@ -208,6 +208,6 @@ function outcomeOf(outcome: string, jobId: string | null, dropped: readonly stri
   if (outcome === 'ok') return dropped === null ? OK : { kind: 'ok', dropped };
   if (outcome === 'idempotent-same' && jobId !== null) return { kind: 'idempotent-same', jobId };
   const plain = PLAIN[outcome];
-  if (plain === undefined) throw new Error(`the database answered with the unknown outcome ${outcome}`);
+  if (plain === undefined) throw new Error(`the database returned the unknown outcome ${outcome}`);
   return plain;
 }

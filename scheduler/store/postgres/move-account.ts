@@ -92,7 +92,7 @@ export async function moveAccount(
   const moved = await move(MOVE, [account, from.number, String(term), batch, there?.[0] ?? null]);
   if (moved.length > 0) return;
   await checkAccountMove(query, from, { account, to });
-  throw refusal(account, 'is in use: something changed in its cell meanwhile; try again');
+  throw refusal(account, 'is in use: its cell changed in the meantime; try again');
 }
 
 function refusal(account: string, why: string): CapstanError {

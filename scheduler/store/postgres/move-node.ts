@@ -61,7 +61,7 @@ export async function moveNode(
   const moved = await move(MOVE, [node, from, String(term), batch, there?.[0] ?? null, to]);
   if (moved.length > 0) return;
   await checkNodeMove(query, from, { node, to });
-  throw refusal(node, 'is in use: something changed in its cell meanwhile; try again');
+  throw refusal(node, 'is in use: its cell changed in the meantime; try again');
 }
 
 function refusal(node: string, why: string): CapstanError {

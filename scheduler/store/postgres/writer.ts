@@ -117,7 +117,7 @@ export class Writer {
     this.#overdue =
       limit === undefined || this.#lost !== null
         ? null
-        : setTimeout(() => this.lose(this.#unavailable(`no answer within ${limit} ms`)), limit);
+        : setTimeout(() => this.lose(this.#unavailable(`no response within ${limit} ms`)), limit);
   }
 
   #unavailable(reason: string): CapstanError {

@@ -78,7 +78,7 @@ function tests(server: PostgresServer): void {
     await queueOf(store);
     proxy.hang();
     const read = store.read('highest');
-    await t.throwsAsync(store.commit(fence, []), { ...UNAVAILABLE, message: /no answer within 2000 ms/ });
+    await t.throwsAsync(store.commit(fence, []), { ...UNAVAILABLE, message: /no response within 2000 ms/ });
     await t.throwsAsync(read, UNAVAILABLE, 'reads go with the connection that commits');
     await t.throwsAsync(store.acquire(0, 'owner-a', 1), UNAVAILABLE);
     await store.waitForTurn(0, 1);
@@ -120,7 +120,7 @@ function tests(server: PostgresServer): void {
     let wakes = 0;
     store.onHint(() => wakes++);
     proxy.hang();
-    await t.throwsAsync(store.commit(fence, []), { message: /no answer/ });
+    await t.throwsAsync(store.commit(fence, []), { message: /no response/ });
     for (let i = 0; i < 3; i++) await t.throwsAsync(store.acquire(0, 'owner-a', 1), { ...UNAVAILABLE, message: /cannot connect/ });
     await t.throwsAsync(store.commit(fence, []), { message: /cannot connect/ }, 'the newest reason');
     t.is(wakes, 1);

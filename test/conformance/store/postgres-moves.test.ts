@@ -64,7 +64,7 @@ function tests(server: PostgresServer): void {
     const results = await moves;
     t.deepEqual(results.map(({ status }) => status).toSorted(), ['fulfilled', 'rejected']);
     const refused = results.find((result) => result.status === 'rejected');
-    t.regex(String(refused?.reason), /is in use: something changed in its cell meanwhile/, 'and the server ended neither');
+    t.regex(String(refused?.reason), /is in use: its cell changed in the meantime/, 'and the server ended neither');
     const isFirst = results[0]?.status === 'fulfilled';
     t.deepEqual(await cellsOf(world), [
       ['acme', isFirst ? 1 : 0],
@@ -133,7 +133,7 @@ function tests(server: PostgresServer): void {
     const world = await two(t);
     const { sql, store } = world;
     await sql('UPDATE capstan.cells SET term = term + 1 WHERE cell = 0');
-    await t.throwsAsync(store.cells.moveAccount({ account: 'acme', to: 'west' }), { code: 'CONFLICT', message: /something changed/ });
+    await t.throwsAsync(store.cells.moveAccount({ account: 'acme', to: 'west' }), { code: 'CONFLICT', message: /its cell changed/ });
     t.deepEqual(await cellsOf(world), [
       ['acme', 0],
       ['other', 1],

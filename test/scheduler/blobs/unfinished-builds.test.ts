@@ -51,9 +51,9 @@ test('a build that comes over a line that breaks at any place arrives whole, als
 
 test('a part must begin where the bytes end, and stay within the size', async (t) => {
   const { bytes, build, unfinished } = await world(t);
-  await refused(t, unfinished.append(build, 5, pieces(bytes)), 'CONFLICT', /must begin at byte 0, not 5/);
+  await refused(t, unfinished.append(build, 5, pieces(bytes)), 'CONFLICT', /must start at byte 0, not 5/);
   t.is(await unfinished.append(build, 0, pieces(bytes.subarray(0, 100))), 100);
-  await refused(t, unfinished.append(build, 0, pieces(bytes)), 'CONFLICT', /must begin at byte 100, not 0/);
+  await refused(t, unfinished.append(build, 0, pieces(bytes)), 'CONFLICT', /must start at byte 100, not 0/);
   await refused(t, unfinished.append(build, 100, pieces(bytes)), 'INVALID_ARGUMENT', /more bytes were sent/);
   await refused(t, unfinished.append({ ...build, size: 500_000_001 }, 0, pieces(bytes)), 'PAYLOAD_TOO_LARGE', /500000000/);
 });
