@@ -188,8 +188,7 @@ class Reading {
         return typeof value === 'string' && URL.canParse(value) ? new URL(value) : this.#fail(path, 'must be a URL');
       case 'Uint8Array':
       case 'Buffer': {
-        if (typeof value !== 'string' || value.length % 4 !== 0 || !BASE64.test(value))
-          return this.#fail(path, 'must be a base64 string');
+        if (typeof value !== 'string' || value.length % 4 !== 0 || !BASE64.test(value)) return this.#fail(path, 'must be a base64 string');
         const bytes = Buffer.from(value, 'base64');
         return kind === 'Buffer' ? bytes : new Uint8Array(bytes);
       }

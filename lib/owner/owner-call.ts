@@ -167,7 +167,11 @@ export class OwnerCall implements RawCall, LinkCall {
     if (Number.isFinite(this.#deadline)) {
       this.#timer = setTimeout(
         () =>
-          this.#end({ code: status.DEADLINE_EXCEEDED, details: 'deadline exceeded while searching for the owner', metadata: new Metadata() }),
+          this.#end({
+            code: status.DEADLINE_EXCEEDED,
+            details: 'deadline exceeded while searching for the owner',
+            metadata: new Metadata(),
+          }),
         Math.max(0, this.#deadline - Date.now()),
       );
     }

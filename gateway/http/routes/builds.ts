@@ -50,7 +50,8 @@ export function buildRoutes(app: FastifyInstance, services: Services): void {
   /** Runs before the body is read. The caller's own key is forwarded to the store, which checks it again. */
   async function admit(request: FastifyRequest, reply: FastifyReply): Promise<void> {
     const key = await authenticator.authenticate(request.headers.authorization, peerOfRequest(request.raw, services.proxies));
-    if (!ownsAccount(key)) throw new CapstanError('PERMISSION_DENIED', 'this key is not permitted to upload builds; uploads require the scope ALL or OPERATOR');
+    if (!ownsAccount(key))
+      throw new CapstanError('PERMISSION_DENIED', 'this key is not permitted to upload builds; uploads require the scope ALL or OPERATOR');
     // The account may be on its way to another cell, whose owner is asked before the body is read.
     const { watch, name } = cells.ofKey(key);
     const moved = watch.current ? undefined : await lookup.keyElsewhere(key.hash.toString('hex'), name, key.accountId);
