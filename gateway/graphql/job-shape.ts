@@ -95,6 +95,7 @@ export function jobShape(detail: JobDetail): object {
     queueReason: orNull(job.queueReason),
     error: job.error ?? null,
     webhook: orNull(job.webhook),
+    traceId: detail.traceId ?? null,
     ...document('input', detail.input),
     ...document('output', job.output),
   };

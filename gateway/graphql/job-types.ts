@@ -80,6 +80,8 @@ type Job {
   error: String
   "Without its query and secrets."
   webhook: String
+  "Id of the trace that the submission belongs to (OpenTelemetry); null without one."
+  traceId: String
   "JSON text; null in pages, above 64 KiB, and when it is not kept."
   input: String
   "Bytes; null in pages, and when it is not kept."

@@ -3,6 +3,7 @@ import type { Metadata } from '@grpc/grpc-js';
 
 import { CapstanError } from '../../lib/errors.ts';
 import { toPayloadMessage } from '../../lib/payload.ts';
+import { traceParent } from '../../lib/trace-context.ts';
 import { JobKind, JobState } from '../../proto/gen/capstan/v1/common.ts';
 import type { ControlServiceServer, JobDetail, SearchJobsRequest, SearchJobsResponse } from '../../proto/gen/capstan/v1/control.ts';
 import { endpointNotFound, jobNotFound } from '../core/jobs/errors.ts';
@@ -43,6 +44,7 @@ export function jobSearchHandlers({ engine, auth, log, clock }: ControlDeps): Pi
       executionTimeoutMs: milliseconds(job.executionTimeoutMs),
       ttlMs: milliseconds(job.ttlMs),
       nodeId: job.lease?.node ?? '',
+      ...(job.trace === null ? {} : { traceId: traceParent(job.trace).traceId }),
       chunks: 0,
     };
   }

@@ -82,6 +82,11 @@ test('one trace leads from the caller to the worker, the endpoints that it calls
   t.is(call?.name, 'POST /v2/:endpointId/runsync');
   const innerExecution = spans.find((span) => span.name === 'execute job' && span.parentId === call?.spanId);
   t.is(output.inner.traceparent, `00-${TRACE}-${innerExecution?.spanId ?? ''}-01`);
+  const asked = await stack.call('/graphql', {
+    method: 'POST',
+    body: JSON.stringify({ query: `{ job(endpoint: "${outer}", id: "${id}") { traceId } }` }),
+  });
+  t.deepEqual(await asked.json(), { data: { job: { traceId: TRACE } } });
   const delivery = named(spans, 'deliver webhook');
   t.is(delivery.parentId, request?.spanId ?? '');
   t.is(hooks.seen[0]?.['traceparent'], `00-${TRACE}-${delivery.spanId}-01`);

@@ -108,6 +108,7 @@ function Overview({ job }: { job: Job }): JSX.Element {
           ['Kept until', time(job.deleteAt)],
           ...(job.lowPriority ? ([['Priority', 'low']] as const) : []),
           ...(job.webhook === null ? [] : ([['Webhook', <Text of={job.webhook} key="w" />]] as const)),
+          ...(job.traceId === null ? [] : ([['Trace', <Mono of={job.traceId} key="t" />]] as const)),
         ]}
       />
       {job.error !== null && (

@@ -1465,6 +1465,8 @@ export interface JobDetail {
     | undefined;
   /** With GetJob only: chunks that the present or last attempt has yielded, as far as the scheduler still knows. */
   chunks: number;
+  /** Id of the trace that the submission belongs to; absent without one. */
+  traceId?: string | undefined;
 }
 
 export interface CreateSessionRequest {
@@ -15231,6 +15233,7 @@ function createBaseJobDetail(): JobDetail {
     nodeId: "",
     input: undefined,
     chunks: 0,
+    traceId: undefined,
   };
 }
 
@@ -15286,6 +15289,9 @@ export const JobDetail: MessageFns<JobDetail> = {
     }
     if (message.chunks !== 0) {
       writer.uint32(96).uint32(message.chunks);
+    }
+    if (message.traceId !== undefined) {
+      writer.uint32(106).string(message.traceId);
     }
     return writer;
   },
@@ -15399,6 +15405,14 @@ export const JobDetail: MessageFns<JobDetail> = {
             message.chunks = reader.uint32();
             continue;
           }
+          case 13: {
+            if (tag !== 106) {
+              break;
+            }
+
+            message.traceId = reader.string();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -15449,6 +15463,11 @@ export const JobDetail: MessageFns<JobDetail> = {
         : "",
       input: isSet(object.input) ? Payload.fromJSON(object.input) : undefined,
       chunks: isSet(object.chunks) ? globalThis.Number(object.chunks) : 0,
+      traceId: isSet(object.traceId)
+        ? globalThis.String(object.traceId)
+        : isSet(object.trace_id)
+        ? globalThis.String(object.trace_id)
+        : undefined,
     };
   },
 
@@ -15490,6 +15509,9 @@ export const JobDetail: MessageFns<JobDetail> = {
     if (message.chunks !== 0) {
       obj.chunks = Math.round(message.chunks);
     }
+    if (message.traceId !== undefined) {
+      obj.traceId = message.traceId;
+    }
     return obj;
   },
 
@@ -15518,6 +15540,7 @@ export const JobDetail: MessageFns<JobDetail> = {
       ? Payload.fromPartial(object.input)
       : undefined;
     message.chunks = object.chunks ?? 0;
+    message.traceId = object.traceId ?? undefined;
     return message;
   },
 };
