@@ -97,7 +97,9 @@ test('one trace leads from the caller to the worker, the endpoints that it calls
 
   const page = ids.get('page') ?? '';
   const seen = (await (await stack.call(`/lb/${page}/seen`, { headers: CALLER })).json()) as { traceparent: string };
-  await until('the span of the request to the page', () => receiver.spans.some((span) => span.name === 'GET seen'));
+  await until('the spans of the request to the page', () =>
+    ['GET seen', 'handle request'].every((name) => receiver.spans.some((span) => span.name === name)),
+  );
   const served = receiver.of(TRACE).find((span) => `00-${TRACE}-${span.spanId}-01` === seen.traceparent);
   t.like(served, { service: 'capstan-agent', name: 'handle request' });
   t.is(named(receiver.spans, 'GET seen').spanId, served?.parentId ?? '');
