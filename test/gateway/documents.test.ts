@@ -4,6 +4,7 @@ import { join } from 'node:path';
 
 import test from 'ava';
 
+import { TRACING_OFF } from '../../lib/telemetry/tracing.ts';
 import { SharedBudget } from '../../lib/shared-budget.ts';
 import { readConfig } from '../../gateway/config.ts';
 import { createServer } from '../../gateway/http/server.ts';
@@ -37,7 +38,7 @@ async function served(): Promise<readonly string[]> {
   };
   const config = readConfig({}, {});
   const memory = new SharedBudget(config.maxBodyMemoryBytes);
-  const services = { config, memory, version: '0', metrics: new GatewayMetrics(levels) };
+  const services = { config, memory, version: '0', metrics: new GatewayMetrics(levels), tracing: TRACING_OFF };
   const app = await createServer(services as unknown as ConsoleServices, null);
   await app.ready();
   const routes = app.served.list().filter((route) => !/ \/console(\/|$)/.test(route));
