@@ -25,9 +25,9 @@ import { NvidiaProbe } from './inventory/nvidia-probe.ts';
 import type { DeviceProbe } from './inventory/probe.ts';
 import { AGENT_MARK, agentMark, killLeftovers } from './runtimes/escaped.ts';
 import { ForeignWorkers } from './runtimes/foreign/foreign-workers.ts';
-import { answerLogs } from './logs/answer.ts';
 import { LogForwarder } from './logs/forwarding/log-forwarder.ts';
 import { LogStore } from './logs/log-store.ts';
+import { LogWaits } from './logs/log-waits.ts';
 import { stageBootstrap, WITH_INSTALLATION } from './runtimes/hosted/bootstrap.ts';
 import { ContainerRuntime } from './runtimes/container/container-runtime.ts';
 import { checkContainerRuntime, ContainerEngine } from './runtimes/container/engine.ts';
@@ -119,12 +119,12 @@ async function startIn(folder: string, config: AgentConfig, deps: AgentDeps, loc
     keptMs: config.logDays * DAY_MS,
     accountOf: (endpoint) => endpoints.get(endpoint)?.account ?? '',
     log,
-    onLine:
-      forwarder === undefined
-        ? undefined
-        : (line, trace) =>
-            forwarder.add({ line, endpointName: endpoints.get(line.endpointId)?.name ?? '', ...(trace === undefined ? {} : { trace }) }),
+    onLine: (line, trace) => {
+      waits.lineAdded(line);
+      forwarder?.add({ line, endpointName: endpoints.get(line.endpointId)?.name ?? '', ...(trace === undefined ? {} : { trace }) });
+    },
   }).open();
+  const waits = new LogWaits(logs, log, (value) => session.send({ event: { $case: 'logs', value } }));
   const finder = new OwnerFinder({ setting: config.scheduler, credentials, log, cell: () => session.cell });
   const blobs = new BlobTransfer(finder, () => session.identity);
   const cache = await ArtifactCache.open({ folder: join(folder, 'cache'), maxBytes: config.cacheBytes, blobs, log });
@@ -191,12 +191,14 @@ async function startIn(folder: string, config: AgentConfig, deps: AgentDeps, loc
       noteEndpoints(endpoints, events);
       engine.onScheduler(events);
       for (const { event } of events) {
-        if (event?.$case === 'logs')
-          void answerLogs(logs, event.value, log).then((value) => session.send({ event: { $case: 'logs', value } }));
+        if (event?.$case === 'logs') waits.request(event.value);
       }
       for (const { event } of events) if (event?.$case === 'gateways') gateways.set(event.value);
     },
-    onDisconnected: () => engine.feed({ kind: 'disconnected' }),
+    onDisconnected: () => {
+      waits.forgetAll();
+      engine.feed({ kind: 'disconnected' });
+    },
     onRejoined: () => engine.feed({ kind: 'rejoined' }),
     onRemoved: (error) => void giveUp(error),
   });
@@ -225,6 +227,7 @@ async function startIn(folder: string, config: AgentConfig, deps: AgentDeps, loc
     await workerApi.close();
     blobs.close();
     finder.close();
+    waits.forgetAll();
     await Promise.all([logs.close(), forwarder?.close(), tracing.close()]);
     lock.release();
     log.info('agent stopped');

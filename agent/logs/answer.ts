@@ -20,12 +20,12 @@ export async function answerLogs(logs: LogStore, request: LogsRequest, log: Pick
   try {
     const wanted = { workerId, releaseId, jobId, stream, level, contains, pattern, after, before };
     const found = await logs.search(endpointId, wanted, { limit: Math.min(limit || DEFAULT_LINES, MAX_LINES), oldestFirst });
-    return { requestId, lines: found.lines, stoppedAtUs: BigInt(found.stoppedAtUs ?? 0), error: '', failed: false };
+    return { requestId, lines: found.lines, stoppedAtUs: BigInt(found.stoppedAtUs ?? 0), error: '', failed: false, knowsWait: true };
   } catch (error) {
     const isRefusal = error instanceof CapstanError && error.code === 'INVALID_ARGUMENT';
     // A refusal (too many searches at once) is the caller's to know, not the operator's.
     if (!(error instanceof CapstanError)) log.warn({ error: messageOf(error) }, 'searching worker logs failed');
-    return { requestId, lines: [], stoppedAtUs: 0n, error: isRefusal ? error.message : '', failed: !isRefusal };
+    return { requestId, lines: [], stoppedAtUs: 0n, error: isRefusal ? error.message : '', failed: !isRefusal, knowsWait: true };
   }
 }
 

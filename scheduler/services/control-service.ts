@@ -32,6 +32,7 @@ import { historyHandlers } from './history-service.ts';
 import { jobSearchHandlers } from './job-search.ts';
 import { keyHandlers } from './key-service.ts';
 import { checkedLogFilter } from './log-filter.ts';
+import { LogWaitLimit } from './log-waits.ts';
 import { endpointDetail, workerInfos } from './fleet-view.ts';
 import { nodeCalls } from './node-calls.ts';
 import { openEnv } from './node-service.ts';
@@ -44,6 +45,7 @@ type Watcher = ServerWritableStream<WatchDirectoryRequest, DirectoryUpdate>;
 export class Control {
   readonly #watchers = new Set<Watcher>();
   readonly #deps: ControlDeps;
+  readonly #logWaits = new LogWaitLimit();
 
   constructor(deps: ControlDeps) {
     this.#deps = deps;
@@ -116,13 +118,18 @@ export class Control {
         return attention({ state: engine.state, now: clock.now(), reader: { account: owner, operator }, hooks, disk });
       }),
       ...nodeCalls(this.#deps),
-      getLogs: unary(log, 'GetLogs', async ({ endpointId, workerId, limit, afterMs, filter }, metadata) => {
+      getLogs: unary(log, 'GetLogs', async ({ endpointId, workerId, limit, afterMs, filter, waitMs = 0 }, metadata) => {
         const { account: owner } = auth.wholeReader(metadata);
         const endpoint = engine.state.endpoints.get(endpointId);
         if (endpoint === undefined || endpoint.config.account !== owner) throw endpointNotFound(endpointId);
         const most = limit === 0 ? 100 : Math.min(limit, 1_000);
         const checked = filter === undefined ? {} : { filter: checkedLogFilter(filter) };
-        return this.#deps.sessions.logs({ endpointId, workerId, limit: most, afterMs, ...checked });
+        const request = { endpointId, workerId, limit: most, afterMs, ...checked };
+        if (waitMs === 0) return this.#deps.sessions.logs(request);
+        const found = await this.#logWaits.run(owner, waitMs, (allowedMs) => this.#deps.sessions.logs({ ...request, waitMs: allowedMs }));
+        // The key may have been revoked meanwhile.
+        auth.wholeReader(metadata);
+        return found;
       }),
       getMetrics: gateway('GetMetrics', async ({ openMetrics }) => ({
         text: await this.#deps.metrics.text(openMetrics === true ? 'openmetrics' : 'prometheus'),

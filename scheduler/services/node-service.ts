@@ -54,6 +54,12 @@ interface OpenLogs {
   /** Nodes whose agents do not know the filter. */
   readonly unfiltered: string[];
   readonly request: LogsQuery;
+  /** All sessions that received the request. */
+  readonly sessions: ReadonlySet<number>;
+  /** The agents were told not to wait any longer, or need not wait. */
+  isFinishing: boolean;
+  /** Sets the time until the reply, ms. */
+  readonly limit: (ms: number) => void;
   readonly done: () => void;
 }
 
@@ -138,6 +144,7 @@ export class NodeSessions {
       },
     );
     this.send(node, session, event);
+    if (this.#logs.size > 0) this.#finishWaitsWithout(session, workers, state);
   }
 
   closeSession(_node: string, session: number, reason: string): void {
@@ -168,12 +175,19 @@ export class NodeSessions {
     const waiting = new Map([...sources].map(([session, { workers }]) => [session, workers]));
     if (waiting.size > 0) {
       await new Promise<void>((resolve) => {
-        const timer = setTimeout(resolve, LOGS_TIMEOUT_MS);
+        let timer: NodeJS.Timeout | undefined;
+        const limit = (ms: number): void => {
+          clearTimeout(timer);
+          timer = setTimeout(resolve, ms);
+        };
         const done = (): void => {
           clearTimeout(timer);
           resolve();
         };
-        this.#logs.set(requestId, { waiting, replies, unfiltered, request, done });
+        const waitMs = request.waitMs ?? 0;
+        limit(waitMs + LOGS_TIMEOUT_MS);
+        const sessions = new Set(sources.keys());
+        this.#logs.set(requestId, { waiting, replies, unfiltered, request, sessions, isFinishing: waitMs === 0, limit, done });
         for (const [session, { node }] of sources) this.send(node, session, { event: { $case: 'logs', value: { ...request, requestId } } });
       });
       this.#logs.delete(requestId);
@@ -182,6 +196,24 @@ export class NodeSessions {
     const silent = [...sources].filter(([session, { node }]) => !replied.has(session) && !unfiltered.includes(node));
     const missingNodes = [...absent, ...silent.map(([, { node }]) => node)];
     return mergedLines(replies, request, { missingNodes, unfilteredNodes: unfiltered });
+  }
+
+  /** One node has lines, or runs the endpoint only now: the others reply with what they have. */
+  #finishWait(requestId: number, open: OpenLogs): void {
+    if (open.isFinishing) return;
+    open.isFinishing = true;
+    open.limit(LOGS_TIMEOUT_MS);
+    for (const session of open.waiting.keys()) {
+      const node = this.#sessions.get(session)?.node ?? '';
+      this.send(node, session, { event: { $case: 'logs', value: { ...open.request, requestId, waitMs: 0 } } });
+    }
+  }
+
+  /** Requests that wait were not sent to a node that gets its first worker of the endpoint, or has a new session. */
+  #finishWaitsWithout(session: number, workers: DesiredEffect['workers'], state: State): void {
+    const endpoints = new Set(workers.map(({ release }) => state.releases.get(release)?.endpoint));
+    for (const [requestId, open] of this.#logs)
+      if (!open.sessions.has(session) && endpoints.has(open.request.endpointId)) this.#finishWait(requestId, open);
   }
 
   /** Returns the sessions of the nodes that have lines of the endpoint, and the nodes that are not connected. */
@@ -271,6 +303,8 @@ export class NodeSessions {
     if (ignoresFilter(open.request, reply)) open.unfiltered.push(this.#sessions.get(session)?.node ?? '');
     else if (!reply.failed) open.replies.push({ session, lines, stoppedAtUs: reply.stoppedAtUs, error: reply.error });
     this.#forgetLogs(open, session);
+    const isWaitOver = reply.lines.length > 0 || reply.failed || reply.error !== '' || reply.stoppedAtUs > 0n;
+    if (open.waiting.size > 0 && (isWaitOver || reply.knowsWait !== true)) this.#finishWait(reply.requestId, open);
   }
 
   #forgetLogs({ waiting, done }: OpenLogs, session: number): void {

@@ -1021,7 +1021,14 @@ export interface GetLogsRequest {
   /** 1 to 1,000; 0 means 100. */
   limit: number;
   afterMs: bigint;
-  filter?: LogFilter | undefined;
+  filter?:
+    | LogFilter
+    | undefined;
+  /**
+   * Without a matching line the reply comes when one is printed, at the latest after this time, ms; at most 30 s. It may come earlier
+   * without lines.
+   */
+  waitMs?: number | undefined;
 }
 
 export interface GetLogsResponse {
@@ -8666,7 +8673,7 @@ export const RemoveNodeResponse: MessageFns<RemoveNodeResponse> = {
 };
 
 function createBaseGetLogsRequest(): GetLogsRequest {
-  return { endpointId: "", workerId: "", limit: 0, afterMs: 0n, filter: undefined };
+  return { endpointId: "", workerId: "", limit: 0, afterMs: 0n, filter: undefined, waitMs: undefined };
 }
 
 export const GetLogsRequest: MessageFns<GetLogsRequest> = {
@@ -8688,6 +8695,9 @@ export const GetLogsRequest: MessageFns<GetLogsRequest> = {
     }
     if (message.filter !== undefined) {
       LogFilter.encode(message.filter, writer.uint32(42).fork()).join();
+    }
+    if (message.waitMs !== undefined) {
+      writer.uint32(48).uint32(message.waitMs);
     }
     return writer;
   },
@@ -8745,6 +8755,14 @@ export const GetLogsRequest: MessageFns<GetLogsRequest> = {
             message.filter = LogFilter.decode(reader, reader.uint32());
             continue;
           }
+          case 6: {
+            if (tag !== 48) {
+              break;
+            }
+
+            message.waitMs = reader.uint32();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -8772,6 +8790,11 @@ export const GetLogsRequest: MessageFns<GetLogsRequest> = {
       limit: isSet(object.limit) ? globalThis.Number(object.limit) : 0,
       afterMs: isSet(object.afterMs) ? BigInt(object.afterMs) : isSet(object.after_ms) ? BigInt(object.after_ms) : 0n,
       filter: isSet(object.filter) ? LogFilter.fromJSON(object.filter) : undefined,
+      waitMs: isSet(object.waitMs)
+        ? globalThis.Number(object.waitMs)
+        : isSet(object.wait_ms)
+        ? globalThis.Number(object.wait_ms)
+        : undefined,
     };
   },
 
@@ -8792,6 +8815,9 @@ export const GetLogsRequest: MessageFns<GetLogsRequest> = {
     if (message.filter !== undefined) {
       obj.filter = LogFilter.toJSON(message.filter);
     }
+    if (message.waitMs !== undefined) {
+      obj.waitMs = Math.round(message.waitMs);
+    }
     return obj;
   },
 
@@ -8807,6 +8833,7 @@ export const GetLogsRequest: MessageFns<GetLogsRequest> = {
     message.filter = (object.filter !== undefined && object.filter !== null)
       ? LogFilter.fromPartial(object.filter)
       : undefined;
+    message.waitMs = object.waitMs ?? undefined;
     return message;
   },
 };

@@ -693,6 +693,8 @@ export interface LogsReply {
   error: string;
   /** The node cannot read its lines. */
   failed: boolean;
+  /** The agent knows `wait_ms`. */
+  knowsWait?: boolean | undefined;
 }
 
 /** One line that a worker printed, or that the runtime says about it. */
@@ -925,7 +927,14 @@ export interface LogsRequest {
   limit: number;
   /** Only lines after this time of the node's wall clock, ms since 1970. */
   afterMs: bigint;
-  filter?: LogFilter | undefined;
+  filter?:
+    | LogFilter
+    | undefined;
+  /**
+   * Without a matching line the agent replies when one is printed, at the latest after this time, ms; at most 30 s. Another request
+   * with the same id replaces the one that waits.
+   */
+  waitMs?: number | undefined;
 }
 
 function createBaseJoinRequest(): JoinRequest {
@@ -4336,7 +4345,7 @@ export const Heartbeat: MessageFns<Heartbeat> = {
 };
 
 function createBaseLogsReply(): LogsReply {
-  return { requestId: 0, lines: [], stoppedAtUs: 0n, error: "", failed: false };
+  return { requestId: 0, lines: [], stoppedAtUs: 0n, error: "", failed: false, knowsWait: undefined };
 }
 
 export const LogsReply: MessageFns<LogsReply> = {
@@ -4358,6 +4367,9 @@ export const LogsReply: MessageFns<LogsReply> = {
     }
     if (message.failed !== false) {
       writer.uint32(40).bool(message.failed);
+    }
+    if (message.knowsWait !== undefined) {
+      writer.uint32(48).bool(message.knowsWait);
     }
     return writer;
   },
@@ -4415,6 +4427,14 @@ export const LogsReply: MessageFns<LogsReply> = {
             message.failed = reader.bool();
             continue;
           }
+          case 6: {
+            if (tag !== 48) {
+              break;
+            }
+
+            message.knowsWait = reader.bool();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -4442,6 +4462,11 @@ export const LogsReply: MessageFns<LogsReply> = {
         : 0n,
       error: isSet(object.error) ? globalThis.String(object.error) : "",
       failed: isSet(object.failed) ? globalThis.Boolean(object.failed) : false,
+      knowsWait: isSet(object.knowsWait)
+        ? globalThis.Boolean(object.knowsWait)
+        : isSet(object.knows_wait)
+        ? globalThis.Boolean(object.knows_wait)
+        : undefined,
     };
   },
 
@@ -4462,6 +4487,9 @@ export const LogsReply: MessageFns<LogsReply> = {
     if (message.failed !== false) {
       obj.failed = message.failed;
     }
+    if (message.knowsWait !== undefined) {
+      obj.knowsWait = message.knowsWait;
+    }
     return obj;
   },
 
@@ -4477,6 +4505,7 @@ export const LogsReply: MessageFns<LogsReply> = {
       : 0n;
     message.error = object.error ?? "";
     message.failed = object.failed ?? false;
+    message.knowsWait = object.knowsWait ?? undefined;
     return message;
   },
 };
@@ -7128,7 +7157,7 @@ export const ChunksDrained: MessageFns<ChunksDrained> = {
 };
 
 function createBaseLogsRequest(): LogsRequest {
-  return { requestId: 0, endpointId: "", workerId: "", limit: 0, afterMs: 0n, filter: undefined };
+  return { requestId: 0, endpointId: "", workerId: "", limit: 0, afterMs: 0n, filter: undefined, waitMs: undefined };
 }
 
 export const LogsRequest: MessageFns<LogsRequest> = {
@@ -7153,6 +7182,9 @@ export const LogsRequest: MessageFns<LogsRequest> = {
     }
     if (message.filter !== undefined) {
       LogFilter.encode(message.filter, writer.uint32(50).fork()).join();
+    }
+    if (message.waitMs !== undefined) {
+      writer.uint32(56).uint32(message.waitMs);
     }
     return writer;
   },
@@ -7218,6 +7250,14 @@ export const LogsRequest: MessageFns<LogsRequest> = {
             message.filter = LogFilter.decode(reader, reader.uint32());
             continue;
           }
+          case 7: {
+            if (tag !== 56) {
+              break;
+            }
+
+            message.waitMs = reader.uint32();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -7250,6 +7290,11 @@ export const LogsRequest: MessageFns<LogsRequest> = {
       limit: isSet(object.limit) ? globalThis.Number(object.limit) : 0,
       afterMs: isSet(object.afterMs) ? BigInt(object.afterMs) : isSet(object.after_ms) ? BigInt(object.after_ms) : 0n,
       filter: isSet(object.filter) ? LogFilter.fromJSON(object.filter) : undefined,
+      waitMs: isSet(object.waitMs)
+        ? globalThis.Number(object.waitMs)
+        : isSet(object.wait_ms)
+        ? globalThis.Number(object.wait_ms)
+        : undefined,
     };
   },
 
@@ -7273,6 +7318,9 @@ export const LogsRequest: MessageFns<LogsRequest> = {
     if (message.filter !== undefined) {
       obj.filter = LogFilter.toJSON(message.filter);
     }
+    if (message.waitMs !== undefined) {
+      obj.waitMs = Math.round(message.waitMs);
+    }
     return obj;
   },
 
@@ -7289,6 +7337,7 @@ export const LogsRequest: MessageFns<LogsRequest> = {
     message.filter = (object.filter !== undefined && object.filter !== null)
       ? LogFilter.fromPartial(object.filter)
       : undefined;
+    message.waitMs = object.waitMs ?? undefined;
     return message;
   },
 };
