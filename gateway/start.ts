@@ -136,7 +136,7 @@ export async function start(config: GatewayConfig, deps: GatewayDeps = {}): Prom
     connected: () => cells.all.map(({ name, channel }) => [name, channel.connected] as const),
     bodyMemory: () => memory.used,
   });
-  let draining = false;
+  const draining = new AbortController();
   const authenticator = new Authenticator(directory, lookup, config.keyCacheSize);
   const loadBalancer = new LoadBalancer({
     config,
@@ -167,7 +167,7 @@ export async function start(config: GatewayConfig, deps: GatewayDeps = {}): Prom
       uploads,
       metrics,
       tracing,
-      draining: () => draining,
+      draining: draining.signal,
     },
     certificate,
   );
@@ -215,7 +215,7 @@ export async function start(config: GatewayConfig, deps: GatewayDeps = {}): Prom
   async function shutDown(): Promise<void> {
     // A proxy that keeps connections learns from each response that this one ends. A connection that was closed while a request is on
     // its way is an error for that caller: nothing says whether it arrived.
-    draining = true;
+    draining.abort();
     await immediate(); // what the system has accepted is here first
     stopListening(app.server);
     // They have no end of their own to wait for, and their callers find another gateway.

@@ -31,7 +31,7 @@ export interface GatewayClient {
   /** Base URL. */
   readonly address: string;
   /** Runs a query and returns its data. Throws CapstanError with the code of its first error. */
-  query<T>(text: string, variables?: Readonly<Record<string, unknown>>): Promise<T>;
+  query<T>(text: string, variables?: Readonly<Record<string, unknown>>, signal?: AbortSignal): Promise<T>;
   /**
    * Returns true when the build was stored before. Makes one attempt, which continues an earlier interrupted upload.
    */
@@ -67,12 +67,13 @@ export function connectGateway(address: string, key: string): GatewayClient {
 
   return {
     address,
-    async query<T>(query: string, variables: Readonly<Record<string, unknown>> = {}): Promise<T> {
+    async query<T>(query: string, variables: Readonly<Record<string, unknown>> = {}, signal?: AbortSignal): Promise<T> {
       const { status, text } = await call(`${address}/graphql`, {
         method: 'POST',
         headers: { authorization, 'content-type': 'application/json' },
         body: JSON.stringify({ query, variables }),
         idleMs: CALL_MS,
+        signal,
       });
       const { data, errors = [] } = answerOf(address, status, text) as { data?: T | null; errors?: GraphqlProblem[] };
       const [first] = errors;

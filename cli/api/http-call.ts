@@ -13,6 +13,8 @@ export interface HttpQuestion {
   readonly body?: string | AsyncIterable<Buffer>;
   /** Longest time without a byte in either direction, ms. */
   readonly idleMs: number;
+  /** Ends the request, which then rejects. */
+  readonly signal?: AbortSignal | undefined;
 }
 
 export interface HttpAnswer {
@@ -28,9 +30,9 @@ export async function callHttp(url: string, question: HttpQuestion): Promise<Htt
 }
 
 /** Resolves with the response once its head is there; its body is to be read. */
-export async function openHttp(url: string, { method, headers, body, idleMs }: HttpQuestion): Promise<IncomingMessage> {
+export async function openHttp(url: string, { method, headers, body, idleMs, signal }: HttpQuestion): Promise<IncomingMessage> {
   const { request } = url.startsWith('https:') ? await import('node:https') : { request: plainRequest };
-  const sent = request(url, { method, headers });
+  const sent = request(url, { method, headers, signal });
   sent.setTimeout(idleMs, () => sent.destroy(new Error(`no data for ${idleMs} ms`)));
   const answer = answerTo(sent);
   // A response that arrives before the body was sent is final: an error in sending the rest is ignored.

@@ -42,10 +42,10 @@ export async function searchLogs(
   client: GatewayClient,
   endpoint: string,
   filter: LogSearch,
-  page: { readonly limit: number; readonly cursor: string | null },
+  { signal, ...page }: { readonly limit: number; readonly cursor: string | null; readonly waitMs?: number; readonly signal?: AbortSignal },
 ): Promise<LogPage> {
-  const query = `query ($endpoint: ID!, $filter: LogFilter, $limit: Int, $cursor: String) {
-    searchLogs(endpoint: $endpoint, filter: $filter, limit: $limit, cursor: $cursor) {
+  const query = `query ($endpoint: ID!, $filter: LogFilter, $limit: Int, $cursor: String, $waitMs: Int) {
+    searchLogs(endpoint: $endpoint, filter: $filter, limit: $limit, cursor: $cursor, waitMs: $waitMs) {
       cursor incomplete missingNodes unfilteredNodes lines { at worker release job attempt stream level text fields } } }`;
-  return (await client.query<{ searchLogs: LogPage }>(query, { endpoint, filter, ...page })).searchLogs;
+  return (await client.query<{ searchLogs: LogPage }>(query, { endpoint, filter, ...page }, signal)).searchLogs;
 }

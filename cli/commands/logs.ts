@@ -72,7 +72,7 @@ export const logs: Command = {
     if (lines.length === 0 && !asJson)
       terminal.warn(Object.values(filter).every((value) => value === undefined) ? 'No logs yet' : 'No matching lines');
     if (!follows) return;
-    const { newLines } = await import('../api/new-lines.ts');
+    const { newLines, WAIT_MS } = await import('../api/new-lines.ts');
     const ended = new AbortController();
     void endWish().wished.then(() => ended.abort());
     const last = lines.at(-1);
@@ -82,7 +82,12 @@ export const logs: Command = {
     for (const line of first.lines) if (!known.has(keyOf(line))) print(line);
     const read = (cursor: string | null): Promise<LogPage> => {
       const since = cursor === null ? { sinceMs: startedMs } : {};
-      return searchLogs(client, id, { ...filter, ...since, oldestFirst: true }, { limit: MAX_LINES, cursor });
+      return searchLogs(
+        client,
+        id,
+        { ...filter, ...since, oldestFirst: true },
+        { limit: MAX_LINES, cursor, waitMs: WAIT_MS, signal: ended.signal },
+      );
     };
     for await (const line of newLines(first.cursor, read, ended.signal)) print(line);
     if (process.connected) process.disconnect();

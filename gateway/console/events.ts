@@ -36,7 +36,7 @@ export function eventRoutes(api: FastifyInstance, services: ConsoleServices): vo
       feeds.get(name) ??
       new ActivityFeed({
         name: randomBytes(8).toString('hex'),
-        isClosing: services.draining,
+        isClosing: () => services.draining.aborted,
         onFailure: (err) => log.error({ err }, 'the events of the console failed'),
       });
     feeds.set(name, feed);

@@ -47,6 +47,11 @@ export class ControlCalls {
     return new ControlCalls({ ...this.#options, once: true });
   }
 
+  /** Longest time of a call, ms. */
+  get timeoutMs(): number {
+    return this.#options.timeoutMs;
+  }
+
   /** At the cell of the caller's account. */
   async own<Request, Reply>(method: Method<Request, Reply>, request: Request): Promise<Reply> {
     return (await this.#at(this.#own, method, request)).reply;

@@ -15,7 +15,8 @@ import {
   type NodeInfo,
   type RateLimit,
 } from '../../proto/gen/capstan/v1/control.ts';
-import { cursorOf, logRequest, type LogQuery } from '../logs/query.ts';
+import { cursorOf, logRequest, logWaitMs, type LogQuery } from '../logs/query.ts';
+import { unlessAborted } from '../logs/unless-aborted.ts';
 import { bulkMessage, bulkShape, filterMessage, jobShape, milliseconds, type BulkArguments, type JobSearch } from './job-shape.ts';
 import type { RouteFigure } from '../lb/route-figures.ts';
 import { historyShape } from './history-shape.ts';
@@ -48,6 +49,8 @@ export interface RootDeps {
   readonly isOperator: boolean;
   /** The last hour of a load-balanced endpoint at this gateway. */
   readonly routeFigures: (endpointId: string) => readonly RouteFigure[];
+  /** Aborted once the gateway is about to close. */
+  readonly draining: AbortSignal;
   /** Asks any scheduler, with the gateway's own token. */
   readonly cluster: () => Promise<ClusterRow>;
 }
@@ -62,7 +65,7 @@ interface Settings extends Partial<Record<UpdatablePlainName, unknown>> {
 type Optional<T> = T | null | undefined;
 
 /** The resolvers of Query and Mutation for one request. */
-export function rootFor({ calls, addresses, isOperator, routeFigures, cluster }: RootDeps) {
+export function rootFor({ calls, addresses, isOperator, routeFigures, draining, cluster }: RootDeps) {
   const read = new Map<string, Promise<EndpointInfo[]>>();
   const changes = calls.changing;
   const call: ControlCalls['own'] = (method, request) => calls.own(method, request);
@@ -203,9 +206,13 @@ export function rootFor({ calls, addresses, isOperator, routeFigures, cluster }:
       const request = { endpointId: endpoint, workerId: worker ?? '', limit: whole('limit', limit ?? 0), afterMs: after };
       return (await call((control) => control.getLogs, request)).lines.map(logShape);
     },
-    searchLogs: async (asked: { endpoint: string; filter?: Optional<LogQuery>; limit?: Optional<number>; cursor?: Optional<string> }) => {
+    searchLogs: async (asked: LogSearchArguments) => {
       const query = { ...asked.filter, cursor: asked.cursor };
-      const page = await call((control) => control.getLogs, logRequest(asked.endpoint, query, whole('limit', asked.limit ?? 0)));
+      const waitMs = logWaitMs(whole('waitMs', asked.waitMs ?? 0), calls.timeoutMs);
+      const request = logRequest(asked.endpoint, query, whole('limit', asked.limit ?? 0), waitMs);
+      const search = call((control) => control.getLogs, request);
+      const page = waitMs === 0 ? await search : await unlessAborted(search, draining);
+      if (page === undefined) throw new CapstanError('UNAVAILABLE', 'the gateway is about to close', { retryAfterMs: 1_000 });
       const { lines, incomplete, missingNodes, unfilteredNodes } = page;
       const cursor = cursorOf(page, query.oldestFirst === true);
       return { lines: lines.map(logShape), cursor, incomplete, missingNodes, unfilteredNodes };
@@ -341,6 +348,14 @@ export function rootFor({ calls, addresses, isOperator, routeFigures, cluster }:
       return { secret, previousUntil: time(previousUntilMs ?? 0n) };
     },
   };
+}
+
+interface LogSearchArguments {
+  readonly endpoint: string;
+  readonly filter?: Optional<LogQuery>;
+  readonly limit?: Optional<number>;
+  readonly cursor?: Optional<string>;
+  readonly waitMs?: Optional<number>;
 }
 
 /** A page of a list, ordered by id. */

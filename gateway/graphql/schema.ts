@@ -63,8 +63,8 @@ type Query {
   cluster: Cluster!
   "What the endpoint's workers printed, oldest first: the last lines after a time (ms since the Unix epoch)."
   logs(endpoint: ID!, worker: ID, limit: Int, afterMs: Float): [LogLine!]!
-  "Searches what the endpoint's workers printed, on all its nodes: the newest matching lines (limit: 1 to 1,000, default 100), oldest first. cursor: of an earlier page."
-  searchLogs(endpoint: ID!, filter: LogFilter, limit: Int, cursor: String): LogPage!
+  "Searches what the endpoint's workers printed, on all its nodes: the newest matching lines (limit: 1 to 1,000, default 100), oldest first. cursor: of an earlier page. waitMs: without a matching line the page comes when one is printed, at the latest after this time (at most 5,000), or earlier without lines."
+  searchLogs(endpoint: ID!, filter: LogFilter, limit: Int, cursor: String, waitMs: Int): LogPage!
 }
 
 type Mutation {

@@ -32,7 +32,7 @@ export function openListener(
   handler: Listener,
 ): Server {
   const listener: Listener = (request, response) => {
-    if (draining()) response.shouldKeepAlive = false;
+    if (draining.aborted) response.shouldKeepAlive = false;
     const wrong = violation(request) ?? rewriteAbsoluteTarget(request);
     if (wrong !== null) {
       // The next request on this connection cannot be separated from this request's body.

@@ -63,8 +63,8 @@ export interface Services extends JobServices {
   /** Monotonic clock, ms. */
   readonly now: () => number;
   readonly loadBalancer: LoadBalancer;
-  /** True once the gateway is about to close: each response ends its connection. */
-  readonly draining: () => boolean;
+  /** Aborted once the gateway is about to close: each response ends its connection. */
+  readonly draining: AbortSignal;
 }
 
 /** Fields of a log line about a request. */

@@ -27,8 +27,16 @@ export interface LogQuery {
 /** Latest time that a query may name: the end of the year 9999, ms. */
 const LAST_TIME_MS = 253_402_300_799_999;
 
-/** Throws INVALID_ARGUMENT. `limit`: 0 for the default. */
-export function logRequest(endpointId: string, query: LogQuery, limit: number): GetLogsRequest {
+/** Longest wait for a line, ms: callers, and gateways that stop, need not wait longer. */
+const MAX_LOG_WAIT_MS = 5_000;
+
+/** How long a call may wait for a line, ms: it ends before its own time-out. */
+export function logWaitMs(waitMs: number, callTimeoutMs: number): number {
+  return Math.max(0, Math.min(waitMs, MAX_LOG_WAIT_MS, Math.floor(callTimeoutMs / 2)));
+}
+
+/** Throws INVALID_ARGUMENT. `limit`: 0 for the default. `waitMs`: how long to wait for a first line. */
+export function logRequest(endpointId: string, query: LogQuery, limit: number, waitMs = 0): GetLogsRequest {
   const oldestFirst = query.oldestFirst === true;
   const cursor = query.cursor === undefined || query.cursor === null ? undefined : decodeCursor(query.cursor);
   const since = bound('since', query.sinceMs);
@@ -40,6 +48,7 @@ export function logRequest(endpointId: string, query: LogQuery, limit: number): 
     workerId: query.worker ?? '',
     limit,
     afterMs: 0n,
+    ...(waitMs === 0 ? {} : { waitMs }),
     filter: {
       jobId: query.job ?? '',
       releaseId: query.release ?? '',

@@ -106,12 +106,13 @@ test('followed logs print each line once, page by page', async (t) => {
   const asked: (string | null)[] = [];
   const read = async (cursor: string | null): Promise<LogPage> => {
     asked.push(cursor);
-    const [texts, next] = pages.shift() ?? [[], null];
-    if (pages.length === 0) over.abort();
+    const page = pages.shift();
+    if (page === undefined) over.abort();
+    const [texts, next] = page ?? [[], null];
     return Promise.resolve({ lines: texts.map(line), cursor: next, incomplete: false, missingNodes: [], unfilteredNodes: [] });
   };
   const texts: string[] = [];
-  for await (const { text } of newLines(null, read, over.signal, 0)) texts.push(text);
+  for await (const { text } of newLines(null, read, over.signal, { pauseMs: 0, everyMs: 0 })) texts.push(text);
   t.deepEqual(texts, ['c', 'd', 'e']);
-  t.deepEqual(asked, [null, null, 'c1', 'c1']);
+  t.deepEqual(asked, [null, null, 'c1', 'c1', 'c2']);
 });

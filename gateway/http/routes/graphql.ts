@@ -69,6 +69,7 @@ export function graphqlRoutes(app: FastifyInstance, services: Services): void {
       addresses: { base: baseUrl(request, config, proxies), lbDomain: config.lbDomain, forWorker: isWorkerToken(text) },
       isOperator: key.scope === KeyScope.OPERATOR,
       routeFigures: (endpointId) => metrics.lb.routes.of(endpointId),
+      draining: services.draining,
       cluster: () => cluster.list(config.readTimeoutMs),
     });
     reply.code(status).header('content-type', JSON_TYPE).send(JSON.stringify(body));

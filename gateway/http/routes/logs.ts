@@ -15,7 +15,8 @@ import type { Key } from '../../directory/directory.ts';
 import { noEndpoint } from '../../auth/permission.ts';
 import { ControlCalls } from '../../graphql/control-calls.ts';
 import { peerOfRequest } from '../../lb/forwarded.ts';
-import { cursorOf, logRequest, logRow, MAX_LOG_LINES, type LogQuery } from '../../logs/query.ts';
+import { cursorOf, logRequest, logRow, MAX_LOG_LINES, logWaitMs, type LogQuery } from '../../logs/query.ts';
+import { unlessAborted } from '../../logs/unless-aborted.ts';
 import { onResponseClosed } from '../client-disconnect.ts';
 import { endpointId } from '../guard.ts';
 import { sendFailure, toCapstanError } from '../problem.ts';
@@ -23,7 +24,9 @@ import { endpointParams } from '../schemas.ts';
 import type { Services } from '../services.ts';
 import { described } from './describe.ts';
 
-/** Interval at which a follower looks for new lines, ms. */
+/** Pause of a follower after lines, ms: lines are sent at most four times a second. */
+const PAUSE_MS = 250;
+/** Interval at which a follower looks for new lines where the scheduler or an agent does not wait for them, ms. */
 const FOLLOW_MS = 1_000;
 /** A silent connection gets a comment this often, so that proxies keep it, ms. */
 const KEEP_ALIVE_MS = 15_000;
@@ -77,8 +80,8 @@ const logsAnswer = z
   .string()
   .meta({ description: 'One JSON object per line: at, worker, release, job, attempt, stream, level, text, fields.' });
 
-/** Reads the pages of one caller. */
-type ReadPage = (query: LogQuery, limit: number) => Promise<GetLogsResponse>;
+/** Reads the pages of one caller. `waitMs`: how long to wait for a first line. */
+type ReadPage = (query: LogQuery, limit: number, waitMs?: number) => Promise<GetLogsResponse>;
 
 export function logRoutes(app: FastifyInstance, services: Services): void {
   const { authenticator, cells, config, keyRates, lookup } = services;
@@ -98,7 +101,10 @@ export function logRoutes(app: FastifyInstance, services: Services): void {
         hash.length === 0 ? Promise.resolve(undefined) : lookup.keyElsewhere(hash.toString('hex'), cell, accountId),
       timeoutMs: config.readTimeoutMs,
     });
-    return { key, read: (query, limit) => calls.own((control) => control.getLogs, logRequest(endpoint.id, query, limit)) };
+    return {
+      key,
+      read: (query, limit, waitMs = 0) => calls.own((control) => control.getLogs, logRequest(endpoint.id, query, limit, waitMs)),
+    };
   }
 
   async function answer(request: FastifyRequest, reply: FastifyReply): Promise<void> {
@@ -147,29 +153,36 @@ export function logRoutes(app: FastifyInstance, services: Services): void {
     let cursor = cursorOf(page, true) ?? asked.cursor ?? undefined;
     if (asked.oldestFirst !== true && page.lines.length > 0) cursor = cursorOf({ ...page, next: undefined }, true) ?? undefined;
     let { lines } = page;
-    let silentMs = 0;
     const startedMs = Date.now();
-    while (!gone.signal.aborted && !services.draining()) {
+    const waitMs = logWaitMs(Number.POSITIVE_INFINITY, config.readTimeoutMs);
+    let sentAt = performance.now();
+    let pauseMs = 0;
+    while (!gone.signal.aborted && !services.draining.aborted) {
       for (const line of lines) raw.write(textOf(logRow(line), events));
-      silentMs = lines.length > 0 ? 0 : silentMs + FOLLOW_MS;
-      if (silentMs >= KEEP_ALIVE_MS) {
+      if (lines.length > 0) sentAt = performance.now();
+      else if (performance.now() - sentAt >= KEEP_ALIVE_MS) {
         raw.write(events ? ': waiting for lines\n\n' : '\n');
-        silentMs = 0;
+        sentAt = performance.now();
       }
       // A slow reader holds one page.
       if (raw.writableNeedDrain) await Promise.race([new Promise((resolve) => raw.once('drain', resolve)), closed(gone.signal)]);
-      await pause(lines.length < MAX_LOG_LINES ? FOLLOW_MS : 0, undefined, { signal: gone.signal }).catch(() => undefined);
+      await pause(pauseMs, undefined, { signal: gone.signal }).catch(() => undefined);
       if (gone.signal.aborted) break;
+      const askedAt = performance.now();
       try {
         const since = cursor === undefined ? { sinceMs: asked.sinceMs ?? startedMs } : {};
-        const next = await read({ ...asked, ...since, cursor, oldestFirst: true }, MAX_LOG_LINES);
+        const reading = read({ ...asked, ...since, cursor, oldestFirst: true }, MAX_LOG_LINES, waitMs);
+        const next = await unlessAborted(reading, gone.signal, services.draining);
+        if (next === undefined) break;
         lines = next.lines;
+        pauseMs = pauseAfter(lines.length, performance.now() - askedAt);
         cursor = cursorOf(next, true) ?? cursor;
       } catch (thrown) {
         const error = toCapstanError(thrown);
         // The scheduler is away for a moment; anything else ends the stream.
         if (error.code !== 'UNAVAILABLE' && error.code !== 'DEADLINE_EXCEEDED') break;
         lines = [];
+        pauseMs = FOLLOW_MS;
       }
     }
     raw.end();
@@ -208,6 +221,12 @@ function queryOf(query: LogsQuery): LogQuery {
 /** ms since the Unix epoch; NaN for any other text. */
 function timeOf(text: string): number {
   return /^\d{1,15}$/.test(text) ? Number(text) : Date.parse(text);
+}
+
+/** Time until a follower asks again, ms. A scheduler that waits for lines is asked at once; one that does not, once a second. */
+function pauseAfter(lines: number, tookMs: number): number {
+  if (lines === MAX_LOG_LINES) return 0;
+  return lines > 0 ? PAUSE_MS : Math.max(0, FOLLOW_MS - tookMs);
 }
 
 function missingHeaders({ missingNodes, unfilteredNodes }: GetLogsResponse): Record<string, string> {
