@@ -17,10 +17,20 @@ export async function answerLogs(logs: LogStore, request: LogsRequest, log: Pick
   const { jobId = '', releaseId = '', stream = '', level = '', contains = '', pattern = '', oldestFirst = false } = filter ?? {};
   const after = positionOf(filter?.after) ?? (afterMs > 0n ? { us: Number(afterMs) * 1_000 + 999, workerId: LAST_WORKER } : undefined);
   const before = positionOf(filter?.before);
+  // Lines of the same millisecond may still come.
+  const searchedUs = BigInt(Date.now()) * 1_000n - 1n;
   try {
     const wanted = { workerId, releaseId, jobId, stream, level, contains, pattern, after, before };
     const found = await logs.search(endpointId, wanted, { limit: Math.min(limit || DEFAULT_LINES, MAX_LINES), oldestFirst });
-    return { requestId, lines: found.lines, stoppedAtUs: BigInt(found.stoppedAtUs ?? 0), error: '', failed: false, knowsWait: true };
+    return {
+      requestId,
+      lines: found.lines,
+      stoppedAtUs: BigInt(found.stoppedAtUs ?? 0),
+      error: '',
+      failed: false,
+      knowsWait: true,
+      searchedUs,
+    };
   } catch (error) {
     const isRefusal = error instanceof CapstanError && error.code === 'INVALID_ARGUMENT';
     // A refusal (too many searches at once) is the caller's to know, not the operator's.

@@ -25,6 +25,8 @@ interface Wait {
   /** Time of the last line that the searches so far have seen, and of the last one that was printed, µs. */
   seenUs: bigint;
   printedUs: bigint;
+  /** As in the reply of the last search. */
+  searchedUs: bigint | undefined;
   isSearching: boolean;
   /** A line was printed that no search has seen. */
   isDue: boolean;
@@ -55,8 +57,8 @@ export class LogWaits {
     const wait: Wait = {
       request,
       mayMatch: matcherOf(request),
-      ...{ seenUs: 0n, printedUs: 0n, isSearching: false, isDue: true, timer: undefined },
-      end: setTimeout(() => this.#answer(wait, { ...EMPTY, requestId: request.requestId }), waitMs).unref(),
+      ...{ seenUs: 0n, printedUs: 0n, searchedUs: undefined, isSearching: false, isDue: true, timer: undefined },
+      end: setTimeout(() => this.#answer(wait, { ...EMPTY, requestId: request.requestId, searchedUs: wait.searchedUs }), waitMs).unref(),
     };
     this.#waits.set(request.requestId, wait);
     void this.#search(wait, GATHER_MS);
@@ -87,6 +89,7 @@ export class LogWaits {
     const reply = await answerLogs(this.#logs, later(wait.request, wait.seenUs), this.#log);
     wait.isSearching = false;
     wait.seenUs = printedUs;
+    wait.searchedUs = reply.searchedUs;
     if (reply.lines.length > 0 || reply.failed || reply.error !== '' || reply.stoppedAtUs > 0n) this.#answer(wait, reply);
     else if (wait.isDue && this.#isOpen(wait)) wait.timer = setTimeout(() => void this.#search(wait, AGAIN_MS), pauseMs).unref();
   }

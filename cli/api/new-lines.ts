@@ -28,7 +28,7 @@ export async function* newLines(
     if (page === undefined) return;
     yield* page.lines;
     at = page.cursor ?? at;
-    const wait = page.lines.length > 0 ? pauseMs : Math.max(0, everyMs - (performance.now() - askedAt));
+    const wait = page.lines.length > 0 || page.incomplete ? pauseMs : Math.max(0, everyMs - (performance.now() - askedAt));
     // An abort of the wait ends the command.
     await pause(wait, undefined, { signal }).catch(() => undefined);
   }

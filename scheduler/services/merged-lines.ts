@@ -10,6 +10,8 @@ export interface NodeLines {
   readonly lines: readonly LogLine[];
   /** Where the node's search ended for want of time, µs; 0: it is complete. */
   readonly stoppedAtUs: bigint;
+  /** Up to here the node has returned all lines, µs of its clock; undefined when unknown. */
+  readonly searchedUs?: bigint | undefined;
   /** Why the node refused the request; empty when it did not. */
   readonly error: string;
 }
@@ -20,7 +22,7 @@ export interface NodeLines {
  */
 export function mergedLines(
   replies: readonly NodeLines[],
-  { limit, filter }: Pick<LogsRequest, 'limit' | 'filter'>,
+  { limit, filter, waitMs = 0 }: Pick<LogsRequest, 'limit' | 'filter' | 'waitMs'>,
   missing: { readonly missingNodes: readonly string[]; readonly unfilteredNodes: readonly string[] },
 ): GetLogsResponse {
   const refused = replies.find(({ error }) => error !== '');
@@ -29,7 +31,10 @@ export function mergedLines(
   const stops = replies.map(({ stoppedAtUs }) => stoppedAtUs).filter((us) => us > 0n);
   const stop = stops.length === 0 ? undefined : stops.reduce((a, b) => ((oldestFirst ? b < a : b > a) ? b : a));
   const within = ({ atUs }: LogLine): boolean => stop === undefined || (oldestFirst ? atUs < stop : atUs > stop);
-  const all = replies.flatMap(({ lines }) => lines.filter(within)).toSorted(byPosition);
+  const found = replies.flatMap(({ lines }) => lines.filter(within)).toSorted(byPosition);
+  const horizon = waitMs > 0 && oldestFirst ? horizonOf(replies) : undefined;
+  const all = horizon === undefined ? found : found.filter(({ atUs }) => atUs <= horizon);
+  const isAhead = all.length < found.length;
   const lines = withinReply(oldestFirst ? all.slice(0, limit) : all.slice(-limit).reverse());
   const isCut = lines.length < Math.min(limit, all.length);
   const isFull = lines.length >= limit;
@@ -38,7 +43,7 @@ export function mergedLines(
   return {
     lines,
     ...nextOf(isFull || isCut ? last : undefined, stop, oldestFirst),
-    incomplete: isCut || (!isFull && stop !== undefined),
+    incomplete: isCut || (!isFull && (stop !== undefined || isAhead)),
     missingNodes: [...missing.missingNodes],
     unfilteredNodes: [...missing.unfilteredNodes],
   };
@@ -54,6 +59,20 @@ export function ignoresFilter({ filter }: Pick<LogsRequest, 'filter'>, { lines }
   const isEmpty = [jobId, releaseId, stream, level, contains, pattern].every((each) => each === '');
   if (isEmpty && !oldestFirst && after === undefined && before === undefined) return false;
   return lines.some(({ atUs }) => atUs === 0n);
+}
+
+/** Longest time by which lines of a node wait for those of a slower one, or of one whose clock is behind, µs. */
+const MAX_BEHIND_US = 2_000_000n;
+
+/**
+ * Returns the time up to which all nodes have returned their lines, µs. A reader that follows goes on after the last line it has:
+ * a line of one node must not take it past lines that another node has yet to return.
+ */
+function horizonOf(replies: readonly NodeLines[]): bigint | undefined {
+  const times = replies.flatMap(({ searchedUs }) => searchedUs ?? []);
+  if (replies.length < 2 || times.length === 0) return undefined;
+  const [first, last] = [times.reduce((a, b) => (b < a ? b : a)), times.reduce((a, b) => (b > a ? b : a))];
+  return last - first > MAX_BEHIND_US ? last - MAX_BEHIND_US : first;
 }
 
 /** Characters of the lines of one reply. */

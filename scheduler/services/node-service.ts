@@ -301,7 +301,8 @@ export class NodeSessions {
     const isShown = (worker: string): boolean => (workerId === '' || worker === workerId) && (workers.has(worker) || !known(worker));
     const lines = reportedLines({ endpointId, isShown, afterMs, limit }, reply.lines);
     if (ignoresFilter(open.request, reply)) open.unfiltered.push(this.#sessions.get(session)?.node ?? '');
-    else if (!reply.failed) open.replies.push({ session, lines, stoppedAtUs: reply.stoppedAtUs, error: reply.error });
+    else if (!reply.failed)
+      open.replies.push({ session, lines, stoppedAtUs: reply.stoppedAtUs, searchedUs: reply.searchedUs, error: reply.error });
     this.#forgetLogs(open, session);
     const isWaitOver = reply.lines.length > 0 || reply.failed || reply.error !== '' || reply.stoppedAtUs > 0n;
     if (open.waiting.size > 0 && (isWaitOver || reply.knowsWait !== true)) this.#finishWait(reply.requestId, open);

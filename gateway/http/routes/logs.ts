@@ -175,7 +175,7 @@ export function logRoutes(app: FastifyInstance, services: Services): void {
         const next = await unlessAborted(reading, gone.signal, services.draining);
         if (next === undefined) break;
         lines = next.lines;
-        pauseMs = pauseAfter(lines.length, performance.now() - askedAt);
+        pauseMs = pauseAfter(next, performance.now() - askedAt);
         cursor = cursorOf(next, true) ?? cursor;
       } catch (thrown) {
         const error = toCapstanError(thrown);
@@ -224,9 +224,9 @@ function timeOf(text: string): number {
 }
 
 /** Time until a follower asks again, ms. A scheduler that waits for lines is asked at once; one that does not, once a second. */
-function pauseAfter(lines: number, tookMs: number): number {
-  if (lines === MAX_LOG_LINES) return 0;
-  return lines > 0 ? PAUSE_MS : Math.max(0, FOLLOW_MS - tookMs);
+function pauseAfter({ lines, incomplete }: GetLogsResponse, tookMs: number): number {
+  if (lines.length === MAX_LOG_LINES) return 0;
+  return lines.length > 0 || incomplete ? PAUSE_MS : Math.max(0, FOLLOW_MS - tookMs);
 }
 
 function missingHeaders({ missingNodes, unfilteredNodes }: GetLogsResponse): Record<string, string> {

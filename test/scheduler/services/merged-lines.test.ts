@@ -88,3 +88,24 @@ test('an agent that ignores filters is known by lines without µs, if there is a
   t.false(ignoresFilter({ filter: undefined }, old));
   t.false(ignoresFilter({ filter: { ...filter(false), level: 'error' } }, { lines: [line(5_000, 'a')] }));
 });
+
+test('a page that is followed ends where one node has not searched yet, and the rest comes later', (t) => {
+  const follow = { limit: 9, filter: filter(true), waitMs: 5_000 };
+  const replies = [
+    { ...node(1, [line(1_000, 'a'), line(3_000, 'c')]), searchedUs: 3_999n },
+    { ...node(2, [line(2_000, 'b'), line(5_000, 'e')]), searchedUs: 5_999n },
+  ];
+  const page = mergedLines(replies, follow, NONE);
+  t.is(textsOf(page), 'abc');
+  t.true(page.incomplete);
+  t.is(textsOf(mergedLines(replies, { ...follow, waitMs: 0 }, NONE)), 'abce');
+  t.is(textsOf(mergedLines(replies.slice(1), follow, NONE)), 'be');
+  // An agent of an earlier version says nothing of it.
+  t.is(textsOf(mergedLines([node(1, [line(1_000, 'a')]), ...replies.slice(1)], follow, NONE)), 'abe');
+  // A clock that is far behind does not hold lines back for ever.
+  const behind = [
+    { ...node(1, []), searchedUs: 1n },
+    { ...node(2, [line(9_000_000, 'x')]), searchedUs: 12_000_000n },
+  ];
+  t.is(textsOf(mergedLines(behind, follow, NONE)), 'x');
+});

@@ -1038,7 +1038,10 @@ export interface GetLogsResponse {
   next?:
     | LogPosition
     | undefined;
-  /** The search ended before `limit` lines for want of time: it goes on at `next`. */
+  /**
+   * The search ended before `limit` lines for want of time: it goes on at `next`. With `wait_ms` also: further lines are there, which
+   * come once all nodes have reached their time.
+   */
   incomplete: boolean;
   /** Nodes that have lines of the endpoint and did not reply, by id. */
   missingNodes: string[];

@@ -694,7 +694,11 @@ export interface LogsReply {
   /** The node cannot read its lines. */
   failed: boolean;
   /** The agent knows `wait_ms`. */
-  knowsWait?: boolean | undefined;
+  knowsWait?:
+    | boolean
+    | undefined;
+  /** All matching lines up to this time are in the reply or before it, µs since 1970 of the node's clock; absent when unknown. */
+  searchedUs?: bigint | undefined;
 }
 
 /** One line that a worker printed, or that the runtime says about it. */
@@ -4345,7 +4349,15 @@ export const Heartbeat: MessageFns<Heartbeat> = {
 };
 
 function createBaseLogsReply(): LogsReply {
-  return { requestId: 0, lines: [], stoppedAtUs: 0n, error: "", failed: false, knowsWait: undefined };
+  return {
+    requestId: 0,
+    lines: [],
+    stoppedAtUs: 0n,
+    error: "",
+    failed: false,
+    knowsWait: undefined,
+    searchedUs: undefined,
+  };
 }
 
 export const LogsReply: MessageFns<LogsReply> = {
@@ -4370,6 +4382,12 @@ export const LogsReply: MessageFns<LogsReply> = {
     }
     if (message.knowsWait !== undefined) {
       writer.uint32(48).bool(message.knowsWait);
+    }
+    if (message.searchedUs !== undefined) {
+      if (BigInt.asIntN(64, message.searchedUs) !== message.searchedUs) {
+        throw new globalThis.Error("value provided for field message.searchedUs of type int64 too large");
+      }
+      writer.uint32(56).int64(message.searchedUs);
     }
     return writer;
   },
@@ -4435,6 +4453,14 @@ export const LogsReply: MessageFns<LogsReply> = {
             message.knowsWait = reader.bool();
             continue;
           }
+          case 7: {
+            if (tag !== 56) {
+              break;
+            }
+
+            message.searchedUs = reader.int64() as bigint;
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -4467,6 +4493,11 @@ export const LogsReply: MessageFns<LogsReply> = {
         : isSet(object.knows_wait)
         ? globalThis.Boolean(object.knows_wait)
         : undefined,
+      searchedUs: isSet(object.searchedUs)
+        ? BigInt(object.searchedUs)
+        : isSet(object.searched_us)
+        ? BigInt(object.searched_us)
+        : undefined,
     };
   },
 
@@ -4490,6 +4521,9 @@ export const LogsReply: MessageFns<LogsReply> = {
     if (message.knowsWait !== undefined) {
       obj.knowsWait = message.knowsWait;
     }
+    if (message.searchedUs !== undefined) {
+      obj.searchedUs = message.searchedUs.toString();
+    }
     return obj;
   },
 
@@ -4506,6 +4540,9 @@ export const LogsReply: MessageFns<LogsReply> = {
     message.error = object.error ?? "";
     message.failed = object.failed ?? false;
     message.knowsWait = object.knowsWait ?? undefined;
+    message.searchedUs = (object.searchedUs !== undefined && object.searchedUs !== null)
+      ? BigInt(object.searchedUs)
+      : undefined;
     return message;
   },
 };
