@@ -216,9 +216,9 @@ export class Engine {
         const worker = this.#hosted.get(dispatch.workerId)?.worker;
         if (worker === undefined) break;
         this.#attemptWorkers.set(effect.key, worker);
-        this.#lines.attemptStarts(dispatch.jobId, dispatch.attempt);
         const trace = this.#spans.started(effect.key, dispatch, this.#hosted.get(dispatch.workerId)?.endpointId ?? '');
         const { jobId, s3Config, attempt } = dispatch;
+        this.#lines.attemptStarts(jobId, attempt, trace);
         worker.run({ key: effect.key, jobId, input: effect.input, s3Config, attempt, trace });
         break;
       }

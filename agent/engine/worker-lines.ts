@@ -1,16 +1,24 @@
 /** Turns what workers print into log lines: adds the release and the attempt, and masks the secrets of the endpoint's environment. */
 import type { ReleaseSpec } from '../../proto/gen/capstan/v1/nodes.ts';
+import { traceParent } from '../../lib/trace-context.ts';
+import type { TraceContext } from '../logs/forwarding/log-record.ts';
 import type { PrintedLine } from '../logs/log-store.ts';
 import { MaskBudget, SecretMask } from '../logs/secret-mask.ts';
 import type { LogEntry } from '../runtimes/runtime.ts';
+
+interface Attempt {
+  readonly attempt: number;
+  /** Of its span; absent without one. */
+  readonly trace?: TraceContext;
+}
 
 /** Jobs whose attempt is remembered for lines that arrive after their end. */
 const MOST_JOBS = 10_000;
 
 export class WorkerLines {
   readonly #onLine: (line: PrintedLine) => void;
-  /** Number of the latest attempt here of each job, the most recent last. */
-  readonly #attempts = new Map<string, number>();
+  /** The latest attempt here of each job, the most recent last. */
+  readonly #attempts = new Map<string, Attempt>();
   /** By account: one tenant's output takes no time from the others'. */
   readonly #budgets = new Map<string, MaskBudget>();
 
@@ -18,9 +26,10 @@ export class WorkerLines {
     this.#onLine = onLine;
   }
 
-  attemptStarts(jobId: string, attempt: number): void {
+  /** `trace`: the context of the attempt's handler; empty without one. */
+  attemptStarts(jobId: string, attempt: number, trace: string): void {
     this.#attempts.delete(jobId);
-    this.#attempts.set(jobId, attempt);
+    this.#attempts.set(jobId, trace === '' ? { attempt } : { attempt, trace: contextOf(trace) });
     if (this.#attempts.size <= MOST_JOBS) return;
     const [oldest] = this.#attempts.keys();
     if (oldest !== undefined) this.#attempts.delete(oldest);
@@ -36,8 +45,8 @@ export class WorkerLines {
     return ({ stream, jobId, text }) => {
       let mask = masks.get(stream);
       if (mask === undefined) masks.set(stream, (mask = new SecretMask(env, this.#budgetOf(accountId))));
-      const attempt = jobId === '' ? 0 : (this.#attempts.get(jobId) ?? 0);
-      this.#onLine({ endpointId, workerId, releaseId, jobId, attempt, stream, text: mask.apply(text) });
+      const attempt = (jobId === '' ? undefined : this.#attempts.get(jobId)) ?? { attempt: 0 };
+      this.#onLine({ endpointId, workerId, releaseId, jobId, ...attempt, stream, text: mask.apply(text) });
     };
   }
 
@@ -53,4 +62,9 @@ export class WorkerLines {
     if (budget === undefined) this.#budgets.set(account, (budget = new MaskBudget()));
     return budget;
   }
+}
+
+function contextOf(trace: string): TraceContext {
+  const { traceId, spanId, flags } = traceParent(trace);
+  return { traceId, spanId, isSampled: (flags & 1) === 1 };
 }
