@@ -1,6 +1,6 @@
 /** The session, the frame around all pages, and which page is at which path. */
 import type { JSX } from 'preact';
-import { useEffect, useState } from 'preact/hooks';
+import { useEffect, useRef, useState } from 'preact/hooks';
 import { Link, Route, Router, Switch, useLocation } from 'wouter-preact';
 
 import { startEvents, stopEvents } from './api/events.ts';
@@ -95,6 +95,9 @@ function Shell({ session, onSignedOut }: { session: Session; onSignedOut: () => 
     );
   };
   const isCurrent = (to: string): boolean => (to === '/' ? path === '/' || path.startsWith('/endpoints') : path.startsWith(to));
+  const pages = useRef<HTMLElement>(null);
+  // On a phone the names of pages scroll sideways.
+  useEffect(() => pages.current?.querySelector('[aria-current=page]')?.scrollIntoView({ block: 'nearest', inline: 'nearest' }), [path]);
   return (
     <>
       <button type="button" class="skip" onClick={() => document.querySelector('main')?.focus()}>
@@ -102,7 +105,7 @@ function Shell({ session, onSignedOut }: { session: Session; onSignedOut: () => 
       </button>
       <header class="top">
         <strong>Capstan</strong>
-        <nav aria-label="Pages">
+        <nav aria-label="Pages" ref={pages}>
           {NAVIGATION.filter(([to]) => to !== '/service' || session.isOperator).map(([to, name]) => (
             <Link key={to} href={to} aria-current={isCurrent(to) ? 'page' : undefined}>
               {name}

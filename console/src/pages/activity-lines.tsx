@@ -17,7 +17,7 @@ const HOUR_MS = 3_600_000;
 const STEP_S = 120;
 /** Steps of five minutes in the hour that a gateway knows of routes. */
 const ROUTE_STEPS = 12;
-const POLL_MS = 120_000;
+const POLL_MS = 300_000;
 /** The gateway takes as many fields of a query. */
 const OF_A_QUERY = 20;
 /** Endpoints beyond these have no line: a list this long is filtered. */

@@ -6,7 +6,7 @@ import { graphql } from '../api/request.ts';
 import { percent } from '../ui/format.ts';
 import { Badge, Loaded, Section, Table } from '../ui/parts.tsx';
 import { visible } from '../ui/plain-text.ts';
-import { DEVICE_FIELDS, Devices, USERS_FIELDS, type Device, type DeviceUsers } from './devices.tsx';
+import { DEVICE_FIELDS, Devices, type Device, type DeviceUsers } from './devices.tsx';
 import { stateOf } from './nodes.tsx';
 
 interface Node {
@@ -22,19 +22,26 @@ interface Node {
   readonly devices: readonly Device[];
 }
 
+interface Answer extends Pick<DeviceUsers, 'workers'> {
+  readonly nodes: readonly Node[];
+}
+
 const QUERY = `{
   nodes(limit: 100) { id name connected draining workers jobs cpuPercent memoryBytes memoryAvailableBytes devices { ${DEVICE_FIELDS} } }
-  ${USERS_FIELDS}
+  workers { id node endpoint devices }
 }`;
 const MOST = 100;
 
+/** How often figures of nodes are read again, ms: no stream announces them. */
+const POLL_MS = 60_000;
+
 /** The nodes and their GPUs, in two tables. */
-export function NodesSummary(): JSX.Element {
-  const query = useLive(['nodes-summary'], (signal) => graphql<{ nodes: readonly Node[] } & DeviceUsers>(QUERY, {}, signal), 30_000);
+export function NodesSummary({ endpoints }: Pick<DeviceUsers, 'endpoints'>): JSX.Element {
+  const query = useLive(['nodes-summary'], (signal) => graphql<Answer>(QUERY, {}, signal), POLL_MS);
   return (
     <Section title="Nodes">
       <Loaded query={query}>
-        {({ nodes, ...users }) => (
+        {({ nodes, workers }) => (
           <>
             <Table
               label="Nodes"
@@ -56,7 +63,7 @@ export function NodesSummary(): JSX.Element {
               ]}
             />
             {nodes.length === MOST && <p class="muted">The first {MOST} nodes.</p>}
-            {nodes.some(({ devices }) => devices.length > 0) && <Devices label="GPUs" nodes={nodes} users={users} />}
+            {nodes.some(({ devices }) => devices.length > 0) && <Devices label="GPUs" nodes={nodes} users={{ workers, endpoints }} />}
           </>
         )}
       </Loaded>

@@ -73,7 +73,7 @@ export function OverviewPage(): JSX.Element {
                   ]}
                 />
               </Section>
-              {coversAll && <NodesSummary />}
+              {coversAll && <NodesSummary endpoints={endpoints} />}
             </>
           );
         }}

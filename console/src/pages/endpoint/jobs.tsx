@@ -7,7 +7,7 @@ import { callEndpoint, graphql } from '../../api/request.ts';
 import { useWriteRefusal } from '../../api/session.ts';
 import { duration, time } from '../../ui/format.ts';
 import { Badge, ConfirmButton, Failure, Loaded, Table, Text } from '../../ui/parts.tsx';
-import { BulkOperations } from './bulk.tsx';
+import { BulkOperations, type JobFilter } from './bulk.tsx';
 
 interface Row {
   readonly id: string;
@@ -30,6 +30,26 @@ const QUERY = `query ($endpoint: ID!, $filter: JobFilter, $cursor: String) {
   }
 }`;
 
+interface Search {
+  readonly endpoint: string;
+  readonly filter: JobFilter;
+  readonly cursor: string | null;
+}
+
+/** Searches that one press of a button stands for, while they find nothing. */
+const SEARCHES = 10;
+
+/** Reads a page. The first one is read again with each change: only later ones search on by themselves. */
+async function search(asked: Search, signal: AbortSignal): Promise<Found> {
+  let found = await graphql<Found>(QUERY, { ...asked }, signal);
+  for (let n = 1; n < SEARCHES && asked.cursor !== null; n++) {
+    const { jobs, cursor, incomplete } = found.jobs;
+    if (jobs.length > 0 || !incomplete || cursor === null) break;
+    found = await graphql<Found>(QUERY, { ...asked, cursor }, signal);
+  }
+  return found;
+}
+
 const STATES = ['IN_QUEUE', 'IN_PROGRESS', 'COMPLETED', 'FAILED', 'TIMED_OUT', 'CANCELLED'];
 
 /** Jobs, newest first; each page begins where the one before ended. */
@@ -49,7 +69,7 @@ export function Jobs({ endpoint }: { endpoint: string }): JSX.Element {
   };
   const query = useLive(
     ['jobs', endpoint, filter, cursor],
-    (signal) => graphql<Found>(QUERY, { endpoint, filter, cursor }, signal),
+    (signal) => search({ endpoint, filter, cursor }, signal),
     cursor === null ? undefined : false,
   );
   const change = (set: () => void): void => {
@@ -102,12 +122,12 @@ export function Jobs({ endpoint }: { endpoint: string }): JSX.Element {
               id={({ id }) => id}
               empty={page.incomplete ? 'None among those looked at so far.' : 'No jobs.'}
               columns={[
+                { title: 'Status', cell: ({ status: state }) => <Badge state={state} /> },
                 {
                   title: 'ID',
                   isId: true,
                   cell: ({ id }) => <Link href={`/endpoints/${encodeURIComponent(endpoint)}/jobs/${encodeURIComponent(id)}`}>{id}</Link>,
                 },
-                { title: 'Status', cell: ({ status: state }) => <Badge state={state} /> },
                 { title: 'Submitted', cell: ({ submittedAt }) => time(submittedAt) },
                 { title: 'Waited', isNumber: true, cell: ({ delayTime }) => duration(delayTime ?? undefined) },
                 { title: 'Ran', isNumber: true, cell: ({ executionTime }) => duration(executionTime ?? undefined) },
