@@ -256,3 +256,33 @@ serial(`a read-only key sees every page, and every action says why it is not per
     fetch('../console/api/v2/${idOf('paused')}/purge-queue', { method: 'POST', headers: { 'capstan-console': '/console' } }).then(({ status }) => status)`);
   t.is(refused, 401);
 });
+
+serial(`a key for one environment sees its endpoints and no refusals${SKIPPED}`, async (t) => {
+  const query = 'mutation { createApiKey(name: "one", scope: ENVIRONMENT, environment: "default") { text } }';
+  const created = await stack.call('/graphql', { method: 'POST', body: JSON.stringify({ query }) });
+  const { data } = (await created.json()) as { data: { createApiKey: { text: string } } };
+  const page = await openPage(t, browser, stack.url);
+  await signIn(page, stack.url, data.createApiKey.text);
+  const job = await stack.run(idOf('hostile'), {});
+  await stack.ended(idOf('hostile'), job);
+  const endpoint = `/endpoints/${idOf('hostile')}`;
+  for (const path of [
+    '/',
+    endpoint,
+    `${endpoint}/jobs`,
+    `${endpoint}/jobs/${job}`,
+    `${endpoint}/test`,
+    `${endpoint}/logs`,
+    `${endpoint}/settings`,
+    `${endpoint}/releases`,
+    '/nodes',
+    '/webhooks',
+    '/keys',
+    '/account',
+  ]) {
+    await page.goto(`${stack.url}/console${path}`);
+    await page.getByRole('heading', { level: 1 }).waitFor();
+    await page.getByText('Loading…').first().waitFor({ state: 'detached' });
+    t.deepEqual(await page.getByRole('alert').allInnerTexts(), [], path);
+  }
+});

@@ -8,6 +8,7 @@ import { useWriteRefusal } from '../api/session.ts';
 import { bytes, percent, time } from '../ui/format.ts';
 import { ActionButton, ConfirmButton, Facts, Failure, Loaded, Mono, Page, Section, Table, Text } from '../ui/parts.tsx';
 import { visible } from '../ui/plain-text.ts';
+import { WholeAccount } from './whole-account.tsx';
 
 interface Use {
   readonly used: number;
@@ -55,9 +56,19 @@ function useText({ used, quota }: Use): string {
 
 /** The account with its quotas, environments and builds. */
 export function AccountPage(): JSX.Element {
-  const query = useLive(['account'], (signal) => graphql<Answer>(QUERY, {}, signal), 10_000);
   return (
     <Page title="Account">
+      <WholeAccount>
+        <Account />
+      </WholeAccount>
+    </Page>
+  );
+}
+
+function Account(): JSX.Element {
+  const query = useLive(['account'], (signal) => graphql<Answer>(QUERY, {}, signal), 10_000);
+  return (
+    <>
       <Loaded query={query}>
         {({ account, environments, builds }) => (
           <>
@@ -94,7 +105,7 @@ export function AccountPage(): JSX.Element {
           </>
         )}
       </Loaded>
-    </Page>
+    </>
   );
 }
 

@@ -3,7 +3,7 @@ import { Link, useParams } from 'wouter-preact';
 
 import { useAction, useLive } from '../api/live.ts';
 import { callEndpoint, graphql } from '../api/request.ts';
-import { useWriteRefusal } from '../api/session.ts';
+import { useWholeAccount, useWriteRefusal } from '../api/session.ts';
 import { duration, time } from '../ui/format.ts';
 import { ActionButton, Badge, ConfirmButton, CopyButton, Facts, Failure, Loaded, Mono, Page, Section, Text } from '../ui/parts.tsx';
 import { visible } from '../ui/plain-text.ts';
@@ -21,8 +21,12 @@ export function JobPage(): JSX.Element {
   const query = useLive(['job', endpoint, id], (signal) => graphql<Answer>(JOB_QUERY, { endpoint, id }, signal));
   const status = query.data?.job?.status;
   const hasWebhook = query.data?.job?.webhook != null && ENDED.has(status ?? '');
+  const mayRead = useWriteRefusal() === undefined;
   // Keys for some endpoints only may not read them: then the timeline has no word about them.
-  const deliveries = useLive(['job-webhooks', id, hasWebhook], (signal) => (hasWebhook ? readDeliveries(id, signal) : Promise.resolve([])));
+  const deliveries = useLive(['job-webhooks', id, hasWebhook], (signal) =>
+    hasWebhook && mayRead ? readDeliveries(id, signal) : Promise.resolve([]),
+  );
+  const coversAll = useWholeAccount();
   const hasLogs = status !== undefined && status !== 'IN_QUEUE';
   return (
     <Page title={`Job ${id.slice(0, 13)}…`}>
@@ -37,14 +41,14 @@ export function JobPage(): JSX.Element {
             <>
               <Actions endpoint={endpoint} job={job} url={of?.url ?? ''} />
               <Overview job={job} />
-              <Timeline job={job} of={of} deliveries={hasWebhook ? deliveries.data : undefined} />
+              <Timeline job={job} of={of} deliveries={hasWebhook && mayRead ? deliveries.data : undefined} />
               <Payload title="Input" endpoint={endpoint} job={id} text={job.input} size={job.inputBytes} isDue={!ENDED.has(job.status)} />
               <Payload title="Output" endpoint={endpoint} job={id} text={job.output} size={job.outputBytes} isDue={false} />
             </>
           )
         }
       </Loaded>
-      {hasLogs && <JobLogs endpoint={endpoint} job={id} isLive={!ENDED.has(status)} />}
+      {hasLogs && coversAll && <JobLogs endpoint={endpoint} job={id} isLive={!ENDED.has(status)} />}
     </Page>
   );
 }

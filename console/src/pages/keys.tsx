@@ -6,6 +6,7 @@ import { graphql } from '../api/request.ts';
 import { useSession, useWriteRefusal } from '../api/session.ts';
 import { time } from '../ui/format.ts';
 import { ActionButton, ConfirmButton, CopyButton, Failure, Loaded, Mono, Page, Section, Table, Text } from '../ui/parts.tsx';
+import { WholeAccount } from './whole-account.tsx';
 
 interface Key {
   readonly id: string;
@@ -25,11 +26,21 @@ const CREATE = `mutation ($name: String!, $scope: KeyScope!, $environment: Strin
 const DAY_S = 86_400;
 
 export function KeysPage(): JSX.Element {
+  return (
+    <Page title="API keys">
+      <WholeAccount>
+        <Keys />
+      </WholeAccount>
+    </Page>
+  );
+}
+
+function Keys(): JSX.Element {
   const refusal = useWriteRefusal();
   const query = useLive(['keys'], (signal) => graphql<{ apiKeys: readonly Key[] }>(QUERY, {}, signal), 10_000);
   const revoke = useAction((id: string) => graphql('mutation ($id: ID!) { revokeApiKey(id: $id) { id } }', { id }));
   return (
-    <Page title="API keys">
+    <>
       <CreateKey />
       <Failure error={revoke.error} />
       <Loaded query={query}>
@@ -66,7 +77,7 @@ export function KeysPage(): JSX.Element {
           />
         )}
       </Loaded>
-    </Page>
+    </>
   );
 }
 

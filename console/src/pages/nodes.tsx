@@ -6,6 +6,7 @@ import { useOperatorRefusal } from '../api/session.ts';
 import { bytes, percent } from '../ui/format.ts';
 import { Badge, ConfirmButton, Facts, Failure, Loaded, Page, Section, Text } from '../ui/parts.tsx';
 import { DEVICE_FIELDS, Devices, USERS_FIELDS, type Device, type DeviceUsers } from './devices.tsx';
+import { WholeAccount } from './whole-account.tsx';
 
 interface Node {
   readonly id: string;
@@ -40,9 +41,19 @@ const QUERY = `{
 }`;
 
 export function NodesPage(): JSX.Element {
-  const query = useLive(['nodes'], (signal) => graphql<{ nodes: readonly Node[] } & DeviceUsers>(QUERY, {}, signal), 15_000);
   return (
     <Page title="Nodes">
+      <WholeAccount>
+        <Nodes />
+      </WholeAccount>
+    </Page>
+  );
+}
+
+function Nodes(): JSX.Element {
+  const query = useLive(['nodes'], (signal) => graphql<{ nodes: readonly Node[] } & DeviceUsers>(QUERY, {}, signal), 15_000);
+  return (
+    <>
       <Loaded query={query}>
         {({ nodes, workers, endpoints }) =>
           nodes.length === 0 ? (
@@ -52,7 +63,7 @@ export function NodesPage(): JSX.Element {
           )
         }
       </Loaded>
-    </Page>
+    </>
   );
 }
 

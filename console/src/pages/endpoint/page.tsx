@@ -6,6 +6,7 @@ import { graphql } from '../../api/request.ts';
 import { useWriteRefusal } from '../../api/session.ts';
 import { Badge, ConfirmButton, Facts, Failure, Loaded, Mono, Page, Text } from '../../ui/parts.tsx';
 import { LogSearch } from '../logs.tsx';
+import { WholeAccount } from '../whole-account.tsx';
 import { CallSamples } from './call-samples.tsx';
 import { EndpointHistory } from './history.tsx';
 import { Jobs } from './jobs.tsx';
@@ -66,11 +67,19 @@ function Tab({ endpoint, name }: { endpoint: EndpointData; name: string }): JSX.
     case 'call':
       return <CallSamples endpoint={endpoint} />;
     case 'logs':
-      return <LogSearch endpoint={endpoint.id} />;
+      return (
+        <WholeAccount>
+          <LogSearch endpoint={endpoint.id} />
+        </WholeAccount>
+      );
     case 'settings':
       return <SettingsForm endpoint={endpoint} />;
     case 'releases':
-      return <Releases endpoint={endpoint} />;
+      return (
+        <WholeAccount>
+          <Releases endpoint={endpoint} />
+        </WholeAccount>
+      );
     default:
       return <Overview endpoint={endpoint} />;
   }
