@@ -80,13 +80,13 @@ serial(`a page goes on after a restart of the gateway, with the same session${SK
 serial(`while the scheduler is away the page keeps what it shows and says what is wrong${SKIPPED}`, async (t) => {
   const page = await openPage(t, browser, stack.url);
   await signIn(page, stack.url, stack.apiKey, `/console/endpoints/${idOf('hostile')}`);
-  await page.getByText('In progress').waitFor();
+  await page.getByText('In progress', { exact: true }).waitFor();
   stack.signal('scheduler', 'SIGSTOP');
   try {
     await page.getByRole('link', { name: 'Settings' }).click();
     await page.getByRole('alert').first().waitFor();
     await page.getByRole('link', { name: 'Overview' }).last().click();
-    await page.getByText('In progress').waitFor();
+    await page.getByText('In progress', { exact: true }).waitFor();
   } finally {
     stack.signal('scheduler', 'SIGCONT');
   }
