@@ -1,6 +1,6 @@
 /** The session, the frame around all pages, and which page is at which path. */
 import type { JSX } from 'preact';
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useEffect, useState } from 'preact/hooks';
 import { Link, Route, Router, Switch, useLocation } from 'wouter-preact';
 
 import { startEvents, stopEvents } from './api/events.ts';
@@ -16,6 +16,7 @@ import { NodesPage } from './pages/nodes.tsx';
 import { ServicePage } from './pages/operator.tsx';
 import { SignInPage } from './pages/sign-in.tsx';
 import { WebhooksPage } from './pages/webhooks.tsx';
+import { useCurrentInView } from './ui/in-view.ts';
 import { Failure, Page, Text } from './ui/parts.tsx';
 import { ThemeSwitch } from './ui/theme.tsx';
 
@@ -95,9 +96,7 @@ function Shell({ session, onSignedOut }: { session: Session; onSignedOut: () => 
     );
   };
   const isCurrent = (to: string): boolean => (to === '/' ? path === '/' || path.startsWith('/endpoints') : path.startsWith(to));
-  const pages = useRef<HTMLElement>(null);
-  // On a phone the names of pages scroll sideways.
-  useEffect(() => pages.current?.querySelector('[aria-current=page]')?.scrollIntoView({ block: 'nearest', inline: 'nearest' }), [path]);
+  const pages = useCurrentInView(path);
   return (
     <>
       <button type="button" class="skip" onClick={() => document.querySelector('main')?.focus()}>

@@ -4,6 +4,7 @@ import { Link, useLocation, useParams } from 'wouter-preact';
 import { useAction, useLive } from '../../api/live.ts';
 import { graphql } from '../../api/request.ts';
 import { useWriteRefusal } from '../../api/session.ts';
+import { useCurrentInView } from '../../ui/in-view.ts';
 import { Badge, ConfirmButton, Facts, Failure, Loaded, Mono, Page, Text } from '../../ui/parts.tsx';
 import { LogSearch } from '../logs.tsx';
 import { WholeAccount } from '../whole-account.tsx';
@@ -34,10 +35,11 @@ export function EndpointPage(): JSX.Element {
 }
 
 function Tabs({ endpoint, current }: { endpoint: EndpointData; current: string }): JSX.Element {
+  const list = useCurrentInView(current);
   const tabs = endpoint.kind === 'QUEUE' ? QUEUE_TABS : BALANCED_TABS;
   return (
     <>
-      <nav class="tabs" aria-label="Parts of the endpoint">
+      <nav class="tabs" aria-label="Parts of the endpoint" ref={list}>
         {tabs.map((tab) => (
           <Link
             key={tab}
