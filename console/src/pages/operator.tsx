@@ -134,12 +134,28 @@ function Secret({ title, text, onDone }: { title: string; text: string; onDone: 
   );
 }
 
+interface Schedulers {
+  readonly cluster: { readonly schedulers: readonly { readonly cell: string; readonly role: string; readonly address: string }[] };
+}
+
+const SCHEDULERS = '{ cluster { schedulers { cell role address } } }';
+/** Other hosts cannot reach such an address. */
+const LOOPBACK = /^(localhost|127\.|\[?::1)/;
+
+/** The command for a host that joins a cell; the address is left to the reader where the scheduler is reached from its own host only. */
+function joinCommand(token: string, cell: string, known: Schedulers | undefined): string {
+  const owner = known?.cluster.schedulers.find((each) => each.cell === cell && each.role === 'OWNER')?.address ?? '';
+  const address = owner === '' || LOOPBACK.test(owner) ? '<scheduler>:7070' : owner;
+  return `CAPSTAN_SCHEDULER=${address} CAPSTAN_JOIN_TOKEN=${token} capstan agent`;
+}
+
 function JoinTokens({ tokens }: { tokens: readonly JoinToken[] }): JSX.Element {
+  const schedulers = useLive(['schedulers'], (signal) => graphql<Schedulers>(SCHEDULERS, {}, signal), false);
   const [name, setName] = useState('');
   const [hours, setHours] = useState('24');
   const create = useAction(() =>
-    graphql<{ createJoinToken: { text: string } }>(
-      'mutation ($name: String, $expiresInS: Int) { createJoinToken(name: $name, expiresInS: $expiresInS) { text } }',
+    graphql<{ createJoinToken: { text: string; token: { cell: string } } }>(
+      'mutation ($name: String, $expiresInS: Int) { createJoinToken(name: $name, expiresInS: $expiresInS) { text token { cell } } }',
       {
         name,
         ...(hours === '' ? {} : { expiresInS: Math.round(Number(hours) * HOUR_S) }),
@@ -147,7 +163,7 @@ function JoinTokens({ tokens }: { tokens: readonly JoinToken[] }): JSX.Element {
     ),
   );
   const revoke = useAction((id: string) => graphql('mutation ($id: ID!) { revokeJoinToken(id: $id) { id } }', { id }));
-  const text = create.data?.createJoinToken.text;
+  const made = create.data?.createJoinToken;
   return (
     <Section title="Join tokens">
       <Table
@@ -188,10 +204,10 @@ function JoinTokens({ tokens }: { tokens: readonly JoinToken[] }): JSX.Element {
         </ActionButton>
       </div>
       <Failure error={create.error ?? revoke.error} />
-      {text !== undefined && (
+      {made !== undefined && (
         <Secret
-          title="Run this on the host that joins, with the address of your scheduler"
-          text={`CAPSTAN_SCHEDULER=<scheduler>:7070 CAPSTAN_JOIN_TOKEN=${text} capstan agent`}
+          title="Run this on the host that joins"
+          text={joinCommand(made.text, made.token.cell, schedulers.data)}
           onDone={() => create.reset()}
         />
       )}
