@@ -106,7 +106,19 @@ serial(`a form follows from the function's source, and its request is answered${
   await checkAccessibility(t, page, 'test form');
   await page.getByRole('button', { name: 'Run', exact: true }).click();
   await page.getByText('"dear ADA"').waitFor();
-  for (const language of ['curl', 'Python', 'TypeScript']) await page.getByRole('button', { name: `Copy ${language}` }).waitFor();
+  // The calls run as they are pasted.
+  const pasted = (language: string): Promise<string> =>
+    page
+      .locator('.sample', { has: page.getByRole('heading', { name: language }) })
+      .locator('pre')
+      .innerText();
+  const env = { ...process.env, SERVICE_API_KEY: stack.apiKey };
+  const run = promisify(execFile);
+  const { stdout: byCurl } = await run('sh', ['-c', await pasted('curl')], { env });
+  const { stdout: byNode } = await run(process.execPath, ['--input-type=module', '-e', await pasted('TypeScript')], { env });
+  t.true(byCurl.includes('"output":"text"'), byCurl);
+  t.true(byNode.includes("output: 'text'"), byNode);
+  t.regex(await pasted('Python'), /json\.loads\("\{\\"name\\":\\"text\\"/);
 });
 
 serial(`a load-balanced endpoint has rates, latencies and errors by route${SKIPPED}`, async (t) => {

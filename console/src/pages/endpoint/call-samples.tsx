@@ -47,7 +47,7 @@ function samplesOf(endpoint: EndpointData): readonly (readonly [string, string])
     ['capstan', `capstan call ${name} --json '${input.replaceAll("'", String.raw`'\''`)}'`],
     [
       'Python',
-      `import json\nimport os\nimport requests\n\nresponse = requests.post(\n    "${url}/runsync",\n    headers={"Authorization": f"Bearer {os.environ['SERVICE_API_KEY']}"},\n    json={"input": json.loads(r'''${input}''')},\n)\nprint(response.json())`,
+      `import json\nimport os\nimport requests\n\nresponse = requests.post(\n    "${url}/runsync",\n    headers={"Authorization": f"Bearer {os.environ['SERVICE_API_KEY']}"},\n    json={"input": json.loads(${JSON.stringify(input)})},\n)\nprint(response.json())`,
     ],
     [
       'TypeScript',
