@@ -114,7 +114,7 @@ if (noEngine === undefined) {
     const said = running.stderr();
     t.regex(said, /! vision requires a GPU, which this host does not have: skipped/);
     t.regex(said, /Load-balanced endpoints\n {2}front [^]*GET \/twice → twice\nQueue-based endpoints\n {2}lengths {2}http/);
-    t.regex(said, /✓ 2 containers run\nnext: curl -s http:/);
+    t.regex(said, /✓ 2 containers are running\nnext: curl -s http:/);
     const network = await engine.docker('network', 'ls', '-q', '--filter', 'label=capstan.preview', '--no-trunc');
     t.regex(network, /^[0-9a-f]{64}$/);
     const inNetwork = await engine.docker('ps', '--filter', `network=${network}`, '--format', '{{.Image}}');
@@ -150,7 +150,7 @@ if (noEngine === undefined) {
   test.serial('what a killed preview left goes with the next; a start that fails leaves nothing', async (t) => {
     const { preview } = await world(t);
     const killed = preview(engine.socket, '--image', IMAGE);
-    await killed.hear(/its container runs/);
+    await killed.hear(/its container is running/);
     killed.child.kill('SIGKILL');
     await killed.ended;
     t.not((await left()).networks, '');

@@ -57,7 +57,7 @@ test.serial('the first start deploys the sample and runs a job; the second finds
   const doctor = run([bin, 'doctor', '--data-dir', data], { cwd: data });
   t.is(await doctor.ended, 0, doctor.stderr());
   t.regex(doctor.stderr(), /^✓ gateway: .* responds$/m);
-  t.regex(doctor.stderr(), /^✓ scheduler: .* answers; 1 of 1 node connected$/m);
+  t.regex(doctor.stderr(), /^✓ scheduler: .* responds; 1 of 1 node connected$/m);
   t.regex(doctor.stderr(), /^[✓!] container engine: /m);
   t.regex(doctor.stderr(), /^✓ master key: [0-9a-f]{8}, 0 days old$/m);
 

@@ -126,7 +126,7 @@ function tests(server: PostgresServer, binaries: string): void {
     t.like(JSON.parse(json.stdout()), { cells: [{ name: 'default', ownerAddress: address }], database: { address: store } });
     const doctor = run([tool, 'doctor', ...several]);
     await doctor.ended;
-    t.regex(doctor.stderr(), new RegExp(`^! scheduler: ${address} answers; `, 'm'));
+    t.regex(doctor.stderr(), new RegExp(`^! scheduler: ${address} responds; `, 'm'));
     t.regex(doctor.stderr(), new RegExp(`^✓ schedulers: cell default is owned by ${address} since \\d+s, 0 standbys$`, 'm'));
     t.regex(doctor.stderr(), /^! schedulers: the database .* has no synchronous standby: /m);
     const masterKey = run([tool, 'master-key', 'status', ...several]);

@@ -23,7 +23,7 @@ test('a join token lets as many nodes join as it says, until it expires or is re
   t.is(join(world, 'two-uses-hash', 'a'), 'none');
   world.restart();
   t.is(join(world, 'two-uses-hash', 'b'), 'none');
-  t.regex(join(world, 'two-uses-hash', 'c'), /UNAUTHENTICATED .*already used 2 times/);
+  t.regex(join(world, 'two-uses-hash', 'c'), /UNAUTHENTICATED .*was already used 2 times/);
   world.command({ kind: 'put-join-token', hash: 'short-lived-hash', name: '', expiresAt, maxUses: null });
   world.pass(60_000);
   t.regex(join(world, 'short-lived-hash', 'd'), /has expired/);
