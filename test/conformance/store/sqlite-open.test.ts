@@ -86,7 +86,9 @@ test('the bodies of a database of before their usage was kept are counted when i
   before.close();
   const older = new Database(file);
   const triggers = older.prepare<[], string>("SELECT name FROM sqlite_schema WHERE type = 'trigger'").pluck().all();
-  older.exec(`${triggers.map((name) => `DROP TRIGGER ${name};`).join('')} DROP TABLE bodies; DROP TABLE body_usage; DROP TABLE history; ALTER TABLE jobs DROP COLUMN trace;`);
+  older.exec(
+    `${triggers.map((name) => `DROP TRIGGER ${name};`).join('')} DROP TABLE bodies; DROP TABLE body_usage; DROP TABLE history; ALTER TABLE jobs DROP COLUMN trace;`,
+  );
   older.exec('DELETE FROM migrations WHERE number >= 5');
   older.close();
 
