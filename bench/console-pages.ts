@@ -2,7 +2,7 @@
  * What open pages of the console cost while nothing happens: a real page's requests are recorded in Chromium, then as many pages repeat
  * them, each with its own stream and at its own time. Processor time is that of the scheduler, the gateway and the agent.
  *
- *   node bench/console-pages.ts [--pages 200] [--seconds 120] [--path /]
+ *   node bench/console-pages.ts [--pages 200] [--seconds 120] [--settle 15] [--path /]
  *
  * Prints one JSON document: percent of a core, without pages and with them. It needs /usr/bin/chromium.
  */
@@ -19,7 +19,6 @@ import { startStack, type Stack } from './stack.ts';
 const CHROMIUM = '/usr/bin/chromium';
 /** Streams that one session may have. */
 const STREAMS_OF_A_SESSION = 10;
-const SETTLE_MS = 15_000;
 const HEADERS = { 'capstan-console': '/console', 'content-type': 'application/json' };
 
 const { values } = parseArgs({
@@ -27,6 +26,7 @@ const { values } = parseArgs({
     pages: { type: 'string', default: '200' },
     seconds: { type: 'string', default: '120' },
     path: { type: 'string', default: '/' },
+    settle: { type: 'string', default: '15' },
   },
 });
 const pages = Number(values.pages);
@@ -49,7 +49,7 @@ async function record({ url, apiKey }: Stack): Promise<readonly Call[]> {
     await page.getByLabel('API key').fill(apiKey);
     await page.keyboard.press('Enter');
     await page.getByRole('button', { name: 'Sign out' }).waitFor();
-    await page.waitForTimeout(SETTLE_MS);
+    await page.waitForTimeout(Number(values.settle) * 1_000);
     const calls: Call[] = [];
     const begun = performance.now();
     page.on('request', (request) => {

@@ -8,6 +8,7 @@ import test, { type ExecutionContext } from 'ava';
 import { startEcho } from '../../bench/echo/reference.ts';
 import { isErrno } from '../../lib/to-error.ts';
 import { run } from '../cli/fakes/run.ts';
+import { browserPath, SKIPPED } from '../console/browser.ts';
 import { folderOf } from '../support/folder.ts';
 import { missingRegistry } from '../support/registries.ts';
 import { NO_POSTGRES, postgresBinaries, startPostgres } from '../support/postgres.ts';
@@ -52,6 +53,17 @@ const benches: Readonly<Record<string, (t: ExecutionContext) => Promise<void>>> 
     figures(t, 'main', ...Object.values(report.figures).map(({ value }) => value));
     t.regex(stderr, /│ \/run, no consumer/, 'the table');
     t.is((await readdir(results)).length, 1);
+  },
+  'bench/console-pages.ts': async (t) => {
+    if (browserPath === undefined) {
+      t.pass(`not run:${SKIPPED}`);
+      console.log(`bench/console-pages.ts${SKIPPED}`);
+      return;
+    }
+    const { stdout } = await bench(t, 'bench/console-pages.ts', '--pages', '11', '--seconds', '2', '--settle', '1');
+    const report = json(stdout) as { failures: object; without: Record<string, number>; withPages: Record<string, number> };
+    t.deepEqual(report.failures, {});
+    figures(t, 'console-pages', report.without['gateway'], report.withPages['gateway']);
   },
   'bench/tracing.ts': async (t) => {
     const sizes = ['--rounds', '1', '--seconds', '0.5', '--warmup', '0.1', '--connections', '4', '--share', '1'];
