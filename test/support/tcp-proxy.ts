@@ -22,9 +22,11 @@ export class TcpProxy {
   readonly #held: { readonly link: Link; readonly bytes: Buffer }[] = [];
   #isPooler = false;
   #onPassed: (() => void) | null = null;
+  #target: number;
 
-  private constructor(listener: Server) {
+  private constructor(listener: Server, target: number) {
     this.#listener = listener;
+    this.#target = target;
     this.port = (listener.address() as AddressInfo).port;
   }
 
@@ -32,10 +34,15 @@ export class TcpProxy {
   static async open(t: ExecutionContext, target: number, host = '127.0.0.1'): Promise<TcpProxy> {
     const listener = createServer({ allowHalfOpen: true });
     await new Promise<void>((resolve) => listener.listen(0, host, resolve));
-    const proxy = new TcpProxy(listener);
-    listener.on('connection', (client) => proxy.#connected(client, target));
+    const proxy = new TcpProxy(listener, target);
+    listener.on('connection', (client) => proxy.#connected(client, proxy.#target));
     t.teardown(() => proxy.#close());
     return proxy;
+  }
+
+  /** Connections from now on go to another port. */
+  pointTo(target: number): void {
+    this.#target = target;
   }
 
   /** Nothing goes through any longer, and nothing ends: a server that accepts and never answers. */
