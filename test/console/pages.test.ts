@@ -255,15 +255,21 @@ for (const [theme, width] of [
   ['dark', 390],
   ['light', 390],
   ['dark', 1280],
+  ['light', 1280],
 ] as const) {
   serial(`every page fits ${width} pixels and has enough contrast in the ${theme} theme${SKIPPED}`, async (t) => {
     const page = await openPage(t, browser, stack.url, { colorScheme: theme, viewport: { width, height: 844 } });
     await signIn(page, stack.url, stack.apiKey);
     const endpoint = `/endpoints/${idOf('hostile')}`;
+    const job = await stack.run(idOf('hostile'), { list: [1, { deep: true }] });
+    await stack.ended(idOf('hostile'), job);
     for (const path of [
       '/',
       endpoint,
       `${endpoint}/jobs`,
+      `${endpoint}/jobs/${job}`,
+      `/endpoints/${idOf('tenant')}`,
+      `/endpoints/${idOf('tenant')}/call`,
       `${endpoint}/test`,
       `${endpoint}/logs`,
       `${endpoint}/settings`,
