@@ -146,7 +146,7 @@ serial(`a failed webhook is in the job's timeline and is sent again from its pag
   await stack.ended(idOf('words'), id);
   await signIn(page, stack.url, stack.apiKey, `/console/endpoints/${idOf('words')}/jobs/${id}`);
   await page.getByText('2 chunks').waitFor();
-  await page.getByText(/Webhook: next try .* 1 failed/).waitFor();
+  await page.getByText(/Webhook(: next try .* failed| given up after 3 tries)/).waitFor();
   await page.goto(`${stack.url}/console/webhooks`);
   const row = page.getByRole('row', { name: new RegExp(id) });
   await row.waitFor();
@@ -159,6 +159,19 @@ serial(`a failed webhook is in the job's timeline and is sent again from its pag
   await page.goto(`${stack.url}/console/endpoints/${idOf('words')}/jobs/${id}`);
   await page.getByText('Webhook delivered').waitFor();
   t.is(await page.evaluate('globalThis.hacked'), undefined);
+});
+
+serial(`attempts that were lost are in the timeline, and the log tells attempts apart${SKIPPED}`, async (t) => {
+  const page = await openPage(t, browser, stack.url);
+  const job = await stack.run(idOf('lost'), {});
+  t.is((await stack.ended(idOf('lost'), job)).status, 'FAILED');
+  await signIn(page, stack.url, stack.apiKey, `/console/endpoints/${idOf('lost')}/jobs/${job}`);
+  await page.getByText('Attempt 1 did not end').waitFor();
+  await page.getByText(/^Attempt 2 on worker/).waitFor();
+  const log = page.getByRole('log', { name: 'Log lines' });
+  await log.getByText(/attempt 1 .*on its way/).waitFor();
+  await log.getByText(/attempt 2 .*on its way/).waitFor();
+  t.pass();
 });
 
 serial(`documents of 5 MB are downloaded as they are${SKIPPED}`, async (t) => {

@@ -13,7 +13,7 @@ import { Timeline } from './job-timeline.tsx';
 import { LogLines, type LogLine } from './log-lines.tsx';
 
 const LOGS = `query ($endpoint: ID!, $job: ID!) {
-  searchLogs(endpoint: $endpoint, filter: { job: $job }, limit: 200) { lines { at worker stream level text job } cursor }
+  searchLogs(endpoint: $endpoint, filter: { job: $job }, limit: 200) { lines { at worker stream level text job attempt } cursor }
 }`;
 
 export function JobPage(): JSX.Element {

@@ -27,3 +27,12 @@ export async function slow(): Promise<string> {
 export function large(): string {
   return 'x'.repeat(5_000_000);
 }
+
+/** Ends its worker with each attempt. */
+export async function lost(): Promise<never> {
+  console.log('on its way');
+  // What was printed leaves the worker first.
+  await new Promise((done) => setTimeout(done, 500));
+  process.kill(process.pid, 'SIGKILL');
+  return new Promise<never>(() => undefined);
+}
