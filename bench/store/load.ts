@@ -35,6 +35,7 @@ function jobOf(seq: number, now: number): JobRow {
     error: null,
     hasS3: false,
     trace: null,
+    tags: null,
   };
 }
 

@@ -18,6 +18,7 @@ export interface Filter {
   readonly sinceMs?: number | null;
   readonly untilMs?: number | null;
   readonly text?: string | null;
+  readonly tag?: string | null;
 }
 
 /** Arguments of the field `jobs`. */
@@ -42,6 +43,7 @@ export function filterMessage(filter: Filter | null | undefined): JobFilter {
     sinceMs: milliseconds('filter.sinceMs', filter?.sinceMs ?? 0),
     untilMs: milliseconds('filter.untilMs', filter?.untilMs ?? 0),
     text: filter?.text ?? '',
+    ...(filter?.tag == null ? {} : { tag: filter.tag }),
   };
 }
 
@@ -96,6 +98,7 @@ export function jobShape(detail: JobDetail): object {
     error: job.error ?? null,
     webhook: orNull(job.webhook),
     traceId: detail.traceId ?? null,
+    tags: detail.tags,
     ...document('input', detail.input),
     ...document('output', job.output),
   };

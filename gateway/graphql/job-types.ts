@@ -39,6 +39,8 @@ input JobFilter {
   untilMs: Float
   "Part of the id, the error, or an input of up to 64 KiB; case does not matter."
   text: String
+  "A whole tag of the job."
+  tag: String
 }
 type JobPage {
   jobs: [Job!]!
@@ -82,6 +84,8 @@ type Job {
   webhook: String
   "Id of the trace that the submission belongs to (OpenTelemetry); null without one."
   traceId: String
+  "The tags that it was submitted with."
+  tags: [String!]!
   "JSON text; null in pages, above 64 KiB, and when it is not kept."
   input: String
   "Bytes; null in pages, and when it is not kept."

@@ -1,6 +1,7 @@
 /** Shapes of requests and responses, used for validation and for the OpenAPI document. */
 import { z } from 'zod';
 
+import { MAX_TAGS, TAG, TAG_RULE } from '../../lib/job-tags.ts';
 import { RawJson } from '../json/body.ts';
 
 const MAX_URL = 2048;
@@ -53,6 +54,11 @@ const s3ConfigSchema = z.looseObject(s3Members, 'must be an object').meta({
     'Storage credentials, passed to the function unchanged: any object, usually with these members. Encrypted at rest, never returned.',
 });
 
+const tagsSchema = z
+  .array(z.string('must be a string').regex(TAG, TAG_RULE), 'must be an array')
+  .max(MAX_TAGS, `must have at most ${MAX_TAGS} items`)
+  .meta({ description: 'Words to find the job by, for instance a customer or an experiment.' });
+
 const inputSchema = z
   .custom<RawJson>((value) => value instanceof RawJson && value.isObject, {
     error: (issue) => (issue.input === undefined ? 'is required and must be an object' : 'must be an object'),
@@ -69,6 +75,7 @@ export const submissionSchema = z.object(
       .meta({ description: 'URL that is called when the job has ended. Must not resolve to a private address.' }),
     policy: policySchema.nullish(),
     s3Config: s3ConfigSchema.nullish(),
+    tags: tagsSchema.nullish(),
   },
   'must be a JSON object with the key input',
 );

@@ -23,10 +23,11 @@ export interface ParsedBody {
   readonly webhook?: unknown;
   readonly policy?: unknown;
   readonly s3Config?: unknown;
+  readonly tags?: unknown;
   readonly id?: unknown;
 }
 
-const SMALL = new Set(['webhook', 'policy', 's3Config', 'id']);
+const SMALL = new Set(['webhook', 'policy', 's3Config', 'tags', 'id']);
 const KNOWN = new Set(['input', ...SMALL]);
 const NONE: ReadonlySet<string> = new Set();
 const MAX_SMALL_BYTES = 16 * 1024;

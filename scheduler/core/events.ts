@@ -138,6 +138,8 @@ export type CoreEvent =
       readonly webhook: string | null;
       /** Trace context of the request. */
       readonly trace: string | null;
+      /** Separated by spaces (lib/job-tags.ts). */
+      readonly tags: string | null;
       readonly policy: PolicyInput;
       readonly s3: Uint8Array | null;
       readonly idempotency: { readonly key: string; readonly bodyHash: Uint8Array } | null;

@@ -1,5 +1,6 @@
 /** Which jobs of an endpoint a filter admits. */
 import { CapstanError } from '../../lib/errors.ts';
+import { TAG, TAG_RULE, tagsOf } from '../../lib/job-tags.ts';
 import type { JobState } from '../../proto/gen/capstan/v1/common.ts';
 import { publicState } from '../core/jobs/views.ts';
 import type { Engine } from '../engine/engine.ts';
@@ -15,6 +16,8 @@ export interface JobFilter {
   readonly states: ReadonlySet<JobState>;
   /** In lower case; empty means all. */
   readonly text: string;
+  /** One of the job's tags; empty means all. */
+  readonly tag: string;
 }
 
 /** A filter as callers send it; 0 and empty mean none. */
@@ -23,23 +26,27 @@ export interface FilterRequest {
   readonly sinceMs: bigint;
   readonly untilMs: bigint;
   readonly text: string;
+  readonly tag?: string | undefined;
 }
 
 /** @throws CapstanError INVALID_ARGUMENT */
-export function checkedFilter({ states, sinceMs, untilMs, text }: FilterRequest): JobFilter {
+export function checkedFilter({ states, sinceMs, untilMs, text, tag = '' }: FilterRequest): JobFilter {
   if (text.length > MAX_TEXT) throw new CapstanError('INVALID_ARGUMENT', `text: must be at most ${MAX_TEXT} characters`, { field: 'text' });
+  if (tag !== '' && !TAG.test(tag)) throw new CapstanError('INVALID_ARGUMENT', `tag: ${TAG_RULE}`, { field: 'tag' });
   return {
     since: Number(sinceMs),
     until: untilMs === 0n ? Number.MAX_SAFE_INTEGER : Number(untilMs),
     states: new Set(states),
     text: text.toLowerCase(),
+    tag,
   };
 }
 
 /** Whether the filter admits a job. Text is looked for in the id, the error and an input that is small. */
-export async function admits(engine: Engine, job: JobRow, { since, until, states, text }: JobFilter): Promise<boolean> {
+export async function admits(engine: Engine, job: JobRow, { since, until, states, text, tag }: JobFilter): Promise<boolean> {
   if (job.submittedAt < since || job.submittedAt >= until) return false;
   if (states.size > 0 && !states.has(publicState(job))) return false;
+  if (tag !== '' && !tagsOf(job.tags ?? '').includes(tag)) return false;
   if (text === '' || job.id.toLowerCase().includes(text) || job.error?.toLowerCase().includes(text) === true) return true;
   const input = (await engine.read('payload', job.seq))?.input;
   return input !== undefined && 'inline' in input && Buffer.from(input.inline).toString('utf8').toLowerCase().includes(text);

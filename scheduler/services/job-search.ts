@@ -2,6 +2,7 @@
 import type { Metadata } from '@grpc/grpc-js';
 
 import { CapstanError } from '../../lib/errors.ts';
+import { tagsOf } from '../../lib/job-tags.ts';
 import { toPayloadMessage } from '../../lib/payload.ts';
 import { traceParent } from '../../lib/trace-context.ts';
 import { JobKind, JobState } from '../../proto/gen/capstan/v1/common.ts';
@@ -45,6 +46,7 @@ export function jobSearchHandlers({ engine, auth, log, clock }: ControlDeps): Pi
       ttlMs: milliseconds(job.ttlMs),
       nodeId: job.lease?.node ?? '',
       ...(job.trace === null ? {} : { traceId: traceParent(job.trace).traceId }),
+      tags: tagsOf(job.tags ?? ''),
       chunks: 0,
     };
   }

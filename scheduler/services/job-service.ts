@@ -18,6 +18,7 @@ import type {
   Submit,
 } from '../../proto/gen/capstan/v1/jobs.ts';
 import { toStatus } from '../../lib/grpc-errors.ts';
+import { tagsOf, tagsText } from '../../lib/job-tags.ts';
 import { fromPayloadMessage, messageBytes } from '../../lib/payload.ts';
 import { checkedTrace } from '../../lib/trace-context.ts';
 import { readServerStream } from '../../lib/stream-guard.ts';
@@ -226,6 +227,7 @@ export class JobChannels {
       input,
       webhook: submit.webhook === '' ? null : this.#urls.kept(submit.webhook, submit.jobId),
       trace: checkedTrace(submit.trace ?? '') || null,
+      tags: tagsText(tagsOf(submit.tags ?? '')) || null,
       policy: {
         executionTimeoutMs: submit.policy?.executionTimeoutMs ?? null,
         ttlMs: submit.policy?.ttlMs ?? null,

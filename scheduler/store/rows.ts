@@ -30,6 +30,7 @@ export type JobTuple = [
   /** SQLite has no booleans. */
   hasS3: 0 | 1 | boolean,
   trace: string | null,
+  tags: string | null,
 ];
 
 /** Columns of a payload: inline bytes, or a blob's id and size. */
@@ -64,6 +65,7 @@ export function toJob(row: readonly [...JobTuple, ...unknown[]]): JobRow {
     error: row[22],
     hasS3: Boolean(row[23]),
     trace: row[24],
+    tags: row[25],
   };
 }
 

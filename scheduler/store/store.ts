@@ -56,6 +56,8 @@ export interface JobRow {
   readonly hasS3: boolean;
   /** Trace context of the submission (lib/trace-context.ts). */
   readonly trace: string | null;
+  /** Words to find it by, separated by spaces (lib/job-tags.ts). */
+  readonly tags: string | null;
 }
 
 /**

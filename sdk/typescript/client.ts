@@ -50,6 +50,8 @@ export interface SubmitOptions extends CallOptions {
   readonly webhook?: string | undefined;
   readonly policy?: Policy | undefined;
   readonly s3Config?: S3Config | undefined;
+  /** Words to find the job by in the console and by GraphQL: at most 8, of 1 to 64 letters, digits and `_.:/=@+-`. */
+  readonly tags?: readonly string[] | undefined;
   /**
    * The same key with the same body returns the same job. Default: a new key for each call, so that retries do not
    * create a second job.
@@ -122,9 +124,9 @@ export class EndpointClient<Input extends object = Record<string, unknown>, Outp
     options: SubmitOptions,
     more: { readonly waitMs?: number; readonly deadline?: Deadline } = {},
   ): Promise<JobSnapshot<Output>> {
-    const { webhook, policy, s3Config, idempotencyKey = crypto.randomUUID(), signal } = options;
+    const { webhook, policy, s3Config, tags, idempotencyKey = crypto.randomUUID(), signal } = options;
     const headers = { 'idempotency-key': idempotencyKey };
-    return callJob(this.#connection, { method: 'POST', path, body: { input, webhook, policy, s3Config }, headers, signal, ...more });
+    return callJob(this.#connection, { method: 'POST', path, body: { input, webhook, policy, s3Config, tags }, headers, signal, ...more });
   }
 }
 

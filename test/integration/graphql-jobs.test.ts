@@ -75,6 +75,35 @@ test('filters: status, time, and text in id, error and input', async (t) => {
   t.deepEqual(idsOf(await search('filter: { text: "no such text" }')), []);
 });
 
+test('jobs are found by their tags, and tags that break a rule are refused', async (t) => {
+  const { endpoint, post, search, ask } = await open(t);
+  const submit = async (tags: unknown): Promise<{ id: string; error?: string; title?: string; detail?: string }> =>
+    (await post(`/v2/${endpoint}/run`, { input: {}, tags })) as { id: string };
+  const { id: ada } = await submit(['customer:ada', 'nightly', 'nightly']);
+  const { id: grace } = await submit(['customer:grace', 'nightly']);
+  const { id: none } = await submit(null);
+  const found = async (tag: string): Promise<string[]> => idsOf(await search(`filter: { tag: "${tag}" }`));
+  t.deepEqual(await found('nightly'), [grace, ada]);
+  t.deepEqual(await found('customer:ada'), [ada]);
+  t.deepEqual(await found('customer'), [], 'a part of a tag is none');
+  const { data } = await ask<{ data: Record<string, { tags: string[] }> }>(
+    `{ a: job(endpoint: "${endpoint}", id: "${ada}") { tags } n: job(endpoint: "${endpoint}", id: "${none}") { tags } }`,
+  );
+  t.deepEqual(data, { a: { tags: ['customer:ada', 'nightly'] }, n: { tags: [] } });
+  for (const [tags, rule] of [
+    ['nightly', /tags: must be an array/],
+    [[1], /tags\.0: must be a string|tags\[0\]: must be a string/],
+    [['two words'], /tags.*must have 1 to 64 letters/],
+    [[''], /tags.*must have 1 to 64 letters/],
+    [Array.from({ length: 9 }, (_, n) => `t${n}`), /tags: must have at most 8 items/],
+  ] as const)
+    t.regex(JSON.stringify(await submit(tags)), rule);
+  const { errors } = await ask<{ errors: { message: string }[] }>(
+    `{ jobs(endpoint: "${endpoint}", filter: { tag: "two words" }) { cursor } }`,
+  );
+  t.regex(errors[0]?.message ?? '', /^tag: must have 1 to 64 letters/);
+});
+
 test('a job has its input, also a large one by its size; jobs of others and unknown ones are not shown', async (t) => {
   const { endpoint, submit, ask } = await open(t);
   const id = await submit({ a: '\u202e<script>' });

@@ -125,6 +125,7 @@ export class QueueWorld {
         input: { inline: Buffer.from('{}') },
         webhook: null,
         trace: null,
+        tags: null,
         policy: { executionTimeoutMs: null, ttlMs: null, lowPriority: false, ...policy },
         s3: null,
         idempotency: idempotencyKey === undefined ? null : { key: `${this.endpoint}/${idempotencyKey}`, bodyHash: Buffer.alloc(32) },

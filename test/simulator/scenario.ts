@@ -439,6 +439,7 @@ export class Scenario {
         input,
         webhook,
         trace: null,
+        tags: null,
         policy,
         s3: null,
         idempotency,

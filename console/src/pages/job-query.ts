@@ -17,6 +17,7 @@ export interface Job {
   readonly executionTimeout: number;
   readonly worker: string | null;
   readonly node: string | null;
+  readonly tags: readonly string[];
   /** Of OpenTelemetry. */
   readonly traceId: string | null;
   readonly queueReason: string | null;
@@ -64,7 +65,7 @@ export interface Delivery {
 export const JOB_QUERY = `query ($endpoint: ID!, $id: ID!) {
   job(endpoint: $endpoint, id: $id) {
     id status isSync lowPriority submittedAt startedAt endedAt deleteAt delayTime executionTime attempts chunks executionTimeout
-    worker node queueReason error webhook traceId input inputBytes output outputBytes
+    worker node queueReason error webhook traceId tags input inputBytes output outputBytes
   }
   endpoint(id: $endpoint) {
     name url queue { reason detail }

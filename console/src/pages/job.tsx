@@ -112,6 +112,7 @@ function Overview({ job }: { job: Job }): JSX.Element {
           ['Kept until', time(job.deleteAt)],
           ...(job.lowPriority ? ([['Priority', 'low']] as const) : []),
           ...(job.webhook === null ? [] : ([['Webhook', <Text of={job.webhook} key="w" />]] as const)),
+          ...(job.tags.length === 0 ? [] : ([['Tags', <Text of={job.tags.join(', ')} key="g" />]] as const)),
           ...(job.traceId === null ? [] : ([['Trace', <Mono of={job.traceId} key="t" />]] as const)),
         ]}
       />

@@ -4,6 +4,7 @@ import { createHash } from 'node:crypto';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 
 import { CapstanError } from '../../../lib/errors.ts';
+import { tagsText } from '../../../lib/job-tags.ts';
 import { toPayloadMessage } from '../../../lib/payload.ts';
 import { JobKind, type S3Config } from '../../../proto/gen/capstan/v1/common.ts';
 import type { Policy, Submit } from '../../../proto/gen/capstan/v1/jobs.ts';
@@ -96,6 +97,7 @@ function submit(services: JobServices, request: FastifyRequest, reply: FastifyRe
   };
   const trace = traceOfRequest(request);
   if (trace !== '') value.trace = trace;
+  if (body.tags != null && body.tags.length > 0) value.tags = tagsText(body.tags);
   const key = request.headers['idempotency-key'];
   if (key !== undefined) {
     if (typeof key !== 'string' || !/^[\x21-\x7e]{1,255}$/.test(key)) {

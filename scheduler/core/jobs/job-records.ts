@@ -80,6 +80,7 @@ export function newJob(state: State, now: Now, endpoint: EndpointRecord, event: 
     webhook: event.webhook,
     hasS3: event.s3 !== null,
     trace: event.trace,
+    tags: event.tags,
     phase: 'NEW',
     queuePosition: state.nextQueuePosition++,
     token: 0,
@@ -111,6 +112,7 @@ export function fromRow(row: JobRow): JobRecord {
     webhook: row.webhook,
     hasS3: row.hasS3,
     trace: row.trace,
+    tags: row.tags,
     phase: phaseOf(row),
     queuePosition: row.queuePosition,
     token: row.token,
@@ -162,5 +164,6 @@ export function toRow(job: JobRecord): JobRow {
     error: null,
     hasS3: job.hasS3,
     trace: job.trace,
+    tags: job.tags,
   };
 }

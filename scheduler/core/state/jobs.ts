@@ -19,6 +19,8 @@ export interface JobRecord {
   readonly hasS3: boolean;
   /** Trace context of the submission. */
   readonly trace: string | null;
+  /** Words to find it by, separated by spaces. */
+  readonly tags: string | null;
   /** Changed only by `applyEvent` (job-records.ts). */
   readonly phase: Phase;
   queuePosition: number;

@@ -132,6 +132,7 @@ class BatchBuilder {
       bodyHash,
       expiresAt,
       job.trace,
+      job.tags,
     ]);
   }
 

@@ -8,7 +8,7 @@ Cancelling a call ends it immediately; a submitted job continues.
 """
 from __future__ import annotations
 
-from typing import Any, AsyncIterator, Dict, Mapping, Optional
+from typing import Any, AsyncIterator, Dict, Mapping, Optional, Sequence
 
 from . import dispatch, http_async, jobs
 from .functions import DeclaredEndpoint
@@ -28,9 +28,10 @@ class Endpoint(EndpointHandle):
         policy: Optional[Mapping[str, Any]] = None,
         s3_config: Optional[Mapping[str, Any]] = None,
         idempotency_key: Optional[str] = None,
+        tags: Optional[Sequence[str]] = None,
     ) -> "Job":
         """Submits a job and returns its handle as soon as the service has stored it."""
-        submission = Submission(webhook, policy, s3_config, idempotency_key)
+        submission = Submission(webhook, policy, s3_config, idempotency_key, tags)
         return Job(self, await http_async.run(jobs.submit(self._connection(), self._path, input, submission)))
 
     async def run_sync(
@@ -42,12 +43,13 @@ class Endpoint(EndpointHandle):
         policy: Optional[Mapping[str, Any]] = None,
         s3_config: Optional[Mapping[str, Any]] = None,
         idempotency_key: Optional[str] = None,
+        tags: Optional[Sequence[str]] = None,
     ) -> Any:
         """
         Submits a job, waits for its end and returns the result. ``timeout``: seconds; None waits until the end. Raises
         JobFailed, JobCancelled, JobTimedOut, Timeout.
         """
-        submission = Submission(webhook, policy, s3_config, idempotency_key)
+        submission = Submission(webhook, policy, s3_config, idempotency_key, tags)
         flow = jobs.submit_and_wait(self._connection(), self._path, input, submission, timeout)
         return Job(self, await http_async.run(flow))._result()
 

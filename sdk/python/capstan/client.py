@@ -1,7 +1,7 @@
 """The client of a queue-based endpoint. :mod:`capstan.aio` is the same for asyncio."""
 from __future__ import annotations
 
-from typing import Any, Dict, Iterator, Mapping, Optional
+from typing import Any, Dict, Iterator, Mapping, Optional, Sequence
 
 from . import http_sync, jobs
 from .handles import ChunkReading, EndpointHandle, JobHandle
@@ -19,9 +19,10 @@ class EndpointClient(EndpointHandle):
         policy: Optional[Mapping[str, Any]] = None,
         s3_config: Optional[Mapping[str, Any]] = None,
         idempotency_key: Optional[str] = None,
+        tags: Optional[Sequence[str]] = None,
     ) -> "Job":
         """Submits a job and returns its handle as soon as the service has stored it."""
-        submission = Submission(webhook, policy, s3_config, idempotency_key)
+        submission = Submission(webhook, policy, s3_config, idempotency_key, tags)
         return Job(self, http_sync.run(jobs.submit(self._connection(), self._path, input, submission)))
 
     def run_sync(
@@ -33,12 +34,13 @@ class EndpointClient(EndpointHandle):
         policy: Optional[Mapping[str, Any]] = None,
         s3_config: Optional[Mapping[str, Any]] = None,
         idempotency_key: Optional[str] = None,
+        tags: Optional[Sequence[str]] = None,
     ) -> Any:
         """
         Submits a job, waits for its end and returns the result. ``timeout``: seconds; None waits until the end. Raises
         JobFailed, JobCancelled, JobTimedOut, Timeout.
         """
-        submission = Submission(webhook, policy, s3_config, idempotency_key)
+        submission = Submission(webhook, policy, s3_config, idempotency_key, tags)
         flow = jobs.submit_and_wait(self._connection(), self._path, input, submission, timeout)
         return Job(self, http_sync.run(flow))._result()
 

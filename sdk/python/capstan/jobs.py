@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 from urllib.parse import quote
 
 from .errors import ConnectionFailed, Conflict, Timeout
@@ -75,9 +75,10 @@ class Submission:
     policy: Optional[Mapping[str, Any]] = None
     s3_config: Optional[Mapping[str, Any]] = None
     idempotency_key: Optional[str] = None
+    tags: Optional[Sequence[str]] = None
 
     def body(self, value: Any) -> Dict[str, Any]:
-        more = {"webhook": self.webhook, "policy": self.policy, "s3Config": self.s3_config}
+        more = {"webhook": self.webhook, "policy": self.policy, "s3Config": self.s3_config, "tags": None if self.tags is None else list(self.tags)}
         return {"input": value, **{key: each for key, each in more.items() if each is not None}}
 
     def headers(self) -> Dict[str, str]:

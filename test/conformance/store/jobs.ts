@@ -38,6 +38,7 @@ export function queued(seq: number, difference: Partial<JobRow> = {}): JobRow {
     error: null,
     hasS3: false,
     trace: null,
+    tags: null,
     ...difference,
   };
 }

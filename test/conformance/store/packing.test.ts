@@ -48,6 +48,7 @@ const job: fc.Arbitrary<JobRow> = fc.record({
   error: orNull(text),
   hasS3: fc.boolean(),
   trace: orNull(text),
+  tags: orNull(text),
 });
 const newHook: fc.Arbitrary<NewHook> = fc.record({
   id: text,

@@ -148,6 +148,7 @@ export class FleetWorld {
       input: { inline: Buffer.from('{}') },
       webhook: null,
       trace: null,
+      tags: null,
       policy: { executionTimeoutMs: null, ttlMs: null, lowPriority },
       s3: null,
       idempotency: null,

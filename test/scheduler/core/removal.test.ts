@@ -18,6 +18,7 @@ test('a submission that is sent again and looked up while its endpoint is delete
     input: { inline: Buffer.from('{}') },
     webhook: null,
     trace: null,
+    tags: null,
     policy: { executionTimeoutMs: null, ttlMs: null, lowPriority: false },
     s3: null,
     idempotency: null,

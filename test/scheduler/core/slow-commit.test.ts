@@ -35,7 +35,7 @@ function submitted(t: ExecutionContext): Submission {
   const first = run({
     kind: 'submit',
     ...{ ref: REF, counting: { limitedAs: null, resent: false }, endpoint, job: 'mine', jobKind: 'RUN' },
-    ...{ input: { inline: Buffer.from('{}') }, webhook: null, trace: null, s3: null, waitMs: WAIT_MS },
+    ...{ input: { inline: Buffer.from('{}') }, webhook: null, trace: null, tags: null, s3: null, waitMs: WAIT_MS },
     policy: { executionTimeoutMs: null, ttlMs: null, lowPriority: false },
     idempotency: { key: `${endpoint}/k`, bodyHash: Buffer.alloc(32) },
   });

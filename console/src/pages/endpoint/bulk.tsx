@@ -11,6 +11,7 @@ import { ActionButton, Badge, ConfirmButton, Failure, Text } from '../../ui/part
 export interface JobFilter {
   readonly status?: readonly string[];
   readonly text?: string;
+  readonly tag?: string;
   readonly sinceMs?: number;
   readonly untilMs?: number;
 }

@@ -18,6 +18,7 @@ interface Row {
   readonly attempts: number;
   readonly error: string | null;
   readonly queueReason: string | null;
+  readonly tags: readonly string[];
 }
 
 interface Found {
@@ -26,7 +27,7 @@ interface Found {
 
 const QUERY = `query ($endpoint: ID!, $filter: JobFilter, $cursor: String) {
   jobs(endpoint: $endpoint, filter: $filter, limit: 50, cursor: $cursor) {
-    jobs { id status submittedAt delayTime executionTime attempts error queueReason } cursor incomplete
+    jobs { id status submittedAt delayTime executionTime attempts error queueReason tags } cursor incomplete
   }
 }`;
 
@@ -56,6 +57,7 @@ const STATES = ['IN_QUEUE', 'IN_PROGRESS', 'COMPLETED', 'FAILED', 'TIMED_OUT', '
 export function Jobs({ endpoint }: { endpoint: string }): JSX.Element {
   const [status, setStatus] = useState('');
   const [text, setText] = useState('');
+  const [tag, setTag] = useState('');
   const [since, setSince] = useState('');
   const [until, setUntil] = useState('');
   /** Cursors of the pages up to the present one. */
@@ -64,6 +66,7 @@ export function Jobs({ endpoint }: { endpoint: string }): JSX.Element {
   const filter = {
     ...(status === '' ? {} : { status: [status] }),
     ...(text === '' ? {} : { text }),
+    ...(tag === '' ? {} : { tag }),
     ...timeFilter('sinceMs', since),
     ...timeFilter('untilMs', until),
   };
@@ -91,6 +94,10 @@ export function Jobs({ endpoint }: { endpoint: string }): JSX.Element {
         <div>
           <label for="job-text">ID, or text in input or error</label>
           <input id="job-text" type="search" value={text} onChange={(event) => change(() => setText(event.currentTarget.value.trim()))} />
+        </div>
+        <div>
+          <label for="job-tag">Tag</label>
+          <input id="job-tag" type="search" value={tag} onChange={(event) => change(() => setTag(event.currentTarget.value.trim()))} />
         </div>
         <div>
           <label for="job-since">Since</label>
@@ -132,6 +139,7 @@ export function Jobs({ endpoint }: { endpoint: string }): JSX.Element {
                 { title: 'Waited', isNumber: true, cell: ({ delayTime }) => duration(delayTime ?? undefined) },
                 { title: 'Ran', isNumber: true, cell: ({ executionTime }) => duration(executionTime ?? undefined) },
                 { title: 'Attempts', isNumber: true, cell: ({ attempts }) => attempts },
+                { title: 'Tags', cell: ({ tags }) => <Text of={tags.join(', ')} /> },
                 { title: 'Why', cell: ({ error, queueReason }) => <Text of={shortened(error ?? queueReason ?? '')} /> },
               ]}
             />

@@ -1377,6 +1377,7 @@ export interface JobFilter {
   sinceMs: bigint;
   untilMs: bigint;
   text: string;
+  tag?: string | undefined;
 }
 
 export interface CountJobsRequest {
@@ -1439,6 +1440,8 @@ export interface SearchJobsRequest {
   cursor: string;
   /** 1 to 100; 0 means 20. */
   limit: number;
+  /** A whole tag of the job. Absent means all. */
+  tag?: string | undefined;
 }
 
 export interface SearchJobsResponse {
@@ -1477,6 +1480,7 @@ export interface JobDetail {
   chunks: number;
   /** Id of the trace that the submission belongs to; absent without one. */
   traceId?: string | undefined;
+  tags: string[];
 }
 
 export interface CreateSessionRequest {
@@ -13960,7 +13964,7 @@ export const HistoryDurations: MessageFns<HistoryDurations> = {
 };
 
 function createBaseJobFilter(): JobFilter {
-  return { states: [], sinceMs: 0n, untilMs: 0n, text: "" };
+  return { states: [], sinceMs: 0n, untilMs: 0n, text: "", tag: undefined };
 }
 
 export const JobFilter: MessageFns<JobFilter> = {
@@ -13986,6 +13990,9 @@ export const JobFilter: MessageFns<JobFilter> = {
     }
     if (message.text !== "") {
       writer.uint32(34).string(message.text);
+    }
+    if (message.tag !== undefined) {
+      writer.uint32(42).string(message.tag);
     }
     return writer;
   },
@@ -14045,6 +14052,14 @@ export const JobFilter: MessageFns<JobFilter> = {
             message.text = reader.string();
             continue;
           }
+          case 5: {
+            if (tag !== 42) {
+              break;
+            }
+
+            message.tag = reader.string();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -14063,6 +14078,7 @@ export const JobFilter: MessageFns<JobFilter> = {
       sinceMs: isSet(object.sinceMs) ? BigInt(object.sinceMs) : isSet(object.since_ms) ? BigInt(object.since_ms) : 0n,
       untilMs: isSet(object.untilMs) ? BigInt(object.untilMs) : isSet(object.until_ms) ? BigInt(object.until_ms) : 0n,
       text: isSet(object.text) ? globalThis.String(object.text) : "",
+      tag: isSet(object.tag) ? globalThis.String(object.tag) : undefined,
     };
   },
 
@@ -14080,6 +14096,9 @@ export const JobFilter: MessageFns<JobFilter> = {
     if (message.text !== "") {
       obj.text = message.text;
     }
+    if (message.tag !== undefined) {
+      obj.tag = message.tag;
+    }
     return obj;
   },
 
@@ -14092,6 +14111,7 @@ export const JobFilter: MessageFns<JobFilter> = {
     message.sinceMs = (object.sinceMs !== undefined && object.sinceMs !== null) ? BigInt(object.sinceMs) : 0n;
     message.untilMs = (object.untilMs !== undefined && object.untilMs !== null) ? BigInt(object.untilMs) : 0n;
     message.text = object.text ?? "";
+    message.tag = object.tag ?? undefined;
     return message;
   },
 };
@@ -14867,7 +14887,7 @@ export const StopBulkOperationRequest: MessageFns<StopBulkOperationRequest> = {
 };
 
 function createBaseSearchJobsRequest(): SearchJobsRequest {
-  return { endpointId: "", states: [], sinceMs: 0n, untilMs: 0n, text: "", cursor: "", limit: 0 };
+  return { endpointId: "", states: [], sinceMs: 0n, untilMs: 0n, text: "", cursor: "", limit: 0, tag: undefined };
 }
 
 export const SearchJobsRequest: MessageFns<SearchJobsRequest> = {
@@ -14902,6 +14922,9 @@ export const SearchJobsRequest: MessageFns<SearchJobsRequest> = {
     }
     if (message.limit !== 0) {
       writer.uint32(56).uint32(message.limit);
+    }
+    if (message.tag !== undefined) {
+      writer.uint32(66).string(message.tag);
     }
     return writer;
   },
@@ -14985,6 +15008,14 @@ export const SearchJobsRequest: MessageFns<SearchJobsRequest> = {
             message.limit = reader.uint32();
             continue;
           }
+          case 8: {
+            if (tag !== 66) {
+              break;
+            }
+
+            message.tag = reader.string();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -15010,6 +15041,7 @@ export const SearchJobsRequest: MessageFns<SearchJobsRequest> = {
       text: isSet(object.text) ? globalThis.String(object.text) : "",
       cursor: isSet(object.cursor) ? globalThis.String(object.cursor) : "",
       limit: isSet(object.limit) ? globalThis.Number(object.limit) : 0,
+      tag: isSet(object.tag) ? globalThis.String(object.tag) : undefined,
     };
   },
 
@@ -15036,6 +15068,9 @@ export const SearchJobsRequest: MessageFns<SearchJobsRequest> = {
     if (message.limit !== 0) {
       obj.limit = Math.round(message.limit);
     }
+    if (message.tag !== undefined) {
+      obj.tag = message.tag;
+    }
     return obj;
   },
 
@@ -15051,6 +15086,7 @@ export const SearchJobsRequest: MessageFns<SearchJobsRequest> = {
     message.text = object.text ?? "";
     message.cursor = object.cursor ?? "";
     message.limit = object.limit ?? 0;
+    message.tag = object.tag ?? undefined;
     return message;
   },
 };
@@ -15264,6 +15300,7 @@ function createBaseJobDetail(): JobDetail {
     input: undefined,
     chunks: 0,
     traceId: undefined,
+    tags: [],
   };
 }
 
@@ -15322,6 +15359,9 @@ export const JobDetail: MessageFns<JobDetail> = {
     }
     if (message.traceId !== undefined) {
       writer.uint32(106).string(message.traceId);
+    }
+    for (const v of message.tags) {
+      writer.uint32(114).string(v!);
     }
     return writer;
   },
@@ -15443,6 +15483,14 @@ export const JobDetail: MessageFns<JobDetail> = {
             message.traceId = reader.string();
             continue;
           }
+          case 14: {
+            if (tag !== 114) {
+              break;
+            }
+
+            message.tags.push(reader.string());
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -15498,6 +15546,9 @@ export const JobDetail: MessageFns<JobDetail> = {
         : isSet(object.trace_id)
         ? globalThis.String(object.trace_id)
         : undefined,
+      tags: globalThis.Array.isArray(object?.tags)
+        ? object.tags.map((e: any) => globalThis.String(e))
+        : [],
     };
   },
 
@@ -15542,6 +15593,9 @@ export const JobDetail: MessageFns<JobDetail> = {
     if (message.traceId !== undefined) {
       obj.traceId = message.traceId;
     }
+    if (message.tags?.length) {
+      obj.tags = message.tags;
+    }
     return obj;
   },
 
@@ -15571,6 +15625,7 @@ export const JobDetail: MessageFns<JobDetail> = {
       : undefined;
     message.chunks = object.chunks ?? 0;
     message.traceId = object.traceId ?? undefined;
+    message.tags = object.tags?.map((e) => e) || [];
     return message;
   },
 };

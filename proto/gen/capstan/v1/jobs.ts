@@ -94,7 +94,11 @@ export interface Submit {
    * W3C trace context of the request: `traceparent`, and after a space `tracestate` if there is one.
    * Absent without one. At most 568 characters.
    */
-  trace?: string | undefined;
+  trace?:
+    | string
+    | undefined;
+  /** Words to find the job by, separated by spaces: at most 8 of 1 to 64 characters. Absent without any. */
+  tags?: string | undefined;
 }
 
 /** Per-job overrides of the endpoint's defaults. */
@@ -552,6 +556,7 @@ function createBaseSubmit(): Submit {
     bodyHash: Buffer.alloc(0),
     waitMs: 0,
     trace: undefined,
+    tags: undefined,
   };
 }
 
@@ -586,6 +591,9 @@ export const Submit: MessageFns<Submit> = {
     }
     if (message.trace !== undefined) {
       writer.uint32(82).string(message.trace);
+    }
+    if (message.tags !== undefined) {
+      writer.uint32(90).string(message.tags);
     }
     return writer;
   },
@@ -683,6 +691,14 @@ export const Submit: MessageFns<Submit> = {
             message.trace = reader.string();
             continue;
           }
+          case 11: {
+            if (tag !== 90) {
+              break;
+            }
+
+            message.tags = reader.string();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -727,6 +743,7 @@ export const Submit: MessageFns<Submit> = {
         ? globalThis.Number(object.wait_ms)
         : 0,
       trace: isSet(object.trace) ? globalThis.String(object.trace) : undefined,
+      tags: isSet(object.tags) ? globalThis.String(object.tags) : undefined,
     };
   },
 
@@ -762,6 +779,9 @@ export const Submit: MessageFns<Submit> = {
     if (message.trace !== undefined) {
       obj.trace = message.trace;
     }
+    if (message.tags !== undefined) {
+      obj.tags = message.tags;
+    }
     return obj;
   },
 
@@ -786,6 +806,7 @@ export const Submit: MessageFns<Submit> = {
     message.bodyHash = object.bodyHash ?? Buffer.alloc(0);
     message.waitMs = object.waitMs ?? 0;
     message.trace = object.trace ?? undefined;
+    message.tags = object.tags ?? undefined;
     return message;
   },
 };

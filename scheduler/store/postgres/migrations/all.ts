@@ -5,8 +5,8 @@ import { terms } from './0002_terms.ts';
 import { schedulers } from './0003_schedulers.ts';
 import { cells } from './0004_cells.ts';
 import { plans } from './0005_plans.ts';
-import { traces } from './0008_traces.ts';
+import { tracesAndTags } from './0008_traces_and_tags.ts';
 import { finerTerms } from './0006_finer_terms.ts';
 
 /** In order of their numbers. */
-export const migrations: readonly Migration[] = [queue, terms, schedulers, cells, plans, finerTerms, history, traces];
+export const migrations: readonly Migration[] = [queue, terms, schedulers, cells, plans, finerTerms, history, tracesAndTags];

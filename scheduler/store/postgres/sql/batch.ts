@@ -66,7 +66,7 @@ export const batchTypes = `
 CREATE TYPE capstan.dropped_blob AS (at int, blob text);
 ${OPERATION_TYPES.map((type) => compositeType(OPERATIONS_V1[type])).join('\n')}`;
 
-/** What version 2 has of its own: a submission with its trace context. */
+/** What version 2 has of its own: a submission with its trace context and tags. */
 export const batchTypesV2 = compositeType(submit);
 
 /** The function. Another text with the same layout and the same meaning, such as a better plan, may take its place: a migration runs it again. */

@@ -5,7 +5,7 @@ import { PLACE, inWave, lookUp, rowExists, type Operation } from './operation.ts
  * is `exists`, whatever its key says. An expired key that was not swept yet is free.
  */
 function submitOf(version: 1 | 2): Operation {
-  const trace = version === 1 ? { column: '', value: '' } : { column: ', trace', value: ', g.trace' };
+  const more = version === 1 ? { columns: '', values: '' } : { columns: ', trace, tags', values: ', g.trace, g.tags' };
   return {
     type: 'submit',
     version,
@@ -36,7 +36,12 @@ function submitOf(version: 1 | 2): Operation {
       ['key', 'text'],
       ['body_hash', 'bytea'],
       ['expires_at', 'int8'],
-      ...(version === 1 ? [] : ([['trace', 'text']] as const)),
+      ...(version === 1
+        ? []
+        : ([
+            ['trace', 'text'],
+            ['tags', 'text'],
+          ] as const)),
     ],
     apply: `
   refused := '{}';
@@ -53,10 +58,10 @@ function submitOf(version: 1 | 2): Operation {
   END IF;
   WITH inserted AS (
     INSERT INTO capstan.jobs (cell, seq, queue_position, token, submitted_at, delete_at, execution_timeout_ms, ttl_ms, retention_ms,
-      attempts, priority, state, kind, has_s3, id, endpoint, node, incarnation, worker, webhook${trace.column})
+      attempts, priority, state, kind, has_s3, id, endpoint, node, incarnation, worker, webhook${more.columns})
     SELECT p_cell, g.seq, g.queue_position, g.token, g.submitted_at, g.delete_at, g.execution_timeout_ms, g.ttl_ms, g.retention_ms,
       g.attempts, g.priority, g.state::capstan.job_state, g.kind::capstan.job_kind, g.s3 IS NOT NULL, g.id, g.endpoint,
-      g.node, g.incarnation, g.worker, g.webhook${trace.value}
+      g.node, g.incarnation, g.worker, g.webhook${more.values}
     FROM ${inWave('submit', 'g')} AND NOT g.at = ANY (refused)
     ON CONFLICT (cell, id) WHERE seq > 0 DO NOTHING RETURNING seq
   )
@@ -77,5 +82,5 @@ function submitOf(version: 1 | 2): Operation {
 }
 
 export const submit = submitOf(2);
-/** Without the trace context. */
+/** Without trace context and tags. */
 export const submitV1 = submitOf(1);

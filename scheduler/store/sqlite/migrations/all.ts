@@ -5,7 +5,7 @@ import { encryptedInputs } from './0004_sealed_inputs.ts';
 import { bodyUsage } from './0005_body_usage.ts';
 import { operatorKeys } from './0006_operator_keys.ts';
 import { history } from './0007_history.ts';
-import { traces } from './0008_traces.ts';
+import { tracesAndTags } from './0008_traces_and_tags.ts';
 import type { Migration } from './migration.ts';
 
 /** Every migration this version knows, in order. */
@@ -17,5 +17,5 @@ export const migrations: readonly Migration[] = [
   bodyUsage,
   operatorKeys,
   history,
-  traces,
+  tracesAndTags,
 ];

@@ -51,6 +51,7 @@ export function packJob(out: Packer, job: JobRow): void {
   out.text(job.error);
   out.byte(job.hasS3 ? 1 : 0);
   out.text(job.trace);
+  out.text(job.tags);
 }
 
 export function unpackJob(from: Unpacker): JobRow {
@@ -90,6 +91,7 @@ export function unpackJob(from: Unpacker): JobRow {
     error: from.textOrNull(),
     hasS3: from.byte() === 1,
     trace: from.textOrNull(),
+    tags: from.textOrNull(),
   };
 }
 

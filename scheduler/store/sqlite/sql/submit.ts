@@ -7,8 +7,8 @@ import { ms, payloadColumns } from '../../rows.ts';
 const INSERT_JOB = `
 INSERT INTO jobs (
   no, id, endpoint, kind, state, priority, position, token, attempts, node, incarnation, worker,
-  submitted_at, delete_at, execution_timeout_ms, ttl_ms, retention_ms, webhook, has_s3, trace
-) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+  submitted_at, delete_at, execution_timeout_ms, ttl_ms, retention_ms, webhook, has_s3, trace, tags
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (id) DO NOTHING`;
 
 const INSERT_INPUT = 'INSERT INTO inputs (no, inline, blob, size, s3) VALUES (?, ?, ?, ?, ?)';
@@ -42,6 +42,7 @@ export function submitStatements(db: Database) {
         row.webhook,
         s3 === null ? 0 : 1,
         row.trace,
+        row.tags,
       );
       if (changes === 0) return false;
       input.run(row.seq, ...payloadColumns(payload), s3);
