@@ -7,6 +7,7 @@ import type Docker from 'dockerode';
 
 import { podmanRequest } from '../../agent/runtimes/container/create-podman.ts';
 import { createRequest, type ContainerSpec } from '../../agent/runtimes/container/create-request.ts';
+import { systemCallProfile } from '../../agent/runtimes/container/system-calls.ts';
 import { checkContainerRuntime, ContainerEngine } from '../../agent/runtimes/container/engine.ts';
 import { incarnationName } from '../../agent/runtimes/container/leftovers.ts';
 import { OutputFrames } from '../../agent/runtimes/container/output-frames.ts';
@@ -43,6 +44,14 @@ async function refusedWorkers(
 
 async function refusedWorker(t: ExecutionContext, engine: FakeEngine, more: Partial<WorkerStart>, authFile?: string): Promise<TestWorker> {
   return (await refusedWorkers(t, engine, authFile))(more);
+}
+
+interface Profile {
+  readonly syscalls: readonly {
+    readonly names: readonly string[];
+    readonly action: string;
+    readonly args?: readonly { readonly index: number; readonly value: number; readonly valueTwo: number }[];
+  }[];
 }
 
 test('a worker gets its devices, its limits, and nothing else of the host', async (t) => {
@@ -226,6 +235,34 @@ test('a container without devices sees none, whatever its image asks for', (t) =
   t.deepEqual(request.HostConfig?.ExtraHosts, ['host.docker.internal:172.17.0.1']);
   for (const key of ['Memory', 'NanoCpus', 'Tmpfs']) t.false(key in (request.HostConfig ?? {}), key);
   for (const key of ['Entrypoint', 'Cmd']) t.false(key in request, key);
+});
+
+test('a container has the image’s user unless it is given one, and the engine’s filter of system calls unless that is', (t) => {
+  t.false('User' in createRequest(order, rules));
+  t.deepEqual(createRequest(order, rules).HostConfig?.SecurityOpt, ['no-new-privileges']);
+  t.is(createRequest({ ...order, user: '60000:60000' }, rules, '{}').User, '60000:60000');
+  t.deepEqual(createRequest(order, rules, '{}').HostConfig?.SecurityOpt, ['no-new-privileges', 'seccomp={}']);
+  t.like(podmanRequest({ ...order, user: '60000:60000' }, rules), { user: '60000:60000' });
+});
+
+test('the profile of system calls compares the low half of arguments, and is none for other architectures', (t) => {
+  t.is(systemCallProfile('riscv64'), undefined);
+  const { syscalls } = JSON.parse(systemCallProfile('x64') ?? '') as Profile;
+  const passes = (name: string, index: number, value: bigint): boolean =>
+    syscalls.some(
+      ({ names, action, args = [] }) =>
+        names.includes(name) &&
+        action === 'SCMP_ACT_ALLOW' &&
+        args.every((each) => each.index !== index || (value & BigInt(each.value)) === BigInt(each.valueTwo)),
+    );
+  const upper = 1n << 40n;
+  for (const command of [0x5401n, 0x5411n, 0x5413n, 0xc0_20_46_2an]) t.true(passes('ioctl', 1, command), String(command));
+  for (const command of [0x5412n, upper | 0x5412n]) t.false(passes('ioctl', 1, command), String(command));
+  for (const family of [1n, 2n, 10n, 16n]) t.true(passes('socket', 0, family), String(family));
+  for (const family of [17n, 38n, 40n, upper | 40n]) t.false(passes('socket', 0, family), String(family));
+  t.true(passes('clone', 0, 0x3d_0f_00n));
+  for (const flag of [0x1000_0000n, 0x0002_0000n, upper | 0x4000_0000n]) t.false(passes('clone', 0, flag), String(flag));
+  for (const name of ['io_uring_setup', 'bpf', 'add_key', 'mount', 'unshare', 'setns', 'userfaultfd']) t.false(passes(name, 0, 0n), name);
 });
 
 test('an engine without the NVIDIA driver gets its devices by CDI name, or by the environment', (t) => {

@@ -17,6 +17,9 @@ import { containerOwner, incarnationName } from './leftovers.ts';
 
 const READS_AT_START: Readonly<Record<Language, RegExp>> = { node: NODE_READS_AT_START, python: PYTHON_READS_AT_START };
 
+/** User of containers of base images, whose files are not theirs: root without capabilities would still own the files of root. */
+const WORKER_USER = '60000:60000';
+
 /** Which images get a read-only root file system (CAPSTAN_CONTAINER_READ_ONLY). */
 export type ReadOnlyRoots = 'base-images' | 'always' | 'never';
 
@@ -113,7 +116,7 @@ export class ContainerSpecBuilder {
       image,
       command: [],
       env: {
-        ...(readOnlyRoot ? { HOME: '/tmp' } : {}),
+        ...(readOnlyRoot || userOf(image) !== undefined ? { HOME: '/tmp' } : {}),
         ...(language === 'python' ? { PYTHONUNBUFFERED: '1' } : {}),
         ...env,
       },
@@ -124,6 +127,7 @@ export class ContainerSpecBuilder {
         ...(language === 'node' ? ([[process.execPath, NODE]] as const) : []),
       ] as const,
       readOnlyRoot,
+      user: userOf(image),
       // Python's own first process reaps children; Node's cannot.
       init: language === 'node' && (engine.facts?.hasInit ?? false),
     };
@@ -151,6 +155,7 @@ export class ContainerSpecBuilder {
       env,
       mounts: folder === '' ? [] : [[folder, BUILD]],
       readOnlyRoot: this.#isReadOnly(image),
+      user: userOf(image),
       init: this.#options.engine.facts?.hasInit ?? false,
     };
   }
@@ -203,4 +208,9 @@ export class ContainerSpecBuilder {
     const { readOnlyRoots } = this.#options;
     return readOnlyRoots === 'always' || (readOnlyRoots === 'base-images' && baseImageOf(image) !== null);
   }
+}
+
+/** An image of a user's own decides by itself: its programs may need root. */
+function userOf(image: string): string | undefined {
+  return baseImageOf(image) === null ? undefined : WORKER_USER;
 }

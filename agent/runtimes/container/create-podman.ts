@@ -26,6 +26,7 @@ export function podmanRequest(order: ContainerSpec, rules: ContainerRules): Read
     ...(command === undefined ? {} : { command }),
     env: commonEnv(order),
     labels: labelsOf(order),
+    ...(order.user === undefined ? {} : { user: order.user }),
     healthconfig: { Test: ['NONE'] },
     mounts: [...binds, ...(readOnlyRoot ? [{ type: 'tmpfs', destination: '/tmp', options: tmpOptions }] : [])],
     read_only_filesystem: readOnlyRoot,

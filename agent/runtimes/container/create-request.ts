@@ -35,6 +35,8 @@ export interface ContainerSpec {
   /** Read-only; path on the host to path in the container. */
   readonly mounts: readonly (readonly [from: string, to: string])[];
   readonly readOnlyRoot: boolean;
+  /** `uid:gid`; absent: the image's user. */
+  readonly user?: string | undefined;
   readonly network: string;
   /** Address of `host.docker.internal` in the container; absent when the container cannot reach this host. */
   readonly hostAddress: string | undefined;
@@ -48,8 +50,8 @@ export interface ContainerSpec {
 /** CUDA images set this to `all`, and an engine whose default runtime is NVIDIA's honours it. */
 const NO_DEVICES = 'void';
 
-/** A request of the Docker Engine API (ContainerCreate, version 1.40 and newer). */
-export function createRequest(order: ContainerSpec, rules: ContainerRules): Docker.ContainerCreateOptions {
+/** A request of the Docker Engine API (ContainerCreate, version 1.40 and newer). `seccomp`: a profile other than the engine's, JSON. */
+export function createRequest(order: ContainerSpec, rules: ContainerRules, seccomp?: string): Docker.ContainerCreateOptions {
   const { deviceUuids, memoryBytes, cpuMillis, readOnlyRoot, network } = order;
   const published = publishing(order.published ?? []);
   return {
@@ -58,6 +60,7 @@ export function createRequest(order: ContainerSpec, rules: ContainerRules): Dock
     ...(order.command === undefined ? {} : { Cmd: [...order.command] }),
     Env: Object.entries(commonEnv(order)).map(([name, value]) => `${name}=${value}`),
     Labels: labelsOf(order),
+    ...(order.user === undefined ? {} : { User: order.user }),
     // The image's health check would run commands beside the worker; the worker's channel is the health check here.
     Healthcheck: { Test: ['NONE'] },
     ...published.exposed,
@@ -71,7 +74,7 @@ export function createRequest(order: ContainerSpec, rules: ContainerRules): Dock
       ReadonlyRootfs: readOnlyRoot,
       ...(readOnlyRoot ? { Tmpfs: { '/tmp': `rw,exec,nosuid,nodev,mode=1777,size=${rules.tmpBytes}` } } : {}),
       CapDrop: ['ALL'],
-      SecurityOpt: ['no-new-privileges'],
+      SecurityOpt: ['no-new-privileges', ...(seccomp === undefined ? [] : [`seccomp=${seccomp}`])],
       PidsLimit: rules.pids,
       // Swap would hide that a worker exceeds its memory.
       ...(memoryBytes > 0 ? { Memory: memoryBytes, MemorySwap: memoryBytes } : {}),

@@ -9,6 +9,7 @@ import { baseImageOf, imageReference } from '../../../lib/base-images.ts';
 import { findContainerSocket } from '../../../lib/container-socket.ts';
 import { PODMAN_CREATE, podmanRequest } from './create-podman.ts';
 import { createRequest, type ContainerSpec, type ContainerRules } from './create-request.ts';
+import { systemCallProfile } from './system-calls.ts';
 
 /** Time-out of a probe, ms; after it the engine counts as absent. */
 const PROBE_MS = 5_000;
@@ -16,6 +17,8 @@ const PROBE_MS = 5_000;
 const VERSION_MS = 60_000;
 /** Most images reported (nodes.proto, Inventory). */
 const MAX_IMAGES = 256;
+/** Docker's word for its own profile: `default`, since version 23 `builtin`. Podman names the path of a file. */
+const OWN_FILTER = /^name=seccomp,profile=(default|builtin)$/;
 /** The default bridge network: Docker's name, then Podman's. */
 const BRIDGES = ['bridge', 'podman'];
 
@@ -34,6 +37,8 @@ export interface EngineFacts {
   /** Names of its runtimes, and of the one that containers get unless another is named. */
   readonly runtimes: ReadonlyMap<string, RuntimeKind>;
   readonly defaultRuntime: string;
+  /** It filters system calls, by a profile of its own: an operator's profile stays. */
+  readonly hasOwnFilter: boolean;
 }
 
 /** `gvisor`: has a kernel of its own in front of the host's. */
@@ -91,7 +96,7 @@ export class ContainerEngine {
     this.#isPodman ??= podmanIn(await this.#version(client, AbortSignal.timeout(VERSION_MS)));
     const named = { ...order, image: imageReference(order.image) };
     // The client modifies its argument.
-    if (!this.#isPodman) return client.createContainer(structuredClone(createRequest(named, rules)));
+    if (!this.#isPodman) return client.createContainer(structuredClone(createRequest(named, rules, await this.#profile())));
     const { promise, resolve, reject } = Promise.withResolvers<{ readonly Id: string }>();
     const request = { path: PODMAN_CREATE, method: 'POST', options: podmanRequest(named, rules), statusCodes: { 201: true } };
     (client.modem as PlainModem).dial(request, (error, made) => (made === null ? reject(error) : resolve(made)));
@@ -112,6 +117,12 @@ export class ContainerEngine {
     const gateway = gatewayOf(IPAM?.Config ?? []);
     if (gateway !== undefined) this.#addresses.set(network, gateway);
     return gateway;
+  }
+
+  /** Undefined where the engine does not filter, or the operator chose its filter. */
+  async #profile(): Promise<string | undefined> {
+    const facts = this.#facts ?? (await this.probe());
+    return facts?.hasOwnFilter === true ? systemCallProfile() : undefined;
   }
 
   #version(client: Docker, signal: AbortSignal): Promise<VersionFacts> {
@@ -143,6 +154,7 @@ export class ContainerEngine {
       imageIds: new Map(ids.map(([tag, id]) => [imageReference(tag), id])),
       runtimes: new Map(runtimes),
       defaultRuntime: info.DefaultRuntime ?? '',
+      hasOwnFilter: (info.SecurityOptions ?? []).some((option) => OWN_FILTER.test(option)),
       bridge: networks.find(({ Name, Driver }) => Driver === 'bridge' && BRIDGES.includes(Name))?.Name,
       hasInit: version.Components?.some(({ Name, Version }) => Name === 'docker-init' && /^\d/.test(Version ?? '')) ?? false,
     };
@@ -193,6 +205,7 @@ interface VersionFacts {
 interface SystemFacts {
   readonly Runtimes?: Readonly<Record<string, RuntimeFacts>>;
   readonly DefaultRuntime?: string;
+  readonly SecurityOptions?: readonly string[];
 }
 interface RuntimeFacts {
   readonly path?: string;
