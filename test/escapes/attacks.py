@@ -281,6 +281,7 @@ ATTACKS = {
     "a port of loopback": lambda t: connect(socket.AF_INET, ("127.0.0.1", t["loopbackPort"])),
     "a mapped port of loopback": lambda t: connect(socket.AF_INET6, ("::ffff:127.0.0.1", t["loopbackPort"])),
     "the port of the scheduler": lambda t: connect(socket.AF_INET, (t["schedulerHost"], t["schedulerPort"])),
+    "an address of the host": lambda t: connect(socket.AF_INET, (t["hostAddress"], t["hostPort"])),
     "the worker API without a token": call_worker_api,
     "an abstract socket": lambda t: connect(socket.AF_UNIX, "\0" + t["abstractSocket"]),
     "a socket in a folder": lambda t: connect(socket.AF_UNIX, t["socketPath"]),

@@ -3,7 +3,9 @@ import { rm } from 'node:fs/promises';
 
 import test, { type TestFn } from 'ava';
 
+import { findProgram } from '../../agent/sandbox/bwrap/requirements.ts';
 import { ownFolder } from '../support/own-folder.ts';
+import { noEngine } from '../support/container/private-engine.ts';
 import { openTestSandbox } from '../support/sandbox.ts';
 
 const isRoot = process.getuid?.() === 0 && process.platform === 'linux';
@@ -25,3 +27,19 @@ async function hasSandbox(): Promise<boolean> {
 
 /** Registers a test of level `sandbox`. */
 export const sandboxTest: TestFn = (isRoot && (await hasSandbox()) ? test : test.skip) as TestFn;
+
+/** For the namespace of an engine and its rules. */
+const PROGRAMS = ['unshare', 'nsenter', 'ip', 'nft'];
+
+/** Registers a test that starts an engine with these programs. */
+function engineTest(level: string, programs: readonly string[]): TestFn {
+  const missing = [...PROGRAMS, ...programs].find((name) => findProgram(name) === undefined);
+  const reason = noEngine ?? (missing === undefined ? undefined : `needs ${missing}`);
+  if (reason !== undefined) console.log(`skipped: escapes at level ${level}: ${reason}`);
+  return (reason === undefined ? test : test.skip) as TestFn;
+}
+
+/** Registers a test of level `container`. */
+export const containerTest = engineTest('container', []);
+/** Registers a test of level `gvisor`. */
+export const gvisorTest = engineTest('gvisor', ['runsc']);

@@ -1,7 +1,7 @@
 /** The list of attacks at one level, by every attacker, against one world. */
 import type { ExecutionContext } from 'ava';
 
-import type { NodeIsolation, WorkerNetwork } from '../../lib/isolation.ts';
+import type { IsolationLevel, WorkerNetwork } from '../../lib/isolation.ts';
 import { ATTACKERS } from './attackers.ts';
 import { startWorld, type Verdicts, type World } from './world.ts';
 
@@ -29,7 +29,7 @@ export interface Expected {
 /** The least number of attacks that every attacker must have tried. */
 const LEAST = 75;
 
-export async function attackLevel(t: ExecutionContext, level: NodeIsolation['processes'], expected: Expected): Promise<void> {
+export async function attackLevel(t: ExecutionContext, level: IsolationLevel, expected: Expected): Promise<void> {
   t.timeout(300_000);
   const world = await startWorld(t, level);
   for (const round of expected.rounds) await attackRound(t, world, round);

@@ -13,6 +13,7 @@ libc = ctypes.CDLL(None, use_errno=True)
 CLONE_NEWNS = 0x00020000
 CLONE_NEWUSER = 0x10000000
 CLONE_NEWNET = 0x40000000
+PR_GET_NO_NEW_PRIVS = 39
 # The same on every architecture since Linux 5; the older ones by architecture.
 FSOPEN, OPEN_TREE, IO_URING_SETUP = 430, 428, 425
 BY_ARCHITECTURE = {
@@ -44,7 +45,12 @@ def named(name, *args):
 
 
 def can_open(path, flags=os.O_RDONLY):
-    os.close(os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK))
+    descriptor = os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        if path != "/dev/null" and os.fstat(descriptor).st_rdev == os.makedev(1, 3):
+            raise Refused(f"{path} is /dev/null here")
+    finally:
+        os.close(descriptor)
     return f"opened {path}"
 
 
@@ -54,7 +60,7 @@ def first_of(paths, flags=os.O_RDONLY):
     for path in paths:
         try:
             return can_open(path, flags)
-        except OSError as error:
+        except (OSError, Refused) as error:
             last = error
     raise last
 
@@ -120,7 +126,7 @@ def become_root(_):
         return "became root"
     except OSError:
         pass
-    if status()["NoNewPrivs"] == "1":
+    if libc.prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1:
         raise Refused("no new privileges")
     programs = [path for path in glob.glob("/usr/bin/*") if os.stat(path).st_mode & stat.S_ISUID]
     if not programs:

@@ -2,27 +2,29 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { chmod, mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises';
-import { createServer, type AddressInfo } from 'node:net';
+import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 import type { ExecutionContext } from 'ava';
 
-import type { NodeIsolation } from '../../lib/isolation.ts';
+import type { IsolationLevel } from '../../lib/isolation.ts';
 import type { AgentConfigInput } from '../../agent/config.ts';
 import type { ReleaseSpec } from '../../proto/gen/capstan/v1/nodes.ts';
-import { JOIN_TOKEN, type FakeScheduler } from '../agent/fake-scheduler.ts';
+import { JOIN_TOKEN, type FakeScheduler, type Heard, type HeardOf } from '../agent/fake-scheduler.ts';
 import { addBuild, functionSpec, startScheduler } from '../agent/fixtures.ts';
 import { folderOf } from '../support/folder.ts';
-import { freePort } from '../support/free-port.ts';
 import { until } from '../support/until.ts';
 import { VICTIM, type Attacker } from './attackers.ts';
+import { IMAGE, placeOf } from './places.ts';
 
 const AGENT = fileURLToPath(new URL('../agent/agent-process.ts', import.meta.url));
 const MEBIBYTE = 1_048_576;
 /** Above the bound of every place in a sandbox. */
 const FILL_MEBIBYTES = 24;
 const BOUND_MEBIBYTES = 16;
+/** Within which a list is done, ms: gVisor needs the most. */
+const LIST_MS = 120_000;
 /** Below the 400 that an attacker tries. */
 const PIDS = 300;
 
@@ -48,7 +50,7 @@ export interface World {
 
 const reversed = (text: string): string => text.split('').toReversed().join('');
 
-export async function startWorld(t: ExecutionContext, isolation: NodeIsolation['processes']): Promise<World> {
+export async function startWorld(t: ExecutionContext, level: IsolationLevel): Promise<World> {
   const mark = `capstan-escapes-${process.pid}-${Math.random().toString(36).slice(2)}`;
   const secrets = {
     agent: `${mark}-of-the-agent`,
@@ -68,30 +70,32 @@ export async function startWorld(t: ExecutionContext, isolation: NodeIsolation['
   t.teardown(() => rm(sharedMemory, { force: true }));
   const socketPath = join(root, 'canary/socket');
   const abstractSocket = mark;
-  const loopbackPort = ((await listen(t, { host: '127.0.0.1', port: 0 })) as AddressInfo).port;
-  await listen(t, { path: socketPath });
+  await listenAt(t, socketPath);
   await chmod(socketPath, 0o777);
-  await listen(t, { path: `\0${abstractSocket}` });
 
   const scheduler = await startScheduler(t);
-  const workerApiPort = await freePort();
+  const place = await placeOf(t, level, abstractSocket);
+  const { isEngine, workerApiPort } = place;
   const config: AgentConfigInput = {
     dataDir,
-    isolation,
-    scheduler: scheduler.address,
+    scheduler: await place.dial(scheduler.address, root),
     joinToken: JOIN_TOKEN,
     logLevel: 'silent',
     nvidiaSmi: '/nonexistent/nvidia-smi',
-    containerSocket: 'none',
     spareHosts: 0,
     workerApiPort,
     workerPids: PIDS,
     workerDir: join(root, 'workers'),
     sandboxTmpBytes: BOUND_MEBIBYTES * MEBIBYTE,
     sandboxShmBytes: BOUND_MEBIBYTES * MEBIBYTE,
+    containerPids: PIDS,
+    containerTmpBytes: BOUND_MEBIBYTES * MEBIBYTE,
+    containerShmBytes: BOUND_MEBIBYTES * MEBIBYTE,
     hostEnv: { PATH: process.env['PATH'] ?? '/usr/local/bin:/usr/bin:/bin' },
+    ...place.config,
   };
-  const agent = spawn(process.execPath, [AGENT, JSON.stringify(config)], {
+  const [command, ...args] = [...place.enter, process.execPath, AGENT, JSON.stringify(config)];
+  const agent = spawn(command, args, {
     stdio: ['ignore', 'ignore', 'inherit'],
     env: { ...process.env, AGENT_SECRET: secrets.agent },
   });
@@ -112,7 +116,10 @@ export async function startWorld(t: ExecutionContext, isolation: NodeIsolation['
     functions: [functionSpec('victim')],
     env: { VICTIM: secrets.environment },
   };
-  const victimWorker = { workerId: 'w2', releaseId: 'r2', token: 'token-of-the-victim' };
+  // Where its processes would not be seen, the victim is a process of the same host.
+  const victimRuntime = isEngine && place.showsProcesses ? 'container' : 'process';
+  const victimWorker = { workerId: 'w2', releaseId: 'r2', token: 'token-of-the-victim', runtime: victimRuntime };
+  const inEngine = isEngine ? { runtime: 'container' } : {};
   scheduler.desire([victimWorker], [victimRelease]);
   await isIdle(scheduler, 'w2');
   let jobs = 0;
@@ -131,14 +138,14 @@ export async function startWorld(t: ExecutionContext, isolation: NodeIsolation['
   const targets = {
     ...{ agentPid: agent.pid, victimPid, decoyPid, victimBuild, dataDir, identityFile, schedulerDir: join(root, 'scheduler') },
     ...{ masterKey: join(root, 'scheduler/secrets/master-key'), canaryDir: join(root, 'canary'), sharedMemory },
-    ...{ loopbackPort, schedulerHost, schedulerPort: Number(schedulerPort), workerApiPort, socketPath, abstractSocket },
+    ...{ ...place.listening, schedulerHost, schedulerPort: Number(schedulerPort), workerApiPort, socketPath, abstractSocket },
     fillMebibytes: FILL_MEBIBYTES,
     reversed: Object.fromEntries(Object.entries(secrets).map(([name, value]) => [name, reversed(value)])),
   };
 
   let attacks = 0;
   return {
-    networks: hello.inventory?.isolation?.processNetworks ?? ['host'],
+    networks: (isEngine ? hello.inventory?.isolation?.containerNetworks : hello.inventory?.isolation?.processNetworks) ?? ['host'],
     async attack({ name, files, release }, network) {
       attacks += 1;
       const workerId = `w-${name}-${attacks}`;
@@ -149,9 +156,10 @@ export async function startWorld(t: ExecutionContext, isolation: NodeIsolation['
         ...{ releaseId, endpointId: `ep-${workerId}`, accountId: 'attackers', functions: [functionSpec('attack')], network },
         env: isCommand ? { TARGETS: JSON.stringify(targets) } : {},
         ...release,
+        ...(isEngine && isCommand ? { image: IMAGE, command: ['python3', '/capstan/build/attacks.py', 'stay'] } : {}),
       };
       const from = scheduler.now;
-      scheduler.desire([victimWorker, { workerId, releaseId }], [victimRelease, spec]);
+      scheduler.desire([victimWorker, { workerId, releaseId, ...inEngine }], [victimRelease, spec]);
       const verdicts = isCommand ? await printed(scheduler, `ep-${workerId}`) : await returned(scheduler, workerId, targets);
       scheduler.desire([victimWorker], [victimRelease]);
       await scheduler.hear('workers', ({ workers }) => workers.length === 1 && workers[0]?.workerId === 'w2', from);
@@ -185,8 +193,9 @@ export async function startWorld(t: ExecutionContext, isolation: NodeIsolation['
       const command: Partial<ReleaseSpec> = {
         ...(await addBuild(t, scheduler, { 'build.txt': 'a command' })),
         ...{ releaseId: 'r-host', endpointId: 'ep-host', accountId: 'attackers', runtime: 'process', functions: [], command: [program] },
+        ...(isEngine ? { image: IMAGE } : {}),
       };
-      scheduler.desire([victimWorker, { workerId: 'w-host', releaseId: 'r-host' }], [victimRelease, command]);
+      scheduler.desire([victimWorker, { workerId: 'w-host', releaseId: 'r-host', ...inEngine }], [victimRelease, command]);
       const isOver = (): boolean =>
         scheduler.heard.items.some(
           (event) => event.$case === 'workers' && event.value.workers.some((each) => each.workerId === 'w-host' && each.failures > 0),
@@ -216,7 +225,8 @@ async function returned(scheduler: FakeScheduler, workerId: string, targets: obj
   await isIdle(scheduler, workerId);
   const jobId = `job-${workerId}-${scheduler.now}`;
   scheduler.dispatch({ jobId, workerId }, targets);
-  const ended = await scheduler.ended(jobId);
+  const isEnd = (event: Heard): event is HeardOf<'ended'> => event.$case === 'ended' && event.value.jobId === jobId;
+  const { value: ended } = await scheduler.heard.next(isEnd, 0, LIST_MS);
   if (ended.outcome !== 'ATTEMPT_OUTCOME_COMPLETED') throw new Error(`the attacker ended with ${ended.outcome}: ${ended.error}`);
   return scheduler.valueOf(ended.output) as Verdicts;
 }
@@ -224,25 +234,28 @@ async function returned(scheduler: FakeScheduler, workerId: string, targets: obj
 /** Verdicts that a command printed, from the log of its endpoint. */
 function printed(scheduler: FakeScheduler, endpointId: string): Promise<Verdicts> {
   let requestId = 50_000;
-  return until('the command printed its verdicts', async () => {
-    requestId += 1;
-    const wanted = requestId;
-    scheduler.send({ $case: 'logs', value: { requestId, endpointId, workerId: '', limit: 1_000, afterMs: 0n } });
-    const { lines } = await scheduler.hear('logs', (value) => value.requestId === wanted);
-    if (!lines.some(({ text }) => text === 'verdicts end')) return undefined;
-    const verdicts = lines.flatMap(({ text }) =>
-      text.startsWith('verdict ') ? [JSON.parse(text.slice('verdict '.length)) as Verdict & { readonly name: string }] : [],
-    );
-    return Object.fromEntries(verdicts.map(({ name, verdict, detail }) => [name, { verdict, detail }]));
-  });
+  return until(
+    'the command printed its verdicts',
+    async () => {
+      requestId += 1;
+      const wanted = requestId;
+      scheduler.send({ $case: 'logs', value: { requestId, endpointId, workerId: '', limit: 1_000, afterMs: 0n } });
+      const { lines } = await scheduler.hear('logs', (value) => value.requestId === wanted);
+      if (!lines.some(({ text }) => text === 'verdicts end')) return undefined;
+      const verdicts = lines.flatMap(({ text }) =>
+        text.startsWith('verdict ') ? [JSON.parse(text.slice('verdict '.length)) as Verdict & { readonly name: string }] : [],
+      );
+      return Object.fromEntries(verdicts.map(({ name, verdict, detail }) => [name, { verdict, detail }]));
+    },
+    LIST_MS,
+  );
 }
 
-async function listen(t: ExecutionContext, where: { host: string; port: number } | { path: string }): Promise<unknown> {
+async function listenAt(t: ExecutionContext, path: string): Promise<void> {
   const server = createServer((socket) => socket.on('error', () => undefined).end('hello'));
-  server.listen(where);
+  server.listen(path);
   await once(server, 'listening');
   t.teardown(() => server.close());
-  return server.address();
 }
 
 /** Living processes with a text in their command line or environment. */

@@ -31,9 +31,13 @@ export interface PrivateEngine {
 
 /**
  * Starts the engine and gives it, under these names, an image with Python and what the agent's Node needs. `settings`:
- * more of daemon.json.
+ * more of daemon.json; `enter`: the words with which the daemon's command line begins.
  */
-export async function startEngine(names: readonly string[], settings: Readonly<Record<string, unknown>> = {}): Promise<PrivateEngine> {
+export async function startEngine(
+  names: readonly string[],
+  settings: Readonly<Record<string, unknown>> = {},
+  enter: readonly string[] = [],
+): Promise<PrivateEngine> {
   await sweepStaleEngines(PREFIX);
   const folder = await ownFolder(PREFIX);
   // A user namespace's root must reach the layers below it.
@@ -56,9 +60,8 @@ export async function startEngine(names: readonly string[], settings: Readonly<R
       '--pidfile',
       join(folder, 'pid'),
     ];
-    const started = spawn('dockerd', [...args, '-H', `unix://${socket}`, '--iptables=false', '--bridge=none', '--live-restore'], {
-      stdio: ['ignore', 'ignore', 'pipe'],
-    });
+    const [command, ...words] = [...enter, 'dockerd', ...args, '-H', `unix://${socket}`, '--iptables=false', '--bridge=none'];
+    const started = spawn(command, [...words, '--live-restore'], { stdio: ['ignore', 'ignore', 'pipe'] });
     daemon = started;
     let said = '';
     started.stderr.setEncoding('utf8').on('data', (text: string) => (said = (said + text).slice(-4_000)));
