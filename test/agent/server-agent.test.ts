@@ -17,6 +17,10 @@ test('a connection is made when the server listens, and refused when it does not
   const agent = new ServerAgent(() => isRefused);
   const [response] = (await once(get({ host: '127.0.0.1', port, agent }), 'response')) as [IncomingMessage];
   t.is(await text(response), 'here');
+  let looks = 0;
+  const late = new ServerAgent(() => (looks += 1) > 1);
+  const [gone] = (await once(get({ host: '127.0.0.1', port, agent: late }), 'error')) as [NodeJS.ErrnoException];
+  t.like(gone, { code: 'ECONNREFUSED' }, 'it stopped to listen after the first look');
   isRefused = true;
   const [error] = (await once(get({ host: '127.0.0.1', port, agent }), 'error')) as [NodeJS.ErrnoException];
   t.like(error, { code: 'ECONNREFUSED', message: `connect ECONNREFUSED 127.0.0.1:${port}` });

@@ -36,7 +36,7 @@ async function listening(t: ExecutionContext, server: Server): Promise<number> {
 }
 
 /** How a request to a port of this host fails. */
-async function failureOf(port: number, order: Partial<HttpRequest> = {}): Promise<Failure & { readonly refused: boolean }> {
+async function failureOf(port: number, order: Partial<HttpRequest> = {}, isGone = false): Promise<Failure & { readonly refused: boolean }> {
   let refused = false;
   const failed = await new Promise<Failure>((resolve, reject) => {
     const request: ProxiedRequest = new ProxiedRequest(
@@ -52,6 +52,7 @@ async function failureOf(port: number, order: Partial<HttpRequest> = {}): Promis
       },
       {
         agent: new Agent({ keepAlive: false }),
+        isRefused: () => isGone,
         onRefused: () => (refused = true),
         onInvalid: reject,
         onOver: () => request.credit(0),
@@ -115,6 +116,16 @@ test('of what a server may have read, another worker gets nothing', async (t) =>
     const port = await listening(t, server);
     t.like(await failureOf(port, order), { code: 'WORKER_LOST', untouched, refused: false }, name);
   }
+});
+
+test('a reset of a server that is gone is a refusal of what can be sent again', async (t) => {
+  // As pasta does: it accepts, finds that nothing listens behind it, and resets.
+  const server = createServer((socket) => socket.once('data', () => socket.resetAndDestroy()).on('error', () => undefined));
+  const port = await listening(t, server);
+  for (const order of [{}, { method: 'DELETE' }, { upgrade: true, ended: false }])
+    t.like(await failureOf(port, order, true), { code: 'UNAVAILABLE', untouched: true, refused: true });
+  for (const order of [{ method: 'PATCH' }, { method: 'PUT', body: Buffer.from('body') }])
+    t.like(await failureOf(port, order, true), { code: 'WORKER_LOST', untouched: false, refused: true });
 });
 
 function isRefused(port: number): Promise<boolean> {
@@ -204,7 +215,13 @@ test('what a caller sends before its connection is upgraded is the first of what
       credit: () => undefined,
       failed: (_code, message) => t.fail(message),
     },
-    { agent: new Agent({ keepAlive: false }), onRefused: () => t.fail(), onInvalid: (line) => t.fail(line), onOver: () => undefined },
+    {
+      agent: new Agent({ keepAlive: false }),
+      isRefused: () => false,
+      onRefused: () => t.fail(),
+      onInvalid: (line) => t.fail(line),
+      onOver: () => undefined,
+    },
   );
   // Before the connection exists.
   call.body(Buffer.from('and late'), true);

@@ -7,26 +7,30 @@
  * |---|---|
  * | was never established (refused, no route, time-out) | nothing was sent: `untouched` |
  * | was reset before the first byte of a response; an idempotent method without a body | `untouched`, but WORKER_LOST: see below |
+ * | the same, and nothing listens there any more | `untouched`: it was accepted in place of a server that is gone |
  * | ended normally, or broke in any other way | unknown: not `untouched` |
  *
  * The kernel resets a connection when its server exits with unread bytes, or before the server accepted it: the request
  * was not read then. A server may also request a reset after reading everything; for an idempotent method a retry is
- * allowed by HTTP (RFC 9110, section 9.2.2), and the gateway retries once only.
+ * allowed by HTTP (RFC 9110, section 9.2.2), and the gateway retries once only. Where a worker has a network of its own, pasta accepts a
+ * connection before it knows whether anything listens, and resets it when nothing does: such a worker counts as one that refused. It
+ * gets no further request, so one request meets each worker once and needs no limit of retries.
  */
 import { request as httpRequest, type Agent, type ClientRequest, type IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
 
 import { HTTP_WINDOW_BYTES, type HttpCall, type HttpEvents, type HttpRequest } from '../runtime.ts';
+import { CONNECT_MS } from './server-agent.ts';
 import type { Reach } from './site.ts';
 
 const NOTHING = Buffer.alloc(0);
-/** Time-out of connecting, ms: the kernel would try for two minutes. */
-const CONNECT_MS = 5_000;
 const IDEMPOTENT = new Set(['GET', 'HEAD', 'OPTIONS', 'PUT', 'DELETE', 'TRACE']);
 const RESET = new Set(['ECONNRESET', 'EPIPE']);
 
 export interface ProxiedDeps {
   readonly agent: Agent;
+  /** Whether it is known that nothing listens there. */
+  readonly isRefused: () => boolean;
   /** Nothing listens there. */
   readonly onRefused: () => void;
   /** The worker sent something other than an HTTP response; a line for its log. */
@@ -71,12 +75,15 @@ export class ProxiedRequest implements HttpCall {
     });
     const timer = setTimeout(() => this.#request.destroy(new Error(`no connection within ${CONNECT_MS / 1000} s`)), CONNECT_MS);
     this.#request.once('close', () => clearTimeout(timer));
-    this.#request.once('socket', (socket) =>
-      socket.once('connect', () => {
+    this.#request.once('socket', (socket) => {
+      const connected = (): void => {
         this.#connected = true;
         clearTimeout(timer);
-      }),
-    );
+      };
+      // The agent may hand it over once it is connected.
+      if (socket.connecting) socket.once('connect', connected);
+      else if (!socket.destroyed) connected();
+    });
     this.#sink = this.#request;
     this.#request.on('response', (response) => {
       const { rawHeaders, statusCode } = response;
@@ -92,13 +99,15 @@ export class ProxiedRequest implements HttpCall {
       this.#readFrom(socket);
     });
     this.#request.on('error', (error: NodeJS.ErrnoException) => {
-      if (error.code === 'ECONNREFUSED' && !this.#over) deps.onRefused();
+      // Node also reports ECONNRESET, without a system call, for a connection that ended normally.
+      const isReset = error.syscall !== undefined && RESET.has(error.code ?? '');
+      const isGone = isReset && deps.isRefused();
+      if ((error.code === 'ECONNREFUSED' || isGone) && !this.#over) deps.onRefused();
       if (error.code?.startsWith('HPE_') === true) {
         this.#invalid(method, path, error.message);
         return;
       }
-      // Node also reports ECONNRESET, without a system call, for a connection that ended normally.
-      this.#fail(error.message, error.syscall !== undefined && RESET.has(error.code ?? ''));
+      this.#fail(error.message, isReset, isGone);
     });
     if (upgrade === true) {
       this.#early = [];
@@ -173,11 +182,11 @@ export class ProxiedRequest implements HttpCall {
     this.#events.failed('INTERNAL', `the worker's response is not valid HTTP: ${reason}`, false);
   }
 
-  #fail(why: string, reset = false): void {
+  #fail(why: string, reset = false, isGone = false): void {
     const unread = reset && this.#repeatable && this.#request.socket?.bytesRead === 0;
     const message = this.#why ?? `the worker did not respond: ${why}`;
     if (!this.#finish()) return;
-    if (this.#connected) this.#events.failed('WORKER_LOST', message, unread);
+    if (this.#connected) this.#events.failed(unread && isGone ? 'UNAVAILABLE' : 'WORKER_LOST', message, unread);
     else this.#events.failed('UNAVAILABLE', message, true);
   }
 

@@ -1,10 +1,15 @@
 /** Connections to a worker's server. */
 import { Agent, type ClientRequestArgs } from 'node:http';
+import { connect, type NetConnectOpts, type Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
+
+/** Time-out of connecting, ms: the kernel would try for two minutes. */
+export const CONNECT_MS = 5_000;
 
 /**
  * Refuses a connection, as the kernel would, when nothing listens: where a worker has a network of its own, pasta accepts
- * connections in its place, and a request that was only accepted could not be sent to another worker.
+ * connections in its place, and a request that was only accepted could not be sent to another worker. It looks again once the
+ * connection is made and before anything is sent: its server may have ended meanwhile.
  */
 export class ServerAgent extends Agent {
   readonly #isRefused: () => boolean;
@@ -14,15 +19,35 @@ export class ServerAgent extends Agent {
     this.#isRefused = isRefused;
   }
 
+  /** Always calls back, and never returns the connection. */
   override createConnection(
     options: ClientRequestArgs,
     callback?: (error: Error | null, stream: Duplex) => void,
   ): Duplex | null | undefined {
-    if (!this.#isRefused()) return super.createConnection(options, callback);
-    const text = `connect ECONNREFUSED ${options.host ?? ''}:${options.port ?? ''}`;
-    const error = Object.assign(new Error(text), { code: 'ECONNREFUSED', syscall: 'connect' });
     // With an error there is no stream.
-    process.nextTick(() => (callback as ((error: Error) => void) | undefined)?.(error));
+    const done = callback as ((error: Error | null, stream?: Duplex) => void) | undefined;
+    if (this.#isRefused()) {
+      process.nextTick(() => done?.(refusal(options)));
+      return undefined;
+    }
+    const socket: Socket = connect(options as NetConnectOpts);
+    socket.setTimeout(CONNECT_MS, () => socket.destroy(new Error(`no connection within ${CONNECT_MS / 1000} s`)));
+    const failed = (error: Error): void => done?.(error);
+    socket.once('error', failed);
+    socket.once('connect', () => {
+      socket.off('error', failed).setTimeout(0).removeAllListeners('timeout');
+      if (!this.#isRefused()) {
+        done?.(null, socket);
+        return;
+      }
+      socket.on('error', () => undefined).destroy();
+      done?.(refusal(options));
+    });
     return undefined;
   }
+}
+
+function refusal({ host, port }: ClientRequestArgs): Error {
+  const text = `connect ECONNREFUSED ${host ?? ''}:${port ?? ''}`;
+  return Object.assign(new Error(text), { code: 'ECONNREFUSED', syscall: 'connect' });
 }

@@ -76,6 +76,7 @@ export class ServerWorker implements RunningWorker {
     const proxied: ProxiedRequest = new ProxiedRequest(this.#reach, request, events, {
       // An upgraded connection belongs to no agent, which would end it with the others.
       agent: request.upgrade === true ? new ServerAgent(this.#isRefused) : this.#agent,
+      isRefused: this.#isRefused,
       onRefused: () => this.#doubt(),
       onInvalid: (text) => this.#events.log({ stream: 'system', jobId: '', text }),
       onOver: () => this.#open.delete(proxied),
