@@ -9,6 +9,8 @@ import { text } from 'node:stream/consumers';
 
 import test, { type ExecutionContext } from 'ava';
 
+import { ProxiedRequest } from '../../agent/runtimes/server/proxied-request.ts';
+import { ServerAgent } from '../../agent/runtimes/server/server-agent.ts';
 import type { NetworkOptions } from '../../agent/sandbox/bwrap/open-sandbox.ts';
 import type { SandboxLauncher } from '../../agent/sandbox/bwrap/sandbox-launcher.ts';
 import type { Assignment, LaunchOrder } from '../../agent/sandbox/launcher.ts';
@@ -158,6 +160,47 @@ networkTest('a server is reached at its ports, and a program reaches those of th
   await server.gone;
 });
 
+networkTest('a request that is accepted in place of a server that has ended goes to another worker', async (t) => {
+  const launcher = await open(t);
+  launcher.setGateway('');
+  const port = await freePort();
+  const server = launcher.launch({
+    kind: 'program',
+    command: 'node',
+    args: ['-e', "console.log('up'); setInterval(() => {}, 1000)"],
+    env: launcher.environmentOf({}),
+    assignment: assigned(),
+    ports: { reached: [], published: [port] },
+  });
+  await new Promise((resolve) => server.stdout?.once('data', resolve));
+  const get = { function: '', method: 'GET', url: 'http://h.test/', headers: [], pathValues: {}, body: Buffer.alloc(0), ended: true };
+  for (const order of [get, { ...get, upgrade: true, ended: false }, { ...get, method: 'POST', body: Buffer.from('body') }]) {
+    const doubts: string[] = [];
+    let looks = 0;
+    // Its server ends just after the agent has looked whether it listens.
+    const isRefused = (): boolean => (looks += 1) > 1 && server.listens?.(port) === false;
+    const failed = await new Promise((resolve) => {
+      const events = { head: () => undefined, body: () => undefined, credit: () => undefined };
+      const request: ProxiedRequest = new ProxiedRequest(
+        { host: '127.0.0.1', port, healthPort: port },
+        order,
+        { ...events, failed: (code, _message, untouched) => resolve({ code, untouched }) },
+        {
+          agent: new ServerAgent(isRefused),
+          isRefused,
+          onRefused: () => doubts.push('refused'),
+          onInvalid: (line) => t.fail(line),
+          onOver: () => request.credit(0),
+        },
+      );
+    });
+    t.deepEqual(failed, { code: 'UNAVAILABLE', untouched: true });
+    t.deepEqual(doubts, ['refused']);
+  }
+  server.kill();
+  await server.gone;
+});
+
 networkTest('destinations that the operator allows are not refused', async (t) => {
   const launcher = await open(t, {
     allowed: [
@@ -193,44 +236,63 @@ networkTest('with the end of a worker its network is gone, and with the launcher
   t.deepEqual(pastas(port), []);
 });
 
-(works && isRoot ? test : test.skip)('an agent without root has the network, too, where it may open the device for it', async (t) => {
-  const folder = await folderOf(t);
-  await chmod(folder, 0o755);
-  await mkdir(join(folder, 'agent'));
-  await chown(join(folder, 'agent'), NOBODY, NOBODY);
-  const open = await listen(t, { host: '127.0.0.1', port: 0 });
-  const shut = await listen(t, { host: '127.0.0.1', port: 0 });
-  const targets = JSON.stringify([open, shut].map((port) => ({ host: '127.0.0.1', port })));
-  const program = `
+(works && isRoot ? test : test.skip)(
+  'an agent without root has the network, too, with spares, where it may open the device for it',
+  async (t) => {
+    const folder = await folderOf(t);
+    await chmod(folder, 0o755);
+    await mkdir(join(folder, 'agent'));
+    await chown(join(folder, 'agent'), NOBODY, NOBODY);
+    const open = await listen(t, { host: '127.0.0.1', port: 0 });
+    const shut = await listen(t, { host: '127.0.0.1', port: 0 });
+    const targets = JSON.stringify([open, shut].map((port) => ({ host: '127.0.0.1', port })));
+    const program = `
     import { openTestSandbox } from '${join(import.meta.dirname, '../support/sandbox.ts')}';
-    const { launcher, networks, defaultNetwork } = await openTestSandbox('${folder}/agent', { network: { setting: 'auto', allowed: [], spares: 0 } });
+    const { launcher, networks, defaultNetwork } = await openTestSandbox('${folder}/agent', { network: { setting: 'auto', allowed: [], spares: 1 } });
     console.log(networks.join(), defaultNetwork, launcher.hasSpares);
     launcher.setGateway('http://127.0.0.1:${open}');
-    const worker = launcher.launch({ kind: 'program', command: 'node', args: ['-e', ${JSON.stringify(TRY)}, ${JSON.stringify(targets)}], env: launcher.environmentOf({}),
-      assignment: { workerId: 'w', folder: '', workFolder: '/work', deviceUuids: [], memoryBytes: 0, cpuMillis: 0, network: 'outbound' } });
-    worker.stdout.pipe(process.stdout);
-    worker.stderr.pipe(process.stderr);
-    await worker.gone;
+    const assignment = { workerId: 'w', folder: '', workFolder: '/work', deviceUuids: [], memoryBytes: 0, cpuMillis: 0, network: 'outbound' };
+    const end = async (worker) => {
+      worker.stdout.pipe(process.stdout);
+      worker.stderr.pipe(process.stderr);
+      await worker.gone;
+    };
+    const args = ['-e', ${JSON.stringify(TRY)}, ${JSON.stringify(targets)}];
+    const env = launcher.environmentOf({});
+    await end(launcher.launch({ kind: 'program', command: 'node', args, env, assignment }));
+    console.log(launcher.takesSpare(assignment));
+    const waits = { command: 'sh', args: ['-c', 'read -r go <&3; exec "$@"', 'sh', 'node', ...args] };
+    const spare = launcher.launch({ kind: 'host', ...waits, env, pipes: 1, lifeline: false, reads: [] });
+    await spare.assign(assignment);
+    spare.pipes[0].write('go\\n');
+    await end(spare);
+    const rules = ['-c', 'nft list ruleset 2>&1 | head -1; grep CapEff /proc/self/status; echo 1 2>/dev/null >/proc/sys/net/ipv4/ip_forward || echo refused'];
+    await end(launcher.launch({ kind: 'program', command: 'sh', args: rules, env, assignment }));
     await launcher.close();`;
-  const asNobody = [`--reuid=${NOBODY}`, `--regid=${NOBODY}`, '--clear-groups'];
-  const script = 'mount -t tmpfs tun /dev/net && mknod -m 0666 /dev/net/tun c 10 200 && exec setpriv "$@"';
-  const child = spawn(
-    'unshare',
-    [
-      ...['--mount', '--propagation', 'private', 'sh', '-c', script, 'sh', ...asNobody],
-      ...[process.execPath, '--input-type=module', '--eval', program],
-    ],
-    { stdio: ['ignore', 'pipe', 'pipe'], env: { PATH: '/usr/local/bin:/usr/bin:/bin', HOME: folder } },
-  );
-  t.teardown(() => child.kill('SIGKILL'));
-  const [out, err] = await Promise.all([text(child.stdout), text(child.stderr)]);
-  if (/EACCES|Cannot find module|Permission denied/.test(err)) {
-    t.log('this checkout is not readable for other users');
-    t.pass();
-    return;
-  }
-  t.is(out, 'host,outbound,none host true\n["connected","ECONNREFUSED"]\n', err);
-});
+    const asNobody = [`--reuid=${NOBODY}`, `--regid=${NOBODY}`, '--clear-groups'];
+    const script = 'mount -t tmpfs tun /dev/net && mknod -m 0666 /dev/net/tun c 10 200 && exec setpriv "$@"';
+    const child = spawn(
+      'unshare',
+      [
+        ...['--mount', '--propagation', 'private', 'sh', '-c', script, 'sh', ...asNobody],
+        ...[process.execPath, '--input-type=module', '--eval', program],
+      ],
+      { stdio: ['ignore', 'pipe', 'pipe'], env: { PATH: '/usr/local/bin:/usr/bin:/bin', HOME: folder } },
+    );
+    t.teardown(() => child.kill('SIGKILL'));
+    const [out, err] = await Promise.all([text(child.stdout), text(child.stderr)]);
+    if (/EACCES|Cannot find module|Permission denied/.test(err)) {
+      t.log('this checkout is not readable for other users');
+      t.pass();
+      return;
+    }
+    const reached = '["connected","ECONNREFUSED"]';
+    const [first, ...rest] = out.trim().split('\n');
+    t.is(first, 'host,outbound,none outbound true', err);
+    t.deepEqual(rest.slice(0, 3), [reached, 'true', reached], err);
+    t.regex(rest.slice(3).join('\n'), /CapEff:\t0+\nrefused$/);
+  },
+);
 
 (works && isRoot ? test : test.skip)('names are resolved where the host’s resolver has a loopback address', async (t) => {
   const folder = await folderOf(t, { 'resolv.conf': 'nameserver 127.0.0.53\n' });

@@ -38,6 +38,8 @@ export interface HolderTools {
   readonly unshare: readonly string[];
   /** `nsenter` and the flags before the pid. */
   readonly nsenter: readonly string[];
+  /** The same for its user namespace alone, if it has one. */
+  readonly nsenterUser?: readonly string[];
 }
 
 export class Holder {
@@ -84,6 +86,12 @@ export class Holder {
   /** The words with which a command line runs inside. */
   get enter(): readonly string[] {
     return [...this.#tools.nsenter, '--target', String(this.#shell.pid), '--'];
+  }
+
+  /** The words with which a command line runs in its user namespace, and in no other of its namespaces. */
+  get enterUser(): readonly string[] | undefined {
+    const { nsenterUser } = this.#tools;
+    return nsenterUser === undefined ? undefined : [...nsenterUser, '--target', String(this.#shell.pid), '--'];
   }
 
   get works(): boolean {

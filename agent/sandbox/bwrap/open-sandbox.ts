@@ -113,19 +113,25 @@ export async function openSandbox(options: OpenSandboxOptions): Promise<OpenedSa
     return { launcher: undefined, missing: [explainFailure(problem, isRoot)] };
   }
   const filter = own.seccompFile === undefined ? [noFilter()] : [];
-  const opened = await openNetwork(options, uids);
-  const { networks, defaultNetwork } = opened;
-  // The namespaces of a plain user's networks and spares are of different user namespaces: a spare has the host's network.
-  const spareNetwork = isRoot ? defaultNetwork : 'host';
-  const found = { networks: networks === undefined ? HOST_OR_NONE : ALL_NETWORKS, defaultNetwork };
-  const launcherOf = (holder: Holder | undefined): SandboxLauncher =>
-    new SandboxLauncher({ ...own, holder, networks, spareNetwork, close });
-  if (!options.spares || spareNetwork !== defaultNetwork)
-    return { launcher: launcherOf(undefined), missing: [...filter, ...opened.missing], ...found };
-  const { holder, reason } = await openHolder(folder, isRoot);
+  const { holder, reason } = options.spares ? await openHolder(folder, isRoot) : NO_HOLDER;
   const spares = reason === undefined ? [] : [{ without: 'spares', reason, remedy: '' }];
-  return { launcher: launcherOf(holder), missing: [...filter, ...opened.missing, ...spares], ...found };
+  let opened: Awaited<ReturnType<typeof openNetwork>>;
+  try {
+    opened = await openNetwork(options, uids, holder);
+  } catch (error) {
+    await holder?.close();
+    throw error;
+  }
+  const { networks, defaultNetwork } = opened;
+  return {
+    launcher: new SandboxLauncher({ ...own, holder, networks, spareNetwork: defaultNetwork, close }),
+    missing: [...filter, ...opened.missing, ...spares],
+    networks: networks === undefined ? HOST_OR_NONE : ALL_NETWORKS,
+    defaultNetwork,
+  };
 }
+
+const NO_HOLDER = { holder: undefined, reason: undefined };
 
 const HOST_OR_NONE: readonly WorkerNetwork[] = ['host', 'none'];
 const ALL_NETWORKS: readonly WorkerNetwork[] = ['host', 'outbound', 'none'];
@@ -134,17 +140,20 @@ const ALL_NETWORKS: readonly WorkerNetwork[] = ['host', 'outbound', 'none'];
 async function openNetwork(
   { network, folder, log }: OpenSandboxOptions,
   uids: WorkerUids | undefined,
+  holder: Holder | undefined,
 ): Promise<OpenedNetworks & { readonly defaultNetwork: WorkerNetwork }> {
   // pasta belongs to a user that owns nothing else.
   const uid = uids?.take();
-  const opened = await openNetworks({ uid, folder: join(folder, 'network'), allowed: network.allowed, spares: network.spares, log });
+  // A spare of a plain user must be in the holder's user namespace: there it could not enter a network of another one.
+  const within = holder?.enterUser;
+  const { allowed, spares } = network;
+  const opened = await openNetworks({ uid, within, folder: join(folder, 'network'), allowed, spares, log });
   if (opened.networks === undefined) {
     if (uid !== undefined) uids?.free(uid);
     if (network.setting === 'outbound') throw noOutbound(opened.missing);
     return { ...opened, defaultNetwork: 'host' };
   }
-  const isUsual = network.setting === 'outbound' || (network.setting === 'auto' && uid !== undefined);
-  return { ...opened, defaultNetwork: isUsual ? 'outbound' : 'host' };
+  return { ...opened, defaultNetwork: network.setting === 'host' ? 'host' : 'outbound' };
 }
 
 /** Says why the network that is demanded does not work. */
@@ -164,7 +173,11 @@ async function openHolder(
     return { holder: undefined, reason: 'unshare or nsenter is not installed (util-linux)' };
   const tools: HolderTools = isRoot
     ? { unshare: [unshare, '--mount', '--propagation', 'private'], nsenter: [nsenter, '--mount'] }
-    : { unshare: [unshare, '--user', '--map-root-user', '--mount'], nsenter: [nsenter, '--user', '--preserve-credentials', '--mount'] };
+    : {
+        unshare: [unshare, '--user', '--map-root-user', '--mount'],
+        nsenter: [nsenter, '--user', '--preserve-credentials', '--mount'],
+        nsenterUser: [nsenter, '--user', '--preserve-credentials'],
+      };
   try {
     return { holder: await Holder.open(tools, join(folder, 'sandbox')), reason: undefined };
   } catch (error) {

@@ -122,7 +122,6 @@ class Parts implements SandboxParts {
     else if (assignment.folder !== '') await this.#makeReadable(assignment.folder);
     const links = order.kind === 'program' ? workLinks(order.assignment.folder) : [];
     const uid = this.#uid ?? USER_NAMESPACE_UID;
-    const enter = [...(this.#space?.enter ?? []), ...(this.#slot === undefined ? [] : (holder?.enter ?? []))];
     return {
       bwrap: sandboxArguments({
         sizes,
@@ -144,7 +143,7 @@ class Parts implements SandboxParts {
       passwd: `root:x:0:0:root:/:/usr/sbin/nologin\nworker:x:${uid}:${uid}:worker:${INSIDE.home}:/bin/sh\n`,
       environment: exportsOf(this.#environment()),
       before: this.limits.entry,
-      command: [...enter, bwrap, '--args', String(FDS.arguments), '--', ...this.#drop(), ...this.#command()],
+      command: [...this.#enter(), bwrap, '--args', String(FDS.arguments), '--', ...this.#drop(), ...this.#command()],
     };
   }
 
@@ -177,6 +176,13 @@ class Parts implements SandboxParts {
   get #network(): WorkerNetwork {
     const { assignment } = this.#order;
     return assignment === undefined ? this.#options.spareNetwork : (assignment.network ?? 'host');
+  }
+
+  /** The words before bubblewrap: the namespaces that are there already. A user namespace comes with the first of them. */
+  #enter(): readonly string[] {
+    const { holder } = this.#options;
+    if (this.#slot === undefined || holder === undefined) return this.#space?.enter ?? [];
+    return [...holder.enter, ...(this.#space?.enterAgain ?? [])];
   }
 
   /** Rejects with UNAVAILABLE. */

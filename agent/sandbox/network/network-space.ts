@@ -38,6 +38,11 @@ export interface NetworkSpaceOptions {
   readonly tools: NetworkTools;
   /** The user of pasta where the agent is root; otherwise it is the agent's. */
   readonly uid: number | undefined;
+  /**
+   * The words with which a command line runs in the user namespace that spares share, where the agent is not root: the network belongs
+   * to that one then. Absent: pasta makes a user namespace, too.
+   */
+  readonly within?: readonly string[] | undefined;
   /** The firewall's rules. */
   readonly rules: string;
   /** Ports of this host's loopback address that the namespace reaches at its own. */
@@ -98,6 +103,11 @@ export class NetworkSpace {
     return [this.#tools.nsenter, ...user, '--net', '--target', String(this.#pid), '--'];
   }
 
+  /** The same from within the user namespace of its network, which cannot be entered twice. */
+  get enterAgain(): readonly string[] {
+    return [this.#tools.nsenter, '--net', '--target', String(this.#pid), '--'];
+  }
+
   /**
    * Returns whether something in the namespace listens on a port. pasta accepts connections to a published port also where
    * nothing does.
@@ -123,10 +133,12 @@ export class NetworkSpace {
   }
 }
 
-function start({ tools, uid, rules, reached, published }: NetworkSpaceOptions): ChildProcess {
+function start({ tools, uid, within = [], rules, reached, published }: NetworkSpaceOptions): ChildProcess {
   const ports = (list: readonly number[], address = ''): string => (list.length === 0 ? 'none' : `${address}${list.join(',')}`);
   const pasta = [
+    ...within,
     tools.pasta,
+    ...(within.length > 0 ? ['--netns-only'] : []),
     ...['--foreground', '--quiet', '--config-net', '--no-map-gw'],
     ...['--tcp-ports', ports(published, '127.0.0.1/'), '--udp-ports', 'none', '--tcp-ns', ports(reached), '--udp-ns', 'none'],
     ...['--dns-forward', RESOLVER],

@@ -19,6 +19,8 @@ export interface WorkerNetworksOptions {
   readonly tools: NetworkTools;
   /** As NetworkSpaceOptions. */
   readonly uid: number | undefined;
+  /** As NetworkSpaceOptions. */
+  readonly within?: readonly string[] | undefined;
   /** The agent's folder. */
   readonly folder: string;
   /** CAPSTAN_WORKER_NETWORK_ALLOW. */
@@ -121,11 +123,12 @@ export class WorkerNetworks {
 
   async #make({ reached, published }: WorkerPorts): Promise<NetworkSpace> {
     if (this.#isClosed) throw new CapstanError('UNAVAILABLE', 'the agent stops');
-    const { tools, uid, allowed } = this.#options;
+    const { tools, uid, within, allowed } = this.#options;
     const way = await this.#way;
     const space = await NetworkSpace.open({
       tools,
       uid,
+      within,
       rules: firewall({ allowed: [...allowed, ...way.allowed], own: ownAddresses() }),
       reached: [...new Set([...way.reached, ...reached])],
       published,
