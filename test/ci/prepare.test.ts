@@ -15,6 +15,7 @@ const shells = ['zsh', 'fish'];
 const browsers = ['chromium'];
 const engines = [
   'dockerd',
+  'docker',
   'podman',
   'runc',
   'promtool',
