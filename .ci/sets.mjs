@@ -47,6 +47,7 @@ export const sets = {
     'test/integration/take-over.test.ts',
     'test/support/postgres.test.ts',
   ],
+  compose: ['test/deploy/compose-run.test.ts'],
   parameters: ['test/parameters/*.test.ts'],
   sdk: ['test/sdk/remote.test.ts', 'test/sdk/stack.test.ts'],
   packages: ['test/cli/packages*.test.ts'],

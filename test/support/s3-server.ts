@@ -42,13 +42,24 @@ export interface S3Server {
 
 const PAGE = 2;
 
-export async function startS3(): Promise<S3Server> {
+/** Where the server listens; a free port by default. */
+export interface S3Listener {
+  readonly host?: string;
+  readonly port?: number;
+}
+
+/** Starts a server with one bucket; `account` replaces the bucket, the keys and the region. */
+export async function startS3(
+  account: Partial<Pick<S3Server, 'bucket' | 'accessKeyId' | 'secretAccessKey' | 'region'>> = {},
+  { host = '127.0.0.1', port = 0 }: S3Listener = {},
+): Promise<S3Server> {
   const state: { -readonly [K in keyof S3Server]: S3Server[K] } = {
     endpoint: '',
     bucket: 'capstan',
     accessKeyId: 'AKIDEXAMPLE',
     secretAccessKey: 'wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY',
     region: 'eu-test-1',
+    ...account,
     objects: new Map<string, S3Object>(),
     requests: [],
     fault: () => undefined,
@@ -61,7 +72,7 @@ export async function startS3(): Promise<S3Server> {
   const server = createServer((request, response) => {
     answer(state, request, response).catch(() => response.destroy());
   });
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  await new Promise<void>((resolve) => server.listen(port, host, resolve));
   state.endpoint = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
   return state;
 }

@@ -58,7 +58,7 @@ export async function baseImageTar(): Promise<string> {
 }
 
 /** Every library that the loader finds for these files, and the loader, at the paths where it looks. */
-async function librariesOf(files: readonly string[]): Promise<string[]> {
+export async function librariesOf(files: readonly string[]): Promise<string[]> {
   const found = new Set<string>();
   const { stdout } = await run('ldd', [...files]).catch((error: { stdout?: string }) => ({ stdout: error.stdout ?? '' }));
   for (const [path] of stdout.matchAll(/\/\S+(?= \()/g)) found.add(path);

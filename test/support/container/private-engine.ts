@@ -19,8 +19,13 @@ const PREFIX = 'capstan-docker';
 /** Why no private engine can be started here; absent when one can. */
 export const noEngine: string | undefined = lacking(['dockerd', 'docker', 'python3', 'tar', 'ldd']);
 
+/** Why no private engine with networks can be started here; absent when one can. */
+export const noNetworkedEngine: string | undefined = noEngine ?? lacking(['unshare', 'nsenter', 'ip', 'iptables']);
+
 export interface PrivateEngine {
   readonly socket: string;
+  /** Runs a program in the engine's own network, where published ports are; returns its output. Only with `hasNetwork`. */
+  inNetwork(program: string, args: readonly string[], env?: NodeJS.ProcessEnv): Promise<string>;
   /** Runs the engine's own command-line client; answers its output. */
   docker(...args: string[]): Promise<string>;
   /** Ends the daemon and starts it anew; containers live on, as with `live-restore` in daemon.json. */
@@ -31,12 +36,13 @@ export interface PrivateEngine {
 
 /**
  * Starts the engine and gives it, under these names, an image with Python and what the agent's Node needs. `settings`:
- * more of daemon.json; `enter`: the words with which the daemon's command line begins.
+ * more of daemon.json. `hasNetwork`: the engine has networks for containers, in a network namespace of its own: nothing of
+ * them is on the machine's network, and nothing outside is reached. `enter`: the words with which the daemon's command line begins.
  */
 export async function startEngine(
   names: readonly string[],
   settings: Readonly<Record<string, unknown>> = {},
-  enter: readonly string[] = [],
+  { hasNetwork = false, enter = [] }: { readonly hasNetwork?: boolean; readonly enter?: readonly string[] } = {},
 ): Promise<PrivateEngine> {
   await sweepStaleEngines(PREFIX);
   const folder = await ownFolder(PREFIX);
@@ -60,8 +66,11 @@ export async function startEngine(
       '--pidfile',
       join(folder, 'pid'),
     ];
-    const [command, ...words] = [...enter, 'dockerd', ...args, '-H', `unix://${socket}`, '--iptables=false', '--bridge=none'];
-    const started = spawn(command, [...words, '--live-restore'], { stdio: ['ignore', 'ignore', 'pipe'] });
+    const command = [...enter, 'dockerd', ...args, '-H', `unix://${socket}`];
+    // `exec` keeps the process: its id is that of the daemon.
+    const inNamespace = ['unshare', '--net', 'sh', '-c', 'ip link set lo up && exec "$@"', 'sh', ...command];
+    const [program = '', ...rest] = hasNetwork ? inNamespace : [...command, '--iptables=false', '--bridge=none', '--live-restore'];
+    const started = spawn(program, rest, { stdio: ['ignore', 'ignore', 'pipe'] });
     daemon = started;
     let said = '';
     started.stderr.setEncoding('utf8').on('data', (text: string) => (said = (said + text).slice(-4_000)));
@@ -74,6 +83,10 @@ export async function startEngine(
       if (answered) return;
       await new Promise((resolve) => setTimeout(resolve, POLL_MS));
     }
+  }
+
+  async function inNetwork(program: string, args: readonly string[], env = process.env): Promise<string> {
+    return (await run('nsenter', [`--net=/proc/${daemon?.pid ?? 0}/ns/net`, program, ...args], { env })).stdout;
   }
 
   async function end(signal: NodeJS.Signals): Promise<void> {
@@ -106,7 +119,7 @@ export async function startEngine(
     await stop();
     throw error;
   }
-  return { socket, docker, restart, stop };
+  return { socket, docker, inNetwork, restart, stop };
 }
 
 /** Why an engine of these programs cannot be started here; absent when it can. */
