@@ -68,7 +68,7 @@ async function enginePlace(t: ExecutionContext, level: 'container' | 'gvisor', a
   const engine = await startEngine(
     [IMAGE, 'capstan/base-node', 'capstan-test/image:1'],
     isGvisor ? { runtimes: { [GVISOR]: { ...gvisor, path: programOf('runsc') } } } : {},
-    enter,
+    { enter },
   );
   t.teardown(() => engine.stop());
   for (const { name, device, subnet, gateway } of [PLAIN, FILTERED]) {
