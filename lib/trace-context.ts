@@ -63,6 +63,12 @@ export function traceBelow(trace: string, { traceId, spanId, flags }: TraceParen
   return trace.length > TRACEPARENT_LENGTH && trace.startsWith(traceId, 3) ? head + trace.slice(TRACEPARENT_LENGTH) : head;
 }
 
+/** Whether the context says that its trace is not recorded. */
+export function isUnsampled(trace: string): boolean {
+  // The lowest bit of the flags' last digit.
+  return trace !== '' && (Number.parseInt(trace.charAt(TRACEPARENT_LENGTH - 1), 16) & 1) === 0;
+}
+
 /** Returns the trace's id if the trace is recorded, for links to it; else undefined. */
 export function sampledTraceId(trace: string): string | undefined {
   if (trace === '') return undefined;

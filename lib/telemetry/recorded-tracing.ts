@@ -27,7 +27,7 @@ import {
   type SpanExporter,
 } from '@opentelemetry/sdk-trace';
 
-import { traceBelow, traceHeaders, traceParent } from '../trace-context.ts';
+import { isUnsampled, traceBelow, traceHeaders, traceParent } from '../trace-context.ts';
 import { resourceAttributes } from './resource.ts';
 import { telemetryEnvironment, type TelemetrySettings } from './settings.ts';
 import { NotRecorded, type Attributes, type Span, type SpanKind, type SpanStart, type TracedPart, type Tracing } from './tracing.ts';
@@ -49,6 +49,8 @@ export class RecordedTracing implements Tracing {
   readonly isOn = true;
   readonly #provider: TracerProvider;
   readonly #tracer: Tracer;
+  /** Whether what an unrecorded span causes is unrecorded, too. */
+  readonly #followsParent: boolean;
 
   constructor(settings: TelemetrySettings, exporter: SpanExporter, { name, version, warn }: TracedPart) {
     warnOfExports(warn);
@@ -60,9 +62,12 @@ export class RecordedTracing implements Tracing {
       spanProcessors: [new BatchSpanProcessor({ exporter })],
     });
     this.#tracer = this.#provider.getTracer('capstan', version);
+    this.#followsParent = settings.tracesSampler.startsWith('parentbased_');
   }
 
   start(name: string, { kind, parent, startMs, attributes = {} }: SpanStart): Span {
+    // Most spans: they need no id of their own.
+    if (this.#followsParent && isUnsampled(parent)) return new NotRecorded(parent);
     const options = { kind: KINDS[kind], attributes, ...(startMs === undefined ? {} : { startTime: startMs }) };
     const span = this.#tracer.startSpan(name, options, parent === '' ? ROOT_CONTEXT : contextOf(parent));
     const { traceId, spanId, traceFlags } = span.spanContext();

@@ -2,7 +2,16 @@
 import test from 'ava';
 import { fc, testProp } from '@fast-check/ava';
 
-import { checkedTrace, MAX_TRACE, sampledTraceId, traceBelow, traceHeaders, traceOf, traceParent } from '../../lib/trace-context.ts';
+import {
+  checkedTrace,
+  isUnsampled,
+  MAX_TRACE,
+  sampledTraceId,
+  traceBelow,
+  traceHeaders,
+  traceOf,
+  traceParent,
+} from '../../lib/trace-context.ts';
 
 const TRACE = '4bf92f3577b34da6a3ce929d0e0e4736';
 const PARENT = '00f067aa0ba902b7';
@@ -55,6 +64,12 @@ test('only recorded traces are linked', (t) => {
   t.is(sampledTraceId(HEADER), TRACE);
   t.is(sampledTraceId(`00-${TRACE}-${PARENT}-00`), undefined);
   t.is(sampledTraceId(''), undefined);
+  t.deepEqual([`${HEADER} a=0`, `00-${TRACE}-${PARENT}-02 a=1`, `00-${TRACE}-${PARENT}-00`, ''].map(isUnsampled), [
+    false,
+    true,
+    true,
+    false,
+  ]);
 });
 
 testProp('whatever the headers are, a context is empty or valid, and short', [fc.string(), fc.string()], (t, traceparent, tracestate) => {
