@@ -2,7 +2,13 @@
 import { attackLevel } from './suite.ts';
 import { sandboxTest } from './root-test.ts';
 
-const BY_NETWORK = ['a port of loopback', 'a mapped port of loopback', 'the port of the scheduler', 'an abstract socket'];
+const BY_NETWORK = [
+  'a port of loopback',
+  'a mapped port of loopback',
+  'the port of the scheduler',
+  'an address of the host',
+  'an abstract socket',
+];
 
 sandboxTest('at level sandbox every attack is refused; with the network of the host those by network are not', async (t) => {
   await attackLevel(t, 'sandbox', {
