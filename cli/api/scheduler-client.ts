@@ -54,6 +54,8 @@ export function connectScheduler(address: string, apiKey: string, settings: TlsC
   const options = {
     ...messageLimits,
     'grpc.enable_http_proxy': 0,
+    // No query for a TXT record: where no name server answers, it would keep the process for 20 s.
+    'grpc.service_config_disable_resolution': 1,
     'grpc.use_local_subchannel_pool': 1,
   };
   const finder =
