@@ -15,6 +15,7 @@ import { parseArgs } from 'node:util';
 import { runLoad, type LoadOptions, type LoadResult } from './driver/load.ts';
 import { prepareRequest, type PreparedRequest } from './driver/request.ts';
 import { median } from './figures.ts';
+import { coresBetween, cpuByRole } from './processes.ts';
 import { startStack, waitForHealth, type Stack } from './stack.ts';
 
 const BODY = JSON.stringify({ input: { text: 'x'.repeat(170), n: 1 } });
@@ -37,13 +38,21 @@ function endpointOf(stack: Stack): string {
   return id;
 }
 
-async function measure(stack: Stack, load: LoadOptions): Promise<LoadResult> {
+interface Measured extends LoadResult {
+  /** Cores used by each part. */
+  readonly cores: Readonly<Record<string, number>>;
+}
+
+async function measure(stack: Stack, load: LoadOptions): Promise<Measured> {
   const id = endpointOf(stack);
   const headers = { authorization: `Bearer ${stack.apiKey}` };
   const request: PreparedRequest = prepareRequest({ url: `${stack.url}/v2/${id}/run`, headers, body: BODY });
+  const before = cpuByRole(stack.pid);
+  const begun = performance.now();
   const result = await runLoad(request, load);
+  const cores = coresBetween(before, cpuByRole(stack.pid), (performance.now() - begun) / 1000);
   await waitForHealth(stack, id, 'all accepted jobs have ended', ({ jobs }) => jobs.inQueue === 0 && jobs.inProgress === 0);
-  return result;
+  return { ...result, cores };
 }
 
 async function main(): Promise<void> {
@@ -74,11 +83,13 @@ async function main(): Promise<void> {
       await waitForHealth(stack, endpointOf(stack), 'a worker is idle', ({ workers }) => workers.idle + workers.running > 0);
     const ratios: number[] = [];
     const rates: { off: number[]; on: number[] } = { off: [], on: [] };
+    const cores: Record<string, Record<string, number>> = {};
     let errors = 0;
     const run = async (stack: Stack, to: number[]): Promise<number> => {
       const result = await measure(stack, load);
       errors += result.errors;
       to.push(result.perSecond);
+      cores[stack === on ? 'on' : 'off'] = result.cores;
       return result.perSecond;
     };
     let before = await run(off, rates.off);
@@ -98,6 +109,7 @@ async function main(): Promise<void> {
       onPerSecond: median(rates.on),
       share: Number(values.share),
       receivedBytes: received,
+      cores,
       errors,
     };
     console.log(JSON.stringify(document, null, 2));

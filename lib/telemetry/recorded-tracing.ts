@@ -30,7 +30,16 @@ import {
 import { isUnsampled, traceBelow, traceHeaders, traceParent } from '../trace-context.ts';
 import { resourceAttributes } from './resource.ts';
 import { telemetryEnvironment, type TelemetrySettings } from './settings.ts';
-import { NotRecorded, type Attributes, type Span, type SpanKind, type SpanStart, type TracedPart, type Tracing } from './tracing.ts';
+import {
+  NO_SPAN,
+  NotRecorded,
+  type Attributes,
+  type Span,
+  type SpanKind,
+  type SpanStart,
+  type TracedPart,
+  type Tracing,
+} from './tracing.ts';
 
 const KINDS: Readonly<Record<SpanKind, OtelKind>> = {
   server: OtelKind.SERVER,
@@ -71,8 +80,11 @@ export class RecordedTracing implements Tracing {
     const options = { kind: KINDS[kind], attributes, ...(startMs === undefined ? {} : { startTime: startMs }) };
     const span = this.#tracer.startSpan(name, options, parent === '' ? ROOT_CONTEXT : contextOf(parent));
     const { traceId, spanId, traceFlags } = span.spanContext();
+    const isRecorded = span.isRecording();
+    // A trace that ends here as it begins costs nothing further on: what it causes decides for itself.
+    if (!isRecorded && parent === '') return NO_SPAN;
     const trace = traceBelow(parent, { traceId, spanId, flags: traceFlags });
-    return span.isRecording() ? new Recorded(span, trace) : new NotRecorded(trace);
+    return isRecorded ? new Recorded(span, trace) : new NotRecorded(trace);
   }
 
   async close(): Promise<void> {

@@ -69,7 +69,8 @@ class NotRecorded implements Span {
   }
 }
 
-const NO_SPAN: Span = new NotRecorded('');
+/** Nobody records it, and it is part of no trace. */
+export const NO_SPAN: Span = new NotRecorded('');
 
 export const TRACING_OFF: Tracing = {
   isOn: false,

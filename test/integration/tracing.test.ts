@@ -140,16 +140,18 @@ test('unsampled traces are passed on and not exported', async (t) => {
   const stack = await Stack.start({ ...receiver.variables, OTEL_TRACES_SAMPLER: 'parentbased_traceidratio', OTEL_TRACES_SAMPLER_ARG: '0' });
   t.teardown(() => stack.close());
   const inner = (await stack.deploy(APP)).get('inner') ?? '';
-  const ask = async (headers: Record<string, string>): Promise<string> => {
+  const ask = async (headers: Record<string, string>): Promise<string | null> => {
     const response = await stack.call(`/v2/${inner}/runsync`, {
       method: 'POST',
       headers,
       body: JSON.stringify({ input: { name: 'Ada' } }),
     });
-    return ((await response.json()) as { output: { traceparent: string } }).output.traceparent;
+    return ((await response.json()) as { output: { traceparent: string | null } }).output.traceparent;
   };
-  t.regex(await ask({}), /^00-[\da-f]{32}-[\da-f]{16}-00$/);
-  t.regex(await ask(CALLER), new RegExp(`^00-${TRACE}-[\\da-f]{16}-01$`));
+  t.is(await ask({}), null, 'a trace that is not recorded ends where it begins');
+  const unsampled = CALLER.traceparent.replace(/01$/, '00');
+  t.is(await ask({ traceparent: unsampled }), unsampled);
+  t.regex((await ask(CALLER)) ?? '', new RegExp(`^00-${TRACE}-[\\da-f]{16}-01$`));
   await until('the caller’s trace is exported', () => receiver.of(TRACE).some((span) => span.name === 'execute job'));
   t.true(receiver.spans.every((span) => span.traceId === TRACE));
 });

@@ -78,6 +78,8 @@ export function fill(ctx: StepContext, endpoint: EndpointRecord): void {
 /** Adds the effect that sends a leased job to its agent, once its lease is durable. */
 export function sendJob(ctx: StepContext, job: JobRecord, slot: Slot, write: Write): void {
   const { start } = slot.worker;
+  // The job that waited for the worker is its first one.
+  slot.worker.start = null;
   ctx.emit(
     {
       kind: 'dispatch',

@@ -58,7 +58,7 @@ export interface WorkerRecord {
   readonly askedAt: number;
   /** Time for which it was wanted before a place was found, ms; null once reported, or if unknown. */
   placedMs: number | null;
-  /** Its last start, if this scheduler requested it; null before it is ready. */
+  /** Its last start, if this scheduler requested it, until it gets its first job; else null. */
   start: WorkerStartFacts | null;
   /**
    * Attempts that the agent holds or was sent, by {@link attemptKey}: a retried job may hold a second slot while its
