@@ -12,13 +12,14 @@ interface Attempt {
   readonly trace?: TraceContext;
 }
 
-/** Jobs whose attempt is remembered for lines that arrive after their end. */
-const MOST_JOBS = 10_000;
+/** At least so many of the latest jobs are remembered for lines that arrive after their end, and at most twice as many. */
+const MANY_JOBS = 5_000;
 
 export class WorkerLines {
   readonly #onLine: (line: PrintedLine) => void;
-  /** The latest attempt here of each job, the most recent last. */
-  readonly #attempts = new Map<string, Attempt>();
+  /** The latest attempt here of recent jobs, and of those before them: dropping single ones would cost more than all the rest. */
+  #attempts = new Map<string, Attempt>();
+  #earlier: ReadonlyMap<string, Attempt> = new Map();
   /** By account: one tenant's output takes no time from the others'. */
   readonly #budgets = new Map<string, MaskBudget>();
 
@@ -28,11 +29,11 @@ export class WorkerLines {
 
   /** `trace`: the context of the attempt's handler; empty without one. */
   attemptStarts(jobId: string, attempt: number, trace: string): void {
-    this.#attempts.delete(jobId);
+    if (this.#attempts.size >= MANY_JOBS) {
+      this.#earlier = this.#attempts;
+      this.#attempts = new Map();
+    }
     this.#attempts.set(jobId, trace === '' ? { attempt } : { attempt, trace: contextOf(trace) });
-    if (this.#attempts.size <= MOST_JOBS) return;
-    const [oldest] = this.#attempts.keys();
-    if (oldest !== undefined) this.#attempts.delete(oldest);
   }
 
   /** Returns the receiver of the lines of one start of a worker. `env`: its whole environment, whose secrets are masked. */
@@ -45,7 +46,7 @@ export class WorkerLines {
     return ({ stream, jobId, text }) => {
       let mask = masks.get(stream);
       if (mask === undefined) masks.set(stream, (mask = new SecretMask(env, this.#budgetOf(accountId))));
-      const attempt = (jobId === '' ? undefined : this.#attempts.get(jobId)) ?? { attempt: 0 };
+      const attempt = (jobId === '' ? undefined : (this.#attempts.get(jobId) ?? this.#earlier.get(jobId))) ?? { attempt: 0 };
       this.#onLine({ endpointId, workerId, releaseId, jobId, ...attempt, stream, text: mask.apply(text) });
     };
   }
