@@ -24,6 +24,7 @@ const table: Readonly<Record<string, readonly Caller[]>> = {
   'query endpoint': callers,
   'query workers': callers,
   'query history': callers,
+  'query routeFigures': callers,
   'query countJobs': owners,
   'query bulkOperations': owners,
   'query jobs': callers,
