@@ -38,7 +38,8 @@ function openMetric(metric: Rendered): Rendered {
 export function joinMetrics(texts: readonly string[], format: MetricsFormat): string {
   const present = texts.filter((text) => text !== '');
   if (format === 'prometheus') return present.join('\n');
-  const bodies = present.map((text) => text.replace(END_MARK, '')).filter((text) => text !== '');
+  // OpenMetrics has no empty lines.
+  const bodies = present.map((text) => text.replace(END_MARK, '').replaceAll(/\n{2,}/g, '\n')).filter((text) => text !== '');
   return [...bodies, '# EOF\n'].join('\n');
 }
 

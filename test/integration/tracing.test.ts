@@ -111,6 +111,7 @@ test('one trace leads from the caller to the worker, the endpoints that it calls
   t.regex(text, new RegExp(`capstan_job_execution_seconds_bucket\\{[^}]*\\} \\d+ # \\{trace_id="${TRACE}"\\}`));
   t.regex(text, /\n# EOF\n$/);
   t.is(text.match(/# EOF/g)?.length, 1);
+  t.notRegex(text, /\n\n/, 'Prometheus refuses empty lines');
   const plain = await (await fetch(`${stack.url}/metrics`)).text();
   t.notRegex(plain, /# EOF|trace_id/);
 });

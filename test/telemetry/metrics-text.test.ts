@@ -40,6 +40,7 @@ test('OpenMetrics has them, and names its counters by its rule; the other format
 test('documents of one format are joined with one end mark', (t) => {
   t.is(joinMetrics(['a 1\n# EOF\n', '', 'b 2\n\n# EOF\n'], 'openmetrics').match(/# EOF/g)?.length, 1);
   t.regex(joinMetrics(['a 1\n# EOF\n', 'b 2\n# EOF\n'], 'openmetrics'), /^a 1\nb 2\n# EOF\n$/);
+  t.is(joinMetrics(['up 1\n\na 1\n# EOF\n'], 'openmetrics'), 'up 1\na 1\n# EOF\n', 'no empty lines: Prometheus refuses them');
   t.is(joinMetrics(['a 1\n', '', 'b 2\n'], 'prometheus'), 'a 1\n\nb 2\n');
   t.is(joinMetrics([], 'openmetrics'), '# EOF\n');
 });
