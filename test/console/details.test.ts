@@ -57,7 +57,8 @@ serial(`the overview shows nodes, their GPUs, and the runbook's text for what ne
   await gpus
     .getByRole('row', { name: /NVIDIA Test B/ })
     .getByText('recovery action needed: GPU Reset')
-    .waitFor();
+    // The overview reads these figures once a minute.
+    .waitFor({ timeout: 90_000 });
   const attention = page.getByRole('region', { name: 'Needs attention' });
   await attention.getByText('DEVICE_UNHEALTHY').waitFor();
   await attention.getByText('What to do').first().focus();
