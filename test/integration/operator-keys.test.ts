@@ -67,7 +67,9 @@ test('the keys that operated the service of an earlier version operate it on; no
   const db = new Database(join(scheduler.dataDir, 'scheduler', 'capstan.db'));
   const changed = db.prepare("UPDATE control SET value = json_set(value, '$.scope', ?) WHERE kind = 'key' AND value ->> 'scope' = ?");
   t.is(changed.run(ALL, OPERATOR).changes, 1);
-  db.exec('DROP TABLE history; DROP TRIGGER history_ends; ALTER TABLE jobs DROP COLUMN trace; ALTER TABLE jobs DROP COLUMN tags; DELETE FROM migrations WHERE number >= 6');
+  db.exec(
+    'DROP TABLE history; DROP TRIGGER history_ends; ALTER TABLE jobs DROP COLUMN trace; ALTER TABLE jobs DROP COLUMN tags; DELETE FROM migrations WHERE number >= 6',
+  );
   db.close();
   await scheduler.restart();
   t.deepEqual(scopesOf(await as(scheduler).keys()), [`first key ${OPERATOR}`, `old ${OPERATOR}`, `reader ${READ_ONLY}`]);
