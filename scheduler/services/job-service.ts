@@ -227,7 +227,7 @@ export class JobChannels {
       input,
       webhook: submit.webhook === '' ? null : this.#urls.kept(submit.webhook, submit.jobId),
       trace: checkedTrace(submit.trace ?? '') || null,
-      tags: tagsText(tagsOf(submit.tags ?? '')) || null,
+      tags: submit.tags === undefined ? null : tagsText(tagsOf(submit.tags)) || null,
       policy: {
         executionTimeoutMs: submit.policy?.executionTimeoutMs ?? null,
         ttlMs: submit.policy?.ttlMs ?? null,

@@ -1,4 +1,5 @@
 /** The trace that a handler sees, in every language: by its context, by the SDK, and as OpenTelemetry's current span. */
+import { execFileSync } from 'node:child_process';
 import { mkdir, symlink } from 'node:fs/promises';
 import { join } from 'node:path';
 
@@ -80,4 +81,22 @@ test('python: jobs that run at once see their own traces', async (t) => {
     [null, ''],
     [null, ''],
   ]);
+});
+
+test('python: a request has the trace of its headers only if they are valid', (t) => {
+  const bootstrap = join(import.meta.dirname, '../../../agent/runtimes/process/python');
+  const given = [
+    { traceparent: traceOf(1), tracestate: 'a=1' },
+    { traceparent: traceOf(1), tracestate: 'ä=1' },
+    { traceparent: traceOf(1), tracestate: `a=${'b'.repeat(600)}` },
+    { traceparent: 'é' },
+    { traceparent: `${traceOf(1)} x` },
+    { traceparent: `00-${'0'.repeat(32)}-00f067aa0ba902b1-01` },
+    { tracestate: 'a=1' },
+    {},
+  ].map((headers) => ({ headers: Object.entries(headers) }));
+  const script =
+    'import json, sys; from capstan_bootstrap.tracing import trace_of; print(json.dumps([trace_of(h) for h in json.load(sys.stdin)]))';
+  const printed = execFileSync('python3', ['-c', script], { cwd: bootstrap, input: JSON.stringify(given), encoding: 'utf8' });
+  t.deepEqual(JSON.parse(printed), [`${traceOf(1)} a=1`, traceOf(1), traceOf(1), '', '', '', '', '']);
 });

@@ -1,10 +1,15 @@
 """The trace context of the job or request that a handler works for (W3C Trace Context)."""
 import contextvars
+import re
 import sys
 from contextlib import contextmanager
 
 # `traceparent`, and after a space `tracestate` if there is one; empty without a trace. The SDK reads it.
 current = contextvars.ContextVar("capstan_trace", default="")
+
+# Callers send what they like: other values must reach neither the handler nor the calls that it makes.
+TRACEPARENT = re.compile("[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
+TRACESTATE = re.compile("[a-z0-9][\\x20-\\x7e]{0,511}")
 
 
 def traceparent_of(trace):
@@ -15,15 +20,14 @@ def traceparent_of(trace):
 @contextmanager
 def traced(trace):
     """Within it the trace is the current one, for the SDK and for OpenTelemetry, if the user's code has imported that."""
-    if not trace:
-        yield
-        return
+    # Also without one: a job that was stopped by force may have left its own.
     token = current.set(trace)
-    leave = _enter_span(trace)
+    leave = _enter_span(trace) if trace else None
     try:
         yield
     finally:
-        leave()
+        if leave is not None:
+            leave()
         current.reset(token)
 
 
@@ -45,4 +49,7 @@ def _enter_span(trace):
 def trace_of(header):
     """Returns the trace of an HTTP request; empty without one."""
     found = {name: value for name, value in header["headers"] if name in ("traceparent", "tracestate")}
-    return " ".join(found[name] for name in ("traceparent", "tracestate") if name in found) if "traceparent" in found else ""
+    trace, state = found.get("traceparent", ""), found.get("tracestate", "")
+    if not TRACEPARENT.fullmatch(trace):
+        return ""
+    return trace + " " + state if TRACESTATE.fullmatch(state) else trace
