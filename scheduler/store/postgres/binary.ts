@@ -12,7 +12,10 @@ export type Columns = readonly (readonly [name: string, type: ColumnType])[];
 
 export type Value = number | string | Uint8Array | null;
 
-const INITIAL_BYTES = 1_024;
+const LEAST_BYTES = 4_096;
+/** A buffer that grew beyond this is left to the garbage collector. */
+const MOST_SPARE_BYTES = 1_048_576;
+const MOST_SPARES = 32;
 const HEADER_BYTES = 20;
 const TWO_TO_32 = 2 ** 32;
 
@@ -21,10 +24,28 @@ export function textWithoutNul(text: string): string {
   return text.includes('\0') ? text.replaceAll('\0', '\uFFFD') : text;
 }
 
+/**
+ * Buffers of batches that were answered, for those to come. The garbage collector goes through the whole heap after so many new
+ * bytes outside of it, which at full load were some megabytes every 100 ms.
+ */
+const spares: Buffer[] = [];
+
+/** A buffer of at least so many bytes, whatever they hold. */
+function takeBuffer(bytes: number): Buffer {
+  const at = spares.findLastIndex((spare) => spare.byteLength >= bytes);
+  return (at < 0 ? undefined : spares.splice(at, 1)[0]) ?? Buffer.allocUnsafeSlow(bytes);
+}
+
+function leaveBuffer(buffer: Buffer): void {
+  if (buffer.byteLength >= LEAST_BYTES && buffer.byteLength <= MOST_SPARE_BYTES && spares.length < MOST_SPARES) spares.push(buffer);
+}
+
+const NO_BYTES = Buffer.alloc(0);
+
 /** Gathers the rows of one composite type; {@link CompositeArray.encode} gives the parameter. */
 export class CompositeArray {
   readonly #columns: Columns;
-  #bytes = Buffer.allocUnsafe(INITIAL_BYTES);
+  #bytes: Buffer = NO_BYTES;
   #end = HEADER_BYTES;
   #rows = 0;
 
@@ -67,6 +88,14 @@ export class CompositeArray {
     return header.subarray(0, this.#end);
   }
 
+  /** Gives the memory back for other arrays, once nobody reads the parameter any more. */
+  release(): void {
+    leaveBuffer(this.#bytes);
+    this.#bytes = NO_BYTES;
+    this.#rows = 0;
+    this.#end = HEADER_BYTES;
+  }
+
   #value(type: ColumnType, value: Value): void {
     if (value === null) {
       const at = this.#reserve(4);
@@ -107,8 +136,9 @@ export class CompositeArray {
     const at = this.#end;
     const end = at + size;
     if (end > this.#bytes.byteLength) {
-      const grown = Buffer.allocUnsafe(Math.max(end, this.#bytes.byteLength * 2));
+      const grown = takeBuffer(Math.max(end, this.#bytes.byteLength * 2, LEAST_BYTES));
       this.#bytes.copy(grown, 0, 0, at);
+      leaveBuffer(this.#bytes);
       this.#bytes = grown;
     }
     this.#end = end;

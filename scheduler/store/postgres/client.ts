@@ -362,6 +362,7 @@ export class PostgresStore implements Store {
         values: [...head, ...arrays],
         rowMode: 'array',
       });
+      for (const type of OPERATION_TYPES) batch.arrays[type].release();
       const { outcomes, swept } = outcomesOf(batch.size, rows);
       if (sweep > 0 && swept.every((count) => count < SWEEP_ROWS)) this.#sweepAt = now + SWEEP_PAUSE_MS;
       this.#know(fence.shard, { term: Number(fence.term), batch: number });

@@ -52,6 +52,17 @@ const rules: readonly Rule[] = [
     holds: async ({ sql, fence }) => (await fails(sql(call(fence.term, 2)), 'CT001')) && fails(sql(call(fence.term, 0)), 'CT001'),
   },
   {
+    rule: 'an operation that a statement did not apply is looked for and named',
+    in: 'commit_v2',
+    part: /cardinality\(applied\) <> expected/g,
+    mutated: 'false',
+    holds: async ({ store, fence }) => {
+      await given(store, fence, submit(leased(1)));
+      const [first, second] = await store.commit(fence, [completed(1), completed(2)]);
+      return first?.kind === 'ok' && second?.kind === 'gone';
+    },
+  },
+  {
     rule: 'ends find their jobs by number, not by going through all leased ones',
     in: 'commit_v2',
     part: /t\.seq = g\.seq OFFSET 0(?=\) f\s+WHERE g\.wave = w AND j\.ctid = f\.place AND j\.state = g\.expected)/,

@@ -2,6 +2,7 @@
 import { openPostgresStore } from '../../../scheduler/store/postgres/client.ts';
 import type { PostgresServer } from '../../support/postgres.ts';
 import { withPostgres } from '../../support/with-postgres.ts';
+import { JOB_CHECKS } from './postgres-checks.ts';
 import { cellRules } from './rules-cells.ts';
 import { historyRules } from './rules-history.ts';
 import { storeConformance } from './suite.ts';
@@ -16,6 +17,7 @@ function tests(server: PostgresServer): void {
     let store = await openPostgresStore({ url });
     // The rules take shards up to 7.
     for (let i = 1; i <= 7; i++) await store.cells.create(`cell-${i}`);
+    await server.query(url, JOB_CHECKS);
     return {
       store,
       async reopen() {

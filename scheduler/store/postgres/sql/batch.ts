@@ -91,6 +91,9 @@ DECLARE
   leased CONSTANT capstan.job_state := 'LEASED';
   w int;
   mask int;
+  expected int;
+  applied int[];
+  inserted bigint[];
   refused int[];
   existing int[];
   dropped_blobs capstan.dropped_blob[];

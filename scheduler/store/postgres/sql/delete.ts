@@ -1,4 +1,4 @@
-import { PLACE, inWave, lookUp, returnRefused, type Operation } from './operation.ts';
+import { PLACE, lookUp, returnRefused, type Operation } from './operation.ts';
 
 /** Removes a job in any state with its bodies; with `due_by` only when it is due by then. */
 export const remove: Operation = {
@@ -18,9 +18,8 @@ export const remove: Operation = {
     UNION ALL SELECT r.at, -1, r.output_blob FROM removed r WHERE r.output_blob IS NOT NULL
     UNION ALL SELECT c.at, c.idx, c.blob FROM dropped_chunks c WHERE c.blob IS NOT NULL
   )
-  SELECT (SELECT array_agg(g.at) FROM ${inWave('delete', 'g')} AND g.at NOT IN (SELECT r.at FROM removed r)),
-    (SELECT array_agg(ROW (n.at, n.blob)::capstan.dropped_blob ORDER BY n.at, n.idx) FROM named n) INTO refused, dropped_blobs;
-  ${returnRefused('delete')}
+  SELECT coalesce((SELECT array_agg(r.at) FROM removed r), '{}'),
+    (SELECT array_agg(ROW (n.at, n.blob)::capstan.dropped_blob ORDER BY n.at, n.idx) FROM named n) INTO applied, dropped_blobs;${returnRefused('delete')}
   IF dropped_blobs IS NOT NULL THEN
     RETURN QUERY SELECT d.at, 'ok', NULL::text, array_agg(d.blob) FROM unnest(dropped_blobs) d GROUP BY d.at;
   END IF;`,

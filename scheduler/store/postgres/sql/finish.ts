@@ -34,16 +34,16 @@ export const finish: Operation = {
     WHERE g.wave = w AND j.ctid = f.place AND j.state = g.expected::capstan.job_state AND j.token = g.token
     RETURNING g.at
   )
-  SELECT array_agg(g.at) INTO refused FROM ${inWave('finish', 'g')} AND g.at NOT IN (SELECT at FROM done);${returnRefused('finish')}
+  SELECT coalesce(array_agg(at), '{}') INTO applied FROM done;${returnRefused('finish')}
   IF p_chunk IS NOT NULL THEN
     INSERT INTO capstan.chunks (cell, seq, idx, inline, blob, size)
-      SELECT p_cell, c.seq, c.idx, c.inline, c.blob, c.size FROM ${inWave('chunk', 'c')} AND NOT c.at = ANY (coalesce(refused, '{}'));
+      SELECT p_cell, c.seq, c.idx, c.inline, c.blob, c.size FROM ${inWave('chunk', 'c')} AND NOT c.at = ANY (refused);
   END IF;
   IF p_new_hook IS NOT NULL THEN
     -- Another life of the id, whose job was deleted and then sent again: the newer end stands.
     WITH former AS (
       DELETE FROM capstan.hooks h USING unnest(p_new_hook) g, ${lookUp('hooks', 't.id = g.id')}
-        WHERE g.wave = w AND NOT g.at = ANY (coalesce(refused, '{}')) AND h.ctid = f.place RETURNING h.host
+        WHERE g.wave = w AND NOT g.at = ANY (refused) AND h.ctid = f.place RETURNING h.host
     )
     SELECT touched_hosts || coalesce(array_agg(host), '{}') INTO touched_hosts FROM former;
     INSERT INTO capstan.hooks (cell, id, account, endpoint, url, host, state, due_at, tries, envelope,
@@ -51,9 +51,9 @@ export const finish: Operation = {
       SELECT p_cell, g.id, g.account, g.endpoint, g.url, g.host, 'PENDING', g.due_at, 0, g.envelope::json,
         f.inline, f.blob, f.size, g.output, g.output_blob, g.output_size
       FROM unnest(p_new_hook) g, ${lookUp('inputs', 't.seq = g.seq', 't.inline, t.blob, t.size')}
-      WHERE g.wave = w AND NOT g.at = ANY (coalesce(refused, '{}'));
+      WHERE g.wave = w AND NOT g.at = ANY (refused);
     INSERT INTO capstan.hook_hosts (cell, host, next_at)
-      SELECT p_cell, g.host, min(g.due_at) FROM ${inWave('new_hook', 'g')} AND NOT g.at = ANY (coalesce(refused, '{}')) GROUP BY g.host
+      SELECT p_cell, g.host, min(g.due_at) FROM ${inWave('new_hook', 'g')} AND NOT g.at = ANY (refused) GROUP BY g.host
       ON CONFLICT (cell, host) DO UPDATE SET next_at = excluded.next_at WHERE excluded.next_at < hook_hosts.next_at;
   END IF;`,
 };

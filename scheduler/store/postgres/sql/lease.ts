@@ -1,4 +1,4 @@
-import { PLACE, inWave, lookUp, returnRefused, type Operation } from './operation.ts';
+import { PLACE, lookUp, returnRefused, type Operation } from './operation.ts';
 
 /** IN_QUEUE → LEASED. A lease is the start of a new attempt: what the last one recorded is dropped. */
 export const lease: Operation = {
@@ -12,5 +12,5 @@ export const lease: Operation = {
     WHERE g.wave = w AND j.ctid = f.place AND j.state = queued AND j.token = g.token - 1
     RETURNING g.at
   )
-  SELECT array_agg(g.at) INTO refused FROM ${inWave('lease', 'g')} AND g.at NOT IN (SELECT at FROM done);${returnRefused('lease')}`,
+  SELECT coalesce(array_agg(at), '{}') INTO applied FROM done;${returnRefused('lease')}`,
 };

@@ -42,9 +42,22 @@ export const lookUp = (table: string, key: string, columns = 't.ctid AS place'):
 export const rowExists = (table: string, key: string): string =>
   `coalesce((SELECT true FROM capstan.${table} t WHERE t.cell = p_cell AND ${key}), false)`;
 
-/** Returns `stale` or `gone` for each operation of `refused`, by whether the job's row is there. */
-export const returnRefused = (type: string): string => `
-  IF refused IS NOT NULL THEN
+/** The rows of the wave, counted into `expected`. The batch of one wave, the usual one, need not go through its rows for that. */
+export const countWave = (type: string): string => `
+  IF cardinality(p_waves) = 1 THEN
+    expected := cardinality(p_${type});
+  ELSE
+    SELECT count(*) INTO expected FROM ${inWave(type, 'g')};
+  END IF;`;
+
+/**
+ * Returns `stale` or `gone` for each operation of the wave whose place is not in `applied`, by whether the job's row is there, and leaves
+ * their places in `refused`. Usually there is none, and nothing more is read.
+ */
+export const returnRefused = (type: string): string => `${countWave(type)}
+  refused := '{}';
+  IF cardinality(applied) <> expected THEN
+    SELECT array_agg(g.at) INTO refused FROM ${inWave(type, 'g')} AND NOT g.at = ANY (applied);
     RETURN QUERY SELECT g.at,
       CASE WHEN ${rowExists('jobs', 't.seq = g.seq')} THEN 'stale' ELSE 'gone' END, NULL::text, NULL::text[]
       FROM unnest(p_${type}) g WHERE g.at = ANY (refused);

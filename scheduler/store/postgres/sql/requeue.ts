@@ -1,4 +1,4 @@
-import { PLACE, inWave, lookUp, returnRefused, type Operation } from './operation.ts';
+import { PLACE, lookUp, returnRefused, type Operation } from './operation.ts';
 
 /** LEASED → IN_QUEUE at the old position. */
 export const requeue: Operation = {
@@ -11,5 +11,5 @@ export const requeue: Operation = {
     WHERE g.wave = w AND j.ctid = f.place AND j.state = leased AND j.token = g.token
     RETURNING g.at
   )
-  SELECT array_agg(g.at) INTO refused FROM ${inWave('requeue', 'g')} AND g.at NOT IN (SELECT at FROM done);${returnRefused('requeue')}`,
+  SELECT coalesce(array_agg(at), '{}') INTO applied FROM done;${returnRefused('requeue')}`,
 };

@@ -1,4 +1,4 @@
-import { PLACE, inWave, lookUp, returnRefused, type Operation } from './operation.ts';
+import { PLACE, lookUp, returnRefused, type Operation } from './operation.ts';
 
 /** FAILED or TIMED_OUT → IN_QUEUE at a new position. The row is read before it is written: its chunks go with the old end. */
 export const retry: Operation = {
@@ -15,13 +15,12 @@ export const retry: Operation = {
     UNION ALL SELECT d.at, d.idx, d.blob FROM dropped_chunks d WHERE d.blob IS NOT NULL
   )
   SELECT coalesce((SELECT array_agg(e.at) FROM ended e), '{}'),
-    (SELECT array_agg(ROW (n.at, n.blob)::capstan.dropped_blob ORDER BY n.at, n.idx) FROM named n) INTO existing, dropped_blobs;
+    (SELECT array_agg(ROW (n.at, n.blob)::capstan.dropped_blob ORDER BY n.at, n.idx) FROM named n) INTO applied, dropped_blobs;
   UPDATE capstan.jobs j SET state = 'IN_QUEUE', queue_position = g.queue_position, submitted_at = g.submitted_at, delete_at = g.delete_at,
       token = j.token + 1, attempts = 0, worker = NULL, started_at = NULL, ended_at = NULL, delay_ms = NULL, execution_ms = NULL,
       error = NULL, output = NULL, output_blob = NULL, output_size = NULL, chunks = 0
     FROM unnest(p_retry) g, ${lookUp('jobs', 't.seq = g.seq')}
-    WHERE g.wave = w AND g.at = ANY (existing) AND j.ctid = f.place;
-  SELECT array_agg(g.at) INTO refused FROM ${inWave('retry', 'g')} AND NOT g.at = ANY (existing);${returnRefused('retry')}
+    WHERE g.wave = w AND g.at = ANY (applied) AND j.ctid = f.place;${returnRefused('retry')}
   IF dropped_blobs IS NOT NULL THEN
     RETURN QUERY SELECT d.at, 'ok', NULL::text, array_agg(d.blob) FROM unnest(dropped_blobs) d GROUP BY d.at;
   END IF;`,

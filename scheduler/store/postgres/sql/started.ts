@@ -1,4 +1,4 @@
-import { PLACE, inWave, lookUp, returnRefused, type Operation } from './operation.ts';
+import { PLACE, lookUp, returnRefused, type Operation } from './operation.ts';
 
 /** Records the start of the leased attempt. */
 export const started: Operation = {
@@ -11,5 +11,5 @@ export const started: Operation = {
     WHERE g.wave = w AND j.ctid = f.place AND j.state = leased AND j.token = g.token
     RETURNING g.at
   )
-  SELECT array_agg(g.at) INTO refused FROM ${inWave('started', 'g')} AND g.at NOT IN (SELECT at FROM done);${returnRefused('started')}`,
+  SELECT coalesce(array_agg(at), '{}') INTO applied FROM done;${returnRefused('started')}`,
 };

@@ -1,4 +1,4 @@
-import { PLACE, inWave, lookUp, rowExists, type Operation } from './operation.ts';
+import { PLACE, countWave, inWave, lookUp, rowExists, type Operation } from './operation.ts';
 
 /**
  * Inserts a job, queued or leased, with its input. The id is looked at before the idempotency key: a submission sent again
@@ -56,7 +56,7 @@ function submitOf(version: 1 | 2): Operation {
       FROM unnest(p_submit) g, ${lookUp('idempotency', 't.key = g.key', 't.job_id, t.body_hash')}
       WHERE g.at = ANY (refused);
   END IF;
-  WITH inserted AS (
+  WITH new AS (
     INSERT INTO capstan.jobs (cell, seq, queue_position, token, submitted_at, delete_at, execution_timeout_ms, ttl_ms, retention_ms,
       attempts, priority, state, kind, has_s3, id, endpoint, node, incarnation, worker, webhook${more.columns})
     SELECT p_cell, g.seq, g.queue_position, g.token, g.submitted_at, g.delete_at, g.execution_timeout_ms, g.ttl_ms, g.retention_ms,
@@ -65,9 +65,9 @@ function submitOf(version: 1 | 2): Operation {
     FROM ${inWave('submit', 'g')} AND NOT g.at = ANY (refused)
     ON CONFLICT (cell, id) WHERE seq > 0 DO NOTHING RETURNING seq
   )
-  SELECT coalesce(array_agg(g.at), '{}') INTO existing FROM ${inWave('submit', 'g')} AND NOT g.at = ANY (refused)
-    AND g.seq NOT IN (SELECT seq FROM inserted);
-  IF existing <> '{}' THEN
+  SELECT coalesce(array_agg(seq), '{}') INTO inserted FROM new;${countWave('submit')}
+  IF cardinality(inserted) + cardinality(refused) <> expected THEN
+    SELECT array_agg(g.at) INTO existing FROM ${inWave('submit', 'g')} AND NOT g.at = ANY (refused) AND NOT g.seq = ANY (inserted);
     RETURN QUERY SELECT u.at, 'exists', NULL::text, NULL::text[] FROM unnest(existing) u (at);
     refused := refused || existing;
   END IF;
