@@ -5,10 +5,11 @@
  * the first (median over the rounds, so that a busy moment of the machine affects both sides).
  *
  * With `--postgres` the same runs on an empty PostgreSQL database, in turns with SQLite, and one more line has the ratio
- * of PostgreSQL to SQLite at the first depth.
+ * of PostgreSQL to SQLite at the first depth. With `--peer`, a folder in which graphile-worker is installed, it takes its turn on the
+ * same database, and one more line has the ratio of Capstan's store on PostgreSQL to it.
  *
  * node bench/store/cycles.ts [--depths 1000,1000000] [--in-flight 64] [--seconds 2] [--rounds 7]
- *   [--checkpoint-pages 4000] [--postgres postgres://user@host:port/database]
+ *   [--checkpoint-pages 4000] [--postgres postgres://user@host:port/database] [--peer node_modules/.cache/graphile-worker]
  */
 import { mkdtemp, rm, stat } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -17,8 +18,10 @@ import { parseArgs } from 'node:util';
 
 import { openPostgresStore, type PostgresStore } from '../../scheduler/store/postgres/client.ts';
 import { openSqliteStore } from '../../scheduler/store/sqlite/client.ts';
-import type { Fence, Op, Store } from '../../scheduler/store/store.ts';
-import { finishOp, leaseOp, median, submitOp } from './load.ts';
+import type { Fence, Store } from '../../scheduler/store/store.ts';
+import { fill, run, type Queue, type Run } from './closed-loop.ts';
+import { startGraphileWorker, type Peer } from './graphile-worker.ts';
+import { median } from './load.ts';
 
 const { values } = parseArgs({
   options: {
@@ -28,6 +31,7 @@ const { values } = parseArgs({
     rounds: { type: 'string', default: '7' },
     'checkpoint-pages': { type: 'string', default: '4000' },
     postgres: { type: 'string' },
+    peer: { type: 'string' },
   },
 });
 const depths = values.depths.split(',').map(Number);
@@ -35,97 +39,6 @@ const inFlight = Number(values['in-flight']);
 const seconds = Number(values.seconds);
 const rounds = Number(values.rounds);
 const checkpointPages = Number(values['checkpoint-pages']);
-
-/** Position in the queue of one store. */
-interface Queue {
-  /** Next number to submit. */
-  tail: number;
-  /** Next number to lease: the oldest waiting job. */
-  head: number;
-}
-
-async function fill(store: Store, fence: Fence, queue: Queue, depth: number): Promise<void> {
-  const now = Date.now();
-  const batch = 1_000;
-  while (queue.tail - queue.head < depth) {
-    const ops: Op[] = [];
-    for (let i = 0; i < batch && queue.tail - queue.head < depth; i++) ops.push(submitOp(queue.tail++, now));
-    await store.commit(fence, ops);
-  }
-}
-
-interface Run {
-  readonly cyclesPerSecond: number;
-  readonly opsPerSecond: number;
-  readonly opsPerBatch: number;
-  /** Duration of one batch, from the call to its outcome. */
-  readonly p50Ms: number;
-  readonly p99Ms: number;
-  readonly maxMs: number;
-  /**
-   * CPU time of the main thread alone, µs per operation, including the time in which this load creates the operations.
-   */
-  readonly mainCpuUsPerOp: number;
-}
-
-/**
- * `inFlight` jobs each go through submit → lease → finish. The next step starts when the outcome of the previous one
- * has arrived. A lease takes the oldest waiting job, so the depth stays constant.
- */
-async function run(store: Store, fence: Fence, queue: Queue): Promise<Run> {
-  let waiting: Op[] = [];
-  let joined = 0;
-  let cycles = 0;
-  let ops = 0;
-  const times: number[] = [];
-  const cpuStart = process.threadCpuUsage();
-  const start = performance.now();
-  const end = start + seconds * 1_000;
-  while (performance.now() < end) {
-    // A third of the jobs joins with each of the first batches, so that later batches hold all three steps, as in a
-    // scheduler.
-    for (let i = 0; i < inFlight / 3 && joined < inFlight; i++, joined++) waiting.push(submitOp(queue.tail++, Date.now()));
-    const batch = waiting;
-    waiting = [];
-    const posted = performance.now();
-    const outcomes = await store.commit(fence, batch);
-    times.push(performance.now() - posted);
-    const now = Date.now();
-    ops += batch.length;
-    for (const [i, op] of batch.entries()) {
-      const outcome = outcomes[i]?.kind ?? 'left out';
-      if (outcome !== 'ok') throw new Error(`${op.kind} was refused: ${outcome}`);
-      if (op.kind === 'submit') {
-        waiting.push(leaseOp(queue.head++));
-      } else if (op.kind === 'lease') {
-        waiting.push(finishOp(op.seq, now));
-      } else {
-        cycles++;
-        waiting.push(submitOp(queue.tail++, now));
-      }
-    }
-  }
-  const elapsed = (performance.now() - start) / 1_000;
-  const cpu = process.threadCpuUsage(cpuStart);
-  // Finishes all jobs in progress, so that the next round finds a queue without gaps.
-  while (waiting.length > 0) {
-    const batch = waiting;
-    waiting = [];
-    await store.commit(fence, batch);
-    for (const op of batch) if (op.kind === 'lease') waiting.push(finishOp(op.seq, Date.now()));
-  }
-  times.sort((a, b) => a - b);
-  const at = (share: number): number => Math.round((times[Math.floor((times.length - 1) * share)] ?? 0) * 100) / 100;
-  return {
-    cyclesPerSecond: Math.round(cycles / elapsed),
-    opsPerSecond: Math.round(ops / elapsed),
-    opsPerBatch: Math.round(ops / times.length),
-    p50Ms: at(0.5),
-    p99Ms: at(0.99),
-    maxMs: at(1),
-    mainCpuUsPerOp: Math.round(((cpu.user + cpu.system) / ops) * 100) / 100,
-  };
-}
 
 /** A store under measurement. */
 interface Subject {
@@ -158,6 +71,8 @@ function ratioOf(one: Subject, other: Subject): number {
 
 const folder = await mkdtemp(join(tmpdir(), 'capstan-cycles-'));
 const subjects: Subject[] = [];
+let peer: Peer | undefined;
+const peerRates: number[] = [];
 try {
   let first: PostgresStore | undefined;
   for (const depth of depths) {
@@ -171,8 +86,11 @@ try {
     first ??= store;
     subjects.push(await subjectOf({ driver: 'postgres', depth, file: undefined, store }, store.cell));
   }
+  if (values.peer !== undefined && values.postgres !== undefined)
+    peer = await startGraphileWorker({ folder: values.peer, url: values.postgres, depth: depths[0] ?? 0, inFlight });
   for (let round = 0; round < rounds; round++) {
-    for (const one of subjects) one.runs.push(await run(one.store, one.fence, one.queue));
+    for (const one of subjects) one.runs.push(await run({ ...one, inFlight, seconds }));
+    if (peer !== undefined) peerRates.push(await peer.cyclesPerSecond(seconds));
   }
   for (const one of subjects) {
     const rate = rateOf(one);
@@ -202,7 +120,13 @@ try {
     console.log(
       JSON.stringify({ bench: 'store-driver-ratio', depth: sqlite.depth, inFlight, ratio: ratioOf(postgres, sqlite), target: 0.45 }),
     );
+  if (postgres !== undefined && peerRates.length > 0) {
+    const ratio = Math.round(median(postgres.runs.map((each, i) => each.cyclesPerSecond / (peerRates[i] ?? 0))) * 100) / 100;
+    const line = { bench: 'store-peer-ratio', peer: 'graphile-worker', inFlight, cyclesPerSecond: median(peerRates), ratio, target: 0.55 };
+    console.log(JSON.stringify({ ...line, rounds: peerRates }));
+  }
 } finally {
+  await peer?.close();
   for (const { store } of subjects) await store.close();
   await rm(folder, { recursive: true, force: true });
 }

@@ -1,5 +1,5 @@
 /** Every bench, at a size of seconds: it ends, without an error, and prints its figures. The figures themselves mean nothing at this size. */
-import { globSync, readFileSync } from 'node:fs';
+import { existsSync, globSync, readFileSync } from 'node:fs';
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 
@@ -145,13 +145,33 @@ const benches: Readonly<Record<string, (t: ExecutionContext) => Promise<void>>> 
     const server = await startPostgres(binaries);
     t.teardown(() => server.stop());
     const address = await server.newDatabase();
-    const both = await bench(t, 'bench/store/cycles.ts', '--depths', '50', '--rounds', '1', '--seconds', '0.2', '--postgres', address);
-    const pair = both.stdout.trim().split('\n').map(json);
+    const sizes = ['--depths', '50', '--rounds', '1', '--seconds', '0.2', '--postgres', address];
+    const peer = join(import.meta.dirname, '../../node_modules/.cache/graphile-worker');
+    const hasPeer = existsSync(peer);
+    if (!hasPeer) t.log('without graphile-worker, which .ci/prepare installs');
+    const all = (await bench(t, 'bench/store/cycles.ts', ...sizes, ...(hasPeer ? ['--peer', peer] : []))).stdout
+      .trim()
+      .split('\n')
+      .map(json);
     t.deepEqual(
-      pair.map((line) => line['bench']),
-      ['store-cycles', 'store-cycles', 'store-driver-ratio'],
+      all.map((line) => line['bench']),
+      ['store-cycles', 'store-cycles', 'store-driver-ratio', ...(hasPeer ? ['store-peer-ratio'] : [])],
     );
-    figures(t, 'PostgreSQL', pair[1]?.['cyclesPerSecond'], pair[2]?.['ratio']);
+    figures(t, 'PostgreSQL', all[1]?.['cyclesPerSecond'], all[2]?.['ratio']);
+    if (hasPeer) figures(t, 'graphile-worker', all[3]?.['cyclesPerSecond'], all[3]?.['ratio']);
+  },
+  'bench/store/open-reader.ts': async (t) => {
+    const binaries = await postgresBinaries();
+    if (binaries === undefined) {
+      t.pass(`not run: ${NO_POSTGRES}`);
+      console.log(`bench/store/open-reader.ts skipped: ${NO_POSTGRES}`);
+      return;
+    }
+    const server = await startPostgres(binaries);
+    t.teardown(() => server.stop());
+    const sizes = ['--minutes', '0.01', '--window-seconds', '0.3', '--postgres', await server.newDatabase()];
+    const report = json((await bench(t, 'bench/store/open-reader.ts', ...sizes)).stdout);
+    figures(t, 'open reader', report['before'], report['last'], ...Object.values(report['p99Ms'] as Record<string, unknown>));
   },
   'bench/cluster.ts': async (t) => {
     if ((await postgresBinaries()) === undefined) {

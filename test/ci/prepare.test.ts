@@ -29,7 +29,7 @@ const engines = [
   'otelcol',
 ];
 /** The only programs of this machine that the script sees. */
-const tools = ['cat', 'dirname', 'mkdir', 'mktemp', 'mv', 'rm', 'tail'];
+const tools = ['cat', 'cp', 'dirname', 'mkdir', 'mktemp', 'mv', 'rm', 'tail'];
 
 interface Machine {
   readonly programs?: readonly string[];
@@ -37,12 +37,21 @@ interface Machine {
   /** Commands of apt-get and of python3 after the call is noted. */
   readonly apt?: string;
   readonly python?: string;
+  readonly npm?: string;
 }
 
 const PIP_THAT_WORKS = 'if [[ $1 == --version ]]; then echo Python 3.12.1; else mkdir -p "$8/mypy"; fi';
 
-async function machine(t: ExecutionContext, { programs = [], user = 0, apt = '', python = PIP_THAT_WORKS }: Machine): Promise<Checkout> {
-  const checkout = await Checkout.make(t, ['.ci/prepare', '.ci/requirements.txt']);
+async function machine(
+  t: ExecutionContext,
+  { programs = [], user = 0, apt = '', python = PIP_THAT_WORKS, npm = 'mkdir node_modules' }: Machine,
+): Promise<Checkout> {
+  const checkout = await Checkout.make(t, [
+    '.ci/prepare',
+    '.ci/requirements.txt',
+    '.ci/graphile-worker/package.json',
+    '.ci/graphile-worker/package-lock.json',
+  ]);
   await mkdir(join(checkout.folder, 'tools'));
   for (const name of tools) {
     const found = (process.env['PATH'] ?? '').split(delimiter).map((folder) => join(folder, name));
@@ -52,6 +61,7 @@ async function machine(t: ExecutionContext, { programs = [], user = 0, apt = '',
   await checkout.fakeProgram('id', `echo ${user}`);
   await checkout.fakeProgram('apt-get', apt);
   await checkout.fakeProgram('python3', python);
+  await checkout.fakeProgram('npm', npm);
   return checkout;
 }
 
@@ -112,6 +122,16 @@ test('a second run finds everything there, and says and installs nothing', async
   t.is((await installs(checkout)).length, 1);
 });
 
+test('a package of npm that cannot be installed is named, leaves nothing behind and is tried again', async (t) => {
+  const checkout = await machine(t, { programs: engines, npm: 'exit 1' });
+  for (let run = 1; run <= 2; run++) {
+    const { code, said } = await prepare(checkout);
+    t.is(code, 0);
+    t.regex(said, /^! graphile-worker cannot be installed: the bench compares without it$/m);
+    t.deepEqual(await readdir(join(checkout.folder, 'node_modules/.cache')), ['ci-python']);
+  }
+});
+
 test('other requirements are installed anew', async (t) => {
   const checkout = await machine(t, { programs: engines });
   await prepare(checkout);
@@ -126,7 +146,7 @@ test('a failed installation gives its reason, leaves nothing behind and is tried
   const { code, said } = await prepare(checkout);
   t.is(code, 0);
   t.regex(said, /^! the Python packages cannot be installed: No module named pip$/m);
-  t.deepEqual(await readdir(join(checkout.folder, 'node_modules/.cache')), []);
+  t.deepEqual(await readdir(join(checkout.folder, 'node_modules/.cache')), ['graphile-worker']);
   await prepare(checkout);
   t.is((await installs(checkout)).length, 2);
 });
