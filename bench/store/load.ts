@@ -36,6 +36,7 @@ function jobOf(seq: number, now: number): JobRow {
     hasS3: false,
     trace: null,
     tags: null,
+    pastAttempts: null,
   };
 }
 
@@ -48,7 +49,7 @@ export function leaseOp(seq: number): Op {
 }
 
 export function requeueOp(seq: number): Op {
-  return { kind: 'requeue', seq, token: 1, attempts: 0 };
+  return { kind: 'requeue', seq, token: 1, attempts: 0, pastAttempts: null };
 }
 
 export function finishOp(seq: number, now: number): Op {

@@ -237,7 +237,8 @@ function undelivered(ctx: StepContext, event: Extract<CoreEvent, { kind: 'undeli
   if (node === undefined) return;
   const worker = freeSlot(ctx, node, event.job, event.token);
   const job = ctx.state.jobs.get(event.job);
-  if (job !== undefined && job.token === event.token && job.lease !== null) requeue(ctx, job, false);
+  if (job !== undefined && job.token === event.token && job.lease !== null)
+    requeue(ctx, job, { reason: 'UNDELIVERED', how: '', charged: false });
   if (worker !== null) ctx.state.dirtyEndpoints.add(worker.endpoint);
 }
 

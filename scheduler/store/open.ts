@@ -10,6 +10,7 @@ import { Snapshots } from './snapshots.ts';
 import { DEFAULT_CELL } from '../../lib/cells.ts';
 import type { Cells } from './cells.ts';
 import type { HistoryStore } from './history.ts';
+import type { QueueReasonStore } from './queue-reasons.ts';
 import type { Store } from './store.ts';
 import type { StoreWatcher } from './store-watcher.ts';
 
@@ -20,6 +21,7 @@ export interface OpenedStore {
   /** The cells of the database; null where there is only one, which has no row. */
   readonly cells: Cells | null;
   readonly history: HistoryStore;
+  readonly queueReasons: QueueReasonStore;
   /** Copies of the database for backups; null where the database has its own. */
   readonly snapshots: Snapshots | null;
 }
@@ -48,7 +50,7 @@ async function openInFolder({ cell }: SchedulerConfig, folder: DataFolder, maste
   const store = await openSqliteStore({ file, mustExist: !folder.created.folder });
   const snapshots = new Snapshots(file, (copy) => store.snapshot(copy), masterKeys);
   await snapshots.sweep();
-  return { store, shard: 0, cells: null, history: store.history, snapshots };
+  return { store, shard: 0, cells: null, history: store.history, queueReasons: store.queueReasons, snapshots };
 }
 
 async function openShared(config: SchedulerConfig, { advertised, watcher }: StoreFacts): Promise<OpenedStore> {
@@ -58,5 +60,5 @@ async function openShared(config: SchedulerConfig, { advertised, watcher }: Stor
   if (isBlobDirShared && blobDir === undefined)
     throw new CapstanError('CONFIG', 'CAPSTAN_BLOB_DIR_SHARED: requires CAPSTAN_BLOB_DIR', { field: 'CAPSTAN_BLOB_DIR_SHARED' });
   const store = await openPostgresStore({ url, cell, watcher, advertised });
-  return { store, shard: store.cell, cells: store.cells, history: store.history, snapshots: null };
+  return { store, shard: store.cell, cells: store.cells, history: store.history, queueReasons: store.queueReasons, snapshots: null };
 }

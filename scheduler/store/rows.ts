@@ -31,6 +31,7 @@ export type JobTuple = [
   hasS3: 0 | 1 | boolean,
   trace: string | null,
   tags: string | null,
+  pastAttempts: string | null,
 ];
 
 /** Columns of a payload: inline bytes, or a blob's id and size. */
@@ -66,6 +67,7 @@ export function toJob(row: readonly [...JobTuple, ...unknown[]]): JobRow {
     hasS3: Boolean(row[23]),
     trace: row[24],
     tags: row[25],
+    pastAttempts: row[26],
   };
 }
 

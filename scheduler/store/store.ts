@@ -58,6 +58,8 @@ export interface JobRow {
   readonly trace: string | null;
   /** Words to find it by, separated by spaces (lib/job-tags.ts). */
   readonly tags: string | null;
+  /** Attempts that ended before the present one, JSON text (scheduler/core/jobs/past-attempts.ts); null without any. */
+  readonly pastAttempts: string | null;
 }
 
 /**
@@ -170,11 +172,17 @@ export type Op =
       readonly firstChunk: number;
       readonly hook: NewHook | null;
     }
-  /** LEASED (with this token) → IN_QUEUE at its old position. */
-  | { readonly kind: 'requeue'; readonly seq: number; readonly token: number; readonly attempts: number }
+  /** LEASED (with this token) → IN_QUEUE at its old position. `pastAttempts` replaces the row's. */
+  | {
+      readonly kind: 'requeue';
+      readonly seq: number;
+      readonly token: number;
+      readonly attempts: number;
+      readonly pastAttempts: string | null;
+    }
   /**
    * FAILED or TIMED_OUT → IN_QUEUE at a new position. Drops output, chunks, error and times, sets attempts to 0, and
-   * increments the token, so that the webhook of the job's next end has a new id.
+   * increments the token, so that the webhook of the job's next end has a new id. `pastAttempts` replaces the row's.
    */
   | {
       readonly kind: 'retry';
@@ -182,6 +190,7 @@ export type Op =
       readonly queuePosition: number;
       readonly submittedAt: number;
       readonly deleteAt: number;
+      readonly pastAttempts: string | null;
     }
   /**
    * Removes a job in any state with its bodies. `gone` if it did not exist. With `dueBy`, only if the row's deleteAt is

@@ -223,7 +223,7 @@ function reconcile(ctx: StepContext, node: NodeRecord, hello: Hello): void {
       if (held.has(key)) continue;
       const lost = leasedBy(ctx.state, node, job, token);
       freeSlot(ctx, node, job, token);
-      if (lost !== null) requeue(ctx, lost, false);
+      if (lost !== null) requeue(ctx, lost, { reason: 'UNDELIVERED', how: '', charged: false });
     }
   }
   for (const attempt of hello.attempts) {
@@ -246,13 +246,13 @@ function loseLeases(ctx: StepContext, node: NodeRecord, which: (incarnation: str
       const lease = job?.token === token ? job.lease : null;
       if (lease !== null && !which(lease.incarnation)) continue;
       worker?.attempts.delete(key);
-      if (job !== undefined && lease !== null) lose(ctx, job, how);
+      if (job !== undefined && lease !== null) lose(ctx, job, { reason: 'NODE_LOST', how });
     }
   }
   // Leases whose worker is no longer in the state.
   for (const job of [...ctx.state.jobs.values()]) {
     if (job.lease === null || job.lease.node !== node.config.id || !which(job.lease.incarnation)) continue;
-    lose(ctx, job, how);
+    lose(ctx, job, { reason: 'NODE_LOST', how });
   }
 }
 
@@ -285,7 +285,7 @@ function workersReported(ctx: StepContext, node: NodeRecord, actual: ActualWorke
       for (const [key, { job, token }] of [...worker.attempts]) {
         const leased = leasedBy(ctx.state, node, job, token);
         worker.attempts.delete(key);
-        if (leased !== null) requeue(ctx, leased, false);
+        if (leased !== null) requeue(ctx, leased, { reason: 'WORKER_LOST', how: 'the worker was stopped', charged: false });
       }
       forgetWorker(ctx.state, id);
     } else worker.status = null;

@@ -6,6 +6,7 @@
 import {
   AttemptOutcome,
   RefusalReason,
+  refusalReasonToJSON,
   StopReason,
   type AttemptChunk,
   type AttemptEnded,
@@ -58,10 +59,16 @@ export function attemptRefused(ctx: StepContext, node: NodeRecord, event: Attemp
     const endpoint = ctx.state.endpoints.get(job.endpoint);
     if (endpoint !== undefined) endpoint.tallies.refused++;
     const lost = event.reason === RefusalReason.INPUT_MISSING ? missingInput(ctx.state, job, ctx.now.mono) : null;
-    if (lost === null) requeue(ctx, job, false);
+    if (lost === null) requeue(ctx, job, { reason: 'REFUSED', how: refusalOf(event), charged: false });
     else failOver(ctx, job, lost);
   }
   refill(ctx, worker);
+}
+
+/** What the agent said of its refusal. */
+function refusalOf({ reason, detail }: AttemptRefused): string {
+  const name = refusalReasonToJSON(reason).replace(/^REFUSAL_REASON_/, '');
+  return detail === '' ? name : `${name}: ${reportedError(detail)}`;
 }
 
 export function attemptEnded(ctx: StepContext, node: NodeRecord, event: AttemptEnded): void {
@@ -150,11 +157,11 @@ function conclude(ctx: StepContext, job: JobRecord, event: AttemptEnded): void {
       finish(ctx, job, { ...ending, event: 'time-out', error: error || 'executionTimeout exceeded' });
       return;
     case AttemptOutcome.WORKER_LOST:
-      lose(ctx, job, error || 'worker lost');
+      lose(ctx, job, { reason: 'WORKER_LOST', how: error || 'worker lost', agoMs: event.agoMs });
       return;
     default:
       // Stopped although the lease is still valid: no caller requested it, so the job is not charged.
-      requeue(ctx, job, false);
+      requeue(ctx, job, { reason: 'STOPPED', how: error, agoMs: event.agoMs, charged: false });
   }
 }
 

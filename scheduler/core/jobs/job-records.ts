@@ -81,6 +81,7 @@ export function newJob(state: State, now: Now, endpoint: EndpointRecord, event: 
     hasS3: event.s3 !== null,
     trace: event.trace,
     tags: event.tags,
+    pastAttempts: null,
     phase: 'NEW',
     queuePosition: state.nextQueuePosition++,
     token: 0,
@@ -89,6 +90,7 @@ export function newJob(state: State, now: Now, endpoint: EndpointRecord, event: 
     queuedAt: now.wall,
     deleteAt: now.wall + ttlMs,
     lease: null,
+    leasedAt: null,
     startedAt: null,
     startRecorded: false,
     recordStart: null,
@@ -113,6 +115,7 @@ export function fromRow(row: JobRow): JobRecord {
     hasS3: row.hasS3,
     trace: row.trace,
     tags: row.tags,
+    pastAttempts: row.pastAttempts,
     phase: phaseOf(row),
     queuePosition: row.queuePosition,
     token: row.token,
@@ -121,6 +124,7 @@ export function fromRow(row: JobRow): JobRecord {
     queuedAt: row.submittedAt,
     deleteAt: row.deleteAt,
     lease: row.lease,
+    leasedAt: null,
     startedAt: row.startedAt,
     startRecorded: row.startedAt !== null,
     recordStart: null,
@@ -165,5 +169,6 @@ export function toRow(job: JobRecord): JobRow {
     hasS3: job.hasS3,
     trace: job.trace,
     tags: job.tags,
+    pastAttempts: null,
   };
 }

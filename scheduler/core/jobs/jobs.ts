@@ -18,6 +18,7 @@ import type { JobRecord } from '../state/jobs.ts';
 import type { Now } from '../now.ts';
 import { hookOf, noteHook } from '../webhooks/webhooks.ts';
 import { applyEvent, phaseOf } from './job-records.ts';
+import { withAttempt, type AttemptEnd } from './past-attempts.ts';
 import { chunksFor, dropStream, takeStream } from './streams.ts';
 import { transition, type Cell, type Phase } from './transitions.ts';
 import { span } from './views.ts';
@@ -42,7 +43,7 @@ function endpointOf(state: State, job: JobRecord): EndpointRecord | undefined {
 
 /** Leases the slot to a job. The caller writes the operation of the transition. */
 export function takeLease<P extends Phase, E extends 'submit-leased' | 'lease'>(
-  state: State,
+  { state, now }: StepContext,
   job: JobRecord & { readonly phase: P },
   event: E,
   { worker, node }: Slot,
@@ -51,6 +52,7 @@ export function takeLease<P extends Phase, E extends 'submit-leased' | 'lease'>(
   if (next === null) return next;
   job.token++;
   job.lease = { node: worker.node, incarnation: node.incarnation, worker: worker.id };
+  job.leasedAt = now.wall;
   job.worker = worker.id;
   job.startedAt = null;
   job.startRecorded = false;
@@ -64,7 +66,7 @@ export function takeLease<P extends Phase, E extends 'submit-leased' | 'lease'>(
 
 /** Leases the first job of a lane. Returns null if its phase forbids it. */
 export function leaseFirst(ctx: StepContext, job: JobRecord, slot: Slot): Write | null {
-  const next = takeLease(ctx.state, job, 'lease', slot);
+  const next = takeLease(ctx, job, 'lease', slot);
   if (next === null || job.lease === null) return null;
   return ctx.write({ kind: next.op, seq: job.seq, token: job.token, lease: job.lease });
 }
@@ -165,23 +167,44 @@ export function finish(
   return { write, view };
 }
 
-/**
- * Releases a lease and puts the job back at its queue position. `charged` false takes back the charge of a reported
- * start.
- */
-export function requeue(ctx: StepContext, job: JobRecord, charged: boolean): void {
+/** Why an attempt ended and its job did not. */
+export interface Lost {
+  readonly reason: Exclude<AttemptEnd, 'FAILED' | 'TIMED_OUT'>;
+  /** For users. */
+  readonly how: string;
+  /** Age of the end, ms. */
+  readonly agoMs?: number;
+  /** Whether a reported start keeps its charge. */
+  readonly charged: boolean;
+}
+
+/** Releases a lease and puts the job back at its queue position. */
+export function requeue(ctx: StepContext, job: JobRecord, { reason, how, agoMs = 0, charged }: Lost): void {
   const started = job.phase === 'STARTED';
   const next = applyEvent(ctx.state, job, 'requeue');
   if (next === null) return;
+  const { submittedAt, startedAt } = job;
+  job.pastAttempts = withAttempt(job.pastAttempts, {
+    submittedAt,
+    attempt: started ? job.attempts : job.attempts + 1,
+    worker: job.worker,
+    node: job.lease?.node ?? null,
+    leasedAt: job.leasedAt,
+    startedAt,
+    endedAt: Math.max(startedAt ?? submittedAt, ctx.now.wall - agoMs),
+    reason,
+    error: how,
+  });
   if (!charged && started) job.attempts--;
   job.lease = null;
+  job.leasedAt = null;
   job.startedAt = null;
   job.queuedAt = ctx.now.wall;
   job.progress = null;
   dropStream(ctx.state, job);
   if (job.recordStart !== null) ctx.state.deadlines.drop(job.recordStart);
   job.recordStart = null;
-  ctx.write({ kind: next.op, seq: job.seq, token: job.token, attempts: job.attempts });
+  ctx.write({ kind: next.op, seq: job.seq, token: job.token, attempts: job.attempts, pastAttempts: job.pastAttempts });
   ctx.state.dirtyEndpoints.add(job.endpoint);
 }
 
@@ -189,7 +212,8 @@ export function requeue(ctx: StepContext, job: JobRecord, charged: boolean): voi
  * Handles the loss of a leased job's worker: requeues the job while attempts are left, otherwise ends it FAILED with
  * this reason.
  */
-export function lose(ctx: StepContext, job: JobRecord, how: string): void {
+export function lose(ctx: StepContext, job: JobRecord, lost: Omit<Lost, 'charged'>): void {
+  const { how, agoMs = 0 } = lost;
   if (job.deleteAt <= ctx.now.wall) {
     expire(ctx, job);
     return;
@@ -202,9 +226,9 @@ export function lose(ctx: StepContext, job: JobRecord, how: string): void {
   ctx.emit({ kind: 'log', level: 'warn', message: last ? 'the last attempt was lost' : 'attempt lost', facts });
   if (last) {
     const error = `${how} (attempt ${job.attempts} of ${max})`;
-    finish(ctx, job, { event: 'fail', output: null, error, executionMs: null, agoMs: 0 });
+    finish(ctx, job, { event: 'fail', output: null, error, executionMs: null, agoMs });
   } else {
-    requeue(ctx, job, true);
+    requeue(ctx, job, { ...lost, charged: true });
   }
 }
 
@@ -227,9 +251,10 @@ export function expireEnded(ctx: StepContext, row: JobRow, dueBy: number): void 
   if (next !== null) ctx.write({ kind: next.op, seq: row.seq, dueBy });
 }
 
-/** Puts an ended job at the tail of its queue, as if submitted now. Returns null if its phase forbids it. */
-export function retryEnded(ctx: StepContext, job: JobRecord, call: number): Write | null {
+/** Puts an ended job, of this row, at the tail of its queue, as if submitted now. Returns null if its phase forbids it. */
+export function retryEnded(ctx: StepContext, job: JobRecord, row: JobRow, call: number): Write | null {
   if (transition(job.phase, 'retry') === null) return null;
+  job.pastAttempts = withEnd(ctx.state, row);
   // The position is set first, because the queue is ordered by it.
   job.queuePosition = ctx.state.nextQueuePosition++;
   const next = applyEvent(ctx.state, job, 'retry');
@@ -244,8 +269,27 @@ export function retryEnded(ctx: StepContext, job: JobRecord, call: number): Writ
   job.startRecorded = false;
   job.worker = null;
   noteDeletion(ctx.state, job.deleteAt);
-  const { seq, queuePosition, submittedAt, deleteAt } = job;
-  return ctx.write({ kind: next.op, seq, queuePosition, submittedAt, deleteAt }, { kind: 'retry', call, job });
+  const { seq, queuePosition, submittedAt, deleteAt, pastAttempts } = job;
+  return ctx.write({ kind: next.op, seq, queuePosition, submittedAt, deleteAt, pastAttempts }, { kind: 'retry', call, job });
+}
+
+/** The attempts of an ended job with the last one, which the job ended with. */
+function withEnd(state: State, row: JobRow): string | null {
+  const { submittedAt, attempts, worker, delayMs, endedAt } = row;
+  if ((row.state !== 'FAILED' && row.state !== 'TIMED_OUT') || endedAt === null) return row.pastAttempts;
+  // The start of a short attempt is in its delay only.
+  const startedAt = row.startedAt ?? (delayMs === null ? null : submittedAt + delayMs);
+  return withAttempt(row.pastAttempts, {
+    submittedAt,
+    attempt: startedAt === null ? attempts + 1 : attempts,
+    worker,
+    node: state.workers.get(worker ?? '')?.node ?? null,
+    leasedAt: null,
+    startedAt,
+    endedAt,
+    reason: row.state,
+    error: row.error ?? '',
+  });
 }
 
 /** Undoes the state's changes for a submission or retry that the store refused. */

@@ -22,7 +22,7 @@ export function retryStored(ctx: StepContext, call: number, live: JobRecord | nu
   const endpoint = row === undefined ? undefined : ctx.state.endpoints.get(row.endpoint);
   const job = row === undefined ? null : fromRow(row);
   const may = live === null && endpoint !== undefined && endpoint.config.removing === undefined;
-  const write = may && job !== null ? retryEnded(ctx, job, call) : null;
+  const write = may && job !== null && row !== undefined ? retryEnded(ctx, job, row, call) : null;
   if (endpoint === undefined || job === null || write === null) {
     ctx.reply(call, notRetryable(live?.id ?? row?.id ?? '', live === null ? `is ${row?.state ?? 'deleted'}` : 'has not ended'));
     return;

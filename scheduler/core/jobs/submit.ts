@@ -60,7 +60,7 @@ function insert(ctx: StepContext, endpoint: EndpointRecord, event: Extract<CoreE
   const [normal, low] = endpoint.lanes;
   const nothingBefore = normal.count === 0 && (job.priority === 0 || low.count === 0);
   const slot = nothingBefore ? findFreeSlot(ctx.state, endpoint, ctx.now, job.queuePosition) : null;
-  const next = slot === null ? applyEvent(ctx.state, job, 'submit') : takeLease(ctx.state, job, 'submit-leased', slot);
+  const next = slot === null ? applyEvent(ctx.state, job, 'submit') : takeLease(ctx, job, 'submit-leased', slot);
   if (slot === null && (endpoint.workers.size === 0 || endpoint.config.scalerType === 'REQUEST_COUNT'))
     ctx.state.dirtyEndpoints.add(event.endpoint);
   const write = ctx.write(

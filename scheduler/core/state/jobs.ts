@@ -21,6 +21,8 @@ export interface JobRecord {
   readonly trace: string | null;
   /** Words to find it by, separated by spaces. */
   readonly tags: string | null;
+  /** Attempts that ended, JSON text (past-attempts.ts). */
+  pastAttempts: string | null;
   /** Changed only by `applyEvent` (job-records.ts). */
   readonly phase: Phase;
   queuePosition: number;
@@ -31,6 +33,8 @@ export interface JobRecord {
   queuedAt: number;
   deleteAt: number;
   lease: Lease | null;
+  /** Wall time of the present lease; null if it is not known. */
+  leasedAt: number | null;
   /** Wall time at which the present attempt was entered; null before. */
   startedAt: number | null;
   /** The start is in the store. */

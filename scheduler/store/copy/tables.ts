@@ -67,7 +67,7 @@ export const COPY_TABLES: readonly CopyTable[] = [
     `seq=no:int id:text endpoint:text kind:text state:text priority:int queue_position=position:int token:int attempts:int node:text
     incarnation:text worker:text submitted_at:int started_at:int ended_at:int delete_at:int execution_timeout_ms:int ttl_ms:int
     retention_ms:int webhook:text delay_ms:int execution_ms:int error:text has_s3:bool chunks:int output:bytes output_blob:text
-    output_size:int trace:text tags:text`,
+    output_size:int trace:text tags:text past_attempts:text`,
     'seq',
   ),
   table('inputs', 'seq=no:int inline:bytes blob:text size:int s3:bytes', 'seq'),
@@ -84,6 +84,7 @@ export const COPY_TABLES: readonly CopyTable[] = [
   table('idempotency', 'key:text job_id:text body_hash:bytes expires_at:int', 'key'),
   table('bodies', 'id:text account:text size:int refs:int', 'id', { isCounted: true }),
   table('history', 'endpoint:text step:int at:int value:text', 'endpoint step at', { isOfEndpoints: true }),
+  table('queue_reasons', 'endpoint:text at:int reason:text detail:text', 'endpoint at', { isOfEndpoints: true }),
   table('body_usage', 'account:text bytes:int', 'account', { isDerived: true }),
 ];
 

@@ -1,4 +1,4 @@
-/** A batch's operations as the parameters of `capstan.commit_v2`, and its answer as outcomes. */
+/** A batch's operations as the parameters of `capstan.commit_v3`, and its answer as outcomes. */
 import { assertNever } from '../../../lib/errors.ts';
 import { payloadColumns } from '../rows.ts';
 import type { Op, Outcome } from '../store.ts';
@@ -57,10 +57,18 @@ class BatchBuilder {
       case 'finish':
         return this.#finish(at, op);
       case 'requeue':
-        return this.#row('requeue', [at, this.#wave('requeue', op.seq), op.seq, op.token, op.attempts]);
+        return this.#row('requeue', [at, this.#wave('requeue', op.seq), op.seq, op.token, op.attempts, op.pastAttempts]);
       case 'retry':
         this.#queuePosition = Math.max(this.#queuePosition, op.queuePosition);
-        return this.#row('retry', [at, this.#wave('retry', op.seq), op.seq, op.queuePosition, op.submittedAt, op.deleteAt]);
+        return this.#row('retry', [
+          at,
+          this.#wave('retry', op.seq),
+          op.seq,
+          op.queuePosition,
+          op.submittedAt,
+          op.deleteAt,
+          op.pastAttempts,
+        ]);
       case 'delete': {
         const wave = this.#wave('delete', op.seq);
         this.#lastDelete = Math.max(this.#lastDelete, wave);

@@ -1,7 +1,7 @@
 /**
  * The PostgreSQL store, for one cell.
  *
- * Batches go over one connection, in order, each as one call of `capstan.commit_v2` under the cell's term. Reads go over others,
+ * Batches go over one connection, in order, each as one call of `capstan.commit_v3` under the cell's term. Reads go over others,
  * and wait for the batches that were called before them.
  *
  *   detached ──acquire()──▶ owning ──release(), or a batch of another term──▶ detached
@@ -20,6 +20,7 @@ import { StaleTermError, type Acquired, type Fence, type Op, type Outcome, type 
 import { DEFAULT_CELL } from '../../../lib/cells.ts';
 import type { Cells } from '../cells.ts';
 import type { HistoryStore } from '../history.ts';
+import type { QueueReasonStore } from '../queue-reasons.ts';
 import { unwatched, type LossCause, type StoreWatcher } from '../store-watcher.ts';
 import { parseAddress, type Address } from './address.ts';
 import { textWithoutNul } from './binary.ts';
@@ -32,6 +33,7 @@ import { bodyReads } from './reads/bodies.ts';
 import { controlReads } from './reads/control.ts';
 import { hookReads } from './reads/hooks.ts';
 import { historyOf } from './history.ts';
+import { queueReasonsOf } from './queue-reasons.ts';
 import { jobReads } from './reads/jobs.ts';
 import { LeftEdges } from './reads/left-edges.ts';
 import type { AsyncReads, Query } from './reads/query.ts';
@@ -114,6 +116,7 @@ export class PostgresStore implements Store {
   readonly cell: number;
   readonly cells: Cells;
   readonly history: HistoryStore;
+  readonly queueReasons: QueueReasonStore;
   readonly #clock = new DatabaseClock();
   readonly #now: () => number;
   readonly #watcher: StoreWatcher;
@@ -162,6 +165,7 @@ export class PostgresStore implements Store {
       move: moverOf({ address: this.#address, cell: cell.number }),
     });
     this.history = historyOf(this.#told(query), this.cell);
+    this.queueReasons = queueReasonsOf(this.#told(query), this.cell);
     this.#reads = {
       ...jobReads(query, this.cell, this.#edges),
       ...bodyReads(query, this.cell),

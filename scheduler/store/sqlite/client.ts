@@ -14,6 +14,7 @@ import { MessageChannel, Worker } from 'node:worker_threads';
 import { CapstanError } from '../../../lib/errors.ts';
 import { messageOf, toError } from '../../../lib/to-error.ts';
 import type { HistoryRow, HistoryStore } from '../history.ts';
+import type { QueueReasonStore } from '../queue-reasons.ts';
 import type { Acquired, Fence, Op, Outcome, Reads, Store } from '../store.ts';
 import { packBatch, unpackOutcomes } from './packing/batches.ts';
 import { unpackResult } from './packing/results.ts';
@@ -163,6 +164,24 @@ export class SqliteClient implements Store {
     read: async (range) =>
       this.#ask({ ask: 'history', range }, false, (answer) => (answer as { readonly value: Pick<HistoryRow, 'at' | 'value'>[] }).value),
   };
+
+  /** Why the queues of endpoints waited, written beside the batches. */
+  readonly queueReasons: QueueReasonStore = {
+    save: (rows) => this.#queueReasons('save', rows),
+    read: (range) => this.#queueReasons('read', range),
+    standing: () => this.#queueReasons('standing'),
+  };
+
+  async #queueReasons<K extends keyof QueueReasonStore>(
+    call: K,
+    ...args: Parameters<QueueReasonStore[K]>
+  ): Promise<Awaited<ReturnType<QueueReasonStore[K]>>> {
+    return this.#ask(
+      { ask: 'queue-reasons', call, args },
+      false,
+      (answer) => (answer as { readonly value: Awaited<ReturnType<QueueReasonStore[K]>> }).value,
+    );
+  }
 
   close(): Promise<void> {
     this.#closed ??= this.#end();

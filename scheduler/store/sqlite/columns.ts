@@ -3,7 +3,7 @@
 /** `JobTuple` of ../rows.ts. */
 export const JOB_COLUMNS = `no, id, endpoint, kind, state, priority, position, token, attempts, node, incarnation, worker,
   submitted_at, started_at, ended_at, delete_at, execution_timeout_ms, ttl_ms, retention_ms, webhook,
-  delay_ms, execution_ms, error, has_s3, trace, tags`;
+  delay_ms, execution_ms, error, has_s3, trace, tags, past_attempts`;
 
 /** `HookTuple` of ../rows.ts. */
 export const HOOK_COLUMNS = 'id, account, endpoint, url, host, state, due_at, tries, error';

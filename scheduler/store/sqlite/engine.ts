@@ -8,6 +8,7 @@ import type { Database } from 'better-sqlite3';
 
 import { assertNever, CapstanError } from '../../../lib/errors.ts';
 import type { HistoryRange, HistoryRow } from '../history.ts';
+import type { QueueReasonStore } from '../queue-reasons.ts';
 import { StaleTermError, type Fence, type Op, type Outcome, type Reads, type StoreEngine } from '../store.ts';
 import { storeFailure } from './failures.ts';
 import { openDatabase } from './open.ts';
@@ -17,6 +18,7 @@ import { historyStatements } from './sql/history.ts';
 import { hookStatements } from './sql/hooks.ts';
 import { idempotencyStatements } from './sql/idempotency.ts';
 import { pageStatements } from './sql/pages.ts';
+import { queueReasonStatements } from './sql/queue-reasons.ts';
 import { queueStatements } from './sql/queue.ts';
 import { removalStatements } from './sql/removal.ts';
 import { shardStatements } from './sql/shards.ts';
@@ -103,6 +105,20 @@ export class SqliteEngine implements StoreEngine {
       return this.#sql.history.read(range);
     } catch (error) {
       throw storeFailure(this.#file, 'reading the history failed', error);
+    }
+  }
+
+  /** Reads or writes why queues waited; rows are written in a transaction of their own. */
+  queueReasons<K extends keyof QueueReasonStore>(
+    call: K,
+    ...args: Parameters<QueueReasonStore[K]>
+  ): Awaited<ReturnType<QueueReasonStore[K]>> {
+    const run = this.#sql.queueReasons[call] as (...args: Parameters<QueueReasonStore[K]>) => Awaited<ReturnType<QueueReasonStore[K]>>;
+    if (call === 'save') return this.#transaction('writing the reasons of queues failed', () => run(...args));
+    try {
+      return run(...args);
+    } catch (error) {
+      throw storeFailure(this.#file, 'reading the reasons of queues failed', error);
     }
   }
 
@@ -252,6 +268,7 @@ function prepareAll(db: Database) {
     idempotency: idempotencyStatements(db),
     pages: pageStatements(db, bodies.chunks),
     queue: queueStatements(db),
+    queueReasons: queueReasonStatements(db),
     removal: removalStatements(db),
     shards: shardStatements(db),
     submit: submitStatements(db),

@@ -7,6 +7,7 @@ import type { MessagePort } from 'node:worker_threads';
 import { CapstanError, type ErrorCode } from '../../../lib/errors.ts';
 import { messageOf } from '../../../lib/to-error.ts';
 import type { HistoryRange, HistoryRow } from '../history.ts';
+import type { QueueReasonStore } from '../queue-reasons.ts';
 import { StaleTermError, type Fence, type Reads } from '../store.ts';
 
 export interface ThreadData {
@@ -21,6 +22,7 @@ export type Question =
   | { readonly ask: 'acquire'; readonly shard: number; readonly owner: string; readonly forMs: number }
   | { readonly ask: 'save-history'; readonly rows: readonly HistoryRow[] }
   | { readonly ask: 'history'; readonly range: HistoryRange }
+  | { readonly ask: 'queue-reasons'; readonly call: keyof QueueReasonStore; readonly args: readonly unknown[] }
   /** Answered at once; the result is sent on the port. */
   | { readonly ask: 'snapshot'; readonly file: string; readonly port: MessagePort }
   | { readonly ask: 'close' };

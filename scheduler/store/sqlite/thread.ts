@@ -40,7 +40,7 @@ function open(): void {
 }
 
 /** What no batch depends on. */
-const ASIDE: ReadonlySet<string> = new Set(['read', 'history', 'save-history']);
+const ASIDE: ReadonlySet<string> = new Set(['read', 'history', 'save-history', 'queue-reasons']);
 
 /** Runs a request. A failed read refuses only that read; a failed write other than a stale term ends the store. */
 function ask(running: SqliteEngine, question: Question): void {
@@ -57,6 +57,8 @@ function ask(running: SqliteEngine, question: Question): void {
       answer(null);
     } else if (question.ask === 'history') {
       answer({ value: running.history(question.range) });
+    } else if (question.ask === 'queue-reasons') {
+      answer({ value: running.queueReasons(question.call, ...(question.args as never)) });
     } else if (question.ask === 'snapshot') {
       void snapshot(running, question);
       answer(null);

@@ -5,7 +5,7 @@ import Database from 'better-sqlite3';
 import { SqliteEngine } from '../../../scheduler/store/sqlite/engine.ts';
 import { COPY_TABLES } from '../../../scheduler/store/copy/tables.ts';
 import type { Op } from '../../../scheduler/store/store.ts';
-import { cancelledInQueue, completed, failed, hookOf, json, leased, queued, START, submit } from './jobs.ts';
+import { cancelledInQueue, completed, failed, hookOf, json, leased, leaseOf, queued, START, submit } from './jobs.ts';
 
 const blob = (name: string, size = 70_000): { blob: { id: string; size: number } } => ({ blob: { id: `body/${name}`, size } });
 /** Signs that mean something in one format or the other. */
@@ -34,7 +34,9 @@ export function fill(file: string): void {
     submit(queued(3), { idempotency: { key: `key ${AWKWARD}`, bodyHash: new Uint8Array([1, 2]), expiresAt: START * 2 } }),
     submit(queued(4), { input: blob('input-4') }),
     submit(leased(5)),
-    { kind: 'started', seq: 5, token: 1, startedAt: START + 10, attempts: 1, delayMs: 10 },
+    { kind: 'requeue', seq: 5, token: 1, attempts: 1, pastAttempts: JSON.stringify([{ error: AWKWARD }]) },
+    leaseOf(5, 2),
+    { kind: 'started', seq: 5, token: 2, startedAt: START + 10, attempts: 2, delayMs: 10 },
     submit(leased(6)),
     completed(6, { output: json({ text: AWKWARD }), chunks: [json(1), blob('chunk-6'), json(AWKWARD)], firstChunk: 3, hook: hookOf(6) }),
     submit(leased(7), { input: blob('input-7') }),
@@ -55,6 +57,7 @@ export function fill(file: string): void {
   ];
   const refused = engine.commit(fence, ops).findIndex((outcome) => outcome.kind !== 'ok');
   engine.saveHistory([10, 60].map((step) => ({ endpoint: 'endpoint-a', step, at: START, value: AWKWARD })));
+  engine.queueReasons('save', [{ endpoint: 'endpoint-a', at: START, reason: 'NO_CAPACITY', detail: AWKWARD }]);
   engine.close();
   if (refused !== -1) throw new Error(`operation ${refused} was refused`);
 }

@@ -49,6 +49,7 @@ const job: fc.Arbitrary<JobRow> = fc.record({
   hasS3: fc.boolean(),
   trace: orNull(text),
   tags: orNull(text),
+  pastAttempts: orNull(text),
 });
 const newHook: fc.Arbitrary<NewHook> = fc.record({
   id: text,
@@ -91,8 +92,8 @@ const op: fc.Arbitrary<Op> = fc.oneof(
     firstChunk: whole,
     hook: orNull(newHook),
   }),
-  fc.record({ kind: of('requeue'), seq: whole, token: whole, attempts: whole }),
-  fc.record({ kind: of('retry'), seq: whole, queuePosition: whole, submittedAt: time, deleteAt: time }),
+  fc.record({ kind: of('requeue'), seq: whole, token: whole, attempts: whole, pastAttempts: orNull(text) }),
+  fc.record({ kind: of('retry'), seq: whole, queuePosition: whole, submittedAt: time, deleteAt: time, pastAttempts: orNull(text) }),
   fc.record({ kind: of('delete'), seq: whole, dueBy: orNull(time) }),
   fc.record({ kind: of('drain'), seq: whole, below: whole }),
   fc.record({ kind: of('reencrypt'), seq: whole, from: bytes, to: bytes }),

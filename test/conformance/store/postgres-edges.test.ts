@@ -78,7 +78,7 @@ function tests(server: PostgresServer): void {
       t.true(second <= FEW_PAGES, `${name}: ${second} pages, after ${first}`);
     }
     // What is written left of an edge is found all the same.
-    await commit([{ kind: 'requeue', seq: JOBS + 2, token: 1, attempts: 0 }, leaseOf(JOBS + 1)]);
+    await commit([{ kind: 'requeue', seq: JOBS + 2, token: 1, attempts: 0, pastAttempts: null }, leaseOf(JOBS + 1)]);
     t.deepEqual(await pages.found(), { head: [JOBS + 2, JOBS + 3], leased: [JOBS + 1], due: JOBS + 1 });
     t.deepEqual(
       (await store.read('leased', 0, 10)).map(({ seq }) => seq),

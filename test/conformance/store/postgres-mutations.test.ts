@@ -11,7 +11,7 @@ import { take } from './take.ts';
 
 interface Rule {
   readonly rule: string;
-  readonly in: 'commit_v2' | 'take_v1';
+  readonly in: 'commit_v3' | 'take_v1';
   /** A part of the function without which the rule is gone, and what stands there instead. */
   readonly part: RegExp;
   readonly mutated: string | ((part: string) => string);
@@ -20,33 +20,36 @@ interface Rule {
 
 const ALL_TYPES = 2 ** OPERATION_TYPES.length - 1;
 
-const call = (term: bigint, batch: number): string => `SELECT * FROM capstan.commit_v2(0, ${term}, ${batch}, 0, 0, 0, '{}', false, 0,
+const call = (term: bigint, batch: number): string => `SELECT * FROM capstan.commit_v3(0, ${term}, ${batch}, 0, 0, 0, '{}', false, 0,
   NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)`;
 
 const rules: readonly Rule[] = [
   {
     rule: 'operations on the same row are of several waves: one update applies only one of them',
-    in: 'commit_v2',
+    in: 'commit_v3',
     part: /1 \.\. cardinality\(p_waves\)|p_waves\[w\]|\.wave = w\b/g,
     // All operations in one wave.
     mutated: (part) =>
       part === '.wave = w' ? '.wave >= w' : part === 'p_waves[w]' ? String(ALL_TYPES) : '1 .. least(1, cardinality(p_waves))',
     holds: async ({ store, fence }) => {
       await given(store, fence, submit(leased(1)));
-      const [requeued, again] = await store.commit(fence, [{ kind: 'requeue', seq: 1, token: 1, attempts: 1 }, leaseOf(1, 2)]);
+      const [requeued, again] = await store.commit(fence, [
+        { kind: 'requeue', seq: 1, token: 1, attempts: 1, pastAttempts: null },
+        leaseOf(1, 2),
+      ]);
       return requeued?.kind === 'ok' && again?.kind === 'ok' && (await jobOf(store, 1)).token === 2;
     },
   },
   {
     rule: 'a batch under a stale term raises: an update of no rows would be no error',
-    in: 'commit_v2',
+    in: 'commit_v3',
     part: /IF NOT FOUND THEN\s+RAISE EXCEPTION 'cell.*?END IF;/s,
     mutated: '',
     holds: ({ sql, fence }) => fails(sql(call(fence.term - 1n, 1)), 'CT001'),
   },
   {
     rule: 'a batch whose predecessor failed, or a late copy, is refused',
-    in: 'commit_v2',
+    in: 'commit_v3',
     part: /AND c\.batch = p_batch - 1/,
     mutated: '',
     holds: async ({ sql, fence }) => (await fails(sql(call(fence.term, 2)), 'CT001')) && fails(sql(call(fence.term, 0)), 'CT001'),
@@ -64,7 +67,7 @@ const rules: readonly Rule[] = [
   },
   {
     rule: 'ends find their jobs by number, not by going through all leased ones',
-    in: 'commit_v2',
+    in: 'commit_v3',
     part: /t\.seq = g\.seq OFFSET 0(?=\) f\s+WHERE g\.wave = w AND j\.ctid = f\.place AND j\.state = g\.expected)/,
     mutated: "t.seq + 0 = g.seq AND t.state = 'LEASED' OFFSET 0",
     holds: async ({ store, fence }, rows) => {

@@ -95,14 +95,20 @@ const LIFE: readonly Step[] = [
   { step: (seq) => leaseOf(seq), outcome: 'ok' },
   { step: (seq) => leaseOf(seq), outcome: 'stale' },
   { step: started(1), outcome: 'ok' },
-  { step: (seq) => ({ kind: 'requeue', seq, token: 1, attempts: 1 }), outcome: 'ok' },
+  { step: (seq) => ({ kind: 'requeue', seq, token: 1, attempts: 1, pastAttempts: null }), outcome: 'ok' },
   { step: (seq) => leaseOf(seq, 2), outcome: 'ok' },
   { step: started(1), outcome: 'stale' },
   { step: (seq) => ({ kind: 'reencrypt', seq, from: secret, to: new Uint8Array([4]) }), outcome: 'ok' },
   { step: (seq) => ({ kind: 'reencrypt', seq, from: secret, to: new Uint8Array([4]) }), outcome: 'stale' },
   { step: (seq) => failed(seq, { token: 2, chunks: chunks(seq), hook: hookOf(seq, { host: `${seq}.example` }) }), outcome: 'ok' },
-  { step: (seq) => ({ kind: 'retry', seq, queuePosition: seq + 50_000, submittedAt: START + 10, deleteAt: START + 20 }), outcome: 'ok' },
-  { step: (seq) => ({ kind: 'retry', seq, queuePosition: seq + 50_000, submittedAt: START + 10, deleteAt: START + 20 }), outcome: 'stale' },
+  {
+    step: (seq) => ({ kind: 'retry', seq, queuePosition: seq + 50_000, submittedAt: START + 10, deleteAt: START + 20, pastAttempts: null }),
+    outcome: 'ok',
+  },
+  {
+    step: (seq) => ({ kind: 'retry', seq, queuePosition: seq + 50_000, submittedAt: START + 10, deleteAt: START + 20, pastAttempts: null }),
+    outcome: 'stale',
+  },
   { step: (seq) => leaseOf(seq, 4), outcome: 'ok' },
   {
     step: (seq) => completed(seq, { token: 4, output: blob(seq, 'output'), chunks: chunks(seq), hook: hookOf(seq, { id: `2-${seq}` }) }),

@@ -19,8 +19,8 @@ function opsOn(seq: number) {
     startedAgain: { kind: 'started', seq, token: 2, startedAt: START + 900, attempts: 2, delayMs: 899 },
     complete: completed(seq, ended),
     fail: failed(seq, ended),
-    requeue: { kind: 'requeue', seq, token: 1, attempts: 1 },
-    retry: { kind: 'retry', seq, queuePosition: 900 + seq, submittedAt: START + 9_000, deleteAt: START + 99_000 },
+    requeue: { kind: 'requeue', seq, token: 1, attempts: 1, pastAttempts: null },
+    retry: { kind: 'retry', seq, queuePosition: 900 + seq, submittedAt: START + 9_000, deleteAt: START + 99_000, pastAttempts: null },
     delete: { kind: 'delete', seq, dueBy: null },
   } as const satisfies Record<string, Op>;
 }

@@ -37,7 +37,7 @@ const endedRow = (seq: number, difference: Partial<JobRow> = {}): JobRow =>
   });
 
 const retry = (seq: number, queuePosition: number) =>
-  ({ kind: 'retry', seq, queuePosition, submittedAt: START + 9_000, deleteAt: START + 9_000 + 1_000 }) as const;
+  ({ kind: 'retry', seq, queuePosition, submittedAt: START + 9_000, deleteAt: START + 9_000 + 1_000, pastAttempts: null }) as const;
 
 export function endRules(name: string, use: Use): void {
   test.serial(`${name}: finish ends a leased job with its output`, async (t) => {
@@ -88,7 +88,7 @@ export function endRules(name: string, use: Use): void {
 
   test.serial(`${name}: a result that came while the job waited again ends it under the row's token`, async (t) => {
     const { store, fence } = await use(t);
-    await given(store, fence, submit(leased(1)), { kind: 'requeue', seq: 1, token: 1, attempts: 1 });
+    await given(store, fence, submit(leased(1)), { kind: 'requeue', seq: 1, token: 1, attempts: 1, pastAttempts: null });
     t.deepEqual(await outcomes(store, fence, completed(1, { from: 'IN_QUEUE', token: 0 }), completed(1, { from: 'IN_QUEUE', token: 1 })), [
       'stale',
       'ok',
@@ -126,7 +126,7 @@ export function endRules(name: string, use: Use): void {
         completed(1),
         leaseOf(1, 2),
         { kind: 'started', seq: 1, token: 1, startedAt: START, attempts: 1, delayMs: 0 },
-        { kind: 'requeue', seq: 1, token: 1, attempts: 0 },
+        { kind: 'requeue', seq: 1, token: 1, attempts: 0, pastAttempts: null },
         cancelledInQueue(1, { token: 1 }),
       ),
       ['stale', 'stale', 'stale', 'stale', 'stale', 'stale'],

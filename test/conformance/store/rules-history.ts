@@ -2,11 +2,12 @@
 import test, { type ExecutionContext } from 'ava';
 
 import { HISTORY_STEPS, type HistoryRow, type HistoryStore } from '../../../scheduler/store/history.ts';
+import { MOST_REASONS, REASONS_KEPT_MS, type QueueReasonStore } from '../../../scheduler/store/queue-reasons.ts';
 import type { Op, Store } from '../../../scheduler/store/store.ts';
 import { outcomes, START } from './jobs.ts';
 import { take } from './take.ts';
 
-export type WithHistory = Store & { readonly history: HistoryStore };
+export type WithHistory = Store & { readonly history: HistoryStore; readonly queueReasons: QueueReasonStore };
 
 const STEP = 10;
 const STEP_MS = STEP * 1000;
@@ -21,7 +22,7 @@ export function historyRules(name: string, open: () => Promise<WithHistory>): vo
       'ok',
       'ok',
     ]);
-    return { store, fence, put, history: store.history };
+    return { store, fence, put, history: store.history, reasons: store.queueReasons };
   };
   const row = (at: number, value: string, of: Partial<HistoryRow> = {}): HistoryRow => ({
     endpoint: 'endpoint-a',
@@ -81,5 +82,53 @@ export function historyRules(name: string, open: () => Promise<WithHistory>): vo
     await history.save([row(START, 'late')]);
     t.deepEqual(await all(history), []);
     t.is((await all(history, 'endpoint-b')).length, 1);
+  });
+
+  const reason = (at: number, code: string, endpoint = 'endpoint-a') => ({ endpoint, at, reason: code, detail: `"${code}" ä` });
+
+  test.serial(`${name}: reasons of queues: a range begins with the one that stands at its begin`, async (t) => {
+    const { reasons } = await use(t);
+    await reasons.save([reason(START, 'NO_CAPACITY'), reason(START + 5, 'PAUSED', 'endpoint-b')]);
+    await reasons.save([reason(START + 10, 'IMAGE_PULL')]);
+    await reasons.save([reason(START + 20, '')]);
+    await reasons.save([reason(START + 20, 'THROTTLED')]);
+    await reasons.save([]);
+    const codes = async (from: number, until: number, endpoint = 'endpoint-a') =>
+      (await reasons.read({ endpoint, from, until })).map(({ at, reason: code }) => [at - START, code]);
+    t.deepEqual(await reasons.read({ endpoint: 'endpoint-a', from: START + 12, until: START + 20 }), [
+      { at: START + 10, reason: 'IMAGE_PULL', detail: '"IMAGE_PULL" ä' },
+    ]);
+    t.deepEqual(await codes(START + 9, START + 21), [
+      [0, 'NO_CAPACITY'],
+      [10, 'IMAGE_PULL'],
+      [20, 'THROTTLED'],
+    ]);
+    t.deepEqual(await codes(START - 5, START), []);
+    t.deepEqual(await codes(START - 5, START + 1), [[0, 'NO_CAPACITY']]);
+    t.deepEqual(await codes(START, START + 99, 'endpoint-c'), []);
+  });
+
+  test.serial(`${name}: reasons of queues: those that stand are the last of each endpoint, unless they are over`, async (t) => {
+    const { reasons } = await use(t);
+    await reasons.save([reason(START, 'NO_CAPACITY'), reason(START, 'PAUSED', 'endpoint-b'), reason(START, 'PAUSED', 'endpoint-c')]);
+    await reasons.save([reason(START + 1, ''), reason(START + 1, 'CRASH_LOOP', 'endpoint-b')]);
+    t.deepEqual(await reasons.standing(), [{ endpoint: 'endpoint-b', reason: 'CRASH_LOOP' }]);
+  });
+
+  test.serial(`${name}: reasons of queues: bounded by number and age, and gone with their endpoint`, async (t) => {
+    const { store, fence, put, reasons } = await use(t);
+    const all = (endpoint: string) => reasons.read({ endpoint, from: 0, until: START * 2 });
+    await reasons.save([...Array.from({ length: MOST_REASONS }, (_, i) => reason(START + i, `R${i}`)), reason(START, 'B', 'endpoint-b')]);
+    t.is((await all('endpoint-a')).length, MOST_REASONS);
+    for (let i = MOST_REASONS; i < MOST_REASONS + 3; i++) await reasons.save([reason(START + i, `R${i}`)]);
+    const kept = await all('endpoint-a');
+    t.deepEqual([kept.length, kept[0]?.at, kept.at(-1)?.at], [MOST_REASONS, START + 3, START + MOST_REASONS + 2]);
+    await reasons.save([reason(START + REASONS_KEPT_MS + 10, 'LATE')]);
+    t.is((await all('endpoint-a'))[0]?.at, START + 10);
+    t.is((await all('endpoint-b')).length, 1);
+    t.deepEqual(await outcomes(store, fence, put('endpoint-a', 2, null)), ['ok']);
+    await reasons.save([reason(START + 1, 'late')]);
+    t.deepEqual(await all('endpoint-a'), []);
+    t.is((await all('endpoint-b')).length, 1);
   });
 }

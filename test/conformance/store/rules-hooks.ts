@@ -165,6 +165,7 @@ export function hookRules(name: string, use: Use): void {
       queuePosition: 2,
       submittedAt: START,
       deleteAt: START + 1_000,
+      pastAttempts: null,
     });
     t.deepEqual(await outcomes(store, fence, cancelledInQueue(1, { token: 1 }), cancelledInQueue(1, { token: 2, output: json(null) })), [
       'stale',

@@ -144,7 +144,14 @@ export function orderRules(name: string, use: Use): void {
     t.is(shown(whole?.output ?? null), '{"done":2}');
     t.deepEqual(whole?.chunks.map(shown), ['"c"']);
 
-    await given(store, fence, { kind: 'retry', seq: 3, queuePosition: 9, submittedAt: START + 9_000, deleteAt: START + 99_000 });
+    await given(store, fence, {
+      kind: 'retry',
+      seq: 3,
+      queuePosition: 9,
+      submittedAt: START + 9_000,
+      deleteAt: START + 99_000,
+      pastAttempts: null,
+    });
     t.deepEqual((await page(null, 0, 2)).numbers, [3, 7]);
     t.deepEqual(
       (await newest(null, Number.MAX_SAFE_INTEGER, 2)).map(([seq]) => seq),

@@ -74,7 +74,14 @@ export function removalRules(name: string, use: Use): void {
     t.is((await store.read('due', 0, 1)).nextAt, START + 1 + TTL);
     await given(store, fence, failed(1, { deleteAt: START + 60_000 }));
     t.is((await store.read('due', 0, 1)).nextAt, START + 60_000);
-    await given(store, fence, { kind: 'retry', seq: 1, queuePosition: 2, submittedAt: START + 50_000, deleteAt: START + 90_000 });
+    await given(store, fence, {
+      kind: 'retry',
+      seq: 1,
+      queuePosition: 2,
+      submittedAt: START + 50_000,
+      deleteAt: START + 90_000,
+      pastAttempts: null,
+    });
     t.is((await store.read('due', 0, 1)).nextAt, START + 90_000);
   });
 
@@ -122,7 +129,10 @@ export function removalRules(name: string, use: Use): void {
     };
     t.is(await dropped({ kind: 'drain', seq: 1, below: 1 }), undefined);
     t.deepEqual(await dropped({ kind: 'drain', seq: 1, below: 2 }), ['chunk-1']);
-    t.deepEqual(await dropped({ kind: 'retry', seq: 1, queuePosition: 2, submittedAt: START, deleteAt: START + TTL }), ['chunk-2', 'out']);
+    t.deepEqual(await dropped({ kind: 'retry', seq: 1, queuePosition: 2, submittedAt: START, deleteAt: START + TTL, pastAttempts: null }), [
+      'chunk-2',
+      'out',
+    ]);
     t.deepEqual(await dropped(remove(1)), ['in']);
     t.deepEqual(await dropped({ kind: 'hook', id: hookOf(1).id, after: 0, to: null }), ['in', 'out']);
     await given(store, fence, submit(queued(2)));
@@ -134,7 +144,7 @@ export function removalRules(name: string, use: Use): void {
     t.deepEqual(await store.read('highest'), { seq: 0, queuePosition: 0 });
     await given(store, fence, submit(queued(1)), submit(queued(2, { endpoint: 'endpoint-b' })), submit(leased(3)), failed(3));
     t.deepEqual(await store.read('highest'), { seq: 3, queuePosition: 3 });
-    await given(store, fence, { kind: 'retry', seq: 3, queuePosition: 8, submittedAt: START, deleteAt: START + 10 });
+    await given(store, fence, { kind: 'retry', seq: 3, queuePosition: 8, submittedAt: START, deleteAt: START + 10, pastAttempts: null });
     t.deepEqual(await store.read('highest'), { seq: 3, queuePosition: 8 });
     await given(store, fence, remove(3), remove(2));
     t.deepEqual(await store.read('highest'), { seq: 3, queuePosition: 8 });

@@ -59,7 +59,7 @@ export function usageRules(name: string, use: Use): void {
       failed(1, { output: blob('out', 5_000) }),
     );
     t.deepEqual(await usageOf(store), { one: 105_000 });
-    await given(store, fence, { kind: 'retry', seq: 1, queuePosition: 9, submittedAt: START, deleteAt: START + 9_000 });
+    await given(store, fence, { kind: 'retry', seq: 1, queuePosition: 9, submittedAt: START, deleteAt: START + 9_000, pastAttempts: null });
     t.deepEqual(await usageOf(store), { one: 100_000 });
     t.deepEqual(
       await outcomes(

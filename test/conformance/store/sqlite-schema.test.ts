@@ -61,7 +61,7 @@ const impossible: readonly (readonly [what: string, sql: string])[] = [
   ['two jobs with one id', 'UPDATE jobs SET id = (SELECT id FROM jobs WHERE no = 2) WHERE no = 1'],
   [
     'two waiting jobs at one place',
-    "INSERT INTO jobs SELECT 9, 'other', endpoint, kind, state, priority, position, token, attempts, node, incarnation, worker, submitted_at, started_at, ended_at, delete_at, execution_timeout_ms, ttl_ms, retention_ms, webhook, delay_ms, execution_ms, error, has_s3, chunks, output, output_blob, output_size, trace, tags FROM jobs WHERE no = 1",
+    "INSERT INTO jobs SELECT 9, 'other', endpoint, kind, state, priority, position, token, attempts, node, incarnation, worker, submitted_at, started_at, ended_at, delete_at, execution_timeout_ms, ttl_ms, retention_ms, webhook, delay_ms, execution_ms, error, has_s3, chunks, output, output_blob, output_size, trace, tags, past_attempts FROM jobs WHERE no = 1",
   ],
   ['a text in the place of a number', "UPDATE jobs SET position = 'first' WHERE no = 1"],
   ['a text in the place of bytes', "UPDATE inputs SET inline = 'text' WHERE no = 1"],
@@ -132,5 +132,6 @@ test('landed migrations are as they were', (t) => {
     '6 operator keys 3342052d6275a18748d3dcdf0c59f4c042ff78328c18ef2468eae4085b0866d7',
     '7 history 4d32083b051a8cced23c76f7dd4c74ff5ba17b21cd4d64e2cca6b55504f126b1',
     '8 traces and tags 22406a841221d0887dd49567cd47ab96ad5c2d7940173451d8e582b0a4ee6805',
+    '9 timelines a754f574b7d3eb11836b3ac5167cbde94042cd5761b3cff08e3870a48e867a49',
   ]);
 });

@@ -75,14 +75,14 @@ const NONE = Number.MAX_SAFE_INTEGER;
 
 export function jobReads(query: Query, cell: number, edges: LeftEdges): JobReads {
   const whole = async (rows: readonly WholeTuple[]): Promise<WholeJob[]> => {
-    const withChunks = rows.filter((row) => row[26] > 0).map((row) => row[0]);
+    const withChunks = rows.filter((row) => row[27] > 0).map((row) => row[0]);
     const chunks =
       withChunks.length === 0 ? [] : await query<[seq: number, idx: number, ...PayloadTuple]>('chunks', CHUNKS, [cell, withChunks]);
     return rows.map((row) => {
-      const kept = row[26] === 0 ? [] : chunks.filter(([seq]) => seq === row[0]);
+      const kept = row[27] === 0 ? [] : chunks.filter(([seq]) => seq === row[0]);
       return {
         job: toJob(row),
-        output: fromPayloadColumns(row[27], row[28], row[29]),
+        output: fromPayloadColumns(row[28], row[29], row[30]),
         chunks: kept.map(([, , inline, blob, size]) => fromWholePayloadColumns(inline, blob, size)),
         firstChunk: kept[0]?.[1] ?? 0,
       };
@@ -99,7 +99,7 @@ export function jobReads(query: Query, cell: number, edges: LeftEdges): JobReads
         const found = await query<HeadTuple>('head', HEAD, [cell, endpoint, priority, from, inputLimit, bound(limit)]);
         return [found, found[0]?.[QUEUE_POSITION] ?? NONE];
       });
-      return rows.map((row) => ({ job: toJob(row), input: row[26] === null ? null : { inline: row[26] } }));
+      return rows.map((row) => ({ job: toJob(row), input: row[27] === null ? null : { inline: row[27] } }));
     },
     async leased(afterSeq, limit) {
       const rows = await fromLeft(edges.leased, afterSeq, async (from) => {

@@ -1,5 +1,5 @@
 /**
- * The one database function that applies a batch: `capstan.commit_v2`. One call is one transaction and one round trip;
+ * The one database function that applies a batch: `capstan.commit_v3`. One call is one transaction and one round trip;
  * a connection that breaks midway leaves nothing behind. It raises {@link STALE_TERM} unless the caller's term is the
  * cell's and the batch is the one after the last: a delayed copy, or a batch whose predecessor failed, is refused whole.
  *
@@ -13,8 +13,8 @@ import { hook } from './hook.ts';
 import { lease } from './lease.ts';
 import { put } from './put.ts';
 import { reencrypt } from './reencrypt.ts';
-import { requeue } from './requeue.ts';
-import { retry } from './retry.ts';
+import { requeue, requeueV1 } from './requeue.ts';
+import { retry, retryV1 } from './retry.ts';
 import { started } from './started.ts';
 import { submit, submitV1 } from './submit.ts';
 import { lookUp, type Operation } from './operation.ts';
@@ -39,8 +39,11 @@ export const OPERATIONS = {
   hook,
 } as const satisfies Record<string, Operation>;
 
+/** The operations of `capstan.commit_v2`, for schedulers that do not keep attempts that ended. */
+const OPERATIONS_V2 = { ...OPERATIONS, requeue: requeueV1, retry: retryV1 };
+
 /** The operations of `capstan.commit_v1`, which the schedulers of 0.2.0 call. */
-const OPERATIONS_V1 = { ...OPERATIONS, submit: submitV1 };
+const OPERATIONS_V1 = { ...OPERATIONS_V2, submit: submitV1 };
 
 export type OperationType = keyof typeof OPERATIONS;
 
@@ -69,11 +72,15 @@ ${OPERATION_TYPES.map((type) => compositeType(OPERATIONS_V1[type])).join('\n')}`
 /** What version 2 has of its own: a submission with its trace context and tags. */
 export const batchTypesV2 = compositeType(submit);
 
+/** What version 3 has of its own: the attempts that ended, with a job's return to the queue. */
+export const batchTypesV3 = [requeue, retry].map(compositeType).join('\n');
+
 /** The function. Another text with the same layout and the same meaning, such as a better plan, may take its place: a migration runs it again. */
 export const batchFunction = functionOf(1, OPERATIONS_V1);
-export const batchFunctionV2 = functionOf(2, OPERATIONS);
+export const batchFunctionV2 = functionOf(2, OPERATIONS_V2);
+export const batchFunctionV3 = functionOf(3, OPERATIONS);
 
-function functionOf(version: 1 | 2, operations: Readonly<Record<OperationType, Operation>>): string {
+function functionOf(version: 1 | 2 | 3, operations: Readonly<Record<OperationType, Operation>>): string {
   const parameters = OPERATION_TYPES.map((type) => `p_${type} capstan.${nameOf(operations[type])}[]`).join(', ');
   const section = (type: OperationType): string => {
     const { apply } = operations[type];
@@ -140,6 +147,6 @@ $function$;
 }
 
 /** The call, with its parameters in order. */
-export const COMMIT = `SELECT at, outcome, job_id, dropped FROM capstan.commit_v2($1, $2, $3, $4, $5, $6, $7, $8, $9, ${OPERATION_TYPES.map(
+export const COMMIT = `SELECT at, outcome, job_id, dropped FROM capstan.commit_v3($1, $2, $3, $4, $5, $6, $7, $8, $9, ${OPERATION_TYPES.map(
   (_, i) => `$${i + 10}`,
 ).join(', ')})`;

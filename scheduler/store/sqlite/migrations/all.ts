@@ -6,6 +6,7 @@ import { bodyUsage } from './0005_body_usage.ts';
 import { operatorKeys } from './0006_operator_keys.ts';
 import { history } from './0007_history.ts';
 import { tracesAndTags } from './0008_traces_and_tags.ts';
+import { timelines } from './0009_timelines.ts';
 import type { Migration } from './migration.ts';
 
 /** Every migration this version knows, in order. */
@@ -18,4 +19,5 @@ export const migrations: readonly Migration[] = [
   operatorKeys,
   history,
   tracesAndTags,
+  timelines,
 ];

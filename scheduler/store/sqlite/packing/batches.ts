@@ -95,6 +95,7 @@ function packOp(out: Packer, op: Op): void {
       out.number(op.seq);
       out.number(op.token);
       out.number(op.attempts);
+      out.text(op.pastAttempts);
       return;
     case 'retry':
       out.byte(RETRY);
@@ -102,6 +103,7 @@ function packOp(out: Packer, op: Op): void {
       out.number(op.queuePosition);
       out.number(op.submittedAt);
       out.number(op.deleteAt);
+      out.text(op.pastAttempts);
       return;
     case 'delete':
       out.byte(DELETE);
@@ -187,9 +189,16 @@ function unpackOp(from: Unpacker): Op {
         hook: from.byte() === 0 ? null : unpackNewHook(from),
       };
     case REQUEUE:
-      return { kind: 'requeue', seq: from.number(), token: from.number(), attempts: from.number() };
+      return { kind: 'requeue', seq: from.number(), token: from.number(), attempts: from.number(), pastAttempts: from.textOrNull() };
     case RETRY:
-      return { kind: 'retry', seq: from.number(), queuePosition: from.number(), submittedAt: from.number(), deleteAt: from.number() };
+      return {
+        kind: 'retry',
+        seq: from.number(),
+        queuePosition: from.number(),
+        submittedAt: from.number(),
+        deleteAt: from.number(),
+        pastAttempts: from.textOrNull(),
+      };
     case DELETE:
       return { kind: 'delete', seq: from.number(), dueBy: from.numberOrNull() };
     case DRAIN:

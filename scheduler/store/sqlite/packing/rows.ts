@@ -52,6 +52,7 @@ export function packJob(out: Packer, job: JobRow): void {
   out.byte(job.hasS3 ? 1 : 0);
   out.text(job.trace);
   out.text(job.tags);
+  out.text(job.pastAttempts);
 }
 
 export function unpackJob(from: Unpacker): JobRow {
@@ -92,6 +93,7 @@ export function unpackJob(from: Unpacker): JobRow {
     hasS3: from.byte() === 1,
     trace: from.textOrNull(),
     tags: from.textOrNull(),
+    pastAttempts: from.textOrNull(),
   };
 }
 

@@ -66,8 +66,8 @@ export function pageStatements(db: Database, chunksOf: (seq: number) => Pick<Who
   };
   const whole = (row: WholeTuple): WholeJob => ({
     job: toJob(row),
-    output: fromPayloadColumns(row[27], row[28], row[29]),
-    ...(row[26] > 0 ? chunksOf(row[0]) : { chunks: [], firstChunk: 0 }),
+    output: fromPayloadColumns(row[28], row[29], row[30]),
+    ...(row[27] > 0 ? chunksOf(row[0]) : { chunks: [], firstChunk: 0 }),
   });
   return {
     job(endpoint: string, id: string): WholeJob | null {

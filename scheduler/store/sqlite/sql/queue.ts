@@ -30,7 +30,7 @@ export function queueStatements(db: Database) {
   return {
     head({ endpoint, priority, after, limit, inputLimit }: HeadWindow): QueuedJob[] {
       return headRows.all(inputLimit, endpoint, priority, after, bound(limit)).map((row) => {
-        const inline = row[26];
+        const inline = row[27];
         return { job: toJob(row), input: inline === null ? null : { inline } };
       });
     },

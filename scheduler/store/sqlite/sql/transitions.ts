@@ -15,7 +15,8 @@ UPDATE jobs SET started_at = ?, attempts = ?, delay_ms = ?
 WHERE no = ? AND state = 'LEASED' AND token = ?`;
 
 const REQUEUE = `
-UPDATE jobs SET state = 'IN_QUEUE', node = NULL, incarnation = NULL, attempts = ?, started_at = NULL, delay_ms = NULL
+UPDATE jobs SET state = 'IN_QUEUE', node = NULL, incarnation = NULL, attempts = ?, past_attempts = ?, started_at = NULL,
+  delay_ms = NULL
 WHERE no = ? AND state = 'LEASED' AND token = ?`;
 
 const FINISH = `
@@ -27,8 +28,8 @@ WHERE no = ? AND state = ? AND token = ?`;
 const RETRIABLE = "SELECT chunks, output_blob FROM jobs WHERE no = ? AND state IN ('FAILED', 'TIMED_OUT')";
 
 const RETRY = `
-UPDATE jobs SET state = 'IN_QUEUE', position = ?, submitted_at = ?, delete_at = ?, token = token + 1, attempts = 0, worker = NULL,
-  started_at = NULL, ended_at = NULL, delay_ms = NULL, execution_ms = NULL,
+UPDATE jobs SET state = 'IN_QUEUE', position = ?, submitted_at = ?, delete_at = ?, token = token + 1, attempts = 0, past_attempts = ?,
+  worker = NULL, started_at = NULL, ended_at = NULL, delay_ms = NULL, execution_ms = NULL,
   error = NULL, output = NULL, output_blob = NULL, output_size = NULL, chunks = 0
 WHERE no = ?`;
 
@@ -51,7 +52,7 @@ export function transitionStatements(db: Database) {
       return startRow.run(ms(op.startedAt), op.attempts, ms(op.delayMs), op.seq, op.token).changes === 1;
     },
     requeue(op: OpOf<'requeue'>): boolean {
-      return requeueRow.run(op.attempts, op.seq, op.token).changes === 1;
+      return requeueRow.run(op.attempts, op.pastAttempts, op.seq, op.token).changes === 1;
     },
     finish(op: OpOf<'finish'>): boolean {
       return (
@@ -77,7 +78,7 @@ export function transitionStatements(db: Database) {
     retry(op: OpOf<'retry'>): { readonly chunks: number; readonly outputBlob: string | null } | null {
       const row = retriableRow.get(op.seq);
       if (row === undefined) return null;
-      retryRow.run(op.queuePosition, ms(op.submittedAt), ms(op.deleteAt), op.seq);
+      retryRow.run(op.queuePosition, ms(op.submittedAt), ms(op.deleteAt), op.pastAttempts, op.seq);
       return { chunks: row[0], outputBlob: row[1] };
     },
     /** Whether the job's row exists, in any state. */

@@ -1,0 +1,59 @@
+/** The list of a job's attempts that ended (scheduler/core/jobs/past-attempts.ts). */
+import test from 'ava';
+
+import {
+  ERROR_CHARACTERS,
+  MOST_ATTEMPTS,
+  MOST_BYTES,
+  pastAttempts,
+  withAttempt,
+  type PastAttempt,
+} from '../../../scheduler/core/jobs/past-attempts.ts';
+
+const ended = (of: Partial<PastAttempt> = {}): PastAttempt => ({
+  submittedAt: 1_000,
+  attempt: 1,
+  worker: 'worker-a',
+  node: 'node-a',
+  leasedAt: 1_100,
+  startedAt: 1_200,
+  endedAt: 1_300,
+  reason: 'WORKER_LOST',
+  error: 'exit code 137',
+  count: 1,
+  ...of,
+});
+const listOf = (...attempts: readonly PastAttempt[]): readonly PastAttempt[] =>
+  pastAttempts(attempts.reduce<string | null>((text, attempt) => withAttempt(text, attempt), null));
+
+test('attempts are kept in order', (t) => {
+  const attempts = [ended(), ended({ attempt: 2, reason: 'NODE_LOST', startedAt: null, leasedAt: null, node: null })];
+  t.deepEqual(listOf(...attempts), attempts);
+  t.deepEqual(pastAttempts(null), []);
+});
+
+test('what does not start for one reason again and again is one entry', (t) => {
+  const refused = (n: number, of: Partial<PastAttempt> = {}) =>
+    ended({ startedAt: null, leasedAt: n, endedAt: n + 1, worker: `worker-${n}`, reason: 'REFUSED', ...of });
+  const list = listOf(ended(), ...Array.from({ length: 1_000 }, (_, n) => refused(n)), ended({ attempt: 2 }), ended({ attempt: 3 }));
+  t.deepEqual(
+    list.map(({ count }) => count),
+    [1, 1_000, 1, 1],
+  );
+  t.deepEqual(list[1], refused(999, { leasedAt: 0, count: 1_000 }));
+  // Another reason, or another submission.
+  t.is(listOf(refused(1), refused(2, { reason: 'UNDELIVERED' }), refused(3), refused(4, { submittedAt: 2_000 })).length, 4);
+});
+
+test('the list is bounded: by entries, by the characters of an error, and in bytes', (t) => {
+  const many = listOf(...Array.from({ length: 50 }, (_, n) => ended({ attempt: n + 1 })));
+  t.deepEqual([many.length, many[0]?.attempt, many.at(-1)?.attempt], [MOST_ATTEMPTS, 31, 50]);
+  t.is(listOf(ended({ error: 'x'.repeat(300_000) }))[0]?.error.length, ERROR_CHARACTERS);
+  for (const awkward of ['\0', '€', '\u{1F600}', '\uD800']) {
+    let text: string | null = null;
+    for (let n = 0; n < 50; n += 1) text = withAttempt(text, ended({ attempt: n + 1, error: awkward.repeat(300) }));
+    t.true(Buffer.byteLength(text ?? '') <= MOST_BYTES);
+    t.is(pastAttempts(text).at(-1)?.attempt, 50);
+    t.false((text ?? '').includes('\0'), 'PostgreSQL has no such character in a text');
+  }
+});
