@@ -67,6 +67,7 @@ export async function start(config: SchedulerConfig, deps: SchedulerDeps = {}): 
     if (status.kind === 'owner') log.info({ address: standing.address, term: String(status.term) }, 'the queue is served here');
   });
   parts.recorder.start();
+  parts.reasonRecorder.start();
   log.info({ address, dataDir: parts.folder.path, status: standing.status.kind }, 'scheduler started');
 
   const close = async (): Promise<void> => {
@@ -98,6 +99,7 @@ async function closeQueue({
   masterKeys,
   engine,
   recorder,
+  reasonRecorder,
   blobs,
   cellWatch,
   store,
@@ -109,6 +111,7 @@ async function closeQueue({
   await sender.cancel();
   await masterKeys.close();
   await recorder.close();
+  await reasonRecorder.close();
   await engine.close();
   await blobs.close();
   await cellWatch.close();

@@ -9,6 +9,8 @@ import {
   type BulkOperation,
   type JobDetail,
   type JobFilter,
+  type PastAttempt,
+  type QueueReasonSpan,
 } from '../../proto/gen/capstan/v1/control.ts';
 import { time } from './shapes.ts';
 
@@ -99,9 +101,30 @@ export function jobShape(detail: JobDetail): object {
     webhook: orNull(job.webhook),
     traceId: detail.traceId ?? null,
     tags: detail.tags,
+    pastAttempts: detail.pastAttempts.map(attemptShape),
+    queueReasons: detail.queueReasons.map(reasonShape),
     ...document('input', detail.input),
     ...document('output', job.output),
   };
+}
+
+function attemptShape(past: PastAttempt): object {
+  return {
+    submittedAt: time(past.submittedAtMs),
+    attempt: past.attempt,
+    worker: orNull(past.workerId),
+    node: orNull(past.nodeId),
+    leasedAt: time(past.leasedAtMs),
+    startedAt: time(past.startedAtMs),
+    endedAt: time(past.endedAtMs),
+    reason: past.reason,
+    error: orNull(past.error),
+    count: past.count,
+  };
+}
+
+function reasonShape({ atMs, untilMs, reason, detail }: QueueReasonSpan): object {
+  return { at: time(atMs), until: time(untilMs), reason, detail: orNull(detail) };
 }
 
 function document(name: 'input' | 'output', message: Payload | undefined): object {

@@ -49,6 +49,35 @@ type JobPage {
   "The search examined 2,000 jobs before the page was full; continue at cursor."
   incomplete: Boolean!
 }
+"""An attempt that ended without a result, after which its job waited again."""
+type PastAttempt {
+  "Time of the submission or the retry that it belongs to."
+  submittedAt: Time!
+  "Its number since then, from 1. An attempt that did not start does not count: the next one has the same number."
+  attempt: Int!
+  worker: ID
+  node: ID
+  "When the job was assigned to the worker; null if it is not known."
+  leasedAt: Time
+  "Null if it did not start."
+  startedAt: Time
+  endedAt: Time!
+  "Of an attempt that was retried: FAILED or TIMED_OUT. Otherwise WORKER_LOST, NODE_LOST, REFUSED, STOPPED or UNDELIVERED."
+  reason: String!
+  "The first 200 characters."
+  error: String
+  "Attempts in a row that did not start and ended for this reason; the entry shows the last one, and leasedAt of the first one."
+  count: Int!
+}
+"""A time in which the queue of an endpoint waited for one reason."""
+type QueueReason {
+  at: Time!
+  "Null if it still waits for this reason."
+  until: Time
+  reason: String!
+  "When the reason began."
+  detail: String
+}
 type Job {
   id: ID!
   endpoint: ID!
@@ -86,6 +115,10 @@ type Job {
   traceId: String
   "The tags that it was submitted with."
   tags: [String!]!
+  "Attempts that ended before the present one, oldest first; the last 20. Empty in pages."
+  pastAttempts: [PastAttempt!]!
+  "Why the queue of the endpoint waited while this job waited, oldest first; the last 100. Waits under 1 s have none. Empty in pages."
+  queueReasons: [QueueReason!]!
   "JSON text; null in pages, above 64 KiB, and when it is not kept."
   input: String
   "Bytes; null in pages, and when it is not kept."

@@ -23,6 +23,7 @@ import { callbackStore } from '../engine/loop-store.ts';
 import type { Ports } from '../engine/ports.ts';
 import { diskFull, DiskWatch, spaceOf } from '../files/disk-watch.ts';
 import { lockDataFolder } from '../files/folder-lock.ts';
+import { QueueReasonRecorder } from '../history/queue-reasons.ts';
 import { HistoryRecorder } from '../history/recorder.ts';
 import type { GpuTable } from '../../lib/gpu-table.ts';
 import { readGpuTable } from '../gpu-table-file.ts';
@@ -80,6 +81,7 @@ export interface Parts {
   readonly cellWatch: CellWatch;
   readonly engine: Engine;
   readonly recorder: HistoryRecorder;
+  readonly reasonRecorder: QueueReasonRecorder;
   readonly masterKeys: MasterKeys;
   readonly blobs: BlobParts;
   readonly sender: WebhookSender;
@@ -125,7 +127,7 @@ async function assembleIn(folder: DataFolder, { config, deps, log, gpus, guardOf
   const gatewayToken = new GatewayToken(join(folder.path, 'secrets'), folder.secrets.gatewayToken);
   const storeMetrics = new StoreMetrics();
   const standing = new Standing({ isShared: config.store !== '' });
-  const { store, shard, cells, history, snapshots } = await openStore(config, folder, {
+  const { store, shard, cells, history, queueReasons, snapshots } = await openStore(config, folder, {
     masterKeys: () => masterKeys.text,
     advertised: () => standing.address,
     watcher: storeMetrics,
@@ -154,6 +156,7 @@ async function assembleIn(folder: DataFolder, { config, deps, log, gpus, guardOf
     store: config.store === '' ? null : storeMetrics,
   });
   const recorder: HistoryRecorder = new HistoryRecorder({ image: () => engine.image, wall: () => clock.now().wall, store: history, log });
+  const reasonRecorder = new QueueReasonRecorder({ image: () => engine.image, now: () => clock.now(), store: queueReasons, log });
   const id = randomUUID();
   const random = new Uint32Array(randomBytes(16).buffer, 0, 4);
   const engine: Engine = new Engine(
@@ -211,6 +214,7 @@ async function assembleIn(folder: DataFolder, { config, deps, log, gpus, guardOf
     sessions,
     metrics,
     history,
+    queueReasons,
     clock,
     log,
     webhookSecrets,
@@ -283,6 +287,7 @@ async function assembleIn(folder: DataFolder, { config, deps, log, gpus, guardOf
     cellWatch,
     engine,
     recorder,
+    reasonRecorder,
     masterKeys,
     blobs,
     sender,

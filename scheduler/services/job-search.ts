@@ -10,10 +10,11 @@ import type { ControlServiceServer, JobDetail, SearchJobsRequest, SearchJobsResp
 import { endpointNotFound, jobNotFound } from '../core/jobs/errors.ts';
 import { view } from '../core/jobs/job-lookup.ts';
 import { storedState, viewOfRow } from '../core/jobs/views.ts';
-import type { WholeJob } from '../store/store.ts';
+import type { JobRow, WholeJob } from '../store/store.ts';
 import { unary } from './calls.ts';
 import type { ControlDeps } from './control-deps.ts';
 import { admits, checkedFilter } from './job-filter.ts';
+import { timelineOf } from './job-timeline.ts';
 
 const DEFAULT_LIMIT = 20;
 const MAX_LIMIT = 100;
@@ -23,7 +24,13 @@ const BATCH = 200;
 const MAX_LOOKED_AT = 2_000;
 const CURSOR = /^[1-9]\d{0,15}$/;
 
-export function jobSearchHandlers({ engine, auth, log, clock }: ControlDeps): Pick<ControlServiceServer, 'searchJobs' | 'getJob'> {
+export function jobSearchHandlers({
+  engine,
+  auth,
+  log,
+  clock,
+  queueReasons,
+}: ControlDeps): Pick<ControlServiceServer, 'searchJobs' | 'getJob'> {
   /** Refuses endpoints that the caller may not see. */
   function check(metadata: Metadata, endpointId: string): void {
     const { account, sees } = auth.reader(metadata);
@@ -48,6 +55,8 @@ export function jobSearchHandlers({ engine, auth, log, clock }: ControlDeps): Pi
       ...(job.trace === null ? {} : { traceId: traceParent(job.trace).traceId }),
       tags: tagsOf(job.tags ?? ''),
       chunks: 0,
+      pastAttempts: [],
+      queueReasons: [],
     };
   }
 
@@ -81,10 +90,17 @@ export function jobSearchHandlers({ engine, auth, log, clock }: ControlDeps): Pi
       const whole = await engine.read('job', endpointId, jobId);
       if (whole === null) throw jobNotFound(jobId);
       const payload = await engine.read('payload', whole.job.seq);
-      const chunks = engine.state.jobs.get(whole.job.id)?.stream?.next ?? whole.firstChunk + whole.chunks.length;
-      return { ...detail(whole), chunks, ...(payload === null ? {} : { input: toPayloadMessage(payload.input) }) };
+      const live = engine.state.jobs.get(whole.job.id);
+      const chunks = live?.stream?.next ?? whole.firstChunk + whole.chunks.length;
+      const timeline = await timelineOf(queueReasons, whole.job, startOf(whole.job, live?.startedAt), clock.now().wall);
+      return { ...detail(whole), ...timeline, chunks, ...(payload === null ? {} : { input: toPayloadMessage(payload.input) }) };
     }),
   };
+}
+
+/** The start of the present attempt: the store has it of short attempts as their delay only, or not at all while they run. */
+function startOf({ startedAt, submittedAt, delayMs }: JobRow, live: number | null = null): number | null {
+  return live ?? startedAt ?? (delayMs === null ? null : submittedAt + delayMs);
 }
 
 function checked(request: SearchJobsRequest) {

@@ -1481,6 +1481,42 @@ export interface JobDetail {
   /** Id of the trace that the submission belongs to; absent without one. */
   traceId?: string | undefined;
   tags: string[];
+  /** With GetJob only: attempts that ended before the present one, oldest first, at most 20. */
+  pastAttempts: PastAttempt[];
+  /** With GetJob only: why the queue of the endpoint waited while the job waited, oldest first, at most 100. */
+  queueReasons: QueueReasonSpan[];
+}
+
+/** An attempt of a job that ended, and after which the job went on. Times: wall clock, ms; 0 for none. */
+export interface PastAttempt {
+  /** The submission or retry that it belongs to. */
+  submittedAtMs: bigint;
+  /** Its number since then, from 1. One that did not start does not count: the next one has the same number. */
+  attempt: number;
+  /** Empty if it is not known. */
+  workerId: string;
+  nodeId: string;
+  leasedAtMs: bigint;
+  /** None if it did not start. */
+  startedAtMs: bigint;
+  endedAtMs: bigint;
+  /** FAILED or TIMED_OUT of an attempt that was retried; WORKER_LOST, NODE_LOST, REFUSED, STOPPED, UNDELIVERED. */
+  reason: string;
+  /** For people, at most 200 characters; may be empty. */
+  error: string;
+  /** Attempts in a row that did not start and ended for this reason: this entry is the last of them. */
+  count: number;
+}
+
+/** A time in which the queue of an endpoint waited for one reason. */
+export interface QueueReasonSpan {
+  atMs: bigint;
+  /** 0: it stands. */
+  untilMs: bigint;
+  /** A code of invariant 11. */
+  reason: string;
+  /** For people; of the begin. */
+  detail: string;
 }
 
 export interface CreateSessionRequest {
@@ -15301,6 +15337,8 @@ function createBaseJobDetail(): JobDetail {
     chunks: 0,
     traceId: undefined,
     tags: [],
+    pastAttempts: [],
+    queueReasons: [],
   };
 }
 
@@ -15362,6 +15400,12 @@ export const JobDetail: MessageFns<JobDetail> = {
     }
     for (const v of message.tags) {
       writer.uint32(114).string(v!);
+    }
+    for (const v of message.pastAttempts) {
+      PastAttempt.encode(v!, writer.uint32(122).fork()).join();
+    }
+    for (const v of message.queueReasons) {
+      QueueReasonSpan.encode(v!, writer.uint32(130).fork()).join();
     }
     return writer;
   },
@@ -15491,6 +15535,22 @@ export const JobDetail: MessageFns<JobDetail> = {
             message.tags.push(reader.string());
             continue;
           }
+          case 15: {
+            if (tag !== 122) {
+              break;
+            }
+
+            message.pastAttempts.push(PastAttempt.decode(reader, reader.uint32()));
+            continue;
+          }
+          case 16: {
+            if (tag !== 130) {
+              break;
+            }
+
+            message.queueReasons.push(QueueReasonSpan.decode(reader, reader.uint32()));
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -15549,6 +15609,16 @@ export const JobDetail: MessageFns<JobDetail> = {
       tags: globalThis.Array.isArray(object?.tags)
         ? object.tags.map((e: any) => globalThis.String(e))
         : [],
+      pastAttempts: globalThis.Array.isArray(object?.pastAttempts)
+        ? object.pastAttempts.map((e: any) => PastAttempt.fromJSON(e))
+        : globalThis.Array.isArray(object?.past_attempts)
+        ? object.past_attempts.map((e: any) => PastAttempt.fromJSON(e))
+        : [],
+      queueReasons: globalThis.Array.isArray(object?.queueReasons)
+        ? object.queueReasons.map((e: any) => QueueReasonSpan.fromJSON(e))
+        : globalThis.Array.isArray(object?.queue_reasons)
+        ? object.queue_reasons.map((e: any) => QueueReasonSpan.fromJSON(e))
+        : [],
     };
   },
 
@@ -15596,6 +15666,12 @@ export const JobDetail: MessageFns<JobDetail> = {
     if (message.tags?.length) {
       obj.tags = message.tags;
     }
+    if (message.pastAttempts?.length) {
+      obj.pastAttempts = message.pastAttempts.map((e) => PastAttempt.toJSON(e));
+    }
+    if (message.queueReasons?.length) {
+      obj.queueReasons = message.queueReasons.map((e) => QueueReasonSpan.toJSON(e));
+    }
     return obj;
   },
 
@@ -15626,6 +15702,397 @@ export const JobDetail: MessageFns<JobDetail> = {
     message.chunks = object.chunks ?? 0;
     message.traceId = object.traceId ?? undefined;
     message.tags = object.tags?.map((e) => e) || [];
+    message.pastAttempts = object.pastAttempts?.map((e) => PastAttempt.fromPartial(e)) || [];
+    message.queueReasons = object.queueReasons?.map((e) => QueueReasonSpan.fromPartial(e)) || [];
+    return message;
+  },
+};
+
+function createBasePastAttempt(): PastAttempt {
+  return {
+    submittedAtMs: 0n,
+    attempt: 0,
+    workerId: "",
+    nodeId: "",
+    leasedAtMs: 0n,
+    startedAtMs: 0n,
+    endedAtMs: 0n,
+    reason: "",
+    error: "",
+    count: 0,
+  };
+}
+
+export const PastAttempt: MessageFns<PastAttempt> = {
+  encode(message: PastAttempt, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.submittedAtMs !== 0n) {
+      if (BigInt.asIntN(64, message.submittedAtMs) !== message.submittedAtMs) {
+        throw new globalThis.Error("value provided for field message.submittedAtMs of type int64 too large");
+      }
+      writer.uint32(8).int64(message.submittedAtMs);
+    }
+    if (message.attempt !== 0) {
+      writer.uint32(16).uint32(message.attempt);
+    }
+    if (message.workerId !== "") {
+      writer.uint32(26).string(message.workerId);
+    }
+    if (message.nodeId !== "") {
+      writer.uint32(34).string(message.nodeId);
+    }
+    if (message.leasedAtMs !== 0n) {
+      if (BigInt.asIntN(64, message.leasedAtMs) !== message.leasedAtMs) {
+        throw new globalThis.Error("value provided for field message.leasedAtMs of type int64 too large");
+      }
+      writer.uint32(40).int64(message.leasedAtMs);
+    }
+    if (message.startedAtMs !== 0n) {
+      if (BigInt.asIntN(64, message.startedAtMs) !== message.startedAtMs) {
+        throw new globalThis.Error("value provided for field message.startedAtMs of type int64 too large");
+      }
+      writer.uint32(48).int64(message.startedAtMs);
+    }
+    if (message.endedAtMs !== 0n) {
+      if (BigInt.asIntN(64, message.endedAtMs) !== message.endedAtMs) {
+        throw new globalThis.Error("value provided for field message.endedAtMs of type int64 too large");
+      }
+      writer.uint32(56).int64(message.endedAtMs);
+    }
+    if (message.reason !== "") {
+      writer.uint32(66).string(message.reason);
+    }
+    if (message.error !== "") {
+      writer.uint32(74).string(message.error);
+    }
+    if (message.count !== 0) {
+      writer.uint32(80).uint32(message.count);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): PastAttempt {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBasePastAttempt();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 8) {
+              break;
+            }
+
+            message.submittedAtMs = reader.int64() as bigint;
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.attempt = reader.uint32();
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.workerId = reader.string();
+            continue;
+          }
+          case 4: {
+            if (tag !== 34) {
+              break;
+            }
+
+            message.nodeId = reader.string();
+            continue;
+          }
+          case 5: {
+            if (tag !== 40) {
+              break;
+            }
+
+            message.leasedAtMs = reader.int64() as bigint;
+            continue;
+          }
+          case 6: {
+            if (tag !== 48) {
+              break;
+            }
+
+            message.startedAtMs = reader.int64() as bigint;
+            continue;
+          }
+          case 7: {
+            if (tag !== 56) {
+              break;
+            }
+
+            message.endedAtMs = reader.int64() as bigint;
+            continue;
+          }
+          case 8: {
+            if (tag !== 66) {
+              break;
+            }
+
+            message.reason = reader.string();
+            continue;
+          }
+          case 9: {
+            if (tag !== 74) {
+              break;
+            }
+
+            message.error = reader.string();
+            continue;
+          }
+          case 10: {
+            if (tag !== 80) {
+              break;
+            }
+
+            message.count = reader.uint32();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): PastAttempt {
+    return {
+      submittedAtMs: isSet(object.submittedAtMs)
+        ? BigInt(object.submittedAtMs)
+        : isSet(object.submitted_at_ms)
+        ? BigInt(object.submitted_at_ms)
+        : 0n,
+      attempt: isSet(object.attempt) ? globalThis.Number(object.attempt) : 0,
+      workerId: isSet(object.workerId)
+        ? globalThis.String(object.workerId)
+        : isSet(object.worker_id)
+        ? globalThis.String(object.worker_id)
+        : "",
+      nodeId: isSet(object.nodeId)
+        ? globalThis.String(object.nodeId)
+        : isSet(object.node_id)
+        ? globalThis.String(object.node_id)
+        : "",
+      leasedAtMs: isSet(object.leasedAtMs)
+        ? BigInt(object.leasedAtMs)
+        : isSet(object.leased_at_ms)
+        ? BigInt(object.leased_at_ms)
+        : 0n,
+      startedAtMs: isSet(object.startedAtMs)
+        ? BigInt(object.startedAtMs)
+        : isSet(object.started_at_ms)
+        ? BigInt(object.started_at_ms)
+        : 0n,
+      endedAtMs: isSet(object.endedAtMs)
+        ? BigInt(object.endedAtMs)
+        : isSet(object.ended_at_ms)
+        ? BigInt(object.ended_at_ms)
+        : 0n,
+      reason: isSet(object.reason) ? globalThis.String(object.reason) : "",
+      error: isSet(object.error) ? globalThis.String(object.error) : "",
+      count: isSet(object.count) ? globalThis.Number(object.count) : 0,
+    };
+  },
+
+  toJSON(message: PastAttempt): unknown {
+    const obj: any = {};
+    if (message.submittedAtMs !== 0n) {
+      obj.submittedAtMs = message.submittedAtMs.toString();
+    }
+    if (message.attempt !== 0) {
+      obj.attempt = Math.round(message.attempt);
+    }
+    if (message.workerId !== "") {
+      obj.workerId = message.workerId;
+    }
+    if (message.nodeId !== "") {
+      obj.nodeId = message.nodeId;
+    }
+    if (message.leasedAtMs !== 0n) {
+      obj.leasedAtMs = message.leasedAtMs.toString();
+    }
+    if (message.startedAtMs !== 0n) {
+      obj.startedAtMs = message.startedAtMs.toString();
+    }
+    if (message.endedAtMs !== 0n) {
+      obj.endedAtMs = message.endedAtMs.toString();
+    }
+    if (message.reason !== "") {
+      obj.reason = message.reason;
+    }
+    if (message.error !== "") {
+      obj.error = message.error;
+    }
+    if (message.count !== 0) {
+      obj.count = Math.round(message.count);
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<PastAttempt>, I>>(base?: I): PastAttempt {
+    return PastAttempt.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<PastAttempt>, I>>(object: I): PastAttempt {
+    const message = createBasePastAttempt();
+    message.submittedAtMs = (object.submittedAtMs !== undefined && object.submittedAtMs !== null)
+      ? BigInt(object.submittedAtMs)
+      : 0n;
+    message.attempt = object.attempt ?? 0;
+    message.workerId = object.workerId ?? "";
+    message.nodeId = object.nodeId ?? "";
+    message.leasedAtMs = (object.leasedAtMs !== undefined && object.leasedAtMs !== null)
+      ? BigInt(object.leasedAtMs)
+      : 0n;
+    message.startedAtMs = (object.startedAtMs !== undefined && object.startedAtMs !== null)
+      ? BigInt(object.startedAtMs)
+      : 0n;
+    message.endedAtMs = (object.endedAtMs !== undefined && object.endedAtMs !== null) ? BigInt(object.endedAtMs) : 0n;
+    message.reason = object.reason ?? "";
+    message.error = object.error ?? "";
+    message.count = object.count ?? 0;
+    return message;
+  },
+};
+
+function createBaseQueueReasonSpan(): QueueReasonSpan {
+  return { atMs: 0n, untilMs: 0n, reason: "", detail: "" };
+}
+
+export const QueueReasonSpan: MessageFns<QueueReasonSpan> = {
+  encode(message: QueueReasonSpan, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.atMs !== 0n) {
+      if (BigInt.asIntN(64, message.atMs) !== message.atMs) {
+        throw new globalThis.Error("value provided for field message.atMs of type int64 too large");
+      }
+      writer.uint32(8).int64(message.atMs);
+    }
+    if (message.untilMs !== 0n) {
+      if (BigInt.asIntN(64, message.untilMs) !== message.untilMs) {
+        throw new globalThis.Error("value provided for field message.untilMs of type int64 too large");
+      }
+      writer.uint32(16).int64(message.untilMs);
+    }
+    if (message.reason !== "") {
+      writer.uint32(26).string(message.reason);
+    }
+    if (message.detail !== "") {
+      writer.uint32(34).string(message.detail);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): QueueReasonSpan {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseQueueReasonSpan();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 8) {
+              break;
+            }
+
+            message.atMs = reader.int64() as bigint;
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.untilMs = reader.int64() as bigint;
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.reason = reader.string();
+            continue;
+          }
+          case 4: {
+            if (tag !== 34) {
+              break;
+            }
+
+            message.detail = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): QueueReasonSpan {
+    return {
+      atMs: isSet(object.atMs) ? BigInt(object.atMs) : isSet(object.at_ms) ? BigInt(object.at_ms) : 0n,
+      untilMs: isSet(object.untilMs) ? BigInt(object.untilMs) : isSet(object.until_ms) ? BigInt(object.until_ms) : 0n,
+      reason: isSet(object.reason) ? globalThis.String(object.reason) : "",
+      detail: isSet(object.detail) ? globalThis.String(object.detail) : "",
+    };
+  },
+
+  toJSON(message: QueueReasonSpan): unknown {
+    const obj: any = {};
+    if (message.atMs !== 0n) {
+      obj.atMs = message.atMs.toString();
+    }
+    if (message.untilMs !== 0n) {
+      obj.untilMs = message.untilMs.toString();
+    }
+    if (message.reason !== "") {
+      obj.reason = message.reason;
+    }
+    if (message.detail !== "") {
+      obj.detail = message.detail;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<QueueReasonSpan>, I>>(base?: I): QueueReasonSpan {
+    return QueueReasonSpan.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<QueueReasonSpan>, I>>(object: I): QueueReasonSpan {
+    const message = createBaseQueueReasonSpan();
+    message.atMs = (object.atMs !== undefined && object.atMs !== null) ? BigInt(object.atMs) : 0n;
+    message.untilMs = (object.untilMs !== undefined && object.untilMs !== null) ? BigInt(object.untilMs) : 0n;
+    message.reason = object.reason ?? "";
+    message.detail = object.detail ?? "";
     return message;
   },
 };
