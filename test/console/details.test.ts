@@ -167,12 +167,51 @@ serial(`attempts that were lost are in the timeline, and the log tells attempts 
   const job = await stack.run(idOf('lost'), {});
   t.is((await stack.ended(idOf('lost'), job)).status, 'FAILED');
   await signIn(page, stack.url, stack.apiKey, `/console/endpoints/${idOf('lost')}/jobs/${job}`);
-  await page.getByText('Attempt 1 did not end').waitFor();
-  await page.getByText(/^Attempt 2 on worker/).waitFor();
+  const timeline = page.getByRole('region', { name: 'Timeline' });
+  await timeline.getByText(/^Attempt 1 on worker \w+ of .+ ended after [\d.]+ m?s: WORKER_LOST$/).waitFor();
+  await timeline.getByText(/^Attempt 2 on worker \w+$/).waitFor();
+  const steps = await timeline.getByRole('listitem').allInnerTexts();
+  t.regex(steps[0] ?? '', /Submitted/);
+  t.true(
+    steps.findIndex((step) => step.includes('Attempt 1 ')) < steps.findIndex((step) => /Attempt 2 on worker \w+$/m.test(step)),
+    steps.join('\n'),
+  );
   const log = page.getByRole('log', { name: 'Log lines' });
   await log.getByText(/attempt 1 .*on its way/).waitFor();
   await log.getByText(/attempt 2 .*on its way/).waitFor();
   t.pass();
+});
+
+serial(`a wait without workers and a retry are in the timeline, and hostile errors are text${SKIPPED}`, async (t) => {
+  const page = await openPage(t, browser, stack.url);
+  const id = idOf('failing');
+  await stack.tool('endpoints', 'set', 'failing', 'workersMax=0');
+  const job = await stack.run(id, {});
+  const query = JSON.stringify({ query: `{ job(endpoint: "${id}", id: "${job}") { queueReasons { reason } } }` });
+  await until('the reason is recorded', async () => {
+    return (await (await stack.call('/graphql', { method: 'POST', body: query })).text()).includes('PAUSED');
+  });
+  await signIn(page, stack.url, stack.apiKey, `/console/endpoints/${id}/jobs/${job}`);
+  const timeline = page.getByRole('region', { name: 'Timeline' });
+  await timeline.getByText(/^Waiting: PAUSED since /).waitFor();
+  await stack.tool('endpoints', 'set', 'failing', 'workersMax=1');
+  t.is((await stack.ended(id, job)).status, 'FAILED');
+  await stack.call(`/v2/${id}/retry/${job}`, { method: 'POST' });
+  await until('the retry has failed', async () => (await stack.status(id, job)).status === 'FAILED');
+  await page.goto(`${stack.url}/console/endpoints/${id}/jobs/${job}`);
+  await timeline.getByText(/^Queued: PAUSED for [\d.]+ s$/).waitFor();
+  const failed = timeline.getByRole('listitem').filter({ hasText: /Attempt 1 on worker .* ended after .*: FAILED/ });
+  await failed.getByText('refused: <img src=x').waitFor();
+  await timeline.getByText('Retried', { exact: true }).waitFor();
+  const steps = await timeline.getByRole('listitem').allInnerTexts();
+  const order = ['Submitted', 'Queued: PAUSED', ': FAILED', 'Retried'].map((text) => steps.findIndex((step) => step.includes(text)));
+  t.deepEqual(
+    order.toSorted((a, b) => a - b),
+    order,
+    steps.join('\n'),
+  );
+  t.is(await page.evaluate('globalThis.hacked'), undefined);
+  await checkAccessibility(t, page, 'timeline of a job');
 });
 
 serial(`documents of 5 MB are downloaded as they are${SKIPPED}`, async (t) => {

@@ -27,6 +27,32 @@ export interface Job {
   readonly inputBytes: number | null;
   readonly output: string | null;
   readonly outputBytes: number | null;
+  readonly pastAttempts: readonly PastAttempt[];
+  readonly queueReasons: readonly QueueReason[];
+}
+
+export interface PastAttempt {
+  /** Of the submission or retry that it belongs to. */
+  readonly submittedAt: string;
+  readonly attempt: number;
+  readonly worker: string | null;
+  readonly node: string | null;
+  readonly leasedAt: string | null;
+  /** Null: it did not start. */
+  readonly startedAt: string | null;
+  readonly endedAt: string;
+  readonly reason: string;
+  readonly error: string | null;
+  /** Attempts in a row that did not start. */
+  readonly count: number;
+}
+
+export interface QueueReason {
+  readonly at: string;
+  /** Null: it still waits. */
+  readonly until: string | null;
+  readonly reason: string;
+  readonly detail: string | null;
 }
 
 interface Worker {
@@ -66,6 +92,8 @@ export const JOB_QUERY = `query ($endpoint: ID!, $id: ID!) {
   job(endpoint: $endpoint, id: $id) {
     id status isSync lowPriority submittedAt startedAt endedAt deleteAt delayTime executionTime attempts chunks executionTimeout
     worker node queueReason error webhook traceId tags input inputBytes output outputBytes
+    pastAttempts { submittedAt attempt worker node leasedAt startedAt endedAt reason error count }
+    queueReasons { at until reason detail }
   }
   endpoint(id: $endpoint) {
     name url queue { reason detail }

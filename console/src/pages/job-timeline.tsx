@@ -2,7 +2,7 @@ import type { JSX } from 'preact';
 
 import { duration, time } from '../ui/format.ts';
 import { Section, Text } from '../ui/parts.tsx';
-import { ENDED, type Answer, type Delivery, type Job } from './job-query.ts';
+import { ENDED, type Answer, type Delivery, type Job, type PastAttempt } from './job-query.ts';
 
 interface Step {
   /** Empty: now. */
@@ -20,11 +20,11 @@ interface TimelineProps {
 
 /** What happened to the job, from its submission to its webhook. */
 export function Timeline({ job, of, deliveries }: TimelineProps): JSX.Element {
-  const isSubmittedAgain = job.attempts > 1;
+  const first = job.pastAttempts[0]?.submittedAt ?? job.submittedAt;
+  const past = [...submissions(job), ...waits(job), ...job.pastAttempts.map(pastAttempt), ...presentAttempt(job, of)];
   const steps: readonly Step[] = [
-    { at: job.submittedAt, what: isSubmittedAgain ? 'Submitted, or retried' : 'Submitted' },
+    ...past.toSorted((a, b) => Date.parse(a.at) - Date.parse(b.at)),
     ...waiting(job, of),
-    ...attempts(job, of),
     ...chunks(job),
     ...(job.endedAt === null ? [] : [{ at: job.endedAt, what: job.status }]),
     ...webhook(job, deliveries),
@@ -32,11 +32,10 @@ export function Timeline({ job, of, deliveries }: TimelineProps): JSX.Element {
   return (
     <Section title="Timeline">
       <ol class="timeline">
-        {steps.map(({ at, what, detail = '' }) => (
-          <li key={what}>
-            <time>
-              {at === '' ? 'now' : at === job.submittedAt ? time(at) : `+ ${duration(Date.parse(at) - Date.parse(job.submittedAt))}`}
-            </time>
+        {steps.map(({ at, what, detail = '' }, i) => (
+          // Several steps may say the same.
+          <li key={i}>
+            <time>{at === '' ? 'now' : at === first ? time(at) : `+ ${between(first, at)}`}</time>
             <span>
               <Text of={what} />
               {detail !== '' && (
@@ -52,36 +51,66 @@ export function Timeline({ job, of, deliveries }: TimelineProps): JSX.Element {
   );
 }
 
-/** Why it waits now, with every node's reason. */
+/** The submission, and each retry. */
+function submissions({ pastAttempts, submittedAt, attempts }: Job): Step[] {
+  const [first = submittedAt, ...retries] = new Set([...pastAttempts.map((past) => past.submittedAt), submittedAt]);
+  const known = pastAttempts[0]?.attempt ?? attempts;
+  const cut = known > 1 ? [{ at: first, what: `Attempts before number ${known} are not kept` }] : [];
+  return [{ at: first, what: 'Submitted' }, ...cut, ...retries.map((at) => ({ at, what: 'Retried' }))];
+}
+
+/** The reasons for which it waited and no longer does. */
+function waits({ queueReasons }: Job): Step[] {
+  return queueReasons.flatMap(({ at, until, reason, detail }) =>
+    until === null ? [] : [{ at, what: `Queued: ${reason} for ${between(at, until)}`, detail: detail ?? '' }],
+  );
+}
+
+/** An attempt after which the job waited again. */
+function pastAttempt(past: PastAttempt): Step {
+  const { attempt, worker, node, leasedAt, startedAt, endedAt, reason, error, count } = past;
+  const which = `Attempt ${attempt}${on(worker, node)}`;
+  const detail = error ?? '';
+  if (startedAt !== null) return { at: startedAt, what: `${which} ended after ${between(startedAt, endedAt)}: ${reason}`, detail };
+  return { at: leasedAt ?? endedAt, what: `${which} did not start${count > 1 ? `, ${count} times in a row` : ''}: ${reason}`, detail };
+}
+
+function on(worker: string | null, node: string | null): string {
+  return `${worker === null ? '' : ` on worker ${worker}`}${node === null ? '' : ` of ${node}`}`;
+}
+
+function between(from: string, to: string): string {
+  return duration(Math.max(0, Date.parse(to) - Date.parse(from)));
+}
+
+/** Why it waits now and since when, with every node's reason. */
 function waiting(job: Job, of: Answer['endpoint']): Step[] {
   if (job.status !== 'IN_QUEUE') return [];
+  const since = job.queueReasons.find(({ until, reason }) => until === null && reason === job.queueReason);
   const examples = (of?.scaling?.rejections ?? []).flatMap(({ reason, examples: nodes }) =>
     nodes.map(({ node, detail }) => `${node}: ${reason} (${detail})`),
   );
   const detail = [of?.queue.detail ?? '', ...examples].filter((each) => each !== '').join('\n');
-  return [{ at: '', what: `Waiting: ${job.queueReason ?? 'for a worker'}`, detail }];
+  const what = `Waiting: ${job.queueReason ?? 'for a worker'}${since === undefined ? '' : ` since ${time(since.at)}`}`;
+  return [{ at: '', what, detail }];
 }
 
 /** The present or last attempt, with the start of its worker while that is known. */
-function attempts(job: Job, of: Answer['endpoint']): Step[] {
+function presentAttempt(job: Job, of: Answer['endpoint']): Step[] {
   const startedAt = job.startedAt ?? (job.delayTime === null ? null : new Date(Date.parse(job.submittedAt) + job.delayTime).toISOString());
   if (startedAt === null) return [];
-  const steps: Step[] = [];
-  if (job.attempts > 1) {
-    const earlier = job.attempts === 2 ? 'Attempt 1' : `Attempts 1 to ${job.attempts - 1}`;
-    steps.push({ at: job.submittedAt, what: `${earlier} did not end: the worker or its node was lost` });
-  }
   const worker = of?.scaling?.workers.find(({ id }) => id === job.worker);
   const { artifactMs = 0, startedMs = 0, loadedMs = 0 } = worker?.start ?? {};
-  steps.push({
-    at: startedAt,
-    what: `Attempt ${job.attempts} on worker ${job.worker ?? ''}${job.node === null ? '' : ` of ${job.node}`}`,
-    detail:
-      loadedMs === 0
-        ? ''
-        : `This worker was ready ${duration(loadedMs)} after it was requested: build fetched at ${duration(artifactMs)}, process started at ${duration(startedMs)}, module loaded at ${duration(loadedMs)}.`,
-  });
-  return steps;
+  return [
+    {
+      at: startedAt,
+      what: `Attempt ${job.attempts}${on(job.worker, job.node)}`,
+      detail:
+        loadedMs === 0
+          ? ''
+          : `This worker was ready ${duration(loadedMs)} after it was requested: build fetched at ${duration(artifactMs)}, process started at ${duration(startedMs)}, module loaded at ${duration(loadedMs)}.`,
+    },
+  ];
 }
 
 function chunks({ chunks: count, endedAt, status }: Job): Step[] {
