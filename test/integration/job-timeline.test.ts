@@ -4,8 +4,10 @@ import test, { type ExecutionContext } from 'ava';
 import { readConfig } from '../../gateway/config.ts';
 import { start } from '../../gateway/start.ts';
 import { AttemptEnded, AttemptOutcome, AttemptRefused, RefusalReason } from '../../proto/gen/capstan/v1/nodes.ts';
+import { folderOf } from '../support/folder.ts';
 import { TestScheduler, type TestNode, type TestSession } from '../support/scheduler-client.ts';
 import { until } from '../support/until.ts';
+import { withPostgres } from '../support/with-postgres.ts';
 
 interface Past {
   readonly submittedAt: string;
@@ -37,9 +39,9 @@ const FIELDS = `status submittedAt attempts pastAttempts { submittedAt attempt w
   queueReasons { at until reason detail }`;
 const HOSTILE = `<b>\u0000\u001b[31m${'x'.repeat(300)}`;
 
-async function open(t: ExecutionContext) {
+async function open(t: ExecutionContext, settings: Record<string, unknown>) {
   // Long enough that a restart is over, short enough that a node is lost within the test.
-  const scheduler = await TestScheduler.open({ nodeGraceMs: 1_000 });
+  const scheduler = await TestScheduler.open({ nodeGraceMs: 1_000, ...settings });
   t.teardown(() => scheduler.close());
   const own = { scheduler: scheduler.handle.address, token: scheduler.secret('gateway-token'), closeGraceMs: 0 };
   const gateway = await start(readConfig({ ...own, port: 0, logLevel: 'silent', graphqlPerSecond: 1_000 }, {}));
@@ -76,8 +78,17 @@ async function session(t: ExecutionContext, node: TestNode, incarnation: string)
   return opened;
 }
 
-test('attempts that ended and former reasons are there after restarts, a lost worker, a lost node and a retry', async (t) => {
-  const { scheduler, endpoint, id, job, post } = await open(t);
+await withPostgres('a timeline in postgres', (server) => {
+  test('postgres: attempts that ended and former reasons are there after restarts, losses and a retry', async (t) => {
+    await lives(t, { store: await server.newDatabase(), blobDir: await folderOf(t) });
+  });
+});
+
+test('sqlite: attempts that ended and former reasons are there after restarts, losses and a retry', (t) => lives(t, {}));
+
+/** A job that waits, loses its worker and its node, fails and is retried; its scheduler restarts in between. */
+async function lives(t: ExecutionContext, settings: Record<string, unknown>): Promise<void> {
+  const { scheduler, endpoint, id, job, post } = await open(t, settings);
   const waiting = await job(({ queueReasons }) => queueReasons.length > 0);
   t.like(waiting.queueReasons[0], { reason: 'NO_CAPACITY', until: null, detail: 'no node is connected' });
   await scheduler.restart();
@@ -135,4 +146,4 @@ test('attempts that ended and former reasons are there after restarts, a lost wo
   t.deepEqual(completed.pastAttempts, retried.pastAttempts);
   t.is(completed.attempts, 1);
   t.true(completed.queueReasons.every((reason) => reason.until !== null));
-});
+}

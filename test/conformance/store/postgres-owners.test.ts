@@ -4,10 +4,11 @@ import test from 'ava';
 import { CapstanError } from '../../../lib/errors.ts';
 import { openPostgresStore, type PostgresStore } from '../../../scheduler/store/postgres/client.ts';
 import { migrations } from '../../../scheduler/store/postgres/migrations/all.ts';
+import { bitOf, OPERATION_TYPES } from '../../../scheduler/store/postgres/sql/batch.ts';
 import { StaleTermError } from '../../../scheduler/store/store.ts';
 import type { PostgresServer } from '../../support/postgres.ts';
 import { withPostgres } from '../../support/with-postgres.ts';
-import { outcomes, queued, queueOf, submit } from './jobs.ts';
+import { jobOf, leased, leaseOf, outcomes, queued, queueOf, submit } from './jobs.ts';
 import { END_WRITERS, eventually, LOCKS, Told, worldOf, WRITERS } from './postgres-world.ts';
 import { take } from './take.ts';
 
@@ -97,6 +98,22 @@ function tests(server: PostgresServer): void {
     ] as const)
       await t.throwsAsync(call(term, batch), { code: 'CT001' });
     t.deepEqual(await outcomes(store, fence, submit(queued(1))), ['ok']);
+  });
+
+  test('schedulers of earlier versions work on, and leave past attempts as they are', async (t) => {
+    const { fence, sql, store } = await worldOf(t, server);
+    const past = { pastAttempts: '[1]' } as const;
+    await store.commit(fence, [submit(leased(1)), { kind: 'requeue', seq: 1, token: 1, attempts: 1, ...past }, leaseOf(1, 2)]);
+    for (const [i, version] of [1, 2].entries()) {
+      const types = OPERATION_TYPES.map((type) => {
+        if (type === 'requeue') return `ARRAY[ROW(0, 1, 1, ${2 + i}, 1)::capstan.requeue_v1]`;
+        return type === 'lease' ? `ARRAY[ROW(1, 2, 1, ${3 + i}, 'n', 'i', 'w')::capstan.lease_v1]` : 'NULL';
+      });
+      const waves = `{${bitOf('requeue')},${bitOf('lease')}}`;
+      const call = `SELECT * FROM capstan.commit_v${version}(0, ${fence.term}, ${2 + i}, 0, 0, 0, '${waves}', false, 0, ${types.join(', ')})`;
+      t.deepEqual(await sql(call), []);
+      t.like(await jobOf(store, 1), { ...past, state: 'LEASED', token: 3 + i, attempts: 1 });
+    }
   });
 
   test('of several standbys of a silent owner one gets the cell, and the others learn whose it is', async (t) => {
