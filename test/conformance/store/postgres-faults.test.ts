@@ -99,7 +99,7 @@ function tests(server: PostgresServer): void {
     const { store, fence } = await world(t);
     const calls = await Promise.allSettled([
       store.commit(fence, [submit(queued(1))]),
-      store.commit(fence, [submit(queued(2)), submit(queued(3, { state: 'COMPLETED' }))]),
+      store.commit(fence, [submit(queued(2)), submit(queued(3)), submit(queued(3, { id: 'another-id' }))]),
       store.commit(fence, [submit(queued(4))]),
     ]);
     t.deepEqual(

@@ -56,7 +56,7 @@ const rules: readonly Rule[] = [
   },
   {
     rule: 'an operation that a statement did not apply is looked for and named',
-    in: 'commit_v2',
+    in: 'commit_v3',
     part: /cardinality\(applied\) <> expected/g,
     mutated: 'false',
     holds: async ({ store, fence }) => {
