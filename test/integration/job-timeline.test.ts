@@ -147,3 +147,40 @@ async function lives(t: ExecutionContext, settings: Record<string, unknown>): Pr
   t.is(completed.attempts, 1);
   t.true(completed.queueReasons.every((reason) => reason.until !== null));
 }
+
+test('attempts that were stopped, did not arrive or timed out say so', async (t) => {
+  const { scheduler, endpoint, id, job, post } = await open(t, {});
+  const node = await scheduler.join('node-a');
+  const opened = node.session();
+  t.teardown(() => opened.close());
+  const workers = await opened.bringUp();
+  const stopped = await take(opened);
+  opened.send({ $case: 'started', value: { ...stopped, agoMs: 0 } });
+  const end = { ...stopped, outcome: AttemptOutcome.STOPPED, started: true, executionMs: 5 };
+  opened.send({ $case: 'ended', value: AttemptEnded.fromPartial(end) });
+  await take(opened);
+  opened.close();
+  await opened.ended;
+
+  // The same agent, which does not know the attempt.
+  const again = node.session({ workers: { epoch: 99, workers } });
+  t.teardown(() => again.close());
+  const late = await take(again);
+  const timedOut = { ...late, outcome: AttemptOutcome.TIMED_OUT, started: true, executionMs: 7, agoMs: 2 };
+  again.send({ $case: 'ended', value: AttemptEnded.fromPartial(timedOut) });
+  await job(({ status }) => status === 'TIMED_OUT');
+  t.is((await post<{ status: string }>(`/v2/${endpoint}/retry/${id}`, {})).status, 'IN_QUEUE');
+
+  const { pastAttempts } = await job((found) => found.pastAttempts.length === 3);
+  t.deepEqual(
+    pastAttempts.map(({ reason, attempt, startedAt, error }) => [reason, attempt, startedAt !== null, error]),
+    [
+      ['STOPPED', 1, true, null],
+      ['UNDELIVERED', 1, false, null],
+      ['TIMED_OUT', 1, true, 'executionTimeout exceeded'],
+    ],
+  );
+  t.true(pastAttempts.every(({ worker, node: of }) => worker === workers[0]?.workerId && of === node.id));
+  const [, , last] = pastAttempts;
+  t.is(Date.parse(last?.endedAt ?? '') - Date.parse(last?.startedAt ?? ''), 7);
+});
