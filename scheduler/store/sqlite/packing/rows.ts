@@ -21,13 +21,16 @@ export function unpackState(from: Unpacker): StoredState {
   return valueOf(states, from.byte());
 }
 
+/** Set in the byte of the priority if the job has past attempts: a submission, which has none, is not a byte longer. */
+const HAS_PAST = 2;
+
 export function packJob(out: Packer, job: JobRow): void {
   out.number(job.seq);
   out.text(job.id);
   out.text(job.endpoint);
   out.byte(job.kind === 'RUN' ? 0 : 1);
   packState(out, job.state);
-  out.byte(job.priority);
+  out.byte(job.pastAttempts === null ? job.priority : job.priority | HAS_PAST);
   out.number(job.queuePosition);
   out.number(job.token);
   out.number(job.attempts);
@@ -52,7 +55,7 @@ export function packJob(out: Packer, job: JobRow): void {
   out.byte(job.hasS3 ? 1 : 0);
   out.text(job.trace);
   out.text(job.tags);
-  out.text(job.pastAttempts);
+  if (job.pastAttempts !== null) out.text(job.pastAttempts);
 }
 
 export function unpackJob(from: Unpacker): JobRow {
@@ -61,7 +64,8 @@ export function unpackJob(from: Unpacker): JobRow {
   const endpoint = from.text();
   const kind = valueOf(kinds, from.byte());
   const state = unpackState(from);
-  const priority = from.byte() === 0 ? 0 : 1;
+  const marks = from.byte();
+  const priority = (marks & 1) === 0 ? 0 : 1;
   const queuePosition = from.number();
   const token = from.number();
   const attempts = from.number();
@@ -93,7 +97,7 @@ export function unpackJob(from: Unpacker): JobRow {
     hasS3: from.byte() === 1,
     trace: from.textOrNull(),
     tags: from.textOrNull(),
-    pastAttempts: from.textOrNull(),
+    pastAttempts: (marks & HAS_PAST) === 0 ? null : from.text(),
   };
 }
 
