@@ -59,6 +59,17 @@ test.serial('a job holds its id and input, and s3Config where the caller gave on
   });
 });
 
+test.serial('a job of a trace holds its context, alone and among several', async (t) => {
+  const scheduler = await foreign(t, { maxConcurrency: 2, env: { ROOM: '2' } });
+  const traceparent = '00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01';
+  const tracestate = 'vendor="1"';
+  scheduler.dispatch({ jobId: 'j1', trace: traceparent }, { do: 'job' });
+  scheduler.dispatch({ jobId: 'j2', trace: `${traceparent} ${tracestate}` }, { do: 'job' });
+  const jobOf = async (jobId: string): Promise<unknown> => scheduler.valueOf((await scheduler.ended(jobId)).output);
+  t.deepEqual(await jobOf('j1'), { id: 'j1', input: { do: 'job' }, traceparent });
+  t.deepEqual(await jobOf('j2'), { id: 'j2', input: { do: 'job' }, traceparent, tracestate });
+});
+
 test.serial('each form of a result is recorded as it is meant', async (t) => {
   const scheduler = await foreign(t);
   const cases = [

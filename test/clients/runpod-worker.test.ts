@@ -50,7 +50,7 @@ async function result(scheduler: FakeScheduler, jobId: string, input: object): P
   return [ended.outcome.replace('ATTEMPT_OUTCOME_', ''), ended.error, scheduler.valueOf(ended.output)];
 }
 
-says('a plain handler: values, none, an empty object, errors, progress', async (t) => {
+says('a plain handler: values, none, an empty object, errors, the trace of its job, progress', async (t) => {
   const scheduler = await workerOf(t, 'sync');
   t.deepEqual(await result(scheduler, 'j1', { n: 1 }), ['COMPLETED', '', { n: 1 }]);
   t.deepEqual(await result(scheduler, 'j2', { do: 'none' }), ['COMPLETED', '', null]);
@@ -65,6 +65,9 @@ says('a plain handler: values, none, an empty object, errors, progress', async (
     'the worker ended the job without a result; check that the handler returns JSON',
     undefined,
   ]);
+  const traceparent = '00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01';
+  scheduler.dispatch({ jobId: 'traced', trace: `${traceparent} vendor=1` }, { do: 'trace' });
+  t.deepEqual(scheduler.valueOf((await scheduler.ended('traced')).output), { traceparent, tracestate: 'vendor=1' });
   scheduler.dispatch({ jobId: 'j8' }, { do: 'progress', seconds: 0.5 });
   t.deepEqual(scheduler.valueOf((await scheduler.hear('progress')).data), { percent: 50 });
   t.is((await scheduler.ended('j8')).outcome, 'ATTEMPT_OUTCOME_COMPLETED');

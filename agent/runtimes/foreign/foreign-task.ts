@@ -1,4 +1,5 @@
 /** One task of a foreign worker, and the document in which the worker receives it. */
+import { traceHeaders } from '../../../lib/trace-context.ts';
 import { FIRST_CREDITS, type Task } from '../runtime.ts';
 import { workerS3Config } from '../s3-config.ts';
 
@@ -47,12 +48,19 @@ export class ForeignTask {
     for (const next of this.#waiting.splice(0)) next();
   }
 
-  /** The response to a job request: the input byte for byte as the caller sent it. */
+  /**
+   * The response to a job request: the input byte for byte as the caller sent it. The trace context is in fields with the names of its
+   * headers: a response may hold several jobs, and clients pass fields that they do not know on to the handler.
+   */
   document(): Buffer {
-    const { jobId, input, s3Config } = this.task;
+    const { jobId, input, s3Config, trace = '' } = this.task;
+    const more = {
+      ...(s3Config === undefined ? {} : { s3Config: workerS3Config(s3Config) }),
+      ...(trace === '' ? {} : traceHeaders(trace)),
+    };
     const head = `{"id":${JSON.stringify(jobId)},"input":`;
-    const tail = s3Config === undefined ? '}' : `,"s3Config":${JSON.stringify(workerS3Config(s3Config))}}`;
-    return Buffer.concat([Buffer.from(head), input, Buffer.from(tail)]);
+    const tail = Object.entries(more).map(([name, value]) => `,"${name}":${JSON.stringify(value)}`);
+    return Buffer.concat([Buffer.from(head), input, Buffer.from(`${tail.join('')}}`)]);
   }
 }
 
