@@ -55,7 +55,7 @@ export const sets = {
   clients: ['test/clients/*.test.ts'],
   faults: ['test/fault/*.test.ts', 'test/lb/faults.test.ts'],
   apps: ['test/apps/*.test.ts'],
-  telemetry: ['test/integration/tracing.test.ts', 'test/telemetry/collector*.test.ts'],
+  telemetry: ['test/integration/tracing.test.ts', 'test/integration/ended-waits.test.ts', 'test/telemetry/collector*.test.ts'],
   console: ['test/console/*.test.ts'],
   benches: ['test/bench/benches.test.ts'],
 };

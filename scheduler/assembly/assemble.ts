@@ -47,7 +47,7 @@ import type { Cells } from '../store/cells.ts';
 import { openStore } from '../store/open.ts';
 import type { Snapshot, Snapshots } from '../store/snapshots.ts';
 import type { Store } from '../store/store.ts';
-import { recordWait } from '../telemetry/job-spans.ts';
+import { recordEndedWait, recordWait } from '../telemetry/job-spans.ts';
 import type { Resolve } from '../webhooks/resolver.ts';
 import { WebhookSecrets } from '../webhooks/secrets.ts';
 import type { WebhookSender } from '../webhooks/sender.ts';
@@ -241,6 +241,7 @@ async function assembleIn(folder: DataFolder, { config, deps, log, gpus, guardOf
       sessions.sendJob(effect, input, s3);
       recordWait(tracing, effect, clock.now().wall);
     },
+    waitEnded: (effect) => recordEndedWait(tracing, effect, clock.now().wall),
     closeSession: (node, session, reason) => sessions.closeSession(node, session, reason),
     directory: (update) => control.directory(update),
     workerStarted(started) {

@@ -45,6 +45,19 @@ export type Effect =
       /** The start of the worker, if the job waited for it. */
       readonly start: WorkerStartFacts | null;
     }
+  /** A job with a trace context ended in the queue: no dispatch ends its wait. */
+  | {
+      readonly kind: 'wait-ended';
+      readonly job: string;
+      readonly endpoint: string;
+      readonly trace: string;
+      /** Wall time since which the job waited. */
+      readonly queuedAt: number;
+      /** Number of the attempt that did not take place. */
+      readonly attempt: number;
+      readonly outcome: 'cancelled' | 'expired';
+      readonly reason: string;
+    }
   /** End a node's session: it was silent, or another session replaced it. */
   | { readonly kind: 'close-session'; readonly node: string; readonly session: number; readonly reason: string }
   | { readonly kind: 'read-job'; readonly purpose: ReadPurpose; readonly endpoint: string; readonly job: string }

@@ -78,6 +78,8 @@ export class EffectRunner {
         return ports.sendDesired(effect, state);
       case 'dispatch':
         return this.#dispatch(effect);
+      case 'wait-ended':
+        return ports.waitEnded(effect);
       case 'close-session':
         return ports.closeSession(effect.node, effect.session, effect.reason);
       case 'read-job':

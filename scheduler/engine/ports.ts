@@ -7,6 +7,7 @@ import type { State } from '../core/state.ts';
 import type { Payload } from '../../lib/payload.ts';
 
 export type DispatchEffect = Extract<Effect, { kind: 'dispatch' }>;
+export type WaitEndedEffect = Extract<Effect, { kind: 'wait-ended' }>;
 export type DesiredEffect = Extract<Effect, { kind: 'send-desired' }>;
 
 export interface Ports {
@@ -15,6 +16,8 @@ export interface Ports {
   /** Sends a node the whole set of its workers, with the releases that they name. */
   sendDesired(effect: DesiredEffect, state: State): void;
   sendJob(effect: DispatchEffect, input: Payload, s3: Uint8Array | null): void;
+  /** A job of a trace ended in the queue, for its span. */
+  waitEnded(effect: WaitEndedEffect): void;
   closeSession(node: string, session: number, reason: string): void;
   /** A worker became ready, for metrics. */
   workerStarted(start: Extract<Effect, { kind: 'worker-started' }>): void;

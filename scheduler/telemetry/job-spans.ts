@@ -1,7 +1,7 @@
 /** Spans of a job's way through the scheduler: its wait, the start of the worker that it waited for, the tries of its webhook. */
 import type { Span, Tracing } from '../../lib/telemetry/tracing.ts';
 import type { StartPhases } from '../core/state/fleet.ts';
-import type { DispatchEffect } from '../engine/ports.ts';
+import type { DispatchEffect, WaitEndedEffect } from '../engine/ports.ts';
 import type { HookRow } from '../store/store.ts';
 import { traceOfHook } from '../webhooks/webhook-body.ts';
 
@@ -30,6 +30,20 @@ export function recordWait(tracing: Tracing, effect: DispatchEffect, wall: numbe
     },
   });
   if (span.isRecorded && start !== null) recordStart(tracing, span, start);
+  span.end(wall);
+}
+
+/** Records the wait of a job that ends in the queue now; `wall`: ms since 1970. */
+export function recordEndedWait(tracing: Tracing, effect: WaitEndedEffect, wall: number): void {
+  if (!tracing.isOn) return;
+  const { trace, job, endpoint, attempt, queuedAt, outcome, reason } = effect;
+  const span = tracing.start('wait in queue', {
+    kind: 'internal',
+    parent: trace,
+    startMs: queuedAt,
+    attributes: { 'capstan.job.id': job, 'capstan.endpoint.id': endpoint, 'capstan.attempt': attempt, 'capstan.outcome': outcome },
+  });
+  span.fail(reason);
   span.end(wall);
 }
 

@@ -308,6 +308,7 @@ export class QueueWorld {
         void this.held.set(keyOf({ job, token }), { job, token, worker, executionTimeoutMs, startedAt: null, stopped: false }),
       closeSession: () => undefined,
       deliver: () => undefined,
+      waitEnded: () => undefined,
       workerStarted: () => undefined,
       directory: () => undefined,
       dropBodies: () => undefined,

@@ -373,6 +373,7 @@ export class SimScheduler {
         this.#world.trace(`${this.name} dropped its state`);
         wiring.down(false);
       },
+      waitEnded: () => undefined,
       workerStarted: () => undefined,
       directory: () => undefined,
       dropBodies: () => undefined,

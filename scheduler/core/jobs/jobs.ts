@@ -136,6 +136,7 @@ export function finish(
     job,
     reserve(ctx.state, endpoint?.config.account, bytes),
   );
+  if (from === 'IN_QUEUE') emitWait(ctx, job, { outcome: 'cancelled', reason: ending.error ?? 'cancelled' }, write);
   if (hook !== null) noteHook(ctx, hook.dueAt);
   noteDeletion(ctx.state, deleteAt);
   job.lease = null;
@@ -234,6 +235,7 @@ export function lose(ctx: StepContext, job: JobRecord, lost: Omit<Lost, 'charged
 
 /** Removes a job whose ttl has ended, in any phase before its end. */
 export function expire(ctx: StepContext, job: JobRecord): Write | null {
+  const waited = job.phase === 'QUEUED';
   const next = applyEvent(ctx.state, job, 'expire');
   if (next === null) return null;
   const endpoint = endpointOf(ctx.state, job);
@@ -241,8 +243,20 @@ export function expire(ctx: StepContext, job: JobRecord): Write | null {
   job.lease = null;
   forget(ctx.state, job);
   const write = ctx.write({ kind: next.op, seq: job.seq, dueBy: null });
+  if (waited) emitWait(ctx, job, { outcome: 'expired', reason: 'ttl exceeded' }, write);
   replyNotFound(ctx, job.id, write);
   return write;
+}
+
+/** Adds the effect that records the wait of a job that ends in the queue, once its end is durable. */
+function emitWait(
+  ctx: StepContext,
+  job: JobRecord,
+  end: { readonly outcome: 'cancelled' | 'expired'; readonly reason: string },
+  write: Write,
+): void {
+  const { id, endpoint, trace, queuedAt, attempts } = job;
+  if (trace !== null) ctx.emit({ kind: 'wait-ended', job: id, endpoint, trace, queuedAt, attempt: attempts + 1, ...end }, write);
 }
 
 /** Removes the stored row of an ended job whose retention is over, unless the job was retried since the read. */
