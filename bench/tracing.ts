@@ -1,10 +1,13 @@
 /**
- * What tracing costs: /run with workers consuming, on a stack without tracing and on one that records a tenth of the traces, in turn
- * (off, on, off, on, …, off). Each run with tracing is compared with the mean of the two around it.
+ * What tracing costs: /run with workers consuming, on a stack without tracing and on one that records a tenth of the traces. Each round
+ * runs both for a short time, in the order off, on, on, off, off, on, …, so that what changes slowly on the machine meets both alike;
+ * the figures are medians of the rounds' ratios, with the least, the quartiles and the most. The ratio of the processor time that a
+ * request costs in all parts is steadier than that of the rates.
  *
- *   node bench/tracing.ts [--rounds 5] [--seconds 5] [--warmup 1] [--connections 64] [--share 0.1]
+ *   node bench/tracing.ts [--rounds 20] [--seconds 1.5] [--warmup 0.3] [--connections 64] [--share 0.1] [--control]
  *
- * Prints a JSON document. A receiver in a process of its own accepts the spans and drops them.
+ * `--control`: neither stack traces; the spread is that of the machine. Prints a JSON document. A receiver in a process of its own
+ * accepts the spans and drops them.
  */
 import { fork } from 'node:child_process';
 import { once } from 'node:events';
@@ -12,7 +15,7 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { parseArgs } from 'node:util';
 
-import { runLoad, type LoadOptions, type LoadResult } from './driver/load.ts';
+import { runLoad, type LoadOptions } from './driver/load.ts';
 import { prepareRequest, type PreparedRequest } from './driver/request.ts';
 import { median } from './figures.ts';
 import { coresBetween, cpuByRole } from './processes.ts';
@@ -38,9 +41,11 @@ function endpointOf(stack: Stack): string {
   return id;
 }
 
-interface Measured extends LoadResult {
-  /** Cores used by each part. */
-  readonly cores: Readonly<Record<string, number>>;
+interface Measured {
+  readonly perSecond: number;
+  readonly errors: number;
+  /** Processor time of each part for a request and its job, microseconds; empty where the system does not report it. */
+  readonly processorUs: Readonly<Record<string, number>>;
 }
 
 async function measure(stack: Stack, load: LoadOptions): Promise<Measured> {
@@ -48,21 +53,51 @@ async function measure(stack: Stack, load: LoadOptions): Promise<Measured> {
   const headers = { authorization: `Bearer ${stack.apiKey}` };
   const request: PreparedRequest = prepareRequest({ url: `${stack.url}/v2/${id}/run`, headers, body: BODY });
   const before = cpuByRole(stack.pid);
-  const begun = performance.now();
-  const result = await runLoad(request, load);
-  const cores = coresBetween(before, cpuByRole(stack.pid), (performance.now() - begun) / 1000);
+  const { perSecond, errors, sent } = await runLoad(request, load);
   await waitForHealth(stack, id, 'all accepted jobs have ended', ({ jobs }) => jobs.inQueue === 0 && jobs.inProgress === 0);
-  return { ...result, cores };
+  const used = coresBetween(before, cpuByRole(stack.pid), sent);
+  return { perSecond, errors, processorUs: Object.fromEntries(Object.entries(used).map(([role, seconds]) => [role, seconds * 1e6])) };
+}
+
+/** A median with its spread. */
+interface Spread {
+  readonly ratio: number;
+  readonly least: number;
+  readonly lowerQuartile: number;
+  readonly upperQuartile: number;
+  readonly most: number;
+  readonly ratios: readonly number[];
+}
+
+function spreadOf(ratios: readonly number[]): Spread {
+  const sorted = [...ratios].sort((left, right) => left - right);
+  const half = Math.ceil(sorted.length / 2);
+  return {
+    ratio: median(sorted),
+    least: Math.min(...sorted),
+    lowerQuartile: median(sorted.slice(0, half)),
+    upperQuartile: median(sorted.slice(-half)),
+    most: Math.max(...sorted),
+    ratios,
+  };
+}
+
+const totalOf = ({ processorUs }: Measured): number => Object.values(processorUs).reduce((sum, us) => sum + us, 0);
+
+function processorTime(all: readonly Measured[]): Record<string, number> {
+  const roles = [...new Set(all.flatMap(({ processorUs }) => Object.keys(processorUs)))];
+  return Object.fromEntries(roles.map((role) => [role, median(all.map(({ processorUs }) => processorUs[role] ?? 0))]));
 }
 
 async function main(): Promise<void> {
   const { values } = parseArgs({
     options: {
-      rounds: { type: 'string', default: '5' },
-      seconds: { type: 'string', default: '5' },
-      warmup: { type: 'string', default: '1' },
+      rounds: { type: 'string', default: '20' },
+      seconds: { type: 'string', default: '1.5' },
+      warmup: { type: 'string', default: '0.3' },
       connections: { type: 'string', default: '64' },
       share: { type: 'string', default: '0.1' },
+      control: { type: 'boolean', default: false },
     },
   });
   const load = {
@@ -72,44 +107,38 @@ async function main(): Promise<void> {
   };
   const receiver = fork(import.meta.filename, ['receiver']);
   const [url] = (await once(receiver, 'message')) as [string];
-  const off = await startStack();
-  const on = await startStack(undefined, undefined, {
+  const tracing = {
     OTEL_EXPORTER_OTLP_ENDPOINT: url,
     OTEL_TRACES_SAMPLER: 'parentbased_traceidratio',
     OTEL_TRACES_SAMPLER_ARG: values.share,
-  });
+  };
+  const off = await startStack();
+  const on = await startStack(undefined, undefined, values.control ? {} : tracing);
   try {
-    for (const stack of [off, on])
+    const runs: { readonly off: Measured[]; readonly on: Measured[] } = { off: [], on: [] };
+    for (const stack of [off, on]) {
       await waitForHealth(stack, endpointOf(stack), 'a worker is idle', ({ workers }) => workers.idle + workers.running > 0);
-    const ratios: number[] = [];
-    const rates: { off: number[]; on: number[] } = { off: [], on: [] };
-    const cores: Record<string, Record<string, number>> = {};
-    let errors = 0;
-    const run = async (stack: Stack, to: number[]): Promise<number> => {
-      const result = await measure(stack, load);
-      errors += result.errors;
-      to.push(result.perSecond);
-      cores[stack === on ? 'on' : 'off'] = result.cores;
-      return result.perSecond;
-    };
-    let before = await run(off, rates.off);
+      // Code that is not compiled yet is another subject.
+      await measure(stack, load);
+    }
     for (let round = 1; round <= Number(values.rounds); round += 1) {
       console.error(`=> round ${round} of ${values.rounds}`);
-      const traced = await run(on, rates.on);
-      const after = await run(off, rates.off);
-      ratios.push(traced / ((before + after) / 2));
-      before = after;
+      const order = round % 2 === 1 ? (['off', 'on'] as const) : (['on', 'off'] as const);
+      for (const which of order) runs[which].push(await measure(which === 'on' ? on : off, load));
     }
     receiver.send('bytes');
     const [received] = (await once(receiver, 'message')) as [number];
+    const ratiosOf = (figure: (run: Measured) => number): number[] =>
+      runs.on.map((run, index) => figure(run) / figure(runs.off[index] as Measured));
+    const errors = [...runs.off, ...runs.on].reduce((sum, run) => sum + run.errors, 0);
     const document = {
-      ratio: median(ratios),
-      ratios,
-      offPerSecond: median(rates.off),
-      onPerSecond: median(rates.on),
-      share: Number(values.share),
+      rate: spreadOf(ratiosOf(({ perSecond }) => perSecond)),
+      processorTime: spreadOf(ratiosOf(totalOf)),
+      offPerSecond: median(runs.off.map(({ perSecond }) => perSecond)),
+      onPerSecond: median(runs.on.map(({ perSecond }) => perSecond)),
+      processorUs: { off: processorTime(runs.off), on: processorTime(runs.on) },
+      share: values.control ? 0 : Number(values.share),
       receivedBytes: received,
-      cores,
       errors,
     };
     console.log(JSON.stringify(document, null, 2));

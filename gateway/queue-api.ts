@@ -88,6 +88,7 @@ export async function createQueueApi({ queue, kindOf, log }: QueueApiOptions): P
   });
   app.decorateRequest('bodyBytes', 0);
   app.decorateRequest('streamedBytes', 0);
+  app.decorateRequest('span', null);
   installParsers(app, services);
   installRouting(app, new AllowedMethods());
   app.setErrorHandler(errorHandler(log));

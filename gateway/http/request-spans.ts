@@ -1,14 +1,14 @@
 /** The span of each request to the API, and the trace context that its jobs get. */
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 
-import type { Span, Tracing } from '../../lib/telemetry/tracing.ts';
+import { NO_SPAN, type Span, type Tracing } from '../../lib/telemetry/tracing.ts';
 import { traceOf } from '../../lib/trace-context.ts';
 import { onResponseClosed } from './client-disconnect.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** Absent when tracing is off, and for requests that are not traced. */
-    span?: Span;
+    /** Null when tracing is off, for requests that are not traced, and where a trace that is not recorded would begin. */
+    span: Span | null;
   }
 }
 
@@ -25,6 +25,7 @@ export function traceOfRequest({ span, headers }: FastifyRequest): string {
 
 /** Adds a span to every request of the API. To be added after the hooks that measure. */
 export function traceRequests(app: FastifyInstance, tracing: Tracing): void {
+  app.decorateRequest('span', null);
   if (!tracing.isOn) return;
   app.addHook('onRequest', (request, reply, done) => {
     if (!UNTRACED.test(request.url)) {
@@ -36,7 +37,7 @@ export function traceRequests(app: FastifyInstance, tracing: Tracing): void {
         // Neither the address nor headers: they may hold secrets.
         attributes: { 'http.request.method': method, 'http.route': route },
       });
-      request.span = span;
+      if (span !== NO_SPAN) request.span = span;
       if (span.isRecorded) onResponseClosed(reply, () => finish(request, span, reply.raw.headersSent ? reply.raw.statusCode : CALLER_GONE));
     }
     done();

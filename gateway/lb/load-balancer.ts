@@ -257,6 +257,7 @@ export class LoadBalancer {
       parent: traceOf(headers['traceparent'], headers['tracestate']),
       attributes: { 'http.request.method': method, 'capstan.endpoint.id': endpoint.id },
     });
+    if (!span.isRecorded) return span;
     const { onOver } = http;
     http.onOver = () => {
       onOver();

@@ -21,8 +21,11 @@ import {
   AlwaysOnSampler,
   BatchSpanProcessor,
   ParentBasedSampler,
+  RandomIdGenerator,
+  SamplingDecision,
   TraceIdRatioBasedSampler,
   TracerProvider,
+  type IdGenerator,
   type Sampler,
   type SpanExporter,
 } from '@opentelemetry/sdk-trace';
@@ -58,15 +61,19 @@ export class RecordedTracing implements Tracing {
   readonly isOn = true;
   readonly #provider: TracerProvider;
   readonly #tracer: Tracer;
+  readonly #roots: RootTraces;
   /** Whether what an unrecorded span causes is unrecorded, too. */
   readonly #followsParent: boolean;
 
   constructor(settings: TelemetrySettings, exporter: SpanExporter, { name, version, warn }: TracedPart) {
     warnOfExports(warn);
+    const sampler = samplerOf(settings);
+    this.#roots = new RootTraces(sampler);
     const source = { part: name, version, instanceId: randomUUID(), hostName: hostname() };
     this.#provider = new TracerProvider({
       resource: resourceFromAttributes(resourceAttributes(source, telemetryEnvironment(settings))),
-      sampler: samplerOf(settings),
+      sampler,
+      idGenerator: this.#roots,
       spanLimits: { attributeValueLengthLimit: MAX_TEXT },
       spanProcessors: [new BatchSpanProcessor({ exporter })],
     });
@@ -75,22 +82,54 @@ export class RecordedTracing implements Tracing {
   }
 
   start(name: string, { kind, parent, startMs, attributes = {} }: SpanStart): Span {
-    // Most spans: they need no id of their own.
+    // A trace that begins here and is not recorded ends here: what it causes costs nothing.
+    if (parent === '' && !this.#roots.draw()) return NO_SPAN;
+    // It needs no id of its own.
     if (this.#followsParent && isUnsampled(parent)) return new NotRecorded(parent);
     const options = { kind: KINDS[kind], attributes, ...(startMs === undefined ? {} : { startTime: startMs }) };
     const span = this.#tracer.startSpan(name, options, parent === '' ? ROOT_CONTEXT : contextOf(parent));
     const { traceId, spanId, traceFlags } = span.spanContext();
-    const isRecorded = span.isRecording();
-    // A trace that ends here as it begins costs nothing further on: what it causes decides for itself.
-    if (!isRecorded && parent === '') return NO_SPAN;
     const trace = traceBelow(parent, { traceId, spanId, flags: traceFlags });
-    return isRecorded ? new Recorded(span, trace) : new NotRecorded(trace);
+    return span.isRecording() ? new Recorded(span, trace) : new NotRecorded(trace);
   }
 
   async close(): Promise<void> {
     const late = new Promise<void>((resolve) => setTimeout(resolve, CLOSE_MS).unref());
     // A receiver that is away has been warned of.
     await Promise.race([this.#provider.shutdown().catch(() => undefined), late]);
+  }
+}
+
+/**
+ * The ids of traces that begin here. Whether one is recorded follows from its id, and is decided before anything of a span is made:
+ * most are not.
+ */
+class RootTraces implements IdGenerator {
+  readonly #sampler: Sampler;
+  readonly #random = new RandomIdGenerator();
+  #drawn: string | undefined;
+
+  constructor(sampler: Sampler) {
+    this.#sampler = sampler;
+  }
+
+  /** Draws the id of the next trace; returns whether it is recorded. */
+  draw(): boolean {
+    const traceId = this.#random.generateTraceId();
+    const { decision } = this.#sampler.shouldSample(ROOT_CONTEXT, traceId, '', OtelKind.INTERNAL, {}, []);
+    if (decision !== SamplingDecision.RECORD_AND_SAMPLED) return false;
+    this.#drawn = traceId;
+    return true;
+  }
+
+  generateTraceId(): string {
+    const traceId = this.#drawn ?? this.#random.generateTraceId();
+    this.#drawn = undefined;
+    return traceId;
+  }
+
+  generateSpanId(): string {
+    return this.#random.generateSpanId();
   }
 }
 

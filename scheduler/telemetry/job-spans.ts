@@ -1,5 +1,5 @@
 /** Spans of a job's way through the scheduler: its wait, the start of the worker that it waited for, the tries of its webhook. */
-import type { Span, Tracing } from '../../lib/telemetry/tracing.ts';
+import { NO_SPAN, type Span, type Tracing } from '../../lib/telemetry/tracing.ts';
 import type { StartPhases } from '../core/state/fleet.ts';
 import type { DispatchEffect, WaitEndedEffect } from '../engine/ports.ts';
 import type { HookRow } from '../store/store.ts';
@@ -64,11 +64,13 @@ function recordStart(tracing: Tracing, waiting: Span, start: NonNullable<Dispatc
   whole.end(start.readyAt);
 }
 
-/** Starts the span of a try to deliver a webhook. */
+/** Starts the span of a try to deliver a webhook; none for a job without a trace, which would begin one here. */
 export function webhookSpan(tracing: Tracing, hook: HookRow): Span {
+  const parent = traceOfHook(hook);
+  if (parent === '') return NO_SPAN;
   return tracing.start('deliver webhook', {
     kind: 'client',
-    parent: traceOfHook(hook),
+    parent,
     // Not the URL: it may hold credentials.
     attributes: {
       'capstan.endpoint.id': hook.endpoint,

@@ -8,7 +8,8 @@ import { z } from 'zod';
 
 import { readSettings } from '../../lib/settings.ts';
 import { telemetrySettings } from '../../lib/telemetry/settings.ts';
-import { openTracing, TRACING_OFF, type Tracing } from '../../lib/telemetry/tracing.ts';
+import { NO_SPAN, openTracing, TRACING_OFF, type Tracing } from '../../lib/telemetry/tracing.ts';
+import { traceParent } from '../../lib/trace-context.ts';
 import { OtlpReceiver } from '../support/otlp-receiver.ts';
 
 const CALLER = '00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01';
@@ -91,6 +92,30 @@ test('samplers follow the caller or not', async (t) => {
   t.false(await recorded('traceidratio', CALLER));
   t.true(await recorded('parentbased_traceidratio', CALLER));
   t.false(await recorded('parentbased_traceidratio', ''));
+});
+
+test('of the traces that begin here the stated share is recorded, each with an id of its own', async (t) => {
+  const receiver = await OtlpReceiver.start(t);
+  const ROOTS = 2_000;
+  for (const [sampler, share] of [
+    ['parentbased_traceidratio', 0.25],
+    ['traceidratio', 0.25],
+    ['parentbased_always_on', 1],
+    ['always_off', 0],
+  ] as const) {
+    const tracing = await open({ ...receiver.variables, OTEL_TRACES_SAMPLER: sampler, OTEL_TRACES_SAMPLER_ARG: String(share) });
+    const spans = Array.from({ length: ROOTS }, () => tracing.start('s', { kind: 'server', parent: '' }));
+    const recorded = spans.filter(({ isRecorded }) => isRecorded);
+    // Ten standard deviations of a quarter.
+    t.true(Math.abs(recorded.length / ROOTS - share) < 0.1, `${sampler}: ${recorded.length}`);
+    t.is(new Set(recorded.map(({ trace }) => traceParent(trace).traceId)).size, recorded.length, sampler);
+    t.true(recorded.every(({ trace }) => trace.endsWith('-01')));
+    t.true(spans.every((span) => span.isRecorded || span === NO_SPAN));
+    // Every part that decides by the id decides the same.
+    const below = recorded.map(({ trace }) => tracing.start('below', { kind: 'internal', parent: trace }));
+    t.true(below.every(({ isRecorded }) => isRecorded));
+    await tracing.close();
+  }
 });
 
 test('gRPC needs no scheme, and an exporter of it is made', async (t) => {
