@@ -86,7 +86,7 @@ export class RecordedTracing implements Tracing {
     if (parent === '' && !this.#roots.draw()) return NO_SPAN;
     // It needs no id of its own.
     if (this.#followsParent && isUnsampled(parent)) return new NotRecorded(parent);
-    const options = { kind: KINDS[kind], attributes, ...(startMs === undefined ? {} : { startTime: startMs }) };
+    const options = { kind: KINDS[kind], attributes: wellFormed(attributes), ...(startMs === undefined ? {} : { startTime: startMs }) };
     const span = this.#tracer.startSpan(name, options, parent === '' ? ROOT_CONTEXT : contextOf(parent));
     const { traceId, spanId, traceFlags } = span.spanContext();
     const trace = traceBelow(parent, { traceId, spanId, flags: traceFlags });
@@ -148,7 +148,7 @@ class Recorded implements Span {
   }
 
   set(attributes: Attributes): void {
-    this.#span.setAttributes(attributes);
+    this.#span.setAttributes(wellFormed(attributes));
   }
 
   event(name: string, atMs: number): void {
@@ -156,12 +156,21 @@ class Recorded implements Span {
   }
 
   fail(message: string): void {
-    this.#span.setStatus({ code: SpanStatusCode.ERROR, message: message.slice(0, MAX_TEXT) });
+    this.#span.setStatus({ code: SpanStatusCode.ERROR, message: cut(message) });
   }
 
   end(atMs?: number): void {
     if (this.#span.isRecording()) this.#span.end(atMs);
   }
+}
+
+/** Receivers refuse a whole batch for text that is no valid Unicode, and user code writes some of it. */
+function cut(text: string): string {
+  return text.slice(0, MAX_TEXT).toWellFormed();
+}
+
+function wellFormed(attributes: Attributes): Attributes {
+  return Object.fromEntries(Object.entries(attributes).map(([name, value]) => [name, typeof value === 'string' ? cut(value) : value]));
 }
 
 function contextOf(parent: string): Context {

@@ -55,8 +55,8 @@ test('a span has its parent, times, attributes and failure; the resource says wh
   const span = tracing.start('first', { kind: 'server', parent: CALLER, startMs: 1_700_000_000_000, attributes: { a: 1 } });
   t.true(span.isRecorded);
   t.regex(span.trace, /^00-4bf92f3577b34da6a3ce929d0e0e4736-(?!00f067aa0ba902b7)[\da-f]{16}-01$/);
-  span.set({ b: 'x'.repeat(5_000) });
-  span.fail('it broke');
+  span.set({ b: 'x'.repeat(5_000), c: `half a pair \ud800` });
+  span.fail('it broke \ud800');
   span.end(1_700_000_000_250);
   span.end();
   await tracing.close();
@@ -67,10 +67,11 @@ test('a span has its parent, times, attributes and failure; the resource says wh
     parentId: '00f067aa0ba902b7',
     startNs: 1_700_000_000_000_000_000n,
     endNs: 1_700_000_000_250_000_000n,
-    failure: 'it broke',
+    failure: 'it broke \ufffd',
   });
   t.is(received?.attributes['a'], 1);
   t.is(String(received?.attributes['b']).length, 1_024, 'long texts are cut');
+  t.is(received?.attributes['c'], 'half a pair \ufffd', 'a receiver would refuse the whole batch');
   t.is(receiver.spans.length, 1);
 });
 
