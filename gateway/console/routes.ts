@@ -15,6 +15,7 @@ import { payloadRoutes } from '../http/routes/payloads.ts';
 import { statusRoutes } from '../http/routes/status.ts';
 import { submitRoutes } from '../http/routes/submit.ts';
 import type { Services } from '../http/services.ts';
+import { endpointRequestRoutes } from './endpoint-requests.ts';
 import { eventRoutes } from './events.ts';
 import { fileRoutes } from './files.ts';
 import { checkConsoleRequest } from './same-origin.ts';
@@ -29,6 +30,7 @@ export async function consoleRoutes(app: FastifyInstance, services: ConsoleServi
     admitPages(api, services);
     sessionRoutes(api, services);
     eventRoutes(api, services);
+    endpointRequestRoutes(api, services);
     done();
   }, API);
   const forPages: Services = { ...services, authenticator: sessionsOnly(services.authenticator) };

@@ -15,9 +15,19 @@ import { traceHeaders } from '../../lib/trace-context.ts';
 
 /** The path under which an endpoint has its own paths; only the gateway says it. */
 export const PREFIX_HEADER = 'x-forwarded-prefix';
-const FORWARDED = new Set(['x-forwarded-for', 'x-forwarded-proto', 'x-forwarded-host', 'x-forwarded-port', PREFIX_HEADER, 'forwarded']);
+export const FORWARDED: ReadonlySet<string> = new Set([
+  'x-forwarded-for',
+  'x-forwarded-proto',
+  'x-forwarded-host',
+  'x-forwarded-port',
+  PREFIX_HEADER,
+  'forwarded',
+]);
 
 const TRACE_HEADERS = new Set(['traceparent', 'tracestate']);
+
+/** What an exchange needs of a request: one that a caller sent, or one that the console's form describes. */
+export type RequestHead = Pick<IncomingMessage, 'method' | 'url' | 'headers' | 'rawHeaders' | 'socket'>;
 
 export class TrustedProxies {
   readonly #ranges: readonly [ipaddr.IPv4 | ipaddr.IPv6, number][];
@@ -66,7 +76,7 @@ export interface Origin {
 }
 
 /** Protocol, host and port of the caller's request, as reported by trusted proxies. */
-export function originOf({ headers, socket }: IncomingMessage, proxies: TrustedProxies): Origin {
+export function originOf({ headers, socket }: Pick<RequestHead, 'headers' | 'socket'>, proxies: TrustedProxies): Origin {
   const trusted = proxies.trusts(socket.remoteAddress);
   const encrypted = (socket as Partial<TLSSocket>).encrypted === true;
   const scheme = (trusted ? first(headers['x-forwarded-proto']) : undefined) ?? (encrypted ? 'https' : 'http');
@@ -86,7 +96,7 @@ export interface CallerRules {
   readonly trace: string;
 }
 
-export function callerOf(request: IncomingMessage, proxies: TrustedProxies, { keepKey, trace }: CallerRules): Caller {
+export function callerOf(request: RequestHead, proxies: TrustedProxies, { keepKey, trace }: CallerRules): Caller {
   const { headers: given, rawHeaders, socket } = request;
   const remote = socket.remoteAddress ?? '';
   const { scheme, authority } = originOf(request, proxies);

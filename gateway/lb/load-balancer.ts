@@ -20,7 +20,7 @@ import type { Lookup } from '../directory/lookup.ts';
 import { isId, printable } from '../http/ids.ts';
 import { partiesOf } from '../http/request-body.ts';
 import { isPreflight, Origins, preflightHeaders } from '../http/origins.ts';
-import { toCapstanError, tooLarge } from '../http/problem.ts';
+import { JSON_TYPE, toCapstanError, tooLarge } from '../http/problem.ts';
 import type { AgentLink } from '../invoke/agent-link.ts';
 import type { Log } from '../log.ts';
 import type { LbMetrics } from '../metrics/lb-metrics.ts';
@@ -31,8 +31,8 @@ import { documentOf } from './docs/document.ts';
 import { FallbackResponder } from './docs/fallback.ts';
 import { docsRequested, opensPage } from './docs/requested.ts';
 import { BodyFeed } from './body-feed.ts';
-import { Exchange, type Responder } from './exchange.ts';
-import { answerHeaders, callerOf, originOf, peerOfRequest, PREFIX_HEADER, type TrustedProxies } from './forwarded.ts';
+import { Exchange, RETAINED_BYTES, type Responder } from './exchange.ts';
+import { answerHeaders, callerOf, originOf, peerOfRequest, PREFIX_HEADER, type RequestHead, type TrustedProxies } from './forwarded.ts';
 import type { Pools } from './pools.ts';
 import { ownHostHeaders, sharedOriginHeaders, tenantHeaders } from './shared-origin.ts';
 import { RouteTables, type RouteMatch } from './routes.ts';
@@ -56,6 +56,18 @@ export interface LoadBalancerDeps {
 
 /** A caller without a key may hold at most this share of the memory for bodies. */
 const PEER_FRACTION = 8;
+
+/** A caller's side that says when it is over, and what came of the request. */
+export interface Accounted extends Responder {
+  readonly status: number;
+  /** The route that admitted the request; empty before. */
+  route: string;
+  onDrain: () => void;
+  /** The caller disconnected, or wants no more. */
+  onGone: (why: string) => void;
+  /** Called once, when all is over. */
+  onOver: () => void;
+}
 
 interface NewExchange {
   readonly route: RouteMatch;
@@ -247,8 +259,43 @@ export class LoadBalancer {
     feed.start(exchange);
   }
 
+  /**
+   * Sends a request whose body is there, and whose caller was admitted, to the endpoint. It counts as one of the endpoint's.
+   * @throws CapstanError when the endpoint has no such route.
+   */
+  send(admitted: Admitted<RequestHead>, body: Buffer, front: Accounted): void {
+    const { request, endpoint, address } = admitted;
+    const docs = docsRequested(request, address, endpoint, (known, path) => this.#routes.has(known, path));
+    if (docs?.part === 'document') {
+      front.head(200, ['content-type', JSON_TYPE]);
+      front.end(Buffer.from(JSON.stringify(documentOf(endpoint, serverOf(request.url ?? '', address)))));
+      return;
+    }
+    if (docs?.isFallback === false)
+      throw new CapstanError('NOT_FOUND', "path: this page is the gateway's own documentation of the endpoint; open its address instead");
+    const begun = performance.now();
+    front.onOver = () => this.#deps.metrics.answered(endpoint.id, front.status, performance.now() - begun, front.route);
+    const route = this.#routeOf(endpoint, request, address);
+    front.route = route.route;
+    const span = this.#span(admitted, route, front);
+    let sent = 0;
+    const feed = (): void => {
+      while (sent < body.length) {
+        const piece = body.subarray(sent, sent + RETAINED_BYTES);
+        sent += piece.length;
+        if (!exchange.push(piece)) return;
+      }
+      exchange.finish();
+    };
+    const exchange = this.#exchange(admitted, { route, front, rewrite: null, trace: span?.trace ?? '', onReady: feed });
+    front.onDrain = () => exchange.drained();
+    front.onGone = (why) => exchange.abandon(why);
+    sent = Math.min(body.length, RETAINED_BYTES);
+    exchange.start(body.subarray(0, sent), sent === body.length);
+  }
+
   /** The span of a request ends with its response; a WebSocket has none. */
-  #span({ request, endpoint }: Admitted, route: RouteMatch, http: HttpResponder): Span | undefined {
+  #span({ request, endpoint }: Admitted<RequestHead>, route: RouteMatch, http: Pick<HttpResponder, 'onOver' | 'status'>): Span | undefined {
     const { tracing } = this.#deps;
     if (!tracing.isOn) return undefined;
     const { method = 'GET', headers } = request;
@@ -283,7 +330,7 @@ export class LoadBalancer {
     return this.#exchange(admitted, { ...given, route, trace: '' });
   }
 
-  #exchange({ request, endpoint, address }: Admitted, { route, front, rewrite, trace, onReady }: NewExchange): Exchange {
+  #exchange({ request, endpoint, address }: Admitted<RequestHead>, { route, front, rewrite, trace, onReady }: NewExchange): Exchange {
     const { target, pathForm } = address;
     const { pools, proxies, config, log } = this.#deps;
     const keepKey = endpoint.isPublic && !this.#deps.authenticator.isKey(request.headers.authorization);
@@ -317,7 +364,7 @@ export class LoadBalancer {
   }
 
   /** An endpoint without routes has workers that listen themselves. */
-  #routeOf(endpoint: Endpoint, request: IncomingMessage, { target }: LbAddress): RouteMatch {
+  #routeOf(endpoint: Endpoint, request: RequestHead, { target }: LbAddress): RouteMatch {
     if (endpoint.routes.length === 0) return { function: '', route: '', values: {}, takesWebSocket: true };
     return this.#routes.match(endpoint, request.method ?? 'GET', target);
   }

@@ -17,13 +17,13 @@ import type { LbMetrics } from '../metrics/lb-metrics.ts';
 import type { LbAddress } from './address.ts';
 import { errorAnswer } from './answer.ts';
 import type { Exchange, Responder } from './exchange.ts';
-import { originOf, peerOfRequest, type TrustedProxies } from './forwarded.ts';
+import { originOf, peerOfRequest, type RequestHead, type TrustedProxies } from './forwarded.ts';
 import { handshakeHeaders, handshakeViolation, isForeign } from './handshake.ts';
 import { Tunnel } from './tunnel.ts';
 
 /** A request whose caller may call the endpoint. */
-export interface Admitted {
-  readonly request: IncomingMessage;
+export interface Admitted<T extends RequestHead = IncomingMessage> {
+  readonly request: T;
   readonly endpoint: Endpoint;
   readonly address: LbAddress;
 }

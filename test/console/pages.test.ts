@@ -269,7 +269,7 @@ for (const [theme, width] of [
       `${endpoint}/jobs`,
       `${endpoint}/jobs/${job}`,
       `/endpoints/${idOf('tenant')}`,
-      `/endpoints/${idOf('tenant')}/call`,
+      `/endpoints/${idOf('tenant')}/test`,
       `${endpoint}/test`,
       `${endpoint}/logs`,
       `${endpoint}/settings`,

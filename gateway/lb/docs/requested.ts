@@ -27,7 +27,7 @@ export interface DocsRequest {
 
 /** `endpoint`: undefined when it is not known yet. `hasRoute`: whether it has a function at the path. */
 export function docsRequested(
-  { method }: IncomingMessage,
+  { method }: Pick<IncomingMessage, 'method'>,
   { target, pathForm }: LbAddress,
   endpoint: EndpointEntry | undefined,
   hasRoute: (endpoint: EndpointEntry, path: string) => boolean,

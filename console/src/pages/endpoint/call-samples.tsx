@@ -4,11 +4,17 @@ import { CopyButton, Section, Text } from '../../ui/parts.tsx';
 import { exampleInput } from './parameters.ts';
 import type { EndpointData } from './query.ts';
 
-/** Calls to paste. The key stays a variable of the environment. */
+/** Calls of a queue endpoint to paste. The key stays a variable of the environment. */
 export function CallSamples({ endpoint }: { endpoint: EndpointData }): JSX.Element {
+  return <Samples of={samplesOf(endpoint)} />;
+}
+
+/** Code to paste, by the name of its language. */
+export function Samples({ of }: { of: readonly (readonly [string, string])[] }): JSX.Element {
   return (
     <Section title="Call it">
-      {samplesOf(endpoint).map(([name, code]) => (
+      {of.length === 0 && <p class="muted">Complete the request above.</p>}
+      {of.map(([name, code]) => (
         <div key={name} class="sample">
           <h3>{name}</h3>
           <CopyButton text={code} label={`Copy ${name}`} />
@@ -22,22 +28,7 @@ export function CallSamples({ endpoint }: { endpoint: EndpointData }): JSX.Eleme
 }
 
 function samplesOf(endpoint: EndpointData): readonly (readonly [string, string])[] {
-  const { url, name, kind, routes } = endpoint;
-  if (kind === 'LOAD_BALANCED') {
-    const { method = 'GET', path = '/' } = routes[0] ?? {};
-    const body = method === 'GET' ? '' : " -H 'Content-Type: application/json' -d '{}'";
-    return [
-      ['curl', `curl -s -X ${method} ${url}${path} -H "Authorization: Bearer $SERVICE_API_KEY"${body}`],
-      [
-        'Python',
-        `import os\nimport requests\n\nresponse = requests.request(\n    "${method}", "${url}${path}",\n    headers={"Authorization": f"Bearer {os.environ['SERVICE_API_KEY']}"},\n)\nprint(response.json())`,
-      ],
-      [
-        'TypeScript',
-        `const response = await fetch('${url}${path}', {\n  method: '${method}',\n  headers: { authorization: \`Bearer \${process.env.SERVICE_API_KEY}\` },\n});\nconsole.log(await response.json());`,
-      ],
-    ];
-  }
+  const { url, name } = endpoint;
   const input = JSON.stringify(exampleInput(endpoint));
   return [
     [

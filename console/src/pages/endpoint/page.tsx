@@ -13,13 +13,14 @@ import { EndpointHistory } from './history.tsx';
 import { Jobs } from './jobs.tsx';
 import { ENDPOINT_QUERY, type EndpointData } from './query.ts';
 import { Releases } from './releases.tsx';
+import { RouteRequest } from './route-request.tsx';
 import { Routes } from './routes.tsx';
 import { SettingsForm } from './settings.tsx';
 import { TestRequest } from './test-request.tsx';
 import { Workers } from './workers.tsx';
 
 const QUEUE_TABS = ['Overview', 'Jobs', 'Test', 'Logs', 'Settings', 'Releases'] as const;
-const BALANCED_TABS = ['Overview', 'Call', 'Logs', 'Settings', 'Releases'] as const;
+const BALANCED_TABS = ['Overview', 'Test', 'Logs', 'Settings', 'Releases'] as const;
 
 export function EndpointPage(): JSX.Element {
   const { endpoint: id, tab = 'overview' } = useParams<{ endpoint: string; tab?: string }>();
@@ -60,14 +61,14 @@ function Tab({ endpoint, name }: { endpoint: EndpointData; name: string }): JSX.
     case 'jobs':
       return <Jobs endpoint={endpoint.id} />;
     case 'test':
-      return (
+      return endpoint.kind === 'LOAD_BALANCED' ? (
+        <RouteRequest endpoint={endpoint} />
+      ) : (
         <>
           <TestRequest endpoint={endpoint} />
           <CallSamples endpoint={endpoint} />
         </>
       );
-    case 'call':
-      return <CallSamples endpoint={endpoint} />;
     case 'logs':
       return (
         <WholeAccount>

@@ -1,0 +1,122 @@
+/**
+ * POST /console/api/lb/<endpoint>: sends a request that a form describes to a load-balanced endpoint, with the rights of the session's
+ * key. The endpoint receives nothing of the console's own request, and its response comes in an envelope that a browser does not
+ * interpret (envelope.ts).
+ */
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+
+import { CapstanError } from '../../lib/errors.ts';
+import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
+import { noEndpoint, refusal } from '../auth/permission.ts';
+import type { Endpoint, Key } from '../directory/directory.ts';
+import { onResponseClosed } from '../http/client-disconnect.ts';
+import { endpointId } from '../http/guard.ts';
+import { sendFailure, toCapstanError } from '../http/problem.ts';
+import { expectBody } from '../http/request-body.ts';
+import { endpointParams } from '../http/schemas.ts';
+import { parseWhole } from '../json/body.ts';
+import { peerOfRequest } from '../lb/forwarded.ts';
+import { describedRequest, requestHead, targetOf, type DescribedRequest } from './described-request.ts';
+import { Envelope, type EnvelopeLimits } from './envelope.ts';
+import { tokenOf, type ConsoleServices } from './services.ts';
+
+/** Size of a description, bytes. */
+const MAX_BYTES = 1024 * 1024;
+const LIMITS: EnvelopeLimits = { mostBytes: 4 * 1024 * 1024, mostMs: 300_000 };
+/** Requests that a session may have open. */
+const MOST_OF_A_SESSION = 4;
+/** Requests of this gateway. */
+const MOST = 200;
+const RETRY_MS = 5_000;
+const NOTHING = Buffer.alloc(0);
+
+/** The response is bytes to a browser, wherever it is opened. */
+const NEUTRAL = {
+  'content-type': 'application/octet-stream',
+  'content-disposition': 'attachment; filename="response.jsonl"',
+  'content-security-policy': "default-src 'none'; sandbox; frame-ancestors 'none'",
+  'x-content-type-options': 'nosniff',
+  'cross-origin-resource-policy': 'same-origin',
+  'cache-control': 'no-store',
+  'x-accel-buffering': 'no',
+};
+
+export function endpointRequestRoutes(api: FastifyInstance, services: ConsoleServices, limits = LIMITS): void {
+  const { authenticator, loadBalancer, log, lookup, proxies } = services;
+  const open = new Map<string, number>();
+  let total = 0;
+
+  /** @throws CapstanError for what the key of the session may not call. */
+  async function admitted(request: FastifyRequest): Promise<{ readonly key: Key; readonly endpoint: Endpoint }> {
+    const id = endpointId(request);
+    const key = await authenticator.session(tokenOf(request), peerOfRequest(request.raw, proxies));
+    const endpoint = await lookup.endpointOf(key, id);
+    // A public endpoint takes requests of everybody; the console acts for its key nevertheless.
+    const refused = refusal(key, id, endpoint, 'call');
+    if (refused !== null) throw refused;
+    if (endpoint === undefined) throw noEndpoint(id);
+    if (endpoint.kind !== EndpointKind.LOAD_BALANCED)
+      throw new CapstanError('NOT_FOUND', `endpoint ${id} is queue-based: call /v2/${id}/run`);
+    return { key, endpoint };
+  }
+
+  async function send(request: FastifyRequest, reply: FastifyReply): Promise<void> {
+    const described = request.body as DescribedRequest;
+    const target = targetOf(described.path);
+    const { key, endpoint } = await admitted(request);
+    const address = { endpointId: endpoint.id, target, pathForm: true };
+    const head = requestHead(described, `/lb/${endpoint.id}${target}`, request.raw);
+    const session = key.hash.toString('hex');
+    const ofSession = open.get(session) ?? 0;
+    if (ofSession >= MOST_OF_A_SESSION || total >= MOST)
+      throw new CapstanError('RATE_LIMITED', `a session may have at most ${MOST_OF_A_SESSION} open test requests`, {
+        retryAfterMs: RETRY_MS,
+      });
+    open.set(session, ofSession + 1);
+    total += 1;
+    reply.hijack();
+    const { raw } = reply;
+    raw.writeHead(200, NEUTRAL);
+    raw.flushHeaders();
+    const envelope = new Envelope({
+      ...limits,
+      headOnly: described.method === 'HEAD',
+      write: (line) => raw.write(line),
+      close: () => raw.end(),
+    });
+    raw.on('drain', () => envelope.onDrain());
+    onResponseClosed(reply, () => {
+      envelope.gone();
+      total -= 1;
+      const left = (open.get(session) ?? 1) - 1;
+      if (left === 0) open.delete(session);
+      else open.set(session, left);
+    });
+    try {
+      loadBalancer.send({ request: head, endpoint, address }, Buffer.from(described.body ?? ''), envelope);
+    } catch (thrown) {
+      const error = toCapstanError(thrown);
+      if (error.code === 'INTERNAL') log.error({ endpoint: endpoint.id, err: error.cause ?? error }, 'a test request failed');
+      envelope.fail(error);
+    }
+  }
+
+  api.route({
+    method: 'POST',
+    url: '/lb/:endpointId',
+    bodyLimit: MAX_BYTES,
+    config: { rawBodyOnly: true },
+    schema: { params: endpointParams, body: describedRequest },
+    onRequest(request, reply, done) {
+      expectBody(request, reply, peerOfRequest(request.raw, proxies), services);
+      done();
+    },
+    preValidation(request, _reply, done) {
+      request.body = parseWhole(request.rawBody ?? NOTHING);
+      done();
+    },
+    handler(request, reply) {
+      send(request, reply).catch((thrown: unknown) => sendFailure(reply, thrown));
+    },
+  });
+}
