@@ -116,6 +116,7 @@ export async function start(config: GatewayConfig, deps: GatewayDeps = {}): Prom
     const load = {
       level: (id: string) => pools.level(id),
       endpoints: () => [...pools.endpoints()].filter((id) => lookup.cellOf(id) === name),
+      takeRoutes: () => metrics.lb.routes.take((id) => lookup.cellOf(id) === name),
       onRemovedNodes: (nodes: readonly string[]) => removed.set(name, nodes),
     };
     const elsewhere = (endpointId: string) => cells.elsewhere(endpointId, name);

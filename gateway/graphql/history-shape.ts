@@ -1,11 +1,38 @@
 /** What happened at an endpoint over time, in GraphQL. */
-import type { GetHistoryResponse, HistoryDurations } from '../../proto/gen/capstan/v1/control.ts';
+import type { GetHistoryRequest, GetHistoryResponse, HistoryDurations } from '../../proto/gen/capstan/v1/control.ts';
+
+import { whole } from './endpoint-form.ts';
+import { milliseconds } from './job-shape.ts';
+
+/** Arguments of the fields about a range of time. */
+export interface HistoryArguments {
+  readonly endpoint: string;
+  readonly from: number;
+  readonly to?: number | null;
+  readonly step?: number | null;
+}
+
+/** @throws CapstanError INVALID_ARGUMENT */
+export function historyMessage({ endpoint, from, to, step }: HistoryArguments): GetHistoryRequest {
+  return {
+    endpointId: endpoint,
+    fromMs: milliseconds('from', from),
+    toMs: milliseconds('to', to ?? 0),
+    stepS: whole('step', step ?? 0),
+    byRoute: false,
+  };
+}
+
+/** When each step begins, ms since 1970. */
+export function timesOf({ fromMs, stepS, steps }: GetHistoryResponse): number[] {
+  return Array.from({ length: steps }, (_, i) => Number(fromMs) + i * stepS * 1000);
+}
 
 export function historyShape(history: GetHistoryResponse): object {
-  const { fromMs, stepS, steps } = history;
+  const { stepS, steps } = history;
   return {
     step: stepS,
-    at: Array.from({ length: steps }, (_, i) => Number(fromMs) + i * stepS * 1000),
+    at: timesOf(history),
     submitted: history.submitted.map(Number),
     completed: history.completed.map(Number),
     failed: history.failed.map(Number),
@@ -35,7 +62,7 @@ export function historyShape(history: GetHistoryResponse): object {
   };
 }
 
-function durations(of: HistoryDurations | undefined, steps: number): object {
+export function durations(of: HistoryDurations | undefined, steps: number): object {
   const none = Array<number>(steps).fill(Number.NaN);
   return { p50: rounded(of?.p50Ms ?? none), p95: rounded(of?.p95Ms ?? none), p99: rounded(of?.p99Ms ?? none) };
 }

@@ -40,7 +40,7 @@ type HistoryWorkers {
   throttled: [Float!]!
   unhealthy: [Float!]!
 }
-"""Percentiles, ms, accurate to 9%; null where no job ended."""
+"""Percentiles, ms, accurate to 9%; null where no job, or request, ended."""
 type HistoryDurations {
   p50: [Float]!
   p95: [Float]!
@@ -57,5 +57,36 @@ type HistoryStarts {
   started: [Float]!
   "Until the module was loaded."
   loaded: [Float]!
+}
+"""
+Requests of a load-balanced endpoint in equal steps, by the time at which their responses ended. Steps are kept as those of History.
+"""
+type RouteHistory {
+  "Length of a step, s."
+  step: Int!
+  "When each step begins, ms since the Unix epoch."
+  at: [Float!]!
+  "All routes together."
+  all: RouteSeries!
+  "Routes with requests within the range, the busiest first."
+  routes: [NamedRouteSeries!]!
+}
+type RouteSeries {
+  requests: [Int!]!
+  "Status 400 to 499."
+  refused: [Int!]!
+  "Status 500 and above."
+  errors: [Int!]!
+  "From the head of a request to the end of its response."
+  durations: HistoryDurations!
+}
+type NamedRouteSeries {
+  "Method and path as in RouteFigures."
+  method: String!
+  path: String!
+  requests: [Int!]!
+  refused: [Int!]!
+  errors: [Int!]!
+  durations: HistoryDurations!
 }
 `;

@@ -17,9 +17,9 @@ import {
 } from '../../proto/gen/capstan/v1/control.ts';
 import { cursorOf, logRequest, logWaitMs, type LogQuery } from '../logs/query.ts';
 import { unlessAborted } from '../logs/unless-aborted.ts';
-import { bulkMessage, bulkShape, filterMessage, jobShape, milliseconds, type BulkArguments, type JobSearch } from './job-shape.ts';
-import type { RouteFigure } from '../lb/route-figures.ts';
-import { historyShape } from './history-shape.ts';
+import { bulkMessage, bulkShape, filterMessage, jobShape, type BulkArguments, type JobSearch } from './job-shape.ts';
+import { lastHourMessage, routeFigureShapes, routeHistoryShape } from './route-shapes.ts';
+import { historyMessage, historyShape, type HistoryArguments } from './history-shape.ts';
 import { checkSetting, whole } from './endpoint-form.ts';
 import type { ControlCalls, Placed } from './control-calls.ts';
 import {
@@ -47,8 +47,6 @@ export interface RootDeps {
   readonly calls: ControlCalls;
   readonly addresses: Addresses;
   readonly isOperator: boolean;
-  /** The last hour of a load-balanced endpoint at this gateway. */
-  readonly routeFigures: (endpointId: string) => readonly RouteFigure[];
   /** Aborted once the gateway is about to close. */
   readonly draining: AbortSignal;
   /** Asks any scheduler, with the gateway's own token. */
@@ -65,7 +63,7 @@ interface Settings extends Partial<Record<UpdatablePlainName, unknown>> {
 type Optional<T> = T | null | undefined;
 
 /** The resolvers of Query and Mutation for one request. */
-export function rootFor({ calls, addresses, isOperator, routeFigures, draining, cluster }: RootDeps) {
+export function rootFor({ calls, addresses, isOperator, draining, cluster }: RootDeps) {
   const read = new Map<string, Promise<EndpointInfo[]>>();
   const changes = calls.changing;
   const call: ControlCalls['own'] = (method, request) => calls.own(method, request);
@@ -136,22 +134,12 @@ export function rootFor({ calls, addresses, isOperator, routeFigures, draining, 
         throw thrown;
       }
     },
-    history: async ({ endpoint, from, to, step }: { endpoint: string; from: number; to?: Optional<number>; step?: Optional<number> }) =>
-      historyShape(
-        await call((control) => control.getHistory, {
-          endpointId: endpoint,
-          fromMs: milliseconds('from', from),
-          toMs: milliseconds('to', to ?? 0),
-          stepS: whole('step', step ?? 0),
-        }),
-      ),
+    history: async (given: HistoryArguments) => historyShape(await call((control) => control.getHistory, historyMessage(given))),
+    routeHistory: async (given: HistoryArguments) =>
+      routeHistoryShape(await call((control) => control.getHistory, { ...historyMessage(given), byRoute: true })),
     routeFigures: async ({ endpoint }: { endpoint: string }) => {
-      // The scheduler refuses keys that may not see the endpoint.
-      await call((control) => control.getEndpoint, { endpointId: endpoint });
-      return routeFigures(endpoint).map(({ route, ...figures }) => {
-        const [method = '', path = ''] = route.split(' ');
-        return { method, path, ...figures };
-      });
+      const now = Date.now();
+      return routeFigureShapes(await call((control) => control.getHistory, lastHourMessage(endpoint, now)), now);
     },
     attention: async () => {
       const found = await calls.all((control) => control.listAttention, {});

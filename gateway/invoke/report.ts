@@ -1,11 +1,11 @@
 /**
  * This gateway's session with the scheduler: reports the address for agents, and the number of held and in-flight
- * requests of each load-balanced endpoint. Reconnects when it ends, and then reports all levels.
+ * requests of each load-balanced endpoint, and what its requests came to by route. Reconnects when it ends, and then reports all levels.
  */
 import type { ClientDuplexStream, Metadata } from '@grpc/grpc-js';
 
 import { fromServiceError } from '../../lib/grpc-errors.ts';
-import type { EndpointLevel, GatewayNotice, GatewayReport, GatewayServiceClient } from '../../proto/gen/capstan/v1/invoke.ts';
+import type { EndpointLevel, GatewayNotice, GatewayReport, GatewayServiceClient, RouteCounts } from '../../proto/gen/capstan/v1/invoke.ts';
 import { readClientStream } from '../../lib/stream-guard.ts';
 import { backoffMs } from '../../lib/backoff.ts';
 import type { Log } from '../log.ts';
@@ -13,11 +13,18 @@ import type { Log } from '../log.ts';
 /** Changes of levels are batched for this time, ms; a first waiting request is reported at once. */
 const GATHER_MS = 200;
 
+/** Interval at which requests by route are reported, ms: a fraction of a step of the history. */
+const ROUTES_MS = 2_000;
+/** Routes in one message. */
+const MOST_ROUTES = 500;
+
 export interface LoadReportOptions {
   readonly client: GatewayServiceClient;
   readonly metadata: Metadata;
   readonly log: Log;
   readonly level: (endpointId: string) => Omit<EndpointLevel, 'endpointId'>;
+  /** Returns the requests by route that ended since the last call. */
+  readonly takeRoutes: () => readonly RouteCounts[];
   /** Every endpoint that may have a level. */
   readonly endpoints: () => Iterable<string>;
   /** Nodes that may no longer connect. The set replaces the previous one. */
@@ -33,6 +40,7 @@ export class LoadReport {
   #call: ClientDuplexStream<GatewayReport, GatewayNotice> | null = null;
   #retry: NodeJS.Timeout | undefined;
   #gather: NodeJS.Timeout | undefined;
+  #routes: NodeJS.Timeout | undefined;
   #urgent = false;
   #attempt = 0;
   #closed = false;
@@ -45,6 +53,7 @@ export class LoadReport {
   /** Starts. Agents connect to `invokeAddress`. */
   open(invokeAddress: string): void {
     this.#address = invokeAddress;
+    this.#routes = setInterval(() => this.#reportRoutes(), ROUTES_MS);
     this.#dial();
   }
 
@@ -61,6 +70,8 @@ export class LoadReport {
     this.#closed = true;
     clearTimeout(this.#retry);
     clearTimeout(this.#gather);
+    clearInterval(this.#routes);
+    this.#reportRoutes();
     const call = this.#call;
     this.#call = null;
     call?.end();
@@ -82,7 +93,7 @@ export class LoadReport {
     call.on('error', (error: Error) => this.#broken(call, fromServiceError(error).message));
     call.on('end', () => this.#broken(call, 'ended by the scheduler'));
     for (const endpoint of this.#options.endpoints()) this.#changed.add(endpoint);
-    call.write({ invokeAddress: this.#address, levels: this.#levels() });
+    call.write({ invokeAddress: this.#address, levels: this.#levels(), routes: [] });
   }
 
   #broken(call: ClientDuplexStream<GatewayReport, GatewayNotice>, reason: string): void {
@@ -100,7 +111,15 @@ export class LoadReport {
     this.#urgent = false;
     if (this.#call === null) return;
     const levels = this.#levels();
-    if (levels.length > 0) this.#call.write({ invokeAddress: '', levels });
+    if (levels.length > 0) this.#call.write({ invokeAddress: '', levels, routes: [] });
+  }
+
+  /** While there is no session the requests are counted on. */
+  #reportRoutes(): void {
+    if (this.#call === null) return;
+    const routes = this.#options.takeRoutes();
+    for (let from = 0; from < routes.length; from += MOST_ROUTES)
+      this.#call.write({ invokeAddress: '', levels: [], routes: routes.slice(from, from + MOST_ROUTES) });
   }
 
   /** What changed. An endpoint without requests is reported once, as having none. */

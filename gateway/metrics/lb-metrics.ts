@@ -5,7 +5,7 @@
 import { Counter, Gauge, Histogram, type Registry } from 'prom-client';
 
 import type { ErrorCode } from '../../lib/errors.ts';
-import { RouteFigures } from '../lb/route-figures.ts';
+import { RouteCounts } from '../lb/route-counts.ts';
 import type { TunnelEnd } from '../lb/tunnel.ts';
 
 /** Levels of an endpoint, read at each scrape. */
@@ -34,11 +34,12 @@ export class LbMetrics {
   /** Open WebSockets by endpoint. */
   readonly #open = new Map<string, number>();
   readonly #levels: LbLevels;
-  readonly routes: RouteFigures;
+  /** For the history that the scheduler keeps. */
+  readonly routes: RouteCounts;
 
   constructor(registry: Registry, levels: LbLevels) {
     this.#levels = levels;
-    this.routes = new RouteFigures({ exists: (id) => levels.exists(id), now: () => performance.now() });
+    this.routes = new RouteCounts((id) => levels.exists(id));
     const registers = [registry];
     this.#requests = new Counter({
       name: 'capstan_lb_requests_total',

@@ -226,7 +226,7 @@ async function assembleIn(folder: DataFolder, { config, deps, log, gpus, guardOf
     snapshotBusy: () => snapshots?.busy === true,
     onNodeRemoved: () => gateways.tellRemoved(),
   });
-  const gateways: GatewaySessions = new GatewaySessions({ engine, auth, sessions, clock, log, gatewayToken });
+  const gateways: GatewaySessions = new GatewaySessions({ engine, auth, sessions, clock, log, gatewayToken, recorder });
   const closeStreams = (reason: CapstanError): void => {
     channels.closeAll(reason);
     sessions.closeAll(reason);

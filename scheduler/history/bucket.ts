@@ -2,6 +2,8 @@
  * What happened at an endpoint in one step, and its text in the store. Buckets add up: one of an hour is the sum of those of its
  * minutes, and what two schedulers wrote of one step is what happened in it.
  */
+import { classOf, durationOf, type Durations } from '../../lib/duration-classes.ts';
+import { addRoutes, decodeRoutes, encodeRoutes, type Routes } from './routes.ts';
 
 /** Events that are counted. */
 export const COUNTS = ['submitted', 'completed', 'failed', 'cancelled', 'timedOut', 'expired', 'lost', 'refused'] as const;
@@ -16,9 +18,6 @@ export type Phase = (typeof PHASES)[number];
 
 export type Levels = Readonly<Record<Level, number>>;
 
-/** Durations by class, see {@link classOf}: how many there were of each. */
-export type Durations = Map<number, number>;
-
 export interface Bucket {
   readonly counts: Record<Count, number>;
   /** Sums over the samples. */
@@ -30,12 +29,9 @@ export interface Bucket {
   readonly execution: Durations;
   /** Workers that became ready, and the sums of their phases, ms. */
   readonly workerStarts: { total: number } & Record<Phase, number>;
+  /** Requests of a load-balanced endpoint. */
+  readonly routes: Routes;
 }
-
-/** Classes to the doubling of a duration: a percentile is at most 9 % off. */
-const CLASSES = 4;
-/** A duration of 300 days. */
-const HIGHEST_CLASS = 140;
 
 export function emptyBucket(): Bucket {
   return {
@@ -46,17 +42,8 @@ export function emptyBucket(): Bucket {
     delay: new Map(),
     execution: new Map(),
     workerStarts: { total: 0, placed: 0, artifact: 0, started: 0, loaded: 0 },
+    routes: new Map(),
   };
-}
-
-/** Class of a duration, ms. */
-export function classOf(ms: number): number {
-  return Math.min(HIGHEST_CLASS, Math.round(Math.log2(Math.max(0, ms) + 1) * CLASSES));
-}
-
-/** The duration in the middle of a class, ms. */
-function durationOf(of: number): number {
-  return 2 ** (of / CLASSES) - 1;
 }
 
 export function note(durations: Durations, ms: number): void {
@@ -86,15 +73,18 @@ export function addTo(sum: Bucket, bucket: Bucket): void {
     for (const [of, count] of bucket[name]) sum[name].set(of, (sum[name].get(of) ?? 0) + count);
   sum.workerStarts.total += bucket.workerStarts.total;
   for (const phase of PHASES) sum.workerStarts[phase] += bucket.workerStarts[phase];
+  addRoutes(sum.routes, bucket.routes);
 }
 
 /** Whether nothing happened but what samples show. */
-export function isQuiet({ counts, delay, execution, workerStarts }: Bucket): boolean {
-  return workerStarts.total === 0 && delay.size === 0 && execution.size === 0 && COUNTS.every((name) => counts[name] === 0);
+export function isQuiet({ counts, delay, execution, workerStarts, routes }: Bucket): boolean {
+  return (
+    workerStarts.total === 0 && delay.size === 0 && execution.size === 0 && routes.size === 0 && COUNTS.every((name) => counts[name] === 0)
+  );
 }
 
 /** JSON; what is zero is left out. */
-export function encode({ counts, levels, samples, longestQueue, delay, execution, workerStarts }: Bucket): string {
+export function encode({ counts, levels, samples, longestQueue, delay, execution, workerStarts, routes }: Bucket): string {
   const value: Record<string, unknown> = { samples };
   for (const name of COUNTS) if (counts[name] > 0) value[name] = counts[name];
   for (const name of LEVELS) if (levels[name] > 0) value[name] = levels[name];
@@ -102,6 +92,7 @@ export function encode({ counts, levels, samples, longestQueue, delay, execution
   if (delay.size > 0) value['delay'] = [...delay];
   if (execution.size > 0) value['execution'] = [...execution];
   if (workerStarts.total > 0) value['workerStarts'] = workerStarts;
+  if (routes.size > 0) value['routes'] = encodeRoutes(routes);
   return JSON.stringify(value);
 }
 
@@ -118,5 +109,6 @@ export function decode(text: string): Bucket {
     for (const [of, count] of (value[name] ?? []) as [number, number][]) bucket[name].set(of, count);
   const starts = (value['workerStarts'] ?? {}) as Record<string, unknown>;
   for (const name of ['total', ...PHASES] as const) bucket.workerStarts[name] = numberAt(starts, name);
+  addRoutes(bucket.routes, decodeRoutes(value['routes']));
   return bucket;
 }

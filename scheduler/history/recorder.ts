@@ -8,11 +8,13 @@
  * An end of the process loses what is not written: at most 10 s of the finest step, a minute of the others.
  */
 import type { Write } from '../core/effects.ts';
+import type { RouteCounts } from '../../proto/gen/capstan/v1/invoke.ts';
 import type { State } from '../core/state.ts';
 import type { EndpointRecord, Tallies } from '../core/state/endpoints.ts';
 import { workerCounts } from '../services/worker-counts.ts';
 import { heldMs, HISTORY_STEPS, type HistoryRow, type HistoryStore } from '../store/history.ts';
 import type { Op, Outcome } from '../store/store.ts';
+import { addRoute, reportedDurations, routeAt } from './routes.ts';
 import { addTo, emptyBucket, encode, isQuiet, LEVELS, note, PHASES, type Bucket, type Count, type Phase } from './bucket.ts';
 
 type Finish = Extract<Op, { kind: 'finish' }>;
@@ -121,6 +123,17 @@ export class HistoryRecorder {
     const { workerStarts } = this.#of(endpoint).unsampled;
     workerStarts.total++;
     for (const phase of PHASES) workerStarts[phase] += Math.round(phases[`${phase}Ms`]);
+  }
+
+  /** Counts requests that ended at a gateway. Only routes that the endpoint declares are told apart. */
+  requestsEnded(report: RouteCounts): void {
+    const config = this.#options.image()?.endpoints.get(report.endpointId)?.config;
+    if (config === undefined) return;
+    const { requests, refused, errors } = report;
+    const durations = reportedDurations(report.classes, report.classCounts);
+    const { routes } = this.#of(config.id).unsampled;
+    const name = Object.hasOwn(config.routes, report.route) ? report.route : '';
+    addRoute(routeAt(routes, name), { requests, refused, errors, durations });
   }
 
   /** Ends the present step of 10 s: takes a sample of the levels and writes what is due; with `last` all that is not written. */

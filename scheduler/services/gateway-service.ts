@@ -11,6 +11,7 @@ import { toStatus } from '../../lib/grpc-errors.ts';
 import { readServerStream } from '../../lib/stream-guard.ts';
 import type { Clock } from '../engine/clock.ts';
 import type { Engine, EngineLog } from '../engine/engine.ts';
+import type { HistoryRecorder } from '../history/recorder.ts';
 import type { GatewayToken } from '../secrets/gateway-token.ts';
 import { INVOKE_TOKEN_MS, invokeToken } from '../secrets/invoke-token.ts';
 import type { Authorizer } from './auth.ts';
@@ -26,6 +27,7 @@ export interface GatewayServiceDeps {
   readonly log: EngineLog;
   /** Signs the nodes' credentials at gateways. Secret. */
   readonly gatewayToken: Pick<GatewayToken, 'value'>;
+  readonly recorder: Pick<HistoryRecorder, 'requestsEnded'>;
 }
 
 /** The open sessions of gateways. */
@@ -79,7 +81,7 @@ export class GatewaySessions {
     );
   }
 
-  #reported(gateway: number, { invokeAddress, levels }: GatewayReport): void {
+  #reported(gateway: number, { invokeAddress, levels, routes }: GatewayReport): void {
     const open = this.#open.get(gateway);
     if (open === undefined) return;
     if (invokeAddress !== '' && invokeAddress !== open.address) {
@@ -87,6 +89,7 @@ export class GatewaySessions {
       this.#tellNodes();
     }
     if (levels.length > 0) this.#deps.engine.handle({ kind: 'levels', gateway, levels });
+    for (const route of routes) this.#deps.recorder.requestsEnded(route);
   }
 
   #closed(gateway: number): void {

@@ -1,15 +1,17 @@
 /** What happened at endpoints over time, for plots. */
+import type { Durations } from '../../lib/duration-classes.ts';
 import { CapstanError } from '../../lib/errors.ts';
-import type { ControlServiceServer, GetHistoryResponse, HistoryDurations } from '../../proto/gen/capstan/v1/control.ts';
+import type { ControlServiceServer, GetHistoryResponse, HistoryDurations, RouteHistory } from '../../proto/gen/capstan/v1/control.ts';
 import { endpointNotFound } from '../core/jobs/errors.ts';
-import { percentile, type Bucket, type Count, type Durations, type Level, type Phase } from '../history/bucket.ts';
+import { percentile, type Count, type Level, type Phase } from '../history/bucket.ts';
+import { addRoute, addRoutes, emptyRoute, OTHER_ROUTES, routeAt, type RouteBucket, type Routes } from '../history/routes.ts';
 import { chosenStep, readSeries, type Series } from '../history/series.ts';
 import { unary } from './calls.ts';
 import type { ControlDeps } from './control-deps.ts';
 
 export function historyHandlers({ engine, auth, log, clock, history }: ControlDeps): Pick<ControlServiceServer, 'getHistory'> {
   return {
-    getHistory: unary(log, 'GetHistory', async ({ endpointId, fromMs, toMs, stepS }, metadata) => {
+    getHistory: unary(log, 'GetHistory', async ({ endpointId, fromMs, toMs, stepS, byRoute }, metadata) => {
       const { account, sees } = auth.reader(metadata);
       const config = engine.state.endpoints.get(endpointId)?.config;
       if (config === undefined || config.account !== account || !sees(config)) throw endpointNotFound(endpointId);
@@ -17,7 +19,8 @@ export function historyHandlers({ engine, auth, log, clock, history }: ControlDe
       const from = timeOf('from', fromMs, now);
       const to = timeOf('to', toMs, now);
       const step = stepS === 0 ? chosenStep(from, to, now) : stepS;
-      return response(await readSeries(history, { endpoint: endpointId, from, to, step }, now));
+      const series = await readSeries(history, { endpoint: endpointId, from, to, step }, now);
+      return { ...response(series), ...(byRoute ? routesOf(series) : {}) };
     }),
   };
 }
@@ -59,10 +62,58 @@ function response({ from, step, buckets }: Series): GetHistoryResponse {
     startArtifactMs: phases('artifact'),
     startStartedMs: phases('started'),
     startLoadedMs: phases('loaded'),
+    routes: [],
   };
 }
 
-function durations(buckets: readonly Bucket[], of: (bucket: Bucket) => Durations): HistoryDurations {
+/** Requests by route, the ones with most requests first, and all together. */
+function routesOf({ buckets }: Series): { routes: RouteHistory[]; allRoutes: RouteHistory } {
+  const range: Routes = new Map();
+  for (const { routes } of buckets) addRoutes(range, routes);
+  const none = emptyRoute();
+  // A step may tell routes apart that the range does not.
+  const narrowed = buckets.map(({ routes }) => {
+    const own: Routes = new Map();
+    for (const [name, route] of routes) addRoute(routeAt(own, range.has(name) ? name : OTHER_ROUTES), route);
+    return own;
+  });
+  const routes = [...range].toSorted(([, a], [, b]) => b.requests - a.requests);
+  const total = (of: Routes): RouteBucket => {
+    const sum = emptyRoute();
+    for (const route of of.values()) addRoute(sum, route);
+    return sum;
+  };
+  return {
+    routes: routes.map(([name, whole]) =>
+      routeHistory(
+        name,
+        whole,
+        narrowed.map((own) => own.get(name) ?? none),
+      ),
+    ),
+    allRoutes: routeHistory(
+      '',
+      total(range),
+      buckets.map((bucket) => total(bucket.routes)),
+    ),
+  };
+}
+
+function routeHistory(route: string, whole: RouteBucket, steps: readonly RouteBucket[]): RouteHistory {
+  const share = (wanted: number): number => percentile(whole.durations, wanted) ?? Number.NaN;
+  return {
+    route,
+    requests: steps.map(({ requests }) => requests),
+    refused: steps.map(({ refused }) => refused),
+    errors: steps.map(({ errors }) => errors),
+    durations: durations(steps, ({ durations: of }) => of),
+    p50Ms: share(0.5),
+    p95Ms: share(0.95),
+    p99Ms: share(0.99),
+  };
+}
+
+function durations<T>(buckets: readonly T[], of: (bucket: T) => Durations): HistoryDurations {
   const share = (wanted: number): number[] => buckets.map((bucket) => percentile(of(bucket), wanted) ?? Number.NaN);
   return { p50Ms: share(0.5), p95Ms: share(0.95), p99Ms: share(0.99) };
 }

@@ -3,6 +3,7 @@ import test, { type ExecutionContext } from 'ava';
 
 import { readConfig } from '../../gateway/config.ts';
 import { start } from '../../gateway/start.ts';
+import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
 import { TestScheduler } from '../support/scheduler-client.ts';
 import { until } from '../support/until.ts';
 
@@ -78,4 +79,73 @@ test('refusals name the field', async (t) => {
     t.is(errors?.[0]?.extensions.code, code, args);
     t.is(errors?.[0]?.extensions.field, field, args);
   }
+});
+
+interface Figures {
+  readonly data: {
+    readonly routeFigures: readonly {
+      readonly method: string;
+      readonly path: string;
+      readonly requests: number;
+      readonly refused: number;
+      readonly errors: number;
+      readonly p50: number;
+      readonly requestsByStep: readonly number[];
+    }[];
+    readonly routeHistory: {
+      readonly step: number;
+      readonly at: readonly number[];
+      readonly all: { readonly requests: readonly number[]; readonly durations: { readonly p95: readonly (number | null)[] } };
+      readonly routes: readonly { readonly path: string; readonly errors: readonly number[] }[];
+    };
+  };
+}
+
+test('figures by route are those of all gateways, whichever is asked', async (t) => {
+  const { scheduler, post } = await open(t);
+  const { endpoints } = await scheduler.deploy([
+    { name: 'web', kind: EndpointKind.LOAD_BALANCED, scalerType: 'REQUEST_COUNT', routes: { 'GET /x/{id}': 'web' } },
+  ]);
+  const endpoint = endpoints.find(({ spec }) => spec?.name === 'web')?.id ?? '';
+  const calls = [1, 2].map(() => scheduler.gateways.session(scheduler.bearer(scheduler.secret('gateway-token'))));
+  for (const call of calls) {
+    call.on('error', () => undefined);
+    t.teardown(() => call.cancel());
+    const counts = { requests: 2, refused: 1, errors: 1, classes: [40], classCounts: [2] };
+    const routes = ['GET /x/{id}', 'GET /hostile'].map((route) => ({ endpointId: endpoint, route, ...counts }));
+    call.write({ invokeAddress: '', levels: [], routes: [...routes, { endpointId: 'none', route: '', ...counts }] });
+  }
+  const query = `{
+    routeFigures(endpoint: "${endpoint}") { method path requests refused errors p50 requestsByStep }
+    routeHistory(endpoint: "${endpoint}", from: ${Date.now() - 600_000}) {
+      step at all { requests durations { p95 } } routes { path errors }
+    }
+  }`;
+  let found: Figures | undefined;
+  await until('the requests are in the history', async () => {
+    found = (await (await post('/graphql', { query })).json()) as Figures;
+    return found.data.routeFigures.length > 0;
+  });
+  const { routeFigures = [], routeHistory } = found?.data ?? {};
+  t.deepEqual(
+    routeFigures.map(({ method, path, requests, refused, errors }) => ({ method, path, requests, refused, errors })),
+    [
+      { method: 'GET', path: '/x/{id}', requests: 4, refused: 2, errors: 2 },
+      { method: '', path: '', requests: 4, refused: 2, errors: 2 },
+    ],
+  );
+  const sum = (values: readonly number[] = []): number => values.reduce((total, value) => total + value, 0);
+  t.is(routeFigures[0]?.requestsByStep.length, 12);
+  t.is(sum(routeFigures[0]?.requestsByStep), 4);
+  t.is(Math.round(routeFigures[0]?.p50 ?? 0), 1_023);
+  t.is(routeHistory?.step, 10);
+  t.is(sum(routeHistory?.all.requests), 8);
+  t.is(routeHistory?.all.durations.p95.filter((value) => value !== null).length, 1);
+  t.deepEqual(
+    routeHistory?.routes.map(({ path, errors }) => [path, sum(errors)]),
+    [
+      ['/x/{id}', 2],
+      ['', 2],
+    ],
+  );
 });

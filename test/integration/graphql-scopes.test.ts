@@ -25,6 +25,7 @@ const table: Readonly<Record<string, readonly Caller[]>> = {
   'query workers': callers,
   'query history': callers,
   'query routeFigures': callers,
+  'query routeHistory': callers,
   'query countJobs': owners,
   'query bulkOperations': owners,
   'query jobs': callers,

@@ -15,7 +15,7 @@ export type Lines = ReadonlyMap<string, Line>;
 
 const HOUR_MS = 3_600_000;
 const STEP_S = 120;
-/** Steps of five minutes in the hour that a gateway knows of routes. */
+/** Steps of five minutes in the hour of routes. */
 const ROUTE_STEPS = 12;
 const POLL_MS = 300_000;
 /** The gateway takes as many fields of a query. */
@@ -29,7 +29,7 @@ export interface Listed {
   readonly kind: 'QUEUE' | 'LOAD_BALANCED';
 }
 
-/** Requests of load-balanced endpoints do not pass the scheduler: the gateway knows its own, by route. */
+/** Requests of load-balanced endpoints are counted by route. */
 interface OfRoute {
   readonly requestsByStep: readonly number[];
   readonly errorsByStep: readonly number[];

@@ -36,7 +36,7 @@ const answerBody = z.looseObject({
 });
 
 export function graphqlRoutes(app: FastifyInstance, services: Services): void {
-  const { authenticator, cells, cluster, config, keyRates, metrics, proxies, lookup, log, now } = services;
+  const { authenticator, cells, cluster, config, keyRates, proxies, lookup, log, now } = services;
   let runner: Promise<GraphqlRunner> | undefined;
   const keys = new WeakMap<FastifyRequest, Key>();
 
@@ -68,7 +68,6 @@ export function graphqlRoutes(app: FastifyInstance, services: Services): void {
       }),
       addresses: { base: baseUrl(request, config, proxies), lbDomain: config.lbDomain, forWorker: isWorkerToken(text) },
       isOperator: key.scope === KeyScope.OPERATOR,
-      routeFigures: (endpointId) => metrics.lb.routes.of(endpointId),
       draining: services.draining,
       cluster: () => cluster.list(config.readTimeoutMs),
     });

@@ -2,7 +2,9 @@
 import test from 'ava';
 
 import type { State } from '../../../scheduler/core/state.ts';
-import { classOf, decode, emptyBucket, encode, percentile, type Bucket } from '../../../scheduler/history/bucket.ts';
+import { classOf } from '../../../lib/duration-classes.ts';
+import { decode, emptyBucket, encode, percentile, type Bucket } from '../../../scheduler/history/bucket.ts';
+import { addRoute, addRoutes, MOST_ROUTES, OTHER_ROUTES, routeAt, type Routes } from '../../../scheduler/history/routes.ts';
 import { HistoryRecorder } from '../../../scheduler/history/recorder.ts';
 import { chosenStep, readSeries } from '../../../scheduler/history/series.ts';
 import type { HistoryRow, HistoryStore } from '../../../scheduler/store/history.ts';
@@ -32,9 +34,9 @@ class MemoryStore implements HistoryStore {
   }
 }
 
-function open() {
+function open(input = queueInput('echo')) {
   const world = new FleetWorld();
-  const [endpoint = ''] = world.deploy(queueInput('echo'));
+  const [endpoint = ''] = world.deploy(input);
   const store = new MemoryStore();
   const warnings: string[] = [];
   let now = START;
@@ -207,6 +209,8 @@ test('a bucket survives its text; a text of a later version is read', (t) => {
   bucket.delay.set(classOf(5_000), 4);
   bucket.workerStarts.total = 1;
   t.deepEqual(decode(encode(bucket)), bucket);
+  addRoute(routeAt(bucket.routes, 'GET /x'), { requests: 3, refused: 1, errors: 2, durations: new Map([[7, 3]]) });
+  t.deepEqual(decode(encode(bucket)), bucket);
   t.is(decode('{"samples":1,"completed":2,"later":{"a":1}}').counts.completed, 2);
 });
 
@@ -225,4 +229,64 @@ test('percentiles are at most 9 % off, over all durations', (t) => {
   t.true(Math.abs((percentile(durations, 0.99) ?? 0) - 1_000) < 90);
   t.is(classOf(-5), 0);
   t.is(classOf(1e300), classOf(1e200));
+});
+
+test('requests of several gateways add up by route, and routes that the endpoint does not declare are no series', async (t) => {
+  const input = queueInput('web', { kind: 'LOAD_BALANCED', scalerType: 'REQUEST_COUNT', routes: { 'GET /x': 'web', 'POST /y': 'web' } });
+  const { endpoint, recorder, pass, series, store } = open(input);
+  const report = (route: string, more: object = {}) =>
+    recorder.requestsEnded({
+      endpointId: endpoint,
+      route,
+      requests: 2,
+      refused: 0,
+      errors: 1,
+      classes: [classOf(100), classOf(1_000)],
+      classCounts: [1, 1],
+      ...more,
+    });
+  await pass(1);
+  report('GET /x');
+  report('GET /x');
+  for (const route of ['', 'GET /none', 'constructor', '__proto__', '*', 'x'.repeat(10_000)]) report(route);
+  report('POST /y', { endpointId: 'none' });
+  // Lists of different lengths, and a class that does not exist.
+  report('POST /y', { classes: [4_000_000_000, 3], classCounts: [1] });
+  await pass(1);
+  report('GET /x');
+  await pass(10);
+  const { buckets } = await series(10);
+  t.deepEqual(
+    buckets.slice(0, 4).map(({ routes }) => [...routes].map(([name, { requests }]) => [name, requests])),
+    [
+      [],
+      [
+        ['GET /x', 4],
+        ['', 12],
+        ['POST /y', 2],
+      ],
+      [['GET /x', 2]],
+      [],
+    ],
+  );
+  const [minute] = (await series(60)).buckets;
+  t.like(minute?.routes.get('GET /x'), { requests: 6, refused: 0, errors: 3 });
+  t.true(Math.abs((percentile(minute?.routes.get('GET /x')?.durations ?? new Map(), 0.5) ?? 0) - 100) < 9);
+  t.false(store.writes.some(({ value }) => value.includes('none') || value.includes('xxx')));
+});
+
+test('a step tells a bounded number of routes apart, also when steps add up', (t) => {
+  const routes: Routes = new Map();
+  const one = { requests: 1, refused: 0, errors: 0, durations: new Map([[1, 1]]) };
+  for (let n = 0; n < MOST_ROUTES + 20; n++) addRoute(routeAt(routes, `GET /${n}`), one);
+  t.is(routes.size, MOST_ROUTES + 1);
+  t.is(routes.get(OTHER_ROUTES)?.requests, 20);
+  const other: Routes = new Map();
+  for (let n = 0; n < MOST_ROUTES; n++) addRoute(routeAt(other, `PUT /${n}`), one);
+  addRoutes(routes, other);
+  t.is(routes.size, MOST_ROUTES + 1);
+  t.is(routes.get(OTHER_ROUTES)?.requests, 20 + MOST_ROUTES);
+  const long: Routes = new Map();
+  addRoute(routeAt(long, `GET /${'x'.repeat(1_000)}`), one);
+  t.deepEqual([...long.keys()], [OTHER_ROUTES]);
 });

@@ -6,12 +6,9 @@ import { graphql } from '../../api/request.ts';
 import { duration } from '../../ui/format.ts';
 import { Loaded, Section } from '../../ui/parts.tsx';
 import { Plot, type Values } from '../../ui/plot.tsx';
-
-interface Durations {
-  readonly p50: Values;
-  readonly p95: Values;
-  readonly p99: Values;
-}
+import { Latency, type Durations } from './latency.tsx';
+import type { EndpointData } from './query.ts';
+import { RouteHistory } from './route-history.tsx';
 
 interface History {
   readonly step: number;
@@ -50,13 +47,15 @@ const RANGES = [
 const SHORT_POLL_MS = 10_000;
 const POLL_MS = 60_000;
 
-/** Plots of an endpoint; those of jobs only where it has a queue. */
-export function EndpointHistory({ endpoint, hasQueue }: { endpoint: string; hasQueue: boolean }): JSX.Element {
+/** Plots of an endpoint: of its jobs where it has a queue, else of its requests. */
+export function EndpointHistory({ endpoint: { id: endpoint, kind, routes } }: { endpoint: EndpointData }): JSX.Element {
+  const hasQueue = kind === 'QUEUE';
   const [range, setRange] = useState<number>(HOUR_MS);
+  const everyMs = range === HOUR_MS ? SHORT_POLL_MS : POLL_MS;
   const query = useLive(
     ['history', endpoint, range],
     (signal) => graphql<{ history: History }>(QUERY, { endpoint, from: Date.now() - range }, signal),
-    range === HOUR_MS ? SHORT_POLL_MS : POLL_MS,
+    everyMs,
   );
   return (
     <Section title="History">
@@ -72,6 +71,7 @@ export function EndpointHistory({ endpoint, hasQueue }: { endpoint: string; hasQ
           </select>
         </div>
       </div>
+      {!hasQueue && <RouteHistory endpoint={endpoint} range={range} everyMs={everyMs} isWhole={routes.length === 0} />}
       <Loaded query={query}>{({ history }) => <Plots history={history} hasQueue={hasQueue} />}</Loaded>
     </Section>
   );
@@ -137,33 +137,6 @@ function Plots({ history, hasQueue }: { history: History; hasQueue: boolean }): 
         ]}
       />
     </div>
-  );
-}
-
-function Latency({
-  title,
-  durations,
-  at,
-  every,
-}: {
-  title: string;
-  durations: Durations;
-  at: readonly number[];
-  every: string;
-}): JSX.Element {
-  const highest = most(durations.p99.map((value) => value ?? 0));
-  return (
-    <Plot
-      title={title}
-      summary={`the 99th percentile was at most ${duration(highest)}, ${every}`}
-      at={at}
-      shown={duration}
-      series={[
-        { title: 'p50', values: durations.p50, colour: '--good' },
-        { title: 'p95', values: durations.p95, colour: '--accent' },
-        { title: 'p99', values: durations.p99, colour: '--bad' },
-      ]}
-    />
   );
 }
 

@@ -145,7 +145,7 @@ function Overview({ endpoint }: { endpoint: EndpointData }): JSX.Element {
           ]}
         />
       </div>
-      <EndpointHistory endpoint={endpoint.id} hasQueue={endpoint.kind === 'QUEUE'} />
+      <EndpointHistory endpoint={endpoint} />
       {endpoint.kind === 'LOAD_BALANCED' && <Routes endpoint={endpoint} />}
       <Workers endpoint={endpoint} />
     </>

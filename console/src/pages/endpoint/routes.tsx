@@ -27,17 +27,19 @@ const QUERY = `query ($endpoint: ID!) {
   routeFigures(endpoint: $endpoint) { method path requests refused errors perMinute p50 p95 p99 }
 }`;
 const DECIMAL_BELOW = 10;
+/** A step of the history. */
+const POLL_MS = 10_000;
 
 /** The routes of a load-balanced endpoint with the requests of the last hour. */
 export function Routes({ endpoint }: { endpoint: EndpointData }): JSX.Element {
   const query = useLive(
     ['routes', endpoint.id],
     (signal) => graphql<{ routeFigures: readonly Figure[] }>(QUERY, { endpoint: endpoint.id }, signal),
-    5_000,
+    POLL_MS,
   );
   return (
     <Section title="Routes">
-      <p class="muted">Requests of the last hour at the gateway that serves this page.</p>
+      <p class="muted">Requests of the last hour. A request is counted about 15 s after its end.</p>
       <Loaded query={query}>
         {({ routeFigures }) => (
           <Table
@@ -79,10 +81,17 @@ function rowsOf({ routes }: EndpointData, figures: readonly Figure[]): readonly 
   const isWhole = routes.length === 0;
   const others = [...byName.values()].map((figure) => ({
     ...figure,
-    name: figure.path === '' ? (isWhole ? 'all requests' : 'no route, or a WebSocket') : `${figure.method} ${figure.path}`,
+    name: nameOf(figure, isWhole),
     function: '–',
   }));
   return [...declared, ...others];
+}
+
+/** Names requests that no declared route took. `isWhole`: the endpoint declares none. */
+export function nameOf({ method, path }: Pick<Figure, 'method' | 'path'>, isWhole: boolean): string {
+  if (path === '*') return 'other routes';
+  if (path !== '') return `${method} ${path}`;
+  return isWhole ? 'all requests' : 'no route, or a WebSocket';
 }
 
 function rate(perMinute: number): string {

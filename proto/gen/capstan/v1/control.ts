@@ -1325,6 +1325,8 @@ export interface GetHistoryRequest {
    * minute for 3 days, multiples of an hour for 90 days.
    */
   stepS: number;
+  /** Requests by route come, too. */
+  byRoute: boolean;
 }
 
 /** Every series has one value for each step, from the first step on. */
@@ -1362,9 +1364,29 @@ export interface GetHistoryResponse {
   startArtifactMs: number[];
   startStartedMs: number[];
   startLoadedMs: number[];
+  /** Routes with requests within the range; and all of them together. Only with by_route. */
+  routes: RouteHistory[];
+  allRoutes?: RouteHistory | undefined;
 }
 
-/** Percentiles of jobs that ended in the step, ms, at most 9 % off; NaN where none did. */
+/** Requests of a load-balanced endpoint, by the time at which they ended. */
+export interface RouteHistory {
+  /** `<method> <path>` as declared; empty for requests without a route, `*` for those of routes beyond the most that are told apart. */
+  route: string;
+  requests: number[];
+  /** Those with a status from 400 to 499, and from 500. */
+  refused: number[];
+  errors: number[];
+  durations?:
+    | HistoryDurations
+    | undefined;
+  /** Percentiles over the whole range, ms. */
+  p50Ms: number;
+  p95Ms: number;
+  p99Ms: number;
+}
+
+/** Percentiles of jobs or requests that ended in the step, ms, at most 9 % off; NaN where none did. */
 export interface HistoryDurations {
   p50Ms: number[];
   p95Ms: number[];
@@ -12866,7 +12888,7 @@ export const EndpointActivity: MessageFns<EndpointActivity> = {
 };
 
 function createBaseGetHistoryRequest(): GetHistoryRequest {
-  return { endpointId: "", fromMs: 0n, toMs: 0n, stepS: 0 };
+  return { endpointId: "", fromMs: 0n, toMs: 0n, stepS: 0, byRoute: false };
 }
 
 export const GetHistoryRequest: MessageFns<GetHistoryRequest> = {
@@ -12888,6 +12910,9 @@ export const GetHistoryRequest: MessageFns<GetHistoryRequest> = {
     }
     if (message.stepS !== 0) {
       writer.uint32(32).uint32(message.stepS);
+    }
+    if (message.byRoute !== false) {
+      writer.uint32(40).bool(message.byRoute);
     }
     return writer;
   },
@@ -12937,6 +12962,14 @@ export const GetHistoryRequest: MessageFns<GetHistoryRequest> = {
             message.stepS = reader.uint32();
             continue;
           }
+          case 5: {
+            if (tag !== 40) {
+              break;
+            }
+
+            message.byRoute = reader.bool();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -12963,6 +12996,11 @@ export const GetHistoryRequest: MessageFns<GetHistoryRequest> = {
         : isSet(object.step_s)
         ? globalThis.Number(object.step_s)
         : 0,
+      byRoute: isSet(object.byRoute)
+        ? globalThis.Boolean(object.byRoute)
+        : isSet(object.by_route)
+        ? globalThis.Boolean(object.by_route)
+        : false,
     };
   },
 
@@ -12980,6 +13018,9 @@ export const GetHistoryRequest: MessageFns<GetHistoryRequest> = {
     if (message.stepS !== 0) {
       obj.stepS = Math.round(message.stepS);
     }
+    if (message.byRoute !== false) {
+      obj.byRoute = message.byRoute;
+    }
     return obj;
   },
 
@@ -12992,6 +13033,7 @@ export const GetHistoryRequest: MessageFns<GetHistoryRequest> = {
     message.fromMs = (object.fromMs !== undefined && object.fromMs !== null) ? BigInt(object.fromMs) : 0n;
     message.toMs = (object.toMs !== undefined && object.toMs !== null) ? BigInt(object.toMs) : 0n;
     message.stepS = object.stepS ?? 0;
+    message.byRoute = object.byRoute ?? false;
     return message;
   },
 };
@@ -13023,6 +13065,8 @@ function createBaseGetHistoryResponse(): GetHistoryResponse {
     startArtifactMs: [],
     startStartedMs: [],
     startLoadedMs: [],
+    routes: [],
+    allRoutes: undefined,
   };
 }
 
@@ -13209,6 +13253,12 @@ export const GetHistoryResponse: MessageFns<GetHistoryResponse> = {
         writer.float(v);
       }
       writer.join();
+    }
+    for (const v of message.routes) {
+      RouteHistory.encode(v!, writer.uint32(210).fork()).join();
+    }
+    if (message.allRoutes !== undefined) {
+      RouteHistory.encode(message.allRoutes, writer.uint32(218).fork()).join();
     }
     return writer;
   },
@@ -13626,6 +13676,22 @@ export const GetHistoryResponse: MessageFns<GetHistoryResponse> = {
 
             break;
           }
+          case 26: {
+            if (tag !== 210) {
+              break;
+            }
+
+            message.routes.push(RouteHistory.decode(reader, reader.uint32()));
+            continue;
+          }
+          case 27: {
+            if (tag !== 218) {
+              break;
+            }
+
+            message.allRoutes = RouteHistory.decode(reader, reader.uint32());
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -13723,6 +13789,12 @@ export const GetHistoryResponse: MessageFns<GetHistoryResponse> = {
         : globalThis.Array.isArray(object?.start_loaded_ms)
         ? object.start_loaded_ms.map((e: any) => globalThis.Number(e))
         : [],
+      routes: globalThis.Array.isArray(object?.routes) ? object.routes.map((e: any) => RouteHistory.fromJSON(e)) : [],
+      allRoutes: isSet(object.allRoutes)
+        ? RouteHistory.fromJSON(object.allRoutes)
+        : isSet(object.all_routes)
+        ? RouteHistory.fromJSON(object.all_routes)
+        : undefined,
     };
   },
 
@@ -13803,6 +13875,12 @@ export const GetHistoryResponse: MessageFns<GetHistoryResponse> = {
     if (message.startLoadedMs?.length) {
       obj.startLoadedMs = message.startLoadedMs.map((e) => floatToJson(e));
     }
+    if (message.routes?.length) {
+      obj.routes = message.routes.map((e) => RouteHistory.toJSON(e));
+    }
+    if (message.allRoutes !== undefined) {
+      obj.allRoutes = RouteHistory.toJSON(message.allRoutes);
+    }
     return obj;
   },
 
@@ -13840,6 +13918,247 @@ export const GetHistoryResponse: MessageFns<GetHistoryResponse> = {
     message.startArtifactMs = object.startArtifactMs?.map((e) => e) || [];
     message.startStartedMs = object.startStartedMs?.map((e) => e) || [];
     message.startLoadedMs = object.startLoadedMs?.map((e) => e) || [];
+    message.routes = object.routes?.map((e) => RouteHistory.fromPartial(e)) || [];
+    message.allRoutes = (object.allRoutes !== undefined && object.allRoutes !== null)
+      ? RouteHistory.fromPartial(object.allRoutes)
+      : undefined;
+    return message;
+  },
+};
+
+function createBaseRouteHistory(): RouteHistory {
+  return { route: "", requests: [], refused: [], errors: [], durations: undefined, p50Ms: 0, p95Ms: 0, p99Ms: 0 };
+}
+
+export const RouteHistory: MessageFns<RouteHistory> = {
+  encode(message: RouteHistory, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.route !== "") {
+      writer.uint32(10).string(message.route);
+    }
+    if (message.requests.length !== 0) {
+      writer.uint32(18).fork();
+      for (const v of message.requests) {
+        writer.uint32(v);
+      }
+      writer.join();
+    }
+    if (message.refused.length !== 0) {
+      writer.uint32(26).fork();
+      for (const v of message.refused) {
+        writer.uint32(v);
+      }
+      writer.join();
+    }
+    if (message.errors.length !== 0) {
+      writer.uint32(34).fork();
+      for (const v of message.errors) {
+        writer.uint32(v);
+      }
+      writer.join();
+    }
+    if (message.durations !== undefined) {
+      HistoryDurations.encode(message.durations, writer.uint32(42).fork()).join();
+    }
+    if (message.p50Ms !== 0) {
+      writer.uint32(53).float(message.p50Ms);
+    }
+    if (message.p95Ms !== 0) {
+      writer.uint32(61).float(message.p95Ms);
+    }
+    if (message.p99Ms !== 0) {
+      writer.uint32(69).float(message.p99Ms);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): RouteHistory {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseRouteHistory();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.route = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag === 16) {
+              message.requests.push(reader.uint32());
+
+              continue;
+            }
+
+            if (tag === 18) {
+              const end2 = reader.uint32() + reader.pos;
+              while (reader.pos < end2) {
+                message.requests.push(reader.uint32());
+              }
+
+              continue;
+            }
+
+            break;
+          }
+          case 3: {
+            if (tag === 24) {
+              message.refused.push(reader.uint32());
+
+              continue;
+            }
+
+            if (tag === 26) {
+              const end2 = reader.uint32() + reader.pos;
+              while (reader.pos < end2) {
+                message.refused.push(reader.uint32());
+              }
+
+              continue;
+            }
+
+            break;
+          }
+          case 4: {
+            if (tag === 32) {
+              message.errors.push(reader.uint32());
+
+              continue;
+            }
+
+            if (tag === 34) {
+              const end2 = reader.uint32() + reader.pos;
+              while (reader.pos < end2) {
+                message.errors.push(reader.uint32());
+              }
+
+              continue;
+            }
+
+            break;
+          }
+          case 5: {
+            if (tag !== 42) {
+              break;
+            }
+
+            message.durations = HistoryDurations.decode(reader, reader.uint32());
+            continue;
+          }
+          case 6: {
+            if (tag !== 53) {
+              break;
+            }
+
+            message.p50Ms = reader.float();
+            continue;
+          }
+          case 7: {
+            if (tag !== 61) {
+              break;
+            }
+
+            message.p95Ms = reader.float();
+            continue;
+          }
+          case 8: {
+            if (tag !== 69) {
+              break;
+            }
+
+            message.p99Ms = reader.float();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): RouteHistory {
+    return {
+      route: isSet(object.route) ? globalThis.String(object.route) : "",
+      requests: globalThis.Array.isArray(object?.requests) ? object.requests.map((e: any) => globalThis.Number(e)) : [],
+      refused: globalThis.Array.isArray(object?.refused) ? object.refused.map((e: any) => globalThis.Number(e)) : [],
+      errors: globalThis.Array.isArray(object?.errors) ? object.errors.map((e: any) => globalThis.Number(e)) : [],
+      durations: isSet(object.durations) ? HistoryDurations.fromJSON(object.durations) : undefined,
+      p50Ms: isSet(object.p50Ms)
+        ? globalThis.Number(object.p50Ms)
+        : isSet(object.p50_ms)
+        ? globalThis.Number(object.p50_ms)
+        : 0,
+      p95Ms: isSet(object.p95Ms)
+        ? globalThis.Number(object.p95Ms)
+        : isSet(object.p95_ms)
+        ? globalThis.Number(object.p95_ms)
+        : 0,
+      p99Ms: isSet(object.p99Ms)
+        ? globalThis.Number(object.p99Ms)
+        : isSet(object.p99_ms)
+        ? globalThis.Number(object.p99_ms)
+        : 0,
+    };
+  },
+
+  toJSON(message: RouteHistory): unknown {
+    const obj: any = {};
+    if (message.route !== "") {
+      obj.route = message.route;
+    }
+    if (message.requests?.length) {
+      obj.requests = message.requests.map((e) => Math.round(e));
+    }
+    if (message.refused?.length) {
+      obj.refused = message.refused.map((e) => Math.round(e));
+    }
+    if (message.errors?.length) {
+      obj.errors = message.errors.map((e) => Math.round(e));
+    }
+    if (message.durations !== undefined) {
+      obj.durations = HistoryDurations.toJSON(message.durations);
+    }
+    if (message.p50Ms !== 0) {
+      obj.p50Ms = floatToJson(message.p50Ms);
+    }
+    if (message.p95Ms !== 0) {
+      obj.p95Ms = floatToJson(message.p95Ms);
+    }
+    if (message.p99Ms !== 0) {
+      obj.p99Ms = floatToJson(message.p99Ms);
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<RouteHistory>, I>>(base?: I): RouteHistory {
+    return RouteHistory.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<RouteHistory>, I>>(object: I): RouteHistory {
+    const message = createBaseRouteHistory();
+    message.route = object.route ?? "";
+    message.requests = object.requests?.map((e) => e) || [];
+    message.refused = object.refused?.map((e) => e) || [];
+    message.errors = object.errors?.map((e) => e) || [];
+    message.durations = (object.durations !== undefined && object.durations !== null)
+      ? HistoryDurations.fromPartial(object.durations)
+      : undefined;
+    message.p50Ms = object.p50Ms ?? 0;
+    message.p95Ms = object.p95Ms ?? 0;
+    message.p99Ms = object.p99Ms ?? 0;
     return message;
   },
 };

@@ -130,6 +130,25 @@ export interface GatewayReport {
   invokeAddress: string;
   /** Endpoints whose levels changed. */
   levels: EndpointLevel[];
+  /** Requests that ended since the last report. What is reported once is not reported again. */
+  routes: RouteCounts[];
+}
+
+/** Requests of one route of a load-balanced endpoint at one gateway. */
+export interface RouteCounts {
+  endpointId: string;
+  /** `<method> <path>` as declared; empty for requests without a route, and for WebSockets. */
+  route: string;
+  requests: number;
+  /** Those with a status from 400 to 499, and from 500. */
+  refused: number;
+  errors: number;
+  /**
+   * Durations from the head of a request to the end of its response: classes (lib/duration-classes.ts), and how many there were of
+   * each.
+   */
+  classes: number[];
+  classCounts: number[];
 }
 
 /** Requests of one endpoint at one gateway. */
@@ -1649,7 +1668,7 @@ export const Abort: MessageFns<Abort> = {
 };
 
 function createBaseGatewayReport(): GatewayReport {
-  return { invokeAddress: "", levels: [] };
+  return { invokeAddress: "", levels: [], routes: [] };
 }
 
 export const GatewayReport: MessageFns<GatewayReport> = {
@@ -1659,6 +1678,9 @@ export const GatewayReport: MessageFns<GatewayReport> = {
     }
     for (const v of message.levels) {
       EndpointLevel.encode(v!, writer.uint32(18).fork()).join();
+    }
+    for (const v of message.routes) {
+      RouteCounts.encode(v!, writer.uint32(26).fork()).join();
     }
     return writer;
   },
@@ -1692,6 +1714,14 @@ export const GatewayReport: MessageFns<GatewayReport> = {
             message.levels.push(EndpointLevel.decode(reader, reader.uint32()));
             continue;
           }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.routes.push(RouteCounts.decode(reader, reader.uint32()));
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -1712,6 +1742,7 @@ export const GatewayReport: MessageFns<GatewayReport> = {
         ? globalThis.String(object.invoke_address)
         : "",
       levels: globalThis.Array.isArray(object?.levels) ? object.levels.map((e: any) => EndpointLevel.fromJSON(e)) : [],
+      routes: globalThis.Array.isArray(object?.routes) ? object.routes.map((e: any) => RouteCounts.fromJSON(e)) : [],
     };
   },
 
@@ -1723,6 +1754,9 @@ export const GatewayReport: MessageFns<GatewayReport> = {
     if (message.levels?.length) {
       obj.levels = message.levels.map((e) => EndpointLevel.toJSON(e));
     }
+    if (message.routes?.length) {
+      obj.routes = message.routes.map((e) => RouteCounts.toJSON(e));
+    }
     return obj;
   },
 
@@ -1733,6 +1767,208 @@ export const GatewayReport: MessageFns<GatewayReport> = {
     const message = createBaseGatewayReport();
     message.invokeAddress = object.invokeAddress ?? "";
     message.levels = object.levels?.map((e) => EndpointLevel.fromPartial(e)) || [];
+    message.routes = object.routes?.map((e) => RouteCounts.fromPartial(e)) || [];
+    return message;
+  },
+};
+
+function createBaseRouteCounts(): RouteCounts {
+  return { endpointId: "", route: "", requests: 0, refused: 0, errors: 0, classes: [], classCounts: [] };
+}
+
+export const RouteCounts: MessageFns<RouteCounts> = {
+  encode(message: RouteCounts, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.endpointId !== "") {
+      writer.uint32(10).string(message.endpointId);
+    }
+    if (message.route !== "") {
+      writer.uint32(18).string(message.route);
+    }
+    if (message.requests !== 0) {
+      writer.uint32(24).uint32(message.requests);
+    }
+    if (message.refused !== 0) {
+      writer.uint32(32).uint32(message.refused);
+    }
+    if (message.errors !== 0) {
+      writer.uint32(40).uint32(message.errors);
+    }
+    if (message.classes.length !== 0) {
+      writer.uint32(50).fork();
+      for (const v of message.classes) {
+        writer.uint32(v);
+      }
+      writer.join();
+    }
+    if (message.classCounts.length !== 0) {
+      writer.uint32(58).fork();
+      for (const v of message.classCounts) {
+        writer.uint32(v);
+      }
+      writer.join();
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): RouteCounts {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseRouteCounts();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.endpointId = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.route = reader.string();
+            continue;
+          }
+          case 3: {
+            if (tag !== 24) {
+              break;
+            }
+
+            message.requests = reader.uint32();
+            continue;
+          }
+          case 4: {
+            if (tag !== 32) {
+              break;
+            }
+
+            message.refused = reader.uint32();
+            continue;
+          }
+          case 5: {
+            if (tag !== 40) {
+              break;
+            }
+
+            message.errors = reader.uint32();
+            continue;
+          }
+          case 6: {
+            if (tag === 48) {
+              message.classes.push(reader.uint32());
+
+              continue;
+            }
+
+            if (tag === 50) {
+              const end2 = reader.uint32() + reader.pos;
+              while (reader.pos < end2) {
+                message.classes.push(reader.uint32());
+              }
+
+              continue;
+            }
+
+            break;
+          }
+          case 7: {
+            if (tag === 56) {
+              message.classCounts.push(reader.uint32());
+
+              continue;
+            }
+
+            if (tag === 58) {
+              const end2 = reader.uint32() + reader.pos;
+              while (reader.pos < end2) {
+                message.classCounts.push(reader.uint32());
+              }
+
+              continue;
+            }
+
+            break;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): RouteCounts {
+    return {
+      endpointId: isSet(object.endpointId)
+        ? globalThis.String(object.endpointId)
+        : isSet(object.endpoint_id)
+        ? globalThis.String(object.endpoint_id)
+        : "",
+      route: isSet(object.route) ? globalThis.String(object.route) : "",
+      requests: isSet(object.requests) ? globalThis.Number(object.requests) : 0,
+      refused: isSet(object.refused) ? globalThis.Number(object.refused) : 0,
+      errors: isSet(object.errors) ? globalThis.Number(object.errors) : 0,
+      classes: globalThis.Array.isArray(object?.classes) ? object.classes.map((e: any) => globalThis.Number(e)) : [],
+      classCounts: globalThis.Array.isArray(object?.classCounts)
+        ? object.classCounts.map((e: any) => globalThis.Number(e))
+        : globalThis.Array.isArray(object?.class_counts)
+        ? object.class_counts.map((e: any) => globalThis.Number(e))
+        : [],
+    };
+  },
+
+  toJSON(message: RouteCounts): unknown {
+    const obj: any = {};
+    if (message.endpointId !== "") {
+      obj.endpointId = message.endpointId;
+    }
+    if (message.route !== "") {
+      obj.route = message.route;
+    }
+    if (message.requests !== 0) {
+      obj.requests = Math.round(message.requests);
+    }
+    if (message.refused !== 0) {
+      obj.refused = Math.round(message.refused);
+    }
+    if (message.errors !== 0) {
+      obj.errors = Math.round(message.errors);
+    }
+    if (message.classes?.length) {
+      obj.classes = message.classes.map((e) => Math.round(e));
+    }
+    if (message.classCounts?.length) {
+      obj.classCounts = message.classCounts.map((e) => Math.round(e));
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<RouteCounts>, I>>(base?: I): RouteCounts {
+    return RouteCounts.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<RouteCounts>, I>>(object: I): RouteCounts {
+    const message = createBaseRouteCounts();
+    message.endpointId = object.endpointId ?? "";
+    message.route = object.route ?? "";
+    message.requests = object.requests ?? 0;
+    message.refused = object.refused ?? 0;
+    message.errors = object.errors ?? 0;
+    message.classes = object.classes?.map((e) => e) || [];
+    message.classCounts = object.classCounts?.map((e) => e) || [];
     return message;
   },
 };

@@ -1,0 +1,37 @@
+import type { JSX } from 'preact';
+
+import { duration } from '../../ui/format.ts';
+import { Plot, type Values } from '../../ui/plot.tsx';
+
+export interface Durations {
+  readonly p50: Values;
+  readonly p95: Values;
+  readonly p99: Values;
+}
+
+interface LatencyProps {
+  readonly title: string;
+  readonly durations: Durations;
+  /** When each step begins, ms since 1970. */
+  readonly at: readonly number[];
+  /** The length of a step, in words. */
+  readonly every: string;
+}
+
+/** A plot of percentiles. */
+export function Latency({ title, durations, at, every }: LatencyProps): JSX.Element {
+  const highest = Math.max(0, ...durations.p99.map((value) => value ?? 0));
+  return (
+    <Plot
+      title={title}
+      summary={`the 99th percentile was at most ${duration(highest)}, ${every}`}
+      at={at}
+      shown={duration}
+      series={[
+        { title: 'p50', values: durations.p50, colour: '--good' },
+        { title: 'p95', values: durations.p95, colour: '--accent' },
+        { title: 'p99', values: durations.p99, colour: '--bad' },
+      ]}
+    />
+  );
+}

@@ -1,0 +1,109 @@
+import type { JSX } from 'preact';
+import { useMemo, useState } from 'preact/hooks';
+
+import { useLive } from '../../api/live.ts';
+import { graphql } from '../../api/request.ts';
+import { duration } from '../../ui/format.ts';
+import { Loaded } from '../../ui/parts.tsx';
+import { visible } from '../../ui/plain-text.ts';
+import { Plot } from '../../ui/plot.tsx';
+import { Latency, type Durations } from './latency.tsx';
+import { nameOf } from './routes.tsx';
+
+interface Series {
+  readonly requests: readonly number[];
+  readonly refused: readonly number[];
+  readonly errors: readonly number[];
+  readonly durations: Durations;
+}
+
+interface History {
+  readonly step: number;
+  readonly at: readonly number[];
+  readonly all: Series;
+  readonly routes: readonly (Series & { readonly method: string; readonly path: string })[];
+}
+
+const QUERY = `query ($endpoint: ID!, $from: Float!) {
+  routeHistory(endpoint: $endpoint, from: $from) {
+    step at
+    all { requests refused errors durations { p50 p95 p99 } }
+    routes { method path requests refused errors durations { p50 p95 p99 } }
+  }
+}`;
+const ALL = '';
+
+interface RouteHistoryProps {
+  readonly endpoint: string;
+  /** Length of the range, ms. */
+  readonly range: number;
+  readonly everyMs: number;
+  /** The endpoint declares no routes. */
+  readonly isWhole: boolean;
+}
+
+/** Plots of the requests of all routes, or of one. */
+export function RouteHistory({ endpoint, range, everyMs, isWhole }: RouteHistoryProps): JSX.Element {
+  const [chosen, setChosen] = useState(ALL);
+  const query = useLive(
+    ['route-history', endpoint, range],
+    (signal) => graphql<{ routeHistory: History }>(QUERY, { endpoint, from: Date.now() - range }, signal),
+    everyMs,
+  );
+  return (
+    <Loaded query={query}>
+      {({ routeHistory: { step, at, all, routes } }) => {
+        const named = routes.map((route) => [nameOf(route, isWhole), route] as const);
+        return (
+          <>
+            {named.length > 1 && (
+              <div class="fields">
+                <div>
+                  <label for="history-route">Route</label>
+                  <select id="history-route" value={chosen} onChange={({ currentTarget }) => setChosen(currentTarget.value)}>
+                    <option value={ALL}>all routes</option>
+                    {named.map(([name]) => (
+                      <option key={name} value={name}>
+                        {visible(name)}
+                      </option>
+                    ))}
+                  </select>
+                </div>
+              </div>
+            )}
+            <Plots series={new Map(named).get(chosen) ?? all} at={at} step={step} />
+          </>
+        );
+      }}
+    </Loaded>
+  );
+}
+
+function Plots({ series, at, step }: { series: Series; at: readonly number[]; step: number }): JSX.Element {
+  const rate = useMemo(() => series.requests.map((count) => (count * 60) / step), [series, step]);
+  const every = `in steps of ${duration(step * 1000)}`;
+  const sum = (values: readonly number[]): number => values.reduce((total, value) => total + value, 0);
+  const count = (value: number): string => String(Math.round(value * 100) / 100);
+  return (
+    <div class="plots">
+      <Plot
+        title="Requests a minute"
+        summary={`${sum(series.requests)} requests, ${every}`}
+        at={at}
+        shown={count}
+        series={[{ title: 'requests', values: rate, colour: '--accent' }]}
+      />
+      <Plot
+        title="Refused and failed requests"
+        summary={`${sum(series.refused)} with status 4xx, ${sum(series.errors)} with status 5xx, ${every}`}
+        at={at}
+        shown={count}
+        series={[
+          { title: '4xx', values: series.refused, colour: '--warn' },
+          { title: '5xx', values: series.errors, colour: '--bad' },
+        ]}
+      />
+      <Latency title="Latency" durations={series.durations} at={at} every={every} />
+    </div>
+  );
+}
