@@ -168,8 +168,9 @@ export function rootFor({ calls, addresses, isOperator, draining, cluster }: Roo
       );
     },
     cells: async () => (await call((control) => control.listCells, {})).cells.map(cellShape),
-    webhooks: async ({ after, limit }: { after?: Optional<string>; limit?: Optional<number> }) => {
-      const page = await call((control) => control.listWebhooks, { afterId: after ?? '', limit: whole('limit', limit ?? 0) });
+    webhooks: async ({ after, limit, newestFirst }: Page & { newestFirst?: Optional<boolean> }) => {
+      const request = { afterId: after ?? '', limit: whole('limit', limit ?? 0), newestFirst: newestFirst === true };
+      const page = await call((control) => control.listWebhooks, request);
       return { webhooks: page.webhooks.map(webhookShape), next: page.nextAfterId === '' ? null : page.nextAfterId };
     },
     webhookSecret: async () => (await call((control) => control.getWebhookSecret, {})).secret,

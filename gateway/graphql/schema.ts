@@ -49,8 +49,8 @@ type Query {
   machineTypes: [MachineType!]!
   "Requires the scope OPERATOR. Tokens with which hosts join; revoked ones are not listed. In order of id; after and limit as for nodes."
   joinTokens(after: ID, limit: Int): [JoinToken!]!
-  "Undelivered webhooks: pending ones, and those that failed within the last 24 hours. after: the id to continue after. limit: 1 to 1000."
-  webhooks(after: ID, limit: Int): WebhookPage!
+  "Undelivered webhooks: pending ones, and those that failed within the last 24 hours. In order of their jobs' submission; newestFirst: the latest first. after: the id to continue after. limit: 1 to 1000."
+  webhooks(after: ID, limit: Int, newestFirst: Boolean): WebhookPage!
   "The secret that signs the account's webhooks (Standard Webhooks)."
   webhookSecret: String!
   "Of the key's own account; another account requires the scope OPERATOR."

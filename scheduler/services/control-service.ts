@@ -134,9 +134,9 @@ export class Control {
       getMetrics: gateway('GetMetrics', async ({ openMetrics }) => ({
         text: await this.#deps.metrics.text(openMetrics === true ? 'openmetrics' : 'prometheus'),
       })),
-      listWebhooks: account('ListWebhooks', async ({ afterId, limit }, owner) => {
+      listWebhooks: account('ListWebhooks', async ({ afterId, limit, newestFirst }, owner) => {
         const size = limit === 0 ? 100 : Math.min(limit, 1_000);
-        const page = await engine.read('hookPage', owner, afterId, size);
+        const page = await engine.read(newestFirst ? 'newestHooks' : 'hookPage', owner, afterId, size);
         const nextAfterId = page.length < size ? '' : (page.at(-1)?.id ?? '');
         return { webhooks: page.map(webhookInfo), nextAfterId };
       }),

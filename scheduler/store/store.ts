@@ -335,6 +335,8 @@ export interface Reads {
    * An account's deliveries after an id, pending and failed, in order of id. Deliveries of other accounts add no cost.
    */
   hookPage(account: string, afterId: string, limit: number): HookHead[];
+  /** The same in the opposite order: deliveries before an id, or from the last one on when it is empty. */
+  newestHooks(account: string, beforeId: string, limit: number): HookHead[];
   /**
    * The job and body of an idempotency key. Removes nothing: the driver itself removes expired idempotency rows and
    * expired failed deliveries (in small batches).

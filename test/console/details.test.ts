@@ -169,6 +169,35 @@ serial(`a failed webhook is in the job's timeline and is sent again from its pag
   t.is(await page.evaluate('globalThis.hacked'), undefined);
 });
 
+serial(`webhooks are listed newest first, page by page${SKIPPED}`, async (t) => {
+  const page = await openPage(t, browser, stack.url);
+  const receiver = await Receiver.open(t, [(response) => void response.writeHead(500).end()]);
+  const body = JSON.stringify({ input: { text: 'one' }, webhook: receiver.url('/hook') });
+  const jobs: string[] = [];
+  for (let n = 0; n < 55; n++) {
+    const reply = await stack.call(`/v2/${idOf('words')}/run`, { method: 'POST', body });
+    jobs.push(((await reply.json()) as { id: string }).id);
+  }
+  for (const job of jobs) await stack.ended(idOf('words'), job);
+  await signIn(page, stack.url, stack.apiKey, '/console/webhooks');
+  const rows = page.getByRole('table').locator('tbody tr');
+  const older = page.getByRole('button', { name: 'Older' });
+  const newer = page.getByRole('button', { name: 'Newer' });
+  await rows.nth(49).waitFor();
+  const shown = async (): Promise<string[]> => (await rows.locator('td:first-child').allInnerTexts()).map((id) => id.split('_')[0] ?? '');
+  t.deepEqual(await shown(), jobs.slice(5).toReversed());
+  t.true(await newer.isDisabled());
+  await older.focus();
+  await page.keyboard.press('Enter');
+  await page.getByText(jobs[4] ?? '').waitFor();
+  t.deepEqual(await shown(), jobs.slice(0, 5).toReversed());
+  t.true(await older.isDisabled());
+  await checkAccessibility(t, page, 'the last page of webhooks');
+  await newer.click();
+  await page.getByText(jobs[54] ?? '').waitFor();
+  t.is(await rows.count(), 50);
+});
+
 serial(`attempts that were lost are in the timeline, and the log tells attempts apart${SKIPPED}`, async (t) => {
   const page = await openPage(t, browser, stack.url);
   const job = await stack.run(idOf('lost'), {});

@@ -279,7 +279,8 @@ test('an account finds nothing of another by its ids, and lists none of it', asy
     [],
   );
   t.deepEqual(
-    (await sees<control.ListWebhooksResponse>((done) => client.listWebhooks({ afterId: '', limit: 0 }, team, done))).webhooks,
+    (await sees<control.ListWebhooksResponse>((done) => client.listWebhooks({ afterId: '', limit: 0, newestFirst: false }, team, done)))
+      .webhooks,
     [],
   );
   t.deepEqual(

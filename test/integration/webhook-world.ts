@@ -107,7 +107,9 @@ export class WebhookWorld {
 
   async webhooks(): Promise<WebhookInfo[]> {
     const { control, bearer, key } = this.#access();
-    const page = await unary<ListWebhooksResponse>((done) => control.listWebhooks({ afterId: '', limit: 0 }, bearer(key), done));
+    const page = await unary<ListWebhooksResponse>((done) =>
+      control.listWebhooks({ afterId: '', limit: 0, newestFirst: false }, bearer(key), done),
+    );
     return page.webhooks;
   }
 

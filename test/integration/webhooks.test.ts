@@ -429,7 +429,9 @@ test.serial('what is opened for the operator’s account is closed to every othe
   await unary((done) => scheduler.jobs.cancel({ endpointId: endpoint, jobId: 'by-name' }, world.gateway(), done));
   const tenant = scheduler.bearer(keyText);
   const webhook = await until('the delivery was tried', async () => {
-    const page = await unary<ListWebhooksResponse>((done) => scheduler.control.listWebhooks({ afterId: '', limit: 0 }, tenant, done));
+    const page = await unary<ListWebhooksResponse>((done) =>
+      scheduler.control.listWebhooks({ afterId: '', limit: 0, newestFirst: false }, tenant, done),
+    );
     return page.webhooks.find(({ tries }) => tries === 1);
   });
   t.regex(webhook.error, /inside\.example resolves to a private address/);

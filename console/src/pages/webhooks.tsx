@@ -1,4 +1,5 @@
 import type { JSX } from 'preact';
+import { useState } from 'preact/hooks';
 
 import { useAction, useLive } from '../api/live.ts';
 import { graphql } from '../api/request.ts';
@@ -16,7 +17,9 @@ interface Webhook {
   readonly error: string | null;
 }
 
-const QUERY = `{ webhooks(limit: 200) { webhooks { id endpoint url state tries dueAt error } next } }`;
+const QUERY = `query ($after: ID) {
+  webhooks(after: $after, limit: 50, newestFirst: true) { webhooks { id endpoint url state tries dueAt error } next }
+}`;
 
 /** Deliveries that have not succeeded. Keys that may not change anything may not read them either. */
 export function WebhooksPage(): JSX.Element {
@@ -29,8 +32,13 @@ export function WebhooksPage(): JSX.Element {
 }
 
 function Deliveries(): JSX.Element {
-  const query = useLive(['webhooks'], (signal) =>
-    graphql<{ webhooks: { webhooks: readonly Webhook[]; next: string | null } }>(QUERY, {}, signal),
+  /** Where the pages up to the present one begin. */
+  const [begins, setBegins] = useState<readonly string[]>([]);
+  const after = begins.at(-1) ?? null;
+  const query = useLive(
+    ['webhooks', after],
+    (signal) => graphql<{ webhooks: { webhooks: readonly Webhook[]; next: string | null } }>(QUERY, { after }, signal),
+    after === null ? undefined : false,
   );
   const redeliver = useAction((id: string) => graphql('mutation ($id: ID!) { redeliverWebhook(id: $id) }', { id }));
   return (
@@ -44,7 +52,7 @@ function Deliveries(): JSX.Element {
               label="Webhooks"
               rows={webhooks}
               id={({ id }) => id}
-              empty="All webhooks were delivered."
+              empty={after === null ? 'All webhooks were delivered.' : 'No earlier ones are left.'}
               columns={[
                 { title: 'ID', cell: ({ id }) => <Mono of={id} /> },
                 { title: 'State', cell: ({ state }) => <Badge state={state} /> },
@@ -62,7 +70,14 @@ function Deliveries(): JSX.Element {
                 },
               ]}
             />
-            {next !== null && <p class="muted">More than 200 are not delivered. These are the first.</p>}
+            <div class="actions">
+              <button type="button" disabled={begins.length === 0} onClick={() => setBegins(begins.slice(0, -1))}>
+                Newer
+              </button>
+              <button type="button" disabled={next === null} onClick={() => next !== null && setBegins([...begins, next])}>
+                Older
+              </button>
+            </div>
           </>
         )}
       </Loaded>

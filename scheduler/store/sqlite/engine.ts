@@ -295,6 +295,7 @@ function readsOf(sql: ReturnType<typeof prepareAll>, now: () => number): Reads {
     hooks: sql.hooks.due,
     hook: sql.hooks.one,
     hookPage: sql.hooks.page,
+    newestHooks: sql.hooks.newest,
     idempotency: (key) => sql.idempotency.find(key, now()),
   };
 }

@@ -140,6 +140,10 @@ export function hookRules(name: string, use: Use): void {
       await given(store, fence, submit(leased(seq)), completed(seq, { hook: hookOf(seq, { account: account(seq) }) }));
     t.deepEqual(await store.read('hookPage', 'account-a', '', 2), [head(1), head(3)]);
     t.deepEqual(await store.read('hookPage', 'account-a', hookOf(3).id, 2), [head(5)]);
+    t.deepEqual(await store.read('newestHooks', 'account-a', '', 2), [head(5), head(3)]);
+    t.deepEqual(await store.read('newestHooks', 'account-a', hookOf(3).id, 2), [head(1)]);
+    t.deepEqual(await store.read('newestHooks', 'account-a', hookOf(1).id, 2), []);
+    t.deepEqual(await store.read('newestHooks', 'account-c', '', 2), []);
     const others = await store.read('hookPage', 'account-b', '', 10);
     t.deepEqual(
       others.map(({ id }) => id),

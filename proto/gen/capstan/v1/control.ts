@@ -1064,6 +1064,8 @@ export interface ListWebhooksRequest {
   afterId: string;
   /** 1 to 1,000; 0 means 100. */
   limit: number;
+  /** In the opposite order: the latest submissions first, and after_id continues towards earlier ones. */
+  newestFirst: boolean;
 }
 
 export interface ListWebhooksResponse {
@@ -9187,7 +9189,7 @@ export const GetMetricsResponse: MessageFns<GetMetricsResponse> = {
 };
 
 function createBaseListWebhooksRequest(): ListWebhooksRequest {
-  return { afterId: "", limit: 0 };
+  return { afterId: "", limit: 0, newestFirst: false };
 }
 
 export const ListWebhooksRequest: MessageFns<ListWebhooksRequest> = {
@@ -9197,6 +9199,9 @@ export const ListWebhooksRequest: MessageFns<ListWebhooksRequest> = {
     }
     if (message.limit !== 0) {
       writer.uint32(16).uint32(message.limit);
+    }
+    if (message.newestFirst !== false) {
+      writer.uint32(24).bool(message.newestFirst);
     }
     return writer;
   },
@@ -9230,6 +9235,14 @@ export const ListWebhooksRequest: MessageFns<ListWebhooksRequest> = {
             message.limit = reader.uint32();
             continue;
           }
+          case 3: {
+            if (tag !== 24) {
+              break;
+            }
+
+            message.newestFirst = reader.bool();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -9250,6 +9263,11 @@ export const ListWebhooksRequest: MessageFns<ListWebhooksRequest> = {
         ? globalThis.String(object.after_id)
         : "",
       limit: isSet(object.limit) ? globalThis.Number(object.limit) : 0,
+      newestFirst: isSet(object.newestFirst)
+        ? globalThis.Boolean(object.newestFirst)
+        : isSet(object.newest_first)
+        ? globalThis.Boolean(object.newest_first)
+        : false,
     };
   },
 
@@ -9261,6 +9279,9 @@ export const ListWebhooksRequest: MessageFns<ListWebhooksRequest> = {
     if (message.limit !== 0) {
       obj.limit = Math.round(message.limit);
     }
+    if (message.newestFirst !== false) {
+      obj.newestFirst = message.newestFirst;
+    }
     return obj;
   },
 
@@ -9271,6 +9292,7 @@ export const ListWebhooksRequest: MessageFns<ListWebhooksRequest> = {
     const message = createBaseListWebhooksRequest();
     message.afterId = object.afterId ?? "";
     message.limit = object.limit ?? 0;
+    message.newestFirst = object.newestFirst ?? false;
     return message;
   },
 };

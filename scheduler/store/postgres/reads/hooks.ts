@@ -16,8 +16,10 @@ const NEXT_DUE = `SELECT (SELECT due_at FROM capstan.hooks WHERE cell = $1 AND s
   (SELECT next_at FROM capstan.hook_hosts WHERE cell = $1 AND next_at >= 0 AND next_at >= $3 ORDER BY next_at LIMIT 1)`;
 const ONE = `SELECT ${HOOK_COLUMNS}, ${HOOK_PAYLOAD_COLUMNS} FROM capstan.hooks h WHERE h.cell = $1 AND h.id = $2`;
 const PAGE = `SELECT ${HOOK_COLUMNS} FROM capstan.hooks h WHERE h.cell = $1 AND h.account = $2 AND h.tries >= 0 AND h.id > $3 ORDER BY h.id LIMIT $4`;
+const NEWEST = `SELECT ${HOOK_COLUMNS} FROM capstan.hooks h WHERE h.cell = $1 AND h.account = $2 AND h.tries >= 0 AND h.id < $3 ORDER BY h.id DESC LIMIT $4`;
+const LAST = `SELECT ${HOOK_COLUMNS} FROM capstan.hooks h WHERE h.cell = $1 AND h.account = $2 AND h.tries >= 0 ORDER BY h.id DESC LIMIT $3`;
 
-type HookReads = Pick<AsyncReads<Reads>, 'hooks' | 'hook' | 'hookPage'>;
+type HookReads = Pick<AsyncReads<Reads>, 'hooks' | 'hook' | 'hookPage' | 'newestHooks'>;
 
 export function hookReads(query: Query, cell: number, edges: LeftEdges): HookReads {
   return {
@@ -37,6 +39,13 @@ export function hookReads(query: Query, cell: number, edges: LeftEdges): HookRea
     },
     async hookPage(account, afterId, limit): Promise<HookHead[]> {
       return (await query<HookTuple>('hook-page', PAGE, [cell, account, afterId, bound(limit)])).map(toHookHead);
+    },
+    async newestHooks(account, beforeId, limit): Promise<HookHead[]> {
+      const rows =
+        beforeId === ''
+          ? await query<HookTuple>('last-hooks', LAST, [cell, account, bound(limit)])
+          : await query<HookTuple>('newest-hooks', NEWEST, [cell, account, beforeId, bound(limit)]);
+      return rows.map(toHookHead);
     },
   };
 }

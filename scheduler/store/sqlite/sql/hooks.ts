@@ -31,6 +31,8 @@ const NEXT_DUE = "SELECT due_at FROM hooks INDEXED BY hooks_due WHERE state = 'P
 
 const one = `SELECT ${HOOK_COLUMNS}, ${HOOK_PAYLOAD_COLUMNS} FROM hooks WHERE id = ?`;
 const page = `SELECT ${HOOK_COLUMNS} FROM hooks INDEXED BY hooks_account WHERE account = ? AND id > ? ORDER BY id LIMIT ?`;
+const newest = `SELECT ${HOOK_COLUMNS} FROM hooks INDEXED BY hooks_account WHERE account = ? AND id < ? ORDER BY id DESC LIMIT ?`;
+const last = `SELECT ${HOOK_COLUMNS} FROM hooks INDEXED BY hooks_account WHERE account = ? ORDER BY id DESC LIMIT ?`;
 const SWEEP = `
 DELETE FROM hooks WHERE id IN (
   SELECT id FROM hooks INDEXED BY hooks_failed WHERE state = 'FAILED' AND due_at <= ? ORDER BY due_at LIMIT ?
@@ -51,6 +53,8 @@ export function hookStatements(db: Database) {
   const nextRow = db.prepare<[number], number>(NEXT_DUE).pluck();
   const oneRow = db.prepare<[string], WholeHookTuple>(one).raw();
   const pageRows = db.prepare<[string, string, number], HookTuple>(page).raw();
+  const newestRows = db.prepare<[string, string, number], HookTuple>(newest).raw();
+  const lastRows = db.prepare<[string, number], HookTuple>(last).raw();
   const sweepRows = db.prepare<[number, number]>(SWEEP);
 
   /** Updates a host's time after a change of one of its deliveries. */
@@ -100,6 +104,10 @@ export function hookStatements(db: Database) {
     },
     page(account: string, afterId: string, limit: number): HookHead[] {
       return pageRows.all(account, afterId, bound(limit)).map(toHookHead);
+    },
+    newest(account: string, beforeId: string, limit: number): HookHead[] {
+      const rows = beforeId === '' ? lastRows.all(account, bound(limit)) : newestRows.all(account, beforeId, bound(limit));
+      return rows.map(toHookHead);
     },
     /** Deletes failed deliveries whose time is over, at most `limit`. Returns their number. */
     sweep(now: number, limit: number): number {
