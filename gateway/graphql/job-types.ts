@@ -154,6 +154,8 @@ type LogPage {
   missingNodes: [ID!]!
   "Nodes whose agents are of an earlier version and do not know the filter; their lines are left out."
   unfilteredNodes: [ID!]!
+  "Cursor behind the last line: oldestFirst goes on from there with later lines, and waits for them with waitMs."
+  end: String!
 }
 input LogFilter {
   worker: ID

@@ -15,7 +15,7 @@ import {
   type NodeInfo,
   type RateLimit,
 } from '../../proto/gen/capstan/v1/control.ts';
-import { cursorOf, logRequest, logWaitMs, type LogQuery } from '../logs/query.ts';
+import { cursorOf, endOf, logRequest, logWaitMs, type LogQuery } from '../logs/query.ts';
 import { unlessAborted } from '../logs/unless-aborted.ts';
 import { bulkMessage, bulkShape, filterMessage, jobShape, type BulkArguments, type JobSearch } from './job-shape.ts';
 import { lastHourMessage, routeFigureShapes, routeHistoryShape } from './route-shapes.ts';
@@ -204,7 +204,7 @@ export function rootFor({ calls, addresses, isOperator, draining, cluster }: Roo
       if (page === undefined) throw new CapstanError('UNAVAILABLE', 'the gateway is about to close', { retryAfterMs: 1_000 });
       const { lines, incomplete, missingNodes, unfilteredNodes } = page;
       const cursor = cursorOf(page, query.oldestFirst === true);
-      return { lines: lines.map(logShape), cursor, incomplete, missingNodes, unfilteredNodes };
+      return { lines: lines.map(logShape), cursor, incomplete, missingNodes, unfilteredNodes, end: endOf(page, query, Date.now()) };
     },
 
     createEnvironment: async ({ name }: { name: string }) =>

@@ -70,6 +70,17 @@ export function cursorOf({ next, lines }: GetLogsResponse, oldestFirst: boolean)
   return oldestFirst && last !== undefined ? encodeCursor({ atUs: last.atUs, workerId: last.workerId }) : null;
 }
 
+/** A line may be on its way for this long when a search begins, ms. */
+const ON_ITS_WAY_MS = 5_000;
+
+/** Cursor behind the last line of a page, from which `oldestFirst` goes on: for readers that wait for later lines. */
+export function endOf(page: GetLogsResponse, { oldestFirst, cursor }: LogQuery, now: number): string {
+  const own = cursorOf(oldestFirst === true ? page : { ...page, next: undefined }, true);
+  if (own !== null) return own;
+  if (oldestFirst === true && cursor != null) return cursor;
+  return encodeCursor(justBefore(BigInt(Math.max(0, now - ON_ITS_WAY_MS)) * 1_000n));
+}
+
 /** A line as JSON. `fields`: of a line that was a JSON object, its other keys. */
 export function logRow({ atUs, workerId, releaseId, jobId, attempt, stream, level, text, fields }: LogLine): object {
   return {

@@ -2,7 +2,7 @@
 import { join } from 'node:path';
 
 import test from 'ava';
-import type { Browser, Page } from 'playwright-core';
+import type { Browser, Page, Request } from 'playwright-core';
 
 import { Stack } from '../support/stack.ts';
 import { until } from '../support/until.ts';
@@ -16,6 +16,35 @@ let ids: ReadonlyMap<string, string>;
 
 const idOf = (name: string): string => ids.get(name) ?? '';
 const hacked = (page: Page): Promise<unknown> => page.evaluate('globalThis.hacked');
+
+/** Counts the requests of pages that wait for log lines at the gateway. */
+function waits(...pages: readonly Page[]): { readonly open: number; readonly most: number; readonly all: number } {
+  const counts = { open: 0, most: 0, all: 0 };
+  const isWait = (request: Request): boolean => /"waitMs":[1-9]/.test(request.postData() ?? '');
+  const ended = (request: Request): void => {
+    if (isWait(request)) counts.open -= 1;
+  };
+  for (const page of pages) {
+    page.on('request', (request) => {
+      if (!isWait(request)) return;
+      counts.all += 1;
+      counts.open += 1;
+      counts.most = Math.max(counts.most, counts.open);
+    });
+    page.on('requestfinished', ended);
+    page.on('requestfailed', ended);
+  }
+  return counts;
+}
+
+/** What a browser does when another tab comes before this one. */
+async function show(page: Page, isVisible: boolean): Promise<void> {
+  const state = isVisible ? 'visible' : 'hidden';
+  await page.evaluate(`
+    Object.defineProperty(document, 'visibilityState', { value: '${state}', configurable: true });
+    document.dispatchEvent(new Event('visibilitychange'));
+  `);
+}
 
 if (browserPath !== undefined) {
   test.before(async () => {
@@ -319,6 +348,68 @@ serial(`what changes is shown at once, over one stream for all tabs${SKIPPED}`, 
     .getByRole('row', { name: new RegExp(job) })
     .getByText('CANCELLED')
     .waitFor();
+});
+
+serial(`followed lines are pushed; a hidden page waits for nothing, and misses nothing${SKIPPED}`, async (t) => {
+  const page = await openPage(t, browser, stack.url);
+  const waiting = waits(page);
+  await signIn(page, stack.url, stack.apiKey, `/console/endpoints/${idOf('hostile')}/logs`);
+  await stack.ended(idOf('hostile'), await stack.run(idOf('hostile'), {}));
+  await page.getByLabel('Text').fill('line <img');
+  const lines = page.getByRole('log', { name: 'Log lines' }).locator('div');
+  await lines.first().waitFor();
+  const before = await lines.count();
+  await until('a request waits', () => waiting.open === 1);
+  const asked = waiting.all;
+  await stack.ended(idOf('hostile'), await stack.run(idOf('hostile'), {}));
+  await lines.nth(before).waitFor();
+  t.true(waiting.all <= asked + 3, 'its wait ended with the line; nobody polled for it');
+  t.is(waiting.most, 1);
+  await show(page, false);
+  await until('nothing waits', () => waiting.open === 0);
+  const whileHidden = waiting.all;
+  await stack.ended(idOf('hostile'), await stack.run(idOf('hostile'), {}));
+  t.is(await lines.count(), before + 1);
+  t.is(waiting.all, whileHidden);
+  await show(page, true);
+  await lines.nth(before + 1).waitFor();
+  t.is(await lines.count(), before + 2, 'each line once');
+  await page.getByLabel('Follow').uncheck();
+  await until('nothing waits', () => waiting.open === 0);
+  await page.getByLabel('Follow').check();
+  await until('a request waits', () => waiting.open === 1);
+  await page.getByRole('link', { name: 'Settings' }).click();
+  await until('nothing waits', () => waiting.open === 0);
+  // A gateway that is away is asked again.
+  await page.context().setOffline(true);
+  await page.getByRole('link', { name: 'Logs' }).click();
+  await page.getByRole('alert').getByText('The gateway cannot be reached.').waitFor();
+  await page.context().setOffline(false);
+  await lines.nth(before).waitFor();
+  await page.getByRole('alert').waitFor({ state: 'detached' });
+  await page.getByLabel('Regular expression').check();
+  await page.getByLabel('Regular expression (RE2)').fill('(');
+  await page
+    .getByRole('alert')
+    .getByText(/^pattern: /)
+    .waitFor();
+});
+
+serial(`ten tabs that follow leave connections for everything else${SKIPPED}`, async (t) => {
+  const first = await openPage(t, browser, stack.url);
+  await signIn(first, stack.url, stack.apiKey, `/console/endpoints/${idOf('words')}/logs`);
+  const tabs = [first, ...(await Promise.all(Array.from({ length: 9 }, () => first.context().newPage())))];
+  const waiting = waits(...tabs);
+  for (const tab of tabs) {
+    await tab.goto(`${stack.url}/console/endpoints/${idOf('words')}/logs`);
+    await tab.getByRole('heading', { level: 1, name: 'words' }).waitFor();
+  }
+  await until('some wait', () => waiting.open > 1);
+  for (const tab of tabs) {
+    await tab.getByRole('link', { name: 'Settings' }).click();
+    await tab.getByRole('button', { name: /^Save/ }).first().waitFor();
+  }
+  t.true(waiting.most <= 3, `${waiting.most} waited at once`);
 });
 
 serial(

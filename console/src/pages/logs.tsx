@@ -1,23 +1,9 @@
 import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
 
-import { useLive } from '../api/live.ts';
-import { graphql } from '../api/request.ts';
 import { Loaded } from '../ui/parts.tsx';
-import { LogLines, type LogLine } from './log-lines.tsx';
-
-interface Found {
-  readonly searchLogs: {
-    readonly lines: readonly LogLine[];
-    readonly incomplete: boolean;
-    readonly missingNodes: readonly string[];
-    readonly unfilteredNodes: readonly string[];
-  };
-}
-
-const QUERY = `query ($endpoint: ID!, $filter: LogFilter) {
-  searchLogs(endpoint: $endpoint, filter: $filter, limit: 300) { lines { at worker stream level text job } incomplete missingNodes unfilteredNodes }
-}`;
+import { LogLines } from './log-lines.tsx';
+import { useLogs } from './use-logs.ts';
 
 const LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'fatal'];
 const SINCE = [
@@ -26,7 +12,6 @@ const SINCE = [
   ['1 day', 1_440],
   ['7 days', 10_080],
 ] as const;
-const MINUTE_MS = 60_000;
 
 /** Searches what the workers of an endpoint printed, and follows it. */
 export function LogSearch({ endpoint }: { endpoint: string }): JSX.Element {
@@ -35,16 +20,7 @@ export function LogSearch({ endpoint }: { endpoint: string }): JSX.Element {
   const [level, setLevel] = useState('');
   const [minutes, setMinutes] = useState(60);
   const [isFollowing, setFollowing] = useState(true);
-  const filter = (): Record<string, unknown> => ({
-    sinceMs: Date.now() - minutes * MINUTE_MS,
-    ...(level === '' ? {} : { level }),
-    ...(text === '' ? {} : isPattern ? { pattern: text } : { contains: text }),
-  });
-  const query = useLive(
-    ['logs', endpoint, text, isPattern, level, minutes],
-    (signal) => graphql<Found>(QUERY, { endpoint, filter: filter() }, signal),
-    isFollowing ? undefined : false,
-  );
+  const query = useLogs({ endpoint, text, isPattern, level, minutes }, isFollowing);
   return (
     <>
       <div class="fields">
@@ -79,7 +55,7 @@ export function LogSearch({ endpoint }: { endpoint: string }): JSX.Element {
         </label>
       </div>
       <Loaded query={query}>
-        {({ searchLogs: { lines, incomplete, missingNodes, unfilteredNodes } }) => (
+        {({ lines, incomplete, missingNodes, unfilteredNodes }) => (
           <>
             {incomplete && <p class="muted">The search took too long: older lines are not shown. Narrow the time.</p>}
             {missingNodes.length > 0 && <p class="muted">{missingNodes.length} nodes with lines of this endpoint did not reply.</p>}

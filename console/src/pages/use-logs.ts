@@ -1,0 +1,74 @@
+import { useEffect, useRef, useState } from 'preact/hooks';
+
+import { useVisible } from '../ui/visibility.ts';
+import { firstLines, followLines, toError, type LogFilter, type LogPage } from './log-follower.ts';
+
+export interface LogQuery {
+  readonly endpoint: string;
+  readonly text: string;
+  readonly isPattern: boolean;
+  readonly level: string;
+  /** How far back the lines go. */
+  readonly minutes: number;
+}
+
+interface Found {
+  readonly data: LogPage | undefined;
+  readonly error: Error | null;
+}
+
+const MINUTE_MS = 60_000;
+/** Lines that are shown: the newest ones. */
+const MOST_LINES = 1_000;
+const NOTHING: Found = { data: undefined, error: null };
+
+/** Reads the lines of a query, and what is printed later while it is followed and the page is visible. */
+export function useLogs(query: LogQuery, isFollowing: boolean): Found {
+  const { endpoint, text, isPattern, level, minutes } = query;
+  const key = JSON.stringify(query);
+  const [found, setFound] = useState<Found>(NOTHING);
+  /** Where the lines of a query end. */
+  const end = useRef<{ readonly key: string; readonly cursor: string } | undefined>(undefined);
+  const isVisible = useVisible();
+
+  useEffect(() => {
+    const abort = new AbortController();
+    const { signal } = abort;
+    const filter: LogFilter = {
+      ...(level === '' ? {} : { level }),
+      ...(text === '' ? {} : { [isPattern ? 'pattern' : 'contains']: text }),
+    };
+    const onFailure = (error: Error): void => setFound(({ data }) => ({ data, error }));
+    const onPage = (page: LogPage): void => {
+      end.current = { key, cursor: page.end };
+      setFound((before) => {
+        const { data, error } = before;
+        const isNews = page.lines.length > 0 || page.missingNodes.length !== data?.missingNodes.length || error !== null;
+        return isNews && data !== undefined ? { data: joined(data, page), error: null } : before;
+      });
+    };
+    const reading = { endpoint, filter, signal, onFailure };
+    const run = async (): Promise<void> => {
+      if (end.current?.key !== key) {
+        end.current = undefined;
+        setFound(NOTHING);
+        const page = await firstLines(Date.now() - minutes * MINUTE_MS, reading);
+        if (page === undefined) return;
+        end.current = { key, cursor: page.end };
+        setFound({ data: page, error: null });
+      }
+      if (isFollowing) await followLines(end.current.cursor, { ...reading, onPage });
+    };
+    if (isVisible)
+      run().catch((error: unknown) => {
+        if (!signal.aborted) onFailure(toError(error));
+      });
+    return () => abort.abort();
+  }, [key, isFollowing, isVisible]);
+  return found;
+}
+
+/** What a search left out at its begin stays left out. */
+function joined(before: LogPage, { lines, missingNodes, unfilteredNodes }: LogPage): LogPage {
+  return { ...before, lines: [...before.lines, ...lines].slice(-MOST_LINES), missingNodes, unfilteredNodes };
+}
