@@ -23,11 +23,14 @@ import { tokenOf, type ConsoleServices } from './services.ts';
 /** Size of a description, bytes. */
 const MAX_BYTES = 1024 * 1024;
 const LIMITS: EnvelopeLimits = { mostBytes: 4 * 1024 * 1024, mostMs: 300_000 };
-/** Requests that a session may have open. */
+/** Requests that a session may have open, and those of an account. */
 const MOST_OF_A_SESSION = 4;
+const MOST_OF_AN_ACCOUNT = 20;
 /** Requests of this gateway. */
 const MOST = 200;
 const RETRY_MS = 5_000;
+/** Time for what was written to be read before the connection is cut, ms. */
+const CUT_MS = 60_000;
 const NOTHING = Buffer.alloc(0);
 
 /** The response is bytes to a browser, wherever it is opened. */
@@ -43,8 +46,8 @@ const NEUTRAL = {
 
 export function endpointRequestRoutes(api: FastifyInstance, services: ConsoleServices, limits = LIMITS): void {
   const { authenticator, loadBalancer, log, lookup, proxies } = services;
+  /** Open requests by party: session, account, all. */
   const open = new Map<string, number>();
-  let total = 0;
 
   /** @throws CapstanError for what the key of the session may not call. */
   async function admitted(request: FastifyRequest): Promise<{ readonly key: Key; readonly endpoint: Endpoint }> {
@@ -60,20 +63,33 @@ export function endpointRequestRoutes(api: FastifyInstance, services: ConsoleSer
     return { key, endpoint };
   }
 
+  /** Counts an open request; returns the function that ends it. @throws CapstanError RATE_LIMITED */
+  function take({ hash, cell, accountId }: Key): () => void {
+    const parties = [
+      [`session ${hash.toString('hex')}`, MOST_OF_A_SESSION, 'a session'],
+      [`account ${cell} ${accountId}`, MOST_OF_AN_ACCOUNT, 'an account'],
+      ['', MOST, 'a gateway'],
+    ] as const;
+    const full = parties.find(([party, most]) => (open.get(party) ?? 0) >= most);
+    if (full !== undefined)
+      throw new CapstanError('RATE_LIMITED', `${full[2]} may have at most ${full[1]} open test requests`, { retryAfterMs: RETRY_MS });
+    for (const [party] of parties) open.set(party, (open.get(party) ?? 0) + 1);
+    return () => {
+      for (const [party] of parties) {
+        const left = (open.get(party) ?? 1) - 1;
+        if (left === 0) open.delete(party);
+        else open.set(party, left);
+      }
+    };
+  }
+
   async function send(request: FastifyRequest, reply: FastifyReply): Promise<void> {
     const described = request.body as DescribedRequest;
     const target = targetOf(described.path);
     const { key, endpoint } = await admitted(request);
     const address = { endpointId: endpoint.id, target, pathForm: true };
     const head = requestHead(described, `/lb/${endpoint.id}${target}`, request.raw);
-    const session = key.hash.toString('hex');
-    const ofSession = open.get(session) ?? 0;
-    if (ofSession >= MOST_OF_A_SESSION || total >= MOST)
-      throw new CapstanError('RATE_LIMITED', `a session may have at most ${MOST_OF_A_SESSION} open test requests`, {
-        retryAfterMs: RETRY_MS,
-      });
-    open.set(session, ofSession + 1);
-    total += 1;
+    const free = take(key);
     reply.hijack();
     const { raw } = reply;
     raw.writeHead(200, NEUTRAL);
@@ -82,15 +98,16 @@ export function endpointRequestRoutes(api: FastifyInstance, services: ConsoleSer
       ...limits,
       headOnly: described.method === 'HEAD',
       write: (line) => raw.write(line),
-      close: () => raw.end(),
+      close: () => {
+        raw.end();
+        const force = setTimeout(() => raw.destroy(), CUT_MS);
+        raw.once('close', () => clearTimeout(force));
+      },
     });
     raw.on('drain', () => envelope.onDrain());
     onResponseClosed(reply, () => {
       envelope.gone();
-      total -= 1;
-      const left = (open.get(session) ?? 1) - 1;
-      if (left === 0) open.delete(session);
-      else open.set(session, left);
+      free();
     });
     try {
       loadBalancer.send({ request: head, endpoint, address }, Buffer.from(described.body ?? ''), envelope);

@@ -54,9 +54,9 @@ export function routeFigureShapes({ fromMs, stepS, routes, allRoutes }: GetHisto
       refused: total(route.refused),
       errors: total(route.errors),
       perMinute: requests / minutes,
-      p50: route.p50Ms,
-      p95: route.p95Ms,
-      p99: route.p99Ms,
+      p50: known(route.p50Ms),
+      p95: known(route.p95Ms),
+      p99: known(route.p99Ms),
       requestsByStep: byStep(route.requests),
       errorsByStep: byStep(route.errors),
     };
@@ -70,6 +70,11 @@ function firstStep(now: number): number {
 
 function total(counts: readonly number[]): number {
   return counts.reduce((sum, count) => sum + count, 0);
+}
+
+/** A gateway may have reported requests without durations. */
+function known(ms: number): number {
+  return Number.isNaN(ms) ? 0 : ms;
 }
 
 /** `*` stands for the routes beyond those that are told apart. */

@@ -245,18 +245,23 @@ serial(`only keys that may call the endpoint send, and only from the console${SK
   const { 'capstan-console': _, ...bare } = own;
   t.is((await send(bare, request)).status, 401);
   t.is((await send({ ...own, cookie: '' }, request)).status, 401);
-  // At most four at once, and each place is free again when its reader has left.
+  // At most four of a session and 20 of its account at once, and each place is free again when its reader has left.
   const abort = new AbortController();
-  const held = Array.from({ length: 4 }, () =>
+  const hold = (headers: Record<string, string>): Promise<Response> =>
     fetch(`${stack.url}/console/api/lb/${idOf('web')}`, {
       method: 'POST',
-      headers: own,
+      headers,
       body: JSON.stringify({ method: 'GET', path: '/forever', headers: [] }),
       signal: abort.signal,
-    }),
-  );
-  await Promise.all(held);
-  t.is((await send(own, request)).status, 429);
+    });
+  const rest = (mine: Record<string, string>) => Promise.all(Array.from({ length: 4 }, () => hold(mine)));
+  await rest(own);
+  const refused = await send(own, request);
+  t.is(refused.status, 429);
+  t.true((await refused.text()).includes('a session may have at most 4'));
+  for (let n = 0; n < 4; n++) await rest(await session(stack.apiKey));
+  const sixth = await session(stack.apiKey);
+  t.true((await (await send(sixth, request)).text()).includes('an account may have at most 20'));
   abort.abort();
   let status = 429;
   while (status === 429) ({ status } = await send(own, request));

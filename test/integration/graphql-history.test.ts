@@ -106,6 +106,8 @@ test('figures by route are those of all gateways, whichever is asked', async (t)
   const { endpoints } = await scheduler.deploy([
     { name: 'web', kind: EndpointKind.LOAD_BALANCED, scalerType: 'REQUEST_COUNT', routes: { 'GET /x/{id}': 'web' } },
   ]);
+  const other = { name: 'bare', kind: EndpointKind.LOAD_BALANCED, scalerType: 'REQUEST_COUNT', routes: { 'GET /': 'bare' } };
+  const bare = (await scheduler.deploy([other])).endpoints.find(({ spec }) => spec?.name === 'bare')?.id ?? '';
   const endpoint = endpoints.find(({ spec }) => spec?.name === 'web')?.id ?? '';
   const calls = [1, 2].map(() => scheduler.gateways.session(scheduler.bearer(scheduler.secret('gateway-token'))));
   for (const call of calls) {
@@ -114,6 +116,8 @@ test('figures by route are those of all gateways, whichever is asked', async (t)
     const counts = { requests: 2, refused: 1, errors: 1, classes: [40], classCounts: [2] };
     const routes = ['GET /x/{id}', 'GET /hostile'].map((route) => ({ endpointId: endpoint, route, ...counts }));
     call.write({ invokeAddress: '', levels: [], routes: [...routes, { endpointId: 'none', route: '', ...counts }] });
+    // A report without durations.
+    call.write({ invokeAddress: '', levels: [], routes: [{ ...counts, endpointId: bare, route: '', classes: [], classCounts: [] }] });
   }
   const query = `{
     routeFigures(endpoint: "${endpoint}") { method path requests refused errors p50 requestsByStep }
@@ -138,6 +142,8 @@ test('figures by route are those of all gateways, whichever is asked', async (t)
   t.is(routeFigures[0]?.requestsByStep.length, 12);
   t.is(sum(routeFigures[0]?.requestsByStep), 4);
   t.is(Math.round(routeFigures[0]?.p50 ?? 0), 1_023);
+  const plain = (await (await post('/graphql', { query: query.replaceAll(endpoint, bare) })).json()) as Figures;
+  t.like(plain.data.routeFigures[0], { method: '', path: '', requests: 4, p50: 0 });
   t.is(routeHistory?.step, 10);
   t.is(sum(routeHistory?.all.requests), 8);
   t.is(routeHistory?.all.durations.p95.filter((value) => value !== null).length, 1);
