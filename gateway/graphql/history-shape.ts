@@ -20,6 +20,7 @@ export function historyMessage({ endpoint, from, to, step }: HistoryArguments): 
     toMs: milliseconds('to', to ?? 0),
     stepS: whole('step', step ?? 0),
     byRoute: false,
+    noStepPercentiles: false,
   };
 }
 

@@ -33,7 +33,7 @@ function seriesShape(of: RouteHistory | undefined, steps: number): object {
 
 /** The request for the last hour of an endpoint. */
 export function lastHourMessage(endpointId: string, now: number): GetHistoryRequest {
-  return { endpointId, fromMs: BigInt(firstStep(now)), toMs: 0n, stepS: FINEST_S, byRoute: true };
+  return { endpointId, fromMs: BigInt(firstStep(now)), toMs: 0n, stepS: FINEST_S, byRoute: true, noStepPercentiles: true };
 }
 
 export function routeFigureShapes({ fromMs, stepS, routes, allRoutes }: GetHistoryResponse, now: number): object[] {

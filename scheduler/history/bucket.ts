@@ -53,14 +53,19 @@ export function note(durations: Durations, ms: number): void {
 
 /** The duration, ms, that this share of them does not exceed; null without any. */
 export function percentile(durations: Durations, share: number): number | null {
-  let total = 0;
-  for (const count of durations.values()) total += count;
-  let before = 0;
-  for (const [of, count] of [...durations].toSorted(([a], [b]) => a - b)) {
-    before += count;
-    if (before >= total * share) return durationOf(of);
-  }
-  return null;
+  return percentiles(durations, [share])[0] ?? null;
+}
+
+/** The same for several shares; empty without durations. */
+export function percentiles(durations: Durations, shares: readonly number[]): number[] {
+  if (durations.size === 0) return [];
+  const sorted = [...durations].toSorted(([a], [b]) => a - b);
+  const total = sorted.reduce((sum, [, count]) => sum + count, 0);
+  return shares.map((share) => {
+    let before = 0;
+    const [of = 0] = sorted.find(([, count]) => (before += count) >= total * share) ?? sorted.at(-1) ?? [];
+    return durationOf(of);
+  });
 }
 
 /** Adds a bucket to another one. */
@@ -96,10 +101,10 @@ export function encode({ counts, levels, samples, longestQueue, delay, execution
   return JSON.stringify(value);
 }
 
-/** The bucket of a text; what a later version wrote into it is left out. */
-export function decode(text: string): Bucket {
-  const bucket = emptyBucket();
+/** The bucket of a text; what a later version wrote into it is left out, and so are routes if nobody asks for them. */
+export function decode(text: string, withRoutes = true): Bucket {
   const value = JSON.parse(text) as Record<string, unknown>;
+  const bucket = withRoutes ? { ...emptyBucket(), routes: decodeRoutes(value['routes']) } : emptyBucket();
   const numberAt = (of: Record<string, unknown>, name: string): number => (typeof of[name] === 'number' ? of[name] : 0);
   for (const name of COUNTS) bucket.counts[name] = numberAt(value, name);
   for (const name of LEVELS) bucket.levels[name] = numberAt(value, name);
@@ -109,6 +114,5 @@ export function decode(text: string): Bucket {
     for (const [of, count] of (value[name] ?? []) as [number, number][]) bucket[name].set(of, count);
   const starts = (value['workerStarts'] ?? {}) as Record<string, unknown>;
   for (const name of ['total', ...PHASES] as const) bucket.workerStarts[name] = numberAt(starts, name);
-  addRoutes(bucket.routes, decodeRoutes(value['routes']));
   return bucket;
 }

@@ -54,7 +54,9 @@ export function encodeRoutes(routes: Routes): unknown[] {
 export function decodeRoutes(value: unknown): Routes {
   const routes: Routes = new Map();
   for (const [name, requests, refused, errors, durations] of (value ?? []) as [string, number, number, number, [number, number][]][])
-    addRoute(routeAt(routes, name), { requests, refused, errors, durations: new Map(durations) });
+    // Texts that this scheduler wrote name each route once, and no more than it tells apart.
+    if (routes.size < MOST_ROUTES && !routes.has(name)) routes.set(name, { requests, refused, errors, durations: new Map(durations) });
+    else addRoute(routeAt(routes, name), { requests, refused, errors, durations: new Map(durations) });
   return routes;
 }
 

@@ -10,6 +10,8 @@ export interface SeriesRequest {
   readonly to: number;
   /** Length of a step, s. */
   readonly step: number;
+  /** Requests by route are read, too. */
+  readonly byRoute?: boolean;
 }
 
 export interface Series {
@@ -54,7 +56,11 @@ function baseOf(step: number): (typeof HISTORY_STEPS)[number] {
  * Reads the steps that overlap the range, as far as they are written: the last one may go on.
  * @throws CapstanError INVALID_ARGUMENT
  */
-export async function readSeries(store: HistoryStore, { endpoint, from, to, step }: SeriesRequest, now: number): Promise<Series> {
+export async function readSeries(
+  store: HistoryStore,
+  { endpoint, from, to, step, byRoute = false }: SeriesRequest,
+  now: number,
+): Promise<Series> {
   const base = baseOf(step);
   const [stepMs, baseMs] = [step * 1000, base.step * 1000];
   if (to <= from) throw new CapstanError('INVALID_ARGUMENT', 'to: must be after from', { field: 'to' });
@@ -70,22 +76,21 @@ export async function readSeries(store: HistoryStore, { endpoint, from, to, step
   const rows = await store.read({ endpoint, step: base.step, from: first - heldMs(base.step), until });
   const bySlot = Map.groupBy(rows, ({ at }) => Math.floor(at / baseMs) * baseMs);
   const buckets = Array.from({ length: (until - first) / stepMs }, emptyBucket);
-  let standing: { readonly at: number; readonly last: Bucket } | null = null;
+  let standing: Standing | null = null;
   for (let slot = first - heldMs(base.step); slot < Math.min(until, writtenUntil); slot += baseMs) {
     const own = bySlot.get(slot);
-    const bucket = own === undefined ? held(standing, slot, base.step) : evened(merged(own));
+    const sum = buckets[Math.floor((slot - first) / stepMs)];
+    if (sum !== undefined) addTo(sum, own === undefined ? held(standing, slot, base.step) : evened(merged(own, byRoute)));
     // What a scheduler wrote last of a step in which another one began is what stands.
     const last = own?.at(-1);
-    if (last !== undefined) standing = { at: slot, last: decode(last.value) };
-    const sum = buckets[Math.floor((slot - first) / stepMs)];
-    if (sum !== undefined) addTo(sum, bucket);
+    if (last !== undefined) standing = { at: slot, value: last.value, last: null };
   }
   return { from: first, step, buckets };
 }
 
-function merged(rows: readonly { readonly value: string }[]): Bucket {
-  const sum = emptyBucket();
-  for (const { value } of rows) addTo(sum, decode(value));
+function merged([first, ...others]: readonly { readonly value: string }[], byRoute: boolean): Bucket {
+  const sum = first === undefined ? emptyBucket() : decode(first.value, byRoute);
+  for (const { value } of others) addTo(sum, decode(value, byRoute));
   return sum;
 }
 
@@ -96,10 +101,18 @@ function evened(bucket: Bucket): Bucket {
   return bucket;
 }
 
+/** The last row before a step, which is decoded when a step without a row needs it. */
+interface Standing {
+  readonly at: number;
+  readonly value: string;
+  last: Bucket | null;
+}
+
 /** A step without a row: nothing happened, and the levels are those of the last row. */
-function held(standing: { readonly at: number; readonly last: Bucket } | null, slot: number, step: number): Bucket {
+function held(standing: Standing | null, slot: number, step: number): Bucket {
   const bucket = emptyBucket();
   if (standing === null || slot - standing.at >= heldMs(step)) return evened(bucket);
+  standing.last ??= decode(standing.value, false);
   Object.assign(bucket.levels, standing.last.levels);
   bucket.samples = standing.last.samples;
   evened(bucket).longestQueue = bucket.levels.inQueue;

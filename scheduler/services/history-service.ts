@@ -3,7 +3,7 @@ import type { Durations } from '../../lib/duration-classes.ts';
 import { CapstanError } from '../../lib/errors.ts';
 import type { ControlServiceServer, GetHistoryResponse, HistoryDurations, RouteHistory } from '../../proto/gen/capstan/v1/control.ts';
 import { endpointNotFound } from '../core/jobs/errors.ts';
-import { percentile, type Count, type Level, type Phase } from '../history/bucket.ts';
+import { percentiles, type Count, type Level, type Phase } from '../history/bucket.ts';
 import { addRoute, addRoutes, emptyRoute, OTHER_ROUTES, routeAt, type RouteBucket, type Routes } from '../history/routes.ts';
 import { chosenStep, readSeries, type Series } from '../history/series.ts';
 import { unary } from './calls.ts';
@@ -11,7 +11,7 @@ import type { ControlDeps } from './control-deps.ts';
 
 export function historyHandlers({ engine, auth, log, clock, history }: ControlDeps): Pick<ControlServiceServer, 'getHistory'> {
   return {
-    getHistory: unary(log, 'GetHistory', async ({ endpointId, fromMs, toMs, stepS, byRoute }, metadata) => {
+    getHistory: unary(log, 'GetHistory', async ({ endpointId, fromMs, toMs, stepS, byRoute, noStepPercentiles }, metadata) => {
       const { account, sees } = auth.reader(metadata);
       const config = engine.state.endpoints.get(endpointId)?.config;
       if (config === undefined || config.account !== account || !sees(config)) throw endpointNotFound(endpointId);
@@ -19,8 +19,8 @@ export function historyHandlers({ engine, auth, log, clock, history }: ControlDe
       const from = timeOf('from', fromMs, now);
       const to = timeOf('to', toMs, now);
       const step = stepS === 0 ? chosenStep(from, to, now) : stepS;
-      const series = await readSeries(history, { endpoint: endpointId, from, to, step }, now);
-      return { ...response(series), ...(byRoute ? routesOf(series) : {}) };
+      const series = await readSeries(history, { endpoint: endpointId, from, to, step, byRoute }, now);
+      return { ...response(series), ...(byRoute ? routesOf(series, !noStepPercentiles) : {}) };
     }),
   };
 }
@@ -66,8 +66,17 @@ function response({ from, step, buckets }: Series): GetHistoryResponse {
   };
 }
 
+/** The percentiles that plots show. */
+const SHARES = [0.5, 0.95, 0.99];
+
+/** Requests of a route in each step, and whether the steps have percentiles of their own. */
+interface RouteSteps {
+  readonly steps: readonly RouteBucket[];
+  readonly hasSteps: boolean;
+}
+
 /** Requests by route, the ones with most requests first, and all together. */
-function routesOf({ buckets }: Series): { routes: RouteHistory[]; allRoutes: RouteHistory } {
+function routesOf({ buckets }: Series, hasSteps: boolean): { routes: RouteHistory[]; allRoutes: RouteHistory } {
   const range: Routes = new Map();
   for (const { routes } of buckets) addRoutes(range, routes);
   const none = emptyRoute();
@@ -84,36 +93,27 @@ function routesOf({ buckets }: Series): { routes: RouteHistory[]; allRoutes: Rou
     return sum;
   };
   return {
-    routes: routes.map(([name, whole]) =>
-      routeHistory(
-        name,
-        whole,
-        narrowed.map((own) => own.get(name) ?? none),
-      ),
-    ),
-    allRoutes: routeHistory(
-      '',
-      total(range),
-      buckets.map((bucket) => total(bucket.routes)),
-    ),
+    routes: routes.map(([name, whole]) => routeHistory(name, whole, { steps: narrowed.map((own) => own.get(name) ?? none), hasSteps })),
+    allRoutes: routeHistory('', total(range), { steps: buckets.map((bucket) => total(bucket.routes)), hasSteps }),
   };
 }
 
-function routeHistory(route: string, whole: RouteBucket, steps: readonly RouteBucket[]): RouteHistory {
-  const share = (wanted: number): number => percentile(whole.durations, wanted) ?? Number.NaN;
+function routeHistory(route: string, whole: RouteBucket, { steps, hasSteps }: RouteSteps): RouteHistory {
+  const [p50Ms = Number.NaN, p95Ms = Number.NaN, p99Ms = Number.NaN] = percentiles(whole.durations, SHARES);
   return {
     route,
     requests: steps.map(({ requests }) => requests),
     refused: steps.map(({ refused }) => refused),
     errors: steps.map(({ errors }) => errors),
-    durations: durations(steps, ({ durations: of }) => of),
-    p50Ms: share(0.5),
-    p95Ms: share(0.95),
-    p99Ms: share(0.99),
+    ...(hasSteps ? { durations: durations(steps, ({ durations: of }) => of) } : {}),
+    p50Ms,
+    p95Ms,
+    p99Ms,
   };
 }
 
 function durations<T>(buckets: readonly T[], of: (bucket: T) => Durations): HistoryDurations {
-  const share = (wanted: number): number[] => buckets.map((bucket) => percentile(of(bucket), wanted) ?? Number.NaN);
-  return { p50Ms: share(0.5), p95Ms: share(0.95), p99Ms: share(0.99) };
+  const found = buckets.map((bucket) => percentiles(of(bucket), SHARES));
+  const share = (place: number): number[] => found.map((each) => each[place] ?? Number.NaN);
+  return { p50Ms: share(0), p95Ms: share(1), p99Ms: share(2) };
 }

@@ -56,7 +56,7 @@ function open(input = queueInput('echo')) {
     }
     await new Promise((done) => setImmediate(done));
   };
-  const series = (step: number, from = START, to = now) => readSeries(store, { endpoint, from, to, step }, now + 3_000);
+  const series = (step: number, from = START, to = now) => readSeries(store, { endpoint, from, to, step, byRoute: true }, now + 3_000);
   return {
     world,
     endpoint,
@@ -233,7 +233,7 @@ test('percentiles are at most 9 % off, over all durations', (t) => {
 
 test('requests of several gateways add up by route, and routes that the endpoint does not declare are no series', async (t) => {
   const input = queueInput('web', { kind: 'LOAD_BALANCED', scalerType: 'REQUEST_COUNT', routes: { 'GET /x': 'web', 'POST /y': 'web' } });
-  const { endpoint, recorder, pass, series, store } = open(input);
+  const { endpoint, recorder, pass, series, store, now } = open(input);
   const report = (route: string, more: object = {}) =>
     recorder.requestsEnded({
       endpointId: endpoint,
@@ -268,6 +268,11 @@ test('requests of several gateways add up by route, and routes that the endpoint
       [['GET /x', 2]],
       [],
     ],
+  );
+  const plain = await readSeries(store, { endpoint, from: START, to: now(), step: 10 }, now() + 3_000);
+  t.true(
+    plain.buckets.every(({ routes }) => routes.size === 0),
+    'only for those who ask',
   );
   const [minute] = (await series(60)).buckets;
   t.like(minute?.routes.get('GET /x'), { requests: 6, refused: 0, errors: 3 });

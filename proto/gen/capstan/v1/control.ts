@@ -1329,6 +1329,8 @@ export interface GetHistoryRequest {
   stepS: number;
   /** Requests by route come, too. */
   byRoute: boolean;
+  /** Percentiles of routes are those of the whole range alone, which costs less. */
+  noStepPercentiles: boolean;
 }
 
 /** Every series has one value for each step, from the first step on. */
@@ -12910,7 +12912,7 @@ export const EndpointActivity: MessageFns<EndpointActivity> = {
 };
 
 function createBaseGetHistoryRequest(): GetHistoryRequest {
-  return { endpointId: "", fromMs: 0n, toMs: 0n, stepS: 0, byRoute: false };
+  return { endpointId: "", fromMs: 0n, toMs: 0n, stepS: 0, byRoute: false, noStepPercentiles: false };
 }
 
 export const GetHistoryRequest: MessageFns<GetHistoryRequest> = {
@@ -12935,6 +12937,9 @@ export const GetHistoryRequest: MessageFns<GetHistoryRequest> = {
     }
     if (message.byRoute !== false) {
       writer.uint32(40).bool(message.byRoute);
+    }
+    if (message.noStepPercentiles !== false) {
+      writer.uint32(48).bool(message.noStepPercentiles);
     }
     return writer;
   },
@@ -12992,6 +12997,14 @@ export const GetHistoryRequest: MessageFns<GetHistoryRequest> = {
             message.byRoute = reader.bool();
             continue;
           }
+          case 6: {
+            if (tag !== 48) {
+              break;
+            }
+
+            message.noStepPercentiles = reader.bool();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -13023,6 +13036,11 @@ export const GetHistoryRequest: MessageFns<GetHistoryRequest> = {
         : isSet(object.by_route)
         ? globalThis.Boolean(object.by_route)
         : false,
+      noStepPercentiles: isSet(object.noStepPercentiles)
+        ? globalThis.Boolean(object.noStepPercentiles)
+        : isSet(object.no_step_percentiles)
+        ? globalThis.Boolean(object.no_step_percentiles)
+        : false,
     };
   },
 
@@ -13043,6 +13061,9 @@ export const GetHistoryRequest: MessageFns<GetHistoryRequest> = {
     if (message.byRoute !== false) {
       obj.byRoute = message.byRoute;
     }
+    if (message.noStepPercentiles !== false) {
+      obj.noStepPercentiles = message.noStepPercentiles;
+    }
     return obj;
   },
 
@@ -13056,6 +13077,7 @@ export const GetHistoryRequest: MessageFns<GetHistoryRequest> = {
     message.toMs = (object.toMs !== undefined && object.toMs !== null) ? BigInt(object.toMs) : 0n;
     message.stepS = object.stepS ?? 0;
     message.byRoute = object.byRoute ?? false;
+    message.noStepPercentiles = object.noStepPercentiles ?? false;
     return message;
   },
 };
