@@ -133,7 +133,7 @@ export class HistoryRecorder {
     const durations = reportedDurations(report.classes, report.classCounts);
     const { routes } = this.#of(config.id).unsampled;
     const name = Object.hasOwn(config.routes, report.route) ? report.route : '';
-    addRoute(routeAt(routes, name), { requests, refused, errors, durations });
+    addRoute(routeAt(routes, name), { requests, clientErrors: refused, errors, durations });
   }
 
   /** Ends the present step of 10 s: takes a sample of the levels and writes what is due; with `last` all that is not written. */

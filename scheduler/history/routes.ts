@@ -5,7 +5,7 @@ import { HIGHEST_CLASS, type Durations } from '../../lib/duration-classes.ts';
 export interface RouteBucket {
   requests: number;
   /** Answered with a status from 400 to 499. */
-  refused: number;
+  clientErrors: number;
   /** Answered with a status from 500. */
   errors: number;
   readonly durations: Durations;
@@ -21,7 +21,7 @@ export const OTHER_ROUTES = '*';
 const MAX_NAME = 256;
 
 export function emptyRoute(): RouteBucket {
-  return { requests: 0, refused: 0, errors: 0, durations: new Map() };
+  return { requests: 0, clientErrors: 0, errors: 0, durations: new Map() };
 }
 
 /** Returns the bucket of a route, or of the others. */
@@ -35,9 +35,9 @@ export function routeAt(routes: Routes, route: string): RouteBucket {
 }
 
 /** Adds the requests of one route to another bucket. */
-export function addRoute(sum: RouteBucket, { requests, refused, errors, durations }: RouteBucket): void {
+export function addRoute(sum: RouteBucket, { requests, clientErrors, errors, durations }: RouteBucket): void {
   sum.requests += requests;
-  sum.refused += refused;
+  sum.clientErrors += clientErrors;
   sum.errors += errors;
   for (const [of, count] of durations) sum.durations.set(of, (sum.durations.get(of) ?? 0) + count);
 }
@@ -46,17 +46,17 @@ export function addRoutes(sum: Routes, routes: Routes): void {
   for (const [name, route] of routes) addRoute(routeAt(sum, name), route);
 }
 
-/** `[name, requests, refused, errors, [[class, count]…]]` for each. */
+/** `[name, requests, clientErrors, errors, [[class, count]…]]` for each. */
 export function encodeRoutes(routes: Routes): unknown[] {
-  return [...routes].map(([name, { requests, refused, errors, durations }]) => [name, requests, refused, errors, [...durations]]);
+  return [...routes].map(([name, { requests, clientErrors, errors, durations }]) => [name, requests, clientErrors, errors, [...durations]]);
 }
 
 export function decodeRoutes(value: unknown): Routes {
   const routes: Routes = new Map();
-  for (const [name, requests, refused, errors, durations] of (value ?? []) as [string, number, number, number, [number, number][]][])
+  for (const [name, requests, clientErrors, errors, durations] of (value ?? []) as [string, number, number, number, [number, number][]][])
     // Texts that this scheduler wrote name each route once, and no more than it tells apart.
-    if (routes.size < MOST_ROUTES && !routes.has(name)) routes.set(name, { requests, refused, errors, durations: new Map(durations) });
-    else addRoute(routeAt(routes, name), { requests, refused, errors, durations: new Map(durations) });
+    if (routes.size < MOST_ROUTES && !routes.has(name)) routes.set(name, { requests, clientErrors, errors, durations: new Map(durations) });
+    else addRoute(routeAt(routes, name), { requests, clientErrors, errors, durations: new Map(durations) });
   return routes;
 }
 

@@ -103,7 +103,7 @@ function routeHistory(route: string, whole: RouteBucket, { steps, hasSteps }: Ro
   return {
     route,
     requests: steps.map(({ requests }) => requests),
-    refused: steps.map(({ refused }) => refused),
+    refused: steps.map(({ clientErrors }) => clientErrors),
     errors: steps.map(({ errors }) => errors),
     ...(hasSteps ? { durations: durations(steps, ({ durations: of }) => of) } : {}),
     p50Ms,

@@ -209,7 +209,7 @@ test('a bucket survives its text; a text of a later version is read', (t) => {
   bucket.delay.set(classOf(5_000), 4);
   bucket.workerStarts.total = 1;
   t.deepEqual(decode(encode(bucket)), bucket);
-  addRoute(routeAt(bucket.routes, 'GET /x'), { requests: 3, refused: 1, errors: 2, durations: new Map([[7, 3]]) });
+  addRoute(routeAt(bucket.routes, 'GET /x'), { requests: 3, clientErrors: 1, errors: 2, durations: new Map([[7, 3]]) });
   t.deepEqual(decode(encode(bucket)), bucket);
   t.is(decode('{"samples":1,"completed":2,"later":{"a":1}}').counts.completed, 2);
 });
@@ -275,14 +275,14 @@ test('requests of several gateways add up by route, and routes that the endpoint
     'only for those who ask',
   );
   const [minute] = (await series(60)).buckets;
-  t.like(minute?.routes.get('GET /x'), { requests: 6, refused: 0, errors: 3 });
+  t.like(minute?.routes.get('GET /x'), { requests: 6, clientErrors: 0, errors: 3 });
   t.true(Math.abs((percentile(minute?.routes.get('GET /x')?.durations ?? new Map(), 0.5) ?? 0) - 100) < 9);
   t.false(store.writes.some(({ value }) => value.includes('none') || value.includes('xxx')));
 });
 
 test('a step tells a bounded number of routes apart, also when steps add up', (t) => {
   const routes: Routes = new Map();
-  const one = { requests: 1, refused: 0, errors: 0, durations: new Map([[1, 1]]) };
+  const one = { requests: 1, clientErrors: 0, errors: 0, durations: new Map([[1, 1]]) };
   for (let n = 0; n < MOST_ROUTES + 20; n++) addRoute(routeAt(routes, `GET /${n}`), one);
   t.is(routes.size, MOST_ROUTES + 1);
   t.is(routes.get(OTHER_ROUTES)?.requests, 20);
