@@ -15,6 +15,7 @@ import { workerCounts } from '../services/worker-counts.ts';
 import { heldMs, HISTORY_STEPS, type HistoryRow, type HistoryStore } from '../store/history.ts';
 import type { Op, Outcome } from '../store/store.ts';
 import { addRoute, reportedDurations, routeAt } from './routes.ts';
+import { ToldRoutes } from './told-routes.ts';
 import { addTo, emptyBucket, encode, isQuiet, LEVELS, note, PHASES, type Bucket, type Count, type Phase } from './bucket.ts';
 
 type Finish = Extract<Op, { kind: 'finish' }>;
@@ -70,6 +71,7 @@ interface Recorded {
 export class HistoryRecorder {
   readonly #options: RecorderOptions;
   readonly #endpoints = new Map<string, Recorded>();
+  readonly #toldRoutes = new ToldRoutes();
   /** The state whose tallies are known. */
   #state: State | null = null;
   /** When the recording of this state began, ms: no row begins before it. */
@@ -127,12 +129,13 @@ export class HistoryRecorder {
 
   /** Counts requests that ended at a gateway. Only routes that the endpoint declares are told apart. */
   requestsEnded(report: RouteCounts): void {
-    const config = this.#options.image()?.endpoints.get(report.endpointId)?.config;
-    if (config === undefined) return;
+    const state = this.#options.image();
+    const config = state?.endpoints.get(report.endpointId)?.config;
+    if (state === null || config === undefined) return;
     const { requests, refused, errors } = report;
     const durations = reportedDurations(report.classes, report.classCounts);
     const { routes } = this.#of(config.id).unsampled;
-    const name = Object.hasOwn(config.routes, report.route) ? report.route : '';
+    const name = this.#toldRoutes.nameOf(state, config.id, report.route);
     addRoute(routeAt(routes, name), { requests, clientErrors: refused, errors, durations });
   }
 
@@ -155,6 +158,7 @@ export class HistoryRecorder {
     }
     for (const endpoint of recorded(state)) this.#sampleOf(state, endpoint);
     for (const id of this.#endpoints.keys()) if (!state.endpoints.has(id)) this.#endpoints.delete(id);
+    this.#toldRoutes.keepOnly(state);
     this.#write(0, rows);
     const isMinute = Math.floor(within / LONGER_MS) !== Math.floor((within + SAMPLE_MS) / LONGER_MS);
     if (isMinute || last) for (let i = 1; i < HISTORY_STEPS.length; i++) this.#write(i, rows);
