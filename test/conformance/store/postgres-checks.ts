@@ -1,4 +1,4 @@
-/** What no operation may lead to, as CHECKs of the table of jobs: a store that is used in production goes without them, see migration 10. */
+/** What no operation may lead to, as CHECKs of the table of jobs: a store that is used in production goes without them, see migration 9. */
 export const JOB_CHECKS = `
 ALTER TABLE capstan.jobs
   ADD CHECK (seq > 0 AND queue_position >= 0 AND priority IN (0, 1) AND id <> '' AND endpoint <> ''),

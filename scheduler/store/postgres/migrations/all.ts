@@ -6,8 +6,8 @@ import { schedulers } from './0003_schedulers.ts';
 import { cells } from './0004_cells.ts';
 import { plans } from './0005_plans.ts';
 import { tracesAndTags } from './0008_traces_and_tags.ts';
-import { timelines } from './0009_timelines.ts';
-import { uncheckedJobs } from './0010_unchecked_jobs.ts';
+import { timelines } from './0010_timelines.ts';
+import { uncheckedJobs } from './0009_unchecked_jobs.ts';
 import { finerTerms } from './0006_finer_terms.ts';
 
 /** In order of their numbers. */
@@ -20,6 +20,6 @@ export const migrations: readonly Migration[] = [
   finerTerms,
   history,
   tracesAndTags,
-  timelines,
   uncheckedJobs,
+  timelines,
 ];

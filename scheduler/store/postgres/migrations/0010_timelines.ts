@@ -3,7 +3,7 @@ import type { Migration } from './migration.ts';
 
 /** What a job's timeline shows of the past: the attempts that ended, and the reasons for which the queue of its endpoint waited. */
 export const timelines: Migration = {
-  number: 9,
+  number: 10,
   name: 'timelines',
   sql: `
 ALTER TABLE capstan.jobs ADD COLUMN past_attempts text;

@@ -27,7 +27,7 @@ const COMPARISONS = [
  * The functions are run again: they count what a statement applied, and look for what it did not apply only when there is any.
  */
 export const uncheckedJobs: Migration = {
-  number: 10,
+  number: 9,
   name: 'unchecked_jobs',
   sql: `
 ALTER TABLE capstan.jobs ${[...OF_COLUMNS, ...COMPARISONS].map((name) => `DROP CONSTRAINT ${name}`).join(', ')};
