@@ -3,7 +3,7 @@
  * gathered during the commit of one batch form the next. The next step of a job starts when the outcome of the previous one has arrived.
  */
 import type { Fence, Op, Store } from '../../scheduler/store/store.ts';
-import { finishOp, leaseOp, submitOp } from './load.ts';
+import { deliveredOp, finishOp, finishWithWebhookOp, leaseOp, submitOp } from './load.ts';
 
 /** Position in the queue of one store. */
 export interface Queue {
@@ -45,10 +45,13 @@ export interface Loop {
   readonly seconds: number;
   /** Whether jobs are removed with the batch after their end; otherwise they stay. */
   readonly removes?: boolean;
+  /** Whether jobs have a webhook, which is delivered with the batch after their end. */
+  readonly webhooks?: boolean;
 }
 
 /** A lease takes the oldest waiting job, so the depth stays constant. */
-export async function run({ store, fence, queue, inFlight, seconds, removes = false }: Loop): Promise<Run> {
+export async function run({ store, fence, queue, inFlight, seconds, removes = false, webhooks = false }: Loop): Promise<Run> {
+  const finish = webhooks ? finishWithWebhookOp : finishOp;
   let waiting: Op[] = [];
   let joined = 0;
   let cycles = 0;
@@ -74,11 +77,12 @@ export async function run({ store, fence, queue, inFlight, seconds, removes = fa
       if (op.kind === 'submit') {
         waiting.push(leaseOp(queue.head++));
       } else if (op.kind === 'lease') {
-        waiting.push(finishOp(op.seq, now));
+        waiting.push(finish(op.seq, now));
       } else if (op.kind === 'finish') {
         cycles++;
         waiting.push(submitOp(queue.tail++, now));
         if (removes) waiting.push({ kind: 'delete', seq: op.seq, dueBy: null });
+        if (webhooks) waiting.push(deliveredOp(op.seq));
       }
     }
   }
@@ -89,7 +93,10 @@ export async function run({ store, fence, queue, inFlight, seconds, removes = fa
     const batch = waiting;
     waiting = [];
     await store.commit(fence, batch);
-    for (const op of batch) if (op.kind === 'lease') waiting.push(finishOp(op.seq, Date.now()));
+    for (const op of batch) {
+      if (op.kind === 'lease') waiting.push(finishOp(op.seq, Date.now()));
+      else if (op.kind === 'finish' && op.hook !== null) waiting.push(deliveredOp(op.seq));
+    }
   }
   times.sort((a, b) => a - b);
   const at = (share: number): number => Math.round((times[Math.floor((times.length - 1) * share)] ?? 0) * 100) / 100;

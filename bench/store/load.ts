@@ -52,7 +52,7 @@ export function requeueOp(seq: number): Op {
   return { kind: 'requeue', seq, token: 1, attempts: 0, pastAttempts: null };
 }
 
-export function finishOp(seq: number, now: number): Op {
+export function finishOp(seq: number, now: number): Extract<Op, { kind: 'finish' }> {
   return {
     kind: 'finish',
     seq,
@@ -70,6 +70,27 @@ export function finishOp(seq: number, now: number): Op {
     firstChunk: 0,
     hook: null,
   };
+}
+
+const webhookId = (seq: number): string => `webhook-${seq}_1`;
+
+/** As {@link finishOp}, with a delivery that is due at once; all are for one host. */
+export function finishWithWebhookOp(seq: number, now: number): Op {
+  const hook = {
+    id: webhookId(seq),
+    account: 'account-x7k2m9q4w1',
+    endpoint: 'x7k2m9q4w1',
+    url: 'https://hooks.example.com/jobs',
+    host: 'hooks.example.com',
+    envelope: '{"status":"COMPLETED","delayTime":12,"executionTime":34}',
+    dueAt: now,
+  };
+  return { ...finishOp(seq, now), hook };
+}
+
+/** The delivery of such a job was accepted. */
+export function deliveredOp(seq: number): Op {
+  return { kind: 'hook', id: webhookId(seq), after: 0, to: null };
 }
 
 export function median(values: readonly number[]): number {

@@ -159,7 +159,7 @@ export class PostgresSession {
     const from = after === null ? '' : ` AND (${key}) > (${order.postgres.map((_, i) => `$${i + 2}`).join(', ')})`;
     const cursor = `copy_${this.#cursors++}`;
     await this.query(
-      `DECLARE ${cursor} NO SCROLL CURSOR FOR SELECT ${names} FROM capstan.${table.name} WHERE ${ofCell(table)}${from} ORDER BY ${key}`,
+      `DECLARE ${cursor} NO SCROLL CURSOR FOR SELECT ${names} FROM capstan.${table.postgres} WHERE ${ofCell(table)}${from} ORDER BY ${key}`,
       [CELL, ...(after ?? [])],
     );
     for (let limit = FIRST_FETCH; ;) {

@@ -47,7 +47,7 @@ export class PostgresSource implements CopySource {
 
   async count(table: CopyTable): Promise<number> {
     const [row] = await this.#session.query<{ count: number }>(
-      `SELECT count(*) AS count FROM capstan.${table.name} WHERE ${ofCell(table)}`,
+      `SELECT count(*) AS count FROM capstan.${table.postgres} WHERE ${ofCell(table)}`,
       [CELL],
     );
     return row?.count ?? 0;

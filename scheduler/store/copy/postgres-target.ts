@@ -6,7 +6,7 @@ import { CapstanError } from '../../../lib/errors.ts';
 import { UNFINISHED_COPY } from '../postgres/failures.ts';
 import { CELL, createSchema, PostgresSession } from './postgres-session.ts';
 import { otherCopy, ownerMark, type CopyPosition, type CopyState, type CopyTarget, type Head } from './sides.ts';
-import { COPY_TABLES, ofCell, type Cell, type CopyTable, type Row } from './tables.ts';
+import { COPY_TABLES, isView, ofCell, type Cell, type CopyTable, type Row } from './tables.ts';
 
 const BEGIN = `CREATE TABLE capstan.store_copy (one int PRIMARY KEY CHECK (one = 1), fingerprint text NOT NULL, position text);
 CREATE FUNCTION capstan.store_copy() RETURNS trigger LANGUAGE plpgsql AS $trigger$ BEGIN
@@ -80,7 +80,7 @@ export class PostgresTarget implements CopyTarget {
     for (const table of COPY_TABLES) {
       const { name } = table;
       const [row] = await this.#session.query<{ held: boolean }>(
-        `SELECT EXISTS (SELECT FROM capstan.${name} WHERE ${ofCell(table)}) AS held`,
+        `SELECT EXISTS (SELECT FROM capstan.${table.postgres} WHERE ${ofCell(table)}) AS held`,
         [CELL],
       );
       if (row?.held !== true) continue;
@@ -98,7 +98,7 @@ export class PostgresTarget implements CopyTarget {
   async #discard(): Promise<void> {
     await this.#session.transaction(async () => {
       // What belongs to endpoints goes before them.
-      for (const table of COPY_TABLES.toReversed())
+      for (const table of COPY_TABLES.toReversed().filter((each) => !isView(each)))
         await this.#session.query(`DELETE FROM capstan.${table.name} WHERE ${ofCell(table)}`, [CELL]);
       await this.#session.query('DELETE FROM capstan.bodies WHERE cell = $1', [CELL]);
       await this.#session.query('DELETE FROM capstan.body_usage WHERE cell = $1', [CELL]);
@@ -114,7 +114,7 @@ export class PostgresTarget implements CopyTarget {
         await this.#session.query(`DELETE FROM capstan.${table.name} WHERE cell = $1`, [CELL]);
         await this.#session.query('DELETE FROM capstan.body_usage WHERE cell = $1', [CELL]);
       }
-      if (rows.length > 0)
+      if (rows.length > 0 && !isView(table))
         await this.#session.copyIn(
           `COPY capstan.${table.name} (${names.join(', ')}) FROM STDIN`,
           Buffer.from(rows.map((row) => lineOf(table, row)).join('')),

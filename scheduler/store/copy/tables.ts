@@ -20,8 +20,10 @@ export interface Column {
 }
 
 export interface CopyTable {
-  /** The same in both databases. */
+  /** The same in both databases, unless PostgreSQL has a view. */
   readonly name: string;
+  /** What PostgreSQL has in the table's place, a view of other tables: it is read and compared, not written. Otherwise the name. */
+  readonly postgres: string;
   readonly columns: readonly Column[];
   /** Columns that number the rows: a copy goes on after them. */
   readonly order: { readonly postgres: readonly string[]; readonly sqlite: readonly string[] };
@@ -51,12 +53,13 @@ function table(
   name: string,
   spec: string,
   order: string,
-  { sqlite = '', isOfEndpoints = false, isCounted = false, isDerived = false } = {},
+  { sqlite = '', view = '', isOfEndpoints = false, isCounted = false, isDerived = false } = {},
 ): CopyTable {
   const all = columns(spec);
   const names = order.split(' ');
   const sqliteOrder = sqlite === '' ? names.map((each) => all.find((column) => column.name === each)?.sqlite ?? each) : sqlite.split(' ');
-  return { name, columns: all, order: { postgres: names, sqlite: sqliteOrder }, isOfEndpoints, isCounted, isDerived };
+  const postgres = view === '' ? name : view;
+  return { name, postgres, columns: all, order: { postgres: names, sqlite: sqliteOrder }, isOfEndpoints, isCounted, isDerived };
 }
 
 /** Control rows first: triggers read the accounts of endpoints from them. */
@@ -80,13 +83,15 @@ export const COPY_TABLES: readonly CopyTable[] = [
     'number',
     { sqlite: 'rowid' },
   ),
-  table('hook_hosts', 'host:text next_at:int', 'host'),
+  table('hook_hosts', 'host:text next_at:int', 'host', { view: 'pending_hosts' }),
   table('idempotency', 'key:text job_id:text body_hash:bytes expires_at:int', 'key'),
   table('bodies', 'id:text account:text size:int refs:int', 'id', { isCounted: true }),
   table('history', 'endpoint:text step:int at:int value:text', 'endpoint step at', { isOfEndpoints: true }),
   table('queue_reasons', 'endpoint:text at:int reason:text detail:text', 'endpoint at', { isOfEndpoints: true }),
   table('body_usage', 'account:text bytes:int', 'account', { isDerived: true }),
 ];
+
+export const isView = ({ name, postgres }: CopyTable): boolean => name !== postgres;
 
 /** The condition of a table's rows in PostgreSQL; $1 the cell. */
 export function ofCell({ isOfEndpoints }: CopyTable): string {

@@ -1,4 +1,4 @@
-/** A batch's operations as the parameters of `capstan.commit_v3`, and its answer as outcomes. */
+/** A batch's operations as the parameters of `capstan.commit_v4`, and its answer as outcomes. */
 import { assertNever } from '../../../lib/errors.ts';
 import { payloadColumns } from '../rows.ts';
 import type { Op, Outcome } from '../store.ts';

@@ -145,6 +145,9 @@ export interface PoolOptions {
   readonly waitMs?: number;
 }
 
+/** A read of the first rows in order ends with the last of them; a bitmap would first be made of all. */
+const READS = { enable_bitmapscan: 'off' };
+
 /**
  * Connections for reading, to a server that writes. `settings` are the session's, in place of the usual ones; the sockets of open
  * connections are in `sockets`.
@@ -166,7 +169,7 @@ export function readPool(address: Address, size: number, { settings = {}, socket
       );
   };
   const config: PoolConfig = {
-    ...clientConfig(address, 'capstan reads', { session: { ...SESSION, ...settings } }),
+    ...clientConfig(address, 'capstan reads', { session: { ...SESSION, ...READS, ...settings } }),
     connectionTimeoutMillis: waitMs,
     stream,
     verify,

@@ -289,7 +289,8 @@ function tests(server: PostgresServer): void {
     const { file } = await filled(t);
     const url = await server.newDatabase();
     await (await openPostgresStore({ url })).close();
-    const notCopied = ['cells', 'accounts', 'schedulers'];
+    // The view is what copies read of the table `hook_hosts`, which owners of earlier versions keep.
+    const notCopied = ['cells', 'accounts', 'schedulers', 'pending_hosts'];
     const more: Readonly<Record<string, readonly string[]>> = { control: ['account'], hooks: ['number'] };
     const tables = [...(await columnsOfPostgres(url))].filter(([name]) => !notCopied.includes(name));
     t.deepEqual(

@@ -10,7 +10,8 @@ import { openPostgresStore, type PostgresStore } from '../../../scheduler/store/
 import { readPool } from '../../../scheduler/store/postgres/connection.ts';
 import { jobReads } from '../../../scheduler/store/postgres/reads/jobs.ts';
 import { hookReads } from '../../../scheduler/store/postgres/reads/hooks.ts';
-import { LeftEdge, LeftEdges } from '../../../scheduler/store/postgres/reads/left-edges.ts';
+import { LeftEdge } from '../../../scheduler/store/postgres/reads/left-edge.ts';
+import { LeftEdges } from '../../../scheduler/store/postgres/reads/left-edges.ts';
 import type { Query } from '../../../scheduler/store/postgres/reads/query.ts';
 import type { Fence, Op } from '../../../scheduler/store/store.ts';
 import type { PostgresServer } from '../../support/postgres.ts';
@@ -86,7 +87,11 @@ function tests(server: PostgresServer): void {
     );
   });
 
-  test('webhooks that are due are found without going through those that were delivered', async (t) => {
+  const hosts = { 'a host each': (seq: number) => `${seq}.${'x'.repeat(200)}.example`, 'one host': () => `${'x'.repeat(200)}.example` };
+  for (const [whose, hostOf] of Object.entries(hosts))
+    test(`webhooks that are due are found without going through those that were delivered, of ${whose}`, (t) => webhooks(t, hostOf));
+
+  async function webhooks(t: ExecutionContext, hostOf: (seq: number) => string): Promise<void> {
     const { url, store, fence } = await world(t);
     const reader = new Client({ connectionString: url });
     await reader.connect();
@@ -100,8 +105,7 @@ function tests(server: PostgresServer): void {
       await given(store, fence, ...ops);
     };
     const ended = (seq: number): Op[] => {
-      const host = `${seq}.${'x'.repeat(200)}.example`;
-      return [submit(leased(seq)), completed(seq, { hook: hookOf(seq, { dueAt: START + seq, host }) })];
+      return [submit(leased(seq)), completed(seq, { hook: hookOf(seq, { dueAt: START + seq, host: hostOf(seq) }) })];
     };
     for (let from = 1; from <= JOBS; from += BATCH) {
       const seqs = Array.from({ length: BATCH }, (_, i) => from + i);
@@ -116,7 +120,7 @@ function tests(server: PostgresServer): void {
     // One that is sent again is due before all others.
     await commit([{ kind: 'hook', id: hookOf(JOBS + 2).id, after: null, to: { state: 'PENDING', dueAt: START, tries: 0, error: null } }]);
     t.deepEqual(await pages.hooksFound(), [hookOf(JOBS + 2).id, hookOf(JOBS + 1).id]);
-  });
+  }
 
   test('a batch of ends touches as many rows as it has, however many jobs are leased', async (t) => {
     const { url, store, fence } = await world(t);

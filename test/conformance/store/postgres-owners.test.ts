@@ -88,7 +88,7 @@ function tests(server: PostgresServer): void {
   test('the fence holds in the database: a stale batch, or one out of turn, raises instead of writing nothing', async (t) => {
     const { fence, sql, store } = await worldOf(t, server);
     const call = (term: bigint, batch: number): Promise<unknown> =>
-      sql(`SELECT * FROM capstan.commit_v3(0, ${term}, ${batch}, 0, 0, 0, '{}', false, 0,
+      sql(`SELECT * FROM capstan.commit_v4(0, ${term}, ${batch}, 0, 0, 0, '{}', false, 0,
         NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)`);
     for (const [term, batch] of [
       [fence.term - 1n, 1],

@@ -1,19 +1,37 @@
 import type { HookHead, Reads } from '../../store.ts';
 import { bound, toHook, toHookHead, type HookTuple, type WholeHookTuple } from '../../rows.ts';
 import { HOOK_COLUMNS, HOOK_PAYLOAD_COLUMNS } from '../columns.ts';
+import type { HostFrom, Seen } from './hook-hosts.ts';
+import { NONE } from './left-edge.ts';
 import type { LeftEdges } from './left-edges.ts';
 import type { AsyncReads, Query } from './query.ts';
 
-/** Hosts in order of their oldest due delivery, and of each host its first ones. */
-const DUE = `SELECT ${HOOK_COLUMNS} FROM (
-    SELECT host, next_at FROM capstan.hook_hosts WHERE cell = $1 AND next_at >= 0 AND next_at BETWEEN $8 AND $2 AND host <> ALL ($3::text[]) ORDER BY next_at LIMIT $4
-  ) o CROSS JOIN LATERAL (
-    SELECT * FROM capstan.hooks q WHERE q.cell = $1 AND q.state = 'PENDING' AND q.host = o.host AND q.due_at BETWEEN o.next_at AND $2 AND q.id <> ALL ($5::text[])
+/** Deliveries that one look for hosts goes through, and those that are due at the same time as the last one. */
+const LOOK = 10_000;
+
+/**
+ * Hosts with deliveries that are due from $2 on, by the end of the look or by $3. Every row has a URL: to look at it keeps PostgreSQL from
+ * going through all of the index that holds the hosts, without the table, and sorting what it finds.
+ */
+const HOSTS = `WITH last AS MATERIALIZED (
+    SELECT due_at FROM capstan.hooks WHERE cell = $1 AND state = 'PENDING' AND due_at >= 0 AND due_at BETWEEN $2 AND $3 ORDER BY due_at OFFSET $4 LIMIT 1
+  )
+SELECT host, min(due_at), (SELECT due_at FROM last) FROM (
+    SELECT host, due_at FROM capstan.hooks
+    WHERE cell = $1 AND state = 'PENDING' AND due_at >= 0 AND due_at BETWEEN $2 AND coalesce((SELECT due_at FROM last), $3) AND url <> ''
+    ORDER BY due_at OFFSET 0
+  ) h GROUP BY host`;
+/** When the first delivery of each host is due, from its bound on. */
+const FIRSTS = `SELECT o.host, (
+    SELECT q.due_at FROM capstan.hooks q WHERE q.cell = $1 AND q.state = 'PENDING' AND q.host = o.host AND q.due_at >= o.since ORDER BY q.due_at LIMIT 1
+  ) FROM unnest($2::text[], $3::bigint[]) o (host, since)`;
+/** Of each host the first deliveries that are due. */
+const DUE = `SELECT ${HOOK_COLUMNS} FROM unnest($2::text[], $3::bigint[]) o (host, first) CROSS JOIN LATERAL (
+    SELECT * FROM capstan.hooks q WHERE q.cell = $1 AND q.state = 'PENDING' AND q.host = o.host AND q.due_at BETWEEN o.first AND $4 AND q.id <> ALL ($5::text[])
     ORDER BY q.due_at, q.number LIMIT $6
-  ) h ORDER BY o.next_at, o.host, h.due_at, h.number LIMIT $7`;
-/** When the next delivery that is not due yet is, and the time of the first host. */
-const NEXT_DUE = `SELECT (SELECT due_at FROM capstan.hooks WHERE cell = $1 AND state = 'PENDING' AND due_at >= 0 AND due_at > $2 ORDER BY due_at LIMIT 1),
-  (SELECT next_at FROM capstan.hook_hosts WHERE cell = $1 AND next_at >= 0 AND next_at >= $3 ORDER BY next_at LIMIT 1)`;
+  ) h ORDER BY o.first, o.host, h.due_at, h.number LIMIT $7`;
+const NEXT_DUE =
+  "SELECT due_at FROM capstan.hooks WHERE cell = $1 AND state = 'PENDING' AND due_at >= 0 AND due_at > $2 ORDER BY due_at LIMIT 1";
 const ONE = `SELECT ${HOOK_COLUMNS}, ${HOOK_PAYLOAD_COLUMNS} FROM capstan.hooks h WHERE h.cell = $1 AND h.id = $2`;
 const PAGE = `SELECT ${HOOK_COLUMNS} FROM capstan.hooks h WHERE h.cell = $1 AND h.account = $2 AND h.tries >= 0 AND h.id > $3 ORDER BY h.id LIMIT $4`;
 const NEWEST = `SELECT ${HOOK_COLUMNS} FROM capstan.hooks h WHERE h.cell = $1 AND h.account = $2 AND h.tries >= 0 AND h.id < $3 ORDER BY h.id DESC LIMIT $4`;
@@ -22,15 +40,49 @@ const LAST = `SELECT ${HOOK_COLUMNS} FROM capstan.hooks h WHERE h.cell = $1 AND 
 type HookReads = Pick<AsyncReads<Reads>, 'hooks' | 'hook' | 'hookPage' | 'newestHooks'>;
 
 export function hookReads(query: Query, cell: number, edges: LeftEdges): HookReads {
+  /** Hosts with deliveries that are due, the longest due first, each with the time of its first one. */
+  async function dueHosts(seen: Seen, until: number, skip: readonly string[], most: number): Promise<HostFrom[]> {
+    const { hooks: hosts } = edges;
+    const due = new Map<string, number>();
+    const done = new Set<string>();
+    let isMoving = true;
+    for (;;) {
+      const room = most - due.size;
+      const some = hosts.due(until, [...skip, ...due.keys(), ...done], room);
+      if (some.length < room && isMoving && hosts.cursor <= until && !hosts.isFull) {
+        const found = await query<[string, number, number | null]>('hook-hosts', HOSTS, [cell, hosts.cursor, until, LOOK]);
+        isMoving = seen.hosts(
+          found.map(([host, first]): HostFrom => [host, first]),
+          found[0]?.[2] ?? until,
+        );
+        // One that had nothing due before the cursor may have something behind it.
+        for (const [host] of found) done.delete(host);
+      } else if (some.length > 0) {
+        const rows = await query<[string, number | null]>('first-hooks', FIRSTS, [cell, ...unzip(some)]);
+        const firsts = new Map(rows.flatMap(([host, first]): HostFrom[] => (first === null ? [] : [[host, first]])));
+        seen.firsts(some, firsts);
+        for (const [host] of some) {
+          const first = firsts.get(host) ?? NONE;
+          if (first <= until) due.set(host, first);
+          else done.add(host);
+        }
+      } else {
+        return [...due].toSorted((a, b) => a[1] - b[1]);
+      }
+    }
+  }
+
   return {
-    async hooks({ wall, skipHosts, skipIds, perHost, limit }) {
-      const until = Math.trunc(wall);
+    hooks({ wall, skipHosts, skipIds, perHost, limit }) {
+      const until = Math.min(Math.trunc(wall), NONE - 1);
       // A host all of whose due deliveries are skipped gives none, so as many hosts more are looked at.
-      const hosts = bound(limit) + skipIds.length;
-      return edges.hooks.look(async (from) => {
-        const rows = await query<HookTuple>('hooks', DUE, [cell, until, skipHosts, hosts, skipIds, bound(perHost), limit, from]);
-        const [next] = await query<[number | null, number | null]>('next-hook', NEXT_DUE, [cell, until, from]);
-        return [{ hooks: rows.map(toHookHead), nextAt: next?.[0] ?? null }, next?.[1] ?? Number.MAX_SAFE_INTEGER];
+      const most = bound(limit) + skipIds.length;
+      return edges.hooks.look(async (seen) => {
+        const next = query<[number]>('next-hook', NEXT_DUE, [cell, until]);
+        const due = await dueHosts(seen, until, skipHosts, most);
+        const rows =
+          due.length === 0 ? [] : await query<HookTuple>('hooks', DUE, [cell, ...unzip(due), until, skipIds, bound(perHost), limit]);
+        return { hooks: rows.map(toHookHead), nextAt: (await next)[0]?.[0] ?? null };
       });
     },
     async hook(id) {
@@ -49,3 +101,8 @@ export function hookReads(query: Query, cell: number, edges: LeftEdges): HookRea
     },
   };
 }
+
+const unzip = (hosts: readonly HostFrom[]): [hosts: string[], from: number[]] => [
+  hosts.map(([host]) => host),
+  hosts.map(([, from]) => from),
+];

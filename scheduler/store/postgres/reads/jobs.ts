@@ -1,7 +1,8 @@
 import type { Reads, StoredState, WholeJob } from '../../store.ts';
 import { bound, fromPayloadColumns, toJob, fromWholePayloadColumns, type PayloadTuple, type JobTuple } from '../../rows.ts';
 import { JOB_COLUMNS } from '../columns.ts';
-import type { LeftEdge, LeftEdges } from './left-edges.ts';
+import { NONE, type LeftEdge } from './left-edge.ts';
+import type { LeftEdges } from './left-edges.ts';
 import type { AsyncReads, Query } from './query.ts';
 
 /** Places in a {@link JobTuple}. */
@@ -70,8 +71,6 @@ function totalSql(sources: readonly string[]): string {
 }
 
 type JobReads = Pick<AsyncReads<Reads>, 'job' | 'head' | 'leased' | 'due' | 'counts' | 'highest' | 'page' | 'newest'>;
-
-const NONE = Number.MAX_SAFE_INTEGER;
 
 export function jobReads(query: Query, cell: number, edges: LeftEdges): JobReads {
   const whole = async (rows: readonly WholeTuple[]): Promise<WholeJob[]> => {

@@ -1,5 +1,5 @@
 /**
- * The one database function that applies a batch: `capstan.commit_v3`. One call is one transaction and one round trip;
+ * The one database function that applies a batch: `capstan.commit_v4`. One call is one transaction and one round trip;
  * a connection that breaks midway leaves nothing behind. It raises {@link STALE_TERM} unless the caller's term is the
  * cell's and the batch is the one after the last: a delayed copy, or a batch whose predecessor failed, is refused whole.
  *
@@ -8,8 +8,8 @@
  */
 import { drain } from './drain.ts';
 import { remove } from './delete.ts';
-import { chunk, finish, newHook } from './finish.ts';
-import { hook } from './hook.ts';
+import { chunk, finish, finishV1, newHook } from './finish.ts';
+import { hook, hookV1 } from './hook.ts';
 import { lease } from './lease.ts';
 import { put } from './put.ts';
 import { reencrypt } from './reencrypt.ts';
@@ -39,8 +39,14 @@ export const OPERATIONS = {
   hook,
 } as const satisfies Record<string, Operation>;
 
+/**
+ * The operations of `capstan.commit_v3`, for schedulers that read from the table `hook_hosts` which hosts have deliveries, and when the
+ * first of each is due. Nobody else keeps it.
+ */
+const OPERATIONS_V3 = { ...OPERATIONS, finish: finishV1, hook: hookV1 };
+
 /** The operations of `capstan.commit_v2`, for schedulers that do not keep attempts that ended. */
-const OPERATIONS_V2 = { ...OPERATIONS, requeue: requeueV1, retry: retryV1 };
+const OPERATIONS_V2 = { ...OPERATIONS_V3, requeue: requeueV1, retry: retryV1 };
 
 /** The operations of `capstan.commit_v1`, which the schedulers of 0.2.0 call. */
 const OPERATIONS_V1 = { ...OPERATIONS_V2, submit: submitV1 };
@@ -75,12 +81,33 @@ export const batchTypesV2 = compositeType(submit);
 /** What version 3 has of its own: the attempts that ended, with a job's return to the queue. */
 export const batchTypesV3 = [requeue, retry].map(compositeType).join('\n');
 
+/** Where a batch leaves its cell. */
+const POSITION = `batch = p_batch, wall = greatest(c.wall, p_now), highest_seq = greatest(c.highest_seq, p_seq),
+      highest_queue_position = greatest(c.highest_queue_position, p_queue_position)`;
+const UNDER_TERM = 'c.cell = p_cell AND c.term = p_term AND c.batch = p_batch - 1';
+
+/** Brings the time of each touched host in line with its deliveries. */
+const SETTLE_HOSTS = `
+  IF touched_hosts <> '{}' THEN
+    WITH first AS MATERIALIZED (
+      SELECT t.host, (SELECT h.due_at FROM capstan.hooks h WHERE h.cell = p_cell AND h.host = t.host AND h.state = 'PENDING'
+        ORDER BY h.due_at LIMIT 1) AS due_at
+      FROM (SELECT DISTINCT u.host FROM unnest(touched_hosts) u (host)) t
+    ), idle AS (
+      DELETE FROM capstan.hook_hosts o USING first i, ${lookUp('hook_hosts', 't.host = i.host')} WHERE i.due_at IS NULL AND o.ctid = f.place
+    )
+    INSERT INTO capstan.hook_hosts (cell, host, next_at) SELECT p_cell, f.host, f.due_at FROM first f WHERE f.due_at IS NOT NULL
+      ON CONFLICT (cell, host) DO UPDATE SET next_at = excluded.next_at;
+  END IF;`;
+
 /** The function. Another text with the same layout and the same meaning, such as a better plan, may take its place: a migration runs it again. */
 export const batchFunction = functionOf(1, OPERATIONS_V1);
 export const batchFunctionV2 = functionOf(2, OPERATIONS_V2);
-export const batchFunctionV3 = functionOf(3, OPERATIONS);
+export const batchFunctionV3 = functionOf(3, OPERATIONS_V3);
+export const batchFunctionV4 = functionOf(4, OPERATIONS);
 
-function functionOf(version: 1 | 2 | 3, operations: Readonly<Record<OperationType, Operation>>): string {
+function functionOf(version: 1 | 2 | 3 | 4, operations: Readonly<Record<OperationType, Operation>>): string {
+  const keepsHosts = version < 4;
   const parameters = OPERATION_TYPES.map((type) => `p_${type} capstan.${nameOf(operations[type])}[]`).join(', ');
   const section = (type: OperationType): string => {
     const { apply } = operations[type];
@@ -103,34 +130,26 @@ DECLARE
   inserted bigint[];
   refused int[];
   existing int[];
-  dropped_blobs capstan.dropped_blob[];
-  touched_hosts text[] := '{}';
+  dropped_blobs capstan.dropped_blob[];${keepsHosts ? "\n  touched_hosts text[] := '{}';" : ''}
   swept int;
+  row_setting CONSTANT text := 'capstan.row_of_cell_' || p_cell;
+  row_place tid;
 BEGIN
-  UPDATE capstan.cells c SET batch = p_batch, wall = greatest(c.wall, p_now), highest_seq = greatest(c.highest_seq, p_seq),
-    highest_queue_position = greatest(c.highest_queue_position, p_queue_position)
-    WHERE c.cell = p_cell AND c.term = p_term AND c.batch = p_batch - 1;
+  UPDATE capstan.cells c SET ${POSITION} WHERE c.ctid = nullif(current_setting(row_setting, true), '')::tid AND ${UNDER_TERM}
+    RETURNING c.ctid INTO row_place;
+  IF NOT FOUND THEN
+    UPDATE capstan.cells c SET ${POSITION} WHERE ${UNDER_TERM} RETURNING c.ctid INTO row_place;
+  END IF;
   IF NOT FOUND THEN
     RAISE EXCEPTION 'cell % is no longer owned under term %, or batch % is out of turn', p_cell, p_term, p_batch USING ERRCODE = '${STALE_TERM}';
   END IF;
+  PERFORM set_config(row_setting, row_place::text, false);
   FOR w IN 1 .. cardinality(p_waves) LOOP
   mask := p_waves[w];
   ${OPERATION_TYPES.map(section)
     .filter((text) => text !== '')
     .join('\n  ')}
-  END LOOP;
-  IF touched_hosts <> '{}' THEN
-    -- Brings each host's time in line with its deliveries.
-    WITH first AS MATERIALIZED (
-      SELECT t.host, (SELECT h.due_at FROM capstan.hooks h WHERE h.cell = p_cell AND h.host = t.host AND h.state = 'PENDING'
-        ORDER BY h.due_at LIMIT 1) AS due_at
-      FROM (SELECT DISTINCT u.host FROM unnest(touched_hosts) u (host)) t
-    ), idle AS (
-      DELETE FROM capstan.hook_hosts o USING first i, ${lookUp('hook_hosts', 't.host = i.host')} WHERE i.due_at IS NULL AND o.ctid = f.place
-    )
-    INSERT INTO capstan.hook_hosts (cell, host, next_at) SELECT p_cell, f.host, f.due_at FROM first f WHERE f.due_at IS NOT NULL
-      ON CONFLICT (cell, host) DO UPDATE SET next_at = excluded.next_at;
-  END IF;
+  END LOOP;${keepsHosts ? SETTLE_HOSTS : ''}
   IF p_sweep > 0 THEN
     DELETE FROM capstan.idempotency i WHERE i.ctid = ANY (ARRAY (
       SELECT e.ctid FROM capstan.idempotency e WHERE e.cell = p_cell AND e.expires_at >= 0 AND e.expires_at <= p_now ORDER BY e.expires_at LIMIT p_sweep));
@@ -147,6 +166,6 @@ $function$;
 }
 
 /** The call, with its parameters in order. */
-export const COMMIT = `SELECT at, outcome, job_id, dropped FROM capstan.commit_v3($1, $2, $3, $4, $5, $6, $7, $8, $9, ${OPERATION_TYPES.map(
+export const COMMIT = `SELECT at, outcome, job_id, dropped FROM capstan.commit_v4($1, $2, $3, $4, $5, $6, $7, $8, $9, ${OPERATION_TYPES.map(
   (_, i) => `$${i + 10}`,
 ).join(', ')})`;

@@ -1,10 +1,17 @@
 import { PLACE, inWave, lookUp, rowExists, type Operation } from './operation.ts';
 
-/** Changes a webhook's delivery, or removes it (`state` null); the hosts of changed ones are settled at the end of the batch. */
-export const hook: Operation = {
-  type: 'hook',
-  columns: [...PLACE, ['id', 'text'], ['after', 'int4'], ['state', 'text'], ['due_at', 'int8'], ['tries', 'int4'], ['error', 'text']],
-  apply: `
+/**
+ * Changes a webhook's delivery, or removes it (`state` null). Where the table of hosts is kept, the hosts of changed ones are settled at
+ * the end of the batch.
+ */
+function hookOf({ keepsHosts }: { readonly keepsHosts: boolean }): Operation {
+  const hosts = keepsHosts
+    ? { values: ",\n    touched_hosts || coalesce((SELECT array_agg(d.host) FROM done d), '{}')", into: ', touched_hosts' }
+    : { values: '', into: '' };
+  return {
+    type: 'hook',
+    columns: [...PLACE, ['id', 'text'], ['after', 'int4'], ['state', 'text'], ['due_at', 'int8'], ['tries', 'int4'], ['error', 'text']],
+    apply: `
   WITH changed AS (
     UPDATE capstan.hooks h SET state = g.state::capstan.hook_state, due_at = g.due_at, tries = g.tries, error = g.error
       FROM unnest(p_hook) g, ${lookUp('hooks', 't.id = g.id')}
@@ -21,8 +28,8 @@ export const hook: Operation = {
     UNION ALL SELECT r.at, 1, r.output_blob FROM removed r WHERE r.output_blob IS NOT NULL
   )
   SELECT (SELECT array_agg(g.at) FROM ${inWave('hook', 'g')} AND g.at NOT IN (SELECT d.at FROM done d)),
-    (SELECT array_agg(ROW (n.at, n.blob)::capstan.dropped_blob ORDER BY n.at, n.idx) FROM named n),
-    touched_hosts || coalesce((SELECT array_agg(d.host) FROM done d), '{}') INTO refused, dropped_blobs, touched_hosts;
+    (SELECT array_agg(ROW (n.at, n.blob)::capstan.dropped_blob ORDER BY n.at, n.idx) FROM named n)${hosts.values}
+    INTO refused, dropped_blobs${hosts.into};
   IF refused IS NOT NULL THEN
     RETURN QUERY SELECT g.at,
       CASE WHEN ${rowExists('hooks', 't.id = g.id')} THEN 'stale' ELSE 'gone' END, NULL::text, NULL::text[]
@@ -31,4 +38,9 @@ export const hook: Operation = {
   IF dropped_blobs IS NOT NULL THEN
     RETURN QUERY SELECT d.at, 'ok', NULL::text, array_agg(d.blob) FROM unnest(dropped_blobs) d GROUP BY d.at;
   END IF;`,
-};
+  };
+}
+
+export const hook = hookOf({ keepsHosts: false });
+/** With the table of hosts that have deliveries. */
+export const hookV1 = hookOf({ keepsHosts: true });

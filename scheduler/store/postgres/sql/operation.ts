@@ -4,7 +4,7 @@
  * Every row begins with `at`, the operation's place in the batch, and `wave`. A batch is applied in waves: wave k holds
  * the k-th operation of each job, because one UPDATE applies only one of two changes of a row. The statements may read
  * `p_cell`, `p_now`, the parameter that is named after the type (`p_<type>`), `w` (the wave), and may use the variables
- * that the assembled function declares (`refused`, `touched_hosts`). What is not applied they return as
+ * that the assembled function declares (`applied`, `refused`, `dropped_blobs`). What is not applied they return as
  * `(at, outcome, job_id, dropped)`; an operation without such a row is `ok`.
  */
 import type { Columns } from '../binary.ts';
