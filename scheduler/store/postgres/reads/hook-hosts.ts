@@ -7,7 +7,7 @@
  */
 import { NONE } from './left-edge.ts';
 
-/** Hosts that are kept at most: the cursor waits while there are as many. */
+/** Hosts that are kept at most, many more than a look skips: the cursor waits while there are as many. */
 const MOST_HOSTS = 10_000;
 
 /** A host, and a bound below its deliveries that wait. */

@@ -78,11 +78,12 @@ export function hookReads(query: Query, cell: number, edges: LeftEdges): HookRea
       // A host all of whose due deliveries are skipped gives none, so as many hosts more are looked at.
       const most = bound(limit) + skipIds.length;
       return edges.hooks.look(async (seen) => {
-        const next = query<[number]>('next-hook', NEXT_DUE, [cell, until]);
         const due = await dueHosts(seen, until, skipHosts, most);
-        const rows =
-          due.length === 0 ? [] : await query<HookTuple>('hooks', DUE, [cell, ...unzip(due), until, skipIds, bound(perHost), limit]);
-        return { hooks: rows.map(toHookHead), nextAt: (await next)[0]?.[0] ?? null };
+        const [rows, [next]] = await Promise.all([
+          due.length === 0 ? [] : query<HookTuple>('hooks', DUE, [cell, ...unzip(due), until, skipIds, bound(perHost), limit]),
+          query<[number]>('next-hook', NEXT_DUE, [cell, until]),
+        ]);
+        return { hooks: rows.map(toHookHead), nextAt: next?.[0] ?? null };
       });
     },
     async hook(id) {
