@@ -74,7 +74,7 @@ export function finishOp(seq: number, now: number): Extract<Op, { kind: 'finish'
 
 const webhookId = (seq: number): string => `webhook-${seq}_1`;
 
-/** As {@link finishOp}, with a delivery that is due at once; all are for one host. */
+/** {@link finishOp} with a webhook delivery that is due at once. All deliveries have the same host. */
 export function finishWithWebhookOp(seq: number, now: number): Op {
   const hook = {
     id: webhookId(seq),
@@ -88,7 +88,7 @@ export function finishWithWebhookOp(seq: number, now: number): Op {
   return { ...finishOp(seq, now), hook };
 }
 
-/** The delivery of such a job was accepted. */
+/** Removes the delivery of such a job after its success. */
 export function deliveredOp(seq: number): Op {
   return { kind: 'hook', id: webhookId(seq), after: 0, to: null };
 }

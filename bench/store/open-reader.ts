@@ -1,8 +1,9 @@
 /**
  * The store on PostgreSQL while another session holds a snapshot open, as a backup or a forgotten console does: rows that changed or went
  * cannot be cleaned up meanwhile. Jobs go through submit, lease, finish and removal in a closed loop. Prints one JSON line with the
- * rate of each window to that before the snapshot; how long the reads of a queue's head, of due and of leased jobs took, which know
- * where the live rows of their indexes begin; and, at the end, those of who takes the cell over and does not know.
+ * rate of each window to that before the snapshot; the durations of the reads of a queue's head, of due and of leased jobs and of due
+ * webhooks; and the durations of the first reads of a scheduler that takes the cell over, which does not know where the live rows of the
+ * indexes begin.
  *
  * node bench/store/open-reader.ts --postgres postgres://user@host:port/database [--minutes 10] [--window-seconds 20] [--in-flight 64] [--webhooks]
  */
@@ -55,7 +56,7 @@ async function readOn(store: Store, ended: AbortSignal): Promise<void> {
 
 const since = (from: number): number => Math.round(performance.now() - from);
 
-/** How long a new owner waits for what it reads first, ms. */
+/** Durations of the first reads of a new owner, ms. */
 async function takeOver(url: string): Promise<{ readonly leased: number; readonly counts: number }> {
   const next = await openPostgresStore({ url });
   try {

@@ -171,9 +171,12 @@ const benches: Readonly<Record<string, (t: ExecutionContext) => Promise<void>>> 
     }
     const server = await startPostgres(binaries);
     t.teardown(() => server.stop());
-    const sizes = ['--minutes', '0.01', '--window-seconds', '0.3', '--postgres', await server.newDatabase()];
-    const report = json((await bench(t, 'bench/store/open-reader.ts', ...sizes)).stdout);
-    figures(t, 'open reader', report['before'], report['last'], ...Object.values(report['p99Ms'] as Record<string, unknown>));
+    for (const webhooks of [[], ['--webhooks']]) {
+      const sizes = ['--minutes', '0.01', '--window-seconds', '0.3', '--postgres', await server.newDatabase(), ...webhooks];
+      const report = json((await bench(t, 'bench/store/open-reader.ts', ...sizes)).stdout);
+      figures(t, 'open reader', report['before'], report['last'], ...Object.values(report['p99Ms'] as Record<string, unknown>));
+      t.true(Object.values(report['takeOverMs'] as Record<string, unknown>).every((ms) => typeof ms === 'number'));
+    }
   },
   'bench/cluster.ts': async (t) => {
     if ((await postgresBinaries()) === undefined) {

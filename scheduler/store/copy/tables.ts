@@ -22,7 +22,7 @@ export interface Column {
 export interface CopyTable {
   /** The same in both databases, unless PostgreSQL has a view. */
   readonly name: string;
-  /** What PostgreSQL has in the table's place, a view of other tables: it is read and compared, not written. Otherwise the name. */
+  /** The table in PostgreSQL, or a view in its place: a view is read and compared, not written. */
   readonly postgres: string;
   readonly columns: readonly Column[];
   /** Columns that number the rows: a copy goes on after them. */
@@ -91,6 +91,7 @@ export const COPY_TABLES: readonly CopyTable[] = [
   table('body_usage', 'account:text bytes:int', 'account', { isDerived: true }),
 ];
 
+/** Whether PostgreSQL has a view in place of the table. */
 export const isView = ({ name, postgres }: CopyTable): boolean => name !== postgres;
 
 /** The condition of a table's rows in PostgreSQL; $1 the cell. */

@@ -145,7 +145,7 @@ export interface PoolOptions {
   readonly waitMs?: number;
 }
 
-/** A read of the first rows in order ends with the last of them; a bitmap would first be made of all. */
+/** An ordered read with a limit stops at the limit; a bitmap scan would first collect all rows. */
 const READS = { enable_bitmapscan: 'off' };
 
 /**

@@ -1,4 +1,4 @@
-/** The owner's hosts with webhooks that are due, against a database that is a list: what is due is found, whatever is written meanwhile. */
+/** Tests HookHosts and the reads of due webhooks against a list in place of the database, with writes at any point of a read. */
 import test from 'ava';
 import fc from 'fast-check';
 
@@ -14,16 +14,16 @@ interface Delivery {
   readonly dueAt: number;
 }
 
-/** A write; during a look it shows from one of its queries on, or after it. */
+/** A write of a delivery. */
 type Write =
   | { readonly kind: 'new'; readonly host: number; readonly dueIn: number }
-  /** Of the delivery that is this far in the list; null when it is done. */
+  /** Of the delivery at this place in the list; a `dueIn` of null removes it. */
   | { readonly kind: 'change'; readonly at: number; readonly dueIn: number | null };
 
 interface Step {
   readonly passes: number;
   readonly before: readonly Write[];
-  /** While the look is under way: called before the query of this number, shown before that one. */
+  /** Writes during the read: called before one of its queries, visible from the same or a later one on. */
   readonly during: readonly { readonly write: Write; readonly called: number; readonly shown: number }[];
   readonly limit: number;
 }
@@ -40,7 +40,7 @@ class World {
   #ids = 0;
   #during: { readonly write: Write; readonly called: number; readonly shown: number; show: (() => void) | null }[] = [];
 
-  /** Tells the edges of it; what is returned makes it visible. */
+  /** Notes the write in the edges; the returned function makes it visible. */
   call(write: Write): () => void {
     if (write.kind === 'new') {
       const row = { id: String(this.#ids++), host: `h${write.host}`, dueAt: this.wall + write.dueIn };
@@ -60,7 +60,7 @@ class World {
     this.queries = 0;
     this.#during = during.map((each) => ({ ...each, show: null }));
     const { hooks } = await hookReads(this.#query, 0, this.edges).hooks({ wall: this.wall, skipHosts: [], skipIds: [], perHost: 2, limit });
-    // What is still on its way is written.
+    // Makes the remaining writes visible.
     this.#pass(Number.MAX_SAFE_INTEGER);
     return hooks;
   }
@@ -128,7 +128,7 @@ const step: fc.Arbitrary<Step> = fc.record({
   limit: fc.integer({ min: 1, max: 4 }),
 });
 
-test('every delivery that is due is found, and a look that finds none leaves none', async (t) => {
+test('every due delivery is found, and a read returns none only if none is due', async (t) => {
   const property = fc.asyncProperty(fc.array(step, { maxLength: 12 }), async (steps) => {
     const world = new World();
     for (const { passes, before, during, limit } of steps) {
@@ -136,7 +136,7 @@ test('every delivery that is due is found, and a look that finds none leaves non
       for (const each of before) world.call(each)();
       await world.look(limit, during);
     }
-    // Nothing more is written: each look finds some while any are due, and they are delivered.
+    // Without further writes, each read returns deliveries until all due ones are delivered.
     for (;;) {
       const due = world.due().map(({ id }) => id);
       const found = await world.look(1);
@@ -149,7 +149,7 @@ test('every delivery that is due is found, and a look that finds none leaves non
   t.pass();
 });
 
-test('hosts are forgotten when nothing of them is due, and no more than a number of them are kept', async (t) => {
+test('hosts without due deliveries are removed, and the number of hosts is limited', async (t) => {
   const world = new World();
   for (let host = 0; host < 20; host++) world.call({ kind: 'new', host, dueIn: host - 20 })();
   const hosts = new Set<string>();
@@ -164,7 +164,7 @@ test('hosts are forgotten when nothing of them is due, and no more than a number
   t.is(world.edges.hooks.size, 0);
 });
 
-test('what waits for later is looked at once, when it is due', async (t) => {
+test('a delivery that is due later is found when it is due', async (t) => {
   const world = new World();
   world.call({ kind: 'new', host: 1, dueIn: 5 })();
   t.deepEqual(await world.look(4), []);

@@ -4,11 +4,11 @@ import test from 'ava';
 import { CapstanError } from '../../../lib/errors.ts';
 import { openPostgresStore, type PostgresStore } from '../../../scheduler/store/postgres/client.ts';
 import { migrations } from '../../../scheduler/store/postgres/migrations/all.ts';
-import { bitOf, OPERATION_TYPES } from '../../../scheduler/store/postgres/sql/batch.ts';
+import { bitOf, OPERATION_TYPES, type OperationType } from '../../../scheduler/store/postgres/sql/batch.ts';
 import { StaleTermError } from '../../../scheduler/store/store.ts';
 import type { PostgresServer } from '../../support/postgres.ts';
 import { withPostgres } from '../../support/with-postgres.ts';
-import { jobOf, leased, leaseOf, outcomes, queued, queueOf, submit } from './jobs.ts';
+import { given, jobOf, leased, leaseOf, outcomes, queued, queueOf, submit } from './jobs.ts';
 import { END_WRITERS, eventually, LOCKS, Told, worldOf, WRITERS } from './postgres-world.ts';
 import { take } from './take.ts';
 
@@ -115,6 +115,52 @@ function tests(server: PostgresServer): void {
       t.like(await jobOf(store, 1), { ...past, state: 'LEASED', token: 3 + i, attempts: 1 });
     }
   });
+
+  for (const version of [1, 2, 3])
+    test(`schedulers that call commit_v${version} keep the table of webhook hosts that they read`, async (t) => {
+      const { fence, sql, store, another } = await worldOf(t, server);
+      await given(store, fence, ...[1, 2, 3].map((seq) => submit(leased(seq))));
+      let batch = 1;
+      const call = (type: 'finish' | 'hook', rows: Partial<Record<OperationType, string>>): Promise<unknown> => {
+        const arrays = OPERATION_TYPES.map((each) => (rows[each] === undefined ? 'NULL' : `ARRAY[${rows[each]}]`));
+        return sql(
+          `SELECT * FROM capstan.commit_v${version}(0, ${fence.term}, ${++batch}, 0, 0, 0, '{${bitOf(type)}}', false, 0, ${arrays.join(', ')})`,
+        );
+      };
+      const end = (seq: number, dueAt: number): Promise<unknown> =>
+        call('finish', {
+          finish: `ROW(0, 1, ${seq}, 1, 'LEASED', 'COMPLETED', 5, 9, 1, 1, 1, NULL, NULL, NULL, NULL, 0)::capstan.finish_v1`,
+          new_hook: `ROW(0, 1, ${seq}, 'w-${seq}', 'a', 'e', 'https://h', 'h', '{}', ${dueAt}, NULL, NULL, NULL)::capstan.new_hook_v1`,
+        });
+      const change = (seq: number, to: string): Promise<unknown> =>
+        call('hook', { hook: `ROW(0, 1, 'w-${seq}', NULL, ${to})::capstan.hook_v1` });
+      const hosts = async (): Promise<unknown[]> =>
+        (await sql<{ host: string; at: number }>('SELECT host, next_at::int AS at FROM capstan.hook_hosts')).map(({ host, at }) => [
+          host,
+          at,
+        ]);
+
+      t.deepEqual(await end(1, 10), []);
+      await end(2, 20);
+      t.deepEqual(await hosts(), [['h', 10]]);
+      await change(1, "'PENDING', 30, 1, 'refused'");
+      t.deepEqual(await hosts(), [['h', 20]]);
+      await change(2, 'NULL, NULL, NULL, NULL');
+      t.deepEqual(await hosts(), [['h', 30]]);
+      await change(1, 'NULL, NULL, NULL, NULL');
+      t.deepEqual(await hosts(), []);
+      // The next owner, of this version, finds the deliveries without the table.
+      await end(3, 40);
+      await store.close();
+      const next = await another();
+      await take(next, 'owner-b');
+      await sql('DELETE FROM capstan.hook_hosts');
+      const due = await next.read('hooks', { wall: 40, skipHosts: [], skipIds: [], perHost: 1, limit: 1 });
+      t.deepEqual(
+        due.hooks.map(({ id }) => id),
+        ['w-3'],
+      );
+    });
 
   test('of several standbys of a silent owner one gets the cell, and the others learn whose it is', async (t) => {
     const { another, fence } = await worldOf(t, server);

@@ -2,13 +2,13 @@ import { batchFunction, batchFunctionV2, batchFunctionV3, batchFunctionV4 } from
 import type { Migration } from './migration.ts';
 
 /**
- * Batches that cost the same for as long as a reader holds a snapshot open. Until it ends, every change of a row leaves a version behind,
- * and a look by the row's key goes through all of them: two rows changed with each batch.
+ * Keeps the cost of a batch constant while a reader holds a snapshot open. Until the snapshot ends, every update leaves a dead version of the
+ * row, and a lookup by key reads all of them. Every batch updated two such rows.
  *
- * - The row of a cell is found where the last batch of the session left it. Only the functions change; after two and a half minutes the
- *   look took as long as the rest of the batch.
- * - Which hosts have deliveries, the owner keeps in memory. `commit_v4` is `commit_v3` without the table of hosts, which owners of earlier
- *   versions go on with; the view is what copies read instead.
+ * - A batch finds the row of its cell by `ctid`, where the last batch of the session left it. Only the functions change. By key, the
+ *   lookup took as long as the rest of the batch after two and a half minutes.
+ * - The owner tracks the hosts of webhooks in memory. `commit_v4` is `commit_v3` without the table `hook_hosts`, which owners of earlier
+ *   versions still use. The view replaces the table for copies.
  */
 export const openReaders: Migration = {
   number: 11,

@@ -1,27 +1,27 @@
 /**
- * The hosts with webhooks that are due, kept by the owner: which of them to look at, and from when on.
+ * Tracks in memory which hosts have webhooks that are due.
  *
- * A table of hosts would have a row for each, which every delivery changes: while a reader holds a snapshot open, a look at such a row
- * goes through all its versions. Here a cursor goes through the deliveries of all hosts as they fall due, once each, and finds
- * the hosts; a host is kept until nothing more of it is due.
+ * A table of hosts has one row per host, and every delivery updates it. While a reader holds a snapshot open, each lookup of that row
+ * reads all its dead versions. Instead, a cursor scans the pending deliveries of all hosts once, in the order in which they
+ * fall due, and adds their hosts; a host is removed when none of its deliveries is due.
  */
 import { NONE } from './left-edge.ts';
 
-/** Hosts that are kept at most, many more than a look skips: the cursor waits while there are as many. */
+/** Limit of tracked hosts, many more than a read skips. At the limit the cursor stops until a host is removed. */
 const MOST_HOSTS = 10_000;
 
-/** A host, and a bound below its deliveries that wait. */
+/** A host, and a lower bound of the due times of its pending deliveries, ms since 1970. */
 export type HostFrom = readonly [host: string, from: number];
 
-/** What was written since a look began: the look may not have seen it. */
+/** The lowest due times written since a read began; the read may not have seen these writes. */
 interface Writes {
-  /** Of hosts that the write does not name. */
+  /** Of writes that do not name their host. */
   lowest: number;
   readonly hosts: Map<string, number>;
 }
 
 export class HookHosts {
-  /** For each host a bound below its deliveries that wait and are due before the cursor. */
+  /** By host, a lower bound of the due times of its pending deliveries that are due before the cursor. */
   readonly #from = new Map<string, number>();
   #cursor = 0;
   readonly #looks = new Set<Writes>();
@@ -31,12 +31,12 @@ export class HookHosts {
     this.#most = most;
   }
 
-  /** Deliveries that are due from then on may be of any host. */
+  /** Due time up to which deliveries were scanned: a delivery that is due from then on may belong to a host that is not tracked. */
   get cursor(): number {
     return this.#cursor;
   }
 
-  /** How many hosts are kept. */
+  /** Number of tracked hosts. */
   get size(): number {
     return this.#from.size;
   }
@@ -45,7 +45,7 @@ export class HookHosts {
     return this.#from.size >= this.#most;
   }
 
-  /** A delivery that is due then is about to be written; its host, if the write names it. */
+  /** Notes that a delivery with this due time is about to be written, to `host` if the write names it. */
   lower(dueAt: number, host?: string): void {
     for (const writes of this.#looks) {
       if (host === undefined) writes.lowest = Math.min(writes.lowest, dueAt);
@@ -56,13 +56,13 @@ export class HookHosts {
     else this.#cursor = dueAt;
   }
 
-  /** Anything may have been written. */
+  /** Forgets everything: another owner may have written. */
   reset(): void {
     this.#from.clear();
     this.lower(0);
   }
 
-  /** Hosts with something that may be due by `wall`, the longest due first. */
+  /** Returns up to `limit` hosts that may have a delivery due by `wall`, in order of their lower bounds. */
   due(wall: number, skip: readonly string[], limit: number): HostFrom[] {
     const skipped = new Set(skip);
     return [...this.#from]
@@ -71,22 +71,21 @@ export class HookHosts {
       .slice(0, limit);
   }
 
-  /** `read` looks at the database, and tells what it saw. */
-  async look<T>(read: (seen: Seen) => Promise<T>): Promise<T> {
+  /** Runs `read`, which queries the database and records the results through its argument. */
+  async look<T>(read: (recorder: Recorder) => Promise<T>): Promise<T> {
     const writes: Writes = { lowest: NONE, hosts: new Map() };
     this.#looks.add(writes);
     try {
       return await read({
-        hosts: (found, until) => this.#found(writes, found, until),
-        firsts: (hosts, firsts) => this.#settle(writes, hosts, firsts),
+        scanned: (found, until) => this.#scanned(writes, found, until),
+        firstDue: (hosts, firsts) => this.#firstDue(writes, hosts, firsts),
       });
     } finally {
       this.#looks.delete(writes);
     }
   }
 
-  /** Whether the cursor moved on. */
-  #found(writes: Writes, found: Iterable<HostFrom>, until: number): boolean {
+  #scanned(writes: Writes, found: Iterable<HostFrom>, until: number): boolean {
     const before = this.#cursor;
     for (const [host, first] of found) this.#keep(host, first);
     this.#cursor = Math.max(before, Math.min(until + 1, writes.lowest));
@@ -94,10 +93,10 @@ export class HookHosts {
     return this.#cursor > before;
   }
 
-  #settle(writes: Writes, hosts: Iterable<HostFrom>, firsts: ReadonlyMap<string, number>): void {
+  #firstDue(writes: Writes, hosts: Iterable<HostFrom>, firsts: ReadonlyMap<string, number>): void {
     for (const [host] of hosts) {
       const from = Math.min(firsts.get(host) ?? NONE, writes.hosts.get(host) ?? NONE, writes.lowest);
-      // What is due later, the cursor finds.
+      // The cursor finds what is due later.
       if (from >= this.#cursor) this.#from.delete(host);
       else if (this.#from.has(host)) this.#from.set(host, from);
     }
@@ -108,13 +107,13 @@ export class HookHosts {
   }
 }
 
-/** What a look saw of the deliveries that wait. */
-export interface Seen {
+/** Records what a read found. */
+export interface Recorder {
   /**
-   * All hosts with deliveries that are due between the cursor and `until`, each with the first of these.
-   * Returns whether the cursor moved on: it does not past what was written meanwhile.
+   * Records a scan from the cursor to `until`: all hosts with deliveries due in between, each with its earliest due time. Moves the
+   * cursor past `until`, but not past deliveries that were written during the read. Returns whether the cursor moved.
    */
-  readonly hosts: (found: Iterable<HostFrom>, until: number) => boolean;
-  /** When the first delivery of each of these hosts is due, from its bound on; nothing for a host without any. */
-  readonly firsts: (hosts: Iterable<HostFrom>, firsts: ReadonlyMap<string, number>) => void;
+  readonly scanned: (found: Iterable<HostFrom>, until: number) => boolean;
+  /** Records the earliest due time of each of `hosts`; a host without pending deliveries is missing from `firsts`. */
+  readonly firstDue: (hosts: Iterable<HostFrom>, firsts: ReadonlyMap<string, number>) => void;
 }

@@ -1,17 +1,17 @@
 import type { HookHead, Reads } from '../../store.ts';
 import { bound, toHook, toHookHead, type HookTuple, type WholeHookTuple } from '../../rows.ts';
 import { HOOK_COLUMNS, HOOK_PAYLOAD_COLUMNS } from '../columns.ts';
-import type { HostFrom, Seen } from './hook-hosts.ts';
+import type { HostFrom, Recorder } from './hook-hosts.ts';
 import { NONE } from './left-edge.ts';
 import type { LeftEdges } from './left-edges.ts';
 import type { AsyncReads, Query } from './query.ts';
 
-/** Deliveries that one look for hosts goes through, and those that are due at the same time as the last one. */
-const LOOK = 10_000;
+/** Deliveries that one query for hosts scans, plus those with the same due time as the last one. */
+const SCAN_ROWS = 10_000;
 
 /**
- * Hosts with deliveries that are due from $2 on, by the end of the look or by $3. Every row has a URL: to look at it keeps PostgreSQL from
- * going through all of the index that holds the hosts, without the table, and sorting what it finds.
+ * Hosts with deliveries that are due from $2 to $3, or to the end of the scan. The condition on the URL, which no row has empty, forces a read
+ * of the table: otherwise the planner may prefer an index-only scan of all of `hooks_pending` and a sort to the range of `hooks_due`.
  */
 const HOSTS = `WITH last AS MATERIALIZED (
     SELECT due_at FROM capstan.hooks WHERE cell = $1 AND state = 'PENDING' AND due_at >= 0 AND due_at BETWEEN $2 AND $3 ORDER BY due_at OFFSET $4 LIMIT 1
@@ -21,11 +21,11 @@ SELECT host, min(due_at), (SELECT due_at FROM last) FROM (
     WHERE cell = $1 AND state = 'PENDING' AND due_at >= 0 AND due_at BETWEEN $2 AND coalesce((SELECT due_at FROM last), $3) AND url <> ''
     ORDER BY due_at OFFSET 0
   ) h GROUP BY host`;
-/** When the first delivery of each host is due, from its bound on. */
+/** The earliest due time of each host, at or after its lower bound. */
 const FIRSTS = `SELECT o.host, (
     SELECT q.due_at FROM capstan.hooks q WHERE q.cell = $1 AND q.state = 'PENDING' AND q.host = o.host AND q.due_at >= o.since ORDER BY q.due_at LIMIT 1
   ) FROM unnest($2::text[], $3::bigint[]) o (host, since)`;
-/** Of each host the first deliveries that are due. */
+/** The earliest due deliveries of each host. */
 const DUE = `SELECT ${HOOK_COLUMNS} FROM unnest($2::text[], $3::bigint[]) o (host, first) CROSS JOIN LATERAL (
     SELECT * FROM capstan.hooks q WHERE q.cell = $1 AND q.state = 'PENDING' AND q.host = o.host AND q.due_at BETWEEN o.first AND $4 AND q.id <> ALL ($5::text[])
     ORDER BY q.due_at, q.number LIMIT $6
@@ -40,31 +40,31 @@ const LAST = `SELECT ${HOOK_COLUMNS} FROM capstan.hooks h WHERE h.cell = $1 AND 
 type HookReads = Pick<AsyncReads<Reads>, 'hooks' | 'hook' | 'hookPage' | 'newestHooks'>;
 
 export function hookReads(query: Query, cell: number, edges: LeftEdges): HookReads {
-  /** Hosts with deliveries that are due, the longest due first, each with the time of its first one. */
-  async function dueHosts(seen: Seen, until: number, skip: readonly string[], most: number): Promise<HostFrom[]> {
+  /** Returns up to `most` hosts with due deliveries, each with its earliest due time, in order of that time. */
+  async function dueHosts(recorder: Recorder, until: number, skip: readonly string[], most: number): Promise<HostFrom[]> {
     const { hooks: hosts } = edges;
     const due = new Map<string, number>();
-    const done = new Set<string>();
+    const withoutDue = new Set<string>();
     let isMoving = true;
     for (;;) {
       const room = most - due.size;
-      const some = hosts.due(until, [...skip, ...due.keys(), ...done], room);
+      const some = hosts.due(until, [...skip, ...due.keys(), ...withoutDue], room);
       if (some.length < room && isMoving && hosts.cursor <= until && !hosts.isFull) {
-        const found = await query<[string, number, number | null]>('hook-hosts', HOSTS, [cell, hosts.cursor, until, LOOK]);
-        isMoving = seen.hosts(
+        const found = await query<[string, number, number | null]>('hook-hosts', HOSTS, [cell, hosts.cursor, until, SCAN_ROWS]);
+        isMoving = recorder.scanned(
           found.map(([host, first]): HostFrom => [host, first]),
           found[0]?.[2] ?? until,
         );
-        // One that had nothing due before the cursor may have something behind it.
-        for (const [host] of found) done.delete(host);
+        // A host without due deliveries before the cursor may have some after it.
+        for (const [host] of found) withoutDue.delete(host);
       } else if (some.length > 0) {
         const rows = await query<[string, number | null]>('first-hooks', FIRSTS, [cell, ...unzip(some)]);
         const firsts = new Map(rows.flatMap(([host, first]): HostFrom[] => (first === null ? [] : [[host, first]])));
-        seen.firsts(some, firsts);
+        recorder.firstDue(some, firsts);
         for (const [host] of some) {
           const first = firsts.get(host) ?? NONE;
           if (first <= until) due.set(host, first);
-          else done.add(host);
+          else withoutDue.add(host);
         }
       } else {
         return [...due].toSorted((a, b) => a[1] - b[1]);
@@ -75,10 +75,10 @@ export function hookReads(query: Query, cell: number, edges: LeftEdges): HookRea
   return {
     hooks({ wall, skipHosts, skipIds, perHost, limit }) {
       const until = Math.min(Math.trunc(wall), NONE - 1);
-      // A host all of whose due deliveries are skipped gives none, so as many hosts more are looked at.
+      // A host whose due deliveries are all skipped contributes none, so `skipIds.length` more hosts are read.
       const most = bound(limit) + skipIds.length;
-      return edges.hooks.look(async (seen) => {
-        const due = await dueHosts(seen, until, skipHosts, most);
+      return edges.hooks.look(async (recorder) => {
+        const due = await dueHosts(recorder, until, skipHosts, most);
         const [rows, [next]] = await Promise.all([
           due.length === 0 ? [] : query<HookTuple>('hooks', DUE, [cell, ...unzip(due), until, skipIds, bound(perHost), limit]),
           query<[number]>('next-hook', NEXT_DUE, [cell, until]),

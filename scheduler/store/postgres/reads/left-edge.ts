@@ -2,7 +2,8 @@
  * Where the live rows of an index begin. Rows that went leave entries in it until a vacuum, and while a reader holds an old
  * snapshot open no vacuum removes them: a look from the left end would go through all of them, each time.
  */
-/** Beyond every key. */
+
+/** Greater than every key. */
 export const NONE = Number.MAX_SAFE_INTEGER;
 
 /** A bound below every live key: writes lower it, looks raise it. */

@@ -40,8 +40,8 @@ export const OPERATIONS = {
 } as const satisfies Record<string, Operation>;
 
 /**
- * The operations of `capstan.commit_v3`, for schedulers that read from the table `hook_hosts` which hosts have deliveries, and when the
- * first of each is due. Nobody else keeps it.
+ * The operations of `capstan.commit_v3`, for schedulers that read the table `hook_hosts`: the hosts with pending deliveries, and the
+ * earliest due time of each. Later versions do not write that table.
  */
 const OPERATIONS_V3 = { ...OPERATIONS, finish: finishV1, hook: hookV1 };
 
@@ -81,12 +81,12 @@ export const batchTypesV2 = compositeType(submit);
 /** What version 3 has of its own: the attempts that ended, with a job's return to the queue. */
 export const batchTypesV3 = [requeue, retry].map(compositeType).join('\n');
 
-/** Where a batch leaves its cell. */
+/** What a batch updates in the row of its cell. */
 const POSITION = `batch = p_batch, wall = greatest(c.wall, p_now), highest_seq = greatest(c.highest_seq, p_seq),
       highest_queue_position = greatest(c.highest_queue_position, p_queue_position)`;
 const UNDER_TERM = 'c.cell = p_cell AND c.term = p_term AND c.batch = p_batch - 1';
 
-/** Brings the time of each touched host in line with its deliveries. */
+/** Updates the earliest due time of each touched host. */
 const SETTLE_HOSTS = `
   IF touched_hosts <> '{}' THEN
     WITH first AS MATERIALIZED (

@@ -68,7 +68,7 @@ function finishOf({ keepsHosts }: { readonly keepsHosts: boolean }): Operation {
 }
 
 export const finish = finishOf({ keepsHosts: false });
-/** With the table of hosts that have deliveries. */
+/** Writes the table `hook_hosts`, too. */
 export const finishV1 = finishOf({ keepsHosts: true });
 
 /** Chunks of a job that ends; they are inserted with its end. */

@@ -1,8 +1,8 @@
 import { PLACE, inWave, lookUp, rowExists, type Operation } from './operation.ts';
 
 /**
- * Changes a webhook's delivery, or removes it (`state` null). Where the table of hosts is kept, the hosts of changed ones are settled at
- * the end of the batch.
+ * Changes a webhook's delivery, or removes it (`state` null). With `keepsHosts`, the end of the batch updates the rows of the changed
+ * deliveries' hosts in `hook_hosts`.
  */
 function hookOf({ keepsHosts }: { readonly keepsHosts: boolean }): Operation {
   const hosts = keepsHosts
@@ -42,5 +42,5 @@ function hookOf({ keepsHosts }: { readonly keepsHosts: boolean }): Operation {
 }
 
 export const hook = hookOf({ keepsHosts: false });
-/** With the table of hosts that have deliveries. */
+/** Writes the table `hook_hosts`, too. */
 export const hookV1 = hookOf({ keepsHosts: true });
