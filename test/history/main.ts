@@ -23,6 +23,7 @@ import { needsOwnMounts, prepareFaults, whyNot, type Prepared } from './faults/s
 import { readOptions, USAGE, type Options } from './options.ts';
 import { readHistory, Recorder } from './recorder.ts';
 import { figures, violationReport } from './report.ts';
+import { Bystanders, TraceSink } from './soak/bystanders.ts';
 import { Sampler } from './soak/sampler.ts';
 import { HistoryStack, type StackSettings } from './stack/stack.ts';
 
@@ -76,7 +77,8 @@ async function run(options: Options, folder: string): Promise<void> {
 async function runStack(options: Options, prepared: Prepared, recorder: Recorder): Promise<void> {
   let faults: FaultDriver | undefined;
   let closing = false;
-  const settings = { ...prepared.settings, ...(await cluster(options)), ...(options.soak ? { retention: SOAK_RETENTION } : {}) };
+  const traces = options.soak ? await TraceSink.open() : undefined;
+  const settings = { ...prepared.settings, ...(await cluster(options)), ...soakSettings(prepared.settings, traces) };
   const stack = await HistoryStack.start(settings, (part, how) => {
     if (!closing && faults?.explains(part) !== true) recorder.record({ kind: 'crash', part, how });
   });
@@ -96,12 +98,17 @@ async function runStack(options: Options, prepared: Prepared, recorder: Recorder
     load.start();
     faults.start();
     const sampler = new Sampler(stack);
-    if (options.soak) sampler.start();
+    const bystanders = new Bystanders(stack);
+    if (options.soak) {
+      sampler.start();
+      bystanders.start();
+    }
     await pause(options.minutes * 60_000);
     await sampler.stop();
+    await bystanders.stop();
     await faults.stop(HEAL_MS);
     if (options.soak) {
-      for (const line of sampler.report()) console.log(line);
+      for (const line of [...sampler.report(), ...bystanders.report(), `exports of traces: ${traces?.exports ?? 0}`]) console.log(line);
       await sampler.write(join(recorder.folder, 'samples.json'));
     }
     if (!(await load.stop(DRAIN_MS))) console.log('! some jobs had no end when the wait was over');
@@ -114,7 +121,15 @@ async function runStack(options: Options, prepared: Prepared, recorder: Recorder
   } finally {
     closing = true;
     await stack.close(options.out === undefined ? undefined : join(options.out, 'logs'));
+    traces?.close();
   }
+}
+
+/** Short retention, and traces for a receiver that drops them; nothing without a soak. */
+function soakSettings(settings: StackSettings, traces: TraceSink | undefined): Partial<StackSettings> {
+  if (traces === undefined) return {};
+  const { variables } = traces;
+  return { retention: SOAK_RETENTION, observesHeaps: true, env: (part) => ({ ...settings.env(part), ...variables }) };
 }
 
 /** What several schedulers need. */

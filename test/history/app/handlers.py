@@ -31,6 +31,7 @@ def series_py(input, record, ms, failing, bytes, count, context):
 def enter(record, input, context):
     execution = str(uuid.uuid4())
     append(record, kind="enter", execution=execution, job=context.job_id, input=input, attempt=context.attempt, pid=os.getpid())
+    print(execution, "enters")
     return execution
 
 

@@ -50,9 +50,15 @@ export async function* series(
   append(record, { kind: 'exit', execution, how: 'returned' });
 }
 
+/** Serves the route that a soak calls. */
+export function echo(text: string): { readonly text: string } {
+  return { text };
+}
+
 function enter(record: string, input: string, { jobId, attempt }: Context): string {
   const execution = randomUUID();
   append(record, { kind: 'enter', execution, job: jobId, input, attempt, pid: process.pid });
+  console.log(`${execution} enters`);
   return execution;
 }
 

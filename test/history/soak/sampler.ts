@@ -10,12 +10,10 @@ import type { HistoryStack } from '../stack/stack.ts';
 
 const INTERVAL_MS = 10_000;
 const MIB = 1 << 20;
-/** Of a gateway for its metrics, ms. */
-const METRICS_LIMIT_MS = 5_000;
-/** What the floor of resident memory may grow by, MiB a minute. */
+/** What the floor of resident memory, and the live heap, may grow by, MiB a minute. */
 export const AIM = 0.1;
 
-type Figure = 'resident MiB' | 'heap MiB' | 'descriptors' | 'stored MiB' | 'count';
+type Figure = 'resident MiB' | 'live heap MiB' | 'descriptors' | 'stored MiB' | 'count';
 
 export class Sampler {
   readonly #stack: HistoryStack;
@@ -50,7 +48,7 @@ export class Sampler {
       for (const [figure, samples] of figures) {
         const minutes = minutesOf(samples);
         const floor = floorGrowth(samples);
-        const judged = figure === 'resident MiB' && minutes >= length / 2;
+        const judged = (figure === 'resident MiB' || figure === 'live heap MiB') && minutes >= length / 2;
         const over = judged && floor > AIM ? ` (aim: under ${AIM})` : '';
         const values = [samples.at(0)?.value ?? 0, samples.at(-1)?.value ?? 0].map((value) => value.toFixed(1));
         const growths = [slope(lastHalf(samples)), floor].map((value) => value.toFixed(3));
@@ -79,25 +77,13 @@ export class Sampler {
       noteResident(note, name, pid);
       note(name, 'descriptors', openDescriptors(pid));
       note(name, 'stored MiB', (await storedBytes(plan.folder)) / MIB);
+      const heap = this.#stack.liveHeap(name);
+      if (heap !== undefined) note(name, 'live heap MiB', heap / MIB);
     }
     // Each by itself: a sum follows their number.
     const hosts = this.#stack.hosts();
     for (const { pid } of hosts) noteResident(note, `worker host ${pid}`, pid);
     note('worker hosts', 'count', hosts.length);
-    for (const [name, bytes] of await this.#heaps()) note(name, 'heap MiB', bytes / MIB);
-  }
-
-  /** Heaps as the metrics report them: each gateway its own, and the first one the scheduler's as well. */
-  async #heaps(): Promise<[string, number][]> {
-    const found: [string, number][] = [];
-    for (const [i, gateway] of this.#stack.gateways.entries()) {
-      const text = await metricsOf(this.#stack.url(gateway));
-      const read = (part: string): number =>
-        Number(new RegExp(`^capstan_${part}_nodejs_heap_size_used_bytes (\\S+)$`, 'm').exec(text)?.[1]);
-      found.push([gateway, read('gateway')]);
-      if (i === 0) found.push(['scheduler', read('scheduler')]);
-    }
-    return found.filter(([, bytes]) => !Number.isNaN(bytes));
   }
 }
 
@@ -109,16 +95,6 @@ function minutesOf(samples: readonly Sample[]): number {
 function noteResident(note: (part: string, figure: Figure, value: number) => void, part: string, pid: number): void {
   const resident = residentOf(pid).now;
   if (resident > 0) note(part, 'resident MiB', resident / MIB);
-}
-
-/** Empty where the gateway does not respond: a fault may have hit it, and the run must end all the same. */
-async function metricsOf(url: string): Promise<string> {
-  try {
-    const response = await fetch(`${url}/metrics`, { signal: AbortSignal.timeout(METRICS_LIMIT_MS) });
-    return await response.text();
-  } catch {
-    return '';
-  }
 }
 
 function openDescriptors(pid: number): number {

@@ -14,6 +14,8 @@ const tool = join(import.meta.dirname, '../../../cli/main.ts');
 /** A young generation of one size: by itself V8 shrinks and grows it by 30 MiB within minutes, in which a soak sees no leak. */
 const STEADY_YOUNG = '--min-semi-space-size=16';
 
+const LIVE_HEAP = new URL('./live-heap.ts', import.meta.url).href;
+
 /** Between the end of a part and its next start, ms: the first, and the longest after it ended several times at once. */
 const PAUSE_MS = { first: 200, longest: 2_000 };
 /** A part that ran this long starts again without an added pause, ms. */
@@ -31,6 +33,8 @@ export interface PartPlan {
   readonly log: string;
   /** `cli/main.ts` of another checkout; this one's when left out. */
   readonly program?: string;
+  /** Where it writes its live heap once a minute (live-heap.ts); it writes none when left out. */
+  readonly liveHeapFile?: string;
   /** Called at each end that `close` did not cause. */
   readonly exited: (how: string) => void;
 }
@@ -78,13 +82,14 @@ export class Part implements Victim {
   start(): Promise<string> {
     const { plan } = this;
     const [wrapper, ...wrapperArgs] = plan.prefix;
-    const node = [...PART_NODE_ARGS, STEADY_YOUNG, this.program, plan.role];
+    const observed = plan.liveHeapFile === undefined ? [] : ['--expose-gc', `--import=${LIVE_HEAP}`];
+    const node = [...PART_NODE_ARGS, STEADY_YOUNG, ...observed, this.program, plan.role];
     const [command, args] = wrapper === undefined ? [process.execPath, node] : [wrapper, [...wrapperArgs, process.execPath, ...node]];
     const log = openSync(plan.log, 'a');
     const startedAt = performance.now();
     const child = spawn(command, args, {
       cwd: plan.folder,
-      env: { ...plan.env(), [SUPERVISED]: '1' },
+      env: { ...plan.env(), [SUPERVISED]: '1', ...(plan.liveHeapFile === undefined ? {} : { LIVE_HEAP_FILE: plan.liveHeapFile }) },
       stdio: ['ignore', log, log, 'ipc'],
     });
     closeSync(log);

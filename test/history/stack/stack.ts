@@ -4,7 +4,7 @@
  */
 import { execFile } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
-import { readFileSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { chmod, cp, mkdir, realpath, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
@@ -62,6 +62,8 @@ export interface StackSettings {
   readonly retention: Retention;
   /** `cli/main.ts` of another checkout, which the parts run; this one's when left out. */
   readonly program?: string;
+  /** Its parts write their live heap once a minute. */
+  readonly observesHeaps?: boolean;
 }
 
 export const plainSettings: StackSettings = {
@@ -143,6 +145,12 @@ export class HistoryStack {
     return processesOf(this.folder).filter(({ role }) => role === 'host');
   }
 
+  /** The live heap of a part when it was last written, bytes; undefined before. */
+  liveHeap(part: string): number | undefined {
+    const path = this.#liveHeapFile(part);
+    return existsSync(path) ? Number(readFileSync(path, 'utf8')) : undefined;
+  }
+
   /** What the endpoints promise, by id, as their manifest has it. */
   promises(): Record<string, EndpointPromise> {
     const { resources } = JSON.parse(readFileSync(join(app, 'tool_manifest.json'), 'utf8')) as { resources: Record<string, Resource> };
@@ -202,6 +210,10 @@ export class HistoryStack {
     this.endpoints = await this.#deploy();
   }
 
+  #liveHeapFile(part: string): string {
+    return join(this.folder, 'tmp', `${part}.live-heap`);
+  }
+
   #addAgent(name: string, env: NodeJS.ProcessEnv, prefix: readonly string[]): Promise<void> {
     const own = { ...env, CAPSTAN_JOIN_TOKEN_FILE: join(this.dataDir, 'secrets/join-token'), CAPSTAN_NODE_NAME: name };
     return this.#add(name, 'agent', () => own, prefix);
@@ -259,6 +271,7 @@ export class HistoryStack {
       prefix,
       log: join(this.folder, 'logs', `${name}.log`),
       ...(this.#settings.program === undefined ? {} : { program: this.#settings.program }),
+      ...(this.#settings.observesHeaps === true ? { liveHeapFile: this.#liveHeapFile(name) } : {}),
       env: () => ({ ...this.#environment(), CAPSTAN_DATA_DIR: folder, ...env(), ...this.#settings.env(name) }),
       exited: (how) => this.#exited(name, how),
     });
