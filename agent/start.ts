@@ -1,11 +1,11 @@
 /** The whole agent: one session with the scheduler, and the workers that the scheduler requests. */
 import { randomUUID } from 'node:crypto';
-import { mkdir } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 
 import { pino, type Logger } from 'pino';
 
 import pkg from '../package.json' with { type: 'json' };
+import { makeFolder } from '../lib/durable.ts';
 import { OwnerFinder } from '../lib/owner/owner-finder.ts';
 import { clientCredentials } from '../lib/grpc-tls.ts';
 import { acquireLock } from '../lib/lock.mjs';
@@ -354,7 +354,7 @@ function nvidiaProbe(config: AgentConfig, folder: string): DeviceProbe {
 
 async function prepareFolder(folder: string): Promise<void> {
   try {
-    await mkdir(folder, { recursive: true, mode: 0o700 });
+    await makeFolder(folder, 0o700);
   } catch (error) {
     const reason = messageOf(error);
     throw new CapstanError('DATA_DIR', `cannot create the agent's folder: ${folder} (${reason})`, { cause: error });

@@ -1,8 +1,9 @@
 /** Stores the address and the key of a remote gateway for `capstan login`, in one file of the user. */
-import { mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { readFileSync, rmSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { dirname, join } from 'node:path';
 
+import { makeFolderSync, replaceDurablySync } from '../lib/durable.ts';
 import { CapstanError } from '../lib/errors.ts';
 import { isErrno } from '../lib/to-error.ts';
 import type { Environment } from './config.ts';
@@ -41,10 +42,8 @@ export function readLogin(environment: Environment): Login | null {
 /** Writes the file atomically, readable by the user only. */
 export function writeLogin(environment: Environment, login: Login): void {
   const path = loginFile(environment);
-  mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
-  const temporary = `${path}.${process.pid}`;
-  writeFileSync(temporary, `${JSON.stringify(login, null, 2)}\n`, { mode: 0o600 });
-  renameSync(temporary, path);
+  makeFolderSync(dirname(path), 0o700);
+  replaceDurablySync(path, `${JSON.stringify(login, null, 2)}\n`);
 }
 
 export function removeLogin(environment: Environment): void {

@@ -1,9 +1,10 @@
 /** `run.json` in the data folder: the addresses of the running stack, for the commands on this host. */
-import { readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 
 import { z } from 'zod';
 
+import { replaceDurablySync } from '../lib/durable.ts';
 import { isErrno } from '../lib/to-error.ts';
 
 const schema = z.object({ pid: z.int().positive(), http: z.string(), grpc: z.string(), url: z.string().optional() });
@@ -15,9 +16,7 @@ const schema = z.object({ pid: z.int().positive(), http: z.string(), grpc: z.str
 export type RunFile = Readonly<z.output<typeof schema>>;
 
 export function writeRunFile(dataDir: string, run: RunFile): void {
-  const path = pathOf(dataDir);
-  writeFileSync(`${path}.new`, `${JSON.stringify(run)}\n`, { mode: 0o600 });
-  renameSync(`${path}.new`, path);
+  replaceDurablySync(pathOf(dataDir), `${JSON.stringify(run)}\n`);
 }
 
 export function removeRunFile(dataDir: string): void {

@@ -4,18 +4,18 @@
  */
 import { createHash, randomUUID } from 'node:crypto';
 import { createReadStream } from 'node:fs';
-import { mkdir, open, readdir, readFile, rename, rm, stat, utimes, writeFile } from 'node:fs/promises';
+import { mkdir, open, readdir, readFile, rm, stat, utimes, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 
 import type { Logger } from 'pino';
 import { z } from 'zod';
 
 import { ARTIFACT_LIMITS } from '../../lib/artifact-limits.ts';
+import { makeFolder, moveUnsynced, replaceDurably, syncPath, syncTree } from '../../lib/durable.ts';
 import { CapstanError } from '../../lib/errors.ts';
-import { syncPath } from '../../lib/sync-path.ts';
 import { messageOf } from '../../lib/to-error.ts';
 import type { BlobTransfer } from '../blobs/blob-transfer.ts';
-import { bootId, syncTree } from './durable.ts';
+import { bootId } from './boot-id.ts';
 import { fingerprintOf, verified, type Fingerprint } from './fingerprint.ts';
 import { unpack, UNPACK_LIMITS, type UnpackLimits } from './unpack.ts';
 
@@ -75,7 +75,7 @@ export class ArtifactCache {
   /** Loads the builds of an earlier agent and removes unfinished ones. */
   static async open(options: CacheOptions): Promise<ArtifactCache> {
     const cache = new ArtifactCache(options);
-    await mkdir(options.folder, { recursive: true });
+    await makeFolder(options.folder, 0o777);
     // Stops Node's search for a package.json: a cache inside a checkout must not inherit the checkout's module type.
     await writeFile(join(options.folder, 'package.json'), '{}\n');
     const names = await readdir(options.folder);
@@ -156,8 +156,9 @@ export class ArtifactCache {
       await this.#note(digest, { bytes, unsyncedIn: await bootId(), fingerprint });
       const before = this.#builds.get(digest);
       // The changed build is replaced; its workers find the same files under the same path immediately.
-      if (before !== undefined) await rename(this.#path(digest), join(unfinished, 'changed'));
-      await rename(join(unfinished, 'build'), this.#path(digest));
+      if (before !== undefined) await moveUnsynced(this.#path(digest), join(unfinished, 'changed'));
+      // The note says that the build is not synced yet.
+      await moveUnsynced(join(unfinished, 'build'), this.#path(digest));
       const build = { bytes, fingerprint, usedAt: Date.now(), holders: 0 };
       if (before === undefined) this.#builds.set(digest, build);
       else before.fingerprint = fingerprint;
@@ -195,9 +196,7 @@ export class ArtifactCache {
 
   /** Replaces the note atomically and durably. */
   async #note(digest: string, note: z.output<typeof noteSchema>): Promise<void> {
-    const fresh = this.#path(`${UNFINISHED}${randomUUID()}`);
-    await writeFile(fresh, JSON.stringify(note), { flush: true });
-    await rename(fresh, this.#notePath(digest));
+    await replaceDurably(this.#notePath(digest), JSON.stringify(note));
   }
 
   async #download(digest: string, path: string): Promise<void> {
@@ -232,7 +231,7 @@ export class ArtifactCache {
       this.#builds.delete(digest);
       // Rename first: a partly removed build must not be taken for a complete one.
       const doomed = this.#path(`${UNFINISHED}${randomUUID()}`);
-      await rename(this.#path(digest), doomed);
+      await moveUnsynced(this.#path(digest), doomed);
       await rm(doomed, { recursive: true, force: true });
       await rm(this.#notePath(digest), { force: true });
       this.#options.log.info({ digest, bytes: build.bytes }, 'build evicted');

@@ -3,11 +3,12 @@
  * for all endpoints of an account, so that one account's output takes no space from another's. The oldest segments are removed
  * first. The file `account` in a folder stores whose endpoint it is, also of endpoints that no longer run here.
  */
-import { mkdir, readdir, readFile, rm, rmdir, stat, writeFile } from 'node:fs/promises';
+import { readdir, readFile, rm, rmdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 
 import type { Logger } from 'pino';
 
+import { makeFolder, replaceDurably } from '../../lib/durable.ts';
 import { isErrno, messageOf } from '../../lib/to-error.ts';
 import { visibleText } from '../../lib/visible-text.ts';
 import type { LogLine } from '../../proto/gen/capstan/v1/nodes.ts';
@@ -252,8 +253,8 @@ export class LogStore {
   async #noteAccount(log: EndpointLog): Promise<void> {
     const account = this.#options.accountOf(log.id);
     if (account === '' || account === log.account) return;
-    await mkdir(log.folder, { recursive: true, mode: 0o700 });
-    await writeFile(join(log.folder, ACCOUNT), `${account}\n`, { mode: 0o600 });
+    await makeFolder(log.folder, 0o700);
+    await replaceDurably(join(log.folder, ACCOUNT), `${account}\n`);
     log.account = account;
   }
 

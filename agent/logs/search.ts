@@ -1,7 +1,8 @@
 /** Seals segments and searches them. Runs in the log thread, so that neither blocks the agent's main loop. */
-import { closeSync, fstatSync, fsyncSync, openSync, readFileSync, readSync, renameSync, unlinkSync, writeFileSync } from 'node:fs';
+import { closeSync, fstatSync, openSync, readFileSync, readSync, unlinkSync } from 'node:fs';
 import { constants, zstdCompressSync, zstdDecompressSync } from 'node:zlib';
 
+import { replaceDurablySync } from '../../lib/durable.ts';
 import { isErrno } from '../../lib/to-error.ts';
 import type { LogLine } from '../../proto/gen/capstan/v1/nodes.ts';
 import { lineMatcher, type LogFilter } from './filter.ts';
@@ -63,13 +64,8 @@ export function sealSegment(path: string, endpointId: string): { readonly index:
   }
   const index = builder.build();
   const sealed = zstdCompressSync(text, { params: { [constants.ZSTD_c_compressionLevel]: COMPRESSION_LEVEL } });
-  writeFileSync(`${path}.index`, JSON.stringify(index), { mode: 0o600 });
-  const draft = `${path}${SEALED}.draft`;
-  writeFileSync(draft, sealed, { mode: 0o600 });
-  const file = openSync(draft, 'r+');
-  fsyncSync(file);
-  closeSync(file);
-  renameSync(draft, `${path}${SEALED}`);
+  replaceDurablySync(`${path}.index`, JSON.stringify(index));
+  replaceDurablySync(`${path}${SEALED}`, sealed);
   unlinkSync(path);
   return { index, bytes: sealed.length };
 }

@@ -2,9 +2,10 @@
  * The segments of one endpoint's log: an open one that lines are appended to, and sealed ones, compressed, each with an index.
  * A crash leaves an open segment, which the next agent seals; a truncated last line is skipped.
  */
-import { appendFile, mkdir, readdir, readFile, rename, rm, stat, unlink } from 'node:fs/promises';
+import { appendFile, readdir, readFile, rm, stat, unlink } from 'node:fs/promises';
 import { join } from 'node:path';
 
+import { isTemporary, makeFolder, renameDurably } from '../../lib/durable.ts';
 import { isErrno } from '../../lib/to-error.ts';
 import type { LogTasks } from './log-tasks.ts';
 import { SEALED, type SegmentFile } from './search.ts';
@@ -50,12 +51,13 @@ export class Segments {
     const names = (await readdir(this.#folder).catch(unlessMissing<string[]>([]))).toSorted();
     for (const name of names) {
       const path = join(this.#folder, name);
-      if (name.endsWith('.draft')) await rm(path, { force: true });
+      // Drafts are an earlier version's.
+      if (isTemporary(name) || name.endsWith('.draft')) await rm(path, { force: true });
       else if (name.endsWith(OPEN)) this.#seal(path, (await stat(path)).size, Number(name.slice(0, -OPEN.length)));
       else if (name.endsWith(`${OPEN}${SEALED}`)) {
         const sealed = await this.#sealedSegment(path);
         // Its bytes stay for a person to look at, and are in nobody's way.
-        if (sealed === undefined) await rename(path, `${path}.damaged`);
+        if (sealed === undefined) await renameDurably(path, `${path}.damaged`);
         else this.#sealed.push(sealed);
       }
     }
@@ -118,7 +120,7 @@ export class Segments {
   }
 
   async #create(firstUs: number): Promise<OpenSegment> {
-    await mkdir(this.#folder, { recursive: true, mode: 0o700 });
+    await makeFolder(this.#folder, 0o700);
     const path = join(this.#folder, `${String(firstUs).padStart(NAME_DIGITS, '0')}${OPEN}`);
     this.#open = { path, firstUs, bytes: 0, lastUs: firstUs };
     return this.#open;

@@ -1,10 +1,11 @@
 /** The identity of this node at its scheduler; stored in `<data>/agent/node.json`, readable by its owner only. */
-import { mkdir, open, readFile, rename } from 'node:fs/promises';
+import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 
 import { z } from 'zod';
 
 import { CELL_NAME, DEFAULT_CELL } from '../../lib/cells.ts';
+import { makeFolder, replaceDurably, sweepTemporary } from '../../lib/durable.ts';
 import { CapstanError } from '../../lib/errors.ts';
 import { isErrno } from '../../lib/to-error.ts';
 
@@ -36,16 +37,9 @@ export async function readIdentity(folder: string): Promise<Identity | undefined
 /** Durable before it resolves: a node that lost its identity would join a second time. */
 export async function writeIdentity(folder: string, identity: Identity): Promise<void> {
   const path = identityPath(folder);
-  await mkdir(folder, { recursive: true });
-  const file = await open(`${path}.new`, 'w', 0o600);
-  try {
-    await file.chmod(0o600);
-    await file.writeFile(`${JSON.stringify(identity)}\n`);
-    await file.sync();
-  } finally {
-    await file.close();
-  }
-  await rename(`${path}.new`, path);
+  await makeFolder(folder, 0o700);
+  await sweepTemporary(folder);
+  await replaceDurably(path, `${JSON.stringify(identity)}\n`);
 }
 
 function identityPath(folder: string): string {

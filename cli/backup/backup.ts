@@ -7,12 +7,12 @@
  * which a restored scheduler deletes at once.
  */
 import { constants } from 'node:fs';
-import { chmod, copyFile, lstat, mkdir, open, readdir, readFile, realpath, rename, rm } from 'node:fs/promises';
+import { chmod, copyFile, lstat, open, readdir, readFile, realpath, rm } from 'node:fs/promises';
 import { basename, dirname, join, sep } from 'node:path';
 
+import { createSynced, makeFolder, renameDurably, syncPath } from '../../lib/durable.ts';
 import { CapstanError } from '../../lib/errors.ts';
 import { isErrno, messageOf } from '../../lib/to-error.ts';
-import { syncPath } from '../../lib/sync-path.ts';
 import { ToolError } from '../terminal/tool-error.ts';
 
 export interface BackupOptions {
@@ -46,7 +46,7 @@ export async function backUp({ dataDir, target, snapshot }: BackupOptions): Prom
   const unfinished = join(dirname(target), `.${basename(target)}.unfinished`);
   await rm(unfinished, { recursive: true, force: true });
   try {
-    await mkdir(join(unfinished, 'scheduler'), { recursive: true, mode: 0o700 });
+    await makeFolder(join(unfinished, 'scheduler'), 0o700);
     const copy = new FolderCopy(dataDir, unfinished);
     await copy.blobs();
     const database = await snapshot();
@@ -55,8 +55,8 @@ export async function backUp({ dataDir, target, snapshot }: BackupOptions): Prom
     await copy.folder(SECRETS);
     await copy.masterKeys(`${database}.keys`);
     await copy.file(VERSION);
-    await rename(unfinished, target);
-    await syncPath(dirname(target));
+    await copy.syncFolders();
+    await renameDurably(unfinished, target);
     return copy.done;
   } catch (error) {
     await rm(unfinished, { recursive: true, force: true });
@@ -68,6 +68,8 @@ class FolderCopy {
   readonly #from: string;
   readonly #to: string;
   readonly #copied = new Set<string>();
+  /** Folders that got a file. */
+  readonly #folders = new Set<string>();
   #bytes = 0;
 
   constructor(from: string, to: string) {
@@ -128,14 +130,19 @@ class FolderCopy {
   }
 
   async #write(path: string, text: string): Promise<void> {
-    const file = await open(join(this.#to, path), 'wx', 0o600);
-    try {
-      await file.writeFile(text);
-      await file.sync();
-    } finally {
-      await file.close();
-    }
+    await createSynced(join(this.#to, path), (file) => file.writeFile(text));
     this.#copied.add(path);
+  }
+
+  /** Makes the names of the copied files durable. */
+  async syncFolders(): Promise<void> {
+    for (const folder of this.#folders) await syncPath(folder);
+  }
+
+  async #folder(path: string): Promise<void> {
+    if (this.#folders.has(path)) return;
+    await makeFolder(path, 0o700);
+    this.#folders.add(path);
   }
 
   async file(path: string): Promise<void> {
@@ -144,7 +151,7 @@ class FolderCopy {
 
   async #copy(from: string, path: string): Promise<void> {
     const to = join(this.#to, path);
-    await mkdir(dirname(to), { recursive: true, mode: 0o700 });
+    await this.#folder(dirname(to));
     try {
       await copyFile(from, to, constants.COPYFILE_EXCL | constants.COPYFILE_FICLONE);
     } catch (error) {

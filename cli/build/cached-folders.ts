@@ -4,12 +4,13 @@
  * same folder, one makes it and the others wait for it.
  */
 import { createHash } from 'node:crypto';
-import { mkdir, mkdtemp, readdir, readFile, rename, rm, stat, utimes, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, readdir, readFile, rm, stat, utimes, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 
 import { z } from 'zod';
 
+import { moveUnsynced } from '../../lib/durable.ts';
 import { acquireLock } from '../../lib/lock.mjs';
 
 /** Age at which leftovers of a killed build are deleted, ms; no installation takes as long. */
@@ -67,8 +68,8 @@ export async function cachedFolder<Notes>(order: CacheOrder<Notes>): Promise<Cac
       const facts = await order.make(made);
       await writeFile(join(made, FACTS), JSON.stringify(facts));
       // What a refresh replaces may be in use: it moves away by a rename, so that no other process reads half of it.
-      if (meanwhile !== null) await rename(folder, `${made}-replaced`);
-      await rename(made, folder);
+      if (meanwhile !== null) await moveUnsynced(folder, `${made}-replaced`);
+      await moveUnsynced(made, folder);
       await rm(`${made}-replaced`, { recursive: true, force: true });
       await sweep(root, name, limits);
       return { folder, notes: facts.notes, isNew: true };

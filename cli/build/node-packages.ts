@@ -1,9 +1,10 @@
 /** Installs npm packages for Linux x86_64 on any machine: those of `package.json` and of the declarations. */
-import { lstat, mkdtemp, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises';
+import { lstat, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 
 import { z } from 'zod';
 
+import { moveUnsynced } from '../../lib/durable.ts';
 import { CapstanError } from '../../lib/errors.ts';
 import { ToolError } from '../terminal/tool-error.ts';
 import type { Activity } from '../terminal/activity.ts';
@@ -161,7 +162,7 @@ async function install(target: string, { dependencies, declared, lock, isForHere
       );
     // This file records where on this machine each package came from.
     await rm(join(folder, 'node_modules/.package-lock.json'), { force: true });
-    await rename(join(folder, 'node_modules'), join(target, 'node_modules'));
+    await moveUnsynced(join(folder, 'node_modules'), join(target, 'node_modules'));
   } finally {
     await rm(folder, { recursive: true, force: true });
   }

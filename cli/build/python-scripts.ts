@@ -3,8 +3,10 @@
  * Installers write the path of this machine's Python into their first line. It is replaced by one that looks Python up
  * on PATH and lets it, and the programs that it starts, find the packages beside the script.
  */
-import { open, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
+import { open, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+
+import { moveUnsynced } from '../../lib/durable.ts';
 
 /** Folder of programs in a folder of installed packages. */
 export const SCRIPTS = 'bin';
@@ -38,7 +40,7 @@ async function relocateScript(path: string): Promise<void> {
   // A new file: the installer's may be a hard link into its cache.
   const fresh = `${path}.new`;
   await writeFile(fresh, moved, { encoding: 'latin1', mode: 0o755 });
-  await rename(fresh, path);
+  await moveUnsynced(fresh, path);
 }
 
 async function beginsWithShebang(path: string): Promise<boolean> {
@@ -77,5 +79,5 @@ async function removeScriptLines(record: string): Promise<void> {
   if (kept === text) return;
   const fresh = `${record}.new`;
   await writeFile(fresh, kept);
-  await rename(fresh, record);
+  await moveUnsynced(fresh, record);
 }

@@ -1,8 +1,9 @@
 /** Packs a folder, the generated files and the installed packages into `.tool/artifact.tar.gz`. */
-import { lstat, mkdir, rename, rm, stat, writeFile } from 'node:fs/promises';
+import { lstat, mkdir, rm, stat, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 
 import { ARTIFACT_LIMITS } from '../../lib/artifact-limits.ts';
+import { moveUnsynced } from '../../lib/durable.ts';
 import { TooLarge, writeArchive, writeMember, type ArchiveEntry } from '../build/archive.ts';
 import type { GeneratedFile } from '../build/generated.ts';
 import { checkSize, foldersOf, tooLarge, type Sized } from './artifact-size.ts';
@@ -87,7 +88,7 @@ export async function packArtifact(folder: string, manifest: string, parts: Arti
       await writeMember(folder, [...own, ...staged], member, parts.packing);
       const written = await writeArchive([member, ...layers.map((layer) => layer.member)], unfinished, limit);
       const path = join(folder, ARTIFACT);
-      await rename(unfinished, path);
+      await moveUnsynced(unfinished, path);
       const files = own.length + staged.length + layers.reduce((sum, layer) => sum + layer.files, 0);
       return { path, ...written, files, leftOut, contents: contentsOf([...own, ...staged], layers) };
     } catch (error) {

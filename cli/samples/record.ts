@@ -2,11 +2,12 @@
  * Records which sample endpoints `npm start` deployed, in `samples.json` of the data folder. A recorded sample that no
  * longer exists was undeployed by somebody, and is not deployed again.
  */
-import { readFileSync, renameSync, writeFileSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 
 import { z } from 'zod';
 
+import { replaceDurablySync } from '../../lib/durable.ts';
 import { isErrno, messageOf } from '../../lib/to-error.ts';
 import { ToolError } from '../terminal/tool-error.ts';
 
@@ -30,9 +31,7 @@ export function readSampleRecord(dataDir: string): SampleRecord {
 }
 
 export function writeSampleRecord(dataDir: string, record: SampleRecord): void {
-  const path = pathOf(dataDir);
-  writeFileSync(`${path}.new`, `${JSON.stringify(record, null, 2)}\n`, { mode: 0o600 });
-  renameSync(`${path}.new`, path);
+  replaceDurablySync(pathOf(dataDir), `${JSON.stringify(record, null, 2)}\n`);
 }
 
 function pathOf(dataDir: string): string {

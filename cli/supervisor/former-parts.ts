@@ -2,12 +2,13 @@
  * The parts of a supervisor that was killed. They end by themselves, but need a moment: until then they have the ports
  * and the agent's folder. `parts.json` in the data folder names the running parts, so that the next start can wait.
  */
-import { readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 
 import { z } from 'zod';
 
+import { replaceDurablySync } from '../../lib/durable.ts';
 import { identityOf, isRunning, type ProcessIdentity } from '../../lib/lock.mjs';
 import { isErrno, messageOf } from '../../lib/to-error.ts';
 
@@ -46,8 +47,7 @@ export class PartsFile {
 
   #write(): void {
     try {
-      writeFileSync(`${this.#path}.new`, `${JSON.stringify(Object.fromEntries(this.#parts))}\n`, { mode: 0o600 });
-      renameSync(`${this.#path}.new`, this.#path);
+      replaceDurablySync(this.#path, `${JSON.stringify(Object.fromEntries(this.#parts))}\n`);
     } catch (error) {
       this.#trouble(`cannot write ${this.#path}: ${messageOf(error)}`);
     }

@@ -5,8 +5,9 @@
  * A file that cannot be written (a full disk, a missing folder) stops nothing: its lines are dropped and counted, each
  * further line tries again, and the first written line follows the count.
  */
-import { closeSync, fstatSync, openSync, renameSync, rmSync, writeSync } from 'node:fs';
+import { closeSync, fstatSync, openSync, rmSync, writeSync } from 'node:fs';
 
+import { moveUnsyncedSync } from '../../lib/durable.ts';
 import { errnoOf, isErrno, messageOf } from '../../lib/to-error.ts';
 
 const ROTATE_BYTES = 10_000_000;
@@ -83,7 +84,7 @@ function missing(count: number): string {
 
 function renameIfThere(from: string, to: string): void {
   try {
-    renameSync(from, to);
+    moveUnsyncedSync(from, to);
   } catch (error) {
     if (!isErrno(error, 'ENOENT')) throw error;
   }

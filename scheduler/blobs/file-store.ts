@@ -5,13 +5,12 @@
  */
 import { createHash, randomBytes } from 'node:crypto';
 import { createReadStream, type Stats } from 'node:fs';
-import { open, opendir, readdir, rename, stat, unlink, utimes, type FileHandle } from 'node:fs/promises';
+import { open, opendir, readdir, stat, unlink, utimes, type FileHandle } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 
+import { createSynced, makeFolder, renameDurably, syncPath } from '../../lib/durable.ts';
 import { CapstanError } from '../../lib/errors.ts';
 import { isErrno } from '../../lib/to-error.ts';
-import { syncPath } from '../../lib/sync-path.ts';
-import { makeFolder } from '../files/durable.ts';
 import { blobNotFound, blobPath, buildId, checkDigest, maxBytes, newBodyId, type BlobKind } from './ids.ts';
 import { PutTimes } from './put-times.ts';
 
@@ -75,7 +74,6 @@ export class FileBlobStore {
   static async open(root: string, { isShared = false }: { readonly isShared?: boolean } = {}): Promise<FileBlobStore> {
     const store = new FileBlobStore(root);
     for (const folder of ['', 'build', 'body', 'incoming']) await makeFolder(join(root, folder), 0o700);
-    await syncPath(root);
     const incoming = join(root, 'incoming');
     if (!isShared) for (const name of await readdir(incoming)) await unlink(join(incoming, name));
     await store.#readClock();
@@ -252,8 +250,7 @@ export class FileBlobStore {
     const path = join(this.#root, blobPath(id));
     await this.#folder(dirname(path));
     await this.#times.pin(id);
-    await rename(file, path);
-    await syncPath(dirname(path));
+    await renameDurably(file, path);
   }
 
   /** Returns the file itself if it can be renamed into the folder; otherwise a copy in `incoming`, and removes the file. */
@@ -305,16 +302,14 @@ export class FileBlobStore {
   async #folder(folder: string): Promise<void> {
     if (this.#folders.has(folder)) return;
     await makeFolder(folder, 0o700);
-    await syncPath(dirname(folder));
     this.#folders.add(folder);
   }
 }
 
 /** Writes the bytes to a new file and syncs it. Returns their SHA-256 in hex. */
 async function receive(path: string, size: number, source: AsyncIterable<Uint8Array>): Promise<string> {
-  const hash = createHash('sha256');
-  const file = await open(path, 'wx', 0o600);
-  try {
+  return createSynced(path, async (file) => {
+    const hash = createHash('sha256');
     let received = 0;
     for await (const piece of source) {
       received += piece.length;
@@ -324,11 +319,8 @@ async function receive(path: string, size: number, source: AsyncIterable<Uint8Ar
     }
     if (received < size)
       throw new CapstanError('INVALID_ARGUMENT', `size is ${size}, but only ${received} bytes were sent`, { field: 'size' });
-    await file.sync();
-  } finally {
-    await file.close();
-  }
-  return hash.digest('hex');
+    return hash.digest('hex');
+  });
 }
 
 /** Writes a whole piece. One write may write only a part, for example at the end of the disk. */

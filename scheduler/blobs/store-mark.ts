@@ -7,8 +7,8 @@ import { randomUUID } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 
+import { createDurably, replaceDurably } from '../../lib/durable.ts';
 import { isErrno } from '../../lib/to-error.ts';
-import { createDurably, replaceDurably } from '../files/durable.ts';
 
 export const MARK = 'store-id';
 

@@ -12,9 +12,9 @@ import { createReadStream } from 'node:fs';
 import { open, readdir, stat, unlink } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 
+import { makeFolder } from '../../lib/durable.ts';
 import { CapstanError } from '../../lib/errors.ts';
 import { isErrno } from '../../lib/to-error.ts';
-import { makeFolder } from '../files/durable.ts';
 import { asRefusal, writeWhole, type StoredBlob } from './file-store.ts';
 import { checkDigest, MAX_BUILD_BYTES } from './ids.ts';
 

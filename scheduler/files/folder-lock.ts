@@ -4,9 +4,9 @@
  */
 import { join } from 'node:path';
 
+import { makeFolder } from '../../lib/durable.ts';
 import { CapstanError } from '../../lib/errors.ts';
 import { acquireLock } from '../../lib/lock.mjs';
-import { makeFolder } from './durable.ts';
 
 export interface FolderLock {
   release(): void;

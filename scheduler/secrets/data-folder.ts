@@ -7,11 +7,10 @@ import { randomBytes } from 'node:crypto';
 import { chmod, readFile, stat } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 
+import { createDurably, makeFolder, syncPath } from '../../lib/durable.ts';
 import { CapstanError } from '../../lib/errors.ts';
 import { errnoOf, isErrno, messageOf } from '../../lib/to-error.ts';
-import { syncPath } from '../../lib/sync-path.ts';
 import { MASTER_KEY_BYTES } from './cipher.ts';
-import { createDurably, makeFolder } from '../files/durable.ts';
 import { readOlderKeys } from './master-key-files.ts';
 
 /** Version of the layout that this program reads and writes. */

@@ -6,9 +6,9 @@
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 
+import { removeDurably, replaceDurably } from '../../lib/durable.ts';
 import { CapstanError } from '../../lib/errors.ts';
 import { isErrno } from '../../lib/to-error.ts';
-import { removeDurably, replaceDurably } from '../files/durable.ts';
 
 const FILE = 'gateway-token';
 const NEXT = 'gateway-token.next';

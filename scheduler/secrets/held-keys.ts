@@ -11,9 +11,9 @@ import { randomBytes } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 
+import { createDurably, removeDurably } from '../../lib/durable.ts';
 import { CapstanError } from '../../lib/errors.ts';
 import { isErrno } from '../../lib/to-error.ts';
-import { createDurably, removeDurably } from '../files/durable.ts';
 import { MASTER_KEY_BYTES, masterKeyId } from './cipher.ts';
 import { forgetOlderKeys, keyLines, readOlderKeys, replaceMasterKey } from './master-key-files.ts';
 

@@ -23,13 +23,13 @@
 import { randomBytes } from 'node:crypto';
 import { join } from 'node:path';
 
+import { sweepTemporary } from '../../lib/durable.ts';
 import { CapstanError } from '../../lib/errors.ts';
 import { messageOf } from '../../lib/to-error.ts';
 import { MASTER_KEY_SETTING, places } from '../core/control/encryption.ts';
 import type { DerivedKey, MasterKeyRow } from '../core/state/control-rows.ts';
 import type { Clock } from '../engine/clock.ts';
 import type { Engine, EngineLog } from '../engine/engine.ts';
-import { sweepTemporary } from '../files/durable.ts';
 import { MASTER_KEY_BYTES, masterKeyId, type Cipher } from './cipher.ts';
 import type { DataFolder } from './data-folder.ts';
 import type { Store } from '../store/store.ts';

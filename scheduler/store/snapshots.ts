@@ -6,9 +6,8 @@
 import { open, rm, stat, statfs } from 'node:fs/promises';
 import { dirname } from 'node:path';
 
+import { createDurably, syncPath } from '../../lib/durable.ts';
 import { CapstanError } from '../../lib/errors.ts';
-import { syncPath } from '../../lib/sync-path.ts';
-import { createDurably } from '../files/durable.ts';
 
 /** Free bytes that a copy must leave on the disk: the queue ends if it cannot write. */
 const LEFT_FREE_BYTES = 200_000_000;

@@ -50,6 +50,20 @@ const snippets: Snippet[] = [
   },
   { file: 'gateway/a.ts', source: `export const bad = process.env['HOME'];\n`, rule: 'node(no-process-env)' },
   { file: 'gateway/a.ts', source: `import { env } from 'node:process';\nexport const bad = env;\n`, rule: 'eslint(no-restricted-imports)' },
+  ...[
+    `import { renameSync } from 'node:fs';\nexport const bad = renameSync;\n`,
+    `import { rename } from 'node:fs/promises';\nexport const bad = rename;\n`,
+    `import * as fs from 'node:fs';\nexport const bad = fs.renameSync;\n`,
+    `import fs from 'node:fs/promises';\nexport const bad = fs.rename;\n`,
+    `import { promises } from 'node:fs';\nexport const bad = promises.rename;\n`,
+    `import { rename } from 'fs';\nexport const bad = rename;\n`,
+  ].flatMap((source) =>
+    ['scheduler', 'agent', 'gateway', 'cli', 'lib'].map((part) => ({
+      file: `${part}/a.ts`,
+      source,
+      rule: 'eslint(no-restricted-imports)',
+    })),
+  ),
   { file: 'gateway/config.ts', source: `export const good = process.env['HOME'];\n`, rule: null },
 
   {

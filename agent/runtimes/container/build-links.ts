@@ -3,10 +3,11 @@
  * The container sees the folder read-only, as it would see the build itself.
  */
 import { execFile } from 'node:child_process';
-import { mkdir, readdir, rename, rm } from 'node:fs/promises';
+import { mkdir, readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 
+import { moveUnsynced } from '../../../lib/durable.ts';
 import { makeReadable } from '../hosted/readable.ts';
 
 const run = promisify(execFile);
@@ -20,7 +21,7 @@ export async function linkBuild(build: string, folder: string): Promise<void> {
 /** Empties the folder by moving its contents into `away`, which is removed in the background. */
 export async function emptyFolder(folder: string, away: string): Promise<void> {
   await mkdir(away, { recursive: true });
-  await Promise.all((await readdir(folder)).map((name) => rename(join(folder, name), join(away, name))));
+  await Promise.all((await readdir(folder)).map((name) => moveUnsynced(join(folder, name), join(away, name))));
   // Leftovers are removed with the enclosing folder.
   void rm(away, { recursive: true, force: true }).catch(() => undefined);
 }

@@ -6,11 +6,12 @@
  */
 import { execFile } from 'node:child_process';
 import { createHash, randomUUID } from 'node:crypto';
-import { chmod, cp, mkdir, readdir, readFile, rename, rm, stat, symlink, writeFile } from 'node:fs/promises';
+import { chmod, cp, mkdir, readdir, readFile, rm, stat, symlink, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 
+import { moveUnsynced } from '../../../lib/durable.ts';
 import { isErrno } from '../../../lib/to-error.ts';
 import { makeReadable } from './readable.ts';
 
@@ -52,7 +53,7 @@ async function stageIn(parent: string, name: string, files: readonly string[]): 
     await chmod(parent, 0o755);
     await mkdir(draft, { mode: 0o700 });
     await fill(draft, files);
-    await rename(draft, folder);
+    await moveUnsynced(draft, folder);
   } catch (error) {
     await rm(draft, { recursive: true, force: true });
     if (!isErrno(error, 'ENOTEMPTY', 'EEXIST')) throw error; // already exists: another agent was faster

@@ -10,10 +10,11 @@
 import { execFile } from 'node:child_process';
 import { createHmac, randomBytes, randomUUID } from 'node:crypto';
 import { chownSync, mkdirSync } from 'node:fs';
-import { chmod, chown, lstat, mkdir, readdir, rename } from 'node:fs/promises';
+import { chmod, chown, lstat, mkdir, readdir } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { promisify } from 'node:util';
 
+import { moveUnsynced } from '../../../lib/durable.ts';
 import { isErrno } from '../../../lib/to-error.ts';
 import { makeReadable } from '../../runtimes/hosted/readable.ts';
 import { removeTree } from '../../runtimes/remove-tree.ts';
@@ -121,7 +122,7 @@ export class Places {
       await removeTree(draft);
       await run('cp', ['-a', '--', build, draft], { env: CLEAN_ENVIRONMENT });
     }
-    await rename(draft, target);
+    await moveUnsynced(draft, target);
   }
 
   /** Links keep the space of builds that the cache has removed. */

@@ -1,12 +1,12 @@
 /** SQLite as a side of a copy. The file stays locked for this process, so no scheduler can open it meanwhile. */
 import { existsSync, statSync } from 'node:fs';
-import { rename, rm } from 'node:fs/promises';
+import { rm } from 'node:fs/promises';
 import { dirname } from 'node:path';
 
 import Database from 'better-sqlite3';
 
+import { renameDurably } from '../../../lib/durable.ts';
 import { CapstanError } from '../../../lib/errors.ts';
-import { syncPath } from '../../../lib/sync-path.ts';
 import { textWithoutNul } from '../postgres/binary.ts';
 import { storeFailure } from '../sqlite/failures.ts';
 import { openDatabase } from '../sqlite/open.ts';
@@ -215,8 +215,7 @@ export class SqliteTarget implements CopyTarget {
     }
     await this.close();
     if (!existsSync(this.#part)) return;
-    await rename(this.#part, this.#file);
-    await syncPath(dirname(this.#file));
+    await renameDurably(this.#part, this.#file);
   }
 
   /** Closing brings the log into the file and removes it. */

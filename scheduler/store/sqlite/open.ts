@@ -1,8 +1,9 @@
-import { chmodSync, existsSync, mkdirSync } from 'node:fs';
+import { chmodSync, existsSync } from 'node:fs';
 import { dirname } from 'node:path';
 
 import Database from 'better-sqlite3';
 
+import { makeFolderSync } from '../../../lib/durable.ts';
 import { CapstanError } from '../../../lib/errors.ts';
 import { messageOf } from '../../../lib/to-error.ts';
 import { storeFailure } from './failures.ts';
@@ -31,7 +32,7 @@ const BUSY_MS = 2_000;
 export function openDatabase(file: string, { migrations = known, mustExist = false }: OpenOptions = {}): Database.Database {
   // An empty service in place of the lost one would accept new jobs that conflict with those in a backup.
   if (mustExist && !existsSync(file)) throw lost(file, 'missing');
-  if (file !== ':memory:') makeFolder(file);
+  if (file !== ':memory:') makeFolderOf(file);
   let db: Database.Database;
   try {
     db = new Database(file, { timeout: BUSY_MS });
@@ -63,9 +64,9 @@ function lost(file: string, how: string): CapstanError {
   );
 }
 
-function makeFolder(file: string): void {
+function makeFolderOf(file: string): void {
   try {
-    mkdirSync(dirname(file), { recursive: true, mode: 0o700 });
+    makeFolderSync(dirname(file), 0o700);
   } catch (error) {
     const reason = messageOf(error);
     throw new CapstanError('DATA_DIR', `store ${file}: cannot open: creating its folder failed: ${reason}`, { cause: error });
