@@ -377,6 +377,7 @@ export class LocalWorker {
       ended: (key, result) => this.#finish(key, result),
       reloading: () => this.#settleAll('the functions of the worker were stopped'),
       reachable: () => undefined,
+      violation: (detail) => this.#onLog({ stream: 'system', jobId: '', text: detail }),
     };
   }
 

@@ -14,6 +14,7 @@ export function addAttempt(ctx: StepContext, dispatch: Dispatch): Attempt {
     jobId,
     token,
     workerId,
+    start: undefined,
     executionTimeoutMs,
     phase: 'fetching',
     dispatch,

@@ -43,12 +43,14 @@ export function acceptDispatch(ctx: StepContext, dispatch: Dispatch): void {
 export function handToWorker(ctx: StepContext, attempt: Attempt, input: Buffer): void {
   const { dispatch } = attempt;
   if (attempt.phase !== 'fetching' || dispatch === undefined) return;
-  if (ctx.state.workers.get(attempt.workerId)?.phase !== 'ready') {
+  const worker = ctx.state.workers.get(attempt.workerId);
+  if (worker?.phase !== 'ready') {
     refuse(ctx, attempt, RefusalReason.NOT_READY, 'the worker stopped while the input was fetched');
     return;
   }
   apply(ctx, attempt, 'input');
   attempt.dispatch = undefined;
+  attempt.start = worker.start;
   ctx.emit({ kind: 'run', key: attempt.key, dispatch, input });
 }
 

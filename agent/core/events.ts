@@ -14,6 +14,13 @@ import type {
 } from '../../proto/gen/capstan/v1/nodes.ts';
 import type { AttemptKey } from './state.ts';
 
+/** What one start of a worker says about an attempt. It may speak of the attempts that were handed to it, and of no other. */
+export interface FromWorker {
+  readonly workerId: string;
+  readonly start: number;
+  readonly key: AttemptKey;
+}
+
 export type CoreEvent =
   // From the scheduler.
   | { readonly kind: 'welcome' }
@@ -50,10 +57,10 @@ export type CoreEvent =
   | { readonly kind: 'reachable'; readonly workerId: string; readonly start: number; readonly is: boolean }
   /** The host is gone. Reported exactly once for each requested start. */
   | { readonly kind: 'exited'; readonly workerId: string; readonly start: number; readonly detail: string; readonly hardStop: boolean }
-  | { readonly kind: 'handler-entered'; readonly key: AttemptKey }
-  | { readonly kind: 'chunk'; readonly key: AttemptKey; readonly data: Buffer }
-  | { readonly kind: 'progress'; readonly key: AttemptKey; readonly data: Buffer }
-  | { readonly kind: 'handler-ended'; readonly key: AttemptKey; readonly result: HandlerResult }
+  | ({ readonly kind: 'handler-entered' } & FromWorker)
+  | ({ readonly kind: 'chunk'; readonly data: Buffer } & FromWorker)
+  | ({ readonly kind: 'progress'; readonly data: Buffer } & FromWorker)
+  | ({ readonly kind: 'handler-ended'; readonly result: HandlerResult } & FromWorker)
   /** Number of HTTP requests in progress on a worker, and of the open WebSockets among them. */
   | {
       readonly kind: 'requests';
@@ -98,5 +105,7 @@ export type Effect =
   | { readonly kind: 'credit'; readonly key: AttemptKey; readonly workerId: string; readonly count: number }
   | { readonly kind: 'store-output'; readonly key: AttemptKey; readonly bytes: Buffer }
   | { readonly kind: 'store-chunk'; readonly key: AttemptKey; readonly index: number; readonly bytes: Buffer }
+  /** A worker spoke of what is not its own: it is ended, and the operator and its account are told. */
+  | { readonly kind: 'violation'; readonly workerId: string; readonly detail: string }
   /** The attempt is over for the agent: cancel its transfers. */
   | { readonly kind: 'forget'; readonly key: AttemptKey };

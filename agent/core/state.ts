@@ -83,6 +83,8 @@ export interface Attempt {
   readonly jobId: string;
   readonly token: number;
   readonly workerId: string;
+  /** The start of the worker that it was handed to; absent before. */
+  start: number | undefined;
   readonly executionTimeoutMs: number;
   /** Changed only by `apply` (attempt-records.ts). */
   readonly phase: AttemptPhase;

@@ -26,8 +26,8 @@ import {
 } from './attempts.ts';
 import { drain, setStored, nextGrantAt } from './chunks.ts';
 import { setDeviceProblems } from './devices.ts';
-import type { CoreEvent, Effect } from './events.ts';
-import { attemptKey, type State, type Worker } from './state.ts';
+import type { CoreEvent, Effect, FromWorker } from './events.ts';
+import { attemptKey, type Attempt, type State, type Worker } from './state.ts';
 import {
   awaitLoad,
   beginStart,
@@ -167,22 +167,22 @@ export function step(state: State, event: CoreEvent, now: number): Effect[] {
       break;
     }
     case 'handler-entered': {
-      const attempt = state.attempts.get(event.key);
+      const attempt = attemptOf(ctx, event);
       if (attempt !== undefined) handlerEntered(ctx, attempt);
       break;
     }
     case 'chunk': {
-      const attempt = state.attempts.get(event.key);
+      const attempt = attemptOf(ctx, event);
       if (attempt !== undefined) addChunk(ctx, attempt, event.data);
       break;
     }
     case 'progress': {
-      const attempt = state.attempts.get(event.key);
+      const attempt = attemptOf(ctx, event);
       if (attempt !== undefined) setProgress(ctx, attempt, event.data);
       break;
     }
     case 'handler-ended': {
-      const attempt = state.attempts.get(event.key);
+      const attempt = attemptOf(ctx, event);
       if (attempt !== undefined) handlerEnded(ctx, attempt, event.result);
       break;
     }
@@ -281,6 +281,22 @@ function tick(ctx: StepContext): void {
       failWorker(ctx, worker, 'START_TIMEOUT', `the worker was not ready after ${limit} ms${busyWith}`);
     }
   }
+}
+
+/**
+ * Returns the attempt that a worker speaks of. One that was not handed to this start of it is not its to change: the
+ * worker's own code wrote the frame, and the worker ends. An attempt that is gone may be its own, late.
+ */
+function attemptOf(ctx: StepContext, event: FromWorker): Attempt | undefined {
+  const attempt = ctx.state.attempts.get(event.key);
+  if (attempt === undefined || (attempt.workerId === event.workerId && attempt.start === event.start)) return attempt;
+  const detail = `the worker reported on the attempt ${event.key}, which is not its own`;
+  ctx.emit({ kind: 'violation', workerId: event.workerId, detail });
+  const worker = workerOf(ctx.state, event);
+  if (worker?.hostAlive !== true) return undefined;
+  if (worker.draining) endHost(ctx, worker, true);
+  else failWorker(ctx, worker, 'WORKER_DIED', detail);
+  return undefined;
 }
 
 /** Returns the worker of an event, unless the event belongs to an earlier start. */

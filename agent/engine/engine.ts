@@ -234,6 +234,9 @@ export class Engine {
         this.#attemptWorkers.delete(effect.key);
         this.#spans.forgotten(effect.key);
         break;
+      case 'violation':
+        this.#tellWorkerLog(effect.workerId, this.#state.workers.get(effect.workerId)?.release, effect.detail);
+        break;
       case 'fetch-artifact':
         this.#fetchArtifact(effect);
         break;
@@ -339,15 +342,18 @@ export class Engine {
         doubtDevices();
         this.feed({ kind: 'load-failed', workerId, start, detail });
       },
-      entered: (key) => this.feed({ kind: 'handler-entered', key }),
-      chunk: (key, data) => this.feed({ kind: 'chunk', key, data }),
-      progress: (key, data) => this.feed({ kind: 'progress', key, data }),
+      entered: (key) => this.feed({ kind: 'handler-entered', workerId, start, key }),
+      chunk: (key, data) => this.feed({ kind: 'chunk', workerId, start, key, data }),
+      progress: (key, data) => this.feed({ kind: 'progress', workerId, start, key, data }),
       ended: (key, result) => {
-        this.#attemptWorkers.delete(key);
-        this.#spans.ended(key, result);
-        if (result.kind === 'failed') doubtDevices();
-        this.feed({ kind: 'handler-ended', key, result });
+        if (this.#attemptWorkers.get(key) === hosted.worker) {
+          this.#attemptWorkers.delete(key);
+          this.#spans.ended(key, result);
+          if (result.kind === 'failed') doubtDevices();
+        }
+        this.feed({ kind: 'handler-ended', workerId, start, key, result });
       },
+      violation: (detail) => this.#tellWorkerLog(workerId, release, detail),
       reloading: () => this.feed({ kind: 'reloading', workerId, start }),
       reachable: (is) => this.feed({ kind: 'reachable', workerId, start, is }),
       log: this.#lines.of(workerId, release, env),

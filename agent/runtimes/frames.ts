@@ -52,14 +52,22 @@ export class FrameReader<Header> {
   #parts: Buffer[] = [];
   #have = 0;
   #want = PREFIX_BYTES;
+  #isStopped = false;
 
   /** `text`: the header as received. */
   constructor(onFrame: (header: Header, body: Buffer, text: string) => void) {
     this.#onFrame = onFrame;
   }
 
+  /** Drops what follows, also the rest of the bytes that are being split. */
+  stop(): void {
+    this.#isStopped = true;
+    this.#parts = [];
+  }
+
   /** Throws when the bytes are not frames. */
   push(data: Buffer): void {
+    if (this.#isStopped) return;
     this.#parts.push(data);
     this.#have += data.length;
     if (this.#have < this.#want) return;
@@ -83,6 +91,7 @@ export class FrameReader<Header> {
       const body = bytes.subarray(bodyAt, end);
       bytes = bytes.subarray(end);
       this.#onFrame(JSON.parse(text) as Header, body, text);
+      if (this.#isStopped) return;
     }
     this.#have = bytes.length;
     if (bytes.length > 0) this.#parts.push(bytes);

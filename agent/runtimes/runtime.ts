@@ -153,6 +153,8 @@ export interface WorkerEvents {
    * to exit.
    */
   reachable(is: boolean): void;
+  /** The worker said what it must not say; it was killed, and `exited` follows. */
+  violation(detail: string): void;
   log(entry: LogEntry): void;
   /** The worker is gone with all its processes. `hardStop`: it was killed to end one task. */
   exited(detail: string, hardStop: boolean): void;

@@ -3,6 +3,7 @@ import test from 'ava';
 
 import { TIMED_OUT_GRACE_MS } from '../../agent/core/attempts.ts';
 import { KEPT_CHUNKS, READER_LAPSE_MS } from '../../agent/core/chunks.ts';
+import type { FromWorker } from '../../agent/core/events.ts';
 import { attemptRefs } from '../../agent/core/report.ts';
 import { WorkerSpec, type AgentEvent, type Dispatch, type ReleaseSpec } from '../../proto/gen/capstan/v1/nodes.ts';
 import { release, World } from './core-world.ts';
@@ -305,3 +306,46 @@ test('without a session a generator waits when its log is full', (t) => {
   t.is(world.credits.get(KEY), KEPT_CHUNKS + 5);
   t.is(world.sent.get(KEY), KEPT_CHUNKS + 5);
 });
+
+const FORGED: readonly (readonly [name: string, forge: (world: World, from: FromWorker) => void])[] = [
+  ['an entry', (world, from) => world.feed({ kind: 'handler-entered', ...from })],
+  ['a chunk', (world, from) => world.feed({ kind: 'chunk', ...from, data: Buffer.from('1') })],
+  ['progress', (world, from) => world.feed({ kind: 'progress', ...from, data: Buffer.from('1') })],
+  [
+    'an end',
+    (world, from) => world.feed({ kind: 'handler-ended', ...from, result: { kind: 'returned', output: Buffer.from('"forged"'), ms: 1 } }),
+  ],
+];
+
+for (const [name, forge] of FORGED) {
+  test(`a worker that reports ${name} of another one's attempt is ended, and the attempt goes on`, (t) => {
+    const world = new World();
+    world.feed({ kind: 'welcome' });
+    const workers = ['w1', 'w2'].map((workerId) => WorkerSpec.fromPartial({ workerId, releaseId: 'r1' }));
+    world.feed({ kind: 'desired', desired: { epoch: 1, workers, releases: [release()] } });
+    world.settle();
+    dispatch(world);
+    enter(world);
+    const before = told(world).length;
+    forge(world, { workerId: 'w2', start: 1, key: KEY });
+    t.deepEqual(told(world).slice(before), []);
+    t.deepEqual(world.violations, [`the worker reported on the attempt ${KEY}, which is not its own`]);
+    t.is(world.host('w2')?.asked, 'force');
+    t.is(world.host('w1')?.asked, 'no');
+    end(world);
+    t.is(told(world).at(-1), 'ended COMPLETED');
+  });
+
+  test(`${name} of an earlier start of the worker changes nothing of the present one`, (t) => {
+    const world = ready();
+    world.exit('w1');
+    world.pass(2_000);
+    world.settle();
+    dispatch(world);
+    enter(world);
+    const before = told(world).length;
+    forge(world, { workerId: 'w1', start: 1, key: KEY });
+    t.deepEqual(told(world).slice(before), []);
+    t.is(world.host('w1')?.asked, 'no');
+  });
+}

@@ -4,7 +4,7 @@
  */
 import { isDeepStrictEqual } from 'node:util';
 
-import type { CoreEvent, Effect } from '../../agent/core/events.ts';
+import type { CoreEvent, Effect, FromWorker } from '../../agent/core/events.ts';
 import { attemptKey, newState, type AttemptKey, type State } from '../../agent/core/state.ts';
 import { actualWorkers } from '../../agent/core/report.ts';
 import { nextDeadline, step } from '../../agent/core/step.ts';
@@ -19,6 +19,10 @@ export interface Host {
   tasks: Map<AttemptKey, 'handed' | 'entered'>;
   loaded: boolean;
 }
+
+/** A report of an attempt, by the worker that has it. */
+type OfOwnWorker = WithoutWorker<Extract<CoreEvent, FromWorker>>;
+type WithoutWorker<E> = E extends FromWorker ? Omit<E, 'workerId' | 'start'> : never;
 
 export class World {
   readonly image: State = newState();
@@ -35,11 +39,13 @@ export class World {
   readonly ran = new Set<AttemptKey>();
   /** Chunks ever sent, of each attempt: nobody can have read more. */
   readonly sent = new Map<AttemptKey, number>();
+  readonly violations: string[] = [];
   readonly credits = new Map<AttemptKey, number>();
   #startedInSession = new Set<AttemptKey>();
   #nextChunk = new Map<AttemptKey, number>();
 
-  feed(event: CoreEvent): Effect[] {
+  feed(given: CoreEvent | OfOwnWorker): Effect[] {
+    const event = this.#withWorker(given);
     if (event.kind === 'welcome') {
       this.online = true;
       this.#startedInSession = new Set();
@@ -124,7 +130,14 @@ export class World {
     return false;
   }
 
-  #did(event: CoreEvent): true {
+  /** Reports of an attempt come from the worker that has it. */
+  #withWorker(event: CoreEvent | OfOwnWorker): CoreEvent {
+    if (!('key' in event) || 'workerId' in event) return event;
+    const { workerId = '', start = 0 } = this.image.attempts.get(event.key) ?? {};
+    return { ...event, workerId, start } as CoreEvent;
+  }
+
+  #did(event: CoreEvent | OfOwnWorker): true {
     this.feed(event);
     return true;
   }
@@ -176,6 +189,9 @@ export class World {
         break;
       case 'report':
         if (effect.event.event !== undefined) this.#onReport(effect.event.event);
+        break;
+      case 'violation':
+        this.violations.push(effect.detail);
         break;
       case 'cancel':
       case 'forget':

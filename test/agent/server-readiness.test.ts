@@ -103,6 +103,7 @@ function workerOn(
     waiting: (text) => said.push({ say: 'waiting', text }),
     loaded: () => said.push({ say: 'loaded' }),
     loadFailed: (detail) => t.fail(detail),
+    violation: (detail) => t.fail(detail),
     entered: none,
     chunk: none,
     progress: none,

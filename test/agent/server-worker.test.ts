@@ -153,6 +153,7 @@ test('one that refuses connections gets no request before it has answered GET /p
     ended: () => undefined,
     reloading: () => undefined,
     reachable: (is) => says.push(is),
+    violation: (detail) => t.fail(detail),
     log: () => undefined,
     exited: () => undefined,
   });

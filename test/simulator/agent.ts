@@ -181,6 +181,8 @@ export class SimAgent {
         const data = this.#stored(effect.bytes);
         return this.#later(random.int(1, 30), () => this.#feed({ kind: 'chunk-stored', key, index, data }));
       }
+      case 'violation':
+        throw new Error(`an honest host is ended: ${effect.detail}`);
       case 'forget':
         return;
       default:

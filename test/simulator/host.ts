@@ -127,7 +127,7 @@ export class SimHost {
     const { random } = this.#world;
     task.enteredAt = this.#world.now();
     this.#world.entered(task.job, task.token);
-    this.#feed({ kind: 'handler-entered', key: task.key });
+    this.#feed({ kind: 'handler-entered', ...this.#id, key: task.key });
     const end = random.chance(this.#lossRate()) ? 'dies' : random.chance(0.1) ? 'failed' : 'returned';
     const duration = random.chance(0.05) ? random.int(1_000, 4_000) : random.next() * LONGEST_MS;
     const chunks = random.chance(0.3) ? random.int(1, duration > LONGEST_MS ? 30 : 6) : 0;
@@ -143,7 +143,7 @@ export class SimHost {
     if (left === 0 || this.#tasks.get(task.key) !== task) return;
     if (task.credits > 0) {
       task.credits--;
-      this.#feed({ kind: 'chunk', key: task.key, data: this.#document(`${task.token} ${task.chunks++}`) });
+      this.#feed({ kind: 'chunk', ...this.#id, key: task.key, data: this.#document(`${task.token} ${task.chunks++}`) });
     }
     this.#later(this.#world.random.next() * 2 * apart, () => this.#yield(task, left - 1, apart));
   }
@@ -153,7 +153,7 @@ export class SimHost {
     this.#tasks.delete(task.key);
     this.#world.ended(task.job, task.token, task.chunks);
     const ms = task.enteredAt === null ? 0 : this.#world.now() - task.enteredAt;
-    this.#feed({ kind: 'handler-ended', key: task.key, result: this.#result(task, how, ms) });
+    this.#feed({ kind: 'handler-ended', ...this.#id, key: task.key, result: this.#result(task, how, ms) });
   }
 
   #result({ job, token }: Task, how: 'returned' | 'failed' | 'stopped', ms: number): HandlerResult {

@@ -37,6 +37,8 @@ export class ContainerHost implements Host {
   #isHeld = false;
   #killedFor: string | undefined;
   #killed = false;
+  #isRefused = false;
+  #stopReading: () => void = () => undefined;
   readonly #up = Promise.withResolvers<boolean>();
   /** The host has reported. */
   isUp = false;
@@ -93,6 +95,14 @@ export class ContainerHost implements Host {
     this.#container?.kill(this.#killedFor);
   }
 
+  refuse(why: string): void {
+    if (this.#isRefused) return;
+    this.#isRefused = true;
+    this.#stopReading();
+    this.#hearing.tell((listener) => listener.violation(why));
+    this.kill(why);
+  }
+
   terminate(why: string): void {
     this.#killedFor ??= why;
     this.#container?.terminate(why);
@@ -143,11 +153,15 @@ export class ContainerHost implements Host {
       if (frame.t === 'up') this.#isThere();
       this.#hearing.tell((listener) => listener.frame(frame, body));
     });
+    this.#stopReading = () => {
+      reader.stop();
+      channel.destroy();
+    };
     channel.on('data', (data) => {
       try {
         reader.push(data);
       } catch (error) {
-        this.kill(messageOf(error));
+        this.refuse(messageOf(error));
       }
     });
     channel.once('close', () => this.#hearing.tell((listener) => listener.closed()));

@@ -6,6 +6,8 @@ export interface HostListener {
   entered(key: string): void;
   frame(frame: FromHost, body: Buffer): void;
   line(stream: 'stdout' | 'stderr', text: string): void;
+  /** The host said what it must not say; it was killed. */
+  violation(why: string): void;
   /** The host reads no more frames and has sent its last one: it is about to exit. */
   closed(): void;
   exited(detail: string): void;

@@ -36,6 +36,8 @@ export class HostProcess implements Host {
   #place: WorkerPlace | undefined;
   /** Frames for a worker whose build is not visible to it yet; undefined while frames are sent at once. */
   #waiting: (readonly [frame: ToHost, body: Uint8Array | undefined])[] | undefined;
+  #isRefused = false;
+  #stopReading: () => void = () => undefined;
   /** The process has reported. */
   up = false;
   /** The process is gone, or could not be started. */
@@ -99,6 +101,14 @@ export class HostProcess implements Host {
     if (!this.gone) this.#process.kill(why);
   }
 
+  refuse(why: string): void {
+    if (this.#isRefused) return;
+    this.#isRefused = true;
+    this.#stopReading();
+    this.#hearing.tell((listener) => listener.violation(why));
+    this.kill(why);
+  }
+
   /** Asks the process and all it started to end; `why` becomes the detail of its exit. */
   terminate(why: string): void {
     if (!this.gone) this.#process.terminate(why);
@@ -107,11 +117,15 @@ export class HostProcess implements Host {
   #open(socket: Socket): void {
     this.#channel = new FrameWriter(socket, process.nextTick);
     const reader = new FrameReader<unknown>((header, body) => this.#onFrame(checkHostFrame(header, body), body));
+    this.#stopReading = () => {
+      reader.stop();
+      socket.destroy();
+    };
     socket.on('data', (data: Buffer) => {
       try {
         reader.push(data);
       } catch (error) {
-        this.kill(messageOf(error));
+        this.refuse(messageOf(error));
       }
     });
     socket.once('close', () => this.#hearing.tell((listener) => listener.closed()));

@@ -9,6 +9,9 @@ export interface HostRequestsDeps {
   readonly kill: () => void;
 }
 
+/** Keys are numbered from 1. */
+const KEY = /^h([1-9]\d{0,14})$/;
+
 interface Open {
   readonly events: HttpEvents;
   killTimer: NodeJS.Timeout | undefined;
@@ -61,9 +64,10 @@ export class HostRequests {
     for (const key of this.#open.keys()) this.#deps.send({ t: 'http-abort', key });
   }
 
-  heard(frame: HttpFromHost, body: Buffer): void {
+  /** Returns false for a frame of a request that this host never had; frames of an ended one are late and dropped. */
+  heard(frame: HttpFromHost, body: Buffer): boolean {
     const open = this.#open.get(frame.key);
-    if (open === undefined) return;
+    if (open === undefined) return this.#hasHad(frame.key);
     const { events } = open;
     switch (frame.t) {
       case 'http-head':
@@ -82,6 +86,7 @@ export class HostRequests {
         events.failed('INTERNAL', frame.message, false);
         break;
     }
+    return true;
   }
 
   /** The caller reads no more: later data reaches no function. */
@@ -95,6 +100,11 @@ export class HostRequests {
       this.#forget(key, open);
       open.events.failed('WORKER_LOST', why, false);
     }
+  }
+
+  #hasHad(key: string): boolean {
+    const number = KEY.exec(key)?.[1];
+    return number !== undefined && Number(number) < this.#next;
   }
 
   #forget(key: string, open: Open): void {

@@ -16,7 +16,8 @@ import { workerS3Config } from '../s3-config.ts';
 import { HostRequests } from './host-requests.ts';
 import type { Host } from './host.ts';
 import type { HostListener } from './host-listener.ts';
-import type { FromHost } from './protocol.ts';
+import type { FromHost, HttpFromHost } from './protocol.ts';
+import { WorkerTasks } from './worker-tasks.ts';
 
 /** Delay of force after a cancel that the host does not carry out, ms. */
 export interface StopTimes {
@@ -45,8 +46,7 @@ export class HostWorker implements RunningWorker, HostListener {
   readonly #host: Host;
   readonly #events: WorkerEvents;
   readonly #onSettled: () => void;
-  /** Tasks of the host, with their jobs. */
-  readonly #tasks = new Map<string, string>();
+  readonly #tasks = new WorkerTasks();
   readonly #entered = new Set<string>();
   /** Functions that cancel a forced stop, by task. */
   readonly #cancels = new Map<string, (() => void)[]>();
@@ -82,7 +82,7 @@ export class HostWorker implements RunningWorker, HostListener {
   }
 
   run({ key, jobId, attempt, input, s3Config, trace = '' }: Task): void {
-    this.#tasks.set(key, jobId);
+    this.#tasks.add(key, jobId);
     const secret = s3Config === undefined ? undefined : workerS3Config(s3Config);
     this.#host.send({ t: 'run', life: this.#life, key, jobId, attempt, s3Config: secret, trace: trace === '' ? undefined : trace }, input);
   }
@@ -115,12 +115,17 @@ export class HostWorker implements RunningWorker, HostListener {
   }
 
   entered(key: string): void {
-    if (!this.#tasks.has(key) || this.#entered.has(key)) return;
+    if (!this.#isOwn(key, 'the entry of a task') || this.#entered.has(key)) return;
     this.#entered.add(key);
     this.#events.entered(key);
   }
 
+  violation(why: string): void {
+    this.#events.violation(why);
+  }
+
   frame(frame: FromHost, body: Buffer): void {
+    if ('key' in frame && !isOfRequest(frame) && !this.#isOwn(frame.key, `a frame ${frame.t}`)) return;
     switch (frame.t) {
       case 'up':
         this.#events.started();
@@ -159,7 +164,7 @@ export class HostWorker implements RunningWorker, HostListener {
       case 'http-body':
       case 'http-credit':
       case 'http-failed':
-        this.#requests.heard(frame, body);
+        if (!this.#requests.heard(frame, body)) this.#refuse(`a frame ${frame.t}`, `the request ${frame.key}`);
         break;
       case 'reloading':
         this.#life += 1;
@@ -182,8 +187,7 @@ export class HostWorker implements RunningWorker, HostListener {
   }
 
   line(stream: 'stdout' | 'stderr', text: string): void {
-    const [sole] = this.#tasks.values();
-    this.#events.log({ stream, jobId: this.#tasks.size === 1 ? (sole ?? '') : '', text });
+    this.#events.log({ stream, jobId: this.#tasks.soleJob, text });
   }
 
   closed(): void {
@@ -213,13 +217,32 @@ export class HostWorker implements RunningWorker, HostListener {
     this.#host.kill(why);
   }
 
-  #log(stream: 'stdout' | 'stderr', jobId: string, text: string): void {
+  /** Whether a task runs here. A worker that names one which never did ends (WorkerTasks says why an ended one may be named). */
+  #isOwn(key: string, what: string): boolean {
+    const ownership = this.#tasks.ownership(key);
+    if (ownership === 'foreign') this.#refuse(what, `the task ${key}`);
+    // The core knows whether it is another worker's.
+    if (ownership === 'unknown') this.#events.entered(key);
+    return ownership === 'running';
+  }
+
+  #refuse(what: string, whose: string): void {
+    this.#host.refuse(`the worker sent ${what} of ${whose}, which is not its own`);
+  }
+
+  #log(stream: 'stdout' | 'stderr', namedJob: string, text: string): void {
+    const ownership = namedJob === '' ? 'unknown' : this.#tasks.ownershipOfJob(namedJob);
+    if (ownership === 'foreign') {
+      this.#refuse('a line', `the job ${namedJob}`);
+      return;
+    }
+    const jobId = ownership === 'unknown' ? '' : namedJob;
     const lines = text.endsWith('\n') ? text.slice(0, -1) : text;
     for (const line of lines.split('\n')) this.#events.log({ stream, jobId, text: line });
   }
 
   #forget(key: string): void {
-    this.#tasks.delete(key);
+    this.#tasks.end(key);
     this.#entered.delete(key);
     for (const cancel of this.#cancels.get(key) ?? []) cancel();
     this.#cancels.delete(key);
@@ -228,4 +251,8 @@ export class HostWorker implements RunningWorker, HostListener {
   #forgetAll(): void {
     for (const key of this.#tasks.keys()) this.#forget(key);
   }
+}
+
+function isOfRequest(frame: FromHost): frame is HttpFromHost {
+  return frame.t.startsWith('http-');
 }

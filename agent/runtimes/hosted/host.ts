@@ -11,6 +11,8 @@ export interface Host {
   send(frame: ToHost, body?: Uint8Array): void;
   /** Kills the host and all it started; `why` becomes the detail of its exit. */
   kill(why?: string): void;
+  /** The host said what it must not say: reads no more of it and kills it; its listener is told why. */
+  refuse(why: string): void;
   /** Asks the host and all it started to end; `why` becomes the detail of its exit. */
   terminate(why: string): void;
 }

@@ -205,6 +205,7 @@ export function runtimeConformance(
         progress: quiet,
         reloading: quiet,
         reachable: quiet,
+        violation: quiet,
         log: quiet,
         exited: quiet,
         chunk: (key, data) => {

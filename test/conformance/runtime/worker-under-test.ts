@@ -14,6 +14,7 @@ export type Said =
   | { readonly say: 'loaded' }
   | { readonly say: 'reloading' }
   | { readonly say: 'reachable'; readonly is: boolean }
+  | { readonly say: 'violation'; readonly detail: string }
   | { readonly say: 'load-failed'; readonly detail: string }
   | { readonly say: 'entered'; readonly key: string }
   | { readonly say: 'chunk'; readonly key: string; readonly value: unknown }
@@ -71,6 +72,7 @@ export function startWorkerOf(runtime: Runtime, folder: string, fn: string, more
         said.push({ say: 'ended', key, result, value: result.kind === 'returned' ? JSON.parse(result.output.toString()) : undefined }),
       reloading: () => said.push({ say: 'reloading' }),
       reachable: (is) => said.push({ say: 'reachable', is }),
+      violation: (detail) => said.push({ say: 'violation', detail }),
       log: ({ stream, jobId, text }) => said.push({ say: 'log', stream, jobId, text }),
       exited: (detail, hardStop) => said.push({ say: 'exited', detail, hardStop }),
     },
