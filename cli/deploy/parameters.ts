@@ -7,8 +7,8 @@
  *   f(order: Order)            OBJECT       the members of Order, when this application declares it
  *   f(input), f({ a, ...b })   WHOLE        any keys
  *
- * A last parameter `ctx`, or `context` unless its type is a plain value, receives the job's context and is not a key of
- * the input.
+ * A parameter `ctx`, or a last one `context` unless its type is a plain value, receives the job's context and is not a
+ * key of the input.
  */
 import type { ParamPattern, TSSignature, TSType } from 'oxc-parser';
 
@@ -91,8 +91,8 @@ export async function readParameters(node: Callable, module: ParsedModule): Prom
     const taken = { ...(await take(each, module)), schema: await schemas.of(typeOfPattern(each)) };
     if (taken.name !== 'this') parameters.push(taken); // a type of TypeScript, not a parameter
   }
-  const last = parameters.at(-1);
-  if (last !== undefined && isContext(last)) parameters.pop();
+  const context = contextOf(parameters);
+  if (context !== -1) parameters.splice(context, 1);
   const [first] = parameters;
   return parameters.length === 1 && first !== undefined ? readSole(first) : readSeveral(parameters);
 }
@@ -181,8 +181,12 @@ function typeOfPattern(pattern: ParamPattern): TSType | undefined {
   }
 }
 
-function isContext({ name, shape }: Taken): boolean {
-  return name === 'ctx' || (name === 'context' && shape.kind !== 'value');
+/** Returns the index of the parameter that receives the context: `ctx` at any place, otherwise a last `context`; else -1. */
+function contextOf(parameters: readonly Taken[]): number {
+  const last = parameters.length - 1;
+  const found = parameters.findIndex(({ name, shape }, index) => name === 'ctx' && (index === last || shape.kind !== 'value'));
+  if (found !== -1) return found;
+  return parameters[last]?.name === 'context' && parameters[last].shape.kind !== 'value' ? last : -1;
 }
 
 async function take(parameter: ParamPattern, module: ParsedModule): Promise<Taken> {

@@ -1,8 +1,6 @@
 /** Reads the names of a function's parameters from its source text, for stubs, which need the names only. */
 import type { AnyFunction } from './functions.ts';
 
-/** Last parameters with these names receive the job's context. */
-const contexts = ['ctx', 'context'];
 const closing: Readonly<Record<string, string>> = { '(': ')', '[': ']', '{': '}' };
 
 /** Undefined when the function takes its input as one object, or its text does not show the names. */
@@ -19,7 +17,9 @@ export function parameterNames(fn: AnyFunction): string[] | undefined {
     if (name === undefined) return undefined;
     names.push(name);
   }
-  if (contexts.includes(names.at(-1) ?? '')) names.pop();
+  // The context: `ctx` at any place, otherwise a last `context`.
+  const context = names.includes('ctx') ? names.indexOf('ctx') : names.at(-1) === 'context' ? names.length - 1 : -1;
+  if (context !== -1) names.splice(context, 1);
   return names.length === 1 && names[0] === 'input' ? undefined : names;
 }
 

@@ -72,7 +72,12 @@ const sources: [string, string][] = [
   ['export function f({ a }, ctx) {}', 'OBJECT a'],
   ['export function f(input, context) {}', 'WHOLE'],
   ['export function f(order: { id: string }, ctx: unknown) {}', 'OBJECT id'],
-  ['export function f(ctx, a) {}', 'POSITIONAL ctx a'],
+  ['export function f(ctx, a) {}', 'POSITIONAL a'],
+  ['export function f(a, ctx: JobContext, b) {}', 'POSITIONAL a b'],
+  ['export function f(ctx: string, a: string) {}', 'POSITIONAL ctx a'],
+  ['export function f(ctx, { a }) {}', 'OBJECT a'],
+  ['export function f(ctx, input) {}', 'WHOLE'],
+  ['export function f(context, a) {}', 'POSITIONAL context a'],
   // The default export.
   ['export default function f(a) {}', 'POSITIONAL a'],
   ['export default (a) => a;', 'POSITIONAL a'],

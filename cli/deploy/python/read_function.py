@@ -126,8 +126,8 @@ def read_plain(node, scope, is_route=False):
     required = len(positional) - len(arguments.defaults)
     named = [(each, index < required, None if index < required else arguments.defaults[index - required]) for index, each in enumerate(positional)]
     named += [(each, default is None, default) for each, default in zip(arguments.kwonlyargs, arguments.kw_defaults)]
-    if named and is_context(named[-1][0]) and not (named[-1][0].arg == "context" and schemas.is_model(named[-1][0].annotation)):
-        named.pop()
+    context = context_of([each for each, _must, _default in named], schemas)
+    named = [each for each in named if each[0] is not context]
     if arguments.kwarg is not None:
         return {"kind": "function", "style": "whole", "parameters": []}
     whole = whole_parameter([each for each, _must, _default in named], schemas, is_route)
@@ -177,8 +177,15 @@ def needs_body(argument, schemas):
     return False
 
 
-def is_context(argument):
-    return argument.arg == "ctx" or (argument.arg == "context" and type_name(argument) not in PLAIN)
+def context_of(arguments, schemas):
+    """Returns the parameter that receives the context: `ctx` at any place, otherwise a last `context`."""
+    for each in arguments:
+        if each.arg == "ctx" and (each is arguments[-1] or type_name(each) not in PLAIN):
+            return each
+    last = arguments[-1] if arguments else None
+    if last is None or last.arg != "context" or type_name(last) in PLAIN or schemas.is_model(last.annotation):
+        return None
+    return last
 
 
 def type_name(argument):

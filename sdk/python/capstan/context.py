@@ -6,7 +6,7 @@ from typing import Any, Dict, Optional, Protocol
 
 class Context(Protocol):
     """
-    The last parameter of a handler, if its name is ``ctx`` or ``context``. In a local call it is whatever the caller
+    The parameter ``ctx`` of a handler, or its last one ``context``. In a local call it is whatever the caller
     passes::
 
         def train(epochs: int, ctx: capstan.Context): ...

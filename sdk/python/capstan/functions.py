@@ -3,13 +3,10 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass, field
-from typing import Any, Callable, Dict, Mapping, Optional, Protocol, Tuple
+from typing import Any, Callable, Dict, Mapping, Optional, Protocol, Sequence, Tuple
 
 from .errors import DeclarationError
-from .model_types import annotations_of, whole_parameter
-
-#: Last parameters with these names receive the job's context instead of a key of the input.
-CONTEXT_PARAMETERS = ("ctx", "context")
+from .model_types import annotations_of, is_model, whole_parameter
 
 #: Types whose values are not objects with keys: a parameter ``input`` of such a type takes a key of the input.
 _PLAIN = frozenset(("str", "int", "float", "bool", "bytes", "list", "tuple", "set", "List", "Tuple", "Set", "Sequence"))
@@ -104,16 +101,28 @@ def shape_of(function: Callable[..., Any], is_route: bool = False) -> Shape:
     found = list(inspect.signature(function).parameters.values())
     takes_any = any(each.kind is each.VAR_KEYWORD for each in found)
     named = [each for each in found if each.kind not in (each.VAR_KEYWORD, each.VAR_POSITIONAL)]
-    if named and named[-1].name in CONTEXT_PARAMETERS:
-        named.pop()
+    annotations = annotations_of(function)
+    context = _context_of(named, annotations)
+    named = [each for each in named if each is not context]
     whole = len(named) == 1 and named[0].name == "input" and not takes_any and _type_name(named[0].annotation) not in _PLAIN
     return Shape(
         whole=whole,
-        body=None if takes_any else whole_parameter(named, annotations_of(function), is_route),
+        body=None if takes_any else whole_parameter(named, annotations, is_route),
         parameters=None if takes_any else tuple(each.name for each in named),
         is_async=inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function),
         is_generator=inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function),
     )
+
+
+def _context_of(named: Sequence[inspect.Parameter], annotations: Mapping[str, Any]) -> Optional[inspect.Parameter]:
+    """Returns the parameter that receives the context: ``ctx`` at any place, otherwise a last ``context``."""
+    for each in named:
+        if each.name == "ctx" and (each is named[-1] or _type_name(each.annotation) not in _PLAIN):
+            return each
+    last = named[-1] if named else None
+    if last is None or last.name != "context" or _type_name(last.annotation) in _PLAIN or is_model(annotations.get("context")):
+        return None
+    return last
 
 
 def _type_name(mark: Any) -> str:

@@ -48,6 +48,19 @@ class Declaring(unittest.TestCase):
         self.assertEqual(later.__capstan__.shape, capstan.functions.Shape(("n",), is_async=True))
         self.assertTrue(count.__capstan__.shape.is_generator)
 
+    def test_the_context_is_ctx_at_any_place_and_otherwise_a_last_context(self):
+        for function, parameters in [
+            (lambda ctx, a: a, ("a",)),
+            (lambda a, ctx, b: a, ("a", "b")),
+            (lambda context, a: a, ("context", "a")),
+            (lambda a, context: a, ("a",)),
+        ]:
+            self.assertEqual(capstan.functions.shape_of(function).parameters, parameters)
+
+        def plain(ctx: str, a: int, context: str): ...
+
+        self.assertEqual(capstan.functions.shape_of(plain).parameters, ("ctx", "a", "context"))
+
     def test_a_class_with_its_public_methods(self):
         @Endpoint(name="model", cpu="cpu3c-4-8")
         class Model:

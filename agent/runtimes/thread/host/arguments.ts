@@ -9,9 +9,23 @@ import { Unfit } from './unfit.ts';
 /** The input does not fit the function; its message is the job's error. */
 export class InputError extends Error {}
 
-/** Returns the arguments of one call; the context is last. */
+/** Returns the arguments of one call, the context among them. */
 export function argumentsFor(signature: Signature, input: unknown, context: unknown): unknown[] {
-  if (signature.style === 'whole') return [checked(signature.parameters[0], input, 'input', true), context];
+  return withContext(signature, valuesFor(signature, input), context);
+}
+
+/** Returns the arguments with the context at its place. */
+export function withContext({ contextAt }: Pick<Signature, 'contextAt'>, values: readonly unknown[], context: unknown): unknown[] {
+  return values.toSpliced(contextAt ?? values.length, 0, context);
+}
+
+/** Returns the first argument that is not the context. */
+export function firstValue({ contextAt }: Pick<Signature, 'contextAt'>, taken: readonly unknown[]): unknown {
+  return taken[contextAt === 0 ? 1 : 0];
+}
+
+function valuesFor(signature: Signature, input: unknown): unknown[] {
+  if (signature.style === 'whole') return [checked(signature.parameters[0], input, 'input', true)];
   if (typeof input !== 'object' || input === null || Array.isArray(input)) throw new InputError('input must be an object');
   checkKeys(signature, input);
   checkTypes(signature, input as Readonly<Record<string, unknown>>);
@@ -19,9 +33,9 @@ export function argumentsFor(signature: Signature, input: unknown, context: unkn
   const taken = signature.parameters.map((each) =>
     Object.hasOwn(values, each.name) ? checked(each, values[each.name], each.name) : undefined,
   );
-  if (signature.style !== 'object') return [...taken, context];
+  if (signature.style !== 'object') return taken;
   const named = signature.parameters.map(({ name }, index): [string, unknown] => [name, taken[index]]);
-  return [Object.fromEntries(named.filter(([name]) => Object.hasOwn(values, name))), context];
+  return [Object.fromEntries(named.filter(([name]) => Object.hasOwn(values, name)))];
 }
 
 /**

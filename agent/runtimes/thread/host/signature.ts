@@ -8,12 +8,11 @@ import type { FunctionSpec } from '../../../../proto/gen/capstan/v1/nodes.ts';
 import { checkOf, type Check } from '../../../../lib/schema-values.ts';
 import type { Handler } from './module.ts';
 
-/** A last parameter with one of these names receives the job's context instead of a key of the input. */
-const CONTEXT_PARAMETERS: readonly string[] = ['ctx', 'context'];
-
 export interface Signature {
   readonly style: 'positional' | 'object' | 'whole';
   readonly parameters: readonly TakenParameter[];
+  /** Index of the context among the arguments; absent when it is last. */
+  readonly contextAt?: number | undefined;
 }
 
 export interface TakenParameter {
@@ -31,18 +30,38 @@ const WHOLE: Signature = { style: 'whole', parameters: [] };
 export function signatureOf(fn: Handler, spec: Pick<FunctionSpec, 'callStyle' | 'parameters'>): Signature {
   switch (spec.callStyle) {
     case 'CALL_STYLE_POSITIONAL':
-      return { style: 'positional', parameters: spec.parameters.map(withCheck) };
+      return { style: 'positional', parameters: spec.parameters.map(withCheck), contextAt: contextOf(fn, spec) };
     case 'CALL_STYLE_OBJECT':
-      return { style: 'object', parameters: spec.parameters.map(withCheck) };
+      return { style: 'object', parameters: spec.parameters.map(withCheck), contextAt: contextOf(fn, spec) };
     case 'CALL_STYLE_WHOLE':
       // The schema of a function that validates by itself only documents: its parameter has no type.
       return {
         style: 'whole',
         parameters: spec.parameters.filter(({ type, takesBody }) => takesBody === true && type !== '').map(withCheck),
+        contextAt: contextOf(fn, spec),
       };
     default:
       return readSignature(fn);
   }
+}
+
+/** The build leaves the context out of the parameters: its place is in the function's own source. */
+function contextOf(fn: Handler, { parameters }: Pick<FunctionSpec, 'parameters'>): number | undefined {
+  // Its type may make it a value of the caller.
+  if (parameters.some(({ name }) => name === 'ctx')) return undefined;
+  const text = fn.toString();
+  const node = text.includes('ctx') ? parseFunction(text) : undefined;
+  return node === undefined ? undefined : contextIndex(node.params.map(unwrap));
+}
+
+/** Returns the index of the parameter that receives the context: `ctx` at any place, otherwise a last `context`. */
+function contextIndex(parameters: readonly { readonly pattern: Pattern }[]): number | undefined {
+  const isNamed = ({ pattern }: { readonly pattern: Pattern }, name: string): boolean =>
+    pattern.type === 'Identifier' && pattern.name === name;
+  const found = parameters.findIndex((each) => isNamed(each, 'ctx'));
+  if (found !== -1) return found;
+  const last = parameters.at(-1);
+  return last !== undefined && isNamed(last, 'context') ? parameters.length - 1 : undefined;
 }
 
 function withCheck<P extends { readonly schema?: string | undefined }>(parameter: P): P & { readonly check?: Check } {
@@ -57,34 +76,28 @@ function withCheck<P extends { readonly schema?: string | undefined }>(parameter
 export function readSignature(fn: Handler): Signature {
   const node = parseFunction(fn.toString());
   if (node === undefined) return WHOLE;
-  const parameters = node.params.map(unwrap);
+  const all = node.params.map(unwrap);
+  const contextAt = contextIndex(all);
+  const parameters = all.filter((_each, index) => index !== contextAt);
+  const whole: Signature = { ...WHOLE, contextAt };
   const first = parameters[0];
   if (first?.pattern.type === 'ObjectPattern' && parameters.length <= 2) {
     const keys = [];
     for (const property of first.pattern.properties) {
-      if (property.type === 'RestElement' || property.computed) return WHOLE;
+      if (property.type === 'RestElement' || property.computed) return whole;
       const { key } = property;
       const name = key.type === 'Identifier' ? key.name : key.type === 'Literal' ? String(key.value) : undefined;
-      if (name === undefined) return WHOLE;
+      if (name === undefined) return whole;
       keys.push({ name, required: property.value.type !== 'AssignmentPattern' });
     }
-    return { style: 'object', parameters: keys };
+    return { style: 'object', parameters: keys, contextAt };
   }
   const names = [];
   for (const { pattern, required } of parameters) {
-    if (pattern.type !== 'Identifier') return WHOLE;
+    if (pattern.type !== 'Identifier') return whole;
     names.push({ name: pattern.name, required });
   }
-  const signature = positional(names);
-  return signature.parameters.length === 1 && signature.parameters[0]?.name === 'input' ? WHOLE : signature;
-}
-
-function positional(parameters: Signature['parameters']): Signature {
-  const last = parameters.at(-1);
-  return {
-    style: 'positional',
-    parameters: last !== undefined && CONTEXT_PARAMETERS.includes(last.name) ? parameters.slice(0, -1) : parameters,
-  };
+  return names.length === 1 && names[0]?.name === 'input' ? whole : { style: 'positional', parameters: names, contextAt };
 }
 
 function unwrap(pattern: Pattern): { readonly pattern: Pattern; readonly required: boolean } {

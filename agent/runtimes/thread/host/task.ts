@@ -5,7 +5,7 @@ import { ENTRY_FD, type FromTask, type RunOrder } from '../../hosted/protocol.ts
 import type { WorkerS3Config } from '../../s3-config.ts';
 import { FIRST_CREDITS, MAX_PROGRESS_BYTES } from '../../runtime.ts';
 import { traceparentOf, withTrace } from './current-trace.ts';
-import { argumentsFor, InputError } from './arguments.ts';
+import { argumentsFor, firstValue, InputError } from './arguments.ts';
 import type { Choose } from './methods.ts';
 import { Aggregate, chunkBytes, errorMessage, errorStack, OutputError, resultBytes, toJson } from './output.ts';
 import { withStopSignal } from './stopping.ts';
@@ -22,7 +22,7 @@ export interface TaskControl {
   wake: (() => void) | undefined;
 }
 
-/** The last argument of every call. */
+/** The argument for `ctx`, or after all others. */
 export interface JobContext {
   readonly jobId: string;
   readonly endpointId: string;
@@ -109,7 +109,7 @@ async function callHandler(
   };
   const { handler, signature, input: own } = choose(value);
   const taken = argumentsFor(signature, own, context);
-  given.first = taken[0];
+  given.first = firstValue(signature, taken);
   const result = await handler(...taken);
   const source = chunksOf(result);
   return source === undefined ? resultBytes(toJson(result, 'result')) : collectChunks(order.key, source, control, post);

@@ -1,5 +1,6 @@
 """One call of the user's function: its input, its context, its chunks, its end."""
 import asyncio
+import contextvars
 import inspect
 import json
 import os
@@ -9,6 +10,7 @@ import time
 
 from . import stopping
 from .arguments import InputError
+from .async_steps import cancelled_while_waiting
 from .interrupts import JobStopped
 from .logs import current_task
 from .output import Aggregate, OutputError, chunk_bytes, error_message, error_stack, result_bytes
@@ -25,6 +27,8 @@ class Calls:
         self._channel = channel
         self._end_lines = end_lines
         self._loops = threading.local()
+        # What the module set while it was loaded; each job gets a copy, so that none sees what another one set.
+        self._base = contextvars.copy_context()
         self.running = {}
 
     def sole_task(self):
@@ -37,11 +41,18 @@ class Calls:
         self.running.pop(task.key, None)
         self._channel.send({"t": "stopped", "key": task.key, "ms": 0, "entered": False})
 
+    def context(self):
+        """Returns the context variables that a job begins with."""
+        return self._base.copy()
+
     def run(self, task, interrupts):
         """Runs in a thread that the handler may block."""
         if task.stopped:
             self.skip(task)
             return
+        self.context().run(self._run, task, interrupts)
+
+    def _run(self, task, interrupts):
         current_task.set(task)
         stopping.current.set(task.stopping)
         self._channel.enter(task.key)
@@ -60,11 +71,9 @@ class Calls:
             # The stop arrived while another end was being recorded: the task still counts as stopped.
             end = ({"t": "stopped"}, b"")
         self._finish(task, end, began)
-        current_task.set(None)
-        stopping.current.set(None)
 
     async def run_async(self, task):
-        """Runs in the event loop of the main thread."""
+        """Runs in the event loop of the main thread, in a task that was created within `context()`."""
         current_task.set(task)
         stopping.current.set(task.stopping)
         self._channel.enter(task.key)
@@ -144,20 +153,12 @@ class Calls:
         task.credited = asyncio.Event()
         try:
             while True:
-                while sent >= task.credits and not task.stopped:
-                    task.credited.clear()
-                    if sent >= task.credits:
-                        await task.credited.wait()
-                if task.stopped:
-                    raise asyncio.CancelledError()
                 try:
-                    value = await source.__anext__()
+                    value = await self._next_value(task, source, sent)
                 except StopAsyncIteration:
                     return everything.to_bytes()
                 self._send_chunk(task, value, everything)
                 sent += 1
-                # A generator that never waits would block the loop.
-                await asyncio.sleep(0)
         except BaseException:
             close = getattr(source, "aclose", None)
             if close is not None:
@@ -167,6 +168,23 @@ class Calls:
                     # Errors of its `finally` blocks do not replace the job's outcome.
                     pass
             raise
+
+    async def _next_value(self, task, source, sent):
+        """Waits for credit, then for the value."""
+        try:
+            while sent >= task.credits and not task.stopped:
+                task.credited.clear()
+                if sent >= task.credits:
+                    await task.credited.wait()
+            # A generator that never waits would block the loop.
+            await asyncio.sleep(0)
+        except asyncio.CancelledError as error:
+            if task.stopped:
+                raise
+            return await cancelled_while_waiting(source, error)
+        if task.stopped:
+            raise asyncio.CancelledError()
+        return await source.__anext__()
 
     def _send_chunk(self, task, value, everything):
         data = chunk_bytes(value)

@@ -5,7 +5,7 @@ name; or the whole body, for the only model. Errors name the parameter, or the p
 import inspect
 import json
 
-from .arguments import CONTEXT_PARAMETERS
+from .arguments import positional_names, through
 from .http_request import Request
 from .model_types import annotations_of, whole_parameter
 from .parameter_types import TypeMismatch, parameters_of
@@ -27,6 +27,7 @@ class HttpSignature:
         self._whole = False
         self._model = None
         self._context = None
+        self._positional = []
         self._parameters = []
         try:
             found = list(inspect.signature(fn).parameters.values())
@@ -37,26 +38,27 @@ class HttpSignature:
         self.takes_any = any(each.kind is each.VAR_KEYWORD for each in found)
         named = [each for each in found if each.kind not in (each.VAR_KEYWORD, each.VAR_POSITIONAL)]
         parameters = parameters_of(named, annotations)
-        if parameters and _is_context(parameters[-1]):
-            self._context = parameters.pop().name
-        self._parameters = parameters
+        self._context = _context_of(parameters)
+        self._positional = positional_names(parameters)
+        order = [each.name for each in parameters]
+        self._parameters = parameters = [each for each in parameters if each.name != self._context]
         self.takes_request = any(_wants_request(each) for each in parameters)
         if self.takes_any:
             return
         if not self.takes_request:
             self._model = whole_parameter([each for each in named if each.name != self._context], annotations, True)
         self._whole = len(parameters) == 1 and self._model is None and parameters[0].name == "input" and parameters[0].type in (None, "object")
+        if self._whole and parameters[0].kind is not inspect.Parameter.KEYWORD_ONLY:
+            self._positional = through(order, "input")
 
     def bind(self, request, context):
         """Returns (positional, by name) for one call. Raises BadRequest, Unfit."""
         body = ABSENT if self.takes_request or request.websocket is not None else _body_of(request)
-        if self._whole:
-            positional, by_name = [_whole(request, body)], {}
-        else:
-            positional, by_name = self._spread(request, body)
+        by_name = {self._parameters[0].name: _whole(request, body)} if self._whole else self._spread(request, body)
         if self._context is not None:
             by_name[self._context] = context
-        return positional, by_name
+        defaults = {each.name: each.default for each in self._parameters}
+        return [by_name.pop(name) if name in by_name else defaults[name] for name in self._positional], by_name
 
     def _spread(self, request, body):
         keys = {} if body is ABSENT or self._model is not None else body
@@ -67,17 +69,15 @@ class HttpSignature:
             if key not in names and not self.takes_any:
                 takes = ", ".join(names) if names else "no parameters"
                 raise BadRequest(f"{key}: is not a parameter of this route; it takes {takes}")
-        positional, by_name = [], {key: value for key, value in keys.items() if key not in names}
+        by_name = {key: value for key, value in keys.items() if key not in names}
         for each in self._parameters:
             try:
                 value = _of_body(each, body) if each.name == self._model else _value_of(each, request, keys)
             except TypeMismatch as error:
                 raise BadRequest(str(error)) from None
-            if each.is_positional_only:
-                positional.append(each.default if value is ABSENT else value)
-            elif value is not ABSENT:
+            if value is not ABSENT:
                 by_name[each.name] = value
-        return positional, by_name
+        return by_name
 
 
 def _body_of(request):
@@ -145,10 +145,13 @@ def _from_text(parameter, texts):
     return parameter.from_texts(texts)
 
 
-def _is_context(parameter):
-    if parameter.name not in CONTEXT_PARAMETERS or parameter.type is not None:
-        return False
-    return parameter.name == "ctx" or not parameter.is_model
+def _context_of(parameters):
+    """Returns the name of the parameter that receives the context: `ctx` at any place, otherwise a last `context`."""
+    for each in parameters:
+        if each.name == "ctx" and each.type is None:
+            return each.name
+    last = parameters[-1] if parameters else None
+    return last.name if last is not None and last.name == "context" and last.type is None and not last.is_model else None
 
 
 def _wants_request(parameter):

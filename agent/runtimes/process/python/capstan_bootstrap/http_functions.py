@@ -1,6 +1,7 @@
 """The functions of a load-balanced endpoint in their worker: each request calls the function of its route."""
 import asyncio
 import concurrent.futures
+import contextvars
 import inspect
 import json
 import re
@@ -8,6 +9,7 @@ import sys
 import threading
 
 from . import stopping
+from .async_steps import AsyncSteps
 from .http_arguments import BadRequest, HttpSignature
 from .http_request import Body, CallerGone, Request, Response
 from .loading import load_function
@@ -21,11 +23,13 @@ WINDOW_BYTES = 256 * 1024
 PART_BYTES = 64 * 1024
 JSON_TYPE = "application/json; charset=utf-8"
 LINE_END = re.compile("\r\n|\r|\n")
+# The first chunk of a generator that yields nothing.
+NO_CHUNK = object()
 EVENT_LINE = re.compile("(?:data|event|id|retry)(?::|$)|:|$")
 
 
 class RequestContext:
-    """The argument for a last parameter called `ctx` or `context`."""
+    """The argument for a parameter `ctx`, or a last one `context`."""
 
     def __init__(self, endpoint_id, call):
         self.endpoint_id = endpoint_id
@@ -48,7 +52,7 @@ class Call:
         self.stopping = stopping.Stopping()
         self.window = WINDOW_BYTES
         self.changed = threading.Condition()
-        # The coroutine's task, when the function is asynchronous.
+        # Its AsyncSteps, while the function is asynchronous.
         self.task = None
         # The caller opens a WebSocket: what it sends goes there.
         self.socket = Connection(self, Request(header, self.body), channel, body) if header.get("upgrade") else None
@@ -64,8 +68,9 @@ class Call:
             self.tell()
         self.body.fail()
         self.stopping.stop()
-        if self.task is not None:
-            self.task.cancel()
+        task = self.task
+        if task is not None:
+            task.cancel()
 
     def tell(self):
         """Something has changed. Called with the lock held."""
@@ -94,6 +99,8 @@ class HttpFunctions:
         self._pool = concurrent.futures.ThreadPoolExecutor(max(1, order["maxConcurrency"]), "handler")
         self._calls = {}
         self._loop = asyncio.get_event_loop()
+        # What the modules set while they were loaded; each request gets a copy, so that none sees what another one set.
+        self._base = contextvars.copy_context()
 
     def serve(self):
         while True:
@@ -105,7 +112,7 @@ class HttpFunctions:
         if header["t"] == "http":
             call = Call(header, body, self._channel)
             self._calls[key] = call
-            self._pool.submit(self._run, call)
+            self._pool.submit(self._base.copy().run, self._run, call)
             return
         call = self._calls.get(key)
         if call is None:
@@ -166,41 +173,18 @@ class HttpFunctions:
             answer.unfit(unfit)
             return
         value = fn(*positional, **by_name)
-        if inspect.isawaitable(value):
-            value = self._await(call, value)
-        if call.socket is not None and call.socket.is_accepted:
+        if not inspect.isawaitable(value) and not hasattr(value, "__aiter__"):
+            self._reply(call, answer, request, value)
             return
-        if hasattr(value, "__aiter__"):
-            value = self._iterate(call, value)
-        answer.send(value, request.headers.get("accept", ""))
-
-    def _await(self, call, value):
-        async def waited():
-            return await value
-
-        future = asyncio.run_coroutine_threadsafe(waited(), self._loop)
-        call.task = future
-        if call.gone:
-            future.cancel()
+        steps = AsyncSteps(self._loop, call)
         try:
-            return future.result()
-        except concurrent.futures.CancelledError:
-            raise CallerGone("the caller disconnected") from None
+            self._reply(call, answer, request, steps.run(value))
         finally:
-            call.task = None
+            steps.close()
 
-    def _iterate(self, call, value):
-        source = value.__aiter__()
-        try:
-            while True:
-                try:
-                    yield self._await(call, source.__anext__())
-                except StopAsyncIteration:
-                    return
-        finally:
-            close = getattr(source, "aclose", None)
-            if close is not None:
-                asyncio.run_coroutine_threadsafe(close(), self._loop)
+    def _reply(self, call, answer, request, value):
+        if call.socket is None or not call.socket.is_accepted:
+            answer.send(value, request.headers.get("accept", ""))
 
 
 class Answer:
@@ -259,14 +243,14 @@ class Answer:
         Sends events or newline-delimited JSON if the caller requests them; otherwise the first chunk selects the kind
         of stream: text, bytes, or JSON documents.
         """
-        first = next(chunks, None)
+        first = next(chunks, NO_CHUNK)
         events = "text/event-stream" in accept
         is_bytes = isinstance(first, (bytes, bytearray))
         if events:
             kind = "text/event-stream; charset=utf-8"
         elif is_bytes:
             kind = "application/octet-stream"
-        elif "application/x-ndjson" not in accept and (first is None or isinstance(first, str)):
+        elif "application/x-ndjson" not in accept and (first is NO_CHUNK or isinstance(first, str)):
             kind = "text/plain; charset=utf-8"
         else:
             kind = "application/x-ndjson; charset=utf-8"
@@ -281,7 +265,7 @@ class Answer:
             return to_json(chunk, "chunk") + b"\n"
 
         def whole():
-            if first is not None:
+            if first is not NO_CHUNK:
                 yield first
             yield from chunks
 

@@ -83,7 +83,7 @@ class LoopRunner:
         if task.stopped:
             self._calls.skip(task)
             return
-        coroutine = self._loop.create_task(self._calls.run_async(task))
+        coroutine = self._calls.context().run(self._loop.create_task, self._calls.run_async(task))
         task.coroutine = coroutine
         self._alive.add(coroutine)
 

@@ -67,7 +67,7 @@ class Task:
 
 
 class Context:
-    """The argument for a last parameter called `ctx` or `context`."""
+    """The argument for a parameter `ctx`, or a last one `context`."""
 
     def __init__(self, task, endpoint_id, channel):
         self._task = task

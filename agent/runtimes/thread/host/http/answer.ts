@@ -2,6 +2,8 @@
  * Converts a function's return value to an HTTP response: a Response as it is, bytes as bytes, an iterator as a stream
  * (server-sent events if the caller requests them), anything else as JSON.
  */
+import { AsyncLocalStorage } from 'node:async_hooks';
+
 import { toJson } from '../output.ts';
 import type { Place } from '../unfit.ts';
 
@@ -61,7 +63,8 @@ function chunksOf(value: unknown): Chunks | undefined {
  * Events or newline-delimited JSON if the caller requests them; otherwise the first chunk selects the kind of stream:
  * text, bytes, or JSON documents.
  */
-async function streamed(chunks: Chunks, accept: string): Promise<Answer> {
+async function streamed(source: Chunks, accept: string): Promise<Answer> {
+  const chunks = inOneContext(source);
   const first = await chunks.next();
   const events = accept.includes('text/event-stream');
   const isText = !accept.includes('application/x-ndjson') && (first.done === true || typeof first.value === 'string');
@@ -85,13 +88,24 @@ async function streamed(chunks: Chunks, accept: string): Promise<Answer> {
       return step.done === true ? { done: true, value: undefined } : { done: false, value: write(step.value) };
     },
     async return() {
-      await chunks.return?.();
+      await source.return?.();
       return { done: true, value: undefined };
     },
   };
   return first.done === true
     ? { status: 200, headers, bytes: NOTHING, rest: undefined }
     : { status: 200, headers, bytes: write(first.value), rest };
+}
+
+/** What a generator enters in an AsyncLocalStorage holds in its next steps, whoever asks for them. */
+function inOneContext(source: Chunks): { next(): ReturnType<Chunks['next']> } {
+  let within = AsyncLocalStorage.snapshot();
+  const next = (): ReturnType<Chunks['next']> => {
+    const step = source.next();
+    within = AsyncLocalStorage.snapshot();
+    return step;
+  };
+  return { next: () => within(next) };
 }
 
 const LINE_END = /\r\n|\r|\n/;

@@ -1,6 +1,7 @@
 /** The functions of a load-balanced endpoint in their worker: each request calls the function of its route. */
 import type { HttpFromHost, HttpToHost, LoadOrder } from '../../../hosted/protocol.ts';
 import { HTTP_WINDOW_BYTES } from '../../../runtime.ts';
+import { firstValue } from '../arguments.ts';
 import { findOpenTelemetry, traceOfHeaders, withTrace } from '../current-trace.ts';
 import { loadHandler, type Handler } from '../module.ts';
 import { errorMessage, errorStack } from '../output.ts';
@@ -24,7 +25,7 @@ interface Loaded {
   readonly signature: HttpSignature;
 }
 
-/** The last argument of every call. */
+/** The argument for `ctx`, or after all others. */
 export interface RequestContext {
   readonly endpointId: string;
   /** Aborted when the caller disconnects or the request times out. */
@@ -159,20 +160,21 @@ export class HttpFunctions {
   async #answer(frame: Begin, call: Call, socket: FunctionWebSocket | undefined): Promise<Answer> {
     const fn = this.#functions.get(frame.function);
     if (fn === undefined) return errorAnswer(404, 'Not Found', `the worker has no function ${frame.function}`);
-    let given: unknown[] = [];
+    const given: { first?: unknown } = {};
     try {
       const context: RequestContext = { endpointId: this.#endpointId, signal: call.abort.signal };
       const { handler, signature } = fn;
       if (socket !== undefined && headerOf(frame, 'sec-websocket-version') !== '13')
         return { ...errorAnswer(426, 'Upgrade Required', 'Sec-WebSocket-Version: must be 13'), headers: VERSION_HEADERS };
       const values = await valuesOf(frame, call, signature);
-      given = httpArguments(signature, values, { request: () => requestOf(frame, call), socket, context });
-      const result = await handler(...given);
+      const taken = httpArguments(signature, values, { request: () => requestOf(frame, call), socket, context });
+      given.first = firstValue(signature, taken);
+      const result = await handler(...taken);
       return await answerOf(result, headerOf(frame, 'accept'));
     } catch (error) {
       if (error instanceof BadRequest) return errorAnswer(400, 'Bad Request', error.message);
       if (error instanceof Response) return answerOf(error, '');
-      const places = error instanceof Unfit ? error.places : schemaProblems(error, given[0]);
+      const places = error instanceof Unfit ? error.places : schemaProblems(error, given.first);
       if (places !== undefined) return errorAnswer(422, 'Unprocessable Content', errorMessage(error), places);
       throw error;
     }

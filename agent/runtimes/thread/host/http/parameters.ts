@@ -5,15 +5,14 @@
 import { fitsParameter, typeMismatch } from '../../../../../lib/parameter-types.ts';
 import { memberType } from '../../../../../lib/schema-values.ts';
 import type { FunctionSpec } from '../../../../../proto/gen/capstan/v1/nodes.ts';
-import { checked } from '../arguments.ts';
-import type { TakenParameter } from '../signature.ts';
+import { checked, withContext } from '../arguments.ts';
+import type { Signature, TakenParameter } from '../signature.ts';
 
 /** The request does not fit the function: 400. */
 export class BadRequest extends Error {}
 
 /** How the function of a route is called. */
-export interface HttpSignature {
-  readonly style: 'positional' | 'object' | 'whole';
+export interface HttpSignature extends Pick<Signature, 'style' | 'contextAt'> {
   readonly parameters: readonly RouteParameter[];
   /** It takes the request itself and reads the body on its own. */
   readonly takesRequest: boolean;
@@ -29,16 +28,13 @@ export interface RequestValues {
 }
 
 /** Signature from the build, otherwise from the function's own source. */
-export function httpSignature(
-  spec: FunctionSpec,
-  read: { style: HttpSignature['style']; parameters: readonly TakenParameter[] },
-): HttpSignature {
+export function httpSignature(spec: FunctionSpec, read: Signature): HttpSignature {
   const specs = new Map(spec.parameters.map((each) => [each.name, each]));
   const parameters = read.parameters.map(({ name, required, check }) => {
     const { type = '', schema } = specs.get(name) ?? {};
     return { name, required, type: type === '' && name === 'request' ? 'request' : type, schema, check };
   });
-  return { style: read.style, parameters, takesRequest: parameters.some(({ type }) => type === 'request') };
+  return { style: read.style, contextAt: read.contextAt, parameters, takesRequest: parameters.some(({ type }) => type === 'request') };
 }
 
 /** What a function may take beside values. */
@@ -47,15 +43,16 @@ export interface CallParts {
   readonly request: () => Request;
   /** The caller's WebSocket, for the parameter `websocket`; undefined when it opens none. */
   readonly socket: unknown;
-  /** The last argument. */
   readonly context: unknown;
 }
 
 /** Returns the arguments. */
 export function httpArguments(signature: HttpSignature, values: RequestValues, parts: CallParts): unknown[] {
-  const { context } = parts;
-  const { style, parameters } = signature;
-  if (style === 'whole') return [checked(parameters[0], whole(values, parameters[0]?.schema), 'body', true), context];
+  return withContext(signature, valuesOf(signature, values, parts), parts.context);
+}
+
+function valuesOf({ style, parameters }: HttpSignature, values: RequestValues, parts: CallParts): unknown[] {
+  if (style === 'whole') return [checked(parameters[0], whole(values, parameters[0]?.schema), 'body', true)];
   const body = bodyKeys(values.body);
   for (const key of Object.keys(body)) {
     if (parameters.some(({ name }) => name === key)) continue;
@@ -63,10 +60,10 @@ export function httpArguments(signature: HttpSignature, values: RequestValues, p
     throw new BadRequest(`${key}: is not a parameter of this route; it takes ${takes}`);
   }
   const bound = parameters.map((parameter) => valueOf(parameter, values, body, parts));
-  if (style === 'positional') return [...bound, context];
+  if (style === 'positional') return bound;
   const named: Record<string, unknown> = {};
   for (const [index, { name }] of parameters.entries()) if (bound[index] !== undefined) named[name] = bound[index];
-  return [named, context];
+  return [named];
 }
 
 /**
