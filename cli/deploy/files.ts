@@ -1,13 +1,13 @@
 /** Selects the files of a folder for the artifact: all but those that ignore files, their names or the rules below exclude. */
-import { lstat, readdir, readFile, readlink, realpath } from 'node:fs/promises';
+import { lstat, readdir, readlink, realpath } from 'node:fs/promises';
 import type { Stats } from 'node:fs';
 import { dirname, isAbsolute, join, relative, resolve, sep } from 'node:path';
 
-import ignore, { type Ignore } from 'ignore';
-
-import { ToolError } from '../terminal/tool-error.ts';
 import { isErrno } from '../../lib/to-error.ts';
+import { ToolError } from '../terminal/tool-error.ts';
+import { readText } from '../text-file.ts';
 import { hasPrivateKey, isCredentialName } from './credential-files.ts';
+import { IgnoreFile } from './ignore-file.ts';
 import { MANIFEST_NAME } from './manifest.ts';
 
 /** Never in an artifact: the tool's own output, version control, compiled Python, data and secrets. */
@@ -31,8 +31,9 @@ export interface FileList {
 
 /** The rules of the ignore files from the folder down to a subfolder. */
 interface Rules {
-  readonly git: readonly { readonly base: string; readonly rules: Ignore }[];
-  readonly tool: Ignore;
+  /** Nearest first: a rule nearer to the file overrides one further up. */
+  readonly git: readonly { readonly base: string; readonly rules: IgnoreFile }[];
+  readonly tool: IgnoreFile;
 }
 
 /**
@@ -50,7 +51,7 @@ export async function listFiles(
   const leftOut: string[] = [];
   /** Link → its target, relative to the folder. */
   const links = new Map<string, string>();
-  await walk('', { git: [], tool: ignore().add(await textOf(join(root, '.toolignore'))) });
+  await walk('', { git: [], tool: new IgnoreFile((await readText(root, '.toolignore')) ?? '') });
   return { entries: withTargets().sort((a, b) => (a.path < b.path ? -1 : 1)), leftOut };
 
   /** Without links to what is left out: hosts refuse a broken link. */
@@ -67,8 +68,8 @@ export async function listFiles(
 
   async function walk(base: string, outer: Rules): Promise<void> {
     const here = join(root, base);
-    const ownRules = isDependency(base) ? '' : await textOf(join(here, '.gitignore'));
-    const rules: Rules = ownRules === '' ? outer : { ...outer, git: [...outer.git, { base, rules: ignore().add(ownRules) }] };
+    const ownRules = isDependency(base) ? null : await readText(root, base === '' ? '.gitignore' : `${base}/.gitignore`);
+    const rules: Rules = ownRules === null ? outer : { ...outer, git: [{ base, rules: new IgnoreFile(ownRules) }, ...outer.git] };
     const names = await readdir(here);
     // A virtual environment contains packages for this machine.
     if (base !== '' && names.includes('pyvenv.cfg')) return;
@@ -76,10 +77,10 @@ export async function listFiles(
       const path = base === '' ? name : `${base}/${name}`;
       if (NEVER.test(name) || path === MANIFEST_NAME) continue;
       if (options.skip?.(name, path) === true) continue;
-      const stat = await lstat(join(root, path));
+      const stat = await statOf(path);
       if (isIgnored(path, stat.isDirectory(), rules)) continue;
       // Packages contain certificates and samples; what the user wrote there on purpose is named in .toolignore.
-      if (!isDependency(path) && !isNamed(path, stat.isDirectory(), rules.tool)) {
+      if (!isDependency(path) && !rules.tool.names(path, stat.isDirectory())) {
         const hint = `(to pack it, add !${path} to .toolignore)`;
         if (isCredentialName(name, stat.isDirectory())) {
           leftOut.push(`${path} may contain credentials ${hint}`);
@@ -110,6 +111,17 @@ export async function listFiles(
     }
   }
 
+  async function statOf(path: string): Promise<Stats> {
+    try {
+      return await lstat(join(root, path));
+    } catch (error) {
+      if (!path.includes('\ufffd') || !isErrno(error, 'ENOENT')) throw error;
+      throw new ToolError('INVALID_ARCHIVE', `${path}: the name of the file must be UTF-8`, 'Rename it.', {
+        field: path,
+      });
+    }
+  }
+
   /**
    * Returns the target of a link, relative to the folder; null when it is outside. Links are resolved fully: a chain of
    * links may lead out although no single link does.
@@ -132,34 +144,15 @@ function isDependency(path: string): boolean {
 }
 
 function isIgnored(path: string, isFolder: boolean, { git, tool }: Rules): boolean {
-  const asked = (relative: string): string => (isFolder ? `${relative}/` : relative);
-  if (tool.ignores(asked(path))) return true;
+  if (tool.verdict(path, isFolder) === 'excluded') return true;
   if (isDependency(path)) return false;
-  let ignored = false;
-  // A rule nearer to the file overrides one further up.
   for (const { base, rules } of git) {
-    const relative = base === '' ? path : path.slice(base.length + 1);
-    const verdict = rules.test(asked(relative));
-    if (verdict.ignored) ignored = true;
-    else if (verdict.unignored) ignored = false;
+    const verdict = rules.verdict(base === '' ? path : path.slice(base.length + 1), isFolder);
+    if (verdict !== undefined) return verdict === 'excluded';
   }
-  return ignored;
-}
-
-/** `.toolignore` has a rule `!<path>`. */
-function isNamed(path: string, isFolder: boolean, tool: Ignore): boolean {
-  return tool.test(isFolder ? `${path}/` : path).unignored;
+  return false;
 }
 
 function isInside(root: string, path: string): boolean {
   return path === root || path.startsWith(root + sep);
-}
-
-async function textOf(path: string): Promise<string> {
-  try {
-    return await readFile(path, 'utf8');
-  } catch (error) {
-    if (isErrno(error, 'ENOENT', 'EISDIR')) return '';
-    throw error;
-  }
 }
