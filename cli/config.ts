@@ -16,6 +16,7 @@ import { CapstanError } from '../lib/errors.ts';
 import { errnoOf } from '../lib/to-error.ts';
 import { tlsSettings } from '../lib/tls-settings.ts';
 import type { OptionSpec, OptionValues } from './options.ts';
+import { decodeText } from './text-file.ts';
 
 /** Environment variables and working folder of the process. */
 export interface Environment {
@@ -224,8 +225,9 @@ function defaultDataDir(): string {
 export function readDotEnv(folder: string): Readonly<Record<string, string | undefined>> {
   const path = join(folder, '.env');
   try {
-    return parseEnv(readFileSync(path, 'utf8'));
+    return parseEnv(decodeText(readFileSync(path), path));
   } catch (cause) {
+    if (cause instanceof CapstanError) throw new CapstanError('CONFIG', cause.message, { cause });
     const code = errnoOf(cause) ?? 'unreadable';
     if (code === 'ENOENT' || code === 'EISDIR' || code === 'ENOTDIR') return {};
     throw new CapstanError('CONFIG', `cannot read ${path} (${code})`, { cause });

@@ -1,11 +1,11 @@
 /** Reads the versions that a project's lock file names: `uv.lock`, `poetry.lock` or `pylock.toml`. */
 import { createHash } from 'node:crypto';
-import { readFile } from 'node:fs/promises';
-import { join, resolve } from 'node:path';
+import { resolve } from 'node:path';
 
 import { z } from 'zod';
 
 import { ToolError } from '../terminal/tool-error.ts';
+import { readText } from '../text-file.ts';
 import { normalised } from './python-names.ts';
 import { readToml } from './toml.ts';
 
@@ -47,7 +47,7 @@ export interface Locked {
 
 export async function findLockFile(folder: string): Promise<LockFile | null> {
   for (const name of FILES) {
-    const text = await readFile(join(folder, name), 'utf8').catch(() => null); // the file is optional
+    const text = await readText(folder, name);
     if (text !== null) return { name, text, digest: createHash('sha256').update(text).digest('hex') };
   }
   return null;

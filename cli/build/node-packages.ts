@@ -7,6 +7,7 @@ import { z } from 'zod';
 import { moveUnsynced } from '../../lib/durable.ts';
 import { CapstanError } from '../../lib/errors.ts';
 import { ToolError } from '../terminal/tool-error.ts';
+import { decodeUtf8, readText } from '../text-file.ts';
 import type { Activity } from '../terminal/activity.ts';
 import { cachedFolder } from './cached-folders.ts';
 import { layerOf, type KeptLayer } from './layers.ts';
@@ -65,7 +66,7 @@ async function inputsOf({
   const dependencies = Object.fromEntries(listed.map(([name, range]) => [name, absolute(folder, range)]));
   const declared = given.filter((each) => !leave.has(nameOf(each))).map((each) => absolute(folder, each));
   if (listed.length === 0 && declared.length === 0) return null;
-  const lock = await readFile(join(folder, 'package-lock.json'), 'utf8').catch(() => null);
+  const lock = await readText(folder, 'package-lock.json');
   const files = [...Object.values(dependencies), ...declared].map((each) => each.replace(/^file:/, ''));
   return { dependencies, declared, lock, locals: await Promise.all(files.map(digestOf)) };
 }
@@ -169,12 +170,13 @@ async function install(target: string, { dependencies, declared, lock, isForHere
 }
 
 export async function dependenciesOf(folder: string): Promise<Readonly<Record<string, string>>> {
-  let text: string;
+  let bytes: Buffer;
   try {
-    text = await readFile(join(folder, 'package.json'), 'utf8');
+    bytes = await readFile(join(folder, 'package.json'));
   } catch {
     return {}; // the file is optional
   }
+  const text = decodeUtf8(bytes, 'package.json', 'Node');
   try {
     return packageSchema.parse(JSON.parse(text)).dependencies ?? {};
   } catch (cause) {

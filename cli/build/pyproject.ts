@@ -1,10 +1,10 @@
 /** Reads the dependencies of `pyproject.toml`: of `[project]` (PEP 621), or of Poetry where that has none. */
-import { readFile } from 'node:fs/promises';
-import { join, resolve } from 'node:path';
+import { resolve } from 'node:path';
 
 import { z } from 'zod';
 
 import { ToolError } from '../terminal/tool-error.ts';
+import { readText } from '../text-file.ts';
 import { poetryRequirements, poetrySchema } from './poetry.ts';
 import { normalised, requirementName } from './python-names.ts';
 import { readToml } from './toml.ts';
@@ -53,7 +53,7 @@ export interface Pyproject {
 
 /** @throws CapstanError INVALID_MANIFEST when the file is not TOML or its dependencies are not a list of strings. */
 export async function readPyproject(folder: string): Promise<Pyproject> {
-  const text = await readFile(join(folder, FILE), 'utf8').catch(() => ''); // the file is optional
+  const text = (await readText(folder, FILE)) ?? '';
   // Most files name no dependencies, and starting Python takes time.
   if (!text.includes('dependencies')) return { dependencies: [], extraIndexes: [], warnings: [] };
   const [content] = await readToml([{ name: FILE, text }]);

@@ -1,8 +1,9 @@
 /** Reads `requirements.txt` with the files that it includes, and the options of pip that such a file may have. */
 import { readFile } from 'node:fs/promises';
-import { dirname, join, relative, resolve } from 'node:path';
+import { dirname, relative, resolve } from 'node:path';
 
 import { ToolError } from '../terminal/tool-error.ts';
+import { decodeText, readText } from '../text-file.ts';
 import { DEFAULT_INDEXES, type PackageIndexes } from './python-installer.ts';
 
 export const REQUIREMENTS = 'requirements.txt';
@@ -47,8 +48,8 @@ export async function readRequirements(folder: string, lookUp: (name: string) =>
     hashes: new Map(),
     files: new Set(),
   };
-  const text = await readFile(join(folder, REQUIREMENTS), 'utf8').catch(() => null); // the file is optional
-  if (text !== null) await readLines(text, join(folder, REQUIREMENTS), { folder, found, lookUp, isConstraint: false });
+  const text = await readText(folder, REQUIREMENTS);
+  if (text !== null) await readLines(text, resolve(folder, REQUIREMENTS), { folder, found, lookUp, isConstraint: false });
   const { requirements, constraints, hashes, index, extraIndexes, findLinks, noIndex, pre } = found;
   return { requirements, constraints, hashes, indexes: { index, extraIndexes, findLinks, noIndex, pre } };
 }
@@ -63,7 +64,7 @@ interface Reading {
 async function readLines(text: string, file: string, reading: Reading): Promise<void> {
   const { found, lookUp } = reading;
   found.files.add(file);
-  const lines = text.replace(/^\uFEFF/, '').split(/\r?\n/);
+  const lines = text.split(/\r?\n/);
   for (let index = 0; index < lines.length; index += 1) {
     const place = `${relative(reading.folder, file)}:${index + 1}`;
     let line = lines[index] ?? '';
@@ -126,13 +127,13 @@ async function include(path: string, place: string, reading: Reading & { readonl
   if (reading.found.files.has(target)) return;
   if (reading.found.files.size >= MOST_FILES)
     throw new ToolError('INVALID_MANIFEST', `${place}: more than ${MOST_FILES} files nested by -r or -c`, 'Merge some of them.');
-  let text: string;
+  let bytes: Buffer;
   try {
-    text = await readFile(target, 'utf8');
+    bytes = await readFile(target);
   } catch (cause) {
     throw new ToolError('INVALID_MANIFEST', `${place}: cannot read ${path}`, 'Correct the path.', { cause });
   }
-  await readLines(text, target, reading);
+  await readLines(decodeText(bytes, relative(reading.folder, target)), target, reading);
 }
 
 function takeRequirement(line: string, folder: string, { found, isConstraint }: Reading): void {

@@ -5,8 +5,10 @@ import { dirname, join, relative } from 'node:path';
 import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
 import type { EndpointSpec } from '../../proto/gen/capstan/v1/control.ts';
 import { fieldsOf, messageFields } from '../../lib/endpoint-settings.ts';
+import { CapstanError } from '../../lib/errors.ts';
 import { errnoOf } from '../../lib/to-error.ts';
 import { ToolError } from '../terminal/tool-error.ts';
+import { decodeText } from '../text-file.ts';
 import { FINGERPRINT_KEY } from '../build/manifest.ts';
 import { EXAMPLE } from '../discovery/discover.ts';
 import { TOOL_FOLDER } from './artifact.ts';
@@ -71,10 +73,11 @@ export async function removePublishedManifest(folder: string): Promise<void> {
 export async function writtenManifest(folder: string): Promise<{ path: string; text: string } | null> {
   for (const path of [join(folder, MANIFEST_NAME), join(folder, TOOL_FOLDER, MANIFEST_NAME)]) {
     try {
-      const text = await readFile(path, 'utf8');
+      const text = decodeText(await readFile(path), relative(folder, path));
       if (path.includes(TOOL_FOLDER) && text.includes(`"${FINGERPRINT_KEY}"`)) continue;
       return { path, text };
     } catch (cause) {
+      if (cause instanceof CapstanError) throw cause;
       const code = errnoOf(cause) ?? String(cause);
       if (code !== 'ENOENT' && code !== 'ENOTDIR')
         throw new ToolError('INVALID_MANIFEST', `cannot read ${path} (${code})`, 'Check its permissions.', { cause });

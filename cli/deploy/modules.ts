@@ -3,6 +3,7 @@ import { readFile, realpath, stat } from 'node:fs/promises';
 import { extname, join, relative, resolve, sep } from 'node:path';
 
 import { CapstanError } from '../../lib/errors.ts';
+import { decodeSource } from '../text-file.ts';
 
 /** Suffixes that may follow the name as written. */
 const endings = ['', '.ts', '.mts', '.js', '.mjs', '.cjs', '/index.ts', '/index.mts', '/index.js', '/index.mjs', '/index.cjs'];
@@ -37,7 +38,7 @@ export async function readModule(folder: string, name: string, where: string): P
       if (!isInside(root, file) || !isInside(root, await realpath(file))) throw invalid(where, `the module ${name} is outside the folder`);
       if (!loadable.has(extname(file)) && extname(file) !== PYTHON)
         throw invalid(where, `the module ${name} must be JavaScript, TypeScript or Python`);
-      return { path: relative(root, file).split(sep).join('/'), source: await readFile(file, 'utf8') };
+      return { path: relative(root, file).split(sep).join('/'), source: decodeSource(await readFile(file), relative(root, file)) };
     }
   }
   throw invalid(
@@ -57,7 +58,10 @@ export async function readImport(folder: string, from: string, specifier: string
     ...endings.slice(1).map((ending) => target + ending),
   ]) {
     if (!isInside(root, candidate) || !(await isFile(candidate)) || !loadable.has(extname(candidate))) continue;
-    return { path: relative(root, candidate).split(sep).join('/'), source: await readFile(candidate, 'utf8') };
+    return {
+      path: relative(root, candidate).split(sep).join('/'),
+      source: decodeSource(await readFile(candidate), relative(root, candidate)),
+    };
   }
   return null;
 }

@@ -46,7 +46,7 @@ export interface DiscoveredFiles {
 export async function discoverFiles(folder: string, lookUp: LookUp, reader: PythonReader): Promise<DiscoveredFiles> {
   const sources = await sourcesOf(folder);
   const found: DeclaredEndpoint[] = [];
-  const errors: FileError[] = [];
+  const errors: FileError[] = [...sources.errors];
   const warnings: string[] = [];
   let pythonVersion: string | null = null;
   if (sources.python.length > 0) {

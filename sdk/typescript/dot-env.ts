@@ -5,7 +5,7 @@
 
 interface Node {
   readonly cwd?: () => string;
-  readonly getBuiltinModule?: (name: 'node:fs') => { readonly readFileSync: (path: string, encoding: 'utf8') => string } | undefined;
+  readonly getBuiltinModule?: (name: 'node:fs') => { readonly readFileSync: (path: string) => Uint8Array } | undefined;
 }
 
 /** Missing, or a folder. */
@@ -20,13 +20,19 @@ export function dotEnvVariable(name: string): string | undefined {
   const path = `${folder.replace(/\/$/, '')}/.env`;
   let text: string;
   try {
-    text = files.readFileSync(path, 'utf8');
+    text = decoded(files.readFileSync(path));
   } catch (cause) {
     const code = cause instanceof Error && 'code' in cause ? String(cause.code) : '';
     if (ABSENT.includes(code)) return undefined;
     throw new TypeError(`cannot read ${path} (${code}); pass { apiKey } or set ${name}`, { cause });
   }
   return parseDotEnv(text, name);
+}
+
+/** UTF-8, or UTF-16 with a byte order mark, as PowerShell redirects output. */
+function decoded(bytes: Uint8Array): string {
+  const isUtf16 = (bytes[0] === 0xff && bytes[1] === 0xfe) || (bytes[0] === 0xfe && bytes[1] === 0xff);
+  return new TextDecoder(!isUtf16 ? 'utf-8' : bytes[0] === 0xff ? 'utf-16le' : 'utf-16be').decode(bytes);
 }
 
 /**

@@ -1,6 +1,7 @@
 """Reads one variable of ``.env`` in the working folder."""
 from __future__ import annotations
 
+import codecs
 import os
 import re
 from typing import Optional
@@ -15,12 +16,18 @@ def dot_env_variable(name: str) -> Optional[str]:
     """Returns the variable's value; None without such a file. Raises DeclarationError when the file is unreadable."""
     path = os.path.join(os.getcwd(), ".env")
     try:
-        with open(path, encoding="utf-8", errors="replace", newline="") as file:
-            return parse_dot_env(file.read(), name)
+        with open(path, "rb") as file:
+            return parse_dot_env(_decoded(file.read()), name)
     except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
         return None
     except OSError as error:
         raise DeclarationError(f"cannot read {path} ({error.strerror}); set capstan.api_key or {name}") from error
+
+
+def _decoded(data: bytes) -> str:
+    """UTF-8, or UTF-16 with a byte order mark, as PowerShell redirects output."""
+    is_utf16 = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    return data.decode("utf-16" if is_utf16 else "utf-8", errors="replace")
 
 
 def parse_dot_env(text: str, name: str) -> Optional[str]:
