@@ -15,6 +15,7 @@ import { Cells } from './cells/cells.ts';
 import { RemovedNodes } from './cells/removed-nodes.ts';
 import { Directory, type Key } from './directory/directory.ts';
 import { Lookup } from './directory/lookup.ts';
+import { FairTurns } from './graphql/fair-turns.ts';
 import { channelOptions } from './grpc/connection.ts';
 import { stopListening } from './http/listener.ts';
 import { createServer } from './http/server.ts';
@@ -162,6 +163,7 @@ export async function start(config: GatewayConfig, deps: GatewayDeps = {}): Prom
       lookup,
       authenticator,
       keyRates: new KeyRates(config.graphqlPerSecond),
+      turns: new FairTurns(now),
       loadBalancer,
       proxies,
       memory,

@@ -18,6 +18,12 @@ export class Rate {
     return true;
   }
 
+  /** Takes what was used, however much: what is missing has to come back before {@link Rate.has} is true again. */
+  charge(amount: number, now: number): void {
+    this.has(now);
+    this.#left -= amount;
+  }
+
   has(now: number): boolean {
     this.#left = Math.min(this.burst, this.#left + ((now - this.#at) * this.perSecond) / 1000);
     this.#at = now;

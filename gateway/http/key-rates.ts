@@ -24,7 +24,7 @@ export class KeyRates {
    * @throws CapstanError RATE_LIMITED
    */
   take(key: Key, authorization: string | undefined, now: number): void {
-    const name = key.hash.length > 0 ? key.hash.toString('hex') : keyText(authorization);
+    const name = nameOfKey(key, authorization);
     let rate = this.#rates.get(name);
     if (rate === undefined) {
       rate = new Rate(this.#perSecond);
@@ -34,4 +34,9 @@ export class KeyRates {
     const why = `a key may make at most ${this.#perSecond} requests per second to the control plane (GraphQL and logs)`;
     throw new CapstanError('RATE_LIMITED', why, { retryAfterMs: 1_000 });
   }
+}
+
+/** Tells keys apart, also those that have no hash. */
+export function nameOfKey({ hash }: Key, authorization: string | undefined): string {
+  return hash.length > 0 ? hash.toString('hex') : keyText(authorization);
 }

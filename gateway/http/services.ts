@@ -6,6 +6,7 @@ import type { Bodies } from '../blobs/bodies.ts';
 import type { Cells } from '../cells/cells.ts';
 import type { GatewayConfig } from '../config.ts';
 import type { Lookup } from '../directory/lookup.ts';
+import type { FairTurns } from '../graphql/fair-turns.ts';
 import type { JobChannel } from '../jobs/channel.ts';
 import type { JobCalls } from '../jobs/job-calls.ts';
 import type { TrustedProxies } from '../lb/forwarded.ts';
@@ -60,6 +61,8 @@ export interface Services extends JobServices {
   readonly metrics: GatewayMetrics;
   readonly tracing: Tracing;
   readonly keyRates: KeyRates;
+  /** Turns of GraphQL queries on the event loop. */
+  readonly turns: FairTurns;
   /** Monotonic clock, ms. */
   readonly now: () => number;
   readonly loadBalancer: LoadBalancer;

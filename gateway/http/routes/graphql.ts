@@ -9,9 +9,11 @@ import { parseWhole } from '../../json/body.ts';
 import type { Key } from '../../directory/directory.ts';
 import { ControlCalls } from '../../graphql/control-calls.ts';
 import { refusalOf } from '../../graphql/errors.ts';
+import type { RootDeps } from '../../graphql/root.ts';
 import type { GraphqlRunner } from '../../graphql/run.ts';
 import { peerOfRequest } from '../../lb/forwarded.ts';
 import { baseUrl } from '../base-url.ts';
+import { nameOfKey } from '../key-rates.ts';
 import { closeAfterTimeout, JSON_TYPE, toCapstanError } from '../problem.ts';
 import { expectBody } from '../request-body.ts';
 import type { Services } from '../services.ts';
@@ -36,7 +38,7 @@ const answerBody = z.looseObject({
 });
 
 export function graphqlRoutes(app: FastifyInstance, services: Services): void {
-  const { authenticator, cells, cluster, config, keyRates, proxies, lookup, log, now } = services;
+  const { authenticator, cells, cluster, config, keyRates, proxies, lookup, log, now, turns } = services;
   let runner: Promise<GraphqlRunner> | undefined;
   const keys = new WeakMap<FastifyRequest, Key>();
 
@@ -54,9 +56,8 @@ export function graphqlRoutes(app: FastifyInstance, services: Services): void {
     if (key === undefined) throw new CapstanError('INTERNAL', 'the key of a GraphQL request was not kept');
     // Loading the library takes a tenth of the gateway's start-up: it is loaded by the first query.
     runner ??= import('../../graphql/run.ts').then(({ GraphqlRunner: Runner }) => new Runner(log));
-    const { status, body } = await (
-      await runner
-    ).run(request.body as z.output<typeof requestBody>, {
+    const loaded = await runner;
+    const deps: RootDeps = {
       calls: new ControlCalls({
         cells,
         key,
@@ -70,7 +71,10 @@ export function graphqlRoutes(app: FastifyInstance, services: Services): void {
       isOperator: key.scope === KeyScope.OPERATOR,
       draining: services.draining,
       cluster: () => cluster.list(config.readTimeoutMs),
-    });
+    };
+    const { status, body } = await turns.run({ key: nameOfKey(key, request.headers.authorization), account: key.accountId }, () =>
+      loaded.run(request.body as z.output<typeof requestBody>, deps),
+    );
     reply.code(status).header('content-type', JSON_TYPE).send(JSON.stringify(body));
   }
 

@@ -1,0 +1,88 @@
+/**
+ * Shares the gateway's event loop among the callers of GraphQL. A query is parsed, validated and begun in one piece, in which no other
+ * request of the gateway proceeds: each turn of the loop begins one query, of the accounts in rotation, and a key that has used
+ * its share of processor time is refused.
+ */
+import { LRUCache } from 'lru-cache';
+
+import { CapstanError } from '../../lib/errors.ts';
+import { FairQueue } from '../../lib/fair-queue.ts';
+import { Rate } from '../../lib/rate.ts';
+
+/** Processor time of a key and of an account, ms per second and at once. */
+const OF_KEY = { perSecond: 200, burst: 400 };
+const OF_ACCOUNT = { perSecond: 300, burst: 600 };
+/** Queries of an account that wait for their turn. */
+const MAX_WAITING = 256;
+/** Keys and accounts whose use is remembered. */
+const MAX_PARTIES = 10_000;
+
+export interface TurnCaller {
+  readonly key: string;
+  readonly account: string;
+}
+
+export class FairTurns {
+  readonly #now: () => number;
+  readonly #shares = new LRUCache<string, Rate>({ max: MAX_PARTIES });
+  readonly #waiting = new FairQueue<() => void>();
+  #isDue = false;
+
+  /** @param now - monotonic, ms */
+  constructor(now: () => number) {
+    this.#now = now;
+  }
+
+  /**
+   * Calls `begin` in a turn of the loop and returns its result. What it does before its first await is charged to the caller.
+   * @throws CapstanError RATE_LIMITED for a caller that has used its share.
+   */
+  run<T>({ key, account }: TurnCaller, begin: () => Promise<T>): Promise<T> {
+    const shares = [this.#share(`key ${key}`, OF_KEY), this.#share(`account ${account}`, OF_ACCOUNT)];
+    if (this.#waiting.sizeOf(account) >= MAX_WAITING) throw shareUsed();
+    if (this.#areUsed(shares)) throw shareUsed();
+    return new Promise((resolve, reject) => {
+      this.#waiting.push(account, () => {
+        // Others of the caller may have used it while this one waited.
+        if (this.#areUsed(shares)) {
+          reject(shareUsed());
+          return;
+        }
+        const before = process.threadCpuUsage();
+        resolve(begin());
+        const { user, system } = process.threadCpuUsage(before);
+        for (const share of shares) share.charge((user + system) / 1_000, this.#now());
+      });
+      this.#schedule();
+    });
+  }
+
+  #areUsed(shares: readonly Rate[]): boolean {
+    const now = this.#now();
+    return shares.some((share) => !share.has(now));
+  }
+
+  #schedule(): void {
+    if (this.#isDue || this.#waiting.isEmpty) return;
+    this.#isDue = true;
+    setImmediate(() => {
+      this.#isDue = false;
+      this.#waiting.shift()?.();
+      this.#schedule();
+    });
+  }
+
+  #share(party: string, { perSecond, burst }: { readonly perSecond: number; readonly burst: number }): Rate {
+    let share = this.#shares.get(party);
+    if (share === undefined) {
+      share = new Rate(perSecond, burst);
+      this.#shares.set(party, share);
+    }
+    return share;
+  }
+}
+
+function shareUsed(): CapstanError {
+  const why = 'the queries of this key, or of its account, have used their share of the processor time of the gateway';
+  return new CapstanError('RATE_LIMITED', why, { retryAfterMs: 1_000 });
+}
