@@ -53,6 +53,7 @@ export const sets = {
   packages: ['test/cli/packages*.test.ts'],
   release: ['test/release/*.test.ts'],
   clients: ['test/clients/*.test.ts'],
+  outage: ['test/outage/*.test.ts'],
   faults: ['test/fault/*.test.ts', 'test/lb/faults.test.ts'],
   apps: ['test/apps/*.test.ts'],
   telemetry: ['test/integration/tracing.test.ts', 'test/integration/ended-waits.test.ts', 'test/telemetry/collector*.test.ts'],
