@@ -14,6 +14,7 @@ const plan: SandboxPlan = {
   sizes: { tmpBytes: 1_000, shmBytes: 2_000 },
   userNamespace: false,
   passwdFd: 10,
+  hostsFd: 12,
   environmentFd: 11,
   seccompFd: 9,
   infoFd: 7,

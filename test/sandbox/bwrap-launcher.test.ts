@@ -102,6 +102,29 @@ sandboxTest('nothing of the agent and of other users is visible', async (t) => {
   t.false((await shell(launcher, 'cat /proc/1/cmdline')).includes(folder));
 });
 
+sandboxTest('the host name of a sandbox resolves, whatever its network; so do the names of /etc/hosts', async (t) => {
+  const { launcher, networks } = await openTestSandbox(await folderOf(t), {
+    spares: false,
+    network: { setting: 'auto', allowed: [], spares: 0 },
+  });
+  t.teardown(() => launcher?.close());
+  if (launcher === undefined) throw new Error('the sandbox worked a moment ago');
+  launcher.setGateway('');
+  const script = "require('node:dns').lookup(require('node:os').hostname(), (error, address) => console.log(error ?? address))";
+  const hosts = readFileSync('/etc/hosts', 'utf8');
+  for (const network of ['none', 'host', 'outbound'] as const) {
+    if (network === 'outbound' && !networks.includes(network)) {
+      t.log('there is no network outbound here');
+      continue;
+    }
+    const { out, err } = await run(launcher, ['node', '-e', script], { network });
+    t.is(`${out}${err}`, '127.0.0.1\n', network);
+    const python = await shell(launcher, "python3 -c 'import socket; print(socket.gethostbyname(socket.gethostname()))'", { network });
+    t.true(['127.0.0.1', 'sh: 1: python3: not found'].includes(python), python);
+    t.true((await shell(launcher, 'cat /etc/hosts', { network })).endsWith(hosts.trim()));
+  }
+});
+
 sandboxTest('a data folder below a visible folder is empty', async (t) => {
   const visible = await folderOf(t, { 'models/model': 'weights', 'data/secret': 'a-secret-value' });
   await chmod(visible, 0o755);

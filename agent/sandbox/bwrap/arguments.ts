@@ -5,6 +5,8 @@
 import { existsSync, lstatSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 
+import { WORKER_HOST } from './hosts-file.ts';
+
 /** Paths inside. Containers have the same path of the build. */
 export const INSIDE = {
   root: '/capstan',
@@ -24,18 +26,7 @@ export const USER_NAMESPACE_UID = 60_000;
 const SYSTEM = ['/bin', '/sbin', '/lib', '/lib32', '/lib64', '/libx32'];
 /** Facts about the system that libraries read; nothing that is private to this host. */
 const ETC = [
-  ...[
-    'alternatives',
-    'ca-certificates',
-    'crypto-policies',
-    'fonts',
-    'gai.conf',
-    'group',
-    'host.conf',
-    'hosts',
-    'ld.so.cache',
-    'ld.so.conf',
-  ],
+  ...['alternatives', 'ca-certificates', 'crypto-policies', 'fonts', 'gai.conf', 'group', 'host.conf', 'ld.so.cache', 'ld.so.conf'],
   ...['ld.so.conf.d', 'localtime', 'mime.types', 'nsswitch.conf', 'pki/ca-trust', 'pki/tls/cert.pem', 'pki/tls/certs', 'protocols'],
   ...['resolv.conf', 'services', 'ssl/certs', 'ssl/openssl.cnf', 'timezone'],
 ].map((name) => join('/etc', name));
@@ -54,8 +45,9 @@ export interface SandboxPlan {
   readonly sizes: SandboxSizes;
   /** A user namespace keeps the worker from this user; without one the caller drops to the worker's uid. */
   readonly userNamespace: boolean;
-  /** Descriptors of the contents of /etc/passwd and of a script that sets the environment. */
+  /** Descriptors of the contents of /etc/passwd and /etc/hosts, and of a script that sets the environment. */
   readonly passwdFd: number;
+  readonly hostsFd: number;
   readonly environmentFd: number;
   /** Descriptor of the filter of system calls; undefined: none on this architecture. */
   readonly seccompFd: number | undefined;
@@ -97,6 +89,7 @@ export function sandboxArguments(plan: SandboxPlan): string[] {
     ...hiddenBelow('/usr', plan.hidden),
     ...folders.above('/etc/passwd'),
     ...['--perms', '0644', '--file', String(plan.passwdFd), '/etc/passwd'],
+    ...['--perms', '0644', '--file', String(plan.hostsFd), '/etc/hosts'],
     ...ETC.flatMap((path) => {
       const source = path === '/etc/resolv.conf' ? (plan.resolvConf ?? path) : path;
       return existsSync(source) ? [...folders.above(path), '--ro-bind', source, path] : [];
@@ -123,7 +116,7 @@ export function sandboxArguments(plan: SandboxPlan): string[] {
 function namespaces({ userNamespace, withoutNetwork }: SandboxPlan): string[] {
   const uid = String(USER_NAMESPACE_UID);
   return [
-    ...['--unshare-pid', '--unshare-ipc', '--unshare-uts', '--unshare-cgroup-try', '--hostname', 'worker'],
+    ...['--unshare-pid', '--unshare-ipc', '--unshare-uts', '--unshare-cgroup-try', '--hostname', WORKER_HOST],
     ...['--new-session', '--die-with-parent'],
     ...(withoutNetwork ? ['--unshare-net'] : []),
     ...(userNamespace

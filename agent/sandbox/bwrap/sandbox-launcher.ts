@@ -20,6 +20,7 @@ import type { NetworkSpace } from '../network/network-space.ts';
 import type { WorkerNetworks } from '../network/worker-networks.ts';
 import type { Holder, Slot } from './holder.ts';
 import type { HostPrograms } from './host-programs.ts';
+import { hostsFile } from './hosts-file.ts';
 import { FDS, SandboxProcess, type Preparation, type SandboxParts } from './sandbox-process.ts';
 import { workLinks } from './work-links.ts';
 
@@ -127,6 +128,7 @@ class Parts implements SandboxParts {
         sizes,
         userNamespace: uids === undefined,
         passwdFd: FDS.passwd,
+        hostsFd: FDS.hosts,
         environmentFd: FDS.environment,
         seccompFd: seccompFile === undefined ? undefined : FDS.seccomp,
         infoFd: FDS.info,
@@ -141,6 +143,7 @@ class Parts implements SandboxParts {
         withoutNetwork: this.#network === 'none',
       }),
       passwd: `root:x:0:0:root:/:/usr/sbin/nologin\nworker:x:${uid}:${uid}:worker:${INSIDE.home}:/bin/sh\n`,
+      hosts: await hostsFile(),
       environment: exportsOf(this.#environment()),
       before: this.limits.entry,
       command: [...this.#enter(), bwrap, '--args', String(FDS.arguments), '--', ...this.#drop(), ...this.#command()],

@@ -25,7 +25,7 @@ import { quoted } from './quoted.ts';
 
 /** Descriptors of the shell. Those of a worker come first; `sh` takes a single digit in a redirection. */
 const FIRST_PIPE = 3;
-export const FDS = { arguments: 6, info: 7, gate: 8, seccomp: 9, passwd: 10, environment: 11 } as const;
+export const FDS = { arguments: 6, info: 7, gate: 8, seccomp: 9, passwd: 10, environment: 11, hosts: 12 } as const;
 const GATE = `line=$(cat <&${FDS.gate}) && [ -n "$line" ] || exit 1; exec ${FDS.gate}<&-; eval "$line"`;
 const POLL_MS = 5;
 /** Time for the kernel to remove the last process of a sandbox: drivers of devices may take long. */
@@ -41,6 +41,7 @@ export interface Preparation {
   /** Arguments of bubblewrap that are hidden from the sandbox. */
   readonly bwrap: readonly string[];
   readonly passwd: string;
+  readonly hosts: string;
   readonly environment: string;
   /** Lines of `sh` to run before. */
   readonly before: readonly string[];
@@ -159,13 +160,14 @@ export class SandboxProcess implements WorkerProcess {
 
   async #open(): Promise<void> {
     try {
-      const { bwrap, passwd, environment, before, command } = await this.#parts.prepare();
+      const { bwrap, passwd, hosts, environment, before, command } = await this.#parts.prepare();
       if (this.#killed) {
         this.#shut();
         return;
       }
       this.#write(FDS.arguments, bwrap.map((word) => `${word}\0`).join(''));
       this.#write(FDS.passwd, passwd);
+      this.#write(FDS.hosts, hosts);
       this.#write(FDS.environment, environment);
       this.#write(FDS.gate, [...before, `exec ${command.map(quoted).join(' ')}`].join('\n'));
       const { assignment } = this.#order;
@@ -249,7 +251,7 @@ function start(pipes: number, seccompFile: string | undefined, mark: Readonly<Re
   try {
     const stdio: ('ignore' | 'pipe' | number)[] = ['ignore', 'pipe', 'pipe'];
     for (let fd = FIRST_PIPE; fd < FDS.arguments; fd += 1) stdio[fd] = fd - FIRST_PIPE < pipes ? 'pipe' : 'ignore';
-    for (const fd of [FDS.arguments, FDS.info, FDS.gate, FDS.passwd, FDS.environment]) stdio[fd] = 'pipe';
+    for (const fd of [FDS.arguments, FDS.info, FDS.gate, FDS.passwd, FDS.hosts, FDS.environment]) stdio[fd] = 'pipe';
     stdio[FDS.seccomp] = filter ?? 'ignore';
     return withoutInherited(stdio, (all) =>
       spawn('/bin/sh', ['-c', GATE], { detached: true, env: { ...CLEAN_ENVIRONMENT, ...mark }, cwd: '/', stdio: all }),
