@@ -87,6 +87,7 @@ test('a worker gets its devices, its limits, and nothing else of the host', asyn
     ShmSize: GIB,
     Ulimits: [{ Name: 'core', Soft: 0, Hard: 0 }],
     NetworkMode: 'none',
+    ExtraHosts: ['worker:127.0.0.1'],
     DeviceRequests: [{ Driver: 'nvidia', DeviceIDs: deviceUuids, Capabilities: [['gpu']] }],
     Init: false,
     LogConfig: { Type: 'none', Config: {} },

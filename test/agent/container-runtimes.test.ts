@@ -15,18 +15,22 @@ const IMAGES = ['capstan/base-python', 'capstan/base-node'];
 const RULES: ContainerRules = { gpus: 'environment', pids: 512, tmpBytes: 64 * MEBIBYTE, shmBytes: 64 * MEBIBYTE };
 
 const PYTHON = `
-import os
+import os, socket
 def look(path):
     with open(path) as file: text = file.read()
-    return {'text': text, 'secret': os.environ.get('SECRET'), 'build': os.access('/capstan/build', os.W_OK), 'tmp': os.access('/tmp', os.W_OK)}
+    return {'text': text, 'secret': os.environ.get('SECRET'), 'build': os.access('/capstan/build', os.W_OK), 'tmp': os.access('/tmp', os.W_OK),
+            'address': socket.gethostbyname(socket.gethostname())}
 `;
 const NODE = `
+import { lookup } from 'node:dns/promises';
 import { accessSync, constants, readFileSync } from 'node:fs';
+import { hostname } from 'node:os';
 const writable = (path) => { try { accessSync(path, constants.W_OK); return true; } catch { return false; } };
-export const look = ({ path }) => ({ text: readFileSync(path, 'utf8'), secret: process.env.SECRET, build: writable('/capstan/build'), tmp: writable('/tmp') });
+export const look = async ({ path }) => ({ address: (await lookup(hostname(), 4)).address, text: readFileSync(path, 'utf8'), secret: process.env.SECRET, build: writable('/capstan/build'), tmp: writable('/tmp') });
 `;
 
 interface Seen {
+  readonly address: string;
   readonly text: string;
 }
 
@@ -38,6 +42,7 @@ async function lookAt(t: ExecutionContext, path: string, start: (folder: string)
     await worker.hear('loaded');
     const { value } = await worker.call('1', { path });
     t.like(value, { secret: 'a-secret-value', build: false, tmp: true });
+    t.regex((value as Seen).address, /^\d+\.\d+\.\d+\.\d+$/, 'its host name resolves');
     texts.push((value as Seen).text);
     worker.worker.end(false);
     await worker.hear('exited');

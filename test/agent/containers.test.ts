@@ -40,6 +40,10 @@ def escapes():
     subprocess.Popen(["sleep", "300"], start_new_session=True)
     return os.listdir("/proc")
 def waits(): time.sleep(300)
+def own_address():
+    import socket
+    try: return socket.gethostbyname(socket.gethostname())
+    except OSError as error: return f"{socket.gethostname()}: {error}"
 `;
 
 let engine: PrivateEngine;
@@ -73,6 +77,18 @@ if (noEngine === undefined) {
     await engine.docker('import', tar, name);
     return name;
   };
+
+  test.serial('the host name of a container resolves, whatever its network', async (t) => {
+    for (const network of ['auto', 'none', 'host']) {
+      const runtime = await containerRuntime(t, engine.socket, { network });
+      const worker = startWorkerOf(runtime, await folderOf(t, { 'main.py': SOURCE }), 'own_address');
+      await worker.hear('loaded');
+      const { value } = await worker.call('1', {});
+      t.regex(String(value), /^\d+\.\d+\.\d+\.\d+$/, network);
+      worker.worker.end(false);
+      await worker.hear('exited');
+    }
+  });
 
   test.serial('a worker has no rights beyond its user, a root it cannot write, and a /tmp it can', async (t) => {
     const worker = await workerOf(t, 'look', { memoryBytes: 256 * 1024 * 1024, cpuMillis: 500 });

@@ -4,8 +4,8 @@
  */
 import { readFileSync } from 'node:fs';
 
-import { commonEnv, type ContainerSpec, type ContainerRules, type GpuAccess, labelsOf } from './create-request.ts';
-import { HOST_NAME } from './layout.ts';
+import { commonEnv, type ContainerSpec, type ContainerRules, type GpuAccess, hostsOf, labelsOf } from './create-request.ts';
+import { WORKER_HOST } from './layout.ts';
 
 export const PODMAN_CREATE = '/v4.0.0/libpod/containers/create';
 
@@ -17,7 +17,7 @@ const MOST_FILES = 1_048_576;
 
 /** A request of Podman's API (SpecGenerator). */
 export function podmanRequest(order: ContainerSpec, rules: ContainerRules): Readonly<Record<string, unknown>> {
-  const { image, entrypoint, command, memoryBytes, cpuMillis, readOnlyRoot, network, hostAddress, published = [] } = order;
+  const { image, entrypoint, command, memoryBytes, cpuMillis, readOnlyRoot, network, published = [] } = order;
   const binds = order.mounts.map(([source, destination]) => ({ type: 'bind', source, destination, options: ['ro', 'rbind'] }));
   const tmpOptions = ['rw', 'exec', 'nosuid', 'nodev', 'mode=1777', `size=${rules.tmpBytes}`];
   return {
@@ -42,7 +42,8 @@ export function podmanRequest(order: ContainerSpec, rules: ContainerRules): Read
     shm_size: rules.shmBytes,
     r_limits: limits(),
     ...networkOf(network),
-    ...(hostAddress === undefined ? {} : { hostadd: [`${HOST_NAME}:${hostAddress}`] }),
+    ...(network === 'none' ? { hostname: WORKER_HOST } : {}),
+    hostadd: hostsOf(order),
     portmappings: published.map((port) => ({ container_port: port, host_ip: '127.0.0.1', protocol: 'tcp' })),
     // Without capabilities not even root could listen on a low port such as 80.
     ...(published.length === 0 ? {} : { sysctl: { 'net.ipv4.ip_unprivileged_port_start': '0' } }),

@@ -1,7 +1,7 @@
 /** The request that creates a worker's container, with its permissions and limits. */
 import type Docker from 'dockerode';
 
-import { HOST_NAME, LABELS } from './layout.ts';
+import { HOST_NAME, LABELS, WORKER_HOST } from './layout.ts';
 
 /** How a container gets its GPUs (CAPSTAN_CONTAINER_GPUS). */
 export type GpuAccess = 'nvidia' | 'cdi' | 'environment';
@@ -60,6 +60,7 @@ export function createRequest(order: ContainerSpec, rules: ContainerRules, secco
     ...(order.command === undefined ? {} : { Cmd: [...order.command] }),
     Env: Object.entries(commonEnv(order)).map(([name, value]) => `${name}=${value}`),
     Labels: labelsOf(order),
+    ...(network === 'none' ? { Hostname: WORKER_HOST } : {}),
     ...(order.user === undefined ? {} : { User: order.user }),
     // The image's health check would run commands beside the worker; the worker's channel is the health check here.
     Healthcheck: { Test: ['NONE'] },
@@ -83,7 +84,7 @@ export function createRequest(order: ContainerSpec, rules: ContainerRules, secco
       Ulimits: [{ Name: 'core', Soft: 0, Hard: 0 }],
       ...(rules.runtime === undefined ? {} : { Runtime: rules.runtime }),
       NetworkMode: network,
-      ...(order.hostAddress === undefined ? {} : { ExtraHosts: [`${HOST_NAME}:${order.hostAddress}`] }),
+      ExtraHosts: hostsOf(order),
       ...published.bound,
       DeviceRequests: deviceRequests(deviceUuids, rules.gpus),
       Init: order.init,
@@ -101,6 +102,17 @@ export function commonEnv({ env, deviceUuids }: ContainerSpec): Record<string, s
 
 export function labelsOf({ labels }: ContainerSpec): Record<string, string> {
   return Object.fromEntries(Object.entries(labels).map(([key, value]) => [LABELS[key as keyof typeof LABELS], value]));
+}
+
+/**
+ * More lines of /etc/hosts, `name:address`. Engines add a line for the container's own name where it has a network; without
+ * one, programs find their own address by this.
+ */
+export function hostsOf({ network, hostAddress }: Pick<ContainerSpec, 'network' | 'hostAddress'>): string[] {
+  return [
+    ...(network === 'none' ? [`${WORKER_HOST}:127.0.0.1`] : []),
+    ...(hostAddress === undefined ? [] : [`${HOST_NAME}:${hostAddress}`]),
+  ];
 }
 
 /** On the loopback address: clients reach an endpoint through a gateway, with a key. */

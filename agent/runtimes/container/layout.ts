@@ -25,6 +25,9 @@ export const ROLES = { channel: 'c', entry: 'e', lifeline: 'l' } as const;
 /** Host name of the node in its containers, where they can reach it. */
 export const HOST_NAME = 'host.docker.internal';
 
+/** A container's own name where it has no network. */
+export const WORKER_HOST = 'worker';
+
 /** Labels of our containers. */
 export const LABELS = {
   /** The agent: a random name kept in its data folder. */

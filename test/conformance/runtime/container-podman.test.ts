@@ -23,19 +23,20 @@ if (noPodman === undefined) {
     const runtime = await containerRuntime(t, engine.socket, { network: NETWORK });
     const build = await folderOf(t, {
       'main.py': `
-import os
-def look(): return [open("/proc/self/status").read(), open("/proc/mounts").read(), os.environ["TOKEN"], os.listdir(".")]`,
+import os, socket
+def look(): return [open("/proc/self/status").read(), open("/proc/mounts").read(), os.environ["TOKEN"], os.listdir("."), socket.gethostbyname(socket.gethostname())]`,
     });
     const limits = { memoryBytes: 128 * 1024 * 1024, cpuMillis: 500, env: { TOKEN: 'a-secret-value' } };
     const worker = startWorkerOf(runtime, build, 'look', limits);
     await worker.hear('loaded');
     const { value } = await worker.call('1');
-    const [status, mounts, token, files] = value as [string, string, string, string[]];
+    const [status, mounts, token, files, address] = value as [string, string, string, string[], string];
     t.regex(status, /CapEff:\t0+\n/);
     t.regex(status, /NoNewPrivs:\t1/);
     t.regex(mounts, /^overlay \/ overlay ro,/m);
     t.is(token, 'a-secret-value');
     t.true(files.includes('main.py'));
+    t.is(address, '127.0.0.1', 'the host name of a container without a network resolves');
     const found = await engine.podman('inspect', await engine.podman('ps', '--quiet'));
     const [{ HostConfig }] = JSON.parse(found) as [{ HostConfig: Record<string, unknown> }];
     t.like(HostConfig, { Memory: limits.memoryBytes, MemorySwap: limits.memoryBytes, NanoCpus: 500_000_000, PidsLimit: 512 });
