@@ -103,7 +103,7 @@ sandboxTest('nothing of the agent and of other users is visible', async (t) => {
 });
 
 sandboxTest('the host name of a sandbox resolves, whatever its network; so do the names of /etc/hosts', async (t) => {
-  const { launcher, networks } = await openTestSandbox(await folderOf(t), {
+  const { launcher, networks = [] } = await openTestSandbox(await folderOf(t), {
     spares: false,
     network: { setting: 'auto', allowed: [], spares: 0 },
   });
