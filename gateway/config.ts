@@ -21,6 +21,8 @@ function integer(min: number, max: number, byDefault: number): z.ZodDefault<z.Zo
 
 const MEBIBYTE = 1024 * 1024;
 
+const METRICS_TOKEN = /^\S{32,200}$/;
+
 export const gatewayConfig = z.object({
   host: setting('CAPSTAN_HTTP_HOST', z.string().min(1).default('127.0.0.1'), 'Address that the HTTP server listens on.'),
   port: setting('CAPSTAN_HTTP_PORT', integer(0, 65_535, 8080), 'Port of the HTTP server; 0 picks a free port.'),
@@ -201,8 +203,13 @@ export const gatewayConfig = z.object({
   ),
   metrics: setting(
     'CAPSTAN_METRICS',
-    z.enum(['auto', 'open', 'key', 'off']).default('auto'),
-    'Who may read /metrics: anyone (open), holders of a key of the account default with the scope READ_ONLY, ALL or OPERATOR (key), nobody (off); auto is open while the HTTP server listens on a loopback address without a proxy in front (trusted proxies, a public URL on another host, a proxy header), else key.',
+    z.enum(['auto', 'open', 'key', 'off']).default('key'),
+    'Who may read /metrics: holders of the metrics token, or of a key of the account default with the scope READ_ONLY, ALL or OPERATOR (key); everyone who reaches the gateway, workers of all accounts included (open); nobody (off). auto is the same as key.',
+  ),
+  metricsTokenFile: setting(
+    'CAPSTAN_METRICS_TOKEN_FILE',
+    z.string().min(1).optional(),
+    'File whose first line is the metrics token: a bearer token of at least 32 characters that permits reading /metrics and nothing else.',
   ),
   keyCacheSize: setting('CAPSTAN_GATEWAY_KEY_CACHE', integer(1, 1_000_000, 10_000), 'Authorization headers whose hash is cached.'),
   lookupsPerSecond: setting(
@@ -234,19 +241,32 @@ export function gatewayToken(config: GatewayConfig): string {
       field: 'CAPSTAN_GATEWAY_TOKEN',
     });
   }
+  return firstLine(config.tokenFile, 'CAPSTAN_GATEWAY_TOKEN_FILE');
+}
+
+/**
+ * Returns the token that permits reading /metrics; undefined without one.
+ * @throws CapstanError CONFIG when its file cannot be read, or the token is too short to be secret.
+ */
+export function metricsToken({ metricsTokenFile }: GatewayConfig): string | undefined {
+  if (metricsTokenFile === undefined) return undefined;
+  const field = 'CAPSTAN_METRICS_TOKEN_FILE';
+  const token = firstLine(metricsTokenFile, field);
+  if (!METRICS_TOKEN.test(token))
+    throw new CapstanError('CONFIG', `${field}: the token in ${metricsTokenFile} must be 32 to 200 characters without spaces`, { field });
+  return token;
+}
+
+/** Returns the first line of a file that holds a token. @throws CapstanError CONFIG */
+function firstLine(file: string, field: string): string {
   let text: string;
   try {
-    text = readFileSync(config.tokenFile, 'utf8');
+    text = readFileSync(file, 'utf8');
   } catch (cause) {
     const code = errnoOf(cause) ?? 'unreadable';
-    throw new CapstanError('CONFIG', `CAPSTAN_GATEWAY_TOKEN_FILE: cannot read ${config.tokenFile} (${code})`, {
-      field: 'CAPSTAN_GATEWAY_TOKEN_FILE',
-      cause,
-    });
+    throw new CapstanError('CONFIG', `${field}: cannot read ${file} (${code})`, { field, cause });
   }
   const token = (text.split('\n', 1)[0] ?? '').trim();
-  if (token === '') {
-    throw new CapstanError('CONFIG', `CAPSTAN_GATEWAY_TOKEN_FILE: ${config.tokenFile} is empty`, { field: 'CAPSTAN_GATEWAY_TOKEN_FILE' });
-  }
+  if (token === '') throw new CapstanError('CONFIG', `${field}: ${file} is empty`, { field });
   return token;
 }

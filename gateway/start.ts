@@ -8,7 +8,7 @@ import { clientCredentials } from '../lib/grpc-tls.ts';
 import { openTracing } from '../lib/telemetry/tracing.ts';
 import pkg from '../package.json' with { type: 'json' };
 import { Authenticator } from './auth/authenticate.ts';
-import { gatewayToken, type GatewayConfig } from './config.ts';
+import { gatewayToken, metricsToken, type GatewayConfig } from './config.ts';
 import { CellLink } from './cells/cell-link.ts';
 import { CellList } from './cells/cell-list.ts';
 import { Cells } from './cells/cells.ts';
@@ -76,6 +76,7 @@ export async function start(config: GatewayConfig, deps: GatewayDeps = {}): Prom
   const log = deps.log ?? createLog(config.logLevel);
   const now = deps.now ?? (() => performance.now());
   const token = gatewayToken(config);
+  const scrapeToken = metricsToken(config);
   const certificate = readCertificate(config);
   const channelCredentials = clientCredentials(config.scheduler, config);
   const cluster = new ClusterClient(config.scheduler, token, channelCredentials, channelOptions);
@@ -169,6 +170,7 @@ export async function start(config: GatewayConfig, deps: GatewayDeps = {}): Prom
       memory,
       uploads,
       metrics,
+      metricsToken: scrapeToken,
       tracing,
       draining: draining.signal,
     },

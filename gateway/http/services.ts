@@ -59,6 +59,8 @@ export interface Services extends JobServices {
   readonly cluster: ClusterClient;
   readonly lookup: Lookup;
   readonly metrics: GatewayMetrics;
+  /** Permits reading the metrics; undefined when only keys do. */
+  readonly metricsToken: string | undefined;
   readonly tracing: Tracing;
   readonly keyRates: KeyRates;
   /** Turns of GraphQL queries on the event loop. */

@@ -52,6 +52,13 @@ only(`helm finds nothing wrong with the chart${reason}`, async (t) => {
   }
 });
 
+only(`a token for Prometheus reaches gateways only where it is asked for${reason}`, async (t) => {
+  t.notRegex((await rendered()).get('Deployment c-gateway') ?? '', /metrics-token|CAPSTAN_METRICS/);
+  const gateway = (await rendered('gateway.metricsTokenKey=prometheus')).get('Deployment c-gateway') ?? '';
+  t.regex(gateway, /- \{ key: "prometheus", path: metrics-token \}/);
+  t.regex(gateway, /name: CAPSTAN_METRICS_TOKEN_FILE, value: \/etc\/capstan\/secrets\/metrics-token/);
+});
+
 only(`one scheduler on SQLite, a gateway and an agent${reason}`, async (t) => {
   const found = await rendered();
   t.deepEqual(

@@ -4,7 +4,7 @@ import test, { type ExecutionContext } from 'ava';
 import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
 import { until } from '../support/until.ts';
 import { FakeAgent } from './fake-agent.ts';
-import { caller, KEY, RawConnection, setup, type Setup } from './harness.ts';
+import { caller, KEY, OPERATOR_KEY, RawConnection, setup, type Setup } from './harness.ts';
 import { addWeb, HOST, setupLb } from './lb-harness.ts';
 
 const OTHER = 'key-of-another-account';
@@ -29,7 +29,7 @@ function head(method: string, path: string, key: string | null, ...lines: string
 
 /** The value of a metric of the gateway. */
 async function metric(call: Setup['call'], name: string): Promise<number> {
-  const { text } = await call('GET', '/metrics?part=gateway');
+  const { text } = await call('GET', '/metrics?part=gateway', { key: OPERATOR_KEY });
   return Number(new RegExp(`^${name} (\\d+)`, 'm').exec(text)?.[1]);
 }
 

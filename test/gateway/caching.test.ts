@@ -6,7 +6,7 @@ import { job } from './fake-scheduler.ts';
 import { KEY, RawConnection, setup } from './harness.ts';
 
 test('no answer that may hold a secret is stored: results, keys, refusals, lists', async (t) => {
-  const { call, scheduler } = await setup(t);
+  const { call, scheduler } = await setup(t, { metrics: 'open' });
   scheduler.jobs.set('done', job('done', JobState.COMPLETED));
   for (const [method, path, body, key] of [
     ['POST', '/graphql', '{"query":"{ __typename }"}', KEY],

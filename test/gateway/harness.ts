@@ -10,6 +10,8 @@ import { answerTo, type HttpAnswer } from '../support/http-answer.ts';
 import { FakeScheduler, TOKEN } from './fake-scheduler.ts';
 
 export const KEY = 'key-of-tests';
+/** A key that may read the metrics. */
+export const OPERATOR_KEY = 'key-of-operators';
 
 export interface CallOptions {
   readonly key?: string | null;
@@ -29,6 +31,7 @@ export interface Setup {
 export async function setup(t: ExecutionContext, overrides: Record<string, unknown> = {}): Promise<Setup> {
   const scheduler = await new FakeScheduler().start();
   scheduler.addKey(KEY);
+  scheduler.addKey(OPERATOR_KEY, { account: 'default' });
   scheduler.addEndpoint('ep');
   const gateway = await startGateway(t, scheduler, overrides);
   t.teardown(() => {

@@ -6,7 +6,7 @@ import { until } from '../support/until.ts';
 import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
 import { KeyScope } from '../../proto/gen/capstan/v1/control.ts';
 import { FakeAgent, invokeToken } from './fake-agent.ts';
-import { KEY, RawConnection, startGateway } from './harness.ts';
+import { KEY, OPERATOR_KEY, RawConnection, startGateway } from './harness.ts';
 import { addWeb, HOST, setupLb } from './lb-harness.ts';
 
 const head = (first: string, ...lines: string[]): string =>
@@ -263,7 +263,7 @@ test('an answer that breaks off is cut, so that nobody takes it for the whole, a
   const connection = new RawConnection(t, gateway.url).write(head('GET /fn'));
   await connection.closed;
   t.regex(connection.text, /^HTTP\/1\.1 200 OK\r\n[^]*transfer-encoding: chunked\r\n[^]*\r\n5\r\nbegun\r\n$/i);
-  const { text } = await call('GET', '/metrics?part=gateway', { headers: { host: 'localhost' } });
+  const { text } = await call('GET', '/metrics?part=gateway', { key: OPERATOR_KEY, headers: { host: 'localhost' } });
   t.regex(text, /^capstan_lb_broken_answers_total\{endpoint="web",code="INTERNAL"\} 1$/m);
   t.regex(text, /^capstan_lb_requests_total\{endpoint="web",status="200"\} 1$/m);
 });

@@ -6,7 +6,7 @@ import test, { type ExecutionContext } from 'ava';
 import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
 import { until } from '../support/until.ts';
 import { FakeAgent, type Taken } from './fake-agent.ts';
-import { KEY, RawConnection } from './harness.ts';
+import { KEY, OPERATOR_KEY, RawConnection } from './harness.ts';
 import { setupLb, type LbSetup } from './lb-harness.ts';
 
 const OWN = 'own.lb.localhost';
@@ -82,7 +82,7 @@ async function closed(connection: RawConnection, bytes: Buffer = Buffer.alloc(0)
 }
 
 const metrics = async ({ call }: Front): Promise<string> =>
-  (await call('GET', '/metrics?part=gateway', { headers: { host: 'localhost' } })).text;
+  (await call('GET', '/metrics?part=gateway', { key: OPERATOR_KEY, headers: { host: 'localhost' } })).text;
 
 const headersOf = ({ begin }: Taken): Map<string, string> => new Map(begin.headers.map(({ name, value }) => [name, value]));
 
@@ -268,7 +268,7 @@ test('a caller that goes before its worker is there leaves its place, whichever 
     await waiting.closed;
   }
   t.is(agent.taken.items.length, 1);
-  t.like(await call('GET', '/metrics?part=gateway', { headers: { host: 'localhost' } }), { status: 200 });
+  t.like(await call('GET', '/metrics?part=gateway', { key: OPERATOR_KEY, headers: { host: 'localhost' } }), { status: 200 });
 });
 
 test('a caller that goes while its key is looked up leaves nothing', async (t) => {

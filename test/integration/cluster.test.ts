@@ -186,7 +186,8 @@ function tests(server: PostgresServer, binaries: string): void {
     const own = { scheduler: `${here},${there}`, token: owner.secret('gateway-token') };
     const gateway = await startGateway(readConfig({ ...own, port: 0, logLevel: 'silent', closeGraceMs: 0 }, {}));
     t.teardown(() => gateway.close());
-    const scrape = (scheduler: string): Promise<Response> => fetch(`${gateway.url}/metrics?part=scheduler&scheduler=${scheduler}`);
+    const scrape = (scheduler: string): Promise<Response> =>
+      fetch(`${gateway.url}/metrics?part=scheduler&scheduler=${scheduler}`, { headers: { authorization: owner.secret('api-key') } });
     const of = async (scheduler: string): Promise<string> => (await scrape(scheduler)).text();
     for (const text of [await of(here), await of(there)]) {
       t.regex(text, /^capstan_scheduler_up 1$/m);

@@ -16,7 +16,7 @@ interface Sample {
 }
 
 async function scrape(stack: Stack): Promise<{ readonly text: string; readonly samples: readonly Sample[] }> {
-  const response = await fetch(`${stack.url}/metrics`);
+  const response = await stack.call('/metrics');
   const text = await response.text();
   const samples = [...text.matchAll(/^([a-z_0-9]+)(?:\{(.*)\})? (\S+)$/gm)].map(([, name = '', labels = '', value]) => ({
     name,

@@ -278,7 +278,7 @@ test('a second gateway started the same endpoints with the same workers, and its
 
 test('metrics count requests by endpoint and status', async (t) => {
   await call('/health');
-  const text = await (await fetch(`${stack().url}/metrics`)).text();
+  const text = await (await stack().call('/metrics')).text();
   t.regex(text, new RegExp(`capstan_lb_requests_total\\{endpoint="${id('web')}",status="200"\\} \\d+`));
   t.regex(text, new RegExp(`capstan_lb_requests_held\\{endpoint="${id('web')}"\\} \\d+`));
 });
