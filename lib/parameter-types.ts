@@ -17,7 +17,7 @@ export function fitsParameter(value: unknown, { type, required }: { readonly typ
     case 'boolean':
       return typeof value === type;
     case 'integer':
-      return Number.isInteger(value);
+      return Number.isInteger(value) || typeof value === 'bigint';
     case 'array':
       return Array.isArray(value);
     case 'object':
@@ -27,7 +27,18 @@ export function fitsParameter(value: unknown, { type, required }: { readonly typ
   }
 }
 
-/** Returns a message that names the parameter and the required type. */
-export function typeMismatch(name: string, type: string): string {
-  return `${name}: must be ${ARTICLES[type] ?? 'a'} ${type}`;
+/** Returns a message that names the parameter and the required type of the value. */
+export function typeMismatch(name: string, type: string, value?: unknown): string {
+  const rule = type === 'number' && typeof value === 'bigint' ? unsafeInteger(value) : `must be ${ARTICLES[type] ?? 'a'} ${type}`;
+  return `${name}: ${rule}`;
+}
+
+/** Digits of a value that a message shows. */
+const SHOWN_DIGITS = 40;
+
+/** The rule that an integer beyond 2^53 breaks where a number is declared. */
+export function unsafeInteger(value: bigint): string {
+  const digits = value.toString();
+  const shown = digits.length > SHOWN_DIGITS ? `${digits.slice(0, SHOWN_DIGITS)}…` : digits;
+  return `must be declared as bigint to hold ${shown}, of which a number would lose digits`;
 }

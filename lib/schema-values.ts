@@ -4,6 +4,8 @@
  * applied. Keys that a schema does not name are kept, as TypeScript's own types allow them.
  */
 
+import { unsafeInteger } from './parameter-types.ts';
+
 type Json = Readonly<Record<string, unknown>>;
 
 export interface Problem {
@@ -92,7 +94,8 @@ class Reading {
     if (Array.isArray(choices) && !choices.includes(value))
       return this.#fail(path, `must be one of ${choices.map((each) => JSON.stringify(each)).join(', ')}`);
     if (typeof type !== 'string') return value;
-    if (!isOfType(type, value)) return this.#fail(path, ruleOf(type));
+    if (!isOfType(type, value))
+      return this.#fail(path, type === 'number' && typeof value === 'bigint' ? unsafeInteger(value) : ruleOf(type));
     if (type === 'array') return this.#array(schema, value as readonly unknown[], path);
     return type === 'object' ? this.#object(schema, value as Json, path) : value;
   }
@@ -163,6 +166,7 @@ class Reading {
   #mayBe(schema: Json, value: unknown): boolean {
     const inner = definition(schema, this.#definitions) ?? schema;
     const { type } = inner;
+    if (type === 'number' && typeof value === 'bigint') return true;
     return typeof type === 'string' ? isOfType(type, value) : Array.isArray(inner['allOf']) && isOfType('object', value);
   }
 
@@ -182,8 +186,10 @@ class Reading {
         return Number.isNaN(made.getTime()) ? this.#fail(path, 'must be an ISO 8601 date, such as 2026-01-31T12:00:00Z') : made;
       }
       case 'BigInt':
-        if (Number.isInteger(value) || (typeof value === 'string' && DIGITS.test(value))) return BigInt(value as string | number);
-        return this.#fail(path, 'must be an integer or a string that contains one');
+        if (typeof value === 'bigint' || Number.isSafeInteger(value) || (typeof value === 'string' && DIGITS.test(value)))
+          return BigInt(value as bigint | number | string);
+        // An integer with an exponent, such as 1e23, does not say all its digits.
+        return this.#fail(path, 'must be an integer with all its digits, or a string that contains one');
       case 'URL':
         return typeof value === 'string' && URL.canParse(value) ? new URL(value) : this.#fail(path, 'must be a URL');
       case 'Uint8Array':
@@ -219,7 +225,7 @@ function definition({ $ref: reference }: Json, definitions: Json): Json | undefi
 function isOfType(type: string, value: unknown): boolean {
   switch (type) {
     case 'integer':
-      return Number.isInteger(value);
+      return Number.isInteger(value) || typeof value === 'bigint';
     case 'array':
       return Array.isArray(value);
     case 'object':

@@ -1,4 +1,5 @@
 /** A line of worker output as the segments store it: one JSON object a line, with short keys. */
+import { parseExact, stringifyExact } from '../../lib/exact-json.ts';
 import { LOG_LEVELS, type LogLevel } from '../../lib/log-filter.ts';
 import type { LogLine } from '../../proto/gen/capstan/v1/nodes.ts';
 
@@ -94,7 +95,7 @@ export function parseText(text: string): { readonly text: string; readonly level
   const level = levelKey === undefined ? '' : (levelOf(record[levelKey]) ?? '');
   if (messageKey === undefined) return { text, level, fields: '' };
   const { [messageKey]: message, ...others } = record;
-  const fields = JSON.stringify(others);
+  const fields = stringifyExact(others);
   // A record too large to be kept twice stays as it was printed.
   if (fields.length > MAX_FIELDS) return { text, level, fields: '' };
   return { text: String(message), level, fields: fields === '{}' ? '' : fields };
@@ -102,7 +103,7 @@ export function parseText(text: string): { readonly text: string; readonly level
 
 function recordOf(text: string): Record<string, unknown> | undefined {
   try {
-    const value: unknown = JSON.parse(text);
+    const value = parseExact(text);
     return typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as Record<string, unknown>) : undefined;
   } catch (error) {
     if (error instanceof SyntaxError) return undefined;

@@ -1,5 +1,6 @@
 /** The tool's client of the queue API: one attempt per call, refusals as CapstanError. */
 import { CapstanError, codeOfStatus } from '../../lib/errors.ts';
+import { parseExact } from '../../lib/exact-json.ts';
 import { certificateProblem } from './certificate-trust.ts';
 
 /** A job as GET /requests and /status show it. */
@@ -40,7 +41,7 @@ export class QueueApi {
       },
     );
     const text = await response.text();
-    if (response.ok) return JSON.parse(text) as T;
+    if (response.ok) return parseExact(text) as T;
     throw new CapstanError(codeOfStatus(response.status), detailOf(text) ?? `${method} ${path} failed with status ${response.status}`);
   }
 }

@@ -11,6 +11,7 @@ import { flagOption, textOption } from '../options.ts';
 import { GATEWAY_SETTINGS, readSettings } from '../config.ts';
 import { connect, gatewayOf } from '../gateway.ts';
 import { CapstanError, codeOfStatus } from '../../lib/errors.ts';
+import { NumberOutOfRange, parseExact, stringifyExact } from '../../lib/exact-json.ts';
 import { errnoOf, messageOf } from '../../lib/to-error.ts';
 import type { Terminal } from '../terminal/terminal.ts';
 import { ToolError } from '../terminal/tool-error.ts';
@@ -99,7 +100,7 @@ async function targetOf({ options, env, terminal }: Invocation, wanted: string):
 async function printChunks(job: Job, terminal: Terminal): Promise<void> {
   const { JobError } = await import('../../sdk/typescript/errors.ts');
   try {
-    for await (const chunk of job.stream()) terminal.data(JSON.stringify(chunk));
+    for await (const chunk of job.stream()) terminal.data(stringifyExact(chunk));
   } catch (error) {
     if (!(error instanceof JobError)) throw error;
   }
@@ -116,7 +117,7 @@ interface ReportOptions {
 function report(ended: JobSnapshot, { isStreamed, show, terminal }: ReportOptions): number {
   const { status, output, error, delayTime = 0, executionTime = 0 } = ended;
   if (status === 'COMPLETED') {
-    if (!isStreamed) terminal.data(JSON.stringify(output ?? null, null, 2));
+    if (!isStreamed) terminal.data(stringifyExact(output ?? null, 2));
     terminal.done(`COMPLETED after ${delayTime} ms in the queue and ${executionTime} ms of execution`);
     return 0;
   }
@@ -165,8 +166,9 @@ function member(text: string): [string, unknown] {
 
 function valueOf(text: string): unknown {
   try {
-    return JSON.parse(text) as unknown;
-  } catch {
+    return parseExact(text);
+  } catch (error) {
+    if (error instanceof NumberOutOfRange) throw new CapstanError('INVALID_ARGUMENT', `input: ${error.message}`, { field: 'input' });
     return text; // words need no quotes
   }
 }
@@ -184,7 +186,7 @@ async function readInput(file: string, cwd: string): Promise<string> {
 function parseInput(text: string, file: string): Record<string, unknown> {
   let value: unknown;
   try {
-    value = JSON.parse(text);
+    value = parseExact(text);
   } catch (error) {
     throw new CapstanError('INVALID_ARGUMENT', `--json: ${file} is not JSON: ${messageOf(error)}`, { field: '--json' });
   }

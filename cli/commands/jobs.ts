@@ -1,3 +1,4 @@
+import { stringifyExact } from '../../lib/exact-json.ts';
 import type { EndpointRow } from '../api/endpoint-row.ts';
 import { QueueApi, type JobPage, type JobStatus } from '../api/queue-api.ts';
 import { printResult, type ArgumentSpec, type Command, type CommandGroup, type Invocation } from '../command.ts';
@@ -69,7 +70,7 @@ const get: Command = {
     const { args, options, terminal } = invocation;
     const { api, endpoint } = await open(invocation);
     const job = await api.call<JobStatus>('GET', `/status/${encodeURIComponent(args[1] ?? '')}`);
-    terminal.data(JSON.stringify(job, null, 2));
+    terminal.data(stringifyExact(job, 2));
     const { queueReason } = job;
     if (queueReason === undefined || flagOption(options, 'json')) return;
     const detail = endpoint.queueReason === queueReason && endpoint.queueDetail !== '' ? `: ${endpoint.queueDetail}` : '';

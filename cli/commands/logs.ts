@@ -1,4 +1,5 @@
 import { CapstanError } from '../../lib/errors.ts';
+import { parseExact, stringifyExact } from '../../lib/exact-json.ts';
 import { LOG_LEVELS, LOG_STREAMS } from '../../lib/log-filter.ts';
 import type { LogPage, LogRow, LogSearch } from '../api/logs.ts';
 import type { Command } from '../command.ts';
@@ -64,10 +65,10 @@ export const logs: Command = {
     if (unfiltered.length > 0)
       terminal.warn(`Lines are missing: agents of an earlier version cannot filter; upgrade those of ${unfiltered.join(', ')}`);
     if (asJson && !follows) {
-      terminal.data(JSON.stringify(lines.map(rowOf), null, 2));
+      terminal.data(stringifyExact(lines.map(rowOf), 2));
       return;
     }
-    const print = (line: LogRow): void => (asJson ? terminal.data(JSON.stringify(rowOf(line))) : terminal.value(textOf(line)));
+    const print = (line: LogRow): void => (asJson ? terminal.data(stringifyExact(rowOf(line))) : terminal.value(textOf(line)));
     for (const line of lines) print(line);
     if (lines.length === 0 && !asJson)
       terminal.warn(Object.values(filter).every((value) => value === undefined) ? 'No logs yet' : 'No matching lines');
@@ -136,7 +137,7 @@ function rowOf({ at, worker, release, job, attempt, stream, level, text, fields 
 function fieldsOf(fields: string | null): unknown {
   if (fields === null) return null;
   try {
-    return JSON.parse(fields);
+    return parseExact(fields);
   } catch (error) {
     if (error instanceof SyntaxError) return fields;
     throw error;

@@ -3,6 +3,8 @@ import { randomUUID } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 
 import { CapstanError } from '../../lib/errors.ts';
+import { NumberOutOfRange, parseExact } from '../../lib/exact-json.ts';
+import { scanObject } from '../../lib/json-scan.ts';
 import { messageOf } from '../../lib/to-error.ts';
 import { JobKind, type Payload } from '../../proto/gen/capstan/v1/common.ts';
 import type { HttpRequest, LocalWorker } from '../../agent/local-workers.ts';
@@ -21,6 +23,7 @@ export const MAX_BODY_BYTES = 30 * 1024 * 1024;
 const MAX_RUNSYNC_BYTES = 20 * 1024 * 1024;
 /** Headers of one connection (RFC 9110 section 7.6.1), which a gateway does not pass on either. */
 const HOP_BY_HOP = new Set(['connection', 'keep-alive', 'proxy-connection', 'te', 'trailer', 'transfer-encoding', 'upgrade']);
+const INPUT: ReadonlySet<string> = new Set(['input']);
 /** Wait of one read of a job, ms. */
 const WAIT_MS = 300_000;
 
@@ -122,7 +125,8 @@ function stemOf(file: string): string {
 async function runJob(deps: CallDeps, { endpoint, fn }: DevRoute, request: IncomingMessage, response: ServerResponse): Promise<void> {
   const type = deps.typeViolation(request.headers);
   if (type !== null) throw new Refused({ status: type.status, error: 'Unsupported Media Type', detail: type.message, asProblem: true });
-  const body = parsed(await textOf(request, MAX_RUNSYNC_BYTES));
+  const text = await textOf(request, MAX_RUNSYNC_BYTES);
+  const body = parsed(text);
   const input = isObject(body) ? body['input'] : undefined;
   if (!isObject(input)) throw unfit('the body must be an object with the key input, which must be an object', true);
   const violation = inputViolation(fn, input);
@@ -133,10 +137,18 @@ async function runJob(deps: CallDeps, { endpoint, fn }: DevRoute, request: Incom
   response.once('close', () => {
     if (!response.writableFinished) deps.queue.jobCalls.cancel({ endpointId: endpoint.name, jobId: id }).catch(() => undefined);
   });
-  const job = await jobEnd(deps.queue, endpoint.name, id, Buffer.from(JSON.stringify(input)));
+  const job = await jobEnd(deps.queue, endpoint.name, id, inputBytes(Buffer.from(text)));
   if (response.destroyed) return;
   response.writeHead(200, { 'content-type': 'application/json; charset=utf-8', 'cache-control': 'no-store' });
   response.end(jobText(job));
+}
+
+/** The bytes of the input as the caller sent them, so that no number loses digits. */
+function inputBytes(body: Buffer): Buffer {
+  const scan = scanObject(body, INPUT);
+  const input = scan.ok ? scan.members.get('input') : undefined;
+  if (input === undefined) throw new Refused({ status: 400, error: 'Bad Request', detail: 'body: is nested too deeply' });
+  return body.subarray(input.start, input.end);
 }
 
 type EndedJob = Extract<Answer, { readonly job: unknown }>['job'];
@@ -272,9 +284,10 @@ function unfit(detail: string, asProblem = false): Refused {
 
 function parsed(text: string): unknown {
   try {
-    return JSON.parse(text);
-  } catch {
-    throw new Refused({ status: 400, error: 'Bad Request', detail: 'body: must be JSON' });
+    return parseExact(text);
+  } catch (error) {
+    const why = error instanceof NumberOutOfRange ? error.message : 'must be JSON';
+    throw new Refused({ status: 400, error: 'Bad Request', detail: `body: ${why}` });
   }
 }
 

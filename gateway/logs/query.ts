@@ -1,5 +1,6 @@
 /** A search of log lines as callers write it, in GraphQL and over HTTP, and as the scheduler receives it. */
 import { CapstanError } from '../../lib/errors.ts';
+import { parseExact } from '../../lib/exact-json.ts';
 import type { LogPosition } from '../../proto/gen/capstan/v1/common.ts';
 import type { GetLogsRequest, GetLogsResponse } from '../../proto/gen/capstan/v1/control.ts';
 import type { LogLine } from '../../proto/gen/capstan/v1/nodes.ts';
@@ -100,7 +101,7 @@ export function logRow({ atUs, workerId, releaseId, jobId, attempt, stream, leve
 function parsedFields(fields: string): object | null {
   if (fields === '') return null;
   try {
-    const value: unknown = JSON.parse(fields);
+    const value = parseExact(fields);
     return typeof value === 'object' && value !== null && !Array.isArray(value) ? value : null;
   } catch (error) {
     if (error instanceof SyntaxError) return null;

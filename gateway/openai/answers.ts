@@ -64,17 +64,18 @@ export async function* eventsOf(job: OpenAiJob): AsyncGenerator<string, void> {
       const error = typeof value === 'string' ? (last === '' ? yieldedEventError(value) : null) : yieldedError(value);
       if (error !== null) throw error;
       framed ||= typeof value !== 'string';
-      last = typeof value === 'string' ? value : event(JSON.stringify(value));
+      last = typeof value === 'string' ? value : event(oneLine(chunk));
       yield last;
     }
     if (last === '') {
       // A handler that is not a generator: its result is the only text.
       const { output } = await job.completed();
-      const value: unknown = JSON.parse((await job.bytesOf(output))?.toString('utf8') ?? 'null');
+      const bytes = (await job.bytesOf(output)) ?? Buffer.from('null');
+      const value: unknown = JSON.parse(bytes.toString('utf8'));
       const error = yieldedError(value);
       if (error !== null) throw error;
       if (typeof value === 'string') yield value;
-      else if (value !== null && !(Array.isArray(value) && value.length === 0)) yield event(JSON.stringify(value));
+      else if (value !== null && !(Array.isArray(value) && value.length === 0)) yield event(oneLine(bytes));
       framed = typeof value !== 'string';
     }
     if (framed) yield event('[DONE]');
@@ -86,6 +87,11 @@ export async function* eventsOf(job: OpenAiJob): AsyncGenerator<string, void> {
     yield `${separator}event: error\n${event(error.text)}`;
     if (error !== thrown) throw thrown;
   }
+}
+
+/** The document in one line, with its numbers as they are: JSON has line ends between its values only. */
+function oneLine(document: Buffer): string {
+  return document.toString('utf8').replaceAll(/[\r\n]+/g, ' ');
 }
 
 function event(data: string): string {

@@ -7,6 +7,7 @@
  * is detected and filled from the job's output, which has all of them. If an attempt restarts after chunks were passed
  * on, the two cannot be joined: the call fails.
  */
+import { parseExact, stringifyExact } from '../../lib/exact-json.ts';
 import { setTimeout as pause } from 'node:timers/promises';
 
 import { CapstanError } from '../../lib/errors.ts';
@@ -233,14 +234,14 @@ export class OpenAiJob {
     if (all === null || all.length < this.#next) throw new OpenAiError(500, 'part of the response was lost', { code: 'stream_lost' });
     for (const value of all.slice(this.#next)) {
       this.#next += 1;
-      yield Buffer.from(JSON.stringify(value));
+      yield Buffer.from(stringifyExact(value));
     }
   }
 
   /** Returns all yields of a generator from its job's output. Null for other functions. */
   async #outputList(job: Job): Promise<unknown[] | null> {
     const bytes = await this.bytesOf(job.output);
-    const value: unknown = bytes === null ? null : JSON.parse(bytes.toString('utf8'));
+    const value: unknown = bytes === null ? null : parseExact(bytes.toString('utf8'));
     return Array.isArray(value) ? value : null;
   }
 }

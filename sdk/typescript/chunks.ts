@@ -1,5 +1,6 @@
 /** Decodes the responses of another endpoint's routes: as a whole, or chunk by chunk as they arrive. */
 import { ConnectionError, reasonOf } from './errors.ts';
+import { parseExact } from './exact-json.ts';
 
 /** Requests each chunk of the function as a JSON document of its own, whatever the chunks are. */
 export const JSON_LINES = 'application/x-ndjson';
@@ -76,7 +77,7 @@ function linesOf(text: string): string[] {
 
 function parsed(call: string, text: string): unknown {
   try {
-    return JSON.parse(text) as unknown;
+    return parseExact(text);
   } catch (cause) {
     throw new ConnectionError(`${call}: the response is not JSON: ${reasonOf(cause)}`, cause);
   }

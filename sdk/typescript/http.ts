@@ -1,6 +1,7 @@
 /** One call of the HTTP API: JSON in, JSON out, with retries. */
 import type { Deadline } from './deadline.ts';
 import { apiError, ConnectionError, reasonOf, TimeoutError, type Problem } from './errors.ts';
+import { parseExact } from './exact-json.ts';
 import { jsonText, NotJson } from './json-values.ts';
 import type { RouteMethod } from './routes.ts';
 import { isRetryable, pauseBefore, type RetryPolicy } from './retry.ts';
@@ -55,7 +56,7 @@ export async function call<T>(connection: Connection, request: CallRequest): Pro
 /** @throws ConnectionError when the response is not JSON. */
 export function parsed({ method, path }: CallRequest, { text }: Answer): unknown {
   try {
-    return JSON.parse(text) as unknown;
+    return parseExact(text);
   } catch (cause) {
     throw new ConnectionError(`${method} ${path}: the response is not JSON: ${reasonOf(cause)}`, cause);
   }

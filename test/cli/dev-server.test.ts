@@ -192,7 +192,9 @@ def spin(turns: int):
     return "done"
 `;
 
-const TYPESCRIPT = `import { Endpoint } from '@capstan/sdk';
+const TYPESCRIPT = `import { endpoint, Endpoint } from '@capstan/sdk';
+
+export const ids = endpoint({ name: 'ts-ids' }, (id: bigint, more: unknown) => [id, more]);
 
 const api = new Endpoint({ name: 'ts-api' });
 api.post('/echo', async (request: Request) => new Response(request.body, {
@@ -254,6 +256,10 @@ test('routes get and give what deployed ones do, in a project of two languages',
   t.is((await fetch(`${base}/api/runsync`, { method: 'POST', body: '{"input":{"turns":1}}' })).status, 415, 'as on a deployed endpoint');
   const job = await fetch(`${base}/api/runsync`, { method: 'POST', body: '{"input":{"turns":1}}', headers: json });
   t.like(await job.json(), { status: 'TIMED_OUT', error: 'executionTimeout exceeded' });
+
+  const digits = '1970670598291982291';
+  const ids = await fetch(`${base}/web/runsync`, { method: 'POST', body: `{"input":{"id":${digits},"more":[${digits}]}}`, headers: json });
+  t.true((await ids.text()).endsWith(`"output":[${digits},[${digits}]]}`));
 
   // A call in flight ends on the code it began with.
   const call = fetch(`${base}/api/held?until=${held}`);

@@ -3,6 +3,7 @@ import { TraceFlags } from '@opentelemetry/api';
 import { SeverityNumber, type AnyValue, type LogAttributes } from '@opentelemetry/api-logs';
 import type { ReadableLogRecord } from '@opentelemetry/sdk-logs';
 
+import { parseExact, stringifyExact } from '../../../lib/exact-json.ts';
 import type { LogLevel } from '../../../lib/log-filter.ts';
 import type { LogLine } from '../../../proto/gen/capstan/v1/nodes.ts';
 
@@ -71,7 +72,7 @@ function ownAttributes({ endpointId, jobId, attempt, workerId, releaseId, stream
 /** Fields of a JSON line under their own names; objects and lists as JSON text. */
 function fieldAttributes(fields: string): { readonly attributes: LogAttributes; readonly dropped: number } {
   if (fields === '') return { attributes: {}, dropped: 0 };
-  const all = Object.entries(JSON.parse(fields) as Record<string, unknown>);
+  const all = Object.entries(parseExact(fields) as Record<string, unknown>);
   const kept = all.filter(([key]) => key !== '' && key.length <= MAX_KEY).slice(0, MAX_FIELDS);
   return {
     attributes: Object.fromEntries(kept.map(([key, value]) => [key.toWellFormed(), attributeValue(value)])),
@@ -82,7 +83,7 @@ function fieldAttributes(fields: string): { readonly attributes: LogAttributes; 
 /** Receivers refuse a whole batch for text that is no valid Unicode. */
 function attributeValue(value: unknown): AnyValue {
   if (typeof value === 'number' || typeof value === 'boolean') return value;
-  const text = typeof value === 'string' ? value : JSON.stringify(value);
+  const text = typeof value === 'string' ? value : stringifyExact(value);
   return text.slice(0, MAX_VALUE).toWellFormed();
 }
 

@@ -1,5 +1,7 @@
 /** Calls of the gateway. All addresses are relative to the console's own, so that prefixes and proxies do not matter. */
 
+import { parseExact } from '../../../lib/exact-json.ts';
+
 /** Path of the console with a trailing slash. Scripts are in `assets/`, one level below it. */
 export const BASE_PATH = new URL(import.meta.env.DEV ? './' : '../', import.meta.env.DEV ? document.baseURI : import.meta.url).pathname;
 
@@ -98,8 +100,8 @@ export async function graphql<T>(query: string, variables: Record<string, unknow
   return data;
 }
 
-/** Calls the public HTTP API of an endpoint and reads its JSON. */
+/** Calls the public HTTP API of an endpoint and reads its JSON, with all digits of its integers. */
 export async function callEndpoint<T>(path: string, init: { method?: string; body?: string; signal?: AbortSignal } = {}): Promise<T> {
   const response = await send(`v2/${path}`, init);
-  return (await response.json()) as T;
+  return parseExact(await response.text()) as T;
 }

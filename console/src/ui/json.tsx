@@ -2,6 +2,7 @@
 import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
 
+import { parseExact } from '../../../lib/exact-json.ts';
 import { save } from './download.ts';
 import { bytes } from './format.ts';
 import { CopyButton, Text } from './parts.tsx';
@@ -37,7 +38,7 @@ export function JsonDocument({ text, name }: { text: string; name: string }): JS
 
 function parse(text: string): { readonly value: unknown } | undefined {
   try {
-    return { value: JSON.parse(text) as unknown };
+    return { value: parseExact(text) };
   } catch {
     return undefined;
   }

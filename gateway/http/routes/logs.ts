@@ -8,6 +8,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { z } from 'zod';
 
 import { CapstanError } from '../../../lib/errors.ts';
+import { stringifyExact } from '../../../lib/exact-json.ts';
 import { LOG_LEVELS, LOG_STREAMS, MAX_PATTERN } from '../../../lib/log-filter.ts';
 import type { GetLogsResponse } from '../../../proto/gen/capstan/v1/control.ts';
 import { keyText } from '../../auth/authenticate.ts';
@@ -240,7 +241,8 @@ function typeOf(events: boolean): string {
 }
 
 function textOf(row: object, events: boolean): string {
-  return events ? `data: ${JSON.stringify(row)}\n\n` : `${JSON.stringify(row)}\n`;
+  const text = stringifyExact(row);
+  return events ? `data: ${text}\n\n` : `${text}\n`;
 }
 
 function closed(signal: AbortSignal): Promise<void> {

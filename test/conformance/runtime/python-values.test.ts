@@ -165,6 +165,32 @@ test('methods of a class validate, each by its own types', async (t) => {
   t.is(await run('{"method":"set","mode":"fast"}'), '"fast"');
 });
 
+test('integers keep their digits, and numbers that no value stands for are refused', async (t) => {
+  const source = `from dataclasses import dataclass\nfrom typing import List\n@dataclass\nclass M:\n    id: int\ndef f(a: int, b=None, m: List[M] = None): return [a, b, m]`;
+  const run = await worker(t, source);
+  const call = await routesOf(t, processRuntime(), { 'main.py': source }, ['f']);
+  for (const [input, expected] of [
+    ['{"a":1970670598291982291}', '[1970670598291982291,null,null]'],
+    ['{"a":-9223372036854775808,"b":[18446744073709551615]}', '[-9223372036854775808,[18446744073709551615],null]'],
+    ['{"a":1,"m":[{"id":1970670598291982291}]}', '[1,null,[{"id":1970670598291982291}]]'],
+    ['{"a":1e15}', '[1000000000000000,null,null]'],
+  ] as const) {
+    t.is(await run(input), expected);
+    t.is((await call('f', { body: input })).text, expected);
+  }
+  for (const [input, rule] of [
+    ['{"a":1e23}', 'a: must be an integer'],
+    ['{"a":1,"m":[{"id":1e23}]}', 'm[0].id: must be an integer'],
+    ['{"a":1,"b":1e400}', 'input: the number 1e400 is beyond the range of a float'],
+    [`{"a":${'9'.repeat(5_000)}}`, 'input: an integer has too many digits'],
+  ] as const) {
+    t.is(await run(input), rule);
+    t.is((await call('f', { body: input })).detail, rule.replace('input: ', 'body: '));
+  }
+  t.is((await call('f', { query: 'a=1970670598291982291' })).text, '[1970670598291982291,null,null]');
+  t.is((await call('f', { query: 'a=1e23' })).detail, 'a: must be an integer');
+});
+
 test('what is nested deeply, and unions of unions, end soon with a message', async (t) => {
   const run = await worker(t, `${TYPES}\ndef f(a: Left): return 1`);
   const nested = (depth: number, last: string): string =>

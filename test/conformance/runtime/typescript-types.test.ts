@@ -44,18 +44,43 @@ async function worker(t: ExecutionContext, source: string): Promise<Run> {
   return jobsOf(t, threadRuntime(), files, spec);
 }
 
+const LOST = 'must be declared as bigint to hold #, of which a number would lose digits';
 const DATE = 'a: must be an ISO 8601 date, such as 2026-01-31T12:00:00Z';
 const types: readonly [type: string, ...cases: (readonly [value: string, expected: string])[]][] = [
   ['Mode', ['"fast"', '"fast"'], ['"other"', 'a: must be one of "fast", "slow"'], ['1', 'a: must be a string']],
   ['Size', ['"s"', '"s"'], ['"x"', 'a: must be one of "s", "l"']],
   ['Level', ['1', '1'], ['2', 'a: must be one of 0, 1']],
-  ['number[]', ['[1,2]', '[1,2]'], ['[1,"x"]', 'a[1]: must be a number']],
+  [
+    'number[]',
+    ['[1,2]', '[1,2]'],
+    ['[1,"x"]', 'a[1]: must be a number'],
+    ['[1,9007199254740993]', `a[1]: ${LOST.replace('#', '9007199254740993')}`],
+  ],
   ['[number, string]', ['[1,"x"]', '[1,"x"]'], ['[1]', 'a: must be an array of length 2']],
   ['string | null', ['null', 'null'], ['1', 'a: must be a string or null']],
   ['string | Thing', ['{"sku":"x"}', '{"sku":"x"}'], ['{"sku":1}', 'a.sku: must be a string'], ['1', 'a: must be a string or Item']],
   ['Date', ['"2026-01-31T12:00:00Z"', '["Date","2026-01-31T12:00:00.000Z"]'], ['"soon"', DATE]],
   ['URL', ['"http://a.test"', '["URL","http://a.test/"]'], ['"x"', 'a: must be a URL']],
-  ['bigint', ['5', '["BigInt","5"]'], ['1.5', 'a: must be an integer']],
+  [
+    'bigint',
+    ['5', '["BigInt","5"]'],
+    ['1970670598291982291', '["BigInt","1970670598291982291"]'],
+    ['-9223372036854775808', '["BigInt","-9223372036854775808"]'],
+    ['1.0', '["BigInt","1"]'],
+    ['1e23', 'a: must be an integer with all its digits, or a string that contains one'],
+    ['1.5', 'a: must be an integer'],
+  ],
+  [
+    'number',
+    ['9007199254740991', '9007199254740991'],
+    ['1970670598291982291', 'a: must be declared as bigint to hold 1970670598291982291, of which a number would lose digits'],
+    ['1e21', '1e+21'],
+    ['1e400', 'input: the number 1e400 is beyond the range of a number'],
+  ],
+  ['string | number', ['"x"', '"x"'], ['9007199254740993', `a: ${LOST.replace('#', '9007199254740993')}`]],
+  ['bigint | string', ['9007199254740993', '["BigInt","9007199254740993"]'], ['"x"', '"x"']],
+  ['{ id: bigint }', ['{"id":18446744073709551615}', '{"id":18446744073709551615}']],
+
   ['Uint8Array', ['"AP8="', '["Uint8Array","0,255"]'], ['"!"', 'a: must be a base64 string']],
   ['Set<number>', ['[1,1]', '["Set",1]'], ['["x"]', 'a[0]: must be a number']],
   [
@@ -72,7 +97,8 @@ const types: readonly [type: string, ...cases: (readonly [value: string, expecte
   ],
   ['Partial<Thing>', ['{}', '{}'], ['{"sku":1}', 'a.sku: must be a string']],
   ['Unknown', ['[1]', 'a: must be an object']],
-  ['any', ['[1]', '[1]']],
+  ['any', ['[1]', '[1]'], ['{"id":[1970670598291982291,1]}', '{"id":[1970670598291982291,1]}']],
+  ['unknown', ['9007199254740993', '["BigInt","9007199254740993"]']],
 ];
 for (const [type, ...cases] of types) {
   test(`a parameter of the type ${type}`, async (t) => {
@@ -122,6 +148,24 @@ test('members of an object, and parameters beside models, by name', async (t) =>
     '[7,{"sku":"x"},["a","b"]]',
   );
   t.like(await call('f', { pathValues: { id: '7' }, body: '{"thing":{}}' }), { status: 422, detail: 'thing.sku: is required' });
+});
+
+test('integers of a path, a query and a body keep their digits, or are refused', async (t) => {
+  const { spec, files } = await specOf(t, 'export const f = (id: bigint, n: number, any = null as unknown) => [id, n, any];');
+  for (const runtime of [threadRuntime(), processRuntime()]) {
+    const call = await routesOf(t, runtime, files, [spec]);
+    const id = '1970670598291982291';
+    t.is((await call('f', { pathValues: { id }, query: 'n=5' })).text, `[${id},5,null]`);
+    t.is((await call('f', { query: `id=${id}`, body: `{"n":1,"any":{"x":[${id}]}}` })).text, `[${id},1,{"x":[${id}]}]`);
+    t.is((await call('f', { body: `{"id":${id},"n":1}` })).text, `[${id},1,null]`);
+    const refused = { status: 400, detail: `n: ${LOST.replace('#', id)}` };
+    t.like(await call('f', { body: `{"id":1,"n":${id}}` }), refused);
+    t.like(await call('f', { pathValues: { id: '1' }, query: `n=${id}` }), refused);
+    t.like(await call('f', { body: '{"id":1,"n":1e400}' }), {
+      status: 400,
+      detail: 'body: the number 1e400 is beyond the range of a number',
+    });
+  }
 });
 
 test('what is nested deeply, and unions of unions, end soon with a message', async (t) => {

@@ -64,6 +64,7 @@ function checkKeys({ parameters }: Signature, input: object): void {
 /** Only the build knows types: a signature read from the function's source at run time has none. */
 function checkTypes({ parameters }: Signature, input: Readonly<Record<string, unknown>>): void {
   for (const { name, required, type = '' } of parameters) {
-    if (Object.hasOwn(input, name) && !fitsParameter(input[name], { type, required })) throw new InputError(typeMismatch(name, type));
+    if (Object.hasOwn(input, name) && !fitsParameter(input[name], { type, required }))
+      throw new InputError(typeMismatch(name, type, input[name]));
   }
 }

@@ -3,6 +3,9 @@
  * results, chunks, progress and arguments are encoded alike.
  */
 
+/** The part of JSON that TypeScript does not describe: text that JSON.stringify writes as it is. */
+const { rawJSON } = JSON as unknown as { readonly rawJSON?: (text: string) => object };
+
 /** A value has no JSON form; the message names its place and its type. */
 export class NotJson extends TypeError {}
 
@@ -36,13 +39,19 @@ export function placeOf(path: readonly Step[]): string {
 
 /** Returns the value itself if JSON.stringify writes it by the table, else a copy that it does. `around`: the containers around. */
 function formOf(value: unknown, path: Step[], around: object[], key: string): unknown {
-  if (typeof value === 'bigint') return value.toString();
+  if (typeof value === 'bigint') return digitsOf(value, path);
   if (typeof value !== 'object' || value === null) return value;
   if (around.includes(value)) throw new NotJson(`${placeOf(path)}: it contains itself`);
   around.push(value);
   const made = Array.isArray(value) ? arrayForm(value, path, around) : objectForm(value, path, around, key);
   around.pop();
   return made;
+}
+
+/** An integer with all its digits: as a number it would lose some. */
+function digitsOf(value: bigint, path: readonly Step[]): object {
+  if (rawJSON === undefined) throw new NotJson(`${placeOf(path)}: this version of JavaScript cannot write a BigInt as JSON`);
+  return rawJSON(value.toString());
 }
 
 function arrayForm(value: readonly unknown[], path: Step[], around: object[]): readonly unknown[] {

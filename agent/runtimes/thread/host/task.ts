@@ -1,6 +1,7 @@
 /** One call of the user's function: its input, its context, its chunks, its end. */
 import { writeSync } from 'node:fs';
 
+import { NumberOutOfRange, parseExact } from '../../../../lib/exact-json.ts';
 import { ENTRY_FD, type FromTask, type RunOrder } from '../../hosted/protocol.ts';
 import type { WorkerS3Config } from '../../s3-config.ts';
 import { FIRST_CREDITS, MAX_PROGRESS_BYTES } from '../../runtime.ts';
@@ -97,7 +98,7 @@ async function callHandler(
   { post, given }: Call,
 ): Promise<Uint8Array> {
   const { input } = order;
-  const value: unknown = JSON.parse(Buffer.from(input.buffer, input.byteOffset, input.byteLength).toString());
+  const value = inputOf(Buffer.from(input.buffer, input.byteOffset, input.byteLength).toString());
   const context: JobContext = {
     jobId: order.jobId,
     endpointId,
@@ -113,6 +114,16 @@ async function callHandler(
   const result = await handler(...taken);
   const source = chunksOf(result);
   return source === undefined ? resultBytes(toJson(result, 'result')) : collectChunks(order.key, source, control, post);
+}
+
+/** @throws InputError for a number that no value stands for */
+function inputOf(text: string): unknown {
+  try {
+    return parseExact(text);
+  } catch (error) {
+    if (error instanceof NumberOutOfRange) throw new InputError(`input: ${error.message}`, { cause: error });
+    throw error;
+  }
 }
 
 /** Only the last update counts: those of one turn are one message. */

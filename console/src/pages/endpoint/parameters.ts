@@ -1,4 +1,5 @@
 /** The parameters of a function as fields of a form, and examples of their values. Pure. */
+import { parseExact, stringifyExact } from '../../../../lib/exact-json.ts';
 import type { EndpointData, ParameterData } from './query.ts';
 
 export type Parameter = Omit<ParameterData, 'takesBody'>;
@@ -62,14 +63,14 @@ function schemaOf(text: string | null): Record<string, unknown> {
 /** A value as the text of its field. */
 export function fieldText(value: unknown): string {
   if (value === undefined || value === null) return '';
-  return typeof value === 'string' ? value : JSON.stringify(value);
+  return typeof value === 'string' ? value : stringifyExact(value);
 }
 
 /** Text stays text for a parameter of that type; for others it is read as JSON where it is any. */
 export function fieldValue(text: string, { type }: Parameter): unknown {
   if (type === 'string') return text;
   try {
-    return JSON.parse(text) as unknown;
+    return parseExact(text);
   } catch {
     return text;
   }

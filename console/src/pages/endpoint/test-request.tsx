@@ -2,6 +2,7 @@ import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
 
+import { parseExact, stringifyExact } from '../../../../lib/exact-json.ts';
 import { callEndpoint } from '../../api/request.ts';
 import { useWriteRefusal } from '../../api/session.ts';
 import { JsonDocument } from '../../ui/json.tsx';
@@ -42,7 +43,7 @@ export function TestRequest({ endpoint }: { endpoint: EndpointData }): JSX.Eleme
     setChunks([]);
     setJob(undefined);
     try {
-      const submitted = await callEndpoint<Status>(`${endpoint.id}/run`, { method: 'POST', body: JSON.stringify({ input }) });
+      const submitted = await callEndpoint<Status>(`${endpoint.id}/run`, { method: 'POST', body: stringifyExact({ input }) });
       setJob(submitted);
       await follow(submitted.id);
     } catch (failure) {
@@ -74,7 +75,7 @@ export function TestRequest({ endpoint }: { endpoint: EndpointData }): JSX.Eleme
               value={input[each.name]}
               onChange={(value) => {
                 const { [each.name]: _, ...others } = input;
-                setText(JSON.stringify(value === undefined ? others : { ...input, [each.name]: value }, null, 2));
+                setText(stringifyExact(value === undefined ? others : { ...input, [each.name]: value }, 2));
               }}
             />
           ))}
@@ -112,8 +113,8 @@ export function TestRequest({ endpoint }: { endpoint: EndpointData }): JSX.Eleme
               <Text of={job.error} />
             </pre>
           )}
-          {chunks.length > 0 && job.output === undefined && <JsonDocument name="chunks.json" text={JSON.stringify(chunks)} />}
-          {job.output !== undefined && <JsonDocument name={`${job.id}-output.json`} text={JSON.stringify(job.output)} />}
+          {chunks.length > 0 && job.output === undefined && <JsonDocument name="chunks.json" text={stringifyExact(chunks)} />}
+          {job.output !== undefined && <JsonDocument name={`${job.id}-output.json`} text={stringifyExact(job.output)} />}
         </div>
       )}
     </Section>
@@ -122,7 +123,7 @@ export function TestRequest({ endpoint }: { endpoint: EndpointData }): JSX.Eleme
 
 function parsed(text: string): Record<string, unknown> | undefined {
   try {
-    const value = JSON.parse(text) as unknown;
+    const value = parseExact(text);
     return typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as Record<string, unknown>) : undefined;
   } catch {
     return undefined;

@@ -2,7 +2,6 @@
 import asyncio
 import contextvars
 import inspect
-import json
 import os
 import sys
 import threading
@@ -12,6 +11,7 @@ from . import stopping
 from .arguments import InputError
 from .async_steps import cancelled_while_waiting
 from .interrupts import JobStopped
+from .json_input import NumberOutOfRange, read_json
 from .logs import current_task
 from .output import Aggregate, OutputError, chunk_bytes, error_message, error_stack, result_bytes
 from .task import Context
@@ -88,9 +88,11 @@ class Calls:
 
     def _bind(self, task):
         try:
-            value = json.loads(task.input)
+            value = read_json(task.input.decode())
         except RecursionError:
             raise InputError("input: is nested too deeply") from None
+        except NumberOutOfRange as error:
+            raise InputError(f"input: {error}") from None
         return self._choice.bind(value, Context(task, self._endpoint_id, self._channel))
 
     def _produce(self, task):

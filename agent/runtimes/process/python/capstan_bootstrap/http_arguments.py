@@ -3,10 +3,10 @@ Maps an HTTP request to the arguments of its function: path values, query values
 name; or the whole body, for the only model. Errors name the parameter, or the place of a value that does not fit.
 """
 import inspect
-import json
 
 from .arguments import positional_names, through
 from .http_request import Request
+from .json_input import NumberOutOfRange, read_json
 from .model_types import annotations_of, whole_parameter
 from .parameter_types import TypeMismatch, parameters_of
 from .simple_values import of_text
@@ -87,17 +87,15 @@ def _body_of(request):
     if request.headers.get("content-encoding", "identity").lower() not in ("", "identity"):
         raise BadRequest("Content-Encoding: must be absent; a function that takes the raw request may decode its body")
     try:
-        return json.loads(data.decode(), parse_constant=_no_constant)
+        return read_json(data.decode())
     except UnicodeDecodeError:
         raise BadRequest("body: must be UTF-8 text") from None
+    except NumberOutOfRange as error:
+        raise BadRequest(f"body: {error}") from None
     except ValueError:
         raise BadRequest("body: must be JSON") from None
     except RecursionError:
         raise BadRequest("body: is nested too deeply") from None
-
-
-def _no_constant(_name):
-    raise ValueError("NaN and Infinity are not JSON")
 
 
 def _whole(request, body):

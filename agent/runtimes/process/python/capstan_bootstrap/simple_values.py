@@ -11,6 +11,8 @@ DURATION = re.compile(r"([+-]?)P(?:([0-9]{1,9})D)?(?:T(?:([0-9]{1,9})H)?(?:([0-9
 # Numbers in text form, the same in every language.
 NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)(e[+-]?[0-9]+)?\Z", re.IGNORECASE)
 BASE64 = re.compile(r"[A-Za-z0-9+/]*={0,2}\Z")
+# Up to here a float holds every integer: 1e23 does not say all its digits.
+EXACT = 2**53
 WHOLE_NUMBER = re.compile(r"[+-]?[0-9]+\Z")
 FORMS = {
     "datetime": "an ISO 8601 date and time, such as 2026-01-31T12:00:00Z",
@@ -23,7 +25,7 @@ def fits(kind, value):
     """True if a JSON value has the type, one of JSON's names."""
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if kind == "integer":
-        return isinstance(value, int) and is_number or isinstance(value, float) and value.is_integer()
+        return isinstance(value, int) and is_number or isinstance(value, float) and value.is_integer() and abs(value) <= EXACT
     if kind == "number":
         return is_number
     return isinstance(value, {"string": str, "boolean": bool, "array": list, "object": dict}[kind])
@@ -180,7 +182,7 @@ def of_text(kind, text):
     try:
         # An integer of any length stays exact, up to what Python parses.
         value = int(text) if kind == "integer" and WHOLE_NUMBER.match(text) else float(text)
-        if abs(value) == float("inf") or kind == "integer" and value != int(value):
+        if abs(value) == float("inf") or kind == "integer" and not fits(kind, value):
             return None
         return int(value) if kind == "integer" else value
     except ValueError:

@@ -1,4 +1,5 @@
 /** The functions of a load-balanced endpoint in their worker: each request calls the function of its route. */
+import { NumberOutOfRange, parseExact } from '../../../../../lib/exact-json.ts';
 import type { HttpFromHost, HttpToHost, LoadOrder } from '../../../hosted/protocol.ts';
 import { HTTP_WINDOW_BYTES } from '../../../runtime.ts';
 import { firstValue } from '../arguments.ts';
@@ -238,9 +239,9 @@ async function valuesOf(frame: Begin, { body }: Call, { takesRequest }: HttpSign
   }
   if (text.trim() === '') return values;
   try {
-    return { ...values, body: JSON.parse(text) as unknown };
-  } catch {
-    throw new BadRequest('body: must be JSON');
+    return { ...values, body: parseExact(text) };
+  } catch (error) {
+    throw new BadRequest(error instanceof NumberOutOfRange ? `body: ${error.message}` : 'body: must be JSON');
   }
 }
 

@@ -2,6 +2,7 @@
  * Maps an HTTP request to the arguments of its function: path values, query values and keys of a JSON body, by
  * parameter name. Errors name the parameter.
  */
+import { losesDigits } from '../../../../../lib/exact-json.ts';
 import { fitsParameter, typeMismatch } from '../../../../../lib/parameter-types.ts';
 import { memberType } from '../../../../../lib/schema-values.ts';
 import type { FunctionSpec } from '../../../../../proto/gen/capstan/v1/nodes.ts';
@@ -99,7 +100,7 @@ function valueOf(
   if (Object.hasOwn(path, name)) return checked(parameter, fromText(name, type, [path[name] ?? '']), name);
   if (Object.hasOwn(body, name)) {
     // A JSON value must already have the type.
-    if (!fitsParameter(body[name], { type, required })) throw mismatch(name, type);
+    if (!fitsParameter(body[name], { type, required })) throw mismatch(name, type, body[name]);
     return checked(parameter, body[name], name);
   }
   const texts = query.getAll(name);
@@ -108,8 +109,8 @@ function valueOf(
   return undefined;
 }
 
-function mismatch(name: string, type: string): BadRequest {
-  return new BadRequest(typeMismatch(name, type));
+function mismatch(name: string, type: string, value?: unknown): BadRequest {
+  return new BadRequest(typeMismatch(name, type, value));
 }
 
 /** Numbers in text form, the same in every language. */
@@ -121,6 +122,10 @@ function fromText(name: string, type: string, texts: readonly string[]): unknown
   switch (type) {
     case 'number':
     case 'integer': {
+      if (losesDigits(text)) {
+        if (type === 'integer') return BigInt(text);
+        throw mismatch(name, type, BigInt(text));
+      }
       const value = NUMBER.test(text) ? Number(text) : Number.NaN;
       if (!Number.isFinite(value) || (type === 'integer' && !Number.isInteger(value))) throw mismatch(name, type);
       return value;
