@@ -46,11 +46,12 @@ export class Authenticator {
   isKey(header: string | undefined): boolean {
     if (header === undefined) return false;
     if (this.#seen.has(header)) return true;
-    for (const text of [header.trim(), header.trim().replace(/^\S+\s+/, '')]) {
-      if (OUR_TOKEN.test(text)) return true;
-      if (this.#lookup.knownKey(createHash('sha256').update(text, 'utf8').digest('hex')) !== undefined) return true;
-    }
-    return false;
+    return [header.trim(), header.trim().replace(/^\S+\s+/, '')].some((text) => OUR_TOKEN.test(text) || this.isKnown(text));
+  }
+
+  /** Whether a text is an API key, or the token of a session, that the gateway knows. */
+  isKnown(text: string): boolean {
+    return this.#lookup.knownKey(createHash('sha256').update(text, 'utf8').digest('hex')) !== undefined;
   }
 
   /** Returns and clears the keys used since the last call, without worker tokens. */

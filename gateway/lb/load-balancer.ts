@@ -12,7 +12,7 @@ import { traceOf } from '../../lib/trace-context.ts';
 import type { UploadMonitor } from '../../lib/upload-monitor.ts';
 import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
 import type { HeaderPair } from '../../lib/response-validator.ts';
-import type { Authenticator } from '../auth/authenticate.ts';
+import { keyText, type Authenticator } from '../auth/authenticate.ts';
 import { noEndpoint, refusal } from '../auth/permission.ts';
 import type { GatewayConfig } from '../config.ts';
 import type { Endpoint, Key } from '../directory/directory.ts';
@@ -30,6 +30,7 @@ import { sendDocument, sendPage, serverOf } from './docs/answers.ts';
 import { documentOf } from './docs/document.ts';
 import { FallbackResponder } from './docs/fallback.ts';
 import { docsRequested, opensPage } from './docs/requested.ts';
+import { withoutCredentials, withoutCredentialsInQuery } from './credentials.ts';
 import { BodyFeed } from './body-feed.ts';
 import { Exchange, RETAINED_BYTES, type Responder } from './exchange.ts';
 import { answerHeaders, callerOf, originOf, peerOfRequest, PREFIX_HEADER, type RequestHead, type TrustedProxies } from './forwarded.ts';
@@ -331,13 +332,16 @@ export class LoadBalancer {
   }
 
   #exchange({ request, endpoint, address }: Admitted<RequestHead>, { route, front, rewrite, trace, onReady }: NewExchange): Exchange {
-    const { target, pathForm } = address;
-    const { pools, proxies, config, log } = this.#deps;
-    const keepKey = endpoint.isPublic && !this.#deps.authenticator.isKey(request.headers.authorization);
+    const { pathForm } = address;
+    const { authenticator, pools, proxies, config, log } = this.#deps;
+    const { authorization } = request.headers;
+    const keepKey = endpoint.isPublic && !authenticator.isKey(authorization);
+    const own = endpoint.isPublic || authorization === undefined ? undefined : keyText(authorization);
+    const isCredential = (text: string): boolean => text === own || authenticator.isKnown(text);
     const caller = callerOf(request, proxies, { keepKey, trace });
     const { scheme, authority } = caller;
-    const own = tenantHeaders(caller.headers, pathForm);
-    const headers = rewrite === null ? own : rewrite.request(own);
+    const passed = tenantHeaders(caller.headers, pathForm);
+    const headers = withoutCredentials(rewrite === null ? passed : rewrite.request(passed), isCredential);
     const prefix = serverOf(request.url ?? '', address);
     if (prefix !== '') headers.push({ name: PREFIX_HEADER, value: prefix });
     headers.push({ name: 'x-request-id', value: `${endpoint.id}-${(this.#nextRequest++).toString(36)}` });
@@ -345,7 +349,7 @@ export class LoadBalancer {
     const begin = {
       function: route.function,
       method,
-      target,
+      target: withoutCredentialsInQuery(address.target, isCredential),
       headers,
       scheme,
       authority,

@@ -8,6 +8,8 @@ import { FakeAgent, type Taken } from './fake-agent.ts';
 import { KEY, RawConnection } from './harness.ts';
 import { HOST, setupLb } from './lb-harness.ts';
 
+const CREATED = /^(cap|wkr|ses)_/;
+
 const HOSTILE: Readonly<Record<string, string>> = {
   'Set-Cookie': 'session=tenant; Path=/; Domain=lb.localhost; HttpOnly',
   'Service-Worker-Allowed': '/',
@@ -41,6 +43,50 @@ test('an answer in the path form is in a sandbox, and has no header with an effe
       'report-to',
     ])
       t.is(headers[name], undefined, name);
+  }
+});
+
+test('a key of this service reaches no endpoint, in whatever header, cookie, subprotocol or parameter it is', async (t) => {
+  const { gateway, scheduler, invokeAddress } = await setupLb(t);
+  const created = `cap_${'k'.repeat(32)}`;
+  const worker = `wkr_w1_${'A'.repeat(43)}`;
+  const session = `ses_${'s'.repeat(43)}`;
+  scheduler.addKey('a key that an operator chose');
+  scheduler.addEndpoint('open', 'acc', EndpointKind.LOAD_BALANCED, { isPublic: true, routes: [] });
+  const taken = new Signals<Taken>();
+  for (const endpoint of ['web', 'open']) {
+    const agent = new FakeAgent(t, invokeAddress, `node-of-${endpoint}`).serve(endpoint, { [`worker-of-${endpoint}`]: 8 });
+    agent.onRequest = (each) => {
+      taken.push(each);
+      each.answer(200, 'x');
+    };
+  }
+  const basic = (text: string): string => `Basic ${Buffer.from(text).toString('base64')}`;
+  const keys = [KEY, created, worker, session, 'a key that an operator chose'];
+  for (const [n, [host, key]] of [HOST, 'open.lb.localhost'].flatMap((each) => keys.map((key) => [each, key] as const)).entries()) {
+    const query = `a=1&api_key=${encodeURIComponent(key)}&b=${encodeURIComponent(`"${key}"`)}&c=2&token`;
+    const lines = [
+      `GET /fn?${query} HTTP/1.1`,
+      `Host: ${host}`,
+      ...(host === HOST ? [`Authorization: Bearer ${KEY}`] : [`Authorization: ${basic(`user:${key}`)}`]),
+      `X-Api-Key: ${key}`,
+      `X-Auth: Bearer ${key}`,
+      `X-Basic: ${basic(`${key}:`)}`,
+      `X-Kept: cap_size and wkr_one`,
+      `User-Agent: browser${CREATED.test(key) ? ` (${key})` : ''}`,
+      ...(CREATED.test(key) ? [`Referer: http://page.example/?key=${key}`, `X-Json: {"key":"${key}"}`] : []),
+      `Cookie: mine=1; key=${key}; capstan_session=x; other="${key}"`,
+      ...(host === HOST ? [] : ['Connection: Upgrade', 'Upgrade: websocket', 'Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==']),
+      `Sec-WebSocket-Protocol: chat, ${key.replaceAll(' ', '')}${host === HOST ? '' : `, capstan-key.${KEY}`}`,
+    ];
+    new RawConnection(t, gateway.url).write(`${lines.join('\r\n')}\r\n\r\n`);
+    const { begin } = await taken.next(() => true, n);
+    t.is(begin.target, '/fn?a=1&c=2&token', key);
+    const passed = begin.headers.map(({ name, value }) => `${name}: ${value}`).join('\n');
+    for (const hidden of [key, basic(`user:${key}`), basic(`${key}:`)]) t.false(passed.includes(hidden), `${key} at ${host}:\n${passed}`);
+    t.regex(passed, /^x-kept: cap_size and wkr_one$/m);
+    t.regex(passed, /^cookie: mine=1$/m);
+    t.regex(passed, /^sec-websocket-protocol: chat(, akeythatanoperatorchose)?$/m);
   }
 });
 
