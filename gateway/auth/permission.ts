@@ -4,8 +4,11 @@ import { KeyScope } from '../../proto/gen/capstan/v1/control.ts';
 import type { Endpoint, Key } from '../directory/directory.ts';
 import { printable } from '../http/ids.ts';
 
-/** `read` reads jobs and counts; `take` reads a stream, which consumes its chunks; `call` creates or changes jobs. */
-export type Access = 'read' | 'take' | 'call';
+/**
+ * `read` reads jobs by their ids, and counts; `list` lists jobs; `take` reads a stream, which consumes its chunks; `call` creates jobs, or
+ * changes jobs by their ids; `purge` changes all jobs of an endpoint.
+ */
+export type Access = 'read' | 'list' | 'take' | 'call' | 'purge';
 
 /**
  * Returns null when the key may do this with the endpoint. An endpoint of another account does not exist for the key; a
@@ -24,10 +27,11 @@ export function refusal(key: Key, endpointId: string, endpoint: Endpoint | undef
       if (key.endpointIds.has(endpoint.id)) return null;
       return new CapstanError('PERMISSION_DENIED', `this key does not cover the endpoint ${endpoint.id}`);
     case KeyScope.ENVIRONMENT:
-      if (key.environment === endpoint.environment) return null;
-      return new CapstanError('PERMISSION_DENIED', `this key covers only the environment ${key.environment}`);
+      if (key.environment !== endpoint.environment)
+        return new CapstanError('PERMISSION_DENIED', `this key covers only the environment ${key.environment}`);
+      return concernsAllJobs(access) && key.workerOf !== undefined && key.workerOf !== endpoint.id ? notOfWorker() : null;
     case KeyScope.READ_ONLY:
-      if (access === 'read') return null;
+      if (access === 'read' || access === 'list') return null;
       return new CapstanError(
         'PERMISSION_DENIED',
         access === 'take' ? 'this key is read-only, and reading a stream consumes its chunks' : 'this key is read-only',
@@ -38,6 +42,15 @@ export function refusal(key: Key, endpointId: string, endpoint: Endpoint | undef
     default:
       return assertNever(key.scope);
   }
+}
+
+/** A worker reads the jobs that it submitted to other endpoints: it knows their ids. The others are those of their callers. */
+function concernsAllJobs(access: Access): boolean {
+  return access === 'list' || access === 'purge';
+}
+
+function notOfWorker(): CapstanError {
+  return new CapstanError('PERMISSION_DENIED', "a worker's token lists and purges the jobs of its own endpoint only; name a job by its id");
 }
 
 /** Whether the endpoint exists for the key and is within its scope, whatever the access. */

@@ -20,6 +20,8 @@ export interface Key {
   readonly environment: string;
   /** The token of a session of the console: good for the console's own routes only. */
   readonly isSession: boolean;
+  /** Of a worker token: the endpoint of its worker; empty where the scheduler does not say it. */
+  readonly workerOf?: string;
   /** The cell in which its account lives. */
   readonly cell: string;
 }
@@ -39,7 +41,9 @@ export interface Placement {
 }
 
 export function keyOf(entry: KeyEntry, cell: string): Key {
+  const isWorker = entry.hash.length === 0;
   return {
+    ...(isWorker ? { workerOf: entry.endpointIds[0] ?? '' } : {}),
     hash: Buffer.from(entry.hash),
     accountId: entry.accountId,
     scope: entry.isOperator ? KeyScope.OPERATOR : entry.scope,

@@ -24,6 +24,8 @@ export interface AccountPrincipal {
   readonly endpoints: readonly string[];
   /** With the scope ENVIRONMENT: its name. */
   readonly environment: string;
+  /** Of a worker token: the endpoint of the worker, whose jobs alone it may list. */
+  readonly workerOf?: string;
   /**
    * An operator's key of the cell `default` at the scheduler of another cell. Its account does not live here: it operates
    * this cell, and owns nothing in it.
@@ -43,6 +45,8 @@ export interface Reader {
   readonly operator: boolean;
   /** Whether the caller may see an endpoint of the account. */
   readonly sees: (config: EndpointConfig) => boolean;
+  /** Whether the caller may list the jobs of an endpoint that it sees. A job whose id it knows it may read in any case. */
+  readonly listsJobs: (config: EndpointConfig) => boolean;
 }
 
 /** The account of a fresh installation, and the only one whose keys may have the scope OPERATOR. */
@@ -101,7 +105,7 @@ export class Authorizer {
     const config = worker === undefined ? undefined : this.#engine.state.endpoints.get(worker.endpoint)?.config;
     if (config === undefined) return null;
     const { account, environment } = config;
-    return { role: 'account', key: '', account, scope: KeyScope.ENVIRONMENT, endpoints: [], environment };
+    return { role: 'account', key: '', account, scope: KeyScope.ENVIRONMENT, endpoints: [], environment, workerOf: config.id };
   }
 
   /** Admits only a gateway. */
@@ -134,17 +138,18 @@ export class Authorizer {
 
   /** Admits every key and worker token. Each reads the data that its scope permits. */
   reader(metadata: Metadata): Reader {
-    const { account, scope, endpoints, environment } = this.#holder(metadata);
+    const { account, scope, endpoints, environment, workerOf } = this.#holder(metadata);
+    const listsJobs = ({ id }: EndpointConfig): boolean => workerOf === undefined || id === workerOf;
     switch (scope) {
       case KeyScope.OPERATOR:
-        return { account, all: true, operator: true, sees: () => true };
+        return { account, all: true, operator: true, sees: () => true, listsJobs };
       case KeyScope.ALL:
       case KeyScope.READ_ONLY:
-        return { account, all: true, operator: false, sees: () => true };
+        return { account, all: true, operator: false, sees: () => true, listsJobs };
       case KeyScope.ENDPOINTS:
-        return { account, all: false, operator: false, sees: ({ id }) => endpoints.includes(id) };
+        return { account, all: false, operator: false, sees: ({ id }) => endpoints.includes(id), listsJobs };
       case KeyScope.ENVIRONMENT:
-        return { account, all: false, operator: false, sees: (config) => config.environment === environment };
+        return { account, all: false, operator: false, sees: (config) => config.environment === environment, listsJobs };
       default:
         throw new CapstanError('PERMISSION_DENIED', 'the key has a scope that this scheduler does not support');
     }

@@ -202,8 +202,9 @@ export class Control {
 /** Gateways cache it only briefly: it has no hash by which it could be revoked. */
 function workerKeyEntry(worker: AccountPrincipal | null): KeyEntry {
   if (worker === null) throw new CapstanError('NOT_FOUND', 'the worker does not exist');
-  const { account: accountId, scope, environment } = worker;
-  return { hash: Buffer.alloc(0), accountId, scope, endpointIds: [], environment, isOperator: false, isSession: false };
+  const { account: accountId, scope, environment, workerOf } = worker;
+  const endpointIds = workerOf === undefined ? [] : [workerOf];
+  return { hash: Buffer.alloc(0), accountId, scope, endpointIds, environment, isOperator: false, isSession: false };
 }
 
 function webhookInfo(hook: HookHead): WebhookInfo {

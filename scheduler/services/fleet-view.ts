@@ -47,7 +47,7 @@ export function allocatable({ settings }: State, { facts }: NodeRecord): Pick<No
 }
 
 /** Returns the workers that a reader may see, of all endpoints or of one. */
-export function workerInfos(state: State, { account, sees }: Omit<Reader, 'operator'>, endpointId: string): WorkerInfo[] {
+export function workerInfos(state: State, { account, sees }: Omit<Reader, 'operator' | 'listsJobs'>, endpointId: string): WorkerInfo[] {
   const infos: WorkerInfo[] = [];
   for (const worker of state.workers.values()) {
     const config = state.endpoints.get(worker.endpoint)?.config;

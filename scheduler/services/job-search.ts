@@ -32,10 +32,12 @@ export function jobSearchHandlers({
   queueReasons,
 }: ControlDeps): Pick<ControlServiceServer, 'searchJobs' | 'getJob'> {
   /** Refuses endpoints that the caller may not see. */
-  function check(metadata: Metadata, endpointId: string): void {
-    const { account, sees } = auth.reader(metadata);
+  function check(metadata: Metadata, endpointId: string, isList: boolean): void {
+    const { account, sees, listsJobs } = auth.reader(metadata);
     const config = engine.state.endpoints.get(endpointId)?.config;
     if (config === undefined || config.account !== account || !sees(config)) throw endpointNotFound(endpointId);
+    if (isList && !listsJobs(config))
+      throw new CapstanError('PERMISSION_DENIED', "a worker's token lists the jobs of its own endpoint only; read another job by its id");
   }
 
   function detail(whole: WholeJob): JobDetail {
@@ -82,11 +84,11 @@ export function jobSearchHandlers({
 
   return {
     searchJobs: unary(log, 'SearchJobs', (request, metadata) => {
-      check(metadata, request.endpointId);
+      check(metadata, request.endpointId, true);
       return search(request);
     }),
     getJob: unary(log, 'GetJob', async ({ endpointId, jobId }, metadata) => {
-      check(metadata, endpointId);
+      check(metadata, endpointId, false);
       const whole = await engine.read('job', endpointId, jobId);
       if (whole === null) throw jobNotFound(jobId);
       const payload = await engine.read('payload', whole.job.seq);

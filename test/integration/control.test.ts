@@ -478,7 +478,7 @@ test('accounts are apart, each with its quota; only operators make them', async 
 
 test('a worker’s token is good for its environment while the worker is there, and no longer', async (t) => {
   const scheduler = await open(t, { nodeGraceMs: 100 });
-  await scheduler.deploy([{ name: 'echo', workersMin: 1 }]);
+  const { endpoints } = await scheduler.deploy([{ name: 'echo', workersMin: 1 }]);
   await scheduler.deploy([{ name: 'echo' }], { environment: 'staging' });
   const node = await scheduler.join('host');
   const session = node.session();
@@ -500,6 +500,7 @@ test('a worker’s token is good for its environment while the worker is there, 
       scheduler.control.lookupKey({ hash: Buffer.alloc(0), workerToken: token }, scheduler.bearer(scheduler.secret('gateway-token')), done),
     );
   t.deepEqual([(await lookUp()).scope, (await lookUp()).environment], [KeyScope.ENVIRONMENT, 'default']);
+  t.deepEqual((await lookUp()).endpointIds, [endpoints[0]?.id ?? ''], 'the one whose jobs it may list');
   await as(scheduler).undeploy(['echo'], true);
   for (;;) {
     const { epoch, workers } = await session.take('desired');

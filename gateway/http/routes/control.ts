@@ -65,6 +65,7 @@ export function controlRoutes(app: FastifyInstance, services: JobServices): void
 
   app.route({
     ...common,
+    onRequest: createGuard(services, 'purge', MAX_REFERENCE_BYTES),
     url: '/v2/:endpointId/purge-queue',
     schema: described(
       { summary: 'Clear the queue', description: 'Cancels every queued job of the endpoint. Running jobs continue.' },

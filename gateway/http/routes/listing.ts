@@ -11,12 +11,13 @@ import { described } from './describe.ts';
 
 export function listingRoutes(app: FastifyInstance, services: JobServices): void {
   const { cells } = services;
-  const onRequest = createGuard(services, 'read', 0);
+  const onRead = createGuard(services, 'read', 0);
+  const onList = createGuard(services, 'list', 0);
 
   app.route({
     method: 'GET',
     url: '/v2/:endpointId/health',
-    onRequest,
+    onRequest: onRead,
     schema: described({ summary: 'Health of an endpoint', description: 'Counts of its jobs and workers.' }, healthAnswer, {
       params: endpointParams,
     }),
@@ -38,7 +39,7 @@ export function listingRoutes(app: FastifyInstance, services: JobServices): void
   app.route({
     method: 'GET',
     url: '/v2/:endpointId/requests',
-    onRequest,
+    onRequest: onList,
     schema: described({ summary: 'Jobs of an endpoint', description: 'A page of its jobs, newest first.' }, requestsAnswer, {
       params: endpointParams,
       querystring: requestsQuery,

@@ -600,7 +600,10 @@ export interface KeyEntry {
   hash: Buffer;
   accountId: string;
   scope: KeyScope;
-  /** With KEY_SCOPE_ENDPOINTS: the endpoint ids the key is good for. */
+  /**
+   * With KEY_SCOPE_ENDPOINTS: the endpoint ids the key is good for. Of a worker token: the endpoint of the worker, whose jobs alone
+   * it may list.
+   */
   endpointIds: string[];
   /** With KEY_SCOPE_ENVIRONMENT: the environment the key is good for. */
   environment: string;
