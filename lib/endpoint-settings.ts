@@ -134,7 +134,7 @@ export const ENDPOINT_SETTINGS = {
     rule: { type: 'integer', min: 1, max: 1000 },
     default: 0,
     defaultDocs: '2',
-    docs: 'started attempts before a job whose workers died ends FAILED',
+    docs: 'charged attempts before a job whose workers died ends FAILED ([api-jobs.md](api-jobs.md#attempts))',
     keptIn: 'endpoint',
     updatable: true,
     readable: true,

@@ -101,7 +101,7 @@ export const schedulerConfig = z.object({
   maxAttempts: setting(
     'CAPSTAN_MAX_ATTEMPTS',
     z.coerce.number().int().min(1).max(1_000).default(2),
-    'Started attempts after which a job whose workers died ends FAILED',
+    'Charged attempts after which a job whose workers died ends FAILED',
   ),
   nodeGraceMs: setting(
     'CAPSTAN_NODE_GRACE_MS',

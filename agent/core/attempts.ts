@@ -79,20 +79,40 @@ export function handlerEnded(ctx: StepContext, attempt: Attempt, result: Handler
   if (worker !== undefined) resetFailures(ctx.state, worker);
 }
 
+/** Why a worker can finish none of its attempts. */
+export interface WorkerLoss {
+  /**
+   * Its host ended by itself: `culprit`, if known, is the attempt or request that ended it. Its handlers were stopped
+   * by force to end one of them. Or the agent ended it for a reason of its own.
+   */
+  readonly by: 'itself' | 'forced-stop' | 'agent';
+  readonly culprit?: string | undefined;
+  readonly detail: string;
+}
+
 /**
- * Ends all attempts of a worker that can finish none of them: its host is gone, or its handlers were stopped by force
- * to end one of them. A stopped attempt has its own end; the neighbours of a forced stop are returned uncharged
- * (NEIGHBOUR_STOPPED, also after STARTED); every other attempt is WORKER_LOST.
+ * Ends all attempts of a worker that can finish none of them. A stopped attempt has its own end. The neighbours of a
+ * forced stop and of a known culprit are returned uncharged (NEIGHBOUR_STOPPED, also after STARTED); every other attempt
+ * is WORKER_LOST. Several running ones of which any may have ended the worker are reported as suspected (invariant 6).
  */
-export function markAttemptsLost(ctx: StepContext, worker: Worker, hardStop: boolean, detail: string): void {
+export function markAttemptsLost(ctx: StepContext, worker: Worker, { by, culprit, detail }: WorkerLoss): void {
+  const suspected = by === 'itself' && culprit === undefined && runningCount(ctx.state, worker) > 1;
   for (const key of worker.attempts) {
     const attempt = ctx.state.attempts.get(key);
     if (attempt === undefined || attempt.phase === 'fetching') continue;
     if (attempt.phase === 'lingering') endLingering(ctx, attempt);
     else if (attempt.stop !== undefined) endStopped(ctx, attempt, undefined);
-    else if (hardStop) refuse(ctx, attempt, RefusalReason.NEIGHBOUR_STOPPED, detail);
-    else endAttempt(ctx, attempt, { outcome: AttemptOutcome.WORKER_LOST, error: detail });
+    else if (by === 'forced-stop') refuse(ctx, attempt, RefusalReason.NEIGHBOUR_STOPPED, detail);
+    else if (culprit !== undefined && culprit !== key)
+      refuse(ctx, attempt, RefusalReason.NEIGHBOUR_STOPPED, `another job ended the worker: ${detail}`);
+    else endAttempt(ctx, attempt, { outcome: AttemptOutcome.WORKER_LOST, error: detail, suspected });
   }
+}
+
+/** Number of the worker's attempts whose handlers run: each may have ended it. */
+export function runningCount(state: State, worker: Worker): number {
+  const running = [...worker.attempts].filter((key) => state.attempts.get(key)?.startedAt !== undefined);
+  return running.length;
 }
 
 /** Handles StopAttempt. An attempt that is not here has not started as far as the agent knows. */
@@ -241,6 +261,8 @@ interface Ending {
   readonly ms?: number | undefined;
   /** `stored`: the output is being written to the blob store. */
   readonly output?: Payload | 'stored' | undefined;
+  /** As in AttemptEnded. */
+  readonly suspected?: boolean;
 }
 
 function endAttempt(ctx: StepContext, attempt: Attempt, ending: Ending): void {
@@ -248,7 +270,7 @@ function endAttempt(ctx: StepContext, attempt: Attempt, ending: Ending): void {
 }
 
 /** Records the end, and reports it as soon as it is complete. */
-function noteEnd(ctx: StepContext, attempt: Attempt, { outcome, error, ms, output }: Ending): void {
+function noteEnd(ctx: StepContext, attempt: Attempt, { outcome, error, ms, output, suspected = false }: Ending): void {
   const executionMs = ms ?? (attempt.startedAt === undefined ? 0 : ctx.now - attempt.startedAt);
   attempt.deadline = undefined;
   attempt.end = {
@@ -258,6 +280,7 @@ function noteEnd(ctx: StepContext, attempt: Attempt, { outcome, error, ms, outpu
     executionMs: Math.max(0, Math.round(executionMs)),
     at: ctx.now,
     storing: output === 'stored',
+    suspected: suspected && attempt.startedAt !== undefined,
   };
   reportEndWhenComplete(ctx, attempt);
 }

@@ -55,8 +55,15 @@ export type CoreEvent =
   | { readonly kind: 'reloading'; readonly workerId: string; readonly start: number }
   /** Whether HTTP requests reach a worker that is alive. */
   | { readonly kind: 'reachable'; readonly workerId: string; readonly start: number; readonly is: boolean }
-  /** The host is gone. Reported exactly once for each requested start. */
-  | { readonly kind: 'exited'; readonly workerId: string; readonly start: number; readonly detail: string; readonly hardStop: boolean }
+  /** The host is gone. Reported exactly once for each requested start. `culprit` as in WorkerEvents. */
+  | {
+      readonly kind: 'exited';
+      readonly workerId: string;
+      readonly start: number;
+      readonly detail: string;
+      readonly hardStop: boolean;
+      readonly culprit?: string | undefined;
+    }
   | ({ readonly kind: 'handler-entered' } & FromWorker)
   | ({ readonly kind: 'chunk'; readonly data: Buffer } & FromWorker)
   | ({ readonly kind: 'progress'; readonly data: Buffer } & FromWorker)

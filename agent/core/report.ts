@@ -48,6 +48,7 @@ export function reportEnded(attempt: Attempt, end: AttemptEnd, now: number): Eff
     started: attempt.startedAt !== undefined,
     chunks: attempt.chunks?.total ?? 0,
     slotHeld: attempt.phase === 'lingering',
+    suspected: end.suspected,
   };
   return report({ $case: 'ended', value });
 }

@@ -109,6 +109,8 @@ export interface AttemptEnd {
   at: number;
   /** The output is being written to the blob store. */
   storing: boolean;
+  /** As in AttemptEnded. */
+  readonly suspected: boolean;
 }
 
 export interface State {

@@ -20,6 +20,7 @@ import {
   refuse,
   resend,
   returnUnstarted,
+  runningCount,
   sendChunks,
   setProgress,
   timeOut,
@@ -127,7 +128,7 @@ export function step(state: State, event: CoreEvent, now: number): Effect[] {
       const worker = workerOf(state, event);
       if (worker === undefined) break;
       if (worker.phase === 'ready') awaitLoad(ctx, worker);
-      markAttemptsLost(ctx, worker, true, 'another job on this worker had to be stopped');
+      markAttemptsLost(ctx, worker, { by: 'forced-stop', detail: 'another job on this worker had to be stopped' });
       break;
     }
     case 'reachable': {
@@ -250,16 +251,20 @@ function hostExited(ctx: StepContext, event: Extract<CoreEvent, { kind: 'exited'
   const worker = workerOf(ctx.state, event);
   if (worker === undefined || !worker.hostAlive) return;
   worker.hostAlive = false;
-  markAttemptsLost(ctx, worker, event.hardStop, event.detail);
+  const { hardStop, culprit, detail } = event;
+  const by = hardStop ? 'forced-stop' : worker.endAsked ? 'agent' : 'itself';
+  // A handler ended it, which says nothing against the next start.
+  const isOfHandler = by === 'itself' && (culprit !== undefined || runningCount(ctx.state, worker) > 0);
+  markAttemptsLost(ctx, worker, { by, culprit, detail });
   if (worker.draining) {
     worker.phase = 'ending';
     worker.deadline = undefined;
     endIfFree(ctx, worker);
-  } else if (worker.phase === 'ready' && event.hardStop) {
+  } else if (worker.phase === 'ready' && (hardStop || isOfHandler)) {
     worker.askedAt = ctx.now;
     beginStart(ctx, worker);
   } else if (worker.phase !== 'backoff') {
-    failWorker(ctx, worker, worker.phase === 'starting' ? 'START_FAILED' : 'WORKER_DIED', event.detail);
+    failWorker(ctx, worker, worker.phase === 'starting' ? 'START_FAILED' : 'WORKER_DIED', detail);
   }
 }
 

@@ -357,10 +357,10 @@ export class Engine {
       reloading: () => this.feed({ kind: 'reloading', workerId, start }),
       reachable: (is) => this.feed({ kind: 'reachable', workerId, start, is }),
       log: this.#lines.of(workerId, release, env),
-      exited: (detail, hardStop) => {
+      exited: (detail, hardStop, culprit) => {
         this.#letGo(workerId, hosted);
         if (this.#state.workers.get(workerId)?.endAsked === false) doubtDevices();
-        this.feed({ kind: 'exited', workerId, start, detail, hardStop });
+        this.feed({ kind: 'exited', workerId, start, detail, hardStop, culprit });
       },
     };
     if (runtime === undefined) {

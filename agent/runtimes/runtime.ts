@@ -156,8 +156,11 @@ export interface WorkerEvents {
   /** The worker said what it must not say; it was killed, and `exited` follows. */
   violation(detail: string): void;
   log(entry: LogEntry): void;
-  /** The worker is gone with all its processes. `hardStop`: it was killed to end one task. */
-  exited(detail: string, hardStop: boolean): void;
+  /**
+   * The worker is gone with all its processes. `hardStop`: it was killed to end one task. `culprit`: the key of the
+   * running task or request whose code ended it; absent where that is not known.
+   */
+  exited(detail: string, hardStop: boolean, culprit?: string): void;
 }
 
 export interface LogEntry {

@@ -19,6 +19,7 @@ import {
 } from './state/control-rows.ts';
 import { type EndpointConfig, endpointNameKey, newEndpointRecord, type Release } from './state/endpoints.ts';
 import { attemptKey, type JoinTokenRow, newNodeRecord, type NodeConfig } from './state/fleet.ts';
+import { heldAttempt } from './jobs/jobs.ts';
 import { emptyLane } from './state/jobs.ts';
 import type { Now } from './now.ts';
 import type { Settings } from './settings.ts';
@@ -244,7 +245,7 @@ function restoreLease(state: State, now: Now, row: JobRow): void {
   const job = fromRow(row);
   state.jobs.set(job.id, job);
   if (row.lease === null) return;
-  state.workers.get(row.lease.worker)?.attempts.set(attemptKey(job.id, job.token), { job: job.id, token: job.token });
+  state.workers.get(row.lease.worker)?.attempts.set(attemptKey(job.id, job.token), heldAttempt(job));
   const node = state.nodes.get(row.lease.node);
   if (node !== undefined) awaitNode(state, now, node);
 }

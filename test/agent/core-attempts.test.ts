@@ -206,6 +206,52 @@ test('the neighbours of a hard stop are given back, also after their start', (t)
   }
 });
 
+test('a worker that a known job ended gives its neighbours back, and is started again at once', (t) => {
+  const world = ready({ maxConcurrency: 3 });
+  for (const jobId of ['j1', 'j2', 'j3']) dispatch(world, { jobId });
+  enter(world);
+  enter(world, 'j2#1');
+  world.exit('w1', false, 'exit code 1', 'j2#1');
+  t.deepEqual(told(world), ['started', 'started', 'refused NEIGHBOUR_STOPPED', 'ended WORKER_LOST', 'refused NEIGHBOUR_STOPPED']);
+  t.like(world.reports[3], { value: { jobId: 'j2', error: 'exit code 1', started: true, suspected: false } });
+  t.like(world.image.workers.get('w1'), { phase: 'artifact', failures: 0 });
+});
+
+test('a worker that one of several jobs ended suspects those that ran, and is started again at once', (t) => {
+  const world = ready({ maxConcurrency: 3 });
+  for (const jobId of ['j1', 'j2', 'j3']) dispatch(world, { jobId });
+  enter(world);
+  enter(world, 'j2#1');
+  world.exit('w1', false, 'killed by SIGSEGV');
+  const ends = world.reports.flatMap((report) => (report.$case === 'ended' ? [[report.value.jobId, report.value.suspected]] : []));
+  t.deepEqual(ends, [
+    ['j1', true],
+    ['j2', true],
+    ['j3', false],
+  ]);
+  t.like(world.image.workers.get('w1'), { phase: 'artifact', failures: 0 });
+});
+
+test('a worker that dies without a job waits before its next start', (t) => {
+  const world = ready();
+  world.exit('w1');
+  t.like(world.image.workers.get('w1'), { phase: 'backoff', failures: 1, reason: 'WORKER_DIED' });
+});
+
+test('a worker that the agent kills suspects nobody', (t) => {
+  const world = ready({ maxConcurrency: 2 });
+  for (const jobId of ['j1', 'j2']) {
+    dispatch(world, { jobId });
+    enter(world, `${jobId}#1`);
+  }
+  world.feed({ kind: 'close-now' });
+  world.exit('w1', false, 'the worker was killed');
+  t.deepEqual(
+    world.reports.flatMap((report) => (report.$case === 'ended' ? [report.value.suspected] : [])),
+    [false, false],
+  );
+});
+
 test('an input that cannot be fetched is refused; an attempt without input, too', (t) => {
   const world = ready({ maxConcurrency: 2 });
   dispatch(world, { input: { body: { $case: 'blob', value: { id: 'b', size: 9 } } } });

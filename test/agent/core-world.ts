@@ -85,11 +85,11 @@ export class World {
   }
 
   /** The host of a worker is gone, with its tasks. */
-  exit(workerId: string, hardStop = false, detail = 'died'): void {
+  exit(workerId: string, hardStop = false, detail = 'died', culprit?: string): void {
     const host = this.hosts.get(workerId);
     if (host === undefined) return;
     this.hosts.delete(workerId);
-    this.feed({ kind: 'exited', workerId, start: host.start, detail, hardStop });
+    this.feed({ kind: 'exited', workerId, start: host.start, detail, hardStop, culprit });
   }
 
   /** Everything that was asked for is answered well, until nothing is left to answer. */

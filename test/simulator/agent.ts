@@ -20,6 +20,8 @@ export interface AgentWiring {
   send(agent: SimAgent, session: number, events: AgentEvent[]): void;
   /** The handler of an attempt was entered. */
   entered(job: string, token: number, node: string): void;
+  /** As in HostWorld. */
+  blameless(job: string, token: number): void;
   /** A handler has ended, and had yielded this many chunks. */
   ended(job: string, token: number, chunks: number): void;
   readonly blobs: SimBlobs;
@@ -61,6 +63,7 @@ export class SimAgent {
       feed: (event) => this.#feed(event),
       entered: (job, token) => wiring.entered(job, token, id),
       ended: (job, token, chunks) => wiring.ended(job, token, chunks),
+      blameless: (job, token) => wiring.blameless(job, token),
       gone: (host) => void this.#hosts.delete(host.workerId),
     };
   }

@@ -6,6 +6,7 @@ import type { AttemptKey } from '../../agent/core/state.ts';
 import type { CoreEvent, HandlerResult } from '../../agent/core/events.ts';
 import type { Dispatch } from '../../proto/gen/capstan/v1/nodes.ts';
 import { LARGE_BYTES } from './blobs.ts';
+import { KILLED } from './neighbours.ts';
 import type { Random } from './random.ts';
 
 /** What a host needs of its node. */
@@ -19,6 +20,8 @@ export interface HostWorld {
   entered(job: string, token: number): void;
   /** A handler has ended, and had yielded this many chunks. */
   ended(job: string, token: number, chunks: number): void;
+  /** Its host died under this attempt, which did not end it as far as anybody knows. */
+  blameless(job: string, token: number): void;
   gone(host: SimHost): void;
 }
 
@@ -134,7 +137,7 @@ export class SimHost {
     this.#yield(task, chunks, duration / (chunks + 1));
     this.#later(duration, () => {
       if (end !== 'dies') this.#end(task, end);
-      else if (this.#tasks.get(task.key) === task) this.#exit('it was killed', false);
+      else if (this.#tasks.get(task.key) === task) this.#die(task);
     });
   }
 
@@ -178,11 +181,22 @@ export class SimHost {
     this.#load(true);
   }
 
-  #exit(detail: string, hardStop: boolean): void {
+  /** The handler of a task ends the process. Now and then the host can tell which one it was. */
+  #die(culprit: Task): void {
+    const running = [...this.#tasks.values()].filter(({ enteredAt }) => enteredAt !== null);
+    const isKnown = this.#world.random.chance(0.5);
+    for (const task of running) {
+      const isBlameless = isKnown ? task !== culprit : running.length > 1;
+      if (isBlameless && !task.isStopped && !this.#isEnding) this.#world.blameless(task.job, task.token);
+    }
+    this.#exit(KILLED, false, isKnown ? culprit.key : undefined);
+  }
+
+  #exit(detail: string, hardStop: boolean, culprit?: AttemptKey): void {
     this.#state = 'gone';
     this.#tasks.clear();
     this.#world.gone(this);
-    this.#world.feed({ kind: 'exited', ...this.#id, detail, hardStop });
+    this.#world.feed({ kind: 'exited', ...this.#id, detail, hardStop, culprit });
   }
 
   #later(ms: number, run: () => void): void {

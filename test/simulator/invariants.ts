@@ -9,6 +9,7 @@ import { recount } from '../../scheduler/core/fleet/placement/node-usage.ts';
 import type { Op, Outcome, StoredState } from '../../scheduler/store/store.ts';
 import type { SqliteEngine } from '../../scheduler/store/sqlite/engine.ts';
 import type { SimBlobs } from './blobs.ts';
+import { checkApart, Neighbours } from './neighbours.ts';
 import type { Receivers } from './webhooks.ts';
 
 interface JobModel {
@@ -30,6 +31,7 @@ export class Ledger {
   readonly jobs = new Map<number, JobModel>();
   readonly byId = new Map<string, JobModel>();
   readonly deleted = new Set<string>();
+  readonly neighbours = new Neighbours();
   readonly #started = new Map<string, number>();
   readonly #receivers: Receivers;
   readonly #blobs: SimBlobs;
@@ -71,11 +73,13 @@ export class Ledger {
         const job = this.#job(op.seq);
         if (job.state !== 'LEASED') fail(`job ${job.id} was requeued while ${job.state}`);
         job.state = 'IN_QUEUE';
+        this.neighbours.requeued(job.id, op);
         return;
       }
       case 'finish': {
         const job = this.#job(op.seq);
         if (job.state !== op.from) fail(`job ${job.id} ended while ${job.state}, not ${op.from}`);
+        this.neighbours.finished(job.id, op);
         job.state = op.state;
         job.left++;
         job.deleteAt = op.deleteAt;
@@ -141,6 +145,7 @@ export function checkImage(state: State): void {
   for (const worker of state.workers.values()) {
     if (worker.attempts.size > worker.maxConcurrency)
       fail(`worker ${worker.id} holds ${worker.attempts.size} jobs of ${worker.maxConcurrency}`);
+    checkApart(worker.id, worker.attempts.values());
   }
   for (const { lanes } of state.endpoints.values()) {
     for (const lane of lanes) {

@@ -43,6 +43,8 @@ export type Mutation =
   | 'hide-refusals'
   /** An agent does not tell a new session of the results that nobody acknowledged. */
   | 'forget-result'
+  /** A job whose neighbour ended their worker is charged for it. */
+  | 'charge-neighbour'
   /** An agent does not send a new session the chunks that nobody has read. */
   | 'forget-chunks'
   /** A batch of another term changes no row of the cell, and that is no error: what it inserts is written. */
@@ -75,6 +77,7 @@ export function mutatedStep(mutation: Mutation, send: (reply: Reply) => void): S
   return (state, event, now, result) => {
     const undo = mutation === 'old-code' ? withoutBoundaries(state) : mutation === 'skip-a-build' ? withoutABuild(state, event) : null;
     if (mutation === 'forget-secret') forgetSecret(state, event);
+    if (mutation === 'charge-neighbour') chargeNeighbour(event);
     step(state, mutation === 'ignore-token' ? withTheTokenOfTheLease(event, state) : event, now, result);
     undo?.();
     if (mutation === 'answer-before-commit') sendReplies(state, now, result, send);
@@ -113,6 +116,11 @@ function withTheTokenOfTheLease(event: CoreEvent, state: State): CoreEvent {
   if (report?.$case !== 'ended' || job?.lease == null || session === null) return event;
   const forged = { event: { $case: 'ended', value: { ...report.value, token: job.token } } } as const;
   return { ...event, node: job.lease.node, session, events: [forged] };
+}
+
+function chargeNeighbour(event: CoreEvent): void {
+  if (event.kind !== 'agent') return;
+  for (const { event: report } of event.events) if (report?.$case === 'ended') report.value.suspected = false;
 }
 
 function freeOnPaper(state: State): void {

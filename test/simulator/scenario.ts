@@ -192,6 +192,7 @@ export class Scenario {
         this.world.trace(`entered ${job} ${token} on ${node}`);
         this.#ledger.entered(job, token);
       },
+      blameless: (job, token) => this.#ledger.neighbours.add(job, token),
       ended: (job, token, chunks) => this.#streams.ended(job, token, chunks),
       blobs: this.#blobs,
       mutation,

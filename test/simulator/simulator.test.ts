@@ -29,6 +29,7 @@ const mutations: readonly [Mutation, RegExp][] = [
   ['forget-secret', /the webhook secret .* was replaced and signs no more/],
   ['hide-refusals', /counted \d+ (queued|leased) jobs, there are|the store|is not there/],
   ['forget-result', /still holds \d+ attempts|is still LEASED after the world healed/],
+  ['charge-neighbour', /is charged for what a neighbour did|ended for what a neighbour did/],
   ['forget-chunks', /of the \d+ chunks of attempt|came after chunk|began with chunk/],
 ];
 

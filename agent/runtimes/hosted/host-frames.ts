@@ -40,6 +40,7 @@ const shapes = {
   'load-failed': { fields: { detail: isShortText } },
   reloading: { fields: {} },
   stuck: { fields: {} },
+  culprit: { fields: { key } },
   died: { fields: { detail: isShortText } },
   chunk: { fields: { key }, body: MAX_CHUNK_BYTES },
   progress: { fields: { key }, body: MAX_PROGRESS_BYTES },

@@ -59,6 +59,11 @@ export class HostRequests {
     return this.#open.size;
   }
 
+  /** Whether a request is in progress. */
+  has(key: string): boolean {
+    return this.#open.has(key);
+  }
+
   /** Tells the functions of all requests that their callers are gone. */
   abortAll(): void {
     for (const key of this.#open.keys()) this.#deps.send({ t: 'http-abort', key });
@@ -67,7 +72,7 @@ export class HostRequests {
   /** Returns false for a frame of a request that this host never had; frames of an ended one are late and dropped. */
   heard(frame: HttpFromHost, body: Buffer): boolean {
     const open = this.#open.get(frame.key);
-    if (open === undefined) return this.#hasHad(frame.key);
+    if (open === undefined) return this.hasHad(frame.key);
     const { events } = open;
     switch (frame.t) {
       case 'http-head':
@@ -102,7 +107,8 @@ export class HostRequests {
     }
   }
 
-  #hasHad(key: string): boolean {
+  /** Whether it is the key of a request of this host, perhaps an ended one. */
+  hasHad(key: string): boolean {
     const number = KEY.exec(key)?.[1];
     return number !== undefined && Number(number) < this.#next;
   }

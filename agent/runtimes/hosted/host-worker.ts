@@ -16,7 +16,7 @@ import { workerS3Config } from '../s3-config.ts';
 import { HostRequests } from './host-requests.ts';
 import type { Host } from './host.ts';
 import type { HostListener } from './host-listener.ts';
-import type { FromHost, HttpFromHost } from './protocol.ts';
+import type { FromHost } from './protocol.ts';
 import { WorkerTasks } from './worker-tasks.ts';
 
 /** Delay of force after a cancel that the host does not carry out, ms. */
@@ -59,6 +59,8 @@ export class HostWorker implements RunningWorker, HostListener {
   #ending = false;
   #endTimer: NodeJS.Timeout | undefined;
   #death: string | undefined;
+  /** The task or request whose code ends the process, if it is still there at the end. */
+  #culprit: string | undefined;
 
   constructor(host: Host, { spec, fn, env, stopTimes }: HostedStart, events: WorkerEvents, onSettled: () => void) {
     this.#host = host;
@@ -125,7 +127,7 @@ export class HostWorker implements RunningWorker, HostListener {
   }
 
   frame(frame: FromHost, body: Buffer): void {
-    if ('key' in frame && !isOfRequest(frame) && !this.#isOwn(frame.key, `a frame ${frame.t}`)) return;
+    if ('key' in frame && !this.#isOfRequest(frame) && !this.#isOwn(frame.key, `a frame ${frame.t}`)) return;
     switch (frame.t) {
       case 'up':
         this.#events.started();
@@ -175,6 +177,9 @@ export class HostWorker implements RunningWorker, HostListener {
       case 'stuck':
         this.#killHard();
         break;
+      case 'culprit':
+        this.#culprit ??= frame.key;
+        break;
       case 'died':
         this.#death = `the worker died: ${frame.detail}`;
         break;
@@ -198,12 +203,19 @@ export class HostWorker implements RunningWorker, HostListener {
 
   exited(detail: string): void {
     clearTimeout(this.#endTimer);
+    const culprit = this.#presentCulprit();
     this.#forgetAll();
     const why = this.#death ?? detail;
     this.#requests.loseAll(why);
     if (!this.#ending) this.#events.log({ stream: 'system', jobId: '', text: why });
-    this.#events.exited(why, this.#hardStop);
+    this.#events.exited(why, this.#hardStop, culprit);
     this.#onSettled();
+  }
+
+  /** User code can send any frame: only what this worker runs may have ended it. */
+  #presentCulprit(): string | undefined {
+    const key = this.#culprit;
+    return key !== undefined && (this.#entered.has(key) || this.#requests.has(key)) ? key : undefined;
   }
 
   /** Lets user code that listens for the signal clean up. */
@@ -215,6 +227,10 @@ export class HostWorker implements RunningWorker, HostListener {
   #killHard(why = HARD_STOP): void {
     this.#hardStop = true;
     this.#host.kill(why);
+  }
+
+  #isOfRequest(frame: Extract<FromHost, { readonly key: string }>): boolean {
+    return frame.t.startsWith('http-') || (frame.t === 'culprit' && this.#requests.hasHad(frame.key));
   }
 
   /** Whether a task runs here. A worker that names one which never did ends (WorkerTasks says why an ended one may be named). */
@@ -251,8 +267,4 @@ export class HostWorker implements RunningWorker, HostListener {
   #forgetAll(): void {
     for (const key of this.#tasks.keys()) this.#forget(key);
   }
-}
-
-function isOfRequest(frame: FromHost): frame is HttpFromHost {
-  return frame.t.startsWith('http-');
 }

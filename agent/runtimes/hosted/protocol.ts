@@ -98,6 +98,8 @@ export type FromThread =
   | { readonly t: 'failed'; readonly key: string; readonly ms: number; readonly error: string }
   /** It was asked to stop, before or after its handler was entered. */
   | { readonly t: 'stopped'; readonly key: string; readonly ms: number; readonly entered: boolean }
+  /** The code of this task or request ends the thread, and the process with it. */
+  | { readonly t: 'culprit'; readonly key: string }
   | { readonly t: 'log'; readonly stream: 'stdout' | 'stderr'; readonly jobId: string; readonly text: string };
 
 /** Messages of a running task. */

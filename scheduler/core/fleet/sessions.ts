@@ -17,7 +17,7 @@ import type { CoreEvent } from '../events.ts';
 import type { State } from '../state.ts';
 import { attemptKey, type NodeRecord, type WorkerRecord } from '../state/fleet.ts';
 import type { Now } from '../now.ts';
-import { lose, requeue, start } from '../jobs/jobs.ts';
+import { heldAttempt, lose, requeue, start } from '../jobs/jobs.ts';
 import { reportedInventory, reportedStatus, reportedVersion } from '../jobs/reported.ts';
 import { stopAttempt } from '../jobs/stop-attempt.ts';
 import { keepCapacity } from '../scaling/rollout.ts';
@@ -230,8 +230,10 @@ function reconcile(ctx: StepContext, node: NodeRecord, hello: Hello): void {
     const job = leasedBy(ctx.state, node, attempt.jobId, attempt.token);
     const worker = ctx.state.workers.get(attempt.workerId);
     // An agent cannot fill a slot of another node's worker.
-    if (worker?.node === node.config.id)
-      worker.attempts.set(attemptKey(attempt.jobId, attempt.token), { job: attempt.jobId, token: attempt.token });
+    if (worker?.node === node.config.id) {
+      const held = job === null ? { job: attempt.jobId, token: attempt.token, isApart: false } : heldAttempt(job);
+      worker.attempts.set(attemptKey(attempt.jobId, attempt.token), held);
+    }
     if (job === null) stopAttempt(ctx, node.config.id, { id: attempt.jobId, token: attempt.token }, StopReason.STALE);
     else if (attempt.started) start(ctx.state, ctx.now, job, attempt.startedAgoMs);
   }

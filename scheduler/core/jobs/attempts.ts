@@ -50,7 +50,8 @@ export function attemptStarted(ctx: StepContext, node: NodeRecord, event: Attemp
 export function attemptRefused(ctx: StepContext, node: NodeRecord, event: AttemptRefused): void {
   const worker = freeSlot(ctx, node, event.jobId, event.token);
   const job = leasedBy(ctx.state, node, event.jobId, event.token);
-  const faulty = event.reason !== RefusalReason.STOPPED && event.reason !== RefusalReason.NEIGHBOUR_STOPPED;
+  const isOfNeighbour = event.reason === RefusalReason.NEIGHBOUR_STOPPED;
+  const faulty = event.reason !== RefusalReason.STOPPED && !isOfNeighbour;
   if (worker !== null && faulty) {
     worker.notBefore = ctx.now.mono + REFUSAL_PAUSE_MS;
     ctx.state.deadlines.add(worker.notBefore, { kind: 'refill', endpoint: worker.endpoint });
@@ -59,7 +60,8 @@ export function attemptRefused(ctx: StepContext, node: NodeRecord, event: Attemp
     const endpoint = ctx.state.endpoints.get(job.endpoint);
     if (endpoint !== undefined) endpoint.tallies.refused++;
     const lost = event.reason === RefusalReason.INPUT_MISSING ? missingInput(ctx.state, job, ctx.now.mono) : null;
-    if (lost === null) requeue(ctx, job, { reason: 'REFUSED', how: refusalOf(event), charged: false });
+    if (isOfNeighbour) requeue(ctx, job, { reason: 'NEIGHBOUR_STOPPED', how: reportedError(event.detail), charged: false });
+    else if (lost === null) requeue(ctx, job, { reason: 'REFUSED', how: refusalOf(event), charged: false });
     else failOver(ctx, job, lost);
   }
   refill(ctx, worker);
@@ -157,7 +159,7 @@ function conclude(ctx: StepContext, job: JobRecord, event: AttemptEnded): void {
       finish(ctx, job, { ...ending, event: 'time-out', error: error || 'executionTimeout exceeded' });
       return;
     case AttemptOutcome.WORKER_LOST:
-      lose(ctx, job, { reason: 'WORKER_LOST', how: error || 'worker lost', agoMs: event.agoMs });
+      lose(ctx, job, { reason: 'WORKER_LOST', how: error || 'worker lost', agoMs: event.agoMs }, event.suspected);
       return;
     default:
       // Stopped although the lease is still valid: no caller requested it, so the job is not charged.

@@ -8,17 +8,54 @@ import type { EndpointRecord } from '../state/endpoints.ts';
 import type { Slot, WorkerRecord } from '../state/fleet.ts';
 import type { JobRecord } from '../state/jobs.ts';
 import type { Now } from '../now.ts';
-import { expire, leaseFirst } from './jobs.ts';
-import { first, startRefill, wantsRefill } from './lanes.ts';
+import { expire, leaseQueued } from './jobs.ts';
+import { first, firstBut, startRefill, wantsRefill } from './lanes.ts';
+import { mustRunApart } from './past-attempts.ts';
 import { purgeStep } from './purge.ts';
 import { mayUseOldRelease } from '../scaling/rollout.ts';
 import { shownWebhook } from '../webhooks/webhook-url.ts';
+
+/** What a job needs of a worker. */
+interface SlotRequest {
+  readonly queuePosition: number;
+  /** A worker without other jobs. */
+  readonly isApart: boolean;
+  /** A worker that takes no more jobs until a job that runs apart can have it. */
+  readonly held?: WorkerRecord | null;
+}
 
 /**
  * Returns the slot for the job at a position of an endpoint's queue, or null if there is none. Workers of the present
  * release come first; those of the previous one only as long as the rollout allows it.
  */
-export function findFreeSlot(state: State, endpoint: EndpointRecord, now: Now, queuePosition: number): Slot | null {
+export function findFreeSlot(state: State, endpoint: EndpointRecord, now: Now, request: SlotRequest): Slot | null {
+  const { queuePosition, isApart, held = null } = request;
+  const isFree = (worker: WorkerRecord): boolean => worker !== held && hasRoom(worker, now, isApart);
+  const worker = pickWorker(state, endpoint, queuePosition, isFree);
+  const node = worker === null ? undefined : state.nodes.get(worker.node);
+  return worker === null || node?.session == null ? null : { worker, node, session: node.session };
+}
+
+/** Whether a worker has a slot for a job, or is empty for one that runs apart. */
+export function hasRoom({ attempts, maxConcurrency, notBefore }: WorkerRecord, now: Now, isApart: boolean): boolean {
+  if (notBefore > now.mono) return false;
+  if (isApart) return attempts.size === 0;
+  return attempts.size < maxConcurrency && !runsApart(attempts);
+}
+
+/** Such a job is alone on its worker. */
+function runsApart(attempts: WorkerRecord['attempts']): boolean {
+  if (attempts.size !== 1) return false;
+  const [only] = attempts.values();
+  return only?.isApart === true;
+}
+
+function pickWorker(
+  state: State,
+  endpoint: EndpointRecord,
+  queuePosition: number,
+  isFree: (worker: WorkerRecord) => boolean,
+): WorkerRecord | null {
   let best: WorkerRecord | null = null;
   let bestOld: WorkerRecord | null = null;
   let freshReady = false;
@@ -26,7 +63,7 @@ export function findFreeSlot(state: State, endpoint: EndpointRecord, now: Now, q
     const worker = state.workers.get(id);
     if (worker === undefined || !isReady(worker)) continue;
     const fresh = worker.release === endpoint.config.release;
-    const free = worker.attempts.size < worker.maxConcurrency && worker.notBefore <= now.mono;
+    const free = isFree(worker);
     // The node is looked up only where it could change the result.
     if (free ? !goesBefore(worker, fresh ? best : bestOld) : !fresh || freshReady) continue;
     if (state.nodes.get(worker.node)?.session == null) continue;
@@ -35,9 +72,7 @@ export function findFreeSlot(state: State, endpoint: EndpointRecord, now: Now, q
     if (fresh) best = worker;
     else if (mayUseOldRelease(endpoint, worker, queuePosition)) bestOld = worker;
   }
-  const worker = freshReady ? best : bestOld;
-  const node = worker === null ? undefined : state.nodes.get(worker.node);
-  return worker === null || node?.session == null ? null : { worker, node, session: node.session };
+  return freshReady ? best : bestOld;
 }
 
 /** Prefers the less loaded worker; of equals the one used last, so that the others become idle. */
@@ -56,15 +91,24 @@ export function isReady(worker: WorkerRecord): boolean {
 /** Dispatches queued jobs while there are free slots, and refills the window from the store. */
 export function fill(ctx: StepContext, endpoint: EndpointRecord): void {
   if (endpoint.purge !== null) purgeStep(ctx, endpoint);
+  // Jobs that wait for a worker of their own. The first one holds the least loaded worker, which the others pass.
+  const passed = new Set<JobRecord>();
+  let held: WorkerRecord | null = null;
   for (const lane of endpoint.lanes) {
-    for (let job = first(lane); job !== null; job = first(lane)) {
+    for (let job = firstBut(lane, passed); job !== null; job = firstBut(lane, passed)) {
       if (job.deleteAt <= ctx.now.wall) {
         expire(ctx, job);
         continue;
       }
-      const slot = findFreeSlot(ctx.state, endpoint, ctx.now, job.queuePosition);
+      const isApart = mustRunApart(job.pastAttempts);
+      const slot = findFreeSlot(ctx.state, endpoint, ctx.now, { queuePosition: job.queuePosition, isApart, held: isApart ? null : held });
+      if (slot === null && isApart) {
+        passed.add(job);
+        held ??= pickWorker(ctx.state, endpoint, job.queuePosition, ({ attempts }) => !runsApart(attempts));
+        continue;
+      }
       if (slot === null) break;
-      const write = leaseFirst(ctx, job, slot);
+      const write = leaseQueued(ctx, job, slot);
       if (write === null) break;
       sendJob(ctx, job, slot, write);
     }
@@ -73,6 +117,11 @@ export function fill(ctx: StepContext, endpoint: EndpointRecord): void {
       ctx.emit({ kind: 'read-head', endpoint: endpoint.config.id, priority: lane === endpoint.lanes[0] ? 0 : 1, after, limit });
     }
   }
+}
+
+/** Whether a job that waits for a worker of its own is the first of a queue: others may pass it. */
+export function mayPass(endpoint: EndpointRecord): boolean {
+  return endpoint.lanes.some((lane) => mustRunApart(first(lane)?.pastAttempts ?? null));
 }
 
 /** Adds the effect that sends a leased job to its agent, once its lease is durable. */

@@ -6,7 +6,7 @@ import type { State } from '../state.ts';
 import type { EndpointRecord } from '../state/endpoints.ts';
 import type { JobRecord } from '../state/jobs.ts';
 import type { Now } from '../now.ts';
-import { enqueue, leave, putBack, takeFirst } from './lanes.ts';
+import { enqueue, leave, putBack, take } from './lanes.ts';
 import { transition, type Cell, type JobEvent, type Phase, type Transition } from './transitions.ts';
 
 /** A job in this phase. */
@@ -39,7 +39,7 @@ function moveInQueue(state: State, endpoint: EndpointRecord | undefined, job: Jo
       if (lane === undefined || !putBack(lane, job)) state.jobs.delete(job.id);
       return;
     case 'take':
-      if (lane !== undefined) takeFirst(lane);
+      if (lane !== undefined) take(lane, job);
       return;
     case 'leave':
       if (lane !== undefined) leave(lane, job.seq);

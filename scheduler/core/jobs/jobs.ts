@@ -13,12 +13,12 @@ import type { Write } from '../effects.ts';
 import type { Cause } from '../events.ts';
 import { type State, noteEnded } from '../state.ts';
 import type { EndpointRecord } from '../state/endpoints.ts';
-import { attemptKey, type Slot } from '../state/fleet.ts';
+import { attemptKey, type HeldAttempt, type Slot } from '../state/fleet.ts';
 import type { JobRecord } from '../state/jobs.ts';
 import type { Now } from '../now.ts';
 import { hookOf, noteHook } from '../webhooks/webhooks.ts';
 import { applyEvent, phaseOf } from './job-records.ts';
-import { withAttempt, type AttemptEnd } from './past-attempts.ts';
+import { mustRunApart, unchargedAttempts, withAttempt, type AttemptEnd } from './past-attempts.ts';
 import { chunksFor, dropStream, takeStream } from './streams.ts';
 import { transition, type Cell, type Phase } from './transitions.ts';
 import { span } from './views.ts';
@@ -58,14 +58,19 @@ export function takeLease<P extends Phase, E extends 'submit-leased' | 'lease'>(
   job.startRecorded = false;
   job.progress = null;
   dropStream(state, job);
-  worker.attempts.set(attemptKey(job.id, job.token), { job: job.id, token: job.token });
+  worker.attempts.set(attemptKey(job.id, job.token), heldAttempt(job));
   worker.lastUsed = state.nextUse++;
   state.jobs.set(job.id, job);
   return next;
 }
 
-/** Leases the first job of a lane. Returns null if its phase forbids it. */
-export function leaseFirst(ctx: StepContext, job: JobRecord, slot: Slot): Write | null {
+/** Returns the slot's entry for the present attempt of a job. */
+export function heldAttempt({ id, token, pastAttempts }: JobRecord): HeldAttempt {
+  return { job: id, token, isApart: mustRunApart(pastAttempts) };
+}
+
+/** Leases a queued job. Returns null if its phase forbids it. */
+export function leaseQueued(ctx: StepContext, job: JobRecord, slot: Slot): Write | null {
   const next = takeLease(ctx, job, 'lease', slot);
   if (next === null || job.lease === null) return null;
   return ctx.write({ kind: next.op, seq: job.seq, token: job.token, lease: job.lease });
@@ -175,7 +180,7 @@ export interface Lost {
   readonly how: string;
   /** Age of the end, ms. */
   readonly agoMs?: number;
-  /** Whether a reported start keeps its charge. */
+  /** Whether a started attempt counts towards maxAttempts. */
   readonly charged: boolean;
 }
 
@@ -185,7 +190,7 @@ export function requeue(ctx: StepContext, job: JobRecord, { reason, how, agoMs =
   const next = applyEvent(ctx.state, job, 'requeue');
   if (next === null) return;
   const { submittedAt, startedAt } = job;
-  job.pastAttempts = withAttempt(job.pastAttempts, {
+  const ended = {
     submittedAt,
     attempt: started ? job.attempts : job.attempts + 1,
     worker: job.worker,
@@ -195,8 +200,8 @@ export function requeue(ctx: StepContext, job: JobRecord, { reason, how, agoMs =
     endedAt: Math.max(startedAt ?? submittedAt, ctx.now.wall - agoMs),
     reason,
     error: how,
-  });
-  if (!charged && started) job.attempts--;
+  };
+  job.pastAttempts = withAttempt(job.pastAttempts, ended, charged);
   job.lease = null;
   job.leasedAt = null;
   job.startedAt = null;
@@ -211,9 +216,9 @@ export function requeue(ctx: StepContext, job: JobRecord, { reason, how, agoMs =
 
 /**
  * Handles the loss of a leased job's worker: requeues the job while attempts are left, otherwise ends it FAILED with
- * this reason.
+ * this reason. A job that is merely suspected is not charged.
  */
-export function lose(ctx: StepContext, job: JobRecord, lost: Omit<Lost, 'charged'>): void {
+export function lose(ctx: StepContext, job: JobRecord, lost: Omit<Lost, 'charged'>, isSuspected = false): void {
   const { how, agoMs = 0 } = lost;
   if (job.deleteAt <= ctx.now.wall) {
     expire(ctx, job);
@@ -221,15 +226,18 @@ export function lose(ctx: StepContext, job: JobRecord, lost: Omit<Lost, 'charged
   }
   const endpoint = endpointOf(ctx.state, job);
   const max = endpoint?.config.maxAttempts || ctx.state.settings.maxAttempts;
-  const last = job.phase === 'STARTED' && job.attempts >= max;
+  // A job that runs apart has nobody else to suspect, whatever the agent says.
+  const isFree = isSuspected && !mustRunApart(job.pastAttempts);
+  const charged = job.attempts - unchargedAttempts(job.pastAttempts, job.submittedAt);
+  const last = !isFree && job.phase === 'STARTED' && charged >= max;
   if (endpoint !== undefined) endpoint.tallies.lost++;
   const facts = { job: job.id, endpoint: job.endpoint, attempt: job.token, worker: job.worker, node: job.lease?.node, how };
   ctx.emit({ kind: 'log', level: 'warn', message: last ? 'the last attempt was lost' : 'attempt lost', facts });
   if (last) {
-    const error = `${how} (attempt ${job.attempts} of ${max})`;
+    const error = `${how} (attempt ${charged} of ${max})`;
     finish(ctx, job, { event: 'fail', output: null, error, executionMs: null, agoMs });
   } else {
-    requeue(ctx, job, { ...lost, charged: true });
+    requeue(ctx, job, isFree ? { ...lost, reason: 'SUSPECTED', charged: false } : { ...lost, charged: true });
   }
 }
 

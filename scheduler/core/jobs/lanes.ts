@@ -30,6 +30,17 @@ export function putBack(lane: Lane, job: JobRecord): boolean {
   return true;
 }
 
+/** Returns the first queued job that is not among `passed`, or null if the window has none. */
+export function firstBut(lane: Lane, passed: ReadonlySet<JobRecord>): JobRecord | null {
+  const head = first(lane);
+  if (head === null || !passed.has(head)) return head;
+  for (let at = lane.head + 1; at < lane.window.length; at++) {
+    const job = lane.window[at] as JobRecord;
+    if (job.phase === 'QUEUED' && !passed.has(job)) return job;
+  }
+  return null;
+}
+
 /** Returns the first queued job, or null if the window has none. */
 export function first(lane: Lane): JobRecord | null {
   while (lane.head < lane.window.length) {
@@ -44,9 +55,14 @@ export function first(lane: Lane): JobRecord | null {
   return null;
 }
 
-/** Removes the job that {@link first} returned. */
-export function takeFirst(lane: Lane): void {
+/** Removes a job of the window, usually the one that {@link first} returned. */
+export function take(lane: Lane, job: JobRecord): void {
   lane.count--;
+  const at = lane.window[lane.head] === job ? lane.head : lane.window.indexOf(job, lane.head);
+  if (at > lane.head) {
+    lane.window.splice(at, 1);
+    return;
+  }
   lane.head++;
   if (lane.head > 512 && lane.head * 2 > lane.window.length) {
     lane.window = lane.window.slice(lane.head);
@@ -54,7 +70,7 @@ export function takeFirst(lane: Lane): void {
   }
 }
 
-/** Records that a queued job left the queue other than by {@link takeFirst}. The caller changes its phase. */
+/** Records that a queued job left the queue other than by {@link take}. The caller changes its phase. */
 export function leave(lane: Lane, seq: number): void {
   lane.count--;
   lane.refill?.removed.add(seq);

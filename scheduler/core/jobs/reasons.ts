@@ -2,7 +2,7 @@
 import { WorkerState } from '../../../proto/gen/capstan/v1/common.ts';
 
 import { inCrashLoop } from '../scaling/crash-loops.ts';
-import { isReady } from './dispatch.ts';
+import { hasRoom, isReady, mayPass } from './dispatch.ts';
 import type { State } from '../state.ts';
 import type { EndpointRecord } from '../state/endpoints.ts';
 import type { Now } from '../now.ts';
@@ -35,8 +35,10 @@ export function queueReason(state: State, endpoint: EndpointRecord, now: Now): E
   const workers = [...endpoint.workers].flatMap((id) => state.workers.get(id) ?? []);
   const sick = workers.find((worker) => !worker.drain && worker.status?.state === WorkerState.UNHEALTHY);
   if (workers.some((worker) => isReady(worker) && state.nodes.get(worker.node)?.session !== null)) {
-    const free = workers.some((worker) => isReady(worker) && worker.attempts.size < worker.maxConcurrency && worker.notBefore <= now.mono);
-    return free ? { reason: '', detail: '' } : { reason: 'WORKERS_BUSY', detail: `${workers.length} workers, no free slot` };
+    const isApart = mayPass(endpoint);
+    if (workers.some((worker) => isReady(worker) && hasRoom(worker, now, isApart))) return { reason: '', detail: '' };
+    const lacks = isApart ? 'no empty one for a job that runs alone' : 'no free slot';
+    return { reason: 'WORKERS_BUSY', detail: `${workers.length} workers, ${lacks}` };
   }
   if (inCrashLoop(endpoint)) {
     const { failures, lastError } = endpoint.starts;

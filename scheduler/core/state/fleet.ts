@@ -10,6 +10,8 @@ import type { Due } from './jobs.ts';
 export interface HeldAttempt {
   readonly job: string;
   readonly token: number;
+  /** It has the worker to itself. */
+  readonly isApart: boolean;
 }
 
 /** Returns the key of an attempt: a job's id and the token of its lease. */

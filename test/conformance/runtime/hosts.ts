@@ -44,9 +44,9 @@ export function shared(runtime: Runtime): () => Runtime {
       name: runtime.name,
       start(spec, events) {
         const { promise, resolve } = Promise.withResolvers<void>();
-        const exited = (detail: string, hardStop: boolean): void => {
+        const exited = (detail: string, hardStop: boolean, culprit?: string): void => {
           resolve();
-          events.exited(detail, hardStop);
+          events.exited(detail, hardStop, culprit);
         };
         const worker = runtime.start(spec, { ...events, exited });
         ends.push(async () => {

@@ -21,7 +21,7 @@ export type Said =
   | { readonly say: 'progress'; readonly key: string; readonly value: unknown }
   | { readonly say: 'ended'; readonly key: string; readonly result: TaskResult; readonly value: unknown }
   | { readonly say: 'log'; readonly stream: string; readonly jobId: string; readonly text: string }
-  | { readonly say: 'exited'; readonly detail: string; readonly hardStop: boolean };
+  | { readonly say: 'exited'; readonly detail: string; readonly hardStop: boolean; readonly culprit: string | undefined };
 
 export interface TestWorker {
   readonly worker: RunningWorker;
@@ -74,7 +74,7 @@ export function startWorkerOf(runtime: Runtime, folder: string, fn: string, more
       reachable: (is) => said.push({ say: 'reachable', is }),
       violation: (detail) => said.push({ say: 'violation', detail }),
       log: ({ stream, jobId, text }) => said.push({ say: 'log', stream, jobId, text }),
-      exited: (detail, hardStop) => said.push({ say: 'exited', detail, hardStop }),
+      exited: (detail, hardStop, culprit) => said.push({ say: 'exited', detail, hardStop, culprit }),
     },
   );
   const run: TestWorker['run'] = (key, input, values = {}) => {

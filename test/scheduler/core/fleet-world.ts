@@ -3,7 +3,7 @@
  * test says. The store has control rows alone.
  */
 import { WorkerState } from '../../../proto/gen/capstan/v1/common.ts';
-import { AttemptOutcome, Inventory, WorkerStatus, type AgentEvent } from '../../../proto/gen/capstan/v1/nodes.ts';
+import { AttemptOutcome, Inventory, RefusalReason, WorkerStatus, type AgentEvent } from '../../../proto/gen/capstan/v1/nodes.ts';
 import type { CapstanError } from '../../../lib/errors.ts';
 import { StepResult, type Answer, type Effect } from '../../../scheduler/core/effects.ts';
 import type { Command, CoreEvent } from '../../../scheduler/core/events.ts';
@@ -186,9 +186,7 @@ export class FleetWorld {
 
   /** The handler of a job returns. */
   complete(job: string): void {
-    const at = this.running.findIndex((running) => running.job === job);
-    const [ended] = this.running.splice(at, 1);
-    if (at === -1 || ended === undefined) throw new Error(`${job} does not run`);
+    const ended = this.#take(job);
     const facts = { jobId: job, token: ended.token, error: '', executionMs: 1, agoMs: 0, chunks: 0, started: true, slotHeld: false };
     this.#agent(ended.node, {
       event: {
@@ -197,6 +195,28 @@ export class FleetWorld {
       },
     });
     this.#reap(ended.node);
+  }
+
+  /** The worker of a job, whose handler was entered, dies. `suspected`: others were running there. */
+  lose(job: string, suspected: boolean): void {
+    const ended = this.#take(job);
+    const facts = { jobId: job, token: ended.token, error: 'it died', executionMs: 1, agoMs: 0, chunks: 0, started: true, slotHeld: false };
+    this.#agent(ended.node, { event: { $case: 'ended', value: { ...facts, outcome: AttemptOutcome.WORKER_LOST, suspected } } });
+  }
+
+  /** The handler of a job was entered; then a neighbour of it ended their worker. */
+  disturb(job: string): void {
+    const { node, token } = this.#take(job);
+    this.#agent(node, { event: { $case: 'started', value: { jobId: job, token, agoMs: 0 } } });
+    const reason = RefusalReason.NEIGHBOUR_STOPPED;
+    this.#agent(node, { event: { $case: 'refused', value: { jobId: job, token, reason, detail: 'another job ended the worker' } } });
+  }
+
+  #take(job: string): Running {
+    const at = this.running.findIndex((running) => running.job === job);
+    const [taken] = this.running.splice(at, 1);
+    if (at === -1 || taken === undefined) throw new Error(`${job} does not run`);
+    return taken;
   }
 
   workers(endpoint: string): WorkerRecord[] {

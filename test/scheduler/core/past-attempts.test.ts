@@ -5,7 +5,9 @@ import {
   ERROR_CHARACTERS,
   MOST_ATTEMPTS,
   MOST_BYTES,
+  mustRunApart,
   pastAttempts,
+  unchargedAttempts,
   withAttempt,
   type PastAttempt,
 } from '../../../scheduler/core/jobs/past-attempts.ts';
@@ -56,4 +58,28 @@ test('the list is bounded: by entries, by the characters of an error, and in byt
     t.is(pastAttempts(text).at(-1)?.attempt, 50);
     t.false((text ?? '').includes('\0'), 'PostgreSQL has no such character in a text');
   }
+});
+
+test('what is not charged is counted in the last entry, however many were dropped', (t) => {
+  let text: string | null = null;
+  for (let n = 0; n < 50; n += 1) text = withAttempt(text, ended({ attempt: n + 1, reason: 'NEIGHBOUR_STOPPED' }), false);
+  t.is(unchargedAttempts(text, 1_000), 50);
+  text = withAttempt(text, ended({ attempt: 51 }));
+  // One that did not start counts anyway for nothing.
+  text = withAttempt(text, ended({ attempt: 52, startedAt: null, reason: 'REFUSED' }), false);
+  t.is(unchargedAttempts(text, 1_000), 50);
+  t.is(unchargedAttempts(text, 2_000), 0, 'a retry counts anew');
+  t.is(unchargedAttempts(null, 1_000), 0);
+});
+
+test('a job that is suspected twice runs apart from then on, also after a retry', (t) => {
+  let text: string | null = withAttempt(null, ended({ error: '"suspected":9' }));
+  t.false(mustRunApart(text));
+  text = withAttempt(text, ended({ reason: 'SUSPECTED' }), false);
+  t.false(mustRunApart(text));
+  text = withAttempt(text, ended({ reason: 'SUSPECTED' }), false);
+  t.true(mustRunApart(text));
+  for (let n = 0; n < 50; n += 1) text = withAttempt(text, ended({ submittedAt: 2_000, reason: n % 2 === 0 ? 'STOPPED' : 'REFUSED' }));
+  t.true(mustRunApart(text));
+  t.false(mustRunApart(null));
 });

@@ -14,6 +14,7 @@ import { findOpenTelemetry } from '../../thread/host/current-trace.ts';
 import { choiceOf, type Choose } from '../../thread/host/methods.ts';
 import { loadHandler } from '../../thread/host/module.ts';
 import { errorMessage, errorStack } from '../../thread/host/output.ts';
+import { onCulprit } from '../../thread/host/stopping.ts';
 import { runTask, onlyRunningJob, type TaskControl } from '../../thread/host/task.ts';
 import { captureOutput, type OutputCapture } from '../../thread/host/thread-output.ts';
 import { loadTranspilerWhenIdle } from '../../thread/host/transpiler.ts';
@@ -41,6 +42,7 @@ socket.on('data', (data) => reader.push(data));
 socket.on('close', killGroup);
 socket.on('error', killGroup);
 process.on('uncaughtException', died);
+onCulprit((key) => channel.send({ t: 'culprit', key } satisfies FromHost));
 // The last output of a handler that calls process.exit() is still corked.
 process.on('exit', () => flushChannel?.());
 channel.send({ t: 'up' } satisfies FromHost);

@@ -13,6 +13,7 @@ import { choiceOf, type Choose } from './methods.ts';
 import { loadHandler } from './module.ts';
 import { errorMessage, errorStack } from './output.ts';
 import { runTask, onlyRunningJob, type TaskControl } from './task.ts';
+import { onCulprit } from './stopping.ts';
 import { captureOutput, type OutputCapture } from './thread-output.ts';
 import { loadTranspilerWhenIdle } from './transpiler.ts';
 
@@ -66,6 +67,7 @@ async function load(order: Extract<ThreadOrder, { kind: 'load' }>): Promise<void
     () => onlyRunningJob(running),
     (stream, jobId, text) => post(port, { t: 'log', stream, jobId, text }),
   );
+  onCulprit((key) => post(port, { t: 'culprit', key }));
   port.on('message', (message: ToThread) => {
     if (message.t === 'http-frames') {
       hearFrames(message);

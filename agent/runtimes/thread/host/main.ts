@@ -5,7 +5,7 @@
  */
 import { Socket } from 'node:net';
 import { fileURLToPath } from 'node:url';
-import { MessageChannel, SHARE_ENV, type MessagePort } from 'node:worker_threads';
+import { MessageChannel, receiveMessageOnPort, SHARE_ENV, type MessagePort } from 'node:worker_threads';
 
 import { Piscina } from 'piscina';
 
@@ -173,6 +173,8 @@ function stopHard(): void {
  */
 function threadDied(error: unknown): void {
   if (stopping) return;
+  // Its last messages say which task ended it, and may hold results.
+  for (let last = lastMessage(); last !== undefined; last = lastMessage()) onThreadMessage(last);
   stopping = true;
   const stack = error instanceof Error ? (error.stack ?? error.message) : String(error);
   say({ t: 'log', stream: 'stderr', jobId: '', text: stack });
@@ -180,6 +182,12 @@ function threadDied(error: unknown): void {
   setImmediate(() => {
     socket.end(() => process.exit(1));
   });
+}
+
+/** Returns the next message of the handler thread that has arrived. */
+function lastMessage(): ThreadMessage | undefined {
+  const received = port === undefined ? undefined : receiveMessageOnPort(port);
+  return received?.message as ThreadMessage | undefined;
 }
 
 function tellThread(message: ToThread): void {

@@ -9,7 +9,7 @@ import { traceparentOf, withTrace } from './current-trace.ts';
 import { argumentsFor, firstValue, InputError } from './arguments.ts';
 import type { Choose } from './methods.ts';
 import { Aggregate, chunkBytes, errorMessage, errorStack, OutputError, resultBytes, toJson } from './output.ts';
-import { withStopSignal } from './stopping.ts';
+import { withWork } from './stopping.ts';
 import { schemaProblems, Unfit } from './unfit.ts';
 import type { OutputCapture } from './thread-output.ts';
 
@@ -65,7 +65,7 @@ export async function runTask(order: TaskOrder, control: TaskControl, module: Ta
   let end: FromTask;
   const given: { first?: unknown } = {};
   try {
-    const bytes = await withStopSignal(control.abort.signal, () =>
+    const bytes = await withWork({ key, signal: control.abort.signal }, () =>
       withTrace(order.trace ?? '', () => callHandler(order, control, module, { post, given })),
     );
     end = { t: 'returned', key, ms: 0, bytes };

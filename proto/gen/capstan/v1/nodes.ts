@@ -52,7 +52,7 @@ export const RefusalReason = {
   INPUT_UNAVAILABLE: "REFUSAL_REASON_INPUT_UNAVAILABLE",
   /** STOPPED - A Stop arrived before the handler was entered. */
   STOPPED: "REFUSAL_REASON_STOPPED",
-  /** NEIGHBOUR_STOPPED - Stopped by the hard stop of a neighbour on the same worker. */
+  /** NEIGHBOUR_STOPPED - Another attempt on the same worker ended the worker, or was stopped by force. */
   NEIGHBOUR_STOPPED: "REFUSAL_REASON_NEIGHBOUR_STOPPED",
   /** INPUT_MISSING - The blob store has no such input. After several of these the job fails. */
   INPUT_MISSING: "REFUSAL_REASON_INPUT_MISSING",
@@ -507,6 +507,8 @@ export interface AttemptEnded {
    * this follows when the slot is free.
    */
   slotHeld: boolean;
+  /** WORKER_LOST: several handlers were running on the worker, and which of them ended it is not known. */
+  suspected?: boolean | undefined;
 }
 
 /**
@@ -2007,6 +2009,7 @@ function createBaseAttemptEnded(): AttemptEnded {
     started: false,
     chunks: 0,
     slotHeld: false,
+    suspected: undefined,
   };
 }
 
@@ -2041,6 +2044,9 @@ export const AttemptEnded: MessageFns<AttemptEnded> = {
     }
     if (message.slotHeld !== false) {
       writer.uint32(80).bool(message.slotHeld);
+    }
+    if (message.suspected !== undefined) {
+      writer.uint32(88).bool(message.suspected);
     }
     return writer;
   },
@@ -2138,6 +2144,14 @@ export const AttemptEnded: MessageFns<AttemptEnded> = {
             message.slotHeld = reader.bool();
             continue;
           }
+          case 11: {
+            if (tag !== 88) {
+              break;
+            }
+
+            message.suspected = reader.bool();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -2178,6 +2192,7 @@ export const AttemptEnded: MessageFns<AttemptEnded> = {
         : isSet(object.slot_held)
         ? globalThis.Boolean(object.slot_held)
         : false,
+      suspected: isSet(object.suspected) ? globalThis.Boolean(object.suspected) : undefined,
     };
   },
 
@@ -2213,6 +2228,9 @@ export const AttemptEnded: MessageFns<AttemptEnded> = {
     if (message.slotHeld !== false) {
       obj.slotHeld = message.slotHeld;
     }
+    if (message.suspected !== undefined) {
+      obj.suspected = message.suspected;
+    }
     return obj;
   },
 
@@ -2233,6 +2251,7 @@ export const AttemptEnded: MessageFns<AttemptEnded> = {
     message.started = object.started ?? false;
     message.chunks = object.chunks ?? 0;
     message.slotHeld = object.slotHeld ?? false;
+    message.suspected = object.suspected ?? undefined;
     return message;
   },
 };

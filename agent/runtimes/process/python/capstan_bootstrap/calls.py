@@ -10,6 +10,7 @@ import time
 from . import stopping
 from .arguments import InputError
 from .async_steps import cancelled_while_waiting
+from .culprit import current_key, report_culprit
 from .interrupts import JobStopped
 from .json_input import NumberOutOfRange, read_json
 from .logs import current_task
@@ -55,6 +56,7 @@ class Calls:
     def _run(self, task, interrupts):
         current_task.set(task)
         stopping.current.set(task.stopping)
+        current_key.set(task.key)
         self._channel.enter(task.key)
         began = time.perf_counter()
         try:
@@ -76,6 +78,7 @@ class Calls:
         """Runs in the event loop of the main thread, in a task that was created within `context()`."""
         current_task.set(task)
         stopping.current.set(task.stopping)
+        current_key.set(task.key)
         self._channel.enter(task.key)
         began = time.perf_counter()
         try:
@@ -206,6 +209,7 @@ class Calls:
         if code is not None and not isinstance(code, int):
             sys.stderr.write(f"{code}\n")
         self._end_lines(task)
+        report_culprit(self._channel, task.key)
         os._exit(0 if code is None else code & 0xFF if isinstance(code, int) else 1)
 
     def _finish(self, task, end, began):

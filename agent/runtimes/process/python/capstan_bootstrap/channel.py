@@ -17,6 +17,9 @@ MAX_FRAME_BYTES = 64 * 1024 * 1024
 # Linux only; some versions of the fcntl module lack it.
 F_SETSIG = getattr(fcntl, "F_SETSIG", 10)
 
+# Longest wait for another frame before the process ends.
+LAST_FRAME_S = 1
+
 PREFIX = struct.Struct("<II")
 
 
@@ -56,6 +59,12 @@ class Channel:
                 kill_group()
             finally:
                 self._sender = 0
+
+    def send_last(self, header):
+        """Sends a frame of a process that is about to end, unless another frame is stuck: the end must not wait for the agent."""
+        if self.is_open and self._sender != threading.get_ident() and self._lock.acquire(timeout=LAST_FRAME_S):
+            self._lock.release()
+            self.send(header)
 
     def enter(self, key):
         """

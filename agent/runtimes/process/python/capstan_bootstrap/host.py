@@ -12,6 +12,7 @@ import traceback
 
 from .calls import Calls
 from .channel import Channel, kill_group, tie_to_agent
+from .culprit import watch_exits
 from .http_functions import HttpFunctions
 from .interrupts import MainInterrupts
 from .loading import load_function, prepare_path
@@ -38,6 +39,7 @@ class Host:
             tie_to_agent()
         threading.Thread(target=self._read, name="capstan-channel", daemon=True).start()
         self._interrupts.install()
+        watch_exits(self._channel)
         self._channel.send({"t": "up"})
         preload(os.environ.pop("CAPSTAN_PRELOAD", "").split())
         self._load(self._orders.get())
@@ -62,7 +64,8 @@ class Host:
             # The agent ends this process.
             threading.Event().wait()
         self._calls = Calls(choice, order["endpointId"], self._channel, end_lines)
-        self._runner = runner_for(self._calls, self._interrupts, loop if choice.is_async else None, order["maxConcurrency"])
+        at_once = order["maxConcurrency"]
+        self._runner = runner_for(self._calls, self._interrupts, loop if choice.is_async else None, at_once, self._channel)
         self._channel.send({"t": "loaded"})
         self._runner.serve()
 

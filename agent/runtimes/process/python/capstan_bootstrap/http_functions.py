@@ -10,6 +10,7 @@ import threading
 
 from . import stopping
 from .async_steps import AsyncSteps
+from .culprit import current_key, run_loop
 from .http_arguments import BadRequest, HttpSignature
 from .http_request import Body, CallerGone, Request, Response
 from .loading import load_function
@@ -103,9 +104,7 @@ class HttpFunctions:
         self._base = contextvars.copy_context()
 
     def serve(self):
-        while True:
-            # User code may stop it.
-            self._loop.run_forever()
+        run_loop(self._loop, self._channel)
 
     def hear(self, header, body):
         key = header["key"]
@@ -131,6 +130,7 @@ class HttpFunctions:
         answer = Answer(call, self._channel)
         failure = None
         stopping.current.set(call.stopping)
+        current_key.set(call.key)
         try:
             with traced(trace_of(call.header)):
                 self._answer(call, answer)

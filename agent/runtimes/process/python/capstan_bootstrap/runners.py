@@ -2,6 +2,7 @@
 import queue
 import threading
 
+from .culprit import run_loop
 from .interrupts import JobStopped, ThreadInterrupts
 
 
@@ -61,9 +62,10 @@ class ThreadRunner:
 class LoopRunner:
     """Runs any number of asynchronous functions concurrently, in one event loop."""
 
-    def __init__(self, calls, loop):
+    def __init__(self, calls, loop, channel):
         self._calls = calls
         self._loop = loop
+        self._channel = channel
         # The loop itself holds only weak references to tasks.
         self._alive = set()
 
@@ -75,9 +77,7 @@ class LoopRunner:
         task.stop()
 
     def serve(self):
-        while True:
-            # User code may stop it.
-            self._loop.run_forever()
+        run_loop(self._loop, self._channel)
 
     def _begin(self, task):
         if task.stopped:
@@ -96,8 +96,8 @@ class LoopRunner:
         coroutine.add_done_callback(ended)
 
 
-def runner_for(calls, interrupts, loop, at_once):
+def runner_for(calls, interrupts, loop, at_once, channel):
     """Returns the runner of a function. `loop` is that of an asynchronous function; None for a plain one."""
     if loop is not None:
-        return LoopRunner(calls, loop)
+        return LoopRunner(calls, loop, channel)
     return MainRunner(calls, interrupts) if at_once <= 1 else ThreadRunner(calls, at_once)

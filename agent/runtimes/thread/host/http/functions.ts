@@ -7,7 +7,7 @@ import { findOpenTelemetry, traceOfHeaders, withTrace } from '../current-trace.t
 import { loadHandler, type Handler } from '../module.ts';
 import { errorMessage, errorStack } from '../output.ts';
 import { signatureOf } from '../signature.ts';
-import { withStopSignal } from '../stopping.ts';
+import { withWork } from '../stopping.ts';
 import { schemaProblems, Unfit } from '../unfit.ts';
 import type { OutputCapture } from '../thread-output.ts';
 import { answerOf, errorAnswer, type Answer } from './answer.ts';
@@ -115,7 +115,7 @@ export class HttpFunctions {
     };
     this.#calls.set(key, call);
     const run = (): Promise<void> => withTrace(traceOfHeaders(frame.headers), () => this.#run(frame, call));
-    void withStopSignal(call.abort.signal, run).then(() => this.#calls.delete(key));
+    void withWork({ key, signal: call.abort.signal }, run).then(() => this.#calls.delete(key));
   }
 
   /** Serves one request to its end, including failures; never throws. */
