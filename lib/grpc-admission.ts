@@ -1,6 +1,6 @@
 /**
  * Decides from a call's metadata whether a gRPC server accepts it, before any of its messages is read: the caller's
- * identity, its number of open calls, and its maximum message size. A refused call ends immediately, and data that its
+ * identity and scope, its number of open calls, and its maximum message size. A refused call ends immediately, and data that its
  * caller still sends is dropped.
  *
  * A standby refuses every call before it looks at its credentials, except those that say so (`standby`). Methods without credentials (Join, health, reflection) accept small messages, from a limited number of calls. Failed
@@ -42,11 +42,14 @@ export interface MethodRules {
   readonly standby?: boolean;
   /** Its message contains the credentials: calls that fail because of them are limited in rate. */
   readonly credentialInMessage?: boolean;
+  /** Throws a CapstanError for an authenticated caller that may not call it. */
+  readonly permits?: (metadata: Metadata) => void;
   /** Authenticates its callers in place of the server's. */
   readonly identify?: (metadata: Metadata) => Caller;
 }
 
-type AllRules = Required<Omit<MethodRules, 'identify'>> & Pick<MethodRules, 'identify'>;
+type Checks = Pick<MethodRules, 'identify' | 'permits'>;
+type AllRules = Required<Omit<MethodRules, keyof Checks>> & Checks;
 
 export interface AdmissionOptions {
   /** Authenticates a caller. Throws a CapstanError without valid credentials. */
@@ -101,10 +104,18 @@ export class Admission {
   /** Rules of a service's methods by name in the definition; others use the default of their kind. */
   add(definition: ServiceDefinition, rules: Readonly<Record<string, MethodRules>> = {}): void {
     for (const [name, { path, requestStream }] of Object.entries(definition)) {
-      const { open = false, standby = false, credentialInMessage = false, perCaller = Infinity, identify, ...rest } = rules[name] ?? {};
+      const {
+        open = false,
+        standby = false,
+        credentialInMessage = false,
+        perCaller = Infinity,
+        identify,
+        permits,
+        ...rest
+      } = rules[name] ?? {};
       const { messageBytes = open ? OPEN_BYTES : requestStream ? STREAM_BYTES : UNARY_BYTES } = rest;
-      const own = identify === undefined ? {} : { identify };
-      this.#rules.set(path, { open, standby, credentialInMessage, perCaller, messageBytes, ...own });
+      const checks = { ...(identify === undefined ? {} : { identify }), ...(permits === undefined ? {} : { permits }) };
+      this.#rules.set(path, { open, standby, credentialInMessage, perCaller, messageBytes, ...checks });
     }
   }
 
@@ -127,9 +138,10 @@ export class Admission {
                 const refusal = rules.standby ? null : (this.#options.refusal?.(metadata) ?? null);
                 if (refusal !== null) throw refusal;
                 const { limits, messageBytes } = rules.open ? this.#admitOpen(path, peer, rules) : this.#admit(path, metadata, rules);
+                if (!rules.open) this.#options.onTrusted?.(connection);
+                rules.permits?.(metadata);
                 held = this.#hold(limits);
                 limitMessages(call, messageBytes);
-                if (!rules.open) this.#options.onTrusted?.(connection);
               } catch (error) {
                 call.sendStatus(this.#greeted({ ...ended, ...toStatus(error) }));
                 reset(call);

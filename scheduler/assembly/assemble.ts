@@ -35,7 +35,8 @@ import { GatewayToken } from '../secrets/gateway-token.ts';
 import { MasterKeys } from '../secrets/master-keys.ts';
 import { WorkerTokens } from '../secrets/worker-tokens.ts';
 import { Authorizer } from '../services/auth.ts';
-import { blobServiceRules, callerOf, nodeServiceRules } from '../services/callers.ts';
+import { callerOf } from '../services/callers.ts';
+import { serviceRules } from '../services/method-rules.ts';
 import { clusterService, clusterServiceRules } from '../services/cluster-service.ts';
 import { Control } from '../services/control-service.ts';
 import { GatewaySessions } from '../services/gateway-service.ts';
@@ -273,11 +274,12 @@ async function assembleIn(folder: DataFolder, { config, deps, log, gpus, guardOf
     term: () => standing.term,
     cell: config.cell,
   });
-  server.add(JobServiceService, channels.service());
-  server.add(NodeServiceService, sessions.service(), nodeServiceRules);
-  server.add(GatewayServiceService, gateways.service());
-  server.add(ControlServiceService, control.service());
-  server.add(BlobServiceService, blobs.service({ engine, auth, disk, uploads }), blobServiceRules);
+  const rules = serviceRules(auth);
+  server.add(JobServiceService, channels.service(), rules.jobs);
+  server.add(NodeServiceService, sessions.service(), rules.nodes);
+  server.add(GatewayServiceService, gateways.service(), rules.gateways);
+  server.add(ControlServiceService, control.service(), rules.control);
+  server.add(BlobServiceService, blobs.service({ engine, auth, disk, uploads }), rules.blobs);
   const cluster: ClusterView = openCluster({ config, id, engine, masterKeys: () => masterKeys.heldIds, clock: hostClock, log });
   server.add(ClusterServiceService, clusterService(cluster, metrics, log), clusterServiceRules(gatewayToken));
   return {

@@ -119,12 +119,21 @@ export class Authorizer {
    */
   account(metadata: Metadata, wanted = ''): string {
     const principal = this.#holder(metadata);
-    if (!ownsAccount(principal.scope))
-      throw new CapstanError('PERMISSION_DENIED', 'the key is not permitted to make this call; it requires the scope ALL or OPERATOR');
+    if (!ownsAccount(principal.scope)) throw ownersOnly();
     const { account, isGuest } = principal;
     if (isGuest === true && (wanted === '' || wanted === account))
       throw new CapstanError('PERMISSION_DENIED', `account: ${account} is not in the cell of this scheduler`, { field: 'account' });
     return account;
+  }
+
+  /** Admits every key and session, but no worker token. */
+  keyHolder(metadata: Metadata): void {
+    if (this.#holder(metadata).key === '') throw new CapstanError('PERMISSION_DENIED', 'this call requires an API key, or a session');
+  }
+
+  /** Admits only a key that owns its account, of whichever cell. */
+  owner(metadata: Metadata): void {
+    if (!ownsAccount(this.#holder(metadata).scope)) throw ownersOnly();
   }
 
   /**
@@ -224,6 +233,10 @@ export class Authorizer {
       throw new CapstanError('UNAUTHENTICATED', 'the identity of the node is unknown; join again');
     return { role: 'node', node: id };
   }
+}
+
+function ownersOnly(): CapstanError {
+  return new CapstanError('PERMISSION_DENIED', 'the key is not permitted to make this call; it requires the scope ALL or OPERATOR');
 }
 
 function holderOf({ hash, sessionOf, account, scope, endpoints, environment }: KeyRow): AccountPrincipal {

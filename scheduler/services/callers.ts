@@ -1,7 +1,7 @@
 /** Limits of the gRPC server for each kind of caller: open calls, and the size of messages. */
 import type { Metadata } from '@grpc/grpc-js';
 
-import type { Caller, MethodRules } from '../../lib/grpc-admission.ts';
+import type { Caller } from '../../lib/grpc-admission.ts';
 import { ownsAccount } from '../core/control/keys.ts';
 import type { Authorizer } from './auth.ts';
 
@@ -22,16 +22,3 @@ export function callerOf(auth: Authorizer, metadata: Metadata): Caller {
     }
   }
 }
-
-/** Nodes keep one session, and a second while the scheduler has not noticed that the first broke. */
-export const nodeServiceRules = {
-  join: { open: true, credentialInMessage: true, messageBytes: 4 * KIB },
-  session: { perCaller: 4 },
-} as const satisfies Record<string, MethodRules>;
-
-/** Frames carry at most 256 KiB. */
-export const blobServiceRules = {
-  put: { messageBytes: 512 * KIB },
-  get: { messageBytes: 4 * KIB },
-  stat: { messageBytes: 4 * KIB },
-} as const satisfies Record<string, MethodRules>;

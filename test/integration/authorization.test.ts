@@ -125,6 +125,9 @@ const table: Readonly<Record<string, readonly Caller[]>> = {
   'GatewayService/Session': gateway,
 };
 
+/** Its only field says that it has more bytes than there are. */
+const UNDECODABLE = Buffer.from([0x0a, 0xff, 0xff, 0xff, 0x7f, 0x00]);
+
 /** Requests that would change something when they are let in with nothing in them. */
 const harmless: Readonly<Record<string, object>> = {
   'ControlService/Undeploy': { environment: 'none', endpoints: [], stopJobs: false },
@@ -205,6 +208,14 @@ test('every gRPC method lets in whom the table says, and refuses all others', as
   for (const service of Object.values(services)) {
     for (const method of Object.values(service) as unknown as Method[]) {
       const name = method.path.replace(/^\/capstan\.v1\./, '');
+      // Refused before the message is decoded: this one cannot be.
+      const refused = callers.filter((caller) => table[name]?.includes(caller) === false);
+      const undecodable = { ...method, requestSerialize: () => UNDECODABLE };
+      const refusals = await Promise.all(refused.map((caller) => codeOf(client, undecodable, undefined, shown[caller])));
+      // The credential of Join is its message, and only the token of a session, which looks like a key, is good for EndSession.
+      if (!['NodeService/Join', 'ControlService/EndSession'].includes(name))
+        for (const [index, caller] of refused.entries())
+          t.true([status.UNAUTHENTICATED, status.PERMISSION_DENIED].includes(refusals[index] ?? status.OK), `${name} by ${caller}`);
       const empty = method.requestDeserialize(Buffer.alloc(0));
       const codes = await Promise.all(callers.map((caller) => codeOf(client, method, harmless[name] ?? empty, shown[caller])));
       found[name] = callers.filter(
