@@ -11,6 +11,7 @@ import type { Terminal } from '../terminal/terminal.ts';
 import type { LookUp } from '../discovery/settings.ts';
 import type { GeneratedFile } from './generated.ts';
 import { leftOutText } from './base-packages.ts';
+import { hostMarkers } from './markers.ts';
 import { dependenciesOf, installNode, nameOf, unusedLockWarning } from './node-packages.ts';
 import { installPython } from './python-packages.ts';
 import { normalised, reachable, requirementName } from './python-names.ts';
@@ -96,7 +97,7 @@ async function installForPython(
     return { layers: [], files: await emptyRequirements(folder), promised: new Map(), compiledFor: '', known: [] };
   const base = options.bundleBasePackages ? [] : preinstalledPackages;
   const leaveOut = new Set([...base, ...options.exclude].map(normalised));
-  const project = await readPythonProject(folder, options.lookUp);
+  const project = await readPythonProject(folder, options.lookUp, hostMarkers(version));
   for (const text of project.warnings) terminal.warn(text);
   const requested = requirementsFor(folder, project, own);
   // Hosts without the base image also lack what the code imports without requesting it.

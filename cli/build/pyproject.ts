@@ -5,24 +5,11 @@ import { z } from 'zod';
 
 import { ToolError } from '../terminal/tool-error.ts';
 import { readText } from '../text-file.ts';
+import { hostMarkers, type MarkerEnvironment } from './markers.ts';
 import { poetryRequirements, poetrySchema } from './poetry.ts';
 import { normalised, requirementName } from './python-names.ts';
 import { readToml } from './toml.ts';
-
-const FILE = 'pyproject.toml';
-
-const uvSource = z.looseObject({
-  index: z.string().optional(),
-  git: z.string().optional(),
-  rev: z.string().optional(),
-  tag: z.string().optional(),
-  branch: z.string().optional(),
-  subdirectory: z.string().optional(),
-  url: z.string().optional(),
-  path: z.string().optional(),
-  workspace: z.boolean().optional(),
-});
-type UvSource = z.output<typeof uvSource>;
+import { fileUrl, placesOf, PYPROJECT, uvSources, type Place } from './uv-sources.ts';
 
 const schema = z.looseObject({
   project: z
@@ -36,7 +23,7 @@ const schema = z.looseObject({
       poetry: z.looseObject({ dependencies: poetrySchema.default({}) }).optional(),
       uv: z
         .looseObject({
-          sources: z.record(z.string(), z.union([uvSource, z.array(uvSource)])).default({}),
+          sources: uvSources.default({}),
           index: z.array(z.looseObject({ name: z.string().optional(), url: z.string(), explicit: z.boolean().default(false) })).default([]),
         })
         .optional(),
@@ -48,48 +35,65 @@ export interface Pyproject {
   readonly dependencies: readonly string[];
   /** Indexes that packages name in `[tool.uv.sources]`. */
   readonly extraIndexes: readonly string[];
+  /** Where packages come from that no index has, by normalised names: for requirements of other files, too. */
+  readonly places: ReadonlyMap<string, string>;
   readonly warnings: readonly string[];
 }
 
-/** @throws CapstanError INVALID_MANIFEST when the file is not TOML or its dependencies are not a list of strings. */
-export async function readPyproject(folder: string): Promise<Pyproject> {
-  const text = (await readText(folder, FILE)) ?? '';
+/**
+ * `environment`: that of the machine which runs the packages; entries with markers are selected for it. `file`: for
+ * messages. @throws CapstanError INVALID_MANIFEST when the file is not TOML or its dependencies are not a list of strings.
+ */
+export async function readPyproject(
+  folder: string,
+  environment: MarkerEnvironment = hostMarkers('3.11'),
+  file: string = PYPROJECT,
+): Promise<Pyproject> {
+  const text = (await readText(folder, PYPROJECT)) ?? '';
   // Most files name no dependencies, and starting Python takes time.
-  if (!text.includes('dependencies')) return { dependencies: [], extraIndexes: [], warnings: [] };
-  const [content] = await readToml([{ name: FILE, text }]);
+  if (!/dependencies|sources/.test(text)) return { dependencies: [], extraIndexes: [], places: new Map(), warnings: [] };
+  const [content] = await readToml([{ name: file, text }]);
   const read = schema.safeParse(content);
   if (!read.success) {
     const [issue] = read.error.issues;
-    throw new ToolError('INVALID_MANIFEST', `${FILE}: ${issue?.path.join('.') ?? ''}: ${issue?.message ?? ''}`, 'Correct the file.');
+    throw new ToolError('INVALID_MANIFEST', `${file}: ${issue?.path.join('.') ?? ''}: ${issue?.message ?? ''}`, 'Correct the file.');
   }
   const { project, tool } = read.data;
   const own = project?.dependencies ?? [];
-  const table = own.length > 0 ? {} : (tool?.poetry?.dependencies ?? {});
-  const sources = new Map(Object.entries(tool?.uv?.sources ?? {}).map(([name, source]) => [normalised(name), [source].flat()[0]]));
-  const listed = [...own, ...poetryRequirements(table)];
-  const named = new Set(listed.flatMap((each) => sources.get(requirementName(each))?.index ?? []));
+  const table = poetryRequirements(tool?.poetry?.dependencies ?? {}).map((each) => absolute(each, folder));
+  const places = await placesOf(tool?.uv?.sources ?? {}, { folder, file, environment });
+  // With both, Poetry's table says where a package of [project] comes from.
+  for (const each of own.length > 0 ? table : []) {
+    const [, url] = / @ ([^;]*?)\s*(?:;|$)/.exec(each) ?? [];
+    if (url !== undefined && !places.has(requirementName(each))) places.set(requirementName(each), { kind: 'direct', url });
+  }
+  const listed = own.length > 0 ? own : table;
+  const named = new Set(listed.flatMap((each) => indexOf(places.get(requirementName(each)))));
+  const direct = new Map([...places].flatMap(([name, place]) => (place.kind === 'direct' ? [[name, place.url] as const] : [])));
   return {
-    dependencies: listed.map((each) => absolute(withSource(each, sources.get(requirementName(each))), folder)),
+    dependencies: listed.map((each) => absolute(withPlace(each, direct), folder)),
     extraIndexes: (tool?.uv?.index ?? []).flatMap(({ name, url, explicit }) =>
       !explicit || (name !== undefined && named.has(name)) ? [url] : [],
     ),
+    places: direct,
     warnings:
       project?.dynamic.includes('dependencies') === true && listed.length === 0
-        ? [`${FILE}: dependencies of [project] are dynamic and are not read; list them in the file or in requirements.txt`]
+        ? [`${file}: dependencies of [project] are dynamic and are not read; list them in the file or in requirements.txt`]
         : [],
   };
 }
 
-/** Replaces the version by the place that `[tool.uv.sources]` names. */
-function withSource(requirement: string, source: UvSource | undefined): string {
-  if (source === undefined) return requirement;
-  const [, head = '', marker = ''] = /^\s*([\w.-]+(?:\s*\[[^\]]*\])?)[^;]*(;.*)?$/.exec(requirement) ?? [];
-  const at = source.rev ?? source.tag ?? source.branch;
-  const place =
-    source.git === undefined
-      ? (source.url ?? source.path)
-      : `git+${source.git}${at === undefined ? '' : `@${at}`}${source.subdirectory === undefined ? '' : `#subdirectory=${source.subdirectory}`}`;
-  return place === undefined ? requirement : `${head} @ ${place}${marker === '' ? '' : ` ${marker}`}`;
+function indexOf(place: Place | undefined): string[] {
+  return place?.kind === 'index' ? [place.index] : [];
+}
+
+/** Replaces the version of a requirement by the place of its package, if it has one. */
+export function withPlace(requirement: string, places: ReadonlyMap<string, string>): string {
+  const [, head = '', name = '', rest = ''] = /^\s*(([\w.-]+)(?:\s*\[[^\]]*\])?)([^;]*)/.exec(requirement) ?? [];
+  const place = rest.trimStart().startsWith('@') ? undefined : places.get(normalised(name));
+  if (place === undefined) return requirement;
+  const [marker = ''] = /;.*$/.exec(requirement) ?? [];
+  return `${head} @ ${place}${marker === '' ? '' : ` ${marker}`}`;
 }
 
 /** A relative path after `@` becomes an absolute URL. */
@@ -98,8 +102,4 @@ function absolute(requirement: string, folder: string): string {
     /^([^@;]+@ )(?!\w+(?:\+\w+)?:)([^;]+?)(?=\s*(?:;|$))/,
     (_, head: string, path: string) => `${head}${fileUrl(resolve(folder, path.replace(/^file:/, '')))}`,
   );
-}
-
-function fileUrl(path: string): string {
-  return `file://${path.split('/').map(encodeURIComponent).join('/')}`;
 }

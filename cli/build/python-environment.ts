@@ -11,6 +11,7 @@ import type { Terminal } from '../terminal/terminal.ts';
 import type { DeclaredApplication } from '../discovery/declared.ts';
 import { cachedFolder } from './cached-folders.ts';
 import { PYTHON_PACKAGES } from './generated.ts';
+import { localMarkers } from './markers.ts';
 import { installInto, keyOf, notesSchema, pythonPath } from './python-packages.ts';
 import { importedBasePackages, readPythonProject, requirementsFor } from './python-project.ts';
 import { SCRIPTS } from './python-scripts.ts';
@@ -52,7 +53,7 @@ export async function environmentFor(
 ): Promise<PythonEnvironment | null> {
   const own = endpoints.filter(({ language }) => language === 'python');
   if (own.length === 0 || pythonVersion === null) return null;
-  const project = await readPythonProject(folder, options.lookUp);
+  const project = await readPythonProject(folder, options.lookUp, localMarkers(pythonVersion));
   for (const text of project.warnings) terminal.warn(text);
   const { all } = requirementsFor(folder, project, own);
   // An import of a base package needs no requirement: hosts have it, and so must this machine.

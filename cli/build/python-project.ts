@@ -7,12 +7,16 @@ import { missingServers } from './app-servers.ts';
 import { findLockFile, readLockFile, type LockFile } from './lock-files.ts';
 import type { PackageIndexes } from './python-installer.ts';
 import { requirementName } from './python-names.ts';
-import { readPyproject } from './pyproject.ts';
+import { localRequirements } from './local-projects.ts';
+import type { MarkerEnvironment } from './markers.ts';
+import { readPyproject, withPlace } from './pyproject.ts';
 import { isPath, readRequirements } from './requirements-file.ts';
 
 export interface PythonProject {
   readonly requirements: readonly string[];
   readonly constraints: readonly string[];
+  /** As of `Pyproject`. */
+  readonly places: ReadonlyMap<string, string>;
   readonly indexes: PackageIndexes;
   /** Of exact requirements; the lock file's come with its versions. */
   readonly hashes: ReadonlyMap<string, readonly string[]>;
@@ -20,11 +24,21 @@ export interface PythonProject {
   readonly warnings: readonly string[];
 }
 
-/** @throws CapstanError INVALID_MANIFEST with file and rule. */
-export async function readPythonProject(folder: string, lookUp: (name: string) => string | undefined): Promise<PythonProject> {
-  const [file, project, lock] = await Promise.all([readRequirements(folder, lookUp), readPyproject(folder), findLockFile(folder)]);
+/** `environment`: as for `readPyproject`. @throws CapstanError INVALID_MANIFEST with file and rule. */
+export async function readPythonProject(
+  folder: string,
+  lookUp: (name: string) => string | undefined,
+  environment?: MarkerEnvironment,
+): Promise<PythonProject> {
+  const [file, project, lock] = await Promise.all([
+    readRequirements(folder, lookUp),
+    readPyproject(folder, environment),
+    findLockFile(folder),
+  ]);
+  const listed = [...file.requirements.map((each) => withPlace(each, project.places)), ...project.dependencies];
   return {
-    requirements: [...new Set([...file.requirements, ...project.dependencies])],
+    requirements: [...new Set([...listed, ...(await localRequirements(folder, listed, environment))])],
+    places: project.places,
     constraints: file.constraints,
     indexes: { ...file.indexes, extraIndexes: [...file.indexes.extraIndexes, ...project.extraIndexes] },
     hashes: file.hashes,
@@ -42,7 +56,9 @@ export interface Requirements {
 
 /** Returns what the project's files and its endpoints request together, with the servers that applications need. */
 export function requirementsFor(folder: string, project: PythonProject, endpoints: readonly DeclaredEndpoint[]): Requirements {
-  const declared = endpoints.flatMap(({ settings }) => settings.dependencies.map((each) => (isPath(each) ? resolve(folder, each) : each)));
+  const declared = endpoints.flatMap(({ settings }) =>
+    settings.dependencies.map((each) => (isPath(each) ? resolve(folder, each) : withPlace(each, project.places))),
+  );
   const shared = [...project.requirements, ...missingServers(endpoints, [...project.requirements, ...declared])];
   return { shared, all: [...new Set([...shared, ...declared])].sort() };
 }

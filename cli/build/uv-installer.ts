@@ -80,7 +80,9 @@ interface Pinned {
 /** Reads lines such as `numpy==2.1.0    # via pandas, -r requirements.in`. */
 export function graphOf(text: string): Map<string, Pinned> {
   const found = new Map<string, Pinned>();
-  for (const line of text.split('\n')) {
+  for (const whole of text.split('\n')) {
+    // A member of a uv workspace; a build installs a copy.
+    const line = whole.replace(/^-e (?=\S)/, '');
     const [, requirement, via = ''] = /^(\S[^#]*?(?:#\S[^#]*?)?)\s*(?:\s# via (.*))?$/.exec(line) ?? [];
     if (requirement === undefined || requirement === '' || requirement.startsWith('#')) continue;
     found.set(requirement, { requirement, via: via.split(', ').filter((each) => each !== '') });

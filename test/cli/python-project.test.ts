@@ -77,7 +77,7 @@ test('pyproject.toml: what is not TOML or not a list is named with its place', a
     await writeFile(join(folder, 'pyproject.toml'), text);
     return readPyproject(folder);
   };
-  t.deepEqual(await readPyproject(folder), { dependencies: [], extraIndexes: [], warnings: [] });
+  t.deepEqual(await readPyproject(folder), { dependencies: [], extraIndexes: [], places: new Map(), warnings: [] });
   t.deepEqual((await read('[project]\ndependencies = ["a>1; python_version > \'3\'", "b"]\n')).dependencies, [
     "a>1; python_version > '3'",
     'b',
@@ -92,7 +92,7 @@ dependencies = ["torch>=2", "mine[fast]>1; sys_platform == 'linux'", "near", "fa
 torch = { index = "cpu" }
 Mine = { git = "https://example.com/mine.git", tag = "v1" }
 near = { path = "../near lib" }
-far = [{ url = "https://example.com/far-1-py3-none-any.whl", marker = "x" }]
+far = [{ url = "https://example.com/far-1-py3-none-any.whl", marker = "sys_platform == 'linux'" }]
 [[tool.uv.index]]
 name = "cpu"
 url = "https://cpu.example/simple"
