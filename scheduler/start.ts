@@ -34,7 +34,12 @@ export async function start(config: SchedulerConfig, deps: SchedulerDeps = {}): 
   const log =
     deps.log ??
     pino({ name: 'scheduler', level: config.logLevel, hooks: { streamWrite: visibleText } }, pino.destination({ fd: 2, sync: true }));
-  const onFatal = deps.onFatal ?? ((error) => process.exit(errorTable[error instanceof CapstanError ? error.code : 'DATA_DIR'].exit));
+  const end = deps.onFatal ?? ((error) => process.exit(errorTable[error instanceof CapstanError ? error.code : 'DATA_DIR'].exit));
+  let fatal: unknown;
+  const onFatal = (error: unknown): void => {
+    fatal ??= error;
+    end(error);
+  };
   const listenOn = `${config.host}:${config.port}`;
   const credentials = serverCredentials(listenOn, config);
   const parts = await assemble(config, { ...deps, onFatal }, log);
@@ -61,7 +66,8 @@ export async function start(config: SchedulerConfig, deps: SchedulerDeps = {}): 
   } catch (error) {
     await server.close(0);
     await closeQueue(parts);
-    throw error;
+    // What was under way when the store failed is told to try again.
+    throw fatal ?? error;
   }
   standing.watch((status) => {
     if (status.kind === 'owner') log.info({ address: standing.address, term: String(status.term) }, 'the queue is served here');

@@ -1,4 +1,5 @@
 import type { Command, CommandGroup } from '../command.ts';
+import { readSettings } from '../config.ts';
 import { flagOption, textOption } from '../options.ts';
 import { ToolError } from '../terminal/tool-error.ts';
 
@@ -44,11 +45,39 @@ const copy: Command = {
   },
 };
 
+const acceptLoss: Command = {
+  name: 'accept-loss',
+  summary: 'Go on without acknowledged jobs and results that a damaged SQLite queue has lost.',
+  settings: ['dataDir'],
+  json: true,
+  examples: ['store accept-loss --data-dir /var/lib/capstan'],
+  async run({ options, env, terminal }) {
+    const { dataDir } = readSettings(options, env);
+    const { acceptStoreLoss } = await import('../../scheduler/store-check.ts');
+    const loss = acceptStoreLoss(dataDir);
+    if (flagOption(options, 'json')) terminal.data(JSON.stringify(loss, null, 2));
+    if (loss === null) {
+      terminal.done('Nothing is missing; nothing was changed');
+      return;
+    }
+    terminal.warn(`Accepted: ${loss.what}`);
+    if (loss.kept !== null) terminal.line(`The damaged log is kept in ${loss.kept}`);
+    if (loss.problems.length > 0)
+      throw new ToolError(
+        'DATA_LOST',
+        `the database is damaged without the missing part: ${loss.problems[0] ?? ''}`,
+        'Restore a backup (docs/backup.md).',
+      );
+    terminal.done('The scheduler can start without what is missing. Jobs that ended may run once more');
+    terminal.next('capstan scheduler');
+  },
+};
+
 /** `capstan store`: the database of the queue. */
 export const store: CommandGroup = {
   name: 'store',
-  summary: 'Move the queue between SQLite and PostgreSQL.',
-  commands: [copy],
+  summary: 'Move the queue between SQLite and PostgreSQL; go on after a loss.',
+  commands: [copy, acceptLoss],
 };
 
 function required(value: string | undefined, option: string): string {

@@ -44,6 +44,7 @@ export async function examine(settings: Settings): Promise<Finding[]> {
     checkNode(),
     checkDataFolder(settings.dataDir),
     await checkDisk(settings.dataDir),
+    ...(await checkQueue(settings.dataDir)),
     ...(run === null ? await checkPorts(settings) : []),
     await checkGpus(),
     await checkEngine(settings.containerSocket),
@@ -84,6 +85,27 @@ async function checkDisk(dataDir: string): Promise<Finding> {
   if (free < FULL_DISK_BYTES) return fault(name, text, 'Free disk space: new jobs are refused when the disk is full.');
   if (free < LOW_DISK_BYTES) return { name, verdict: 'warning', text, hint: 'Builds and large bodies need disk space.' };
   return ok(name, text);
+}
+
+/** What a scheduler on this folder would refuse to start without. */
+async function checkQueue(dataDir: string): Promise<Finding[]> {
+  const { findStoreLoss } = await import('../../scheduler/store-check.ts');
+  const name = 'queue';
+  try {
+    const loss = findStoreLoss(dataDir);
+    if (loss === null) return [];
+    return [
+      fault(
+        name,
+        `${loss}; acknowledged jobs or results are missing`,
+        'Restore a backup, or go on without them: capstan store accept-loss (docs/backup.md).',
+      ),
+    ];
+  } catch (error) {
+    return [
+      { name, verdict: 'warning', text: `cannot be checked: ${messageOf(error)}`, hint: 'Run it as a user who can read the data folder.' },
+    ];
+  }
 }
 
 async function checkPorts(settings: Settings): Promise<Finding[]> {

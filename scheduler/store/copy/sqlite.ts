@@ -11,6 +11,7 @@ import { textWithoutNul } from '../postgres/binary.ts';
 import { storeFailure } from '../sqlite/failures.ts';
 import { openDatabase } from '../sqlite/open.ts';
 import { removalStatements } from '../sqlite/sql/removal.ts';
+import { markPath } from '../sqlite/wal/mark.ts';
 import {
   otherCopy,
   ownerMark,
@@ -215,6 +216,8 @@ export class SqliteTarget implements CopyTarget {
     }
     await this.close();
     if (!existsSync(this.#part)) return;
+    // It would speak of the database that was here before.
+    await rm(markPath(this.#file), { force: true });
     await renameDurably(this.#part, this.#file);
   }
 
@@ -225,7 +228,7 @@ export class SqliteTarget implements CopyTarget {
   }
 
   async #discard(): Promise<void> {
-    for (const end of ['', '-wal', '-journal', '-shm']) await rm(`${this.#part}${end}`, { force: true });
+    for (const end of ['', '-wal', '-journal', '-shm', '-mark']) await rm(`${this.#part}${end}`, { force: true });
   }
 
   #open(): Database.Database {

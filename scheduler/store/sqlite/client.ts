@@ -16,9 +16,20 @@ import { messageOf, toError } from '../../../lib/to-error.ts';
 import type { HistoryRow, HistoryStore } from '../history.ts';
 import type { QueueReasonStore } from '../queue-reasons.ts';
 import type { Acquired, Fence, Op, Outcome, Reads, Store } from '../store.ts';
+import { CHECK_LIMITS, type CheckLimits } from './check/database-check.ts';
 import { packBatch, unpackOutcomes } from './packing/batches.ts';
 import { unpackResult } from './packing/results.ts';
-import { fromFailure, isFailure, type Answer, type Question, type SnapshotEnd, type ThreadData } from './protocol.ts';
+import {
+  fromFailure,
+  isFailure,
+  isNotice,
+  type Answer,
+  type Failure,
+  type Notice,
+  type Question,
+  type SnapshotEnd,
+  type ThreadData,
+} from './protocol.ts';
 
 export interface SqliteStoreOptions {
   /** Path of the database; it and its folder are created if missing. */
@@ -27,6 +38,8 @@ export interface SqliteStoreOptions {
   readonly mustExist?: boolean;
   /** WAL pages (4 KiB) between checkpoints; default: the engine's. */
   readonly checkpointPages?: number;
+  /** Bounds of the check for damaged pages; default: the engine's. */
+  readonly check?: CheckLimits;
 }
 
 /** A request without a reply yet. */
@@ -51,7 +64,8 @@ const NOBODY = 'nobody';
  * the file cannot be used.
  */
 export async function openSqliteStore(options: SqliteStoreOptions): Promise<SqliteClient> {
-  const data: ThreadData = { file: options.file, checkpointPages: options.checkpointPages ?? null, mustExist: options.mustExist ?? false };
+  const { file, checkpointPages = null, mustExist = false, check = CHECK_LIMITS } = options;
+  const data: ThreadData = { file, checkpointPages, mustExist, check };
   const worker = new Worker(new URL('./thread.ts', import.meta.url), { workerData: data, name: 'capstan-store' });
   const client = new SqliteClient(options.file, worker);
   try {
@@ -78,13 +92,19 @@ export class SqliteClient implements Store {
   #refusal: CapstanError | null = null;
   #closed: Promise<void> | null = null;
   #sizeHint = LEAST_BUFFER;
+  readonly #wakes = new Set<(shard: number, term: bigint) => void>();
+  /** The last term of each shard. */
+  readonly #terms = new Map<number, bigint>();
 
   constructor(file: string, worker: Worker) {
     this.#file = file;
     this.#worker = worker;
     const exit = Promise.withResolvers<void>();
     this.exited = exit.promise;
-    worker.on('message', (answer: Answer) => this.#answered(answer));
+    worker.on('message', (message: Answer | Notice) => {
+      if (isNotice(message)) this.#lost(message.lost);
+      else this.#answered(message);
+    });
     worker.on('messageerror', (error) => this.#fail(this.#ended(error.message)));
     worker.on('error', (error) => this.#fail(this.#ended(messageOf(error))));
     worker.on('exit', (code) => {
@@ -110,11 +130,11 @@ export class SqliteClient implements Store {
   }
 
   async acquire(shard: number, owner: string, forMs: number): Promise<Acquired> {
-    return this.#ask(
-      { ask: 'acquire', shard, owner, forMs },
-      true,
-      (answer) => (answer as { readonly value: { readonly term: bigint } }).value,
-    );
+    return this.#ask({ ask: 'acquire', shard, owner, forMs }, true, (answer) => {
+      const acquired = (answer as { readonly value: { readonly term: bigint } }).value;
+      this.#terms.set(shard, acquired.term);
+      return acquired;
+    });
   }
 
   /** The file belongs to this process alone: no other process holds a shard. */
@@ -131,9 +151,15 @@ export class SqliteClient implements Store {
     return Date.now();
   }
 
-  /** No other process changes a shard. */
-  onHint(_wake: (shard: number, term: bigint) => void): () => void {
-    return () => undefined;
+  /** No other process changes a shard. A damaged database is found by reads, too, and while no batch is due. */
+  onHint(wake: (shard: number, term: bigint) => void): () => void {
+    this.#wakes.add(wake);
+    return () => this.#wakes.delete(wake);
+  }
+
+  #lost(failure: Failure): void {
+    this.#refusal ??= new CapstanError(failure.code ?? 'INTERNAL', failure.message);
+    for (const [shard, term] of this.#terms) for (const wake of this.#wakes) wake(shard, term);
   }
 
   /**

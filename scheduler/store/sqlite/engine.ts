@@ -10,7 +10,8 @@ import { assertNever, CapstanError } from '../../../lib/errors.ts';
 import type { HistoryRange, HistoryRow } from '../history.ts';
 import type { QueueReasonStore } from '../queue-reasons.ts';
 import { StaleTermError, type Fence, type Op, type Outcome, type Reads, type StoreEngine } from '../store.ts';
-import { storeFailure } from './failures.ts';
+import { CHECK_LIMITS, DatabaseCheck, type CheckLimits } from './check/database-check.ts';
+import { openFailure, storeFailure } from './failures.ts';
 import { openDatabase } from './open.ts';
 import { bodyStatements } from './sql/bodies.ts';
 import { controlStatements } from './sql/control.ts';
@@ -24,6 +25,7 @@ import { removalStatements } from './sql/removal.ts';
 import { shardStatements } from './sql/shards.ts';
 import { submitStatements } from './sql/submit.ts';
 import { transitionStatements } from './sql/transitions.ts';
+import { MarkWriter } from './wal/mark.ts';
 
 export interface SqliteOptions {
   /** Path of the database; it and its folder are created if missing. `:memory:` for one that ends with the engine. */
@@ -32,8 +34,10 @@ export interface SqliteOptions {
   readonly mustExist?: boolean;
   /** Wall clock, ms since 1970, for the expiry of idempotency keys; default: the machine's. */
   readonly now?: () => number;
-  /** WAL pages (4 KiB) after which {@link SqliteEngine.checkpointIfDue} checkpoints. */
+  /** WAL pages (4 KiB) after which {@link SqliteEngine.committed} checkpoints. */
   readonly checkpointPages?: number;
+  /** Bounds of the check for damaged pages. */
+  readonly check?: CheckLimits;
 }
 
 /**
@@ -61,6 +65,10 @@ export class SqliteEngine implements StoreEngine {
   readonly #checkpointPages: number;
   readonly #sql: ReturnType<typeof prepareAll>;
   readonly #reads: Reads;
+  /** Null in memory. */
+  readonly #mark: MarkWriter | null;
+  /** Looks for damaged pages. */
+  readonly check: DatabaseCheck;
   #sweepAt = Number.NEGATIVE_INFINITY;
 
   /** Throws `DATA_DIR` or `DATA_NEWER`, see {@link openDatabase}. */
@@ -69,20 +77,29 @@ export class SqliteEngine implements StoreEngine {
     this.#now = options.now ?? Date.now;
     this.#checkpointPages = options.checkpointPages ?? DEFAULT_CHECKPOINT_PAGES;
     this.#db = openDatabase(options.file, { mustExist: options.mustExist ?? false });
-    this.#sql = prepareAll(this.#db);
-    this.#reads = readsOf(this.#sql, this.#now);
+    this.check = new DatabaseCheck(this.#db, options.file, options.check ?? CHECK_LIMITS);
+    try {
+      this.#sql = prepareAll(this.#db);
+      this.#reads = readsOf(this.#sql, this.#now);
+      this.#mark = options.file === ':memory:' ? null : new MarkWriter(options.file, this.#reads.highest().seq);
+    } catch (error) {
+      this.#db.close();
+      throw openFailure(options.file, error);
+    }
   }
 
   commit(fence: Fence, ops: readonly Op[]): Outcome[] {
-    return this.#transaction('writing the batch failed', () => {
+    const outcomes = this.#transaction('writing the batch failed', () => {
       const term = this.#sql.shards.term(fence.shard);
       if (term === null || BigInt(term) !== fence.term) throw new StaleTermError(fence);
       const removed = { seq: 0, queuePosition: 0 };
-      const outcomes = ops.map((op) => this.#apply(op, removed));
+      const results = ops.map((op) => this.#apply(op, removed));
       if (removed.seq > 0) this.#sql.removal.mark(removed.seq, removed.queuePosition);
       this.#sweep();
-      return outcomes;
+      return results;
     });
+    for (const [i, op] of ops.entries()) if (op.kind === 'submit' && outcomes[i]?.kind === 'ok') this.#mark?.accepted(op.job.seq);
+    return outcomes;
   }
 
   read<K extends keyof Reads>(query: K, ...args: Parameters<Reads[K]>): ReturnType<Reads[K]> {
@@ -134,14 +151,17 @@ export class SqliteEngine implements StoreEngine {
   }
 
   /**
-   * Copies the WAL into the database once it is long enough. Called between batches, after their outcomes were sent: it
-   * takes tens of milliseconds of disk time, which no commit should include.
+   * Marks how far the WAL is durable, and copies it into the database once it is long enough. Called between batches, after
+   * their outcomes were sent: a copy takes tens of milliseconds of disk time, which no commit should include.
    */
-  checkpointIfDue(): void {
+  committed(): void {
     try {
       const [state] = this.#sql.walState.all();
-      if (state === undefined || state.log - state.checkpointed < this.#checkpointPages) return;
-      this.#db.pragma('wal_checkpoint(PASSIVE)');
+      if (state === undefined) return;
+      this.#mark?.note(state.log, state.checkpointed);
+      if (state.log - state.checkpointed < this.#checkpointPages) return;
+      const [copied] = this.#db.pragma('wal_checkpoint(PASSIVE)') as (typeof state)[];
+      if (copied !== undefined) this.#mark?.note(copied.log, copied.checkpointed);
     } catch (error) {
       const failure = storeFailure(this.#file, 'checkpointing the write-ahead log failed', error);
       // The WAL still holds everything, and is copied after a later batch. A batch that does not fit reports this
@@ -163,7 +183,11 @@ export class SqliteEngine implements StoreEngine {
   }
 
   close(): void {
-    this.#db.close();
+    try {
+      this.#mark?.close();
+    } finally {
+      this.#db.close();
+    }
   }
 
   #transaction<T>(failure: string, work: () => T): T {

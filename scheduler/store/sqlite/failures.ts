@@ -1,5 +1,8 @@
+import { accessSync, constants } from 'node:fs';
+import { dirname } from 'node:path';
+
 import { CapstanError } from '../../../lib/errors.ts';
-import { messageOf } from '../../../lib/to-error.ts';
+import { errnoOf, isErrno, messageOf } from '../../../lib/to-error.ts';
 
 /** Returns the extended result code of an SQLite error (`SQLITE_FULL`, …), or null for any other error. */
 function sqliteCode(error: unknown): string | null {
@@ -12,20 +15,49 @@ export function storeFailure(file: string, what: string, error: unknown): Capsta
   if (error instanceof CapstanError) return error;
   const code = sqliteCode(error);
   const text = messageOf(error);
-  if (code === null) return new CapstanError('INTERNAL', `store ${file}: ${what}: ${text}`, { cause: error });
+  if (isErrno(error, 'ENOSPC', 'EDQUOT'))
+    return new CapstanError('DISK_FULL', `store ${file}: ${what}: the disk is full (${error.code ?? 'ENOSPC'})`, { cause: error });
+  if (code === null) {
+    const isSystem = error instanceof Error && 'syscall' in error;
+    return new CapstanError(isSystem ? 'DATA_DIR' : 'INTERNAL', `store ${file}: ${what}: ${text}`, { cause: error });
+  }
   if (code.startsWith('SQLITE_FULL'))
     return new CapstanError('DISK_FULL', `store ${file}: ${what}: the disk is full (${code})`, { cause: error });
-  const damage = damageOf(code);
+  const damage = damageOf(code, text);
   if (damage !== null) return new CapstanError('DATA_LOST', `store ${file}: ${what}: ${damage} (${code})`, { cause: error });
   const reason = plainReason(code);
   if (reason === null) return new CapstanError('INTERNAL', `store ${file}: ${what}: ${text} (${code})`, { cause: error });
   return new CapstanError('DATA_DIR', `store ${file}: ${what}: ${reason} (${code})`, { cause: error });
 }
 
-/** Returns a description for codes of a file that only a backup can replace; null for all others. */
-function damageOf(code: string): string | null {
+/** Describes a failure to open the database. better-sqlite3 reports some invalid paths as a TypeError. */
+export function openFailure(file: string, error: unknown): CapstanError {
+  if (error instanceof TypeError) return new CapstanError('DATA_DIR', `store ${file}: cannot open: ${error.message}`, { cause: error });
+  if (sqliteCode(error) === 'SQLITE_READONLY' && isWritable(file))
+    return new CapstanError('DATA_LOST', `store ${file}: cannot open: the file is damaged: its header says that it is read-only`, {
+      cause: error,
+    });
+  return storeFailure(file, 'cannot open', error);
+}
+
+function isWritable(file: string): boolean {
+  try {
+    for (const path of [file, dirname(file)]) accessSync(path, constants.W_OK);
+    return true;
+  } catch (error) {
+    if (errnoOf(error) === undefined) throw error;
+    return false;
+  }
+}
+
+/** Returns a description for failures of a file that only a backup can replace; null for all others. */
+function damageOf(code: string, text: string): string | null {
   if (code === 'SQLITE_NOTADB') return 'the file is not a database';
-  return code.startsWith('SQLITE_CORRUPT') ? 'the file is damaged' : null;
+  if (code.startsWith('SQLITE_CORRUPT')) return 'the file is damaged';
+  // The program's own statements are right: the file says something else than it was told.
+  return code === 'SQLITE_ERROR' && /^unsupported file format|^no such (?:table|column|index):/.test(text)
+    ? `the file is damaged: ${text}`
+    : null;
 }
 
 /** Returns a description for codes caused by the folder or the disk; null for bugs. */

@@ -8,12 +8,14 @@ import { CapstanError, type ErrorCode } from '../../../lib/errors.ts';
 import { messageOf } from '../../../lib/to-error.ts';
 import type { HistoryRange, HistoryRow } from '../history.ts';
 import type { QueueReasonStore } from '../queue-reasons.ts';
+import type { CheckLimits } from './check/database-check.ts';
 import { StaleTermError, type Fence, type Reads } from '../store.ts';
 
 export interface ThreadData {
   readonly file: string;
   readonly checkpointPages: number | null;
   readonly mustExist: boolean;
+  readonly check: CheckLimits;
 }
 
 export type Question =
@@ -32,6 +34,11 @@ export type SnapshotEnd = { readonly ended: 'done' } | { readonly ended: 'failed
 
 /** Null: done, and for a batch all outcomes `ok`. */
 export type Answer = null | ArrayBuffer | { readonly value: unknown } | { readonly failure: Failure };
+
+/** Sent without a request: the database is damaged. */
+export interface Notice {
+  readonly lost: Failure;
+}
 
 /** An error in a form that can be cloned between threads. */
 export interface Failure {
@@ -58,4 +65,8 @@ export function fromFailure(failure: Failure, fence: Fence | null): Error {
 
 export function isFailure(answer: Answer): answer is { readonly failure: Failure } {
   return answer !== null && typeof answer === 'object' && 'failure' in answer;
+}
+
+export function isNotice(message: Answer | Notice): message is Notice {
+  return message !== null && typeof message === 'object' && 'lost' in message;
 }

@@ -11,7 +11,7 @@ import { parentPort, workerData } from 'node:worker_threads';
 import { SqliteEngine } from './engine.ts';
 import { packOutcomes, unpackBatch } from './packing/batches.ts';
 import { packResult } from './packing/results.ts';
-import { toFailure, type Answer, type Failure, type Question, type SnapshotEnd, type ThreadData } from './protocol.ts';
+import { toFailure, type Answer, type Failure, type Notice, type Question, type SnapshotEnd, type ThreadData } from './protocol.ts';
 
 const port = parentPort;
 if (port === null) throw new Error('thread.ts must run as a worker thread');
@@ -19,6 +19,11 @@ if (port === null) throw new Error('thread.ts must run as a worker thread');
 const data = workerData as ThreadData;
 let engine: SqliteEngine | null = null;
 let broken: Failure | null = null;
+let checking: NodeJS.Timeout | undefined;
+
+/** A slice of the check of the database may delay a batch by its length. */
+const CHECK_SLICE_MS = 2;
+const CHECK_PAUSE_MS = 20;
 
 function answer(message: Answer): void {
   if (message instanceof ArrayBuffer) port?.postMessage(message, [message]);
@@ -30,19 +35,42 @@ function open(): void {
     engine = new SqliteEngine({
       file: data.file,
       mustExist: data.mustExist,
+      check: data.check,
       ...(data.checkpointPages === null ? {} : { checkpointPages: data.checkpointPages }),
     });
+    engine.check.start();
     answer(null);
+    checkLater(engine);
   } catch (error) {
+    engine?.close();
     answer({ failure: toFailure(error) });
     port?.close();
   }
 }
 
+/** Checks a little more of the database now and then, until all of it was read. */
+function checkLater(running: SqliteEngine): void {
+  if (running.check.left.length === 0) return;
+  checking = setTimeout(() => {
+    try {
+      running.check.slice(CHECK_SLICE_MS);
+      checkLater(running);
+    } catch (error) {
+      lose(toFailure(error));
+    }
+  }, CHECK_PAUSE_MS);
+}
+
+/** The database is damaged: whatever is asked from now on fails, and the client is told without a request. */
+function lose(failure: Failure): void {
+  broken ??= failure;
+  port?.postMessage({ lost: failure } satisfies Notice);
+}
+
 /** What no batch depends on. */
 const ASIDE: ReadonlySet<string> = new Set(['read', 'history', 'save-history', 'queue-reasons']);
 
-/** Runs a request. A failed read refuses only that read; a failed write other than a stale term ends the store. */
+/** Runs a request. A failed read refuses only that read unless the database is damaged; a failed write other than a stale term ends the store. */
 function ask(running: SqliteEngine, question: Question): void {
   try {
     if (question instanceof ArrayBuffer) {
@@ -71,6 +99,7 @@ function ask(running: SqliteEngine, question: Question): void {
     const isAside = !(question instanceof ArrayBuffer) && ASIDE.has(question.ask);
     if (!isAside && failure.kind !== 'stale') broken = failure;
     answer({ failure });
+    if (failure.code === 'DATA_LOST') lose(failure);
   }
 }
 
@@ -91,9 +120,9 @@ function isAcquire(question: Question): boolean {
 }
 
 /** Runs after the reply, so that no request waits for it. A failure is reported with the next request. */
-function checkpointIfDue(running: SqliteEngine): void {
+function committed(running: SqliteEngine): void {
   try {
-    running.checkpointIfDue();
+    running.committed();
   } catch (error) {
     broken = toFailure(error);
   }
@@ -108,8 +137,10 @@ port.on('message', (question: Question) => {
     return;
   }
   ask(engine, question);
-  if (question instanceof ArrayBuffer && broken === null) checkpointIfDue(engine);
-  if (closing) port.close();
+  if ((question instanceof ArrayBuffer || question.ask === 'acquire') && broken === null) committed(engine);
+  if (!closing) return;
+  clearTimeout(checking);
+  port.close();
 });
 
 open();
