@@ -52,7 +52,7 @@ export function endpointRequestRoutes(api: FastifyInstance, services: ConsoleSer
   /** @throws CapstanError for what the key of the session may not call. */
   async function admitted(request: FastifyRequest): Promise<{ readonly key: Key; readonly endpoint: Endpoint }> {
     const id = endpointId(request);
-    const key = await authenticator.session(tokenOf(request), peerOfRequest(request.raw, proxies));
+    const key = await authenticator.session(tokenOf(request, services), peerOfRequest(request.raw, proxies));
     const endpoint = await lookup.endpointOf(key, id);
     // A public endpoint takes requests of everybody; the console acts for its key nevertheless.
     const refused = refusal(key, id, endpoint, 'call');

@@ -44,7 +44,7 @@ export function eventRoutes(api: FastifyInstance, services: ConsoleServices): vo
   }
 
   async function stream(request: FastifyRequest, reply: FastifyReply): Promise<void> {
-    const token = tokenOf(request);
+    const token = tokenOf(request, services);
     const peer = peerOfRequest(request.raw, proxies);
     const key = await authenticator.session(token, peer);
     const session = key.hash.toString('hex');

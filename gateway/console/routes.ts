@@ -37,7 +37,7 @@ export async function consoleRoutes(app: FastifyInstance, services: ConsoleServi
   await app.register((api, _options, done) => {
     admitPages(api, services);
     onEachRequest(api, (request) => {
-      request.headers.authorization = `Bearer ${tokenOf(request)}`;
+      request.headers.authorization = `Bearer ${tokenOf(request, services)}`;
     });
     submitRoutes(api, forPages);
     statusRoutes(api, forPages);

@@ -31,17 +31,21 @@ export function checkConsoleRequest(headers: IncomingHttpHeaders, own: readonly 
     );
 }
 
-/** Whether the cookie may be marked Secure: a browser would not keep it for an unencrypted page of this host. */
+/** Whether the cookie is one of an encrypted page: a browser would not keep that for an unencrypted page of this host. */
 export function isSecure({ scheme, authority }: Origin): boolean {
   return scheme === 'https' || !LOOPBACK.test(authority);
 }
 
-/** Compares hosts only: a proxy that is not trusted may have ended TLS. Browsers tell http and https apart by Sec-Fetch-Site. */
-function isAt(origin: string, { authority }: Origin): boolean {
+/**
+ * Compares scheme, host and port. A page may be encrypted where the gateway sees a request that is not: a proxy that is not trusted
+ * may have ended TLS. A page that is not encrypted is never one of a gateway that is: whoever is on the way can write it.
+ */
+function isAt(origin: string, { scheme, authority }: Origin): boolean {
   if (!URL.canParse(origin)) return false;
   const { protocol, host } = new URL(origin);
+  if (protocol !== 'https:' && protocol !== `${scheme}:`) return false;
   const own = `${protocol}//${authority}`;
-  return /^https?:$/.test(protocol) && URL.canParse(own) && new URL(own).host === host;
+  return URL.canParse(own) && new URL(own).host === host;
 }
 
 function refused(field: string, rule: string): CapstanError {

@@ -6,13 +6,14 @@ import type { Authenticator } from '../auth/authenticate.ts';
 import type { Services } from '../http/services.ts';
 import { originOf, type Origin } from '../lb/forwarded.ts';
 import { sessionToken } from './cookie.ts';
+import { isSecure } from './same-origin.ts';
 
 /** Services whose authenticator knows sessions. */
 export type ConsoleServices = Services & { readonly authenticator: Authenticator };
 
 /** The token of the request's session. @throws CapstanError UNAUTHENTICATED */
-export function tokenOf({ headers }: FastifyRequest): string {
-  const token = sessionToken(headers.cookie);
+export function tokenOf(request: FastifyRequest, services: Services): string {
+  const token = sessionToken(request.headers.cookie, isSecure(ownOrigins(request, services)[0]));
   if (token === undefined || token === '') throw new CapstanError('UNAUTHENTICATED', 'sign in first');
   return token;
 }

@@ -44,14 +44,14 @@ export function sessionRoutes(api: FastifyInstance, services: ConsoleServices): 
   }
 
   async function read(request: FastifyRequest, reply: FastifyReply): Promise<void> {
-    const token = tokenOf(request);
+    const token = tokenOf(request, services);
     const { control, metadata } = schedulerOf(await authenticator.session(token, peerOfRequest(request.raw, proxies)), token);
     send(reply, await callUnary(control.getSession.bind(control), {}, metadata, config.readTimeoutMs), config);
   }
 
   async function end(request: FastifyRequest, reply: FastifyReply): Promise<void> {
     const path = consolePath(String(request.headers[CONSOLE_HEADER]));
-    const token = tokenOf(request);
+    const token = tokenOf(request, services);
     const { control, metadata } = schedulerOf(await authenticator.session(token, peerOfRequest(request.raw, proxies)), token);
     await callUnary(control.endSession.bind(control), {}, metadata, config.readTimeoutMs);
     reply.header('set-cookie', dropCookie(path, isSecure(ownOrigins(request, services)[0])));

@@ -19,6 +19,9 @@ interface Call {
   readonly body?: unknown;
 }
 
+/** The cookie of a session over TLS. */
+const OF_HOST = /^__Host-capstan_session=ses_[\w-]{43}; Path=\/; Secure; HttpOnly; SameSite=Strict$/;
+
 async function open(t: ExecutionContext, settings: Record<string, unknown> = {}) {
   const scheduler = await TestScheduler.open();
   t.teardown(() => scheduler.close());
@@ -132,10 +135,44 @@ test('signing in refuses what is no key, and names the rule', async (t) => {
 
 test('the cookie is marked Secure unless the page is an unencrypted one of this host', async (t) => {
   const { signIn } = await open(t, { publicUrl: 'https://capstan.example/prefix' });
-  t.regex(String((await signIn()).headers['set-cookie']), /; Secure$/);
+  t.regex(String((await signIn()).headers['set-cookie']), OF_HOST);
   t.is((await signIn(undefined, { origin: 'https://capstan.example' })).status, 200);
   const lan = await open(t);
-  t.regex(String((await lan.signIn(undefined, { host: '10.1.2.3:8080' })).headers['set-cookie']), /; Secure$/);
+  t.regex(String((await lan.signIn(undefined, { host: '10.1.2.3:8080' })).headers['set-cookie']), OF_HOST);
+});
+
+test('a page of a sibling host signs nobody in as itself: over TLS only the cookie of this very host counts', async (t) => {
+  const { call, signIn, graphql, key } = await open(t, { publicUrl: 'https://capstan.example', trustedProxies: '127.0.0.1' });
+  const at = { host: 'capstan.example', 'x-forwarded-proto': 'https', origin: 'https://capstan.example', 'sec-fetch-site': 'same-origin' };
+  const { headers } = await signIn(key, at);
+  const [cookie = ''] = String(headers['set-cookie']).split(';', 1);
+  const token = cookie.replace('__Host-capstan_session=', '');
+  const page = { ...at, 'capstan-console': '1' };
+  const query = '{ account { id } }';
+  t.is((await graphql(query, { ...page, cookie })).status, 200);
+  // What a sibling may plant: names without the prefix, for its parent domain.
+  for (const name of ['capstan_session', '__Secure-capstan_session', '__host-capstan_session', 'Capstan_Session']) {
+    t.is((await graphql(query, { ...page, cookie: `${name}=${token}` })).status, 401, name);
+    t.is((await call('/console/api/session', { headers: { ...page, cookie: `${name}=${token}` } })).status, 401, name);
+    // It does not sign out who is signed in, either.
+    t.is((await graphql(query, { ...page, cookie: `${name}=ses_${'a'.repeat(43)}; ${cookie}` })).status, 200, name);
+  }
+  for (const origin of [
+    'http://capstan.example',
+    'https://web.capstan.example',
+    'https://web.lb.capstan.example',
+    'https://capstan.example:8443',
+    'https://capstan.example.evil.example',
+    'https://evil.example/?https://capstan.example',
+    'https://capstan.example.',
+    'null',
+  ]) {
+    const { status, text } = await signIn(key, { ...at, origin });
+    t.is(status, 401, `${origin} ${text}`);
+  }
+  const out = await call('/console/api/session', { method: 'DELETE', headers: { ...page, cookie } });
+  t.regex(String(out.headers['set-cookie']), /^__Host-capstan_session=; Path=\/; Secure; HttpOnly; SameSite=Strict; Max-Age=0$/);
+  t.is((await graphql(query, { ...page, cookie })).status, 401);
 });
 
 test('a session ends with its key, when its holder signs out, and with the account', async (t) => {
