@@ -53,6 +53,8 @@ export type CoreEvent =
    * All handlers of the worker were stopped by force to end one of them; its host is alive and loads the module again.
    */
   | { readonly kind: 'reloading'; readonly workerId: string; readonly start: number }
+  /** Jobs that the worker takes at once, as it has shown. */
+  | { readonly kind: 'slots'; readonly workerId: string; readonly start: number; readonly count: number }
   /** Whether HTTP requests reach a worker that is alive. */
   | { readonly kind: 'reachable'; readonly workerId: string; readonly start: number; readonly is: boolean }
   /** The host is gone. Reported exactly once for each requested start. `culprit` as in WorkerEvents. */

@@ -71,6 +71,7 @@ function workerStatus(state: State, worker: Worker): WorkerStatus {
     artifactMs: worker.artifactMs,
     startedMs: worker.startedMs,
     loadedMs: worker.loadedMs,
+    slots: worker.slots,
   };
 }
 

@@ -56,6 +56,8 @@ export interface Worker {
   start: number;
   /** A host process was requested in this start and has not been reported gone. */
   hostAlive: boolean;
+  /** Jobs that a foreign worker takes at once, as it has shown in this start; undefined: those of its release. */
+  slots: number | undefined;
   /** The runtime was asked to end the host of this start; asked once. */
   endAsked: boolean;
   /** Consecutive failed starts or lives. */

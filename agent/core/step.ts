@@ -41,6 +41,7 @@ import {
   setPreparing,
   setReachable,
   setReady,
+  setSlots,
   setWaiting,
   setRequests,
   startHost,
@@ -129,6 +130,11 @@ export function step(state: State, event: CoreEvent, now: number): Effect[] {
       if (worker === undefined) break;
       if (worker.phase === 'ready') awaitLoad(ctx, worker);
       markAttemptsLost(ctx, worker, { by: 'forced-stop', detail: 'another job on this worker had to be stopped' });
+      break;
+    }
+    case 'slots': {
+      const worker = workerOf(state, event);
+      if (worker !== undefined) setSlots(state, worker, event.count);
       break;
     }
     case 'reachable': {

@@ -78,6 +78,7 @@ export function beginStart(ctx: StepContext, worker: Worker): void {
   }
   worker.start += 1;
   worker.endAsked = false;
+  worker.slots = undefined;
   if (worker.release.buildDigest === '') {
     startHost(ctx, worker, '');
     return;
@@ -149,6 +150,13 @@ export function setReady(ctx: StepContext, worker: Worker): void {
 export function setReachable(state: State, worker: Worker, is: boolean): void {
   if (worker.reachable === is) return;
   worker.reachable = is;
+  state.workersChanged = true;
+}
+
+/** The worker has shown how many jobs it takes at once. */
+export function setSlots(state: State, worker: Worker, slots: number): void {
+  if (worker.slots === slots) return;
+  worker.slots = slots;
   state.workersChanged = true;
 }
 
@@ -232,6 +240,7 @@ function newWorker(spec: WorkerSpec, release: ReleaseSpec, now: number): Worker 
     busyUntil: undefined,
     start: 0,
     hostAlive: false,
+    slots: undefined,
     endAsked: false,
     failures: 0,
     reason: 'DEVICE_BUSY',

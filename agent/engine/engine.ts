@@ -355,6 +355,7 @@ export class Engine {
       },
       violation: (detail) => this.#tellWorkerLog(workerId, release, detail),
       reloading: () => this.feed({ kind: 'reloading', workerId, start }),
+      slots: (count) => this.feed({ kind: 'slots', workerId, start, count }),
       reachable: (is) => this.feed({ kind: 'reachable', workerId, start, is }),
       log: this.#lines.of(workerId, release, env),
       exited: (detail, hardStop, culprit) => {

@@ -148,6 +148,8 @@ export interface WorkerEvents {
   ended(key: string, result: TaskResult): void;
   /** Every task on the worker was stopped by force; it reloads its module. */
   reloading(): void;
+  /** Jobs that a foreign worker takes at once, as it has shown; first before `loaded`. Others take those of their release. */
+  slots?(count: number): void;
   /**
    * Whether HTTP requests reach a loaded worker: false while its server refuses connections, and once its host is about
    * to exit.

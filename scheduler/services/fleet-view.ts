@@ -7,6 +7,7 @@ import type { JoinTokenRow, NodeRecord, WorkerRecord } from '../core/state/fleet
 import { tokenId } from '../core/fleet/nodes.ts';
 import { capacityOf } from '../core/fleet/placement/feasible.ts';
 import type { Reader } from './auth.ts';
+import { slotsOf } from '../core/jobs/dispatch.ts';
 import { workerCounts } from './worker-counts.ts';
 
 const MAX_UINT32 = 0xffff_ffff;
@@ -132,7 +133,7 @@ function workerInfo(worker: WorkerRecord, config: EndpointConfig): WorkerInfo {
     status: { ...status, state: stateNow(status.state, worker, config) },
     nodeId: worker.node,
     jobs: worker.attempts.size,
-    maxConcurrency: worker.maxConcurrency,
+    maxConcurrency: slotsOf(worker),
     decision: worker.decision,
     runtime: worker.runtime,
   };

@@ -7,6 +7,7 @@ import test, { type ExecutionContext } from 'ava';
 import { pino } from 'pino';
 
 import { WorkerApi } from '../../agent/worker-api/server.ts';
+import { WorkerState } from '../../proto/gen/capstan/v1/common.ts';
 import type { ReleaseSpec } from '../../proto/gen/capstan/v1/nodes.ts';
 import { isRunning } from '../conformance/runtime/running.ts';
 import { until } from '../support/until.ts';
@@ -133,6 +134,14 @@ test.serial('a worker with room takes several jobs at once', async (t) => {
   scheduler.dispatch({ jobId: 'j4' }, { do: 'echo' });
   t.is((await scheduler.ended('j4')).outcome, 'ATTEMPT_OUTCOME_COMPLETED');
   t.false(scheduler.heard.items.some(({ $case }) => $case === 'refused'));
+});
+
+test.serial('a worker shows how many jobs it takes at once, before it is ready', async (t) => {
+  for (const room of ['1', '3']) {
+    const scheduler = await foreign(t, { maxConcurrency: 100, env: { ROOM: room } });
+    const { slots } = await scheduler.worker('w1', ({ state }) => state === WorkerState.IDLE);
+    t.is(slots, Number(room));
+  }
 });
 
 test.serial('a stopped job ends by the word of its worker; one that does not listen by force', async (t) => {

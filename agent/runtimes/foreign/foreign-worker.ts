@@ -58,6 +58,7 @@ export class ForeignWorker implements RunningWorker, JobMailbox {
   #callOffEnd: (() => void) | undefined;
   #tellAgain: NodeJS.Timeout | undefined;
   #loaded = false;
+  #slots: number | undefined;
   /** The worker asked to be replaced: it receives nothing more. */
   #recycling = false;
   #ending = false;
@@ -133,6 +134,7 @@ export class ForeignWorker implements RunningWorker, JobMailbox {
 
   async take(ask: TakeRequest, gone: AbortSignal): Promise<Handout> {
     if (ask.busy === false) this.#holdsNothing();
+    this.#showSlots(ask.count);
     this.#callOffFetch?.();
     this.#callOffFetch = undefined;
     if (!this.#loaded && !this.#ending) {
@@ -217,6 +219,15 @@ export class ForeignWorker implements RunningWorker, JobMailbox {
       this.#end(held, held.stop === undefined ? { kind: 'failed', error, ms } : { kind: 'stopped', ms });
     }
     this.#recycle();
+  }
+
+  /** A worker shows how many jobs it takes at once by those that it has and those that it requests. */
+  #showSlots(requested: number): void {
+    const held = [...this.#tasks.values()].filter(({ state }) => state !== 'waiting').length;
+    const slots = held + this.#takes.size + requested;
+    if (slots === this.#slots) return;
+    this.#slots = slots;
+    this.#events.slots?.(slots);
   }
 
   #serveTakes(): void {

@@ -37,10 +37,16 @@ export function findFreeSlot(state: State, endpoint: EndpointRecord, now: Now, r
 }
 
 /** Whether a worker has a slot for a job, or is empty for one that runs apart. */
-export function hasRoom({ attempts, maxConcurrency, notBefore }: WorkerRecord, now: Now, isApart: boolean): boolean {
+export function hasRoom(worker: WorkerRecord, now: Now, isApart: boolean): boolean {
+  const { attempts, notBefore } = worker;
   if (notBefore > now.mono) return false;
   if (isApart) return attempts.size === 0;
-  return attempts.size < maxConcurrency && !runsApart(attempts);
+  return attempts.size < slotsOf(worker) && !runsApart(attempts);
+}
+
+/** Returns how many jobs a worker takes at once: those of its release, or fewer if it has shown that it takes fewer. */
+export function slotsOf({ maxConcurrency, status }: WorkerRecord): number {
+  return Math.min(maxConcurrency, status?.slots || maxConcurrency);
 }
 
 /** Such a job is alone on its worker. */

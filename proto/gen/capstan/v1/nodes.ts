@@ -555,6 +555,8 @@ export interface WorkerStatus {
   artifactMs: number;
   startedMs: number;
   loadedMs: number;
+  /** Jobs that the worker takes at once, as it has shown; at most those of its release count. Absent: those of its release. */
+  slots?: number | undefined;
 }
 
 /** What the host has. Sent with Hello and whenever something but a gauge changed, else every 30 s. */
@@ -2582,6 +2584,7 @@ function createBaseWorkerStatus(): WorkerStatus {
     artifactMs: 0,
     startedMs: 0,
     loadedMs: 0,
+    slots: undefined,
   };
 }
 
@@ -2619,6 +2622,9 @@ export const WorkerStatus: MessageFns<WorkerStatus> = {
     }
     if (message.loadedMs !== 0) {
       writer.uint32(88).uint32(message.loadedMs);
+    }
+    if (message.slots !== undefined) {
+      writer.uint32(96).uint32(message.slots);
     }
     return writer;
   },
@@ -2724,6 +2730,14 @@ export const WorkerStatus: MessageFns<WorkerStatus> = {
             message.loadedMs = reader.uint32();
             continue;
           }
+          case 12: {
+            if (tag !== 96) {
+              break;
+            }
+
+            message.slots = reader.uint32();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -2777,6 +2791,7 @@ export const WorkerStatus: MessageFns<WorkerStatus> = {
         : isSet(object.loaded_ms)
         ? globalThis.Number(object.loaded_ms)
         : 0,
+      slots: isSet(object.slots) ? globalThis.Number(object.slots) : undefined,
     };
   },
 
@@ -2815,6 +2830,9 @@ export const WorkerStatus: MessageFns<WorkerStatus> = {
     if (message.loadedMs !== 0) {
       obj.loadedMs = Math.round(message.loadedMs);
     }
+    if (message.slots !== undefined) {
+      obj.slots = Math.round(message.slots);
+    }
     return obj;
   },
 
@@ -2834,6 +2852,7 @@ export const WorkerStatus: MessageFns<WorkerStatus> = {
     message.artifactMs = object.artifactMs ?? 0;
     message.startedMs = object.startedMs ?? 0;
     message.loadedMs = object.loadedMs ?? 0;
+    message.slots = object.slots ?? undefined;
     return message;
   },
 };
