@@ -1,6 +1,6 @@
 /**
  * Frames on the private channel between the agent and a worker's process: u32 length of the rest, u32 length of the
- * header, the header as JSON, then a body of raw bytes. Little endian.
+ * header, the header as JSON, then a body of raw bytes. Little endian. A header begins with its kind: `{"t":"…"`.
  */
 import type { Duplex } from 'node:stream';
 
@@ -46,54 +46,110 @@ export class FrameWriter {
   }
 }
 
+/** Most bytes of a kind of frame. */
+export interface FrameLimit {
+  readonly header: number;
+  readonly body: number;
+}
+
+/** Returns the limit of a kind; undefined for a kind that does not exist. */
+export type FrameLimits = (kind: string) => FrameLimit | undefined;
+
+/** The start of a header, with its kind; some writers put a space behind the colon. */
+const KIND = /^\{"t": ?"([a-z-]{1,16})"/;
+const KIND_BYTES = 32;
+
 /** Splits a byte stream into frames. */
 export class FrameReader<Header> {
   readonly #onFrame: (header: Header, body: Buffer, text: string) => void;
-  #parts: Buffer[] = [];
+  readonly #limits: FrameLimits | undefined;
+  /** Bytes of an incomplete frame, in a buffer that doubles: no more is reserved than was sent. */
+  #held: Buffer = Buffer.alloc(0);
   #have = 0;
   #want = PREFIX_BYTES;
   #isStopped = false;
 
-  /** `text`: the header as received. */
-  constructor(onFrame: (header: Header, body: Buffer, text: string) => void) {
+  /**
+   * `text`: the header as received. `limits` hold before a header is parsed or a body is kept; without them only the
+   * longest frame is limited.
+   */
+  constructor(onFrame: (header: Header, body: Buffer, text: string) => void, limits?: FrameLimits) {
     this.#onFrame = onFrame;
+    this.#limits = limits;
   }
 
   /** Drops what follows, also the rest of the bytes that are being split. */
   stop(): void {
     this.#isStopped = true;
-    this.#parts = [];
+    this.#held = Buffer.alloc(0);
+    this.#have = 0;
   }
 
   /** Throws when the bytes are not frames. */
   push(data: Buffer): void {
     if (this.#isStopped) return;
-    this.#parts.push(data);
-    this.#have += data.length;
-    if (this.#have < this.#want) return;
-    let bytes = this.#parts.length === 1 ? data : Buffer.concat(this.#parts);
-    this.#parts = [];
+    let bytes = data;
+    if (this.#have > 0) {
+      this.#append(data);
+      if (this.#have < this.#want) return;
+      bytes = this.#held.subarray(0, this.#have);
+    }
     for (;;) {
-      if (bytes.length < PREFIX_BYTES) {
-        this.#want = PREFIX_BYTES;
-        break;
-      }
-      const length = bytes.readUInt32LE(0);
-      const headerLength = bytes.readUInt32LE(4);
-      if (length > MAX_FRAME_BYTES || headerLength + 4 > length) throw new Error('invalid frame on the private channel');
-      const end = 4 + length;
-      if (bytes.length < end) {
-        this.#want = end;
-        break;
-      }
-      const bodyAt = PREFIX_BYTES + headerLength;
+      const end = this.#endOf(bytes);
+      if (end === undefined) break;
+      const bodyAt = PREFIX_BYTES + bytes.readUInt32LE(4);
       const text = bytes.toString('utf8', PREFIX_BYTES, bodyAt);
-      const body = bytes.subarray(bodyAt, end);
+      const body = ownBytes(bytes.subarray(bodyAt, end));
       bytes = bytes.subarray(end);
       this.#onFrame(JSON.parse(text) as Header, body, text);
       if (this.#isStopped) return;
     }
+    this.#held = bytes;
     this.#have = bytes.length;
-    if (bytes.length > 0) this.#parts.push(bytes);
   }
+
+  /** Returns the length of the first frame if it is complete; sets how many bytes are needed otherwise. */
+  #endOf(bytes: Buffer): number | undefined {
+    if (bytes.length < PREFIX_BYTES) return this.#needs(PREFIX_BYTES);
+    const length = bytes.readUInt32LE(0);
+    const headerBytes = bytes.readUInt32LE(4);
+    if (length > MAX_FRAME_BYTES || headerBytes + 4 > length) throw new Error('invalid frame on the private channel');
+    const end = 4 + length;
+    if (this.#limits !== undefined) {
+      const kindEnd = PREFIX_BYTES + Math.min(headerBytes, KIND_BYTES);
+      if (bytes.length < kindEnd) return this.#needs(kindEnd);
+      const start = bytes.toString('latin1', PREFIX_BYTES, kindEnd);
+      check(start, headerBytes, length - headerBytes - 4, this.#limits);
+    }
+    return bytes.length < end ? this.#needs(end) : end;
+  }
+
+  #needs(bytes: number): undefined {
+    this.#want = bytes;
+  }
+
+  #append(data: Buffer): void {
+    const have = this.#have + data.length;
+    if (this.#held.length < have) {
+      const grown = Buffer.allocUnsafeSlow(Math.max(have, Math.min(2 * this.#held.length, this.#want)));
+      this.#held.copy(grown, 0, 0, this.#have);
+      this.#held = grown;
+    }
+    data.copy(this.#held, this.#have);
+    this.#have = have;
+  }
+}
+
+function check(start: string, headerBytes: number, bodyBytes: number, limits: FrameLimits): void {
+  const kind = KIND.exec(start)?.[1];
+  const limit = kind === undefined ? undefined : limits(kind);
+  if (kind === undefined || limit === undefined) throw new Error(`a frame has the unknown kind ${JSON.stringify(kind ?? start)}`);
+  if (headerBytes > limit.header)
+    throw new Error(`a frame ${kind} has a header of ${headerBytes} bytes; at most ${limit.header} are allowed`);
+  if (bodyBytes > limit.body) throw new Error(`a frame ${kind} has ${bodyBytes} bytes; at most ${limit.body} are allowed`);
+}
+
+/** A short body is copied: kept by itself, it would keep everything that was read with it. */
+function ownBytes(body: Buffer): Buffer {
+  return body.length > 0 && 2 * body.length < body.buffer.byteLength ? Buffer.from(body) : body;
 }

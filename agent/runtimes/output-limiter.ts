@@ -5,18 +5,22 @@
  * Text is sent immediately while its budget lasts: a burst, then a rate per second. Beyond the budget only the newest
  * text is kept; it is sent as the budget recovers, or with `flush` at the end of its job. An extra line counts what was
  * dropped.
+ *
+ * Lines cost as well as characters: an empty line is as much work as a short one.
  */
 export type OutputStream = 'stdout' | 'stderr';
 
 export type SendOutput = (stream: OutputStream, jobId: string, text: string) => void;
 
-/** Burst, characters. */
+/** Cost of a line beside its characters. */
+export const LINE_COST = 64;
+/** Burst, characters and costs of lines. */
 export const OUTPUT_BURST = 1024 * 1024;
-/** Rate after the burst, characters per second. */
+/** Rate after the burst, the same per second. */
 export const OUTPUT_PER_SECOND = 1024 * 1024;
-/** Newest characters kept beyond the budget. */
+/** Newest text kept beyond the budget, the same. */
 export const OUTPUT_KEPT = 256 * 1024;
-/** The end of a job's output, characters: kept however much was printed before. */
+/** The end of a job's output, the same: kept however much was printed before. */
 const TAIL = 16 * 1024;
 /** Longest piece that text is collected into, characters. */
 const MAX_PIECE = 16 * 1024;
@@ -26,37 +30,59 @@ interface Piece {
   readonly stream: OutputStream;
   readonly jobId: string;
   text: string;
+  cost: number;
 }
+
+export interface OutputBudget {
+  readonly burst: number;
+  readonly perSecond: number;
+}
+
+const OWN_BUDGET: OutputBudget = { burst: OUTPUT_BURST, perSecond: OUTPUT_PER_SECOND };
 
 export class OutputLimiter {
   readonly #send: SendOutput;
   /** Monotonic, ms. */
   readonly #now: () => number;
-  #budget = OUTPUT_BURST;
+  readonly #limit: OutputBudget;
+  #budget: number;
   #filledAt: number;
   #pieces: Piece[] = [];
   #kept = 0;
   #leftOut = 0;
   #timer: NodeJS.Timeout | undefined;
 
-  constructor(send: SendOutput, now: () => number = () => performance.now()) {
+  constructor(send: SendOutput, now: () => number = () => performance.now(), limit = OWN_BUDGET) {
     this.#send = send;
     this.#now = now;
+    this.#limit = limit;
+    this.#budget = limit.burst;
     this.#filledAt = now();
   }
 
   /** Adds whole lines, or a piece of a long one. */
   add(stream: OutputStream, jobId: string, text: string): void {
-    if (this.#pieces.length === 0 && this.#take(text.length)) {
+    const cost = costOf(text);
+    if (this.#pieces.length === 0 && this.#take(cost)) {
       this.#send(stream, jobId, text);
       return;
     }
-    const last = this.#pieces.at(-1);
-    if (last?.stream === stream && last.jobId === jobId && last.text.length + text.length <= MAX_PIECE) last.text += text;
-    else this.#pieces.push({ stream, jobId, text });
-    this.#kept += text.length;
+    if (cost > OUTPUT_KEPT) {
+      const kept = tailOf(text, OUTPUT_KEPT);
+      this.#leftOut += text.length - kept.length;
+      this.#keepPiece({ stream, jobId, text: kept, cost: costOf(kept) });
+    } else this.#keepPiece({ stream, jobId, text, cost });
     if (this.#kept > 2 * OUTPUT_KEPT) this.#keep(OUTPUT_KEPT);
     this.#timer ??= setTimeout(() => this.#look(), LOOK_MS).unref();
+  }
+
+  #keepPiece({ stream, jobId, text, cost }: Piece): void {
+    const last = this.#pieces.at(-1);
+    if (last?.stream === stream && last.jobId === jobId && last.cost + cost <= MAX_PIECE) {
+      last.text += text;
+      last.cost += cost;
+    } else this.#pieces.push({ stream, jobId, text, cost });
+    this.#kept += cost;
   }
 
   /** Sends the waiting text; of a flood only its end. */
@@ -76,9 +102,9 @@ export class OutputLimiter {
     this.#keep(OUTPUT_KEPT);
     let sent = 0;
     for (const piece of this.#pieces) {
-      if (!this.#take(piece.text.length)) break;
+      if (!this.#take(piece.cost)) break;
       this.#leave(piece);
-      this.#kept -= piece.text.length;
+      this.#kept -= piece.cost;
       sent += 1;
     }
     this.#pieces.splice(0, sent);
@@ -94,27 +120,48 @@ export class OutputLimiter {
   }
 
   /** Drops the oldest pieces. */
-  #keep(characters: number): void {
+  #keep(most: number): void {
     let gone = 0;
-    while (this.#kept > characters && gone < this.#pieces.length - 1) {
-      const { length } = this.#pieces[gone]?.text ?? '';
-      this.#kept -= length;
-      this.#leftOut += length;
+    while (this.#kept > most && gone < this.#pieces.length - 1) {
+      const { text, cost } = this.#pieces[gone] ?? { text: '', cost: 0 };
+      this.#kept -= cost;
+      this.#leftOut += text.length;
       gone += 1;
     }
     this.#pieces.splice(0, gone);
   }
 
-  #take(characters: number): boolean {
-    if (this.#budget < characters) this.#refill();
-    if (this.#budget < characters) return false;
-    this.#budget -= characters;
+  #take(cost: number): boolean {
+    if (this.#budget < cost) this.#refill();
+    if (this.#budget < cost) return false;
+    this.#budget -= cost;
     return true;
   }
 
   #refill(): void {
     const now = this.#now();
-    this.#budget = Math.min(OUTPUT_BURST, this.#budget + ((now - this.#filledAt) * OUTPUT_PER_SECOND) / 1_000);
+    this.#budget = Math.min(this.#limit.burst, this.#budget + ((now - this.#filledAt) * this.#limit.perSecond) / 1_000);
     this.#filledAt = now;
   }
+}
+
+const LINE_END = 10;
+
+function costOf(text: string): number {
+  let lines = 0;
+  for (let at = 0; at < text.length; at += 1) if (text.charCodeAt(at) === LINE_END) lines += 1;
+  return text.length + LINE_COST * lines;
+}
+
+/** Returns the last lines that cost at most `most`; of one longer line its end. */
+function tailOf(text: string, most: number): string {
+  let left = most;
+  let from = text.length;
+  while (from > 0) {
+    left -= text.charCodeAt(from - 1) === LINE_END ? LINE_COST + 1 : 1;
+    if (left < 0) break;
+    from -= 1;
+  }
+  const line = text.indexOf('\n', from) + 1;
+  return text.slice(from > 0 && line > 0 && line < text.length ? line : from);
 }

@@ -52,11 +52,11 @@ function frame(header: object, body = ''): string {
 
 const FORGED: Readonly<Record<string, { readonly fd: number; readonly hex: string }>> = {
   returned: { fd: CHANNEL, hex: frame({ t: 'returned', key: 'victim#1', ms: 1 }, '"forged"') },
-  failed: { fd: CHANNEL, hex: frame({ t: 'failed', key: 'victim#1', ms: 1, error: 'forged' }) },
+  failed: { fd: CHANNEL, hex: frame({ t: 'failed', key: 'victim#1', ms: 1 }, 'forged') },
   stopped: { fd: CHANNEL, hex: frame({ t: 'stopped', key: 'victim#1', ms: 1, entered: true }) },
   chunk: { fd: CHANNEL, hex: frame({ t: 'chunk', key: 'victim#1' }, '1') },
   progress: { fd: CHANNEL, hex: frame({ t: 'progress', key: 'victim#1' }, '1') },
-  log: { fd: CHANNEL, hex: frame({ t: 'log', stream: 'stdout', jobId: 'victim', text: 'forged\n' }) },
+  log: { fd: CHANNEL, hex: frame({ t: 'log', stream: 'stdout', jobId: 'victim' }, 'forged\n') },
   entry: { fd: ENTRIES, hex: Buffer.from('victim#1\n').toString('hex') },
   'http-head': { fd: CHANNEL, hex: frame({ t: 'http-head', key: 'h7', status: 200, headers: [], ended: true }) },
   'http-body': { fd: CHANNEL, hex: frame({ t: 'http-body', key: 'h7', ended: true }, 'forged') },

@@ -1,7 +1,7 @@
 /** A worker's host in a container: frames over its private channel, its output, its exit. */
 import { messageOf } from '../../../lib/to-error.ts';
 import { FrameReader, FrameWriter } from '../frames.ts';
-import { checkHostFrame } from '../hosted/host-frames.ts';
+import { checkHostFrame, limitsOfHost } from '../hosted/host-frames.ts';
 import { BufferedListener, type HostListener } from '../hosted/host-listener.ts';
 import type { Host } from '../hosted/host.ts';
 import type { ToHost } from '../hosted/protocol.ts';
@@ -34,6 +34,7 @@ export class ContainerHost implements Host {
   #writer: FrameWriter | undefined;
   #unsent: (readonly [ToHost, Uint8Array | undefined])[] = [];
   readonly #hearing = new BufferedListener();
+  readonly #entered = new LineSplitter((key) => this.#hearing.tell((listener) => listener.entered(key)));
   #isHeld = false;
   #killedFor: string | undefined;
   #killed = false;
@@ -152,9 +153,10 @@ export class ContainerHost implements Host {
       const frame = checkHostFrame(header, body);
       if (frame.t === 'up') this.#isThere();
       this.#hearing.tell((listener) => listener.frame(frame, body));
-    });
+    }, limitsOfHost);
     this.#stopReading = () => {
       reader.stop();
+      this.#entered.stop();
       channel.destroy();
     };
     channel.on('data', (data) => {
@@ -165,8 +167,7 @@ export class ContainerHost implements Host {
       }
     });
     channel.once('close', () => this.#hearing.tell((listener) => listener.closed()));
-    const entered = new LineSplitter((key) => this.#hearing.tell((listener) => listener.entered(key)));
-    entry.on('data', (data) => entered.push(data));
+    entry.on('data', (data) => this.#entered.push(data));
     const report = new LineSplitter((line) => (this.#report = line));
     lifeline.on('data', (data) => report.push(data));
     this.#writer = new FrameWriter(channel, process.nextTick);

@@ -8,7 +8,7 @@ import { notRun } from '../leash.ts';
 import { LineSplitter } from '../lines.ts';
 import { exitText } from '../process-group.ts';
 import { WorkerOutput } from '../worker-output.ts';
-import { checkHostFrame } from './host-frames.ts';
+import { checkHostFrame, limitsOfHost } from './host-frames.ts';
 import { BufferedListener, type HostListener } from './host-listener.ts';
 import type { Host } from './host.ts';
 import type { HostProgram } from './host-program.ts';
@@ -32,6 +32,7 @@ export class HostProcess implements Host {
   readonly #program: HostProgram;
   #channel: FrameWriter | undefined;
   readonly #hearing = new BufferedListener();
+  readonly #entered = new LineSplitter((key) => this.#hearing.tell((listener) => listener.entered(key)));
   /** Where its worker sees its folders, once it has one. */
   #place: WorkerPlace | undefined;
   /** Frames for a worker whose build is not visible to it yet; undefined while frames are sent at once. */
@@ -116,9 +117,10 @@ export class HostProcess implements Host {
 
   #open(socket: Socket): void {
     this.#channel = new FrameWriter(socket, process.nextTick);
-    const reader = new FrameReader<unknown>((header, body) => this.#onFrame(checkHostFrame(header, body), body));
+    const reader = new FrameReader<unknown>((header, body) => this.#onFrame(checkHostFrame(header, body), body), limitsOfHost);
     this.#stopReading = () => {
       reader.stop();
+      this.#entered.stop();
       socket.destroy();
     };
     socket.on('data', (data: Buffer) => {
@@ -134,8 +136,7 @@ export class HostProcess implements Host {
   }
 
   #readEntries(entries: Socket): void {
-    const entered = new LineSplitter((key) => this.#hearing.tell((listener) => listener.entered(key)));
-    entries.on('data', (data: Buffer) => entered.push(data));
+    entries.on('data', (data: Buffer) => this.#entered.push(data));
     entries.on('error', () => undefined);
   }
 

@@ -1,5 +1,5 @@
 /** The HTTP requests of a host: request parts go out as frames, responses return as frames. */
-import type { HttpCall, HttpEvents, HttpRequest } from '../runtime.ts';
+import { HTTP_WINDOW_BYTES, type HttpCall, type HttpEvents, type HttpRequest } from '../runtime.ts';
 import type { HttpFromHost, ToHost } from './protocol.ts';
 
 export interface HostRequestsDeps {
@@ -12,8 +12,21 @@ export interface HostRequestsDeps {
 /** Keys are numbered from 1. */
 const KEY = /^h([1-9]\d{0,14})$/;
 
+/**
+ * `foreign`: its request was never this host's. `beyond-credit`: more bytes of the response than the caller's side grants,
+ * or more credit than the request had bytes.
+ */
+export type FrameVerdict = 'fine' | 'foreign' | 'beyond-credit';
+
+/** A function writes while its window is open, in parts of at most this size, bytes: the last one may go beyond it. */
+const PART_BYTES = 64 * 1024;
+
 interface Open {
   readonly events: HttpEvents;
+  /** Bytes of the response that may be sent. */
+  window: number;
+  /** Bytes of the request that the function has not read. */
+  unreadOfRequest: number;
   killTimer: NodeJS.Timeout | undefined;
 }
 
@@ -34,17 +47,21 @@ export class HostRequests {
     }
     const key = `h${this.#next++}`;
     const { send, kill, killMs } = this.#deps;
-    const open: Open = { events, killTimer: undefined };
+    const open: Open = { events, window: HTTP_WINDOW_BYTES, unreadOfRequest: request.body.length, killTimer: undefined };
     this.#open.set(key, open);
     const { body, upgrade, ...head } = request;
     send({ t: 'http', life, key, ...head, ...(upgrade === true ? { upgrade } : {}) }, body);
     const isOpen = (): boolean => this.#open.has(key);
     return {
       body: (bytes, ended) => {
-        if (isOpen()) send({ t: 'http-body', key, ended }, bytes);
+        if (!isOpen()) return;
+        open.unreadOfRequest += bytes.length;
+        send({ t: 'http-body', key, ended }, bytes);
       },
       credit: (count) => {
-        if (isOpen()) send({ t: 'http-credit', key, count });
+        if (!isOpen()) return;
+        open.window += count;
+        send({ t: 'http-credit', key, count });
       },
       abort: (force) => {
         if (!isOpen()) return;
@@ -69,10 +86,11 @@ export class HostRequests {
     for (const key of this.#open.keys()) this.#deps.send({ t: 'http-abort', key });
   }
 
-  /** Returns false for a frame of a request that this host never had; frames of an ended one are late and dropped. */
-  heard(frame: HttpFromHost, body: Buffer): boolean {
+  /** Delivers a frame; one of an ended request is late and dropped. */
+  heard(frame: HttpFromHost, body: Buffer): FrameVerdict {
     const open = this.#open.get(frame.key);
-    if (open === undefined) return this.hasHad(frame.key);
+    if (open === undefined) return this.hasHad(frame.key) ? 'fine' : 'foreign';
+    if (!hasCredit(open, frame, body)) return 'beyond-credit';
     const { events } = open;
     switch (frame.t) {
       case 'http-head':
@@ -91,7 +109,7 @@ export class HostRequests {
         events.failed('INTERNAL', frame.message, false);
         break;
     }
-    return true;
+    return 'fine';
   }
 
   /** The caller reads no more: later data reaches no function. */
@@ -117,4 +135,13 @@ export class HostRequests {
     this.#open.delete(key);
     clearTimeout(open.killTimer);
   }
+}
+
+function hasCredit(open: Open, frame: HttpFromHost, body: Buffer): boolean {
+  if (frame.t === 'http-credit') {
+    open.unreadOfRequest -= frame.count;
+    return open.unreadOfRequest >= 0;
+  }
+  open.window -= body.length;
+  return open.window >= -PART_BYTES;
 }

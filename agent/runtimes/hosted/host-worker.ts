@@ -3,6 +3,7 @@ import { assertNever } from '../../../lib/errors.ts';
 import type { FunctionSpec } from '../../../proto/gen/capstan/v1/nodes.ts';
 import { afterGrace } from '../grace.ts';
 import {
+  FIRST_CREDITS,
   STOP_GRACE_MS,
   type HttpCall,
   type HttpEvents,
@@ -16,7 +17,8 @@ import { workerS3Config } from '../s3-config.ts';
 import { HostRequests } from './host-requests.ts';
 import type { Host } from './host.ts';
 import type { HostListener } from './host-listener.ts';
-import type { FromHost } from './protocol.ts';
+import { OutputLimiter, OUTPUT_BURST, OUTPUT_PER_SECOND, type OutputStream } from '../output-limiter.ts';
+import type { FromHost, HttpFromHost } from './protocol.ts';
 import { WorkerTasks } from './worker-tasks.ts';
 
 /** Delay of force after a cancel that the host does not carry out, ms. */
@@ -31,6 +33,12 @@ export interface StopTimes {
 export const STOPPED_BY_HOST: StopTimes = { terminateMs: undefined, killMs: 3 * STOP_GRACE_MS };
 /** The host can only ask the handler to stop. */
 export const STOPPED_BY_AGENT: StopTimes = { terminateMs: STOP_GRACE_MS, killMs: 2 * STOP_GRACE_MS };
+
+/**
+ * Of the lines that a host sends. Our hosts keep to half of it themselves (OutputLimiter), so that only code which writes to
+ * the channel itself meets this limit.
+ */
+const LINES_BUDGET = { burst: 2 * OUTPUT_BURST, perSecond: 2 * OUTPUT_PER_SECOND };
 
 const HARD_STOP = 'the worker was killed: a cancelled job did not end';
 
@@ -48,6 +56,12 @@ export class HostWorker implements RunningWorker, HostListener {
   readonly #onSettled: () => void;
   readonly #tasks = new WorkerTasks();
   readonly #entered = new Set<string>();
+  /** Tasks that were handed to the host, and entries that it wrote: one each. */
+  #handed = 0;
+  #entries = 0;
+  readonly #lines: OutputLimiter;
+  /** Chunks that each running task may still send. */
+  readonly #credits = new Map<string, number>();
   /** Functions that cancel a forced stop, by task. */
   readonly #cancels = new Map<string, (() => void)[]>();
   readonly #stopTimes: StopTimes;
@@ -72,6 +86,7 @@ export class HostWorker implements RunningWorker, HostListener {
       killMs: stopTimes.killMs,
       kill: () => this.#killHard('the worker was killed: a timed-out request did not end'),
     });
+    this.#lines = new OutputLimiter((stream, jobId, text) => this.#sendLines(stream, jobId, text), undefined, LINES_BUDGET);
     host.listen(this);
     const { folder, workFolder, endpointId, maxConcurrency } = spec;
     this.#servesHttp = spec.servesHttp === true;
@@ -84,7 +99,9 @@ export class HostWorker implements RunningWorker, HostListener {
   }
 
   run({ key, jobId, attempt, input, s3Config, trace = '' }: Task): void {
+    this.#handed += 1;
     this.#tasks.add(key, jobId);
+    this.#credits.set(key, FIRST_CREDITS);
     const secret = s3Config === undefined ? undefined : workerS3Config(s3Config);
     this.#host.send({ t: 'run', life: this.#life, key, jobId, attempt, s3Config: secret, trace: trace === '' ? undefined : trace }, input);
   }
@@ -100,6 +117,8 @@ export class HostWorker implements RunningWorker, HostListener {
   }
 
   credit(key: string, count: number): void {
+    const left = this.#credits.get(key);
+    if (left !== undefined) this.#credits.set(key, left + count);
     this.#host.send({ t: 'credit', key, count });
   }
 
@@ -117,6 +136,12 @@ export class HostWorker implements RunningWorker, HostListener {
   }
 
   entered(key: string): void {
+    this.#enter(key);
+    this.#entries += 1;
+    if (this.#entries > this.#handed) this.#host.refuse('the worker reported more entries of tasks than it has tasks');
+  }
+
+  #enter(key: string): void {
     if (!this.#isOwn(key, 'the entry of a task') || this.#entered.has(key)) return;
     this.#entered.add(key);
     this.#events.entered(key);
@@ -140,25 +165,25 @@ export class HostWorker implements RunningWorker, HostListener {
         this.#events.loadFailed(frame.detail);
         break;
       case 'chunk':
-        this.entered(frame.key);
-        this.#events.chunk(frame.key, body);
+        this.#enter(frame.key);
+        if (this.#takeCredit(frame.key)) this.#events.chunk(frame.key, body);
         break;
       case 'progress':
-        this.entered(frame.key);
+        this.#enter(frame.key);
         this.#events.progress(frame.key, body);
         break;
       case 'returned':
-        this.entered(frame.key);
+        this.#enter(frame.key);
         this.#forget(frame.key);
         this.#events.ended(frame.key, { kind: 'returned', output: body, ms: frame.ms });
         break;
       case 'failed':
-        this.entered(frame.key);
+        this.#enter(frame.key);
         this.#forget(frame.key);
         this.#events.ended(frame.key, { kind: 'failed', error: frame.error, ms: frame.ms });
         break;
       case 'stopped':
-        if (frame.entered) this.entered(frame.key);
+        if (frame.entered) this.#enter(frame.key);
         this.#forget(frame.key);
         this.#events.ended(frame.key, { kind: 'stopped', ms: frame.ms });
         break;
@@ -166,7 +191,7 @@ export class HostWorker implements RunningWorker, HostListener {
       case 'http-body':
       case 'http-credit':
       case 'http-failed':
-        if (!this.#requests.heard(frame, body)) this.#refuse(`a frame ${frame.t}`, `the request ${frame.key}`);
+        this.#heardOfRequest(frame, body);
         break;
       case 'reloading':
         this.#life += 1;
@@ -204,6 +229,7 @@ export class HostWorker implements RunningWorker, HostListener {
   exited(detail: string): void {
     clearTimeout(this.#endTimer);
     const culprit = this.#presentCulprit();
+    this.#lines.flush();
     this.#forgetAll();
     const why = this.#death ?? detail;
     this.#requests.loseAll(why);
@@ -242,6 +268,22 @@ export class HostWorker implements RunningWorker, HostListener {
     return ownership === 'running';
   }
 
+  #heardOfRequest(frame: HttpFromHost, body: Buffer): void {
+    const verdict = this.#requests.heard(frame, body);
+    if (verdict === 'foreign') this.#refuse(`a frame ${frame.t}`, `the request ${frame.key}`);
+    else if (verdict === 'beyond-credit') this.#host.refuse(`the worker sent a frame ${frame.t} beyond the credit of its request`);
+  }
+
+  #takeCredit(key: string): boolean {
+    const left = this.#credits.get(key) ?? 0;
+    if (left === 0) {
+      this.#host.refuse('the worker sent more chunks than its credit');
+      return false;
+    }
+    this.#credits.set(key, left - 1);
+    return true;
+  }
+
   #refuse(what: string, whose: string): void {
     this.#host.refuse(`the worker sent ${what} of ${whose}, which is not its own`);
   }
@@ -252,14 +294,18 @@ export class HostWorker implements RunningWorker, HostListener {
       this.#refuse('a line', `the job ${namedJob}`);
       return;
     }
-    const jobId = ownership === 'unknown' ? '' : namedJob;
-    const lines = text.endsWith('\n') ? text.slice(0, -1) : text;
-    for (const line of lines.split('\n')) this.#events.log({ stream, jobId, text: line });
+    this.#lines.add(stream, ownership === 'unknown' ? '' : namedJob, text.endsWith('\n') ? text : `${text}\n`);
+  }
+
+  #sendLines(stream: OutputStream, jobId: string, text: string): void {
+    for (const line of text.slice(0, -1).split('\n')) this.#events.log({ stream, jobId, text: line });
   }
 
   #forget(key: string): void {
+    this.#lines.flush();
     this.#tasks.end(key);
     this.#entered.delete(key);
+    this.#credits.delete(key);
     for (const cancel of this.#cancels.get(key) ?? []) cancel();
     this.#cancels.delete(key);
   }

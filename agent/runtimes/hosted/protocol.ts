@@ -2,6 +2,8 @@
  * The protocol between the agent and a worker's host process: frames (runtimes/frames.ts) in both directions on one
  * channel, and on a second one the keys of the tasks whose handlers were entered, one per line.
  *
+ * Texts (of lines, errors, details) are bodies, so that headers are short (host-frames.ts, message-frames.ts).
+ *
  * The process that runs the handler writes the key there itself, with one blocking system call, before it calls the
  * handler. The agent therefore learns of the start even if the handler ends the process at once: an attempt that
  * crashes its worker is always charged and cannot be retried forever.
@@ -15,6 +17,10 @@ export const CHANNEL_FD = 3;
 export const ENTRY_FD = 4;
 /** File descriptor whose close means that the agent is gone, in hosts whose program has a lifeline. */
 export const LIFELINE_FD = 5;
+
+/** Longest text of one frame of lines, characters and bytes; a longer one is several frames. */
+export const MAX_LOG_CHARACTERS = 16 * 1024;
+export const MAX_LOG_BYTES = 64 * 1024;
 
 export interface LoadOrder {
   readonly folder: string;

@@ -7,7 +7,8 @@ import { Worker } from 'node:worker_threads';
 
 import { assertNever } from '../../../../lib/errors.ts';
 import { FrameReader, FrameWriter } from '../../frames.ts';
-import { CHANNEL_FD, type FromHost, type FromThread, type LoadOrder, type ToHost } from '../../hosted/protocol.ts';
+import { sendMessage } from '../../hosted/message-frames.ts';
+import { CHANNEL_FD, type LoadOrder, type ToHost } from '../../hosted/protocol.ts';
 import { enterWorkFolder } from '../../hosted/work-folder.ts';
 import { HttpFunctions } from '../../thread/host/http/functions.ts';
 import { findOpenTelemetry } from '../../thread/host/current-trace.ts';
@@ -42,10 +43,10 @@ socket.on('data', (data) => reader.push(data));
 socket.on('close', killGroup);
 socket.on('error', killGroup);
 process.on('uncaughtException', died);
-onCulprit((key) => channel.send({ t: 'culprit', key } satisfies FromHost));
+onCulprit((key) => post({ t: 'culprit', key }));
 // The last output of a handler that calls process.exit() is still corked.
 process.on('exit', () => flushChannel?.());
-channel.send({ t: 'up' } satisfies FromHost);
+post({ t: 'up' });
 const hasOrder = loadTranspilerWhenIdle();
 
 function onFrame(frame: ToHost, body: Buffer): void {
@@ -116,19 +117,14 @@ function run(module: Loaded, frame: Extract<ToHost, { t: 'run' }>, body: Buffer)
   void runTask(order, control, module, post).then(() => running.delete(key));
 }
 
-function post(message: FromThread): void {
-  if (!('bytes' in message)) {
-    channel.send(message);
-    return;
-  }
-  const { bytes, ...header } = message;
-  channel.send(header, bytes);
+function post(message: Parameters<typeof sendMessage>[0]): void {
+  sendMessage(message, (header, body) => channel.send(header, body));
 }
 
 /** An uncaught error: the worker is unusable from now on. */
 function died(error: unknown): void {
   post({ t: 'log', stream: 'stderr', jobId: onlyRunningJob(running), text: errorStack(error) });
-  channel.send({ t: 'died', detail: errorMessage(error) } satisfies FromHost);
+  post({ t: 'died', detail: errorMessage(error) });
   process.exit(1);
 }
 

@@ -6,6 +6,7 @@
 import type { MessagePort } from 'node:worker_threads';
 
 import type { FromTask, HttpToHost, LoadOrder, PostedFrames, RunOrder, ToThread } from '../../hosted/protocol.ts';
+import { sendMessage } from '../../hosted/message-frames.ts';
 import { HttpFunctions, type Post } from './http/functions.ts';
 import { FramePoster, postedFrames } from './http/posted-frames.ts';
 import { findOpenTelemetry } from './current-trace.ts';
@@ -30,7 +31,6 @@ interface Loaded {
   readonly output: OutputCapture;
 }
 
-const NOTHING = new Uint8Array();
 const running = new Map<string, TaskControl>();
 /** Tasks that were stopped before they arrived: the two messages use different ports. */
 const MAX_STOPPED_EARLY = 1_000;
@@ -133,12 +133,7 @@ function httpPost(port: MessagePort): Post {
   process.on('exit', flush);
   return (message) => {
     if (poster.isEmpty) queueMicrotask(flush);
-    if (!('bytes' in message)) {
-      poster.add(JSON.stringify(message), NOTHING, true);
-      return;
-    }
-    const { bytes, ...header } = message;
-    poster.add(JSON.stringify(header), bytes, true);
+    sendMessage(message, (header, body) => poster.add(JSON.stringify(header), body, 'bytes' in message));
   };
 }
 

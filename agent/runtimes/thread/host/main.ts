@@ -14,7 +14,8 @@ import { FrameReader, FrameWriter } from '../../frames.ts';
 import { afterGrace } from '../../grace.ts';
 import { STOP_GRACE_MS } from '../../runtime.ts';
 import { enterWorkFolder } from '../../hosted/work-folder.ts';
-import { CHANNEL_FD, type FromHost, type LoadOrder, type ToHost, type ToThread } from '../../hosted/protocol.ts';
+import { sendMessage } from '../../hosted/message-frames.ts';
+import { CHANNEL_FD, type LoadOrder, type ToHost, type ToThread } from '../../hosted/protocol.ts';
 import type { ThreadMessage, ThreadOrder } from './handler-thread.ts';
 import { FramePoster, postedFrames } from './http/posted-frames.ts';
 import { errorMessage } from './output.ts';
@@ -131,12 +132,7 @@ function onThreadMessage(message: ThreadMessage): void {
     graces.get(message.key)?.();
     graces.delete(message.key);
   }
-  if (!('bytes' in message)) {
-    say(message);
-    return;
-  }
-  const { bytes, ...header } = message;
-  channel.send(header, bytes);
+  sendMessage(message, (header, body) => channel.send(header, body));
 }
 
 function cancel(key: string): void {
@@ -194,8 +190,8 @@ function tellThread(message: ToThread): void {
   port?.postMessage(message);
 }
 
-function say(message: Exclude<FromHost, { t: 'chunk' | 'progress' | 'returned' | 'http-head' | 'http-body' }>): void {
-  channel.send(message);
+function say(message: Parameters<typeof sendMessage>[0]): void {
+  sendMessage(message, (header, body) => channel.send(header, body));
 }
 
 /** The host leads its process group: everything its handlers started ends with it. */

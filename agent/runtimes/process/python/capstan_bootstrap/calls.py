@@ -10,6 +10,7 @@ import time
 from . import stopping
 from .arguments import InputError
 from .async_steps import cancelled_while_waiting
+from .channel import utf8
 from .culprit import current_key, report_culprit
 from .interrupts import JobStopped
 from .json_input import NumberOutOfRange, read_json
@@ -202,7 +203,7 @@ class Calls:
         # Output of a handler after it was asked to stop is ignored.
         if not task.stopped and not isinstance(error, (InputError, OutputError)):
             sys.stderr.write(error_stack(error))
-        return ({"t": "failed", "error": error_message(error)}, b"")
+        return ({"t": "failed"}, utf8(error_message(error)))
 
     def _exit(self, task, code):
         """Ends the worker after sys.exit() in a handler, as it would end any program."""

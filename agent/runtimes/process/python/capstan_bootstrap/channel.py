@@ -106,6 +106,11 @@ class Channel:
                 continue
 
 
+def utf8(text):
+    """Returns the bytes of a text; characters that UTF-8 lacks become question marks."""
+    return text.encode("utf-8", "replace")
+
+
 def tie_to_agent():
     """
     Makes the kernel kill this process group when the agent's end of the lifeline closes. This needs no code of this

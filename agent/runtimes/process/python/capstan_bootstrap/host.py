@@ -11,7 +11,7 @@ import threading
 import traceback
 
 from .calls import Calls
-from .channel import Channel, kill_group, tie_to_agent
+from .channel import Channel, kill_group, tie_to_agent, utf8
 from .culprit import watch_exits
 from .http_functions import HttpFunctions
 from .interrupts import MainInterrupts
@@ -60,7 +60,7 @@ class Host:
             choice = choice_of(load_function(order["folder"], order["function"]["module"], order["function"]["name"]))
         except BaseException as error:
             sys.stderr.write(error_stack(error))
-            self._channel.send({"t": "load-failed", "detail": error_message(error)})
+            self._channel.send({"t": "load-failed"}, utf8(error_message(error)))
             # The agent ends this process.
             threading.Event().wait()
         self._calls = Calls(choice, order["endpointId"], self._channel, end_lines)

@@ -10,6 +10,7 @@ import threading
 
 from . import stopping
 from .async_steps import AsyncSteps
+from .channel import utf8
 from .culprit import current_key, run_loop
 from .http_arguments import BadRequest, HttpSignature
 from .http_request import Body, CallerGone, Request, Response
@@ -22,6 +23,8 @@ from .websocket import AsyncWebSocket, Connection, SocketClosed, WebSocket
 # Most unread response bytes in transit (agent/runtimes/runtime.ts), and the largest part of a response.
 WINDOW_BYTES = 256 * 1024
 PART_BYTES = 64 * 1024
+# More than callers may receive.
+MAX_HEAD_BYTES = 65 * 1024
 JSON_TYPE = "application/json; charset=utf-8"
 LINE_END = re.compile("\r\n|\r|\n")
 # The first chunk of a generator that yields nothing.
@@ -207,7 +210,7 @@ class Answer:
 
     def fail(self, error):
         if self._begun:
-            self._channel.send({"t": "http-failed", "key": self._call.key, "message": error_message(error)})
+            self._channel.send({"t": "http-failed", "key": self._call.key}, utf8(error_message(error)))
         else:
             self.error(500, "Internal Server Error", error_message(error))
 
@@ -298,7 +301,7 @@ class Answer:
         self._channel.send(self._head_frame(status, headers, False))
 
     def _head_frame(self, status, headers, ended):
-        return {"t": "http-head", "key": self._call.key, "status": status, "headers": headers, "ended": ended}
+        return {"t": "http-head", "key": self._call.key, "status": status, "headers": _bounded(headers), "ended": ended}
 
     def _body(self, data):
         """Sends parts within the caller's credit."""
@@ -306,6 +309,18 @@ class Answer:
             part = data[at : at + PART_BYTES]
             self._call.take(len(part))
             self._channel.send({"t": "http-body", "key": self._call.key, "ended": False}, part)
+
+
+def _bounded(headers):
+    """Cuts headers off behind MAX_HEAD_BYTES, so that they fit in a frame; the agent refuses so many, with the reason."""
+    left = MAX_HEAD_BYTES
+    kept = []
+    for name, value in headers:
+        if left <= 0:
+            break
+        kept.append((name[:left], value[:left]))
+        left -= len(name) + len(value) + 4
+    return kept
 
 
 def _event(chunk):

@@ -9,7 +9,9 @@ import sys
 import threading
 import time
 
-# Longest piece of a line that stays together, characters.
+from .channel import utf8
+
+# Longest piece of a line that stays together, and longest text of one frame, characters.
 MAX_LINE = 16384
 
 # The task of the current code: threads and coroutines have one each.
@@ -22,6 +24,7 @@ class OutputLimiter:
     lock.
     """
 
+    LINE_COST = 64
     BURST = 1024 * 1024
     PER_SECOND = 1024 * 1024
     KEPT = 256 * 1024
@@ -34,23 +37,29 @@ class OutputLimiter:
         self._lock = lock
         self._budget = self.BURST
         self._filled_at = time.monotonic()
-        # Of [stream, job, texts, characters].
+        # Of [stream, job, texts, cost, characters].
         self._pieces = collections.deque()
         self._kept = 0
         self._left_out = 0
         self._timer = None
 
     def add(self, stream, job, text):
-        if not self._pieces and self._take(len(text)):
+        cost = self._cost_of(text)
+        if not self._pieces and self._take(cost):
             self._send(stream, job, text)
             return
+        if cost > self.KEPT:
+            kept = self._tail_of(text)
+            self._left_out += len(text) - len(kept)
+            text, cost = kept, self._cost_of(kept)
         last = self._pieces[-1] if self._pieces else None
-        if last is not None and last[0] == stream and last[1] == job and last[3] + len(text) <= self.MAX_PIECE:
+        if last is not None and last[0] == stream and last[1] == job and last[3] + cost <= self.MAX_PIECE:
             last[2].append(text)
-            last[3] += len(text)
+            last[3] += cost
+            last[4] += len(text)
         else:
-            self._pieces.append([stream, job, [text], len(text)])
-        self._kept += len(text)
+            self._pieces.append([stream, job, [text], cost, len(text)])
+        self._kept += cost
         if self._kept > 2 * self.KEPT:
             self._keep(self.KEPT)
         self._look_later()
@@ -80,26 +89,40 @@ class OutputLimiter:
                 self._look_later()
 
     def _leave(self, piece):
-        stream, job, texts, length = piece
-        self._kept -= length
+        stream, job, texts, cost, _characters = piece
+        self._kept -= cost
         if self._left_out > 0:
             self._send(stream, job, f"({self._left_out} characters of output are omitted: too much was printed at once)\n")
             self._left_out = 0
         self._send(stream, job, "".join(texts))
 
-    def _keep(self, characters):
-        while self._kept > characters and len(self._pieces) > 1:
-            length = self._pieces.popleft()[3]
-            self._kept -= length
-            self._left_out += length
+    def _keep(self, most):
+        while self._kept > most and len(self._pieces) > 1:
+            _stream, _job, _texts, cost, characters = self._pieces.popleft()
+            self._kept -= cost
+            self._left_out += characters
 
-    def _take(self, characters):
-        if self._budget < characters:
+    def _take(self, cost):
+        if self._budget < cost:
             self._refill()
-        if self._budget < characters:
+        if self._budget < cost:
             return False
-        self._budget -= characters
+        self._budget -= cost
         return True
+
+    def _cost_of(self, text):
+        return len(text) + self.LINE_COST * text.count("\n")
+
+    def _tail_of(self, text):
+        """Returns the last lines that are kept; of one longer line its end."""
+        left, start = self.KEPT, len(text)
+        while start > 0:
+            line = text.rfind("\n", 0, start - 1) + 1
+            left -= start - line + self.LINE_COST
+            if left < 0:
+                break
+            start = line
+        return text[start:] or text[-self.KEPT :]
 
     def _refill(self):
         now = time.monotonic()
@@ -179,6 +202,17 @@ class LogStream(io.TextIOBase):
         return "backslashreplace"
 
 
+def pieces_of(text):
+    """Yields parts for one frame each, which end with a line where one ends."""
+    at = 0
+    while at < len(text):
+        end = at + MAX_LINE
+        line = text.rfind("\n", at, end) + 1 if end < len(text) else 0
+        cut = line if line > at else end
+        yield text[at:cut]
+        at = cut
+
+
 def capture_output(channel, interrupts, sole_task):
     """Replaces sys.stdout and sys.stderr; returns a function that ends a task's lines."""
     lock = threading.RLock()
@@ -186,7 +220,8 @@ def capture_output(channel, interrupts, sole_task):
     def send(stream, job, text):
         # Its timer may find the channel closed.
         if channel.is_open:
-            channel.send({"t": "log", "stream": stream, "jobId": job, "text": text})
+            for piece in pieces_of(text):
+                channel.send({"t": "log", "stream": stream, "jobId": job}, utf8(piece))
 
     limiter = OutputLimiter(send, lock)
 

@@ -12,6 +12,7 @@ import { schemaProblems, Unfit } from '../unfit.ts';
 import type { OutputCapture } from '../thread-output.ts';
 import { answerOf, errorAnswer, type Answer } from './answer.ts';
 import { RequestBody } from './body.ts';
+import { boundedHeaders } from './bounded-headers.ts';
 import { FunctionWebSocket, SocketClosed } from './websocket.ts';
 import { BadRequest, httpArguments, httpSignature, type HttpSignature, type RequestValues } from './parameters.ts';
 
@@ -186,11 +187,11 @@ export class HttpFunctions {
     if (fits) {
       const sized = headers.some(([name]) => name === 'content-length') || status === 204 || status === 304;
       const all = sized ? headers : [...headers, ['content-length', String(bytes.length)] as const];
-      this.#post({ t: 'http-head', key, status, headers: all, ended: true, bytes: new Uint8Array(bytes) });
+      this.#post({ t: 'http-head', key, status, headers: boundedHeaders(all), ended: true, bytes: new Uint8Array(bytes) });
       return;
     }
     const all = rest === undefined ? [...headers, ['content-length', String(bytes.length)] as const] : headers;
-    this.#post({ t: 'http-head', key, status, headers: all, ended: false, bytes: nothing() });
+    this.#post({ t: 'http-head', key, status, headers: boundedHeaders(all), ended: false, bytes: nothing() });
     try {
       await this.#write(key, bytes, call);
       for (let step = await rest?.next(); step !== undefined && step.done !== true; step = await rest?.next()) {
