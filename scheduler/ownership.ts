@@ -162,6 +162,9 @@ interface BootstrapDeps {
   readonly log: Logger;
 }
 
+/** Nodes that may join with the token in the data folder. */
+const FOLDER_TOKEN_USES = 10_000;
+
 /**
  * Creates the first key and join token. The first key has the scope OPERATOR, because read access to the data folder
  * already permits operating the service. A key of the folder that was revoked later is not created again.
@@ -174,7 +177,8 @@ async function bootstrap(engine: Engine, { path, secrets }: DataFolder, { clock,
   }
   const joinToken = hashKey(secrets.joinToken).toString('hex');
   // The folder of a standby adds no token to those of the queue.
-  if (!isShared || engine.state.joinTokens.size === 0) await engine.command({ kind: 'put-join-token', hash: joinToken });
+  if (!isShared || engine.state.joinTokens.size === 0)
+    await engine.command({ kind: 'put-join-token', hash: joinToken, maxUses: FOLDER_TOKEN_USES, isOfFolder: true });
   else if (!engine.state.joinTokens.has(joinToken))
     log.warn(
       { file: join(path, 'secrets', 'join-token') },

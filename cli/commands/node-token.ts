@@ -13,7 +13,7 @@ const create: Command = {
   options: [
     { flags: '--name <name>', description: 'what the token is for' },
     { flags: '--expires-in <duration>', description: 'validity, such as 30m, 12h or 7d', default: 'no expiry' },
-    { flags: '--max-uses <nodes>', description: 'number of nodes that may join with it', default: 'no limit' },
+    { flags: '--max-uses <nodes>', description: 'number of nodes that may join with it', default: '100' },
     cellOption('cell that they join'),
   ],
   settings: GATEWAY_SETTINGS,

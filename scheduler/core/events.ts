@@ -120,6 +120,8 @@ export type Command =
       /** Wall time, ms; null for never. */
       readonly expiresAt?: number | null;
       readonly maxUses?: number | null;
+      /** The token in the data folder: its row stays when it is used up. */
+      readonly isOfFolder?: true;
     }
   | { readonly kind: 'revoke-join-token'; readonly id: string }
   | { readonly kind: 'join'; readonly tokenHash: string; readonly node: Omit<NodeConfig, 'draining'> }

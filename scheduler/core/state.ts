@@ -2,6 +2,7 @@
  * The core's state: leased jobs, a head window of every queue, waiters, workers and control rows. It is rebuilt from
  * the store at take-over, and only `step` changes it.
  */
+import type { Rate } from '../../lib/rate.ts';
 import type { CapstanError } from '../../lib/errors.ts';
 import type { Payload } from '../../lib/payload.ts';
 import type { HookHead } from '../store/store.ts';
@@ -69,6 +70,8 @@ export interface State {
   masterKey: MasterKeyRow | null;
   /** By the hash of the token, hex. */
   readonly joinTokens: Map<string, JoinTokenRow>;
+  /** How fast nodes join with each token; not stored. */
+  readonly joinRates: Map<string, Rate>;
   /** Version of every control row, by `<kind>/<key>`. */
   readonly versions: Map<string, number>;
   /** Waiters by job id. */
@@ -138,6 +141,7 @@ export function newState(settings: Settings, random: RandomState): State {
     movedNodes: new Map(),
     masterKey: null,
     joinTokens: new Map(),
+    joinRates: new Map(),
     versions: new Map(),
     waiters: new Map(),
     channels: new Map(),

@@ -33,6 +33,8 @@ type NodeCalls = Pick<
 >;
 
 const LONGEST_TOKEN_NAME = 128;
+/** Nodes that may join with a token whose creator does not say how many. */
+const DEFAULT_USES = 100;
 
 export function nodeCalls({ engine, auth, clock, log, cells, onNodeRemoved }: NodeCallDeps): NodeCalls {
   const operator = <Request, Reply>(
@@ -66,7 +68,7 @@ export function nodeCalls({ engine, auth, clock, log, cells, onNodeRemoved }: No
       const joinToken = joinTokenText(cells?.own ?? DEFAULT_CELL, randomBytes(32).toString('hex'));
       const hash = hashKey(joinToken).toString('hex');
       const expiresAt = expiresInS === 0 ? null : clock.now().wall + expiresInS * 1_000;
-      await engine.command({ kind: 'put-join-token', hash, name, expiresAt, maxUses: maxUses === 0 ? null : maxUses });
+      await engine.command({ kind: 'put-join-token', hash, name, expiresAt, maxUses: maxUses === 0 ? DEFAULT_USES : maxUses });
       changed({ token: tokenId(hash) });
       return { joinToken, id: tokenId(hash), token: tokenNamed(tokenId(hash)) };
     }),

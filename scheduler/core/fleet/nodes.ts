@@ -8,6 +8,7 @@
  * other nodes. The row of a removed node stays, so that its agent receives the reason for its rejection.
  */
 import { CapstanError } from '../../../lib/errors.ts';
+import { Rate } from '../../../lib/rate.ts';
 
 import type { StepContext } from '../context.ts';
 import type { Command } from '../events.ts';
@@ -22,6 +23,8 @@ import { drainWorker } from './workers.ts';
 
 type Of<Kind extends Command['kind']> = Extract<Command, { kind: Kind }>;
 
+/** Nodes that may join with one token per second, and at once: each is a row that stays. */
+const JOINS = { perSecond: 10, burst: 1_000 };
 /** Characters of a token's hash that form its id. */
 const TOKEN_ID_LENGTH = 12;
 
@@ -37,8 +40,9 @@ export function putJoinToken(ctx: StepContext, call: number, command: Of<'put-jo
     return;
   }
   forgetSpent(ctx);
-  const { name = '', expiresAt = null, maxUses = null } = command;
-  const row: JoinTokenRow = { name, createdAt: ctx.now.wall, expiresAt, maxUses, uses: 0, revoked: false };
+  const { name = '', expiresAt = null, maxUses = null, isOfFolder } = command;
+  const own = isOfFolder === undefined ? {} : { isOfFolder };
+  const row: JoinTokenRow = { name, createdAt: ctx.now.wall, expiresAt, maxUses, uses: 0, revoked: false, ...own };
   ctx.state.joinTokens.set(command.hash, row);
   ctx.reply(call, { kind: 'done' }, putRow(ctx, 'join-token', command.hash, row));
 }
@@ -61,6 +65,13 @@ export function join(ctx: StepContext, call: number, command: Of<'join'>): void 
   const refusal = token === undefined || token.revoked ? 'is not valid' : spent(token, ctx.now);
   if (token === undefined || refusal !== null) {
     ctx.reply(call, new CapstanError('UNAUTHENTICATED', `the join token ${refusal ?? 'is not valid'}`));
+    return;
+  }
+  const rate = ctx.state.joinRates.get(command.tokenHash) ?? new Rate(JOINS.perSecond, JOINS.burst);
+  ctx.state.joinRates.set(command.tokenHash, rate);
+  if (!rate.take(ctx.now.mono)) {
+    const why = `at most ${JOINS.perSecond} nodes per second may join with one token, after ${JOINS.burst} at once`;
+    ctx.reply(call, new CapstanError('RATE_LIMITED', why, { retryAfterMs: 1_000 }));
     return;
   }
   const used = { ...token, uses: token.uses + 1 };
@@ -136,11 +147,12 @@ function spent({ expiresAt, maxUses, uses }: JoinTokenRow, now: Now): string | n
   return maxUses !== null && uses >= maxUses ? `was already used ${uses === 1 ? 'once' : `${uses} times`}, the maximum` : null;
 }
 
-/** Deletes expired and used-up tokens. Revoked ones are kept. */
+/** Deletes expired and used-up tokens. Revoked ones are kept, and that of the data folder, which the next start would add anew. */
 function forgetSpent(ctx: StepContext): void {
   for (const [hash, token] of ctx.state.joinTokens) {
-    if (token.revoked || spent(token, ctx.now) === null) continue;
+    if (token.revoked || token.isOfFolder === true || spent(token, ctx.now) === null) continue;
     ctx.state.joinTokens.delete(hash);
+    ctx.state.joinRates.delete(hash);
     putRow(ctx, 'join-token', hash, null);
   }
 }

@@ -106,6 +106,8 @@ export interface JoinTokenRow {
   readonly maxUses: number | null;
   readonly uses: number;
   readonly revoked: boolean;
+  /** The token in the data folder: its row stays when it is used up. */
+  readonly isOfFolder?: true;
 }
 
 export interface NodeUsage {

@@ -34,6 +34,29 @@ test('a join token lets as many nodes join as it says, until it expires or is re
   t.deepEqual([...world.image.nodes.keys()], ['a', 'b']);
 });
 
+test('a join token admits nodes at a bounded rate', (t) => {
+  const world = new FleetWorld();
+  world.command({ kind: 'put-join-token', hash: 'leaked-hash', maxUses: 2_000 });
+  world.command({ kind: 'put-join-token', hash: 'other-hash' });
+  for (let n = 0; n < 1_000; n += 1) t.is(join(world, 'leaked-hash', `node-${n}`), 'none');
+  t.regex(join(world, 'leaked-hash', 'more'), /^RATE_LIMITED at most 10 nodes per second/);
+  t.is(join(world, 'other-hash', 'other'), 'none');
+  world.pass(1_000);
+  t.is(join(world, 'leaked-hash', 'more'), 'none');
+  t.is(world.image.nodes.size, 1_002);
+});
+
+test('the token of the data folder that is used up is not renewed by the next start', (t) => {
+  const world = new FleetWorld();
+  const put = (): void => void world.command({ kind: 'put-join-token', hash: 'of-folder-hash', maxUses: 1, isOfFolder: true });
+  put();
+  t.is(join(world, 'of-folder-hash', 'a'), 'none');
+  world.command({ kind: 'put-join-token', hash: 'another-hash' });
+  world.restart();
+  put();
+  t.regex(join(world, 'of-folder-hash', 'b'), /was already used once, the maximum/);
+});
+
 test('a revoked token stays revoked, also when it is put again at the next start', (t) => {
   const world = new FleetWorld();
   world.command({ kind: 'revoke-join-token', id: tokenId('t') });

@@ -949,7 +949,7 @@ export interface CreateJoinTokenRequest {
   name: string;
   /** 0: it does not expire. */
   expiresInS: number;
-  /** Nodes that may join with it; 0: any number. */
+  /** Nodes that may join with it; 0: 100. */
   maxUses: number;
 }
 
@@ -979,7 +979,7 @@ export interface JoinTokenInfo {
   createdAtMs: bigint;
   /** 0: never. */
   expiresAtMs: bigint;
-  /** 0: any number. */
+  /** 0: any number, of a token of an earlier version. */
   maxUses: number;
   uses: number;
 }
