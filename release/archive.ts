@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto';
 import { readdir, readFile } from 'node:fs/promises';
 import { join, relative } from 'node:path';
 
-import { create } from 'tar';
+import { create, type WriteEntry } from 'tar';
 
 /** Paths of all files below a folder, relative to it, in order. Links are followed nowhere: none is archived. */
 export async function filesBelow(folder: string): Promise<string[]> {
@@ -26,21 +26,19 @@ export interface ArchiveOptions {
 
 /** Writes a `.tar.gz`. Files that their owner may run stay so; owners, groups and other permissions are the same everywhere. */
 export async function archive({ folder, prefix, file, time }: ArchiveOptions): Promise<void> {
-  await create(
-    {
-      cwd: folder,
-      file,
-      prefix,
-      gzip: { level: 9 },
-      portable: true,
-      mtime: time,
-      noDirRecurse: true,
-      onWriteEntry: (entry) => {
-        if (entry.stat !== undefined) entry.stat.mode = (entry.stat.mode & 0o100) === 0 ? 0o644 : 0o755;
-      },
+  await create({ cwd: folder, file, prefix, gzip: { level: 9 }, ...portable(time) }, await filesBelow(folder));
+}
+
+/** Options of an archive whose bytes depend on nothing but its files. */
+export function portable(time: Date) {
+  return {
+    portable: true,
+    mtime: time,
+    noDirRecurse: true,
+    onWriteEntry: (entry: WriteEntry): void => {
+      if (entry.stat !== undefined) entry.stat.mode = (entry.stat.mode & 0o100) === 0 ? 0o644 : 0o755;
     },
-    await filesBelow(folder),
-  );
+  };
 }
 
 export async function sha256(file: string): Promise<string> {

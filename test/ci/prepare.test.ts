@@ -13,6 +13,7 @@ const isolation = ['bwrap', 'pasta', 'nft', 'ip', 'runsc'];
 const shells = ['zsh', 'fish'];
 /** For the tests of the web console. */
 const browsers = ['chromium'];
+const archivers = ['minisign', 'xz'];
 const engines = [
   'dockerd',
   'docker',
@@ -25,6 +26,7 @@ const engines = [
   ...isolation,
   ...shells,
   ...browsers,
+  ...archivers,
   'helm',
   'otelcol',
 ];
@@ -71,7 +73,7 @@ const installs = async (checkout: Checkout): Promise<readonly string[]> =>
 
 test('each missing package is installed by itself, and one that cannot be does not stop the others', async (t) => {
   const checkout = await machine(t, {
-    programs: ['dockerd', 'nginx', 'psql', 'faketime', ...isolation, ...shells, ...browsers],
+    programs: ['dockerd', 'nginx', 'psql', 'faketime', ...isolation, ...shells, ...browsers, ...archivers],
     apt: '[[ $* != *podman ]]',
   });
   const { code, said } = await prepare(checkout);
@@ -86,7 +88,7 @@ test('each missing package is installed by itself, and one that cannot be does n
 
 test('without root the missing packages are named and none is installed', async (t) => {
   const checkout = await machine(t, {
-    programs: ['podman', 'runc', 'promtool', 'nginx', 'psql', 'faketime', ...isolation, ...shells, ...browsers],
+    programs: ['podman', 'runc', 'promtool', 'nginx', 'psql', 'faketime', ...isolation, ...shells, ...browsers, ...archivers],
     user: 1000,
   });
   const { code, said } = await prepare(checkout);

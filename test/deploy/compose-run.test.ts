@@ -76,7 +76,7 @@ async function makeImages(): Promise<void> {
 
 /** Makes a release in a folder, with npm's cache in it. */
 async function makeRelease(dist: string): Promise<void> {
-  await run(process.execPath, ['--disable-warning=ExperimentalWarning', join(root, 'release/main.ts'), dist]);
+  await run(process.execPath, ['--disable-warning=ExperimentalWarning', join(root, 'release/main.ts'), dist, '--offline', 'none']);
   await fillCache(join(dist, `capstan-${version}.tgz`), join(dist, 'npm-cache'), PATH);
 }
 

@@ -32,7 +32,7 @@ test.before('make the release', async () => {
 test.after.always(() => rm(release, { recursive: true, force: true }));
 
 function makeRelease(folder: string): Promise<unknown> {
-  return run(process.execPath, ['--disable-warning=ExperimentalWarning', join(root, 'release/main.ts'), folder]);
+  return run(process.execPath, ['--disable-warning=ExperimentalWarning', join(root, 'release/main.ts'), folder, '--offline', 'none']);
 }
 
 function toolArchive(): string {
