@@ -122,6 +122,13 @@ const table = {
     title: 'Internal Server Error',
     hint: 'This is a bug in the service; its log has the details.',
   },
+  PAYLOAD_DAMAGED: {
+    grpc: 15,
+    http: 500,
+    exit: 74,
+    title: 'Internal Server Error',
+    hint: 'Submit the job again. The operator should check the disk or the bucket of the store, and restore a backup if more is damaged.',
+  },
   CONFIG: { grpc: 9, http: 500, exit: 78, title: 'Internal Server Error', hint: 'Correct the configuration.' },
   ADDRESS_IN_USE: { grpc: 14, http: 503, exit: 69, title: 'Service Unavailable', hint: 'Stop the other program, or choose another port.' },
   DATA_DIR: { grpc: 9, http: 500, exit: 74, title: 'Internal Server Error', hint: 'Check the data folder and its permissions.' },

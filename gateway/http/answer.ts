@@ -10,6 +10,7 @@ import { assertNever, CapstanError } from '../../lib/errors.ts';
 import { fromPayloadMessage, payloadBytes, type Payload } from '../../lib/payload.ts';
 import { JobState, type Payload as PayloadMessage } from '../../proto/gen/capstan/v1/common.ts';
 import type { EndpointHealth, Job, StreamPart } from '../../proto/gen/capstan/v1/jobs.ts';
+import type { Bodies } from '../blobs/bodies.ts';
 import { JSON_TYPE, sendFailure } from './problem.ts';
 import { idsOf, type JobServices } from './services.ts';
 
@@ -127,6 +128,20 @@ export function sendParts(reply: FastifyReply, services: JobServices, build: () 
   }
 }
 
+/** Opens a stored part. A damaged one fails with the name of the job: whoever reads the response knows no names of bodies. */
+async function openFor(request: FastifyRequest, bodies: Pick<Bodies, 'open'>, part: StoredPart): Promise<AsyncIterable<Buffer>> {
+  try {
+    return await bodies.open(part.blob);
+  } catch (thrown) {
+    const { job } = idsOf(request);
+    if (!(thrown instanceof CapstanError) || thrown.code !== 'PAYLOAD_DAMAGED' || job === undefined) throw thrown;
+    throw new CapstanError('PAYLOAD_DAMAGED', `PAYLOAD_DAMAGED: the output of job ${job} is damaged in the store`, {
+      jobId: job,
+      cause: thrown,
+    });
+  }
+}
+
 /** Null when a part is in the blob store. */
 function inOnePiece(parts: readonly Part[]): Uint8Array | null {
   const pieces: Uint8Array[] = [];
@@ -141,7 +156,7 @@ function inOnePiece(parts: readonly Part[]): Uint8Array | null {
 async function sendStreamed(reply: FastifyReply, services: JobServices, parts: readonly Part[]): Promise<void> {
   const first = parts.find(isStored);
   const { bodies } = services.cells.ofEndpoint(endpointIdOf(reply.request));
-  const opened = first === undefined ? undefined : await bodies.open(first.blob);
+  const opened = first === undefined ? undefined : await openFor(reply.request, bodies, first);
   let length = 0;
   for (const part of parts) length += typeof part === 'string' ? Buffer.byteLength(part) : payloadBytes(part);
   const failed = (thrown: unknown): void => {

@@ -3,7 +3,8 @@ import type { CapstanError } from '../../lib/errors.ts';
 import type { BlobServiceServer } from '../../proto/gen/capstan/v1/blobs.ts';
 import type { BlobStore } from '../blobs/blob-store.ts';
 import { BodyRemover } from '../blobs/body-remover.ts';
-import { buildId, isBodyId } from '../blobs/ids.ts';
+import { isBodyId } from '../blobs/body-id.ts';
+import { buildId } from '../blobs/ids.ts';
 import { openBlobs, type OpenedBlobs } from '../blobs/open.ts';
 import type { StoreMark } from '../blobs/store-mark.ts';
 import { blobService, type BlobCaller, type BuildOwners } from '../blobs/service.ts';
@@ -77,7 +78,11 @@ export class BlobParts {
       unfinished: this.#opened.unfinished,
       authorize: auth.blobs.bind(auth),
       owners: buildOwners(engine),
-      isLeased: (node, body) => auth.inputs.has(node, body),
+      isLeased: (node, body) => auth.inputs.leasedTo(node, body) !== undefined,
+      onDamaged: (node, body, damage) => {
+        const leased = auth.inputs.leasedTo(node, body);
+        if (leased !== undefined) engine.handle({ kind: 'input-damaged', node, job: leased.job, token: leased.token, damage });
+      },
       mustFit: (caller: BlobCaller, bytes: number): void => {
         // Nodes send ends of accepted jobs: they are stored as long as the disk has any space.
         if (caller.kind !== 'node') disk.mustFit(bytes);

@@ -1,6 +1,7 @@
 /**
  * Stores blobs as files of one folder: `build/<xx>/<digest>`, `body/<xx>/<id>`, and `incoming/` for incomplete blobs. A
- * blob gets its name by a rename after its bytes were checked and synced. Every named blob is therefore complete. Files in
+ * blob gets its name by a rename after its bytes were checked and synced. Every named blob is therefore complete. A body is
+ * checked against the digest in its name before its first byte is returned. Files in
  * `incoming` that nobody writes any more are deleted: at a start, or by their age where several schedulers share the folder.
  */
 import { createHash, randomBytes } from 'node:crypto';
@@ -11,7 +12,8 @@ import { dirname, join } from 'node:path';
 import { createSynced, makeFolder, renameDurably, syncPath } from '../../lib/durable.ts';
 import { CapstanError } from '../../lib/errors.ts';
 import { isErrno } from '../../lib/to-error.ts';
-import { blobNotFound, blobPath, buildId, checkDigest, maxBytes, newBodyId, type BlobKind } from './ids.ts';
+import { digestOfBody } from './body-id.ts';
+import { blobNotFound, blobPath, bodyDamaged, buildId, checkDigest, maxBytes, newBodyId, type BlobKind } from './ids.ts';
 import { PutTimes } from './put-times.ts';
 
 /** Bytes of a piece when a blob is read: one frame of BlobService. */
@@ -85,16 +87,15 @@ export class FileBlobStore {
    * PAYLOAD_TOO_LARGE above the limit of the kind, UNAVAILABLE if the disk is full. A failure leaves nothing behind.
    */
   async put(header: BlobHeader, source: AsyncIterable<Uint8Array>): Promise<StoredBlob> {
-    const id = this.#admit(header);
-    const path = join(this.#root, blobPath(id));
-    if (header.kind === 'build' && header.unproven !== true && (await this.#renew(id, path, header.size)))
-      return { id, size: header.size, existed: true };
+    const build = this.#admit(header);
+    if (build !== null && header.unproven !== true && (await this.#renew(build, join(this.#root, blobPath(build)), header.size)))
+      return { id: build, size: header.size, existed: true };
 
-    const staged = await this.#receive(header, source);
+    const { id, file } = await this.stage(header, source);
     try {
-      await this.#place(id, staged.file);
+      await this.#place(id, file);
     } catch (error) {
-      await unlinkIfThere(staged.file);
+      await unlinkIfThere(file);
       throw asRefusal(error);
     }
     return { id, size: header.size, existed: false };
@@ -102,8 +103,9 @@ export class FileBlobStore {
 
   /** Receives a blob into a file that the caller sends elsewhere and removes. Fails as {@link put} does. */
   async stage(header: BlobHeader, source: AsyncIterable<Uint8Array>): Promise<StagedBlob> {
-    const id = this.#admit(header);
-    return { id, size: header.size, ...(await this.#receive(header, source)) };
+    const build = this.#admit(header);
+    const received = await this.#receive(header, source);
+    return { id: build ?? newBodyId(received.digest), size: header.size, ...received };
   }
 
   /** Moves the file of a complete, checked and synced build into its place. */
@@ -116,7 +118,7 @@ export class FileBlobStore {
     return { id, size, existed };
   }
 
-  /** Opens a blob for reading. Fails with NOT_FOUND if it is deleted. */
+  /** Opens a blob for reading. Fails with NOT_FOUND if it is deleted, with PAYLOAD_DAMAGED if it is a body of other bytes. */
   async get(id: string): Promise<ReadableBlob> {
     let file: FileHandle;
     try {
@@ -125,9 +127,29 @@ export class FileBlobStore {
       if (isErrno(error, 'ENOENT')) throw blobNotFound(id);
       throw error;
     }
-    const { size } = await file.stat();
-    const stream = createReadStream('', { fd: file, highWaterMark: PIECE_BYTES });
-    return { size, pieces: stream as AsyncIterable<Buffer>, close: () => void stream.destroy() };
+    return opened(id, file);
+  }
+
+  /**
+   * Reads a body of this name that is kept elsewhere, and returns it once its digest is known to be right; null if it is
+   * wrong. The bytes are on this disk meanwhile, in a file without a name.
+   */
+  async checked(id: string, blob: ReadableBlob): Promise<ReadableBlob | null> {
+    const path = this.#temporary();
+    const file = await open(path, 'wx+', 0o600);
+    await unlink(path);
+    try {
+      for await (const piece of blob.pieces) await writeWhole(file, piece);
+    } catch (error) {
+      await file.close();
+      throw asRefusal(error);
+    } finally {
+      blob.close();
+    }
+    return opened(id, file).catch((error: unknown) => {
+      if (error instanceof CapstanError && error.code === 'PAYLOAD_DAMAGED') return null;
+      throw error;
+    });
   }
 
   /** Returns the length of a blob in bytes; null if it does not exist. */
@@ -201,15 +223,15 @@ export class FileBlobStore {
     return removed;
   }
 
-  /** Checks a header against the limits and returns the blob's name. */
-  #admit(header: BlobHeader): string {
+  /** Checks a header against the limits. Returns the name of a build; null for a body, whose bytes name it. */
+  #admit(header: BlobHeader): string | null {
     const bound = maxBytes(header.kind);
     if (!Number.isInteger(header.size) || header.size < 1)
       throw new CapstanError('INVALID_ARGUMENT', 'size must be at least 1', { field: 'size' });
     if (header.size > bound)
       throw new CapstanError('PAYLOAD_TOO_LARGE', `size must be at most ${bound} bytes for a ${header.kind}`, { field: 'size' });
     if (header.digest !== undefined) checkDigest(header.digest);
-    if (header.kind === 'body') return newBodyId();
+    if (header.kind === 'body') return null;
     if (header.digest === undefined) throw new CapstanError('INVALID_ARGUMENT', 'digest is required for a build', { field: 'digest' });
     return buildId(header.digest);
   }
@@ -303,6 +325,32 @@ export class FileBlobStore {
     if (this.#folders.has(folder)) return;
     await makeFolder(folder, 0o700);
     this.#folders.add(folder);
+  }
+}
+
+/** Opens a blob in a file from its beginning; a body only if its bytes are right. Closes the file on a failure. */
+async function opened(id: string, file: FileHandle): Promise<ReadableBlob> {
+  const digest = digestOfBody(id);
+  try {
+    if (digest !== null && (await digestOf(file)) !== digest) throw bodyDamaged(id);
+  } catch (error) {
+    await file.close();
+    throw error;
+  }
+  const { size } = await file.stat();
+  const stream = createReadStream('', { fd: file, start: 0, highWaterMark: PIECE_BYTES });
+  return { size, pieces: stream as AsyncIterable<Buffer>, close: () => void stream.destroy() };
+}
+
+/** SHA-256 of a whole file in hex. */
+async function digestOf(file: FileHandle): Promise<string> {
+  const hash = createHash('sha256');
+  const piece = Buffer.allocUnsafe(PIECE_BYTES);
+  for (let at = 0; ;) {
+    const { bytesRead } = await file.read(piece, 0, piece.length, at);
+    if (bytesRead === 0) return hash.digest('hex');
+    hash.update(piece.subarray(0, bytesRead));
+    at += bytesRead;
   }
 }
 

@@ -1,11 +1,12 @@
 /**
- * Names of blobs. A build is named by its content, `build/<SHA-256 in hex>`; a body by a random id, `body/<32 hex
- * digits>`. Only names of exactly one of these forms become a path.
+ * Names of blobs. A build is named by its content, `build/<SHA-256 in hex>`; a body by a random id and the digest of its
+ * bytes (body-id.ts). Only names of exactly one of these forms become a path.
  */
 import { randomBytes } from 'node:crypto';
 
 import { ARTIFACT_LIMITS } from '../../lib/artifact-limits.ts';
 import { CapstanError } from '../../lib/errors.ts';
+import { isBodyId } from './body-id.ts';
 
 export type BlobKind = 'build' | 'body';
 
@@ -25,20 +26,20 @@ export function buildId(digest: string): string {
   return `build/${checkDigest(digest)}`;
 }
 
-/** Returns a new name for a body. */
-export function newBodyId(): string {
-  return `body/${randomBytes(16).toString('hex')}`;
+/** Returns a new name for a body whose stored bytes have this SHA-256. */
+export function newBodyId(digest: string): string {
+  return `body/${randomBytes(16).toString('hex')}.${checkDigest(digest)}`;
 }
 
 /** Whether the text has the form of a blob's name. */
 export function isBlobId(id: string): boolean {
-  return /^(?:build\/[0-9a-f]{64}|body\/[0-9a-f]{32})$/.test(id);
+  return /^build\/[0-9a-f]{64}$/.test(id) || isBodyId(id);
 }
 
 /** Returns the id if it has the form of a blob's name. */
 export function checkBlobId(id: string): string {
   if (isBlobId(id)) return id;
-  throw new CapstanError('INVALID_ARGUMENT', 'id must be build/<64 hex digits> or body/<32 hex digits>', { field: 'id' });
+  throw new CapstanError('INVALID_ARGUMENT', 'id must be build/<64 hex digits> or body/<32 hex digits>.<64 hex digits>', { field: 'id' });
 }
 
 /** The error for a blob that does not exist or is not the caller's. */
@@ -46,9 +47,12 @@ export function blobNotFound(id: string): CapstanError {
   return new CapstanError('NOT_FOUND', `blob ${id} does not exist`, { field: 'id' });
 }
 
-/** Whether the text has the form of a body's name. */
-export function isBodyId(id: string): boolean {
-  return /^body\/[0-9a-f]{32}$/.test(id);
+/** The error for a body whose bytes are not those that were stored. */
+export function bodyDamaged(id: string): CapstanError {
+  return new CapstanError(
+    'PAYLOAD_DAMAGED',
+    `${id.split('.', 1)[0] ?? ''} is damaged in the blob store: its bytes do not match their SHA-256`,
+  );
 }
 
 /**

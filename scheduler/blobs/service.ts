@@ -21,6 +21,7 @@ import {
 } from '../../proto/gen/capstan/v1/blobs.ts';
 import { toStatus } from '../../lib/grpc-errors.ts';
 import { isErrno } from '../../lib/to-error.ts';
+import type { Damaged } from '../store/stored-payload.ts';
 import type { BlobStore } from './blob-store.ts';
 import type { BlobHeader } from './file-store.ts';
 import { blobNotFound, buildId, checkBlobId } from './ids.ts';
@@ -65,13 +66,15 @@ export interface BlobServiceDeps {
    * may.
    */
   readonly bodyRefusal: (account: string, size: number, underWay: number) => CapstanError | null;
+  /** Called when the input of a job that is leased to the node is damaged. */
+  readonly onDamaged: (node: string, body: string, damage: Damaged) => void;
   /** Called with every unexpected failure. Its text goes to a log and must not reach the caller. */
   readonly onFault: (error: unknown) => void;
 }
 
 /** Creates the handlers to register under BlobServiceService. */
 export function blobService(deps: BlobServiceDeps): BlobServiceServer {
-  const { store, unfinished, authorize, owners, isLeased, mustFit, uploads, bodyRefusal, onFault } = deps;
+  const { store, unfinished, authorize, owners, isLeased, mustFit, uploads, bodyRefusal, onDamaged, onFault } = deps;
   const statusOf = (error: unknown): Partial<StatusObject> => {
     if (!(error instanceof CapstanError)) onFault(error);
     return toStatus(error);
@@ -160,8 +163,16 @@ export function blobService(deps: BlobServiceDeps): BlobServiceServer {
   async function get(call: ServerWritableStream<GetBlobRequest, GetBlobResponse>): Promise<void> {
     const gone = new AbortController();
     call.once('cancelled', () => gone.abort());
-    mayGet(authorize(call.metadata), call.request.id);
-    const blob = await store.get(call.request.id);
+    const caller = authorize(call.metadata);
+    mayGet(caller, call.request.id);
+    const blob = await store.get(call.request.id).catch((error: unknown) => {
+      if (error instanceof CapstanError && error.code === 'PAYLOAD_DAMAGED') {
+        // The operator reads of it here, whoever wanted the body.
+        onFault(error);
+        if (caller.kind === 'node') onDamaged(caller.node, call.request.id, { damaged: error.message });
+      }
+      throw error;
+    });
     try {
       call.write({ part: { $case: 'size', value: blob.size } });
       for await (const piece of blob.pieces) {

@@ -3,6 +3,7 @@ import type { CapstanError } from '../../lib/errors.ts';
 import type { Payload } from '../../lib/payload.ts';
 import type { EndpointLevel } from '../../proto/gen/capstan/v1/invoke.ts';
 import type { AgentEvent, Hello } from '../../proto/gen/capstan/v1/nodes.ts';
+import type { Damaged } from '../store/stored-payload.ts';
 import type { HookHead, JobKind, JobRow, Op, Outcome, QueuedJob, WholeJob } from '../store/store.ts';
 import type { LimitedOperation, Usage } from './jobs/rate-limits.ts';
 import type { AccountRow, EncryptedRow, KeyRow, MasterKeyRow, SessionRow } from './state/control-rows.ts';
@@ -191,8 +192,17 @@ export type CoreEvent =
   /** A delivery was tried; `gone` if it no longer existed. */
   | { readonly kind: 'hook-tried'; readonly id: string; readonly result: 'delivered' | 'gone' }
   | { readonly kind: 'hook-tried'; readonly id: string; readonly result: 'failed'; readonly error: string }
-  /** The input of a dispatched job could not be read, so the agent never received it. */
-  | { readonly kind: 'undelivered'; readonly node: string; readonly job: string; readonly token: number; readonly worker: string }
+  /** The input of a dispatched job could not be read, so the agent never received it. `damage`: why it never will; else null. */
+  | {
+      readonly kind: 'undelivered';
+      readonly node: string;
+      readonly job: string;
+      readonly token: number;
+      readonly worker: string;
+      readonly damage: Damaged | null;
+    }
+  /** The input of a leased job, which its node wanted to fetch from the blob store, is damaged. */
+  | { readonly kind: 'input-damaged'; readonly node: string; readonly job: string; readonly token: number; readonly damage: Damaged }
   /** Changed numbers of a gateway's requests to load-balanced endpoints. */
   | { readonly kind: 'levels'; readonly gateway: number; readonly levels: readonly EndpointLevel[] }
   | { readonly kind: 'gateway-closed'; readonly gateway: number }

@@ -5,7 +5,7 @@
 import { assertNever } from '../../lib/errors.ts';
 
 import { StepContext } from './context.ts';
-import { freeSlot } from './jobs/attempts.ts';
+import { failForInput, freeSlot, inputDamaged } from './jobs/attempts.ts';
 import { bodiesCounted } from './jobs/body-use.ts';
 import { BUILD_SWEEP_MS, forgetBuilds, putBuild } from './control/builds.ts';
 import { putWebhookSecret, rotateWebhookSecret } from './control/control.ts';
@@ -123,6 +123,8 @@ function apply(ctx: StepContext, event: CoreEvent): void {
       return hookTried(ctx, event);
     case 'undelivered':
       return undelivered(ctx, event);
+    case 'input-damaged':
+      return inputDamaged(ctx, event);
     case 'levels':
       return levelsReported(ctx.state, ctx.now, event.gateway, event.levels);
     case 'gateway-closed':
@@ -237,8 +239,10 @@ function undelivered(ctx: StepContext, event: Extract<CoreEvent, { kind: 'undeli
   if (node === undefined) return;
   const worker = freeSlot(ctx, node, event.job, event.token);
   const job = ctx.state.jobs.get(event.job);
-  if (job !== undefined && job.token === event.token && job.lease !== null)
-    requeue(ctx, job, { reason: 'UNDELIVERED', how: '', charged: false });
+  if (job !== undefined && job.token === event.token && job.lease !== null) {
+    if (event.damage === null) requeue(ctx, job, { reason: 'UNDELIVERED', how: '', charged: false });
+    else failForInput(ctx, job, event.damage);
+  }
   if (worker !== null) ctx.state.dirtyEndpoints.add(worker.endpoint);
 }
 

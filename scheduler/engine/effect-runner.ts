@@ -8,6 +8,7 @@ import { inlineBytes, MAX_INLINE_BYTES, type Payload } from '../../lib/payload.t
 import type { Answer, Effect, Write } from '../core/effects.ts';
 import type { CoreEvent } from '../core/events.ts';
 import type { State } from '../core/state.ts';
+import { isDamaged } from '../store/stored-payload.ts';
 import type { JobRow, Outcome, Reads } from '../store/store.ts';
 import { BodyCount } from './body-count.ts';
 import type { Clock } from './clock.ts';
@@ -142,8 +143,9 @@ export class EffectRunner {
     const send = (payload: ReturnType<Reads['payload']>): void => {
       const job = state.jobs.get(effect.job);
       const isCurrent = job !== undefined && job.token === effect.token && job.lease !== null;
-      if (isCurrent && payload !== null) ports.sendJob(effect, payload.input, payload.s3);
-      else feed({ kind: 'undelivered', node: effect.node, job: effect.job, token: effect.token, worker: effect.worker });
+      const damage = payload !== null && isDamaged(payload.input) ? payload.input : null;
+      if (isCurrent && payload !== null && !isDamaged(payload.input)) ports.sendJob(effect, payload.input, payload.s3);
+      else feed({ kind: 'undelivered', node: effect.node, job: effect.job, token: effect.token, worker: effect.worker, damage });
     };
     // The read may have taken longer than the term is confirmed for.
     this.#read('payload', [effect.seq], (payload) => whenConfirmed(() => send(payload)));

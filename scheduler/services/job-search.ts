@@ -7,9 +7,11 @@ import { toPayloadMessage } from '../../lib/payload.ts';
 import { traceParent } from '../../lib/trace-context.ts';
 import { JobKind, JobState } from '../../proto/gen/capstan/v1/common.ts';
 import type { ControlServiceServer, JobDetail, SearchJobsRequest, SearchJobsResponse } from '../../proto/gen/capstan/v1/control.ts';
+import { damagedInput } from '../core/jobs/damage.ts';
 import { endpointNotFound, jobNotFound } from '../core/jobs/errors.ts';
 import { view } from '../core/jobs/job-lookup.ts';
 import { storedState, viewOfRow } from '../core/jobs/views.ts';
+import { isDamaged } from '../store/stored-payload.ts';
 import type { JobRow, WholeJob } from '../store/store.ts';
 import { unary } from './calls.ts';
 import type { ControlDeps } from './control-deps.ts';
@@ -95,7 +97,14 @@ export function jobSearchHandlers({
       const live = engine.state.jobs.get(whole.job.id);
       const chunks = live?.stream?.next ?? whole.firstChunk + whole.chunks.length;
       const timeline = await timelineOf(queueReasons, whole.job, startOf(whole.job, live?.startedAt), clock.now().wall);
-      return { ...detail(whole), ...timeline, chunks, ...(payload === null ? {} : { input: toPayloadMessage(payload.input) }) };
+      const shown = { ...detail(whole), ...timeline, chunks };
+      if (payload === null) return shown;
+      if (!isDamaged(payload.input)) return { ...shown, input: toPayloadMessage(payload.input) };
+      // The job is shown without it: its state and its timeline are what somebody needs now.
+      const { job } = shown;
+      return job === undefined || job.error !== undefined
+        ? shown
+        : { ...shown, job: { ...job, error: damagedInput(jobId, payload.input) } };
     }),
   };
 }

@@ -28,10 +28,10 @@ export class LeasedInputs {
     this.#sweepAt = Math.max(SWEEP_FROM, this.#sent.size * 2);
   }
 
-  /** Whether a node holds the lease of the job with this input. */
-  has(node: string, blob: string): boolean {
+  /** Returns the job with this input whose lease a node holds, if there is one. */
+  leasedTo(node: string, blob: string): Readonly<Leased> | undefined {
     const leased = this.#sent.get(blob);
-    return leased?.node === node && this.#stands(leased);
+    return leased?.node === node && this.#stands(leased) ? leased : undefined;
   }
 
   #stands({ node, job, token }: Leased): boolean {

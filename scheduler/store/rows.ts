@@ -1,5 +1,7 @@
 /** Converts between rows of a database, as tuples in the order of the drivers' columns, and the store's values. */
 import type { Payload } from '../../lib/payload.ts';
+import type { PayloadCodec } from './payload-codec.ts';
+import type { StoredPayload } from './stored-payload.ts';
 import type { HookHead, HookRow, HookState, JobKind, JobRow, StoredState } from './store.ts';
 
 /** A job as read from the database; raw tuples are read twice as fast as objects. */
@@ -72,20 +74,23 @@ export function toJob(row: readonly [...JobTuple, ...unknown[]]): JobRow {
 }
 
 /** Returns the columns of a payload; all null without a payload. */
-export function payloadColumns(payload: Payload | null): PayloadTuple {
+export function payloadColumns(payload: Payload | null, codec: PayloadCodec): PayloadTuple {
   if (payload === null) return [null, null, null];
-  return 'inline' in payload ? [payload.inline, null, null] : [null, payload.blob.id, payload.blob.size];
+  return 'inline' in payload ? [codec.encode(payload.inline), null, null] : [null, payload.blob.id, payload.blob.size];
 }
 
 /** Null if the columns hold no payload. */
-export function fromPayloadColumns(inline: Uint8Array | null, blob: string | null, size: number | null): Payload | null {
-  if (inline !== null) return { inline };
+export function fromPayloadColumns([inline, blob, size]: PayloadTuple, codec: PayloadCodec): StoredPayload | null {
+  if (inline !== null) {
+    const document = codec.decode(inline);
+    return 'damaged' in document ? document : { inline: document };
+  }
   return blob === null ? null : { blob: { id: blob, size: size ?? 0 } };
 }
 
 /** Returns a payload whose columns the schema requires. */
-export function fromWholePayloadColumns(...columns: PayloadTuple): Payload {
-  const payload = fromPayloadColumns(...columns);
+export function fromWholePayloadColumns(columns: PayloadTuple, codec: PayloadCodec): StoredPayload {
+  const payload = fromPayloadColumns(columns, codec);
   if (payload === null) throw new Error('a row without a payload passed the CHECK');
   return payload;
 }
@@ -109,13 +114,21 @@ export function toHookHead(row: readonly [...HookTuple, ...unknown[]]): HookHead
 
 export type WholeHookTuple = [...HookTuple, envelope: string, ...input: PayloadTuple, ...output: PayloadTuple];
 
-export function toHook(row: WholeHookTuple): HookRow {
+export function toHook(row: WholeHookTuple, codec: PayloadCodec): HookRow {
+  const envelope = codec.decodeText(row[9]);
+  if (typeof envelope !== 'string') return { ...toHookHead(row), envelope: '', input: envelope, output: null };
   return {
     ...toHookHead(row),
-    envelope: row[9],
-    input: fromWholePayloadColumns(row[10], row[11], row[12]),
-    output: fromPayloadColumns(row[13], row[14], row[15]),
+    envelope,
+    input: fromWholePayloadColumns([row[10], row[11], row[12]], codec),
+    output: fromPayloadColumns([row[13], row[14], row[15]], codec),
   };
+}
+
+/** The input of a head window. A damaged one is left to its dispatch, which reads it again. */
+export function toQueuedInput(inline: Uint8Array | null, codec: PayloadCodec): Payload | null {
+  const input = fromPayloadColumns([inline, null, null], codec);
+  return input === null || 'damaged' in input ? null : input;
 }
 
 /** Times are whole ms in the database; fractions are dropped. */

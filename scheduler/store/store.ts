@@ -7,6 +7,7 @@
  */
 
 import type { Payload } from '../../lib/payload.ts';
+import type { StoredPayload } from './stored-payload.ts';
 
 /** States in the store. `LEASED` covers dispatched and started; callers see IN_QUEUE or IN_PROGRESS. */
 export type StoredState = 'IN_QUEUE' | 'LEASED' | 'COMPLETED' | 'FAILED' | 'CANCELLED' | 'TIMED_OUT';
@@ -100,9 +101,10 @@ export interface HookHead {
 
 /** A delivery with its payload. */
 export interface HookRow extends HookHead {
+  /** Empty where it is damaged; then so is the input. */
   readonly envelope: string;
-  readonly input: Payload;
-  readonly output: Payload | null;
+  readonly input: StoredPayload;
+  readonly output: StoredPayload | null;
 }
 
 /** Kinds of control rows: small JSON documents, all loaded at take-over, in this order. */
@@ -239,8 +241,8 @@ export interface QueuedJob {
 /** A job with its bodies, for status and results. */
 export interface WholeJob {
   readonly job: JobRow;
-  readonly output: Payload | null;
-  readonly chunks: readonly Payload[];
+  readonly output: StoredPayload | null;
+  readonly chunks: readonly StoredPayload[];
   /** Index of the first chunk in the attempt's stream; 0 without chunks. */
   readonly firstChunk: number;
 }
@@ -298,7 +300,7 @@ export interface Reads {
   /** Finds a job by id and endpoint, with its output and kept chunks. */
   job(endpoint: string, id: string): WholeJob | null;
   /** The input and the encrypted credentials of a job. */
-  payload(seq: number): { readonly input: Payload; readonly s3: Uint8Array | null } | null;
+  payload(seq: number): { readonly input: StoredPayload; readonly s3: Uint8Array | null } | null;
   /** Jobs with encrypted credentials after a number, in order of number, in any state. */
   encryptedInputs(afterSeq: number, limit: number): EncryptedInput[];
   /** Queued jobs of an endpoint and priority, in order. */

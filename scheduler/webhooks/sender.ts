@@ -7,6 +7,7 @@ import { Readable } from 'node:stream';
 
 import type { Dispatcher } from 'undici';
 
+import { CapstanError } from '../../lib/errors.ts';
 import type { Span } from '../../lib/telemetry/tracing.ts';
 import { errnoOf, messageOf } from '../../lib/to-error.ts';
 import { traceHeaders } from '../../lib/trace-context.ts';
@@ -16,7 +17,7 @@ import { AddressRefused, guardedConnector } from './connector.ts';
 import type { AddressGuard } from './guard.ts';
 import type { Resolve } from './resolver.ts';
 import { signatureHeaders } from './signature.ts';
-import { webhookBodyOf, type WebhookBody } from './webhook-body.ts';
+import { damageOfHook, isWhole, webhookBodyOf, type WebhookBody } from './webhook-body.ts';
 
 export type TryResult =
   | { readonly result: 'delivered' | 'gone' }
@@ -84,6 +85,7 @@ export class WebhookSender {
     try {
       const hook = await this.#options.hook(id);
       if (hook === null) return { result: 'gone' };
+      if (!isWhole(hook)) return failed(`PAYLOAD_DAMAGED: ${damageOfHook(hook) ?? ''}`);
       const url = this.#options.urlOf(hook);
       const body = webhookBodyOf(hook, url, this.#options.openBlob);
       const timestamp = Math.floor(this.#options.now() / 1_000);
@@ -95,6 +97,7 @@ export class WebhookSender {
       span.end();
       return result;
     } catch (error) {
+      if (error instanceof CapstanError && error.code === 'PAYLOAD_DAMAGED') return failed(`${error.code}: ${error.message}`);
       if (stop.signal.reason !== cancelled) this.#options.onFault(error, id);
       return failed('internal error: see the log of the scheduler');
     }

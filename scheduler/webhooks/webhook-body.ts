@@ -1,6 +1,7 @@
 /** The body of a webhook, composed while it is sent: large payloads stay in the blob store. */
 import { payloadBytes, type Payload } from '../../lib/payload.ts';
 import type { ReadableBlob } from '../blobs/file-store.ts';
+import { isDamaged } from '../store/stored-payload.ts';
 import type { HookRow } from '../store/store.ts';
 
 /** The body of one delivery. */
@@ -9,6 +10,19 @@ export interface WebhookBody {
   readonly size: number;
   /** Returns the bytes from the beginning at each call. */
   pieces(): AsyncIterable<Uint8Array>;
+}
+
+/** Why the payload of a delivery cannot be sent; null if it can. Its envelope is damaged only together with its input. */
+export function damageOfHook({ input, output }: HookRow): string | null {
+  if (isDamaged(input)) return `the input of the job is damaged in the store: ${input.damaged}`;
+  return isDamaged(output) ? `the output of the job is damaged in the store: ${output.damaged}` : null;
+}
+
+/** A delivery whose payload is whole. */
+export type WholeHook = HookRow & { readonly input: Payload; readonly output: Payload | null };
+
+export function isWhole(hook: HookRow): hook is WholeHook {
+  return damageOfHook(hook) === null;
 }
 
 type OpenBlob = (id: string) => Promise<ReadableBlob>;
@@ -22,7 +36,7 @@ export function traceOfHook({ envelope }: HookRow): string {
  * Returns the body with the decrypted URL of the delivery:
  * `{"id","status","input","output","error"?,"delayTime","executionTime","webhook"}`; input and output byte for byte.
  */
-export function webhookBodyOf(hook: HookRow, url: string, open: OpenBlob): WebhookBody {
+export function webhookBodyOf(hook: WholeHook, url: string, open: OpenBlob): WebhookBody {
   const { id, status, trace: _trace, ...members } = JSON.parse(hook.envelope) as { id: string; status: string; trace?: string };
   const rest = { ...members, webhook: url };
   const head = JSON.stringify({ id, status }).slice(0, -1);

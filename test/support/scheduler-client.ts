@@ -55,10 +55,11 @@ export class TestScheduler {
     return new TestScheduler(dataDir, await start(readConfig(all, {}), deps), all, deps);
   }
 
-  /** Stops it and starts it again on the same data folder and port. */
-  async restart(): Promise<void> {
+  /** Stops it and starts it again on the same data folder and port. `between`: what happens to the folder meanwhile. */
+  async restart(between: () => Promise<void> = () => Promise.resolve()): Promise<void> {
     const port = this.handle.address.split(':').at(-1);
     await this.handle.close();
+    await between();
     this.handle = await start(readConfig({ ...this.#settings, port }, {}), this.#deps);
   }
 

@@ -18,8 +18,12 @@ import {
 import type { CapstanError } from '../../../lib/errors.ts';
 import { blobBytes, fromPayloadMessage, ownPayload, type Payload } from '../../../lib/payload.ts';
 
+import type { Damaged } from '../../store/stored-payload.ts';
+
 import type { StepContext } from '../context.ts';
+import type { CoreEvent } from '../events.ts';
 import { bodyRefusal } from './body-use.ts';
+import { damagedInput } from './damage.ts';
 import { fill } from './dispatch.ts';
 import { dropBody, type State } from '../state.ts';
 import { attemptKey, type NodeRecord, type WorkerRecord } from '../state/fleet.ts';
@@ -65,6 +69,21 @@ export function attemptRefused(ctx: StepContext, node: NodeRecord, event: Attemp
     else failOver(ctx, job, lost);
   }
   refill(ctx, worker);
+}
+
+/** Ends a job whose input is damaged. Another attempt would read the same bytes. */
+export function failForInput(ctx: StepContext, job: JobRecord, damage: Damaged): void {
+  dropStream(ctx.state, job);
+  finish(ctx, job, { event: 'fail', output: null, error: damagedInput(job.id, damage), executionMs: null, agoMs: 0 });
+}
+
+/** Handles a damaged input in the blob store. The agent refuses the attempt, which frees its slot. */
+export function inputDamaged(ctx: StepContext, { node, job: id, token, damage }: Extract<CoreEvent, { kind: 'input-damaged' }>): void {
+  const found = ctx.state.nodes.get(node);
+  const job = found === undefined ? null : leasedBy(ctx.state, found, id, token);
+  if (job === null) return;
+  failForInput(ctx, job, damage);
+  stopAttempt(ctx, node, { id, token }, StopReason.CANCELLED);
 }
 
 /** What the agent said of its refusal. */

@@ -2,6 +2,7 @@
  * Limits for agents' reports. A node is trusted only with what was placed on it: its texts and lists are truncated, and
  * a body that it names must have the form of one.
  */
+import { isBodyId } from '../../blobs/body-id.ts';
 import { preinstalledPackages } from '../../../lib/base-images.ts';
 import { fromPayloadMessage, MAX_INLINE_BYTES, type Payload } from '../../../lib/payload.ts';
 import type { Payload as PayloadMessage } from '../../../proto/gen/capstan/v1/common.ts';
@@ -24,7 +25,7 @@ export function reportedBody(message: PayloadMessage | undefined): Payload | nul
   if (body === undefined) return null;
   if ('inline' in body) return body.inline.length <= MAX_INLINE_BYTES ? body : 'invalid';
   // A `build/…` id is invalid: it would expose any account's code as the output of a job.
-  return /^body\/[0-9a-f]{32}$/.test(body.blob.id) ? body : 'invalid';
+  return isBodyId(body.blob.id) ? body : 'invalid';
 }
 
 export function reportedError(error: string): string {

@@ -1,10 +1,12 @@
 /** Requests for a job's state or result: which get a reply at once, and which wait for the end or for a read. */
+import { areWhole } from '../../store/stored-payload.ts';
 import type { WholeJob } from '../../store/store.ts';
 
 import type { StepContext } from '../context.ts';
 import type { CoreEvent, Ref } from '../events.ts';
 import type { Waiter } from '../state/jobs.ts';
 import { admit } from './admission.ts';
+import { damageOfOutput, damageOfStream } from './damage.ts';
 import { liveJob, readFor, view } from './job-lookup.ts';
 import type { Usage } from './rate-limits.ts';
 import { queueReason } from './reasons.ts';
@@ -73,9 +75,14 @@ export function resolveWaiter(ctx: StepContext, waiter: Waiter, found: WholeJob 
   }
   const ended = found.job.state !== 'IN_QUEUE' && found.job.state !== 'LEASED';
   if (!ended && !waiter.immediate) return;
+  const damage = waiter.mode === 'stream' ? damageOfStream(found) : damageOfOutput(found);
+  if (damage !== null) {
+    answerFailure(ctx, waiter, damage);
+    return;
+  }
   if (waiter.mode === 'stream') {
     const { seq, token, error } = found.job;
-    if (!ended || found.chunks.length === 0) {
+    if (!ended || found.chunks.length === 0 || !areWhole(found.chunks)) {
       answerStream(ctx, waiter, { state: publicState(found.job), chunks: [], error, token });
       return;
     }

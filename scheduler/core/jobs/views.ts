@@ -3,8 +3,10 @@ import { JobState } from '../../../proto/gen/capstan/v1/common.ts';
 import type { Job, JobReply } from '../../../proto/gen/capstan/v1/jobs.ts';
 import type { CapstanError } from '../../../lib/errors.ts';
 import { toPayloadMessage } from '../../../lib/payload.ts';
+import { isDamaged } from '../../store/stored-payload.ts';
 import type { JobRow, StoredState, WholeJob } from '../../store/store.ts';
 import type { JobRecord } from '../state/jobs.ts';
+import { damageOfOutput } from './damage.ts';
 import { shownWebhook } from '../webhooks/webhook-url.ts';
 
 /** Returns the view of a job in the state: queued, leased or started. */
@@ -24,16 +26,18 @@ export function viewOfRecord(job: JobRecord, queueReason: string): Job {
   };
 }
 
-/** Returns the view of a stored row. */
+/** Returns the view of a stored row. An output that is damaged is left out, and the error says so. */
 export function viewOfRow(whole: WholeJob, queueReason: string): Job {
   const { job, output } = whole;
   const state = publicState(job);
+  const damage = damageOfOutput(whole);
+  const error = job.error ?? damage?.message ?? null;
   return {
     id: job.id,
     endpointId: job.endpoint,
     state,
-    ...(output === null ? {} : { output: toPayloadMessage(output) }),
-    ...(job.error === null ? {} : { error: job.error }),
+    ...(output === null || isDamaged(output) ? {} : { output: toPayloadMessage(output) }),
+    ...(error === null ? {} : { error }),
     ...(job.delayMs === null ? {} : { delayMs: job.delayMs }),
     ...(job.executionMs === null ? {} : { executionMs: job.executionMs }),
     retries: Math.max(0, job.attempts - 1),

@@ -1,5 +1,6 @@
 /** A batch's operations as the parameters of `capstan.commit_v4`, and its answer as outcomes. */
 import { assertNever } from '../../../lib/errors.ts';
+import type { PayloadCodec } from '../payload-codec.ts';
 import { payloadColumns } from '../rows.ts';
 import type { Op, Outcome } from '../store.ts';
 import { CompositeArray } from './binary.ts';
@@ -21,8 +22,8 @@ export interface Batch {
 /** A row of the function's answer: an operation that was not applied as it stands, or that dropped blobs. */
 export type AnswerRow = readonly [at: number, outcome: string, jobId: string | null, dropped: readonly string[] | null];
 
-export function batchOf(ops: readonly Op[]): Batch {
-  const builder = new BatchBuilder();
+export function batchOf(ops: readonly Op[], codec: PayloadCodec): Batch {
+  const builder = new BatchBuilder(codec);
   for (const [at, op] of ops.entries()) builder.add(at, op);
   return builder.batch(ops.length);
 }
@@ -43,6 +44,11 @@ class BatchBuilder {
   #hasIdempotencyKeys = false;
   #seq = 0;
   #queuePosition = 0;
+  readonly #codec: PayloadCodec;
+
+  constructor(codec: PayloadCodec) {
+    this.#codec = codec;
+  }
 
   add(at: number, op: Op): void {
     switch (op.kind) {
@@ -134,7 +140,7 @@ class BatchBuilder {
       job.ttlMs,
       job.retentionMs,
       job.webhook,
-      ...payloadColumns(input),
+      ...payloadColumns(input, this.#codec),
       s3,
       key,
       bodyHash,
@@ -146,6 +152,7 @@ class BatchBuilder {
 
   #finish(at: number, op: OpOf<'finish'>): void {
     const wave = this.#waveAfter('finish', 0, op.hook === null ? [op.seq] : [op.seq, `hook ${op.hook.id}`]);
+    const output = payloadColumns(op.output, this.#codec);
     this.#row('finish', [
       at,
       wave,
@@ -159,13 +166,14 @@ class BatchBuilder {
       op.delayMs,
       op.executionMs,
       op.error,
-      ...payloadColumns(op.output),
+      ...output,
       op.chunks.length,
     ]);
-    for (const [i, chunk] of op.chunks.entries()) this.#row('chunk', [at, wave, op.seq, op.firstChunk + i, ...payloadColumns(chunk)]);
+    for (const [i, chunk] of op.chunks.entries())
+      this.#row('chunk', [at, wave, op.seq, op.firstChunk + i, ...payloadColumns(chunk, this.#codec)]);
     if (op.hook === null) return;
     const { id, account, endpoint, url, host, envelope, dueAt } = op.hook;
-    this.#row('new_hook', [at, wave, op.seq, id, account, endpoint, url, host, envelope, dueAt, ...payloadColumns(op.output)]);
+    this.#row('new_hook', [at, wave, op.seq, id, account, endpoint, url, host, this.#codec.encodeText(envelope), dueAt, ...output]);
   }
 
   #row(type: OperationType, values: Parameters<CompositeArray['add']>[0]): void {

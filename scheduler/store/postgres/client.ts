@@ -20,6 +20,7 @@ import { StaleTermError, type Acquired, type Fence, type Op, type Outcome, type 
 import { DEFAULT_CELL } from '../../../lib/cells.ts';
 import type { Cells } from '../cells.ts';
 import type { HistoryStore } from '../history.ts';
+import { PayloadCodec } from '../payload-codec.ts';
 import type { QueueReasonStore } from '../queue-reasons.ts';
 import { unwatched, type LossCause, type StoreWatcher } from '../store-watcher.ts';
 import { parseAddress, type Address } from './address.ts';
@@ -123,6 +124,7 @@ export class PostgresStore implements Store {
   readonly #readers: Readers;
   readonly #reads: AsyncReads<Reads>;
   readonly #edges = new LeftEdges();
+  readonly #codec = new PayloadCodec();
   #session: Session | null = null;
   #connecting: Promise<Session> | null = null;
   /** Settled once no cell is being taken. */
@@ -167,10 +169,10 @@ export class PostgresStore implements Store {
     this.history = historyOf(this.#told(query), this.cell);
     this.queueReasons = queueReasonsOf(this.#told(query), this.cell);
     this.#reads = {
-      ...jobReads(query, this.cell, this.#edges),
-      ...bodyReads(query, this.cell),
+      ...jobReads(query, this.cell, this.#edges, this.#codec),
+      ...bodyReads(query, this.cell, this.#codec),
       ...controlReads(query, this.cell, this.#now),
-      ...hookReads(query, this.cell, this.#edges),
+      ...hookReads(query, this.cell, this.#edges, this.#codec),
     };
   }
 
@@ -328,7 +330,7 @@ export class PostgresStore implements Store {
   /** A batch that cannot be packed is a fault of ours, and what follows it was made on the assumption that it is written. */
   #batchOf(ops: readonly Op[]): Batch {
     try {
-      return batchOf(ops);
+      return batchOf(ops, this.#codec);
     } catch (error) {
       const fault = new CapstanError('INTERNAL', `store ${this.#address.shown}: the batch could not be packed: ${messageOf(error)}`, {
         cause: error,

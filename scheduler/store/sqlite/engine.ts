@@ -8,6 +8,7 @@ import type { Database } from 'better-sqlite3';
 
 import { assertNever, CapstanError } from '../../../lib/errors.ts';
 import type { HistoryRange, HistoryRow } from '../history.ts';
+import { PayloadCodec } from '../payload-codec.ts';
 import type { QueueReasonStore } from '../queue-reasons.ts';
 import { StaleTermError, type Fence, type Op, type Outcome, type Reads, type StoreEngine } from '../store.ts';
 import { CHECK_LIMITS, DatabaseCheck, type CheckLimits } from './check/database-check.ts';
@@ -69,6 +70,7 @@ export class SqliteEngine implements StoreEngine {
   readonly #mark: MarkWriter | null;
   /** Looks for damaged pages. */
   readonly check: DatabaseCheck;
+  readonly #codec = new PayloadCodec();
   #sweepAt = Number.NEGATIVE_INFINITY;
 
   /** Throws `DATA_DIR` or `DATA_NEWER`, see {@link openDatabase}. */
@@ -79,7 +81,7 @@ export class SqliteEngine implements StoreEngine {
     this.#db = openDatabase(options.file, { mustExist: options.mustExist ?? false });
     this.check = new DatabaseCheck(this.#db, options.file, options.check ?? CHECK_LIMITS);
     try {
-      this.#sql = prepareAll(this.#db);
+      this.#sql = prepareAll(this.#db, this.#codec);
       this.#reads = readsOf(this.#sql, this.#now);
       this.#mark = options.file === ':memory:' ? null : new MarkWriter(options.file, this.#reads.highest().seq);
     } catch (error) {
@@ -276,8 +278,8 @@ export class SqliteEngine implements StoreEngine {
   }
 }
 
-function prepareAll(db: Database) {
-  const bodies = bodyStatements(db);
+function prepareAll(db: Database, codec: PayloadCodec) {
+  const bodies = bodyStatements(db, codec);
   return {
     // IMMEDIATE: a batch writes, so it takes the write lock before it reads the term.
     begin: db.prepare('BEGIN IMMEDIATE'),
@@ -288,15 +290,15 @@ function prepareAll(db: Database) {
     bodies,
     control: controlStatements(db),
     history: historyStatements(db),
-    hooks: hookStatements(db),
+    hooks: hookStatements(db, codec),
     idempotency: idempotencyStatements(db),
-    pages: pageStatements(db, bodies.chunks),
-    queue: queueStatements(db),
+    pages: pageStatements(db, bodies, codec),
+    queue: queueStatements(db, codec),
     queueReasons: queueReasonStatements(db),
     removal: removalStatements(db),
     shards: shardStatements(db),
-    submit: submitStatements(db),
-    transitions: transitionStatements(db),
+    submit: submitStatements(db, codec),
+    transitions: transitionStatements(db, codec),
   };
 }
 

@@ -2,6 +2,7 @@
 import test from 'ava';
 import fc from 'fast-check';
 
+import { PayloadCodec } from '../../../scheduler/store/payload-codec.ts';
 import { HookHosts } from '../../../scheduler/store/postgres/reads/hook-hosts.ts';
 import { hookReads } from '../../../scheduler/store/postgres/reads/hooks.ts';
 import { LeftEdges } from '../../../scheduler/store/postgres/reads/left-edges.ts';
@@ -59,7 +60,13 @@ class World {
   async look(limit: number, during: Step['during'] = []): Promise<HookHead[]> {
     this.queries = 0;
     this.#during = during.map((each) => ({ ...each, show: null }));
-    const { hooks } = await hookReads(this.#query, 0, this.edges).hooks({ wall: this.wall, skipHosts: [], skipIds: [], perHost: 2, limit });
+    const { hooks } = await hookReads(this.#query, 0, this.edges, new PayloadCodec()).hooks({
+      wall: this.wall,
+      skipHosts: [],
+      skipIds: [],
+      perHost: 2,
+      limit,
+    });
     // Makes the remaining writes visible.
     this.#pass(Number.MAX_SAFE_INTEGER);
     return hooks;

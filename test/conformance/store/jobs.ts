@@ -1,5 +1,6 @@
 /** Jobs, bodies and operations as the tests name them: whole, with one difference at a time. */
 import type { Payload } from '../../../lib/payload.ts';
+import type { StoredPayload } from '../../../scheduler/store/stored-payload.ts';
 import type { JobRow, Lease, NewHook, Op, Outcome, Store, Fence, WholeJob } from '../../../scheduler/store/store.ts';
 
 /** Some instant; tests count from it. */
@@ -127,7 +128,7 @@ export async function given(store: Store, fence: Fence, ...ops: Op[]): Promise<v
 }
 
 /** A payload as a value to compare: its text, or its blob. */
-export function shown(payload: Payload | null): unknown {
+export function shown(payload: StoredPayload | null): unknown {
   return payload !== null && 'inline' in payload ? new TextDecoder().decode(payload.inline) : payload;
 }
 

@@ -5,6 +5,7 @@
 import test, { type ExecutionContext } from 'ava';
 import { Client } from 'pg';
 
+import { PayloadCodec } from '../../../scheduler/store/payload-codec.ts';
 import { parseAddress } from '../../../scheduler/store/postgres/address.ts';
 import { openPostgresStore, type PostgresStore } from '../../../scheduler/store/postgres/client.ts';
 import { readPool } from '../../../scheduler/store/postgres/connection.ts';
@@ -159,7 +160,8 @@ async function countingReads(t: ExecutionContext, url: string, edges: LeftEdges)
     pages += (Plan['Shared Hit Blocks'] ?? 0) + (Plan['Shared Read Blocks'] ?? 0);
     return (await pool.query({ text, values: [...values], rowMode: 'array' })).rows as never;
   };
-  const reads = { ...jobReads(query, 0, edges), ...hookReads(query, 0, edges) };
+  const codec = new PayloadCodec();
+  const reads = { ...jobReads(query, 0, edges, codec), ...hookReads(query, 0, edges, codec) };
   const hooks = { wall: Number.MAX_SAFE_INTEGER, skipHosts: [], skipIds: [], perHost: 10, limit: 10 };
   const window = { endpoint: 'endpoint-a', priority: 0, after: -1, limit: 10, inputLimit: 1_000 } as const;
   const counted = async (read: () => Promise<unknown>): Promise<number> => {

@@ -1,6 +1,7 @@
 /** What a batch costs in PostgreSQL, counted in rows. */
 import type { ExecutionContext } from 'ava';
 
+import { PayloadCodec } from '../../../scheduler/store/payload-codec.ts';
 import { parseAddress } from '../../../scheduler/store/postgres/address.ts';
 import { batchOf } from '../../../scheduler/store/postgres/batch.ts';
 import { connect } from '../../../scheduler/store/postgres/connection.ts';
@@ -20,7 +21,7 @@ export async function rowsOfBatch(t: ExecutionContext, url: string, fence: Fence
   );
   const oids = new Map(types.rows.map(({ name, oid }) => [name, oid]));
   const { batch: last } = (await client.query<{ batch: number }>('SELECT batch FROM capstan.cells WHERE cell = 0')).rows[0] ?? { batch: 0 };
-  const batch = batchOf(ops);
+  const batch = batchOf(ops, new PayloadCodec());
   await client.query('BEGIN');
   const before = await fetched();
   await client.query(COMMIT, [

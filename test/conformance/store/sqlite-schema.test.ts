@@ -133,5 +133,6 @@ test('landed migrations are as they were', (t) => {
     '7 history 4d32083b051a8cced23c76f7dd4c74ff5ba17b21cd4d64e2cca6b55504f126b1',
     '8 traces and tags 22406a841221d0887dd49567cd47ab96ad5c2d7940173451d8e582b0a4ee6805',
     '9 timelines a754f574b7d3eb11836b3ac5167cbde94042cd5761b3cff08e3870a48e867a49',
+    '10 checked payloads e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855',
   ]);
 });

@@ -1,6 +1,7 @@
 import { spawn, spawnSync } from 'node:child_process';
+import { createHash } from 'node:crypto';
 import { once } from 'node:events';
-import { writeFile } from 'node:fs/promises';
+import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 
@@ -8,7 +9,7 @@ import test, { type ExecutionContext } from 'ava';
 
 import { CapstanError, type ErrorCode } from '../../../lib/errors.ts';
 import { FileBlobStore } from '../../../scheduler/blobs/file-store.ts';
-import { isBlobId, MAX_BODY_BYTES, MAX_BUILD_BYTES } from '../../../scheduler/blobs/ids.ts';
+import { blobPath, isBlobId, MAX_BODY_BYTES, MAX_BUILD_BYTES } from '../../../scheduler/blobs/ids.ts';
 import { filesIn, openStore, pieces, readAll, someBytes } from './blobs.ts';
 import { folderOf } from '../../support/folder.ts';
 
@@ -24,7 +25,7 @@ test('a body is kept under a name of its own and read back as it was', async (t)
   const first = await store.put({ kind: 'body', size: bytes.length }, pieces(bytes));
   const second = await store.put({ kind: 'body', size: bytes.length }, pieces(bytes, 7919));
 
-  t.regex(first.id, /^body\/[0-9a-f]{32}$/);
+  t.regex(first.id, new RegExp(`^body/[0-9a-f]{32}\\.${createHash('sha256').update(bytes).digest('hex')}$`));
   t.not(first.id, second.id);
   t.false(first.existed);
   for (const { id } of [first, second]) {
@@ -33,6 +34,33 @@ test('a body is kept under a name of its own and read back as it was', async (t)
     t.true((await readAll(blob)).equals(bytes));
   }
   t.is(filesIn(root).length, 2);
+});
+
+test('a body of which any bit changed, or bytes are missing, is never read', async (t) => {
+  const { store, root } = await openStore(t);
+  const { bytes } = someBytes(600_000);
+  const { id } = await store.put({ kind: 'body', size: bytes.length }, pieces(bytes));
+  const path = join(root, blobPath(id));
+  for (const at of [0, 299_999, 599_999]) {
+    const damaged = Buffer.from(bytes);
+    damaged[at] = (damaged[at] ?? 0) ^ 0x10;
+    await writeFile(path, damaged);
+    await t.throwsAsync(store.get(id), { code: 'PAYLOAD_DAMAGED', message: /do not match their SHA-256/ }, `byte ${at}`);
+  }
+  await writeFile(path, bytes.subarray(0, 500_000));
+  await t.throwsAsync(store.get(id), { code: 'PAYLOAD_DAMAGED' });
+  await writeFile(path, bytes);
+  t.true((await readAll(await store.get(id))).equals(bytes));
+});
+
+test('a body that an earlier version stored, without a digest in its name, is read as it is', async (t) => {
+  const { store, root } = await openStore(t);
+  const id = `body/${'0f'.repeat(16)}`;
+  await mkdir(join(root, 'body', '0f'));
+  await writeFile(join(root, blobPath(id)), 'of before');
+  t.is((await readAll(await store.get(id))).toString(), 'of before');
+  t.is(await store.hold(id), 9);
+  t.true(await store.delete(id));
 });
 
 test('a build is named by its digest, and put again it is there already', async (t) => {

@@ -141,7 +141,7 @@ test('a build that came in parts is sent from its file, which stays until the st
 test('bodies go to the storage where they are to, and leave nothing in the folder; one scheduler reads what another put', async (t) => {
   const w = await world(t, { holdsBodies: true });
   const { id } = await w.store.put({ kind: 'body', size: bytes.length }, source());
-  t.regex(id, /^body\/[0-9a-f]{32}$/);
+  t.regex(id, /^body\/[0-9a-f]{32}\.[0-9a-f]{64}$/);
   t.true(w.objects.get(id)?.bytes.equals(bytes));
   t.deepEqual(filesIn(w.folder), []);
   const another = await w.another();
@@ -152,6 +152,20 @@ test('bodies go to the storage where they are to, and leave nothing in the folde
   t.true(await another.delete(id));
   await t.throwsAsync(w.store.get(id), { code: 'NOT_FOUND' });
   t.is(await w.store.hold(id), null);
+});
+
+test('a body that the storage returns with a changed bit is never read, and leaves nothing in the folder', async (t) => {
+  const w = await world(t, { holdsBodies: true });
+  const { id } = await w.store.put({ kind: 'body', size: bytes.length }, source());
+  const object = w.objects.get(id);
+  if (object === undefined) throw new Error('nothing was stored');
+  const damaged = Buffer.from(object.bytes);
+  damaged[1] = (damaged[1] ?? 0) ^ 1;
+  w.objects.set(id, { ...object, bytes: damaged });
+  await t.throwsAsync(w.store.get(id), { code: 'PAYLOAD_DAMAGED' });
+  w.objects.set(id, object);
+  t.true((await whole(await w.store.get(id))).equals(bytes));
+  t.deepEqual(filesIn(w.folder), []);
 });
 
 test('what earlier settings put into the folder stays readable, counts as held, and is swept', async (t) => {

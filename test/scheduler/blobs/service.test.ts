@@ -46,6 +46,7 @@ async function serve(t: ExecutionContext) {
         record: (account, digest) => Promise.resolve(void owned.add(`${account} ${digest}`)),
       },
       isLeased: () => false,
+      onDamaged: () => undefined,
       mustFit: () => undefined,
       onFault: (error) => faults.push(error),
     }),

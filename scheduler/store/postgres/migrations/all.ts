@@ -6,6 +6,7 @@ import { schedulers } from './0003_schedulers.ts';
 import { cells } from './0004_cells.ts';
 import { plans } from './0005_plans.ts';
 import { tracesAndTags } from './0008_traces_and_tags.ts';
+import { checkedPayloads } from './0012_checked_payloads.ts';
 import { openReaders } from './0011_open_readers.ts';
 import { timelines } from './0010_timelines.ts';
 import { uncheckedJobs } from './0009_unchecked_jobs.ts';
@@ -24,4 +25,5 @@ export const migrations: readonly Migration[] = [
   uncheckedJobs,
   timelines,
   openReaders,
+  checkedPayloads,
 ];

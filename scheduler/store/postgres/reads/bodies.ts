@@ -1,3 +1,4 @@
+import type { PayloadCodec } from '../../payload-codec.ts';
 import type { Reads } from '../../store.ts';
 import { bound, fromWholePayloadColumns, type PayloadTuple } from '../../rows.ts';
 import type { AsyncReads, Query } from './query.ts';
@@ -18,11 +19,11 @@ const BODY_USAGE = 'SELECT account, bytes FROM capstan.body_usage WHERE cell = $
 
 type BodyReads = Pick<AsyncReads<Reads>, 'payload' | 'encryptedInputs' | 'blobsOf' | 'blobsNamed' | 'bodyUsage'>;
 
-export function bodyReads(query: Query, cell: number): BodyReads {
+export function bodyReads(query: Query, cell: number, codec: PayloadCodec): BodyReads {
   return {
     async payload(seq) {
       const [row] = await query<[...PayloadTuple, s3: Uint8Array | null]>('payload', PAYLOAD, [cell, seq]);
-      return row === undefined ? null : { input: fromWholePayloadColumns(row[0], row[1], row[2]), s3: row[3] };
+      return row === undefined ? null : { input: fromWholePayloadColumns([row[0], row[1], row[2]], codec), s3: row[3] };
     },
     async encryptedInputs(afterSeq, limit) {
       const rows = await query<[number, string, Uint8Array]>('encrypted-inputs', ENCRYPTED_INPUTS, [cell, afterSeq, bound(limit)]);

@@ -1,3 +1,4 @@
+import type { PayloadCodec } from '../../payload-codec.ts';
 import type { HookHead, Reads } from '../../store.ts';
 import { bound, toHook, toHookHead, type HookTuple, type WholeHookTuple } from '../../rows.ts';
 import { HOOK_COLUMNS, HOOK_PAYLOAD_COLUMNS } from '../columns.ts';
@@ -39,7 +40,7 @@ const LAST = `SELECT ${HOOK_COLUMNS} FROM capstan.hooks h WHERE h.cell = $1 AND 
 
 type HookReads = Pick<AsyncReads<Reads>, 'hooks' | 'hook' | 'hookPage' | 'newestHooks'>;
 
-export function hookReads(query: Query, cell: number, edges: LeftEdges): HookReads {
+export function hookReads(query: Query, cell: number, edges: LeftEdges, codec: PayloadCodec): HookReads {
   /** Returns up to `most` hosts with due deliveries, each with its earliest due time, in order of that time. */
   async function dueHosts(recorder: Recorder, until: number, skip: readonly string[], most: number): Promise<HostFrom[]> {
     const { hooks: hosts } = edges;
@@ -88,7 +89,7 @@ export function hookReads(query: Query, cell: number, edges: LeftEdges): HookRea
     },
     async hook(id) {
       const [row] = await query<WholeHookTuple>('hook', ONE, [cell, id]);
-      return row === undefined ? null : toHook(row);
+      return row === undefined ? null : toHook(row, codec);
     },
     async hookPage(account, afterId, limit): Promise<HookHead[]> {
       return (await query<HookTuple>('hook-page', PAGE, [cell, account, afterId, bound(limit)])).map(toHookHead);

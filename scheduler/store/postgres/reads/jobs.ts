@@ -1,5 +1,6 @@
+import { MAX_PAYLOAD_OVERHEAD, type PayloadCodec } from '../../payload-codec.ts';
 import type { Reads, StoredState, WholeJob } from '../../store.ts';
-import { bound, fromPayloadColumns, toJob, fromWholePayloadColumns, type PayloadTuple, type JobTuple } from '../../rows.ts';
+import { bound, fromPayloadColumns, toJob, toQueuedInput, fromWholePayloadColumns, type PayloadTuple, type JobTuple } from '../../rows.ts';
 import { JOB_COLUMNS } from '../columns.ts';
 import { NONE, type LeftEdge } from './left-edge.ts';
 import type { LeftEdges } from './left-edges.ts';
@@ -72,7 +73,7 @@ function totalSql(sources: readonly string[]): string {
 
 type JobReads = Pick<AsyncReads<Reads>, 'job' | 'head' | 'leased' | 'due' | 'counts' | 'highest' | 'page' | 'newest'>;
 
-export function jobReads(query: Query, cell: number, edges: LeftEdges): JobReads {
+export function jobReads(query: Query, cell: number, edges: LeftEdges, codec: PayloadCodec): JobReads {
   const whole = async (rows: readonly WholeTuple[]): Promise<WholeJob[]> => {
     const withChunks = rows.filter((row) => row[27] > 0).map((row) => row[0]);
     const chunks =
@@ -81,8 +82,8 @@ export function jobReads(query: Query, cell: number, edges: LeftEdges): JobReads
       const kept = row[27] === 0 ? [] : chunks.filter(([seq]) => seq === row[0]);
       return {
         job: toJob(row),
-        output: fromPayloadColumns(row[28], row[29], row[30]),
-        chunks: kept.map(([, , inline, blob, size]) => fromWholePayloadColumns(inline, blob, size)),
+        output: fromPayloadColumns([row[28], row[29], row[30]], codec),
+        chunks: kept.map(([, , ...columns]) => fromWholePayloadColumns(columns, codec)),
         firstChunk: kept[0]?.[1] ?? 0,
       };
     });
@@ -95,10 +96,17 @@ export function jobReads(query: Query, cell: number, edges: LeftEdges): JobReads
     async head({ endpoint, priority, after, limit, inputLimit }) {
       const edge = edges.queue(endpoint, priority);
       const rows = await fromLeft(edge, after, async (from) => {
-        const found = await query<HeadTuple>('head', HEAD, [cell, endpoint, priority, from, inputLimit, bound(limit)]);
+        const found = await query<HeadTuple>('head', HEAD, [
+          cell,
+          endpoint,
+          priority,
+          from,
+          inputLimit + MAX_PAYLOAD_OVERHEAD,
+          bound(limit),
+        ]);
         return [found, found[0]?.[QUEUE_POSITION] ?? NONE];
       });
-      return rows.map((row) => ({ job: toJob(row), input: row[27] === null ? null : { inline: row[27] } }));
+      return rows.map((row) => ({ job: toJob(row), input: toQueuedInput(row[27], codec) }));
     },
     async leased(afterSeq, limit) {
       const rows = await fromLeft(edges.leased, afterSeq, async (from) => {

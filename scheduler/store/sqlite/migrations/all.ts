@@ -6,6 +6,7 @@ import { bodyUsage } from './0005_body_usage.ts';
 import { operatorKeys } from './0006_operator_keys.ts';
 import { history } from './0007_history.ts';
 import { tracesAndTags } from './0008_traces_and_tags.ts';
+import { checkedPayloads } from './0010_checked_payloads.ts';
 import { timelines } from './0009_timelines.ts';
 import type { Migration } from './migration.ts';
 
@@ -20,4 +21,5 @@ export const migrations: readonly Migration[] = [
   history,
   tracesAndTags,
   timelines,
+  checkedPayloads,
 ];

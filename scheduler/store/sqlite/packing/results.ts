@@ -1,16 +1,6 @@
 import type { HookRow, JobRow, QueuedJob, Reads, WholeJob } from '../../store.ts';
 import { Packer, Unpacker } from './packer.ts';
-import {
-  packPayloads,
-  packPayload,
-  packHook,
-  packJob,
-  unpackPayloads,
-  unpackPayload,
-  unpackHook,
-  unpackJob,
-  unpackWholePayload,
-} from './rows.ts';
+import { packPayloads, packPayload, packHook, packJob, unpackHook, unpackJob, unpackStored, unpackWholeStored } from './rows.ts';
 
 /** How a query's result is sent: rows packed, the small rest cloned. */
 interface Form<T> {
@@ -32,8 +22,8 @@ const packWhole = (out: Packer, whole: WholeJob): void => {
 
 const unpackWhole = (from: Unpacker): WholeJob => ({
   job: unpackJob(from),
-  output: unpackPayload(from),
-  chunks: unpackPayloads(from),
+  output: unpackStored(from),
+  chunks: from.list(() => unpackWholeStored(from)),
   firstChunk: from.number(),
 });
 
@@ -52,7 +42,7 @@ const payload: Form<ReturnType<Reads['payload']>> = {
     packPayload(out, result.input);
     out.bytes(result.s3);
   },
-  unpack: (from) => (from.byte() === 0 ? null : { input: unpackWholePayload(from), s3: from.bytesOrNull() }),
+  unpack: (from) => (from.byte() === 0 ? null : { input: unpackWholeStored(from), s3: from.bytesOrNull() }),
 };
 
 /**

@@ -1,4 +1,5 @@
 import type { Payload } from '../../../../lib/payload.ts';
+import { isDamaged, type StoredPayload } from '../../stored-payload.ts';
 import type { HookRow, JobKind, JobRow, NewHook, StoredState } from '../../store.ts';
 import type { Packer, Unpacker } from './packer.ts';
 
@@ -101,10 +102,13 @@ export function unpackJob(from: Unpacker): JobRow {
   };
 }
 
-/** 0 none, 1 inline, 2 in the blob store. */
-export function packPayload(out: Packer, payload: Payload | null): void {
+/** 0 none, 1 inline, 2 in the blob store, 3 damaged. */
+export function packPayload(out: Packer, payload: StoredPayload | null): void {
   if (payload === null) {
     out.byte(0);
+  } else if ('damaged' in payload) {
+    out.byte(3);
+    out.text(payload.damaged);
   } else if ('inline' in payload) {
     out.byte(1);
     out.bytes(payload.inline);
@@ -116,19 +120,34 @@ export function packPayload(out: Packer, payload: Payload | null): void {
 }
 
 export function unpackPayload(from: Unpacker): Payload | null {
-  const tag = from.byte();
-  if (tag === 0) return null;
-  if (tag === 1) return { inline: from.bytes() };
-  return { blob: { id: from.text(), size: from.number() } };
+  const payload = unpackStored(from);
+  if (isDamaged(payload)) throw new Error('a damaged payload is to be written');
+  return payload;
 }
 
 export function unpackWholePayload(from: Unpacker): Payload {
-  const payload = unpackPayload(from);
+  return present(unpackPayload(from));
+}
+
+/** Unpacks a payload that was read. */
+export function unpackStored(from: Unpacker): StoredPayload | null {
+  const tag = from.byte();
+  if (tag === 0) return null;
+  if (tag === 1) return { inline: from.bytes() };
+  if (tag === 3) return { damaged: from.text() };
+  return { blob: { id: from.text(), size: from.number() } };
+}
+
+export function unpackWholeStored(from: Unpacker): StoredPayload {
+  return present(unpackStored(from));
+}
+
+function present<T>(payload: T | null): T {
   if (payload === null) throw new Error('an encoded payload is missing');
   return payload;
 }
 
-export function packPayloads(out: Packer, payloads: readonly Payload[]): void {
+export function packPayloads(out: Packer, payloads: readonly StoredPayload[]): void {
   out.count(payloads.length);
   for (const payload of payloads) packPayload(out, payload);
 }
@@ -174,7 +193,7 @@ export function unpackHook(from: Unpacker): HookRow {
     state: from.byte() === 0 ? 'PENDING' : 'FAILED',
     tries: from.number(),
     error: from.textOrNull(),
-    input: unpackWholePayload(from),
-    output: unpackPayload(from),
+    input: unpackWholeStored(from),
+    output: unpackStored(from),
   };
 }

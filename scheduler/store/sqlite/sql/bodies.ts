@@ -1,6 +1,8 @@
 import type { Database } from 'better-sqlite3';
 
 import type { Payload } from '../../../../lib/payload.ts';
+import type { PayloadCodec } from '../../payload-codec.ts';
+import type { StoredPayload } from '../../stored-payload.ts';
 import type { BodyUsage, EncryptedInput } from '../../store.ts';
 import { bound, fromWholePayloadColumns, payloadColumns, type PayloadTuple } from '../../rows.ts';
 
@@ -37,7 +39,7 @@ SELECT value FROM json_each(?) WHERE
 const BODY_USAGE = 'SELECT account, bytes FROM body_usage';
 
 /** Inputs, chunks, and the blobs that rows name. */
-export function bodyStatements(db: Database) {
+export function bodyStatements(db: Database, codec: PayloadCodec) {
   const payloadRow = db.prepare<[number], [...PayloadTuple, Uint8Array | null]>(PAYLOAD).raw();
   const encryptedRows = db.prepare<[number, number], EncryptedInput>(ENCRYPTED_INPUTS);
   const reencryptRow = db.prepare<[Uint8Array, number, Uint8Array]>(RESEAL_INPUT);
@@ -53,9 +55,9 @@ export function bodyStatements(db: Database) {
   const named = db.prepare<[string], string>(BLOBS_NAMED).pluck();
   const usage = db.prepare<[], BodyUsage>(BODY_USAGE);
   return {
-    payload(seq: number): { input: Payload; s3: Uint8Array | null } | null {
+    payload(seq: number): { input: StoredPayload; s3: Uint8Array | null } | null {
       const row = payloadRow.get(seq);
-      return row === undefined ? null : { input: fromWholePayloadColumns(row[0], row[1], row[2]), s3: row[3] };
+      return row === undefined ? null : { input: fromWholePayloadColumns([row[0], row[1], row[2]], codec), s3: row[3] };
     },
     encryptedInputs(afterSeq: number, limit: number): EncryptedInput[] {
       return encryptedRows.all(afterSeq, bound(limit));
@@ -65,11 +67,14 @@ export function bodyStatements(db: Database) {
       return hasInputRow.get(seq) === undefined ? 'gone' : 'stale';
     },
     addChunks(seq: number, first: number, chunks: readonly Payload[]): void {
-      chunks.forEach((chunk, i) => chunkIn.run(seq, first + i, ...payloadColumns(chunk)));
+      chunks.forEach((chunk, i) => chunkIn.run(seq, first + i, ...payloadColumns(chunk, codec)));
     },
-    chunks(seq: number): { chunks: Payload[]; firstChunk: number } {
+    chunks(seq: number): { chunks: StoredPayload[]; firstChunk: number } {
       const rows = chunkRows.all(seq);
-      return { chunks: rows.map(([inline, blob, size]) => fromWholePayloadColumns(inline, blob, size)), firstChunk: rows[0]?.[3] ?? 0 };
+      return {
+        chunks: rows.map(([inline, blob, size]) => fromWholePayloadColumns([inline, blob, size], codec)),
+        firstChunk: rows[0]?.[3] ?? 0,
+      };
     },
     /** Deletes a job's input; returns the blob that it named. */
     dropInput(seq: number): string | null {

@@ -1,6 +1,7 @@
 import type { Database } from 'better-sqlite3';
 
 import type { Payload } from '../../../../lib/payload.ts';
+import type { PayloadCodec } from '../../payload-codec.ts';
 import type { HookHead, HookRow, NewHook, Op, HookWindow } from '../../store.ts';
 import { bound, ms, payloadColumns, toHook, toHookHead, type HookTuple, type WholeHookTuple } from '../../rows.ts';
 import { HOOK_COLUMNS, HOOK_PAYLOAD_COLUMNS } from '../columns.ts';
@@ -39,7 +40,7 @@ DELETE FROM hooks WHERE id IN (
 )`;
 
 /** The outbox of webhook deliveries. */
-export function hookStatements(db: Database) {
+export function hookStatements(db: Database, codec: PayloadCodec) {
   const insertRow = db.prepare(insert);
   const changeRow = db.prepare<unknown[], string>(CHANGE).pluck();
   const removeRow = db.prepare<unknown[], [host: string, input: string | null, output: string | null]>(REMOVE).raw();
@@ -69,7 +70,7 @@ export function hookStatements(db: Database) {
     add(hook: NewHook, seq: number, output: Payload | null): void {
       const dueAt = ms(hook.dueAt);
       const { id, account, endpoint, url, host, envelope } = hook;
-      const values = [id, account, endpoint, url, host, dueAt, envelope, ...payloadColumns(output), seq];
+      const values = [id, account, endpoint, url, host, dueAt, codec.encodeText(envelope), ...payloadColumns(output, codec), seq];
       if (insertRow.run(...values).changes === 0) {
         // A reused id: its earlier job was deleted and then submitted again. The newer end replaces the older.
         const former = removeRow.get(id, null);
@@ -100,7 +101,7 @@ export function hookStatements(db: Database) {
     },
     one(id: string): HookRow | null {
       const row = oneRow.get(id);
-      return row === undefined ? null : toHook(row);
+      return row === undefined ? null : toHook(row, codec);
     },
     page(account: string, afterId: string, limit: number): HookHead[] {
       return pageRows.all(account, afterId, bound(limit)).map(toHookHead);

@@ -1,8 +1,10 @@
 import type { Database } from 'better-sqlite3';
 
+import type { PayloadCodec } from '../../payload-codec.ts';
 import type { JobRow, StoredState, WholeJob } from '../../store.ts';
 import { bound, fromPayloadColumns, toJob, type JobTuple, type PayloadTuple } from '../../rows.ts';
 import { JOB_COLUMNS } from '../columns.ts';
+import type { bodyStatements } from './bodies.ts';
 
 type WholeTuple = [...JobTuple, chunks: number, ...PayloadTuple];
 
@@ -46,7 +48,7 @@ function totalSql(from: readonly string[]): string {
 }
 
 /** Reads jobs with their bodies: one by id, or pages of an endpoint's jobs. */
-export function pageStatements(db: Database, chunksOf: (seq: number) => Pick<WholeJob, 'chunks' | 'firstChunk'>) {
+export function pageStatements(db: Database, { chunks: chunksOf }: Pick<ReturnType<typeof bodyStatements>, 'chunks'>, codec: PayloadCodec) {
   const oneRow = db.prepare<[string, string], WholeTuple>(one).raw();
   const numberRow = db.prepare<[number], WholeTuple>(byNumber).raw();
   const takenRow = db.prepare<[string], 1>(TAKEN).pluck();
@@ -66,7 +68,7 @@ export function pageStatements(db: Database, chunksOf: (seq: number) => Pick<Who
   };
   const whole = (row: WholeTuple): WholeJob => ({
     job: toJob(row),
-    output: fromPayloadColumns(row[28], row[29], row[30]),
+    output: fromPayloadColumns([row[28], row[29], row[30]], codec),
     ...(row[27] > 0 ? chunksOf(row[0]) : { chunks: [], firstChunk: 0 }),
   });
   return {

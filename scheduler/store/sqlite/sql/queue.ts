@@ -1,7 +1,8 @@
 import type { Database } from 'better-sqlite3';
 
+import { MAX_PAYLOAD_OVERHEAD, type PayloadCodec } from '../../payload-codec.ts';
 import type { EndpointCounts, JobRow, QueuedJob, StoredState, HeadWindow } from '../../store.ts';
-import { bound, toJob, type JobTuple } from '../../rows.ts';
+import { bound, toJob, toQueuedInput, type JobTuple } from '../../rows.ts';
 import { JOB_COLUMNS } from '../columns.ts';
 
 /** length() of a blob reads no overflow page, so a large excluded input costs nothing. */
@@ -23,16 +24,16 @@ UNION ALL
 SELECT endpoint, state, priority, count(*), sum(max(attempts - 1, 0)) FROM jobs INDEXED BY jobs_ended WHERE ended_at IS NOT NULL GROUP BY endpoint, state, priority`;
 
 /** The reads of take-over and of the head windows. */
-export function queueStatements(db: Database) {
+export function queueStatements(db: Database, codec: PayloadCodec) {
   const headRows = db.prepare<[number, string, number, number, number], [...JobTuple, Uint8Array | null]>(head).raw();
   const leasedRows = db.prepare<[number, number], JobTuple>(leased).raw();
   const countRows = db.prepare<[], [string, StoredState, 0 | 1, number, number]>(COUNTS).raw();
   return {
     head({ endpoint, priority, after, limit, inputLimit }: HeadWindow): QueuedJob[] {
-      return headRows.all(inputLimit, endpoint, priority, after, bound(limit)).map((row) => {
-        const inline = row[27];
-        return { job: toJob(row), input: inline === null ? null : { inline } };
-      });
+      return headRows.all(inputLimit + MAX_PAYLOAD_OVERHEAD, endpoint, priority, after, bound(limit)).map((row) => ({
+        job: toJob(row),
+        input: toQueuedInput(row[27], codec),
+      }));
     },
     leased(after: number, limit: number): JobRow[] {
       return leasedRows.all(after, bound(limit)).map(toJob);

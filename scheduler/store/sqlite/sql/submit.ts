@@ -1,6 +1,7 @@
 import type { Database } from 'better-sqlite3';
 
 import type { Payload } from '../../../../lib/payload.ts';
+import type { PayloadCodec } from '../../payload-codec.ts';
 import type { JobRow } from '../../store.ts';
 import { ms, payloadColumns } from '../../rows.ts';
 
@@ -14,7 +15,7 @@ ON CONFLICT (id) DO NOTHING`;
 const INSERT_INPUT = 'INSERT INTO inputs (no, inline, blob, size, s3) VALUES (?, ?, ?, ?, ?)';
 
 /** Inserts a job, queued or leased, with its input. */
-export function submitStatements(db: Database) {
+export function submitStatements(db: Database, codec: PayloadCodec) {
   const job = db.prepare(INSERT_JOB);
   const input = db.prepare(INSERT_INPUT);
   return {
@@ -45,7 +46,7 @@ export function submitStatements(db: Database) {
         row.tags,
       );
       if (changes === 0) return false;
-      input.run(row.seq, ...payloadColumns(payload), s3);
+      input.run(row.seq, ...payloadColumns(payload, codec), s3);
       return true;
     },
   };

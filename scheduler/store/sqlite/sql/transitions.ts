@@ -1,5 +1,6 @@
 import type { Database } from 'better-sqlite3';
 
+import type { PayloadCodec } from '../../payload-codec.ts';
 import type { Op } from '../../store.ts';
 import { ms, msOrNull, payloadColumns } from '../../rows.ts';
 
@@ -36,7 +37,7 @@ WHERE no = ?`;
 const STANDING = 'SELECT 1 FROM jobs WHERE no = ?';
 
 /** The guarded changes of a job's row; each returns false if the guard failed. */
-export function transitionStatements(db: Database) {
+export function transitionStatements(db: Database, codec: PayloadCodec) {
   const leaseRow = db.prepare(LEASE);
   const startRow = db.prepare(STARTED);
   const requeueRow = db.prepare(REQUEUE);
@@ -64,7 +65,7 @@ export function transitionStatements(db: Database) {
           msOrNull(op.delayMs),
           msOrNull(op.executionMs),
           op.error,
-          ...payloadColumns(op.output),
+          ...payloadColumns(op.output, codec),
           op.chunks.length,
           op.seq,
           op.from,

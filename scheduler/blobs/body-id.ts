@@ -1,0 +1,15 @@
+/**
+ * The name of a body: `body/<32 random hex digits>.<SHA-256 of its stored bytes in hex>`. A reference to a body therefore
+ * says which bytes are right. Names of earlier versions have no digest.
+ */
+const BODY = /^body\/[0-9a-f]{32}(?:\.([0-9a-f]{64}))?$/;
+
+/** Whether the text has the form of a body's name. */
+export function isBodyId(id: string): boolean {
+  return BODY.test(id);
+}
+
+/** Returns the SHA-256 of the stored bytes, hex; null for a build's name, and for a body's of earlier versions. */
+export function digestOfBody(id: string): string | null {
+  return BODY.exec(id)?.[1] ?? null;
+}

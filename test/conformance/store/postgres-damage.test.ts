@@ -1,0 +1,55 @@
+/** Flipped bits in payloads of PostgreSQL: each read says that its payload is damaged, and which ones are whole is not lost. */
+import test from 'ava';
+import { Client } from 'pg';
+
+import { openPostgresStore } from '../../../scheduler/store/postgres/client.ts';
+import { isDamaged } from '../../../scheduler/store/stored-payload.ts';
+import type { PostgresServer } from '../../support/postgres.ts';
+import { withPostgres } from '../../support/with-postgres.ts';
+import { completed, given, hookOf, json, leaseOf, queued, shown, submit } from './jobs.ts';
+import { take } from './take.ts';
+
+await withPostgres('postgres', tests);
+
+const flip = (column: string): string => `set_byte(${column}, length(${column}) / 2, get_byte(${column}, length(${column}) / 2) # 4)`;
+
+function tests(server: PostgresServer): void {
+  test('a payload of which a bit flipped is damaged in every read', async (t) => {
+    const url = await server.newDatabase();
+    const store = await openPostgresStore({ url, cell: 'default' });
+    t.teardown(() => store.close());
+    const fence = await take(store);
+    const chunks = [json({ chunk: 1 }), json({ chunk: 2 })];
+    await given(store, fence, submit(queued(1)), submit(queued(2)), submit(queued(3)));
+    await given(store, fence, leaseOf(1), leaseOf(2));
+    await given(store, fence, completed(1, { hook: hookOf(1) }), completed(2, { chunks, hook: hookOf(2) }));
+    const whole = await store.read('job', 'endpoint-a', queued(2).id);
+    t.deepEqual(whole?.chunks.map(shown), ['{"chunk":1}', '{"chunk":2}']);
+    t.is(shown((await store.read('hook', hookOf(1).id))?.output ?? null), '{"done":1}');
+
+    const client = new Client({ connectionString: url });
+    await client.connect();
+    t.teardown(() => client.end());
+    await client.query(`UPDATE capstan.jobs SET output = ${flip('output')} WHERE seq = 1`);
+    await client.query(`UPDATE capstan.inputs SET inline = ${flip('inline')} WHERE seq IN (1, 3)`);
+    await client.query(`UPDATE capstan.chunks SET inline = ${flip('inline')} WHERE idx = 1`);
+    await client.query(`UPDATE capstan.hooks SET output = ${flip('output')} WHERE id = $1`, [hookOf(2).id]);
+    await client.query(`UPDATE capstan.hooks SET envelope = replace(envelope::text, 'id', 'ie')::json WHERE id = $1`, [hookOf(1).id]);
+
+    t.true(isDamaged((await store.read('job', 'endpoint-a', queued(1).id))?.output ?? null));
+    t.true(isDamaged((await store.read('payload', 1))?.input ?? null));
+    t.is(shown((await store.read('payload', 2))?.input ?? null), '{"seq":2}');
+    const stream = await store.read('job', 'endpoint-a', queued(2).id);
+    t.deepEqual(stream?.chunks.map(isDamaged), [false, true]);
+    t.true(isDamaged((await store.read('hook', hookOf(2).id))?.output ?? null));
+    t.true(isDamaged((await store.read('hook', hookOf(1).id))?.input ?? null), 'with its envelope');
+    const [head] = await store.read('head', { endpoint: 'endpoint-a', priority: 0, after: -1, limit: 10, inputLimit: 1_000 });
+    t.is(head?.job.seq, 3);
+    t.is(head?.input, null, 'its dispatch reads it again');
+    const { jobs } = await store.read('page', 'endpoint-a', 'COMPLETED', 0, 10);
+    t.deepEqual(
+      jobs.map(({ output }) => isDamaged(output)),
+      [false, true],
+    );
+  });
+}
