@@ -1,9 +1,12 @@
 /** What a job prints stands in nobody's way: a flood of output is bounded, its beginning and its end are kept. */
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { join } from 'node:path';
 
 import test from 'ava';
 
 import { OUTPUT_BURST, OUTPUT_KEPT, OUTPUT_PER_SECOND, OutputLimiter } from '../../agent/runtimes/output-limiter.ts';
+import { WorkerOutput } from '../../agent/runtimes/worker-output.ts';
 import { storedLog } from '../support/worker-logs.ts';
 import { functionSpec, startWorker } from './fixtures.ts';
 
@@ -84,4 +87,22 @@ test('the limiter: a burst, then so much a second; beyond it the newest, with a 
   for (let n = 0; n < 10_000; n += 1) limiter.add('stdout', 'd', `${String(n).padEnd(999, '.')}\n`);
   limiter.flush();
   t.true(take().join('').length <= OUTPUT_KEPT + 16 * 1024);
+});
+
+test('the pipes of a worker: an unfinished line is shown soon, and its rest when the pipe ends', async (t) => {
+  const script = String.raw`printf 'half \342'; read go; printf '\202\254\r\nwhole\n10%%\r20%%'`;
+  const worker = spawn('sh', ['-c', script], { stdio: ['pipe', 'pipe', 'ignore'] });
+  t.teardown(() => worker.kill('SIGKILL'));
+  const lines: string[] = [];
+  const { promise: first, resolve } = Promise.withResolvers<void>();
+  const output = new WorkerOutput((_stream, text) => {
+    lines.push(text);
+    resolve();
+  });
+  worker.stdout.on('data', (data: Buffer) => output.push('stdout', data)).on('end', () => output.end('stdout'));
+  await first;
+  t.deepEqual(lines, ['half ']);
+  worker.stdin.write('\n');
+  await once(worker.stdout, 'close');
+  t.deepEqual(lines, ['half ', '€', 'whole', '20%']);
 });

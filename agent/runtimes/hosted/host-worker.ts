@@ -14,6 +14,7 @@ import {
   type WorkerStart,
 } from '../runtime.ts';
 import { workerS3Config } from '../s3-config.ts';
+import { LineAssembler } from '../line-assembler.ts';
 import { HostRequests } from './host-requests.ts';
 import type { Host } from './host.ts';
 import type { HostListener } from './host-listener.ts';
@@ -60,6 +61,7 @@ export class HostWorker implements RunningWorker, HostListener {
   #handed = 0;
   #entries = 0;
   readonly #lines: OutputLimiter;
+  readonly #assembler = new LineAssembler((stream, jobId, lines) => this.#lines.add(stream, jobId, lines));
   /** Chunks that each running task may still send. */
   readonly #credits = new Map<string, number>();
   /** Functions that cancel a forced stop, by task. */
@@ -229,6 +231,7 @@ export class HostWorker implements RunningWorker, HostListener {
   exited(detail: string): void {
     clearTimeout(this.#endTimer);
     const culprit = this.#presentCulprit();
+    this.#assembler.end();
     this.#lines.flush();
     this.#forgetAll();
     const why = this.#death ?? detail;
@@ -294,7 +297,7 @@ export class HostWorker implements RunningWorker, HostListener {
       this.#refuse('a line', `the job ${namedJob}`);
       return;
     }
-    this.#lines.add(stream, ownership === 'unknown' ? '' : namedJob, text.endsWith('\n') ? text : `${text}\n`);
+    this.#assembler.push(stream, ownership === 'unknown' ? '' : namedJob, text);
   }
 
   #sendLines(stream: OutputStream, jobId: string, text: string): void {
@@ -302,6 +305,7 @@ export class HostWorker implements RunningWorker, HostListener {
   }
 
   #forget(key: string): void {
+    this.#assembler.end(this.#tasks.jobOf(key));
     this.#lines.flush();
     this.#tasks.end(key);
     this.#entered.delete(key);

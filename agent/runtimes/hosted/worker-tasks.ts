@@ -34,6 +34,11 @@ export class WorkerTasks {
     return this.#running.has(key);
   }
 
+  /** Empty when the task does not run. */
+  jobOf(key: string): string {
+    return this.#running.get(key) ?? '';
+  }
+
   end(key: string): void {
     const jobId = this.#running.get(key);
     if (jobId === undefined) return;

@@ -89,7 +89,11 @@ function onFrame(frame: ToHost, body: Buffer): void {
 async function load(order: LoadOrder): Promise<void> {
   const output = captureOutput(
     () => onlyRunningJob(running),
-    (stream, jobId, text) => post({ t: 'log', stream, jobId, text }),
+    (stream, jobId, text) => {
+      post({ t: 'log', stream, jobId, text });
+      // As a program's own output does, it survives whatever the handler does next.
+      flushChannel?.();
+    },
   );
   try {
     if (order.httpFunctions.length > 0) {
@@ -123,7 +127,7 @@ function post(message: Parameters<typeof sendMessage>[0]): void {
 
 /** An uncaught error: the worker is unusable from now on. */
 function died(error: unknown): void {
-  post({ t: 'log', stream: 'stderr', jobId: onlyRunningJob(running), text: errorStack(error) });
+  post({ t: 'log', stream: 'stderr', jobId: onlyRunningJob(running), text: `${errorStack(error)}\n` });
   post({ t: 'died', detail: errorMessage(error) });
   process.exit(1);
 }

@@ -173,7 +173,7 @@ function threadDied(error: unknown): void {
   for (let last = lastMessage(); last !== undefined; last = lastMessage()) onThreadMessage(last);
   stopping = true;
   const stack = error instanceof Error ? (error.stack ?? error.message) : String(error);
-  say({ t: 'log', stream: 'stderr', jobId: '', text: stack });
+  say({ t: 'log', stream: 'stderr', jobId: '', text: `${stack}\n` });
   say({ t: 'died', detail: errorMessage(error) });
   setImmediate(() => {
     socket.end(() => process.exit(1));

@@ -130,10 +130,43 @@ class OutputLimiter:
         self._filled_at = now
 
 
+class LateLines:
+    """Sends unfinished lines that their writer does not flush, in a thread that sleeps while nothing is printed."""
+
+    EVERY_S = 0.25
+
+    def __init__(self, lock):
+        self._lock = lock
+        # Tasks and their unfinished lines, by stream and by the identity of those.
+        self._unfinished = {}
+        self._has_some = threading.Event()
+        self.streams = {}
+
+    def start(self):
+        threading.Thread(target=self._run, name="capstan-output", daemon=True).start()
+
+    def add(self, stream, task, rest):
+        """Called with the lock held."""
+        self._unfinished[stream, id(rest)] = (task, rest)
+        if not self._has_some.is_set():
+            self._has_some.set()
+
+    def _run(self):
+        while True:
+            self._has_some.wait()
+            # print() writes a text and its line end one after the other: most lines are whole by then.
+            time.sleep(self.EVERY_S)
+            with self._lock:
+                unfinished, self._unfinished = self._unfinished, {}
+                self._has_some.clear()
+                for (stream, _identity), (task, rest) in unfinished.items():
+                    self.streams[stream].send_rest(task, rest)
+
+
 class LogStream(io.TextIOBase):
     """Replaces sys.stdout or sys.stderr."""
 
-    def __init__(self, name, original, channel, interrupts, sole_task, limiter, lock):
+    def __init__(self, name, original, channel, interrupts, sole_task, limiter, lock, late):
         super().__init__()
         self._name = name
         self._original = original
@@ -144,6 +177,8 @@ class LogStream(io.TextIOBase):
         self._lock = lock
         # The unfinished line of unknown jobs.
         self._rest = {}
+        # Sends unfinished lines that are not flushed.
+        self._late = late
 
     def write(self, text):
         if not isinstance(text, str):
@@ -159,19 +194,31 @@ class LogStream(io.TextIOBase):
             if end > 0:
                 job = "" if task is None else task.job_id
                 self._limiter.add(self._name, job, whole[:end])
+            if end < len(whole):
+                self._late.add(self._name, task, rest)
         return len(text)
 
+    def send_rest(self, task, rest):
+        """Sends what there is of an unfinished line; the agent makes lines of it."""
+        with self._interrupts, self._lock:
+            text = rest.pop(self._name, "")
+            if text:
+                self._limiter.add(self._name, "" if task is None else task.job_id, text)
+
     def end_line(self, task):
-        """Ends the last line of a job, which may lack a line end and must not arrive after the job's end."""
-        if task.rest.get(self._name):
-            self.write("\n")
+        """Sends the last line of a job, which may lack a line end and must not arrive after the job's end."""
+        self.send_rest(task, task.rest)
         with self._interrupts, self._lock:
             self._limiter.flush()
 
     def flush(self):
-        # Whole lines have been sent; a partial one waits for its end.
-        if not self._channel.is_open:
+        # Its buffer may have been written to.
+        if not self._original.closed:
             self._original.flush()
+        if not self._channel.is_open:
+            return
+        task = current_task.get() or self._sole_task()
+        self.send_rest(task, self._rest if task is None else task.rest)
 
     def writable(self):
         return True
@@ -230,10 +277,13 @@ def capture_output(channel, interrupts, sole_task):
             limiter.flush()
 
     atexit.register(end)
+    late = LateLines(lock)
     streams = [
-        LogStream("stdout", sys.stdout, channel, interrupts, sole_task, limiter, lock),
-        LogStream("stderr", sys.stderr, channel, interrupts, sole_task, limiter, lock),
+        LogStream("stdout", sys.stdout, channel, interrupts, sole_task, limiter, lock, late),
+        LogStream("stderr", sys.stderr, channel, interrupts, sole_task, limiter, lock, late),
     ]
+    late.streams = dict(zip(("stdout", "stderr"), streams))
+    late.start()
     sys.stdout, sys.stderr = streams
 
     def end_lines(task):
