@@ -81,6 +81,18 @@ export const ENDPOINT_SETTINGS = {
     readable: true,
     declared: { default: 60 },
   },
+  keepIdle: {
+    rule: { type: 'flag' },
+    default: false,
+    docs: "idle workers stay for the idle timeout even while another endpoint's job waits for their device, processor or memory ([autoscaling.md](autoscaling.md#make-room))",
+    keptIn: 'endpoint',
+    updatable: true,
+    readable: true,
+    declared: {
+      default: false,
+      docs: "idle workers do not end early for another endpoint's jobs",
+    },
+  },
   startTimeout: {
     rule: { type: 'integer', min: 1, max: 3600, unit: 's', zero: "the service's default" },
     default: 0,

@@ -6,6 +6,8 @@ export interface DeclaredParameters {
   readonly description?: string;
   /** Seconds that a worker stays while idle. 1 to 3600 s. Default: 60. */
   readonly idleTimeout?: number;
+  /** Idle workers do not end early for another endpoint's jobs. Default: false. */
+  readonly keepIdle?: boolean;
   /** Seconds within which a worker must be ready, not counting pulls of its image; 0 for the service's default. A worker that is not ready by then has failed to start. 0, or 1 to 3600 s. Default: 0. */
   readonly startTimeout?: number;
   /** Maximum run time of a job, in ms; 0 for the service's default. 0, or 5000 to 604800000 ms. Default: 0. */
@@ -30,6 +32,7 @@ export interface DeclaredParameters {
 export interface CheckedParameters {
   readonly description: string;
   readonly idleTimeout: number;
+  readonly keepIdle: boolean;
   readonly startTimeout: number;
   readonly executionTimeoutMs: number;
   readonly scalerType: 'QUEUE_DELAY' | 'REQUEST_COUNT' | undefined;
@@ -67,6 +70,13 @@ export const DECLARED_PARAMETERS: Readonly<Record<keyof DeclaredParameters, Para
       min: 1,
       max: 3600,
       unit: 's',
+    },
+  },
+  keepIdle: {
+    key: 'keepIdle',
+    default: false,
+    rule: {
+      type: 'flag',
     },
   },
   startTimeout: {

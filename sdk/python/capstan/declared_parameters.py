@@ -10,6 +10,8 @@ class DeclaredParameters(TypedDict, total=False):
     description: str
     #: Seconds that a worker stays while idle. 1 to 3600 s. Default: 60.
     idle_timeout: int
+    #: Idle workers do not end early for another endpoint's jobs. Default: false.
+    keep_idle: bool
     #: Seconds within which a worker must be ready, not counting pulls of its image; 0 for the service's default. A worker that is not ready by then has failed to start. 0, or 1 to 3600 s. Default: 0.
     start_timeout: int
     #: Maximum run time of a job, in ms; 0 for the service's default. 0, or 5000 to 604800000 ms. Default: 0.
@@ -38,6 +40,8 @@ class CheckedParameters:
     description: str
     #: Seconds that a worker stays while idle. 1 to 3600 s. Default: 60.
     idle_timeout: int
+    #: Idle workers do not end early for another endpoint's jobs. Default: false.
+    keep_idle: bool
     #: Seconds within which a worker must be ready, not counting pulls of its image; 0 for the service's default. A worker that is not ready by then has failed to start. 0, or 1 to 3600 s. Default: 0.
     start_timeout: int
     #: Maximum run time of a job, in ms; 0 for the service's default. 0, or 5000 to 604800000 ms. Default: 0.
@@ -62,6 +66,7 @@ class CheckedParameters:
 DECLARED_PARAMETERS: Dict[str, Dict[str, Any]] = {
     "description": {"key": "description", "default": "", "rule": {"type": "text", "mayBeEmpty": True, "maxLength": 500, "printable": True}},
     "idle_timeout": {"key": "idleTimeout", "default": 60, "rule": {"type": "integer", "min": 1, "max": 3600, "unit": "s"}},
+    "keep_idle": {"key": "keepIdle", "default": False, "rule": {"type": "flag"}},
     "start_timeout": {"key": "startTimeout", "default": 0, "rule": {"type": "integer", "min": 1, "max": 3600, "unit": "s", "zero": "the service's default"}},
     "execution_timeout_ms": {"key": "executionTimeoutMs", "default": 0, "rule": {"type": "integer", "min": 5000, "max": 604800000, "unit": "ms", "zero": "the service's default"}},
     "scaler_type": {"key": "scalerType", "default": None, "rule": {"type": "choice", "values": ["QUEUE_DELAY", "REQUEST_COUNT"]}},

@@ -723,6 +723,8 @@ export interface EndpointSpec {
   startTimeoutS: number;
   /** `host`, `outbound` or `none`; empty: the account's rule, else the node's default. */
   network: string;
+  /** Idle workers do not end early for jobs of other endpoints that wait for their resources. */
+  keepIdle: boolean;
 }
 
 export interface EndpointSpec_EnvEntry {
@@ -938,7 +940,7 @@ export interface RejectedNode {
 export interface ScalingDecision {
   /** Wall clock of the scheduler, ms since 1970. */
   atMs: bigint;
-  /** ASK, DRAIN, NO_PLACE, CRASH_LOOP or RECOVERED. */
+  /** ASK, DRAIN, NO_PLACE, MAKE_ROOM, CRASH_LOOP or RECOVERED. */
   kind: string;
   workerId: string;
   nodeId: string;
@@ -1143,6 +1145,7 @@ export interface EndpointPatch {
   description?: string | undefined;
   startTimeoutS?: number | undefined;
   network?: string | undefined;
+  keepIdle?: boolean | undefined;
 }
 
 export interface EndpointPatch_RateLimitsEntry {
@@ -3712,6 +3715,7 @@ function createBaseEndpointSpec(): EndpointSpec {
     description: "",
     startTimeoutS: 0,
     network: "",
+    keepIdle: false,
   };
 }
 
@@ -3797,6 +3801,9 @@ export const EndpointSpec: MessageFns<EndpointSpec> = {
     }
     if (message.network !== "") {
       writer.uint32(218).string(message.network);
+    }
+    if (message.keepIdle !== false) {
+      writer.uint32(224).bool(message.keepIdle);
     }
     return writer;
   },
@@ -4039,6 +4046,14 @@ export const EndpointSpec: MessageFns<EndpointSpec> = {
             message.network = reader.string();
             continue;
           }
+          case 28: {
+            if (tag !== 224) {
+              break;
+            }
+
+            message.keepIdle = reader.bool();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -4194,6 +4209,11 @@ export const EndpointSpec: MessageFns<EndpointSpec> = {
         ? globalThis.Number(object.start_timeout_s)
         : 0,
       network: isSet(object.network) ? globalThis.String(object.network) : "",
+      keepIdle: isSet(object.keepIdle)
+        ? globalThis.Boolean(object.keepIdle)
+        : isSet(object.keep_idle)
+        ? globalThis.Boolean(object.keep_idle)
+        : false,
     };
   },
 
@@ -4298,6 +4318,9 @@ export const EndpointSpec: MessageFns<EndpointSpec> = {
     if (message.network !== "") {
       obj.network = message.network;
     }
+    if (message.keepIdle !== false) {
+      obj.keepIdle = message.keepIdle;
+    }
     return obj;
   },
 
@@ -4357,6 +4380,7 @@ export const EndpointSpec: MessageFns<EndpointSpec> = {
     message.description = object.description ?? "";
     message.startTimeoutS = object.startTimeoutS ?? 0;
     message.network = object.network ?? "";
+    message.keepIdle = object.keepIdle ?? false;
     return message;
   },
 };
@@ -10057,6 +10081,7 @@ function createBaseEndpointPatch(): EndpointPatch {
     description: undefined,
     startTimeoutS: undefined,
     network: undefined,
+    keepIdle: undefined,
   };
 }
 
@@ -10106,6 +10131,9 @@ export const EndpointPatch: MessageFns<EndpointPatch> = {
     }
     if (message.network !== undefined) {
       writer.uint32(122).string(message.network);
+    }
+    if (message.keepIdle !== undefined) {
+      writer.uint32(128).bool(message.keepIdle);
     }
     return writer;
   },
@@ -10249,6 +10277,14 @@ export const EndpointPatch: MessageFns<EndpointPatch> = {
             message.network = reader.string();
             continue;
           }
+          case 16: {
+            if (tag !== 128) {
+              break;
+            }
+
+            message.keepIdle = reader.bool();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -10361,6 +10397,11 @@ export const EndpointPatch: MessageFns<EndpointPatch> = {
         ? globalThis.Number(object.start_timeout_s)
         : undefined,
       network: isSet(object.network) ? globalThis.String(object.network) : undefined,
+      keepIdle: isSet(object.keepIdle)
+        ? globalThis.Boolean(object.keepIdle)
+        : isSet(object.keep_idle)
+        ? globalThis.Boolean(object.keep_idle)
+        : undefined,
     };
   },
 
@@ -10423,6 +10464,9 @@ export const EndpointPatch: MessageFns<EndpointPatch> = {
     if (message.network !== undefined) {
       obj.network = message.network;
     }
+    if (message.keepIdle !== undefined) {
+      obj.keepIdle = message.keepIdle;
+    }
     return obj;
   },
 
@@ -10462,6 +10506,7 @@ export const EndpointPatch: MessageFns<EndpointPatch> = {
     message.description = object.description ?? undefined;
     message.startTimeoutS = object.startTimeoutS ?? undefined;
     message.network = object.network ?? undefined;
+    message.keepIdle = object.keepIdle ?? undefined;
     return message;
   },
 };
