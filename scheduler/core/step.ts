@@ -37,6 +37,7 @@ import { submit } from './jobs/submit.ts';
 import { admitCall, endCall } from './jobs/admission.ts';
 import { gatewayClosed, levelsReported } from './scaling/scaling-requests.ts';
 import { drainNode, join, putJoinToken, removeNode, revokeJoinToken } from './fleet/nodes.ts';
+import { PreemptionRound } from './scaling/preemption-round.ts';
 import { needsScaling, scaleEndpoint, SCALE_INTERVAL_MS } from './scaling/scaling.ts';
 import { putMasterKey, reencrypt, reencryptInputs } from './control/encryption.ts';
 import { agentReported, graceOver, sessionClosed, sessionOpened, silenceDue } from './fleet/sessions.ts';
@@ -295,15 +296,34 @@ function handleDue(ctx: StepContext, due: Due): void {
 
 function scale(ctx: StepContext): void {
   if (ctx.state.recovering) return;
-  for (const id of ctx.state.dirtyEndpoints) {
-    const endpoint = ctx.state.endpoints.get(id);
-    if (endpoint === undefined) continue;
-    if (endpoint.config.removing !== undefined) {
-      removalStep(ctx, endpoint);
-      continue;
-    }
-    scaleEndpoint(ctx, endpoint);
-    fill(ctx, endpoint);
+  const round = new PreemptionRound(ctx.state, ctx.now);
+  const { dirtyEndpoints } = ctx.state;
+  const ordered = dirtyEndpoints.size > 1 ? new Set(longestWithoutPlace(ctx.state)) : dirtyEndpoints;
+  for (const id of ordered) scaleOne(ctx, id, round);
+  // Those that became dirty meanwhile.
+  if (ordered !== dirtyEndpoints) for (const id of dirtyEndpoints) if (!ordered.has(id)) scaleOne(ctx, id, round);
+  dirtyEndpoints.clear();
+}
+
+function scaleOne(ctx: StepContext, id: string, round: PreemptionRound): void {
+  const endpoint = ctx.state.endpoints.get(id);
+  if (endpoint === undefined) return;
+  if (endpoint.config.removing !== undefined) {
+    removalStep(ctx, endpoint);
+    return;
   }
-  ctx.state.dirtyEndpoints.clear();
+  scaleEndpoint(ctx, endpoint, round);
+  fill(ctx, endpoint);
+}
+
+/** Returns the endpoints to scale: first those that wait for a place, the longest wait first. */
+function longestWithoutPlace({ dirtyEndpoints, endpoints }: State): string[] {
+  const waiting: { readonly id: string; readonly since: number }[] = [];
+  const others: string[] = [];
+  for (const id of dirtyEndpoints) {
+    const unplaced = endpoints.get(id)?.unplaced;
+    if (unplaced !== undefined && unplaced.count > 0) waiting.push({ id, since: unplaced.since });
+    else others.push(id);
+  }
+  return [...waiting.sort((a, b) => a.since - b.since).map(({ id }) => id), ...others];
 }

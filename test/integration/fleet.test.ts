@@ -32,11 +32,11 @@ function gate(): string {
 }
 
 /** Submits jobs that take every device, and waits until each is in its handler. */
-async function holdAll(open: string): Promise<string[]> {
+async function holdAll(open: string, name = 'hold'): Promise<string[]> {
   const { stack } = fleet();
-  const jobs = await Promise.all(Array.from({ length: 3 * GPUS }, () => stack.run(id('hold'), { gate: open })));
+  const jobs = await Promise.all(Array.from({ length: 3 * GPUS }, () => stack.run(id(name), { gate: open })));
   await until('every device is in use', async () => {
-    const documents = await Promise.all(jobs.map((job) => stack.status(id('hold'), job)));
+    const documents = await Promise.all(jobs.map((job) => stack.status(id(name), job)));
     return documents.every(({ status }) => status === 'IN_PROGRESS');
   });
   return jobs;
@@ -82,6 +82,25 @@ serial('from zero to every device of three nodes and back to zero; what has no p
   t.deepEqual(new Set(documents.map(({ status }) => status)), new Set(['COMPLETED']));
   t.is(new Set(documents.map(({ output }) => (output as Held).devices)).size, 3 * GPUS, 'a device each');
   await until('no worker is left', async () => (await fleet().workers()).every((worker) => worker.endpoint !== 'hold'));
+});
+
+serial('idle workers of an endpoint end for a job of another one that needs their devices, no more than it needs', async (t) => {
+  t.timeout(90_000);
+  const { stack } = fleet();
+  const open = gate();
+  const jobs = await holdAll(open, 'warm');
+  await writeFile(open, '');
+  await Promise.all(jobs.map((job) => stack.ended(id('warm'), job)));
+  // Idle for ten minutes more, were it not for this job.
+  const { status, output } = await stack.ended(id('pair'), await stack.run(id('pair'), { gate: open }));
+  t.is(status, 'COMPLETED');
+  t.is((output as Held).devices.split(',').length, 2);
+  const workers = (await fleet().workers()).filter(({ endpoint }) => endpoint === 'warm');
+  t.is(workers.length, 3 * GPUS - 2);
+  t.regex((await fleet().tool('endpoints', 'get', 'warm')).stdout, /DRAIN .*idle: makes room for jobs of endpoint pair/);
+  t.regex((await fleet().tool('endpoints', 'get', 'pair')).stdout, /MAKE_ROOM .*2 workers of endpoint warm end to make room/);
+  await fleet().tool('endpoints', 'set', 'warm', 'keepIdle=true', 'idleTimeout=1');
+  await until('no worker is left', async () => (await fleet().workers()).every(({ endpoint }) => endpoint !== 'warm'));
 });
 
 serial('jobs of low priority start no worker, and say that this is why they wait', async (t) => {

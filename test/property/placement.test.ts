@@ -1,11 +1,13 @@
-/** What placement never does, whatever the fleet and whatever happens to it (invariant 7). */
+/** What placement and preemption never do, whatever the fleet and whatever happens to it (invariant 7). */
 import { fc, testProp } from '@fast-check/ava';
 
 import { Device, type Inventory } from '../../proto/gen/capstan/v1/nodes.ts';
 import type { EndpointInput } from '../../scheduler/core/state/endpoints.ts';
-import { capacityOf } from '../../scheduler/core/fleet/placement/feasible.ts';
+import { usageWithout } from '../../scheduler/core/fleet/claims.ts';
+import { capacityOf, fitOn, wanted } from '../../scheduler/core/fleet/placement/feasible.ts';
 import { recount } from '../../scheduler/core/fleet/placement/node-usage.ts';
 import { place } from '../../scheduler/core/fleet/placement.ts';
+import type { WorkerRecord } from '../../scheduler/core/state/fleet.ts';
 import { queueInput } from '../support/endpoint-input.ts';
 import { FleetWorld } from '../scheduler/core/fleet-world.ts';
 
@@ -197,4 +199,78 @@ testProp('a plan changes nothing, and is the same when it is made again', [hosts
   const first = place(world.image, endpoint, release);
   t.deepEqual(place(world.image, endpoint, release), first);
   t.deepEqual(places(world), before);
+});
+
+const holders = fc.array(
+  fc.record({ workersMin: fc.integer({ min: 0, max: 1 }), keepIdle: fc.boolean(), busy: fc.boolean(), size: sizes }),
+  { minLength: 1, maxLength: 6 },
+);
+
+/** The endpoints that were deployed first have a worker each, as far as there is room: idle, or with a job. */
+function held(
+  all: readonly Host[],
+  wishesOfHolders: readonly { workersMin: number; keepIdle: boolean; busy: boolean; size: Partial<EndpointInput> }[],
+) {
+  const world = fleet(all);
+  const ids = wishesOfHolders.map(({ workersMin, keepIdle, size }, i) => {
+    const [id = ''] = world.deploy(queueInput(`h${i}`, { workersMin, workersMax: 1, keepIdle, idleTimeoutS: 600, ...size }));
+    return id;
+  });
+  for (const [i, id] of ids.entries()) {
+    const job = world.submit(id);
+    world.settle();
+    if (world.running.some((running) => running.job === job)) {
+      if (wishesOfHolders[i]?.busy !== true) world.complete(job);
+    } else world.cancel(id, job);
+  }
+  world.pass(3_000);
+  return world;
+}
+
+testProp('idle workers make room if they can, the fewest that suffice, and no others', [hosts, holders, sizes], (t, all, holding, size) => {
+  const world = held(all, holding);
+  const { image } = world;
+  const [id = ''] = world.deploy(queueInput('wants', { workersMax: 1, ...size }));
+  const endpoint = world.endpoint(id);
+  const release = image.releases.get(endpoint.config.release);
+  if (release === undefined) throw new Error('no release');
+  const want = wanted(image, endpoint.config, release);
+  const mayLeave = ({ endpoint: owner, attempts, drain }: WorkerRecord): boolean => {
+    const { workersMin = 1, keepIdle = true } = image.endpoints.get(owner)?.config ?? {};
+    return attempts.size === 0 && !drain && workersMin === 0 && !keepIdle;
+  };
+  const fitsWithout = (node: string, leaving: readonly WorkerRecord[]): boolean => {
+    const record = image.nodes.get(node);
+    return record !== undefined && !('reason' in fitOn(want, record, usageWithout(image, record, leaving)));
+  };
+  const spare = [...image.workers.values()].filter(mayLeave);
+  const nodes = [...image.nodes.keys()];
+  const isPlaced = nodes.some((node) => fitsWithout(node, []));
+  const couldBe = nodes.some((node) =>
+    fitsWithout(
+      node,
+      spare.filter((worker) => worker.node === node),
+    ),
+  );
+  const oneSuffices = spare.some((worker) => fitsWithout(worker.node, [worker]));
+  world.submit(id);
+  const ended = spare.filter(({ drain }) => drain);
+  t.is(ended.length > 0, !isPlaced && couldBe);
+  t.is([...image.workers.values()].filter(({ decision }) => decision.includes('makes room')).length, ended.length);
+  if (ended.length === 0) return;
+  const [{ node } = { node: '' }] = ended;
+  t.true(ended.every((worker) => worker.node === node));
+  // Without the claim, which holds what the job is to get.
+  const claimed = image.nodes.get(node);
+  if (claimed !== undefined) claimed.claims = [];
+  t.true(fitsWithout(node, ended));
+  for (const worker of ended)
+    t.false(
+      fitsWithout(
+        node,
+        ended.filter((each) => each !== worker),
+      ),
+      'one less suffices',
+    );
+  if (oneSuffices) t.is(ended.length, 1);
 });

@@ -4,6 +4,7 @@ import type { CoreEvent } from '../../scheduler/core/events.ts';
 import { dropBelow } from '../../scheduler/core/jobs/streams.ts';
 import type { Now } from '../../scheduler/core/now.ts';
 import type { State } from '../../scheduler/core/state.ts';
+import type { EndpointConfig } from '../../scheduler/core/state/endpoints.ts';
 import { step } from '../../scheduler/core/step.ts';
 import type { Step } from '../../scheduler/engine/commit-loop.ts';
 import type { Op } from '../../scheduler/store/store.ts';
@@ -27,6 +28,12 @@ export type Mutation =
   | 'keep-drained'
   /** A rule for isolation drains no worker. */
   | 'keep-weak'
+  /** No idle worker makes room for the jobs of another endpoint. */
+  | 'keep-idle'
+  /** An idle worker makes room however short a time it was there. */
+  | 'no-stay'
+  /** Idle workers of workersMin make room, too. */
+  | 'preempt-min'
   /** Deployments are known to the state, but not written. */
   | 'forget-deployment'
   /** A removed endpoint takes calls again. */
@@ -75,7 +82,8 @@ type Reply = Extract<Effect, { kind: 'reply' }>;
 /** The core's step with a fault in it; `send` sends a reply at once. */
 export function mutatedStep(mutation: Mutation, send: (reply: Reply) => void): Step {
   return (state, event, now, result) => {
-    const undo = mutation === 'old-code' ? withoutBoundaries(state) : mutation === 'skip-a-build' ? withoutABuild(state, event) : null;
+    const undo = undoable(mutation, state, event);
+    if (mutation === 'no-stay') for (const worker of state.workers.values()) worker.readySince = Number.NEGATIVE_INFINITY;
     if (mutation === 'forget-secret') forgetSecret(state, event);
     if (mutation === 'charge-neighbour') chargeNeighbour(event);
     step(state, mutation === 'ignore-token' ? withTheTokenOfTheLease(event, state) : event, now, result);
@@ -144,10 +152,27 @@ function keepWeak(state: State): void {
   for (const worker of state.workers.values()) if (state.nodes.get(worker.node)?.config.draining === false) worker.drain = false;
 }
 
-/** For one step, no job is too new for an old worker; gives what puts the boundaries back. */
-function withoutBoundaries(state: State): () => void {
+/** Changes the state for one step; gives what puts it back. */
+function undoable(mutation: Mutation, state: State, event: CoreEvent): (() => void) | null {
+  switch (mutation) {
+    case 'old-code':
+      // No job is too new for an old worker.
+      return withSettings(state, { releaseFrom: Number.MAX_SAFE_INTEGER });
+    case 'keep-idle':
+      return withSettings(state, { keepIdle: true });
+    case 'preempt-min':
+      return withSettings(state, { workersMin: 0 });
+    case 'skip-a-build':
+      return withoutABuild(state, event);
+    default:
+      return null;
+  }
+}
+
+/** For one step, all endpoints have these settings; gives what puts their own back. */
+function withSettings(state: State, settings: Partial<EndpointConfig>): () => void {
   const kept = [...state.endpoints.values()].map((endpoint) => ({ endpoint, config: endpoint.config }));
-  const opened = new Map(kept.map(({ endpoint, config }) => [endpoint, { ...config, releaseFrom: Number.MAX_SAFE_INTEGER }]));
+  const opened = new Map(kept.map(({ endpoint, config }) => [endpoint, { ...config, ...settings }]));
   for (const [endpoint, config] of opened) endpoint.config = config;
   return () => {
     for (const { endpoint, config } of kept) if (endpoint.config === opened.get(endpoint)) endpoint.config = config;

@@ -8,6 +8,7 @@ import { SimBlobs } from './blobs.ts';
 import { ControlRules } from './control-rules.ts';
 import { deployed, WORKER_QUOTA } from './deployed.ts';
 import { FleetRules } from './fleet-rules.ts';
+import { PreemptionRules } from './preemption-rules.ts';
 import { SimGateway } from './gateway.ts';
 import { checkBodies, checkCounts, checkImage, checkWindows, Ledger } from './invariants.ts';
 import { Operator } from './operator.ts';
@@ -102,6 +103,7 @@ export class Scenario {
   readonly #agents: SimAgent[] = [];
   readonly #agentWiring: AgentWiring;
   readonly #rules = new FleetRules();
+  readonly #preemption = new PreemptionRules();
   readonly #controlRules: ControlRules;
   readonly #operator: Operator;
   readonly #gateway: SimGateway<SimScheduler>;
@@ -143,6 +145,7 @@ export class Scenario {
         this.#steps++;
         checkImage(image);
         this.#rules.check(image);
+        this.#preemption.check(image, this.world.now);
         this.#controlRules.check(image);
       },
       down: (isRestarted) => this.#schedulerDown(scheduler, isRestarted),

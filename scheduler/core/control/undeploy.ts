@@ -19,6 +19,7 @@ import { finish } from '../jobs/jobs.ts';
 import { startPurge } from '../jobs/purge.ts';
 import { stopAttempt } from '../jobs/stop-attempt.ts';
 import { putRow } from '../rows.ts';
+import { releaseClaims } from '../fleet/claims.ts';
 import { drainWorker } from '../fleet/workers.ts';
 
 /** Error of the jobs that a deletion ends. */
@@ -63,6 +64,7 @@ export function deleteEnvironment(ctx: StepContext, call: number, command: Extra
 /** One step of an endpoint's removal: ends what can be ended, and deletes the endpoint once nothing is left. */
 export function removalStep(ctx: StepContext, endpoint: EndpointRecord): void {
   const { id, removing } = endpoint.config;
+  releaseClaims(ctx.state, endpoint);
   for (const worker of endpoint.workers) {
     const found = ctx.state.workers.get(worker);
     if (found !== undefined) drainWorker(ctx.state, ctx.now, found, DELETED_ERROR);

@@ -1,6 +1,6 @@
 /**
  * The placements that gateways receive: which node runs which worker of a load-balanced endpoint. Gateways send
- * requests only to these workers, whatever a node announces. Draining workers are left out.
+ * requests only to these workers, whatever a node announces. Workers that drain, or yield their place, are left out.
  */
 import type { NodePlacements } from '../../../proto/gen/capstan/v1/control.ts';
 
@@ -12,7 +12,7 @@ export function placementsOf(state: State, node: NodeRecord): NodePlacements {
   const placements: NodePlacements = { nodeId: node.config.id, workers: [] };
   for (const id of node.workers) {
     const worker = state.workers.get(id);
-    if (worker === undefined || worker.drain) continue;
+    if (worker === undefined || worker.drain || worker.yieldsTo !== null) continue;
     if (state.endpoints.get(worker.endpoint)?.config.kind !== 'LOAD_BALANCED') continue;
     const slots = Math.max(1, worker.maxConcurrency);
     placements.workers.push({ workerId: id, endpointId: worker.endpoint, releaseId: worker.release, slots });

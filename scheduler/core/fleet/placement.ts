@@ -6,6 +6,7 @@ import type { WorkerRuntime } from '../../../lib/isolation.ts';
 import type { State } from '../state.ts';
 import type { EndpointRecord, Release } from '../state/endpoints.ts';
 import type { NodeRecord } from '../state/fleet.ts';
+import { usageFor } from './claims.ts';
 import { fitOn, wanted, type Fit, type Wanted } from './placement/feasible.ts';
 import { RejectionCollector, type Rejected, type RejectionGroup } from './placement/rejections.ts';
 import { rankOf, ranksBefore, type Rank } from './placement/rank.ts';
@@ -39,6 +40,7 @@ interface Candidate {
  * on it. For use within one step, while nothing else changes the state.
  */
 export class Placer {
+  readonly #state: State;
   readonly #want: Wanted;
   readonly #candidates: Candidate[] = [];
   readonly #rejections = new RejectionCollector();
@@ -46,6 +48,7 @@ export class Placer {
 
   /** `avoid` names nodes to skip. */
   constructor(state: State, endpoint: EndpointRecord, release: Release, avoid: ReadonlySet<string> = none) {
+    this.#state = state;
     this.#want = wanted(state, endpoint.config, release);
     for (const node of state.nodes.values()) {
       if (avoid.has(node.config.id)) this.#rejections.add(node.config, startsFail);
@@ -80,9 +83,10 @@ export class Placer {
   }
 
   #consider(node: NodeRecord): void {
-    const fit = fitOn(this.#want, node, node.usage);
+    const usage = node.claims.length === 0 ? node.usage : usageFor(this.#state, node, this.#want.endpoint);
+    const fit = fitOn(this.#want, node, usage);
     if ('reason' in fit) this.#rejections.add(node.config, fit);
-    else this.#candidates.push({ node, fit, rank: rankOf(this.#want, node, node.usage, fit) });
+    else this.#candidates.push({ node, fit, rank: rankOf(this.#want, node, usage, fit) });
   }
 }
 
@@ -98,7 +102,7 @@ export function staleness(state: State, plan: Plan): Rejected | null {
   const endpoint = state.endpoints.get(plan.endpoint);
   if (node === undefined || release === undefined || endpoint === undefined || endpoint.config.release !== plan.release)
     return { reason: 'NODE_DISCONNECTED', detail: 'the placement is out of date' };
-  const fit = fitOn(wanted(state, endpoint.config, release), node, node.usage);
+  const fit = fitOn(wanted(state, endpoint.config, release), node, usageFor(state, node, plan.endpoint));
   if ('reason' in fit) return fit;
   if (fit.runtime !== plan.runtime) return { reason: 'RUNTIME_MISSING', detail: `${plan.runtime} is no longer the runtime of this node` };
   const facts = new Map(node.facts?.devices.map((device) => [device.uuid, device]));

@@ -292,6 +292,7 @@ function workersReported(ctx: StepContext, node: NodeRecord, actual: ActualWorke
       forgetWorker(ctx.state, id);
     } else worker.status = null;
     touched.add(worker.endpoint);
+    if (worker.yieldsTo !== null) ctx.state.dirtyEndpoints.add(worker.yieldsTo);
   }
   for (const id of touched) {
     const endpoint = ctx.state.endpoints.get(id);

@@ -82,7 +82,19 @@ export function initialWorkerState(
   now: Now,
 ): Pick<
   WorkerRecord,
-  'status' | 'ready' | 'failuresSeen' | 'askedAt' | 'placedMs' | 'start' | 'attempts' | 'lastUsed' | 'idleSince' | 'notBefore'
+  | 'status'
+  | 'ready'
+  | 'failuresSeen'
+  | 'askedAt'
+  | 'placedMs'
+  | 'start'
+  | 'attempts'
+  | 'lastUsed'
+  | 'idleSince'
+  | 'notBefore'
+  | 'readySince'
+  | 'drainingSince'
+  | 'yieldsTo'
 > {
   return {
     status: null,
@@ -95,6 +107,9 @@ export function initialWorkerState(
     lastUsed: state.nextUse++,
     idleSince: now.mono,
     notBefore: 0,
+    readySince: now.mono,
+    drainingSince: now.mono,
+    yieldsTo: null,
   };
 }
 
@@ -110,6 +125,7 @@ export function addWorker(state: State, worker: WorkerRecord): void {
 export function drainWorker(state: State, now: Now, worker: WorkerRecord, decision: string): void {
   if (worker.drain) return;
   worker.drain = true;
+  worker.drainingSince = now.mono;
   worker.decision = decision;
   state.dirtyNodes.add(worker.node);
   const endpoint = state.endpoints.get(worker.endpoint);
@@ -128,6 +144,7 @@ export function forgetWorker(state: State, id: string): void {
     notePast(node, id, worker.endpoint);
   }
   state.capacity++;
+  if (worker.yieldsTo !== null) state.dirtyEndpoints.add(worker.yieldsTo);
   state.endpoints.get(worker.endpoint)?.workers.delete(id);
   state.dirtyNodes.add(worker.node);
   state.dirtyEndpoints.add(worker.endpoint);

@@ -135,7 +135,10 @@ export function freeSlot({ state, now }: StepContext, node: NodeRecord, job: str
   for (const id of node.workers) {
     const worker = state.workers.get(id);
     if (worker === undefined || !worker.attempts.delete(attemptKey(job, token))) continue;
-    if (worker.attempts.size === 0) worker.idleSince = now.mono;
+    if (worker.attempts.size === 0) {
+      worker.idleSince = now.mono;
+      if (worker.yieldsTo !== null) state.dirtyEndpoints.add(worker.yieldsTo);
+    }
     return worker;
   }
   return null;

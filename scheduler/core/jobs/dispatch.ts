@@ -38,8 +38,8 @@ export function findFreeSlot(state: State, endpoint: EndpointRecord, now: Now, r
 
 /** Whether a worker has a slot for a job, or is empty for one that runs apart. */
 export function hasRoom(worker: WorkerRecord, now: Now, isApart: boolean): boolean {
-  const { attempts, notBefore } = worker;
-  if (notBefore > now.mono) return false;
+  const { attempts, notBefore, yieldsTo } = worker;
+  if (notBefore > now.mono || yieldsTo !== null) return false;
   if (isApart) return attempts.size === 0;
   return attempts.size < slotsOf(worker) && !runsApart(attempts);
 }
@@ -110,7 +110,7 @@ export function fill(ctx: StepContext, endpoint: EndpointRecord): void {
       const slot = findFreeSlot(ctx.state, endpoint, ctx.now, { queuePosition: job.queuePosition, isApart, held: isApart ? null : held });
       if (slot === null && isApart) {
         passed.add(job);
-        held ??= pickWorker(ctx.state, endpoint, job.queuePosition, ({ attempts }) => !runsApart(attempts));
+        held ??= pickWorker(ctx.state, endpoint, job.queuePosition, ({ attempts, yieldsTo }) => yieldsTo === null && !runsApart(attempts));
         continue;
       }
       if (slot === null) break;

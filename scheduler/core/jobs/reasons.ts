@@ -55,7 +55,8 @@ export function queueReason(state: State, endpoint: EndpointRecord, now: Now): E
     return { reason: pulling ? 'IMAGE_PULL' : 'WORKER_INITIALIZING', detail };
   }
   if (endpoint.rejections.length > 0 || state.nodes.size === 0 || workers.length > 0) {
-    const detail = explainRejections(endpoint.rejections) || 'no node is connected';
+    const rejections = explainRejections(endpoint.rejections) || 'no node is connected';
+    const detail = endpoint.claims.length === 0 ? rejections : `${rejections}; other workers end to make room`;
     return { reason: 'NO_CAPACITY', detail };
   }
   if (endpoint.lanes[0].count === 0) return { reason: 'LOW_PRIORITY', detail: 'lowPriority jobs do not start workers' };

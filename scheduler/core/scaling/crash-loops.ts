@@ -52,6 +52,7 @@ export function noteStart(ctx: StepContext, worker: WorkerRecord, status: Worker
   if (failed > 0 && !ready && worker.release === endpoint.config.release) noteFailures(ctx, endpoint, worker, { failed, status });
   if (!started) return;
   worker.idleSince = ctx.now.mono;
+  worker.readySince = ctx.now.mono;
   if (worker.release === endpoint.config.release) noteGoodStart(ctx, endpoint, worker);
   // A start requested by a previous scheduler was reported to that scheduler.
   const { placedMs, runtime } = worker;

@@ -16,15 +16,18 @@ import type { State } from '../state.ts';
 import type { EndpointRecord } from '../state/endpoints.ts';
 import type { WorkerRecord } from '../state/fleet.ts';
 import type { Now } from '../now.ts';
-import { first } from '../jobs/lanes.ts';
+import { takeClaim, releaseClaims } from '../fleet/claims.ts';
 import { avoidedNodes, inCrashLoop, NODE_FAILURES } from './crash-loops.ts';
 import { noteDecision } from './decisions.ts';
 import { isReady } from '../jobs/dispatch.ts';
 import { place, Placer, type Plan } from '../fleet/placement.ts';
 import { knownRefusal, noteRefusal } from '../fleet/placement/refusals.ts';
 import { explainRejections } from '../fleet/placement/rejections.ts';
+import { loadOf } from './load.ts';
+import { preempt } from './preemption.ts';
+import type { PreemptionRound } from './preemption-round.ts';
 import { makeRoom, retireOld } from './rollout.ts';
-import { isWithoutRequests, requestLoad, type Load } from './scaling-requests.ts';
+import { isWithoutRequests, type Load } from './scaling-requests.ts';
 import { requestWorker, drainWorker } from '../fleet/workers.ts';
 
 /** Interval at which waiting endpoints are checked again, ms. */
@@ -69,8 +72,8 @@ function wantedWorkers(input: ScalingInput): { readonly count: number; readonly 
   return count > workersMax ? { count: workersMax, reason } : { count, reason };
 }
 
-/** Scales one endpoint: requests or drains workers. */
-export function scaleEndpoint(ctx: StepContext, endpoint: EndpointRecord): void {
+/** Scales one endpoint: requests or drains workers. `round` is shared by the endpoints that a step scales. */
+export function scaleEndpoint(ctx: StepContext, endpoint: EndpointRecord, round: PreemptionRound): void {
   const { config } = endpoint;
   const fresh: WorkerRecord[] = [];
   const old: WorkerRecord[] = [];
@@ -93,20 +96,14 @@ export function scaleEndpoint(ctx: StepContext, endpoint: EndpointRecord): void 
   if (staying.length < wanted.count) {
     endpoint.surplusSince = null;
     grow(ctx, endpoint, wanted.count - staying.length, wanted.reason);
+    if (endpoint.unplaced.count > 0) preempt(ctx, endpoint, round);
+    else releaseClaims(ctx.state, endpoint);
     return;
   }
+  releaseClaims(ctx.state, endpoint);
   endpoint.rejections = [];
   endpoint.unplaced.count = 0;
   shrink(ctx, endpoint, staying, load);
-}
-
-/** Returns the waiting and running load: requests of a load-balanced endpoint, otherwise the normal jobs. */
-function loadOf(endpoint: EndpointRecord, now: Now): Load {
-  if (endpoint.config.kind === 'LOAD_BALANCED') return requestLoad(endpoint, now);
-  const normal = endpoint.lanes[0];
-  const head = first(normal);
-  const running = endpoint.counts.inProgress - endpoint.counts.inProgressLow;
-  return { waiting: normal.count, running, oldestWaitMs: head === null ? 0 : now.wall - head.submittedAt };
 }
 
 /** Returns the wanted number: the scaler's number and the workers to replace, limited during a crash loop. */
@@ -165,7 +162,7 @@ function grow(ctx: StepContext, endpoint: EndpointRecord, by: number, reason: st
   const release = ctx.state.releases.get(endpoint.config.release);
   if (release === undefined) return;
   const avoid = avoidedNodes(endpoint, ctx.now);
-  const refusal = avoid.size === 0 ? knownRefusal(ctx.state, release) : null;
+  const refusal = avoid.size === 0 ? knownRefusal(ctx.state, endpoint, release) : null;
   if (refusal !== null) {
     noPlace(ctx, endpoint, refusal, by);
     return;
@@ -176,7 +173,7 @@ function grow(ctx: StepContext, endpoint: EndpointRecord, by: number, reason: st
     // Every remaining place has failed: try them again after a pause.
     if (placed.plan === null && avoid.size > 0 && ctx.now.mono >= endpoint.starts.retryAt) placed = place(ctx.state, endpoint, release);
     if (placed.plan === null) {
-      if (avoid.size === 0) noteRefusal(ctx.state, release, placed.rejections);
+      if (avoid.size === 0) noteRefusal(ctx.state, endpoint, { release, groups: placed.rejections });
       noPlace(ctx, endpoint, placed.rejections, left);
       return;
     }
@@ -190,6 +187,7 @@ function placeWorker(ctx: StepContext, endpoint: EndpointRecord, plan: Plan, rea
   const worker = requestWorker(ctx, endpoint, plan, reason);
   // Planned and requested in one step, so nothing can change in between.
   if ('reason' in worker) throw new Error(`the placement for endpoint ${endpoint.config.id} is out of date: ${worker.reason}`);
+  takeClaim(ctx.state, endpoint, worker.node);
   const facts = { endpoint: endpoint.config.id, worker: worker.id, node: worker.node, reason };
   ctx.emit({ kind: 'log', level: 'info', message: 'worker requested', facts });
   return worker;

@@ -3,6 +3,7 @@ import type { FieldsKeptIn } from '../../../lib/endpoint-settings.ts';
 import type { FunctionSpec } from '../../../proto/gen/capstan/v1/nodes.ts';
 import type { RejectionGroup } from '../fleet/placement/rejections.ts';
 import type { LimitedOperation, Limits, Usage } from '../jobs/rate-limits.ts';
+import type { Claim } from './fleet.ts';
 import { emptyLane, type Lane } from './jobs.ts';
 
 /** An endpoint with its settings (lib/endpoint-settings.ts), as in its control row. */
@@ -88,6 +89,8 @@ export type DecisionKind =
   | 'DRAIN'
   /** A worker was wanted, but no node could take it. */
   | 'NO_PLACE'
+  /** Workers of other endpoints end to make room for its jobs. */
+  | 'MAKE_ROOM'
   /** Starts fail repeatedly: one worker keeps trying. */
   | 'CRASH_LOOP'
   /** A worker started after such failures. */
@@ -122,6 +125,10 @@ export interface EndpointRecord {
   rejections: readonly RejectionGroup[];
   /** Wanted workers without a place, and the monotonic time since when. */
   unplaced: { count: number; since: number };
+  /** Room that workers of other endpoints leave for it. */
+  claims: readonly Claim[];
+  /** Monotonic time before which no other workers are looked for that could leave it room. */
+  preemptAfter: number;
   /** Results of the starts of the present release. */
   starts: Starts;
   /** Workers to replace after some left for a reason other than the load; until a monotonic time. */
@@ -149,6 +156,8 @@ export function newEndpointRecord(config: EndpointConfig): EndpointRecord {
     tallies: { submitted: 0, expired: 0, started: 0, lost: 0, refused: 0 },
     rejections: [],
     unplaced: { count: 0, since: 0 },
+    claims: [],
+    preemptAfter: 0,
     starts: newStarts(),
     replace: null,
     lastWaiting: 0,

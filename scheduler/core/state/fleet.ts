@@ -73,6 +73,22 @@ export interface WorkerRecord {
   idleSince: number;
   /** After a refusal: not used before this monotonic time. */
   notBefore: number;
+  /** Monotonic time since which it is ready, or since which it drains. */
+  readySince: number;
+  drainingSince: number;
+  /** The endpoint that has claimed its place (preemption.ts): it gets no more jobs, and drains once it is idle. */
+  yieldsTo: string | null;
+}
+
+/** Room that workers leave for an endpoint: no other endpoint may use it. */
+export interface Claim {
+  readonly endpoint: string;
+  readonly node: string;
+  readonly devices: readonly string[];
+  readonly cpuMillis: number;
+  readonly memoryBytes: number;
+  /** Workers that leave it. */
+  readonly workers: readonly string[];
 }
 
 export interface NodeConfig {
@@ -142,6 +158,8 @@ export interface NodeRecord {
   facts: NodeFacts | null;
   /** Resources allocated on it. */
   readonly usage: NodeUsage;
+  /** Room on it that workers leave for an endpoint. */
+  claims: readonly Claim[];
   silence: Deadline<Due> | null;
   /** Without a session: when its leases are given up. */
   grace: Deadline<Due> | null;
@@ -163,6 +181,7 @@ export function newNodeRecord(config: NodeConfig): NodeRecord {
     inventory: null,
     facts: null,
     usage: noUsage(),
+    claims: [],
     silence: null,
     grace: null,
     reported: false,

@@ -8,6 +8,12 @@ export async function hold(gate: string): Promise<{ devices: string; pid: number
   return { devices: process.env['CUDA_VISIBLE_DEVICES'] ?? '', pid: process.pid };
 }
 
+/** The same, in workers that stay. */
+export const holdWarm = (gate: string): ReturnType<typeof hold> => hold(gate);
+
+/** The same, with two devices. */
+export const holdPair = (gate: string): ReturnType<typeof hold> => hold(gate);
+
 /** Never called: only jobs of low priority come. */
 export function patient(n: number): number {
   return n;

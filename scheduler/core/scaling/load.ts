@@ -1,0 +1,14 @@
+/** The load of an endpoint, as the scalers read it: its jobs of normal priority, or its requests. */
+import { first } from '../jobs/lanes.ts';
+import type { Now } from '../now.ts';
+import type { EndpointRecord } from '../state/endpoints.ts';
+import { requestLoad, type Load } from './scaling-requests.ts';
+
+/** Returns the waiting and running load: requests of a load-balanced endpoint, otherwise the normal jobs. */
+export function loadOf(endpoint: EndpointRecord, now: Now): Load {
+  if (endpoint.config.kind === 'LOAD_BALANCED') return requestLoad(endpoint, now);
+  const normal = endpoint.lanes[0];
+  const head = first(normal);
+  const running = endpoint.counts.inProgress - endpoint.counts.inProgressLow;
+  return { waiting: normal.count, running, oldestWaitMs: head === null ? 0 : now.wall - head.submittedAt };
+}
