@@ -28,7 +28,7 @@ import { createActivity } from '../terminal/activity.ts';
 import type { Terminal } from '../terminal/terminal.ts';
 import { ToolError } from '../terminal/tool-error.ts';
 import type { GeneratedFile } from './generated.ts';
-import { nodeHandler, nodeServer } from './handlers-node.ts';
+import { nodeHandler, nodeServer, type NodeModules } from './handlers-node.ts';
 import { pythonHandler, pythonServer } from './handlers-python.ts';
 import { importedNames } from './imports.ts';
 import { emptyRequirements, installPackages, type InstallOptions } from './packages.ts';
@@ -124,14 +124,18 @@ async function buildDeclared(declared: DeclaredApplication, options: BuildOption
   return { application, artifact };
 }
 
-async function handlersOf({ folder, endpoints }: DeclaredApplication): Promise<{ files: GeneratedFile[]; paths: Map<string, string> }> {
+async function handlersOf({
+  folder,
+  endpoints,
+  rules,
+}: DeclaredApplication): Promise<{ files: GeneratedFile[]; paths: Map<string, string> }> {
   const nodeFiles = new Set(endpoints.filter(({ language }) => language === 'node').map(({ file }) => file));
-  const imported = nodeFiles.size > 1 ? await importedNames(folder, nodeFiles) : new Map<string, Set<string>>();
+  const imported = nodeFiles.size > 1 ? await importedNames(folder, nodeFiles, rules) : new Map<string, Set<string>>();
   const files: GeneratedFile[] = [];
   const paths = new Map<string, string>();
   for (const endpoint of endpoints) {
     if (endpoint.functions.length === 0 && endpoint.app === null) continue;
-    const made = generated(endpoint, endpoints, imported);
+    const made = generated(endpoint, endpoints, { imported, rules });
     files.push(...made);
     paths.set(endpoint.name, made[0]?.path ?? '');
   }
@@ -139,14 +143,10 @@ async function handlersOf({ folder, endpoints }: DeclaredApplication): Promise<{
 }
 
 /** The file that a worker of the endpoint loads or runs comes first. */
-function generated(
-  endpoint: DeclaredEndpoint,
-  all: readonly DeclaredEndpoint[],
-  imported: ReadonlyMap<string, ReadonlySet<string>>,
-): GeneratedFile[] {
+function generated(endpoint: DeclaredEndpoint, all: readonly DeclaredEndpoint[], modules: NodeModules): GeneratedFile[] {
   const { language, app } = endpoint;
   if (language === 'python') return app === null ? pythonHandler(endpoint, all) : pythonServer(endpoint, app, all);
-  return app === null ? nodeHandler(endpoint, all, imported) : nodeServer(endpoint, app, all, imported);
+  return app === null ? nodeHandler(endpoint, all, modules) : nodeServer(endpoint, app, all, modules);
 }
 
 function functionsOf(endpoints: readonly DeclaredEndpoint[], name: string, module: string): Application['endpoints'][number]['functions'] {

@@ -11,6 +11,7 @@ import { ToolError } from '../terminal/tool-error.ts';
 import { decodeText } from '../text-file.ts';
 import { FINGERPRINT_KEY } from '../build/manifest.ts';
 import { EXAMPLE } from '../discovery/discover.ts';
+import { readNodeImports } from '../discovery/node-imports.ts';
 import { TOOL_FOLDER } from './artifact.ts';
 import { classSpecOf } from './class-methods.ts';
 import { readFunctions, type ReadFunction } from './functions.ts';
@@ -47,11 +48,29 @@ export async function readApplication(folder: string): Promise<Application> {
     );
   const manifest = readManifest(found.text, relative(folder, found.path));
   const endpoints: ApplicationEndpoint[] = [];
+  const modules = new Set<string>();
   for (const endpoint of manifest.endpoints) {
     const functions = await readFunctions(folder, endpoint);
     endpoints.push({ spec: specOf(endpoint, functions), functions });
+    for (const { module } of functions) if (!module.endsWith('.py')) modules.add(module);
   }
+  await mustLoad(folder, [...modules]);
   return { folder, endpoints, published: manifest.published, warnings: manifest.warnings };
+}
+
+/** Only the generated handlers of declared endpoints load what Node alone does not. */
+async function mustLoad(folder: string, files: readonly string[]): Promise<void> {
+  if (files.length === 0) return;
+  const { rules, errors } = await readNodeImports(folder, files);
+  const [first] = errors;
+  if (first !== undefined) throw first.error;
+  const reason = [...rules.values()].find((rule) => rule.reason !== undefined)?.reason;
+  if (reason !== undefined)
+    throw new ToolError(
+      'INVALID_MANIFEST',
+      reason,
+      'With a written manifest, imports name files in full (./lib.ts) and mark types (import type); or declare the endpoints in the sources.',
+    );
 }
 
 /** `.tool/tool_manifest.json`, unless that manifest is hand-written. */

@@ -4,6 +4,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import type { LocalWorker, LocalWorkers } from '../../agent/local-workers.ts';
 import { messageOf } from '../../lib/to-error.ts';
 import { discoverFiles, EXAMPLE } from '../discovery/discover.ts';
+import type { LoaderRules } from '../discovery/loader-rules.ts';
 import { PythonReader } from '../discovery/python-reader.ts';
 import type { DeclaredApplication, DeclaredEndpoint } from '../discovery/declared.ts';
 import { ToolError } from '../terminal/tool-error.ts';
@@ -44,7 +45,7 @@ export interface ProjectOptions {
   /** Makes the packages of the declarations available to workers; returns what failed. */
   readonly prepare: (application: DeclaredApplication) => Promise<readonly Problem[]>;
   /** Returns the command of an endpoint that is a web server itself. */
-  readonly commandOf: (endpoint: DeclaredEndpoint) => Promise<readonly string[]>;
+  readonly commandOf: (endpoint: DeclaredEndpoint, rules: LoaderRules) => Promise<readonly string[]>;
   readonly events: ProjectEvents;
 }
 
@@ -168,8 +169,8 @@ export class Project {
       if (application.endpoints.length === 0 && errors.length === 0)
         throw new ToolError('INVALID_MANIFEST', `no endpoint is declared in ${folder}`, EXAMPLE);
       problems.push(...(await this.#options.prepare(application)));
-      await writeHandlers(folder, application.endpoints);
-      this.#commands = await this.#commandsOf(application.endpoints);
+      await writeHandlers(folder, application.endpoints, application.rules);
+      this.#commands = await this.#commandsOf(application);
       ({ endpoints } = application);
     } catch (error) {
       // A file may disappear while it is read: the next change reads again.
@@ -191,9 +192,9 @@ export class Project {
     void this.#warm(this.#inOrder(served, changed), changed, since);
   }
 
-  async #commandsOf(endpoints: readonly DeclaredEndpoint[]): Promise<ReadonlyMap<string, readonly string[]>> {
+  async #commandsOf({ endpoints, rules }: DeclaredApplication): Promise<ReadonlyMap<string, readonly string[]>> {
     const servers = endpoints.filter(({ app, settings }) => app !== null || (settings.command.length > 0 && settings.loadBalanced));
-    return new Map(await Promise.all(servers.map(async (each) => [each.name, await this.#options.commandOf(each)] as const)));
+    return new Map(await Promise.all(servers.map(async (each) => [each.name, await this.#options.commandOf(each, rules)] as const)));
   }
 
   /** Endpoints of changed files first, then those that were called last. */

@@ -1,6 +1,7 @@
 /** The result of discovery in an application's sources, in either language. */
 import type { CapstanError } from '../../lib/errors.ts';
 import type { Reading } from '../deploy/parameters.ts';
+import type { LoaderRules } from './loader-rules.ts';
 import type { CheckedSettings } from '../../sdk/typescript/settings.ts';
 
 export type Language = 'python' | 'node';
@@ -61,6 +62,8 @@ export interface DeclaredApplication {
   readonly endpoints: readonly DeclaredEndpoint[];
   /** Version of the Python that read the sources, `3.11`; null when no source is Python. */
   readonly pythonVersion: string | null;
+  /** How handlers in Node load the files. */
+  readonly rules: LoaderRules;
   /** Warnings. */
   readonly warnings: readonly string[];
 }

@@ -4,6 +4,7 @@ import type { CapstanError } from '../../lib/errors.ts';
 import { ToolError } from '../terminal/tool-error.ts';
 import type { DeclaredApplication, DeclaredEndpoint, DeclaredFunction, FileError } from './declared.ts';
 import { errorOf } from './file-error.ts';
+import { readNodeImports } from './node-imports.ts';
 import { readNodeFile } from './node.ts';
 import { PythonReader } from './python-reader.ts';
 import { readPythonFiles } from './python.ts';
@@ -68,6 +69,12 @@ export async function discoverFiles(folder: string, lookUp: LookUp, reader: Pyth
       errors.push(errorOf(file.path, thrown));
     }
   }
+  const ofNode = found.filter(({ language }) => language === 'node');
+  const loaded = new Set(ofNode.flatMap(({ file, app }) => [file, ...(app?.file == null ? [] : [app.file])]));
+  const imports = await readNodeImports(folder, [...loaded]);
+  // The file of an application is not that of its endpoint.
+  for (const { file, error } of imports.errors)
+    for (const each of ofNode) if (each.file === file || each.app?.file === file) errors.push({ file: each.file, error });
   for (const check of [checkEndpoint, nameCheck()]) {
     for (const endpoint of found) {
       try {
@@ -81,7 +88,7 @@ export async function discoverFiles(folder: string, lookUp: LookUp, reader: Pyth
   const endpoints = found.filter(({ file }) => !broken.has(file));
   const python = endpoints.some(({ language }) => language === 'python') ? pythonVersion : null;
   return {
-    application: { folder, endpoints, pythonVersion: python, warnings },
+    application: { folder, endpoints, pythonVersion: python, rules: imports.rules, warnings },
     errors: errors.filter((each) => broken.get(each.file) === each),
   };
 }
