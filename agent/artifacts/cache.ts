@@ -24,6 +24,9 @@ const DIGEST = /^[0-9a-f]{64}$/;
 const UNFINISHED = '.new-';
 /** Suffix of the note beside a build. The note is written first: a build without one is incomplete. */
 const NOTE_SUFFIX = '.note';
+/** Tries to remove an unfinished entry; the pauses grow by this much each, ms. */
+const REMOVAL_TRIES = 30;
+const REMOVAL_PAUSE_MS = 20;
 /** Largest artifact, bytes. */
 const MAX_ARTIFACT_BYTES = ARTIFACT_LIMITS.bytes;
 
@@ -169,9 +172,24 @@ export class ArtifactCache {
       const reason = messageOf(error);
       throw new CapstanError('DATA_DIR', `storing the build on this node failed: ${reason}`, { cause: error });
     } finally {
-      await rm(unfinished, { recursive: true, force: true });
+      await this.#remove(unfinished);
     }
     await this.#evict(digest);
+  }
+
+  /**
+   * Removes an unfinished entry. The archive library still writes the entries that it had begun when an archive is refused: they come
+   * into folders that are being removed, for a moment. What cannot be removed must not hide why the build was refused.
+   */
+  async #remove(unfinished: string): Promise<void> {
+    try {
+      await rm(unfinished, { recursive: true, force: true, maxRetries: REMOVAL_TRIES, retryDelay: REMOVAL_PAUSE_MS });
+    } catch (error) {
+      this.#options.log.warn(
+        { folder: unfinished, error: messageOf(error) },
+        'removing an unfinished build failed; the next start tries again',
+      );
+    }
   }
 
   /** Syncs in the background: the build is already in use. */

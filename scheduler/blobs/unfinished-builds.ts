@@ -75,7 +75,7 @@ export class UnfinishedBuilds {
   /**
    * Appends a part. Returns the bytes stored then, also if the source fails midway: they are kept.
    * @throws CapstanError CONFLICT if the part does not begin where the bytes end, INVALID_ARGUMENT if it goes beyond
-   * the size, UNAVAILABLE if the disk is full or a newer connection took over.
+   * the size (all bytes are then deleted), UNAVAILABLE if the disk is full or a newer connection took over.
    */
   async append(build: UnfinishedBuild, offset: number, source: AsyncIterable<Uint8Array>): Promise<number> {
     const { owner, digest, size } = build;
@@ -88,6 +88,9 @@ export class UnfinishedBuilds {
       await older?.writing;
       return await this.#write(path, writer, { size, offset }, source);
     } catch (error) {
+      // A sender that contradicts itself does not continue.
+      if (error instanceof CapstanError && error.code === 'INVALID_ARGUMENT' && this.#writers.get(path) === writer)
+        await this.#remove(path);
       throw asRefusal(error);
     } finally {
       if (this.#writers.get(path) === writer) this.#writers.delete(path);

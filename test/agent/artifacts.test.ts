@@ -164,6 +164,27 @@ test('bytes of another digest are not unpacked', async (t) => {
   t.deepEqual(await readdir(folder), ['package.json']);
 });
 
+test('a refused archive leaves nothing, also of the entries that were being written', async (t) => {
+  const files = Array.from({ length: 1_500 }, (_, i) => ({ path: `d${i % 50}/e${i % 7}/f${i}`, body: 'x'.repeat(3_000) }));
+  const whole = rawArchive(files);
+  for (const [archive, reason] of [
+    [rawArchive([...files, { path: '../evil', body: 'x' }]), /is outside the build/],
+    [rawArchive([...files, { path: 'l', type: 'SymbolicLink', linkpath: 'nowhere' }]), /is a broken link/],
+    [whole.subarray(0, whole.length / 2), /the build's archive is damaged/],
+  ] as const) {
+    const blobs = store();
+    const digest = digestOf(archive);
+    blobs.blobs.set(`build/${digest}`, archive);
+    const folder = join(await folderOf(t), 'cache');
+    const cache = await openCache(folder, blobs);
+    const error = await t.throwsAsync(cache.acquire(digest), { instanceOf: CapstanError });
+    t.is(error?.code, 'INVALID_ARCHIVE');
+    t.regex(error?.message ?? '', reason);
+    t.deepEqual(await readdir(folder), ['package.json']);
+    await cache.close();
+  }
+});
+
 test('a failed fetch is no answer for the next one', async (t) => {
   const blobs = store();
   const archive = await archiveOf(t, { 'main.js': '1' });

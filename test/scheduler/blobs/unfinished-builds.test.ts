@@ -55,6 +55,8 @@ test('a part must begin where the bytes end, and stay within the size', async (t
   t.is(await unfinished.append(build, 0, pieces(bytes.subarray(0, 100))), 100);
   await refused(t, unfinished.append(build, 0, pieces(bytes)), 'CONFLICT', /must start at byte 100, not 0/);
   await refused(t, unfinished.append(build, 100, pieces(bytes)), 'INVALID_ARGUMENT', /more bytes were sent/);
+  t.is(await unfinished.received(build.owner, build.digest), 0, 'what was refused leaves nothing');
+  t.is(unfinished.heldBy(build.owner).size, 0);
   await refused(t, unfinished.append({ ...build, size: 500_000_001 }, 0, pieces(bytes)), 'PAYLOAD_TOO_LARGE', /500000000/);
 });
 
