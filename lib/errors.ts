@@ -147,6 +147,13 @@ const table = {
     title: 'Internal Server Error',
     hint: 'Use the version of Capstan that wrote the data folder, or a newer one.',
   },
+  BUILD_DAMAGED: {
+    grpc: 15,
+    http: 500,
+    exit: 65,
+    title: 'Internal Server Error',
+    hint: 'Deploy its folder again: that replaces the build. The operator should check the disk or the bucket of the artifact store.',
+  },
   INVALID_MANIFEST: { grpc: 3, http: 400, exit: 65, title: 'Bad Request', hint: 'Correct tool_manifest.json.' },
   INVALID_ARCHIVE: { grpc: 3, http: 400, exit: 65, title: 'Bad Request', hint: 'Build the artifact again.' },
   OLD_NODE: { grpc: 9, http: 500, exit: 78, title: 'Internal Server Error', hint: 'Install Node.js 22.18 or newer (24 is recommended).' },

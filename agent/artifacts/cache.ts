@@ -62,6 +62,8 @@ interface Build {
   /** Wall clock, ms; stored as the folder's modification time, so it survives restarts. */
   usedAt: number;
   holders: number;
+  /** A worker of it could not start: its contents are read before the next one gets it. */
+  isDoubted: boolean;
 }
 
 export class ArtifactCache {
@@ -117,6 +119,12 @@ export class ArtifactCache {
     };
   }
 
+  /** A worker of the build ended before it was ready: the build may be damaged on the disk. */
+  doubt(digest: string): void {
+    const build = this.#builds.get(digest);
+    if (build !== undefined) build.isDoubted = true;
+  }
+
   /** Digests of the cached builds, most recently used first. */
   get digests(): string[] {
     return [...this.#builds].sort(([, a], [, b]) => b.usedAt - a.usedAt).map(([digest]) => digest);
@@ -139,9 +147,10 @@ export class ArtifactCache {
 
   /** Fetches a build again if a worker changed it, before another worker gets it. */
   async #verify(digest: string, build: Build): Promise<void> {
-    const seen = await verified(this.#path(digest), build.fingerprint).catch(() => undefined);
+    const seen = await verified(this.#path(digest), build.fingerprint, build.isDoubted).catch(() => undefined);
+    build.isDoubted = false;
     if (seen === undefined) {
-      this.#options.log.warn({ digest }, 'a build was modified after it was unpacked; fetching it again');
+      this.#options.log.warn({ digest }, 'a build was modified or damaged after it was unpacked; fetching it again');
       await this.#fetch(digest);
       return;
     }
@@ -162,7 +171,7 @@ export class ArtifactCache {
       if (before !== undefined) await moveUnsynced(this.#path(digest), join(unfinished, 'changed'));
       // The note says that the build is not synced yet.
       await moveUnsynced(join(unfinished, 'build'), this.#path(digest));
-      const build = { bytes, fingerprint, usedAt: Date.now(), holders: 0 };
+      const build = { bytes, fingerprint, usedAt: Date.now(), holders: 0, isDoubted: false };
       if (before === undefined) this.#builds.set(digest, build);
       else before.fingerprint = fingerprint;
       this.#syncLater(digest, before ?? build);
@@ -266,7 +275,7 @@ export class ArtifactCache {
     const { mtimeMs } = await stat(this.#path(digest));
     // A note of an earlier version has no fingerprint: the build is accepted as it is.
     const fingerprint = note.fingerprint ?? (await fingerprintOf(this.#path(digest)));
-    const build = { bytes: note.bytes, fingerprint, usedAt: mtimeMs, holders: 0 };
+    const build = { bytes: note.bytes, fingerprint, usedAt: mtimeMs, holders: 0, isDoubted: false };
     this.#builds.set(digest, build);
     if (note.unsyncedIn !== null) this.#syncLater(digest, build);
   }

@@ -329,6 +329,10 @@ export class Engine {
     const doubtDevices = (): void => {
       if (deviceUuids.length > 0) this.#deps.onDeviceDoubt();
     };
+    const doubtAll = (): void => {
+      doubtDevices();
+      this.#deps.cache.doubt(release.buildDigest);
+    };
     const events: WorkerEvents = {
       preparing: (reason, detail) => this.feed({ kind: 'preparing', workerId, start, reason, detail }),
       waiting: (detail) => this.feed({ kind: 'waiting', workerId, start, detail }),
@@ -339,7 +343,7 @@ export class Engine {
       started: () => this.feed({ kind: 'host-started', workerId, start }),
       loaded: () => this.feed({ kind: 'loaded', workerId, start }),
       loadFailed: (detail) => {
-        doubtDevices();
+        doubtAll();
         this.feed({ kind: 'load-failed', workerId, start, detail });
       },
       entered: (key) => this.feed({ kind: 'handler-entered', workerId, start, key }),
@@ -360,7 +364,7 @@ export class Engine {
       log: this.#lines.of(workerId, release, env),
       exited: (detail, hardStop, culprit) => {
         this.#letGo(workerId, hosted);
-        if (this.#state.workers.get(workerId)?.endAsked === false) doubtDevices();
+        if (this.#state.workers.get(workerId)?.endAsked === false) doubtAll();
         this.feed({ kind: 'exited', workerId, start, detail, hardStop, culprit });
       },
     };

@@ -108,14 +108,11 @@ export class FileBlobStore {
     return { id: build ?? newBodyId(received.digest), size: header.size, ...received };
   }
 
-  /** Moves the file of a complete, checked and synced build into its place. */
+  /** Moves the file of a complete, checked and synced build into its place, also in that of a damaged one. */
   async adopt({ size, digest }: { readonly size: number; readonly digest: string }, file: string): Promise<StoredBlob> {
     const id = buildId(digest);
-    const path = join(this.#root, blobPath(id));
-    const existed = await this.#renew(id, path, size);
-    if (existed) await unlink(file);
-    else await this.#place(id, await this.#onSameDisk(file));
-    return { id, size, existed };
+    await this.#place(id, await this.#onSameDisk(file));
+    return { id, size, existed: false };
   }
 
   /** Opens a blob for reading. Fails with NOT_FOUND if it is deleted, with PAYLOAD_DAMAGED if it is a body of other bytes. */

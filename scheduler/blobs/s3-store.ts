@@ -18,6 +18,7 @@ import { CapstanError } from '../../lib/errors.ts';
 import type { BlobStore } from './blob-store.ts';
 import type { BlobHeader, FileBlobStore, ReadableBlob, StoredBlob } from './file-store.ts';
 import { digestOfBody } from './body-id.ts';
+import { isIntactBuild } from './build-check.ts';
 import { bodyDamaged, buildId, isBlobId } from './ids.ts';
 import { MARK, type MarkPlace } from './store-mark.ts';
 import { PutTimes } from './put-times.ts';
@@ -47,14 +48,13 @@ export class S3BlobStore implements BlobStore {
 
   async put(header: BlobHeader, source: AsyncIterable<Uint8Array>): Promise<StoredBlob> {
     if (!this.#holds(header.kind)) return this.#files.put(header, source);
-    const isThere = async (id: string): Promise<boolean> => header.kind === 'build' && (await this.hold(id)) === header.size;
     if (header.kind === 'build' && header.unproven !== true) {
       const id = buildId(header.digest ?? '');
-      if (await isThere(id)) return { id, size: header.size, existed: true };
+      if ((await this.hold(id)) === header.size) return { id, size: header.size, existed: true };
     }
     const staged = await this.#files.stage(header, source);
     try {
-      if (!(await isThere(staged.id))) await this.#send(staged, staged.file);
+      if (header.kind === 'body' || !(await this.#hasIntact(staged))) await this.#send(staged, staged.file);
     } finally {
       await unlink(staged.file);
     }
@@ -64,10 +64,15 @@ export class S3BlobStore implements BlobStore {
   /** The file stays until the storage has it: a retry does not need another upload from the client. */
   async adopt({ size, digest }: { readonly size: number; readonly digest: string }, file: string): Promise<StoredBlob> {
     const id = buildId(digest);
-    const existed = (await this.hold(id)) === size;
+    const existed = await this.#hasIntact({ id, size, digest });
     if (!existed) await this.#send({ id, size, digest }, file);
     await unlink(file);
     return { id, size, existed };
+  }
+
+  /** Whether a build is there and not damaged: reading it costs about as much as sending it again, and keeps the object. */
+  async #hasIntact({ id, size, digest }: { readonly id: string; readonly size: number; readonly digest: string }): Promise<boolean> {
+    return (await this.hold(id)) === size && (await isIntactBuild(digest, await this.get(id)));
   }
 
   async get(id: string): Promise<ReadableBlob> {

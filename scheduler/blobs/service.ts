@@ -24,6 +24,7 @@ import { isErrno } from '../../lib/to-error.ts';
 import type { Damaged } from '../store/stored-payload.ts';
 import type { BlobStore } from './blob-store.ts';
 import type { BlobHeader } from './file-store.ts';
+import { BuildCheck } from './build-check.ts';
 import { blobNotFound, buildId, checkBlobId } from './ids.ts';
 import { senderOf, type UploadRoom } from './upload-room.ts';
 import type { UnfinishedBuilds } from './unfinished-builds.ts';
@@ -79,6 +80,8 @@ export function blobService(deps: BlobServiceDeps): BlobServiceServer {
     if (!(error instanceof CapstanError)) onFault(error);
     return toStatus(error);
   };
+
+  const builds = new BuildCheck(store, onFault);
 
   /** Bytes by account. */
   const bodiesUnderWay = new Map<string, number>();
@@ -139,11 +142,12 @@ export function blobService(deps: BlobServiceDeps): BlobServiceServer {
     const account = authorized();
     const { size, digest = '' } = header;
     const build = { owner: senderOf(account), digest, size };
-    if (digest !== '' && owners.owns(account, digest) && (await store.hold(buildId(digest))) === size) {
+    if (digest !== '' && owners.owns(account, digest) && (await builds.hold(digest)) === size) {
       await Promise.all([discard(frames), unfinished.discard(build.owner, digest), owners.record(account, digest, size)]);
       return { id: buildId(digest), size, existed: true, received: size };
     }
-    const release = uploads.take(account, digest, size);
+    // A damaged build that is replaced has its room.
+    const release = owners.owns(account, digest) ? () => undefined : uploads.take(account, digest, size);
     try {
       if (offset === undefined) {
         const stored = await store.put({ ...header, unproven: true }, frames);
@@ -164,12 +168,15 @@ export function blobService(deps: BlobServiceDeps): BlobServiceServer {
     const gone = new AbortController();
     call.once('cancelled', () => gone.abort());
     const caller = authorize(call.metadata);
-    mayGet(caller, call.request.id);
-    const blob = await store.get(call.request.id).catch((error: unknown) => {
+    const { id } = call.request;
+    mayGet(caller, id);
+    const digest = digestOf(id);
+    const opening = digest === null ? store.get(id) : builds.get(digest);
+    const blob = await opening.catch((error: unknown) => {
       if (error instanceof CapstanError && error.code === 'PAYLOAD_DAMAGED') {
         // The operator reads of it here, whoever wanted the body.
         onFault(error);
-        if (caller.kind === 'node') onDamaged(caller.node, call.request.id, { damaged: error.message });
+        if (caller.kind === 'node') onDamaged(caller.node, id, { damaged: error.message });
       }
       throw error;
     });
@@ -194,7 +201,7 @@ export function blobService(deps: BlobServiceDeps): BlobServiceServer {
       return { exists: size !== null, size: size ?? 0, received: 0 };
     }
     const account = accountOf(caller);
-    const size = owners.owns(account, digest) ? await store.hold(id) : null;
+    const size = owners.owns(account, digest) ? await builds.hold(digest) : null;
     if (size === null) return { exists: false, size: 0, received: await unfinished.received(senderOf(account), digest) };
     await owners.record(account, digest, size);
     return { exists: true, size, received: 0 };

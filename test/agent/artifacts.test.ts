@@ -7,6 +7,7 @@ import test, { type ExecutionContext } from 'ava';
 import { pino } from 'pino';
 
 import { ArtifactCache, type CacheOptions } from '../../agent/artifacts/cache.ts';
+import { fingerprintOf, verified } from '../../agent/artifacts/fingerprint.ts';
 import { unpack } from '../../agent/artifacts/unpack.ts';
 import { CapstanError } from '../../lib/errors.ts';
 import { digestOf } from './fake-scheduler.ts';
@@ -183,6 +184,16 @@ test('a refused archive leaves nothing, also of the entries that were being writ
     t.deepEqual(await readdir(folder), ['package.json']);
     await cache.close();
   }
+});
+
+test('in doubt, a build whose bytes changed although nothing touched it is found by its contents', async (t) => {
+  const folder = await folderOf(t, { 'a.js': 'one', 'b/c.js': 'two' });
+  const before = await fingerprintOf(folder);
+  await writeFile(join(folder, 'b/c.js'), 'tvo');
+  // What the disk has done leaves no trace in the metadata.
+  const known = { facts: (await fingerprintOf(folder)).facts, contents: before.contents };
+  t.deepEqual(await verified(folder, known), known);
+  t.is(await verified(folder, known, true), undefined);
 });
 
 test('a failed fetch is no answer for the next one', async (t) => {

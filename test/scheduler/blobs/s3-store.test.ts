@@ -7,6 +7,8 @@ import test, { type ExecutionContext } from 'ava';
 
 import type { CapstanError } from '../../../lib/errors.ts';
 import { FileBlobStore, type ReadableBlob } from '../../../scheduler/blobs/file-store.ts';
+import { BuildCheck } from '../../../scheduler/blobs/build-check.ts';
+import { flip } from '../../conformance/store/killed-store.ts';
 import { S3BlobStore } from '../../../scheduler/blobs/s3-store.ts';
 import { sweepOrphans } from '../../../scheduler/blobs/sweep.ts';
 import { UnfinishedBuilds } from '../../../scheduler/blobs/unfinished-builds.ts';
@@ -60,6 +62,25 @@ async function* source(): AsyncGenerator<Buffer> {
   yield bytes.subarray(400_000);
 }
 const header = { kind: 'build', size: bytes.length, digest } as const;
+
+test('a damaged build in the storage counts as missing, and is replaced by the next upload', async (t) => {
+  const { store, objects } = await world(t);
+  const found: string[] = [];
+  const builds = new BuildCheck(store, (error) => found.push(error.message));
+  await store.put(header, source());
+  for (const metadata of [{}, objects.get(id)?.metadata ?? {}]) {
+    for (const damaged of [flip(bytes, 5_000_000), bytes.subarray(1), bytes.subarray(0, 1)]) {
+      objects.set(id, { ...object(damaged, Date.now()), metadata });
+      t.is(await builds.hold(digest), null);
+      await t.throwsAsync(async () => whole(await builds.get(digest)), { code: 'BUILD_DAMAGED' });
+      await store.put({ ...header, unproven: true }, source());
+      t.is(await builds.hold(digest), bytes.length);
+      t.true((await whole(await builds.get(digest))).equals(bytes));
+    }
+  }
+  t.is(found.length, 12);
+  t.true(found.every((message) => message.includes(digest)));
+});
 
 test('a build goes to the storage and comes back; putting it again sends nothing', async (t) => {
   const { store, objects, folder } = await world(t);

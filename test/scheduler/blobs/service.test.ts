@@ -1,8 +1,10 @@
 import { once } from 'node:events';
+import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 
 import { credentials, Metadata, Server, ServerCredentials, status, type ServiceError } from '@grpc/grpc-js';
 import test, { type ExecutionContext } from 'ava';
+import fc from 'fast-check';
 
 import { CapstanError } from '../../../lib/errors.ts';
 import {
@@ -15,8 +17,10 @@ import {
 } from '../../../proto/gen/capstan/v1/blobs.ts';
 import { fromServiceError } from '../../../lib/grpc-errors.ts';
 import { blobService, MAX_FRAME_BYTES } from '../../../scheduler/blobs/service.ts';
+import { blobPath } from '../../../scheduler/blobs/ids.ts';
 import { UploadRoom } from '../../../scheduler/blobs/upload-room.ts';
 import { UnfinishedBuilds } from '../../../scheduler/blobs/unfinished-builds.ts';
+import { flip } from '../../conformance/store/killed-store.ts';
 import { filesIn, openStore, pieces, someBytes } from './blobs.ts';
 
 async function serve(t: ExecutionContext) {
@@ -134,6 +138,42 @@ test('a build that is there is answered as such, to a sender in the middle of it
   await put(client, upload(BlobPurpose.BUILD, bytes, digest), 'good');
   const again = await put(client, upload(BlobPurpose.BUILD, bytes, digest), 'good');
   t.deepEqual(again, { id: `build/${digest}`, size: bytes.length, existed: true, received: 8_000_000 });
+});
+
+test('a damaged build counts as missing, is named when it is read, and is replaced by the next upload', async (t) => {
+  const { client, root, faults } = await serve(t);
+  const { bytes, digest } = someBytes(600_000);
+  const id = `build/${digest}`;
+  const exists = (): Promise<boolean> =>
+    new Promise((resolve, reject) => {
+      client.stat({ id }, metadata('good'), (error, reply) => (error === null ? resolve(reply.exists) : reject(fromServiceError(error))));
+    });
+  const inParts = async function* (): AsyncGenerator<PutBlobRequest> {
+    yield { part: { $case: 'header', value: { purpose: BlobPurpose.BUILD, size: bytes.length, digest, offset: 0 } } };
+    for await (const piece of pieces(bytes, MAX_FRAME_BYTES)) yield data(piece);
+  };
+  await put(client, upload(BlobPurpose.BUILD, bytes, digest), 'good');
+  const file = join(root, blobPath(id));
+  await fc.assert(
+    fc.asyncProperty(
+      fc.nat({ max: bytes.length * 8 - 1 }),
+      fc.constantFrom('flipped', 'cut off', 'empty'),
+      fc.boolean(),
+      async (bit, how, parts) => {
+        await writeFile(file, how === 'flipped' ? flip(bytes, bit) : how === 'empty' ? Buffer.alloc(0) : bytes.subarray(0, bit >> 3));
+        faults.length = 0;
+        t.false(await exists());
+        const error = await t.throwsAsync(get(client, id), { code: 'BUILD_DAMAGED' });
+        t.true(error?.message.includes(digest));
+        t.true(faults.every((fault) => fault instanceof CapstanError && fault.message.includes(digest)) && faults.length === 2);
+        // As the tool does, and one that asks nothing before.
+        t.false((await put(client, parts ? inParts() : upload(BlobPurpose.BUILD, bytes, digest), 'good')).existed);
+        t.true(await exists());
+        t.true(Buffer.concat((await get(client, id)).frames).equals(bytes));
+      },
+    ),
+    { numRuns: 25 },
+  );
 });
 
 test('refusals name field and rule, and leave nothing', async (t) => {
