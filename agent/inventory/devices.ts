@@ -131,6 +131,8 @@ function deviceOf(facts: DeviceFacts, before: Device | undefined): Device {
     cudaVersion: facts.cudaVersion ?? before?.cudaVersion ?? '',
     utilizationPercent: facts.utilizationPercent,
     temperatureCelsius: facts.temperatureCelsius,
+    powerMilliwatts: facts.powerMilliwatts,
+    throttleReasons: facts.throttleReasons,
     parentUuid: facts.parentUuid ?? before?.parentUuid ?? '',
     healthy: facts.problem === undefined,
     problem: facts.problem ?? '',
@@ -143,5 +145,6 @@ function deviceOf(facts: DeviceFacts, before: Device | undefined): Device {
 }
 
 function unhealthy(device: Device, problem: string): Device {
-  return { ...device, healthy: false, problem, utilizationPercent: undefined, temperatureCelsius: undefined };
+  const gauges = { utilizationPercent: undefined, temperatureCelsius: undefined, powerMilliwatts: undefined, throttleReasons: undefined };
+  return { ...device, healthy: false, problem, ...gauges };
 }

@@ -13,7 +13,7 @@ import { fileURLToPath } from 'node:url';
 import { messageOf } from '../../lib/to-error.ts';
 import { endGroup } from '../runtimes/process-group.ts';
 import { devicesOfReport } from './nvidia-report.ts';
-import { LIGHT_COLUMNS, messageIn, OLD_COLUMNS, parseLight, parseList, type LightRow, type ListedSlice } from './nvidia-text.ts';
+import { facts, LIGHT_COLUMNS, messageIn, OLD_COLUMNS, parseLight, parseList, type LightRow, type ListedSlice } from './nvidia-text.ts';
 import type { DeviceFacts, DeviceProbe, ProbeResult } from './probe.ts';
 
 const REPORTER = fileURLToPath(new URL('./nvidia-reporter.ts', import.meta.url));
@@ -58,7 +58,14 @@ export class NvidiaProbe implements DeviceProbe {
     const rows = new Map(light.devices.map((device) => [device.uuid, device]));
     const devices = result.devices.map((device) => {
       const row = rows.get(device.parentUuid ?? device.uuid);
-      return row?.computeCapability === undefined ? device : { ...device, computeCapability: row.computeCapability };
+      if (row === undefined) return device;
+      const { computeCapability, powerMilliwatts, throttleReasons } = row;
+      const isWhole = device.parentUuid === undefined;
+      // Gauges of a GPU say nothing about one of its slices.
+      return {
+        ...device,
+        ...facts<DeviceFacts>({ computeCapability, ...(isWhole ? { powerMilliwatts, throttleReasons } : {}) } as DeviceFacts),
+      };
     });
     return { ...result, devices };
   }

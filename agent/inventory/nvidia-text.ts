@@ -47,6 +47,17 @@ export function celsiusOf(text: string | undefined): number | undefined {
   return celsius !== undefined && celsius <= MAX_CELSIUS ? celsius : undefined;
 }
 
+/** Converts `67.03` (watts) to milliwatts; absent for anything else. */
+export function milliwattsOf(text: string | undefined): number | undefined {
+  const [, watts] = /^\s*(\d{1,5}(?:\.\d+)?)\s*(?:W)?\s*$/.exec(text ?? '') ?? [];
+  return watts === undefined ? undefined : Math.round(Number(watts) * 1_000);
+}
+
+/** A mask in hexadecimal, `0x0000000000000004`; absent for anything else. */
+export function maskOf(text: string | undefined): bigint | undefined {
+  return /^\s*0x[0-9a-f]{1,16}\s*$/i.test(text ?? '') ? BigInt((text ?? '').trim()) : undefined;
+}
+
 /** Parses the number in `65 %`, `44 C`, `44`; absent for anything else. */
 export function numberOf(text: string | undefined): number | undefined {
   const [, amount] = /^\s*(\d+(?:\.\d+)?)\s*(?:%|C)?\s*$/.exec(text ?? '') ?? [];
@@ -104,9 +115,10 @@ export const LIGHT_COLUMNS = [
   'power.draw',
   'mig.mode.current',
   'compute_cap',
+  'clocks_throttle_reasons.active',
 ] as const;
-/** Old drivers know neither MIG nor compute_cap and refuse the whole query because of them. */
-export const OLD_COLUMNS = LIGHT_COLUMNS.slice(0, -2);
+/** Old drivers know neither MIG nor the columns behind it and refuse the whole query because of them. */
+export const OLD_COLUMNS = LIGHT_COLUMNS.slice(0, -3);
 
 export interface LightRow extends DeviceFacts {
   readonly migEnabled: boolean;
@@ -120,7 +132,7 @@ export function parseLight(text: string): LightRow[] {
   const rows: LightRow[] = [];
   for (const line of text.split('\n')) {
     const cells = line.split(',').map((cell) => cell.trim());
-    const [uuid = '', name, total, used, driver, utilization, temperature, bus, , , mig, capability] = cells;
+    const [uuid = '', name, total, used, driver, utilization, temperature, bus, , power, mig, capability, throttle] = cells;
     const pciBusId = busIdOf(bus);
     const identified = isGpuUuid(uuid);
     // Without UUID and bus, the line identifies no GPU and may not be a row at all.
@@ -138,6 +150,8 @@ export function parseLight(text: string): LightRow[] {
         driverVersion: textOf(driver),
         utilizationPercent: percentOf(utilization),
         temperatureCelsius: celsiusOf(temperature),
+        powerMilliwatts: milliwattsOf(power),
+        throttleReasons: maskOf(throttle),
         pciBusId,
         computeCapability: textOf(capability),
         problem,

@@ -14,6 +14,9 @@ export interface DeviceFacts {
   /** 0 to 100. */
   readonly utilizationPercent?: number;
   readonly temperatureCelsius?: number;
+  readonly powerMilliwatts?: number;
+  /** NVML's mask of the reasons for lower clocks. */
+  readonly throttleReasons?: bigint;
   /** UUID of the GPU that a MIG slice is cut from. */
   readonly parentUuid?: string;
   /** `0000:3b:00`. */

@@ -15,6 +15,7 @@ import type { CommitWatcher } from '../engine/engine.ts';
 import { workerCounts } from '../services/worker-counts.ts';
 import type { Op, Outcome } from '../store/store.ts';
 import { addClusterLevels, type ClusterMetricsSource, type StoreMetrics } from './cluster-metrics.ts';
+import { addDevices } from './devices.ts';
 import { levelsOf } from './levels.ts';
 
 /** Source of the gauges. */
@@ -302,6 +303,7 @@ function addLevels(registry: Registry, { image, wall, channels, inputCache }: Me
     gauge.set({ health: 'healthy' }, healthy);
     gauge.set({ health: 'unhealthy' }, devices.length - healthy);
   });
+  addDevices(level);
   perEndpoint('capstan_endpoint_crash_loop', '1 while consecutive starts of the endpoint’s workers fail.', (endpoint) =>
     inCrashLoop(endpoint) ? 1 : 0,
   );

@@ -16,6 +16,8 @@ export interface FakeGpu {
   readonly fan?: string;
   readonly power?: string;
   readonly usedMemory?: string;
+  /** Mask of the reasons for lower clocks. */
+  readonly throttle?: string;
   /** As nvidia-smi writes it. */
   readonly pciBusId?: string;
   /** What stands inside of `ecc_errors`. */
@@ -96,7 +98,7 @@ function rowOf(gpu: FakeGpu, withNew: boolean): string {
     gpu.fan ?? '[N/A]',
     gpu.power ?? '67.03',
   ];
-  return [...row, ...(withNew ? [mig, '8.0'] : [])].join(', ');
+  return [...row, ...(withNew ? [mig, '8.0', gpu.throttle ?? '0x0000000000000001'] : [])].join(', ');
 }
 
 function listOf(gpus: readonly FakeGpu[]): string {

@@ -62,6 +62,8 @@ test('one GPU and several read alike', async (t) => {
     computeCapability: '8.0',
     utilizationPercent: 7,
     temperatureCelsius: 40,
+    powerMilliwatts: 67_030,
+    throttleReasons: 1n,
     parentUuid: '',
     healthy: true,
     problem: '',

@@ -672,6 +672,12 @@ export interface Device {
   recoveryAction: string;
   /** The driver's last errors on this GPU in the kernel's log, oldest first, at most 8; none where the log cannot be read. */
   xids: XidEvent[];
+  /** Power draw; absent when not readable, and for MIG slices. */
+  powerMilliwatts?:
+    | number
+    | undefined;
+  /** Why the clocks are below what was requested, as NVML's mask of reasons; absent when not readable. */
+  throttleReasons?: bigint | undefined;
 }
 
 /** An error that the NVIDIA driver wrote into the kernel's log. */
@@ -3836,6 +3842,8 @@ function createBaseDevice(): Device {
     eccUncorrected: undefined,
     recoveryAction: "",
     xids: [],
+    powerMilliwatts: undefined,
+    throttleReasons: undefined,
   };
 }
 
@@ -3903,6 +3911,15 @@ export const Device: MessageFns<Device> = {
     }
     for (const v of message.xids) {
       XidEvent.encode(v!, writer.uint32(138).fork()).join();
+    }
+    if (message.powerMilliwatts !== undefined) {
+      writer.uint32(144).uint32(message.powerMilliwatts);
+    }
+    if (message.throttleReasons !== undefined) {
+      if (BigInt.asUintN(64, message.throttleReasons) !== message.throttleReasons) {
+        throw new globalThis.Error("value provided for field message.throttleReasons of type uint64 too large");
+      }
+      writer.uint32(152).uint64(message.throttleReasons);
     }
     return writer;
   },
@@ -4056,6 +4073,22 @@ export const Device: MessageFns<Device> = {
             message.xids.push(XidEvent.decode(reader, reader.uint32()));
             continue;
           }
+          case 18: {
+            if (tag !== 144) {
+              break;
+            }
+
+            message.powerMilliwatts = reader.uint32();
+            continue;
+          }
+          case 19: {
+            if (tag !== 152) {
+              break;
+            }
+
+            message.throttleReasons = reader.uint64() as bigint;
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -4137,6 +4170,16 @@ export const Device: MessageFns<Device> = {
       xids: globalThis.Array.isArray(object?.xids)
         ? object.xids.map((e: any) => XidEvent.fromJSON(e))
         : [],
+      powerMilliwatts: isSet(object.powerMilliwatts)
+        ? globalThis.Number(object.powerMilliwatts)
+        : isSet(object.power_milliwatts)
+        ? globalThis.Number(object.power_milliwatts)
+        : undefined,
+      throttleReasons: isSet(object.throttleReasons)
+        ? BigInt(object.throttleReasons)
+        : isSet(object.throttle_reasons)
+        ? BigInt(object.throttle_reasons)
+        : undefined,
     };
   },
 
@@ -4193,6 +4236,12 @@ export const Device: MessageFns<Device> = {
     if (message.xids?.length) {
       obj.xids = message.xids.map((e) => XidEvent.toJSON(e));
     }
+    if (message.powerMilliwatts !== undefined) {
+      obj.powerMilliwatts = Math.round(message.powerMilliwatts);
+    }
+    if (message.throttleReasons !== undefined) {
+      obj.throttleReasons = message.throttleReasons.toString();
+    }
     return obj;
   },
 
@@ -4226,6 +4275,10 @@ export const Device: MessageFns<Device> = {
       : undefined;
     message.recoveryAction = object.recoveryAction ?? "";
     message.xids = object.xids?.map((e) => XidEvent.fromPartial(e)) || [];
+    message.powerMilliwatts = object.powerMilliwatts ?? undefined;
+    message.throttleReasons = (object.throttleReasons !== undefined && object.throttleReasons !== null)
+      ? BigInt(object.throttleReasons)
+      : undefined;
     return message;
   },
 };
