@@ -9,6 +9,13 @@ export class FairQueue<Item> {
     else items.push(item);
   }
 
+  /** Adds an item ahead of those of its party: it goes on when the turn comes round to the party again. */
+  pushFirst(party: string, item: Item): void {
+    const items = this.#waiting.get(party) ?? [];
+    items.unshift(item);
+    this.#waiting.set(party, items);
+  }
+
   /** Returns the next item; undefined when none waits. */
   shift(): Item | undefined {
     for (const [party, items] of this.#waiting) {

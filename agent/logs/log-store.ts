@@ -136,7 +136,7 @@ export class LogStore {
     await this.#scan(log);
     // Lines that arrive during the write belong to the next search.
     await log.writing;
-    return this.#tasks.search({
+    return this.#tasks.search(log.account === '' ? this.#options.accountOf(log.id) : log.account, {
       endpointId,
       segments: log.segments.files(),
       unwritten: log.waiting,

@@ -5,14 +5,25 @@ import type { Logger } from 'pino';
 import { Piscina } from 'piscina';
 
 import { CapstanError } from '../../lib/errors.ts';
-import { messageOf } from '../../lib/to-error.ts';
+import { FairQueue } from '../../lib/fair-queue.ts';
+import { messageOf, toError } from '../../lib/to-error.ts';
 import type { SearchReply } from './log-thread.ts';
 import type { sealSegment, SearchResult, SearchTask } from './search.ts';
 import type { SegmentIndex } from './segment-index.ts';
 
 const IDLE_MS = 30_000;
-/** Searches that wait for the thread; more are refused. */
-const MOST_SEARCHES = 64;
+/** Searches that have not ended, of all accounts and of one; more are refused. */
+const MAX_SEARCHES = 256;
+const MAX_SEARCHES_OF_ACCOUNT = 32;
+
+interface Search {
+  readonly number: number;
+  readonly account: string;
+  /** Undefined once it has begun: the thread keeps it. */
+  readonly task: SearchTask | undefined;
+  readonly resolve: (result: SearchResult) => void;
+  readonly reject: (error: Error) => void;
+}
 
 interface SegmentTask {
   readonly path: string;
@@ -28,7 +39,11 @@ export class LogTasks {
     concurrentTasksPerWorker: 1,
   });
   readonly #log: Pick<Logger, 'warn'>;
+  readonly #waiting = new FairQueue<Search>();
   #searches = 0;
+  #nextNumber = 0;
+  #isSearching = false;
+  #isClosed = false;
 
   constructor(log: Pick<Logger, 'warn'>) {
     this.#log = log;
@@ -54,21 +69,52 @@ export class LogTasks {
     }
   }
 
-  /** Rejects with INVALID_ARGUMENT for a pattern that is no RE2 expression, and with RATE_LIMITED beyond MOST_SEARCHES. */
-  async search(task: SearchTask): Promise<SearchResult> {
-    if (this.#searches >= MOST_SEARCHES)
-      throw new CapstanError('RATE_LIMITED', `more than ${MOST_SEARCHES} log searches are waiting on this node`, { retryAfterMs: 1_000 });
-    this.#searches += 1;
-    try {
-      const reply = (await this.#pool.run(task, { name: 'search' })) as SearchReply;
-      if (reply.kind === 'refused') throw new CapstanError('INVALID_ARGUMENT', reply.message, { field: 'pattern' });
-      return reply.result;
-    } finally {
-      this.#searches -= 1;
+  /**
+   * Searches for an account. Accounts have the thread in rotation, a slice of time each, and of one account a search begins when the
+   * one before has ended: a search waits for those of its own account, and for the slices of the others.
+   * Rejects with INVALID_ARGUMENT for a pattern that is no RE2 expression, and with RATE_LIMITED when too many wait.
+   */
+  search(account: string, task: SearchTask): Promise<SearchResult> {
+    const [waiting, most] = [this.#waiting.sizeOf(account), MAX_SEARCHES_OF_ACCOUNT];
+    if (waiting >= most || this.#searches >= MAX_SEARCHES) {
+      const why = waiting >= most ? `${most} log searches of the account` : `${MAX_SEARCHES} log searches`;
+      return Promise.reject(new CapstanError('RATE_LIMITED', `more than ${why} are waiting on this node`, { retryAfterMs: 1_000 }));
     }
+    this.#searches += 1;
+    return new Promise<SearchResult>((resolve, reject) => {
+      this.#waiting.push(account, { number: this.#nextNumber++, account, task, resolve, reject });
+      void this.#runNext();
+    }).finally(() => {
+      this.#searches -= 1;
+    });
+  }
+
+  /** Gives the thread to the next account for one slice. */
+  async #runNext(): Promise<void> {
+    if (this.#isSearching) return;
+    const search = this.#waiting.shift();
+    if (search === undefined) return;
+    const { number, account, task, resolve, reject } = search;
+    if (this.#isClosed) {
+      reject(new CapstanError('UNAVAILABLE', 'the agent is closing'));
+      void this.#runNext();
+      return;
+    }
+    this.#isSearching = true;
+    try {
+      const reply = (await this.#pool.run({ number, task }, { name: 'search' })) as SearchReply;
+      if (reply.kind === 'found') resolve(reply.result);
+      else if (reply.kind === 'refused') reject(new CapstanError('INVALID_ARGUMENT', reply.message, { field: 'pattern' }));
+      else this.#waiting.pushFirst(account, { ...search, task: undefined });
+    } catch (error) {
+      reject(toError(error));
+    }
+    this.#isSearching = false;
+    void this.#runNext();
   }
 
   async close(): Promise<void> {
+    this.#isClosed = true;
     await this.#pool.close({ force: false });
   }
 }

@@ -80,13 +80,20 @@ export function indexSegment(path: string, endpointId: string): SegmentIndex {
   return builder.build();
 }
 
-/** Throws INVALID_ARGUMENT for a pattern that is no RE2 expression. */
-export function searchSegments({ endpointId, segments, unwritten, filter, limit, oldestFirst, budget }: SearchTask): SearchResult {
+/**
+ * Searches for `sliceMs` until each yield, where other searches may proceed; the time between slices does not count.
+ * Throws INVALID_ARGUMENT for a pattern that is no RE2 expression.
+ */
+export function* searchInSlices(
+  { endpointId, segments, unwritten, filter, limit, oldestFirst, budget }: SearchTask,
+  sliceMs: number,
+): Generator<undefined, SearchResult> {
   const matches = lineMatcher(filter);
   const sources: readonly Source[] = [...segments, { text: unwritten }];
   const order = oldestFirst ? sources : sources.toReversed();
   const found: LogLine[] = [];
-  const endsAt = performance.now() + budget.ms;
+  let endsAt = performance.now() + budget.ms;
+  let sliceEndsAt = performance.now() + sliceMs;
   let bytes = 0;
   let read = 0;
   let checkedAt = 0;
@@ -103,6 +110,12 @@ export function searchSegments({ endpointId, segments, unwritten, filter, limit,
       if (isCheckDue) checkedAt = bytes;
       // The first line is always looked at: each page gets further.
       if (read > 1 && (bytes > budget.bytes || (isCheckDue && performance.now() > endsAt))) return stoppedAt(line);
+      if (isCheckDue && performance.now() > sliceEndsAt) {
+        const pausedAt = performance.now();
+        yield;
+        endsAt += performance.now() - pausedAt;
+        sliceEndsAt = performance.now() + sliceMs;
+      }
       // Lines are in the order of time within a segment: no later one can match.
       if (isBeyond(line, filter, oldestFirst)) break;
       if (!matches(line)) continue;
