@@ -4,6 +4,8 @@ import { closeSync, openSync, readSync } from 'node:fs';
 export interface ProcessStat {
   /** R: running or runnable; T: stopped by a signal; Z and X: waits only for its parent. */
   readonly state: string;
+  /** 0 for one that has none here. */
+  readonly parent: number;
   /** Process group, named by its leader. */
   readonly group: number;
   /** It has a controlling terminal. */
@@ -16,7 +18,7 @@ export interface ProcessStat {
 }
 
 /** Fields after the name, counted from 0. */
-const [STATE, GROUP, TERMINAL, USER, SYSTEM, START, RESIDENT] = [0, 2, 4, 11, 12, 19, 21] as const;
+const [STATE, PARENT, GROUP, TERMINAL, USER, SYSTEM, START, RESIDENT] = [0, 1, 2, 4, 11, 12, 19, 21] as const;
 const PAGE_BYTES = 4_096;
 /** Length of a clock tick, ms: 100 per second on every Linux that Node supports. */
 const TICK_MS = 10;
@@ -41,6 +43,7 @@ export function readStat(pid: number): ProcessStat | null {
     if (fields.length <= RESIDENT) return null;
     return {
       state: fields[STATE] ?? '',
+      parent: Number(fields[PARENT]),
       group: Number(fields[GROUP]),
       hasTerminal: fields[TERMINAL] !== '0',
       processorMs: (Number(fields[USER]) + Number(fields[SYSTEM])) * TICK_MS,

@@ -8,6 +8,8 @@ export interface Found {
   readonly pid: number;
   readonly role: Role;
   readonly parent: number;
+  /** Its words, with spaces. */
+  readonly command: string;
 }
 
 /** Whether tests that look for processes can run here. */
@@ -23,7 +25,8 @@ export function processesOf(mark: string): Found[] {
     const command = read(name, 'cmdline').split('\0');
     const stat = read(name, 'stat');
     if (command[0] === '' || stat === '') continue; // ended between two reads
-    found.push({ pid: Number(name), role: roleOf(command), parent: Number(stat.slice(stat.lastIndexOf(')') + 2).split(' ')[1]) });
+    const parent = Number(stat.slice(stat.lastIndexOf(')') + 2).split(' ')[1]);
+    found.push({ pid: Number(name), role: roleOf(command), parent, command: command.join(' ').trimEnd() });
   }
   return found;
 }

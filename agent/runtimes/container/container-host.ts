@@ -27,6 +27,7 @@ export interface ContainerHostStart {
 
 export class ContainerHost implements Host {
   readonly pid = undefined;
+  readonly processScope = 'own';
   readonly #start: ContainerHostStart;
   readonly #events: Pick<WorkerEvents, 'preparing' | 'startFailed'>;
   #container: WorkerContainer | undefined;

@@ -12,8 +12,11 @@ import { checkHostFrame, limitsOfHost } from './host-frames.ts';
 import { BufferedListener, type HostListener } from './host-listener.ts';
 import type { Host } from './host.ts';
 import type { HostProgram } from './host-program.ts';
-import { CHANNEL_FD, ENTRY_FD, type FromHost, type ToHost } from './protocol.ts';
+import { CHANNEL_FD, ENTRY_FD, type FromHost, type ProcessScope, type ToHost } from './protocol.ts';
 
+const PROCESS_SCOPES = { none: 'marked', user: 'user', sandbox: 'own' } as const satisfies Readonly<
+  Record<WorkerLauncher['level'], ProcessScope>
+>;
 /** CHANNEL_FD and ENTRY_FD. */
 const PIPES = 2;
 const FIRST_PIPE = 3;
@@ -64,6 +67,10 @@ export class HostProcess implements Host {
       this.gone = true;
       this.#hearing.tell((listener) => listener.exited(this.#detailOf(exit)));
     });
+  }
+
+  get processScope(): ProcessScope {
+    return PROCESS_SCOPES[this.#launcher.level];
   }
 
   /** Absent when it could not be started, and while it is not known yet. */

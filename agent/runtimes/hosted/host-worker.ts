@@ -93,7 +93,17 @@ export class HostWorker implements RunningWorker, HostListener {
     const { folder, workFolder, endpointId, maxConcurrency } = spec;
     this.#servesHttp = spec.servesHttp === true;
     const httpFunctions = this.#servesHttp ? spec.functions : [];
-    host.send({ t: 'load', env, folder, workFolder, function: fn, httpFunctions, endpointId, maxConcurrency });
+    host.send({
+      t: 'load',
+      env,
+      folder,
+      workFolder,
+      function: fn,
+      httpFunctions,
+      endpointId,
+      maxConcurrency,
+      processScope: host.processScope,
+    });
   }
 
   serve(request: HttpRequest, events: HttpEvents): HttpCall {

@@ -1,10 +1,11 @@
 /** What runs the handlers of one worker, as HostWorker sees it: a process of this host, or one in a container. */
 import type { HostListener } from './host-listener.ts';
-import type { ToHost } from './protocol.ts';
+import type { ProcessScope, ToHost } from './protocol.ts';
 
 export interface Host {
   /** Process whose processor time shows whether it could have obeyed; absent where that is unknown. */
   readonly pid: number | undefined;
+  readonly processScope: ProcessScope;
   /** Assigns this host to a worker, which receives all events, also earlier ones. */
   listen(listener: HostListener): void;
   /** Frames reach the host in order, including those sent before it was up. */

@@ -22,6 +22,12 @@ export const LIFELINE_FD = 5;
 export const MAX_LOG_CHARACTERS = 16 * 1024;
 export const MAX_LOG_BYTES = 64 * 1024;
 
+/**
+ * Which processes belong to the worker: all that its host sees; those of its user; its descendants, and those that
+ * inherited its mark or work in its folder.
+ */
+export type ProcessScope = 'own' | 'user' | 'marked';
+
 export interface LoadOrder {
   readonly folder: string;
   /** The working folder, which the host fills from `folder`; empty: `folder` itself. */
@@ -33,6 +39,7 @@ export interface LoadOrder {
   readonly endpointId: string;
   /** Most concurrent tasks. */
   readonly maxConcurrency: number;
+  readonly processScope: ProcessScope;
 }
 
 export interface RunOrder {

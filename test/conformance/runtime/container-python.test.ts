@@ -1,6 +1,7 @@
 import test from 'ava';
 
 import { noEngine, startEngine, type PrivateEngine } from '../../support/container/private-engine.ts';
+import { attemptProcessesConformance, leavesProcesses } from './attempt-processes-suite.ts';
 import { containerRuntime } from './container-under-test.ts';
 import { pythonHttp } from './functions-http.ts';
 import { httpConformance, serverConformance } from './http-suite.ts';
@@ -21,6 +22,8 @@ if (noEngine === undefined) {
     image: 'capstan/base-python',
     command: ['python3', '/capstan/build/server.py'],
   });
+  const leaves = { build: leavesProcesses.python, fn: 'start' };
+  attemptProcessesConformance('container/python', (t) => containerRuntime(t, engine.socket), leaves);
   runtimeConformance('container/python', (t) => containerRuntime(t, engine.socket), python, { atOnce: 3, withoutHost: true });
 } else {
   test.skip(`container/python: skipped, a container engine of its own ${noEngine}`, (t) => t.pass());

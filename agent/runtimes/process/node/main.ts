@@ -7,8 +7,9 @@ import { Worker } from 'node:worker_threads';
 
 import { assertNever } from '../../../../lib/errors.ts';
 import { FrameReader, FrameWriter } from '../../frames.ts';
+import { AttemptProcesses } from '../../hosted/attempt-processes.ts';
 import { sendMessage } from '../../hosted/message-frames.ts';
-import { CHANNEL_FD, type LoadOrder, type ToHost } from '../../hosted/protocol.ts';
+import { CHANNEL_FD, type FromThread, type LoadOrder, type ToHost } from '../../hosted/protocol.ts';
 import { enterWorkFolder } from '../../hosted/work-folder.ts';
 import { HttpFunctions } from '../../thread/host/http/functions.ts';
 import { findOpenTelemetry } from '../../thread/host/current-trace.ts';
@@ -21,6 +22,8 @@ import { captureOutput, type OutputCapture } from '../../thread/host/thread-outp
 import { loadTranspilerWhenIdle } from '../../thread/host/transpiler.ts';
 
 interface Loaded {
+  /** Ends those of stopped attempts; undefined where several attempts run at a time. */
+  readonly processes: AttemptProcesses | undefined;
   readonly endpointId: string;
   readonly choose: Choose;
   readonly output: OutputCapture;
@@ -103,7 +106,7 @@ async function load(order: LoadOrder): Promise<void> {
     }
     const handler = await loadHandler(order.folder, order.function.module, order.function.name);
     findOpenTelemetry(order.folder);
-    loaded = { endpointId: order.endpointId, output, choose: choiceOf(handler, order.function) };
+    loaded = { processes: AttemptProcesses.of(order), endpointId: order.endpointId, output, choose: choiceOf(handler, order.function) };
     post({ t: 'loaded' });
   } catch (error) {
     output.text('stderr', errorStack(error));
@@ -116,9 +119,16 @@ function run(module: Loaded, frame: Extract<ToHost, { t: 'run' }>, body: Buffer)
   const { key, jobId, attempt, s3Config, trace } = frame;
   const control: TaskControl = { jobId, abort: new AbortController(), credits: 0, wake: undefined };
   running.set(key, control);
+  module.processes?.begin();
   // A copy: the frame's buffer is shared with the frames around it.
   const order = { key, jobId, attempt, s3Config, trace, input: new Uint8Array(body) };
-  void runTask(order, control, module, post).then(() => running.delete(key));
+  void runTask(order, control, module, (message) => postOf(module, message)).then(() => running.delete(key));
+}
+
+/** What a stopped attempt left behind ends before the next one begins. */
+function postOf({ processes }: Loaded, message: FromThread): void {
+  if (message.t !== 'stopped' || processes === undefined) post(message);
+  else void processes.end().then(() => post(message));
 }
 
 function post(message: Parameters<typeof sendMessage>[0]): void {

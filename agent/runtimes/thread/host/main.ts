@@ -13,6 +13,7 @@ import { assertNever } from '../../../../lib/errors.ts';
 import { FrameReader, FrameWriter } from '../../frames.ts';
 import { afterGrace } from '../../grace.ts';
 import { STOP_GRACE_MS } from '../../runtime.ts';
+import { AttemptProcesses } from '../../hosted/attempt-processes.ts';
 import { enterWorkFolder } from '../../hosted/work-folder.ts';
 import { sendMessage } from '../../hosted/message-frames.ts';
 import { CHANNEL_FD, type LoadOrder, type ToHost, type ToThread } from '../../hosted/protocol.ts';
@@ -31,6 +32,8 @@ const graces = new Map<string, () => void>();
 let pool = newPool();
 let port: MessagePort | undefined;
 let order: LoadOrder | undefined;
+/** Ends those of stopped attempts; undefined where several attempts run at a time. */
+let processes: AttemptProcesses | undefined;
 let stopping = false;
 /** How often the module was reloaded. */
 let life = 0;
@@ -59,12 +62,15 @@ function onFrame(frame: ToHost, body: Buffer, text: string): void {
         httpFunctions: frame.httpFunctions,
         endpointId: frame.endpointId,
         maxConcurrency: frame.maxConcurrency,
+        processScope: frame.processScope,
       };
+      processes = AttemptProcesses.of(order);
       load(order);
       break;
     case 'run': {
       if (frame.life !== life) break;
       running.add(frame.key);
+      processes?.begin();
       const input = new Uint8Array(body);
       const { key, jobId, attempt, s3Config, trace } = frame;
       runInPool({ kind: 'run', key, jobId, attempt, s3Config, trace, input }, [input.buffer]);
@@ -132,6 +138,11 @@ function onThreadMessage(message: ThreadMessage): void {
     graces.get(message.key)?.();
     graces.delete(message.key);
   }
+  if (message.t === 'stopped' && message.entered && processes !== undefined) {
+    // What it left behind ends before the next attempt begins.
+    void processes.end().then(() => say(message));
+    return;
+  }
   sendMessage(message, (header, body) => channel.send(header, body));
 }
 
@@ -150,8 +161,9 @@ function stopHard(): void {
     // The agent kills this group when it reads that message; if it does not, this process does.
     setTimeout(killGroup, STOP_GRACE_MS);
   }, STOP_GRACE_MS);
-  void pool.destroy().then(() => {
+  void pool.destroy().then(async () => {
     clearTimeout(lastResort);
+    await processes?.end();
     for (const cancel of graces.values()) cancel();
     graces.clear();
     running.clear();

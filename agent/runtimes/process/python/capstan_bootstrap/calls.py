@@ -23,8 +23,10 @@ from .tracing import traced
 class Calls:
     """Runs tasks to their ends, including failures, and reports to the agent; never raises."""
 
-    def __init__(self, choice, endpoint_id, channel, end_lines):
+    def __init__(self, choice, endpoint_id, channel, end_lines, processes):
         self._choice = choice
+        # Ends those of stopped attempts; None where several attempts run at a time.
+        self._processes = processes
         self._endpoint_id = endpoint_id
         self._channel = channel
         self._end_lines = end_lines
@@ -58,6 +60,8 @@ class Calls:
         current_task.set(task)
         stopping.current.set(task.stopping)
         current_key.set(task.key)
+        if self._processes is not None:
+            self._processes.begin()
         self._channel.enter(task.key)
         began = time.perf_counter()
         try:
@@ -80,6 +84,8 @@ class Calls:
         current_task.set(task)
         stopping.current.set(task.stopping)
         current_key.set(task.key)
+        if self._processes is not None:
+            self._processes.begin()
         self._channel.enter(task.key)
         began = time.perf_counter()
         try:
@@ -220,6 +226,8 @@ class Calls:
         header, body = end
         if task.stopped:
             header, body = {"t": "stopped", "entered": True}, b""
+            if self._processes is not None:
+                self._processes.end()
         header.update(key=task.key, ms=ms)
         self._channel.send(header, body)
 

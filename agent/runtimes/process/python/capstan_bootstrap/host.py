@@ -10,6 +10,7 @@ import sys
 import threading
 import traceback
 
+from .attempt_processes import processes_of
 from .calls import Calls
 from .channel import Channel, kill_group, tie_to_agent, utf8
 from .culprit import watch_exits
@@ -63,7 +64,7 @@ class Host:
             self._channel.send({"t": "load-failed"}, utf8(error_message(error)))
             # The agent ends this process.
             threading.Event().wait()
-        self._calls = Calls(choice, order["endpointId"], self._channel, end_lines)
+        self._calls = Calls(choice, order["endpointId"], self._channel, end_lines, processes_of(order))
         at_once = order["maxConcurrency"]
         self._runner = runner_for(self._calls, self._interrupts, loop if choice.is_async else None, at_once, self._channel)
         self._channel.send({"t": "loaded"})

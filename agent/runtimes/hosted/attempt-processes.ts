@@ -1,0 +1,150 @@
+/**
+ * Ends what a stopped attempt started and left behind, where the worker runs one attempt at a time: everything of the
+ * worker that was started since the attempt began is its own. What the module or earlier attempts started stays.
+ * capstan_bootstrap/attempt_processes.py is the same for Python.
+ */
+import { readdirSync, readFileSync, readlinkSync, statSync } from 'node:fs';
+import { setTimeout as pause } from 'node:timers/promises';
+
+import { isErrno } from '../../../lib/to-error.ts';
+import { HOST_MARK } from '../escaped.ts';
+import { readStat, type ProcessStat } from '../process-stat.ts';
+import type { LoadOrder, ProcessScope } from './protocol.ts';
+
+/** Length of a clock tick, s: 100 per second on every Linux that Node supports. */
+const TICK_S = 0.01;
+const ROUNDS = 50;
+const ROUND_MS = 10;
+/** In a container the kernel's clock may be replaced: then start times are compared with this process's own, s. */
+const MAX_DRIFT_S = 2;
+
+export class AttemptProcesses {
+  readonly #scope: ProcessScope;
+  readonly #workFolder: string;
+  readonly #mark: string | undefined;
+  readonly #driftS: number;
+  #sinceTick = 0;
+  #lastPid = 0;
+
+  private constructor(scope: ProcessScope, workFolder: string) {
+    this.#scope = scope;
+    this.#workFolder = workFolder;
+    this.#mark = markOf(process.pid);
+    const startedS = Number(readStat(process.pid)?.start ?? 0) * TICK_S;
+    const driftS = startedS + process.uptime() - uptimeS();
+    this.#driftS = Math.abs(driftS) > MAX_DRIFT_S ? driftS : 0;
+  }
+
+  /** Returns undefined for a worker that runs several attempts at a time: a process may be of any of them. */
+  static of({ maxConcurrency, processScope, workFolder }: LoadOrder): AttemptProcesses | undefined {
+    return maxConcurrency > 1 ? undefined : new AttemptProcesses(processScope, workFolder);
+  }
+
+  /** An attempt begins. Takes some microseconds: most attempts are not stopped. */
+  begin(): void {
+    this.#sinceTick = Math.round((uptimeS() + this.#driftS) / TICK_S);
+    this.#lastPid = Number(read('/proc/loadavg').split(' ')[4] ?? 0);
+  }
+
+  /** Kills what was started since then; resolves when it is gone. */
+  async end(): Promise<void> {
+    const refused = new Set<number>();
+    for (let round = 0; round < ROUNDS; round += 1) {
+      const found = this.#left(refused);
+      if (found.length === 0) return;
+      for (const pid of found) if (!kill(pid)) refused.add(pid);
+      await pause(ROUND_MS);
+    }
+  }
+
+  #left(refused: ReadonlySet<number>): number[] {
+    const stats = new Map(pids().flatMap((pid) => statEntry(pid)));
+    return [...stats].flatMap(([pid, stat]) => {
+      const isOver = stat.state === 'Z' || stat.state === 'X';
+      const isKept = pid === process.pid || refused.has(pid) || isOver || !this.#isLater(pid, stat);
+      return !isKept && this.#isOwn(pid, stats) ? [pid] : [];
+    });
+  }
+
+  #isLater(pid: number, { start }: ProcessStat): boolean {
+    const tick = Number(start);
+    return tick > this.#sinceTick || (tick === this.#sinceTick && pid > this.#lastPid);
+  }
+
+  #isOwn(pid: number, stats: ReadonlyMap<number, ProcessStat>): boolean {
+    const stat = stats.get(pid);
+    // What has no parent here was sent in from outside, for example an operator's shell.
+    if (this.#scope === 'own') return stat?.parent !== 0;
+    if (this.#scope === 'user') return ownerOf(pid) === process.getuid?.();
+    let parent = pid;
+    for (let known = stat; known !== undefined && parent !== process.pid; known = stats.get(parent)) parent = known.parent;
+    if (parent === process.pid || (this.#mark !== undefined && markOf(pid) === this.#mark)) return true;
+    // A person's shell in the folder is not a process of the worker.
+    if (this.#workFolder === '' || stat?.hasTerminal !== false) return false;
+    const folder = folderOf(pid);
+    return folder === this.#workFolder || folder.startsWith(`${this.#workFolder}/`);
+  }
+}
+
+function uptimeS(): number {
+  return Number(read('/proc/uptime').split(' ')[0] ?? 0);
+}
+
+function pids(): number[] {
+  return names('/proc')
+    .filter((name) => /^\d+$/.test(name))
+    .map(Number);
+}
+
+function statEntry(pid: number): [number, ProcessStat][] {
+  const stat = readStat(pid);
+  return stat === null ? [] : [[pid, stat]];
+}
+
+/** Returns the mark that a process was started with. */
+function markOf(pid: number): string | undefined {
+  return read(`/proc/${pid}/environ`)
+    .split('\0')
+    .find((entry) => entry.startsWith(`${HOST_MARK}=`));
+}
+
+/** Returns an empty value for a process that is gone, or another user's, and where there is no /proc. */
+function read(path: string): string {
+  try {
+    return readFileSync(path, 'latin1');
+  } catch {
+    return '';
+  }
+}
+
+function names(folder: string): string[] {
+  try {
+    return readdirSync(folder);
+  } catch {
+    return [];
+  }
+}
+
+function ownerOf(pid: number): number | undefined {
+  return statSync(`/proc/${pid}`, { throwIfNoEntry: false })?.uid;
+}
+
+function folderOf(pid: number): string {
+  try {
+    return readlinkSync(`/proc/${pid}/cwd`);
+  } catch {
+    return '';
+  }
+}
+
+/** Returns false for a process that this one may not kill. */
+function kill(pid: number): boolean {
+  try {
+    process.kill(pid, 'SIGKILL');
+    return true;
+  } catch (error) {
+    if (isErrno(error, 'ESRCH')) return true;
+    if (isErrno(error, 'EPERM')) return false;
+    throw error;
+  }
+}
