@@ -7,6 +7,9 @@ import { drain, type DrainLimits } from '../http/drain.ts';
 /** Limits for draining a body after a refusal on the host of an endpoint. */
 export const DRAIN: DrainLimits = { bytes: 4 * 1024 * 1024, ms: 5_000 };
 
+/** The same after a response of a function or server that has not waited for the body. */
+export const EARLY_DRAIN: DrainLimits = { bytes: 64 * 1024 * 1024, ms: 30_000 };
+
 /** Returns status, headers and body of an error, also for responses on a bare socket. */
 export function errorAnswer(error: CapstanError): { status: number; title: string; headers: Record<string, string>; body: string } {
   const { http: status, title } = errorTable[error.code];

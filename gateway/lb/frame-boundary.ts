@@ -53,9 +53,12 @@ export class FrameBoundary {
   }
 }
 
-/** Returns a Close frame of a server. `reason`: at most 123 bytes. */
+const MAX_REASON_BYTES = 123;
+
+/** Returns a Close frame of a server. A longer `reason` than 123 bytes is cut between characters. */
 export function closeFrame(code: number, reason: string): Buffer {
-  const text = Buffer.from(reason, 'utf8').subarray(0, 123);
+  const room = Buffer.alloc(MAX_REASON_BYTES);
+  const text = room.subarray(0, new TextEncoder().encodeInto(reason, room).written);
   return Buffer.concat([Buffer.from([0x80 | CLOSE, text.length + 2, code >> 8, code & 0xff]), text]);
 }
 

@@ -4,7 +4,7 @@ import type { Duplex } from 'node:stream';
 
 import type { CapstanError } from '../../lib/errors.ts';
 import { drain } from '../http/drain.ts';
-import { DRAIN, sendError } from './answer.ts';
+import { EARLY_DRAIN, sendError } from './answer.ts';
 import type { Responder } from './exchange.ts';
 
 /** As in nginx: the caller disconnected before the response. */
@@ -65,7 +65,7 @@ export class HttpResponder implements Responder {
     if (bytes.length === 0 || this.#request.method === 'HEAD') this.#response.end();
     else this.#response.end(bytes);
     answering.delete(this.#request.socket);
-    drain(this.#request, DRAIN);
+    drain(this.#request, EARLY_DRAIN);
   }
 
   fail(error: CapstanError): void {

@@ -15,6 +15,9 @@ export interface ServerWebSocket extends AsyncIterable<string | Uint8Array<Array
   send(data: unknown): Promise<void>;
   /** Returns the next message; undefined when it is closed. */
   receive(): Promise<string | Uint8Array<ArrayBuffer> | undefined>;
-  /** Closes it. `code`: 1000, or 3000 to 4999 for the application's own. */
+  /**
+   * Closes it. `code`: 1000, or 3000 to 4999 for the application's own; rejects for one that may not be sent. Of `reason`
+   * at most 123 bytes are sent.
+   */
   close(code?: number, reason?: string): Promise<void>;
 }

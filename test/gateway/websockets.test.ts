@@ -3,6 +3,7 @@ import { once } from 'node:events';
 
 import test, { type ExecutionContext } from 'ava';
 
+import { closeFrame } from '../../gateway/lb/frame-boundary.ts';
 import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
 import { until } from '../support/until.ts';
 import { FakeAgent, type Taken } from './fake-agent.ts';
@@ -478,4 +479,16 @@ test('a slow reader stops its worker, and a slow worker its caller', async (t) =
     seen = now;
     return now === big.length;
   });
+});
+
+test('a reason of the gateway is cut between characters', (t) => {
+  for (const [reason, sent] of [
+    ['the worker ended', 'the worker ended'],
+    [`${'x'.repeat(122)}ü`, 'x'.repeat(122)],
+    ['😀'.repeat(31), '😀'.repeat(30)],
+  ] as const) {
+    const frame = closeFrame(1012, reason);
+    t.is(frame.subarray(4).toString(), sent);
+    t.deepEqual([frame[1], frame.readUInt16BE(2)], [frame.length - 2, 1012]);
+  }
 });

@@ -78,3 +78,10 @@ test('bodies pass as they come', async (t) => {
   t.is(answer.headers['x-method'], 'PUT');
   t.true(Buffer.from(await answer.body.arrayBuffer()).equals(body));
 });
+
+test('an answer that does not wait for the body reaches the caller', async (t) => {
+  for (let count = 0; count < 6; count += 1) {
+    const answer = await call('/early', { method: 'POST', body: Buffer.alloc(8_000_000) });
+    t.deepEqual([answer.status, answer.text], [413, 'too large']);
+  }
+});

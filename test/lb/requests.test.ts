@@ -282,3 +282,10 @@ test('metrics count requests by endpoint and status', async (t) => {
   t.regex(text, new RegExp(`capstan_lb_requests_total\\{endpoint="${id('web')}",status="200"\\} \\d+`));
   t.regex(text, new RegExp(`capstan_lb_requests_held\\{endpoint="${id('web')}"\\} \\d+`));
 });
+
+test('an answer that does not wait for the body reaches the caller', async (t) => {
+  for (let count = 0; count < 6; count += 1) {
+    const answer = await call('/early', { method: 'POST', body: Buffer.alloc(8_000_000) });
+    t.deepEqual([answer.status, answer.text], [413, 'too large']);
+  }
+});

@@ -1,7 +1,9 @@
 /** Workers that listen themselves: requests and connections are passed on to them. */
+import { execFile } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { join } from 'node:path';
+import { promisify } from 'node:util';
 
 import test from 'ava';
 import { WebSocket } from 'undici';
@@ -53,6 +55,37 @@ for (const [raw, detail] of [
     t.is((await call('/any', {}, 'own')).status, 203);
   });
 }
+
+const SENDER = `
+import http.client, sys
+host, path, key, close = sys.argv[1:]
+for _ in range(6):
+    connection = http.client.HTTPConnection(host, timeout=30)
+    headers = {"authorization": "Bearer " + key, **({"connection": "close"} if close else {})}
+    # It sends everything before it reads.
+    connection.request("POST", path, b"x" * 8_000_000, headers)
+    answer = connection.getresponse()
+    print(answer.status, answer.read().decode())
+    connection.close()
+`;
+
+for (const [caller, close] of [
+  ['keeps its connection', ''],
+  ['wants its connection closed', 'close'],
+] as const) {
+  test.serial(`an answer that does not wait for the body reaches a caller that sends everything first and ${caller}`, async (t) => {
+    const args = ['-c', SENDER, new URL(stack().url).host, `/lb/${id('own')}/early`, stack().apiKey, close];
+    const { stdout } = await promisify(execFile)('python3', args);
+    t.is(stdout, '413 too large\n'.repeat(6));
+  });
+}
+
+test.serial('an answer that does not wait for the body reaches a caller that reads while it sends', async (t) => {
+  for (let count = 0; count < 12; count += 1) {
+    const answer = await call('/early', { method: 'POST', body: 'x'.repeat(3_000_000) }, 'own');
+    t.deepEqual([answer.status, answer.text], [413, 'too large']);
+  }
+});
 
 test.serial('a WebSocket without a key is refused', async (t) => {
   const socket = new WebSocket(`${stack().url.replace('http', 'ws')}/lb/${id('own')}/socket`);

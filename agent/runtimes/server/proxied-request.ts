@@ -20,6 +20,7 @@ import { request as httpRequest, type Agent, type ClientRequest, type IncomingMe
 import type { Duplex } from 'node:stream';
 
 import { HTTP_WINDOW_BYTES, type HttpCall, type HttpEvents, type HttpRequest } from '../runtime.ts';
+import { failedWriteOf } from './read-before-close.ts';
 import { CONNECT_MS } from './server-agent.ts';
 import type { Reach } from './site.ts';
 
@@ -98,7 +99,9 @@ export class ProxiedRequest implements HttpCall {
       if (head.length > 0) socket.unshift(head);
       this.#readFrom(socket);
     });
-    this.#request.on('error', (error: NodeJS.ErrnoException) => {
+    this.#request.on('error', (reported: NodeJS.ErrnoException) => {
+      // What Node reports at the end of a connection whose write had failed is not the cause.
+      const error = failedWriteOf(this.#request.socket) ?? reported;
       // Node also reports ECONNRESET, without a system call, for a connection that ended normally.
       const isReset = error.syscall !== undefined && RESET.has(error.code ?? '');
       const isGone = isReset && deps.isRefused();

@@ -3,6 +3,8 @@ import { Agent, type ClientRequestArgs } from 'node:http';
 import { connect, type NetConnectOpts, type Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 
+import { readBeforeClose } from './read-before-close.ts';
+
 /** Time-out of connecting, ms: the kernel would try for two minutes. */
 export const CONNECT_MS = 5_000;
 
@@ -37,6 +39,7 @@ export class ServerAgent extends Agent {
     socket.once('connect', () => {
       socket.off('error', failed).setTimeout(0).removeAllListeners('timeout');
       if (!this.#isRefused()) {
+        readBeforeClose(socket);
         done?.(null, socket);
         return;
       }

@@ -45,6 +45,10 @@ export async function chat(websocket, room = 'all') {
     if (message === 'boom') throw new Error('it broke');
     if (message === 'return') return;
     if (message === 'bye') await websocket.close(4001, 'as asked');
+    else if (String(message).startsWith('close ')) {
+      const [, code, reason = ''] = message.split(' ');
+      await websocket.close(Number(code), reason).catch((error) => websocket.send(error.name + ' ' + error.message));
+    }
     else if (message === 'flood') for (let n = 0; n < 12; n++) await websocket.send(new Uint8Array(65_536));
     else await websocket.send(message);
   }
@@ -120,6 +124,12 @@ async def chat(websocket, room: str = "all"):
             return
         if message == "bye":
             await websocket.close(4001, "as asked")
+        elif isinstance(message, str) and message.startswith("close "):
+            code, _, reason = message[6:].partition(" ")
+            try:
+                await websocket.close(int(code), reason)
+            except ValueError as error:
+                await websocket.send(f"ValueError {error}")
         elif message == "flood":
             for n in range(12):
                 await websocket.send(bytes(65536))
@@ -141,6 +151,12 @@ def chatNow(websocket, room: str = "all"):
             return
         if message == "bye":
             websocket.close(4001, "as asked")
+        elif isinstance(message, str) and message.startswith("close "):
+            code, _, reason = message[6:].partition(" ")
+            try:
+                websocket.close(int(code), reason)
+            except ValueError as error:
+                websocket.send(f"ValueError {error}")
         elif message == "flood":
             for n in range(12):
                 websocket.send(bytes(65536))

@@ -140,6 +140,31 @@ export function webSocketConformance(name: string, makeRuntime: MakeRuntime, bui
       t.is((await answered(ask(worker, 'hello', { method: 'POST', body: Buffer.from('{"name":"Ada"}') }))).status, 200);
     });
 
+    test(`${name}: ${fn} cannot send a code that is reserved, and its reason stays text`, async (t) => {
+      const worker = await workerOf(t);
+      const socket = open(ask(worker, fn, upgrade('lazy')));
+      for (const code of [0, 999, 1004, 1005, 1006, 1015, 1016, 2999, 5000, 65_536]) {
+        socket.call.body(masked(TEXT, `close ${code}`), false);
+        const { data } = await socket.frame(({ data: text }) => text.toString().includes(`code: ${code} may not be sent`));
+        t.regex(data.toString(), /^(RangeError|ValueError) code: \d+ may not be sent; use 1000, or 3000 to 4999/);
+      }
+      // 122 bytes, and then characters of several bytes.
+      for (const [reason, sent] of [
+        ['x'.repeat(123), 'x'.repeat(123)],
+        [`${'x'.repeat(122)}ü`, 'x'.repeat(122)],
+        [`${'x'.repeat(121)}€€`, 'x'.repeat(121)],
+        [`${'x'.repeat(120)}😀`, 'x'.repeat(120)],
+        ['€'.repeat(60), '€'.repeat(41)],
+      ] as const) {
+        const other = open(ask(worker, fn, { ...upgrade('lazy'), body: masked(TEXT, `close 4000 ${reason}`) }));
+        t.deepEqual(await other.closed(), [4000, sent]);
+      }
+      for (const code of [1000, 1001, 1003, 1007, 1011, 1012, 1014, 3000, 4999]) {
+        const other = open(ask(worker, fn, { ...upgrade('lazy'), body: masked(TEXT, `close ${code}`) }));
+        t.deepEqual(await other.closed(), [code, '']);
+      }
+    });
+
     test(`${name}: ${fn} comes to an end when its worker is ended with an open WebSocket`, async (t) => {
       const worker = await workerOf(t);
       const socket = open(ask(worker, fn, upgrade()));
@@ -180,6 +205,7 @@ export function webSocketConformance(name: string, makeRuntime: MakeRuntime, bui
         [masked(TEXT, Buffer.from([0xff])), 1007],
         [masked(CLOSE, Buffer.from([3])), 1002],
         [masked(CLOSE, Buffer.from([3, 0xed])), 1002],
+        [masked(CLOSE, Buffer.from([7, 0xd0])), 1002],
         [masked(CLOSE, Buffer.from([3, 0xe8, 0xff])), 1007],
         [huge, 1009],
       ] as const) {

@@ -31,6 +31,11 @@ async def later(value: float):
     return value
 
 
+def early(request):
+    # From the headers alone; the body stays unread.
+    return request.Response("too large", 413)
+
+
 def echo(request):
     headers = {"content-type": request.headers["content-type"], "x-method": request.method}
     return request.Response(request.stream(), 201, headers)

@@ -13,6 +13,13 @@ const server = createServer((request, response) => {
     return;
   }
   if (request.url === '/exit') process.exit(1);
+  if (request.url === '/early') {
+    // From the headers alone; the body stays unread.
+    request.socket.pause();
+    const raw = 'HTTP/1.1 413 Payload Too Large\r\nContent-Length: 9\r\nConnection: close\r\n\r\ntoo large';
+    request.socket.write(raw, () => request.socket.destroy());
+    return;
+  }
   if (request.url.startsWith('/raw?')) {
     request.socket.end(decodeURIComponent(request.url.slice(5)));
     return;

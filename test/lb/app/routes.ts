@@ -17,6 +17,9 @@ export function search(q: string, tags: string[] = []): object {
   return { q, tags };
 }
 
+/** From the headers alone; the body stays unread. */
+export const early = (_request: Request): Response => new Response('too large', { status: 413 });
+
 export function echo(request: Request): Response {
   const headers = { 'content-type': request.headers.get('content-type') ?? '', 'x-method': request.method };
   return new Response(request.body, { status: 201, headers });

@@ -13,7 +13,7 @@ import threading
 
 from .http_request import CallerGone
 from .output import to_json
-from .websocket_frames import BINARY, CLOSE, PING, PONG, TEXT, FrameError, FrameReader, close_frame, frame_of
+from .websocket_frames import BINARY, CLOSE, PING, PONG, TEXT, FrameError, FrameReader, close_frame, frame_of, is_close_code
 
 GUID = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 # Unread messages, bytes, beyond which the caller must wait.
@@ -245,7 +245,11 @@ class WebSocket:
             yield message
 
     def close(self, code=1000, reason=""):
-        """Closes it. `code`: 1000, or 3000 to 4999 for the application's own."""
+        """
+        Closes it. `code`: 1000, or 3000 to 4999 for the application's own; ValueError for one that may not be sent. Of
+        `reason` at most 123 bytes are sent.
+        """
+        _check_close(code, reason)
         self._open()
         if self._connection.closing():
             try:
@@ -318,6 +322,7 @@ class AsyncWebSocket(WebSocket):
             yield message
 
     async def close(self, code=1000, reason=""):
+        _check_close(code, reason)
         self._open()
         if self._connection.closing():
             try:
@@ -343,6 +348,13 @@ class AsyncWebSocket(WebSocket):
                     return
                 change = self._connection.waiter()
             await change
+
+
+def _check_close(code, reason):
+    if not is_close_code(code):
+        raise ValueError(f"code: {code!r} may not be sent; use 1000, or 3000 to 4999 for the application's own")
+    if not isinstance(reason, str):
+        raise TypeError(f"reason: must be a str, not {type(reason).__name__}")
 
 
 def _frame_for(data):

@@ -5,8 +5,6 @@ CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0x0, 0x1, 0x2, 0x8, 0x9, 0xA
 # Longest message, bytes, whatever its frames.
 MAX_MESSAGE_BYTES = 16 * 1024 * 1024
 MAX_CONTROL_BYTES = 125
-# Codes below 5000 that a Close frame may not have (section 7.4).
-RESERVED = (1004, 1005, 1006, 1015)
 
 
 class FrameError(Exception):
@@ -100,15 +98,22 @@ def frame_of(opcode, payload):
     return head + payload
 
 
+def is_close_code(code):
+    """True for a code that a Close frame may have: of the protocol, of its registry, or of an application (section 7.4)."""
+    return isinstance(code, int) and (1000 <= code <= 1003 or 1007 <= code <= 1014 or 3000 <= code <= 4999)
+
+
 def close_frame(code, reason):
-    return frame_of(CLOSE, struct.pack("!H", code) + reason.encode("utf-8", "replace")[: MAX_CONTROL_BYTES - 2])
+    # Cut between characters: a reason must be UTF-8.
+    text = reason.encode("utf-8", "replace")[: MAX_CONTROL_BYTES - 2].decode("utf-8", "ignore").encode()
+    return frame_of(CLOSE, struct.pack("!H", code) + text)
 
 
 def _close_of(payload):
     if not payload:
         return 1005, ""
     code = int.from_bytes(payload[:2], "big") if len(payload) > 1 else 0
-    if code < 1000 or code >= 5000 or code in RESERVED:
+    if not is_close_code(code):
         raise FrameError(1002, "a Close frame has no valid code")
     return code, _text(payload[2:])
 

@@ -132,20 +132,23 @@ export function frameOf(opcode: number, payload: Uint8Array): Uint8Array<ArrayBu
   return frame;
 }
 
-/** Returns the payload of a Close frame. */
+/** True for a code that a Close frame may have: of the protocol, of its registry, or of an application (section 7.4). */
+export function isCloseCode(code: number): boolean {
+  return Number.isInteger(code) && ((code >= 1000 && code <= 1003) || (code >= 1007 && code <= 1014) || (code >= 3000 && code <= 4999));
+}
+
+/** Returns the payload of a Close frame. A long reason is cut between characters: it must be UTF-8. */
 export function closePayload(code: number, reason: string): Uint8Array {
-  const text = new TextEncoder().encode(reason);
-  const payload = new Uint8Array(2 + Math.min(text.length, MAX_CONTROL_BYTES - 2));
+  const payload = new Uint8Array(MAX_CONTROL_BYTES);
   new DataView(payload.buffer).setUint16(0, code);
-  payload.set(text.subarray(0, payload.length - 2), 2);
-  return payload;
+  const { written } = new TextEncoder().encodeInto(reason, payload.subarray(2));
+  return payload.subarray(0, 2 + written);
 }
 
 function closeOf(data: Uint8Array): Received {
   if (data.length === 0) return { kind: 'close', code: 1005, reason: '' };
   const code = data.length === 1 ? 0 : ((data[0] ?? 0) << 8) | (data[1] ?? 0);
-  // Codes that may not be sent (section 7.4).
-  if (code < 1000 || code >= 5000 || [1004, 1005, 1006, 1015].includes(code)) throw new FrameError(1002, 'a Close frame has no valid code');
+  if (!isCloseCode(code)) throw new FrameError(1002, 'a Close frame has no valid code');
   return { kind: 'close', code, reason: textOf(data.subarray(2)) };
 }
 

@@ -9,7 +9,7 @@ import { createHash } from 'node:crypto';
 
 import { toJson } from '../output.ts';
 import type { RequestBody } from './body.ts';
-import { closePayload, FrameError, frameOf, FrameReader, OPCODES } from './websocket-frames.ts';
+import { closePayload, FrameError, frameOf, FrameReader, isCloseCode, OPCODES } from './websocket-frames.ts';
 
 const GUID = '258EAFA5-E914-47DA-95CA-C5AB0DC85B11';
 /** Unread messages, bytes, beyond which the caller must wait. */
@@ -107,8 +107,14 @@ export class FunctionWebSocket implements AsyncIterable<Message> {
     for (let message = await this.receive(); message !== undefined; message = await this.receive()) yield message;
   }
 
-  /** Closes it; idempotent. `code`: 1000, or 3000 to 4999 for the application's own. */
+  /**
+   * Closes it; idempotent. `code`: 1000, or 3000 to 4999 for the application's own. Of `reason` at most 123 bytes are sent.
+   * Rejects with a RangeError for a code that may not be sent.
+   */
   async close(code = 1000, reason = ''): Promise<void> {
+    if (!isCloseCode(code))
+      throw new RangeError(`code: ${String(code)} may not be sent; use 1000, or 3000 to 4999 for the application's own`);
+    if (typeof reason !== 'string') throw new TypeError(`reason: must be a string, not ${typeof reason}`);
     this.#open();
     if (this.#isClosed) return;
     this.#isClosed = true;
