@@ -17,6 +17,7 @@ export const sets = {
   ],
   sandbox: ['test/cli/start-levels.test.ts', 'test/sandbox/bwrap-*.test.ts', 'test/sandbox/users*.test.ts'],
   escapes: ['test/escapes/*.test.ts'],
+  neighbours: ['test/neighbours/*.test.ts'],
   tool: [
     'build-checks',
     'call',

@@ -199,6 +199,7 @@ async function startIn(folder: string, config: AgentConfig, deps: AgentDeps, loc
       waits.forgetAll();
       engine.feed({ kind: 'disconnected' });
     },
+    onCongested: (is) => engine.feed({ kind: 'congested', is }),
     onRejoined: () => engine.feed({ kind: 'rejoined' }),
     onRemoved: (error) => void giveUp(error),
   });

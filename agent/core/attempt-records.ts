@@ -23,6 +23,8 @@ export function addAttempt(ctx: StepContext, dispatch: Dispatch): Attempt {
     deadline: undefined,
     chunks: undefined,
     progress: undefined,
+    progressAfter: undefined,
+    progressWaits: false,
     end: undefined,
   };
   ctx.state.attempts.set(key, attempt);

@@ -10,6 +10,8 @@ import { attemptKey, type Attempt, type State, type StopCause, type Worker } fro
 import { report, reportEnded, reportRefused, reportStarted } from './report.ts';
 import { resetFailures } from './workers.ts';
 
+/** Least time between two reports of an attempt's progress, ms; only the latest one counts. */
+export const PROGRESS_MS = 50;
 /** The error of a job that exceeded its execution time-out. */
 const TIMED_OUT_ERROR = 'executionTimeout exceeded';
 /**
@@ -64,6 +66,7 @@ export function handlerEntered(ctx: StepContext, attempt: Attempt): void {
 export function handlerEnded(ctx: StepContext, attempt: Attempt, result: HandlerResult): void {
   if (attempt.phase === 'lingering') endLingering(ctx, attempt);
   if (attempt.phase !== 'handed' && attempt.phase !== 'running') return;
+  reportProgress(ctx, attempt);
   if (attempt.stop !== undefined || result.kind === 'stopped') {
     endStopped(ctx, attempt, result.ms);
   } else {
@@ -196,12 +199,14 @@ export function addChunk(ctx: StepContext, attempt: Attempt, data: Buffer): void
 
 /** Sends the chunks that may be sent and grants the generator its available credits. */
 export function sendChunks(ctx: StepContext, attempt: Attempt, log: ChunkLog): void {
-  if (ctx.state.online) {
+  const flows = ctx.state.online && !ctx.state.congested;
+  // The chunks of an attempt that has ended are few, and its end waits behind them.
+  if (flows || (ctx.state.online && attempt.end !== undefined)) {
     for (const { index, data } of takeUnsent(log)) {
       ctx.emit(report({ $case: 'chunk', value: { jobId: attempt.jobId, token: attempt.token, index, data: toPayloadMessage(data) } }));
     }
   }
-  const count = grantCredits(log, ctx.state.online, ctx.now);
+  const count = grantCredits(log, flows, ctx.now);
   if (count > 0 && attempt.phase === 'running') ctx.emit({ kind: 'credit', key: attempt.key, workerId: attempt.workerId, count });
 }
 
@@ -225,6 +230,15 @@ export function resend(ctx: StepContext, attempt: Attempt): void {
 export function setProgress(ctx: StepContext, attempt: Attempt, data: Buffer): void {
   if (attempt.phase !== 'running') return;
   attempt.progress = { inline: data };
+  attempt.progressWaits = true;
+  if (attempt.progressAfter === undefined || ctx.now >= attempt.progressAfter) reportProgress(ctx, attempt);
+}
+
+/** Reports the progress that waits, if any. */
+export function reportProgress(ctx: StepContext, attempt: Attempt): void {
+  if (!attempt.progressWaits || attempt.progress === undefined || attempt.phase !== 'running') return;
+  attempt.progressWaits = false;
+  attempt.progressAfter = ctx.now + PROGRESS_MS;
   if (ctx.state.online) ctx.emit(progressOf(attempt, attempt.progress));
 }
 
@@ -287,8 +301,10 @@ function noteEnd(ctx: StepContext, attempt: Attempt, { outcome, error, ms, outpu
 
 /** The end follows the last chunk, and both follow their large bodies. */
 function reportEndWhenComplete(ctx: StepContext, attempt: Attempt): void {
-  const { end } = attempt;
-  if (end === undefined || end.storing || (attempt.chunks !== undefined && isStoring(attempt.chunks))) return;
+  const { end, chunks } = attempt;
+  if (end === undefined || end.storing || (chunks !== undefined && isStoring(chunks))) return;
+  // Held back while the session was congested.
+  if (chunks !== undefined) sendChunks(ctx, attempt, chunks);
   apply(ctx, attempt, 'stored');
   if (ctx.state.online) ctx.emit(reportEnded(attempt, end, ctx.now));
 }

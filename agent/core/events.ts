@@ -25,6 +25,8 @@ export type CoreEvent =
   // From the scheduler.
   | { readonly kind: 'welcome' }
   | { readonly kind: 'disconnected' }
+  /** Whether messages to the scheduler wait for the connection. */
+  | { readonly kind: 'congested'; readonly is: boolean }
   /** The node has a new identity: work assigned to the old identity is dropped. */
   | { readonly kind: 'rejoined' }
   | { readonly kind: 'desired'; readonly desired: DesiredWorkers }

@@ -100,6 +100,10 @@ export interface Attempt {
   deadline: number | undefined;
   chunks: ChunkLog | undefined;
   progress: Payload | undefined;
+  /** When progress may be reported again, monotonic ms; absent before the first report. */
+  progressAfter: number | undefined;
+  /** The latest progress waits for that time. */
+  progressWaits: boolean;
   end: AttemptEnd | undefined;
 }
 
@@ -128,6 +132,8 @@ export interface State {
   readonly newest: Map<string, AttemptKey>;
   /** The scheduler has sent Welcome in the current session. */
   online: boolean;
+  /** Messages wait for the connection: chunks are held back, so that other reports do not queue behind them. */
+  congested: boolean;
   /** The agent is closing: it accepts nothing new. */
   closing: boolean;
   /** The set of workers differs from the last report. */
@@ -144,6 +150,7 @@ export function newState(): State {
     attempts: new Map(),
     newest: new Map(),
     online: false,
+    congested: false,
     closing: false,
     workersChanged: false,
   };

@@ -18,6 +18,7 @@ import {
   markAttemptsLost,
   outputStored,
   refuse,
+  reportProgress,
   resend,
   returnUnstarted,
   runningCount,
@@ -56,10 +57,16 @@ export function step(state: State, event: CoreEvent, now: number): Effect[] {
   switch (event.kind) {
     case 'welcome':
       state.online = true;
+      state.congested = false;
       for (const attempt of state.attempts.values()) resend(ctx, attempt);
       break;
     case 'disconnected':
       state.online = false;
+      break;
+    case 'congested':
+      state.congested = event.is;
+      if (event.is) break;
+      for (const attempt of state.attempts.values()) if (attempt.chunks !== undefined) chunkStored(ctx, attempt, attempt.chunks);
       break;
     case 'rejoined':
       state.epoch = 0;
@@ -235,6 +242,7 @@ export function nextDeadline(state: State): number | undefined {
   for (const attempt of state.attempts.values()) {
     consider(attempt.deadline);
     if (attempt.chunks !== undefined) consider(nextGrantAt(attempt.chunks));
+    if (attempt.progressWaits && attempt.phase === 'running') consider(attempt.progressAfter);
   }
   return first;
 }
@@ -277,6 +285,7 @@ function hostExited(ctx: StepContext, event: Extract<CoreEvent, { kind: 'exited'
 function tick(ctx: StepContext): void {
   for (const attempt of ctx.state.attempts.values()) {
     if (attempt.deadline !== undefined && ctx.now >= attempt.deadline) timeOut(ctx, attempt);
+    if (attempt.progressAfter !== undefined && ctx.now >= attempt.progressAfter) reportProgress(ctx, attempt);
     if (attempt.chunks !== undefined && attempt.chunks.owed > 0) sendChunks(ctx, attempt, attempt.chunks);
   }
   for (const worker of ctx.state.workers.values()) {

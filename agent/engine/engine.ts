@@ -30,6 +30,7 @@ import { newState, type AttemptKey } from '../core/state.ts';
 import { actualWorkers, attemptRefs } from '../core/report.ts';
 import { isIdle, nextDeadline, step } from '../core/step.ts';
 import type { HttpCall, HttpEvents, HttpRequest, RunningWorker, Runtime, WorkerEvents } from '../runtimes/runtime.ts';
+import { ReadingShares } from '../runtimes/reading-shares.ts';
 import { ValidatedResponse } from '../runtimes/validated-response.ts';
 
 /** Longest delay of a timer, ms. */
@@ -82,6 +83,7 @@ export class Engine {
   #turnEnds = false;
   #onIdle: (() => void) | undefined;
   readonly #lines: WorkerLines;
+  readonly #reading = new ReadingShares();
   readonly #spans: AttemptSpans;
 
   constructor(deps: EngineDeps) {
@@ -400,6 +402,7 @@ export class Engine {
         command: release.command,
         startTimeoutMs: release.startTimeoutMs,
         network: networkOf(release, name, this.#deps.defaultNetwork),
+        reading: this.#reading.of(release.accountId ?? ''),
       },
       events,
     );

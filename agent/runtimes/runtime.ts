@@ -5,6 +5,7 @@
 import type { ErrorCode } from '../../lib/errors.ts';
 import type { WorkerNetwork } from '../../lib/isolation.ts';
 import type { S3Config } from '../../proto/gen/capstan/v1/common.ts';
+import type { ReadingShare } from './reading-shares.ts';
 import type { FunctionSpec } from '../../proto/gen/capstan/v1/nodes.ts';
 
 export interface Runtime {
@@ -49,6 +50,8 @@ export interface WorkerStart {
   readonly startTimeoutMs?: number;
   /** What its network reaches; absent: `host`. */
   readonly network?: WorkerNetwork;
+  /** What its account may use of the agent's loop; absent where it is the only one. */
+  readonly reading?: ReadingShare;
 }
 
 export interface RunningWorker {

@@ -55,11 +55,16 @@ export interface SessionOptions {
   /** Every event of a message, in order; Welcome first. */
   readonly onEvents: (events: readonly SchedulerEvent[]) => void;
   readonly onDisconnected: () => void;
+  /** Whether messages wait for the connection: what can wait should, as later messages queue behind it. */
+  readonly onCongested: (is: boolean) => void;
   /** The node received a new identity, or its own is known in another cell now: the epochs of desired sets begin anew. */
   readonly onRejoined: () => void;
   /** The node was removed: the scheduler has reassigned its work and accepts nothing from it any more. */
   readonly onRemoved: (error: CapstanError) => void;
 }
+
+/** Messages, of at most BATCH_BYTES each, that may wait for the connection before it counts as congested. */
+const MAX_UNWRITTEN = 3;
 
 interface Live {
   readonly client: NodeServiceClient;
@@ -67,6 +72,8 @@ interface Live {
   limits: Welcome;
   welcomed: boolean;
   readonly openedAt: number;
+  /** Messages that the connection has not taken. */
+  unwritten: number;
   heardAt: number;
   sentAt: number;
   timer: NodeJS.Timeout | undefined;
@@ -189,7 +196,17 @@ export class Session {
     const client = nodeClient(this.#options.finder);
     const stream = client.session(nodeMetadata(identity));
     const now = performance.now();
-    const live: Live = { client, stream, limits: OPENING, welcomed: false, openedAt: now, heardAt: now, sentAt: now, timer: undefined };
+    const live: Live = {
+      client,
+      stream,
+      limits: OPENING,
+      welcomed: false,
+      openedAt: now,
+      unwritten: 0,
+      heardAt: now,
+      sentAt: now,
+      timer: undefined,
+    };
     this.#live = live;
     let failure: unknown;
     readClientStream<SchedulerMessage>(stream, { name: 'NodeService.Session', log: this.#options.log }, (message) =>
@@ -223,7 +240,12 @@ export class Session {
     const live = this.#live;
     if (live === undefined) return;
     live.sentAt = performance.now();
-    live.stream.write(message);
+    live.unwritten += 1;
+    if (live.unwritten === MAX_UNWRITTEN) this.#options.onCongested(true);
+    live.stream.write(message, () => {
+      live.unwritten -= 1;
+      if (live.unwritten === MAX_UNWRITTEN - 1 && this.#live === live) this.#options.onCongested(false);
+    });
   }
 
   #say(event: AgentEvent): void {

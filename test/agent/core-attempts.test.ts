@@ -1,7 +1,7 @@
 /** What becomes of a lease, in the core alone (nodes.proto, Dispatch to AttemptAck). */
 import test from 'ava';
 
-import { TIMED_OUT_GRACE_MS } from '../../agent/core/attempts.ts';
+import { PROGRESS_MS, TIMED_OUT_GRACE_MS } from '../../agent/core/attempts.ts';
 import { KEPT_CHUNKS, READER_LAPSE_MS } from '../../agent/core/chunks.ts';
 import type { FromWorker } from '../../agent/core/events.ts';
 import { attemptRefs } from '../../agent/core/report.ts';
@@ -395,3 +395,39 @@ for (const [name, forge] of FORGED) {
     t.is(world.host('w1')?.asked, 'no');
   });
 }
+
+test('of progress that comes faster than it is reported, the latest counts', (t) => {
+  const world = ready();
+  dispatch(world);
+  enter(world);
+  const reported = (): string[] =>
+    world.reports.flatMap((event) =>
+      event.$case === 'progress' && event.value.data?.body?.$case === 'inline' ? [event.value.data.body.value.toString()] : [],
+    );
+  for (const value of ['1', '2', '3']) world.feed({ kind: 'progress', key: KEY, data: Buffer.from(value) });
+  t.deepEqual(reported(), ['1']);
+  world.pass(PROGRESS_MS);
+  t.deepEqual(reported(), ['1', '3']);
+  world.feed({ kind: 'progress', key: KEY, data: Buffer.from('4') });
+  end(world);
+  t.deepEqual(reported(), ['1', '3', '4']);
+  world.pass(1_000);
+  t.is(told(world).at(-1), 'ended COMPLETED');
+});
+
+test('while the session is congested chunks wait, in bounds, and an end takes its own along', (t) => {
+  const world = ready();
+  dispatch(world);
+  enter(world);
+  world.feed({ kind: 'congested', is: true });
+  const chunks = (): string[] => told(world).filter((said) => said.startsWith('chunk'));
+  for (let sent = 0; sent < KEPT_CHUNKS + 5; sent += 1) world.feed({ kind: 'chunk', key: KEY, data: Buffer.from('1') });
+  t.deepEqual(chunks(), []);
+  t.is(world.credits.get(KEY), KEPT_CHUNKS);
+  world.feed({ kind: 'congested', is: false });
+  t.is(chunks().length, KEPT_CHUNKS + 5);
+  world.feed({ kind: 'congested', is: true });
+  world.feed({ kind: 'chunk', key: KEY, data: Buffer.from('1') });
+  end(world);
+  t.deepEqual(told(world).slice(-2), [`chunk ${KEPT_CHUNKS + 5}`, 'ended COMPLETED']);
+});

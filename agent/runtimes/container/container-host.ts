@@ -6,7 +6,9 @@ import { BufferedListener, type HostListener } from '../hosted/host-listener.ts'
 import type { Host } from '../hosted/host.ts';
 import type { ToHost } from '../hosted/protocol.ts';
 import { LineSplitter } from '../lines.ts';
+import type { ReadingShare } from '../reading-shares.ts';
 import type { WorkerEvents } from '../runtime.ts';
+import { WorkerStreams } from '../worker-streams.ts';
 import { WorkerChannel, type Connections } from './channel.ts';
 import type { ContainerSpec } from './create-request.ts';
 import { NO_PROGRAM, signalOf, WorkerContainer, type ContainerDeps, type Ending } from './worker-container.ts';
@@ -34,6 +36,7 @@ export class ContainerHost implements Host {
   #connections: Connections | undefined;
   #writer: FrameWriter | undefined;
   #unsent: (readonly [ToHost, Uint8Array | undefined])[] = [];
+  readonly #streams = new WorkerStreams();
   readonly #hearing = new BufferedListener();
   readonly #entered = new LineSplitter((key) => this.#hearing.tell((listener) => listener.entered(key)));
   #isHeld = false;
@@ -97,6 +100,10 @@ export class ContainerHost implements Host {
     this.#container?.kill(this.#killedFor);
   }
 
+  readWithin(share: ReadingShare | undefined): void {
+    this.#streams.within(share);
+  }
+
   refuse(why: string): void {
     if (this.#isRefused) return;
     this.#isRefused = true;
@@ -139,6 +146,7 @@ export class ContainerHost implements Host {
       startFailed: (reason, text) => this.#events.startFailed(reason, text),
       line: (stream, text) => this.#hearing.tell((listener) => listener.line(stream, text)),
       running: () => undefined,
+      streams: this.#streams,
       isAlive: () => this.#connections?.lifeline.readable === true,
       ended: resolve,
     });
@@ -160,7 +168,7 @@ export class ContainerHost implements Host {
       this.#entered.stop();
       channel.destroy();
     };
-    channel.on('data', (data) => {
+    this.#streams.read(channel, (data) => {
       try {
         reader.push(data);
       } catch (error) {
@@ -168,9 +176,9 @@ export class ContainerHost implements Host {
       }
     });
     channel.once('close', () => this.#hearing.tell((listener) => listener.closed()));
-    entry.on('data', (data) => this.#entered.push(data));
+    this.#streams.read(entry, (data) => this.#entered.push(data));
     const report = new LineSplitter((line) => (this.#report = line));
-    lifeline.on('data', (data) => report.push(data));
+    this.#streams.read(lifeline, (data) => report.push(data));
     this.#writer = new FrameWriter(channel, process.nextTick);
     this.#flush();
   }

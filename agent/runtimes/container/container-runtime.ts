@@ -203,7 +203,7 @@ export class ContainerRuntime implements Runtime {
           void api.listenAlso(address).catch((error: unknown) => made.kill(`the worker cannot reach this agent: ${String(error)}`));
         carrierEvents.started();
       };
-      const made = new ForeignContainer(this.#deps, order, { ...carrierEvents, started });
+      const made = new ForeignContainer(this.#deps, order, { ...carrierEvents, started }, carried.reading);
       this.#keep(start, made);
       return made;
     };
@@ -234,7 +234,7 @@ export class ContainerRuntime implements Runtime {
       (published: readonly number[]): Launcher =>
       (spec, variables, events) => {
         const order = async (): Promise<ContainerSpec> => ({ ...(await this.#orders.forForeign(spec, variables, start)), published });
-        made = new ForeignContainer(this.#deps, order, events);
+        made = new ForeignContainer(this.#deps, order, events, spec.reading);
         this.#keep(start, made);
         return made;
       };

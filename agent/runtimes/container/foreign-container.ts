@@ -2,6 +2,8 @@
 import { CapstanError } from '../../../lib/errors.ts';
 import { messageOf } from '../../../lib/to-error.ts';
 import type { LaunchedProcess, LauncherEvents } from '../foreign/launcher.ts';
+import type { ReadingShare } from '../reading-shares.ts';
+import { WorkerStreams } from '../worker-streams.ts';
 import { containerEnd, outOfMemoryText } from './container-host.ts';
 import type { ContainerSpec } from './create-request.ts';
 import { WorkerContainer, type ContainerDeps, type Ending } from './worker-container.ts';
@@ -10,6 +12,7 @@ export class ForeignContainer implements LaunchedProcess {
   /** Its processes have pids of the container's namespace. */
   readonly pid = undefined;
   readonly #events: LauncherEvents;
+  readonly #streams: WorkerStreams;
   #container: WorkerContainer | undefined;
   #killedFor: string | undefined;
   #terminated = false;
@@ -17,8 +20,9 @@ export class ForeignContainer implements LaunchedProcess {
   readonly exited: Promise<void>;
 
   /** `order` may reject; the worker then ends with the error's message. */
-  constructor(deps: ContainerDeps, order: () => Promise<ContainerSpec>, events: LauncherEvents) {
+  constructor(deps: ContainerDeps, order: () => Promise<ContainerSpec>, events: LauncherEvents, reading?: ReadingShare) {
     this.#events = events;
+    this.#streams = new WorkerStreams(reading);
     this.exited = this.#live(deps, order);
   }
 
@@ -49,6 +53,7 @@ export class ForeignContainer implements LaunchedProcess {
         preparing: (reason, text) => this.#events.preparing(reason, text),
         startFailed: (reason, text) => this.#events.startFailed(reason, text),
         line: (stream, text) => this.#events.line(stream, text),
+        streams: this.#streams,
         running: () => this.#events.started(),
         isAlive: () => false,
         ended: resolve,

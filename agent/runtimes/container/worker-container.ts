@@ -6,6 +6,7 @@ import type Docker from 'dockerode';
 import { CapstanError } from '../../../lib/errors.ts';
 import { messageOf } from '../../../lib/to-error.ts';
 import { WorkerOutput } from '../worker-output.ts';
+import type { WorkerStreams } from '../worker-streams.ts';
 import type { ContainerSpec, ContainerRules } from './create-request.ts';
 import { engineMessage, engineStatus, isMissingImage, type ContainerEngine } from './engine.ts';
 import type { ImagePulls } from './image-pull.ts';
@@ -36,6 +37,8 @@ export interface ContainerListener {
   preparing(reason: string, detail: string): void;
   startFailed(reason: string, detail: string): void;
   line(stream: 'stdout' | 'stderr', text: string): void;
+  /** Reads its output. */
+  readonly streams: WorkerStreams;
   /** Its first process runs. */
   running(): void;
   /** Its program is known to be alive, whatever the engine reports. */
@@ -206,7 +209,7 @@ export class WorkerContainer {
       this.#listener.line(name, line);
     });
     const frames = new OutputFrames((name, piece) => output.push(name, piece));
-    stream.on('data', (data: Buffer) => frames.push(data));
+    this.#listener.streams.read(stream, (data) => frames.push(data));
     // An engine restart ends this stream; the worker continues without its raw output.
     stream.on('error', () => undefined);
     const over = new Promise((resolve) => stream.once('close', resolve)).then(() => {

@@ -6,6 +6,7 @@ import type { WorkerPorts } from '../../sandbox/network/worker-networks.ts';
 import type { WorkerLauncher, WorkerProcess } from '../../sandbox/launcher.ts';
 import { exitText } from '../process-group.ts';
 import { WorkerOutput } from '../worker-output.ts';
+import { WorkerStreams } from '../worker-streams.ts';
 import type { LaunchedProcess, Launcher, LauncherEvents } from './launcher.ts';
 
 /**
@@ -22,13 +23,13 @@ export function launchInProcess(launcher: WorkerLauncher, portsOf: (env: Readonl
     } catch (error) {
       return cannotStart(events, messageOf(error));
     }
-    return follow(program, events);
+    return follow(program, events, new WorkerStreams(spec.reading));
   };
 }
 
-function follow(program: WorkerProcess, events: LauncherEvents): LaunchedProcess {
+function follow(program: WorkerProcess, events: LauncherEvents, streams: WorkerStreams): LaunchedProcess {
   const output = new WorkerOutput((stream, text) => events.line(stream, text));
-  const ends = (['stdout', 'stderr'] as const).map((stream) => readTo(program[stream], output, stream));
+  const ends = (['stdout', 'stderr'] as const).map((stream) => readTo(program[stream], output, { stream, streams }));
   void program.started.then(() => events.started());
   void program.gone.then(async (exit) => {
     await Promise.all(ends);
@@ -45,10 +46,16 @@ function follow(program: WorkerProcess, events: LauncherEvents): LaunchedProcess
   };
 }
 
+interface ReadOptions {
+  readonly stream: 'stdout' | 'stderr';
+  readonly streams: WorkerStreams;
+}
+
 /** Resolves when the stream is closed. */
-function readTo(source: Readable | undefined, output: WorkerOutput, stream: 'stdout' | 'stderr'): Promise<void> {
+function readTo(source: Readable | undefined, output: WorkerOutput, { stream, streams }: ReadOptions): Promise<void> {
   if (source === undefined) return Promise.resolve();
-  source.on('data', (data: Buffer) => output.push(stream, data)).on('end', () => output.end(stream));
+  streams.read(source, (data) => output.push(stream, data));
+  source.on('end', () => output.end(stream));
   return new Promise((resolve) => source.once('close', resolve));
 }
 

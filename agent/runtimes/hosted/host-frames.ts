@@ -26,7 +26,7 @@ const MAX_UINT32 = 0xffff_ffff;
 const isText: Check = (value) => typeof value === 'string';
 const isKey: Check = (value) => typeof value === 'string' && value.length <= MAX_KEY;
 const isFlag: Check = (value) => typeof value === 'boolean';
-const isCount: Check = (value) => Number.isInteger(value) && (value as number) >= 0 && (value as number) <= MAX_UINT32;
+const isCredit: Check = (value) => Number.isInteger(value) && (value as number) > 0 && (value as number) <= MAX_UINT32;
 const isDuration: Check = (value) => typeof value === 'number' && value >= 0 && value <= MAX_UINT32;
 const isStream: Check = (value) => value === 'stdout' || value === 'stderr';
 /** ValidatedResponse checks the status and the headers. */
@@ -68,7 +68,7 @@ const shapes: Readonly<Record<FromHost['t'], Shape>> = {
     header: MAX_HTTP_HEADER_BYTES,
   },
   'http-body': { fields: { key, ended: isFlag }, body: bodyBytes },
-  'http-credit': { fields: { key, count: isCount } },
+  'http-credit': { fields: { key, count: isCredit } },
   'http-failed': { fields: { key }, body: textBytes, text: 'message' },
 };
 

@@ -7,7 +7,9 @@ import { FrameReader, FrameWriter } from '../frames.ts';
 import { notRun } from '../leash.ts';
 import { LineSplitter } from '../lines.ts';
 import { exitText } from '../process-group.ts';
+import type { ReadingShare } from '../reading-shares.ts';
 import { WorkerOutput } from '../worker-output.ts';
+import { WorkerStreams } from '../worker-streams.ts';
 import { checkHostFrame, limitsOfHost } from './host-frames.ts';
 import { BufferedListener, type HostListener } from './host-listener.ts';
 import type { Host } from './host.ts';
@@ -34,6 +36,7 @@ export class HostProcess implements Host {
   readonly #launcher: WorkerLauncher;
   readonly #program: HostProgram;
   #channel: FrameWriter | undefined;
+  readonly #streams = new WorkerStreams();
   readonly #hearing = new BufferedListener();
   readonly #entered = new LineSplitter((key) => this.#hearing.tell((listener) => listener.entered(key)));
   /** Where its worker sees its folders, once it has one. */
@@ -109,6 +112,10 @@ export class HostProcess implements Host {
     if (!this.gone) this.#process.kill(why);
   }
 
+  readWithin(share: ReadingShare | undefined): void {
+    this.#streams.within(share);
+  }
+
   refuse(why: string): void {
     if (this.#isRefused) return;
     this.#isRefused = true;
@@ -130,7 +137,7 @@ export class HostProcess implements Host {
       this.#entered.stop();
       socket.destroy();
     };
-    socket.on('data', (data: Buffer) => {
+    this.#streams.read(socket, (data) => {
       try {
         reader.push(data);
       } catch (error) {
@@ -143,7 +150,7 @@ export class HostProcess implements Host {
   }
 
   #readEntries(entries: Socket): void {
-    entries.on('data', (data: Buffer) => this.#entered.push(data));
+    this.#streams.read(entries, (data) => this.#entered.push(data));
     entries.on('error', () => undefined);
   }
 
@@ -162,7 +169,10 @@ export class HostProcess implements Host {
   #readOutput(): void {
     const output = new WorkerOutput((stream, text) => this.#hearing.tell((listener) => listener.line(stream, text)));
     for (const stream of ['stdout', 'stderr'] as const) {
-      this.#process[stream]?.on('data', (data: Buffer) => output.push(stream, data)).on('end', () => output.end(stream));
+      const source = this.#process[stream];
+      if (source === undefined) continue;
+      this.#streams.read(source, (data) => output.push(stream, data));
+      source.on('end', () => output.end(stream));
     }
   }
 }

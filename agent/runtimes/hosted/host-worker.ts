@@ -36,10 +36,10 @@ export const STOPPED_BY_HOST: StopTimes = { terminateMs: undefined, killMs: 3 * 
 export const STOPPED_BY_AGENT: StopTimes = { terminateMs: STOP_GRACE_MS, killMs: 2 * STOP_GRACE_MS };
 
 /**
- * Of the lines that a host sends. Our hosts keep to half of it themselves (OutputLimiter), so that only code which writes to
- * the channel itself meets this limit.
+ * Of the lines that a host sends. Our hosts keep to less themselves (OutputLimiter), so that only code which writes to the
+ * channel itself meets this limit.
  */
-const LINES_BUDGET = { burst: 2 * OUTPUT_BURST, perSecond: 2 * OUTPUT_PER_SECOND };
+const LINES_BUDGET = { burst: 1.25 * OUTPUT_BURST, perSecond: 1.25 * OUTPUT_PER_SECOND };
 
 const HARD_STOP = 'the worker was killed: a cancelled job did not end';
 
@@ -89,6 +89,7 @@ export class HostWorker implements RunningWorker, HostListener {
       kill: () => this.#killHard('the worker was killed: a timed-out request did not end'),
     });
     this.#lines = new OutputLimiter((stream, jobId, text) => this.#sendLines(stream, jobId, text), undefined, LINES_BUDGET);
+    host.readWithin(spec.reading);
     host.listen(this);
     const { folder, workFolder, endpointId, maxConcurrency } = spec;
     this.#servesHttp = spec.servesHttp === true;

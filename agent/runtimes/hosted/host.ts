@@ -1,4 +1,5 @@
 /** What runs the handlers of one worker, as HostWorker sees it: a process of this host, or one in a container. */
+import type { ReadingShare } from '../reading-shares.ts';
 import type { HostListener } from './host-listener.ts';
 import type { ProcessScope, ToHost } from './protocol.ts';
 
@@ -8,6 +9,8 @@ export interface Host {
   readonly processScope: ProcessScope;
   /** Assigns this host to a worker, which receives all events, also earlier ones. */
   listen(listener: HostListener): void;
+  /** Reads the host within the share of its worker's account from now on. */
+  readWithin(share: ReadingShare | undefined): void;
   /** Frames reach the host in order, including those sent before it was up. */
   send(frame: ToHost, body?: Uint8Array): void;
   /** Kills the host and all it started; `why` becomes the detail of its exit. */

@@ -1,0 +1,144 @@
+/**
+ * Shares the agent's loop among the accounts whose workers it reads. What a worker writes to its channel and its output
+ * is read and parsed on the loop that serves all workers of the node, so the time that this takes is measured by account.
+ * An account that has used its share of a short window is not read before the next one: its own processes wait in their
+ * writes, and the bytes of others are read meanwhile.
+ *
+ * The limits of frames and of lines (hosted/host-frames.ts, output-limiter.ts) bound what a single read can cost: a share
+ * is exceeded by one read at most.
+ */
+
+/** Length of a window, ms. */
+export const WINDOW_MS = 50;
+/** Time in a window for the bytes of all accounts together, ms; and where only one has workers here. */
+export const SHARED_MS = 20;
+export const ALONE_MS = 40;
+/** Least share of an account, ms. */
+const LEAST_MS = 2;
+/** Cost of a read beside the time of its handler, ms. */
+const READ_MS = 0.02;
+/** An account that used less than this in a window, ms, is not counted among those that share the next one. */
+const BUSY_MS = 1;
+
+/** A stream of a worker's bytes. */
+export interface PausableSource {
+  pause(): unknown;
+  resume(): unknown;
+}
+
+export class ReadingShares {
+  readonly #now: () => number;
+  /** By account; never removed, as its workers come and go. */
+  readonly #shares = new Map<string, ReadingShare>();
+  #windowAt = Number.NEGATIVE_INFINITY;
+  /** Accounts that were busy in the window before. */
+  #busy = 1;
+  #isTimed = false;
+
+  /** `now`: monotonic, ms. */
+  constructor(now: () => number = () => performance.now()) {
+    this.#now = now;
+  }
+
+  of(account: string): ReadingShare {
+    let share = this.#shares.get(account);
+    if (share === undefined) {
+      share = new ReadingShare({
+        now: this.#now,
+        begin: () => this.#begin(),
+        isUsedUp: (used) => this.#isUsedUp(used),
+      });
+      this.#shares.set(account, share);
+    }
+    return share;
+  }
+
+  #isUsedUp(share: ReadingShare): boolean {
+    if (share.used < this.#most()) return false;
+    const left = this.#windowAt + WINDOW_MS - this.#now();
+    if (this.#isTimed) return true;
+    this.#isTimed = true;
+    setTimeout(
+      () => {
+        this.#isTimed = false;
+        this.#begin(true);
+      },
+      Math.max(1, left),
+    );
+    return true;
+  }
+
+  #most(): number {
+    let accounts = 0;
+    for (const { size } of this.#shares.values()) if (size > 0) accounts += 1;
+    return accounts <= 1 ? ALONE_MS : Math.max(LEAST_MS, SHARED_MS / this.#busy);
+  }
+
+  /** Begins a window if the last one is over; `isOver`: it is. */
+  #begin(isOver = false): void {
+    const now = this.#now();
+    if (!isOver && now < this.#windowAt + WINDOW_MS) return;
+    this.#windowAt = now;
+    this.#busy = 0;
+    for (const share of this.#shares.values()) {
+      if (share.used >= BUSY_MS) this.#busy += 1;
+      share.renew();
+    }
+    this.#busy = Math.max(1, this.#busy);
+  }
+}
+
+interface Windows {
+  readonly now: () => number;
+  /** Begins a window if the last one is over. */
+  readonly begin: () => void;
+  readonly isUsedUp: (share: ReadingShare) => boolean;
+}
+
+/** The share of one account. */
+export class ReadingShare {
+  readonly #windows: Windows;
+  readonly #sources = new Set<PausableSource>();
+  #isPaused = false;
+  /** Time used in the present window, ms. */
+  used = 0;
+
+  /** Created by `ReadingShares.of`. */
+  constructor(windows: Windows) {
+    this.#windows = windows;
+  }
+
+  /** Number of sources that are read. */
+  get size(): number {
+    return this.#sources.size;
+  }
+
+  add(source: PausableSource): void {
+    this.#sources.add(source);
+    if (this.#isPaused) source.pause();
+  }
+
+  delete(source: PausableSource): void {
+    this.#sources.delete(source);
+  }
+
+  /** Handles a read, and pauses the account's sources if that used its share up. */
+  handle(read: () => void): void {
+    const { now, begin, isUsedUp } = this.#windows;
+    begin();
+    const begun = now();
+    read();
+    this.used += now() - begun + READ_MS;
+    if (this.#isPaused || !isUsedUp(this)) return;
+    this.#isPaused = true;
+    for (const source of this.#sources) source.pause();
+  }
+
+  /** A window begins. */
+  renew(): void {
+    this.used = 0;
+    if (!this.#isPaused) return;
+    this.#isPaused = false;
+    for (const source of this.#sources) source.resume();
+  }
+}

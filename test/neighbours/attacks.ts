@@ -1,0 +1,119 @@
+/** Attackers on the channel between a worker and its agent, and on its output. Each writes for some seconds, or until it is killed. */
+
+export const RUNTIMES = [
+  { name: 'thread', runtime: 'thread', module: 'main.js' },
+  { name: 'node', runtime: 'process', module: 'main.js' },
+  { name: 'python', runtime: 'process', module: 'main.py' },
+] as const;
+
+export const ATTACKS = [
+  'progress',
+  'heads',
+  'long-header',
+  'lines',
+  'log',
+  'chunks',
+  'large-chunks',
+  'results',
+  'newlines',
+  'entries',
+] as const;
+
+const SECONDS = 4;
+
+const JAVASCRIPT = `
+import { writeSync } from 'node:fs';
+
+function write(fd, bytes) {
+  for (let at = 0; at < bytes.length; ) {
+    try {
+      at += writeSync(fd, bytes, at);
+    } catch (error) {
+      if (error.code !== 'EAGAIN') throw error;
+    }
+  }
+}
+
+function frame(header, body = Buffer.alloc(0)) {
+  const text = Buffer.from(JSON.stringify(header));
+  const prefix = Buffer.alloc(8);
+  prefix.writeUInt32LE(4 + text.length + body.length, 0);
+  prefix.writeUInt32LE(text.length, 4);
+  return Buffer.concat([prefix, text, body]);
+}
+
+const MIB = 1 << 20;
+const many = (bytes) => Buffer.concat(Array.from({ length: Math.ceil(MIB / bytes.length) }, () => bytes));
+const FLOODS = {
+  progress: (key) => [3, many(frame({ t: 'progress', key }, Buffer.from('1')))],
+  heads: () => [3, many(frame({ t: 'http-credit', key: 'h1', count: 0 }))],
+  'long-header': () => [3, frame({ t: 'log', stream: 'stdout', jobId: '', text: '\\n'.repeat(32 * MIB) })],
+  lines: () => [3, many(frame({ t: 'log', stream: 'stdout', jobId: '' }, Buffer.alloc(60_000, '\\n')))],
+  log: () => [3, many(frame({ t: 'log', stream: 'stdout', jobId: '' }, Buffer.from('x\\n')))],
+  chunks: (key) => [3, many(frame({ t: 'chunk', key }, Buffer.alloc(60_000, '1')))],
+  'large-chunks': (key) => [3, frame({ t: 'chunk', key }, Buffer.alloc(MIB, '1'))],
+  results: (key) => [3, frame({ t: 'returned', key, ms: 1 }, Buffer.alloc(20 * MIB, '1'))],
+  newlines: () => [1, Buffer.alloc(65_536, '\\n')],
+  entries: (key) => [4, many(Buffer.from(key + '\\n'))],
+};
+
+export function attack({ attack, key }) {
+  const [fd, bytes] = FLOODS[attack](key);
+  const end = performance.now() + ${SECONDS}_000;
+  while (performance.now() < end) write(fd, bytes);
+  return new Promise(() => undefined);
+}
+`;
+
+const PYTHON = `
+import json
+import os
+import select
+import struct
+import time
+
+
+def write(fd, data):
+    view = memoryview(data)
+    while view:
+        try:
+            view = view[os.write(fd, view):]
+        except BlockingIOError:
+            select.select([], [fd], [])
+
+
+def frame(header, body=b""):
+    text = json.dumps(header).encode()
+    return struct.pack("<II", 4 + len(text) + len(body), len(text)) + text + body
+
+
+MIB = 1 << 20
+
+
+def many(data):
+    return data * (MIB // len(data) + 1)
+
+
+FLOODS = {
+    "progress": lambda key: (3, many(frame({"t": "progress", "key": key}, b"1"))),
+    "heads": lambda key: (3, many(frame({"t": "http-credit", "key": "h1", "count": 0}))),
+    "long-header": lambda key: (3, frame({"t": "log", "stream": "stdout", "jobId": "", "text": "\\n" * (32 * MIB)})),
+    "lines": lambda key: (3, many(frame({"t": "log", "stream": "stdout", "jobId": ""}, b"\\n" * 60_000))),
+    "log": lambda key: (3, many(frame({"t": "log", "stream": "stdout", "jobId": ""}, b"x\\n"))),
+    "chunks": lambda key: (3, many(frame({"t": "chunk", "key": key}, b"1" * 60_000))),
+    "large-chunks": lambda key: (3, frame({"t": "chunk", "key": key}, b"1" * MIB)),
+    "results": lambda key: (3, frame({"t": "returned", "key": key, "ms": 1}, b"1" * (20 * MIB))),
+    "newlines": lambda key: (1, b"\\n" * 65_536),
+    "entries": lambda key: (4, many((key + "\\n").encode())),
+}
+
+
+def attack(attack, key):
+    fd, data = FLOODS[attack](key)
+    end = time.monotonic() + ${SECONDS}
+    while time.monotonic() < end:
+        write(fd, data)
+    time.sleep(60)
+`;
+
+export const MODULES = { 'main.js': JAVASCRIPT, 'main.py': PYTHON } as const;

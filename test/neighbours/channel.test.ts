@@ -1,0 +1,110 @@
+/**
+ * What a worker's neighbours feel of it while its code floods the channel to their agent and its own output: nothing that
+ * matters. The agent is a process of its own, as on a node.
+ */
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { readFile } from 'node:fs/promises';
+import { fileURLToPath } from 'node:url';
+
+import test, { type ExecutionContext } from 'ava';
+
+import type { AgentConfigInput } from '../../agent/config.ts';
+import { JOIN_TOKEN, type FakeScheduler } from '../agent/fake-scheduler.ts';
+import { addBuild, functionSpec, startScheduler } from '../agent/fixtures.ts';
+import { folderOf } from '../support/folder.ts';
+import { ATTACKS, MODULES, RUNTIMES } from './attacks.ts';
+
+const AGENT = fileURLToPath(new URL('../agent/agent-process.ts', import.meta.url));
+/** Jobs of the victim beside each attack. */
+const JOBS = 100;
+const MOST_MS = 250;
+const MOST_BYTES = 100 * 1024 * 1024;
+
+interface Node {
+  readonly scheduler: FakeScheduler;
+  /** Resident memory of the agent, bytes. */
+  readonly memory: () => Promise<number>;
+}
+
+async function startNode(t: ExecutionContext): Promise<Node> {
+  const scheduler = await startScheduler(t);
+  const config: AgentConfigInput = {
+    dataDir: await folderOf(t),
+    scheduler: scheduler.address,
+    joinToken: JOIN_TOKEN,
+    logLevel: 'silent',
+    nvidiaSmi: '/nonexistent/nvidia-smi',
+    isolation: 'none',
+    containerSocket: 'none',
+    spareHosts: 0,
+    hostEnv: { PATH: process.env['PATH'] ?? '/usr/local/bin:/usr/bin:/bin' },
+  };
+  const agent = spawn(process.execPath, [AGENT, JSON.stringify(config)], { stdio: ['ignore', 'ignore', 'inherit'] });
+  t.teardown(async () => {
+    agent.kill('SIGTERM');
+    await once(agent, 'exit');
+  });
+  await scheduler.hello();
+  return {
+    scheduler,
+    memory: async () => {
+      const status = await readFile(`/proc/${String(agent.pid)}/status`, 'utf8');
+      return Number(/^VmRSS:\s+(\d+) kB/m.exec(status)?.[1]) * 1024;
+    },
+  };
+}
+
+const IDLE = ({ state }: { readonly state: string }): boolean => state === 'WORKER_STATE_IDLE';
+
+for (const { name, runtime, module } of RUNTIMES) {
+  test.serial(`${name}: beside each attack on the channel a neighbour's jobs are served, and the agent's memory stays`, async (t) => {
+    t.timeout(300_000);
+    const { scheduler, memory } = await startNode(t);
+    const attackers = { ...(await addBuild(t, scheduler, { [module]: MODULES[module] })), runtime, functions: [functionSpec('attack')] };
+    const victims = {
+      ...(await addBuild(t, scheduler, { 'main.js': 'export const victim = (n) => n;' })),
+      ...{ releaseId: 'r2', endpointId: 'ep2', accountId: 'victims', runtime: 'thread', functions: [functionSpec('victim')] },
+    };
+    const victim = { workerId: 'w2', releaseId: 'r2' };
+    scheduler.desire([victim], [victims]);
+    await scheduler.worker('w2', IDLE);
+    let jobs = 0;
+    const ask = async (): Promise<number> => {
+      const jobId = `victim-${(jobs += 1)}`;
+      const begun = performance.now();
+      scheduler.dispatch({ jobId, workerId: 'w2' }, { n: jobs });
+      const { outcome, output, error } = await scheduler.ended(jobId);
+      t.is(outcome, 'ATTEMPT_OUTCOME_COMPLETED', error);
+      t.is(scheduler.valueOf(output), jobs);
+      return performance.now() - begun;
+    };
+    for (let n = 0; n < JOBS; n += 1) await ask();
+    for (const attack of ATTACKS) {
+      const workerId = `w-${attack}`;
+      const release = { ...attackers, releaseId: `r-${attack}`, endpointId: `ep-${attack}`, accountId: `attackers-${attack}` };
+      scheduler.desire([victim, { workerId, releaseId: release.releaseId }], [victims, release]);
+      await scheduler.worker(workerId, IDLE);
+      const before = await memory();
+      const jobId = `${attack}-1`;
+      scheduler.dispatch({ jobId, workerId, token: 1 }, { attack, key: `${jobId}#1` });
+      await scheduler.hear('started', (value) => value.jobId === jobId);
+      const times: number[] = [];
+      let most = 0;
+      for (let n = 0; n < JOBS; n += 1) {
+        times.push(await ask());
+        most = Math.max(most, await memory());
+        await new Promise((resolve) => setTimeout(resolve, 10));
+      }
+      const p99 = times.toSorted((one, other) => one - other)[Math.ceil(0.99 * JOBS) - 1] ?? Infinity;
+      t.log(`${attack}: p99 ${Math.round(p99)} ms, memory +${Math.round((most - before) / 1024 / 1024)} MiB`);
+      t.true(p99 < MOST_MS, `${attack}: p99 ${p99} ms`);
+      t.true(most - before < MOST_BYTES, `${attack}: ${before} before, ${most}`);
+      const from = scheduler.now;
+      scheduler.send({ $case: 'stop', value: { jobId, token: 1, reason: 'STOP_REASON_CANCELLED' } });
+      scheduler.desire([victim], [victims]);
+      await scheduler.hear('workers', ({ workers }) => workers.every((each) => each.workerId === 'w2'), from);
+    }
+    t.is(scheduler.heard.items.filter(({ $case }) => $case === 'hello').length, 1, 'one session throughout');
+  });
+}
