@@ -31,6 +31,8 @@ import {
 } from '@opentelemetry/sdk-trace';
 
 import { isUnsampled, traceBelow, traceHeaders, traceParent } from '../trace-context.ts';
+import { exportFailure } from './export-failure.ts';
+import { otlpExport } from './otlp-protocol.ts';
 import { resourceAttributes } from './resource.ts';
 import { telemetryEnvironment, type TelemetrySettings } from './settings.ts';
 import {
@@ -66,7 +68,8 @@ export class RecordedTracing implements Tracing {
   readonly #followsParent: boolean;
 
   constructor(settings: TelemetrySettings, exporter: SpanExporter, { name, version, warn }: TracedPart) {
-    warnOfExports(warn);
+    const warnings = new ExportWarnings(warn);
+    warnings.listen();
     const sampler = samplerOf(settings);
     this.#roots = new RootTraces(sampler);
     const source = { part: name, version, instanceId: randomUUID(), hostName: hostname() };
@@ -75,7 +78,7 @@ export class RecordedTracing implements Tracing {
       sampler,
       idGenerator: this.#roots,
       spanLimits: { attributeValueLengthLimit: MAX_TEXT },
-      spanProcessors: [new BatchSpanProcessor({ exporter })],
+      spanProcessors: [new BatchSpanProcessor({ exporter: warnings.of(exporter, isGrpc(settings)) })],
     });
     this.#tracer = this.#provider.getTracer('capstan', version);
     this.#followsParent = settings.tracesSampler.startsWith('parentbased_');
@@ -195,24 +198,47 @@ function samplerOf({ tracesSampler, tracesSamplerArg }: TelemetrySettings): Samp
   return ofRoot === undefined ? root(tracesSampler) : new ParentBasedSampler({ root: root(ofRoot) });
 }
 
-/** Codes of Node and of the system, of HTTP and of gRPC in a message of the exporters. */
-const REASON = /\b(?:E[A-Z]{3,}|(?:status|code)\W{1,4}\d+|timeout)\b/i;
+/** Warns of batches that were not accepted, once a minute. */
+class ExportWarnings {
+  readonly #warn: TracedPart['warn'];
+  #next = 0;
 
-/**
- * The libraries report each batch that was not accepted: once a minute is enough. Of their messages only a code is logged, because they
- * hold what the receiver wrote.
- */
-function warnOfExports(warn: TracedPart['warn']): void {
-  let next = 0;
-  const report = (message: string): void => {
+  constructor(warn: TracedPart['warn']) {
+    this.#warn = warn;
+  }
+
+  /** The exporter, watched. */
+  of(exporter: SpanExporter, overGrpc: boolean): SpanExporter {
+    return {
+      export: (spans, done) =>
+        exporter.export(spans, (result) => {
+          // ExportResultCode.SUCCESS is 0.
+          if (result.code !== 0) this.#report(exportFailure(result.error, overGrpc));
+          done(result);
+        }),
+      forceFlush: async () => exporter.forceFlush?.(),
+      shutdown: () => exporter.shutdown(),
+    };
+  }
+
+  /** The libraries report what they drop themselves, too. Their messages may hold what the receiver wrote. */
+  listen(): void {
+    const report = (): void => this.#report('the library dropped them');
+    const ignore = (): void => undefined;
+    diag.setLogger(
+      { error: report, warn: report, info: ignore, debug: ignore, verbose: ignore },
+      { logLevel: DiagLogLevel.WARN, suppressOverrideMessage: true },
+    );
+  }
+
+  #report(reason: string): void {
     const now = performance.now();
-    if (now < next) return;
-    next = now + WARN_MS;
-    warn({ reason: REASON.exec(message)?.[0] ?? 'the receiver did not accept them' }, 'spans were not exported');
-  };
-  const ignore = (): void => undefined;
-  diag.setLogger(
-    { error: report, warn: report, info: ignore, debug: ignore, verbose: ignore },
-    { logLevel: DiagLogLevel.WARN, suppressOverrideMessage: true },
-  );
+    if (now < this.#next) return;
+    this.#next = now + WARN_MS;
+    this.#warn({ reason }, 'spans were not exported');
+  }
+}
+
+function isGrpc(settings: TelemetrySettings): boolean {
+  return otlpExport('TRACES', telemetryEnvironment(settings))?.protocol === 'grpc';
 }

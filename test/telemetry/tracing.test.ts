@@ -140,3 +140,36 @@ test('a receiver that is away is warned of once, and closing does not wait for i
   t.true(warnings.length <= 1);
   t.true(warnings.every((message) => message === 'spans were not exported'));
 });
+
+/** Exports a span to this address; returns the reason of the warning. */
+async function reasonOfFailure(env: Readonly<Record<string, string>>): Promise<unknown> {
+  const warned = Promise.withResolvers<unknown>();
+  const part = { name: 'test', version: '1.2.3', warn: (fields: { readonly reason?: unknown }) => warned.resolve(fields.reason) };
+  const tracing = await openTracing(settingsOf(env), part);
+  tracing.start('s', { kind: 'internal', parent: '' }).end();
+  await tracing.close();
+  return warned.promise;
+}
+
+for (const protocol of ['http/protobuf', 'http/json', 'grpc'])
+  test.serial(`the warning says why a receiver did not take spans by ${protocol}: code and address`, async (t) => {
+    t.timeout(60_000);
+    const server = createServer().listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    const { port } = server.address() as AddressInfo;
+    server.close();
+    await once(server, 'close');
+    const path = protocol === 'grpc' ? '' : '/v1/traces';
+    const address = { OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: `http://127.0.0.1:${port}${path}`, OTEL_EXPORTER_OTLP_PROTOCOL: protocol };
+    t.is(await reasonOfFailure(address), `ECONNREFUSED 127.0.0.1:${port}`);
+  });
+
+test.serial('the warning has the status of a receiver that refuses, and nothing that it wrote', async (t) => {
+  const server = createServer((request, response) => {
+    request.resume().on('end', () => response.writeHead(403, 'your token is abc').end('{"message":"your token is abc"}'));
+  }).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  t.teardown(() => server.close());
+  const { port } = server.address() as AddressInfo;
+  t.is(await reasonOfFailure({ OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: `http://127.0.0.1:${port}/v1/traces` }), 'HTTP status 403');
+});

@@ -19,17 +19,3 @@ export async function openExporter(protocol: OtlpProtocol): Promise<LogRecordExp
       return assertNever(protocol);
   }
 }
-
-/** Codes of Node and of the system, for example ECONNREFUSED. */
-const CODE = /^[A-Z][A-Z\d_]{2,63}$/;
-
-/**
- * Returns why records were not accepted, from codes alone: messages may hold what the receiver wrote, or a header that this agent
- * sent.
- */
-export function reasonOf(error: unknown, protocol: OtlpProtocol): string {
-  const code: unknown = typeof error === 'object' && error !== null && 'code' in error ? error.code : undefined;
-  if (typeof code === 'string' && CODE.test(code)) return code;
-  if (typeof code === 'number' && Number.isSafeInteger(code)) return protocol === 'grpc' ? `gRPC status ${code}` : `HTTP status ${code}`;
-  return 'the receiver did not accept them';
-}

@@ -3,8 +3,9 @@ import { parentPort, workerData } from 'node:worker_threads';
 
 import { defaultResource, resourceFromAttributes } from '@opentelemetry/resources';
 
+import { exportFailure } from '../../../lib/telemetry/export-failure.ts';
 import type { OtlpProtocol } from '../../../lib/telemetry/otlp-protocol.ts';
-import { openExporter, reasonOf } from './exporter.ts';
+import { openExporter } from './exporter.ts';
 import type { SendOutcome } from './forward-queue.ts';
 import { recordOf, type ForwardedLine, type RecordOrigin } from './log-record.ts';
 
@@ -32,6 +33,6 @@ parentPort?.on('message', (lines: readonly ForwardedLine[]) => {
   exporter.export(
     lines.map((line) => recordOf(line, origin)),
     // ExportResultCode.SUCCESS is 0.
-    ({ code, error }) => send(code === 0 ? { kind: 'sent' } : { kind: 'failed', reason: reasonOf(error, protocol) }),
+    ({ code, error }) => send(code === 0 ? { kind: 'sent' } : { kind: 'failed', reason: exportFailure(error, protocol === 'grpc') }),
   );
 });
