@@ -37,6 +37,19 @@ export interface WebhookDispatcherState {
   readonly perHost: Map<string, number>;
   /** Hosts whose last delivery failed. */
   readonly failing: Set<string>;
+  /** Monotonic time up to which the tries at failing hosts are used up (pace.ts). */
+  pacedUntil: number;
+  /** Failures by host since the last warning of each (warnings.ts). */
+  readonly warnings: Map<string, WebhookFailures>;
+}
+
+/** Failed tries since a warning. */
+export interface WebhookFailures {
+  failed: number;
+  /** Deliveries of them without tries left. */
+  exhausted: number;
+  /** The last one's. */
+  error: string | null;
 }
 
 export interface State {
@@ -155,7 +168,16 @@ export function newState(settings: Settings, random: RandomState): State {
     reads: { next: 1, open: new Set(), ended: new Map(), due: 0 },
     diskRefusal: null,
     readingDue: false,
-    hooks: { nextAt: 0, reading: false, backlog: false, open: new Map(), perHost: new Map(), failing: new Set() },
+    hooks: {
+      nextAt: 0,
+      reading: false,
+      backlog: false,
+      open: new Map(),
+      perHost: new Map(),
+      failing: new Set(),
+      pacedUntil: 0,
+      warnings: new Map(),
+    },
     capacity: 0,
     roomDue: false,
     refusals: newRefusals(),

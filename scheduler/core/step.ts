@@ -20,6 +20,7 @@ import { dropBody, type State, readOpened } from './state.ts';
 import type { Due } from './state/jobs.ts';
 import type { Now } from './now.ts';
 import type { Op } from '../store/store.ts';
+import { warningDue } from './webhooks/warnings.ts';
 import { fromRow } from './jobs/job-records.ts';
 import { recordStart, requeue } from './jobs/jobs.ts';
 import { endSession, putSession } from './control/console-sessions.ts';
@@ -286,6 +287,8 @@ function handleDue(ctx: StepContext, due: Due): void {
       return;
     case 'key-expiry':
       return keyExpiry(ctx, due.hash);
+    case 'webhook-warning':
+      return warningDue(ctx, due.host);
     case 'build-sweep':
       ctx.state.deadlines.add(ctx.now.mono + BUILD_SWEEP_MS, { kind: 'build-sweep' });
       return forgetBuilds(ctx);

@@ -129,4 +129,6 @@ export type Due =
   | { readonly kind: 'key-expiry'; readonly hash: string }
   /** Undeployed builds may be due for deletion. */
   | { readonly kind: 'build-sweep' }
-  | { readonly kind: 'refill'; readonly endpoint: string };
+  | { readonly kind: 'refill'; readonly endpoint: string }
+  /** Failed deliveries to a host are to be summed up in the log. */
+  | { readonly kind: 'webhook-warning'; readonly host: string };

@@ -10,8 +10,8 @@
  *                     └──────────────────────────── FAILED ◀──────────────┘ kept for 24 h, then removed
  *
  * Deliveries are in the store; the state holds only those in progress. Each host has a limited share of the concurrent
- * deliveries, and the hosts whose last try failed share one half of them. Dead or slow receivers, in any number,
- * therefore do not delay the deliveries to other hosts.
+ * deliveries, and the hosts whose last try failed share one half of them and a rate of tries (pace.ts). Dead or slow
+ * receivers, in any number, therefore do not delay the deliveries to other hosts, nor take the scheduler's processor.
  */
 import { CapstanError } from '../../../lib/errors.ts';
 import type { HookHead, NewHook } from '../../store/store.ts';
@@ -21,6 +21,8 @@ import type { CoreEvent } from '../events.ts';
 import type { WebhookDispatcherState, State } from '../state.ts';
 import type { JobRecord } from '../state/jobs.ts';
 import type { Now } from '../now.ts';
+import { mayTryFailing, noteFailingTry, paceWaitMs } from './pace.ts';
+import { warnOfFailure } from './warnings.ts';
 import { shownUrl } from './webhook-url.ts';
 
 /** Tries of a delivery: the first and 2 more. */
@@ -74,7 +76,7 @@ export function checkHooks(ctx: StepContext): void {
   outbox.reading = true;
   // Later deliveries lower it again, and the next check finds them.
   outbox.nextAt = Number.POSITIVE_INFINITY;
-  const skipHosts = fullHosts(ctx.state);
+  const skipHosts = fullHosts(ctx.state, ctx.now);
   outbox.backlog = skipHosts.length > 0;
   ctx.emit({
     kind: 'read-hooks',
@@ -98,17 +100,21 @@ export function hooksRead(ctx: StepContext, event: Extract<CoreEvent, { kind: 'h
   let left = false;
   for (const hook of event.hooks) {
     if (outbox.open.has(hook.id)) continue;
-    if (!hasRoom(ctx.state, hook.host)) {
+    if (!hasRoom(ctx.state, ctx.now, hook.host)) {
       left = true;
       continue;
     }
+    if (outbox.failing.has(hook.host)) noteFailingTry(outbox, ctx.now);
     outbox.open.set(hook.id, hook);
     outbox.perHost.set(hook.host, (outbox.perHost.get(hook.host) ?? 0) + 1);
     ctx.emit({ kind: 'deliver', id: hook.id });
   }
   // The read returned its limit, so there may be more. The next check skips full hosts, so this ends.
   const more = event.hooks.length === event.limit;
-  outbox.backlog ||= left || more || fullHosts(ctx.state).length > 0;
+  outbox.backlog ||= left || more || fullHosts(ctx.state, ctx.now).length > 0;
+  // Failing hosts that were left out for the rate of their tries are looked at again when there are some.
+  if (outbox.failing.size > 0 && !mayTryFailing(outbox, ctx.now))
+    outbox.nextAt = Math.min(outbox.nextAt, ctx.now.wall + paceWaitMs(outbox, ctx.now));
   noteHook(ctx, more ? ctx.now.wall : (event.nextAt ?? Number.POSITIVE_INFINITY));
 }
 
@@ -133,9 +139,7 @@ export function hookTried(ctx: StepContext, event: Extract<CoreEvent, { kind: 'h
       const dueAt = ctx.now.wall + (last ? HOOK_KEEP_MS : HOOK_SPACING_MS);
       ctx.write({ kind: 'hook', id, after: hook.tries, to: { state: last ? 'FAILED' : 'PENDING', dueAt, tries, error: event.error } });
       if (!last) outbox.nextAt = Math.min(outbox.nextAt, dueAt);
-      // The host without the path: a webhook's path and query often are its secret.
-      const facts = { webhook: id, endpoint, host, tries, error: event.error };
-      ctx.emit({ kind: 'log', level: 'warn', message: last ? 'webhook failed; no attempts left' : 'webhook attempt failed', facts });
+      warnOfFailure(ctx, { webhook: id, endpoint, host, tries, error: event.error }, last);
     }
   }
   if (outbox.backlog) outbox.nextAt = Math.min(outbox.nextAt, ctx.now.wall);
@@ -163,18 +167,19 @@ function hostOf(url: string): string {
   return URL.canParse(url) ? new URL(url).host : url;
 }
 
-function hasRoom(state: State, host: string): boolean {
+function hasRoom(state: State, now: Now, host: string): boolean {
   const { open, perHost, failing } = state.hooks;
   const { hooksOpen, hooksPerHost } = state.settings;
   if (open.size >= hooksOpen || (perHost.get(host) ?? 0) >= hooksPerHost) return false;
-  return !failing.has(host) || openOfFailing(state.hooks) < hooksOpen / 2;
+  return !failing.has(host) || (openOfFailing(state.hooks) < hooksOpen / 2 && mayTryFailing(state.hooks, now));
 }
 
 /** Returns the hosts to which no more deliveries may be sent now. */
-function fullHosts(state: State): string[] {
+function fullHosts(state: State, now: Now): string[] {
   const { perHost, failing } = state.hooks;
   const { hooksOpen, hooksPerHost } = state.settings;
-  const full = new Set(openOfFailing(state.hooks) >= hooksOpen / 2 ? failing : []);
+  const isFull = openOfFailing(state.hooks) >= hooksOpen / 2 || !mayTryFailing(state.hooks, now);
+  const full = new Set(isFull ? failing : []);
   for (const [host, count] of perHost) if (count >= hooksPerHost) full.add(host);
   return [...full];
 }
