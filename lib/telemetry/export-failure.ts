@@ -46,7 +46,7 @@ function chainOf(error: unknown, depth = 0): Fields[] {
 function connectionOf({ code, address, port, hostname, details }: Fields): string | undefined {
   const place = typeof address === 'string' ? `${address}:${String(port)}` : typeof hostname === 'string' ? hostname : undefined;
   if (isCode(code) && place !== undefined) return `${code} ${place}`;
-  const [, inText, where] = (typeof details === 'string' ? CONNECTION.exec(details) : null) ?? [];
+  const [, inText, where = ''] = (typeof details === 'string' ? CONNECTION.exec(details) : null) ?? [];
   return inText === undefined ? undefined : `${inText} ${where}`;
 }
 

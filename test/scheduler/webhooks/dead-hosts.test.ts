@@ -168,7 +168,7 @@ test('the failures of a host are one line a minute, which sums them up', (t) => 
   ]);
   service.pass(60_000);
   const sums = service.lines.slice(2);
-  t.deepEqual(sums.map(({ facts }) => facts['host']).sort(), ['dead', 'dead-too']);
+  t.deepEqual(sums.map(({ facts }) => String(facts['host'])).sort(), ['dead', 'dead-too']);
   const [{ message, facts } = { message: '', facts: {} as Line['facts'] }] = sums;
   t.is(message, 'webhook attempts failed');
   t.true(Number(facts['failed']) > 2_500);
