@@ -1,4 +1,5 @@
 /** The tree of commands as data. Help, completion and the checks of the docs read the same tree that runs. */
+import { stringifyExact } from '../lib/exact-json.ts';
 import { settingOptions, type Environment, type SettingName } from './config.ts';
 import { flagOption, type OptionSpec, type OptionValues } from './options.ts';
 import type { Terminal } from './terminal/terminal.ts';
@@ -75,6 +76,6 @@ export function optionsOf({ options = [], settings = [], json = false }: Command
 
 /** Prints the data as JSON if the command was run with `--json`; else calls `text`. */
 export function printResult({ options, terminal }: Invocation, data: unknown, text: () => void): void {
-  if (flagOption(options, 'json')) terminal.data(JSON.stringify(data, null, 2));
+  if (flagOption(options, 'json')) terminal.data(stringifyExact(data, 2));
   else text();
 }

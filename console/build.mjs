@@ -21,6 +21,7 @@ const modules = join(folder, 'node_modules');
 const SOURCES = [
   ...['build.mjs', 'index.html', 'initial-load.mjs', 'package-lock.json', 'package.json', 'public', 'src', 'vite.config.ts'],
   '../docs/runbook.md',
+  '../lib/exact-json.ts',
 ];
 /** Files that browsers ask for, and that compress. */
 const COMPRESSED = /\.(?:js|css|svg)$/;

@@ -102,6 +102,7 @@ test('integers keep their digits on every way', async (t) => {
     const job = (await call('call', name, `id=${ID}`, '--async')).trim();
     await until('the job ends', async () => (await stack.status(idOf(name), job)).status === 'COMPLETED');
     t.true(digits(await call('jobs', 'get', name, job)).includes(`"output":{"id":${ID},"more":null}`));
+    t.true(digits(await call('jobs', 'list', name, '--json')).includes(`"output":{"id":${ID},"more":null}`));
     const client = new EndpointClient(idOf(name), { apiKey: stack.apiKey, baseUrl: stack.url });
     t.deepEqual(await client.runSync({ id: BigInt(ID), more: [BigInt(ID), 1] }), { id: BigInt(ID), more: [BigInt(ID), 1] });
   }
