@@ -6,4 +6,6 @@ export const ARTIFACT_LIMITS = {
   unpackedBytes: 4_000_000_000,
   /** Files, links and folders. */
   entries: 200_000,
+  /** Of a path in it: Linux allows 4,096, with the folder of the host. */
+  pathBytes: 2_048,
 } as const;

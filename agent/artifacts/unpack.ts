@@ -21,9 +21,10 @@ export interface UnpackLimits {
 
 export const UNPACK_LIMITS: UnpackLimits = { entries: ARTIFACT_LIMITS.entries, bytes: ARTIFACT_LIMITS.unpackedBytes };
 
-/** Limits of Linux file systems: bytes of a name, and of a path below the agent's own folder. */
+/** Limit of Linux file systems. */
 const MAX_NAME_BYTES = 255;
-const MAX_PATH_BYTES = 2_048;
+/** Below the agent's own folder. */
+const MAX_PATH_BYTES = ARTIFACT_LIMITS.pathBytes;
 /** System errors caused by the archive: an invalid name, or a file where a folder must be. */
 const FAULTS_OF_ARCHIVES: ReadonlySet<string> = new Set(['ENAMETOOLONG', 'ENOTDIR', 'EISDIR', 'EEXIST', 'ELOOP', 'EILSEQ', 'EINVAL']);
 

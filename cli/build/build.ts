@@ -22,7 +22,7 @@ import {
 } from '../deploy/application.ts';
 import { packArtifact, removeArtifact, TOOL_FOLDER, type Artifact, type Layer } from '../deploy/artifact.ts';
 import { checkSize } from '../deploy/artifact-size.ts';
-import { listFiles } from '../deploy/files.ts';
+import { checkNames, listFiles } from '../deploy/files.ts';
 import { MANIFEST_NAME, readManifest } from '../deploy/manifest.ts';
 import { createActivity } from '../terminal/activity.ts';
 import type { Terminal } from '../terminal/terminal.ts';
@@ -128,6 +128,7 @@ async function handlersOf({
   folder,
   endpoints,
   rules,
+  pythonRoots,
 }: DeclaredApplication): Promise<{ files: GeneratedFile[]; paths: Map<string, string> }> {
   const nodeFiles = new Set(endpoints.filter(({ language }) => language === 'node').map(({ file }) => file));
   const imported = nodeFiles.size > 1 ? await importedNames(folder, nodeFiles, rules) : new Map<string, Set<string>>();
@@ -135,7 +136,7 @@ async function handlersOf({
   const paths = new Map<string, string>();
   for (const endpoint of endpoints) {
     if (endpoint.functions.length === 0 && endpoint.app === null) continue;
-    const made = generated(endpoint, endpoints, { imported, rules });
+    const made = generated(endpoint, endpoints, { imported, rules, roots: pythonRoots });
     files.push(...made);
     paths.set(endpoint.name, made[0]?.path ?? '');
   }
@@ -143,9 +144,14 @@ async function handlersOf({
 }
 
 /** The file that a worker of the endpoint loads or runs comes first. */
-function generated(endpoint: DeclaredEndpoint, all: readonly DeclaredEndpoint[], modules: NodeModules): GeneratedFile[] {
+function generated(
+  endpoint: DeclaredEndpoint,
+  all: readonly DeclaredEndpoint[],
+  modules: NodeModules & { readonly roots: readonly string[] },
+): GeneratedFile[] {
   const { language, app } = endpoint;
-  if (language === 'python') return app === null ? pythonHandler(endpoint, all) : pythonServer(endpoint, app, all);
+  if (language === 'python')
+    return app === null ? pythonHandler(endpoint, all, modules.roots) : pythonServer(endpoint, app, { all, roots: modules.roots });
   return app === null ? nodeHandler(endpoint, all, modules) : nodeServer(endpoint, app, all, modules);
 }
 
@@ -172,6 +178,7 @@ async function sdkFiles(endpoints: readonly DeclaredEndpoint[]): Promise<Generat
  */
 async function fingerprintOf(folder: string): Promise<string> {
   const { entries } = await listFiles(folder, { skip: (name) => name === 'node_modules' });
+  checkNames(entries);
   await checkSize({
     root: folder,
     entries: entries.map(({ path, stat }) => ({ path, name: path, stat })),

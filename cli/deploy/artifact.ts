@@ -7,7 +7,7 @@ import { moveUnsynced } from '../../lib/durable.ts';
 import { TooLarge, writeArchive, writeMember, type ArchiveEntry } from '../build/archive.ts';
 import type { GeneratedFile } from '../build/generated.ts';
 import { checkSize, foldersOf, tooLarge, type Sized } from './artifact-size.ts';
-import { listFiles } from './files.ts';
+import { checkNames, listFiles } from './files.ts';
 import { MANIFEST_NAME } from './manifest.ts';
 
 /** Folder for the tool's output, inside the application's folder. */
@@ -68,6 +68,7 @@ export async function removeArtifact(folder: string): Promise<void> {
 export async function packArtifact(folder: string, manifest: string, parts: ArtifactParts = {}): Promise<Artifact> {
   const { generated = [], layers = [], keepStaging = false, limit = ARTIFACT_LIMITS.bytes } = parts;
   const { entries, leftOut } = await listFiles(folder, parts.skip === undefined ? {} : { skip: parts.skip });
+  checkNames(entries);
   const staging = join(folder, STAGING);
   await rm(staging, { recursive: true, force: true });
   try {

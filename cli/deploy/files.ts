@@ -3,6 +3,7 @@ import { lstat, readdir, readlink, realpath } from 'node:fs/promises';
 import type { Stats } from 'node:fs';
 import { dirname, isAbsolute, join, relative, resolve, sep } from 'node:path';
 
+import { ARTIFACT_LIMITS } from '../../lib/artifact-limits.ts';
 import { isErrno } from '../../lib/to-error.ts';
 import { ToolError } from '../terminal/tool-error.ts';
 import { readText } from '../text-file.ts';
@@ -136,6 +137,21 @@ export async function listFiles(
     } catch {
       return null; // a dangling link
     }
+  }
+}
+
+/** @throws CapstanError INVALID_ARCHIVE for a name that hosts refuse. */
+export function checkNames(entries: readonly Pick<FileEntry, 'path'>[]): void {
+  for (const { path } of entries) {
+    const rule = path.includes('\\')
+      ? 'must not contain a backslash'
+      : Buffer.byteLength(path) > ARTIFACT_LIMITS.pathBytes
+        ? `must have at most ${ARTIFACT_LIMITS.pathBytes} bytes`
+        : undefined;
+    if (rule !== undefined)
+      throw new ToolError('INVALID_ARCHIVE', `${path}: the name of the file ${rule}`, 'Rename it, or add it to .toolignore.', {
+        field: path,
+      });
   }
 }
 

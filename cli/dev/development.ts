@@ -75,7 +75,7 @@ export async function startDevelopment(options: DevelopmentOptions): Promise<Dev
     workers,
     events,
     prepare: (application) => packages.prepare(application),
-    commandOf: (endpoint, rules) => commandOf(folder, endpoint, { ...packages.programs, rules }),
+    commandOf: (endpoint, { rules, pythonRoots }) => commandOf(folder, endpoint, { ...packages.programs, rules, pythonRoots }),
   });
   const queueEndpoint = (name: string): DeclaredEndpoint | undefined => {
     const found = project.endpoint(name);

@@ -125,6 +125,8 @@ export interface ServerPrograms {
   readonly nodePackages: string | null;
   /** As for `writeHandlers`. */
   readonly rules: LoaderRules;
+  /** As of `DeclaredApplication`. */
+  readonly pythonRoots: readonly string[];
 }
 
 /**
@@ -140,13 +142,13 @@ export async function commandOf(folder: string, endpoint: DeclaredEndpoint, prog
   await writeFile(
     path,
     isPython
-      ? pythonServer(folder, endpoint, app)
+      ? pythonServer(folder, { endpoint, app, roots: programs.pythonRoots })
       : nodeServer(folder, { endpoint, app, packages: programs.nodePackages, rules: await ruleHooks(folder, programs.rules) }),
   );
   return isPython ? [programs.python, path] : [process.execPath, ...NODE_FLAGS, path];
 }
 
-function pythonServer(folder: string, { file, name }: DeclaredEndpoint, app: DeclaredApp): string {
+function pythonServer(folder: string, { endpoint: { file, name }, app, roots }: PythonApp): string {
   const found =
     app.file === null
       ? `built.declared_app(ROOT, ${JSON.stringify(file)}, ${JSON.stringify(name)})`
@@ -155,14 +157,24 @@ function pythonServer(folder: string, { file, name }: DeclaredEndpoint, app: Dec
 import sys
 
 ROOT = ${JSON.stringify(folder)}
-sys.path[0:1] = [ROOT]
+# Without the project until the standard library has its names.
+sys.path[:] = [each for each in sys.path[1:] if each != ROOT]
 
 from capstan import built, servers  # noqa: E402
+
+built.order_imports(ROOT, ${JSON.stringify(roots)})
 
 # multiprocessing imports this file again in the processes that it spawns.
 if __name__ == "__main__":
     servers.serve(lambda: ${found})
 `;
+}
+
+interface PythonApp {
+  readonly endpoint: DeclaredEndpoint;
+  readonly app: DeclaredApp;
+  /** As of `DeclaredApplication`. */
+  readonly roots: readonly string[];
 }
 
 interface NodeApp {

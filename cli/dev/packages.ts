@@ -1,4 +1,6 @@
 /** The project's packages under development: installed once for the same declarations, and given to the workers. */
+import { join } from 'node:path';
+
 import type { LocalWorkers } from '../../agent/local-workers.ts';
 import { missingServers } from '../build/app-servers.ts';
 import { nodeEnvironmentFor } from '../build/node-packages.ts';
@@ -64,7 +66,7 @@ export class DevPackages {
     if (this.#known?.from !== from) this.#known = await this.#install(application, from);
     const { python, node, problems } = this.#known;
     const config = {
-      env: workerVariables(variables(), python, debug),
+      env: workerVariables(variables(), python, { debug, roots: application.pythonRoots.map((each) => join(folder, each)) }),
       python: python?.python ?? 'python3',
       ...(inspect === undefined ? {} : { inspect }),
       preload: { python: inspect === undefined ? ['capstan'] : ['capstan', 'capstan_debug'], node: await writePreload(folder, node) },

@@ -4,7 +4,6 @@ import { setTimeout as pause } from 'node:timers/promises';
 import type { LocalWorker, LocalWorkers } from '../../agent/local-workers.ts';
 import { messageOf } from '../../lib/to-error.ts';
 import { discoverFiles, EXAMPLE } from '../discovery/discover.ts';
-import type { LoaderRules } from '../discovery/loader-rules.ts';
 import { PythonReader } from '../discovery/python-reader.ts';
 import type { DeclaredApplication, DeclaredEndpoint } from '../discovery/declared.ts';
 import { ToolError } from '../terminal/tool-error.ts';
@@ -45,7 +44,7 @@ export interface ProjectOptions {
   /** Makes the packages of the declarations available to workers; returns what failed. */
   readonly prepare: (application: DeclaredApplication) => Promise<readonly Problem[]>;
   /** Returns the command of an endpoint that is a web server itself. */
-  readonly commandOf: (endpoint: DeclaredEndpoint, rules: LoaderRules) => Promise<readonly string[]>;
+  readonly commandOf: (endpoint: DeclaredEndpoint, application: DeclaredApplication) => Promise<readonly string[]>;
   readonly events: ProjectEvents;
 }
 
@@ -192,9 +191,11 @@ export class Project {
     void this.#warm(this.#inOrder(served, changed), changed, since);
   }
 
-  async #commandsOf({ endpoints, rules }: DeclaredApplication): Promise<ReadonlyMap<string, readonly string[]>> {
-    const servers = endpoints.filter(({ app, settings }) => app !== null || (settings.command.length > 0 && settings.loadBalanced));
-    return new Map(await Promise.all(servers.map(async (each) => [each.name, await this.#options.commandOf(each, rules)] as const)));
+  async #commandsOf(application: DeclaredApplication): Promise<ReadonlyMap<string, readonly string[]>> {
+    const servers = application.endpoints.filter(
+      ({ app, settings }) => app !== null || (settings.command.length > 0 && settings.loadBalanced),
+    );
+    return new Map(await Promise.all(servers.map(async (each) => [each.name, await this.#options.commandOf(each, application)] as const)));
   }
 
   /** Endpoints of changed files first, then those that were called last. */

@@ -21,16 +21,16 @@ export interface PythonPackages {
 
 /**
  * The environment of the development server's workers: the shell's variables and those of `.env`, with the SDK for Python
- * and the project's packages on its paths.
+ * and the project's packages on its paths. `roots`: folders that imports of the project start from, absolute.
  */
 export function workerVariables(
   variables: Readonly<Record<string, string | undefined>>,
   packages: PythonPackages | null,
-  debug: DebugVariables,
+  { debug, roots }: { readonly debug: DebugVariables; readonly roots: readonly string[] },
 ): Record<string, string> {
   const own = Object.entries(variables).filter((each): each is [string, string] => each[1] !== undefined);
   const path = listed(packages?.scripts, variables['PATH']);
-  const modules = listed(join(installRoot, 'sdk/python'), debug.modules, packages?.path, variables['PYTHONPATH']);
+  const modules = listed(join(installRoot, 'sdk/python'), debug.modules, ...roots, packages?.path, variables['PYTHONPATH']);
   const debugging = {
     CAPSTAN_DEBUG_SOCKET: debug.socket,
     // A hook of the user's own stays.

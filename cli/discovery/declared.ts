@@ -62,6 +62,8 @@ export interface DeclaredApplication {
   readonly endpoints: readonly DeclaredEndpoint[];
   /** Version of the Python that read the sources, `3.11`; null when no source is Python. */
   readonly pythonVersion: string | null;
+  /** Folders that Python imports start from besides the application's own, relative to it: `src`. */
+  readonly pythonRoots: readonly string[];
   /** How handlers in Node load the files. */
   readonly rules: LoaderRules;
   /** Warnings. */

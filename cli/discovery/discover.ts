@@ -50,6 +50,7 @@ export async function discoverFiles(folder: string, lookUp: LookUp, reader: Pyth
   const errors: FileError[] = [...sources.errors];
   const warnings: string[] = [];
   let pythonVersion: string | null = null;
+  let pythonRoots: readonly string[] = [];
   if (sources.python.length > 0) {
     const read = await readPythonFiles(
       folder,
@@ -61,6 +62,7 @@ export async function discoverFiles(folder: string, lookUp: LookUp, reader: Pyth
     errors.push(...read.errors);
     warnings.push(...read.warnings);
     pythonVersion = read.version;
+    pythonRoots = read.roots;
   }
   for (const file of sources.node) {
     try {
@@ -88,7 +90,7 @@ export async function discoverFiles(folder: string, lookUp: LookUp, reader: Pyth
   const endpoints = found.filter(({ file }) => !broken.has(file));
   const python = endpoints.some(({ language }) => language === 'python') ? pythonVersion : null;
   return {
-    application: { folder, endpoints, pythonVersion: python, rules: imports.rules, warnings },
+    application: { folder, endpoints, pythonVersion: python, pythonRoots, rules: imports.rules, warnings },
     errors: errors.filter((each) => broken.get(each.file) === each),
   };
 }

@@ -2,10 +2,14 @@
  * Reads the declarations of Python files with this machine's Python: one process parses all files, and none of them is
  * run.
  */
+import { realpath } from 'node:fs/promises';
+import { join, relative } from 'node:path';
+
 import { z } from 'zod';
 
 import { CallStyle } from '../../proto/gen/capstan/v1/nodes.ts';
 import { pathViolation } from '../../sdk/typescript/routes.ts';
+import { listFiles } from '../deploy/files.ts';
 import { UNREAD, type Reading } from '../deploy/parameters.ts';
 import { pythonParameter } from '../deploy/python.ts';
 import { ToolError } from '../terminal/tool-error.ts';
@@ -31,9 +35,12 @@ const functionRow = z.object({
   method: z.string().optional(),
   path: argument.optional(),
 });
+const placed = z.object({ line: z.number(), column: z.number(), message: z.string() });
 const fileSchema = z.object({
   path: z.string(),
-  syntax: z.object({ line: z.number(), column: z.number(), message: z.string() }).optional(),
+  syntax: placed.optional(),
+  /** A statement that cannot work in a worker. */
+  fault: placed.optional(),
   declarations: z
     .array(
       z.object({
@@ -47,13 +54,20 @@ const fileSchema = z.object({
     .default([]),
   imports: z.array(z.string()).default([]),
 });
-const answerSchema = z.object({ version: z.string(), files: z.array(fileSchema) });
+const answerSchema = z.object({
+  version: z.string(),
+  files: z.array(fileSchema),
+  roots: z.array(z.string()),
+  imported: z.array(z.object({ path: z.string(), by: z.string(), line: z.number(), column: z.number() })),
+});
 
 type Row = z.output<typeof functionRow>;
 
 export interface PythonSources {
   readonly version: string;
   readonly endpoints: readonly DeclaredEndpoint[];
+  /** Folders that imports start from besides the project's own, relative to it: `src`. */
+  readonly roots: readonly string[];
   /** Files that only mention the SDK and do not parse. */
   readonly warnings: readonly string[];
   readonly errors: readonly FileError[];
@@ -69,7 +83,7 @@ export async function readPythonFiles(
   lookUp: LookUp,
   reader: PythonReader,
 ): Promise<PythonSources> {
-  const { version, files: read } = answerSchema.parse(await reader.read({ root: folder, files }));
+  const { version, files: read, roots, imported } = answerSchema.parse(await reader.read({ root: folder, files }));
   const endpoints: DeclaredEndpoint[] = [];
   const errors: FileError[] = [];
   for (const file of read) {
@@ -79,7 +93,21 @@ export async function readPythonFiles(
       errors.push(errorOf(file.path, thrown));
     }
   }
-  return { version, endpoints, warnings: [], errors };
+  const packed = new Set((await listFiles(folder, { skip: (name) => name === 'node_modules' })).entries.map(({ path }) => path));
+  const left = imported.filter(({ path }) => !packed.has(path));
+  const places = await Promise.all(left.map(async (each) => ({ ...each, real: await realPathIn(folder, each.path) })));
+  for (const { path, by, line, column, real } of places) {
+    if (real !== null && packed.has(real)) continue;
+    const message = `${by}:${line}:${column}: the import is ${path}, which an ignore file or its name keeps out of the artifact`;
+    errors.push({ file: by, error: new ToolError('INVALID_MANIFEST', message, 'Change the rule in .gitignore or .toolignore.') });
+  }
+  return { version, endpoints, roots, warnings: [], errors };
+}
+
+/** Null outside of the folder. */
+async function realPathIn(folder: string, path: string): Promise<string | null> {
+  const inner = relative(await realpath(folder), await realpath(join(folder, path)));
+  return inner.startsWith('..') ? null : inner;
 }
 
 function endpointsOf(file: z.output<typeof fileSchema>, version: string, lookUp: LookUp): DeclaredEndpoint[] {
@@ -90,6 +118,10 @@ function endpointsOf(file: z.output<typeof fileSchema>, version: string, lookUp:
       `${file.path}:${line}:${column}: ${message} (read by Python ${version})`,
       'Correct the source.',
     );
+  }
+  if (file.fault !== undefined) {
+    const { line, column, message } = file.fault;
+    throw new ToolError('INVALID_MANIFEST', `${file.path}:${line}:${column}: ${message}`, 'Correct the source.');
   }
   return file.declarations.map(({ line, settings, functions, app_file: appFile, app_imports: appImports }) => {
     const place: Place = { file: file.path, line, language: 'python' };

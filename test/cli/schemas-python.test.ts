@@ -144,7 +144,7 @@ test('a stub sends a model as the input or the body', async (t) => {
   });
   const { endpoints } = await discover(folder, () => undefined);
   const caller = endpoints.find(({ name }) => name === 'b');
-  const stub = caller === undefined ? undefined : pythonHandler(caller, endpoints).find(({ path }) => path.endsWith('stubs/a.py'));
+  const stub = caller === undefined ? undefined : pythonHandler(caller, endpoints, []).find(({ path }) => path.endsWith('stubs/a.py'));
   t.regex(String(stub?.content), /^read_it = remote\.stub\("read_it", parameters=\["req"\], body="req", endpoint="a"\)$/m);
   t.regex(String(stub?.content), /^put = remote\.stub\("put", parameters=\["id", "req", "dry"\], body="req", endpoint="api"\)$/m);
 });

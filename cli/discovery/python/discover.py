@@ -10,6 +10,9 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "deploy", "python"))
 sys.dont_write_bytecode = True
 
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+
+from module_names import Fault, check_standard_names, check_unicode_form, source_roots, standard_names  # noqa: E402
 from read_function import read_plain  # noqa: E402
 from read_schema import Sources  # noqa: E402
 
@@ -30,6 +33,10 @@ def main(order):
     files = []
     sources = Sources(root)
     reached = list(order["files"])
+    roots = source_roots(root)
+    taken = standard_names([root] + [os.path.join(root, each) for each in roots])
+    # Who imports a file, for messages.
+    imported = []
     # Parses imported files, too, so that a syntax error in them is reported before a worker runs.
     for path in reached:
         tree, syntax = parse(root, path)
@@ -39,24 +46,37 @@ def main(order):
         if path in order["files"]:
             read = FileReader(path, tree, sources).read()
             for each in read["declarations"]:
-                find_app(root, each, reached)
+                find_app(root, roots, each, reached)
             files.append(read)
-        reached.extend(each for each in imported_files(root, path, tree) if each not in reached)
+        try:
+            check_standard_names(tree, taken)
+            for each, node in imported_files(root, roots, path, tree):
+                imported.append({"path": each, "by": path, "line": node.lineno, "column": node.col_offset + 1})
+                if each not in reached:
+                    reached.append(each)
+        except Fault as fault:
+            files.append({"path": path, "fault": {"line": fault.line, "column": fault.column, "message": str(fault)}})
     # The file of an application is parsed by now, and has its own imports.
     for declared in (each for read in files for each in read.get("declarations", [])):
         if declared.get("app_file") is not None:
             tree, _ = parse(root, declared["app_file"])
             declared["app_imports"] = [] if tree is None else sorted(needed_imports(tree.body))
-    return {"version": f"{sys.version_info[0]}.{sys.version_info[1]}", "files": files}
+    return {
+        "version": f"{sys.version_info[0]}.{sys.version_info[1]}",
+        "files": files,
+        "roots": roots,
+        "taken": {name: os.path.relpath(path, root) for name, path in taken.items()},
+        "imported": imported,
+    }
 
 
-def find_app(root, declared, reached):
+def find_app(root, roots, declared, reached):
     """Notes the file of `app="module:name"`, if the folder has it, so that it is parsed, too."""
     given = declared["settings"].get("app", {}).get("value")
     if not isinstance(given, str):
         return
     stem = given.split(":")[0].replace(".", "/")
-    for path in (stem + ".py", stem + "/__init__.py"):
+    for path in (os.path.join(start, stem + ending) for start in [""] + roots for ending in (".py", "/__init__.py")):
         if os.path.isfile(os.path.join(root, path)):
             declared["app_file"] = path
             if path not in reached:
@@ -74,31 +94,37 @@ def parse(root, path):
         return None, {"line": 1, "column": 1, "message": str(error)}
 
 
-def imported_files(root, path, tree):
-    """Yields the application's own files that a file imports, except imports in a `try`, which may fail."""
-    for base, name in imported_names(tree.body, os.path.dirname(path)):
-        stem = os.path.join(base, *name.split(".")) if name else base
-        for each in (stem + ".py", os.path.join(stem, "__init__.py")):
-            if os.path.isfile(os.path.join(root, each)):
-                yield each
+def imported_files(root, roots, path, tree):
+    """
+    Yields the application's own files that a file imports, with the statement; not imports in a `try`, which may fail.
+    """
+    for base, name, node in imported_names(tree.body, os.path.dirname(path)):
+        # An absolute import starts from any of the roots.
+        for start in [base] if base is not None else [""] + roots:
+            stem = os.path.join(start, *name.split(".")) if name else start
+            found = [each for each in (stem + ".py", os.path.join(stem, "__init__.py")) if os.path.isfile(os.path.join(root, each))]
+            for each in found:
+                yield each, node
+            if not found and name:
+                check_unicode_form(node, os.path.join(root, os.path.dirname(stem)), os.path.basename(stem))
 
 
 def imported_names(body, folder):
-    """Yields (folder, dotted name) of each module that statements may import."""
+    """Yields (folder, dotted name, statement) of each module that statements may import; no folder for absolute names."""
     for node in body:
         if isinstance(node, ast.Try):
             continue
         if isinstance(node, ast.Import):
             for each in node.names:
-                yield "", each.name
+                yield None, each.name, node
         elif isinstance(node, ast.ImportFrom):
             base = folder
             for _ in range(node.level - 1):
                 base = os.path.dirname(base)
-            base = base if node.level > 0 else ""
-            yield base, node.module or ""
+            base = base if node.level > 0 else None
+            yield base, node.module or "", node
             for each in node.names:
-                yield base, ".".join(part for part in (node.module, each.name) if part)
+                yield base, ".".join(part for part in (node.module, each.name) if part), node
         else:
             yield from imported_names([each for each in ast.iter_child_nodes(node) if isinstance(each, ast.stmt)], folder)
 

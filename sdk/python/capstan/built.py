@@ -16,6 +16,10 @@ from typing import Any, Mapping, Optional, Sequence
 from . import registry, worker
 
 
+#: Modules that print, open windows, or are not part of every installation.
+_NEVER_IMPORTED = {"__main__", "antigravity", "idlelib", "test", "this", "tkinter", "turtle", "turtledemo"}
+
+
 class _StandIns(importlib.abc.MetaPathFinder):
     def __init__(self, folder: str, stubs: Mapping[str, str]) -> None:
         self._folder = folder
@@ -33,10 +37,41 @@ def stand_in(folder: str, stubs: Mapping[str, str]) -> None:
     sys.meta_path.insert(0, _StandIns(folder, stubs))
 
 
+def order_imports(root: str, roots: Sequence[str]) -> None:
+    """
+    Makes imports start from the build and from ``roots``, folders in it (src layout). Modules of the standard library
+    precede those of the build that have their names.
+    """
+    folders = [root, *(os.path.join(root, *each.split("/")) for each in roots)]
+    _import_standard(folders)
+    sys.path[:] = folders + [each for each in sys.path if each not in folders]
+    importlib.invalidate_caches()
+
+
+def _import_standard(folders: Sequence[str]) -> None:
+    names = getattr(sys, "stdlib_module_names", sys.builtin_module_names)
+    for folder in folders:
+        for entry in os.listdir(folder):
+            name = entry[: -len(".py")] if entry.endswith(".py") else entry
+            if name not in names or name in _NEVER_IMPORTED or name in sys.modules:
+                continue
+            if entry.endswith(".py") or os.path.isfile(os.path.join(folder, entry, "__init__.py")):
+                try:
+                    importlib.import_module(name)
+                except ImportError:
+                    pass  # not part of this installation: the name is free
+
+
+def _import_root(root: str, path: str) -> str:
+    """Returns the deepest folder of the build that imports start from and that has the file."""
+    within = [each for each in sys.path if (each + os.sep).startswith(root + os.sep) and path.startswith(each + os.sep)]
+    return max(within, key=len, default=root)
+
+
 def load_file(root: str, file: str) -> ModuleType:
     """Imports a file of the build under its dotted name, so that its relative imports and its pickles work."""
     path = os.path.join(root, *file.split("/"))
-    parts = file[: -len(".py")].split("/")
+    parts = os.path.relpath(path, _import_root(root, path))[: -len(".py")].split(os.sep)
     if parts[-1] == "__init__" and len(parts) > 1:
         parts.pop()
     name = ".".join(parts)

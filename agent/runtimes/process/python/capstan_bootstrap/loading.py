@@ -10,6 +10,10 @@ import sys
 # Folder of the build with its bundled packages.
 DEPENDENCIES = "python_packages"
 ENDINGS = ("", ".py", "/__init__.py")
+# A project of packages below `src` has one of these.
+PROJECT_FILES = ("pyproject.toml", "setup.py", "setup.cfg")
+# Modules that print, open windows, or are not part of every installation.
+NEVER_IMPORTED = {"__main__", "antigravity", "idlelib", "test", "this", "tkinter", "turtle", "turtledemo"}
 
 
 class LoadError(Exception):
@@ -17,11 +21,38 @@ class LoadError(Exception):
 
 
 def prepare_path(root):
-    """Sets the order of imports: the build, then its bundled packages, then the host's packages."""
+    """
+    Sets the order of imports: the build, its packages below `src`, its bundled packages, the host's packages. Modules of
+    the standard library precede those of the build that have their names: a project's email.py would end http.client.
+    """
+    folders = [root] + source_folders(root)
+    import_standard(folders)
     brought = os.path.join(root, DEPENDENCIES)
-    sys.path[0:0] = [root, brought] if os.path.isdir(brought) else [root]
+    sys.path[0:0] = folders + [brought] if os.path.isdir(brought) else folders
     # The spare host was started before the build existed.
     importlib.invalidate_caches()
+
+
+def source_folders(root):
+    """Returns `src` of a project whose packages are below it."""
+    folder = os.path.join(root, "src")
+    is_project = any(os.path.isfile(os.path.join(root, name)) for name in PROJECT_FILES)
+    return [folder] if is_project and os.path.isdir(folder) and not os.path.isfile(os.path.join(folder, "__init__.py")) else []
+
+
+def import_standard(folders):
+    """Imports the modules of the standard library whose names modules of these folders have."""
+    names = getattr(sys, "stdlib_module_names", sys.builtin_module_names)
+    for folder in folders:
+        for entry in os.listdir(folder):
+            name = entry[: -len(".py")] if entry.endswith(".py") else entry
+            if name not in names or name in NEVER_IMPORTED or name in sys.modules:
+                continue
+            if entry.endswith(".py") or os.path.isfile(os.path.join(folder, entry, "__init__.py")):
+                try:
+                    importlib.import_module(name)
+                except ImportError:
+                    pass  # not part of this installation: the name is free
 
 
 def load_function(root, module, name):
@@ -45,7 +76,7 @@ def find_module(root, module):
 
 def import_file(root, path):
     """Imports a file under its dotted name, so that its relative imports and its pickles work."""
-    parts = os.path.relpath(path, os.path.realpath(root))[: -len(".py")].split(os.sep)
+    parts = os.path.relpath(path, import_root(os.path.realpath(root), path))[: -len(".py")].split(os.sep)
     if parts[-1] == "__init__" and len(parts) > 1:
         parts.pop()
     name = ".".join(parts)
@@ -62,6 +93,12 @@ def import_file(root, path):
     sys.modules[name] = made
     spec.loader.exec_module(made)
     return made
+
+
+def import_root(root, path):
+    """Returns the deepest folder of the build that imports start from and that has the file."""
+    within = [each for each in map(os.path.realpath, sys.path) if (each + os.sep).startswith(root + os.sep)]
+    return max((each for each in within if path.startswith(each + os.sep)), key=len, default=root)
 
 
 def pick_function(module, module_name, name):
