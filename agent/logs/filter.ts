@@ -36,10 +36,14 @@ export function lineMatcher(filter: LogFilter): (line: LogLine) => boolean {
     (jobId === '' || line.jobId === jobId) &&
     (stream === '' || line.stream === stream) &&
     (least < 0 || severity(line.level) >= least) &&
-    (after === undefined || isAfter(line, after)) &&
-    (before === undefined || isBefore(line, before)) &&
+    isWithin(line, { after, before }) &&
     (contains === '' || line.text.includes(contains) || line.fields.includes(contains)) &&
     (pattern === undefined || pattern.test(line.text) || (line.fields !== '' && pattern.test(line.fields)));
+}
+
+/** Whether the line is between the two positions. */
+export function isWithin(line: LogLine, { after, before }: Pick<LogFilter, 'after' | 'before'>): boolean {
+  return (after === undefined || isAfter(line, after)) && (before === undefined || isBefore(line, before));
 }
 
 function severity(level: string): number {

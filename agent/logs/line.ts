@@ -1,7 +1,9 @@
 /** A line of worker output as the segments store it: one JSON object a line, with short keys. */
 import { parseExact, stringifyExact } from '../../lib/exact-json.ts';
 import { LOG_LEVELS, type LogLevel } from '../../lib/log-filter.ts';
+import { visibleText } from '../../lib/visible-text.ts';
 import type { LogLine } from '../../proto/gen/capstan/v1/nodes.ts';
+import { withChecksum, withoutChecksum } from './line-checksum.ts';
 
 /** Keys of a stored line; those with empty values are left out. */
 interface StoredLine {
@@ -30,14 +32,17 @@ export function encodeLine(line: LogLine): string {
     m: line.text,
     ...(line.fields === '' ? {} : { f: line.fields }),
   };
-  return `${JSON.stringify(stored)}\n`;
+  // The file may be read on a terminal; the notation is JSON's.
+  return `${withChecksum(visibleText(JSON.stringify(stored)))}\n`;
 }
 
-/** Returns undefined for a line that a crash or a full disk truncated. */
+/** Returns undefined for a line that a crash or a full disk truncated, and for one that is damaged. */
 export function decodeLine(text: string, endpointId: string): LogLine | undefined {
+  const json = withoutChecksum(text);
+  if (json === undefined) return undefined;
   let stored: Partial<StoredLine> | null;
   try {
-    stored = JSON.parse(text) as Partial<StoredLine> | null;
+    stored = JSON.parse(json) as Partial<StoredLine> | null;
   } catch (error) {
     if (error instanceof SyntaxError) return undefined;
     throw error;

@@ -10,7 +10,6 @@ import type { Logger } from 'pino';
 
 import { makeFolder, replaceDurably } from '../../lib/durable.ts';
 import { isErrno, messageOf } from '../../lib/to-error.ts';
-import { visibleText } from '../../lib/visible-text.ts';
 import type { LogLine } from '../../proto/gen/capstan/v1/nodes.ts';
 import type { TraceContext } from './forwarding/log-record.ts';
 import { encodeLine, parseText } from './line.ts';
@@ -122,8 +121,7 @@ export class LogStore {
       log.dropped += 1;
       return;
     }
-    // The file may be read on a terminal; the notation is JSON's.
-    this.#enqueue(log, us, visibleText(encodeLine(line)));
+    this.#enqueue(log, us, encodeLine(line));
   }
 
   /** Returns matching lines of an endpoint, the newest or the oldest ones. Rejects with INVALID_ARGUMENT for a bad pattern. */

@@ -44,18 +44,19 @@ export class LogTasks {
   #nextNumber = 0;
   #isSearching = false;
   #isClosed = false;
+  readonly #reported = new Set<string>();
 
   constructor(log: Pick<Logger, 'warn'>) {
     this.#log = log;
   }
 
-  /** Compresses a segment. Undefined for one without lines, and for one that cannot be compressed, which stays for the next start. */
-  async seal(task: SegmentTask): Promise<ReturnType<typeof sealSegment>> {
+  /** Compresses a segment. Undefined for one without lines; `failed` for one that cannot be compressed, which stays for the next start. */
+  async seal(task: SegmentTask): Promise<ReturnType<typeof sealSegment> | 'failed'> {
     try {
       return (await this.#pool.run(task, { name: 'seal' })) as ReturnType<typeof sealSegment>;
     } catch (error) {
       this.#log.warn({ file: task.path, error: messageOf(error) }, 'compressing worker logs failed');
-      return undefined;
+      return 'failed';
     }
   }
 
@@ -64,7 +65,7 @@ export class LogTasks {
     try {
       return (await this.#pool.run(task, { name: 'index' })) as SegmentIndex;
     } catch (error) {
-      this.#log.warn({ file: task.path, error: messageOf(error) }, 'reading worker logs failed: the segment is damaged');
+      this.reportDamage(task.path, messageOf(error));
       return undefined;
     }
   }
@@ -103,14 +104,23 @@ export class LogTasks {
     this.#isSearching = true;
     try {
       const reply = (await this.#pool.run({ number, task }, { name: 'search' })) as SearchReply;
-      if (reply.kind === 'found') resolve(reply.result);
-      else if (reply.kind === 'refused') reject(new CapstanError('INVALID_ARGUMENT', reply.message, { field: 'pattern' }));
+      if (reply.kind === 'found') {
+        for (const { path, reason } of reply.result.damaged) this.reportDamage(path, reason);
+        resolve(reply.result);
+      } else if (reply.kind === 'refused') reject(new CapstanError('INVALID_ARGUMENT', reply.message, { field: 'pattern' }));
       else this.#waiting.pushFirst(account, { ...search, task: undefined });
     } catch (error) {
       reject(toError(error));
     }
     this.#isSearching = false;
     void this.#runNext();
+  }
+
+  /** Logs it once for each file. */
+  reportDamage(path: string, reason: string): void {
+    if (this.#reported.has(path)) return;
+    this.#reported.add(path);
+    this.#log.warn({ file: path, error: reason }, 'reading worker logs failed: the segment is damaged');
   }
 
   async close(): Promise<void> {

@@ -1,13 +1,18 @@
-/** Seals segments and searches them. Runs in the log thread, so that neither blocks the agent's main loop. */
+/**
+ * Seals segments and searches them. Runs in the log thread, so that neither blocks the agent's main loop. A damaged segment, or
+ * line of the open one, is left out; a line in its place says so.
+ */
 import { closeSync, fstatSync, openSync, readFileSync, readSync, unlinkSync } from 'node:fs';
 import { constants, zstdCompressSync, zstdDecompressSync } from 'node:zlib';
 
 import { replaceDurablySync } from '../../lib/durable.ts';
-import { isErrno } from '../../lib/to-error.ts';
+import { isErrno, messageOf } from '../../lib/to-error.ts';
 import type { LogLine } from '../../proto/gen/capstan/v1/nodes.ts';
-import { lineMatcher, type LogFilter } from './filter.ts';
+import { isWithin, lineMatcher, type LogFilter } from './filter.ts';
 import { decodeLine } from './line.ts';
-import { IndexBuilder, mayMatch, type SegmentIndex } from './segment-index.ts';
+import { withoutChecksum } from './line-checksum.ts';
+import { SegmentReading, type DamagedSegment } from './segment-damage.ts';
+import { encodeIndex, IndexBuilder, mayMatch, type SegmentIndex } from './segment-index.ts';
 
 /** A segment's file. The index of the open segment is not known yet. */
 export interface SegmentFile {
@@ -34,6 +39,8 @@ export interface SearchResult {
   readonly lines: LogLine[];
   /** The budget ended the search here, µs: lines beyond this time were not looked at. */
   readonly stoppedAtUs: number | undefined;
+  /** Segments that could not be read, or not completely. */
+  readonly damaged: readonly DamagedSegment[];
 }
 
 /** Suffix of a compressed segment. */
@@ -49,22 +56,27 @@ const COMPRESSION_LEVEL = 3;
 
 /** Compresses a segment that receives no more lines. Returns its index and its size on disk; undefined if it holds no line. */
 export function sealSegment(path: string, endpointId: string): { readonly index: SegmentIndex; readonly bytes: number } | undefined {
-  const text = readFileSync(path);
   const builder = new IndexBuilder();
+  const kept: string[] = [];
   let lines = 0;
-  for (const raw of text.toString('utf8').split('\n')) {
+  for (const raw of wholeLines(readFileSync(path, 'utf8'), endpointId)) {
     const line = decodeLine(raw, endpointId);
+    // A damaged line stays as it is: its checksum keeps saying so.
+    const text = line === undefined ? raw : (withoutChecksum(raw) ?? raw);
+    if (text !== '') kept.push(text);
     if (line === undefined) continue;
-    builder.add(line, Buffer.byteLength(raw) + 1);
+    builder.add(line, Buffer.byteLength(text) + 1);
     lines += 1;
   }
   if (lines === 0) {
+    if (kept.length > 0) throw new Error('all of its lines are damaged');
     unlinkSync(path);
     return undefined;
   }
   const index = builder.build();
-  const sealed = zstdCompressSync(text, { params: { [constants.ZSTD_c_compressionLevel]: COMPRESSION_LEVEL } });
-  replaceDurablySync(`${path}.index`, JSON.stringify(index));
+  const { ZSTD_c_compressionLevel: level, ZSTD_c_checksumFlag: checksum } = constants;
+  const sealed = zstdCompressSync(`${kept.join('\n')}\n`, { params: { [level]: COMPRESSION_LEVEL, [checksum]: 1 } });
+  replaceDurablySync(`${path}.index`, encodeIndex(index));
   replaceDurablySync(`${path}${SEALED}`, sealed);
   unlinkSync(path);
   return { index, bytes: sealed.length };
@@ -92,40 +104,64 @@ export function* searchInSlices(
   const sources: readonly Source[] = [...segments, { text: unwritten }];
   const order = oldestFirst ? sources : sources.toReversed();
   const found: LogLine[] = [];
+  const damaged: DamagedSegment[] = [];
   let endsAt = performance.now() + budget.ms;
   let sliceEndsAt = performance.now() + sliceMs;
   let bytes = 0;
   let read = 0;
   let checkedAt = 0;
   let characters = 0;
-  const stoppedAt = (line: LogLine): SearchResult => ({ lines: inOrder(found, oldestFirst), stoppedAtUs: Number(line.atUs) });
+  const result = (stoppedAtUs?: number): SearchResult => ({ lines: inOrder(found, oldestFirst), stoppedAtUs, damaged });
   for (const source of order) {
-    if ('path' in source && source.index !== undefined && !mayMatch(source.index, filter)) continue;
-    for (const raw of oldestFirst ? linesOf(source) : linesBackwards(source)) {
-      bytes += raw.length;
-      read += 1;
-      const line = decodeLine(raw, endpointId);
-      if (line === undefined) continue;
-      const isCheckDue = read % CLOCK_CHECK_LINES === 0 || bytes - checkedAt > CLOCK_CHECK_CHARACTERS;
-      if (isCheckDue) checkedAt = bytes;
-      // The first line is always looked at: each page gets further.
-      if (read > 1 && (bytes > budget.bytes || (isCheckDue && performance.now() > endsAt))) return stoppedAt(line);
-      if (isCheckDue && performance.now() > sliceEndsAt) {
-        const pausedAt = performance.now();
-        yield;
-        endsAt += performance.now() - pausedAt;
-        sliceEndsAt = performance.now() + sliceMs;
+    const [path, index] = 'path' in source ? [source.path, source.index] : ['', undefined];
+    if (index !== undefined && !mayMatch(index, filter)) continue;
+    const reading = new SegmentReading(path, index);
+    try {
+      for (const raw of readable(oldestFirst ? linesOf(source, endpointId) : linesBackwards(source, endpointId), reading)) {
+        bytes += raw.length;
+        read += 1;
+        const line = decodeLine(raw, endpointId);
+        if (line === undefined) {
+          if (raw !== '') reading.damagedLines += 1;
+          continue;
+        }
+        const isCheckDue = read % CLOCK_CHECK_LINES === 0 || bytes - checkedAt > CLOCK_CHECK_CHARACTERS;
+        if (isCheckDue) checkedAt = bytes;
+        // The first line is always looked at: each page gets further.
+        if (read > 1 && (bytes > budget.bytes || (isCheckDue && performance.now() > endsAt))) return result(Number(line.atUs));
+        if (isCheckDue && performance.now() > sliceEndsAt) {
+          const pausedAt = performance.now();
+          yield;
+          endsAt += performance.now() - pausedAt;
+          sliceEndsAt = performance.now() + sliceMs;
+        }
+        // Lines are in the order of time within a segment: no later one can match.
+        if (isBeyond(line, filter, oldestFirst)) break;
+        reading.lastUs = Number(line.atUs);
+        if (!matches(line)) continue;
+        characters += line.text.length + line.fields.length;
+        if (found.length > 0 && characters > MAX_REPLY_CHARACTERS) return result(Number(line.atUs));
+        found.push(line);
+        if (found.length >= limit) return result();
       }
-      // Lines are in the order of time within a segment: no later one can match.
-      if (isBeyond(line, filter, oldestFirst)) break;
-      if (!matches(line)) continue;
-      characters += line.text.length + line.fields.length;
-      if (found.length > 0 && characters > MAX_REPLY_CHARACTERS) return stoppedAt(line);
-      found.push(line);
-      if (found.length >= limit) return { lines: inOrder(found, oldestFirst), stoppedAtUs: undefined };
+    } finally {
+      if (reading.damage !== undefined) damaged.push(reading.damage);
     }
+    if (reading.damage === undefined) continue;
+    const notice = reading.notice(endpointId, filter, oldestFirst);
+    if (isWithin(notice, filter)) found.push(notice);
+    if (found.length >= limit) return result();
   }
-  return { lines: inOrder(found, oldestFirst), stoppedAtUs: undefined };
+  return result();
+}
+
+/** The lines up to where the segment cannot be read. */
+function* readable(lines: Iterable<string>, reading: SegmentReading): Generator<string> {
+  try {
+    yield* lines;
+  } catch (error) {
+    reading.failure = messageOf(error);
+  }
 }
 
 function isBeyond(line: LogLine, { after, before }: LogFilter, oldestFirst: boolean): boolean {
@@ -139,20 +175,28 @@ function inOrder(found: LogLine[], oldestFirst: boolean): LogLine[] {
 
 type Source = SegmentFile | { readonly text: string };
 
-function* linesOf(source: Source): Generator<string> {
-  yield* ('text' in source ? source.text : textOf(source.path)).split('\n');
+function* linesOf(source: Source, endpointId: string): Generator<string> {
+  yield* wholeLines('text' in source ? source.text : textOf(source.path), endpointId);
 }
 
-function* linesBackwards(source: Source): Generator<string> {
+/** A crash or a full disk may have truncated the last line, which is no damage. */
+function wholeLines(text: string, endpointId: string): string[] {
+  const lines = text.split('\n');
+  if (decodeLine(lines.at(-1) ?? '', endpointId) === undefined) lines.pop();
+  return lines;
+}
+
+function* linesBackwards(source: Source, endpointId: string): Generator<string> {
   const file = 'text' in source || source.path.endsWith(SEALED) ? undefined : openIfPresent(source.path);
-  if (file === undefined || 'text' in source) yield* [...linesOf(source)].reverse();
-  else yield* tailLines(file);
+  if (file === undefined || 'text' in source) yield* [...linesOf(source, endpointId)].reverse();
+  else yield* tailLines(file, endpointId);
 }
 
 /** Lines of the open segment from its end: mostly the last ones are wanted. */
-function* tailLines(file: number): Generator<string> {
+function* tailLines(file: number, endpointId: string): Generator<string> {
   try {
     let at = fstatSync(file).size;
+    let isTail = true;
     let rest: Buffer = Buffer.alloc(0);
     while (at > 0) {
       const size = Math.min(BLOCK_BYTES, at);
@@ -167,7 +211,9 @@ function* tailLines(file: number): Generator<string> {
         continue;
       }
       rest = text.subarray(0, first);
-      yield* text.subarray(first).toString('utf8').split('\n').reverse();
+      const lines = text.subarray(first).toString('utf8');
+      yield* (isTail ? wholeLines(lines, endpointId) : lines.split('\n')).reverse();
+      isTail = false;
     }
   } finally {
     closeSync(file);

@@ -1,5 +1,6 @@
 /** What a segment holds, so that a search skips those without a matching line. Stored beside it. */
 import { createHash } from 'node:crypto';
+import { crc32 } from 'node:zlib';
 
 import { LOG_LEVELS } from '../../lib/log-filter.ts';
 import type { LogLine } from '../../proto/gen/capstan/v1/nodes.ts';
@@ -76,11 +77,19 @@ export function mayMatch(index: SegmentIndex, filter: LogFilter): boolean {
   return index.levels.some((level) => LOG_LEVELS.findIndex((each) => each === level) >= least);
 }
 
-/** Returns undefined for a text that is no index. */
+/** Returns the index as text: a checksum, and JSON. */
+export function encodeIndex(index: SegmentIndex): string {
+  const json = JSON.stringify(index);
+  return `${sumOf(json)} ${json}`;
+}
+
+/** Returns undefined for a text that is no index, or is damaged. Those of earlier versions have no checksum. */
 export function parseIndex(text: string): SegmentIndex | undefined {
+  const [, sum, json = text] = /^([0-9a-f]{8}) (.*)$/s.exec(text) ?? [];
+  if (sum !== undefined && sum !== sumOf(json)) return undefined;
   let value: Partial<SegmentIndex> | null;
   try {
-    value = JSON.parse(text) as Partial<SegmentIndex> | null;
+    value = JSON.parse(json) as Partial<SegmentIndex> | null;
   } catch (error) {
     if (error instanceof SyntaxError) return undefined;
     throw error;
@@ -89,6 +98,10 @@ export function parseIndex(text: string): SegmentIndex | undefined {
   const numbers = [firstUs, lastUs, lines, bytes].every((each) => Number.isSafeInteger(each));
   const lists = [workers, releases, levels].every((each) => Array.isArray(each));
   return numbers && lists && typeof jobs === 'string' ? (value as SegmentIndex) : undefined;
+}
+
+function sumOf(json: string): string {
+  return crc32(json).toString(16).padStart(8, '0');
 }
 
 function bloomOf(jobs: ReadonlySet<string>): string {

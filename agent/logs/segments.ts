@@ -6,7 +6,7 @@ import { appendFile, readdir, readFile, rm, stat, unlink } from 'node:fs/promise
 import { join } from 'node:path';
 
 import { isTemporary, makeFolder, renameDurably } from '../../lib/durable.ts';
-import { isErrno } from '../../lib/to-error.ts';
+import { isErrno, messageOf } from '../../lib/to-error.ts';
 import type { LogTasks } from './log-tasks.ts';
 import { SEALED, type SegmentFile } from './search.ts';
 import { parseIndex, type SegmentIndex } from './segment-index.ts';
@@ -38,6 +38,8 @@ export class Segments {
   #sealed: SealedSegment[] = [];
   /** Closed segments that are not compressed yet, by path, with their size. */
   readonly #sealing = new Map<string, { readonly done: Promise<void>; readonly bytes: number; readonly firstUs: number }>();
+  /** Closed segments that could not be compressed; the next start tries again. Oldest first. */
+  readonly #unsealed: Pick<OpenSegment, 'path' | 'bytes' | 'firstUs'>[] = [];
 
   constructor(folder: string, endpointId: string, segmentBytes: number, tasks: LogTasks) {
     this.#folder = folder;
@@ -46,20 +48,24 @@ export class Segments {
     this.#tasks = tasks;
   }
 
-  /** Finds what an earlier agent left. */
+  /** Finds what an earlier agent left. A file that cannot be read hides no other. */
   async scan(): Promise<void> {
     const names = (await readdir(this.#folder).catch(unlessMissing<string[]>([]))).toSorted();
     for (const name of names) {
       const path = join(this.#folder, name);
-      // Drafts are an earlier version's.
-      if (isTemporary(name) || name.endsWith('.draft')) await rm(path, { force: true });
-      else if (name.endsWith(OPEN)) this.#seal(path, (await stat(path)).size, Number(name.slice(0, -OPEN.length)));
-      else if (name.endsWith(`${OPEN}${SEALED}`)) {
-        const sealed = await this.#sealedSegment(path);
-        // Its bytes stay for a person to look at, and are in nobody's way.
-        if (sealed === undefined) await renameDurably(path, `${path}.damaged`);
-        else this.#sealed.push(sealed);
-      }
+      await this.#scanFile(name, path).catch((error: unknown) => this.#tasks.reportDamage(path, messageOf(error)));
+    }
+  }
+
+  async #scanFile(name: string, path: string): Promise<void> {
+    // Drafts are an earlier version's.
+    if (isTemporary(name) || name.endsWith('.draft')) await rm(path, { force: true });
+    else if (name.endsWith(OPEN)) this.#seal(path, (await stat(path)).size, Number(name.slice(0, -OPEN.length)));
+    else if (name.endsWith(`${OPEN}${SEALED}`)) {
+      const sealed = await this.#sealedSegment(path);
+      // Its bytes stay for a person to look at, and are in nobody's way.
+      if (sealed === undefined) await renameDurably(path, `${path}.damaged`);
+      else this.#sealed.push(sealed);
     }
   }
 
@@ -70,7 +76,7 @@ export class Segments {
 
   /** Bytes on disk. */
   get bytes(): number {
-    const sealing = [...this.#sealing.values()].reduce((sum, { bytes }) => sum + bytes, 0);
+    const sealing = [...this.#sealing.values(), ...this.#unsealed].reduce((sum, { bytes }) => sum + bytes, 0);
     return this.#sealed.reduce((sum, { bytes }) => sum + bytes, sealing + (this.#open?.bytes ?? 0));
   }
 
@@ -82,7 +88,8 @@ export class Segments {
   /** All files, in the order of time. */
   files(): SegmentFile[] {
     const sealed = this.#sealed.map(({ path, index }) => ({ path, index, at: index.firstUs }));
-    const sealing = [...this.#sealing].map(([path, { firstUs }]) => ({ path, index: undefined, at: firstUs }));
+    const unsealed = [...[...this.#sealing].map(([path, { firstUs }]) => ({ path, firstUs })), ...this.#unsealed];
+    const sealing = unsealed.map(({ path, firstUs }) => ({ path, index: undefined, at: firstUs }));
     const open = this.#open === undefined ? [] : [{ path: this.#open.path, index: undefined, at: this.#open.firstUs }];
     return [...sealed, ...sealing, ...open].toSorted((a, b) => a.at - b.at).map(({ path, index }) => ({ path, index }));
   }
@@ -108,9 +115,16 @@ export class Segments {
   /** Removes the oldest segment. Returns the bytes that are free now; 0 when only the open one is left. */
   async removeOldest(): Promise<number> {
     const oldest = this.#sealed.shift();
-    if (oldest === undefined) return 0;
+    if (oldest === undefined) return this.#removeUnsealed();
     await unlink(oldest.path).catch(unlessMissing(undefined));
     await unlink(indexPath(oldest.path)).catch(unlessMissing(undefined));
+    return oldest.bytes;
+  }
+
+  async #removeUnsealed(): Promise<number> {
+    const oldest = this.#unsealed.shift();
+    if (oldest === undefined) return 0;
+    await unlink(oldest.path).catch(unlessMissing(undefined));
     return oldest.bytes;
   }
 
@@ -129,7 +143,8 @@ export class Segments {
   #seal(path: string, bytes: number, firstUs: number): void {
     const done = this.#tasks.seal({ path, endpointId: this.#endpointId }).then((sealed) => {
       this.#sealing.delete(path);
-      if (sealed === undefined) return;
+      if (sealed === 'failed') this.#unsealed.push({ path, bytes, firstUs });
+      if (sealed === undefined || sealed === 'failed') return;
       this.#sealed.push({ path: `${path}${SEALED}`, ...sealed });
       this.#sealed.sort((a, b) => a.index.firstUs - b.index.firstUs);
     });
