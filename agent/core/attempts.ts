@@ -1,6 +1,6 @@
 /** Manages attempts and slots: accepts, refuses, stops and reports attempts (invariants 2, 6 and 8). */
 import { asBuffer, fromPayloadMessage, MAX_INLINE_BYTES, toPayloadMessage, type Payload } from '../../lib/payload.ts';
-import { AttemptOutcome, RefusalReason, type Dispatch, type StopAttempt } from '../../proto/gen/capstan/v1/nodes.ts';
+import { AttemptOutcome, RefusalReason, type Dispatch, type RecallAttempt, type StopAttempt } from '../../proto/gen/capstan/v1/nodes.ts';
 import { addAttempt, apply } from './attempt-records.ts';
 import type { StepContext } from './context.ts';
 import { append, isStoring, newChunkLog, rewind, grantCredits, takeUnsent, type ChunkLog } from './chunks.ts';
@@ -123,6 +123,13 @@ export function handleStop(ctx: StepContext, stop: StopAttempt): void {
   const attempt = ctx.state.attempts.get(attemptKey(stop.jobId, stop.token));
   if (attempt === undefined) ctx.emit(reportRefused(stop.jobId, stop.token, RefusalReason.STOPPED, 'the attempt is not on this node'));
   else stopAttempt(ctx, attempt, 'stopped');
+}
+
+/** Handles RecallAttempt: returns a lease whose handler was not entered; any other attempt goes on. */
+export function handleRecall(ctx: StepContext, { jobId, token }: RecallAttempt): void {
+  const attempt = ctx.state.attempts.get(attemptKey(jobId, token));
+  if (attempt?.phase === 'fetching') refuse(ctx, attempt, RefusalReason.STOPPED, 'another worker is idle');
+  else if (attempt?.phase === 'handed') ctx.emit({ kind: 'recall', key: attempt.key, workerId: attempt.workerId });
 }
 
 export function stopAttempt(ctx: StepContext, attempt: Attempt, cause: StopCause): void {

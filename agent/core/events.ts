@@ -10,6 +10,7 @@ import type {
   DesiredWorkers,
   Dispatch,
   ReleaseSpec,
+  RecallAttempt,
   StopAttempt,
 } from '../../proto/gen/capstan/v1/nodes.ts';
 import type { AttemptKey } from './state.ts';
@@ -32,6 +33,7 @@ export type CoreEvent =
   | { readonly kind: 'desired'; readonly desired: DesiredWorkers }
   | { readonly kind: 'dispatch'; readonly dispatch: Dispatch }
   | { readonly kind: 'stop'; readonly stop: StopAttempt }
+  | { readonly kind: 'recall'; readonly recall: RecallAttempt }
   | { readonly kind: 'ack'; readonly ack: AttemptAck }
   | { readonly kind: 'drained'; readonly drained: ChunksDrained }
   // From the artifact cache and the blob store.
@@ -113,6 +115,8 @@ export type Effect =
   | { readonly kind: 'fetch-input'; readonly key: AttemptKey; readonly blob: BlobReference }
   | { readonly kind: 'run'; readonly key: AttemptKey; readonly dispatch: Dispatch; readonly input: Buffer }
   | { readonly kind: 'cancel'; readonly key: AttemptKey; readonly workerId: string }
+  /** The worker returns the attempt as stopped if its handler was not entered. */
+  | { readonly kind: 'recall'; readonly key: AttemptKey; readonly workerId: string }
   | { readonly kind: 'credit'; readonly key: AttemptKey; readonly workerId: string; readonly count: number }
   | { readonly kind: 'store-output'; readonly key: AttemptKey; readonly bytes: Buffer }
   | { readonly kind: 'store-chunk'; readonly key: AttemptKey; readonly index: number; readonly bytes: Buffer }

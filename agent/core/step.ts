@@ -13,6 +13,7 @@ import {
   chunkStored,
   handlerEnded,
   handlerEntered,
+  handleRecall,
   handleStop,
   handToWorker,
   markAttemptsLost,
@@ -79,6 +80,9 @@ export function step(state: State, event: CoreEvent, now: number): Effect[] {
       break;
     case 'stop':
       handleStop(ctx, event.stop);
+      break;
+    case 'recall':
+      handleRecall(ctx, event.recall);
       break;
     case 'ack': {
       const attempt = state.attempts.get(attemptKey(event.ack.jobId, event.ack.token));

@@ -117,6 +117,9 @@ export class Engine {
         case 'stop':
           this.feed({ kind: 'stop', stop: event.value });
           break;
+        case 'recall':
+          this.feed({ kind: 'recall', recall: event.value });
+          break;
         case 'ack':
           this.feed({ kind: 'ack', ack: event.value });
           break;
@@ -226,6 +229,9 @@ export class Engine {
       }
       case 'cancel':
         this.#attemptWorkers.get(effect.key)?.cancel(effect.key);
+        break;
+      case 'recall':
+        this.#attemptWorkers.get(effect.key)?.recall?.(effect.key);
         break;
       case 'credit':
         this.#attemptWorkers.get(effect.key)?.credit(effect.key, effect.count);

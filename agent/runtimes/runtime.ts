@@ -61,6 +61,8 @@ export interface RunningWorker {
    * an `exited` with `hardStop` reports that.
    */
   cancel(key: string): void;
+  /** Ends the task as `stopped` if its handler was not entered; otherwise it goes on. */
+  recall?(key: string): void;
   /** Lets the task's generator produce `count` more chunks. */
   credit(key: string, count: number): void;
   /** Hands an HTTP request to a worker that serves them; `events` report the outcome, not before this returns. */

@@ -7,7 +7,7 @@ import type { JoinTokenRow, NodeRecord, WorkerRecord } from '../core/state/fleet
 import { tokenId } from '../core/fleet/nodes.ts';
 import { capacityOf } from '../core/fleet/placement/feasible.ts';
 import type { Reader } from './auth.ts';
-import { slotsOf } from '../core/jobs/dispatch.ts';
+import { slotsOf } from '../core/jobs/slots.ts';
 import { workerCounts } from './worker-counts.ts';
 
 const MAX_UINT32 = 0xffff_ffff;

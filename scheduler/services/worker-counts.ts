@@ -5,7 +5,7 @@
  */
 import { WorkerState } from '../../proto/gen/capstan/v1/common.ts';
 import { inCrashLoop } from '../core/scaling/crash-loops.ts';
-import { isReady } from '../core/jobs/dispatch.ts';
+import { isReady } from '../core/jobs/slots.ts';
 import type { State } from '../core/state.ts';
 import type { EndpointRecord } from '../core/state/endpoints.ts';
 

@@ -181,6 +181,17 @@ test('a stop before the start is a refusal, after it an end', (t) => {
   t.deepEqual(told(unknown), ['refused STOPPED']);
 });
 
+test('a recalled attempt is returned if its handler was not entered, and goes on otherwise', (t) => {
+  const world = ready({ maxConcurrency: 3 });
+  dispatch(world);
+  enter(world);
+  dispatch(world, { jobId: 'j2' });
+  dispatch(world, { jobId: 'j3', input: { body: { $case: 'blob', value: { id: 'b', size: 9 } } } });
+  for (const jobId of ['j1', 'j2', 'j3', 'unknown']) world.feed({ kind: 'recall', recall: { jobId, token: 1 } });
+  t.deepEqual(told(world), ['started', 'refused STOPPED', 'refused STOPPED']);
+  t.deepEqual([...(world.image.workers.get('w1')?.attempts ?? [])], [KEY]);
+});
+
 test('a worker that dies loses its attempts, with how it died', (t) => {
   const world = ready({ maxConcurrency: 2 });
   dispatch(world);

@@ -193,6 +193,13 @@ export class World {
       case 'violation':
         this.violations.push(effect.detail);
         break;
+      case 'recall': {
+        const tasks = this.hosts.get(effect.workerId)?.tasks;
+        if (tasks?.get(effect.key) !== 'handed') break;
+        tasks.delete(effect.key);
+        this.feed({ kind: 'handler-ended', key: effect.key, result: { kind: 'stopped', ms: 0 } });
+        break;
+      }
       case 'cancel':
       case 'forget':
         break;

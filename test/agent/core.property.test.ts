@@ -28,6 +28,7 @@ const action = fc.oneof(
   // A lease usually has a new token; else it is an old or a repeated one.
   weighted(10, fc.record({ act: fc.constant('dispatch' as const), worker, job, token, fresh: fc.boolean(), large: fc.boolean() })),
   weighted(2, fc.record({ act: fc.constant('stop' as const), pick: fc.nat(5) })),
+  weighted(2, fc.record({ act: fc.constant('recall' as const), pick: fc.nat(5) })),
   weighted(4, fc.record({ act: fc.constant('ack' as const), pick: fc.nat(5) })),
   weighted(3, fc.record({ act: fc.constant('drained' as const), pick: fc.nat(5), next: fc.integer({ min: 0, max: 30 }) })),
   weighted(2, fc.record({ act: fc.constant('session' as const), up: fc.boolean() })),
@@ -73,6 +74,11 @@ function perform(world: World, epoch: { value: number }, doing: Action): void {
     case 'stop': {
       const attempt = picked(world, doing.pick) ?? { jobId: 'unknown', token: 1 };
       world.feed({ kind: 'stop', stop: { jobId: attempt.jobId, token: attempt.token, reason: 'STOP_REASON_CANCELLED' } });
+      return;
+    }
+    case 'recall': {
+      const { jobId, token } = picked(world, doing.pick) ?? { jobId: 'unknown', token: 1 };
+      world.feed({ kind: 'recall', recall: { jobId, token } });
       return;
     }
     case 'ack': {
@@ -121,7 +127,10 @@ function perform(world: World, epoch: { value: number }, doing: Action): void {
 
 function performOnHost(
   world: World,
-  doing: Exclude<Action, { act: 'desire' | 'dispatch' | 'stop' | 'ack' | 'drained' | 'session' | 'artifact' | 'input' | 'store' }>,
+  doing: Exclude<
+    Action,
+    { act: 'desire' | 'dispatch' | 'stop' | 'recall' | 'ack' | 'drained' | 'session' | 'artifact' | 'input' | 'store' }
+  >,
 ): void {
   if (doing.act === 'pass') {
     world.pass(doing.ms);

@@ -126,6 +126,8 @@ export class SimAgent {
         return this.#feed({ kind: 'dispatch', dispatch: event.value });
       case 'stop':
         return this.#feed({ kind: 'stop', stop: event.value });
+      case 'recall':
+        return this.#feed({ kind: 'recall', recall: event.value });
       case 'ack':
         return this.#feed({ kind: 'ack', ack: event.value });
       case 'drained':
@@ -170,6 +172,8 @@ export class SimAgent {
         return this.#hosts.get(effect.dispatch.workerId)?.run(effect.key, effect.dispatch);
       case 'cancel':
         return this.#hosts.get(effect.workerId)?.cancel(effect.key);
+      case 'recall':
+        return this.#hosts.get(effect.workerId)?.recall(effect.key);
       case 'credit':
         return this.#hosts.get(effect.workerId)?.credit(effect.key, effect.count);
       case 'fetch-input':

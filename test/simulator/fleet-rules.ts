@@ -2,7 +2,7 @@
  * What must hold of workers, releases, nodes and devices after every step of the scheduler
  * (scheduler/core/scaling/rollout.ts, nodes.ts; invariant 7).
  */
-import { isReady } from '../../scheduler/core/jobs/dispatch.ts';
+import { isReady } from '../../scheduler/core/jobs/slots.ts';
 import type { State } from '../../scheduler/core/state.ts';
 import type { EndpointRecord } from '../../scheduler/core/state/endpoints.ts';
 import type { WorkerRecord } from '../../scheduler/core/state/fleet.ts';

@@ -98,6 +98,12 @@ export class SimHost {
       });
   }
 
+  /** Returns a task whose handler was not entered. */
+  recall(key: AttemptKey): void {
+    const task = this.#tasks.get(key);
+    if (task?.enteredAt === null) this.#end(task, 'stopped');
+  }
+
   credit(key: AttemptKey, count: number): void {
     const task = this.#tasks.get(key);
     if (task !== undefined) task.credits += count;

@@ -4,7 +4,7 @@
  */
 import { usageWithout } from '../../scheduler/core/fleet/claims.ts';
 import { fitOn, wanted } from '../../scheduler/core/fleet/placement/feasible.ts';
-import { isReady } from '../../scheduler/core/jobs/dispatch.ts';
+import { isReady } from '../../scheduler/core/jobs/slots.ts';
 import type { State } from '../../scheduler/core/state.ts';
 import type { EndpointRecord } from '../../scheduler/core/state/endpoints.ts';
 import type { WorkerRecord } from '../../scheduler/core/state/fleet.ts';

@@ -119,6 +119,11 @@ export class ForeignWorker implements RunningWorker, JobMailbox {
     this.#serveStops();
   }
 
+  recall(key: string): void {
+    const held = this.#tasks.get(key);
+    if (held?.state === 'waiting' && held.stop === undefined) this.#end(held, { kind: 'stopped', ms: 0 });
+  }
+
   credit(key: string, count: number): void {
     this.#tasks.get(key)?.grant(count);
   }

@@ -129,6 +129,10 @@ export class HostWorker implements RunningWorker, HostListener {
     this.#cancels.set(key, steps);
   }
 
+  recall(key: string): void {
+    if (this.#tasks.has(key) && !this.#entered.has(key)) this.#host.send({ t: 'recall', key });
+  }
+
   credit(key: string, count: number): void {
     const left = this.#credits.get(key);
     if (left !== undefined) this.#credits.set(key, left + count);

@@ -97,6 +97,8 @@ export type ToHost =
    */
   | ({ readonly t: 'run'; readonly life: number } & RunOrder)
   | { readonly t: 'cancel'; readonly key: string }
+  /** Returns the task (`stopped`) unless its handler was entered. */
+  | { readonly t: 'recall'; readonly key: string }
   | { readonly t: 'credit'; readonly key: string; readonly count: number };
 
 /** Messages of a handler thread to its host's main thread; `bytes` become the frame's body. */

@@ -1,6 +1,4 @@
 /** Assigns jobs to slots: the least loaded ready worker, ties to the most recently used, normal jobs first. */
-import { WorkerState } from '../../../proto/gen/capstan/v1/common.ts';
-
 import type { StepContext } from '../context.ts';
 import type { Write } from '../effects.ts';
 import type { State } from '../state.ts';
@@ -11,6 +9,8 @@ import type { Now } from '../now.ts';
 import { expire, leaseQueued } from './jobs.ts';
 import { first, firstBut, startRefill, wantsRefill } from './lanes.ts';
 import { mustRunApart } from './past-attempts.ts';
+import { recallWaiting } from './recall.ts';
+import { hasRoom, isReady, runsApart } from './slots.ts';
 import { purgeStep } from './purge.ts';
 import { mayUseOldRelease } from '../scaling/rollout.ts';
 import { shownWebhook } from '../webhooks/webhook-url.ts';
@@ -34,26 +34,6 @@ export function findFreeSlot(state: State, endpoint: EndpointRecord, now: Now, r
   const worker = pickWorker(state, endpoint, queuePosition, isFree);
   const node = worker === null ? undefined : state.nodes.get(worker.node);
   return worker === null || node?.session == null ? null : { worker, node, session: node.session };
-}
-
-/** Whether a worker has a slot for a job, or is empty for one that runs apart. */
-export function hasRoom(worker: WorkerRecord, now: Now, isApart: boolean): boolean {
-  const { attempts, notBefore, yieldsTo } = worker;
-  if (notBefore > now.mono || yieldsTo !== null) return false;
-  if (isApart) return attempts.size === 0;
-  return attempts.size < slotsOf(worker) && !runsApart(attempts);
-}
-
-/** Returns how many jobs a worker takes at once: those of its release, or fewer if it has shown that it takes fewer. */
-export function slotsOf({ maxConcurrency, status }: WorkerRecord): number {
-  return Math.min(maxConcurrency, status?.slots || maxConcurrency);
-}
-
-/** Such a job is alone on its worker. */
-function runsApart(attempts: WorkerRecord['attempts']): boolean {
-  if (attempts.size !== 1) return false;
-  const [only] = attempts.values();
-  return only?.isApart === true;
 }
 
 function pickWorker(
@@ -88,12 +68,6 @@ function goesBefore(worker: WorkerRecord, other: WorkerRecord | null): boolean {
   return less > 0 || (less === 0 && worker.lastUsed > other.lastUsed);
 }
 
-/** Whether the agent reports the worker as ready and the worker is not draining. */
-export function isReady(worker: WorkerRecord): boolean {
-  if (worker.drain || worker.status === null) return false;
-  return worker.status.state === WorkerState.IDLE || worker.status.state === WorkerState.RUNNING;
-}
-
 /** Dispatches queued jobs while there are free slots, and refills the window from the store. */
 export function fill(ctx: StepContext, endpoint: EndpointRecord): void {
   if (endpoint.purge !== null) purgeStep(ctx, endpoint);
@@ -123,6 +97,7 @@ export function fill(ctx: StepContext, endpoint: EndpointRecord): void {
       ctx.emit({ kind: 'read-head', endpoint: endpoint.config.id, priority: lane === endpoint.lanes[0] ? 0 : 1, after, limit });
     }
   }
+  recallWaiting(ctx, endpoint);
 }
 
 /** Whether a job that waits for a worker of its own is the first of a queue: others may pass it. */

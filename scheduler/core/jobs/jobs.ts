@@ -58,15 +58,15 @@ export function takeLease<P extends Phase, E extends 'submit-leased' | 'lease'>(
   job.startRecorded = false;
   job.progress = null;
   dropStream(state, job);
-  worker.attempts.set(attemptKey(job.id, job.token), heldAttempt(job));
+  worker.attempts.set(attemptKey(job.id, job.token), heldAttempt(job, now));
   worker.lastUsed = state.nextUse++;
   state.jobs.set(job.id, job);
   return next;
 }
 
 /** Returns the slot's entry for the present attempt of a job. */
-export function heldAttempt({ id, token, pastAttempts }: JobRecord): HeldAttempt {
-  return { job: id, token, isApart: mustRunApart(pastAttempts) };
+export function heldAttempt({ id, token, pastAttempts }: JobRecord, now: Now): HeldAttempt {
+  return { job: id, token, isApart: mustRunApart(pastAttempts), since: now.mono, isRecalled: false };
 }
 
 /** Leases a queued job. Returns null if its phase forbids it. */

@@ -1,5 +1,5 @@
 /** The present rate limits of an endpoint: its own or the account's, raised by its running workers. */
-import { isReady } from './dispatch.ts';
+import { isReady } from './slots.ts';
 import type { State } from '../state.ts';
 import type { EndpointRecord } from '../state/endpoints.ts';
 import { effectiveLimit, Usage, type Limit, type LimitedOperation } from './rate-limits.ts';

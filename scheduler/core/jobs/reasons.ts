@@ -2,7 +2,8 @@
 import { WorkerState } from '../../../proto/gen/capstan/v1/common.ts';
 
 import { inCrashLoop } from '../scaling/crash-loops.ts';
-import { hasRoom, isReady, mayPass } from './dispatch.ts';
+import { mayPass } from './dispatch.ts';
+import { hasRoom, isReady } from './slots.ts';
 import type { State } from '../state.ts';
 import type { EndpointRecord } from '../state/endpoints.ts';
 import type { Now } from '../now.ts';

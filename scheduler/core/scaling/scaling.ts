@@ -19,7 +19,7 @@ import type { Now } from '../now.ts';
 import { takeClaim, releaseClaims } from '../fleet/claims.ts';
 import { avoidedNodes, inCrashLoop, NODE_FAILURES } from './crash-loops.ts';
 import { noteDecision } from './decisions.ts';
-import { isReady } from '../jobs/dispatch.ts';
+import { isReady } from '../jobs/slots.ts';
 import { place, Placer, type Plan } from '../fleet/placement.ts';
 import { knownRefusal, noteRefusal } from '../fleet/placement/refusals.ts';
 import { explainRejections } from '../fleet/placement/rejections.ts';

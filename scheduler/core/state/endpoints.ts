@@ -135,6 +135,8 @@ export interface EndpointRecord {
   replace: { readonly count: number; readonly until: number; readonly reason: string } | null;
   /** Monotonic time at which a job of normal priority was last seen waiting. */
   lastWaiting: number;
+  /** Monotonic time of the next check for attempts that wait at busy workers (jobs/recall.ts). */
+  recallAt: number;
   /** Load-balanced: since when (monotonic) it has had more workers than REQUEST_COUNT wants; null if it has not. */
   surplusSince: number | null;
   /** The scaler's most recent decisions, oldest first. */
@@ -161,6 +163,7 @@ export function newEndpointRecord(config: EndpointConfig): EndpointRecord {
     starts: newStarts(),
     replace: null,
     lastWaiting: 0,
+    recallAt: 0,
     surplusSince: null,
     decisions: [],
     usage: new Map(),

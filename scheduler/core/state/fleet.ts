@@ -12,6 +12,10 @@ export interface HeldAttempt {
   readonly token: number;
   /** It has the worker to itself. */
   readonly isApart: boolean;
+  /** Monotonic time since which it is held. */
+  readonly since: number;
+  /** The agent was told to return it if its handler was not entered. */
+  isRecalled: boolean;
 }
 
 /** Returns the key of an attempt: a job's id and the token of its lease. */

@@ -204,6 +204,27 @@ export class FleetWorld {
     this.#agent(ended.node, { event: { $case: 'ended', value: { ...facts, outcome: AttemptOutcome.WORKER_LOST, suspected } } });
   }
 
+  /** The handler of a job was entered. */
+  enter(job: string): void {
+    const running = this.running.find((each) => each.job === job);
+    if (running === undefined) throw new Error(`${job} does not run`);
+    this.#agent(running.node, { event: { $case: 'started', value: { jobId: job, token: running.token, agoMs: 0 } } });
+  }
+
+  /** Attempts that agents were told to return, and return. */
+  giveBack(): string[] {
+    const recalled: string[] = [];
+    for (const effect of this.effects.splice(0)) {
+      const event = effect.kind === 'send' ? effect.event.event : undefined;
+      if (event?.$case !== 'recall') continue;
+      const { jobId, token } = event.value;
+      recalled.push(jobId);
+      const { node } = this.#take(jobId);
+      this.#agent(node, { event: { $case: 'refused', value: { jobId, token, reason: RefusalReason.STOPPED, detail: '' } } });
+    }
+    return recalled;
+  }
+
   /** The handler of a job was entered; then a neighbour of it ended their worker. */
   disturb(job: string): void {
     const { node, token } = this.#take(job);

@@ -70,6 +70,9 @@ function onFrame(frame: ToHost, body: Buffer): void {
       control?.wake?.();
       break;
     }
+    case 'recall':
+      // Whatever this thread has read it has entered.
+      break;
     case 'credit': {
       const control = running.get(frame.key);
       if (control === undefined) break;

@@ -20,7 +20,8 @@ import { loadTranspilerWhenIdle } from './transpiler.ts';
 
 export type ThreadOrder =
   | ({ readonly kind: 'load'; readonly port: MessagePort } & LoadOrder)
-  | ({ readonly kind: 'run'; readonly input: Uint8Array } & RunOrder);
+  /** `claim`: one number in shared memory, which whoever changes it from 0 first claims the task with. */
+  | ({ readonly kind: 'run'; readonly input: Uint8Array; readonly claim: Int32Array } & RunOrder);
 
 export type ThreadMessage = FromTask | PostedFrames;
 
@@ -47,6 +48,7 @@ export async function handle(order: ThreadOrder): Promise<void> {
   }
   if (loaded === undefined) throw new Error('a task arrived before its module');
   const { port } = loaded;
+  if (!claimed(order.claim)) return;
   if (stoppedEarly.delete(order.key)) {
     post(port, { t: 'stopped', key: order.key, ms: 0, entered: false });
     return;
@@ -58,6 +60,11 @@ export async function handle(order: ThreadOrder): Promise<void> {
   } finally {
     running.delete(order.key);
   }
+}
+
+/** Claims a task; returns false for one that somebody else has. */
+function claimed(claim: Int32Array): boolean {
+  return Atomics.compareExchange(claim, 0, 0, 1) === 0;
 }
 
 async function load(order: Extract<ThreadOrder, { kind: 'load' }>): Promise<void> {

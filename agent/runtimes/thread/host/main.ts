@@ -26,7 +26,8 @@ const TASKS_AT_ONCE = 4_096;
 
 const socket = new Socket({ fd: CHANNEL_FD, readable: true, writable: true });
 const channel = new FrameWriter(socket, setImmediate);
-const running = new Set<string>();
+/** The tasks, each with its claim (handler-thread.ts). */
+const running = new Map<string, Int32Array>();
 /** Functions that cancel a forced stop, by task. */
 const graces = new Map<string, () => void>();
 let pool = newPool();
@@ -69,16 +70,25 @@ function onFrame(frame: ToHost, body: Buffer, text: string): void {
       break;
     case 'run': {
       if (frame.life !== life) break;
-      running.add(frame.key);
       processes?.begin();
       const input = new Uint8Array(body);
       const { key, jobId, attempt, s3Config, trace } = frame;
-      runInPool({ kind: 'run', key, jobId, attempt, s3Config, trace, input }, [input.buffer]);
+      const claim = new Int32Array(new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT));
+      running.set(key, claim);
+      runInPool({ kind: 'run', key, jobId, attempt, s3Config, trace, input, claim }, [input.buffer]);
       break;
     }
     case 'cancel':
       if (running.has(frame.key)) cancel(frame.key);
       break;
+    case 'recall': {
+      // The handler thread may be blocked: this thread decides.
+      const claim = running.get(frame.key);
+      if (claim === undefined || Atomics.compareExchange(claim, 0, 0, 1) !== 0) break;
+      ended(frame.key);
+      say({ t: 'stopped', key: frame.key, ms: 0, entered: false });
+      break;
+    }
     case 'credit':
       tellThread({ t: 'credit', key: frame.key, count: frame.count });
       break;
@@ -134,9 +144,7 @@ function onThreadMessage(message: ThreadMessage): void {
     return;
   }
   if (message.t === 'returned' || message.t === 'failed' || message.t === 'stopped') {
-    running.delete(message.key);
-    graces.get(message.key)?.();
-    graces.delete(message.key);
+    ended(message.key);
   }
   if (message.t === 'stopped' && message.entered && processes !== undefined) {
     // What it left behind ends before the next attempt begins.
@@ -144,6 +152,12 @@ function onThreadMessage(message: ThreadMessage): void {
     return;
   }
   sendMessage(message, (header, body) => channel.send(header, body));
+}
+
+function ended(key: string): void {
+  running.delete(key);
+  graces.get(key)?.();
+  graces.delete(key);
 }
 
 function cancel(key: string): void {

@@ -751,6 +751,7 @@ export interface SchedulerEvent {
     | { $case: "logs"; value: LogsRequest }
     | { $case: "heartbeat"; value: Heartbeat }
     | { $case: "gateways"; value: Gateways }
+    | { $case: "recall"; value: RecallAttempt }
     | undefined;
 }
 
@@ -912,6 +913,15 @@ export interface Dispatch {
   webhook: string;
   /** Trace context of the submission, as in Submit; absent without one. */
   trace?: string | undefined;
+}
+
+/**
+ * Another worker is idle: refuse the lease (STOPPED) if its handler was not entered, otherwise ignore this. Agents that do
+ * not know it keep the attempt.
+ */
+export interface RecallAttempt {
+  jobId: string;
+  token: number;
 }
 
 /** Stop an attempt. The agent answers with AttemptEnded STOPPED, or AttemptRefused if it had not started. */
@@ -5004,6 +5014,9 @@ export const SchedulerEvent: MessageFns<SchedulerEvent> = {
       case "gateways":
         Gateways.encode(message.event.value, writer.uint32(74).fork()).join();
         break;
+      case "recall":
+        RecallAttempt.encode(message.event.value, writer.uint32(82).fork()).join();
+        break;
     }
     return writer;
   },
@@ -5093,6 +5106,14 @@ export const SchedulerEvent: MessageFns<SchedulerEvent> = {
             message.event = { $case: "gateways", value: Gateways.decode(reader, reader.uint32()) };
             continue;
           }
+          case 10: {
+            if (tag !== 82) {
+              break;
+            }
+
+            message.event = { $case: "recall", value: RecallAttempt.decode(reader, reader.uint32()) };
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -5125,6 +5146,8 @@ export const SchedulerEvent: MessageFns<SchedulerEvent> = {
         ? { $case: "heartbeat", value: Heartbeat.fromJSON(object.heartbeat) }
         : isSet(object.gateways)
         ? { $case: "gateways", value: Gateways.fromJSON(object.gateways) }
+        : isSet(object.recall)
+        ? { $case: "recall", value: RecallAttempt.fromJSON(object.recall) }
         : undefined,
     };
   },
@@ -5149,6 +5172,8 @@ export const SchedulerEvent: MessageFns<SchedulerEvent> = {
       obj.heartbeat = Heartbeat.toJSON(message.event.value);
     } else if (message.event?.$case === "gateways") {
       obj.gateways = Gateways.toJSON(message.event.value);
+    } else if (message.event?.$case === "recall") {
+      obj.recall = RecallAttempt.toJSON(message.event.value);
     }
     return obj;
   },
@@ -5210,6 +5235,12 @@ export const SchedulerEvent: MessageFns<SchedulerEvent> = {
       case "gateways": {
         if (object.event?.value !== undefined && object.event?.value !== null) {
           message.event = { $case: "gateways", value: Gateways.fromPartial(object.event.value) };
+        }
+        break;
+      }
+      case "recall": {
+        if (object.event?.value !== undefined && object.event?.value !== null) {
+          message.event = { $case: "recall", value: RecallAttempt.fromPartial(object.event.value) };
         }
         break;
       }
@@ -6977,6 +7008,95 @@ export const Dispatch: MessageFns<Dispatch> = {
     message.attempt = object.attempt ?? 0;
     message.webhook = object.webhook ?? "";
     message.trace = object.trace ?? undefined;
+    return message;
+  },
+};
+
+function createBaseRecallAttempt(): RecallAttempt {
+  return { jobId: "", token: 0 };
+}
+
+export const RecallAttempt: MessageFns<RecallAttempt> = {
+  encode(message: RecallAttempt, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.jobId !== "") {
+      writer.uint32(10).string(message.jobId);
+    }
+    if (message.token !== 0) {
+      writer.uint32(16).uint32(message.token);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): RecallAttempt {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseRecallAttempt();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.jobId = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.token = reader.uint32();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): RecallAttempt {
+    return {
+      jobId: isSet(object.jobId)
+        ? globalThis.String(object.jobId)
+        : isSet(object.job_id)
+        ? globalThis.String(object.job_id)
+        : "",
+      token: isSet(object.token) ? globalThis.Number(object.token) : 0,
+    };
+  },
+
+  toJSON(message: RecallAttempt): unknown {
+    const obj: any = {};
+    if (message.jobId !== "") {
+      obj.jobId = message.jobId;
+    }
+    if (message.token !== 0) {
+      obj.token = Math.round(message.token);
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<RecallAttempt>, I>>(base?: I): RecallAttempt {
+    return RecallAttempt.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<RecallAttempt>, I>>(object: I): RecallAttempt {
+    const message = createBaseRecallAttempt();
+    message.jobId = object.jobId ?? "";
+    message.token = object.token ?? 0;
     return message;
   },
 };

@@ -51,6 +51,8 @@ class Calls:
 
     def run(self, task, interrupts):
         """Runs in a thread that the handler may block."""
+        if not task.claim():
+            return
         if task.stopped:
             self.skip(task)
             return
@@ -81,6 +83,8 @@ class Calls:
 
     async def run_async(self, task):
         """Runs in the event loop of the main thread, in a task that was created within `context()`."""
+        if not task.claim():
+            return
         current_task.set(task)
         stopping.current.set(task.stopping)
         current_key.set(task.key)

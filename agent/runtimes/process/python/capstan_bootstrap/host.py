@@ -100,6 +100,10 @@ class Host:
             return
         if kind == "cancel":
             self._runner.stop(task)
+        elif kind == "recall":
+            # The event loop may be blocked: this thread decides.
+            if task.claim():
+                self._calls.skip(task)
         elif kind == "credit":
             task.grant(header["count"])
 

@@ -21,6 +21,7 @@ class Task:
         self.trace = header.get("trace", "")
         self.input = body
         self.stopped = False
+        self._is_claimed = False
         self.stopping = Stopping()
         self.credits = FIRST_CREDITS
         self.wake = threading.Condition()
@@ -32,6 +33,13 @@ class Task:
         self.credited = None
         # Unfinished lines, by stream.
         self.rest = {}
+
+    def claim(self):
+        """Returns True once: to the handler that is about to be entered, or to whoever takes the task back before."""
+        with self.wake:
+            is_first = not self._is_claimed
+            self._is_claimed = True
+        return is_first
 
     def grant(self, count):
         with self.wake:
