@@ -20,7 +20,7 @@ export const STATE_MS = 1_000;
 /** Longer lines are cut into several, characters. */
 const MAX_LINE = 16_384;
 /** Unfinished lines at once: a worker may print for many jobs that have ended. */
-const MAX_PENDING = 1_000;
+const MAX_PENDING = 200;
 const RETURN = '\r';
 
 interface Pending {
@@ -82,7 +82,9 @@ export class LineAssembler {
       line.isShown = false;
       if (lines !== '') this.#onLines(line.stream, line.jobId, lines);
     }
-    line.rest = withoutFormerStates(line.rest + text.slice(end));
+    const more = text.slice(end);
+    // Looking through the whole line for each of its characters would take quadratic time.
+    line.rest = more.includes(RETURN) ? withoutFormerStates(line.rest + more) : line.rest + more;
     if (line.rest === '' && !line.isShown) this.#pending.delete(key);
     else this.#await(line);
   }

@@ -134,6 +134,22 @@ test('an interface is the whole input, with its bases; places begin at its field
   }
 });
 
+test('the context is at its place where the build has read the parameters', async (t) => {
+  for (const [source, input, expected] of [
+    ['(ctx: { endpointId: string }, id: bigint, n = 2) => [ctx.endpointId, id, n]', '{"id":1}', '["endpoint-1",1,2]'],
+    ['(a: number, ctx: { endpointId: string }, b?: number) => [a, ctx.endpointId, b]', '{"a":1,"b":3}', '[1,"endpoint-1",3]'],
+    ['(ctx: any, { a, b = 2 }: { a: number; b?: number }) => [ctx.endpointId, a, b]', '{"a":1}', '["endpoint-1",1,2]'],
+    ['(ctx: any, order: Record<string, unknown>) => [ctx.endpointId, order]', '{"a":1}', '["endpoint-1",{"a":1}]'],
+    ['(ctx: string, a: number) => [ctx, a]', '{"ctx":"text","a":1}', '["text",1]'],
+  ] as const) {
+    const { spec, files } = await specOf(t, `export const f = ${source};`);
+    for (const runtime of [threadRuntime(), processRuntime()]) {
+      t.is(await (await jobsOf(t, runtime, files, spec))(input), expected, source);
+      t.is((await (await routesOf(t, runtime, files, [spec]))('f', { body: input })).text, expected, source);
+    }
+  }
+});
+
 test('members of an object, and parameters beside models, by name', async (t) => {
   const object = await worker(t, 'export const f = (order: { thing: Thing; at?: Date }) => [order.thing, shown(order.at)];');
   t.is(await object('{"thing":{"sku":"x"},"at":"2026-01-31"}'), '[{"sku":"x"},["Date","2026-01-31T00:00:00.000Z"]]');
