@@ -229,6 +229,11 @@ export const schedulerConfig = z.object({
   s3Region: setting('CAPSTAN_S3_REGION', z.string().min(1).default('us-east-1'), 'Region in the signatures of requests to the storage'),
   s3AccessKeyId: setting('CAPSTAN_S3_ACCESS_KEY_ID', z.string().min(1).optional(), 'Access key id for the storage'),
   s3SecretAccessKey: setting('CAPSTAN_S3_SECRET_ACCESS_KEY', z.string().min(1).optional(), 'Secret access key for the storage. Secret'),
+  encryptPayloads: setting(
+    'CAPSTAN_ENCRYPT_PAYLOADS',
+    z.stringbool().default(false),
+    'Encrypts new inputs, outputs and chunks in the database and in the blob store with a key of the master key (security.md). Those stored before stay as they are, and all stay readable when it is off again',
+  ),
   minFreePercent: setting(
     'CAPSTAN_DISK_MIN_FREE_PERCENT',
     z.coerce.number().min(0).max(90).default(5),

@@ -33,6 +33,7 @@ import { Cipher } from '../secrets/cipher.ts';
 import { prepareDataFolder, type DataFolder } from '../secrets/data-folder.ts';
 import { GatewayToken } from '../secrets/gateway-token.ts';
 import { MasterKeys } from '../secrets/master-keys.ts';
+import { PayloadKeys } from '../secrets/payload-keys.ts';
 import { WorkerTokens } from '../secrets/worker-tokens.ts';
 import { Authorizer } from '../services/auth.ts';
 import { callerOf } from '../services/callers.ts';
@@ -128,8 +129,10 @@ async function assembleIn(folder: DataFolder, { config, deps, log, gpus, guardOf
   const gatewayToken = new GatewayToken(join(folder.path, 'secrets'), folder.secrets.gatewayToken);
   const storeMetrics = new StoreMetrics();
   const standing = new Standing({ isShared: config.store !== '' });
+  const payloads = new PayloadKeys(masterKey, olderMasterKeys, config.encryptPayloads);
   const { store, shard, cells, history, queueReasons, snapshots } = await openStore(config, folder, {
     masterKeys: () => masterKeys.text,
+    payloadKeys: payloads,
     advertised: () => standing.address,
     watcher: storeMetrics,
   });
@@ -143,7 +146,7 @@ async function assembleIn(folder: DataFolder, { config, deps, log, gpus, guardOf
   const cipher = new Cipher(masterKey, olderMasterKeys);
   const tokens = new WorkerTokens(masterKey);
   const urls = new WebhookUrls(masterKey, olderMasterKeys, guardOf);
-  const blobs = await BlobParts.open({ config, folder: folder.path, store, log, bodyWaitMs: deps.bodyWaitMs });
+  const blobs = await BlobParts.open({ config, folder: folder.path, store, payloads, log, bodyWaitMs: deps.bodyWaitMs });
 
   // The ports are the services, which need the engine: they are set below.
   const ports = {} as { -readonly [K in keyof Ports]: Ports[K] };
@@ -193,6 +196,7 @@ async function assembleIn(folder: DataFolder, { config, deps, log, gpus, guardOf
     cipher,
     tokens,
     urls,
+    payloads,
     clock,
     log,
     blobStore: snapshots === null ? blobs.mark : null,

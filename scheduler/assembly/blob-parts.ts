@@ -15,6 +15,7 @@ import { buildQuotaOf } from '../core/control/keys.ts';
 import { bodyRefusal } from '../core/jobs/body-use.ts';
 import type { Engine, EngineLog } from '../engine/engine.ts';
 import type { DiskWatch } from '../files/disk-watch.ts';
+import type { PayloadKeys } from '../secrets/payload-keys.ts';
 import type { Authorizer } from '../services/auth.ts';
 import type { Store } from '../store/store.ts';
 
@@ -25,6 +26,7 @@ export interface BlobPartsOptions {
   /** The data folder. */
   readonly folder: string;
   readonly store: Store;
+  readonly payloads: PayloadKeys;
   readonly log: EngineLog;
   /** Delay before bodies that no row names are removed, ms. */
   readonly bodyWaitMs: number | undefined;
@@ -49,9 +51,9 @@ export class BlobParts {
   }
 
   static async open(options: BlobPartsOptions): Promise<BlobParts> {
-    const { config, folder, log } = options;
+    const { config, folder, payloads, log } = options;
     const onFault = (error: unknown): void => log.error({ err: error }, 'blob service failed');
-    return new BlobParts(await openBlobs(config, folder, onFault), onFault, options);
+    return new BlobParts(await openBlobs(config, { folder, payloads, onFault }), onFault, options);
   }
 
   get mark(): StoreMark | null {

@@ -4,20 +4,21 @@
  * checked against the digest in its name before its first byte is returned. Files in
  * `incoming` that nobody writes any more are deleted: at a start, or by their age where several schedulers share the folder.
  */
-import { createHash, randomBytes } from 'node:crypto';
+import { randomBytes } from 'node:crypto';
 import { createReadStream, type Stats } from 'node:fs';
 import { open, opendir, readdir, stat, unlink, utimes, type FileHandle } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 
-import { createSynced, makeFolder, renameDurably, syncPath } from '../../lib/durable.ts';
+import { makeFolder, renameDurably, syncPath } from '../../lib/durable.ts';
 import { CapstanError } from '../../lib/errors.ts';
 import { isErrno } from '../../lib/to-error.ts';
-import { digestOfBody } from './body-id.ts';
-import { blobNotFound, blobPath, bodyDamaged, buildId, checkDigest, maxBytes, newBodyId, type BlobKind } from './ids.ts';
+import type { PayloadKeys } from '../secrets/payload-keys.ts';
+import { HEAD_BYTES, openedPieces, PayloadCipher, type Opening } from '../store/payload-cipher.ts';
+import { digestOf, PIECE_BYTES, receive, writeWhole, type Stored } from './blob-file.ts';
+import { digestOfBody, isEncryptedBody } from './body-id.ts';
+import { blobNotFound, blobPath, bodyDamaged, buildId, checkDigest, lengthOf, maxBytes, newBodyId, type BlobKind } from './ids.ts';
 import { PutTimes } from './put-times.ts';
 
-/** Bytes of a piece when a blob is read: one frame of BlobService. */
-const PIECE_BYTES = 256 * 1024;
 /** How long a reading of the file system's clock holds, ms: the clock may be set. */
 const CLOCK_MS = 5_000;
 
@@ -43,8 +44,9 @@ export interface StoredBlob {
 /** A blob in a file that is not part of the store yet. */
 export interface StagedBlob {
   readonly id: string;
-  readonly size: number;
-  /** SHA-256 in hex. */
+  /** Length of the file. */
+  readonly storedSize: number;
+  /** SHA-256 of the file, hex. */
   readonly digest: string;
   readonly file: string;
 }
@@ -57,6 +59,12 @@ export interface ReadableBlob {
   close(): void;
 }
 
+export interface FileStoreOptions {
+  readonly isShared?: boolean;
+  /** Encrypt and decrypt bodies. */
+  readonly payloads?: PayloadKeys;
+}
+
 export class FileBlobStore {
   readonly #root: string;
   readonly #folders = new Set<string>();
@@ -65,16 +73,20 @@ export class FileBlobStore {
   #clockOffset = Date.now() - performance.now();
   #clockReadAt = 0;
 
-  private constructor(root: string) {
+  #cipher: PayloadCipher | null;
+
+  private constructor(root: string, payloads: PayloadKeys | null) {
     this.#root = root;
+    this.#cipher = payloads === null ? null : new PayloadCipher(payloads.set);
+    payloads?.onChange((keys) => (this.#cipher = new PayloadCipher(keys)));
   }
 
   /**
    * Opens the store in a folder and creates the folder if missing. Incomplete blobs of an earlier process are removed,
-   * unless the folder is shared: they may be another process's, which is writing them.
+   * unless the folder is shared: they may be another process's, which is writing them. Without keys no body is encrypted.
    */
-  static async open(root: string, { isShared = false }: { readonly isShared?: boolean } = {}): Promise<FileBlobStore> {
-    const store = new FileBlobStore(root);
+  static async open(root: string, { isShared = false, payloads }: FileStoreOptions = {}): Promise<FileBlobStore> {
+    const store = new FileBlobStore(root, payloads ?? null);
     for (const folder of ['', 'build', 'body', 'incoming']) await makeFolder(join(root, folder), 0o700);
     const incoming = join(root, 'incoming');
     if (!isShared) for (const name of await readdir(incoming)) await unlink(join(incoming, name));
@@ -104,8 +116,8 @@ export class FileBlobStore {
   /** Receives a blob into a file that the caller sends elsewhere and removes. Fails as {@link put} does. */
   async stage(header: BlobHeader, source: AsyncIterable<Uint8Array>): Promise<StagedBlob> {
     const build = this.#admit(header);
-    const received = await this.#receive(header, source);
-    return { id: build ?? newBodyId(received.digest), size: header.size, ...received };
+    const { file, stored, isEncrypted } = await this.#receive(header, source);
+    return { id: build ?? newBodyId(stored.digest, isEncrypted), storedSize: stored.size, digest: stored.digest, file };
   }
 
   /** Moves the file of a complete, checked and synced build into its place, also in that of a damaged one. */
@@ -124,7 +136,7 @@ export class FileBlobStore {
       if (isErrno(error, 'ENOENT')) throw blobNotFound(id);
       throw error;
     }
-    return opened(id, file);
+    return this.#opened(id, file);
   }
 
   /**
@@ -143,16 +155,17 @@ export class FileBlobStore {
     } finally {
       blob.close();
     }
-    return opened(id, file).catch((error: unknown) => {
-      if (error instanceof CapstanError && error.code === 'PAYLOAD_DAMAGED') return null;
-      throw error;
-    });
+    if (!(await isRight(id, file))) {
+      await file.close();
+      return null;
+    }
+    return this.#read(id, file);
   }
 
   /** Returns the length of a blob in bytes; null if it does not exist. */
   async size(id: string): Promise<number | null> {
     try {
-      return (await stat(join(this.#root, blobPath(id)))).size;
+      return lengthOf(id, (await stat(join(this.#root, blobPath(id)))).size);
     } catch (error) {
       if (isErrno(error, 'ENOENT')) return null;
       throw error;
@@ -251,17 +264,51 @@ export class FileBlobStore {
   }
 
   /** Writes, checks and syncs a blob's bytes. Fails as {@link put} does, and leaves nothing then. */
-  async #receive(header: BlobHeader, source: AsyncIterable<Uint8Array>): Promise<{ readonly file: string; readonly digest: string }> {
+  async #receive(header: BlobHeader, source: AsyncIterable<Uint8Array>): Promise<Received> {
     const file = this.#temporary();
+    const sealing = header.kind === 'body' && this.#cipher?.encrypts === true ? this.#cipher.seal() : null;
     try {
-      const digest = await receive(file, header.size, source);
+      const { digest, stored } = await receive(file, header.size, source, sealing);
       if (header.digest !== undefined && digest !== header.digest)
         throw new CapstanError('INVALID_ARGUMENT', 'digest does not match the bytes sent', { field: 'digest' });
-      return { file, digest };
+      return { file, stored, isEncrypted: sealing !== null };
     } catch (error) {
       await unlinkIfThere(file);
       throw asRefusal(error);
     }
+  }
+
+  /** Opens a blob in a file; a body only if its bytes are right. Closes the file on a failure. */
+  async #opened(id: string, file: FileHandle): Promise<ReadableBlob> {
+    if (await isRight(id, file)) return this.#read(id, file);
+    await file.close();
+    throw bodyDamaged(id);
+  }
+
+  /** Reads a blob in a file from its beginning. Closes the file on a failure. */
+  async #read(id: string, file: FileHandle): Promise<ReadableBlob> {
+    const isEncrypted = isEncryptedBody(id);
+    try {
+      const opening = isEncrypted ? await this.#opening(id, file) : null;
+      const { size } = await file.stat();
+      const stream = createReadStream('', { fd: file, start: isEncrypted ? HEAD_BYTES : 0, highWaterMark: PIECE_BYTES });
+      const pieces = stream as AsyncIterable<Buffer>;
+      return {
+        size: lengthOf(id, size),
+        pieces: opening === null ? pieces : openedPieces(opening, pieces),
+        close: () => void stream.destroy(),
+      };
+    } catch (error) {
+      await file.close();
+      throw error;
+    }
+  }
+
+  async #opening(id: string, file: FileHandle): Promise<Opening> {
+    const { buffer } = await file.read(Buffer.alloc(HEAD_BYTES), 0, HEAD_BYTES, 0);
+    const opening = this.#cipher?.open(buffer) ?? { damaged: 'it is encrypted, and there is no key' };
+    if ('damaged' in opening) throw bodyDamaged(id, opening.damaged);
+    return opening;
   }
 
   /** Gives a complete, synced file of `incoming` the blob's name. */
@@ -278,7 +325,7 @@ export class FileBlobStore {
     if (its.dev === ours.dev) return file;
     const copy = this.#temporary();
     try {
-      await receive(copy, its.size, createReadStream(file, { highWaterMark: PIECE_BYTES }));
+      await receive(copy, its.size, createReadStream(file, { highWaterMark: PIECE_BYTES }), null);
     } catch (error) {
       await unlinkIfThere(copy);
       throw asRefusal(error);
@@ -325,53 +372,16 @@ export class FileBlobStore {
   }
 }
 
-/** Opens a blob in a file from its beginning; a body only if its bytes are right. Closes the file on a failure. */
-async function opened(id: string, file: FileHandle): Promise<ReadableBlob> {
+interface Received {
+  readonly file: string;
+  readonly stored: Stored;
+  readonly isEncrypted: boolean;
+}
+
+/** Whether the bytes of a file are those that the name of a blob says; a name without a digest says nothing. */
+async function isRight(id: string, file: FileHandle): Promise<boolean> {
   const digest = digestOfBody(id);
-  try {
-    if (digest !== null && (await digestOf(file)) !== digest) throw bodyDamaged(id);
-  } catch (error) {
-    await file.close();
-    throw error;
-  }
-  const { size } = await file.stat();
-  const stream = createReadStream('', { fd: file, start: 0, highWaterMark: PIECE_BYTES });
-  return { size, pieces: stream as AsyncIterable<Buffer>, close: () => void stream.destroy() };
-}
-
-/** SHA-256 of a whole file in hex. */
-async function digestOf(file: FileHandle): Promise<string> {
-  const hash = createHash('sha256');
-  const piece = Buffer.allocUnsafe(PIECE_BYTES);
-  for (let at = 0; ;) {
-    const { bytesRead } = await file.read(piece, 0, piece.length, at);
-    if (bytesRead === 0) return hash.digest('hex');
-    hash.update(piece.subarray(0, bytesRead));
-    at += bytesRead;
-  }
-}
-
-/** Writes the bytes to a new file and syncs it. Returns their SHA-256 in hex. */
-async function receive(path: string, size: number, source: AsyncIterable<Uint8Array>): Promise<string> {
-  return createSynced(path, async (file) => {
-    const hash = createHash('sha256');
-    let received = 0;
-    for await (const piece of source) {
-      received += piece.length;
-      if (received > size) throw new CapstanError('INVALID_ARGUMENT', `size is ${size}, but more bytes were sent`, { field: 'size' });
-      hash.update(piece);
-      await writeWhole(file, piece);
-    }
-    if (received < size)
-      throw new CapstanError('INVALID_ARGUMENT', `size is ${size}, but only ${received} bytes were sent`, { field: 'size' });
-    return hash.digest('hex');
-  });
-}
-
-/** Writes a whole piece. One write may write only a part, for example at the end of the disk. */
-export async function writeWhole(file: FileHandle, piece: Uint8Array): Promise<void> {
-  let written = 0;
-  while (written < piece.length) written += (await file.write(piece, written)).bytesWritten;
+  return digest === null || (await digestOf(file)) === digest;
 }
 
 /** Returns whether the file existed. */

@@ -6,7 +6,8 @@ import { randomBytes } from 'node:crypto';
 
 import { ARTIFACT_LIMITS } from '../../lib/artifact-limits.ts';
 import { CapstanError } from '../../lib/errors.ts';
-import { isBodyId } from './body-id.ts';
+import { ENCRYPTION_OVERHEAD } from '../store/payload-cipher.ts';
+import { ENCRYPTED_END, isBodyId, isEncryptedBody } from './body-id.ts';
 
 export type BlobKind = 'build' | 'body';
 
@@ -27,8 +28,13 @@ export function buildId(digest: string): string {
 }
 
 /** Returns a new name for a body whose stored bytes have this SHA-256. */
-export function newBodyId(digest: string): string {
-  return `body/${randomBytes(16).toString('hex')}.${checkDigest(digest)}`;
+export function newBodyId(digest: string, isEncrypted: boolean): string {
+  return `body/${randomBytes(16).toString('hex')}.${checkDigest(digest)}${isEncrypted ? ENCRYPTED_END : ''}`;
+}
+
+/** Returns the length of a blob that has this many stored bytes. */
+export function lengthOf(id: string, stored: number): number {
+  return isEncryptedBody(id) ? Math.max(0, stored - ENCRYPTION_OVERHEAD) : stored;
 }
 
 /** Whether the text has the form of a blob's name. */
@@ -39,7 +45,11 @@ export function isBlobId(id: string): boolean {
 /** Returns the id if it has the form of a blob's name. */
 export function checkBlobId(id: string): string {
   if (isBlobId(id)) return id;
-  throw new CapstanError('INVALID_ARGUMENT', 'id must be build/<64 hex digits> or body/<32 hex digits>.<64 hex digits>', { field: 'id' });
+  throw new CapstanError(
+    'INVALID_ARGUMENT',
+    'id must be build/<64 hex digits> or body/<32 hex digits>.<64 hex digits>, with .aes if it is encrypted',
+    { field: 'id' },
+  );
 }
 
 /** The error for a blob that does not exist or is not the caller's. */
@@ -48,11 +58,8 @@ export function blobNotFound(id: string): CapstanError {
 }
 
 /** The error for a body whose bytes are not those that were stored. */
-export function bodyDamaged(id: string): CapstanError {
-  return new CapstanError(
-    'PAYLOAD_DAMAGED',
-    `${id.split('.', 1)[0] ?? ''} is damaged in the blob store: its bytes do not match their SHA-256`,
-  );
+export function bodyDamaged(id: string, how = 'its bytes do not match their SHA-256'): CapstanError {
+  return new CapstanError('PAYLOAD_DAMAGED', `${id.split('.', 1)[0] ?? ''} is damaged in the blob store: ${how}`);
 }
 
 /**

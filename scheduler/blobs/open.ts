@@ -2,6 +2,7 @@
 import { join } from 'node:path';
 
 import { holdsBodiesInS3, s3Of, type SchedulerConfig } from '../config.ts';
+import type { PayloadKeys } from '../secrets/payload-keys.ts';
 import type { BlobStore } from './blob-store.ts';
 import { FileBlobStore } from './file-store.ts';
 import { S3BlobStore } from './s3-store.ts';
@@ -22,11 +23,19 @@ export interface OpenedBlobs {
   close(): Promise<void>;
 }
 
-/** @param folder the data folder. @param onFault called with failures of S3-compatible storage, for a log. */
-export async function openBlobs(config: SchedulerConfig, folder: string, onFault: (error: unknown) => void): Promise<OpenedBlobs> {
+export interface OpenBlobsOptions {
+  /** The data folder. */
+  readonly folder: string;
+  /** Encrypt and decrypt bodies. */
+  readonly payloads: PayloadKeys;
+  /** Called with failures of S3-compatible storage, for a log. */
+  readonly onFault: (error: unknown) => void;
+}
+
+export async function openBlobs(config: SchedulerConfig, { folder, payloads, onFault }: OpenBlobsOptions): Promise<OpenedBlobs> {
   const own = join(folder, 'scheduler', 'blobs');
   const dir = config.blobDir ?? own;
-  const files = await FileBlobStore.open(dir, { isShared: config.isBlobDirShared });
+  const files = await FileBlobStore.open(dir, { isShared: config.isBlobDirShared, payloads });
   const unfinished = await UnfinishedBuilds.open(join(config.isBlobDirShared ? own : dir, 'unfinished'));
   const s3 = s3Of(config);
   const blobs = s3 === null ? files : new S3BlobStore(files, s3, { holdsBodies: holdsBodiesInS3(config), onFault });

@@ -19,7 +19,7 @@ import type { BlobStore } from './blob-store.ts';
 import type { BlobHeader, FileBlobStore, ReadableBlob, StoredBlob } from './file-store.ts';
 import { digestOfBody } from './body-id.ts';
 import { isIntactBuild } from './build-check.ts';
-import { bodyDamaged, buildId, isBlobId } from './ids.ts';
+import { bodyDamaged, buildId, isBlobId, lengthOf } from './ids.ts';
 import { MARK, type MarkPlace } from './store-mark.ts';
 import { PutTimes } from './put-times.ts';
 import { S3Client, type S3Config, type S3Response } from './s3-client.ts';
@@ -54,7 +54,8 @@ export class S3BlobStore implements BlobStore {
     }
     const staged = await this.#files.stage(header, source);
     try {
-      if (header.kind === 'body' || !(await this.#hasIntact(staged))) await this.#send(staged, staged.file);
+      const stored = { ...staged, size: staged.storedSize };
+      if (header.kind === 'body' || !(await this.#hasIntact(stored))) await this.#send(stored, staged.file);
     } finally {
       await unlink(staged.file);
     }
@@ -92,7 +93,7 @@ export class S3BlobStore implements BlobStore {
   async size(id: string): Promise<number | null> {
     if (!this.#holdsId(id)) return this.#files.size(id);
     const response = await this.#client.ask({ method: 'HEAD', key: id });
-    return response === null ? this.#files.size(id) : sizeOf(response);
+    return response === null ? this.#files.size(id) : lengthOf(id, sizeOf(response));
   }
 
   async hold(id: string): Promise<number | null> {
@@ -105,7 +106,7 @@ export class S3BlobStore implements BlobStore {
       return this.#files.hold(id);
     }
     if (ageOf(response) >= YOUNG_MS) await this.#makeYoung(id, response);
-    return sizeOf(response);
+    return lengthOf(id, sizeOf(response));
   }
 
   async delete(id: string): Promise<boolean> {

@@ -15,7 +15,8 @@ import { basename, join } from 'node:path';
 import { makeFolder } from '../../lib/durable.ts';
 import { CapstanError } from '../../lib/errors.ts';
 import { isErrno } from '../../lib/to-error.ts';
-import { asRefusal, writeWhole, type StoredBlob } from './file-store.ts';
+import { writeWhole } from './blob-file.ts';
+import { asRefusal, type StoredBlob } from './file-store.ts';
 import { checkDigest, MAX_BUILD_BYTES } from './ids.ts';
 
 const READ_BYTES = 1024 * 1024;

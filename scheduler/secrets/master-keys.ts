@@ -34,6 +34,7 @@ import { MASTER_KEY_BYTES, masterKeyId, type Cipher } from './cipher.ts';
 import type { DataFolder } from './data-folder.ts';
 import type { Store } from '../store/store.ts';
 import { HeldKeys } from './held-keys.ts';
+import { payloadKeyOf, type PayloadKeys } from './payload-keys.ts';
 import { Reencryption } from './re-encryption.ts';
 import { SharedRecord, type SharedRecordOptions } from './shared-record.ts';
 import { urlKeyOf, type WebhookUrls } from '../webhooks/urls.ts';
@@ -81,6 +82,7 @@ export interface MasterKeysOptions extends SharedRecordOptions {
   readonly cipher: Cipher;
   readonly tokens: WorkerTokens;
   readonly urls: WebhookUrls;
+  readonly payloads: PayloadKeys;
   readonly clock: Clock;
   readonly log: EngineLog;
   /** The other schedulers of the queue; none where it has only one. */
@@ -156,21 +158,25 @@ export class MasterKeys {
 
   /** After take-over and before serving: updates the row to match the file, and resumes an interrupted rotation. */
   async recover(): Promise<void> {
-    const { engine, cipher, tokens, urls, folder } = this.#options;
+    const { engine, cipher, tokens, urls, payloads, folder } = this.#options;
     await sweepTemporary(this.#secrets);
     await this.#held.readNext();
     if (engine.state.masterKey === null) {
       const since = folder.created.masterKey ? this.#options.clock.now().wall : 0;
       await this.#shared.put({ id: cipher.keyId, since, first: cipher.keyId, tokenKeys: [], older: [] });
     }
+    this.#mustDecryptPayloads();
     await this.#alignRow();
-    const { first, tokenKeys, urlKeys = [] } = this.#shared.row;
+    if (payloads.encrypts && this.#shared.row.encryptsPayloads !== true)
+      await this.#shared.put({ ...this.#shared.row, encryptsPayloads: true });
+    const { first, tokenKeys, urlKeys = [], payloadKeys = [] } = this.#shared.row;
     tokens.setFirst(first);
     for (const { id, sealed } of tokenKeys) {
       tokens.keep(id, this.#decrypt(sealed, places.tokenKey(id)));
     }
     await this.#shared.record();
     for (const { id, sealed } of urlKeys) urls.keep(this.#decrypt(sealed, places.urlKey(id)));
+    for (const { id, sealed } of payloadKeys) payloads.keep(this.#decrypt(sealed, places.payloadKey(id)));
     if (this.#held.older.length > 0 || folder.secrets.olderMasterKeys.length > 0) this.#continueRenewal();
   }
 
@@ -227,6 +233,17 @@ export class MasterKeys {
     await this.#renewal?.catch(() => undefined);
   }
 
+  /** With another master key every encrypted payload would seem to be damaged, and its job would fail. */
+  #mustDecryptPayloads(): void {
+    const { id, encryptsPayloads } = this.#shared.row;
+    const { ids } = this.#held;
+    if (encryptsPayloads !== true || ids.includes(id)) return;
+    throw new CapstanError(
+      'DATA_DIR',
+      `${join(this.#secrets, 'master-key')}: payloads are encrypted with the master key ${id}, and the folder holds ${ids.join(', ')}; restore the file from a backup`,
+    );
+  }
+
   #mustNotRotate(): void {
     if (this.#switching || this.#held.older.length > 0)
       throw new CapstanError('CONFLICT', 'a rotation of the master key is already in progress');
@@ -266,17 +283,19 @@ export class MasterKeys {
 
   /** Encrypts with the present key of the folder, and decrypts with all of them. */
   #useHeld(): void {
-    const { cipher, tokens, urls } = this.#options;
+    const { cipher, tokens, urls, payloads } = this.#options;
     const { present, older } = this.#held;
     for (const key of older) {
       if (cipher.keyIds.includes(masterKeyId(key))) continue;
       cipher.keep(key);
       urls.keep(urlKeyOf(key));
+      payloads.keep(payloadKeyOf(key));
     }
     if (cipher.keyId === masterKeyId(present)) return;
     cipher.use(present);
     tokens.use(present);
     urls.use(present);
+    payloads.use(present);
   }
 
   /** The row as the store has it, also before this scheduler owns the queue. */
@@ -290,21 +309,32 @@ export class MasterKeys {
    * Returns the row that follows the row of an earlier key: with the keys derived from earlier keys, encrypted with the
    * present key.
    */
-  #rowAfter({ id, first, tokenKeys, urlKeys = [], gatewayToken, blobStore }: MasterKeyRow): MasterKeyRow {
+  #rowAfter({
+    id,
+    first,
+    tokenKeys,
+    urlKeys = [],
+    payloadKeys = [],
+    encryptsPayloads,
+    gatewayToken,
+    blobStore,
+  }: MasterKeyRow): MasterKeyRow {
     const { engine, cipher } = this.#options;
     const wanted = new Set([...engine.state.workers.values()].map(({ tokenKey }) => (tokenKey === '' ? first : tokenKey)));
     const tokens = tokenKeys.filter((known) => wanted.has(known.id)).map((known) => this.#under(known, places.tokenKey(known.id)));
     const addresses = urlKeys.map((known) => this.#under(known, places.urlKey(known.id)));
+    const documents = payloadKeys.map((known) => this.#under(known, places.payloadKey(known.id)));
     const before = this.#held.older.find((key) => masterKeyId(key) === id);
     if (before !== undefined) {
       // Without the key (in a folder assembled by hand) existing workers get new tokens at their next start.
       if (wanted.has(id)) tokens.push({ id, sealed: this.#encrypt(tokenKeyOf(before), places.tokenKey(id)) });
       addresses.push({ id, sealed: this.#encrypt(urlKeyOf(before), places.urlKey(id)) });
+      if (encryptsPayloads === true) documents.push({ id, sealed: this.#encrypt(payloadKeyOf(before), places.payloadKey(id)) });
     }
     const older = this.#held.older.map(masterKeyId);
     const since = this.#options.clock.now().wall;
-    const store = blobStore === undefined ? {} : { blobStore };
-    const row = { id: cipher.keyId, since, first, tokenKeys: tokens, urlKeys: addresses, older, ...store };
+    const store = { ...(blobStore === undefined ? {} : { blobStore }), ...(encryptsPayloads === undefined ? {} : { encryptsPayloads }) };
+    const row = { id: cipher.keyId, since, first, tokenKeys: tokens, urlKeys: addresses, payloadKeys: documents, older, ...store };
     return gatewayToken === undefined ? row : { ...row, gatewayToken: this.#renewedText(gatewayToken, places.gatewayToken) };
   }
 

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { CapstanError } from '../../lib/errors.ts';
 import type { SchedulerConfig } from '../config.ts';
 import { completeDataFolder, type DataFolder } from '../secrets/data-folder.ts';
+import type { PayloadKeys } from '../secrets/payload-keys.ts';
 import { openPostgresStore } from './postgres/client.ts';
 import { openSqliteStore } from './sqlite/client.ts';
 import { Snapshots } from './snapshots.ts';
@@ -29,6 +30,8 @@ export interface OpenedStore {
 export interface StoreFacts {
   /** The master keys that read the database, one a line. */
   readonly masterKeys: () => string;
+  /** Encrypt and decrypt payloads. */
+  readonly payloadKeys: PayloadKeys;
   /** Where others reach this scheduler, `host:port`. */
   readonly advertised: () => string;
   /** Observes a store on a database server. */
@@ -36,29 +39,29 @@ export interface StoreFacts {
 }
 
 export async function openStore(config: SchedulerConfig, folder: DataFolder, facts: StoreFacts): Promise<OpenedStore> {
-  const opened = config.store === '' ? await openInFolder(config, folder, facts.masterKeys) : await openShared(config, facts);
+  const opened = config.store === '' ? await openInFolder(config, folder, facts) : await openShared(config, facts);
   if (folder.created.folder) await completeDataFolder(folder.path);
   return opened;
 }
 
-async function openInFolder({ cell }: SchedulerConfig, folder: DataFolder, masterKeys: () => string): Promise<OpenedStore> {
+async function openInFolder({ cell }: SchedulerConfig, folder: DataFolder, { masterKeys, payloadKeys }: StoreFacts): Promise<OpenedStore> {
   if (cell !== DEFAULT_CELL)
     throw new CapstanError('CONFIG', `CAPSTAN_CELL: ${cell} requires CAPSTAN_STORE: a queue in SQLite is the one cell ${DEFAULT_CELL}`, {
       field: 'CAPSTAN_CELL',
     });
   const file = join(folder.path, 'scheduler', 'capstan.db');
-  const store = await openSqliteStore({ file, mustExist: !folder.created.folder });
+  const store = await openSqliteStore({ file, mustExist: !folder.created.folder, payloadKeys });
   const snapshots = new Snapshots(file, (copy) => store.snapshot(copy), masterKeys);
   await snapshots.sweep();
   return { store, shard: 0, cells: null, history: store.history, queueReasons: store.queueReasons, snapshots };
 }
 
-async function openShared(config: SchedulerConfig, { advertised, watcher }: StoreFacts): Promise<OpenedStore> {
+async function openShared(config: SchedulerConfig, { advertised, watcher, payloadKeys }: StoreFacts): Promise<OpenedStore> {
   const { store: url, cell, isBlobDirShared, blobDir } = config;
   if (!/^postgres(?:ql)?:/.test(url))
     throw new CapstanError('CONFIG', 'CAPSTAN_STORE: must be empty or start with postgres://', { field: 'CAPSTAN_STORE' });
   if (isBlobDirShared && blobDir === undefined)
     throw new CapstanError('CONFIG', 'CAPSTAN_BLOB_DIR_SHARED: requires CAPSTAN_BLOB_DIR', { field: 'CAPSTAN_BLOB_DIR_SHARED' });
-  const store = await openPostgresStore({ url, cell, watcher, advertised });
+  const store = await openPostgresStore({ url, cell, watcher, advertised, payloadKeys });
   return { store, shard: store.cell, cells: store.cells, history: store.history, queueReasons: store.queueReasons, snapshots: null };
 }

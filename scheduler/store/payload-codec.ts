@@ -6,17 +6,20 @@
  *   bytes 1–4    CRC-32 of the rest, little endian
  *   the rest     the document
  *
- * Payloads of earlier versions are JSON texts without any of it, and are returned as they are.
+ * With encryption at rest it is encrypted instead, which authenticates it, too (payload-cipher.ts). Both are read, whatever
+ * the present setting is. Payloads of earlier versions are JSON texts without any of it, and are returned as they are.
  */
 import { crc32 } from 'node:zlib';
 
 import { asBuffer } from '../../lib/payload.ts';
+import type { PayloadKeySet } from '../secrets/payload-keys.ts';
+import { ENCRYPTED, ENCRYPTION_OVERHEAD, PayloadCipher } from './payload-cipher.ts';
 import type { Damaged } from './stored-payload.ts';
 
 const CHECKED = 0xc1;
 const CHECKED_HEAD_BYTES = 5;
 /** Most bytes that a stored payload has beyond its document. */
-export const MAX_PAYLOAD_OVERHEAD = CHECKED_HEAD_BYTES;
+export const MAX_PAYLOAD_OVERHEAD = Math.max(CHECKED_HEAD_BYTES, ENCRYPTION_OVERHEAD);
 /** With what a JSON text begins: white space, or the first byte of a value. */
 const JSON_STARTS: ReadonlySet<number> = new Set(Buffer.from('\t\n\r "-0123456789[fnt{'));
 /** A checked text begins with this member, whose value is 8 hex digits. */
@@ -24,8 +27,20 @@ const TEXT_SUM = '{"crc":"';
 const TEXT_HEAD_CHARACTERS = TEXT_SUM.length + 10;
 
 export class PayloadCodec {
+  #cipher: PayloadCipher | null;
+
+  /** Without keys it encrypts nothing, and decrypts nothing. */
+  constructor(keys: PayloadKeySet | null = null) {
+    this.#cipher = keys === null ? null : new PayloadCipher(keys);
+  }
+
+  use(keys: PayloadKeySet): void {
+    this.#cipher = new PayloadCipher(keys);
+  }
+
   /** Returns what is kept of a document. */
   encode(document: Uint8Array): Uint8Array {
+    if (this.#cipher?.encrypts === true) return this.#cipher.encrypt(document);
     const stored = Buffer.allocUnsafe(CHECKED_HEAD_BYTES + document.length);
     stored[0] = CHECKED;
     stored.writeUInt32LE(crc32(document), 1);
@@ -41,6 +56,7 @@ export class PayloadCodec {
       const isWhole = stored.length >= CHECKED_HEAD_BYTES && crc32(document) === asBuffer(stored).readUInt32LE(1);
       return isWhole ? document : { damaged: 'its checksum does not match its bytes' };
     }
+    if (first === ENCRYPTED) return this.#cipher?.decrypt(asBuffer(stored)) ?? { damaged: 'it is encrypted, and there is no key' };
     if (first === undefined || JSON_STARTS.has(first)) return stored;
     return { damaged: 'its bytes are no document' };
   }

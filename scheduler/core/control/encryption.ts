@@ -25,6 +25,7 @@ export const places = {
     `env/${account}/${environment}/${name}`,
   webhookSecret: (account: string): string => `account/${account}/webhook-secret`,
   tokenKey: (id: string): string => `master-key/token-key/${id}`,
+  payloadKey: (id: string): string => `master-key/payload-key/${id}`,
   urlKey: (id: string): string => `master-key/url-key/${id}`,
   gatewayToken: 'gateway-token',
 } as const;

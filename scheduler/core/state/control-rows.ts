@@ -60,6 +60,12 @@ export interface MasterKeyRow {
    */
   readonly urlKeys?: readonly DerivedKey[];
   /**
+   * The keys of payloads stored under earlier master keys, encrypted under the present one; absent before the first.
+   */
+  readonly payloadKeys?: readonly DerivedKey[];
+  /** Some payload may be encrypted: nobody may own the queue without its master key. Absent before the first. */
+  readonly encryptsPayloads?: boolean;
+  /**
    * Ids of earlier master keys that values may still be encrypted with; empty when none are. Absent in rows of earlier
    * versions.
    */

@@ -20,6 +20,7 @@ import { StaleTermError, type Acquired, type Fence, type Op, type Outcome, type 
 import { DEFAULT_CELL } from '../../../lib/cells.ts';
 import type { Cells } from '../cells.ts';
 import type { HistoryStore } from '../history.ts';
+import type { PayloadKeys } from '../../secrets/payload-keys.ts';
 import { PayloadCodec } from '../payload-codec.ts';
 import type { QueueReasonStore } from '../queue-reasons.ts';
 import { unwatched, type LossCause, type StoreWatcher } from '../store-watcher.ts';
@@ -60,6 +61,8 @@ export interface PostgresOptions {
   /** How often an idle owner commits an empty batch, ms. */
   readonly renewMs?: number;
   readonly watcher?: StoreWatcher;
+  /** Encrypt and decrypt payloads; without them none is encrypted. */
+  readonly payloadKeys?: PayloadKeys;
 }
 
 /** Without an answer for so long a batch is in doubt. */
@@ -124,7 +127,7 @@ export class PostgresStore implements Store {
   readonly #readers: Readers;
   readonly #reads: AsyncReads<Reads>;
   readonly #edges = new LeftEdges();
-  readonly #codec = new PayloadCodec();
+  readonly #codec: PayloadCodec;
   #session: Session | null = null;
   #connecting: Promise<Session> | null = null;
   /** Settled once no cell is being taken. */
@@ -150,6 +153,8 @@ export class PostgresStore implements Store {
     this.#options = options;
     this.#address = parseAddress(options.url, options.setting ?? 'CAPSTAN_STORE');
     this.cell = cell.number;
+    this.#codec = new PayloadCodec(options.payloadKeys?.set);
+    options.payloadKeys?.onChange((keys) => this.#codec.use(keys));
     this.#now = options.now ?? (() => this.#clock.now());
     this.#watcher = options.watcher ?? unwatched;
     this.#readers = new Readers(this.#address);

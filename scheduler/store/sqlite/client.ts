@@ -13,6 +13,7 @@ import { MessageChannel, Worker } from 'node:worker_threads';
 
 import { CapstanError } from '../../../lib/errors.ts';
 import { messageOf, toError } from '../../../lib/to-error.ts';
+import type { PayloadKeys, PayloadKeySet } from '../../secrets/payload-keys.ts';
 import type { HistoryRow, HistoryStore } from '../history.ts';
 import type { QueueReasonStore } from '../queue-reasons.ts';
 import type { Acquired, Fence, Op, Outcome, Reads, Store } from '../store.ts';
@@ -38,6 +39,8 @@ export interface SqliteStoreOptions {
   readonly mustExist?: boolean;
   /** WAL pages (4 KiB) between checkpoints; default: the engine's. */
   readonly checkpointPages?: number;
+  /** Encrypt and decrypt payloads; without them none is encrypted. */
+  readonly payloadKeys?: PayloadKeys;
   /** Bounds of the check for damaged pages; default: the engine's. */
   readonly check?: CheckLimits;
 }
@@ -64,8 +67,8 @@ const NOBODY = 'nobody';
  * the file cannot be used.
  */
 export async function openSqliteStore(options: SqliteStoreOptions): Promise<SqliteClient> {
-  const { file, checkpointPages = null, mustExist = false, check = CHECK_LIMITS } = options;
-  const data: ThreadData = { file, checkpointPages, mustExist, check };
+  const { file, checkpointPages = null, mustExist = false, check = CHECK_LIMITS, payloadKeys } = options;
+  const data: ThreadData = { file, checkpointPages, mustExist, check, payloadKeys: payloadKeys?.set ?? null };
   const worker = new Worker(new URL('./thread.ts', import.meta.url), { workerData: data, name: 'capstan-store' });
   const client = new SqliteClient(options.file, worker);
   try {
@@ -74,6 +77,7 @@ export async function openSqliteStore(options: SqliteStoreOptions): Promise<Sqli
     await client.exited;
     throw error;
   }
+  payloadKeys?.onChange((keys) => client.usePayloadKeys(keys));
   return client;
 }
 
@@ -182,6 +186,11 @@ export class SqliteClient implements Store {
     } finally {
       ours.close();
     }
+  }
+
+  /** Batches that are called from now on are written with these keys. A store that has ended needs none. */
+  usePayloadKeys(keys: PayloadKeySet): void {
+    if (this.#refusal === null) void this.#ask({ ask: 'payload-keys', keys }, false, () => undefined).catch(() => undefined);
   }
 
   /** What happened at endpoints, written beside the batches. */

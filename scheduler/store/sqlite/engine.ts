@@ -7,6 +7,7 @@
 import type { Database } from 'better-sqlite3';
 
 import { assertNever, CapstanError } from '../../../lib/errors.ts';
+import type { PayloadKeySet } from '../../secrets/payload-keys.ts';
 import type { HistoryRange, HistoryRow } from '../history.ts';
 import { PayloadCodec } from '../payload-codec.ts';
 import type { QueueReasonStore } from '../queue-reasons.ts';
@@ -37,6 +38,8 @@ export interface SqliteOptions {
   readonly now?: () => number;
   /** WAL pages (4 KiB) after which {@link SqliteEngine.committed} checkpoints. */
   readonly checkpointPages?: number;
+  /** Encrypt and decrypt payloads; without them none is encrypted. */
+  readonly payloadKeys?: PayloadKeySet | null;
   /** Bounds of the check for damaged pages. */
   readonly check?: CheckLimits;
 }
@@ -70,12 +73,13 @@ export class SqliteEngine implements StoreEngine {
   readonly #mark: MarkWriter | null;
   /** Looks for damaged pages. */
   readonly check: DatabaseCheck;
-  readonly #codec = new PayloadCodec();
+  readonly #codec: PayloadCodec;
   #sweepAt = Number.NEGATIVE_INFINITY;
 
   /** Throws `DATA_DIR` or `DATA_NEWER`, see {@link openDatabase}. */
   constructor(options: SqliteOptions) {
     this.#file = options.file;
+    this.#codec = new PayloadCodec(options.payloadKeys ?? null);
     this.#now = options.now ?? Date.now;
     this.#checkpointPages = options.checkpointPages ?? DEFAULT_CHECKPOINT_PAGES;
     this.#db = openDatabase(options.file, { mustExist: options.mustExist ?? false });
@@ -112,6 +116,10 @@ export class SqliteEngine implements StoreEngine {
     } catch (error) {
       throw error instanceof RangeError ? error : storeFailure(this.#file, `reading ${query} failed`, error);
     }
+  }
+
+  usePayloadKeys(keys: PayloadKeySet): void {
+    this.#codec.use(keys);
   }
 
   /** Writes rows of the history, in a transaction of their own. */

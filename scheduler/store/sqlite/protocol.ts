@@ -6,6 +6,7 @@ import type { MessagePort } from 'node:worker_threads';
 
 import { CapstanError, type ErrorCode } from '../../../lib/errors.ts';
 import { messageOf } from '../../../lib/to-error.ts';
+import type { PayloadKeySet } from '../../secrets/payload-keys.ts';
 import type { HistoryRange, HistoryRow } from '../history.ts';
 import type { QueueReasonStore } from '../queue-reasons.ts';
 import type { CheckLimits } from './check/database-check.ts';
@@ -15,6 +16,7 @@ export interface ThreadData {
   readonly file: string;
   readonly checkpointPages: number | null;
   readonly mustExist: boolean;
+  readonly payloadKeys: PayloadKeySet | null;
   readonly check: CheckLimits;
 }
 
@@ -27,6 +29,8 @@ export type Question =
   | { readonly ask: 'queue-reasons'; readonly call: keyof QueueReasonStore; readonly args: readonly unknown[] }
   /** Answered at once; the result is sent on the port. */
   | { readonly ask: 'snapshot'; readonly file: string; readonly port: MessagePort }
+  /** Payloads of later requests are encrypted and decrypted with these. */
+  | { readonly ask: 'payload-keys'; readonly keys: PayloadKeySet }
   | { readonly ask: 'close' };
 
 /** The result of a snapshot. */

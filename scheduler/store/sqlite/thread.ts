@@ -35,6 +35,7 @@ function open(): void {
     engine = new SqliteEngine({
       file: data.file,
       mustExist: data.mustExist,
+      payloadKeys: data.payloadKeys,
       check: data.check,
       ...(data.checkpointPages === null ? {} : { checkpointPages: data.checkpointPages }),
     });
@@ -87,6 +88,9 @@ function ask(running: SqliteEngine, question: Question): void {
       answer({ value: running.history(question.range) });
     } else if (question.ask === 'queue-reasons') {
       answer({ value: running.queueReasons(question.call, ...(question.args as never)) });
+    } else if (question.ask === 'payload-keys') {
+      running.usePayloadKeys(question.keys);
+      answer(null);
     } else if (question.ask === 'snapshot') {
       void snapshot(running, question);
       answer(null);

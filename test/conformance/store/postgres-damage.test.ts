@@ -2,7 +2,8 @@
 import test from 'ava';
 import { Client } from 'pg';
 
-import { openPostgresStore } from '../../../scheduler/store/postgres/client.ts';
+import { PayloadKeys } from '../../../scheduler/secrets/payload-keys.ts';
+import { openPostgresStore, type PostgresStore } from '../../../scheduler/store/postgres/client.ts';
 import { isDamaged } from '../../../scheduler/store/stored-payload.ts';
 import type { PostgresServer } from '../../support/postgres.ts';
 import { withPostgres } from '../../support/with-postgres.ts';
@@ -51,5 +52,46 @@ function tests(server: PostgresServer): void {
       jobs.map(({ output }) => isDamaged(output)),
       [false, true],
     );
+  });
+
+  test('payloads are encrypted in the rows, and read with the keys of now and of before', async (t) => {
+    const url = await server.newDatabase();
+    const payloadKeys = new PayloadKeys(Buffer.alloc(32, 1), [], true);
+    const store = await openPostgresStore({ url, cell: 'default', payloadKeys });
+    t.teardown(() => store.close());
+    const fence = await take(store);
+    const run = async (seq: number): Promise<void> => {
+      await given(store, fence, submit(queued(seq)));
+      await given(store, fence, leaseOf(seq));
+      await given(store, fence, completed(seq, { chunks: [json({ chunk: seq })], hook: hookOf(seq) }));
+    };
+    await run(1);
+    payloadKeys.use(Buffer.alloc(32, 2));
+    await run(2);
+    const client = new Client({ connectionString: url });
+    await client.connect();
+    t.teardown(() => client.end());
+    const { rows } = await client.query<{ bytes: Buffer }>(
+      `SELECT output AS bytes FROM capstan.jobs UNION ALL SELECT inline FROM capstan.inputs UNION ALL SELECT inline FROM capstan.chunks
+        UNION ALL SELECT input FROM capstan.hooks UNION ALL SELECT output FROM capstan.hooks`,
+    );
+    t.is(rows.length, 10);
+    for (const { bytes } of rows) {
+      t.is(bytes[0], 0xfe);
+      t.false(/seq|done|chunk/.test(bytes.toString('latin1')));
+    }
+    const read = async (from: PostgresStore, seq: number): Promise<unknown[]> => {
+      const whole = await from.read('job', 'endpoint-a', queued(seq).id);
+      const hook = await from.read('hook', hookOf(seq).id);
+      const input = (await from.read('payload', seq))?.input;
+      return [whole?.output, whole?.chunks[0], hook?.input, hook?.output, input].map((payload) => shown(payload ?? null));
+    };
+    for (const seq of [1, 2])
+      t.deepEqual(await read(store, seq), [`{"done":${seq}}`, `{"chunk":${seq}}`, `{"seq":${seq}}`, `{"done":${seq}}`, `{"seq":${seq}}`]);
+    await store.release(fence.shard);
+    const other = await openPostgresStore({ url, cell: 'default', payloadKeys: new PayloadKeys(Buffer.alloc(32, 2), [], false) });
+    t.teardown(() => other.close());
+    t.is((await read(other, 2))[0], '{"done":2}');
+    t.regex(JSON.stringify((await read(other, 1))[0]), /encrypted with the payload key [0-9a-f]{8}/);
   });
 }

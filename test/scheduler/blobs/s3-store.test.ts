@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import test, { type ExecutionContext } from 'ava';
 
 import type { CapstanError } from '../../../lib/errors.ts';
+import { PayloadKeys } from '../../../scheduler/secrets/payload-keys.ts';
 import { FileBlobStore, type ReadableBlob } from '../../../scheduler/blobs/file-store.ts';
 import { BuildCheck } from '../../../scheduler/blobs/build-check.ts';
 import { flip } from '../../conformance/store/killed-store.ts';
@@ -187,6 +188,32 @@ test('a body that the storage returns with a changed bit is never read, and leav
   w.objects.set(id, object);
   t.true((await whole(await w.store.get(id))).equals(bytes));
   t.deepEqual(filesIn(w.folder), []);
+});
+
+test('a body is encrypted before it leaves for the storage; its length is that of the document', async (t) => {
+  const { server } = await world(t);
+  const open = async (encrypts: boolean): Promise<S3BlobStore> => {
+    const payloads = new PayloadKeys(Buffer.alloc(32, 3), [], encrypts);
+    const store = new S3BlobStore(await FileBlobStore.open(await folderOf(t), { payloads }), server, { holdsBodies: true });
+    t.teardown(() => store.close());
+    return store;
+  };
+  const store = await open(true);
+  const { id, size } = await store.put({ kind: 'body', size: bytes.length }, source());
+  t.regex(id, /^body\/[0-9a-f]{32}\.[0-9a-f]{64}\.aes$/);
+  t.is(size, bytes.length);
+  t.false(server.objects.get(id)?.bytes.includes('build'));
+  // Who encrypts nothing any more reads it all the same.
+  for (const each of [store, await open(false)]) {
+    t.is(await each.size(id), bytes.length);
+    t.is(await each.hold(id), bytes.length);
+    const blob = await each.get(id);
+    t.is(blob.size, bytes.length);
+    t.true((await whole(blob)).equals(bytes));
+  }
+  const keyless = new S3BlobStore(await FileBlobStore.open(await folderOf(t)), server, { holdsBodies: true });
+  t.teardown(() => keyless.close());
+  await t.throwsAsync(keyless.get(id), { code: 'PAYLOAD_DAMAGED', message: /there is no key/ });
 });
 
 test('what earlier settings put into the folder stays readable, counts as held, and is swept', async (t) => {
