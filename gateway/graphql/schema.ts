@@ -423,6 +423,12 @@ type Device {
   problem: String
   temperatureCelsius: Float
   utilizationPercent: Float
+  "Power draw of the GPU; null where it is not known, and for MIG slices."
+  powerWatts: Float
+  driverVersion: String
+  "The newest version of CUDA that the driver serves."
+  cudaVersion: String
+  computeCapability: String
   "Memory errors since the driver was loaded; null without ECC."
   eccCorrected: Float
   eccUncorrected: Float

@@ -63,6 +63,7 @@ export async function makeOfflineBundle(spec: BundleSpec): Promise<string> {
   await mkdir(join(tree, 'packages'));
   await Promise.all(packages.map((file) => copyFile(file, join(tree, 'packages', basename(file)))));
   await cp(join(root, 'deploy/systemd'), join(tree, 'systemd'), { recursive: true });
+  await cp(join(root, 'deploy/gpu-check'), join(tree, 'gpu-check'), { recursive: true });
   await copyFile(join(root, 'docs/systemd.md'), join(tree, 'systemd/README.md'));
   await copyFile(join(import.meta.dirname, 'install.sh'), join(tree, 'install.sh'));
   await copyFile(join(root, 'LICENSE'), join(tree, 'LICENSE'));

@@ -1,0 +1,148 @@
+"""What the check of a GPU runs in workers. Each function does one thing; torch is loaded only where it is used."""
+import ctypes
+import importlib
+import os
+import time
+from typing import Any, Dict, List
+
+from capstan import Endpoint
+
+_loaded: Dict[str, Any] = {}
+
+
+def _torch() -> Any:
+    """The host's torch. No import statement names it: the functions also run on hosts without it."""
+    return importlib.import_module("torch")
+
+
+@Endpoint(name="gpu", gpu="ANY", workers=(0, 1), idle_timeout=1, max_concurrency=4)
+def gpu(action: str, options: dict):
+    """Calls one of the actions below."""
+    return ACTIONS[action](**options)
+
+
+def view() -> Dict[str, Any]:
+    """What the worker sees: its variable, its device files, and what CUDA counts where torch is there."""
+    seen: Dict[str, Any] = {
+        "visible": os.environ.get("CUDA_VISIBLE_DEVICES"),
+        "files": sorted(name for name in os.listdir("/dev") if name.startswith("nvidia") and name[6:].isdigit()),
+        "pid": os.getpid(),
+    }
+    try:
+        torch = _torch()
+    except ImportError as error:
+        return {**seen, "torch": None, "why": str(error)}
+    seen["torch"] = torch.__version__
+    seen["count"] = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if seen["count"] > 0:
+        properties = torch.cuda.get_device_properties(0)
+        seen["name"] = properties.name
+        seen["uuid"] = str(getattr(properties, "uuid", ""))
+    return seen
+
+
+def first_call() -> Dict[str, float]:
+    """Seconds for the import of torch, for the first CUDA call, and for a second one."""
+    begun = time.perf_counter()
+    torch = _torch()
+
+    imported = time.perf_counter()
+    torch.ones(8, device="cuda").sum().item()
+    first = time.perf_counter()
+    torch.ones(8, device="cuda").sum().item()
+    return {"import": imported - begun, "first": first - imported, "second": time.perf_counter() - first}
+
+
+def matmul(seconds: float, size: int = 8192) -> float:
+    """bf16 matrix products, TFLOP/s over at least so many seconds."""
+    torch = _torch()
+
+    a = torch.randn(size, size, device="cuda", dtype=torch.bfloat16)
+    b = torch.randn(size, size, device="cuda", dtype=torch.bfloat16)
+    for _ in range(5):
+        a @ b
+    torch.cuda.synchronize()
+    begun = time.perf_counter()
+    count = 0
+    while time.perf_counter() - begun < seconds:
+        for _ in range(20):
+            a @ b
+        torch.cuda.synchronize()
+        count += 20
+    return 2 * size**3 * count / (time.perf_counter() - begun) / 1e12
+
+
+def hold(mebibytes: int, seconds: float) -> int:
+    """Holds memory of the device for a while."""
+    torch = _torch()
+
+    held = torch.empty(mebibytes << 20, dtype=torch.uint8, device="cuda").fill_(1)
+    time.sleep(seconds)
+    return held.numel()
+
+
+def out_of_memory() -> None:
+    """Asks for more memory than any card has."""
+    torch = _torch()
+
+    torch.empty(1 << 44, dtype=torch.uint8, device="cuda")
+
+
+def touch() -> str:
+    """A CUDA context and some memory without torch: quick to start and to end."""
+    cuda = ctypes.CDLL("libcuda.so.1")
+    device, context, pointer = ctypes.c_int(), ctypes.c_void_p(), ctypes.c_uint64()
+    for code in (
+        cuda.cuInit(0),
+        cuda.cuDeviceGet(ctypes.byref(device), 0),
+        cuda.cuCtxCreate_v2(ctypes.byref(context), 0, device),
+        cuda.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(256 << 20)),
+    ):
+        if code != 0:
+            raise RuntimeError(f"CUDA error {code}")
+    _loaded["context"] = context
+    return "touched"
+
+
+def load_weights(path: str) -> Dict[str, float]:
+    """Bytes a second from a file of safetensors to the device."""
+    import json
+    import mmap
+
+    torch = _torch()
+
+    begun = time.perf_counter()
+    size = os.path.getsize(path)
+    with open(path, "rb") as file:
+        data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+    length = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8 : 8 + length])
+    tensors: List[Any] = []
+    for name, entry in header.items():
+        start, end = entry["data_offsets"]
+        tensor = torch.frombuffer(data, dtype=torch.uint8, count=end - start, offset=8 + length + start)
+        tensors.append(tensor.to("cuda"))
+    torch.cuda.synchronize()
+    return {"rate": size / (time.perf_counter() - begun)}
+
+
+def kernel(milliseconds: float) -> float:
+    """A kernel of about this length; returns the ms that it and its synchronisation took."""
+    torch = _torch()
+
+    if "cycles" not in _loaded:
+        torch.cuda._sleep(1_000_000)
+        torch.cuda.synchronize()
+        begun = time.perf_counter()
+        torch.cuda._sleep(10_000_000)
+        torch.cuda.synchronize()
+        _loaded["cycles"] = 10_000_000 / ((time.perf_counter() - begun) * 1000)
+    begun = time.perf_counter()
+    torch.cuda._sleep(int(_loaded["cycles"] * milliseconds))
+    torch.cuda.synchronize()
+    return (time.perf_counter() - begun) * 1000
+
+
+ACTIONS = {
+    each.__name__: each for each in (view, first_call, matmul, hold, out_of_memory, touch, load_weights, kernel)
+}

@@ -1,0 +1,132 @@
+/** The service under check: `capstan up` of the installation, in a folder of its own and on free ports. */
+import { execFile, spawn, type ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
+import { createWriteStream } from 'node:fs';
+import { mkdir, readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { setTimeout as pause } from 'node:timers/promises';
+import { promisify } from 'node:util';
+
+export interface Job {
+  readonly id: string;
+  readonly status: string;
+  readonly output?: unknown;
+  readonly error?: string;
+}
+
+const START_MS = 60_000;
+
+export class Service {
+  readonly #command: string;
+  readonly #env: NodeJS.ProcessEnv;
+  readonly #up: ChildProcess;
+  readonly dataDir: string;
+  #url = '';
+  #key = '';
+
+  private constructor(command: string, folder: string, env: NodeJS.ProcessEnv) {
+    this.#command = command;
+    this.dataDir = join(folder, 'data');
+    this.#env = { ...process.env, CAPSTAN_DATA_DIR: this.dataDir, CAPSTAN_HTTP_PORT: '0', CAPSTAN_GRPC_PORT: '0', NO_COLOR: '1', ...env };
+    this.#up = spawn(command, ['up'], { cwd: folder, env: this.#env, stdio: ['ignore', 'pipe', 'pipe'] });
+  }
+
+  /** Starts it, and resolves when it serves. */
+  static async start(install: string, folder: string, env: NodeJS.ProcessEnv): Promise<Service> {
+    await mkdir(folder, { recursive: true });
+    const service = new Service(join(install, 'node_modules/.bin/capstan'), folder, env);
+    try {
+      await service.#started(folder);
+      return service;
+    } catch (error) {
+      await service.close();
+      throw error;
+    }
+  }
+
+  /** Deploys a folder; returns the ids of its endpoints by name. */
+  async deploy(folder: string): Promise<ReadonlyMap<string, string>> {
+    const rows = JSON.parse(await this.#tool('deploy', folder, '--json')) as { id: string; name: string }[];
+    return new Map(rows.map(({ id, name }) => [name, id]));
+  }
+
+  /** Submits a job; returns its id. */
+  async run(endpoint: string, input: object, policy: object = {}): Promise<string> {
+    return (await this.#call<Job>('POST', `/v2/${endpoint}/run`, { input, policy })).id;
+  }
+
+  async runsync(endpoint: string, input: object): Promise<Job> {
+    const job = await this.#call<Job>('POST', `/v2/${endpoint}/runsync?wait=120000`, { input });
+    return this.ended(endpoint, job);
+  }
+
+  /** Waits for the end of a job. */
+  async ended(endpoint: string, { id, ...job }: Job): Promise<Job> {
+    let now: Job = { id, ...job };
+    while (now.status === 'IN_QUEUE' || now.status === 'IN_PROGRESS')
+      now = await this.#call<Job>('GET', `/v2/${endpoint}/status-sync/${id}?wait=60000`);
+    return now;
+  }
+
+  async cancel(endpoint: string, id: string): Promise<void> {
+    await this.#call('POST', `/v2/${endpoint}/cancel/${id}`);
+  }
+
+  async graphql<T>(query: string): Promise<T> {
+    const { data, errors } = await this.#call<{ data: T; errors?: readonly { readonly message: string }[] }>('POST', '/graphql', { query });
+    if (errors !== undefined) throw new Error(errors[0]?.message);
+    return data;
+  }
+
+  async metrics(): Promise<string> {
+    const response = await fetch(`${this.#url}/metrics`, { headers: { authorization: `Bearer ${this.#key}` } });
+    return response.text();
+  }
+
+  async close(): Promise<void> {
+    if (this.#up.exitCode !== null || this.#up.signalCode !== null) return;
+    const exited = once(this.#up, 'exit');
+    this.#up.kill('SIGTERM');
+    const timer = setTimeout(() => this.#up.kill('SIGKILL'), 20_000);
+    await exited;
+    clearTimeout(timer);
+  }
+
+  async #started(folder: string): Promise<void> {
+    let said = '';
+    const log = createWriteStream(join(folder, 'up.log'));
+    for (const stream of [this.#up.stdout, this.#up.stderr])
+      stream?.on('data', (bytes: Buffer) => {
+        said += bytes.toString();
+        log.write(bytes);
+      });
+    const latest = performance.now() + START_MS;
+    for (;;) {
+      const [, url] = /Capstan is up: (http\S+)/.exec(said) ?? [];
+      if (url !== undefined) {
+        this.#url = url;
+        this.#key = (await readFile(join(this.dataDir, 'secrets/api-key'), 'utf8')).trim();
+        return;
+      }
+      if (this.#up.exitCode !== null || performance.now() > latest)
+        throw new Error(said.trim().split('\n').at(-1) ?? 'capstan up did not start');
+      await pause(50);
+    }
+  }
+
+  async #tool(...args: string[]): Promise<string> {
+    const env = { ...this.#env, CAPSTAN_HTTP_PORT: '', CAPSTAN_GRPC_PORT: '' };
+    return (await promisify(execFile)(this.#command, args, { env, cwd: join(this.dataDir, '..') })).stdout;
+  }
+
+  async #call<T>(method: string, path: string, body?: object): Promise<T> {
+    const response = await fetch(`${this.#url}${path}`, {
+      method,
+      headers: { authorization: `Bearer ${this.#key}`, 'content-type': 'application/json' },
+      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+    });
+    const text = await response.text();
+    if (!response.ok) throw new Error(`${method} ${path}: ${response.status} ${text.slice(0, 300)}`);
+    return JSON.parse(text) as T;
+  }
+}
