@@ -148,7 +148,7 @@ export const agentConfig = z.object({
   workerNetwork: setting(
     'CAPSTAN_WORKER_NETWORK',
     z.enum(['auto', 'outbound', 'host']).default('auto'),
-    'Network of thread and process workers whose endpoint and account name none (worker-network.md): `outbound` (public addresses and the gateway), `host`, or `auto` for `outbound` where it works. The agent does not start when `outbound` is named and does not work',
+    'Network of thread and process workers whose endpoint and account name none (worker-network.md): `outbound` (public addresses and the gateway), `host`, or `auto` for `outbound` where it works, else `host`, or `none` for accounts whose rule is `auto` (account-rules.md). The agent does not start when `outbound` is named and does not work',
   ),
   workerNetworkAllow: setting(
     'CAPSTAN_WORKER_NETWORK_ALLOW',

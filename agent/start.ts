@@ -162,7 +162,7 @@ async function startIn(folder: string, config: AgentConfig, deps: AgentDeps, loc
     log,
     isolation: () => inventory.current.isolation,
     publicUrl: config.publicUrl,
-    defaultNetwork: level.defaultNetwork,
+    defaultNetworks: level.defaultNetworks,
     onGatewayUrl: (url) => level.launcher.setGateway(url),
     send: (event) => session.send(event),
     onLogLine: (line) => logs.add(line),
@@ -271,7 +271,7 @@ async function openNodeLevel(config: AgentConfig, { folder, bootstrap, groups, l
     pids: config.workerPids,
     log,
   });
-  log.info({ isolation: level.launcher.level, network: level.defaultNetwork, networks: level.networks }, 'isolation of workers');
+  log.info({ isolation: level.launcher.level, network: level.defaultNetworks, networks: level.networks }, 'isolation of workers');
   for (const { without, reason, remedy } of [...level.missing, ...groups.missing]) {
     log.warn({ without, reason, ...(remedy === '' ? {} : { remedy }) }, 'isolation of workers is incomplete');
   }

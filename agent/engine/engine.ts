@@ -19,8 +19,7 @@ import type { ArtifactCache, HeldBuild } from '../artifacts/cache.ts';
 import type { BlobTransfer } from '../blobs/blob-transfer.ts';
 import type { PrintedLine } from '../logs/log-store.ts';
 import type { WorkFolders } from '../runtimes/work-folders.ts';
-import type { WorkerNetwork } from '../../lib/isolation.ts';
-import { isolationRefusal, networkOf } from './isolation-guard.ts';
+import { isolationRefusal, networkOf, unreachable, type DefaultNetworks } from './isolation-guard.ts';
 import { serveOn, servingWorkers } from './serving.ts';
 import { AttemptSpans } from '../telemetry/attempt-spans.ts';
 import { WorkerLines } from './worker-lines.ts';
@@ -46,8 +45,7 @@ export interface EngineDeps {
   readonly isolation: () => NodeIsolation | undefined;
   /** Base URL of the HTTP API as workers on this node reach it; empty: the scheduler's value. */
   readonly publicUrl: string;
-  /** The network of thread and process workers whose release names none. */
-  readonly defaultNetwork: WorkerNetwork;
+  readonly defaultNetworks: DefaultNetworks;
   /** Called with the address that workers get as CAPSTAN_URL. */
   readonly onGatewayUrl: (url: string) => void;
   readonly send: (event: AgentEvent) => void;
@@ -380,7 +378,8 @@ export class Engine {
       process.nextTick(() => events.exited(`this node does not have the runtime ${name}`, false));
       return;
     }
-    const refusal = isolationRefusal(release, name, this.#deps.isolation());
+    const network = networkOf(release, name, this.#deps.defaultNetworks);
+    const refusal = isolationRefusal(release, name, this.#deps.isolation()) ?? unreachable(network, release);
     if (refusal !== undefined) {
       process.nextTick(() => events.exited(`the worker cannot start here: ${refusal}`, false));
       return;
@@ -407,7 +406,7 @@ export class Engine {
         image: release.image,
         command: release.command,
         startTimeoutMs: release.startTimeoutMs,
-        network: networkOf(release, name, this.#deps.defaultNetwork),
+        network,
         reading: this.#reading.of(release.accountId ?? ''),
       },
       events,

@@ -26,8 +26,35 @@ export function isolationRefusal(
   return `this node has no network ${JSON.stringify(network)} for the runtime ${runtime}`;
 }
 
-/** Returns the network of a worker that was not refused; `usual`: that of thread and process workers whose release names none. */
-export function networkOf({ network }: Pick<ReleaseSpec, 'network'>, runtime: string, usual: WorkerNetwork): WorkerNetwork {
+/** The networks of thread and process workers whose release names none. */
+export interface DefaultNetworks {
+  readonly usual: WorkerNetwork;
+  /** Of accounts that may not have the host's unless the operator of this node chose it. */
+  readonly closed: WorkerNetwork;
+}
+
+/**
+ * Returns the networks of sandboxes: the host's is for accounts of others only where the operator of this node chose it.
+ * @param setting - CAPSTAN_WORKER_NETWORK
+ */
+export function defaultNetworksOf(usual: WorkerNetwork, setting: 'auto' | 'outbound' | 'host'): DefaultNetworks {
+  return { usual, closed: usual === 'host' && setting !== 'host' ? 'none' : usual };
+}
+
+/** Returns the network of a worker that was not refused. */
+export function networkOf(
+  { network, closedNetwork }: Partial<Pick<ReleaseSpec, 'network' | 'closedNetwork'>>,
+  runtime: string,
+  { usual, closed }: DefaultNetworks,
+): WorkerNetwork {
   if (network !== undefined && isWorkerNetwork(network)) return network;
-  return runtime === CONTAINER ? 'host' : usual;
+  // Containers have a network of their own.
+  if (runtime === CONTAINER) return 'host';
+  return closedNetwork === true ? closed : usual;
+}
+
+/** Returns why a worker that listens must not start with its network; undefined when it may. */
+export function unreachable(network: WorkerNetwork, { functions }: Pick<ReleaseSpec, 'functions'>): string | undefined {
+  if (network !== 'none' || functions.length > 0) return undefined;
+  return "it is reached over its network and its account may not have the host's; this node has no other one (capstan doctor says what is missing for `outbound`)";
 }

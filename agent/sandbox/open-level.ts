@@ -2,8 +2,9 @@
 import type { Logger } from 'pino';
 
 import { CapstanError } from '../../lib/errors.ts';
-import type { MissingIsolation, NodeIsolation, WorkerNetwork } from '../../lib/isolation.ts';
+import type { MissingIsolation, NodeIsolation } from '../../lib/isolation.ts';
 import { messageOf } from '../../lib/to-error.ts';
+import { defaultNetworksOf, type DefaultNetworks } from '../engine/isolation-guard.ts';
 import { noOutbound, openSandbox, type OpenSandboxOptions } from './bwrap/open-sandbox.ts';
 import type { ControlGroups } from './cgroups/control-groups.ts';
 import type { IsolationSetting } from './isolation-setting.ts';
@@ -28,8 +29,7 @@ export interface OpenLevelOptions {
 export interface OpenedLevel {
   readonly launcher: WorkerLauncher;
   readonly networks: NodeIsolation['processNetworks'];
-  /** The network of workers whose release names none. */
-  readonly defaultNetwork: WorkerNetwork;
+  readonly defaultNetworks: DefaultNetworks;
   /** Why no stronger level is there. */
   readonly missing: readonly MissingIsolation[];
 }
@@ -44,8 +44,9 @@ export async function openLevel(options: OpenLevelOptions): Promise<OpenedLevel>
   else {
     const opened = await openSandbox({ ...options.sandbox, groups, pids, log });
     missing.push(...opened.missing);
-    const { launcher, networks = ['host'], defaultNetwork = 'host' } = opened;
-    if (launcher !== undefined) return { launcher, networks, defaultNetwork, missing };
+    const { launcher, networks = ['host'], defaultNetwork: usual = 'host' } = opened;
+    const defaultNetworks = defaultNetworksOf(usual, options.sandbox.network.setting);
+    if (launcher !== undefined) return { launcher, networks, defaultNetworks, missing };
     if (setting === 'sandbox') throw demanded(setting, missing);
   }
   const user = await openUser(options);
@@ -59,7 +60,7 @@ export async function openLevel(options: OpenLevelOptions): Promise<OpenedLevel>
 function onHost(launcher: WorkerLauncher, missing: readonly MissingIsolation[], { sandbox }: OpenLevelOptions): OpenedLevel {
   if (sandbox.network.setting === 'outbound')
     throw noOutbound([{ without: 'outbound', reason: 'it requires the level sandbox', remedy: '' }]);
-  return { launcher, networks: ['host'], defaultNetwork: 'host', missing };
+  return { launcher, networks: ['host'], defaultNetworks: { usual: 'host', closed: 'host' }, missing };
 }
 
 async function openUser({ user, groups, pids, log }: OpenLevelOptions): Promise<UserLevel> {

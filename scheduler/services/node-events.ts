@@ -57,7 +57,8 @@ export function desiredEvent(
 
 function releaseSpec(state: State, release: Release, secrets: NodeSecrets): ReleaseSpec {
   const config = state.endpoints.get(release.endpoint)?.config;
-  const { least, network } = isolationRuleOf(state, config?.account ?? '', release);
+  const account = config?.account ?? '';
+  const { least, network } = isolationRuleOf(state, account, release);
   const limits = workerLimits(release);
   return {
     releaseId: release.id,
@@ -76,7 +77,8 @@ function releaseSpec(state: State, release: Release, secrets: NodeSecrets): Rele
     command: [...release.command],
     cpuMillis: limits.cpuMillis,
     environment: config?.environment ?? '',
-    accountId: config?.account ?? '',
+    accountId: account,
+    closedNetwork: state.accounts.get(account)?.network === 'auto',
     ...(network === undefined ? {} : { network }),
     ...(least === 'none' ? {} : { leastIsolation: least }),
   };

@@ -1,7 +1,7 @@
 /** Workers that a node would isolate too little are refused by the agent itself. */
 import test from 'ava';
 
-import { isolationRefusal, networkOf } from '../../agent/engine/isolation-guard.ts';
+import { defaultNetworksOf, isolationRefusal, networkOf, unreachable } from '../../agent/engine/isolation-guard.ts';
 import type { NodeIsolation } from '../../proto/gen/capstan/v1/nodes.ts';
 import { addBuild, functionSpec, startAgent, startScheduler } from './fixtures.ts';
 
@@ -37,9 +37,24 @@ test('a node that reports nothing isolates nothing', (t) => {
 });
 
 test('a release without a network has the usual one of its runtime', (t) => {
-  t.is(networkOf({}, 'process', 'outbound'), 'outbound');
-  t.is(networkOf({}, 'container', 'outbound'), 'host');
-  t.is(networkOf({ network: 'none' }, 'thread', 'outbound'), 'none');
+  const networks = { usual: 'outbound', closed: 'outbound' } as const;
+  t.is(networkOf({}, 'process', networks), 'outbound');
+  t.is(networkOf({}, 'container', networks), 'host');
+  t.is(networkOf({ network: 'none' }, 'thread', networks), 'none');
+});
+
+test("an account that may not have the host's network never gets it by default", (t) => {
+  const networks = defaultNetworksOf('host', 'auto');
+  t.deepEqual(networks, { usual: 'host', closed: 'none' }, '`outbound` does not work here');
+  t.deepEqual(defaultNetworksOf('outbound', 'auto'), { usual: 'outbound', closed: 'outbound' });
+  t.deepEqual(defaultNetworksOf('host', 'host'), { usual: 'host', closed: 'host' }, 'the operator chose it');
+  t.is(networkOf({ closedNetwork: false }, 'thread', networks), 'host');
+  for (const runtime of ['thread', 'process']) t.is(networkOf({ closedNetwork: true }, runtime, networks), 'none');
+  t.is(networkOf({ closedNetwork: true }, 'container', networks), 'host', "the container's own");
+  t.is(networkOf({ closedNetwork: true, network: 'outbound' }, 'thread', networks), 'outbound');
+  t.is(unreachable('none', { functions: [functionSpec('fn')] }), undefined);
+  t.is(unreachable('host', { functions: [] }), undefined);
+  t.regex(unreachable('none', { functions: [] }) ?? '', /reached over its network .* may not have the host's/);
 });
 
 test('an agent refuses a worker whose account requires more than it has', async (t) => {

@@ -110,5 +110,13 @@ test('agents get the level and the network that a worker needs', async (t) => {
     const desired = await session.take('desired');
     return desired.workers.length === 1 ? desired.releases : null;
   });
-  t.like(releases[0], { leastIsolation: 'sandbox', network: 'none' });
+  t.like(releases[0], { leastIsolation: 'sandbox', network: 'none', closedNetwork: true });
+  // The operator's own account may have what the node has.
+  await scheduler.deploy([{ name: 'own', workersMin: 1, workersMax: 1 }]);
+  const own = await until('the other worker is desired', async () => {
+    const desired = await session.take('desired');
+    return desired.releases.find(({ endpointName }) => endpointName === 'own') ?? null;
+  });
+  t.like(own, { closedNetwork: false });
+  t.is(own.network, undefined);
 });

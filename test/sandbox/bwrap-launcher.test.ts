@@ -312,3 +312,16 @@ sandboxTest('a sandbox that cannot be made says why', async (t) => {
   }
   t.regex(out, /^60000\nof the builddeeperrefused\n[1-5]\n\{"kind":"exited","code":0/, err);
 });
+
+sandboxTest(`without control groups a worker's files in memory count towards its memory limit${reason}`, async (t) => {
+  const launcher = await open(t);
+  for (const folder of ['/tmp', '/capstan/work', '/dev/shm']) {
+    const fill = ['sh', '-c', `head -c 40000000 /dev/zero > ${folder}/file; sleep 60`] as const;
+    const { exit } = await run(launcher, [...fill], { memoryBytes: 32 * 1_048_576 });
+    t.regex(
+      exit.kind === 'exited' ? (exit.reason ?? 'no reason') : exit.kind,
+      /^memory limit exceeded: \d+ MiB resident and 3\d MiB in files in memory, the limit is 32 MiB/,
+      folder,
+    );
+  }
+});

@@ -14,6 +14,7 @@ import type { ControlGroups } from '../cgroups/control-groups.ts';
 import { WorkerLimits } from '../cgroups/worker-limits.ts';
 import { exportsOf } from '../user/clean-environment.ts';
 import type { Assignment, LaunchOrder, WorkerLauncher, WorkerPlace, WorkerProcess } from '../launcher.ts';
+import { MemoryFiles } from './memory-files.ts';
 import { INSIDE, sandboxArguments, USER_NAMESPACE_UID, type SandboxSizes } from './arguments.ts';
 import { deviceNodes } from './devices.ts';
 import type { NetworkSpace } from '../network/network-space.ts';
@@ -55,6 +56,7 @@ export interface SandboxOptions {
 export class SandboxLauncher implements WorkerLauncher {
   readonly level = 'sandbox';
   readonly #options: SandboxOptions;
+  readonly #memoryFiles = new MemoryFiles();
 
   constructor(options: SandboxOptions) {
     this.#options = options;
@@ -78,7 +80,7 @@ export class SandboxLauncher implements WorkerLauncher {
   }
 
   launch(order: LaunchOrder): WorkerProcess {
-    return new SandboxProcess(order, new Parts(this.#options, order));
+    return new SandboxProcess(order, new Parts(this.#options, order, this.#memoryFiles));
   }
 
   setGateway(url: string): void {
@@ -97,14 +99,16 @@ class Parts implements SandboxParts {
   readonly #options: SandboxOptions;
   readonly #order: LaunchOrder;
   readonly limits: WorkerLimits;
+  readonly memoryFiles: MemoryFiles;
   #uid: number | undefined;
   #slot: Slot | undefined;
   #space: NetworkSpace | undefined;
   /** Which address of the gateway its network leads to. */
   #generation = 0;
 
-  constructor(options: SandboxOptions, order: LaunchOrder) {
+  constructor(options: SandboxOptions, order: LaunchOrder, memoryFiles: MemoryFiles) {
     this.#options = options;
+    this.memoryFiles = memoryFiles;
     this.limits = new WorkerLimits(options);
     this.#order = order;
   }

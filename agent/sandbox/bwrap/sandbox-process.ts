@@ -21,6 +21,7 @@ import type { Assignment, LaunchOrder, WorkerExit, WorkerProcess } from '../laun
 import { endOutputLater } from '../output-grace.ts';
 import { CLEAN_ENVIRONMENT } from '../user/clean-environment.ts';
 import { withoutInherited } from './descriptors.ts';
+import type { MemoryFiles } from './memory-files.ts';
 import { quoted } from './quoted.ts';
 
 /** Descriptors of the shell. Those of a worker come first; `sh` takes a single digit in a redirection. */
@@ -61,6 +62,7 @@ export interface SandboxParts {
   /** Frees what `prepare` and `assign` took. Never rejects. */
   release(): Promise<void>;
   readonly limits: WorkerLimits;
+  readonly memoryFiles: MemoryFiles;
 }
 
 export class SandboxProcess implements WorkerProcess {
@@ -81,6 +83,8 @@ export class SandboxProcess implements WorkerProcess {
   #complaint = '';
   #killed = false;
   #over = false;
+  /** Where the kernel does not charge the worker for its files in memory. */
+  #files: ReturnType<MemoryFiles['watch']> | undefined;
 
   constructor(order: LaunchOrder, parts: SandboxParts) {
     this.#order = order;
@@ -217,9 +221,14 @@ export class SandboxProcess implements WorkerProcess {
   #limit(assignment: Assignment): void {
     if (this.#over) return;
     const { pid } = this;
-    if (pid === undefined && assignment.memoryBytes > 0 && !this.#parts.limits.limitsMemory)
-      setTimeout(() => this.#limit(assignment), POLL_MS);
-    else this.#parts.limits.hold(assignment, pid, (reason) => this.kill(reason));
+    const { limits, memoryFiles } = this.#parts;
+    const kill = (reason: string): void => this.kill(reason);
+    if (limits.limitsMemory) limits.hold(assignment, pid, kill);
+    else if (pid === undefined) setTimeout(() => this.#limit(assignment), POLL_MS);
+    else {
+      this.#files ??= memoryFiles.watch(pid, kill);
+      limits.hold(assignment, pid, kill, this.#files.bytes);
+    }
   }
 
   async #ended(code: number | null, by: NodeJS.Signals | null): Promise<WorkerExit> {
@@ -239,6 +248,7 @@ export class SandboxProcess implements WorkerProcess {
     this.#over = true;
     this.#info.resolve();
     if (this.#order.kind === 'host' && this.#order.lifeline) this.#streams[FIRST_PIPE + this.#order.pipes]?.destroy();
+    this.#files?.end();
     await this.#parts.limits.end();
     await this.#parts.release();
     return exit;

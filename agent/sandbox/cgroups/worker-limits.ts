@@ -38,11 +38,15 @@ export class WorkerLimits {
     return this.#group !== undefined && this.#groups?.limits.has('memory') === true;
   }
 
-  /** Sets the limits of an assignment. Calls `kill` with a reason when the worker exceeds one, or cannot be limited. */
+  /**
+   * Sets the limits of an assignment. Calls `kill` with a reason when the worker exceeds one, or cannot be limited.
+   * @param inFiles - bytes of the worker's files in memory, where the kernel does not charge them to it
+   */
   hold(
     { memoryBytes, cpuMillis }: Pick<WorkerStart, 'memoryBytes' | 'cpuMillis'>,
     leader: number | undefined,
     kill: (reason: string) => void,
+    inFiles?: () => number,
   ): void {
     if (this.#ended !== undefined) return;
     const group = this.#group;
@@ -55,7 +59,7 @@ export class WorkerLimits {
     if (memoryBytes <= 0) return;
     this.#endWatch?.();
     if (group !== undefined && this.limitsMemory) this.#endWatch = this.#groups?.watchMemory(group, kill);
-    else if (leader !== undefined) this.#endWatch = limitMemory(leader, memoryBytes, kill);
+    else if (leader !== undefined) this.#endWatch = limitMemory(leader, memoryBytes, kill, inFiles);
   }
 
   /** Returns why the kernel ended the worker; undefined when it did not. Known until `end` is called. */

@@ -845,7 +845,14 @@ export interface ReleaseSpec {
     | string
     | undefined;
   /** Least level of isolation that its account allows; absent for none. The agent refuses to start a worker below it. */
-  leastIsolation?: string | undefined;
+  leastIsolation?:
+    | string
+    | undefined;
+  /**
+   * Its account may not have the host's network unless the node's operator chose that: without `network`, a worker in a sandbox gets
+   * `none` on a node that has no `outbound`.
+   */
+  closedNetwork: boolean;
 }
 
 export interface ReleaseSpec_EnvEntry {
@@ -5803,6 +5810,7 @@ function createBaseReleaseSpec(): ReleaseSpec {
     accountId: undefined,
     network: undefined,
     leastIsolation: undefined,
+    closedNetwork: false,
   };
 }
 
@@ -5867,6 +5875,9 @@ export const ReleaseSpec: MessageFns<ReleaseSpec> = {
     }
     if (message.leastIsolation !== undefined) {
       writer.uint32(154).string(message.leastIsolation);
+    }
+    if (message.closedNetwork !== false) {
+      writer.uint32(160).bool(message.closedNetwork);
     }
     return writer;
   },
@@ -6039,6 +6050,14 @@ export const ReleaseSpec: MessageFns<ReleaseSpec> = {
             message.leastIsolation = reader.string();
             continue;
           }
+          case 20: {
+            if (tag !== 160) {
+              break;
+            }
+
+            message.closedNetwork = reader.bool();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -6133,6 +6152,11 @@ export const ReleaseSpec: MessageFns<ReleaseSpec> = {
         : isSet(object.least_isolation)
         ? globalThis.String(object.least_isolation)
         : undefined,
+      closedNetwork: isSet(object.closedNetwork)
+        ? globalThis.Boolean(object.closedNetwork)
+        : isSet(object.closed_network)
+        ? globalThis.Boolean(object.closed_network)
+        : false,
     };
   },
 
@@ -6201,6 +6225,9 @@ export const ReleaseSpec: MessageFns<ReleaseSpec> = {
     if (message.leastIsolation !== undefined) {
       obj.leastIsolation = message.leastIsolation;
     }
+    if (message.closedNetwork !== false) {
+      obj.closedNetwork = message.closedNetwork;
+    }
     return obj;
   },
 
@@ -6238,6 +6265,7 @@ export const ReleaseSpec: MessageFns<ReleaseSpec> = {
     message.accountId = object.accountId ?? undefined;
     message.network = object.network ?? undefined;
     message.leastIsolation = object.leastIsolation ?? undefined;
+    message.closedNetwork = object.closedNetwork ?? false;
     return message;
   },
 };
