@@ -11,6 +11,7 @@ import { decodeUtf8, readText } from '../text-file.ts';
 import type { Activity } from '../terminal/activity.ts';
 import { cachedFolder } from './cached-folders.ts';
 import { layerOf, type KeptLayer } from './layers.ts';
+import { withMembers } from './npm-workspace.ts';
 import { digestOf, faultOf, runInstaller } from './run-installer.ts';
 
 const SDK = '@capstan/sdk';
@@ -63,7 +64,8 @@ async function inputsOf({
 }: Pick<NodeOrder, 'folder' | 'declared' | 'exclude'>): Promise<NodeInputs | null> {
   const leave = new Set([SDK, ...exclude]);
   const listed = Object.entries(await dependenciesOf(folder)).filter(([name]) => !leave.has(name));
-  const dependencies = Object.fromEntries(listed.map(([name, range]) => [name, absolute(folder, range)]));
+  const members = await withMembers(folder, Object.fromEntries(listed));
+  const dependencies = Object.fromEntries(Object.entries(members).map(([name, range]) => [name, absolute(folder, range)]));
   const declared = given.filter((each) => !leave.has(nameOf(each))).map((each) => absolute(folder, each));
   if (listed.length === 0 && declared.length === 0) return null;
   const lock = await readText(folder, 'package-lock.json');
@@ -141,7 +143,10 @@ async function install(target: string, { dependencies, declared, lock, isForHere
   const folder = await mkdtemp(join(target, 'npm-'));
   let fetched = 0;
   try {
-    await writeFile(join(folder, 'package.json'), JSON.stringify({ name: 'application', private: true, dependencies }));
+    await writeFile(
+      join(folder, 'package.json'),
+      JSON.stringify({ name: 'application', private: true, dependencies, overrides: overridesOf(dependencies) }),
+    );
     if (lock !== null) await writeFile(join(folder, 'package-lock.json'), lock);
     const platform = isForHere ? [] : ['--os=linux', '--cpu=x64', '--libc=glibc'];
     const quiet = ['--no-audit', '--no-fund', '--loglevel=http', '--omit=dev', '--ignore-scripts', '--install-links'];
@@ -182,6 +187,12 @@ export async function dependenciesOf(folder: string): Promise<Readonly<Record<st
   } catch (cause) {
     throw new CapstanError('INVALID_MANIFEST', 'package.json must be JSON, with an object of strings as dependencies', { cause });
   }
+}
+
+/** What a path replaces here, it replaces where other packages require it, too. */
+function overridesOf(dependencies: Readonly<Record<string, string>>): Record<string, string> {
+  const local = Object.entries(dependencies).filter(([, spec]) => spec.startsWith('file:'));
+  return Object.fromEntries(local.map(([name]) => [name, `$${name}`]));
 }
 
 /** Makes relative paths absolute. */
