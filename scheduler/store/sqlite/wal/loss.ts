@@ -26,7 +26,9 @@ const TRIES = 3;
 export function findLogLoss(database: string): LogLoss | null {
   for (let i = 0; i < TRIES; i++) {
     const before = timesOf(database);
-    const loss = judge(database, scanLog(logPath(database)), readMark(database));
+    // First the mark: what is written meanwhile is in the log before it is in the mark.
+    const mark = readMark(database);
+    const loss = judge(database, scanLog(logPath(database)), mark);
     if (loss === null) return null;
     if (timesOf(database) === before) return loss;
   }

@@ -67,6 +67,7 @@ export class MarkWriter {
   #log: number | null = null;
   #header: LogHeader | null = null;
   #frames = 0;
+  #checkpointed = 0;
   #seq: number;
 
   /**
@@ -90,9 +91,10 @@ export class MarkWriter {
 
   /** The log has durable frames, of which the database has the first ones. */
   note(frames: number, checkpointed: number): void {
-    // A use of the file from its start has fewer frames than before, or as many.
-    if (frames <= this.#frames || this.#header === null) this.#header = this.#readHeader();
+    // A use of the file from its start has fewer frames than before, or none that were copied.
+    if (frames <= this.#frames || checkpointed < this.#checkpointed || this.#header === null) this.#header = this.#readHeader();
     this.#frames = frames;
+    this.#checkpointed = checkpointed;
     if (this.#header === null) return;
     const { salts, sequence } = this.#header;
     for (const [i, value] of [salts.first, salts.second, sequence, frames, checkpointed].entries())
