@@ -14,6 +14,7 @@ export function addAttempt(ctx: StepContext, dispatch: Dispatch): Attempt {
     jobId,
     token,
     workerId,
+    accountId: ctx.state.workers.get(workerId)?.release.accountId ?? '',
     start: undefined,
     executionTimeoutMs,
     phase: 'fetching',

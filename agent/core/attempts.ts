@@ -6,6 +6,7 @@ import type { StepContext } from './context.ts';
 import { append, isStoring, newChunkLog, rewind, grantCredits, takeUnsent, type ChunkLog } from './chunks.ts';
 import { deviceProblemOf } from './devices.ts';
 import type { Effect, HandlerResult } from './events.ts';
+import { isCrowded } from './held.ts';
 import { attemptKey, type Attempt, type State, type StopCause, type Worker } from './state.ts';
 import { report, reportEnded, reportRefused, reportStarted } from './report.ts';
 import { resetFailures } from './workers.ts';
@@ -75,7 +76,7 @@ export function handlerEnded(ctx: StepContext, attempt: Attempt, result: Handler
     const large = output !== undefined && output.length > MAX_INLINE_BYTES;
     const outcome = failed ? AttemptOutcome.FAILED : AttemptOutcome.COMPLETED;
     const kept = large ? 'stored' : output === undefined ? undefined : { inline: output };
-    endAttempt(ctx, attempt, { outcome, error: failed ? result.error : '', ms: result.ms, output: kept });
+    endAttempt(ctx, attempt, { outcome, error: failed ? result.error : '', ms: result.ms, output: kept, bytes: output?.length ?? 0 });
     if (large) ctx.emit({ kind: 'store-output', key: attempt.key, bytes: output });
   }
   const worker = ctx.state.workers.get(attempt.workerId);
@@ -186,6 +187,7 @@ export function outputStored(ctx: StepContext, attempt: Attempt, stored: { outpu
   const { end } = attempt;
   if (end === undefined || !end.storing) return;
   end.storing = false;
+  end.bytes = 0;
   if ('output' in stored) {
     end.output = stored.output;
   } else if (end.outcome === AttemptOutcome.COMPLETED) {
@@ -213,7 +215,7 @@ export function sendChunks(ctx: StepContext, attempt: Attempt, log: ChunkLog): v
       ctx.emit(report({ $case: 'chunk', value: { jobId: attempt.jobId, token: attempt.token, index, data: toPayloadMessage(data) } }));
     }
   }
-  const count = grantCredits(log, flows, ctx.now);
+  const count = grantCredits(log, { flows, isCrowded: isCrowded(ctx.state, attempt.accountId) }, ctx.now);
   if (count > 0 && attempt.phase === 'running') ctx.emit({ kind: 'credit', key: attempt.key, workerId: attempt.workerId, count });
 }
 
@@ -282,6 +284,8 @@ interface Ending {
   readonly ms?: number | undefined;
   /** `stored`: the output is being written to the blob store. */
   readonly output?: Payload | 'stored' | undefined;
+  /** Of the output. */
+  readonly bytes?: number;
   /** As in AttemptEnded. */
   readonly suspected?: boolean;
 }
@@ -291,7 +295,7 @@ function endAttempt(ctx: StepContext, attempt: Attempt, ending: Ending): void {
 }
 
 /** Records the end, and reports it as soon as it is complete. */
-function noteEnd(ctx: StepContext, attempt: Attempt, { outcome, error, ms, output, suspected = false }: Ending): void {
+function noteEnd(ctx: StepContext, attempt: Attempt, { outcome, error, ms, output, bytes = 0, suspected = false }: Ending): void {
   const executionMs = ms ?? (attempt.startedAt === undefined ? 0 : ctx.now - attempt.startedAt);
   attempt.deadline = undefined;
   attempt.end = {
@@ -300,6 +304,7 @@ function noteEnd(ctx: StepContext, attempt: Attempt, { outcome, error, ms, outpu
     error,
     executionMs: Math.max(0, Math.round(executionMs)),
     at: ctx.now,
+    bytes,
     storing: output === 'stored',
     suspected: suspected && attempt.startedAt !== undefined,
   };

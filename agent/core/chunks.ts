@@ -86,17 +86,26 @@ export function drain(log: ChunkLog, nextIndex: number, now: number): void {
   log.drainedAt = now;
 }
 
+/** What else decides about credits. */
+export interface Conditions {
+  /** Chunks leave for the scheduler now. */
+  readonly flows: boolean;
+  /** The attempts of the account together hold what it may. */
+  readonly isCrowded: boolean;
+}
+
 /**
  * Returns the credits to grant now: all that are owed, unless the log is full and the generator must wait. Drops chunks
- * that nobody reads.
+ * that nobody reads. Where the account is crowded, a log that holds anything is full.
  */
-export function grantCredits(log: ChunkLog, online: boolean, now: number): number {
+export function grantCredits(log: ChunkLog, { flows, isCrowded }: Conditions, now: number): number {
+  const isFull = (): boolean => log.kept.length > KEPT_CHUNKS || log.bytes > (isCrowded ? 0 : KEPT_BYTES);
   if (log.drainedAt !== undefined && now >= log.drainedAt + READER_LAPSE_MS) log.drainedAt = undefined;
-  if (isFull(log)) {
+  if (isFull()) {
     const hasReader = log.drainedAt !== undefined;
-    if (!online || hasReader) return 0;
-    while (isFull(log) && log.first < log.next) dropBefore(log, log.first + 1);
-    if (isFull(log)) return 0;
+    if (!flows || hasReader) return 0;
+    while (isFull() && log.first < log.next) dropBefore(log, log.first + 1);
+    if (isFull()) return 0;
   }
   const credits = log.owed;
   log.owed = 0;
@@ -106,10 +115,6 @@ export function grantCredits(log: ChunkLog, online: boolean, now: number): numbe
 /** When withheld credits must be checked again, monotonic ms. */
 export function nextGrantAt(log: ChunkLog): number | undefined {
   return log.owed > 0 && log.drainedAt !== undefined ? log.drainedAt + READER_LAPSE_MS : undefined;
-}
-
-function isFull(log: ChunkLog): boolean {
-  return log.kept.length > KEPT_CHUNKS || log.bytes > KEPT_BYTES;
 }
 
 function dropBefore(log: ChunkLog, index: number): void {

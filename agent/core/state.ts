@@ -85,6 +85,7 @@ export interface Attempt {
   readonly jobId: string;
   readonly token: number;
   readonly workerId: string;
+  readonly accountId: string;
   /** The start of the worker that it was handed to; absent before. */
   start: number | undefined;
   readonly executionTimeoutMs: number;
@@ -113,6 +114,8 @@ export interface AttemptEnd {
   error: string;
   executionMs: number;
   at: number;
+  /** Of the output, while it is kept here. */
+  bytes: number;
   /** The output is being written to the blob store. */
   storing: boolean;
   /** As in AttemptEnded. */

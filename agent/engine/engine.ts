@@ -22,11 +22,14 @@ import type { WorkFolders } from '../runtimes/work-folders.ts';
 import { isolationRefusal, networkOf, unreachable, type DefaultNetworks } from './isolation-guard.ts';
 import { serveOn, servingWorkers } from './serving.ts';
 import { AttemptSpans } from '../telemetry/attempt-spans.ts';
+import { callVariables } from './call-variables.ts';
+import { StoreTurns } from './store-turns.ts';
 import { WorkerLines } from './worker-lines.ts';
 import { deviceProblemOf } from '../core/devices.ts';
 import type { CoreEvent, Effect } from '../core/events.ts';
 import { newState, type AttemptKey } from '../core/state.ts';
 import { actualWorkers, attemptRefs } from '../core/report.ts';
+import { crowdedOut } from '../core/held.ts';
 import { isIdle, nextDeadline, step } from '../core/step.ts';
 import type { HttpCall, HttpEvents, HttpRequest, RunningWorker, Runtime, WorkerEvents } from '../runtimes/runtime.ts';
 import { ReadingShares } from '../runtimes/reading-shares.ts';
@@ -82,11 +85,13 @@ export class Engine {
   #onIdle: (() => void) | undefined;
   readonly #lines: WorkerLines;
   readonly #reading = new ReadingShares();
+  readonly #stores: StoreTurns;
   readonly #spans: AttemptSpans;
 
   constructor(deps: EngineDeps) {
     this.#deps = deps;
     this.#lines = new WorkerLines(deps.onLogLine);
+    this.#stores = new StoreTurns(deps.blobs, (key) => this.#state.attempts.get(key)?.accountId ?? '');
     this.#spans = new AttemptSpans(deps.tracing);
   }
 
@@ -181,6 +186,7 @@ export class Engine {
   }
 
   #endTurn(): void {
+    this.#reading.hold(crowdedOut(this.#state));
     if (this.#state.workersChanged) {
       this.#state.workersChanged = false;
       this.#deps.send({ event: { $case: 'workers', value: actualWorkers(this.#state) } });
@@ -265,7 +271,7 @@ export class Engine {
       case 'store-output':
         this.#transfer(
           effect.key,
-          (signal) => this.#deps.blobs.put(effect.bytes, signal),
+          (signal) => this.#stores.put(effect.key, effect.bytes, signal),
           (blob) => ({ kind: 'output-stored', key: effect.key, output: { blob } }),
           ({ message }) => ({ kind: 'output-refused', key: effect.key, detail: message }),
         );
@@ -274,7 +280,7 @@ export class Engine {
         const { key, index, bytes } = effect;
         this.#transfer(
           key,
-          (signal) => this.#deps.blobs.put(bytes, signal),
+          (signal) => this.#stores.put(key, bytes, signal),
           (blob) => ({ kind: 'chunk-stored', key, index, data: { blob } }),
           // If the store refuses a chunk, the chunk travels in a message instead.
           () => ({ kind: 'chunk-stored', key, index, data: { inline: bytes } }),
@@ -331,7 +337,8 @@ export class Engine {
     const { endpointId } = release;
     const hosted = this.#hostedOf(workerId, start, endpointId);
     const runtime = this.#deps.runtimes.get(name);
-    const env = { ...release.env, ...this.#ownEnv(workerId, release) };
+    const own = callVariables(release, { url: this.#gatewayUrl, token: this.#tokens.get(workerId) ?? '' });
+    const env = { ...release.env, ...own };
     const doubtDevices = (): void => {
       if (deviceUuids.length > 0) this.#deps.onDeviceDoubt();
     };
@@ -415,17 +422,6 @@ export class Engine {
 
   get #gatewayUrl(): string {
     return this.#deps.publicUrl === '' ? this.#publicUrl : this.#deps.publicUrl;
-  }
-
-  /** What user code needs to call other endpoints. */
-  #ownEnv(workerId: string, { endpointId, endpointName, environment }: ReleaseSpec): Record<string, string> {
-    return {
-      CAPSTAN_URL: this.#gatewayUrl,
-      CAPSTAN_WORKER_TOKEN: this.#tokens.get(workerId) ?? '',
-      CAPSTAN_ENVIRONMENT: environment,
-      CAPSTAN_ENDPOINT_ID: endpointId,
-      CAPSTAN_ENDPOINT_NAME: endpointName,
-    };
   }
 
   /**

@@ -40,6 +40,11 @@ export class ReadingShares {
     this.#now = now;
   }
 
+  /** Stops reading the workers of these accounts, and reads those of all others. */
+  hold(accounts: ReadonlySet<string>): void {
+    for (const [account, share] of this.#shares) share.hold(accounts.has(account));
+  }
+
   of(account: string): ReadingShare {
     let share = this.#shares.get(account);
     if (share === undefined) {
@@ -100,6 +105,7 @@ export class ReadingShare {
   readonly #windows: Windows;
   readonly #sources = new Set<PausableSource>();
   #isPaused = false;
+  #isHeld = false;
   /** Time used in the present window, ms. */
   used = 0;
 
@@ -115,7 +121,7 @@ export class ReadingShare {
 
   add(source: PausableSource): void {
     this.#sources.add(source);
-    if (this.#isPaused) source.pause();
+    if (this.#isPaused || this.#isHeld) source.pause();
   }
 
   delete(source: PausableSource): void {
@@ -134,11 +140,22 @@ export class ReadingShare {
     for (const source of this.#sources) source.pause();
   }
 
+  /** Stops reading, whatever time is left, until it is called with false. */
+  hold(is: boolean): void {
+    if (this.#isHeld === is) return;
+    this.#isHeld = is;
+    if (this.#isPaused) return;
+    for (const source of this.#sources)
+      if (is) source.pause();
+      else source.resume();
+  }
+
   /** A window begins. */
   renew(): void {
     this.used = 0;
     if (!this.#isPaused) return;
     this.#isPaused = false;
+    if (this.#isHeld) return;
     for (const source of this.#sources) source.resume();
   }
 }

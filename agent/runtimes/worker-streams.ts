@@ -18,6 +18,15 @@ export class WorkerStreams {
     for (const source of this.#sources) share?.add(source);
   }
 
+  /** Its processes are gone: what is left is read, whatever its account holds. */
+  finish(): void {
+    for (const source of this.#sources) {
+      this.#share?.delete(source);
+      source.resume();
+    }
+    this.#share = undefined;
+  }
+
   /** Reads a stream to its end. */
   read(source: Source, onData: (data: Buffer) => void): void {
     this.#sources.add(source);

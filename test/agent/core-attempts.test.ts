@@ -4,6 +4,7 @@ import test from 'ava';
 import { PROGRESS_MS, TIMED_OUT_GRACE_MS } from '../../agent/core/attempts.ts';
 import { KEPT_CHUNKS, READER_LAPSE_MS } from '../../agent/core/chunks.ts';
 import type { FromWorker } from '../../agent/core/events.ts';
+import { ACCOUNT_BYTES, crowdedOut, isCrowded } from '../../agent/core/held.ts';
 import { attemptRefs } from '../../agent/core/report.ts';
 import { WorkerSpec, type AgentEvent, type Dispatch, type ReleaseSpec } from '../../proto/gen/capstan/v1/nodes.ts';
 import { release, World } from './core-world.ts';
@@ -441,4 +442,36 @@ test('while the session is congested chunks wait, in bounds, and an end takes it
   world.feed({ kind: 'chunk', key: KEY, data: Buffer.from('1') });
   end(world);
   t.deepEqual(told(world).slice(-2), [`chunk ${KEPT_CHUNKS + 5}`, 'ended COMPLETED']);
+});
+
+test('the attempts of an account hold a part of the memory together, and no credit is granted beyond it', (t) => {
+  const world = new World();
+  world.feed({ kind: 'welcome' });
+  const workers = [WorkerSpec.fromPartial({ workerId: 'w1', releaseId: 'r1' })];
+  world.feed({ kind: 'desired', desired: { epoch: 1, workers, releases: [release({ maxConcurrency: 50, accountId: 'a' })] } });
+  world.settle();
+  const bytes = 64 * 1024;
+  const keys = Array.from({ length: 50 }, (_, at) => `j${at}#1`);
+  for (const key of keys) {
+    world.feed({ kind: 'dispatch', dispatch: dispatchOf({ jobId: key.replace('#1', '') }) });
+    enter(world, key);
+    world.feed({ kind: 'chunk', key, data: Buffer.alloc(bytes) });
+    // Somebody reads it, and stops.
+    world.feed({ kind: 'drained', drained: { jobId: key.replace('#1', ''), token: 1, nextIndex: 1 } });
+  }
+  t.deepEqual([...crowdedOut(world.image)], []);
+  let rounds = 0;
+  while (!isCrowded(world.image, 'a')) {
+    for (const key of keys) world.feed({ kind: 'chunk', key, data: Buffer.alloc(bytes) });
+    rounds += 1;
+  }
+  t.true(rounds <= Math.ceil(ACCOUNT_BYTES / bytes / keys.length) + 1, `${rounds} rounds`);
+  const granted = world.credits.get(keys[0] ?? '');
+  for (let more = 0; more < 5; more += 1) for (const key of keys) world.feed({ kind: 'chunk', key, data: Buffer.alloc(bytes) });
+  t.is(world.credits.get(keys[0] ?? ''), granted);
+  t.deepEqual([...crowdedOut(world.image)], ['a']);
+  // The readers go on.
+  for (const key of keys) world.feed({ kind: 'drained', drained: { jobId: key.replace('#1', ''), token: 1, nextIndex: 1_000 } });
+  t.deepEqual([...crowdedOut(world.image)], []);
+  t.true((world.credits.get(keys[0] ?? '') ?? 0) > (granted ?? 0));
 });

@@ -6,6 +6,9 @@ export const RUNTIMES = [
   { name: 'python', runtime: 'process', module: 'main.py' },
 ] as const;
 
+/** Attacks by several jobs of one worker at once: this many. */
+export const MANY_JOBS = 40;
+
 export const ATTACKS = [
   'progress',
   'heads',
@@ -14,6 +17,7 @@ export const ATTACKS = [
   'log',
   'chunks',
   'large-chunks',
+  'chunks-of-many',
   'results',
   'newlines',
   'entries',
@@ -52,13 +56,17 @@ const FLOODS = {
   log: () => [3, many(frame({ t: 'log', stream: 'stdout', jobId: '' }, Buffer.from('x\\n')))],
   chunks: (key) => [3, many(frame({ t: 'chunk', key }, Buffer.alloc(60_000, '1')))],
   'large-chunks': (key) => [3, frame({ t: 'chunk', key }, Buffer.alloc(MIB, '1'))],
+  'chunks-of-many': (_key, keys) => [3, Buffer.concat(keys.map((key) => frame({ t: 'chunk', key }, Buffer.alloc(MIB, '1'))))],
   results: (key) => [3, frame({ t: 'returned', key, ms: 1 }, Buffer.alloc(20 * MIB, '1'))],
   newlines: () => [1, Buffer.alloc(65_536, '\\n')],
   entries: (key) => [4, many(Buffer.from(key + '\\n'))],
 };
 
-export function attack({ attack, key }) {
-  const [fd, bytes] = FLOODS[attack](key);
+export async function attack({ attack, key, keys }) {
+  // The other jobs of an attack by many have begun.
+  await new Promise((resolve) => setTimeout(resolve, 200));
+  if (attack === 'wait') return new Promise(() => undefined);
+  const [fd, bytes] = FLOODS[attack](key, keys);
   const end = performance.now() + ${SECONDS}_000;
   while (performance.now() < end) write(fd, bytes);
   return new Promise(() => undefined);
@@ -66,6 +74,7 @@ export function attack({ attack, key }) {
 `;
 
 const PYTHON = `
+import asyncio
 import json
 import os
 import select
@@ -95,21 +104,24 @@ def many(data):
 
 
 FLOODS = {
-    "progress": lambda key: (3, many(frame({"t": "progress", "key": key}, b"1"))),
-    "heads": lambda key: (3, many(frame({"t": "http-credit", "key": "h1", "count": 0}))),
-    "long-header": lambda key: (3, frame({"t": "log", "stream": "stdout", "jobId": "", "text": "\\n" * (32 * MIB)})),
-    "lines": lambda key: (3, many(frame({"t": "log", "stream": "stdout", "jobId": ""}, b"\\n" * 60_000))),
-    "log": lambda key: (3, many(frame({"t": "log", "stream": "stdout", "jobId": ""}, b"x\\n"))),
-    "chunks": lambda key: (3, many(frame({"t": "chunk", "key": key}, b"1" * 60_000))),
-    "large-chunks": lambda key: (3, frame({"t": "chunk", "key": key}, b"1" * MIB)),
-    "results": lambda key: (3, frame({"t": "returned", "key": key, "ms": 1}, b"1" * (20 * MIB))),
-    "newlines": lambda key: (1, b"\\n" * 65_536),
-    "entries": lambda key: (4, many((key + "\\n").encode())),
+    "progress": lambda key, keys: (3, many(frame({"t": "progress", "key": key}, b"1"))),
+    "heads": lambda key, keys: (3, many(frame({"t": "http-credit", "key": "h1", "count": 0}))),
+    "long-header": lambda key, keys: (3, frame({"t": "log", "stream": "stdout", "jobId": "", "text": "\\n" * (32 * MIB)})),
+    "lines": lambda key, keys: (3, many(frame({"t": "log", "stream": "stdout", "jobId": ""}, b"\\n" * 60_000))),
+    "log": lambda key, keys: (3, many(frame({"t": "log", "stream": "stdout", "jobId": ""}, b"x\\n"))),
+    "chunks": lambda key, keys: (3, many(frame({"t": "chunk", "key": key}, b"1" * 60_000))),
+    "large-chunks": lambda key, keys: (3, frame({"t": "chunk", "key": key}, b"1" * MIB)),
+    "chunks-of-many": lambda key, keys: (3, b"".join(frame({"t": "chunk", "key": each}, b"1" * MIB) for each in keys)),
+    "results": lambda key, keys: (3, frame({"t": "returned", "key": key, "ms": 1}, b"1" * (20 * MIB))),
+    "newlines": lambda key, keys: (1, b"\\n" * 65_536),
+    "entries": lambda key, keys: (4, many((key + "\\n").encode())),
 }
 
 
-def attack(attack, key):
-    fd, data = FLOODS[attack](key)
+async def attack(attack, key, keys):
+    # The other jobs of an attack by many have begun.
+    await asyncio.sleep(60 if attack == "wait" else 0.2)
+    fd, data = FLOODS[attack](key, keys)
     end = time.monotonic() + ${SECONDS}
     while time.monotonic() < end:
         write(fd, data)

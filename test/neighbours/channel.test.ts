@@ -13,7 +13,7 @@ import type { AgentConfigInput } from '../../agent/config.ts';
 import { JOIN_TOKEN, type FakeScheduler } from '../agent/fake-scheduler.ts';
 import { addBuild, functionSpec, startScheduler } from '../agent/fixtures.ts';
 import { folderOf } from '../support/folder.ts';
-import { ATTACKS, MODULES, RUNTIMES } from './attacks.ts';
+import { ATTACKS, MANY_JOBS, MODULES, RUNTIMES } from './attacks.ts';
 
 const AGENT = fileURLToPath(new URL('../agent/agent-process.ts', import.meta.url));
 /** Jobs of the victim beside each attack. */
@@ -61,7 +61,12 @@ for (const { name, runtime, module } of RUNTIMES) {
   test.serial(`${name}: beside each attack on the channel a neighbour's jobs are served, and the agent's memory stays`, async (t) => {
     t.timeout(300_000);
     const { scheduler, memory } = await startNode(t);
-    const attackers = { ...(await addBuild(t, scheduler, { [module]: MODULES[module] })), runtime, functions: [functionSpec('attack')] };
+    const attackers = {
+      ...(await addBuild(t, scheduler, { [module]: MODULES[module] })),
+      runtime,
+      functions: [functionSpec('attack')],
+      maxConcurrency: MANY_JOBS + 1,
+    };
     const victims = {
       ...(await addBuild(t, scheduler, { 'main.js': 'export const victim = (n) => n;' })),
       ...{ releaseId: 'r2', endpointId: 'ep2', accountId: 'victims', runtime: 'thread', functions: [functionSpec('victim')] },
@@ -87,7 +92,13 @@ for (const { name, runtime, module } of RUNTIMES) {
       await scheduler.worker(workerId, IDLE);
       const before = await memory();
       const jobId = `${attack}-1`;
-      scheduler.dispatch({ jobId, workerId, token: 1 }, { attack, key: `${jobId}#1` });
+      const others = Array.from({ length: attack.endsWith('-of-many') ? MANY_JOBS : 0 }, (_, at) => `${attack}-${at + 2}`);
+      for (const other of others) {
+        scheduler.dispatch({ jobId: other, workerId }, { attack: 'wait', key: '', keys: [] });
+        await scheduler.hear('started', (value) => value.jobId === other);
+      }
+      const keys = [jobId, ...others].map((id) => `${id}#1`);
+      scheduler.dispatch({ jobId, workerId, token: 1 }, { attack, key: `${jobId}#1`, keys });
       await scheduler.hear('started', (value) => value.jobId === jobId);
       const times: number[] = [];
       let most = 0;
@@ -101,7 +112,8 @@ for (const { name, runtime, module } of RUNTIMES) {
       t.true(p99 < MOST_MS, `${attack}: p99 ${p99} ms`);
       t.true(most - before < MOST_BYTES, `${attack}: ${before} before, ${most}`);
       const from = scheduler.now;
-      scheduler.send({ $case: 'stop', value: { jobId, token: 1, reason: 'STOP_REASON_CANCELLED' } });
+      for (const id of [jobId, ...others])
+        scheduler.send({ $case: 'stop', value: { jobId: id, token: 1, reason: 'STOP_REASON_CANCELLED' } });
       scheduler.desire([victim], [victims]);
       await scheduler.hear('workers', ({ workers }) => workers.every((each) => each.workerId === 'w2'), from);
     }

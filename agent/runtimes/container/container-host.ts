@@ -125,6 +125,7 @@ export class ContainerHost implements Host {
       void channel.connected.then((connections) => this.#connect(connections));
       const orders = await this.#start.orders();
       const ending = await this.#contain(orders);
+      this.#streams.finish();
       await this.#channelsRead();
       detail = this.#describe(ending);
     } catch (error) {

@@ -32,6 +32,7 @@ function follow(program: WorkerProcess, events: LauncherEvents, streams: WorkerS
   const ends = (['stdout', 'stderr'] as const).map((stream) => readTo(program[stream], output, { stream, streams }));
   void program.started.then(() => events.started());
   void program.gone.then(async (exit) => {
+    streams.finish();
     await Promise.all(ends);
     if (exit.kind === 'not-started') events.exited(`starting the worker process failed: ${exit.reason}`);
     else events.exited(exit.reason ?? exitText(exit.code, exit.signal));

@@ -66,6 +66,7 @@ export class HostProcess implements Host {
     this.#readOutput();
     const closed = Promise.all(pipes.map((end) => new Promise((done) => end.once('close', done))));
     this.exited = this.#process.gone.then(async (exit) => {
+      this.#streams.finish();
       await closed;
       this.gone = true;
       this.#hearing.tell((listener) => listener.exited(this.#detailOf(exit)));
