@@ -83,6 +83,6 @@ export class FairTurns {
 }
 
 function shareUsed(): CapstanError {
-  const why = 'the queries of this key, or of its account, have used their share of the processor time of the gateway';
+  const why = 'the queries and log pages of this key, or of its account, have used their share of the processor time of the gateway';
   return new CapstanError('RATE_LIMITED', why, { retryAfterMs: 1_000 });
 }

@@ -32,7 +32,7 @@ import { historyHandlers } from './history-service.ts';
 import { jobSearchHandlers } from './job-search.ts';
 import { keyHandlers } from './key-service.ts';
 import { checkedLogFilter } from './log-filter.ts';
-import { LogWaitLimit } from './log-waits.ts';
+import { LogSearchLimit, LogWaitLimit } from './log-waits.ts';
 import { endpointDetail, workerInfos } from './fleet-view.ts';
 import { nodeCalls } from './node-calls.ts';
 import { openEnv } from './node-service.ts';
@@ -46,6 +46,7 @@ export class Control {
   readonly #watchers = new Set<Watcher>();
   readonly #deps: ControlDeps;
   readonly #logWaits = new LogWaitLimit();
+  readonly #logSearches = new LogSearchLimit();
 
   constructor(deps: ControlDeps) {
     this.#deps = deps;
@@ -125,7 +126,11 @@ export class Control {
         const most = limit === 0 ? 100 : Math.min(limit, 1_000);
         const checked = filter === undefined ? {} : { filter: checkedLogFilter(filter) };
         const request = { endpointId, workerId, limit: most, afterMs, ...checked };
-        if (waitMs === 0) return this.#deps.sessions.logs(request);
+        if (waitMs === 0) {
+          const page = await this.#logSearches.run(owner, () => this.#deps.sessions.logs(request));
+          auth.wholeReader(metadata);
+          return page;
+        }
         const found = await this.#logWaits.run(owner, waitMs, (allowedMs) => this.#deps.sessions.logs({ ...request, waitMs: allowedMs }));
         // The key may have been revoked meanwhile.
         auth.wholeReader(metadata);

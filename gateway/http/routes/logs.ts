@@ -20,6 +20,7 @@ import { cursorOf, logRequest, logRow, MAX_LOG_LINES, logWaitMs, type LogQuery }
 import { unlessAborted } from '../../logs/unless-aborted.ts';
 import { onResponseClosed } from '../client-disconnect.ts';
 import { endpointId } from '../guard.ts';
+import { nameOfKey } from '../key-rates.ts';
 import { sendFailure, toCapstanError } from '../problem.ts';
 import { endpointParams } from '../schemas.ts';
 import type { Services } from '../services.ts';
@@ -113,12 +114,14 @@ export function logRoutes(app: FastifyInstance, services: Services): void {
     const { read, key } = await reader(request);
     const asked = queryOf(query);
     const events = (request.headers.accept ?? '').includes('text/event-stream');
+    const caller = { key: nameOfKey(key, request.headers.authorization), account: key.accountId };
     const page = await read(asked, query.limit ?? 0);
     if (query.follow !== 'true') {
       const cursor = cursorOf(page, asked.oldestFirst === true);
       if (cursor !== null) reply.header(LOG_CURSOR_HEADER, cursor);
       reply.headers(missingHeaders(page));
-      reply.header('content-type', typeOf(events)).send(page.lines.map((line) => textOf(logRow(line), events)).join(''));
+      const text = await services.turns.run(caller, () => Promise.resolve(page.lines.map((line) => textOf(logRow(line), events)).join('')));
+      reply.header('content-type', typeOf(events)).send(text);
       return;
     }
     if (asked.untilMs !== undefined) throw new CapstanError('INVALID_ARGUMENT', 'until: not allowed with follow', { field: 'until' });
