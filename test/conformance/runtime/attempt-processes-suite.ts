@@ -9,8 +9,8 @@ import { processesOf } from '../../support/processes.ts';
 import { until } from '../../support/until.ts';
 import { startWorkerOf } from './worker-under-test.ts';
 
-/** A child, one in a session of its own, and one whose parent is gone. */
-const LEAVES = '(setsid sleep 302 &) ; setsid sleep 303 & exec sleep 304';
+/** A child, one in a session of its own, and one whose parent is gone. Images may lack setsid. */
+const LEAVES = 'S=$(command -v setsid); ($S sleep 302 &) ; $S sleep 303 & exec sleep 304';
 
 const PYTHON = `
 import asyncio, subprocess
