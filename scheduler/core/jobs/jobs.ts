@@ -201,7 +201,10 @@ export function requeue(ctx: StepContext, job: JobRecord, { reason, how, agoMs =
     reason,
     error: how,
   };
-  job.pastAttempts = withAttempt(job.pastAttempts, ended, charged);
+  // A run that a neighbour ended happened, and is not charged; one that the service ended is not counted at all.
+  const isOfNeighbour = reason === 'SUSPECTED' || reason === 'NEIGHBOUR_STOPPED';
+  job.pastAttempts = withAttempt(job.pastAttempts, ended, charged || !isOfNeighbour);
+  if (started && !charged && !isOfNeighbour) job.attempts--;
   job.lease = null;
   job.leasedAt = null;
   job.startedAt = null;
