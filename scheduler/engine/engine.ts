@@ -25,6 +25,7 @@ import { EffectRunner } from './effect-runner.ts';
 import type { Completion, LoopStore } from './loop-store.ts';
 import { PayloadCache } from './payload-cache.ts';
 import type { Ports } from './ports.ts';
+import { SearchTurns } from './search-turns.ts';
 import { readState } from './take-over.ts';
 
 /** The engine's log. */
@@ -89,6 +90,8 @@ const TURN_MS = 500;
 const mayPass: ReadonlySet<ErrorCode> = new Set(['DISK_FULL', 'UNAVAILABLE']);
 
 export class Engine {
+  /** Turns of what people look at: searches, lists, counts. */
+  readonly searches = new SearchTurns();
   readonly #options: EngineOptions;
   readonly #ports: Ports;
   readonly #inputs: PayloadCache;

@@ -12,6 +12,7 @@ import { messageOf } from '../../lib/to-error.ts';
 import { JobState } from '../../proto/gen/capstan/v1/common.ts';
 import { BulkAction, BulkState, type BulkOperation } from '../../proto/gen/capstan/v1/control.ts';
 import type { Engine, EngineLog } from '../engine/engine.ts';
+import { PIECE_ROWS, SEARCH_MS } from '../engine/search-turns.ts';
 import type { JobRow, StoredState } from '../store/store.ts';
 import { admits, type JobFilter } from './job-filter.ts';
 
@@ -28,8 +29,6 @@ interface Operation {
   stops: boolean;
 }
 
-/** Rows that are read at once. */
-const BATCH = 200;
 /** Jobs that are changed at once: few, so that the requests of callers get their turn between them. */
 const AT_ONCE = 50;
 /** Rows that one count looks at. */
@@ -70,10 +69,15 @@ export class BulkOperations {
   async count(request: BulkRequest): Promise<{ readonly count: number; readonly incomplete: boolean }> {
     let count = 0;
     let lookedAt = 0;
+    const { engine } = this.#deps;
+    const until = performance.now() + SEARCH_MS;
     for await (const rows of this.#pages(request)) {
-      for (const row of rows) if (await admits(this.#deps.engine, row, request.filter)) count += 1;
+      const admitted = await engine.searches.take(request.account, () =>
+        Promise.all(rows.map((row) => admits(engine, row, request.filter))),
+      );
+      count += admitted.filter(Boolean).length;
       lookedAt += rows.length;
-      if (lookedAt >= MOST_COUNTED) return { count, incomplete: true };
+      if (lookedAt >= MOST_COUNTED || performance.now() >= until) return { count, incomplete: true };
     }
     return { count, incomplete: false };
   }
@@ -174,12 +178,13 @@ export class BulkOperations {
     const newest = engine.state.nextQueuePosition;
     for (const state of kindOf(request).stored) {
       for (let before = newest; ;) {
-        const rows = await engine.read('newest', request.endpoint, state, before, BATCH);
+        const from = before;
+        const rows = await engine.searches.take(request.account, () => engine.read('newest', request.endpoint, state, from, PIECE_ROWS));
         const last = rows.at(-1);
         if (last === undefined) break;
         yield rows;
         // In the order of positions the submissions and retries of all rows behind are earlier still.
-        if (rows.length < BATCH || last.submittedAt < request.filter.since) break;
+        if (rows.length < PIECE_ROWS || last.submittedAt < request.filter.since) break;
         before = last.queuePosition;
       }
     }

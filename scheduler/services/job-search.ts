@@ -13,6 +13,7 @@ import { view } from '../core/jobs/job-lookup.ts';
 import { storedState, viewOfRow } from '../core/jobs/views.ts';
 import { isDamaged } from '../store/stored-payload.ts';
 import type { JobRow, WholeJob } from '../store/store.ts';
+import { PIECE_ROWS, SEARCH_MS } from '../engine/search-turns.ts';
 import { unary } from './calls.ts';
 import type { ControlDeps } from './control-deps.ts';
 import { admits, checkedFilter } from './job-filter.ts';
@@ -20,8 +21,6 @@ import { timelineOf } from './job-timeline.ts';
 
 const DEFAULT_LIMIT = 20;
 const MAX_LIMIT = 100;
-/** Rows that are read at once. */
-const BATCH = 200;
 /** Rows that one search looks at; the caller continues at the cursor. */
 const MAX_LOOKED_AT = 2_000;
 const CURSOR = /^[1-9]\d{0,15}$/;
@@ -64,22 +63,27 @@ export function jobSearchHandlers({
     };
   }
 
-  async function search(request: SearchJobsRequest): Promise<SearchJobsResponse> {
+  async function search(account: string, request: SearchJobsRequest): Promise<SearchJobsResponse> {
     const { limit, state, filter } = checked(request);
     const jobs: JobDetail[] = [];
     let before = request.cursor === '' ? Number.MAX_SAFE_INTEGER : Number(request.cursor);
-    for (let lookedAt = 0; lookedAt < MAX_LOOKED_AT;) {
-      const rows = await engine.read('newest', request.endpointId, state, before, BATCH);
-      for (const row of rows) {
+    const until = performance.now() + SEARCH_MS;
+    for (let lookedAt = 0; lookedAt < MAX_LOOKED_AT && performance.now() < until;) {
+      const from = before;
+      const rows = await engine.searches.take(account, async () => {
+        const read = await engine.read('newest', request.endpointId, state, from, PIECE_ROWS);
+        return Promise.all(read.map(async (row) => ({ row, isAdmitted: await admits(engine, row, filter) })));
+      });
+      for (const { row, isAdmitted } of rows) {
         // In the order of positions the submissions and retries of all rows behind are earlier still.
         if (row.submittedAt < filter.since) return { jobs, cursor: '', incomplete: false };
         before = row.queuePosition;
         lookedAt += 1;
-        if (!(await admits(engine, row, filter))) continue;
+        if (!isAdmitted) continue;
         jobs.push(detail({ job: row, output: null, chunks: [], firstChunk: 0 }));
         if (jobs.length === limit) return { jobs, cursor: String(before), incomplete: false };
       }
-      if (rows.length < BATCH) return { jobs, cursor: '', incomplete: false };
+      if (rows.length < PIECE_ROWS) return { jobs, cursor: '', incomplete: false };
     }
     return { jobs, cursor: String(before), incomplete: true };
   }
@@ -87,7 +91,7 @@ export function jobSearchHandlers({
   return {
     searchJobs: unary(log, 'SearchJobs', (request, metadata) => {
       check(metadata, request.endpointId, true);
-      return search(request);
+      return search(auth.reader(metadata).account, request);
     }),
     getJob: unary(log, 'GetJob', async ({ endpointId, jobId }, metadata) => {
       check(metadata, endpointId, false);

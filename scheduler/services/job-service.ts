@@ -262,9 +262,13 @@ export class JobChannels {
 
   async #list(request: ListJobsRequest): Promise<ListJobsResponse> {
     const { state: image } = this.#engine;
-    if (!image.endpoints.has(request.endpointId)) throw endpointNotFound(request.endpointId);
+    const account = image.endpoints.get(request.endpointId)?.config.account;
+    if (account === undefined) throw endpointNotFound(request.endpointId);
     const limit = request.limit === 0 ? 20 : Math.min(100, request.limit);
-    const { jobs, total } = await this.#engine.read('page', request.endpointId, storedState(request.state), request.offset, limit);
+    const state = storedState(request.state);
+    const { jobs, total } = await this.#engine.searches.take(account, () =>
+      this.#engine.read('page', request.endpointId, state, request.offset, limit),
+    );
     const now = this.#clock.now();
     return {
       total,
