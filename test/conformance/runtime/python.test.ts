@@ -112,8 +112,8 @@ for (const [parameters, input, expected] of signatures) {
 const marks: [string, string, string][] = [
   // Mark, value, what comes of it.
   ['int', '1.0', '1'],
-  ['int', '1e400', 'a: must be an integer'],
-  ['int', 'NaN', 'a: must be an integer'],
+  ['int', '1e400', 'input: the number 1e400 is beyond the range of a float'],
+  ['int', 'NaN', 'input: NaN is not JSON'],
   ['list[int]', '"x"', 'a: must be an array'],
   ['"list[int] | None"', 'null', 'null'],
   ['"list[int] | str"', '"x"', '"x"'],

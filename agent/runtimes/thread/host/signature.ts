@@ -30,15 +30,15 @@ const WHOLE: Signature = { style: 'whole', parameters: [] };
 export function signatureOf(fn: Handler, spec: Pick<FunctionSpec, 'callStyle' | 'parameters'>): Signature {
   switch (spec.callStyle) {
     case 'CALL_STYLE_POSITIONAL':
-      return { style: 'positional', parameters: spec.parameters.map(withCheck), contextAt: contextOf(fn, spec) };
+      return { style: 'positional', parameters: spec.parameters.map(withCheck), ...contextOf(fn, spec) };
     case 'CALL_STYLE_OBJECT':
-      return { style: 'object', parameters: spec.parameters.map(withCheck), contextAt: contextOf(fn, spec) };
+      return { style: 'object', parameters: spec.parameters.map(withCheck), ...contextOf(fn, spec) };
     case 'CALL_STYLE_WHOLE':
       // The schema of a function that validates by itself only documents: its parameter has no type.
       return {
         style: 'whole',
         parameters: spec.parameters.filter(({ type, takesBody }) => takesBody === true && type !== '').map(withCheck),
-        contextAt: contextOf(fn, spec),
+        ...contextOf(fn, spec),
       };
     default:
       return readSignature(fn);
@@ -46,12 +46,13 @@ export function signatureOf(fn: Handler, spec: Pick<FunctionSpec, 'callStyle' | 
 }
 
 /** The build leaves the context out of the parameters: its place is in the function's own source. */
-function contextOf(fn: Handler, { parameters }: Pick<FunctionSpec, 'parameters'>): number | undefined {
+function contextOf(fn: Handler, { parameters }: Pick<FunctionSpec, 'parameters'>): Pick<Signature, 'contextAt'> {
   // Its type may make it a value of the caller.
-  if (parameters.some(({ name }) => name === 'ctx')) return undefined;
+  if (parameters.some(({ name }) => name === 'ctx')) return {};
   const text = fn.toString();
   const node = text.includes('ctx') ? parseFunction(text) : undefined;
-  return node === undefined ? undefined : contextIndex(node.params.map(unwrap));
+  const contextAt = node === undefined ? undefined : contextIndex(node.params.map(unwrap));
+  return contextAt === undefined ? {} : { contextAt };
 }
 
 /** Returns the index of the parameter that receives the context: `ctx` at any place, otherwise a last `context`. */
