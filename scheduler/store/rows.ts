@@ -125,10 +125,14 @@ export function toHook(row: WholeHookTuple, codec: PayloadCodec): HookRow {
   };
 }
 
-/** The input of a head window. A damaged one is left to its dispatch, which reads it again. */
-export function toQueuedInput(inline: Uint8Array | null, codec: PayloadCodec): Payload | null {
+/**
+ * The input of a head window, if it has at most `limit` bytes: the database compares the stored size. A damaged one is left to
+ * its dispatch, which reads it again.
+ */
+export function toQueuedInput(inline: Uint8Array | null, codec: PayloadCodec, limit: number): Payload | null {
   const input = fromPayloadColumns([inline, null, null], codec);
-  return input === null || 'damaged' in input ? null : input;
+  if (input === null || 'damaged' in input) return null;
+  return 'inline' in input && input.inline.length > limit ? null : input;
 }
 
 /** Times are whole ms in the database; fractions are dropped. */

@@ -106,7 +106,7 @@ export function jobReads(query: Query, cell: number, edges: LeftEdges, codec: Pa
         ]);
         return [found, found[0]?.[QUEUE_POSITION] ?? NONE];
       });
-      return rows.map((row) => ({ job: toJob(row), input: toQueuedInput(row[27], codec) }));
+      return rows.map((row) => ({ job: toJob(row), input: toQueuedInput(row[27], codec, inputLimit) }));
     },
     async leased(afterSeq, limit) {
       const rows = await fromLeft(edges.leased, afterSeq, async (from) => {

@@ -32,7 +32,7 @@ export function queueStatements(db: Database, codec: PayloadCodec) {
     head({ endpoint, priority, after, limit, inputLimit }: HeadWindow): QueuedJob[] {
       return headRows.all(inputLimit + MAX_PAYLOAD_OVERHEAD, endpoint, priority, after, bound(limit)).map((row) => ({
         job: toJob(row),
-        input: toQueuedInput(row[27], codec),
+        input: toQueuedInput(row[27], codec, inputLimit),
       }));
     },
     leased(after: number, limit: number): JobRow[] {
