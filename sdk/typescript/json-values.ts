@@ -12,13 +12,15 @@ export class NotJson extends TypeError {}
 /** Longest place in a message, characters. */
 const LONGEST_PLACE = 200;
 const BASE64_STEP = 0x80_00;
+/** Containers around a value that are kept as a list. */
+const MAX_LISTED = 16;
 
 /** Returns the JSON text. `root`: what places begin with; empty for an object whose keys do. @throws NotJson */
 export function jsonText(value: unknown, root: string): string {
   const path: Step[] = root === '' ? [] : [root];
   try {
     // Undefined, as JSON.stringify returns it for a function.
-    return JSON.stringify(formOf(value, path, [], '')) ?? 'null';
+    return JSON.stringify(formOf(value, path, new Around(), '')) ?? 'null';
   } catch (error) {
     if (error instanceof RangeError) throw new NotJson(`${root === '' ? '' : `${root}: `}it is nested too deeply`, { cause: error });
     throw error;
@@ -37,14 +39,33 @@ export function placeOf(path: readonly Step[]): string {
   return text;
 }
 
-/** Returns the value itself if JSON.stringify writes it by the table, else a copy that it does. `around`: the containers around. */
-function formOf(value: unknown, path: Step[], around: object[], key: string): unknown {
+/** The containers around a value. A list is fastest for a few; in a long one each look would cost as much as the value is deep. */
+class Around {
+  readonly #first: object[] = [];
+  readonly #others = new Set<object>();
+
+  has(value: object): boolean {
+    return this.#first.includes(value) || this.#others.has(value);
+  }
+
+  enter(value: object): void {
+    if (this.#first.length < MAX_LISTED) this.#first.push(value);
+    else this.#others.add(value);
+  }
+
+  leave(value: object): void {
+    if (!this.#others.delete(value)) this.#first.pop();
+  }
+}
+
+/** Returns the value itself if JSON.stringify writes it by the table, else a copy that it does. */
+function formOf(value: unknown, path: Step[], around: Around, key: string): unknown {
   if (typeof value === 'bigint') return digitsOf(value, path);
   if (typeof value !== 'object' || value === null) return value;
-  if (around.includes(value)) throw new NotJson(`${placeOf(path)}: it contains itself`);
-  around.push(value);
+  if (around.has(value)) throw new NotJson(`${placeOf(path)}: it contains itself`);
+  around.enter(value);
   const made = Array.isArray(value) ? arrayForm(value, path, around) : objectForm(value, path, around, key);
-  around.pop();
+  around.leave(value);
   return made;
 }
 
@@ -54,7 +75,7 @@ function digitsOf(value: bigint, path: readonly Step[]): object {
   return rawJSON(value.toString());
 }
 
-function arrayForm(value: readonly unknown[], path: Step[], around: object[]): readonly unknown[] {
+function arrayForm(value: readonly unknown[], path: Step[], around: Around): readonly unknown[] {
   let copy: unknown[] | undefined;
   for (let index = 0; index < value.length; index += 1) {
     const each = value[index];
@@ -67,7 +88,7 @@ function arrayForm(value: readonly unknown[], path: Step[], around: object[]): r
   return copy ?? value;
 }
 
-function objectForm(value: object, path: Step[], around: object[], key: string): unknown {
+function objectForm(value: object, path: Step[], around: Around, key: string): unknown {
   const prototype: unknown = Object.getPrototypeOf(value);
   if (prototype !== Object.prototype && prototype !== null) {
     const special = specialForm(value, path, key);
@@ -79,7 +100,7 @@ function objectForm(value: object, path: Step[], around: object[], key: string):
 }
 
 /** The object's own keys; a copy if one of its values has another form. */
-function recordForm(value: object, path: Step[], around: object[]): object {
+function recordForm(value: object, path: Step[], around: Around): object {
   let copy: Map<string, unknown> | undefined;
   for (const name of Object.keys(value)) {
     const each = (value as Readonly<Record<string, unknown>>)[name];

@@ -13,7 +13,7 @@ import json
 import math
 import sys
 from collections.abc import KeysView, Mapping, ValuesView
-from typing import Any, FrozenSet, Optional
+from typing import Any, List, Optional, Set
 
 #: Longest place in a message, characters.
 _LONGEST_PLACE = 200
@@ -40,7 +40,7 @@ def to_bytes(value: Any, root: str) -> bytes:
         # Something has no form as it is: keys of a dictionary have one on the slow way, which also finds the place.
         pass
     try:
-        return _write(_plain(value, (root,) if root else (), frozenset()))
+        return _write(_plain(value, [root] if root else [], set()))
     except RecursionError:
         raise NotJson(f"{root}: it is nested too deeply" if root else "it is nested too deeply") from None
 
@@ -128,8 +128,11 @@ def duration_text(value: datetime.timedelta) -> str:
     return f"{sign}P{days}{'T' + time if time else ''}" if days or time else "PT0S"
 
 
-def _plain(value: Any, path: Any, around: FrozenSet[int]) -> Any:
-    """Returns a copy of JSON's own types, or raises NotJson with the place. ``around``: ids of the containers around."""
+def _plain(value: Any, path: List[Any], around: Set[int]) -> Any:
+    """
+    Returns a copy of JSON's own types, or raises NotJson with the place. ``path`` and ``around``, the ids of the containers
+    around, are those of the whole walk: copies of them would make a deep value quadratic.
+    """
     if value is None or isinstance(value, (str, bool, int)):
         return value
     if isinstance(value, float):
@@ -138,20 +141,37 @@ def _plain(value: Any, path: Any, around: FrozenSet[int]) -> Any:
         return value
     if id(value) in around:
         raise NotJson(f"{place_of(path)}: it contains itself")
-    inner = around | {id(value)}
+    around.add(id(value))
+    # One frame a level: the depth of a value is bounded by that of calls.
+    made: Any
     if isinstance(value, (list, tuple)):
-        return [_plain(each, path + (index,), inner) for index, each in enumerate(value)]
-    if isinstance(value, dict):
-        return {key: _plain(each, path + (key,), inner) for key, each in ((_key(key, path), each) for key, each in value.items())}
+        made = []
+        for index, each in enumerate(value):
+            path.append(index)
+            made.append(_plain(each, path, around))
+            path.pop()
+    elif isinstance(value, dict):
+        made = {}
+        for name, each in value.items():
+            key = _key(name, path)
+            path.append(key)
+            made[key] = _plain(each, path, around)
+            path.pop()
+    else:
+        made = _plain(_form_at(value, path), path, around)
+    around.discard(id(value))
+    return made
+
+
+def _form_at(value: Any, path: List[Any]) -> Any:
     try:
-        form = _form(value)
+        return _form(value)
     except _NoForm as error:
         raise NotJson(f"{place_of(path)}: {error}") from None
     except RecursionError:
         raise
     except Exception as error:
         raise NotJson(f"{place_of(path)}: a value of the type {_name_of(type(value))} could not be written: {error}") from error
-    return _plain(form, path, inner)
 
 
 def _key(key: Any, path: Any) -> str:

@@ -29,6 +29,18 @@ for (const [file, copy] of [
   });
 }
 
+test('a value many levels deep is written, and a cycle of many levels is found', (t) => {
+  const nested = (levels: number, inner: unknown): unknown =>
+    Array.from({ length: levels }).reduce<unknown>((value) => ({ a: value }), inner);
+  t.is(jsonText(nested(300, new Map([[1, 2n]])), ''), `${'{"a":'.repeat(300)}{"1":2}${'}'.repeat(300)}`);
+  // The same object twice beside itself is no cycle.
+  const shared = { b: 1 };
+  t.is(jsonText(nested(40, [shared, new Set([shared])]), ''), `${'{"a":'.repeat(40)}[{"b":1},[{"b":1}]]${'}'.repeat(40)}`);
+  const cycle: Record<string, unknown> = {};
+  cycle['a'] = nested(60, cycle);
+  t.regex(t.throws(() => jsonText(cycle, 'result'), { instanceOf: NotJson })?.message ?? '', /^result(?:\.a){61}: it contains itself$/);
+});
+
 const results: readonly (readonly [expression: string, expected: string])[] = [
   ['[1, "a", true, null, undefined, { a: undefined, b: () => 1 }]', '[1,"a",true,null,null,{}]'],
   ['new Date(Date.UTC(2026, 0, 31, 12))', '"2026-01-31T12:00:00.000Z"'],

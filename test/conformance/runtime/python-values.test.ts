@@ -231,6 +231,10 @@ const results: readonly (readonly [expression: string, expected: string])[] = [
   ['{"a": [1, object()]}', 'the result is not JSON: result.a[1]: a value of the type object has no JSON form'],
   ['{"a": {Item: 1}}', 'the result is not JSON: result.a: a key of the type type has no JSON form'],
   ['(lambda a: a.append({"a": a}) or a)([])', 'the result is not JSON: result[0].a: it contains itself'],
+  [
+    '(lambda a: a.append(__import__("functools").reduce(lambda b, _: (b,), range(60), a)) or a)([])',
+    `the result is not JSON: result${'[0]'.repeat(61)}: it contains itself`,
+  ],
   ['__import__("functools").reduce(lambda a, _: [a], range(100000), [])', 'the result is not JSON: result: it is nested too deeply'],
   ['[complex(1)]', 'the result is not JSON: result[0]: a value of the type complex has no JSON form'],
 ];

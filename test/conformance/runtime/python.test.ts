@@ -113,7 +113,7 @@ const marks: [string, string, string][] = [
   // Mark, value, what comes of it.
   ['int', '1.0', '1'],
   ['int', '1e400', 'input: the number 1e400 is beyond the range of a float'],
-  ['int', 'NaN', 'input: NaN is not JSON'],
+  ['int', 'NaN', 'input: must be JSON'],
   ['list[int]', '"x"', 'a: must be an array'],
   ['"list[int] | None"', 'null', 'null'],
   ['"list[int] | str"', '"x"', '"x"'],

@@ -107,6 +107,8 @@ class Calls:
             raise InputError("input: is nested too deeply") from None
         except NumberOutOfRange as error:
             raise InputError(f"input: {error}") from None
+        except ValueError:
+            raise InputError("input: must be JSON") from None
         return self._choice.bind(value, Context(task, self._endpoint_id, self._channel))
 
     def _produce(self, task):

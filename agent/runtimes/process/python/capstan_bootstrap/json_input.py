@@ -25,7 +25,7 @@ def read_json(text):
 
 
 def _no_constant(name):
-    raise NumberOutOfRange(f"{name} is not JSON")
+    raise json.JSONDecodeError(f"{name} is not JSON", name, 0)
 
 
 def _finite(text):
