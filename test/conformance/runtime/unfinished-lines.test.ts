@@ -31,7 +31,7 @@ def dies():
 def bar():
     for step in range(101):
         print(f"\\r{step}%", end="", flush=True)
-        time.sleep(0.02)
+        time.sleep(0.04)
     print()
     print("after")
 def ends():
@@ -56,7 +56,7 @@ export function dies() {
 export async function bar() {
   for (let step = 0; step <= 100; step += 1) {
     process.stdout.write(\`\\r\${step}%\`);
-    await new Promise((resolve) => setTimeout(resolve, 20));
+    await new Promise((resolve) => setTimeout(resolve, 40));
   }
   console.log();
   console.log('after');

@@ -137,12 +137,14 @@ test('damage that the background finds refuses every request, and is told withou
   const page = pages.findLast(({ tree }) => tree === 'inputs')?.number ?? 0;
   await withFiles(folder, { database: replaced(page, (before) => before.fill(0)) }, async (file) => {
     const store = await openSqliteStore({ file, mustExist: true, check: WAYS['slices'] as CheckLimits });
-    const acquired = await store.acquire(0, 'owner', 1);
-    const term = 'term' in acquired ? acquired.term : 0n;
-    const told = await new Promise((resolve) => {
+    const told = new Promise((resolve) => {
       store.onHint((shard, lost) => resolve({ shard, lost }));
     });
-    t.deepEqual(told, { shard: 0, lost: term });
+    // On a busy machine the damage may be found before the call.
+    const acquired = await store.acquire(0, 'owner', 1).catch((error: unknown) => error as CapstanError);
+    if (acquired instanceof Error) t.is(acquired.code, 'DATA_LOST');
+    const term = 'term' in acquired ? acquired.term : 0n;
+    if ('term' in acquired) t.deepEqual(await told, { shard: 0, lost: term });
     await t.throwsAsync(store.read('counts'), { code: 'DATA_LOST', message: /the file is damaged/ });
     await t.throwsAsync(store.commit({ shard: 0, term }, []), { code: 'DATA_LOST' });
     await store.close();
