@@ -11,7 +11,7 @@ import { transpile } from './transpile.ts';
 /** Folders with programs, whose TypeScript becomes JavaScript. */
 const PROGRAMS = /^(?:agent|cli|gateway|lib|proto|scheduler|sdk)\//;
 /** Files that go into the package as they are. */
-const ALSO = /^(?:LICENSE|README\.md|CHANGELOG\.md|deploy\/.*|docs\/.*\.md|examples\/.*)$/;
+const ALSO = /^(?:LICENSE|README\.md|CHANGELOG\.md|deploy\/(?!gpu-check\/).*|docs\/.*\.md|examples\/.*)$/;
 /** Of the programs: what only makes or tests them. */
 const LEFT_OUT =
   /^cli\/setup\.mjs$|^proto\/generate\.ts$|^sdk\/typescript\/(?:build\.ts|tsconfig.*)$|^sdk\/python\/(?!capstan\/)|\.d\.[mc]?ts$/;

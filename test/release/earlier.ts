@@ -45,15 +45,20 @@ export async function whyMissing({ commit }: Earlier): Promise<string> {
   }
 }
 
+interface Packages {
+  readonly dependencies: Readonly<Record<string, string>>;
+  readonly devDependencies: Readonly<Record<string, string>>;
+}
+
 /** Writes the sources of a commit into a folder that goes with the test. They run with the packages installed here. */
 export async function checkOut(t: ExecutionContext, { commit, name }: Earlier): Promise<Version> {
   const tree = await folderOf(t);
   await run('sh', ['-c', 'git archive "$1" | tar --extract --directory "$2"', 'sh', commit, tree], { cwd: root });
   await symlink(join(root, 'node_modules'), join(tree, 'node_modules'));
-  const read = async (folder: string): Promise<Record<string, string>> =>
-    (JSON.parse(await readFile(join(folder, 'package.json'), 'utf8')) as { dependencies: Record<string, string> }).dependencies;
-  const [own, now] = [await read(tree), await read(root)];
-  const changed = Object.entries(own).filter(([each, range]) => now[each] !== range);
+  const read = async (folder: string): Promise<Packages> => JSON.parse(await readFile(join(folder, 'package.json'), 'utf8')) as Packages;
+  const [own, present] = [await read(tree), await read(root)];
+  const now = { ...present.devDependencies, ...present.dependencies };
+  const changed = Object.entries(own.dependencies).filter(([each, range]) => now[each] !== range);
   if (changed.length > 0) throw new Error(`${commit} needs other packages than are installed: ${changed.map(String).join(' ')}`);
   return { name, tree };
 }
