@@ -6,6 +6,10 @@ import { delimiter, dirname, join } from 'node:path';
 import { writingEvents } from './.ci/events.mjs';
 import { filesFor, levelFor } from './.ci/sets.mjs';
 
+// Kept for the whole run: the last thread that ends with a native module unloads it, under the threads that the module may have (a run
+// of all tests once ended with SIGSEGV as a file that had parsed sources ended). Checkouts that tests make have no packages.
+if (existsSync(join(import.meta.dirname, 'node_modules/oxc-parser'))) await import('oxc-parser');
+
 /**
  * The files that take longest by themselves (13 s and more of two quiet processors, 2026-11-22), longest first: started last, one of them would
  * keep the whole run waiting for itself. What waits much and computes little is among the first, so that others compute meanwhile.
