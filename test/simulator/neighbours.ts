@@ -17,13 +17,15 @@ export class Neighbours {
   }
 
   /** Its node may be lost before its agent says more: only what is said of the worker is checked. */
-  requeued(job: string, { token, pastAttempts: text }: Requeue): void {
+  requeued(job: string, { token, attempts, pastAttempts: text }: Requeue): void {
     if (!this.#blameless.has(`${job} ${token}`)) return;
     const list = pastAttempts(text);
     const [before, last] = [list.at(-2), list.at(-1)];
     if (last === undefined || last.reason === 'NODE_LOST' || last.startedAt === null) return;
     const known = before?.submittedAt === last.submittedAt ? (before.uncharged ?? 0) : 0;
-    if ((last.uncharged ?? 0) !== known + 1) throw new Error(`invariant broken: job ${job} is charged for what a neighbour did`);
+    // An attempt that the service ended, such as one whose agent forgot it, is not counted at all.
+    const charged = attempts - (last.uncharged ?? 0);
+    if (charged !== last.attempt - 1 - known) throw new Error(`invariant broken: job ${job} is charged for what a neighbour did`);
   }
 
   finished(job: string, { token, error }: Finish): void {
