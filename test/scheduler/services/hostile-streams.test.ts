@@ -10,6 +10,8 @@ import { TestScheduler, unary, type TestNode, type TestSession } from '../../sup
 
 /** Messages of each branch. */
 const COUNT = 60;
+/** A scheduler that no longer dispatches fails its test instead of keeping the run. */
+const LIMIT_MS = 90_000;
 
 interface World {
   readonly scheduler: TestScheduler;
@@ -118,6 +120,7 @@ function submitOf(jobId: string, waitMs: number) {
 }
 
 test('gateways', async (t) => {
+  t.timeout(LIMIT_MS);
   const here = await world(t);
   const { scheduler, endpoint, client } = here;
   const messages = new HostileMessages(
@@ -137,6 +140,7 @@ test('gateways', async (t) => {
 });
 
 test('uploads', async (t) => {
+  t.timeout(LIMIT_MS);
   const here = await world(t);
   const messages = new HostileMessages(
     seedOf((text) => t.log(text)),
@@ -150,6 +154,7 @@ test('uploads', async (t) => {
 });
 
 test('nodes', async (t) => {
+  t.timeout(LIMIT_MS);
   const here = await world(t);
   const { scheduler, endpoint, client } = here;
   const path = '/capstan.v1.NodeService/Session';
