@@ -121,13 +121,11 @@ for (const { name, runtime, module } of RUNTIMES) {
       return { p99, grown: peak - before };
     };
     for (const attack of ATTACKS) {
-      let p99 = Infinity;
-      for (let number = 1; number <= ATTEMPTS && p99 >= MAX_MS; number += 1) {
-        const felt = await attempt(attack, number);
-        p99 = Math.min(p99, felt.p99);
-        t.true(felt.grown < MAX_BYTES, `${attack}: the agent grew by ${felt.grown} bytes`);
-      }
-      t.true(p99 < MAX_MS, `${attack}: p99 ${p99} ms in the best of ${ATTEMPTS} attempts`);
+      let felt = await attempt(attack, 1);
+      for (let number = 2; number <= ATTEMPTS && (felt.p99 >= MAX_MS || felt.grown >= MAX_BYTES); number += 1)
+        felt = await attempt(attack, number);
+      t.true(felt.p99 < MAX_MS, `${attack}: p99 ${felt.p99} ms in the last of ${ATTEMPTS} attempts`);
+      t.true(felt.grown < MAX_BYTES, `${attack}: the agent grew by ${felt.grown} bytes in the last of ${ATTEMPTS} attempts`);
     }
     t.is(scheduler.heard.items.filter(({ $case }) => $case === 'hello').length, 1, 'one session throughout');
   });
