@@ -20,7 +20,10 @@ const AGENT = fileURLToPath(new URL('../agent/agent-process.ts', import.meta.url
 const JOBS = 100;
 const MAX_MS = 250;
 const MAX_BYTES = 100 * 1024 * 1024;
-/** An attack that stalls the node does so each time; what else a busy machine does is over at another attempt. */
+/**
+ * An attack that stalls the node does so each time; what else a busy machine does is over at another attempt. For memory this is the
+ * weaker check: an attempt begins with what the one before left in the agent.
+ */
 const ATTEMPTS = 3;
 
 interface Node {
