@@ -1,4 +1,3 @@
-import { batchFunction, batchTypes } from '../sql/batch.ts';
 import type { Migration } from './migration.ts';
 
 /**
@@ -10,86 +9,6 @@ import type { Migration } from './migration.ts';
  *   the constraints that cost a comparison of columns at hand stay as a second line.
  * - Bodies that rows name are counted by triggers, each blob once, as in SQLite; rows without blobs cost a comparison.
  */
-const ref = (blob: string, size: string, account: string): string =>
-  `INSERT INTO capstan.bodies (cell, id, account, size, refs) VALUES (NEW.cell, ${blob}, ${account}, ${size}, 1)
-    ON CONFLICT (cell, id) DO UPDATE SET refs = capstan.bodies.refs + 1;`;
-const unref = (blob: string): string => `UPDATE capstan.bodies SET refs = refs - 1 WHERE cell = OLD.cell AND id = ${blob};`;
-const accountOfEndpoint = (endpoint: string): string =>
-  `coalesce((SELECT account FROM capstan.control WHERE cell = NEW.cell AND kind = 'endpoint' AND key = ${endpoint}), '')`;
-const accountOfJob = accountOfEndpoint('(SELECT endpoint FROM capstan.jobs WHERE cell = NEW.cell AND seq = NEW.seq)');
-
-interface Trigger {
-  readonly name: string;
-  readonly table: string;
-  readonly when: string;
-  readonly event: string;
-  readonly body: string;
-}
-
-const triggers: readonly Trigger[] = [
-  ...['inputs', 'chunks'].flatMap((table): Trigger[] => [
-    { name: `${table}_name`, table, event: 'INSERT', when: 'NEW.blob IS NOT NULL', body: ref('NEW.blob', 'NEW.size', accountOfJob) },
-    { name: `${table}_unname`, table, event: 'DELETE', when: 'OLD.blob IS NOT NULL', body: unref('OLD.blob') },
-  ]),
-  {
-    name: 'jobs_name',
-    table: 'jobs',
-    event: 'UPDATE OF output_blob',
-    when: 'NEW.output_blob IS NOT NULL AND NEW.output_blob IS DISTINCT FROM OLD.output_blob',
-    body: ref('NEW.output_blob', 'NEW.output_size', accountOfEndpoint('NEW.endpoint')),
-  },
-  {
-    name: 'jobs_rename',
-    table: 'jobs',
-    event: 'UPDATE OF output_blob',
-    when: 'OLD.output_blob IS NOT NULL AND NEW.output_blob IS DISTINCT FROM OLD.output_blob',
-    body: unref('OLD.output_blob'),
-  },
-  { name: 'jobs_unname', table: 'jobs', event: 'DELETE', when: 'OLD.output_blob IS NOT NULL', body: unref('OLD.output_blob') },
-  ...['input', 'output'].flatMap((body): Trigger[] => [
-    {
-      name: `hooks_name_${body}`,
-      table: 'hooks',
-      event: 'INSERT',
-      when: `NEW.${body}_blob IS NOT NULL`,
-      body: ref(`NEW.${body}_blob`, `NEW.${body}_size`, 'NEW.account'),
-    },
-    {
-      name: `hooks_unname_${body}`,
-      table: 'hooks',
-      event: 'DELETE',
-      when: `OLD.${body}_blob IS NOT NULL`,
-      body: unref(`OLD.${body}_blob`),
-    },
-  ]),
-  {
-    name: 'bodies_counted',
-    table: 'bodies',
-    event: 'INSERT',
-    when: 'true',
-    body: `INSERT INTO capstan.body_usage (cell, account, bytes) VALUES (NEW.cell, NEW.account, NEW.size)
-    ON CONFLICT (cell, account) DO UPDATE SET bytes = capstan.body_usage.bytes + excluded.bytes;`,
-  },
-  {
-    name: 'bodies_unnamed',
-    table: 'bodies',
-    event: 'UPDATE OF refs',
-    when: 'NEW.refs = 0',
-    body: `DELETE FROM capstan.bodies WHERE cell = NEW.cell AND id = NEW.id;
-    UPDATE capstan.body_usage SET bytes = bytes - NEW.size WHERE cell = NEW.cell AND account = NEW.account;
-    DELETE FROM capstan.body_usage WHERE cell = NEW.cell AND account = NEW.account AND bytes = 0;`,
-  },
-];
-
-function triggerSql({ name, table, when, event, body }: Trigger): string {
-  return `
-CREATE FUNCTION capstan.${name}() RETURNS trigger LANGUAGE plpgsql AS $trigger$ BEGIN ${body} RETURN NULL; END $trigger$;
-CREATE TRIGGER ${name} AFTER ${event} ON capstan.${table} FOR EACH ROW WHEN (${when}) EXECUTE FUNCTION capstan.${name}();`;
-}
-
-/** A table whose rows change several times and go: dead rows are cleaned up early, without pauses. */
-const BUSY = 'WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0, autovacuum_analyze_scale_factor = 0.05)';
-
 export const queue: Migration = {
   number: 1,
   name: 'queue',
@@ -158,7 +77,7 @@ CREATE TABLE capstan.jobs (
     ended_at IS NOT NULL OR (execution_ms IS NULL AND output IS NULL AND output_blob IS NULL AND chunks = 0)
   ),
   CONSTRAINT output_is_one_body CHECK ((output IS NULL OR output_blob IS NULL) AND (output_blob IS NULL) = (output_size IS NULL))
-) ${BUSY};
+) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0, autovacuum_analyze_scale_factor = 0.05);
 -- Unique: two jobs at one place would hide one of them from a reader that goes on after it.
 CREATE UNIQUE INDEX jobs_queued ON capstan.jobs (cell, endpoint, priority, queue_position) WHERE state = 'IN_QUEUE';
 CREATE INDEX jobs_leased ON capstan.jobs (cell, seq) WHERE state = 'LEASED';
@@ -175,7 +94,7 @@ CREATE TABLE capstan.inputs (
   s3 bytea,
   PRIMARY KEY (cell, seq),
   CONSTRAINT input_is_one_body CHECK ((inline IS NULL) <> (blob IS NULL) AND (blob IS NULL) = (size IS NULL))
-) ${BUSY};
+) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0, autovacuum_analyze_scale_factor = 0.05);
 CREATE INDEX inputs_blob ON capstan.inputs (blob) WHERE blob IS NOT NULL;
 CREATE INDEX inputs_s3 ON capstan.inputs (cell, seq) WHERE s3 IS NOT NULL;
 
@@ -188,7 +107,7 @@ CREATE TABLE capstan.chunks (
   blob text COLLATE "C",
   PRIMARY KEY (cell, seq, idx),
   CONSTRAINT chunk_is_one_body CHECK ((inline IS NULL) <> (blob IS NULL) AND (blob IS NULL) = (size IS NULL))
-) ${BUSY};
+) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0, autovacuum_analyze_scale_factor = 0.05);
 CREATE INDEX chunks_blob ON capstan.chunks (blob) WHERE blob IS NOT NULL;
 
 CREATE TABLE capstan.hooks (
@@ -215,7 +134,7 @@ CREATE TABLE capstan.hooks (
   CONSTRAINT failed_was_tried CHECK (state <> 'FAILED' OR (tries > 0 AND error IS NOT NULL)),
   CONSTRAINT hook_input_is_one_body CHECK ((input IS NULL) <> (input_blob IS NULL) AND (input_blob IS NULL) = (input_size IS NULL)),
   CONSTRAINT hook_output_is_one_body CHECK ((output IS NULL OR output_blob IS NULL) AND (output_blob IS NULL) = (output_size IS NULL))
-) ${BUSY};
+) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0, autovacuum_analyze_scale_factor = 0.05);
 CREATE INDEX hooks_pending ON capstan.hooks (cell, host, due_at, number) WHERE state = 'PENDING';
 CREATE INDEX hooks_due ON capstan.hooks (cell, due_at) WHERE state = 'PENDING';
 CREATE INDEX hooks_failed ON capstan.hooks (cell, due_at) WHERE state = 'FAILED';
@@ -230,7 +149,7 @@ CREATE TABLE capstan.hook_hosts (
   cell int NOT NULL,
   host text COLLATE "C" NOT NULL,
   PRIMARY KEY (cell, host)
-) ${BUSY};
+) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0, autovacuum_analyze_scale_factor = 0.05);
 CREATE INDEX hook_hosts_next ON capstan.hook_hosts (cell, next_at);
 
 -- Outlives its job: a key stays taken until it expires.
@@ -241,7 +160,7 @@ CREATE TABLE capstan.idempotency (
   job_id text NOT NULL CHECK (job_id <> ''),
   body_hash bytea NOT NULL,
   PRIMARY KEY (cell, key)
-) ${BUSY};
+) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0, autovacuum_analyze_scale_factor = 0.05);
 CREATE INDEX idempotency_expired ON capstan.idempotency (cell, expires_at);
 
 CREATE TABLE capstan.control (
@@ -253,7 +172,7 @@ CREATE TABLE capstan.control (
   account text COLLATE "C",
   value json NOT NULL,
   PRIMARY KEY (cell, kind, key)
-) ${BUSY};
+) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0, autovacuum_analyze_scale_factor = 0.05);
 
 CREATE TABLE capstan.bodies (
   size bigint NOT NULL CHECK (size >= 0),
@@ -262,15 +181,63 @@ CREATE TABLE capstan.bodies (
   id text COLLATE "C" NOT NULL CHECK (id <> ''),
   account text COLLATE "C" NOT NULL,
   PRIMARY KEY (cell, id)
-) ${BUSY};
+) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0, autovacuum_analyze_scale_factor = 0.05);
 
 CREATE TABLE capstan.body_usage (
   bytes bigint NOT NULL CHECK (bytes >= 0),
   cell int NOT NULL,
   account text COLLATE "C" NOT NULL,
   PRIMARY KEY (cell, account)
-) ${BUSY};
-${triggers.map(triggerSql).join('')}
-${batchTypes}
-${batchFunction}`,
+) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0, autovacuum_analyze_scale_factor = 0.05);
+
+CREATE FUNCTION capstan.inputs_name() RETURNS trigger LANGUAGE plpgsql AS $trigger$ BEGIN INSERT INTO capstan.bodies (cell, id, account, size, refs) VALUES (NEW.cell, NEW.blob, coalesce((SELECT account FROM capstan.control WHERE cell = NEW.cell AND kind = 'endpoint' AND key = (SELECT endpoint FROM capstan.jobs WHERE cell = NEW.cell AND seq = NEW.seq)), ''), NEW.size, 1)
+    ON CONFLICT (cell, id) DO UPDATE SET refs = capstan.bodies.refs + 1; RETURN NULL; END $trigger$;
+CREATE TRIGGER inputs_name AFTER INSERT ON capstan.inputs FOR EACH ROW WHEN (NEW.blob IS NOT NULL) EXECUTE FUNCTION capstan.inputs_name();
+CREATE FUNCTION capstan.inputs_unname() RETURNS trigger LANGUAGE plpgsql AS $trigger$ BEGIN UPDATE capstan.bodies SET refs = refs - 1 WHERE cell = OLD.cell AND id = OLD.blob; RETURN NULL; END $trigger$;
+CREATE TRIGGER inputs_unname AFTER DELETE ON capstan.inputs FOR EACH ROW WHEN (OLD.blob IS NOT NULL) EXECUTE FUNCTION capstan.inputs_unname();
+CREATE FUNCTION capstan.chunks_name() RETURNS trigger LANGUAGE plpgsql AS $trigger$ BEGIN INSERT INTO capstan.bodies (cell, id, account, size, refs) VALUES (NEW.cell, NEW.blob, coalesce((SELECT account FROM capstan.control WHERE cell = NEW.cell AND kind = 'endpoint' AND key = (SELECT endpoint FROM capstan.jobs WHERE cell = NEW.cell AND seq = NEW.seq)), ''), NEW.size, 1)
+    ON CONFLICT (cell, id) DO UPDATE SET refs = capstan.bodies.refs + 1; RETURN NULL; END $trigger$;
+CREATE TRIGGER chunks_name AFTER INSERT ON capstan.chunks FOR EACH ROW WHEN (NEW.blob IS NOT NULL) EXECUTE FUNCTION capstan.chunks_name();
+CREATE FUNCTION capstan.chunks_unname() RETURNS trigger LANGUAGE plpgsql AS $trigger$ BEGIN UPDATE capstan.bodies SET refs = refs - 1 WHERE cell = OLD.cell AND id = OLD.blob; RETURN NULL; END $trigger$;
+CREATE TRIGGER chunks_unname AFTER DELETE ON capstan.chunks FOR EACH ROW WHEN (OLD.blob IS NOT NULL) EXECUTE FUNCTION capstan.chunks_unname();
+CREATE FUNCTION capstan.jobs_name() RETURNS trigger LANGUAGE plpgsql AS $trigger$ BEGIN INSERT INTO capstan.bodies (cell, id, account, size, refs) VALUES (NEW.cell, NEW.output_blob, coalesce((SELECT account FROM capstan.control WHERE cell = NEW.cell AND kind = 'endpoint' AND key = NEW.endpoint), ''), NEW.output_size, 1)
+    ON CONFLICT (cell, id) DO UPDATE SET refs = capstan.bodies.refs + 1; RETURN NULL; END $trigger$;
+CREATE TRIGGER jobs_name AFTER UPDATE OF output_blob ON capstan.jobs FOR EACH ROW WHEN (NEW.output_blob IS NOT NULL AND NEW.output_blob IS DISTINCT FROM OLD.output_blob) EXECUTE FUNCTION capstan.jobs_name();
+CREATE FUNCTION capstan.jobs_rename() RETURNS trigger LANGUAGE plpgsql AS $trigger$ BEGIN UPDATE capstan.bodies SET refs = refs - 1 WHERE cell = OLD.cell AND id = OLD.output_blob; RETURN NULL; END $trigger$;
+CREATE TRIGGER jobs_rename AFTER UPDATE OF output_blob ON capstan.jobs FOR EACH ROW WHEN (OLD.output_blob IS NOT NULL AND NEW.output_blob IS DISTINCT FROM OLD.output_blob) EXECUTE FUNCTION capstan.jobs_rename();
+CREATE FUNCTION capstan.jobs_unname() RETURNS trigger LANGUAGE plpgsql AS $trigger$ BEGIN UPDATE capstan.bodies SET refs = refs - 1 WHERE cell = OLD.cell AND id = OLD.output_blob; RETURN NULL; END $trigger$;
+CREATE TRIGGER jobs_unname AFTER DELETE ON capstan.jobs FOR EACH ROW WHEN (OLD.output_blob IS NOT NULL) EXECUTE FUNCTION capstan.jobs_unname();
+CREATE FUNCTION capstan.hooks_name_input() RETURNS trigger LANGUAGE plpgsql AS $trigger$ BEGIN INSERT INTO capstan.bodies (cell, id, account, size, refs) VALUES (NEW.cell, NEW.input_blob, NEW.account, NEW.input_size, 1)
+    ON CONFLICT (cell, id) DO UPDATE SET refs = capstan.bodies.refs + 1; RETURN NULL; END $trigger$;
+CREATE TRIGGER hooks_name_input AFTER INSERT ON capstan.hooks FOR EACH ROW WHEN (NEW.input_blob IS NOT NULL) EXECUTE FUNCTION capstan.hooks_name_input();
+CREATE FUNCTION capstan.hooks_unname_input() RETURNS trigger LANGUAGE plpgsql AS $trigger$ BEGIN UPDATE capstan.bodies SET refs = refs - 1 WHERE cell = OLD.cell AND id = OLD.input_blob; RETURN NULL; END $trigger$;
+CREATE TRIGGER hooks_unname_input AFTER DELETE ON capstan.hooks FOR EACH ROW WHEN (OLD.input_blob IS NOT NULL) EXECUTE FUNCTION capstan.hooks_unname_input();
+CREATE FUNCTION capstan.hooks_name_output() RETURNS trigger LANGUAGE plpgsql AS $trigger$ BEGIN INSERT INTO capstan.bodies (cell, id, account, size, refs) VALUES (NEW.cell, NEW.output_blob, NEW.account, NEW.output_size, 1)
+    ON CONFLICT (cell, id) DO UPDATE SET refs = capstan.bodies.refs + 1; RETURN NULL; END $trigger$;
+CREATE TRIGGER hooks_name_output AFTER INSERT ON capstan.hooks FOR EACH ROW WHEN (NEW.output_blob IS NOT NULL) EXECUTE FUNCTION capstan.hooks_name_output();
+CREATE FUNCTION capstan.hooks_unname_output() RETURNS trigger LANGUAGE plpgsql AS $trigger$ BEGIN UPDATE capstan.bodies SET refs = refs - 1 WHERE cell = OLD.cell AND id = OLD.output_blob; RETURN NULL; END $trigger$;
+CREATE TRIGGER hooks_unname_output AFTER DELETE ON capstan.hooks FOR EACH ROW WHEN (OLD.output_blob IS NOT NULL) EXECUTE FUNCTION capstan.hooks_unname_output();
+CREATE FUNCTION capstan.bodies_counted() RETURNS trigger LANGUAGE plpgsql AS $trigger$ BEGIN INSERT INTO capstan.body_usage (cell, account, bytes) VALUES (NEW.cell, NEW.account, NEW.size)
+    ON CONFLICT (cell, account) DO UPDATE SET bytes = capstan.body_usage.bytes + excluded.bytes; RETURN NULL; END $trigger$;
+CREATE TRIGGER bodies_counted AFTER INSERT ON capstan.bodies FOR EACH ROW WHEN (true) EXECUTE FUNCTION capstan.bodies_counted();
+CREATE FUNCTION capstan.bodies_unnamed() RETURNS trigger LANGUAGE plpgsql AS $trigger$ BEGIN DELETE FROM capstan.bodies WHERE cell = NEW.cell AND id = NEW.id;
+    UPDATE capstan.body_usage SET bytes = bytes - NEW.size WHERE cell = NEW.cell AND account = NEW.account;
+    DELETE FROM capstan.body_usage WHERE cell = NEW.cell AND account = NEW.account AND bytes = 0; RETURN NULL; END $trigger$;
+CREATE TRIGGER bodies_unnamed AFTER UPDATE OF refs ON capstan.bodies FOR EACH ROW WHEN (NEW.refs = 0) EXECUTE FUNCTION capstan.bodies_unnamed();
+
+CREATE TYPE capstan.dropped_blob AS (at int, blob text);
+CREATE TYPE capstan.put_v1 AS ("at" int, "wave" int, "kind" text, "key" text, "version" bigint, "account" text, "value" text);
+CREATE TYPE capstan.submit_v1 AS ("at" int, "wave" int, "seq" bigint, "queue_position" bigint, "id" text, "endpoint" text, "kind" text, "state" text, "priority" int, "token" bigint, "attempts" int, "node" text, "incarnation" text, "worker" text, "submitted_at" bigint, "delete_at" bigint, "execution_timeout_ms" bigint, "ttl_ms" bigint, "retention_ms" bigint, "webhook" text, "inline" bytea, "blob" text, "size" bigint, "s3" bytea, "key" text, "body_hash" bytea, "expires_at" bigint);
+CREATE TYPE capstan.lease_v1 AS ("at" int, "wave" int, "seq" bigint, "token" bigint, "node" text, "incarnation" text, "worker" text);
+CREATE TYPE capstan.started_v1 AS ("at" int, "wave" int, "seq" bigint, "token" bigint, "started_at" bigint, "attempts" int, "delay_ms" bigint);
+CREATE TYPE capstan.finish_v1 AS ("at" int, "wave" int, "seq" bigint, "token" bigint, "expected" text, "state" text, "ended_at" bigint, "delete_at" bigint, "attempts" int, "delay_ms" bigint, "execution_ms" bigint, "error" text, "output" bytea, "output_blob" text, "output_size" bigint, "chunks" int);
+CREATE TYPE capstan.chunk_v1 AS ("at" int, "wave" int, "seq" bigint, "idx" int, "inline" bytea, "blob" text, "size" bigint);
+CREATE TYPE capstan.new_hook_v1 AS ("at" int, "wave" int, "seq" bigint, "id" text, "account" text, "endpoint" text, "url" text, "host" text, "envelope" text, "due_at" bigint, "output" bytea, "output_blob" text, "output_size" bigint);
+CREATE TYPE capstan.requeue_v1 AS ("at" int, "wave" int, "seq" bigint, "token" bigint, "attempts" int);
+CREATE TYPE capstan.retry_v1 AS ("at" int, "wave" int, "seq" bigint, "queue_position" bigint, "submitted_at" bigint, "delete_at" bigint);
+CREATE TYPE capstan.delete_v1 AS ("at" int, "wave" int, "seq" bigint, "due_by" bigint);
+CREATE TYPE capstan.drain_v1 AS ("at" int, "wave" int, "seq" bigint, "below" int);
+CREATE TYPE capstan.reencrypt_v1 AS ("at" int, "wave" int, "seq" bigint, "former" bytea, "renewed" bytea);
+CREATE TYPE capstan.hook_v1 AS ("at" int, "wave" int, "id" text, "after" int, "state" text, "due_at" bigint, "tries" int, "error" text);
+`,
 };

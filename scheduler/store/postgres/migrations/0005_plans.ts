@@ -1,4 +1,3 @@
-import { batchFunction } from '../sql/batch.ts';
 import type { Migration } from './migration.ts';
 
 /**
@@ -25,5 +24,5 @@ DROP INDEX capstan.hook_hosts_next;
 CREATE INDEX hook_hosts_next ON capstan.hook_hosts (cell, next_at) WHERE next_at >= 0;
 DROP INDEX capstan.idempotency_expired;
 CREATE INDEX idempotency_expired ON capstan.idempotency (cell, expires_at) WHERE expires_at >= 0;
-${batchFunction}`,
+`,
 };

@@ -1,4 +1,3 @@
-import { batchFunctionV2, batchTypesV2 } from '../sql/batch.ts';
 import type { Migration } from './migration.ts';
 
 /**
@@ -10,6 +9,6 @@ export const tracesAndTags: Migration = {
   name: 'traces_and_tags',
   sql: `
 ALTER TABLE capstan.jobs ADD COLUMN trace text, ADD COLUMN tags text;
-${batchTypesV2}
-${batchFunctionV2}`,
+CREATE TYPE capstan.submit_v2 AS ("at" int, "wave" int, "seq" bigint, "queue_position" bigint, "id" text, "endpoint" text, "kind" text, "state" text, "priority" int, "token" bigint, "attempts" int, "node" text, "incarnation" text, "worker" text, "submitted_at" bigint, "delete_at" bigint, "execution_timeout_ms" bigint, "ttl_ms" bigint, "retention_ms" bigint, "webhook" text, "inline" bytea, "blob" text, "size" bigint, "s3" bytea, "key" text, "body_hash" bytea, "expires_at" bigint, "trace" text, "tags" text);
+`,
 };

@@ -1,4 +1,3 @@
-import { batchFunctionV3, batchTypesV3 } from '../sql/batch.ts';
 import type { Migration } from './migration.ts';
 
 /** What a job's timeline shows of the past: the attempts that ended, and the reasons for which the queue of its endpoint waited. */
@@ -7,8 +6,9 @@ export const timelines: Migration = {
   name: 'timelines',
   sql: `
 ALTER TABLE capstan.jobs ADD COLUMN past_attempts text;
-${batchTypesV3}
-${batchFunctionV3}
+CREATE TYPE capstan.requeue_v2 AS ("at" int, "wave" int, "seq" bigint, "token" bigint, "attempts" int, "past_attempts" text);
+CREATE TYPE capstan.retry_v2 AS ("at" int, "wave" int, "seq" bigint, "queue_position" bigint, "submitted_at" bigint, "delete_at" bigint, "past_attempts" text);
+
 
 CREATE TABLE capstan.queue_reasons (
   endpoint text COLLATE "C" NOT NULL,
@@ -22,5 +22,6 @@ CREATE FUNCTION capstan.end_queue_reasons() RETURNS trigger LANGUAGE plpgsql AS 
   RETURN NULL;
 END $trigger$;
 CREATE TRIGGER end_queue_reasons AFTER DELETE ON capstan.control FOR EACH ROW WHEN (OLD.kind = 'endpoint')
-  EXECUTE FUNCTION capstan.end_queue_reasons();`,
+  EXECUTE FUNCTION capstan.end_queue_reasons();
+`,
 };

@@ -1,17 +1,10 @@
 import { PLACE, inWave, lookUp, rowExists, type Operation } from './operation.ts';
 
-/**
- * Changes a webhook's delivery, or removes it (`state` null). With `keepsHosts`, the end of the batch updates the rows of the changed
- * deliveries' hosts in `hook_hosts`.
- */
-function hookOf({ keepsHosts }: { readonly keepsHosts: boolean }): Operation {
-  const hosts = keepsHosts
-    ? { values: ",\n    touched_hosts || coalesce((SELECT array_agg(d.host) FROM done d), '{}')", into: ', touched_hosts' }
-    : { values: '', into: '' };
-  return {
-    type: 'hook',
-    columns: [...PLACE, ['id', 'text'], ['after', 'int4'], ['state', 'text'], ['due_at', 'int8'], ['tries', 'int4'], ['error', 'text']],
-    apply: `
+/** Changes a webhook's delivery, or removes it (`state` null). */
+export const hook: Operation = {
+  type: 'hook',
+  columns: [...PLACE, ['id', 'text'], ['after', 'int4'], ['state', 'text'], ['due_at', 'int8'], ['tries', 'int4'], ['error', 'text']],
+  apply: `
   WITH changed AS (
     UPDATE capstan.hooks h SET state = g.state::capstan.hook_state, due_at = g.due_at, tries = g.tries, error = g.error
       FROM unnest(p_hook) g, ${lookUp('hooks', 't.id = g.id')}
@@ -28,8 +21,8 @@ function hookOf({ keepsHosts }: { readonly keepsHosts: boolean }): Operation {
     UNION ALL SELECT r.at, 1, r.output_blob FROM removed r WHERE r.output_blob IS NOT NULL
   )
   SELECT (SELECT array_agg(g.at) FROM ${inWave('hook', 'g')} AND g.at NOT IN (SELECT d.at FROM done d)),
-    (SELECT array_agg(ROW (n.at, n.blob)::capstan.dropped_blob ORDER BY n.at, n.idx) FROM named n)${hosts.values}
-    INTO refused, dropped_blobs${hosts.into};
+    (SELECT array_agg(ROW (n.at, n.blob)::capstan.dropped_blob ORDER BY n.at, n.idx) FROM named n)
+    INTO refused, dropped_blobs;
   IF refused IS NOT NULL THEN
     RETURN QUERY SELECT g.at,
       CASE WHEN ${rowExists('hooks', 't.id = g.id')} THEN 'stale' ELSE 'gone' END, NULL::text, NULL::text[]
@@ -38,9 +31,4 @@ function hookOf({ keepsHosts }: { readonly keepsHosts: boolean }): Operation {
   IF dropped_blobs IS NOT NULL THEN
     RETURN QUERY SELECT d.at, 'ok', NULL::text, array_agg(d.blob) FROM unnest(dropped_blobs) d GROUP BY d.at;
   END IF;`,
-  };
-}
-
-export const hook = hookOf({ keepsHosts: false });
-/** Writes the table `hook_hosts`, too. */
-export const hookV1 = hookOf({ keepsHosts: true });
+};

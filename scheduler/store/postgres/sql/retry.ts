@@ -1,20 +1,18 @@
 import { PLACE, lookUp, returnRefused, type Operation } from './operation.ts';
 
 /** FAILED or TIMED_OUT → IN_QUEUE at a new position. The row is read before it is written: its chunks go with the old end. */
-function retryOf(version: 1 | 2): Operation {
-  const more = version === 1 ? '' : ', past_attempts = g.past_attempts';
-  return {
-    type: 'retry',
-    version,
-    columns: [
-      ...PLACE,
-      ['seq', 'int8'],
-      ['queue_position', 'int8'],
-      ['submitted_at', 'int8'],
-      ['delete_at', 'int8'],
-      ...(version === 1 ? [] : ([['past_attempts', 'text']] as const)),
-    ],
-    apply: `
+export const retry: Operation = {
+  type: 'retry',
+  version: 2,
+  columns: [
+    ...PLACE,
+    ['seq', 'int8'],
+    ['queue_position', 'int8'],
+    ['submitted_at', 'int8'],
+    ['delete_at', 'int8'],
+    ['past_attempts', 'text'],
+  ],
+  apply: `
   WITH ended AS MATERIALIZED (
     SELECT g.at, f.* FROM unnest(p_retry) g, ${lookUp('jobs', 't.seq = g.seq', 't.seq, t.state, t.output_blob, t.chunks')}
     WHERE g.wave = w AND f.state IN ('FAILED', 'TIMED_OUT')
@@ -28,15 +26,10 @@ function retryOf(version: 1 | 2): Operation {
     (SELECT array_agg(ROW (n.at, n.blob)::capstan.dropped_blob ORDER BY n.at, n.idx) FROM named n) INTO applied, dropped_blobs;
   UPDATE capstan.jobs j SET state = 'IN_QUEUE', queue_position = g.queue_position, submitted_at = g.submitted_at, delete_at = g.delete_at,
       token = j.token + 1, attempts = 0, worker = NULL, started_at = NULL, ended_at = NULL, delay_ms = NULL, execution_ms = NULL,
-      error = NULL, output = NULL, output_blob = NULL, output_size = NULL, chunks = 0${more}
+      error = NULL, output = NULL, output_blob = NULL, output_size = NULL, chunks = 0, past_attempts = g.past_attempts
     FROM unnest(p_retry) g, ${lookUp('jobs', 't.seq = g.seq')}
     WHERE g.wave = w AND g.at = ANY (applied) AND j.ctid = f.place;${returnRefused('retry')}
   IF dropped_blobs IS NOT NULL THEN
     RETURN QUERY SELECT d.at, 'ok', NULL::text, array_agg(d.blob) FROM unnest(dropped_blobs) d GROUP BY d.at;
   END IF;`,
-  };
-}
-
-export const retry = retryOf(2);
-/** Without the attempts that ended. */
-export const retryV1 = retryOf(1);
+};

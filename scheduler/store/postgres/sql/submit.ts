@@ -4,46 +4,40 @@ import { PLACE, countWave, inWave, lookUp, rowExists, type Operation } from './o
  * Inserts a job, queued or leased, with its input. The id is looked at before the idempotency key: a submission sent again
  * is `exists`, whatever its key says. An expired key that was not swept yet is free.
  */
-function submitOf(version: 1 | 2): Operation {
-  const more = version === 1 ? { columns: '', values: '' } : { columns: ', trace, tags', values: ', g.trace, g.tags' };
-  return {
-    type: 'submit',
-    version,
-    columns: [
-      ...PLACE,
-      ['seq', 'int8'],
-      ['queue_position', 'int8'],
-      ['id', 'text'],
-      ['endpoint', 'text'],
-      ['kind', 'text'],
-      ['state', 'text'],
-      ['priority', 'int4'],
-      ['token', 'int8'],
-      ['attempts', 'int4'],
-      ['node', 'text'],
-      ['incarnation', 'text'],
-      ['worker', 'text'],
-      ['submitted_at', 'int8'],
-      ['delete_at', 'int8'],
-      ['execution_timeout_ms', 'int8'],
-      ['ttl_ms', 'int8'],
-      ['retention_ms', 'int8'],
-      ['webhook', 'text'],
-      ['inline', 'bytea'],
-      ['blob', 'text'],
-      ['size', 'int8'],
-      ['s3', 'bytea'],
-      ['key', 'text'],
-      ['body_hash', 'bytea'],
-      ['expires_at', 'int8'],
-      ...(version === 1
-        ? []
-        : ([
-            ['trace', 'text'],
-            ['tags', 'text'],
-          ] as const)),
-    ],
-    apply: `
+export const submit: Operation = {
+  type: 'submit',
+  version: 2,
+  columns: [
+    ...PLACE,
+    ['seq', 'int8'],
+    ['queue_position', 'int8'],
+    ['id', 'text'],
+    ['endpoint', 'text'],
+    ['kind', 'text'],
+    ['state', 'text'],
+    ['priority', 'int4'],
+    ['token', 'int8'],
+    ['attempts', 'int4'],
+    ['node', 'text'],
+    ['incarnation', 'text'],
+    ['worker', 'text'],
+    ['submitted_at', 'int8'],
+    ['delete_at', 'int8'],
+    ['execution_timeout_ms', 'int8'],
+    ['ttl_ms', 'int8'],
+    ['retention_ms', 'int8'],
+    ['webhook', 'text'],
+    ['inline', 'bytea'],
+    ['blob', 'text'],
+    ['size', 'int8'],
+    ['s3', 'bytea'],
+    ['key', 'text'],
+    ['body_hash', 'bytea'],
+    ['expires_at', 'int8'],
+    ['trace', 'text'],
+    ['tags', 'text'],
+  ],
+  apply: `
   refused := '{}';
   IF p_keyed THEN
     SELECT coalesce(array_agg(g.at), '{}') INTO refused FROM unnest(p_submit) g, ${lookUp('idempotency', 't.key = g.key', 't.expires_at')}
@@ -58,10 +52,10 @@ function submitOf(version: 1 | 2): Operation {
   END IF;
   WITH new AS (
     INSERT INTO capstan.jobs (cell, seq, queue_position, token, submitted_at, delete_at, execution_timeout_ms, ttl_ms, retention_ms,
-      attempts, priority, state, kind, has_s3, id, endpoint, node, incarnation, worker, webhook${more.columns})
+      attempts, priority, state, kind, has_s3, id, endpoint, node, incarnation, worker, webhook, trace, tags)
     SELECT p_cell, g.seq, g.queue_position, g.token, g.submitted_at, g.delete_at, g.execution_timeout_ms, g.ttl_ms, g.retention_ms,
       g.attempts, g.priority, g.state::capstan.job_state, g.kind::capstan.job_kind, g.s3 IS NOT NULL, g.id, g.endpoint,
-      g.node, g.incarnation, g.worker, g.webhook${more.values}
+      g.node, g.incarnation, g.worker, g.webhook, g.trace, g.tags
     FROM ${inWave('submit', 'g')} AND NOT g.at = ANY (refused)
     ON CONFLICT (cell, id) WHERE seq > 0 DO NOTHING RETURNING seq
   )
@@ -78,9 +72,4 @@ function submitOf(version: 1 | 2): Operation {
       SELECT p_cell, g.key, g.id, g.body_hash, g.expires_at FROM ${inWave('submit', 'g')} AND g.key IS NOT NULL AND NOT g.at = ANY (refused)
       ON CONFLICT (cell, key) DO UPDATE SET job_id = excluded.job_id, body_hash = excluded.body_hash, expires_at = excluded.expires_at;
   END IF;`,
-  };
-}
-
-export const submit = submitOf(2);
-/** Without trace context and tags. */
-export const submitV1 = submitOf(1);
+};
