@@ -5,7 +5,7 @@ import test from 'ava';
 
 import { openPostgresStore } from '../../../scheduler/store/postgres/client.ts';
 import { migrations } from '../../../scheduler/store/postgres/migrations/all.ts';
-import { commitV4 } from '../../../scheduler/store/postgres/migrations/functions/commit_v4.ts';
+import { COMMIT_V4 } from '../../../scheduler/store/postgres/migrations/functions/commit_v4.ts';
 import { commitFunction, OPERATION_TYPES, OPERATIONS, typeName } from '../../../scheduler/store/postgres/sql/batch.ts';
 import type { PostgresServer } from '../../support/postgres.ts';
 import { withPostgres } from '../../support/with-postgres.ts';
@@ -59,7 +59,7 @@ test('the texts of migrations that were released do not change', (t) => {
 test('the function that the operations make is the newest one of the migrations', (t) => {
   // Not deepEqual: its difference of two long texts takes minutes.
   t.true(
-    commitFunction() === commitV4,
+    commitFunction() === COMMIT_V4,
     'another layout or meaning needs commit_v5 and a migration; another plan, a migration that replaces it',
   );
 });

@@ -1,7 +1,7 @@
-import { commitV1 } from './functions/commit_v1.ts';
-import { commitV2 } from './functions/commit_v2.ts';
-import { commitV3 } from './functions/commit_v3.ts';
-import { commitV4 } from './functions/commit_v4.ts';
+import { COMMIT_V1 } from './functions/commit_v1.ts';
+import { COMMIT_V2 } from './functions/commit_v2.ts';
+import { COMMIT_V3 } from './functions/commit_v3.ts';
+import { COMMIT_V4 } from './functions/commit_v4.ts';
 import type { Migration } from './migration.ts';
 
 /**
@@ -17,7 +17,7 @@ export const openReaders: Migration = {
   number: 11,
   name: 'open_readers',
   sql: `
-${commitV1}${commitV2}${commitV3}${commitV4}
+${COMMIT_V1}${COMMIT_V2}${COMMIT_V3}${COMMIT_V4}
 CREATE VIEW capstan.pending_hosts AS
   SELECT cell, host, min(due_at) AS next_at FROM capstan.hooks WHERE state = 'PENDING' GROUP BY cell, host;`,
 };

@@ -2,7 +2,7 @@
  * `capstan.commit_v1`, which the schedulers of 0.2.0 call: without the trace context and tags of submissions, without past attempts, and
  * with the table `hook_hosts`.
  */
-export const commitV1 = `
+export const COMMIT_V1 = `
 CREATE OR REPLACE FUNCTION capstan.commit_v1(
   p_cell int, p_term bigint, p_batch bigint, p_now bigint, p_seq bigint, p_queue_position bigint,
   -- For each wave, which types it holds; whether any submission has an idempotency key; how many expired rows to remove.

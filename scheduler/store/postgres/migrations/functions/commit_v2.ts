@@ -1,5 +1,5 @@
 /** `capstan.commit_v2`, for schedulers that do not keep attempts that ended: `commit_v1` with the trace context and tags of submissions. */
-export const commitV2 = `
+export const COMMIT_V2 = `
 CREATE OR REPLACE FUNCTION capstan.commit_v2(
   p_cell int, p_term bigint, p_batch bigint, p_now bigint, p_seq bigint, p_queue_position bigint,
   -- For each wave, which types it holds; whether any submission has an idempotency key; how many expired rows to remove.

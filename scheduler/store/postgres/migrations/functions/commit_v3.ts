@@ -1,5 +1,5 @@
 /** `capstan.commit_v3`, for schedulers that read the table `hook_hosts`: `commit_v2` with the attempts that ended. */
-export const commitV3 = `
+export const COMMIT_V3 = `
 CREATE OR REPLACE FUNCTION capstan.commit_v3(
   p_cell int, p_term bigint, p_batch bigint, p_now bigint, p_seq bigint, p_queue_position bigint,
   -- For each wave, which types it holds; whether any submission has an idempotency key; how many expired rows to remove.

@@ -1,5 +1,5 @@
 /** `capstan.commit_v4`: `commit_v3` without the table `hook_hosts`. It is what sql/batch.ts makes, which a test holds. */
-export const commitV4 = `
+export const COMMIT_V4 = `
 CREATE OR REPLACE FUNCTION capstan.commit_v4(
   p_cell int, p_term bigint, p_batch bigint, p_now bigint, p_seq bigint, p_queue_position bigint,
   -- For each wave, which types it holds; whether any submission has an idempotency key; how many expired rows to remove.
