@@ -19,6 +19,8 @@ import { acquireLock } from '../lib/lock.mjs';
 const root = resolve(dirname(fileURLToPath(import.meta.url)), '..');
 const modules = join(root, 'node_modules');
 const stampFile = join(modules, '.capstan-setup');
+/** What `npm ci` must not remove with node_modules: the lock of a set-up, and the caches while it runs. */
+const keptFolder = join(root, '.setup');
 /** Exit codes of sysexits.h, as in lib/errors.ts. */
 const EXIT = { usage: 2, unavailable: 69, config: 78 };
 
@@ -78,7 +80,7 @@ async function setUpAndRun({ full, channel, args }) {
  */
 async function install(full) {
   if (isInstalled(full)) return 0;
-  mkdirSync(modules, { recursive: true });
+  mkdirSync(keptFolder, { recursive: true });
   const lock = await lockSetup();
   if (lock === null) return signalCode(caught);
   try {
@@ -87,12 +89,32 @@ async function install(full) {
     const wanted = wantedHash();
     console.error(`=> installing dependencies${withDev ? '' : ' (runtime dependencies only)'}`);
     rmSync(stampFile, { force: true });
-    const code = await runNpm(['install', '--no-audit', '--no-fund', '--no-progress', '--no-save', ...(withDev ? [] : ['--omit=dev'])]);
+    keepCaches();
+    const code = await runNpm(['ci', '--no-audit', '--no-fund', '--no-progress', ...(withDev ? [] : ['--omit=dev'])]);
+    restoreCaches();
     if (code === 0) writeStamp({ hash: wanted, mode: withDev ? 'full' : 'prod' });
     return code;
   } finally {
     lock.release();
   }
+}
+
+/** `npm ci` removes node_modules first, and node_modules/.cache holds what took minutes to make. */
+function keepCaches() {
+  const caches = join(modules, '.cache');
+  const kept = join(keptFolder, 'cache');
+  if (!existsSync(caches)) return;
+  rmSync(kept, { recursive: true, force: true });
+  renameSync(caches, kept);
+}
+
+/** Those of a set-up that was killed come back with the next one. */
+function restoreCaches() {
+  const caches = join(modules, '.cache');
+  const kept = join(keptFolder, 'cache');
+  if (!existsSync(kept) || existsSync(caches)) return;
+  mkdirSync(modules, { recursive: true });
+  renameSync(kept, caches);
 }
 
 function isInstalled(full) {
@@ -123,7 +145,7 @@ function writeStamp(stamp) {
   renameSync(`${stampFile}.new`, stampFile);
 }
 
-/** A checkout with the development dependencies keeps them: `npm install --omit=dev` would remove them. */
+/** A checkout with the development dependencies keeps them: `npm ci --omit=dev` would remove them. */
 function hasDevDependencies() {
   const { devDependencies = {} } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
   return Object.keys(devDependencies).every((name) => existsSync(join(modules, name, 'package.json')));
@@ -131,7 +153,7 @@ function hasDevDependencies() {
 
 /** Allows one set-up at a time in a folder; null when a signal arrived while waiting. */
 async function lockSetup() {
-  const path = join(modules, '.capstan-setup.lock');
+  const path = join(keptFolder, 'lock');
   let said = false;
   for (;;) {
     if (caught !== null) return null;
@@ -168,9 +190,7 @@ function runNpm(args) {
       if (caught !== null) return done(signalCode(caught));
       if (code === 0) return done(0);
       process.stderr.write(Buffer.concat(said));
-      return done(
-        fail(code ?? signalCode(signal), 'npm install failed', 'See its messages above; fix the cause and run the command again.'),
-      );
+      return done(fail(code ?? signalCode(signal), 'npm ci failed', 'See its messages above; fix the cause and run the command again.'));
     });
   });
 }

@@ -2,7 +2,7 @@
  * The set-up behind `npm start` and `npm test`, in a small checkout with an npm that installs nothing:
  * it writes down how it was called. (With the real npm it is the fresh clone of `.ci/run`.)
  */
-import { chmod, cp, mkdir, readFile, readlink, rm, symlink, writeFile } from 'node:fs/promises';
+import { chmod, cp, mkdir, readFile, readlink, rename, rm, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 
 import test, { type ExecutionContext } from 'ava';
@@ -14,12 +14,13 @@ const cli = join(import.meta.dirname, '../../cli');
 
 /** Says how it was called, waits when told to, and lays down what a set-up looks for. */
 const FAKE_NPM = `
-import { appendFileSync, existsSync, mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
+import { appendFileSync, existsSync, mkdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 const { FAKE_NPM: behaviour = '' } = process.env;
 appendFileSync('npm-calls', process.argv.slice(2).join(' ') + '\\n');
 console.log('npm says something');
 if (behaviour === 'fail') { console.error('npm error no network'); process.exit(17); }
 if (behaviour === 'hang') { writeFileSync('npm-pid', String(process.pid)); console.error('hanging'); process.on('SIGINT', () => {}); process.on('SIGTERM', () => {}); await new Promise(() => setInterval(() => {}, 1e6)); }
+rmSync('node_modules', { recursive: true, force: true });
 const dev = !process.argv.includes('--omit=dev');
 mkdirSync('node_modules/.bin', { recursive: true });
 if (!existsSync('node_modules/.bin/node')) symlinkSync(process.execPath, 'node_modules/.bin/node');
@@ -110,8 +111,8 @@ async function ends(running: Run): Promise<number | string> {
 }
 
 const DONE = { env: { FAKE_EXIT: '0' } };
-const PROD = 'install --no-audit --no-fund --no-progress --no-save --omit=dev';
-const FULL = 'install --no-audit --no-fund --no-progress --no-save';
+const PROD = 'ci --no-audit --no-fund --no-progress --omit=dev';
+const FULL = 'ci --no-audit --no-fund --no-progress';
 
 test('the first start installs what running needs, in one line, and links the tool', async (t) => {
   const { folder, setUp, npmCalls, stamp } = await checkout(t);
@@ -162,6 +163,35 @@ test('development dependencies that were installed by hand are not taken away', 
   t.deepEqual(await npmCalls(), [FULL]);
 });
 
+test('caches below node_modules stay, also when the set-up before was killed', async (t) => {
+  const { folder, setUp } = await checkout(t);
+  const cached = join(folder, 'node_modules/.cache/program');
+  await mkdir(join(folder, 'node_modules/.cache'), { recursive: true });
+  await writeFile(cached, 'made in minutes');
+  await ends(setUp(['start'], { env: { FAKE_NPM: 'fail' } }));
+  t.is(await readFile(cached, 'utf8'), 'made in minutes');
+  await ends(setUp(['start'], DONE));
+  t.is(await readFile(cached, 'utf8'), 'made in minutes');
+
+  await mkdir(join(folder, '.setup'), { recursive: true });
+  await rename(join(folder, 'node_modules/.cache'), join(folder, '.setup/cache'));
+  await rm(join(folder, 'node_modules'), { recursive: true });
+  await ends(setUp(['start'], DONE));
+  t.is(await readFile(cached, 'utf8'), 'made in minutes');
+});
+
+test('the lock has the optional packages of every platform', async (t) => {
+  const { packages } = JSON.parse(await readFile(join(root, 'package-lock.json'), 'utf8')) as {
+    packages: Record<string, { optionalDependencies?: Record<string, string> }>;
+  };
+  const missing = Object.entries(packages).flatMap(([path, { optionalDependencies = {} }]) =>
+    Object.keys(optionalDependencies).filter(
+      (name) => packages[`${path}/node_modules/${name}`] === undefined && packages[`node_modules/${name}`] === undefined,
+    ),
+  );
+  t.deepEqual(missing, [], 'npm ci refuses a lock without them; npm install --package-lock-only adds them');
+});
+
 test('the exit code of what is run is passed on', async (t) => {
   const { setUp } = await checkout(t);
   t.is(await ends(setUp(['test'], { env: { FAKE_EXIT: '3' } })), 3);
@@ -171,7 +201,7 @@ test('an install that fails shows npm’s words, leaves no stamp, and is tried a
   const { setUp, stamp, npmCalls } = await checkout(t);
   const failing = setUp(['start'], { env: { FAKE_NPM: 'fail' } });
   t.is(await ends(failing), 17);
-  t.regex(failing.stderr(), /npm error no network\n✗ npm install failed\nhint: /);
+  t.regex(failing.stderr(), /npm error no network\n✗ npm ci failed\nhint: /);
   t.is(await stamp(), null);
   t.is(await ends(setUp(['start'], DONE)), 0);
   t.is((await npmCalls()).length, 2);
