@@ -245,7 +245,7 @@ function restoreLease(state: State, now: Now, row: JobRow): void {
   const job = fromRow(row);
   state.jobs.set(job.id, job);
   if (row.lease === null) return;
-  state.workers.get(row.lease.worker)?.attempts.set(attemptKey(job.id, job.token), heldAttempt(job, now));
+  state.workers.get(row.lease.worker)?.attempts.set(attemptKey(job.id, job.token), heldAttempt(state, job, now));
   const node = state.nodes.get(row.lease.node);
   if (node !== undefined) awaitNode(state, now, node);
 }

@@ -30,6 +30,7 @@ for (const name of ['coroutine', 'thread-py', 'node', 'thread-js']) {
       const [culprit, ...others] = await Promise.all(jobs.map((job) => stack.ended(endpoint, job, 60_000)));
       t.is(culprit?.status, 'FAILED', how);
       t.regex(culprit?.error ?? '', error);
+      t.is(culprit?.retries, 1, `${how}: it runs maxAttempts (2) times, whether or not the host knows that it was this one`);
       for (const [index, other] of others.entries()) {
         // How often it was entered is told to the handler and to the caller alike.
         t.like(other, { status: 'COMPLETED', output: [index + 1, (other.retries ?? 0) + 1] }, how);

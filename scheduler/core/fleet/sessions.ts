@@ -232,7 +232,7 @@ function reconcile(ctx: StepContext, node: NodeRecord, hello: Hello): void {
     // An agent cannot fill a slot of another node's worker.
     if (worker?.node === node.config.id) {
       const unknown = { job: attempt.jobId, token: attempt.token, isApart: false, since: ctx.now.mono, isRecalled: false };
-      const held = job === null ? unknown : heldAttempt(job, ctx.now);
+      const held = job === null ? unknown : heldAttempt(ctx.state, job, ctx.now);
       worker.attempts.set(attemptKey(attempt.jobId, attempt.token), held);
     }
     if (job === null) stopAttempt(ctx, node.config.id, { id: attempt.jobId, token: attempt.token }, StopReason.STALE);

@@ -8,8 +8,8 @@ import type { JobRecord } from '../state/jobs.ts';
 import type { Now } from '../now.ts';
 import { expire, leaseQueued } from './jobs.ts';
 import { first, firstBut, startRefill, wantsRefill } from './lanes.ts';
-import { mustRunApart } from './past-attempts.ts';
 import { recallWaiting } from './recall.ts';
+import { runsAlone } from './running-apart.ts';
 import { hasRoom, isReady, runsApart } from './slots.ts';
 import { purgeStep } from './purge.ts';
 import { mayUseOldRelease } from '../scaling/rollout.ts';
@@ -80,7 +80,7 @@ export function fill(ctx: StepContext, endpoint: EndpointRecord): void {
         expire(ctx, job);
         continue;
       }
-      const isApart = mustRunApart(job.pastAttempts);
+      const isApart = runsAlone(ctx.state, job);
       const slot = findFreeSlot(ctx.state, endpoint, ctx.now, { queuePosition: job.queuePosition, isApart, held: isApart ? null : held });
       if (slot === null && isApart) {
         passed.add(job);
@@ -101,8 +101,11 @@ export function fill(ctx: StepContext, endpoint: EndpointRecord): void {
 }
 
 /** Whether a job that waits for a worker of its own is the first of a queue: others may pass it. */
-export function mayPass(endpoint: EndpointRecord): boolean {
-  return endpoint.lanes.some((lane) => mustRunApart(first(lane)?.pastAttempts ?? null));
+export function mayPass(state: State, endpoint: EndpointRecord): boolean {
+  return endpoint.lanes.some((lane) => {
+    const head = first(lane);
+    return head !== null && runsAlone(state, head);
+  });
 }
 
 /** Adds the effect that sends a leased job to its agent, once its lease is durable. */

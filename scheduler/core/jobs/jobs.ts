@@ -18,7 +18,8 @@ import type { JobRecord } from '../state/jobs.ts';
 import type { Now } from '../now.ts';
 import { hookOf, noteHook } from '../webhooks/webhooks.ts';
 import { applyEvent, phaseOf } from './job-records.ts';
-import { mustRunApart, unchargedAttempts, withAttempt, type AttemptEnd } from './past-attempts.ts';
+import { openSuspicions, unchargedAttempts, withAttempt, type AttemptEnd } from './past-attempts.ts';
+import { maxAttemptsOf, runsAlone } from './running-apart.ts';
 import { chunksFor, dropStream, takeStream } from './streams.ts';
 import { transition, type Cell, type Phase } from './transitions.ts';
 import { span } from './views.ts';
@@ -58,15 +59,15 @@ export function takeLease<P extends Phase, E extends 'submit-leased' | 'lease'>(
   job.startRecorded = false;
   job.progress = null;
   dropStream(state, job);
-  worker.attempts.set(attemptKey(job.id, job.token), heldAttempt(job, now));
+  worker.attempts.set(attemptKey(job.id, job.token), heldAttempt(state, job, now));
   worker.lastUsed = state.nextUse++;
   state.jobs.set(job.id, job);
   return next;
 }
 
 /** Returns the slot's entry for the present attempt of a job. */
-export function heldAttempt({ id, token, pastAttempts }: JobRecord, now: Now): HeldAttempt {
-  return { job: id, token, isApart: mustRunApart(pastAttempts), since: now.mono, isRecalled: false };
+export function heldAttempt(state: State, job: JobRecord, now: Now): HeldAttempt {
+  return { job: job.id, token: job.token, isApart: runsAlone(state, job), since: now.mono, isRecalled: false };
 }
 
 /** Leases a queued job. Returns null if its phase forbids it. */
@@ -219,7 +220,7 @@ export function requeue(ctx: StepContext, job: JobRecord, { reason, how, agoMs =
 
 /**
  * Handles the loss of a leased job's worker: requeues the job while attempts are left, otherwise ends it FAILED with
- * this reason. A job that is merely suspected is not charged.
+ * this reason. A job that is merely suspected is not charged, until it ends a worker that it has for itself.
  */
 export function lose(ctx: StepContext, job: JobRecord, lost: Omit<Lost, 'charged'>, isSuspected = false): void {
   const { how, agoMs = 0 } = lost;
@@ -228,16 +229,19 @@ export function lose(ctx: StepContext, job: JobRecord, lost: Omit<Lost, 'charged
     return;
   }
   const endpoint = endpointOf(ctx.state, job);
-  const max = endpoint?.config.maxAttempts || ctx.state.settings.maxAttempts;
+  const max = maxAttemptsOf(ctx.state, job);
   // A job that runs apart has nobody else to suspect, whatever the agent says.
-  const isFree = isSuspected && !mustRunApart(job.pastAttempts);
-  const charged = job.attempts - unchargedAttempts(job.pastAttempts, job.submittedAt);
+  const isFree = isSuspected && !runsAlone(ctx.state, job);
+  const isCulprit = lost.reason === 'WORKER_LOST' && !isFree;
+  const suspicions = isCulprit ? openSuspicions(job.pastAttempts, job.submittedAt) : 0;
+  const charged = job.attempts - unchargedAttempts(job.pastAttempts, job.submittedAt) + suspicions;
   const last = !isFree && job.phase === 'STARTED' && charged >= max;
   if (endpoint !== undefined) endpoint.tallies.lost++;
   const facts = { job: job.id, endpoint: job.endpoint, attempt: job.token, worker: job.worker, node: job.lease?.node, how };
   ctx.emit({ kind: 'log', level: 'warn', message: last ? 'the last attempt was lost' : 'attempt lost', facts });
   if (last) {
-    const error = `${how} (attempt ${charged} of ${max})`;
+    // More than one only where the limit is 1: the first attempt ran beside others.
+    const error = `${how} (attempt ${Math.min(charged, max)} of ${max})`;
     finish(ctx, job, { event: 'fail', output: null, error, executionMs: null, agoMs });
   } else {
     requeue(ctx, job, isFree ? { ...lost, reason: 'SUSPECTED', charged: false } : { ...lost, charged: true });

@@ -45,9 +45,13 @@ export interface PastAttempt {
   readonly uncharged?: number;
   /** Attempts up to this one, over the job's whole life, that ended for the reason SUSPECTED; absent: 0. */
   readonly suspected?: number;
+  /** Those of them since the submission or retry that are not charged so far; absent: 0. */
+  readonly openSuspicions?: number;
+  /** Attempts since the submission or retry that may have ended their worker or did; absent: 0. */
+  readonly workerEnds?: number;
 }
 
-/** Suspicions after which a job runs alone on its worker. */
+/** Suspicions after which a job runs alone on its worker, however many attempts it has left. */
 const MAX_SUSPICIONS = 2;
 
 /** The entries that are kept: the last ones. */
@@ -60,20 +64,13 @@ export function pastAttempts(text: string | null): readonly PastAttempt[] {
   return text === null ? [] : (JSON.parse(text) as PastAttempt[]);
 }
 
-type EndedAttempt = Omit<PastAttempt, 'count' | 'uncharged' | 'suspected'>;
+type Sums = Pick<PastAttempt, 'uncharged' | 'suspected' | 'openSuspicions' | 'workerEnds'>;
+type EndedAttempt = Omit<PastAttempt, 'count' | keyof Sums>;
 
 /** Returns the text with an attempt more. What repeats takes no more room: refused attempts can follow one another every 200 ms. */
 export function withAttempt(text: string | null, ended: EndedAttempt, isCharged = true): string {
   const list = [...pastAttempts(text)];
-  const uncharged = unchargedIn(list, ended.submittedAt) + (isCharged || ended.startedAt === null ? 0 : 1);
-  const suspected = (list.at(-1)?.suspected ?? 0) + (ended.reason === 'SUSPECTED' ? 1 : 0);
-  const entry = {
-    ...ended,
-    error: ended.error.slice(0, ERROR_CHARACTERS),
-    count: 1,
-    ...(uncharged === 0 ? {} : { uncharged }),
-    ...(suspected === 0 ? {} : { suspected }),
-  };
+  const entry = { ...ended, error: ended.error.slice(0, ERROR_CHARACTERS), count: 1, ...sumsWith(list.at(-1), ended, isCharged) };
   const last = list.at(-1);
   if (last !== undefined && repeats(last, entry)) list[list.length - 1] = { ...entry, leasedAt: last.leasedAt, count: last.count + 1 };
   else list.push(entry);
@@ -88,20 +85,54 @@ export function withAttempt(text: string | null, ended: EndedAttempt, isCharged 
 
 /** Returns the attempts since a submission or retry that started and do not count towards maxAttempts. */
 export function unchargedAttempts(text: string | null, submittedAt: number): number {
-  return unchargedIn(pastAttempts(text), submittedAt);
+  return sumsSince(pastAttempts(text).at(-1), submittedAt).uncharged ?? 0;
 }
 
-/** Whether a job runs alone on its worker: workers ended under it and others again and again (invariant 6). */
-export function mustRunApart(text: string | null): boolean {
+/** Returns the attempts since a submission or retry that ended SUSPECTED and are charged once the job ends a worker alone. */
+export function openSuspicions(text: string | null, submittedAt: number): number {
+  return sumsSince(pastAttempts(text).at(-1), submittedAt).openSuspicions ?? 0;
+}
+
+/** What decides whether the next attempt of a job runs alone on its worker. */
+export interface NextAttempt {
+  readonly submittedAt: number;
+  /** Attempts before it that started, since the submission or retry. */
+  readonly started: number;
+  readonly maxAttempts: number;
+}
+
+/**
+ * Whether the next attempt runs alone on its worker (invariant 6): the worker ended under the job, and this is the last
+ * attempt if the job did that; or it was suspected again and again. So `maxAttempts` holds also for a job that always
+ * ends its worker and is never known to.
+ */
+export function mustRunApart(text: string | null, { submittedAt, started, maxAttempts }: NextAttempt): boolean {
   // Most lists have no such field, and inside an error its quotation marks are escaped.
-  if (text?.includes('"suspected":') !== true) return false;
-  return (pastAttempts(text).at(-1)?.suspected ?? 0) >= MAX_SUSPICIONS;
+  if (text === null || !(text.includes('"suspected":') || text.includes('"workerEnds":'))) return false;
+  const last = pastAttempts(text).at(-1);
+  if ((last?.suspected ?? 0) >= MAX_SUSPICIONS) return true;
+  const { uncharged = 0, openSuspicions: open = 0, workerEnds = 0 } = sumsSince(last, submittedAt);
+  return workerEnds > 0 && started - (uncharged - open) >= maxAttempts - 1;
 }
 
-/** The last entry, which is never dropped, has the sum. */
-function unchargedIn(list: readonly PastAttempt[], submittedAt: number): number {
-  const last = list.at(-1);
-  return last?.submittedAt === submittedAt ? (last.uncharged ?? 0) : 0;
+/** The last entry, which is never dropped, has the sums. */
+function sumsSince(last: PastAttempt | undefined, submittedAt: number): Sums {
+  return last?.submittedAt === submittedAt ? last : {};
+}
+
+/** The sums with an attempt more. One that ended its worker for certain makes the suspicions before it certain, too. */
+function sumsWith(last: PastAttempt | undefined, { submittedAt, startedAt, reason }: EndedAttempt, isCharged: boolean): Sums {
+  const before = sumsSince(last, submittedAt);
+  const isSuspected = reason === 'SUSPECTED';
+  const isCulprit = reason === 'WORKER_LOST' && isCharged && startedAt !== null;
+  const open = before.openSuspicions ?? 0;
+  const sums = {
+    uncharged: (before.uncharged ?? 0) - (isCulprit ? open : 0) + (isCharged || startedAt === null ? 0 : 1),
+    suspected: (last?.suspected ?? 0) + (isSuspected ? 1 : 0),
+    openSuspicions: isCulprit ? 0 : open + (isSuspected ? 1 : 0),
+    workerEnds: (before.workerEnds ?? 0) + (isSuspected || isCulprit ? 1 : 0),
+  };
+  return Object.fromEntries(Object.entries(sums).filter(([, count]) => count !== 0));
 }
 
 function repeats(last: PastAttempt, next: PastAttempt): boolean {

@@ -36,7 +36,7 @@ export function queueReason(state: State, endpoint: EndpointRecord, now: Now): E
   const workers = [...endpoint.workers].flatMap((id) => state.workers.get(id) ?? []);
   const sick = workers.find((worker) => !worker.drain && worker.status?.state === WorkerState.UNHEALTHY);
   if (workers.some((worker) => isReady(worker) && state.nodes.get(worker.node)?.session !== null)) {
-    const isApart = mayPass(endpoint);
+    const isApart = mayPass(state, endpoint);
     if (workers.some((worker) => isReady(worker) && hasRoom(worker, now, isApart))) return { reason: '', detail: '' };
     const lacks = isApart ? 'no empty one for a job that runs alone' : 'no free slot';
     return { reason: 'WORKERS_BUSY', detail: `${workers.length} workers, ${lacks}` };

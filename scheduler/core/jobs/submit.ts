@@ -80,7 +80,7 @@ function insert(ctx: StepContext, endpoint: EndpointRecord, event: Extract<CoreE
   if (waitMs > 0) addWaiter(ctx, { ref, endpoint: event.endpoint, job: event.job, mode: 'job', waitMs, usage, isUnconfirmed: true });
   else ctx.emit({ kind: 'reply', channel: event.ref.channel, reply: jobReply(event.ref.request, viewOfRecord(job, '')), usage }, write);
   if (slot !== null) sendJob(ctx, job, slot, write);
-  else if (mayPass(endpoint)) fill(ctx, endpoint);
+  else if (mayPass(ctx.state, endpoint)) fill(ctx, endpoint);
 }
 
 /** Returns why the account may not store the input of a new job; null if it may. */

@@ -18,7 +18,7 @@ import type { Room } from '../fleet/placement/room-search.ts';
 import { drainWorker } from '../fleet/workers.ts';
 import { findFreeSlot } from '../jobs/dispatch.ts';
 import { first } from '../jobs/lanes.ts';
-import { mustRunApart } from '../jobs/past-attempts.ts';
+import { runsAlone } from '../jobs/running-apart.ts';
 import type { Now } from '../now.ts';
 import type { State } from '../state.ts';
 import type { EndpointRecord } from '../state/endpoints.ts';
@@ -68,7 +68,7 @@ export function preempt(ctx: StepContext, endpoint: EndpointRecord, round: Preem
 function isServed({ state, now }: StepContext, endpoint: EndpointRecord): boolean {
   const head = endpoint.workers.size === 0 ? null : first(endpoint.lanes[0]);
   if (head === null) return false;
-  const request = { queuePosition: head.queuePosition, isApart: mustRunApart(head.pastAttempts) };
+  const request = { queuePosition: head.queuePosition, isApart: runsAlone(state, head) };
   return findFreeSlot(state, endpoint, now, request) !== null;
 }
 

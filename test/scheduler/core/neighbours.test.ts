@@ -30,7 +30,7 @@ test('a job that a neighbour disturbed is not charged, and its attempts are coun
 });
 
 test('suspected jobs are tried again together, then each alone, and only then charged', (t) => {
-  const { world, id } = worldOf(1);
+  const { world, id } = worldOf(1, 3);
   const [first, second] = [world.submit(id), world.submit(id)];
   for (let times = 0; times < 2; times += 1) {
     t.is(workerOf(world, first), workerOf(world, second));
@@ -47,8 +47,47 @@ test('suspected jobs are tried again together, then each alone, and only then ch
   t.is(phaseOf(world, later), 'LEASED');
 });
 
+for (const maxAttempts of [1, 2, 3, 5]) {
+  test(`a job that always ends its worker runs maxAttempts (${maxAttempts}) times, its neighbours lose nothing`, (t) => {
+    const { world, id } = worldOf(1, maxAttempts);
+    const [culprit, ...others] = [world.submit(id), world.submit(id), world.submit(id)];
+    let runs = 0;
+    for (; phaseOf(world, culprit) !== undefined && runs < 20; runs += 1) {
+      while (phaseOf(world, culprit) === 'QUEUED') world.complete(world.running[0]?.job ?? '');
+      const worker = workerOf(world, culprit);
+      const running = world.running.filter((each) => each.worker === worker).map(({ job }) => job);
+      for (const job of running) world.lose(job, running.length > 1);
+    }
+    // Where the only attempt ran beside others, a second one shows which of them it was.
+    t.is(runs, Math.max(maxAttempts, 2));
+    for (const other of others) if (phaseOf(world, other) !== undefined) t.is(world.image.jobs.get(other)?.attempts, Math.min(runs - 1, 2));
+  });
+}
+
+test('a job that ended a worker alone has the last attempt for itself', (t) => {
+  const { world, id } = worldOf(1, 2);
+  const job = world.submit(id);
+  world.lose(job, false);
+  const other = world.submit(id);
+  t.deepEqual([phaseOf(world, job), phaseOf(world, other)], ['LEASED', 'QUEUED']);
+  world.lose(job, false);
+  t.is(phaseOf(world, job), undefined);
+});
+
+test('a suspected job that completes costs nothing, and one whose node is lost is not charged for what others did', (t) => {
+  const { world, id } = worldOf(1, 2);
+  const [first, second] = [world.submit(id), world.submit(id)];
+  world.lose(first, true);
+  world.lose(second, true);
+  world.complete(first);
+  t.is(phaseOf(world, first), undefined);
+  t.is(world.image.jobs.get(second)?.attempts, 1);
+  world.disturb(second);
+  t.is(phaseOf(world, second), 'LEASED');
+});
+
 test('a job that runs alone waits for one empty worker; the others go on', (t) => {
-  const { world, id } = worldOf(2);
+  const { world, id } = worldOf(2, 3);
   const [suspect, other] = [world.submit(id), world.submit(id)];
   for (let times = 0; times < 2; times += 1) world.lose(suspect, true);
   t.is(phaseOf(world, suspect), 'LEASED', 'its worker is empty');

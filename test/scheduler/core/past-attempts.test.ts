@@ -6,6 +6,7 @@ import {
   MOST_ATTEMPTS,
   MOST_BYTES,
   mustRunApart,
+  openSuspicions,
   pastAttempts,
   unchargedAttempts,
   withAttempt,
@@ -30,7 +31,10 @@ const listOf = (...attempts: readonly PastAttempt[]): readonly PastAttempt[] =>
 
 test('attempts are kept in order', (t) => {
   const attempts = [ended(), ended({ attempt: 2, reason: 'NODE_LOST', startedAt: null, leasedAt: null, node: null })];
-  t.deepEqual(listOf(...attempts), attempts);
+  t.deepEqual(
+    listOf(...attempts),
+    attempts.map((attempt) => ({ ...attempt, workerEnds: 1 })),
+  );
   t.deepEqual(pastAttempts(null), []);
 });
 
@@ -42,7 +46,7 @@ test('what does not start for one reason again and again is one entry', (t) => {
     list.map(({ count }) => count),
     [1, 1_000, 1, 1],
   );
-  t.deepEqual(list[1], refused(999, { leasedAt: 0, count: 1_000 }));
+  t.deepEqual(list[1], refused(999, { leasedAt: 0, count: 1_000, workerEnds: 1 }));
   // Another reason, or another submission.
   t.is(listOf(refused(1), refused(2, { reason: 'UNDELIVERED' }), refused(3), refused(4, { submittedAt: 2_000 })).length, 4);
 });
@@ -72,14 +76,38 @@ test('what is not charged is counted in the last entry, however many were droppe
   t.is(unchargedAttempts(null, 1_000), 0);
 });
 
+/** Whether a job with many attempts left runs apart. */
+const runsApart = (text: string | null): boolean => mustRunApart(text, { submittedAt: 1_000, started: 2, maxAttempts: 50 });
+
 test('a job that is suspected twice runs apart from then on, also after a retry', (t) => {
   let text: string | null = withAttempt(null, ended({ error: '"suspected":9' }));
-  t.false(mustRunApart(text));
+  t.false(runsApart(text));
   text = withAttempt(text, ended({ reason: 'SUSPECTED' }), false);
-  t.false(mustRunApart(text));
+  t.false(runsApart(text));
   text = withAttempt(text, ended({ reason: 'SUSPECTED' }), false);
-  t.true(mustRunApart(text));
+  t.true(runsApart(text));
   for (let n = 0; n < 50; n += 1) text = withAttempt(text, ended({ submittedAt: 2_000, reason: n % 2 === 0 ? 'STOPPED' : 'REFUSED' }));
-  t.true(mustRunApart(text));
-  t.false(mustRunApart(null));
+  t.true(runsApart(text));
+  t.false(runsApart(null));
+});
+
+test('the last attempt of a job under which a worker ended runs apart', (t) => {
+  const next = (text: string | null, started: number, submittedAt = 1_000): boolean =>
+    mustRunApart(text, { submittedAt, started, maxAttempts: 3 });
+  const lost = withAttempt(null, ended());
+  t.false(next(lost, 1), 'two more are left');
+  const suspected = withAttempt(lost, ended({ reason: 'SUSPECTED' }), false);
+  t.true(next(suspected, 2));
+  t.false(next(suspected, 0, 2_000), 'a retry counts anew');
+  // Neighbours' ends and lost nodes are no reason.
+  t.false(next(withAttempt(lost, ended({ reason: 'NEIGHBOUR_STOPPED' }), false), 2));
+  t.false(next(withAttempt(withAttempt(null, ended({ reason: 'NODE_LOST' })), ended({ reason: 'NODE_LOST' })), 2));
+});
+
+test('suspicions are charged once the job ends a worker alone', (t) => {
+  let text = withAttempt(null, ended({ reason: 'SUSPECTED' }), false);
+  text = withAttempt(text, ended({ attempt: 2, reason: 'NEIGHBOUR_STOPPED' }), false);
+  t.deepEqual([unchargedAttempts(text, 1_000), openSuspicions(text, 1_000)], [2, 1]);
+  text = withAttempt(text, ended({ attempt: 3 }));
+  t.deepEqual([unchargedAttempts(text, 1_000), openSuspicions(text, 1_000)], [1, 0]);
 });
