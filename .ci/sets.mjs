@@ -39,6 +39,7 @@ export const sets = {
     'test/cli/up-schedulers.test.ts',
     'test/conformance/store/postgres*.test.ts',
     'test/deploy/dashboard.test.ts',
+    'test/deploy/second-host.test.ts',
     'test/integration/cells*.test.ts',
     'test/integration/cluster*.test.ts',
     'test/integration/handover.test.ts',

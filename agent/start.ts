@@ -6,6 +6,7 @@ import { pino, type Logger } from 'pino';
 
 import pkg from '../package.json' with { type: 'json' };
 import { makeFolder } from '../lib/durable.ts';
+import { hostOfScheduler } from '../lib/owner/addresses.ts';
 import { OwnerFinder } from '../lib/owner/owner-finder.ts';
 import { clientCredentials } from '../lib/grpc-tls.ts';
 import { acquireLock } from '../lib/lock.mjs';
@@ -130,6 +131,7 @@ async function startIn(folder: string, config: AgentConfig, deps: AgentDeps, loc
   const cache = await ArtifactCache.open({ folder: join(folder, 'cache'), maxBytes: config.cacheBytes, blobs, log });
   const workFolders = await WorkFolders.open(work, log);
 
+  const schedulerHost = (): string => hostOfScheduler(finder.owner);
   const inventory = new InventoryKeeper({
     probe: deps.probe ?? nvidiaProbe(config, folder),
     kernelLog: new KernelLog(config.kernelLog),
@@ -142,6 +144,7 @@ async function startIn(folder: string, config: AgentConfig, deps: AgentDeps, loc
     },
     builds: () => cache.digests,
     logForwarding: forwarder === undefined ? undefined : () => forwarder.counts,
+    unreachableGateways: () => gateways.unreachable,
     folder,
     env: config.hostEnv,
     lightMs: config.inventoryMs,
@@ -162,6 +165,7 @@ async function startIn(folder: string, config: AgentConfig, deps: AgentDeps, loc
     log,
     isolation: () => inventory.current.isolation,
     publicUrl: config.publicUrl,
+    schedulerHost,
     defaultNetworks: level.defaultNetworks,
     onGatewayUrl: (url) => level.launcher.setGateway(url),
     send: (event) => session.send(event),
@@ -170,12 +174,13 @@ async function startIn(folder: string, config: AgentConfig, deps: AgentDeps, loc
     onServing: () => gateways.workersChanged(),
     onDeviceDoubt: () => inventory.probeSoon(),
   });
-  const gateways = new Gateways({
+  const gateways: Gateways = new Gateways({
     tls: config,
     log,
     nodeId: () => session.identity?.nodeId ?? '',
     workers: () => engine.serving(),
     serve: (workerId, request, events) => engine.serve(workerId, request, events),
+    schedulerHost,
   });
   const removed = Promise.withResolvers<CapstanError>();
   let closing: Promise<void> | undefined;

@@ -185,8 +185,8 @@ export const gatewayConfig = z.object({
   ),
   invokeHost: setting(
     'CAPSTAN_INVOKE_HOST',
-    z.string().min(1).default('127.0.0.1'),
-    'Address on which agents reach this gateway for load-balanced requests (gRPC).',
+    z.string().default(''),
+    'Address that the gRPC server for agents listens on (load-balanced requests). When empty: the address that this gateway uses towards the scheduler; on the scheduler’s own host all addresses, if certificates are set or CAPSTAN_GRPC_PLAIN=anywhere, else loopback.',
   ),
   invokePort: setting(
     'CAPSTAN_INVOKE_PORT',
@@ -199,7 +199,7 @@ export const gatewayConfig = z.object({
       .string()
       .regex(/^.+:\d{1,5}$/, 'must be host:port')
       .optional(),
-    'Address that agents dial, host:port, when it differs from the one above (another name, a forwarded port).',
+    'Address that agents dial, host:port, when it differs from the one above (another name, a forwarded port). When empty, agents of a gateway that listens on all addresses dial the one that it uses towards the scheduler, or the scheduler’s.',
   ),
   metrics: setting(
     'CAPSTAN_METRICS',

@@ -6,6 +6,7 @@ import { ClusterClient } from '../lib/cluster-list.ts';
 import { CapstanError } from '../lib/errors.ts';
 import { clientCredentials } from '../lib/grpc-tls.ts';
 import { openTracing } from '../lib/telemetry/tracing.ts';
+import type { UnreachedBy } from '../proto/gen/capstan/v1/invoke.ts';
 import pkg from '../package.json' with { type: 'json' };
 import { Authenticator } from './auth/authenticate.ts';
 import { gatewayToken, metricsToken, type GatewayConfig } from './config.ts';
@@ -22,7 +23,8 @@ import { createServer } from './http/server.ts';
 import { readCertificate } from './http/tls.ts';
 import { Announcements } from './invoke/announcements.ts';
 import type { AgentLink } from './invoke/agent-link.ts';
-import { InvokeServer } from './invoke/invoke-server.ts';
+import { AgentPort } from './invoke/agent-port.ts';
+import { UnreachedNodes } from './invoke/unreached.ts';
 import { callOnce } from './jobs/unary.ts';
 import { TrustedProxies } from './lb/forwarded.ts';
 import { LoadBalancer } from './lb/load-balancer.ts';
@@ -103,7 +105,9 @@ export async function start(config: GatewayConfig, deps: GatewayDeps = {}): Prom
     releaseOf: (id) => directory.endpoint(id)?.releaseId,
     now,
     onChange: (id, begun) => cells.ofEndpoint(id).report.changed(id, begun),
+    refusalOf: (id) => unreached.refusal(id),
   });
+  const unreached = new UnreachedNodes({ nodesOf: (id) => directory.nodesOf(id), onChange: () => pools.recheck() });
   directory.onEndpoint = (id) => pools.serve(id);
   const announcements = new Announcements<AgentLink>({
     placementOf: (workerId) => directory.placement(workerId),
@@ -111,8 +115,15 @@ export async function start(config: GatewayConfig, deps: GatewayDeps = {}): Prom
     log,
   });
   directory.onPlacements = (nodeId) => announcements.placementsChanged(nodeId);
-  let invoke: InvokeServer | undefined;
-  const removed = new RemovedNodes((nodes) => invoke?.refuse(nodes));
+  const agents = new AgentPort({
+    config,
+    certificate,
+    gatewayToken: token,
+    log,
+    announcements,
+    onAnnounced: (announced) => cells.announce(announced),
+  });
+  const removed = new RemovedNodes((nodes) => agents.refuse(nodes));
   const inFlight = new Budget(config.maxInFlight);
   const connect = (name: string): CellLink => {
     const load = {
@@ -120,6 +131,7 @@ export async function start(config: GatewayConfig, deps: GatewayDeps = {}): Prom
       endpoints: () => [...pools.endpoints()].filter((id) => lookup.cellOf(id) === name),
       takeRoutes: () => metrics.lb.routes.take((id) => lookup.cellOf(id) === name),
       onRemovedNodes: (nodes: readonly string[]) => removed.set(name, nodes),
+      onUnreachedBy: (nodes: readonly UnreachedBy[]) => unreached.set(name, nodes),
     };
     const elsewhere = (endpointId: string) => cells.elsewhere(endpointId, name);
     return new CellLink(name, { config, token, credentials: channelCredentials, directory, inFlight, load, log, elsewhere, now });
@@ -197,14 +209,11 @@ export async function start(config: GatewayConfig, deps: GatewayDeps = {}): Prom
 
   let url: string;
   try {
-    const { invokeHost: host, invokePort: port } = config;
-    const listening = await InvokeServer.listen({ host, port, tls: config, gatewayToken: token, log, announcements });
-    invoke = listening.server;
     const bound = await app.listen({ host: config.host, port: config.port });
     url = certificate === null ? bound : bound.replace(/^http:/, 'https:');
-    cells.announce(config.invokeAddress ?? listening.address);
+    await agents.open(new URL(bound).port);
   } catch (thrown) {
-    await invoke?.close();
+    await agents.close();
     closeChannels();
     await app.close();
     throw listenError(thrown, config);
@@ -254,7 +263,7 @@ export async function start(config: GatewayConfig, deps: GatewayDeps = {}): Prom
       timer = setTimeout(force, HURRY_MS);
     }, config.closeGraceMs);
     await served;
-    await invoke?.close();
+    await agents.close();
     clearInterval(idle);
     clearTimeout(timer);
     closeChannels();

@@ -60,6 +60,11 @@ export function isOnThisHost(address: string): boolean {
   return host === 'localhost' || host === '::1' || /^127(\.\d{1,3}){3}$/.test(host);
 }
 
+/** True for the address of a peer, as gRPC names it, that is a process of this host. */
+export function isLocalPeer(peer: string): boolean {
+  return peer === 'unknown' || isOnThisHost(peer.replace(/^(\[?)::ffff:/i, '$1'));
+}
+
 function requirePlain(address: string, config: TlsConfig, variable: string): void {
   if (config.grpcPlain === 'anywhere' || isOnThisHost(address)) return;
   throw new CapstanError(

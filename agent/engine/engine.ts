@@ -23,6 +23,7 @@ import { isolationRefusal, networkOf, unreachable, type DefaultNetworks } from '
 import { serveOn, servingWorkers } from './serving.ts';
 import { AttemptSpans } from '../telemetry/attempt-spans.ts';
 import { callVariables } from './call-variables.ts';
+import { GatewayUrl } from './gateway-url.ts';
 import { StoreTurns } from './store-turns.ts';
 import { WorkerLines } from './worker-lines.ts';
 import { deviceProblemOf } from '../core/devices.ts';
@@ -49,6 +50,8 @@ export interface EngineDeps {
   /** Base URL of the HTTP API as workers on this node reach it; empty: the scheduler's value. */
   readonly publicUrl: string;
   readonly defaultNetworks: DefaultNetworks;
+  /** The host of the scheduler as this agent reaches it. */
+  readonly schedulerHost: () => string;
   /** Called with the address that workers get as CAPSTAN_URL. */
   readonly onGatewayUrl: (url: string) => void;
   readonly send: (event: AgentEvent) => void;
@@ -77,8 +80,7 @@ export class Engine {
   readonly #transfers = new Map<AttemptKey, AbortController>();
   /** Secrets of the desired workers. */
   #tokens: ReadonlyMap<string, string> = new Map();
-  /** Base URL of the HTTP API as given by the scheduler. */
-  #publicUrl = '';
+  readonly #gatewayUrl: GatewayUrl;
   #timer: NodeJS.Timeout | undefined;
   #timerAt: number | undefined;
   #turnEnds = false;
@@ -90,6 +92,7 @@ export class Engine {
 
   constructor(deps: EngineDeps) {
     this.#deps = deps;
+    this.#gatewayUrl = new GatewayUrl(deps.publicUrl, deps.onGatewayUrl);
     this.#lines = new WorkerLines(deps.onLogLine);
     this.#stores = new StoreTurns(deps.blobs, (key) => this.#state.attempts.get(key)?.accountId ?? '');
     this.#spans = new AttemptSpans(deps.tracing);
@@ -106,9 +109,11 @@ export class Engine {
     for (const { event } of events) {
       switch (event?.$case) {
         case 'welcome':
-          this.#publicUrl = event.value.publicUrl;
-          this.#deps.onGatewayUrl(this.#gatewayUrl);
+          this.#gatewayUrl.welcomed(event.value.publicUrl);
           this.feed({ kind: 'welcome' });
+          break;
+        case 'gateways':
+          this.#gatewayUrl.listed(event.value, this.#deps.schedulerHost());
           break;
         case 'desired':
           this.#tokens = new Map(event.value.workers.map(({ workerId, token }) => [workerId, token]));
@@ -337,7 +342,7 @@ export class Engine {
     const { endpointId } = release;
     const hosted = this.#hostedOf(workerId, start, endpointId);
     const runtime = this.#deps.runtimes.get(name);
-    const own = callVariables(release, { url: this.#gatewayUrl, token: this.#tokens.get(workerId) ?? '' });
+    const own = callVariables(release, { url: this.#gatewayUrl.current, token: this.#tokens.get(workerId) ?? '' });
     const env = { ...release.env, ...own };
     const doubtDevices = (): void => {
       if (deviceUuids.length > 0) this.#deps.onDeviceDoubt();
@@ -418,10 +423,6 @@ export class Engine {
       },
       events,
     );
-  }
-
-  get #gatewayUrl(): string {
-    return this.#deps.publicUrl === '' ? this.#publicUrl : this.#deps.publicUrl;
   }
 
   /**

@@ -2,7 +2,7 @@
 import type { Logger } from 'pino';
 
 import type { NodeIsolation } from '../../lib/isolation.ts';
-import type { Inventory } from '../../proto/gen/capstan/v1/nodes.ts';
+import type { Inventory, UnreachableGateway } from '../../proto/gen/capstan/v1/nodes.ts';
 import { messageOf } from '../../lib/to-error.ts';
 import { afterFullProbe, afterLightProbe, differs, NO_DEVICES, type DeviceSet } from './devices.ts';
 import { CpuLoad, quickGauges, quickIdentity, readGauges, readIdentityOfHost, type HostGauges, type HostIdentity } from './host-facts.ts';
@@ -51,6 +51,8 @@ export interface InventoryOptions {
   readonly builds: () => readonly string[];
   /** Log lines that were forwarded; absent where none are. */
   readonly logForwarding?: (() => Inventory['logForwarding']) | undefined;
+  /** Gateways that the agent does not reach. */
+  readonly unreachableGateways?: () => UnreachableGateway[];
   /** A folder on the disk that is reported. */
   readonly folder: string;
   readonly env: Readonly<Record<string, string>>;
@@ -77,6 +79,7 @@ export class InventoryKeeper {
   #containers: ContainerFacts | undefined;
   #sentAt = 0;
   #sentBuilds = '';
+  #sentUnreachable = '';
   #fullAt = 0;
   #timer: NodeJS.Timeout | undefined;
   /** When the last round ended, monotonic ms; undefined during a round. */
@@ -119,6 +122,7 @@ export class InventoryKeeper {
       builds: this.#options.builds().slice(0, MAX_BUILDS),
       isolation: this.#isolation,
       logForwarding: this.#options.logForwarding?.(),
+      unreachableGateways: this.#options.unreachableGateways?.() ?? [],
     };
   }
 
@@ -160,8 +164,12 @@ export class InventoryKeeper {
     this.#round = Promise.all([this.#probeHost(first), this.#probeDevices(), this.#probeEngine()]).then((changes) => {
       if (this.#closed) return;
       const builds = [...this.#options.builds()].sort().join();
-      if (changes.includes(true) || builds !== this.#sentBuilds || performance.now() - this.#sentAt >= REPORT_MS) {
+      // The reason may change at each try.
+      const unreachable = (this.#options.unreachableGateways?.() ?? []).map(({ address }) => address).join();
+      const isNews = builds !== this.#sentBuilds || unreachable !== this.#sentUnreachable;
+      if (changes.includes(true) || isNews || performance.now() - this.#sentAt >= REPORT_MS) {
         this.#sentBuilds = builds;
+        this.#sentUnreachable = unreachable;
         this.#tell();
       }
       this.#restingSince = performance.now();

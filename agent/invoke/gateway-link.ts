@@ -2,7 +2,7 @@
  * The stream to one gateway: numbered requests arrive on it and their responses return on it. Reconnects when it
  * breaks.
  */
-import { Metadata, type ChannelCredentials, type ClientDuplexStream } from '@grpc/grpc-js';
+import { connectivityState, Metadata, type ChannelCredentials, type ClientDuplexStream } from '@grpc/grpc-js';
 import type { Logger } from 'pino';
 
 import { BatchWriter, FRAMES_BYTES, messageLimits } from '../../lib/batches.ts';
@@ -29,6 +29,9 @@ export interface GatewayLinkOptions {
   readonly serve: (workerId: string, request: HttpRequest, events: HttpEvents) => HttpCall | null;
 }
 
+/** A stream that lasted this long over an open connection was accepted by the gateway, ms. */
+const ACCEPTED_MS = 1_000;
+
 type Saying = NonNullable<AgentFrame['frame']>;
 
 export class GatewayLink {
@@ -42,6 +45,10 @@ export class GatewayLink {
   readonly #frames = new BatchWriter<AgentFrame>((frames) => this.#stream?.write({ frames }), { bytes: FRAMES_BYTES });
   #complained = '';
   #closed = false;
+  /** When the stream was opened, and since when the gateway is out of reach, monotonic ms. */
+  #openedAt = 0;
+  #outSince: number | undefined;
+  #lastFailure = 'no connection yet';
   /** The last reported set of workers, so that only changes are reported. */
   #told = '';
 
@@ -64,6 +71,14 @@ export class GatewayLink {
   /** Presented at the next dial. */
   set token(token: string) {
     this.#token = token;
+  }
+
+  /** Returns for how long the gateway has been out of reach, ms, and the last error; undefined while it is reached. */
+  get outOfReach(): { readonly ms: number; readonly reason: string } | undefined {
+    const now = performance.now();
+    const isOpen = this.#stream !== undefined && this.#client.getChannel().getConnectivityState(false) === connectivityState.READY;
+    if (isOpen && now - this.#openedAt >= ACCEPTED_MS) this.#outSince = undefined;
+    return this.#outSince === undefined ? undefined : { ms: now - this.#outSince, reason: this.#lastFailure };
   }
 
   /** Reports the workers that accept requests, if the set has changed. */
@@ -97,6 +112,8 @@ export class GatewayLink {
     metadata.set('authorization', `Bearer ${this.#token}`);
     const stream = this.#client.invoke(metadata);
     this.#stream = stream;
+    this.#openedAt = performance.now();
+    this.#outSince ??= this.#openedAt;
     this.#told = '';
     this.#frames.clear();
     let failure: unknown;
@@ -111,6 +128,7 @@ export class GatewayLink {
       }
       this.#backoff.reset();
       this.#complained = '';
+      this.#outSince = undefined;
     });
     stream.on('error', (error: unknown) => {
       failure = error;
@@ -121,10 +139,13 @@ export class GatewayLink {
 
   #broken(stream: ClientDuplexStream<InvokeFromAgent, InvokeFromGateway>, failure: unknown): void {
     if (this.#stream !== stream) return;
+    // A stream that was accepted and ends now leaves the gateway out of reach from now on.
+    if (this.outOfReach === undefined) this.#outSince = performance.now();
     this.#stream = undefined;
     this.#abortAll();
     if (this.#closed) return;
     const error = failure === undefined ? new CapstanError('UNAVAILABLE', 'ended by the gateway') : fromServiceError(failure);
+    this.#lastFailure = error.message;
     if (this.#complained !== error.code) {
       this.#options.log.warn({ gateway: this.#options.address, code: error.code, error: error.message }, 'no stream to the gateway');
       this.#complained = error.code;

@@ -39,6 +39,8 @@ export interface NodeRow {
     readonly xids: readonly { readonly code: number; readonly text: string; readonly at: string }[];
   }[];
   readonly deviceProblem: string;
+  /** Gateways that its agent does not reach. */
+  readonly unreachableGateways: readonly { readonly address: string; readonly dialed: string; readonly reason: string }[];
   /** Null when its agent does not report it. */
   readonly isolation: {
     readonly processes: string;
@@ -69,7 +71,7 @@ export interface MachineType {
 
 const NODE = `id cell name connected draining workers jobs cpus memoryBytes allocated { cpus memoryBytes devices } allocatable { cpus memoryBytes }
   memoryAvailableBytes diskAvailableBytes cpuPercent runtimes packages: packageVersions deviceProblem
-  isolation { processes containers processNetworks containerNetworks missing { without reason remedy } }
+  unreachableGateways { address dialed reason } isolation { processes containers processNetworks containerNetworks missing { without reason remedy } }
   devices { uuid name: model memoryBytes healthy problem temperatureCelsius utilizationPercent eccCorrected eccUncorrected
     recoveryAction pciBusId xids { code text at } }`;
 const MACHINE_TYPE = 'nodes os arch cpus cpuModel memoryBytes runtimes packages images devices { model memoryBytes count }';

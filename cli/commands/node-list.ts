@@ -22,7 +22,7 @@ export const nodeList: Command = {
         row.name,
         row.id,
         ...column.of(row.cell),
-        `${row.connected ? 'connected' : 'disconnected'}${row.draining ? ',draining' : ''}`,
+        statusOf(row),
         String(row.workers),
         String(row.jobs),
         String(row.cpus),
@@ -37,10 +37,19 @@ export const nodeList: Command = {
           cells,
         ),
       );
+      for (const { name, unreachableGateways } of rows)
+        for (const { dialed, reason } of unreachableGateways) terminal.warn(`${name} does not reach the gateway at ${dialed}: ${reason}`);
       if (rows.length === 0) terminal.next('capstan up');
     });
   },
 };
+
+function statusOf({ connected, draining, unreachableGateways }: NodeRow): string {
+  const states = [connected ? 'connected' : 'disconnected'];
+  if (draining) states.push('draining');
+  if (unreachableGateways.length > 0) states.push('no gateway');
+  return states.join(',');
+}
 
 /** Allocated and allocatable amounts of each resource that the node reports. */
 function allocated({ allocated, allocatable, devices }: NodeRow): string {

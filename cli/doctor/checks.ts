@@ -225,7 +225,9 @@ async function checkScheduler(settings: Settings): Promise<Finding[]> {
       ? [
           ok(name, text),
           ...masterKey,
-          ...nodes.filter((node) => node.connected).flatMap((node) => [...checkDevices(node), ...checkIsolation(node)]),
+          ...nodes
+            .filter((node) => node.connected)
+            .flatMap((node) => [...checkGateways(node), ...checkDevices(node), ...checkIsolation(node)]),
         ]
       : [{ name, verdict: 'warning', text, hint: 'Jobs wait until an agent runs: capstan up, or capstan agent.' }, ...masterKey];
   } catch (error) {
@@ -250,6 +252,16 @@ async function checkMasterKey(client: SchedulerClient): Promise<Finding[] | null
     if (error instanceof CapstanError && error.code === 'CONFLICT') return [];
     throw error;
   }
+}
+
+/** Gateways that the agent of a node does not reach. */
+function checkGateways({ name, inventory }: NodeInfo): Finding[] {
+  const hint =
+    'Requests of load-balanced endpoints get none of its workers there: open the port between the hosts, or set CAPSTAN_INVOKE_HOST, ' +
+    'CAPSTAN_INVOKE_PORT or CAPSTAN_INVOKE_ADDRESS of the gateway (docs/install.md).';
+  return (inventory?.unreachableGateways ?? []).map(({ dialed, reason }) =>
+    fault(`agent of ${name}`, `does not reach the gateway at ${dialed}: ${reason}`, hint),
+  );
 }
 
 /** Problems of GPUs that a node reports. */

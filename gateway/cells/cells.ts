@@ -6,6 +6,7 @@
 import { DEFAULT_CELL } from '../../lib/cells.ts';
 import { CapstanError } from '../../lib/errors.ts';
 import type { Key } from '../directory/directory.ts';
+import type { Announced } from '../invoke/report.ts';
 import type { CellLink } from './cell-link.ts';
 
 export interface CellsOptions {
@@ -22,7 +23,7 @@ export class Cells {
   readonly first: CellLink;
   readonly #links = new Map<string, CellLink>();
   #all: readonly CellLink[];
-  #invokeAddress: string | undefined;
+  #announced: Announced | undefined;
   #closed = false;
 
   constructor(options: CellsOptions) {
@@ -80,14 +81,14 @@ export class Cells {
       const link = this.#options.connect(name);
       this.#links.set(name, link);
       this.#all = [...this.#all, link];
-      if (this.#invokeAddress !== undefined) link.report.open(this.#invokeAddress);
+      if (this.#announced !== undefined) link.report.open(this.#announced);
     }
   }
 
-  /** Tells every cell where agents reach this gateway. */
-  announce(invokeAddress: string): void {
-    this.#invokeAddress = invokeAddress;
-    for (const link of this.#all) link.report.open(invokeAddress);
+  /** Tells every cell where agents and workers reach this gateway. */
+  announce(announced: Announced): void {
+    this.#announced = announced;
+    for (const link of this.#all) link.report.open(announced);
   }
 
   /** A cell's owner is connected. */

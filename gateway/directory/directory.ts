@@ -89,6 +89,13 @@ export class Directory {
     return this.#placements.get(workerId);
   }
 
+  /** The nodes on which the scheduler placed workers of an endpoint. */
+  nodesOf(endpointId: string): ReadonlySet<string> {
+    const nodes = new Set<string>();
+    for (const placement of this.#placements.values()) if (placement.endpointId === endpointId) nodes.add(placement.nodeId);
+    return nodes;
+  }
+
   /** The cell in which an account lives, if one of its keys is here. */
   cellOfAccount(account: string): string | undefined {
     for (const { accountId, cell } of this.#keys.values()) if (accountId === account) return cell;

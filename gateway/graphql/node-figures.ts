@@ -43,6 +43,7 @@ export function nodeFigures(node: NodeInfo) {
       xids: device.xids.map(({ code, text, atMs }) => ({ code, text, at: new Date(Number(atMs)).toISOString() })),
     })),
     deviceProblem: inventory?.deviceProblem ?? '',
+    unreachableGateways: inventory?.unreachableGateways ?? [],
     isolation: isolationOf(inventory?.isolation),
     agentVersion: node.agentVersion === '' ? null : node.agentVersion,
   };

@@ -1,6 +1,7 @@
 /** The control plane's schema. Its descriptions are the reference, which introspection shows. */
 import { buildSchema } from 'graphql';
 
+import { ATTENTION_TYPES } from './attention-types.ts';
 import { HISTORY_TYPES } from './history-types.ts';
 import { JOB_TYPES, LOG_TYPES } from './job-types.ts';
 import { SETTINGS_INPUT, SETTINGS_OUTPUT } from './settings-types.ts';
@@ -286,39 +287,7 @@ type Worker {
   failures: Int!
   start: StartPhases!
 }
-type Attention {
-  "The most urgent kinds first, in each kind the longest-lasting first."
-  items: [AttentionItem!]!
-  "Items that are not listed: a cell lists at most 500, and a gateway only the kinds that it knows."
-  omitted: Int!
-}
-type AttentionItem {
-  kind: AttentionKind!
-  cell: String!
-  "Null if unknown."
-  since: Time
-  endpoint: ID
-  "Account of the endpoint."
-  account: ID
-  node: ID
-  message: String!
-  "What to do about it: page and section in the folder docs."
-  runbook: String!
-}
-enum AttentionKind {
-  "Consecutive starts of an endpoint's workers fail."
-  CRASH_LOOP
-  "Jobs or requests of an endpoint wait, and no node can take a worker for them."
-  NO_CAPACITY
-  "Deliveries of an endpoint's webhooks failed; of the key's own account, among its first 1,000 undelivered ones."
-  WEBHOOKS_FAILING
-  "The disk of the scheduler or of a node is nearly full; for operators."
-  DISK_LOW
-  "A node has been disconnected for longer than the grace period; for operators."
-  NODE_DISCONNECTED
-  "A GPU is unhealthy, or the GPUs of a node cannot be read; for operators, and accounts with workers there."
-  DEVICE_UNHEALTHY
-}
+${ATTENTION_TYPES}
 """Phases of the last start, ms since the request; 0 if not reached."""
 type StartPhases { artifactMs: Int! startedMs: Int! loadedMs: Int! }
 """A host. Keys with the scope OPERATOR see all of it. Others see what it offers, with counts of their own workers only: the rest is 0, empty or null."""
@@ -355,8 +324,19 @@ type Node {
   deviceProblem: String
   "How strongly it isolates workers; null when its agent does not report it."
   isolation: Isolation
+  "Gateways that its agent does not reach; empty for keys without the scope OPERATOR."
+  unreachableGateways: [UnreachableGateway!]!
   "Version of its agent; null until the agent connects, and for keys without the scope OPERATOR."
   agentVersion: String
+}
+"""A gateway that the agent of a node does not reach: requests of load-balanced endpoints that arrive there get no worker of the node."""
+type UnreachableGateway {
+  "Where the gateway says that agents reach it."
+  address: String!
+  "The address that the agent dials."
+  dialed: String!
+  "The last error."
+  reason: String!
 }
 """How strongly a node isolates its workers (docs/sandboxes.md)."""
 type Isolation {

@@ -5,7 +5,14 @@
 import type { ClientDuplexStream, Metadata } from '@grpc/grpc-js';
 
 import { fromServiceError } from '../../lib/grpc-errors.ts';
-import type { EndpointLevel, GatewayNotice, GatewayReport, GatewayServiceClient, RouteCounts } from '../../proto/gen/capstan/v1/invoke.ts';
+import type {
+  EndpointLevel,
+  GatewayNotice,
+  GatewayReport,
+  GatewayServiceClient,
+  RouteCounts,
+  UnreachedBy,
+} from '../../proto/gen/capstan/v1/invoke.ts';
 import { readClientStream } from '../../lib/stream-guard.ts';
 import { backoffMs } from '../../lib/backoff.ts';
 import type { Log } from '../log.ts';
@@ -29,6 +36,14 @@ export interface LoadReportOptions {
   readonly endpoints: () => Iterable<string>;
   /** Nodes that may no longer connect. The set replaces the previous one. */
   readonly onRemovedNodes: (nodes: readonly string[]) => void;
+  /** Nodes whose agents do not reach this gateway. The set replaces the previous one. */
+  readonly onUnreachedBy: (nodes: readonly UnreachedBy[]) => void;
+}
+
+/** Where others reach this gateway. */
+export interface Announced {
+  readonly invokeAddress: string;
+  readonly httpUrl: string;
 }
 
 export class LoadReport {
@@ -37,6 +52,7 @@ export class LoadReport {
   /** Endpoints whose level was reported to the scheduler. */
   readonly #told = new Set<string>();
   #address = '';
+  #httpUrl = '';
   #call: ClientDuplexStream<GatewayReport, GatewayNotice> | null = null;
   #retry: NodeJS.Timeout | undefined;
   #gather: NodeJS.Timeout | undefined;
@@ -50,9 +66,10 @@ export class LoadReport {
     this.#options = options;
   }
 
-  /** Starts. Agents connect to `invokeAddress`. */
-  open(invokeAddress: string): void {
+  /** Starts. Agents connect to `invokeAddress`, and workers reach the HTTP API at `httpUrl`. */
+  open({ invokeAddress, httpUrl }: Announced): void {
     this.#address = invokeAddress;
+    this.#httpUrl = httpUrl;
     this.#routes = setInterval(() => this.#reportRoutes(), ROUTES_MS);
     this.#dial();
   }
@@ -87,13 +104,14 @@ export class LoadReport {
       this.#attempt = 0;
       this.#lastFailure = '';
     });
-    readClientStream<GatewayNotice>(call, { name: 'GatewayService.Session', log: this.#options.log }, ({ removedNodes }) =>
-      this.#options.onRemovedNodes(removedNodes),
-    );
+    readClientStream<GatewayNotice>(call, { name: 'GatewayService.Session', log: this.#options.log }, ({ removedNodes, unreachedBy }) => {
+      this.#options.onRemovedNodes(removedNodes);
+      this.#options.onUnreachedBy(unreachedBy);
+    });
     call.on('error', (error: Error) => this.#broken(call, fromServiceError(error).message));
     call.on('end', () => this.#broken(call, 'ended by the scheduler'));
     for (const endpoint of this.#options.endpoints()) this.#changed.add(endpoint);
-    call.write({ invokeAddress: this.#address, levels: this.#levels(), routes: [] });
+    call.write({ invokeAddress: this.#address, httpUrl: this.#httpUrl, levels: this.#levels(), routes: [] });
   }
 
   #broken(call: ClientDuplexStream<GatewayReport, GatewayNotice>, reason: string): void {
@@ -111,7 +129,7 @@ export class LoadReport {
     this.#urgent = false;
     if (this.#call === null) return;
     const levels = this.#levels();
-    if (levels.length > 0) this.#call.write({ invokeAddress: '', levels, routes: [] });
+    if (levels.length > 0) this.#call.write({ invokeAddress: '', httpUrl: '', levels, routes: [] });
   }
 
   /** While there is no session the requests are counted on. */
@@ -119,7 +137,7 @@ export class LoadReport {
     if (this.#call === null) return;
     const routes = this.#options.takeRoutes();
     for (let from = 0; from < routes.length; from += MOST_ROUTES)
-      this.#call.write({ invokeAddress: '', levels: [], routes: routes.slice(from, from + MOST_ROUTES) });
+      this.#call.write({ invokeAddress: '', httpUrl: '', levels: [], routes: routes.slice(from, from + MOST_ROUTES) });
   }
 
   /** What changed. An endpoint without requests is reported once, as having none. */

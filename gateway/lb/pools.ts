@@ -41,6 +41,8 @@ export interface PoolSettings {
   readonly maxHeld: number;
   /** How long one may wait, ms. */
   readonly holdMs: number;
+  /** Why a request of the endpoint need not wait for a worker; undefined while one may become free. */
+  readonly refusalOf?: (endpointId: string) => CapstanError | undefined;
   /** The release whose workers get the endpoint's requests. */
   readonly releaseOf: (endpointId: string) => string | undefined;
   /** Monotonic, ms. */
@@ -81,6 +83,11 @@ export class Pools<Host extends WorkerHost> {
       seeker.soughtAt ??= this.#settings.now();
       this.#use(endpointId, pool, worker);
       seeker.placed(worker);
+      return () => undefined;
+    }
+    const refusal = this.#refusalOf(endpointId, pool);
+    if (refusal !== undefined) {
+      seeker.refused(refusal);
       return () => undefined;
     }
     const cameBefore = seeker.soughtAt !== undefined;
@@ -157,6 +164,26 @@ export class Pools<Host extends WorkerHost> {
       seeker.placed(worker);
     }
     this.#arm(endpointId, pool);
+  }
+
+  /** The reasons for refusals have changed, of one endpoint or of all: refuses those that wait in vain. */
+  recheck(only?: string): void {
+    for (const [endpointId, pool] of this.#pools) {
+      if (pool.held.size === 0 || (only !== undefined && only !== endpointId)) continue;
+      const refusal = this.#refusalOf(endpointId, pool);
+      if (refusal === undefined) continue;
+      clearTimeout(pool.timer);
+      for (const seeker of pool.held) {
+        pool.held.delete(seeker);
+        seeker.refused(refusal);
+      }
+      this.#settings.onChange(endpointId, false);
+    }
+  }
+
+  /** An endpoint with a worker here may serve: waiting is not in vain. */
+  #refusalOf(endpointId: string, pool: Pool<Host>): CapstanError | undefined {
+    return pool.workers.size > 0 ? undefined : this.#settings.refusalOf?.(endpointId);
   }
 
   /** Returns the numbers of waiting and in-flight requests, and the age of the oldest waiting one, ms. */

@@ -102,3 +102,9 @@ function addressed(address: string, port: string): Candidate {
 function keyOf(entry: string): string {
   return entry.replace(SCHEME, '').toLowerCase();
 }
+
+/** Returns the host of a scheduler as it is dialed, the configured name where there is one; 127.0.0.1 for a socket, or without an owner. */
+export function hostOfScheduler(owner: Candidate | undefined): string {
+  const entry = owner?.authority ?? owner?.target ?? '';
+  return partsOf(entry)?.host ?? '127.0.0.1';
+}

@@ -61,6 +61,7 @@ const KINDS: readonly AttentionKind[] = [
   AttentionKind.CRASH_LOOP,
   AttentionKind.NO_CAPACITY,
   AttentionKind.NODE_DISCONNECTED,
+  AttentionKind.GATEWAY_UNREACHABLE,
   AttentionKind.DEVICE_UNHEALTHY,
   AttentionKind.WEBHOOKS_FAILING,
 ];
@@ -71,6 +72,7 @@ const RUNBOOKS = {
   [AttentionKind.WEBHOOKS_FAILING]: 'runbook.md#webhooks-are-given-up',
   [AttentionKind.DISK_LOW]: 'runbook.md#the-disk-fills',
   [AttentionKind.NODE_DISCONNECTED]: 'runbook.md#a-host-is-disconnected',
+  [AttentionKind.GATEWAY_UNREACHABLE]: 'runbook.md#a-host-does-not-reach-a-gateway',
   [AttentionKind.DEVICE_UNHEALTHY]: 'runbook.md#a-gpu-is-unhealthy',
 } as const;
 
@@ -154,6 +156,13 @@ function ofNode(state: State, node: NodeRecord, now: Now, { account, operator }:
   const space = { free: Number(inventory.diskAvailableBytes), total: Number(inventory.diskBytes) };
   if (operator && isLow(space, NODE_MIN_FREE_PERCENT))
     items.push(item(AttentionKind.DISK_LOW, `the disk of ${name} has less than ${NODE_MIN_FREE_PERCENT} % free space`, { node }));
+  if (operator)
+    for (const { address, dialed, reason } of inventory.unreachableGateways) {
+      const as = dialed === address ? '' : ` (announced as ${address})`;
+      items.push(
+        item(AttentionKind.GATEWAY_UNREACHABLE, `the agent of ${name} does not reach the gateway at ${dialed}${as}: ${reason}`, { node }),
+      );
+    }
   const runsOwn = [...node.workers].some((id) => {
     const worker = state.workers.get(id);
     return worker !== undefined && state.endpoints.get(worker.endpoint)?.config.account === account;

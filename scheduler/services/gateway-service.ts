@@ -5,9 +5,10 @@
 import type { ServerDuplexStream } from '@grpc/grpc-js';
 
 import type { CapstanError } from '../../lib/errors.ts';
-import type { GatewayNotice, GatewayReport, GatewayServiceServer } from '../../proto/gen/capstan/v1/invoke.ts';
-import type { SchedulerEvent } from '../../proto/gen/capstan/v1/nodes.ts';
+import type { GatewayNotice, GatewayReport, GatewayServiceServer, UnreachedBy } from '../../proto/gen/capstan/v1/invoke.ts';
+import type { SchedulerEvent, UnreachableGateway } from '../../proto/gen/capstan/v1/nodes.ts';
 import { toStatus } from '../../lib/grpc-errors.ts';
+import { isLocalPeer, isOnThisHost } from '../../lib/grpc-tls.ts';
 import { readServerStream } from '../../lib/stream-guard.ts';
 import type { Clock } from '../engine/clock.ts';
 import type { Engine, EngineLog } from '../engine/engine.ts';
@@ -16,6 +17,12 @@ import type { GatewayToken } from '../secrets/gateway-token.ts';
 import { INVOKE_TOKEN_MS, invokeToken } from '../secrets/invoke-token.ts';
 import type { Authorizer } from './auth.ts';
 import type { NodeSessions } from './node-service.ts';
+
+/** Characters of an address, and of a reason. */
+const MAX_URL = 512;
+const MAX_REASON = 500;
+/** Gateways that one node may report as unreachable. */
+const MAX_UNREACHABLE = 100;
 
 type Call = ServerDuplexStream<GatewayReport, GatewayNotice>;
 
@@ -30,16 +37,29 @@ export interface GatewayServiceDeps {
   readonly recorder: Pick<HistoryRecorder, 'requestsEnded'>;
 }
 
+interface OpenGateway {
+  readonly call: Call;
+  /** Where agents reach it; empty before its first report. */
+  address: string;
+  /** Base URL of its HTTP API as workers reach it; empty when unknown. */
+  httpUrl: string;
+  /** The nodes that do not reach it, as it was told last. */
+  sentUnreached: string;
+}
+
 /** The open sessions of gateways. */
 export class GatewaySessions {
   readonly #deps: GatewayServiceDeps;
-  readonly #open = new Map<number, { readonly call: Call; address: string }>();
+  readonly #open = new Map<number, OpenGateway>();
+  /** Nodes with gateways that they do not reach. */
+  readonly #unreachable = new Map<string, readonly UnreachableGateway[]>();
   readonly #renewal: NodeJS.Timeout;
   #next = 1;
 
   constructor(deps: GatewayServiceDeps) {
     this.#deps = deps;
-    deps.sessions.onGreeted = (node, session) => deps.sessions.send(node, session, this.#notice(node));
+    deps.sessions.onGreeted = (node, session) => deps.sessions.send(node, session, this.#notice(node, session));
+    deps.sessions.onUnreachable = (node, gateways) => this.#unreached(node, gateways);
     this.#renewal = setInterval(() => this.#tellNodes(), INVOKE_TOKEN_MS / 3);
     this.#renewal.unref();
   }
@@ -50,8 +70,7 @@ export class GatewaySessions {
 
   /** Tells all gateways about a removed node. They reject it from then on, whatever token it holds. */
   tellRemoved(): void {
-    const notice = this.#removedNodes();
-    for (const { call } of this.#open.values()) call.write(notice);
+    for (const gateway of this.#open.values()) gateway.call.write(this.#noticeFor(gateway));
   }
 
   closeAll(reason: CapstanError): void {
@@ -72,8 +91,9 @@ export class GatewaySessions {
       return;
     }
     const gateway = this.#next++;
-    this.#open.set(gateway, { call, address: '' });
-    call.write(this.#removedNodes());
+    const open: OpenGateway = { call, address: '', httpUrl: '', sentUnreached: '' };
+    this.#open.set(gateway, open);
+    call.write(this.#noticeFor(open));
     readServerStream<GatewayReport>(
       call,
       { name: 'GatewayService.Session', log: this.#deps.log, facts: { gateway } },
@@ -81,12 +101,14 @@ export class GatewaySessions {
     );
   }
 
-  #reported(gateway: number, { invokeAddress, levels, routes }: GatewayReport): void {
+  #reported(gateway: number, { invokeAddress, httpUrl, levels, routes }: GatewayReport): void {
     const open = this.#open.get(gateway);
     if (open === undefined) return;
     if (invokeAddress !== '' && invokeAddress !== open.address) {
       open.address = invokeAddress;
+      open.httpUrl = httpUrl.slice(0, MAX_URL);
       this.#tellNodes();
+      this.#tellUnreached();
     }
     if (levels.length > 0) this.#deps.engine.handle({ kind: 'levels', gateway, levels });
     for (const route of routes) this.#deps.recorder.requestsEnded(route);
@@ -100,20 +122,57 @@ export class GatewaySessions {
     if (open.address !== '') this.#tellNodes();
   }
 
-  /** Returns the removed nodes whose last token could still be valid. */
-  #removedNodes(): GatewayNotice {
+  /** Returns the removed nodes whose last token could still be valid, and the nodes that do not reach the gateway. */
+  #noticeFor(gateway: OpenGateway): GatewayNotice {
     const { engine, clock } = this.#deps;
     const since = clock.now().wall - INVOKE_TOKEN_MS;
-    return { removedNodes: [...engine.state.removedNodes.values()].filter(({ removedAt }) => removedAt > since).map(({ id }) => id) };
+    const removed = [...engine.state.removedNodes.values()].filter(({ removedAt }) => removedAt > since);
+    return { removedNodes: removed.map(({ id }) => id), unreachedBy: this.#unreachedBy(gateway) };
+  }
+
+  #unreachedBy({ address }: OpenGateway): UnreachedBy[] {
+    if (address === '') return [];
+    return [...this.#unreachable].flatMap(([nodeId, gateways]) => {
+      const found = gateways.find((gateway) => gateway.address === address);
+      if (found === undefined) return [];
+      const nodeName = this.#deps.engine.state.nodes.get(nodeId)?.config.name ?? nodeId;
+      return [{ nodeId, nodeName, dialed: found.dialed.slice(0, MAX_URL), reason: found.reason.slice(0, MAX_REASON) }];
+    });
+  }
+
+  #unreached(node: string, gateways: readonly UnreachableGateway[]): void {
+    if (gateways.length === 0 && !this.#unreachable.delete(node)) return;
+    if (gateways.length > 0) this.#unreachable.set(node, gateways.slice(0, MAX_UNREACHABLE));
+    this.#tellUnreached();
+  }
+
+  #tellUnreached(): void {
+    for (const gateway of this.#open.values()) {
+      const nodes = this.#unreachedBy(gateway)
+        .map(({ nodeId }) => nodeId)
+        .join();
+      if (nodes === gateway.sentUnreached) continue;
+      gateway.sentUnreached = nodes;
+      gateway.call.write(this.#noticeFor(gateway));
+    }
   }
 
   #tellNodes(): void {
-    this.#deps.sessions.broadcast((node) => this.#notice(node));
+    this.#deps.sessions.broadcast((node, session) => this.#notice(node, session));
   }
 
-  #notice(node: string): SchedulerEvent {
-    const addresses = new Set([...this.#open.values()].map(({ address }) => address).filter((address) => address !== ''));
+  #notice(node: string, session: number): SchedulerEvent {
     const token = invokeToken(this.#deps.gatewayToken.value, node, this.#deps.clock.now().wall);
-    return { event: { $case: 'gateways', value: { gateways: [...addresses].map((address) => ({ address, token })) } } };
+    const byAddress = new Map(
+      [...this.#open.values()].filter(({ address }) => address !== '').map((gateway) => [gateway.address, gateway]),
+    );
+    const gateways = [...byAddress].map(([address, gateway]) => ({ address, token, httpUrl: this.#urlFor(session, gateway) }));
+    return { event: { $case: 'gateways', value: { gateways } } };
+  }
+
+  /** A URL on loopback is of use only to a node of the same host. */
+  #urlFor(session: number, { httpUrl, call }: OpenGateway): string {
+    if (!URL.canParse(httpUrl) || !isOnThisHost(new URL(httpUrl).host)) return httpUrl;
+    return this.#deps.sessions.isLocal(session) && isLocalPeer(call.getPeer()) ? httpUrl : '';
   }
 }

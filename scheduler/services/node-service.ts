@@ -12,9 +12,11 @@ import type {
   NodeServiceServer,
   SchedulerEvent,
   SchedulerMessage,
+  UnreachableGateway,
 } from '../../proto/gen/capstan/v1/nodes.ts';
 import type { GetLogsResponse } from '../../proto/gen/capstan/v1/control.ts';
 import { toStatus } from '../../lib/grpc-errors.ts';
+import { isLocalPeer } from '../../lib/grpc-tls.ts';
 import { inlineBytes, type Payload } from '../../lib/payload.ts';
 import { readServerStream } from '../../lib/stream-guard.ts';
 import type { Effect } from '../core/effects.ts';
@@ -92,6 +94,8 @@ export class NodeSessions {
   #nextLogs = 1;
   /** Called when a session has started. */
   onGreeted: (node: string, session: number) => void = () => undefined;
+  /** Called with the gateways that a connected node does not reach; with none when it disconnects. */
+  onUnreachable: (node: string, gateways: readonly UnreachableGateway[]) => void = () => undefined;
 
   constructor({ engine, auth, cipher, tokens, log }: NodeSessionsOptions) {
     this.#tokens = tokens;
@@ -120,8 +124,13 @@ export class NodeSessions {
   }
 
   /** Sends every node with a session the event made for it. */
-  broadcast(make: (node: string) => SchedulerEvent): void {
-    for (const [session, { node }] of this.#sessions) this.send(node, session, make(node));
+  broadcast(make: (node: string, session: number) => SchedulerEvent): void {
+    for (const [session, { node }] of this.#sessions) this.send(node, session, make(node, session));
+  }
+
+  /** Whether the agent of a session is on this host. */
+  isLocal(session: number): boolean {
+    return isLocalPeer(this.#sessions.get(session)?.call.getPeer() ?? '');
   }
 
   /** Sends a leased job with its input. */
@@ -155,6 +164,7 @@ export class NodeSessions {
     const open = this.#sessions.get(session);
     if (open === undefined) return;
     this.#sessions.delete(session);
+    this.onUnreachable(open.node, []);
     open.writer.flush();
     open.call.emit('error', toStatus(reason));
   }
@@ -255,7 +265,9 @@ export class NodeSessions {
         },
         onClosed: () => {
           for (const open of this.#logs.values()) this.#forgetLogs(open, session);
-          if (this.#sessions.delete(session)) this.#engine.handle({ kind: 'session-closed', node, session });
+          if (!this.#sessions.delete(session)) return;
+          this.#engine.handle({ kind: 'session-closed', node, session });
+          this.onUnreachable(node, []);
         },
       },
     );
@@ -281,6 +293,7 @@ export class NodeSessions {
     this.#sessions.set(session, open);
     this.#engine.handle({ kind: 'session-opened', node, session, hello });
     this.onGreeted(node, session);
+    this.onUnreachable(node, hello.inventory?.unreachableGateways ?? []);
     const rest = message.events.slice(1);
     if (rest.length > 0) this.#receive(node, session, { events: rest });
   }
@@ -288,6 +301,7 @@ export class NodeSessions {
   #receive(node: string, session: number, message: AgentMessage): void {
     for (const { event } of message.events) if (event?.$case === 'logs') this.#takeLogs(session, event.value);
     this.#engine.handle({ kind: 'agent', node, session, events: message.events });
+    for (const { event } of message.events) if (event?.$case === 'inventory') this.onUnreachable(node, event.value.unreachableGateways);
   }
 
   /** Accepts one reply from each session that received the request, limited to the lines its node may return. */

@@ -12,12 +12,12 @@ import { Signals } from './signals.ts';
 test('a gateway that a new owner does not list yet keeps its stream, and so do its requests', async (t) => {
   const gateway = await startGateway(t);
   const gateways = agentOf(t, 60_000);
-  gateways.set({ gateways: [{ address: gateway.address, token: 'first' }] });
+  gateways.set({ gateways: [{ address: gateway.address, token: 'first', httpUrl: '' }] });
   await gateway.opened.next(() => true);
   const other = await startGateway(t);
-  gateways.set({ gateways: [{ address: other.address, token: 'second' }] });
+  gateways.set({ gateways: [{ address: other.address, token: 'second', httpUrl: '' }] });
   await other.opened.next(() => true);
-  gateways.set({ gateways: [gateway, other].map(({ address }) => ({ address, token: 'third' })) });
+  gateways.set({ gateways: [gateway, other].map(({ address }) => ({ address, token: 'third', httpUrl: '' })) });
   gateways.workersChanged();
   t.deepEqual([gateway.opened.items.length, gateway.isEnded()], [1, false]);
 });
@@ -25,11 +25,11 @@ test('a gateway that a new owner does not list yet keeps its stream, and so do i
 test('a gateway that stays away from the list loses its stream', async (t) => {
   const gateway = await startGateway(t);
   const gateways = agentOf(t, 1);
-  gateways.set({ gateways: [{ address: gateway.address, token: 'first' }] });
+  gateways.set({ gateways: [{ address: gateway.address, token: 'first', httpUrl: '' }] });
   await gateway.opened.next(() => true);
   gateways.set({ gateways: [] });
   await gateway.ended;
-  gateways.set({ gateways: [{ address: gateway.address, token: 'second' }] });
+  gateways.set({ gateways: [{ address: gateway.address, token: 'second', httpUrl: '' }] });
   t.is(await gateway.opened.next((token) => token !== 'Bearer first'), 'Bearer second');
 });
 
@@ -40,6 +40,7 @@ function agentOf(t: ExecutionContext, graceMs: number): Gateways {
     nodeId: () => 'node-1',
     workers: () => [],
     serve: () => null,
+    schedulerHost: () => '127.0.0.1',
     graceMs,
   });
   t.teardown(() => gateways.close());

@@ -92,7 +92,7 @@ test('a gateway', async (t) => {
   const source = 'export async function echo(value) { return value; }';
   const { scheduler } = await startWorker(t, source, 'echo', { kind: 'ENDPOINT_KIND_LOAD_BALANCED', maxConcurrency: 1_000 });
   const gateway = new HostileGateway(t);
-  scheduler.send({ $case: 'gateways', value: { gateways: [{ address: await gateway.address, token: 'any' }] } });
+  scheduler.send({ $case: 'gateways', value: { gateways: [{ address: await gateway.address, token: 'any', httpUrl: '' }] } });
   await gateway.heard.next(({ frame }) => frame?.$case === 'serving' && frame.value.workers.length === 1);
   const messages = new HostileMessages(
     seedOf((text) => t.log(text)),

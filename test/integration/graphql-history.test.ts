@@ -115,9 +115,14 @@ test('figures by route are those of all gateways, whichever is asked', async (t)
     t.teardown(() => call.cancel());
     const counts = { requests: 2, refused: 1, errors: 1, classes: [40], classCounts: [2] };
     const routes = ['GET /x/{id}', 'GET /hostile'].map((route) => ({ endpointId: endpoint, route, ...counts }));
-    call.write({ invokeAddress: '', levels: [], routes: [...routes, { endpointId: 'none', route: '', ...counts }] });
+    call.write({ invokeAddress: '', httpUrl: '', levels: [], routes: [...routes, { endpointId: 'none', route: '', ...counts }] });
     // A report without durations.
-    call.write({ invokeAddress: '', levels: [], routes: [{ ...counts, endpointId: bare, route: '', classes: [], classCounts: [] }] });
+    call.write({
+      invokeAddress: '',
+      httpUrl: '',
+      levels: [],
+      routes: [{ ...counts, endpointId: bare, route: '', classes: [], classCounts: [] }],
+    });
   }
   const query = `{
     routeFigures(endpoint: "${endpoint}") { method path requests refused errors p50 requestsByStep }

@@ -409,7 +409,7 @@ function removedNodes(scheduler: TestScheduler): () => Promise<string[]> {
   const call = scheduler.gateways.session(scheduler.bearer(scheduler.secret('gateway-token')));
   call.on('error', () => undefined);
   const notices = (call as AsyncIterable<GatewayNotice>)[Symbol.asyncIterator]();
-  call.write({ invokeAddress: '', levels: [], routes: [] });
+  call.write({ invokeAddress: '', httpUrl: '', levels: [], routes: [] });
   return async () => ((await notices.next()) as IteratorYieldResult<GatewayNotice>).value.removedNodes;
 }
 

@@ -155,6 +155,8 @@ export const AttentionKind = {
   NODE_DISCONNECTED: "ATTENTION_KIND_NODE_DISCONNECTED",
   /** DEVICE_UNHEALTHY - A GPU of a node is unhealthy, or its GPUs cannot be read. */
   DEVICE_UNHEALTHY: "ATTENTION_KIND_DEVICE_UNHEALTHY",
+  /** GATEWAY_UNREACHABLE - The agent of a connected node does not reach a gateway. */
+  GATEWAY_UNREACHABLE: "ATTENTION_KIND_GATEWAY_UNREACHABLE",
   UNRECOGNIZED: "UNRECOGNIZED",
 } as const;
 
@@ -168,6 +170,7 @@ export namespace AttentionKind {
   export type DISK_LOW = typeof AttentionKind.DISK_LOW;
   export type NODE_DISCONNECTED = typeof AttentionKind.NODE_DISCONNECTED;
   export type DEVICE_UNHEALTHY = typeof AttentionKind.DEVICE_UNHEALTHY;
+  export type GATEWAY_UNREACHABLE = typeof AttentionKind.GATEWAY_UNREACHABLE;
   export type UNRECOGNIZED = typeof AttentionKind.UNRECOGNIZED;
 }
 
@@ -194,6 +197,9 @@ export function attentionKindFromJSON(object: any): AttentionKind {
     case 6:
     case "ATTENTION_KIND_DEVICE_UNHEALTHY":
       return AttentionKind.DEVICE_UNHEALTHY;
+    case 7:
+    case "ATTENTION_KIND_GATEWAY_UNREACHABLE":
+      return AttentionKind.GATEWAY_UNREACHABLE;
     case -1:
     case "UNRECOGNIZED":
     default:
@@ -217,6 +223,8 @@ export function attentionKindToJSON(object: AttentionKind): string {
       return "ATTENTION_KIND_NODE_DISCONNECTED";
     case AttentionKind.DEVICE_UNHEALTHY:
       return "ATTENTION_KIND_DEVICE_UNHEALTHY";
+    case AttentionKind.GATEWAY_UNREACHABLE:
+      return "ATTENTION_KIND_GATEWAY_UNREACHABLE";
     case AttentionKind.UNRECOGNIZED:
     default:
       return "UNRECOGNIZED";
@@ -239,6 +247,8 @@ export function attentionKindToNumber(object: AttentionKind): number {
       return 5;
     case AttentionKind.DEVICE_UNHEALTHY:
       return 6;
+    case AttentionKind.GATEWAY_UNREACHABLE:
+      return 7;
     case AttentionKind.UNRECOGNIZED:
     default:
       return -1;

@@ -126,12 +126,17 @@ export interface Abort {
 }
 
 export interface GatewayReport {
-  /** In the first report: `host:port` at which agents reach its InvokeService; empty when it has none. */
+  /**
+   * In the first report: `host:port` at which agents reach its InvokeService; empty when it has none. The unspecified host
+   * (0.0.0.0 or [::]) stands for the scheduler's host.
+   */
   invokeAddress: string;
   /** Endpoints whose levels changed. */
   levels: EndpointLevel[];
   /** Requests that ended since the last report. What is reported once is not reported again. */
   routes: RouteCounts[];
+  /** In the first report: base URL of its HTTP API as workers reach it; empty when that is unknown. */
+  httpUrl: string;
 }
 
 /** Requests of one route of a load-balanced endpoint at one gateway. */
@@ -168,6 +173,17 @@ export interface GatewayNotice {
    * are ended, and their tokens not taken any more.
    */
   removedNodes: string[];
+  /** Connected nodes whose agents do not reach this gateway: the whole set. */
+  unreachedBy: UnreachedBy[];
+}
+
+export interface UnreachedBy {
+  nodeId: string;
+  nodeName: string;
+  /** The address that the agent dials. */
+  dialed: string;
+  /** The agent's last error. */
+  reason: string;
 }
 
 function createBaseInvokeFromAgent(): InvokeFromAgent {
@@ -1668,7 +1684,7 @@ export const Abort: MessageFns<Abort> = {
 };
 
 function createBaseGatewayReport(): GatewayReport {
-  return { invokeAddress: "", levels: [], routes: [] };
+  return { invokeAddress: "", levels: [], routes: [], httpUrl: "" };
 }
 
 export const GatewayReport: MessageFns<GatewayReport> = {
@@ -1681,6 +1697,9 @@ export const GatewayReport: MessageFns<GatewayReport> = {
     }
     for (const v of message.routes) {
       RouteCounts.encode(v!, writer.uint32(26).fork()).join();
+    }
+    if (message.httpUrl !== "") {
+      writer.uint32(34).string(message.httpUrl);
     }
     return writer;
   },
@@ -1722,6 +1741,14 @@ export const GatewayReport: MessageFns<GatewayReport> = {
             message.routes.push(RouteCounts.decode(reader, reader.uint32()));
             continue;
           }
+          case 4: {
+            if (tag !== 34) {
+              break;
+            }
+
+            message.httpUrl = reader.string();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -1743,6 +1770,11 @@ export const GatewayReport: MessageFns<GatewayReport> = {
         : "",
       levels: globalThis.Array.isArray(object?.levels) ? object.levels.map((e: any) => EndpointLevel.fromJSON(e)) : [],
       routes: globalThis.Array.isArray(object?.routes) ? object.routes.map((e: any) => RouteCounts.fromJSON(e)) : [],
+      httpUrl: isSet(object.httpUrl)
+        ? globalThis.String(object.httpUrl)
+        : isSet(object.http_url)
+        ? globalThis.String(object.http_url)
+        : "",
     };
   },
 
@@ -1757,6 +1789,9 @@ export const GatewayReport: MessageFns<GatewayReport> = {
     if (message.routes?.length) {
       obj.routes = message.routes.map((e) => RouteCounts.toJSON(e));
     }
+    if (message.httpUrl !== "") {
+      obj.httpUrl = message.httpUrl;
+    }
     return obj;
   },
 
@@ -1768,6 +1803,7 @@ export const GatewayReport: MessageFns<GatewayReport> = {
     message.invokeAddress = object.invokeAddress ?? "";
     message.levels = object.levels?.map((e) => EndpointLevel.fromPartial(e)) || [];
     message.routes = object.routes?.map((e) => RouteCounts.fromPartial(e)) || [];
+    message.httpUrl = object.httpUrl ?? "";
     return message;
   },
 };
@@ -2103,13 +2139,16 @@ export const EndpointLevel: MessageFns<EndpointLevel> = {
 };
 
 function createBaseGatewayNotice(): GatewayNotice {
-  return { removedNodes: [] };
+  return { removedNodes: [], unreachedBy: [] };
 }
 
 export const GatewayNotice: MessageFns<GatewayNotice> = {
   encode(message: GatewayNotice, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
     for (const v of message.removedNodes) {
       writer.uint32(10).string(v!);
+    }
+    for (const v of message.unreachedBy) {
+      UnreachedBy.encode(v!, writer.uint32(18).fork()).join();
     }
     return writer;
   },
@@ -2135,6 +2174,14 @@ export const GatewayNotice: MessageFns<GatewayNotice> = {
             message.removedNodes.push(reader.string());
             continue;
           }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.unreachedBy.push(UnreachedBy.decode(reader, reader.uint32()));
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -2154,6 +2201,11 @@ export const GatewayNotice: MessageFns<GatewayNotice> = {
         : globalThis.Array.isArray(object?.removed_nodes)
         ? object.removed_nodes.map((e: any) => globalThis.String(e))
         : [],
+      unreachedBy: globalThis.Array.isArray(object?.unreachedBy)
+        ? object.unreachedBy.map((e: any) => UnreachedBy.fromJSON(e))
+        : globalThis.Array.isArray(object?.unreached_by)
+        ? object.unreached_by.map((e: any) => UnreachedBy.fromJSON(e))
+        : [],
     };
   },
 
@@ -2161,6 +2213,9 @@ export const GatewayNotice: MessageFns<GatewayNotice> = {
     const obj: any = {};
     if (message.removedNodes?.length) {
       obj.removedNodes = message.removedNodes;
+    }
+    if (message.unreachedBy?.length) {
+      obj.unreachedBy = message.unreachedBy.map((e) => UnreachedBy.toJSON(e));
     }
     return obj;
   },
@@ -2171,6 +2226,132 @@ export const GatewayNotice: MessageFns<GatewayNotice> = {
   fromPartial<I extends Exact<DeepPartial<GatewayNotice>, I>>(object: I): GatewayNotice {
     const message = createBaseGatewayNotice();
     message.removedNodes = object.removedNodes?.map((e) => e) || [];
+    message.unreachedBy = object.unreachedBy?.map((e) => UnreachedBy.fromPartial(e)) || [];
+    return message;
+  },
+};
+
+function createBaseUnreachedBy(): UnreachedBy {
+  return { nodeId: "", nodeName: "", dialed: "", reason: "" };
+}
+
+export const UnreachedBy: MessageFns<UnreachedBy> = {
+  encode(message: UnreachedBy, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.nodeId !== "") {
+      writer.uint32(10).string(message.nodeId);
+    }
+    if (message.nodeName !== "") {
+      writer.uint32(18).string(message.nodeName);
+    }
+    if (message.dialed !== "") {
+      writer.uint32(26).string(message.dialed);
+    }
+    if (message.reason !== "") {
+      writer.uint32(34).string(message.reason);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): UnreachedBy {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseUnreachedBy();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.nodeId = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.nodeName = reader.string();
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.dialed = reader.string();
+            continue;
+          }
+          case 4: {
+            if (tag !== 34) {
+              break;
+            }
+
+            message.reason = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): UnreachedBy {
+    return {
+      nodeId: isSet(object.nodeId)
+        ? globalThis.String(object.nodeId)
+        : isSet(object.node_id)
+        ? globalThis.String(object.node_id)
+        : "",
+      nodeName: isSet(object.nodeName)
+        ? globalThis.String(object.nodeName)
+        : isSet(object.node_name)
+        ? globalThis.String(object.node_name)
+        : "",
+      dialed: isSet(object.dialed) ? globalThis.String(object.dialed) : "",
+      reason: isSet(object.reason) ? globalThis.String(object.reason) : "",
+    };
+  },
+
+  toJSON(message: UnreachedBy): unknown {
+    const obj: any = {};
+    if (message.nodeId !== "") {
+      obj.nodeId = message.nodeId;
+    }
+    if (message.nodeName !== "") {
+      obj.nodeName = message.nodeName;
+    }
+    if (message.dialed !== "") {
+      obj.dialed = message.dialed;
+    }
+    if (message.reason !== "") {
+      obj.reason = message.reason;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<UnreachedBy>, I>>(base?: I): UnreachedBy {
+    return UnreachedBy.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<UnreachedBy>, I>>(object: I): UnreachedBy {
+    const message = createBaseUnreachedBy();
+    message.nodeId = object.nodeId ?? "";
+    message.nodeName = object.nodeName ?? "";
+    message.dialed = object.dialed ?? "";
+    message.reason = object.reason ?? "";
     return message;
   },
 };

@@ -601,12 +601,25 @@ export interface Inventory {
     | NodeIsolation
     | undefined;
   /** Absent where the agent forwards no log lines. */
-  logForwarding?: LogForwarding | undefined;
+  logForwarding?:
+    | LogForwarding
+    | undefined;
+  /** Gateways that the agent has not reached for some seconds; requests that arrive there get no worker of this node. */
+  unreachableGateways: UnreachableGateway[];
 }
 
 export interface Inventory_PackagesEntry {
   key: string;
   value: string;
+}
+
+export interface UnreachableGateway {
+  /** As in GatewayAddress. */
+  address: string;
+  /** The address that the agent dials for it. */
+  dialed: string;
+  /** The last error. */
+  reason: string;
 }
 
 /** Log lines for a receiver of OpenTelemetry's log records, since the agent's start. */
@@ -764,10 +777,12 @@ export interface Gateways {
 }
 
 export interface GatewayAddress {
-  /** `host:port` of its InvokeService. */
+  /** `host:port` of its InvokeService. The unspecified host (0.0.0.0 or [::]) stands for the scheduler's host, as the agent reaches it. */
   address: string;
   /** What this node shows there; good for an hour. */
   token: string;
+  /** Base URL of its HTTP API as workers reach it, with the unspecified host as above; empty when unknown. */
+  httpUrl: string;
 }
 
 /** Answer to Hello. */
@@ -2904,6 +2919,7 @@ function createBaseInventory(): Inventory {
     devicesUnread: false,
     isolation: undefined,
     logForwarding: undefined,
+    unreachableGateways: [],
   };
 }
 
@@ -2986,6 +3002,9 @@ export const Inventory: MessageFns<Inventory> = {
     }
     if (message.logForwarding !== undefined) {
       LogForwarding.encode(message.logForwarding, writer.uint32(178).fork()).join();
+    }
+    for (const v of message.unreachableGateways) {
+      UnreachableGateway.encode(v!, writer.uint32(186).fork()).join();
     }
     return writer;
   },
@@ -3182,6 +3201,14 @@ export const Inventory: MessageFns<Inventory> = {
             message.logForwarding = LogForwarding.decode(reader, reader.uint32());
             continue;
           }
+          case 23: {
+            if (tag !== 186) {
+              break;
+            }
+
+            message.unreachableGateways.push(UnreachableGateway.decode(reader, reader.uint32()));
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -3291,6 +3318,11 @@ export const Inventory: MessageFns<Inventory> = {
         : isSet(object.log_forwarding)
         ? LogForwarding.fromJSON(object.log_forwarding)
         : undefined,
+      unreachableGateways: globalThis.Array.isArray(object?.unreachableGateways)
+        ? object.unreachableGateways.map((e: any) => UnreachableGateway.fromJSON(e))
+        : globalThis.Array.isArray(object?.unreachable_gateways)
+        ? object.unreachable_gateways.map((e: any) => UnreachableGateway.fromJSON(e))
+        : [],
     };
   },
 
@@ -3368,6 +3400,9 @@ export const Inventory: MessageFns<Inventory> = {
     if (message.logForwarding !== undefined) {
       obj.logForwarding = LogForwarding.toJSON(message.logForwarding);
     }
+    if (message.unreachableGateways?.length) {
+      obj.unreachableGateways = message.unreachableGateways.map((e) => UnreachableGateway.toJSON(e));
+    }
     return obj;
   },
 
@@ -3416,6 +3451,7 @@ export const Inventory: MessageFns<Inventory> = {
     message.logForwarding = (object.logForwarding !== undefined && object.logForwarding !== null)
       ? LogForwarding.fromPartial(object.logForwarding)
       : undefined;
+    message.unreachableGateways = object.unreachableGateways?.map((e) => UnreachableGateway.fromPartial(e)) || [];
     return message;
   },
 };
@@ -3501,6 +3537,107 @@ export const Inventory_PackagesEntry: MessageFns<Inventory_PackagesEntry> = {
     const message = createBaseInventory_PackagesEntry();
     message.key = object.key ?? "";
     message.value = object.value ?? "";
+    return message;
+  },
+};
+
+function createBaseUnreachableGateway(): UnreachableGateway {
+  return { address: "", dialed: "", reason: "" };
+}
+
+export const UnreachableGateway: MessageFns<UnreachableGateway> = {
+  encode(message: UnreachableGateway, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.address !== "") {
+      writer.uint32(10).string(message.address);
+    }
+    if (message.dialed !== "") {
+      writer.uint32(18).string(message.dialed);
+    }
+    if (message.reason !== "") {
+      writer.uint32(26).string(message.reason);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): UnreachableGateway {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseUnreachableGateway();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.address = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.dialed = reader.string();
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.reason = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): UnreachableGateway {
+    return {
+      address: isSet(object.address) ? globalThis.String(object.address) : "",
+      dialed: isSet(object.dialed) ? globalThis.String(object.dialed) : "",
+      reason: isSet(object.reason) ? globalThis.String(object.reason) : "",
+    };
+  },
+
+  toJSON(message: UnreachableGateway): unknown {
+    const obj: any = {};
+    if (message.address !== "") {
+      obj.address = message.address;
+    }
+    if (message.dialed !== "") {
+      obj.dialed = message.dialed;
+    }
+    if (message.reason !== "") {
+      obj.reason = message.reason;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<UnreachableGateway>, I>>(base?: I): UnreachableGateway {
+    return UnreachableGateway.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<UnreachableGateway>, I>>(object: I): UnreachableGateway {
+    const message = createBaseUnreachableGateway();
+    message.address = object.address ?? "";
+    message.dialed = object.dialed ?? "";
+    message.reason = object.reason ?? "";
     return message;
   },
 };
@@ -5328,7 +5465,7 @@ export const Gateways: MessageFns<Gateways> = {
 };
 
 function createBaseGatewayAddress(): GatewayAddress {
-  return { address: "", token: "" };
+  return { address: "", token: "", httpUrl: "" };
 }
 
 export const GatewayAddress: MessageFns<GatewayAddress> = {
@@ -5338,6 +5475,9 @@ export const GatewayAddress: MessageFns<GatewayAddress> = {
     }
     if (message.token !== "") {
       writer.uint32(18).string(message.token);
+    }
+    if (message.httpUrl !== "") {
+      writer.uint32(26).string(message.httpUrl);
     }
     return writer;
   },
@@ -5371,6 +5511,14 @@ export const GatewayAddress: MessageFns<GatewayAddress> = {
             message.token = reader.string();
             continue;
           }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.httpUrl = reader.string();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -5387,6 +5535,11 @@ export const GatewayAddress: MessageFns<GatewayAddress> = {
     return {
       address: isSet(object.address) ? globalThis.String(object.address) : "",
       token: isSet(object.token) ? globalThis.String(object.token) : "",
+      httpUrl: isSet(object.httpUrl)
+        ? globalThis.String(object.httpUrl)
+        : isSet(object.http_url)
+        ? globalThis.String(object.http_url)
+        : "",
     };
   },
 
@@ -5398,6 +5551,9 @@ export const GatewayAddress: MessageFns<GatewayAddress> = {
     if (message.token !== "") {
       obj.token = message.token;
     }
+    if (message.httpUrl !== "") {
+      obj.httpUrl = message.httpUrl;
+    }
     return obj;
   },
 
@@ -5408,6 +5564,7 @@ export const GatewayAddress: MessageFns<GatewayAddress> = {
     const message = createBaseGatewayAddress();
     message.address = object.address ?? "";
     message.token = object.token ?? "";
+    message.httpUrl = object.httpUrl ?? "";
     return message;
   },
 };
