@@ -59,56 +59,86 @@ export type FrameLimits = (kind: string) => FrameLimit | undefined;
 const KIND = /^\{"t": ?"([a-z-]{1,16})"/;
 const KIND_BYTES = 32;
 
-/** Splits a byte stream into frames. */
+/** Receives the frames of a reader. */
+export interface FrameReaderOptions<Header> {
+  /** `text`: the header as received. */
+  readonly onFrame: (header: Header, body: Buffer, text: string) => void;
+  /** Hold before a header is parsed or a body is kept; without them only the longest frame is limited. */
+  readonly limits?: FrameLimits;
+  /** Whether the body of a frame is kept while the rest of it arrives; a frame that is refused comes without its body. */
+  readonly accepts?: (header: Header) => boolean;
+}
+
+interface BegunFrame<Header> {
+  readonly header: Header;
+  readonly text: string;
+}
+
+/** A buffer of incomplete frames is used again up to this length. */
+const MAX_REUSED_BYTES = 128 * 1024;
+const NOTHING: Buffer = Buffer.alloc(0);
+
+/** Splits a byte stream into frames. It keeps no reference to the bytes that it was given. */
 export class FrameReader<Header> {
   readonly #onFrame: (header: Header, body: Buffer, text: string) => void;
   readonly #limits: FrameLimits | undefined;
+  readonly #accepts: (header: Header) => boolean;
   /** Bytes of an incomplete frame, in a buffer that doubles: no more is reserved than was sent. */
-  #held: Buffer = Buffer.alloc(0);
+  #held: Buffer = NOTHING;
   #have = 0;
   #want = PREFIX_BYTES;
+  /** The incomplete frame, once its header is complete and its body is accepted. */
+  #begun: BegunFrame<Header> | undefined;
+  /** Bytes that are left of the body of a frame that was refused. */
+  #skipped = 0;
   #isStopped = false;
 
-  /**
-   * `text`: the header as received. `limits` hold before a header is parsed or a body is kept; without them only the
-   * longest frame is limited.
-   */
-  constructor(onFrame: (header: Header, body: Buffer, text: string) => void, limits?: FrameLimits) {
+  constructor({ onFrame, limits, accepts = () => true }: FrameReaderOptions<Header>) {
     this.#onFrame = onFrame;
     this.#limits = limits;
+    this.#accepts = accepts;
   }
 
   /** Drops what follows, also the rest of the bytes that are being split. */
   stop(): void {
     this.#isStopped = true;
-    this.#held = Buffer.alloc(0);
+    this.#held = NOTHING;
     this.#have = 0;
+    this.#begun = undefined;
   }
 
   /** Throws when the bytes are not frames. */
   push(data: Buffer): void {
     if (this.#isStopped) return;
     let bytes = data;
+    if (this.#skipped > 0) {
+      bytes = data.subarray(this.#skipped);
+      this.#skipped -= data.length - bytes.length;
+    }
+    if (bytes.length === 0) return;
     if (this.#have > 0) {
-      this.#append(data);
+      this.#append(bytes);
       if (this.#have < this.#want) return;
       bytes = this.#held.subarray(0, this.#have);
+      this.#have = 0;
     }
-    for (;;) {
-      const end = this.#endOf(bytes);
-      if (end === undefined) break;
-      const bodyAt = PREFIX_BYTES + bytes.readUInt32LE(4);
-      const text = bytes.toString('utf8', PREFIX_BYTES, bodyAt);
-      const body = ownBytes(bytes.subarray(bodyAt, end));
+    for (let end = this.#endOf(bytes); end !== undefined; end = this.#endOf(bytes)) {
+      const { header, text } = this.#begun ?? this.#headerOf(bytes);
+      this.#begun = undefined;
+      const body = end > bytes.length ? NOTHING : this.#bodyOf(bytes.subarray(PREFIX_BYTES + bytes.readUInt32LE(4), end));
+      this.#skipped = Math.max(0, end - bytes.length);
       bytes = bytes.subarray(end);
-      this.#onFrame(JSON.parse(text) as Header, body, text);
+      this.#onFrame(header, body, text);
       if (this.#isStopped) return;
     }
-    this.#held = bytes;
-    this.#have = bytes.length;
+    if (this.#held.length > MAX_REUSED_BYTES) this.#held = NOTHING;
+    if (bytes.length > 0) this.#append(bytes);
   }
 
-  /** Returns the length of the first frame if it is complete; sets how many bytes are needed otherwise. */
+  /**
+   * Returns the length of the first frame if it is complete, or if its header is and its body is refused; sets how many
+   * bytes are needed otherwise.
+   */
   #endOf(bytes: Buffer): number | undefined {
     if (bytes.length < PREFIX_BYTES) return this.#needs(PREFIX_BYTES);
     const length = bytes.readUInt32LE(0);
@@ -121,7 +151,22 @@ export class FrameReader<Header> {
       const start = bytes.toString('latin1', PREFIX_BYTES, kindEnd);
       check(start, headerBytes, length - headerBytes - 4, this.#limits);
     }
-    return bytes.length < end ? this.#needs(end) : end;
+    if (bytes.length >= end) return end;
+    if (bytes.length < PREFIX_BYTES + headerBytes) return this.#needs(PREFIX_BYTES + headerBytes);
+    this.#begun ??= this.#headerOf(bytes);
+    return this.#accepts(this.#begun.header) ? this.#needs(end) : end;
+  }
+
+  #headerOf(bytes: Buffer): BegunFrame<Header> {
+    const text = bytes.toString('utf8', PREFIX_BYTES, PREFIX_BYTES + bytes.readUInt32LE(4));
+    return { header: JSON.parse(text) as Header, text };
+  }
+
+  /** A body among other bytes, or among bytes of the caller, is copied: kept by itself it would keep them all. */
+  #bodyOf(body: Buffer): Buffer {
+    if (body.buffer !== this.#held.buffer || 2 * body.length < body.buffer.byteLength) return Buffer.from(body);
+    this.#held = NOTHING;
+    return body;
   }
 
   #needs(bytes: number): undefined {
@@ -130,11 +175,7 @@ export class FrameReader<Header> {
 
   #append(data: Buffer): void {
     const have = this.#have + data.length;
-    if (this.#held.length < have) {
-      const grown = Buffer.allocUnsafeSlow(Math.max(have, Math.min(2 * this.#held.length, this.#want)));
-      this.#held.copy(grown, 0, 0, this.#have);
-      this.#held = grown;
-    }
+    if (this.#held.length < have) this.#held = grown(this.#held, Math.max(have, Math.min(2 * this.#held.length, this.#want)));
     data.copy(this.#held, this.#have);
     this.#have = have;
   }
@@ -149,7 +190,7 @@ function check(start: string, headerBytes: number, bodyBytes: number, limits: Fr
   if (bodyBytes > limit.body) throw new Error(`a frame ${kind} has ${bodyBytes} bytes; at most ${limit.body} are allowed`);
 }
 
-/** A short body is copied: kept by itself, it would keep everything that was read with it. */
-function ownBytes(body: Buffer): Buffer {
-  return body.length > 0 && 2 * body.length < body.buffer.byteLength ? Buffer.from(body) : body;
+/** Moves the bytes to a longer buffer. What they took is free at once: the collector may leave many buffers of a large frame for later. */
+function grown(held: Buffer, length: number): Buffer {
+  return held.length === 0 ? Buffer.allocUnsafeSlow(length) : Buffer.from((held.buffer as ArrayBuffer).transfer(length));
 }

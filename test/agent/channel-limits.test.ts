@@ -25,10 +25,13 @@ function frame(header: string, body = ''): Buffer {
 
 function reader(): { readonly push: (data: Buffer) => void; readonly seen: string[] } {
   const seen: string[] = [];
-  const frames = new FrameReader<unknown>((header, body) => {
-    const { t } = checkHostFrame(header, body);
-    seen.push(`${t} ${body.length}`);
-  }, limitsOfHost);
+  const frames = new FrameReader<unknown>({
+    onFrame: (header, body) => {
+      const { t } = checkHostFrame(header, body);
+      seen.push(`${t} ${body.length}`);
+    },
+    limits: limitsOfHost,
+  });
   return { push: (data) => frames.push(data), seen };
 }
 
@@ -77,6 +80,34 @@ test('no more memory is reserved than was sent', (t) => {
   prefix.writeUInt32LE(header.length, 4);
   push(Buffer.concat([prefix, Buffer.from(header), Buffer.alloc(1_000)]));
   t.true(process.memoryUsage().arrayBuffers - before < MEBIBYTE);
+});
+
+test('the body of a frame that is not wanted is not kept, and the frames behind it are read', (t) => {
+  const bytes = Buffer.concat([
+    frame('{"t":"returned","key":"ended#1","ms":1}', 'x'.repeat(MEBIBYTE)),
+    frame('{"t":"returned","key":"j#1","ms":1}', 'y'.repeat(100_000)),
+    frame('{"t":"up"}'),
+  ]);
+  for (const step of [1, 7, 4_096, 65_536]) {
+    const seen: string[] = [];
+    let asked = 0;
+    const frames = new FrameReader<{ readonly t: string; readonly key?: string }>({
+      onFrame: ({ t: kind, key = '' }, body) => seen.push(`${kind} ${key} ${body.length}`),
+      limits: limitsOfHost,
+      accepts: ({ key }) => {
+        asked += 1;
+        return key !== 'ended#1';
+      },
+    });
+    for (let at = 0; at < bytes.length; at += step) {
+      const read = Buffer.from(bytes.subarray(at, at + step));
+      frames.push(read);
+      // The memory of a read is used again.
+      read.fill('z');
+    }
+    t.deepEqual(seen, ['returned ended#1 0', 'returned j#1 100000', 'up  0'], `by ${step}`);
+    t.is(asked, 2, `by ${step}`);
+  }
 });
 
 test('a long text of lines is several frames, cut at the ends of lines where it has some', (t) => {

@@ -159,11 +159,15 @@ export class ContainerHost implements Host {
     const { channel, entry, lifeline } = connections;
     this.#connections = connections;
     if (this.#killed) lifeline.destroy();
-    const reader = new FrameReader<unknown>((header, body) => {
-      const frame = checkHostFrame(header, body);
-      if (frame.t === 'up') this.#isThere();
-      this.#hearing.tell((listener) => listener.frame(frame, body));
-    }, limitsOfHost);
+    const reader = new FrameReader<unknown>({
+      onFrame: (header, body) => {
+        const frame = checkHostFrame(header, body);
+        if (frame.t === 'up') this.#isThere();
+        this.#hearing.tell((listener) => listener.frame(frame, body));
+      },
+      limits: limitsOfHost,
+      accepts: (header) => this.#hearing.accepts(checkHostFrame(header)),
+    });
     this.#stopReading = () => {
       reader.stop();
       this.#entered.stop();

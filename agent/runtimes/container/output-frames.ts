@@ -30,6 +30,7 @@ export class OutputFrames {
       this.#left = bytes.readUInt32BE(4);
       bytes = bytes.subarray(HEADER_BYTES);
     }
-    this.#have = bytes;
+    // Whoever pushed the bytes may use their memory again.
+    this.#have = Buffer.from(bytes);
   }
 }

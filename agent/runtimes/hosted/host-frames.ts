@@ -77,8 +77,10 @@ const limits = new Map(Object.entries(shapes).map(([kind, { header = MAX_HEADER_
 /** The limits of each kind, for the reader of a host's channel. */
 export const limitsOfHost: FrameLimits = (kind) => limits.get(kind);
 
-/** Returns the message of a frame. @throws Error that describes the violation. */
-export function checkHostFrame(header: unknown, body: Buffer): FromHost {
+const NO_BODY: Buffer = Buffer.alloc(0);
+
+/** Returns the message of a frame, whose body may still arrive. @throws Error that describes the violation. */
+export function checkHostFrame(header: unknown, body = NO_BODY): FromHost {
   const frame = typeof header === 'object' && header !== null ? (header as Readonly<Record<string, unknown>>) : {};
   const kind = frame['t'];
   if (typeof kind !== 'string' || !isKind(kind)) throw new Error(`a frame of the worker host has the unknown kind ${shown(kind)}`);

@@ -5,6 +5,8 @@ export interface HostListener {
   /** The handler of this task was entered. May come after the task's end, from the other channel. */
   entered(key: string): void;
   frame(frame: FromHost, body: Buffer): void;
+  /** Whether the body of a frame is wanted; asked before it has arrived. A frame without its body is delivered in any case. */
+  accepts(frame: FromHost): boolean;
   line(stream: 'stdout' | 'stderr', text: string): void;
   /** The host said what it must not say; it was killed. */
   violation(why: string): void;
@@ -26,6 +28,11 @@ export class BufferedListener {
       this.#early = [];
       for (const tell of early) tell(listener);
     });
+  }
+
+  /** A spare has nothing to send a body about. */
+  accepts(frame: FromHost): boolean {
+    return this.#listener?.accepts(frame) ?? !('key' in frame);
   }
 
   tell(tell: (listener: HostListener) => void): void {

@@ -132,7 +132,11 @@ export class HostProcess implements Host {
 
   #open(socket: Socket): void {
     this.#channel = new FrameWriter(socket, process.nextTick);
-    const reader = new FrameReader<unknown>((header, body) => this.#onFrame(checkHostFrame(header, body), body), limitsOfHost);
+    const reader = new FrameReader<unknown>({
+      onFrame: (header, body) => this.#onFrame(checkHostFrame(header, body), body),
+      limits: limitsOfHost,
+      accepts: (header) => this.#hearing.accepts(checkHostFrame(header)),
+    });
     this.#stopReading = () => {
       reader.stop();
       this.#entered.stop();

@@ -168,6 +168,11 @@ export class HostWorker implements RunningWorker, HostListener {
     this.#events.violation(why);
   }
 
+  accepts(frame: FromHost): boolean {
+    if (!('key' in frame) || this.#isOfRequest(frame)) return true;
+    return this.#tasks.has(frame.key) && (frame.t !== 'chunk' || (this.#credits.get(frame.key) ?? 0) > 0);
+  }
+
   frame(frame: FromHost, body: Buffer): void {
     if ('key' in frame && !this.#isOfRequest(frame) && !this.#isOwn(frame.key, `a frame ${frame.t}`)) return;
     switch (frame.t) {

@@ -41,7 +41,7 @@ let http: HttpFunctions | undefined;
 
 const lifeline = new Worker(new URL('./lifeline.ts', import.meta.url), { stdin: false, env: {}, argv: [] });
 lifeline.unref();
-const reader = new FrameReader<ToHost>(onFrame);
+const reader = new FrameReader<ToHost>({ onFrame });
 socket.on('data', (data) => reader.push(data));
 socket.on('close', killGroup);
 socket.on('error', killGroup);

@@ -40,7 +40,7 @@ let stopping = false;
 let life = 0;
 
 const httpFrames = new FramePoster((message, transfer) => port?.postMessage(message, transfer));
-const reader = new FrameReader<ToHost>(onFrame);
+const reader = new FrameReader<ToHost>({ onFrame });
 socket.on('data', (data) => {
   reader.push(data);
   httpFrames.flush();
