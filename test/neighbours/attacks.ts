@@ -23,6 +23,9 @@ export const ATTACKS = [
   'entries',
 ] as const;
 
+/** Keeps a processor busy and sends nothing: what a neighbour feels of it is the machine's, not the agent's. */
+export const CONTROL = 'busy';
+
 const SECONDS = 4;
 
 const JAVASCRIPT = `
@@ -66,9 +69,12 @@ export async function attack({ attack, key, keys }) {
   // The other jobs of an attack by many have begun.
   await new Promise((resolve) => setTimeout(resolve, 200));
   if (attack === 'wait') return new Promise(() => undefined);
-  const [fd, bytes] = FLOODS[attack](key, keys);
   const end = performance.now() + ${SECONDS}_000;
-  while (performance.now() < end) write(fd, bytes);
+  if (attack === '${CONTROL}') while (performance.now() < end);
+  else {
+    const [fd, bytes] = FLOODS[attack](key, keys);
+    while (performance.now() < end) write(fd, bytes);
+  }
   return new Promise(() => undefined);
 }
 `;
@@ -121,10 +127,14 @@ FLOODS = {
 async def attack(attack, key, keys):
     # The other jobs of an attack by many have begun.
     await asyncio.sleep(60 if attack == "wait" else 0.2)
-    fd, data = FLOODS[attack](key, keys)
     end = time.monotonic() + ${SECONDS}
-    while time.monotonic() < end:
-        write(fd, data)
+    if attack == "${CONTROL}":
+        while time.monotonic() < end:
+            pass
+    else:
+        fd, data = FLOODS[attack](key, keys)
+        while time.monotonic() < end:
+            write(fd, data)
     time.sleep(60)
 `;
 
