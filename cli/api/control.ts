@@ -236,11 +236,11 @@ export async function listKeys(client: GatewayClient, account: string | null): P
 export async function createKey(
   client: GatewayClient,
   asked: Readonly<Record<string, unknown>>,
-): Promise<{ readonly text: string; readonly key: KeyRow }> {
+): Promise<{ readonly plaintext: string; readonly key: KeyRow }> {
   const query = `mutation ($name: String!, $scope: KeyScope!, $endpoints: [ID!], $environment: String, $expiresInS: Int, $account: String) {
     createApiKey(name: $name, scope: $scope, endpoints: $endpoints, environment: $environment, expiresInS: $expiresInS, account: $account) {
-      text key { ${KEY} } } }`;
-  return (await client.query<{ createApiKey: { text: string; key: KeyRow } }>(query, asked)).createApiKey;
+      plaintext key { ${KEY} } } }`;
+  return (await client.query<{ createApiKey: { plaintext: string; key: KeyRow } }>(query, asked)).createApiKey;
 }
 
 /** A null account means that of the client's own key. */

@@ -33,10 +33,10 @@ export async function createJoinToken(
     readonly maxUses: number | null;
     readonly cell: string | null;
   },
-): Promise<{ readonly text: string; readonly token: JoinTokenRow }> {
+): Promise<{ readonly plaintext: string; readonly token: JoinTokenRow }> {
   const query = `mutation ($name: String, $expiresInS: Int, $maxUses: Int, $cell: String) {
-    created: createJoinToken(name: $name, expiresInS: $expiresInS, maxUses: $maxUses, cell: $cell) { text token { ${TOKEN} } } }`;
-  return (await client.query<{ created: { text: string; token: JoinTokenRow } }>(query, { ...request })).created;
+    created: createJoinToken(name: $name, expiresInS: $expiresInS, maxUses: $maxUses, cell: $cell) { plaintext token { ${TOKEN} } } }`;
+  return (await client.query<{ created: { plaintext: string; token: JoinTokenRow } }>(query, { ...request })).created;
 }
 
 export async function revokeJoinToken(client: GatewayClient, id: string): Promise<JoinTokenRow> {

@@ -59,7 +59,7 @@ const create: Command = {
     const { args, options, env, terminal } = invocation;
     const names = textOption(options, 'endpoints');
     const { createKey } = await import('../api/control.ts');
-    const { key, text } = await createKey(await connect(readSettings(options, env), env), {
+    const { key, plaintext } = await createKey(await connect(readSettings(options, env), env), {
       name: args[0] ?? '',
       scope: (textOption(options, 'scope') ?? 'all').toUpperCase().replace('-', '_'),
       endpoints: names === undefined ? null : names.split(',').map((each) => each.trim()),
@@ -68,10 +68,10 @@ const create: Command = {
       account: textOption(options, 'account') ?? null,
     });
     if (flagOption(options, 'json')) {
-      terminal.data(JSON.stringify({ ...key, text }, null, 2));
+      terminal.data(JSON.stringify({ ...key, plaintext, text: plaintext }, null, 2));
       return;
     }
-    terminal.value(text);
+    terminal.value(plaintext);
     terminal.done(`Created key ${key.name} (${key.id})`);
     terminal.warn("Save this key; it won't be shown again");
   },

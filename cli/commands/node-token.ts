@@ -28,9 +28,9 @@ const create: Command = {
       cell: textOption(options, 'cell') ?? null,
     };
     const { createJoinToken } = await import('../api/join-tokens.ts');
-    const { text, token } = await createJoinToken(await connect(readSettings(options, env), env), request);
-    printResult(invocation, { ...token, joinToken: text }, () => {
-      terminal.value(text);
+    const { plaintext, token } = await createJoinToken(await connect(readSettings(options, env), env), request);
+    printResult(invocation, { ...token, joinToken: plaintext }, () => {
+      terminal.value(plaintext);
       terminal.done(`Created join token ${token.id}`);
       terminal.warn("Save this token; it won't be shown again");
       terminal.next('CAPSTAN_SCHEDULER=<host:port> CAPSTAN_JOIN_TOKEN_FILE=<file with the token> capstan agent');

@@ -21,7 +21,9 @@ type BulkOperation {
   endpoint: ID!
   action: BulkAction!
   state: BulkState!
-  lookedAt: Float!
+  "Jobs that the operation has examined."
+  examined: Float!
+  lookedAt: Float! @deprecated(reason: "Use examined.")
   changed: Float!
   "Jobs that had changed before the operation reached them."
   skipped: Float!

@@ -266,7 +266,7 @@ export function rootFor({ calls, addresses, isOperator, draining, cluster }: Roo
         expiresInS: whole('expiresInS', asked.expiresInS ?? 0),
         account: asked.account ?? '',
       });
-      return { text: made.text, key: made.key === undefined ? null : keyShape(made.key) };
+      return { plaintext: made.text, text: made.text, key: made.key === undefined ? null : keyShape(made.key) };
     },
     revokeApiKey: async ({ id, account }: { id: string; account?: Optional<string> }) => {
       const { reply } = await changes.ofAccount(account ?? '', (control) => control.revokeKey, { id, account: account ?? '' });
@@ -316,7 +316,7 @@ export function rootFor({ calls, addresses, isOperator, draining, cluster }: Roo
       const request = { name: name ?? '', expiresInS: whole('expiresInS', expiresInS ?? 0), maxUses: whole('maxUses', maxUses ?? 0) };
       const { cell, reply } = await changes.at(wanted ?? '', (control) => control.createJoinToken, request);
       const { joinToken, token } = reply;
-      return { text: joinToken, token: token === undefined ? null : { ...joinTokenShape(token), cell } };
+      return { plaintext: joinToken, text: joinToken, token: token === undefined ? null : { ...joinTokenShape(token), cell } };
     },
     revokeJoinToken: async ({ id }: { id: string }) => {
       const { cell, reply } = await changes.any((control) => control.revokeJoinToken, { id });

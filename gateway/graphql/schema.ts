@@ -4,6 +4,7 @@ import { buildSchema } from 'graphql';
 import { ATTENTION_TYPES } from './attention-types.ts';
 import { HISTORY_TYPES } from './history-types.ts';
 import { JOB_TYPES, LOG_TYPES } from './job-types.ts';
+import { KEY_TYPES } from './key-types.ts';
 import { SETTINGS_INPUT, SETTINGS_OUTPUT } from './settings-types.ts';
 
 const SCHEMA_TEXT = `
@@ -378,19 +379,6 @@ type MachineType {
   devices: [DeviceType!]!
 }
 type DeviceType { model: String! memoryBytes: Float! count: Int! }
-type JoinToken {
-  id: ID!
-  "The cell that nodes join with it."
-  cell: String!
-  name: String!
-  createdAt: Time
-  "Null: never."
-  expiresAt: Time
-  "Nodes that may join with it; null: any number."
-  maxUses: Int
-  uses: Int!
-}
-type CreatedJoinToken { text: String! token: JoinToken! }
 type Allocated { cpus: Float! memoryBytes: Float! devices: Int! }
 type Allocatable { cpus: Float memoryBytes: Float }
 type Device {
@@ -439,20 +427,6 @@ type Webhook {
 enum WebhookState { PENDING FAILED }
 type RotatedSecret { secret: String! previousUntil: Time }
 
-type ApiKey {
-  id: ID!
-  name: String!
-  "The first characters of its plaintext."
-  prefix: String!
-  scope: KeyScope!
-  endpoints: [ID!]!
-  environment: String
-  createdAt: Time
-  expiresAt: Time
-  "Accurate to one hour."
-  lastUsedAt: Time
-}
-type CreatedApiKey { text: String! key: ApiKey! }
 """A set of accounts with their endpoints, queues and nodes, owned by one scheduler at a time."""
 type Cell {
   name: String!
@@ -559,6 +533,7 @@ type Database {
 
 ${HISTORY_TYPES}
 ${JOB_TYPES}
+${KEY_TYPES}
 
 ${LOG_TYPES}
 

@@ -68,7 +68,7 @@ export class BulkOperations {
   /** How many jobs an operation would change now. @throws CapstanError INVALID_ARGUMENT */
   async count(request: BulkRequest): Promise<{ readonly count: number; readonly incomplete: boolean }> {
     let count = 0;
-    let lookedAt = 0;
+    let examined = 0;
     const { engine } = this.#deps;
     const until = performance.now() + SEARCH_MS;
     for await (const rows of this.#pages(request)) {
@@ -76,8 +76,8 @@ export class BulkOperations {
         Promise.all(rows.map((row) => admits(engine, row, request.filter))),
       );
       count += admitted.filter(Boolean).length;
-      lookedAt += rows.length;
-      if (lookedAt >= MOST_COUNTED || performance.now() >= until) return { count, incomplete: true };
+      examined += rows.length;
+      if (examined >= MOST_COUNTED || performance.now() >= until) return { count, incomplete: true };
     }
     return { count, incomplete: false };
   }
@@ -97,7 +97,7 @@ export class BulkOperations {
       endpointId: endpoint,
       action,
       state: BulkState.RUNNING,
-      lookedAt: 0n,
+      examined: 0n,
       changed: 0n,
       skipped: 0n,
       startedAtMs: BigInt(Math.trunc(this.#deps.wall())),
@@ -132,17 +132,17 @@ export class BulkOperations {
 
   async #run(operation: Operation, request: BulkRequest): Promise<void> {
     const { shown } = operation;
-    let [lookedAt, changed, skipped] = [0, 0, 0];
+    let [examined, changed, skipped] = [0, 0, 0];
     let end: Pick<BulkOperation, 'state' | 'error'> = { state: BulkState.DONE, error: '' };
     try {
       for await (const rows of this.#pages(request)) {
         for (let from = 0; from < rows.length && !operation.stops; from += AT_ONCE) {
           const some = rows.slice(from, from + AT_ONCE);
           const results = await Promise.all(some.map((row) => this.#change(row, request)));
-          lookedAt += some.length;
+          examined += some.length;
           changed += results.filter((result) => result === 'changed').length;
           skipped += results.filter((result) => result === 'skipped').length;
-          Object.assign(shown, { lookedAt: BigInt(lookedAt), changed: BigInt(changed), skipped: BigInt(skipped) });
+          Object.assign(shown, { examined: BigInt(examined), changed: BigInt(changed), skipped: BigInt(skipped) });
         }
         if (operation.stops) break;
       }

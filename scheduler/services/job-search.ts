@@ -22,7 +22,7 @@ import { timelineOf } from './job-timeline.ts';
 const DEFAULT_LIMIT = 20;
 const MAX_LIMIT = 100;
 /** Rows that one search looks at; the caller continues at the cursor. */
-const MAX_LOOKED_AT = 2_000;
+const MAX_EXAMINED = 2_000;
 const CURSOR = /^[1-9]\d{0,15}$/;
 
 export function jobSearchHandlers({
@@ -68,7 +68,7 @@ export function jobSearchHandlers({
     const jobs: JobDetail[] = [];
     let before = request.cursor === '' ? Number.MAX_SAFE_INTEGER : Number(request.cursor);
     const until = performance.now() + SEARCH_MS;
-    for (let lookedAt = 0; lookedAt < MAX_LOOKED_AT && performance.now() < until;) {
+    for (let examined = 0; examined < MAX_EXAMINED && performance.now() < until;) {
       const from = before;
       const rows = await engine.searches.take(account, async () => {
         const read = await engine.read('newest', request.endpointId, state, from, PIECE_ROWS);
@@ -78,7 +78,7 @@ export function jobSearchHandlers({
         // In the order of positions the submissions and retries of all rows behind are earlier still.
         if (row.submittedAt < filter.since) return { jobs, cursor: '', incomplete: false };
         before = row.queuePosition;
-        lookedAt += 1;
+        examined += 1;
         if (!isAdmitted) continue;
         jobs.push(detail({ job: row, output: null, chunks: [], firstChunk: 0 }));
         if (jobs.length === limit) return { jobs, cursor: String(before), incomplete: false };

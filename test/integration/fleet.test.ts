@@ -76,7 +76,7 @@ serial('from zero to every device of three nodes and back to zero; what has no p
   );
   const { stdout } = await fleet().tool('endpoints', 'get', 'hold');
   t.regex(stdout, /NO_PLACE .*GPU_BUSY/);
-  t.regex(stdout, /ASK .*REQUEST_COUNT: \d jobs, 1 per worker/);
+  t.regex(stdout, /REQUEST .*REQUEST_COUNT: \d jobs, 1 per worker/);
   await writeFile(open, '');
   const documents = await Promise.all(jobs.map((job) => stack.ended(id('hold'), job)));
   t.deepEqual(new Set(documents.map(({ status }) => status)), new Set(['COMPLETED']));

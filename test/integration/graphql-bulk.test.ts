@@ -12,6 +12,8 @@ import { until } from '../support/until.ts';
 interface Operation {
   readonly id: string;
   readonly state: string;
+  readonly examined: number;
+  /** The former name. */
   readonly lookedAt: number;
   readonly changed: number;
   readonly skipped: number;
@@ -23,7 +25,7 @@ interface Reply {
   readonly errors?: readonly { readonly message: string; readonly extensions: { readonly code: string; readonly field?: string } }[];
 }
 
-const FIELDS = '{ id state lookedAt changed skipped error }';
+const FIELDS = '{ id state examined lookedAt changed skipped error }';
 
 async function open(t: ExecutionContext, workers = 0) {
   const scheduler = await TestScheduler.open();
@@ -90,7 +92,7 @@ test('cancels what a filter admits, beyond the window of the queue, and nothing 
   t.deepEqual(await count('action: CANCEL, filter: { text: "red" }'), { count: 250, incomplete: false });
   t.deepEqual(await count('action: RETRY'), { count: 0, incomplete: false });
   const operation = await ended(await begin('action: CANCEL, filter: { text: "RED" }'));
-  t.like(operation, { state: 'DONE', lookedAt: 1_250, changed: 250, skipped: 0, error: null });
+  t.like(operation, { state: 'DONE', examined: 1_250, lookedAt: 1_250, changed: 250, skipped: 0, error: null });
   t.deepEqual(await states(), { CANCELLED: 250, IN_QUEUE: 1_000 });
   t.deepEqual(await states(other), { IN_QUEUE: 1 });
   t.like(await ended(await begin('action: PURGE')), { state: 'DONE', changed: 1_000 });
@@ -111,7 +113,7 @@ test('retries what failed, once each, while others are left alone', async (t) =>
   await until('all have ended', async () => (await states())['FAILED'] === 2);
   t.deepEqual(await count('action: RETRY, filter: { text: "luck" }'), { count: 2, incomplete: false });
   t.deepEqual(await count('action: RETRY, filter: { status: [TIMED_OUT] }'), { count: 0, incomplete: false });
-  t.like(await ended(await begin('action: RETRY')), { state: 'DONE', lookedAt: 2, changed: 2 });
+  t.like(await ended(await begin('action: RETRY')), { state: 'DONE', examined: 2, changed: 2 });
   t.deepEqual(await states(), { COMPLETED: 1, IN_QUEUE: 2 });
   const again = await session.take('dispatch');
   t.true(jobs.includes(again.jobId));

@@ -209,7 +209,7 @@ test('what an operator sees and does: nodes, why workers are as they are, webhoo
     },
   });
   const { scaling } = seen.data['endpoint'] as { scaling: { decisions: { kind: string }[] } };
-  t.true(scaling.decisions.some(({ kind }) => kind === 'ASK'));
+  t.true(scaling.decisions.some(({ kind }) => kind === 'REQUEST'));
   t.deepEqual((await ask('query ($id: ID!) { endpoint(id: $id) { hostUrl } }', { id: web })).data, {
     endpoint: { hostUrl: `http://${web}.lb.localhost:${new URL(url).port}` },
   });

@@ -21,7 +21,7 @@ interface Key {
 
 const QUERY = `{ apiKeys { id name prefix scope environment createdAt expiresAt lastUsedAt } }`;
 const CREATE = `mutation ($name: String!, $scope: KeyScope!, $environment: String, $expiresInS: Int) {
-  createApiKey(name: $name, scope: $scope, environment: $environment, expiresInS: $expiresInS) { text key { id } }
+  createApiKey(name: $name, scope: $scope, environment: $environment, expiresInS: $expiresInS) { plaintext key { id } }
 }`;
 const DAY_S = 86_400;
 
@@ -89,14 +89,14 @@ function CreateKey(): JSX.Element {
   const [environment, setEnvironment] = useState('default');
   const [days, setDays] = useState('');
   const create = useAction(() =>
-    graphql<{ createApiKey: { text: string } }>(CREATE, {
+    graphql<{ createApiKey: { plaintext: string } }>(CREATE, {
       name,
       scope,
       ...(scope === 'ENVIRONMENT' ? { environment } : {}),
       ...(days === '' ? {} : { expiresInS: Math.round(Number(days) * DAY_S) }),
     }),
   );
-  const text = create.data?.createApiKey.text;
+  const text = create.data?.createApiKey.plaintext;
   return (
     <Section title="New key">
       <div class="fields">

@@ -154,8 +154,8 @@ function JoinTokens({ tokens }: { tokens: readonly JoinToken[] }): JSX.Element {
   const [name, setName] = useState('');
   const [hours, setHours] = useState('24');
   const create = useAction(() =>
-    graphql<{ createJoinToken: { text: string; token: { cell: string } } }>(
-      'mutation ($name: String, $expiresInS: Int) { createJoinToken(name: $name, expiresInS: $expiresInS) { text token { cell } } }',
+    graphql<{ createJoinToken: { plaintext: string; token: { cell: string } } }>(
+      'mutation ($name: String, $expiresInS: Int) { createJoinToken(name: $name, expiresInS: $expiresInS) { plaintext token { cell } } }',
       {
         name,
         ...(hours === '' ? {} : { expiresInS: Math.round(Number(hours) * HOUR_S) }),
@@ -207,7 +207,7 @@ function JoinTokens({ tokens }: { tokens: readonly JoinToken[] }): JSX.Element {
       {made !== undefined && (
         <Secret
           title="Run this on the host that joins"
-          text={joinCommand(made.text, made.token.cell, schedulers.data)}
+          text={joinCommand(made.plaintext, made.token.cell, schedulers.data)}
           onDone={() => create.reset()}
         />
       )}

@@ -72,7 +72,7 @@ export function requestWorker(
   };
   addWorker(state, worker);
   state.dirtyNodes.add(plan.node);
-  noteDecision(endpoint, now, { kind: 'ASK', worker: worker.id, node: worker.node, reason: decision });
+  noteDecision(endpoint, now, { kind: 'REQUEST', worker: worker.id, node: worker.node, reason: decision });
   return worker;
 }
 

@@ -84,7 +84,7 @@ export function newStarts(): Starts {
 /** Kinds of decisions. */
 export type DecisionKind =
   /** A worker was requested. */
-  | 'ASK'
+  | 'REQUEST'
   /** A worker was told to drain. */
   | 'DRAIN'
   /** A worker was wanted, but no node could take it. */

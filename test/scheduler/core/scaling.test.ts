@@ -208,7 +208,7 @@ test('decisions are kept with their reasons, the last ones', (t) => {
   t.is(decisions.length, DECISIONS_KEPT);
   t.deepEqual(
     decisions.slice(-2).map(({ kind, reason }) => `${kind} ${reason}`),
-    ['ASK QUEUE_DELAY: jobs are waiting and no worker is running', 'DRAIN idle for 5 s'],
+    ['REQUEST QUEUE_DELAY: jobs are waiting and no worker is running', 'DRAIN idle for 5 s'],
   );
 });
 

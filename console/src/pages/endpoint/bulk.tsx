@@ -22,7 +22,7 @@ interface Operation {
   readonly id: string;
   readonly action: Action;
   readonly state: 'RUNNING' | 'DONE' | 'STOPPED' | 'FAILED';
-  readonly lookedAt: number;
+  readonly examined: number;
   readonly changed: number;
   readonly skipped: number;
   readonly startedAt: string;
@@ -40,7 +40,7 @@ const START = `mutation ($endpoint: ID!, $action: BulkAction!, $filter: JobFilte
   startBulkOperation(endpoint: $endpoint, action: $action, filter: $filter) { id }
 }`;
 const LIST = `query ($endpoint: ID!) {
-  bulkOperations(endpoint: $endpoint) { id action state lookedAt changed skipped startedAt error }
+  bulkOperations(endpoint: $endpoint) { id action state examined changed skipped startedAt error }
 }`;
 
 interface Kind {
@@ -132,7 +132,7 @@ function Progress({ endpoint }: { endpoint: string }): JSX.Element | null {
       {[last, ...running].map((each) => (
         <li key={each.id}>
           {KINDS[each.action].doing} <Badge state={each.state} /> {each.changed} changed
-          {each.skipped > 0 && `, ${each.skipped} had changed by themselves`}, {each.lookedAt} looked at, since {time(each.startedAt)}{' '}
+          {each.skipped > 0 && `, ${each.skipped} had changed by themselves`}, {each.examined} examined, since {time(each.startedAt)}{' '}
           {each.error !== null && <Text of={each.error} />}
           {each.state === 'RUNNING' && (
             <ActionButton isBusy={stop.isPending} onClick={() => stop.mutate(each.id)}>

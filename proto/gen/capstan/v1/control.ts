@@ -950,7 +950,7 @@ export interface RejectedNode {
 export interface ScalingDecision {
   /** Wall clock of the scheduler, ms since 1970. */
   atMs: bigint;
-  /** ASK, DRAIN, NO_PLACE, MAKE_ROOM, CRASH_LOOP or RECOVERED. */
+  /** REQUEST, DRAIN, NO_PLACE, MAKE_ROOM, CRASH_LOOP or RECOVERED. */
   kind: string;
   workerId: string;
   nodeId: string;
@@ -1445,8 +1445,8 @@ export interface BulkOperation {
   endpointId: string;
   action: BulkAction;
   state: BulkState;
-  /** Jobs that it has looked at, those that it changed, and those that had changed before it came to them. */
-  lookedAt: bigint;
+  /** Jobs that it has examined, those that it changed, and those that had changed before it came to them. */
+  examined: bigint;
   changed: bigint;
   skipped: bigint;
   /** Wall clock, ms; 0 while it runs. */
@@ -1488,9 +1488,9 @@ export interface SearchJobsRequest {
 
 export interface SearchJobsResponse {
   jobs: JobDetail[];
-  /** Goes on behind the last job that was looked at; empty at the end. */
+  /** Goes on behind the last job that was examined; empty at the end. */
   cursor: string;
-  /** The search ended at its limit of looked-at jobs before the page was full. */
+  /** The search ended at its limit of examined jobs before the page was full. */
   incomplete: boolean;
 }
 
@@ -14881,7 +14881,7 @@ function createBaseBulkOperation(): BulkOperation {
     endpointId: "",
     action: BulkAction.UNSPECIFIED,
     state: BulkState.UNSPECIFIED,
-    lookedAt: 0n,
+    examined: 0n,
     changed: 0n,
     skipped: 0n,
     startedAtMs: 0n,
@@ -14904,11 +14904,11 @@ export const BulkOperation: MessageFns<BulkOperation> = {
     if (message.state !== BulkState.UNSPECIFIED) {
       writer.uint32(32).int32(bulkStateToNumber(message.state));
     }
-    if (message.lookedAt !== 0n) {
-      if (BigInt.asUintN(64, message.lookedAt) !== message.lookedAt) {
-        throw new globalThis.Error("value provided for field message.lookedAt of type uint64 too large");
+    if (message.examined !== 0n) {
+      if (BigInt.asUintN(64, message.examined) !== message.examined) {
+        throw new globalThis.Error("value provided for field message.examined of type uint64 too large");
       }
-      writer.uint32(40).uint64(message.lookedAt);
+      writer.uint32(40).uint64(message.examined);
     }
     if (message.changed !== 0n) {
       if (BigInt.asUintN(64, message.changed) !== message.changed) {
@@ -14990,7 +14990,7 @@ export const BulkOperation: MessageFns<BulkOperation> = {
               break;
             }
 
-            message.lookedAt = reader.uint64() as bigint;
+            message.examined = reader.uint64() as bigint;
             continue;
           }
           case 6: {
@@ -15055,11 +15055,7 @@ export const BulkOperation: MessageFns<BulkOperation> = {
         : "",
       action: isSet(object.action) ? bulkActionFromJSON(object.action) : BulkAction.UNSPECIFIED,
       state: isSet(object.state) ? bulkStateFromJSON(object.state) : BulkState.UNSPECIFIED,
-      lookedAt: isSet(object.lookedAt)
-        ? BigInt(object.lookedAt)
-        : isSet(object.looked_at)
-        ? BigInt(object.looked_at)
-        : 0n,
+      examined: isSet(object.examined) ? BigInt(object.examined) : 0n,
       changed: isSet(object.changed) ? BigInt(object.changed) : 0n,
       skipped: isSet(object.skipped) ? BigInt(object.skipped) : 0n,
       startedAtMs: isSet(object.startedAtMs)
@@ -15090,8 +15086,8 @@ export const BulkOperation: MessageFns<BulkOperation> = {
     if (message.state !== BulkState.UNSPECIFIED) {
       obj.state = bulkStateToJSON(message.state);
     }
-    if (message.lookedAt !== 0n) {
-      obj.lookedAt = message.lookedAt.toString();
+    if (message.examined !== 0n) {
+      obj.examined = message.examined.toString();
     }
     if (message.changed !== 0n) {
       obj.changed = message.changed.toString();
@@ -15120,7 +15116,7 @@ export const BulkOperation: MessageFns<BulkOperation> = {
     message.endpointId = object.endpointId ?? "";
     message.action = object.action ?? BulkAction.UNSPECIFIED;
     message.state = object.state ?? BulkState.UNSPECIFIED;
-    message.lookedAt = (object.lookedAt !== undefined && object.lookedAt !== null) ? BigInt(object.lookedAt) : 0n;
+    message.examined = (object.examined !== undefined && object.examined !== null) ? BigInt(object.examined) : 0n;
     message.changed = (object.changed !== undefined && object.changed !== null) ? BigInt(object.changed) : 0n;
     message.skipped = (object.skipped !== undefined && object.skipped !== null) ? BigInt(object.skipped) : 0n;
     message.startedAtMs = (object.startedAtMs !== undefined && object.startedAtMs !== null)
