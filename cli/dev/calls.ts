@@ -5,6 +5,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { CapstanError } from '../../lib/errors.ts';
 import { NumberOutOfRange, parseExact } from '../../lib/exact-json.ts';
 import { scanObject } from '../../lib/json-scan.ts';
+import { PREFIX_HEADER } from '../../lib/redirects.ts';
 import { messageOf } from '../../lib/to-error.ts';
 import { JobKind, type Payload } from '../../proto/gen/capstan/v1/common.ts';
 import type { HttpRequest, LocalWorker } from '../../agent/local-workers.ts';
@@ -102,6 +103,7 @@ async function callServer(
   await answerByWorker({
     worker,
     request: requestOf(request, '', prefix, {}),
+    prefix,
     body: request,
     response,
     taken: () => undefined,
@@ -223,6 +225,7 @@ async function callRoute(
   await answerByWorker({
     worker,
     request: requestOf(request, fn.name, prefix, parameters),
+    prefix,
     body,
     response,
     taken: () => undefined,
@@ -241,8 +244,9 @@ export function requestOf(
   const headers: [string, string][] = [];
   for (let at = 0; at + 1 < rawHeaders.length; at += 2) {
     const header = (rawHeaders[at] ?? '').toLowerCase();
-    if (!HOP_BY_HOP.has(header)) headers.push([header, rawHeaders[at + 1] ?? '']);
+    if (!HOP_BY_HOP.has(header) && header !== PREFIX_HEADER) headers.push([header, rawHeaders[at + 1] ?? '']);
   }
+  if (prefix !== '') headers.push([PREFIX_HEADER, prefix]);
   const declared = url.slice(prefix.length);
   const path = declared.startsWith('/') ? declared : `/${declared}`;
   return { function: name, method, url: `http://${host ?? 'localhost'}${path}`, headers, pathValues };

@@ -5,6 +5,7 @@
 import type { ServerResponse } from 'node:http';
 
 import type { HttpCall, HttpRequest, LocalWorker } from '../../agent/local-workers.ts';
+import { withLocationBelow } from '../../lib/redirects.ts';
 
 /** Unread bytes of a request's body in transit (proto/capstan/v1/invoke.proto). */
 export const WINDOW_BYTES = 256 * 1024;
@@ -13,6 +14,8 @@ const PART_BYTES = 64 * 1024;
 export interface Answering {
   readonly worker: LocalWorker;
   readonly request: Omit<HttpRequest, 'body' | 'ended'>;
+  /** The part of the path in front of what the worker sees: its redirects lead below it. */
+  readonly prefix: string;
   /** Empty when there is none. */
   readonly body: AsyncIterable<Uint8Array> | Iterable<Uint8Array>;
   readonly response: ServerResponse;
@@ -25,7 +28,8 @@ export interface Answering {
 }
 
 /** Settles when the response has ended, in any way. @throws CapstanError as LocalWorker.ready */
-export async function answerByWorker({ worker, request, body, response, taken, failed, threw }: Answering): Promise<void> {
+export async function answerByWorker({ worker, request, prefix, body, response, taken, failed, threw }: Answering): Promise<void> {
+  const authority = request.headers.find(([name]) => name === 'host')?.[1] ?? '';
   const over = Promise.withResolvers<void>();
   const window = new Window(WINDOW_BYTES);
   const write = (bytes: Buffer, ended: boolean): void => {
@@ -48,7 +52,7 @@ export async function answerByWorker({ worker, request, body, response, taken, f
           void sendError(status, headers, bytes);
           return;
         }
-        response.writeHead(status, headers.flat());
+        response.writeHead(status, withLocationBelow(headers.flat(), prefix, authority));
         if (!ended) response.flushHeaders();
         write(bytes, ended);
       },

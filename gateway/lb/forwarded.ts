@@ -10,11 +10,10 @@ import ipaddr from 'ipaddr.js';
 import { CapstanError } from '../../lib/errors.ts';
 import { peerOf } from '../../lib/grpc-admission.ts';
 import type { Header } from '../../proto/gen/capstan/v1/invoke.ts';
+import { PREFIX_HEADER } from '../../lib/redirects.ts';
 import { HOP_BY_HOP, type HeaderPair } from '../../lib/response-validator.ts';
 import { traceHeaders } from '../../lib/trace-context.ts';
 
-/** The path under which an endpoint has its own paths; only the gateway says it. */
-export const PREFIX_HEADER = 'x-forwarded-prefix';
 export const FORWARDED: ReadonlySet<string> = new Set([
   'x-forwarded-for',
   'x-forwarded-proto',

@@ -20,6 +20,7 @@ import type { Lookup } from '../directory/lookup.ts';
 import { isId, printable } from '../http/ids.ts';
 import { partiesOf } from '../http/request-body.ts';
 import { isPreflight, Origins, preflightHeaders } from '../http/origins.ts';
+import { PREFIX_HEADER, withLocationBelow } from '../../lib/redirects.ts';
 import { JSON_TYPE, toCapstanError, tooLarge } from '../http/problem.ts';
 import type { AgentLink } from '../invoke/agent-link.ts';
 import type { Log } from '../log.ts';
@@ -33,7 +34,7 @@ import { docsRequested, opensPage } from './docs/requested.ts';
 import { withoutCredentials, withoutCredentialsInQuery } from './credentials.ts';
 import { BodyFeed } from './body-feed.ts';
 import { Exchange, RETAINED_BYTES, type Responder } from './exchange.ts';
-import { answerHeaders, callerOf, originOf, peerOfRequest, PREFIX_HEADER, type RequestHead, type TrustedProxies } from './forwarded.ts';
+import { answerHeaders, callerOf, originOf, peerOfRequest, type RequestHead, type TrustedProxies } from './forwarded.ts';
 import type { Pools } from './pools.ts';
 import { ownHostHeaders, sharedOriginHeaders, tenantHeaders } from './shared-origin.ts';
 import { RouteTables, type RouteMatch } from './routes.ts';
@@ -342,7 +343,7 @@ export class LoadBalancer {
     const { scheme, authority } = caller;
     const passed = tenantHeaders(caller.headers, pathForm);
     const headers = withoutCredentials(rewrite === null ? passed : rewrite.request(passed), isCredential);
-    const prefix = serverOf(request.url ?? '', address);
+    const prefix = pathForm ? `/lb/${address.endpointId}` : '';
     if (prefix !== '') headers.push({ name: PREFIX_HEADER, value: prefix });
     headers.push({ name: 'x-request-id', value: `${endpoint.id}-${(this.#nextRequest++).toString(36)}` });
     const method = request.method ?? 'GET';
@@ -356,7 +357,8 @@ export class LoadBalancer {
       pathValues: route.values,
       upgrade: rewrite !== null,
     };
-    const confine = pathForm ? sharedOriginHeaders : ownHostHeaders;
+    const confine = (flat: readonly string[]): string[] =>
+      pathForm ? sharedOriginHeaders(withLocationBelow(flat, prefix, authority)) : ownHostHeaders(flat);
     const headersOf = (answer: readonly HeaderPair[]): string[] => {
       const flat = confine(answerHeaders(answer));
       return rewrite === null ? flat : rewrite.response(flat);

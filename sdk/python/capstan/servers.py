@@ -14,17 +14,18 @@ import sys
 import traceback
 from typing import Any, Callable
 
+from . import own_files, prefixes
+
 #: Time for requests that are open when the worker is told to end, seconds: the agent kills it 2 s later.
 _GRACE_S = 8
 #: Most threads of a WSGI server: a request takes one until it is over.
 _MOST_THREADS = 64
-#: In which the gateway names the path of the endpoint, such as ``/lb/<id>``.
-_PREFIX = b"x-forwarded-prefix"
 
 
 def serve(load: Callable[[], Any]) -> None:
     """Serves the application on ``PORT`` until SIGTERM. Exits with 1 when it does not load or cannot be served."""
     try:
+        _own_files()
         app = load()
         interface = interface_of(app)
     except Exception as error:
@@ -35,6 +36,13 @@ def serve(load: Callable[[], Any]) -> None:
         _serve_wsgi(app, host, port)
     else:
         _serve_asgi(app, interface, host, port)
+
+
+def _own_files() -> None:
+    build = os.environ.get("CAPSTAN_BUILD") or ""
+    # Without a working folder of its own the worker runs in the build itself.
+    if build and not os.path.samefile(build, os.getcwd()):
+        own_files.own_files(os.getcwd(), os.path.realpath(build), "CAPSTAN_DEBUG_SOCKET" in os.environ)
 
 
 def interface_of(app: Any) -> str:
@@ -77,7 +85,7 @@ def _parameters(app: Any) -> int:
 def _serve_asgi(app: Any, interface: str, host: str, port: int) -> None:
     uvicorn = _server("uvicorn")
     config = uvicorn.Config(
-        _below_prefix(app) if interface == "asgi3" else app,
+        prefixes.below_prefix(app) if interface == "asgi3" else app,
         host=host,
         port=port,
         interface=interface,
@@ -95,7 +103,7 @@ def _serve_wsgi(app: Any, host: str, port: int) -> None:
     waitress = _server("waitress")
     logging.basicConfig()
     threads = min(int(os.environ.get("CAPSTAN_MAX_CONCURRENCY") or 4), _MOST_THREADS)
-    server = waitress.create_server(_below_script_name(app), host=host, port=port, threads=max(threads, 1), ident="")
+    server = waitress.create_server(prefixes.below_script_name(app), host=host, port=port, threads=max(threads, 1), ident="")
 
     def end(_number: int, _frame: Any) -> None:
         # The server ends its threads on this exception.
@@ -103,31 +111,6 @@ def _serve_wsgi(app: Any, host: str, port: int) -> None:
 
     signal.signal(signal.SIGTERM, end)
     server.run()
-
-
-def _below_prefix(app: Any) -> Any:
-    """Tells an ASGI application under which path callers reach it, so that the links that it makes work."""
-
-    async def below(scope: Any, receive: Any, send: Any) -> None:
-        prefix = next((value for name, value in scope.get("headers", ()) if name == _PREFIX), b"") if scope["type"] in ("http", "websocket") else b""
-        if prefix:
-            path = prefix.decode("latin-1")
-            raw_path = prefix + (scope.get("raw_path") or scope["path"].encode("utf-8"))
-            scope = dict(scope, root_path=path, path=path + scope["path"], raw_path=raw_path)
-            scope["headers"] = [header for header in scope["headers"] if header[0] != _PREFIX]
-        await app(scope, receive, send)
-
-    return below
-
-
-def _below_script_name(app: Any) -> Any:
-    """The same for a WSGI application."""
-
-    def below(environ: Any, start_response: Any) -> Any:
-        environ["SCRIPT_NAME"] = environ.pop("HTTP_X_FORWARDED_PREFIX", "")
-        return app(environ, start_response)
-
-    return below
 
 
 def _server(name: str) -> Any:

@@ -1,0 +1,3 @@
+SECRET_KEY = "of a test"
+ALLOWED_HOSTS = ["*"]
+ROOT_URLCONF = "shop.urls"
