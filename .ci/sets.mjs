@@ -54,6 +54,7 @@ export const sets = {
   sdk: ['test/sdk/remote.test.ts', 'test/sdk/stack.test.ts'],
   packages: ['test/cli/packages*.test.ts'],
   release: ['test/release/*.test.ts'],
+  'gpu-check': ['test/gpu-check/*.test.ts'],
   clients: ['test/clients/*.test.ts'],
   outage: ['test/outage/*.test.ts'],
   faults: ['test/fault/*.test.ts', 'test/lb/faults.test.ts'],

@@ -13,7 +13,17 @@ import { fileURLToPath } from 'node:url';
 import { messageOf } from '../../lib/to-error.ts';
 import { endGroup } from '../runtimes/process-group.ts';
 import { devicesOfReport } from './nvidia-report.ts';
-import { facts, LIGHT_COLUMNS, messageIn, OLD_COLUMNS, parseLight, parseList, type LightRow, type ListedSlice } from './nvidia-text.ts';
+import {
+  facts,
+  LIGHT_COLUMNS,
+  messageIn,
+  OLD_COLUMNS,
+  parseLight,
+  parseList,
+  RENAMED_COLUMNS,
+  type LightRow,
+  type ListedSlice,
+} from './nvidia-text.ts';
 import type { DeviceFacts, DeviceProbe, ProbeResult } from './probe.ts';
 
 const REPORTER = fileURLToPath(new URL('./nvidia-reporter.ts', import.meta.url));
@@ -74,7 +84,10 @@ export class NvidiaProbe implements DeviceProbe {
     const program = await this.#find();
     if (program === undefined) return { kind: 'none' };
     let answer = await this.#query(program, LIGHT_COLUMNS);
-    if (answer.problem !== undefined && /not a valid field/i.test(answer.problem)) answer = await this.#query(program, OLD_COLUMNS);
+    for (const columns of [RENAMED_COLUMNS, OLD_COLUMNS]) {
+      if (answer.problem === undefined || !/not a valid field/i.test(answer.problem)) break;
+      answer = await this.#query(program, columns);
+    }
     // One lost GPU can fail the whole call although the others are listed.
     if (answer.rows.length === 0 && answer.problem !== undefined) return { kind: 'failed', problem: answer.problem };
     return { kind: 'devices', devices: answer.rows.map(withoutMigGauges), problem: answer.problem ?? '' };

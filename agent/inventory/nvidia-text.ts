@@ -117,6 +117,8 @@ export const LIGHT_COLUMNS = [
   'compute_cap',
   'clocks_throttle_reasons.active',
 ] as const;
+/** Drivers from 535 on have the last column under this name; the earlier one is deprecated. */
+export const RENAMED_COLUMNS = [...LIGHT_COLUMNS.slice(0, -1), 'clocks_event_reasons.active'];
 /** Old drivers know neither MIG nor the columns behind it and refuse the whole query because of them. */
 export const OLD_COLUMNS = LIGHT_COLUMNS.slice(0, -3);
 

@@ -1,16 +1,18 @@
 /**
  * Checks an installation on the GPUs of this machine (`run` starts it): prints a table, and writes `gpu-check.json` and a capture of
  * nvidia-smi into the folder of `--out`. Exits with 1 when a check fails. Without CUDA or torch the checks that need them are
- * skipped with the reason.
+ * skipped with the reason. Every check has a limit of time and the whole has one: what does not fit is a failure, and the report
+ * shows what was measured until then.
  */
 import { execFile } from 'node:child_process';
+import { existsSync } from 'node:fs';
 import { cp, mkdir, writeFile } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { parseArgs, promisify } from 'node:util';
 
-import { checkFacts, checkGauges, checkUnderLoad } from './inventory.ts';
+import { checkFacts, checkGauges, checkThrottle, checkUnderLoad } from './inventory.ts';
 import { checkLeak, checkOutOfMemory, checkReturn } from './memory.ts';
-import { gpus, program, report as nvidiaReport } from './nvidia.ts';
+import { gpus, keepAwake, program, report as nvidiaReport } from './nvidia.ts';
 import { Report } from './report.ts';
 import { Service } from './service.ts';
 import { checkColdStart, checkKernels, checkMatmul, checkWeights } from './speed.ts';
@@ -29,6 +31,9 @@ const CUDA_CHECKS = [
   'out of memory in CUDA',
   'jobs/s of 1 ms kernels',
 ];
+const TORCH_MS = 60_000;
+/** After the limit of the whole check, for the service's end, ms. */
+const END_MS = 10_000;
 
 const { values } = parseArgs({
   options: {
@@ -36,36 +41,62 @@ const { values } = parseArgs({
     work: { type: 'string' },
     out: { type: 'string', default: '.' },
     seconds: { type: 'string', default: '30' },
+    limit: { type: 'string', default: '345' },
+    starts: { type: 'string', default: '20' },
+    levels: { type: 'string', default: LEVELS.join() },
+    begun: { type: 'string' },
   },
 });
+const levels = values.levels.split(',');
 const install = resolve(values.install ?? '');
 const work = resolve(values.work ?? '');
 const out = resolve(values.out);
-const report = new Report();
+/** Unpacking the bundle counts. */
+const begunAt = values.begun === undefined ? Date.now() : Number(values.begun) * 1_000;
+const endsAt = begunAt + Number(values.limit) * 1_000;
+
+await mkdir(out, { recursive: true });
+let running: Service | undefined;
+let torchFolder = '';
+const left = (): number => endsAt - Date.now();
+const report = new Report(out, { left, abandon: async () => running?.cancelOpen() });
+
+/** Ends the check from outside of its course; the document has all rows so far. */
+async function stop(reason: string): Promise<never> {
+  report.add('the check itself', false, reason, 'ends by itself');
+  const latest = setTimeout(() => process.exit(1), END_MS);
+  await running?.close().catch(() => undefined);
+  clearTimeout(latest);
+  console.log(`\nreport: ${report.file}`);
+  process.exit(1);
+}
+for (const signal of ['SIGTERM', 'SIGINT'] as const) process.once(signal, () => void stop(signal));
+process.once('uncaughtException', (error) => void stop(error instanceof Error ? (error.stack ?? error.message) : String(error)));
+setTimeout(() => void stop('the time of the whole check is over'), Math.max(0, endsAt - Date.now())).unref();
 
 /** Why torch cannot be used by a bare process here; empty where it can. */
 async function whyNoTorch(): Promise<string> {
   const script =
-    'import torch, os; assert torch.cuda.is_available(), "torch finds no CUDA device"; print(os.path.dirname(os.path.dirname(torch.__file__)))';
+    'import torch, os; assert torch.cuda.is_available(), "torch finds no CUDA device"; print(torch.__version__, torch.version.cuda, os.path.dirname(os.path.dirname(torch.__file__)), sep="\\n")';
   try {
-    const { stdout } = await promisify(execFile)('python3', ['-c', script], { timeout: 120_000 });
-    report.fact('torch', stdout.trim());
-    torchFolder = stdout.trim();
+    const { stdout } = await promisify(execFile)('python3', ['-c', script], { timeout: TORCH_MS });
+    const [version = '', cuda = '', folder = ''] = stdout.trim().split('\n').slice(-3);
+    report.fact('torch', { version, cuda, folder });
+    torchFolder = folder;
     return '';
   } catch (error) {
-    const lines = String((error as { stderr?: string }).stderr ?? error).trim();
+    const lines = String((error as { stderr?: string }).stderr || error).trim();
     return lines.split('\n').at(-1) ?? 'python3 does not run';
   }
 }
 
-let torchFolder = '';
-
 async function checkLevel(level: (typeof LEVELS)[number], isFirst: boolean, withoutTorch: string): Promise<boolean> {
   const folder = join(work, level);
-  const paths = [work, ...(torchFolder === '' || torchFolder.startsWith('/usr/') ? [] : [torchFolder])];
-  let service: Service;
+  // A driver's libraries can be outside of /usr, too, as in containers of some clouds.
+  const libraries = (process.env['LD_LIBRARY_PATH'] ?? '').split(':').filter((path) => path.startsWith('/') && existsSync(path));
+  const paths = [work, ...[torchFolder, ...libraries].filter((path) => path !== '' && !path.startsWith('/usr/'))];
   try {
-    service = await Service.start(install, folder, { CAPSTAN_ISOLATION: level, CAPSTAN_SANDBOX_PATHS: paths.join(':') });
+    running = await Service.start(install, folder, { CAPSTAN_ISOLATION: level, CAPSTAN_SANDBOX_PATHS: paths.join(':') });
   } catch (error) {
     report.skip(`isolation ${level}`, error instanceof Error ? error.message : String(error));
     return false;
@@ -73,11 +104,14 @@ async function checkLevel(level: (typeof LEVELS)[number], isFirst: boolean, with
   try {
     const app = join(folder, 'app');
     await cp(join(import.meta.dirname, 'app'), app, { recursive: true });
-    const endpoints = await service.deploy(app);
-    const world: World = { report, service, gpu: endpoints.get('gpu') ?? '', work, seconds: Number(values.seconds) };
+    if (torchFolder !== '') await writeFile(join(app, 'torch-folder.txt'), torchFolder);
+    const endpoints = await running.deploy(app);
+    const figures = { seconds: Number(values.seconds), starts: Number(values.starts), left };
+    const world: World = { report, service: running, gpu: endpoints.get('gpu') ?? '', work, ...figures };
     if (isFirst) {
       await checkFacts(world);
-      await checkGauges(world, 'idle');
+      await checkGauges(world);
+      await checkThrottle(world);
     }
     const reason = await checkPython(world, level);
     await checkThread(world, endpoints.get('gpu-thread') ?? '', level);
@@ -87,10 +121,12 @@ async function checkLevel(level: (typeof LEVELS)[number], isFirst: boolean, with
     report.add(`isolation ${level}`, false, error instanceof Error ? error.message : String(error), 'the service deploys and runs jobs');
     return true;
   } finally {
-    await service.close();
+    await running.close();
+    running = undefined;
   }
 }
 
+/** The order is that of importance: what the time does not suffice for is at the end. */
 async function checkCuda(world: World, reason: string): Promise<void> {
   if (reason !== '') {
     for (const check of CUDA_CHECKS) report.skip(check, reason);
@@ -99,17 +135,27 @@ async function checkCuda(world: World, reason: string): Promise<void> {
   await checkColdStart(world);
   await checkUnderLoad(world);
   await checkMatmul(world);
+  await checkReturn(world);
+  await checkOutOfMemory(world);
   await checkWeights(world);
   await checkKernels(world);
-  await checkOutOfMemory(world);
-  await checkReturn(world);
   await checkLeak(world);
 }
 
-await mkdir(out, { recursive: true });
+function skipContainers(): void {
+  const sockets = ['/var/run/docker.sock', '/run/podman/podman.sock'].filter((path) => existsSync(path));
+  report.skip(
+    'isolation container',
+    sockets.length === 0
+      ? 'no container engine here'
+      : `an engine is at ${sockets.join()}, but its base images cannot be fetched without a network: see docs/gpus.md`,
+  );
+}
+
 try {
   const rows = await gpus();
   console.log(`=> ${rows.map((row) => `${row.name}, driver ${row.driver_version}`).join('; ')}`);
+  report.fact('deviceFilesKept', (await keepAwake()).length);
   await writeFile(join(out, 'nvidia-smi.xml'), await nvidiaReport());
 } catch (error) {
   console.error(`✗ ${program} does not answer: ${error instanceof Error ? error.message : String(error)}`);
@@ -117,6 +163,8 @@ try {
 }
 const withoutTorch = await whyNoTorch();
 let isFirst = true;
-for (const level of LEVELS) if (await checkLevel(level, isFirst, withoutTorch)) isFirst = false;
-console.log(`\nreport: ${await report.write(out)}`);
-process.exitCode = report.failed > 0 || isFirst ? 1 : 0;
+for (const level of LEVELS.filter((each) => levels.includes(each))) if (await checkLevel(level, isFirst, withoutTorch)) isFirst = false;
+skipContainers();
+report.fact('seconds', Math.round((Date.now() - begunAt) / 1_000));
+console.log(`\nreport: ${report.file}`);
+process.exit(report.failed > 0 || isFirst ? 1 : 0);

@@ -14,12 +14,18 @@ export interface Job {
   readonly error?: string;
 }
 
-const START_MS = 60_000;
+const START_MS = 40_000;
+const DEPLOY_MS = 60_000;
+/** A call waits 60 s at most for a job. */
+const CALL_MS = 90_000;
+const STOP_MS = 8_000;
 
 export class Service {
   readonly #command: string;
   readonly #env: NodeJS.ProcessEnv;
   readonly #up: ChildProcess;
+  /** Jobs that have not been seen to end, with their endpoints. */
+  readonly #open = new Map<string, string>();
   readonly dataDir: string;
   #url = '';
   #key = '';
@@ -52,12 +58,25 @@ export class Service {
 
   /** Submits a job; returns its id. */
   async run(endpoint: string, input: object, policy: object = {}): Promise<string> {
-    return (await this.#call<Job>('POST', `/v2/${endpoint}/run`, { input, policy })).id;
+    const { id } = await this.#call<Job>('POST', `/v2/${endpoint}/run`, { input, policy });
+    this.#open.set(id, endpoint);
+    return id;
   }
 
+  /** Runs a job in one call, for latencies. */
   async runsync(endpoint: string, input: object): Promise<Job> {
-    const job = await this.#call<Job>('POST', `/v2/${endpoint}/runsync?wait=120000`, { input });
+    const job = await this.#call<Job>('POST', `/v2/${endpoint}/runsync?wait=60000`, { input });
     return this.ended(endpoint, job);
+  }
+
+  /** Cancels the jobs that are still open: their check ran out of time, and the next one needs the worker. */
+  async cancelOpen(): Promise<void> {
+    await Promise.allSettled([...this.#open].map(([id, endpoint]) => this.cancel(endpoint, id)));
+  }
+
+  /** Id of the process above all of the service. */
+  get pid(): number {
+    return this.#up.pid ?? 0;
   }
 
   /** Waits for the end of a job. */
@@ -65,11 +84,13 @@ export class Service {
     let now: Job = { id, ...job };
     while (now.status === 'IN_QUEUE' || now.status === 'IN_PROGRESS')
       now = await this.#call<Job>('GET', `/v2/${endpoint}/status-sync/${id}?wait=60000`);
+    this.#open.delete(id);
     return now;
   }
 
   async cancel(endpoint: string, id: string): Promise<void> {
     await this.#call('POST', `/v2/${endpoint}/cancel/${id}`);
+    this.#open.delete(id);
   }
 
   async graphql<T>(query: string): Promise<T> {
@@ -79,7 +100,10 @@ export class Service {
   }
 
   async metrics(): Promise<string> {
-    const response = await fetch(`${this.#url}/metrics`, { headers: { authorization: `Bearer ${this.#key}` } });
+    const response = await fetch(`${this.#url}/metrics`, {
+      headers: { authorization: `Bearer ${this.#key}` },
+      signal: AbortSignal.timeout(CALL_MS),
+    });
     return response.text();
   }
 
@@ -87,7 +111,7 @@ export class Service {
     if (this.#up.exitCode !== null || this.#up.signalCode !== null) return;
     const exited = once(this.#up, 'exit');
     this.#up.kill('SIGTERM');
-    const timer = setTimeout(() => this.#up.kill('SIGKILL'), 20_000);
+    const timer = setTimeout(() => this.#up.kill('SIGKILL'), STOP_MS);
     await exited;
     clearTimeout(timer);
   }
@@ -109,19 +133,21 @@ export class Service {
         return;
       }
       if (this.#up.exitCode !== null || performance.now() > latest)
-        throw new Error(said.trim().split('\n').at(-1) ?? 'capstan up did not start');
+        throw new Error(said.trim().split('\n').slice(-3).join(' | ').slice(0, 600) || 'capstan up did not start');
       await pause(50);
     }
   }
 
   async #tool(...args: string[]): Promise<string> {
     const env = { ...this.#env, CAPSTAN_HTTP_PORT: '', CAPSTAN_GRPC_PORT: '' };
-    return (await promisify(execFile)(this.#command, args, { env, cwd: join(this.dataDir, '..') })).stdout;
+    const options = { env, cwd: join(this.dataDir, '..'), timeout: DEPLOY_MS };
+    return (await promisify(execFile)(this.#command, args, options)).stdout;
   }
 
   async #call<T>(method: string, path: string, body?: object): Promise<T> {
     const response = await fetch(`${this.#url}${path}`, {
       method,
+      signal: AbortSignal.timeout(CALL_MS),
       headers: { authorization: `Bearer ${this.#key}`, 'content-type': 'application/json' },
       ...(body === undefined ? {} : { body: JSON.stringify(body) }),
     });

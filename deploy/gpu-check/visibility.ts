@@ -1,4 +1,6 @@
 /** What a worker sees of the GPUs: its own, and no other. */
+import { readdir } from 'node:fs/promises';
+
 import { gpus } from './nvidia.ts';
 import { act, type World } from './world.ts';
 
@@ -16,35 +18,40 @@ interface View {
 export async function checkPython(world: World, level: string): Promise<string> {
   const rows = await gpus();
   let reason = '';
-  await world.report.run(`worker, Python, ${level}: sees its GPU alone`, 'one device, the allocated one', async () => {
-    const view = await act<View>(world, 'view');
-    const wrong = wrongOf(view, rows.length, level);
+  await world.report.run(`worker, Python, ${level}: sees its GPU alone`, 'one device, the allocated one', 60, async () => {
+    const view = await act<View>(world, 'view').catch((error: unknown) => {
+      reason = `a worker does not load torch: ${error instanceof Error ? error.message : String(error)}`;
+      throw error;
+    });
+    const wrong = await wrongOf(view, level);
     if (view.torch === null) reason = `workers have no torch: ${view.why ?? ''}`;
     else if (view.count === 0) reason = 'torch finds no CUDA device in a worker';
     const counts = view.count === undefined ? 'no torch' : `torch counts ${view.count}`;
     if (view.count !== undefined && view.count !== 1) wrong.push(`torch counts ${view.count}`);
-    const own = view.uuid === undefined || view.uuid === '' ? undefined : rows.find((row) => row.uuid.endsWith(view.uuid ?? ''));
-    if (view.uuid !== undefined && view.uuid !== '' && own?.uuid !== view.visible) wrong.push(`torch has ${view.uuid}`);
+    // CUDA names a slice by another UUID than its card's.
+    const isSlice = view.visible?.startsWith('MIG-') === true;
+    const own = isSlice || view.uuid === undefined || view.uuid === '' ? undefined : rows.find((row) => row.uuid.endsWith(view.uuid ?? ''));
+    if (!isSlice && view.uuid !== undefined && view.uuid !== '' && own?.uuid !== view.visible) wrong.push(`torch has ${view.uuid}`);
     return { passed: wrong.length === 0, value: wrong.length === 0 ? `${String(view.visible)}, ${counts}` : wrong.join('; ') };
   });
   return reason;
 }
 
 export async function checkThread(world: World, endpoint: string, level: string): Promise<void> {
-  const rows = await gpus();
-  await world.report.run(`worker, threads, ${level}: sees its GPU alone`, 'the allocated device', async () => {
-    const { status, output, error = '' } = await world.service.runsync(endpoint, {});
+  await world.report.run(`worker, threads, ${level}: sees its GPU alone`, 'the allocated device', 30, async () => {
+    const id = await world.service.run(endpoint, {});
+    const { status, output, error = '' } = await world.service.ended(endpoint, { id, status: 'IN_QUEUE' });
     if (status !== 'COMPLETED') throw new Error(`${status} ${error}`);
-    const wrong = wrongOf(output as View, rows.length, level);
+    const wrong = await wrongOf(output as View, level);
     return { passed: wrong.length === 0, value: wrong.length === 0 ? String((output as View).visible) : wrong.join('; ') };
   });
 }
 
 /** Without a sandbox the files of all devices are there; CUDA_VISIBLE_DEVICES alone chooses. */
-function wrongOf({ visible, files }: View, present: number, level: string): string[] {
+async function wrongOf({ visible, files }: View, level: string): Promise<string[]> {
   const wrong: string[] = [];
   if (visible === null || !/^(?:GPU|MIG)-/.test(visible)) wrong.push(`CUDA_VISIBLE_DEVICES is ${String(visible)}`);
-  const isApart = level === 'sandbox' || level === 'container';
-  if (isApart && present > 1 && files.length !== 1) wrong.push(`files of ${files.length} devices: ${files.join()}`);
+  const present = (await readdir('/dev')).filter((name) => /^nvidia\d+$/.test(name));
+  if (level === 'sandbox' && present.length > 0 && files.length !== 1) wrong.push(`files of ${files.length} devices: ${files.join()}`);
   return wrong;
 }

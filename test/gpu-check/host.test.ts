@@ -1,0 +1,188 @@
+/** The check of a GPU host (deploy/gpu-check) against a fake nvidia-smi: all of it but what CUDA computes. */
+import { execFile } from 'node:child_process';
+import { chmod, mkdir, readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+
+import test, { type ExecutionContext } from 'ava';
+
+import { writeFakeSmi } from '../agent/fake-nvidia-smi.ts';
+import { folderOf } from '../support/folder.ts';
+
+const root = join(import.meta.dirname, '../..');
+const GPU = { uuid: 'GPU-a', name: 'NVIDIA A100', memoryMiB: 81_920 };
+
+interface Options {
+  readonly args?: readonly string[];
+  readonly env?: NodeJS.ProcessEnv;
+}
+
+interface Row {
+  readonly check: string;
+  readonly result: 'pass' | 'fail' | 'skip';
+  readonly value: string;
+}
+
+/** An installation whose programs are those of this checkout. */
+async function installation(folder: string): Promise<string> {
+  const programs = join(folder, 'install/node_modules/.bin');
+  await mkdir(programs, { recursive: true });
+  for (const [name, command] of [
+    ['node', `exec "${process.execPath}" "$@"`],
+    ['capstan', `exec "${process.execPath}" "${join(root, 'cli/main.ts')}" "$@"`],
+  ] as const) {
+    await writeFile(join(programs, name), `#!/bin/sh\n${command}\n`);
+    await chmod(join(programs, name), 0o755);
+  }
+  return join(folder, 'install');
+}
+
+/** Prints what the check itself asks for; `memory` in MiB. */
+async function fakeSmi(folder: string, memory: number): Promise<string> {
+  const agents = await writeFakeSmi(join(folder, 'agent'), { gpus: [GPU] });
+  const own = `${GPU.uuid}, ${GPU.name}, ${memory}, 12, 550.1, 7, 40, 67.03, [N/A], [N/A]`;
+  const path = join(folder, 'nvidia-smi');
+  const cases = [
+    `*ecc.errors*) echo '${own}';;`,
+    // A driver that has dropped the earlier name of the column.
+    `*=uuid,clocks_event_reasons*) echo '${GPU.uuid}, 0x0000000000000001';;`,
+    `*=memory.used*) echo 12;;`,
+    `*) exec '${agents}' "$@";;`,
+  ];
+  await writeFile(path, `#!/bin/sh\ncase "$*" in\n${cases.join('\n')}\nesac\n`);
+  await chmod(path, 0o755);
+  return path;
+}
+
+interface Outcome {
+  readonly code: number;
+  readonly rows: readonly Row[];
+  readonly xml: string;
+  readonly said: string;
+}
+
+async function check(t: ExecutionContext, smi: (folder: string) => Promise<string>, options: Options = {}): Promise<Outcome> {
+  const folder = await folderOf(t);
+  const out = join(folder, 'out');
+  const args = [await installation(folder), '--out', out, '--seconds', '1', '--starts', '3', ...(options.args ?? [])];
+  const env = {
+    ...process.env,
+    CAPSTAN_NVIDIA_SMI: await smi(folder),
+    CAPSTAN_CONTAINER_SOCKET: 'none',
+    TMPDIR: folder,
+    ...options.env,
+  };
+  const { code, said } = await promisify(execFile)(join(root, 'deploy/gpu-check/run'), args, { env }).then(
+    ({ stdout }) => ({ code: 0, said: stdout }),
+    (error: unknown) => {
+      const { code: exit, stdout, stderr } = error as { code: number; stdout: string; stderr: string };
+      return { code: exit, said: `${stdout}\n${stderr}` };
+    },
+  );
+  const { rows } = JSON.parse(await readFile(join(out, 'gpu-check.json'), 'utf8')) as { rows: Row[] };
+  return { code, rows, xml: await readFile(join(out, 'nvidia-smi.xml'), 'utf8'), said };
+}
+
+test.serial('on a host without CUDA everything else passes, and what needs CUDA is skipped with the reason', async (t) => {
+  t.timeout(200_000);
+  const { code, rows, xml, said } = await check(t, (folder) => fakeSmi(folder, GPU.memoryMiB));
+  const of = (result: Row['result']): string[] => rows.filter((row) => row.result === result).map((row) => row.check);
+  t.deepEqual(of('fail'), [], said);
+  t.is(code, 0, said);
+  for (const name of ['inventory: each GPU, with its facts', 'inventory: Xid and ECC are read', 'inventory: gauges idle'])
+    t.true(of('pass').includes(name), said);
+  for (const name of ['worker, Python, none: sees its GPU alone', 'worker, threads, none: sees its GPU alone'])
+    t.true(of('pass').includes(name), said);
+  t.true(of('skip').includes('bf16 matrix products, worker ÷ bare process'), said);
+  t.true(rows.filter((row) => row.result === 'skip').every((row) => row.value !== ''));
+  t.regex(xml, /<nvidia_smi_log>/);
+});
+
+test.serial('a fact that differs from nvidia-smi fails the check and names it', async (t) => {
+  t.timeout(200_000);
+  const { code, rows, said } = await check(t, (folder) => fakeSmi(folder, 40_960));
+  t.is(code, 1, said);
+  const wrong = rows.find((row) => row.result === 'fail');
+  t.like(wrong, { check: 'inventory: each GPU, with its facts', value: 'memory 81920 MiB, not 40960' }, said);
+});
+
+/**
+ * A GPU whose driver library is compiled here and whose nvidia-smi adds up what that library was asked for. Returns nvidia-smi's path;
+ * undefined where there is no compiler.
+ */
+async function fakeCuda(folder: string): Promise<string | undefined> {
+  const [held, lib] = [join(folder, 'held'), join(folder, 'lib')];
+  await mkdir(held);
+  await chmod(held, 0o1777);
+  await mkdir(lib);
+  const source = join(import.meta.dirname, 'fake-cuda/libcuda.c');
+  try {
+    await promisify(execFile)('cc', ['-shared', '-fPIC', `-DHELD="${held}"`, '-o', join(lib, 'libcuda.so.1'), source]);
+  } catch {
+    return undefined;
+  }
+  const ecc = '<volatile><sram_uncorrectable>0</sram_uncorrectable></volatile>';
+  const agents = await writeFakeSmi(join(folder, 'agent'), { gpus: [{ ...GPU, ecc }] });
+  const path = join(folder, 'nvidia-smi');
+  const start = `${GPU.uuid}, ${GPU.name}, ${GPU.memoryMiB}, $used, 550.1, $busy, 40`;
+  const cases = [
+    `*ecc.errors*) echo "${start}, 67.03, [N/A], 0";;`,
+    `*=uuid,clocks_event_reasons*) echo '${GPU.uuid}, 0x0000000000000001';;`,
+    `*=memory.used*) echo $used;;`,
+    `*compute_cap*) echo "${start}, 00000000:01:00.0, [N/A], 67.03, [N/A], 8.0, 0x0000000000000001";;`,
+    `*) exec '${agents}' "$@";;`,
+  ];
+  await writeFile(
+    path,
+    `#!/bin/sh
+used=12 busy=7
+for file in '${held}'/*; do
+  if grep -q libcuda "/proc/\${file##*/}/maps" 2>/dev/null; then
+    mebibytes=$(cat "$file")
+    used=$((used + \${mebibytes:-0})) busy=97
+  fi
+done
+case "$*" in
+${cases.join('\n')}
+esac
+`,
+  );
+  await chmod(path, 0o755);
+  return path;
+}
+
+test.serial('with CUDA, here a fake one, every check measures, and workers give all memory back', async (t) => {
+  t.timeout(300_000);
+  const folder = await folderOf(t);
+  const smi = await fakeCuda(folder);
+  if (smi === undefined) {
+    t.log('skipped: no C compiler for the fake driver library');
+    t.pass();
+    return;
+  }
+  const env = {
+    LD_LIBRARY_PATH: join(folder, 'lib'),
+    PYTHONPATH: join(import.meta.dirname, 'fake-cuda'),
+    CAPSTAN_INVENTORY_MS: '500',
+  };
+  const { rows, said } = await check(t, async () => smi, { env, args: ['--levels', 'none'] });
+  const failed = rows.filter(({ check: name, result }) => result === 'fail' && !/÷/.test(name));
+  t.deepEqual(failed, [], said);
+  for (const name of ['bf16 matrix products, worker ÷ bare process', '2 GB of safetensors to the GPU ÷ reading the file'])
+    t.regex(rows.find((row) => row.check === name)?.value ?? '', /^\d+\.\d+ of \d/, said);
+  for (const how of ['a worker’s end', 'a cancelled job', 'a time-out', 'kill -9 of a worker'])
+    t.is(rows.find((row) => row.check === `memory returned after ${how}`)?.result, 'pass', said);
+  t.regex(rows.find((row) => row.check.includes('starts and ends'))?.value ?? '', /^0 MiB$/, said);
+  t.regex(rows.find((row) => row.check === 'out of memory in CUDA')?.value ?? '', /^FAILED: .*out of memory/i, said);
+});
+
+test.serial('a check whose time is over ends with a report of what it had measured', async (t) => {
+  t.timeout(100_000);
+  const { code, rows, said } = await check(t, (folder) => fakeSmi(folder, GPU.memoryMiB), { args: ['--limit', '13'] });
+  t.is(code, 1, said);
+  t.true(rows.length > 0, said);
+  t.true(
+    rows.some(({ result, value }) => result === 'fail' && /not run|not within|is over/.test(value)),
+    said,
+  );
+});
