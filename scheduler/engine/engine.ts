@@ -164,9 +164,18 @@ export class Engine {
 
   /** Reads data that the state does not hold. Rejects with UNAVAILABLE if the queue was lost, or may be, by its answer. */
   read<K extends keyof Reads>(query: K, ...args: Parameters<Reads[K]>): Promise<ReturnType<Reads[K]>> {
+    return this.#whileOwned((completion) => this.#options.store.read(query, args, completion));
+  }
+
+  /** The same for what people look at, apart from what programs wait for. */
+  search<K extends keyof Reads>(query: K, ...args: Parameters<Reads[K]>): Promise<ReturnType<Reads[K]>> {
+    return this.#whileOwned((completion) => this.#options.store.search(query, args, completion));
+  }
+
+  #whileOwned<T>(read: (completion: Completion<T>) => void): Promise<T> {
     const life = this.#life;
     return new Promise((resolve, reject) => {
-      this.#options.store.read(query, args, {
+      read({
         done: (result) => {
           if (life !== null && this.#life === life && life.loop.confirmed) resolve(result);
           else reject(takingOver());

@@ -21,6 +21,7 @@ export interface LoopStore {
   readonly fenceMs: number | null;
   commit(fence: Fence, ops: readonly Op[], completion: Completion<readonly Outcome[]>): void;
   read<K extends keyof Reads>(query: K, args: Parameters<Reads[K]>, completion: Completion<ReturnType<Reads[K]>>): void;
+  search<K extends keyof Reads>(query: K, args: Parameters<Reads[K]>, completion: Completion<ReturnType<Reads[K]>>): void;
   acquire(wanted: Acquisition, completion: Completion<Acquired>): void;
   waitForTurn?(shard: number, ms: number, completion: Completion<void>): void;
 }
@@ -31,6 +32,7 @@ export function callbackStore(store: Store): LoopStore {
     fenceMs: store.fenceMs,
     commit: (fence, ops, { done, failed }) => void store.commit(fence, ops).then(done, failed),
     read: (query, args, { done, failed }) => void store.read(query, ...args).then(done, failed),
+    search: (query, args, { done, failed }) => void store.search(query, ...args).then(done, failed),
     acquire: ({ shard, owner, forMs }, { done, failed }) => void store.acquire(shard, owner, forMs).then(done, failed),
     waitForTurn: (shard, ms, { done, failed }) => void store.waitForTurn(shard, ms).then(done, failed),
   };

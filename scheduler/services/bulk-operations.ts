@@ -179,7 +179,7 @@ export class BulkOperations {
     for (const state of kindOf(request).stored) {
       for (let before = newest; ;) {
         const from = before;
-        const rows = await engine.searches.take(request.account, () => engine.read('newest', request.endpoint, state, from, PIECE_ROWS));
+        const rows = await engine.searches.take(request.account, () => engine.search('newest', request.endpoint, state, from, PIECE_ROWS));
         const last = rows.at(-1);
         if (last === undefined) break;
         yield rows;

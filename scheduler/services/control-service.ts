@@ -115,7 +115,7 @@ export class Control {
       listWorkers: reader('ListWorkers', ({ endpointId }, who) => ({ workers: workerInfos(engine.state, who, endpointId) })),
       listAttention: unary(log, 'ListAttention', async (_request, metadata) => {
         const { account: owner, operator } = auth.wholeReader(metadata);
-        const [hooks, disk] = await Promise.all([engine.read('hookPage', owner, '', MAX_HOOKS), this.#deps.disk()]);
+        const [hooks, disk] = await Promise.all([engine.search('hookPage', owner, '', MAX_HOOKS), this.#deps.disk()]);
         return attention({ state: engine.state, now: clock.now(), reader: { account: owner, operator }, hooks, disk });
       }),
       ...nodeCalls(this.#deps),
@@ -141,7 +141,7 @@ export class Control {
       })),
       listWebhooks: account('ListWebhooks', async ({ afterId, limit, newestFirst }, owner) => {
         const size = limit === 0 ? 100 : Math.min(limit, 1_000);
-        const page = await engine.read(newestFirst ? 'newestHooks' : 'hookPage', owner, afterId, size);
+        const page = await engine.search(newestFirst ? 'newestHooks' : 'hookPage', owner, afterId, size);
         const nextAfterId = page.length < size ? '' : (page.at(-1)?.id ?? '');
         return { webhooks: page.map(webhookInfo), nextAfterId };
       }),

@@ -48,6 +48,6 @@ export async function admits(engine: Engine, job: JobRow, { since, until, states
   if (states.size > 0 && !states.has(publicState(job))) return false;
   if (tag !== '' && !tagsOf(job.tags ?? '').includes(tag)) return false;
   if (text === '' || job.id.toLowerCase().includes(text) || job.error?.toLowerCase().includes(text) === true) return true;
-  const input = (await engine.read('payload', job.seq))?.input;
+  const input = (await engine.search('payload', job.seq))?.input;
   return input !== undefined && 'inline' in input && Buffer.from(input.inline).toString('utf8').toLowerCase().includes(text);
 }

@@ -71,7 +71,7 @@ export function jobSearchHandlers({
     for (let examined = 0; examined < MAX_EXAMINED && performance.now() < until;) {
       const from = before;
       const rows = await engine.searches.take(account, async () => {
-        const read = await engine.read('newest', request.endpointId, state, from, PIECE_ROWS);
+        const read = await engine.search('newest', request.endpointId, state, from, PIECE_ROWS);
         return Promise.all(read.map(async (row) => ({ row, isAdmitted: await admits(engine, row, filter) })));
       });
       for (const { row, isAdmitted } of rows) {

@@ -267,7 +267,7 @@ export class JobChannels {
     const limit = request.limit === 0 ? 20 : Math.min(100, request.limit);
     const state = storedState(request.state);
     const { jobs, total } = await this.#engine.searches.take(account, () =>
-      this.#engine.read('page', request.endpointId, state, request.offset, limit),
+      this.#engine.search('page', request.endpointId, state, request.offset, limit),
     );
     const now = this.#clock.now();
     return {

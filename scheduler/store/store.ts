@@ -270,6 +270,9 @@ export interface BodyUsage {
   readonly bytes: number;
 }
 
+/** Jobs of an endpoint that pages reach and count: whoever asks for more pays with others' time. Searches go on without an end. */
+export const MAX_LISTED = 1_000_000;
+
 export interface HeadWindow {
   readonly endpoint: string;
   readonly priority: 0 | 1;
@@ -321,7 +324,7 @@ export interface Reads {
   counts(): EndpointCounts[];
   /** Highest `seq` and `queuePosition` assigned; the core continues above them. */
   highest(): { readonly seq: number; readonly queuePosition: number };
-  /** A page of an endpoint's jobs, newest first, and the total count. */
+  /** A page of an endpoint's jobs, newest first, and their number. Neither goes beyond {@link MAX_LISTED}. */
   page(endpoint: string, state: StoredState | null, offset: number, limit: number): { readonly jobs: WholeJob[]; readonly total: number };
   /** An endpoint's jobs with a position below `before`, newest first, without counting. Null for `state`: all. */
   newest(endpoint: string, state: StoredState | null, before: number, limit: number): JobRow[];
@@ -367,6 +370,12 @@ export interface Store {
    */
   commit(fence: Fence, ops: readonly Op[]): Promise<Outcome[]>;
   read<K extends keyof Reads>(query: K, ...args: Parameters<Reads[K]>): Promise<ReturnType<Reads[K]>>;
+  /**
+   * Reads for what people look at (searches, lists, plots), apart from everything else: on connections of its own, within a
+   * time limit. Nothing that the service does for programs waits for it. It sees at least the batches that were called before.
+   * Rejects with UNAVAILABLE beyond the time limit.
+   */
+  search<K extends keyof Reads>(query: K, ...args: Parameters<Reads[K]>): Promise<ReturnType<Reads[K]>>;
   /** Acquires or renews the shard for `forMs`; a new owner gets a higher term. */
   acquire(shard: number, owner: string, forMs: number): Promise<Acquired>;
   /** Resolves when another {@link acquire} may succeed: the shard's owner is gone, or `ms` have passed. */

@@ -123,6 +123,10 @@ export class DatabaseStore implements LoopStore {
     );
   }
 
+  search<K extends keyof Reads>(query: K, args: Parameters<Reads[K]>, completion: Completion<ReturnType<Reads[K]>>): void {
+    this.read(query, args, completion);
+  }
+
   acquire({ owner }: Acquisition, { done, failed }: Completion<{ readonly term: bigint } | { readonly heldBy: string }>): void {
     const { world, later } = this.#options;
     this.#whenSettled(() => {

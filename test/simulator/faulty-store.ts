@@ -83,6 +83,10 @@ export class FaultyStore implements LoopStore {
     });
   }
 
+  search<K extends keyof Reads>(query: K, args: Parameters<Reads[K]>, completion: Completion<ReturnType<Reads[K]>>): void {
+    this.read(query, args, completion);
+  }
+
   acquire({ shard, owner, forMs }: Acquisition, { done, failed }: Completion<{ readonly term: bigint }>): void {
     const { world, sqlite } = this.#options;
     this.#inTurn(0.1, () => {

@@ -27,16 +27,18 @@ export function timerlessClock(now: () => Now, queue: CallbackQueue): Clock {
 
 /** A store whose calls take effect at once. */
 export function instantStore(engine: Omit<StoreEngine, 'close'>, queue: CallbackQueue): LoopStore {
+  const read: LoopStore['read'] = (query, args, { done }) => {
+    const result = engine.read(query, ...args);
+    queue.push(() => done(result));
+  };
   return {
     fenceMs: null,
     commit: (fence, ops, { done }) => {
       const outcomes = engine.commit(fence, ops);
       queue.push(() => done(outcomes));
     },
-    read: (query, args, { done }) => {
-      const result = engine.read(query, ...args);
-      queue.push(() => done(result));
-    },
+    read,
+    search: read,
     acquire: ({ shard, owner, forMs }, { done }) => {
       const taken = engine.acquire(shard, owner, forMs);
       queue.push(() => done(taken));

@@ -40,7 +40,7 @@ import { jobReads } from './reads/jobs.ts';
 import { LeftEdges } from './reads/left-edges.ts';
 import type { AsyncReads, Query } from './reads/query.ts';
 import { COMMIT, OPERATION_TYPES, STALE_TERM, typeName, type OperationType } from './sql/batch.ts';
-import { Readers } from './readers.ts';
+import { Readers, SearchReaders } from './readers.ts';
 import { CellTerms, type Known, type Taken } from './terms.ts';
 import { Writer } from './writer.ts';
 import { moverOf, type Position } from './moving.ts';
@@ -61,6 +61,8 @@ export interface PostgresOptions {
   /** How often an idle owner commits an empty batch, ms. */
   readonly renewMs?: number;
   readonly watcher?: StoreWatcher;
+  /** How long a search may take, ms. */
+  readonly searchMs?: number;
   /** Encrypt and decrypt payloads; without them none is encrypted. */
   readonly payloadKeys?: PayloadKeys;
 }
@@ -75,7 +77,7 @@ const SWEEP_PAUSE_MS = 60_000;
 /** How long a read may take, ms; longer for one whose time grows with the queue. */
 const READ_MS = 15_000;
 const LONG_READ_MS = 120_000;
-const LONG_READS = /^(?:counts|body-usage|total-)/;
+const LONG_READS = /^(?:counts|body-usage)/;
 /** How often the database's clock is looked at, ms. */
 const CLOCK_MS = 60_000;
 const CLOCK = 'SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint AS wall';
@@ -125,7 +127,9 @@ export class PostgresStore implements Store {
   readonly #now: () => number;
   readonly #watcher: StoreWatcher;
   readonly #readers: Readers;
+  readonly #searchers: SearchReaders;
   readonly #reads: AsyncReads<Reads>;
+  readonly #searches: AsyncReads<Reads>;
   readonly #edges = new LeftEdges();
   readonly #codec: PayloadCodec;
   #session: Session | null = null;
@@ -158,6 +162,7 @@ export class PostgresStore implements Store {
     this.#now = options.now ?? (() => this.#clock.now());
     this.#watcher = options.watcher ?? unwatched;
     this.#readers = new Readers(this.#address);
+    this.#searchers = new SearchReaders(this.#address, options.searchMs);
     const query: Query = async <R extends readonly unknown[]>(name: string, text: string, values: readonly unknown[]) => {
       try {
         return await this.#readers.rows<R>(name, text, values.map(withoutNul), LONG_READS.test(name) ? LONG_READ_MS : READ_MS);
@@ -171,9 +176,16 @@ export class PostgresStore implements Store {
       giveUp: () => this.#giveUp(cell.number),
       move: moverOf({ address: this.#address, cell: cell.number }),
     });
-    this.history = historyOf(this.#told(query), this.cell);
-    this.queueReasons = queueReasonsOf(this.#told(query), this.cell);
-    this.#reads = {
+    const search: Query = async <R extends readonly unknown[]>(name: string, text: string, values: readonly unknown[]) =>
+      this.#searchers.search<R>(name, text, values.map(withoutNul));
+    this.history = { ...historyOf(this.#told(query), this.cell), read: historyOf(this.#told(search), this.cell).read };
+    this.queueReasons = { ...queueReasonsOf(this.#told(query), this.cell), read: queueReasonsOf(this.#told(search), this.cell).read };
+    this.#reads = this.#readsWith(query);
+    this.#searches = this.#readsWith(search);
+  }
+
+  #readsWith(query: Query): AsyncReads<Reads> {
+    return {
       ...jobReads(query, this.cell, this.#edges, this.#codec),
       ...bodyReads(query, this.cell, this.#codec),
       ...controlReads(query, this.cell, this.#now),
@@ -198,11 +210,19 @@ export class PostgresStore implements Store {
     return answered;
   }
 
-  async read<K extends keyof Reads>(query: K, ...args: Parameters<Reads[K]>): Promise<ReturnType<Reads[K]>> {
+  read<K extends keyof Reads>(query: K, ...args: Parameters<Reads[K]>): Promise<ReturnType<Reads[K]>> {
+    return this.#read(this.#reads, query, args);
+  }
+
+  search<K extends keyof Reads>(query: K, ...args: Parameters<Reads[K]>): Promise<ReturnType<Reads[K]>> {
+    return this.#read(this.#searches, query, args);
+  }
+
+  async #read<K extends keyof Reads>(reads: AsyncReads<Reads>, query: K, args: Parameters<Reads[K]>): Promise<ReturnType<Reads[K]>> {
     this.#mustBeOpen();
     await this.#committed;
     // The compiler cannot see that the method and its arguments are of the same query.
-    const run = this.#reads[query] as (...args: Parameters<Reads[K]>) => Promise<ReturnType<Reads[K]>>;
+    const run = reads[query] as (...args: Parameters<Reads[K]>) => Promise<ReturnType<Reads[K]>>;
     try {
       return await run(...args);
     } catch (error) {
@@ -284,7 +304,7 @@ export class PostgresStore implements Store {
     const session = this.#session;
     this.#session = null;
     // The advisory locks go with the connection: a standby takes over at once.
-    await Promise.all([session?.writer.end(), this.#readers.close()]);
+    await Promise.all([session?.writer.end(), this.#readers.close(), this.#searchers.close()]);
     await Promise.allSettled([this.#connecting, this.#acquiring]);
     for (const cell of this.#owned.keys()) this.#disown(cell, 'released');
   }
@@ -419,8 +439,14 @@ export class PostgresStore implements Store {
     if (this.#session?.writer !== writer) return;
     this.#session = null;
     this.#doubt = reason;
-    this.#readers.renew();
+    this.#renewReaders();
     this.#loseAll('doubt');
+  }
+
+  /** The server may be another one from now on. */
+  #renewReaders(): void {
+    this.#readers.renew();
+    this.#searchers.renew();
   }
 
   #loseAll(cause: LossCause): void {
@@ -472,7 +498,7 @@ export class PostgresStore implements Store {
     if (this.#closed !== null) await writer.end();
     this.#mustBeOpen();
     // It may be another server than before, under the same name.
-    this.#readers.renew();
+    this.#renewReaders();
     const terms = new CellTerms(writer, this.#address.shown, (cell, known) => this.#know(cell, known));
     this.#session = { writer, terms, types: null };
     return this.#session;

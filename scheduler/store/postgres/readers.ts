@@ -7,17 +7,27 @@ import type { Address } from './address.ts';
 import { readPool } from './connection.ts';
 
 const CONNECTIONS = 2;
+/** How long the server lets a search run, ms. */
+const SEARCH_MS = 5_000;
+/** How long the answer may be on its way beyond that, ms. */
+const ANSWER_MS = 1_000;
 /** How long connections may take to end properly, ms. */
 const END_MS = 1_000;
 
 export class Readers {
   readonly #address: Address;
+  readonly #settings: Readonly<Record<string, string>>;
   #pool: Pool;
   #sockets = new Set<Socket>();
 
-  constructor(address: Address) {
+  constructor(address: Address, settings: Readonly<Record<string, string>> = {}) {
     this.#address = address;
-    this.#pool = readPool(address, CONNECTIONS, { sockets: this.#sockets });
+    this.#settings = settings;
+    this.#pool = this.#newPool();
+  }
+
+  #newPool(): Pool {
+    return readPool(this.#address, CONNECTIONS, { sockets: this.#sockets, settings: this.#settings });
   }
 
   /** Rows as arrays, within `limitMs` from when a connection is free. */
@@ -30,13 +40,27 @@ export class Readers {
   renew(): void {
     const [former, sockets] = [this.#pool, this.#sockets];
     this.#sockets = new Set();
-    this.#pool = readPool(this.#address, CONNECTIONS, { sockets: this.#sockets });
+    this.#pool = this.#newPool();
     void end(former, sockets, 0);
   }
 
   /** Lets the reads under way end, for a while. */
   async close(): Promise<void> {
     await end(this.#pool, this.#sockets, END_MS);
+  }
+}
+
+/** Connections for searches only: the server itself ends a read that takes longer than its limit, and nothing else waits for one. */
+export class SearchReaders extends Readers {
+  constructor(address: Address, limitMs = SEARCH_MS) {
+    super(address, { statement_timeout: String(limitMs) });
+    this.#limitMs = limitMs;
+  }
+
+  readonly #limitMs: number;
+
+  search<R>(name: string, text: string, values: unknown[]): Promise<R[]> {
+    return this.rows<R>(name, text, values, this.#limitMs + ANSWER_MS);
   }
 }
 

@@ -18,6 +18,8 @@ import type { HistoryRow, HistoryStore } from '../history.ts';
 import type { QueueReasonStore } from '../queue-reasons.ts';
 import type { Acquired, Fence, Op, Outcome, Reads, Store } from '../store.ts';
 import { CHECK_LIMITS, type CheckLimits } from './check/database-check.ts';
+import { SearchReader, type SearchLimits } from './search/reader.ts';
+import type { SearchQuestion } from './search/protocol.ts';
 import { packBatch, unpackOutcomes } from './packing/batches.ts';
 import { unpackResult } from './packing/results.ts';
 import {
@@ -43,6 +45,8 @@ export interface SqliteStoreOptions {
   readonly payloadKeys?: PayloadKeys;
   /** Bounds of the check for damaged pages; default: the engine's. */
   readonly check?: CheckLimits;
+  /** Bounds of reads for searches. */
+  readonly searchLimits?: SearchLimits;
 }
 
 /** A request without a reply yet. */
@@ -70,7 +74,7 @@ export async function openSqliteStore(options: SqliteStoreOptions): Promise<Sqli
   const { file, checkpointPages = null, mustExist = false, check = CHECK_LIMITS, payloadKeys } = options;
   const data: ThreadData = { file, checkpointPages, mustExist, check, payloadKeys: payloadKeys?.set ?? null };
   const worker = new Worker(new URL('./thread.ts', import.meta.url), { workerData: data, name: 'capstan-store' });
-  const client = new SqliteClient(options.file, worker);
+  const client = new SqliteClient(worker, options);
   try {
     await client.opened;
   } catch (error) {
@@ -99,10 +103,14 @@ export class SqliteClient implements Store {
   readonly #wakes = new Set<(shard: number, term: bigint) => void>();
   /** The last term of each shard. */
   readonly #terms = new Map<number, bigint>();
+  readonly #searches: SearchReader;
+  /** Settled once everything written until now is answered. */
+  #written: Promise<unknown> = Promise.resolve();
 
-  constructor(file: string, worker: Worker) {
+  constructor(worker: Worker, { file, payloadKeys, searchLimits }: SqliteStoreOptions) {
     this.#file = file;
     this.#worker = worker;
+    this.#searches = new SearchReader(file, payloadKeys?.set ?? null, { limits: searchLimits, onDamage: (error) => this.#refuse(error) });
     const exit = Promise.withResolvers<void>();
     this.exited = exit.promise;
     worker.on('message', (message: Answer | Notice) => {
@@ -124,13 +132,26 @@ export class SqliteClient implements Store {
     const { buffer, size } = this.#pack(fence, ops);
     this.#sizeHint = Math.min(MOST_BUFFER, Math.max(LEAST_BUFFER, size + (size >> 2)));
     this.#worker.postMessage(buffer, [buffer]);
-    return this.#expect(fence, true, (answer) => unpackOutcomes(answer as ArrayBuffer | null, ops.length));
+    return this.#writing(this.#expect(fence, true, (answer) => unpackOutcomes(answer as ArrayBuffer | null, ops.length)));
   }
 
   async read<K extends keyof Reads>(query: K, ...args: Parameters<Reads[K]>): Promise<ReturnType<Reads[K]>> {
     return this.#ask({ ask: 'read', query, args }, false, (answer) =>
       unpackResult(query, answer as ArrayBuffer | { readonly value: ReturnType<Reads[K]> }),
     );
+  }
+
+  async search<K extends keyof Reads>(query: K, ...args: Parameters<Reads[K]>): Promise<ReturnType<Reads[K]>> {
+    return this.#search({ ask: 'read', query, args }, (answer) =>
+      unpackResult(query, answer as ArrayBuffer | { readonly value: ReturnType<Reads[K]> }),
+    );
+  }
+
+  async #search<T>(question: SearchQuestion, read: (answer: Answer) => T): Promise<T> {
+    this.#mustServe();
+    await this.#written;
+    this.#mustServe();
+    return this.#searches.ask(question, read);
   }
 
   async acquire(shard: number, owner: string, forMs: number): Promise<Acquired> {
@@ -162,7 +183,11 @@ export class SqliteClient implements Store {
   }
 
   #lost(failure: Failure): void {
-    this.#refusal ??= new CapstanError(failure.code ?? 'INTERNAL', failure.message);
+    this.#refuse(new CapstanError(failure.code ?? 'INTERNAL', failure.message));
+  }
+
+  #refuse(error: CapstanError): void {
+    this.#refusal ??= error;
     for (const [shard, term] of this.#terms) for (const wake of this.#wakes) wake(shard, term);
   }
 
@@ -190,20 +215,26 @@ export class SqliteClient implements Store {
 
   /** Batches that are called from now on are written with these keys. A store that has ended needs none. */
   usePayloadKeys(keys: PayloadKeySet): void {
-    if (this.#refusal === null) void this.#ask({ ask: 'payload-keys', keys }, false, () => undefined).catch(() => undefined);
+    if (this.#refusal !== null) return;
+    void this.#ask({ ask: 'payload-keys', keys }, false, () => undefined).catch(() => undefined);
+    this.#searches.usePayloadKeys(keys);
   }
 
   /** What happened at endpoints, written beside the batches. */
   readonly history: HistoryStore = {
-    save: async (rows) => this.#ask({ ask: 'save-history', rows }, false, () => undefined),
+    save: async (rows) => this.#writing(this.#ask({ ask: 'save-history', rows }, false, () => undefined)),
     read: async (range) =>
-      this.#ask({ ask: 'history', range }, false, (answer) => (answer as { readonly value: Pick<HistoryRow, 'at' | 'value'>[] }).value),
+      this.#search({ ask: 'history', range }, (answer) => (answer as { readonly value: Pick<HistoryRow, 'at' | 'value'>[] }).value),
   };
 
   /** Why the queues of endpoints waited, written beside the batches. */
   readonly queueReasons: QueueReasonStore = {
-    save: (rows) => this.#queueReasons('save', rows),
-    read: (range) => this.#queueReasons('read', range),
+    save: (rows) => this.#writing(this.#queueReasons('save', rows)),
+    read: async (range) =>
+      this.#search(
+        { ask: 'queue-reasons', range },
+        (answer) => (answer as { readonly value: Awaited<ReturnType<QueueReasonStore['read']>> }).value,
+      ),
     standing: () => this.#queueReasons('standing'),
   };
 
@@ -225,6 +256,7 @@ export class SqliteClient implements Store {
 
   async #end(): Promise<void> {
     // Also after a failure, so that the file is closed properly. The thread's end settles the remaining requests.
+    await this.#searches.close();
     this.#worker.postMessage({ ask: 'close' } satisfies Question);
     this.#refusal ??= new CapstanError('UNAVAILABLE', `store ${this.#file}: it is closed`);
     await this.exited;
@@ -266,6 +298,15 @@ export class SqliteClient implements Store {
         reject,
       });
     });
+  }
+
+  /** A search that is called later sees it. */
+  #writing<T>(written: Promise<T>): Promise<T> {
+    this.#written = written.then(
+      () => undefined,
+      () => undefined,
+    );
+    return written;
   }
 
   #answered(answer: Answer): void {

@@ -21,7 +21,8 @@ export function storeFailure(file: string, what: string, error: unknown): Capsta
     const isSystem = error instanceof Error && 'syscall' in error;
     return new CapstanError(isSystem ? 'DATA_DIR' : 'INTERNAL', `store ${file}: ${what}: ${text}`, { cause: error });
   }
-  if (code.startsWith('SQLITE_FULL'))
+  // The shared index of the log could not be extended: each of its pages is written once, so that space for it exists.
+  if (code.startsWith('SQLITE_FULL') || code === 'SQLITE_IOERR_SHMSIZE')
     return new CapstanError('DISK_FULL', `store ${file}: ${what}: the disk is full (${code})`, { cause: error });
   const damage = damageOf(code, text);
   if (damage !== null) return new CapstanError('DATA_LOST', `store ${file}: ${what}: ${damage} (${code})`, { cause: error });

@@ -1,17 +1,18 @@
 import { chmodSync, existsSync } from 'node:fs';
 import { dirname } from 'node:path';
 
-import Database from 'better-sqlite3';
+import type Database from 'better-sqlite3';
 
 import { makeFolderSync } from '../../../lib/durable.ts';
 import { CapstanError } from '../../../lib/errors.ts';
 import { messageOf } from '../../../lib/to-error.ts';
 import { openFailure } from './failures.ts';
+import { lockDatabase, OwnedDatabase } from './owned-database.ts';
 import { migrations as known } from './migrations/all.ts';
 import type { Migration } from './migrations/migration.ts';
 import { removalStatements } from './sql/removal.ts';
 import { findLogLoss } from './wal/loss.ts';
-import { readMark } from './wal/mark.ts';
+import { readMark, type Mark } from './wal/mark.ts';
 
 /** Marks a database file as Capstan's ('CAPS'), so that tables are not created in another program's file. */
 const APPLICATION_ID = 0x43415053;
@@ -23,9 +24,6 @@ export interface OpenOptions {
   readonly mustExist?: boolean;
 }
 
-/** Time to wait for a process that is ending to release the file, ms. */
-const BUSY_MS = 2_000;
-
 /**
  * Opens the database, migrates it and locks it for this process alone. `:memory:` creates an empty one in memory.
  *
@@ -36,14 +34,17 @@ export function openDatabase(file: string, { migrations = known, mustExist = fal
   // An empty service in place of the lost one would accept new jobs that conflict with those in a backup.
   if (mustExist && !existsSync(file)) throw lost(file, 'missing');
   if (file !== ':memory:') makeFolderOf(file);
-  // SQLite reads the log up to its first wrong page and removes the rest: what is missing is to be found before.
-  const loss = existsSync(file) ? findLogLoss(file) : null;
-  if (loss !== null) throw missingBatches(file, loss.what);
-  const mark = readMark(file);
+  const lock = lockDatabase(file);
   let db: Database.Database;
+  let mark: Mark | null;
   try {
-    db = new Database(file, { timeout: BUSY_MS });
+    // SQLite reads the log up to its first wrong page and removes the rest: what is missing is to be found before.
+    const loss = existsSync(file) ? findLogLoss(file) : null;
+    if (loss !== null) throw missingBatches(file, loss.what);
+    mark = readMark(file);
+    db = new OwnedDatabase(file, lock);
   } catch (error) {
+    lock.release();
     throw openFailure(file, error);
   }
   try {
@@ -90,9 +91,6 @@ function makeFolderOf(file: string): void {
 }
 
 function prepareConnection(db: Database.Database): void {
-  // One process owns the file: the kernel releases the lock when the process ends, in any way. The lock also keeps the
-  // WAL's index in this process's memory, so a transaction makes no locking calls.
-  db.pragma('locking_mode = EXCLUSIVE');
   db.pragma('journal_mode = WAL');
   // Acknowledged means durable (invariant 1): the WAL is synced at each commit.
   db.pragma('synchronous = FULL');

@@ -16,6 +16,9 @@ export function engineStore(engine: StoreEngine): Store {
     async read<K extends keyof Reads>(query: K, ...args: Parameters<Reads[K]>): Promise<ReturnType<Reads[K]>> {
       return open().read(query, ...args);
     },
+    async search<K extends keyof Reads>(query: K, ...args: Parameters<Reads[K]>): Promise<ReturnType<Reads[K]>> {
+      return open().read(query, ...args);
+    },
     async acquire(shard: number, owner: string, forMs: number) {
       return open().acquire(shard, owner, forMs);
     },

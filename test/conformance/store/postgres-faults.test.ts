@@ -41,6 +41,17 @@ function tests(server: PostgresServer): void {
     return { url, store, fence: await take(store), sql: (text) => client.query(text), another };
   }
 
+  test('a search beyond its time is ended by the server and refused, and batches go on', async (t) => {
+    const { another, sql } = await world(t);
+    const store = await another({ searchMs: 100 });
+    await sql('BEGIN; LOCK TABLE capstan.history IN ACCESS EXCLUSIVE MODE');
+    const range = { endpoint: 'endpoint-a', step: 10, from: 0, until: 1 };
+    await t.throwsAsync(store.history.read(range), { code: 'UNAVAILABLE', message: /statement timeout/ });
+    t.deepEqual(await store.search('newest', 'endpoint-a', null, 1, 1), []);
+    await sql('COMMIT');
+    t.deepEqual(await store.history.read(range), []);
+  });
+
   test('a batch without an answer is in doubt: a new term settles it, and it is not written later', async (t) => {
     const { store, fence, sql } = await world(t);
     await store.commit(fence, [submit(queued(1))]);

@@ -28,7 +28,7 @@ for (const [how, then, message] of [
   ['throws', "throw new Error('out of luck')", /its thread ended: out of luck/],
 ] as const) {
   test(`when the thread ${how}, calls under way and later ones reject`, async (t) => {
-    const store = new SqliteClient('test.db', standIn(then));
+    const store = new SqliteClient(standIn(then), { file: 'test.db' });
     await store.opened;
     const calls = [store.commit(fence, [submit(queued(1))]), store.read('highest'), store.acquire(0, 'owner', 1), store.commit(fence, [])];
     for (const call of calls) await t.throwsAsync(call, { code: 'INTERNAL', message });

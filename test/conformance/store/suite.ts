@@ -9,6 +9,7 @@ import { fenceRules } from './rules-fences.ts';
 import { hookRules } from './rules-hooks.ts';
 import { leaseRules } from './rules-leases.ts';
 import { orderRules } from './rules-order.ts';
+import { searchRules } from './rules-search.ts';
 import { removalRules } from './rules-removal.ts';
 import { submitRules } from './rules-submit.ts';
 import { usageRules } from './rules-usage.ts';
@@ -31,4 +32,5 @@ export function storeConformance(name: string, open: Open): void {
   controlRules(name, use);
   usageRules(name, use);
   fenceRules(name, use);
+  searchRules(name, use);
 }

@@ -19,6 +19,7 @@ test('a dispatch whose input is read first waits for a confirmed term, and is ju
     store: {
       fenceMs: 3_000,
       commit: unused,
+      search: unused,
       acquire: unused,
       read: (_query, _args, { done }) => void answers.push(() => done(null as never)),
     },

@@ -33,14 +33,16 @@ function engineOfTest(fenceMs: number | null = FENCE_MS) {
   let mono = 0;
   let term = 0n;
   let heldBy: string | null = null;
+  const read: LoopStore['read'] = (query, args, { done }) => {
+    const result = sqlite.read(query, ...args);
+    if (reads.held) reads.pending.push(() => done(result));
+    else callbacks.push(() => done(result));
+  };
   const store: LoopStore = {
     fenceMs,
     commit: (fence, ops, completion) => void batches.push({ fence, ops, completion }),
-    read: (query, args, { done }) => {
-      const result = sqlite.read(query, ...args);
-      if (reads.held) reads.pending.push(() => done(result));
-      else callbacks.push(() => done(result));
-    },
+    read,
+    search: read,
     acquire: (_wanted, { done }) => callbacks.push(() => done(heldBy === null ? { term: ++term } : { heldBy })),
   };
   const ports = new Proxy({} as Ports, {

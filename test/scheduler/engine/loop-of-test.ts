@@ -43,6 +43,7 @@ export function loopOfTest(fenceMs: number | null = null) {
         fenceMs,
         commit: (_fence, ops, completion) => void batches.push({ seqs: ops.map(seqOf), completion }),
         read: unused,
+        search: unused,
         acquire: unused,
       },
       fence: { shard: 0, term: 1n },

@@ -1,5 +1,5 @@
 import { MAX_PAYLOAD_OVERHEAD, type PayloadCodec } from '../../payload-codec.ts';
-import type { Reads, StoredState, WholeJob } from '../../store.ts';
+import { MAX_LISTED, type Reads, type StoredState, type WholeJob } from '../../store.ts';
 import { bound, fromPayloadColumns, toJob, toQueuedInput, fromWholePayloadColumns, type PayloadTuple, type JobTuple } from '../../rows.ts';
 import { JOB_COLUMNS } from '../columns.ts';
 import { NONE, type LeftEdge } from './left-edge.ts';
@@ -67,8 +67,11 @@ function newestSql(sources: readonly string[]): string {
 }
 
 function totalSql(sources: readonly string[]): string {
-  const counts = sources.map((source) => `(SELECT count(*) FROM capstan.jobs WHERE cell = $1 AND endpoint = $2 AND ${source})`);
-  return `SELECT ${counts.join(' + ')}`;
+  const counts = sources.map(
+    (source) =>
+      `(SELECT count(*) FROM (SELECT 1 FROM capstan.jobs WHERE cell = $1 AND endpoint = $2 AND ${source} LIMIT ${MAX_LISTED}) bounded)`,
+  );
+  return `SELECT least(${MAX_LISTED}, ${counts.join(' + ')})`;
 }
 
 type JobReads = Pick<AsyncReads<Reads>, 'job' | 'head' | 'leased' | 'due' | 'counts' | 'highest' | 'page' | 'newest'>;
@@ -135,9 +138,9 @@ export function jobReads(query: Query, cell: number, edges: LeftEdges, codec: Pa
     async page(endpoint, state, offset, limit) {
       const sources = state === null ? Object.values(SOURCES).flat() : SOURCES[state];
       const name = state ?? 'all';
-      const seqs = (await query<[number]>(`page-${name}`, pageSql(sources), [cell, endpoint, bound(offset), bound(limit)])).map(
-        ([seq]) => seq,
-      );
+      const from = Math.min(bound(offset), MAX_LISTED);
+      const most = Math.min(bound(limit), MAX_LISTED - from);
+      const seqs = (await query<[number]>(`page-${name}`, pageSql(sources), [cell, endpoint, from, most])).map(([seq]) => seq);
       const [total] = await query<[number]>(`total-${name}`, totalSql(sources), [cell, endpoint]);
       const found = seqs.length === 0 ? [] : await whole(await query<WholeTuple>('jobs-by-seq', BY_SEQ, [cell, seqs]));
       const bySeq = new Map(found.map((each) => [each.job.seq, each]));

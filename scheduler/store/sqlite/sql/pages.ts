@@ -1,7 +1,7 @@
 import type { Database } from 'better-sqlite3';
 
 import type { PayloadCodec } from '../../payload-codec.ts';
-import type { JobRow, StoredState, WholeJob } from '../../store.ts';
+import { MAX_LISTED, type JobRow, type StoredState, type WholeJob } from '../../store.ts';
 import { bound, fromPayloadColumns, toJob, type JobTuple, type PayloadTuple } from '../../rows.ts';
 import { JOB_COLUMNS } from '../columns.ts';
 import type { bodyStatements } from './bodies.ts';
@@ -44,7 +44,7 @@ function newestSql(from: readonly string[]): string {
 }
 
 function totalSql(from: readonly string[]): string {
-  return `SELECT ${from.map((source) => `(SELECT count(*) ${source})`).join(' + ')}`;
+  return `SELECT min(${MAX_LISTED}, ${from.map((source) => `(SELECT count(*) FROM (SELECT 1 ${source} LIMIT ${MAX_LISTED}))`).join(' + ')})`;
 }
 
 /** Reads jobs with their bodies: one by id, or pages of an endpoint's jobs. */
@@ -82,7 +82,8 @@ export function pageStatements(db: Database, { chunks: chunksOf }: Pick<ReturnTy
     page(endpoint: string, state: StoredState | null, offset: number, limit: number): { jobs: WholeJob[]; total: number } {
       const { page, total } = states[state ?? 'ALL'];
       const jobs: WholeJob[] = [];
-      for (const seq of page.all({ endpoint, offset: bound(offset), limit: bound(limit) })) {
+      const from = Math.min(bound(offset), MAX_LISTED);
+      for (const seq of page.all({ endpoint, offset: from, limit: Math.min(bound(limit), MAX_LISTED - from) })) {
         const row = numberRow.get(seq);
         if (row !== undefined) jobs.push(whole(row));
       }

@@ -8,6 +8,7 @@ import { syncPathSync } from '../../../../lib/durable.ts';
 import { CapstanError } from '../../../../lib/errors.ts';
 import { storeFailure } from '../failures.ts';
 import { openDatabase } from '../open.ts';
+import { lockDatabase } from '../owned-database.ts';
 import { findLogLoss } from './loss.ts';
 import { logPath, markPath, readMark } from './mark.ts';
 
@@ -45,8 +46,12 @@ export function acceptLoss(database: string, stamp: string): AcceptedLoss | null
   return { what: loss?.what ?? 'the database is older than its last use', kept, problems: problemsOf(database) };
 }
 
-/** A reader gets no lock while a scheduler has the file. It changes neither the file nor its log. */
+/**
+ * No scheduler may have the file, also none of a version that locked the database itself: a reader gets no lock then.
+ * Changes neither the file nor its log.
+ */
 function mustBeUnused(file: string): void {
+  const lock = lockDatabase(file, 0);
   try {
     const db = new Database(file, { readonly: true, timeout: 0 });
     try {
@@ -58,6 +63,8 @@ function mustBeUnused(file: string): void {
   } catch (error) {
     const failure = storeFailure(file, 'cannot open', error);
     if (failure.message.includes('SQLITE_BUSY')) throw failure;
+  } finally {
+    lock.release();
   }
 }
 

@@ -1,0 +1,66 @@
+/** The prepared statements of a connection, and the reads that they answer. */
+import type { Database } from 'better-sqlite3';
+
+import type { PayloadCodec } from '../payload-codec.ts';
+import type { Reads } from '../store.ts';
+import { bodyStatements } from './sql/bodies.ts';
+import { controlStatements } from './sql/control.ts';
+import { historyStatements } from './sql/history.ts';
+import { hookStatements } from './sql/hooks.ts';
+import { idempotencyStatements } from './sql/idempotency.ts';
+import { pageStatements } from './sql/pages.ts';
+import { queueReasonStatements } from './sql/queue-reasons.ts';
+import { queueStatements } from './sql/queue.ts';
+import { removalStatements } from './sql/removal.ts';
+import { shardStatements } from './sql/shards.ts';
+import { submitStatements } from './sql/submit.ts';
+import { transitionStatements } from './sql/transitions.ts';
+
+/** All statements of a connection. */
+export function prepareAll(db: Database, codec: PayloadCodec) {
+  const bodies = bodyStatements(db, codec);
+  return {
+    // IMMEDIATE: a batch writes, so it takes the write lock before it reads the term.
+    begin: db.prepare('BEGIN IMMEDIATE'),
+    commit: db.prepare('COMMIT'),
+    rollback: db.prepare('ROLLBACK'),
+    /** Returns the length of the WAL and of its copied part; copies nothing. */
+    walState: db.prepare<[], { log: number; checkpointed: number }>('PRAGMA wal_checkpoint(NOOP)'),
+    bodies,
+    control: controlStatements(db),
+    history: historyStatements(db),
+    hooks: hookStatements(db, codec),
+    idempotency: idempotencyStatements(db),
+    pages: pageStatements(db, bodies, codec),
+    queue: queueStatements(db, codec),
+    queueReasons: queueReasonStatements(db),
+    removal: removalStatements(db),
+    shards: shardStatements(db),
+    submit: submitStatements(db, codec),
+    transitions: transitionStatements(db, codec),
+  };
+}
+
+export function readsOf(sql: ReturnType<typeof prepareAll>, now: () => number): Reads {
+  return {
+    job: sql.pages.job,
+    payload: sql.bodies.payload,
+    encryptedInputs: sql.bodies.encryptedInputs,
+    head: sql.queue.head,
+    leased: sql.queue.leased,
+    due: sql.removal.due,
+    blobsOf: sql.bodies.blobsOf,
+    blobsNamed: sql.bodies.blobsNamed,
+    bodyUsage: sql.bodies.bodyUsage,
+    counts: sql.queue.counts,
+    highest: sql.removal.highest,
+    page: sql.pages.page,
+    newest: sql.pages.newest,
+    control: sql.control.list,
+    hooks: sql.hooks.due,
+    hook: sql.hooks.one,
+    hookPage: sql.hooks.page,
+    newestHooks: sql.hooks.newest,
+    idempotency: (key) => sql.idempotency.find(key, now()),
+  };
+}
