@@ -149,3 +149,16 @@ test('every setting that a page names is read somewhere', (t) => {
     for (const name of text(page).match(/\bCAPSTAN_[A-Z0-9_]*[A-Z0-9]\b/g) ?? []) if (!known.has(name)) unknown.add(`${page}: ${name}`);
   t.deepEqual([...unknown], []);
 });
+
+test('every page is in the index', (t) => {
+  const linked = new Set(
+    ['docs/README.md', 'docs/operations.md'].flatMap((index) =>
+      [...prose(index).matchAll(/\]\(([^)\s#]+)/g)].map(([, target = '']) => relative(root, join(root, 'docs', target))),
+    ),
+  );
+  const own = new Set(['docs/README.md', 'docs/operations.md']);
+  t.deepEqual(
+    globSync('docs/*.md', { cwd: root }).filter((page) => !own.has(page) && !linked.has(page)),
+    [],
+  );
+});
