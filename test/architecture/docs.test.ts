@@ -55,6 +55,7 @@ const ofDataFolder = new Set([
   'scheduler/blobs/body',
   'scheduler/blobs/build',
   'scheduler/capstan.db',
+  'scheduler/capstan.db-lock',
   'scheduler/capstan.db-mark',
   'scheduler/capstan.db-wal',
 ]);
