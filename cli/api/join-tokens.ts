@@ -22,8 +22,8 @@ export async function listJoinTokens(client: GatewayClient): Promise<JoinTokenRo
 }
 
 /**
- * Only this result contains the token's plaintext. A null time means no expiry, a null number no limit, a null cell that of
- * the client's own key.
+ * Only this result contains the token's plaintext. A null time means 24 hours unless `neverExpires`, a null number 100, a null cell
+ * that of the client's own key.
  */
 export async function createJoinToken(
   client: GatewayClient,
@@ -31,11 +31,12 @@ export async function createJoinToken(
     readonly name: string;
     readonly expiresInS: number | null;
     readonly maxUses: number | null;
+    readonly neverExpires: boolean;
     readonly cell: string | null;
   },
 ): Promise<{ readonly plaintext: string; readonly token: JoinTokenRow }> {
-  const query = `mutation ($name: String, $expiresInS: Int, $maxUses: Int, $cell: String) {
-    created: createJoinToken(name: $name, expiresInS: $expiresInS, maxUses: $maxUses, cell: $cell) { plaintext token { ${TOKEN} } } }`;
+  const query = `mutation ($name: String, $expiresInS: Int, $maxUses: Int, $neverExpires: Boolean, $cell: String) {
+    created: createJoinToken(name: $name, expiresInS: $expiresInS, maxUses: $maxUses, neverExpires: $neverExpires, cell: $cell) { plaintext token { ${TOKEN} } } }`;
   return (await client.query<{ created: { plaintext: string; token: JoinTokenRow } }>(query, { ...request })).created;
 }
 

@@ -12,7 +12,7 @@ const create: Command = {
   summary: 'Create a join token, which lets hosts join as nodes. It is shown only once. Requires an operator key.',
   options: [
     { flags: '--name <name>', description: 'what the token is for' },
-    { flags: '--expires-in <duration>', description: 'validity, such as 30m, 12h or 7d', default: 'no expiry' },
+    { flags: '--expires-in <duration>', description: 'validity, such as 30m, 12h or 7d, or `never`', default: '24h' },
     { flags: '--max-uses <nodes>', description: 'number of nodes that may join with it', default: '100' },
     cellOption('cell that they join'),
   ],
@@ -21,9 +21,12 @@ const create: Command = {
   examples: ['node token create', 'node token create --name rack-7 --expires-in 12h --max-uses 4'],
   async run(invocation) {
     const { options, env, terminal } = invocation;
+    const expiresIn = textOption(options, 'expiresIn');
+    const neverExpires = expiresIn === 'never';
     const request = {
       name: textOption(options, 'name') ?? '',
-      expiresInS: readDuration('--expires-in', textOption(options, 'expiresIn')),
+      expiresInS: neverExpires ? null : readDuration('--expires-in', expiresIn),
+      neverExpires,
       maxUses: countOption(options, 'maxUses', '--max-uses') ?? null,
       cell: textOption(options, 'cell') ?? null,
     };
@@ -31,7 +34,9 @@ const create: Command = {
     const { plaintext, token } = await createJoinToken(await connect(readSettings(options, env), env), request);
     printResult(invocation, { ...token, joinToken: plaintext }, () => {
       terminal.value(plaintext);
-      terminal.done(`Created join token ${token.id}`);
+      terminal.done(
+        `Created join token ${token.id}, which ${token.expiresAt === null ? 'never expires' : `expires at ${token.expiresAt}`}`,
+      );
       terminal.warn("Save this token; it won't be shown again");
       terminal.next('CAPSTAN_SCHEDULER=<host:port> CAPSTAN_JOIN_TOKEN_FILE=<file with the token> capstan agent');
     });

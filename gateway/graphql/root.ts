@@ -306,14 +306,21 @@ export function rootFor({ calls, addresses, isOperator, draining, cluster }: Roo
       name,
       expiresInS,
       maxUses,
+      neverExpires,
       cell: wanted,
     }: {
       name?: Optional<string>;
       expiresInS?: Optional<number>;
       maxUses?: Optional<number>;
+      neverExpires?: Optional<boolean>;
       cell?: Optional<string>;
     }) => {
-      const request = { name: name ?? '', expiresInS: whole('expiresInS', expiresInS ?? 0), maxUses: whole('maxUses', maxUses ?? 0) };
+      const request = {
+        name: name ?? '',
+        expiresInS: whole('expiresInS', expiresInS ?? 0),
+        maxUses: whole('maxUses', maxUses ?? 0),
+        neverExpires: neverExpires === true,
+      };
       const { cell, reply } = await changes.at(wanted ?? '', (control) => control.createJoinToken, request);
       const { joinToken, token } = reply;
       return { plaintext: joinToken, text: joinToken, token: token === undefined ? null : { ...joinTokenShape(token), cell } };

@@ -101,8 +101,8 @@ type Mutation {
   updateAccount(id: ID!, workerQuota: Int, buildQuotaBytes: Float, bodyQuotaBytes: Float, isolation: IsolationRulesInput): Account!
   "Requires the scope OPERATOR. Deletes the account with its keys, environments and (with force) endpoints; running jobs continue to their end unless stopJobs is given. The id cannot be used again. Returns the account as it was."
   deleteAccount(id: ID!, force: Boolean = false, stopJobs: Boolean = false): Account!
-  "Requires the scope OPERATOR. The token is only in this response; it cannot be read again. expiresInS: it never expires if omitted. maxUses: nodes that may join with it, 100 if omitted. cell: the one that the nodes join, that of the key if omitted."
-  createJoinToken(name: String, expiresInS: Int, maxUses: Int, cell: String): CreatedJoinToken!
+  "Requires the scope OPERATOR. The token is only in this response; it cannot be read again. expiresInS: 24 hours if omitted, unless neverExpires is true. maxUses: nodes that may join with it, 100 if omitted. cell: the one that the nodes join, that of the key if omitted."
+  createJoinToken(name: String, expiresInS: Int, maxUses: Int, neverExpires: Boolean = false, cell: String): CreatedJoinToken!
   "Requires the scope OPERATOR. No node joins with the token any more; nodes that joined with it stay. Returns the token as it was."
   revokeJoinToken(id: ID!): JoinToken!
   "Requires the scope OPERATOR. The node receives no new work; running work continues, and its workers are replaced on other nodes."

@@ -33,6 +33,8 @@ type NodeCalls = Pick<
 >;
 
 const LONGEST_TOKEN_NAME = 128;
+/** Validity of a token whose creator does not say how long. */
+const DEFAULT_EXPIRY_S = 86_400;
 /** Nodes that may join with a token whose creator does not say how many. */
 const DEFAULT_USES = 100;
 
@@ -62,12 +64,14 @@ export function nodeCalls({ engine, auth, clock, log, cells, onNodeRemoved }: No
       auth.wholeReader(metadata);
       return { machineTypes: machineTypes(engine.state) };
     }),
-    createJoinToken: operator('CreateJoinToken', async ({ name, expiresInS, maxUses }, changed) => {
+    createJoinToken: operator('CreateJoinToken', async ({ name, expiresInS, maxUses, neverExpires }, changed) => {
       if (name.length > LONGEST_TOKEN_NAME)
         throw new CapstanError('INVALID_ARGUMENT', `name: must have at most ${LONGEST_TOKEN_NAME} characters`, { field: 'name' });
+      if (neverExpires && expiresInS !== 0)
+        throw new CapstanError('INVALID_ARGUMENT', 'expiresInS: must not be given for a token that never expires', { field: 'expiresInS' });
       const joinToken = joinTokenText(cells?.own ?? DEFAULT_CELL, randomBytes(32).toString('hex'));
       const hash = hashKey(joinToken).toString('hex');
-      const expiresAt = expiresInS === 0 ? null : clock.now().wall + expiresInS * 1_000;
+      const expiresAt = neverExpires ? null : clock.now().wall + (expiresInS === 0 ? DEFAULT_EXPIRY_S : expiresInS) * 1_000;
       await engine.command({ kind: 'put-join-token', hash, name, expiresAt, maxUses: maxUses === 0 ? DEFAULT_USES : maxUses });
       changed({ token: tokenId(hash) });
       return { joinToken, id: tokenId(hash), token: tokenNamed(tokenId(hash)) };

@@ -123,7 +123,17 @@ test('a machine that reaches only the gateway deploys, changes, goes back and cl
   t.is((await runTool(home, ['node', 'drain', 'none'])).code, 66);
   t.is((await runTool(home, ['webhooks', 'redeliver', 'none'])).code, 66);
   // Join tokens, too: only what belongs to the scheduler's host is refused here, and says where to run it.
-  const token = await json<{ id: string; joinToken: string }>('node', 'token', 'create', '--name', 'rack', '--max-uses', '1');
+  const token = await json<{ id: string; joinToken: string }>(
+    'node',
+    'token',
+    'create',
+    '--name',
+    'rack',
+    '--max-uses',
+    '1',
+    '--expires-in',
+    'never',
+  );
   t.like(
     (await json<{ id: string }[]>('node', 'token', 'list')).find(({ id }) => id === token.id),
     { name: 'rack', maxUses: 1, uses: 0, expiresAt: null },

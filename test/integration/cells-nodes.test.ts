@@ -154,7 +154,7 @@ function tests(server: PostgresServer): void {
   test('a node that its cell does not know joins another one with a token of that', async (t) => {
     const { east, west, operator } = await two(t);
     const { joinToken } = await unary<CreateJoinTokenResponse>((done) =>
-      west.control.createJoinToken({ name: '', expiresInS: 0, maxUses: 0 }, west.bearer(operator), done),
+      west.control.createJoinToken({ name: '', expiresInS: 0, maxUses: 0, neverExpires: false }, west.bearer(operator), done),
     );
     const dataDir = await folderOf(t);
     await mkdir(join(dataDir, 'agent'));

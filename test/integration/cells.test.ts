@@ -148,7 +148,7 @@ function tests(server: PostgresServer): void {
   test('a node joins the cell of its token, and keeps to it', async (t) => {
     const { east, west, operator } = await two(t);
     const { joinToken } = await unary<CreateJoinTokenResponse>((done) =>
-      west.control.createJoinToken({ name: '', expiresInS: 0, maxUses: 0 }, west.bearer(operator), done),
+      west.control.createJoinToken({ name: '', expiresInS: 0, maxUses: 0, neverExpires: false }, west.bearer(operator), done),
     );
     t.regex(joinToken, /^join_west_[0-9a-f]{64}$/);
     const dataDir = await folderOf(t);

@@ -66,7 +66,8 @@ function as(scheduler: TestScheduler, key = scheduler.secret('api-key')) {
       unary<CreateAccountResponse>((done) => control.createAccount({ id, workerQuota }, metadata, done)),
     setQuota: async (id: string, workerQuota?: number) =>
       unary<AccountInfo>((done) => control.updateAccount({ id, ...(workerQuota === undefined ? {} : { workerQuota }) }, metadata, done)),
-    joinToken: async () => unary((done) => control.createJoinToken({ name: '', expiresInS: 0, maxUses: 0 }, metadata, done)),
+    joinToken: async () =>
+      unary((done) => control.createJoinToken({ name: '', expiresInS: 0, maxUses: 0, neverExpires: false }, metadata, done)),
   };
 }
 

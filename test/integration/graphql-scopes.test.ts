@@ -254,6 +254,18 @@ test('join tokens are created, listed a page at a time, and revoked', async (t) 
   t.deepEqual((await ask(revoke)).data, { revokeJoinToken: { name: 'b' } });
   t.is((await ask(revoke)).errors[0]?.extensions.code, 'NOT_FOUND');
   t.false((await ids('')).includes(made[1]?.token.id ?? ''));
+  const lifetime = async (args: string): Promise<number | null> => {
+    const { token } = (await ask(`mutation { createJoinToken${args} { token { id createdAt expiresAt } } }`)).data['createJoinToken'] as {
+      token: { id: string; createdAt: string; expiresAt: string | null };
+    };
+    await ask(`mutation { revokeJoinToken(id: "${token.id}") { id } }`);
+    return token.expiresAt === null ? null : Date.parse(token.expiresAt) - Date.parse(token.createdAt);
+  };
+  t.is(await lifetime(''), 86_400_000, 'a token expires unless its creator wants otherwise');
+  t.is(await lifetime('(expiresInS: 60)'), 60_000);
+  t.is(await lifetime('(neverExpires: true)'), null);
+  const both = await ask('mutation { createJoinToken(neverExpires: true, expiresInS: 60) { text } }');
+  t.is(both.errors[0]?.extensions.field, 'expiresInS');
   t.is((await ask('mutation { createJoinToken(maxUses: -1) { text } }')).errors[0]?.extensions.field, 'maxUses');
   await scheduler.restart();
   t.is((await ids('')).length, 3);

@@ -439,7 +439,7 @@ test('join tokens are listed by id, never by their text, and can be used up and 
   const scheduler = await open(t);
   const key = scheduler.bearer(scheduler.secret('api-key'));
   const { joinToken, id } = await unary<{ joinToken: string; id: string }>((done) =>
-    scheduler.control.createJoinToken({ name: 'rack', expiresInS: 60, maxUses: 1 }, key, done),
+    scheduler.control.createJoinToken({ name: 'rack', expiresInS: 60, maxUses: 1, neverExpires: false }, key, done),
   );
   await unary((done) => scheduler.nodes.join({ joinToken, name: 'x' }, done));
   const again = await t.throwsAsync<CapstanError>(unary((done) => scheduler.nodes.join({ joinToken, name: 'y' }, done)));

@@ -155,10 +155,10 @@ function JoinTokens({ tokens }: { tokens: readonly JoinToken[] }): JSX.Element {
   const [hours, setHours] = useState('24');
   const create = useAction(() =>
     graphql<{ createJoinToken: { plaintext: string; token: { cell: string } } }>(
-      'mutation ($name: String, $expiresInS: Int) { createJoinToken(name: $name, expiresInS: $expiresInS) { plaintext token { cell } } }',
+      'mutation ($name: String, $expiresInS: Int, $never: Boolean) { createJoinToken(name: $name, expiresInS: $expiresInS, neverExpires: $never) { plaintext token { cell } } }',
       {
         name,
-        ...(hours === '' ? {} : { expiresInS: Math.round(Number(hours) * HOUR_S) }),
+        ...(hours === '' ? { never: true } : { expiresInS: Math.round(Number(hours) * HOUR_S) }),
       },
     ),
   );

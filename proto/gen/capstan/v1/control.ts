@@ -959,10 +959,12 @@ export interface ScalingDecision {
 
 export interface CreateJoinTokenRequest {
   name: string;
-  /** 0: it does not expire. */
+  /** 0: 24 hours. */
   expiresInS: number;
   /** Nodes that may join with it; 0: 100. */
   maxUses: number;
+  /** It does not expire; INVALID_ARGUMENT with expires_in_s. */
+  neverExpires: boolean;
 }
 
 export interface CreateJoinTokenResponse {
@@ -7677,7 +7679,7 @@ export const ScalingDecision: MessageFns<ScalingDecision> = {
 };
 
 function createBaseCreateJoinTokenRequest(): CreateJoinTokenRequest {
-  return { name: "", expiresInS: 0, maxUses: 0 };
+  return { name: "", expiresInS: 0, maxUses: 0, neverExpires: false };
 }
 
 export const CreateJoinTokenRequest: MessageFns<CreateJoinTokenRequest> = {
@@ -7690,6 +7692,9 @@ export const CreateJoinTokenRequest: MessageFns<CreateJoinTokenRequest> = {
     }
     if (message.maxUses !== 0) {
       writer.uint32(24).uint32(message.maxUses);
+    }
+    if (message.neverExpires !== false) {
+      writer.uint32(32).bool(message.neverExpires);
     }
     return writer;
   },
@@ -7731,6 +7736,14 @@ export const CreateJoinTokenRequest: MessageFns<CreateJoinTokenRequest> = {
             message.maxUses = reader.uint32();
             continue;
           }
+          case 4: {
+            if (tag !== 32) {
+              break;
+            }
+
+            message.neverExpires = reader.bool();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -7756,6 +7769,11 @@ export const CreateJoinTokenRequest: MessageFns<CreateJoinTokenRequest> = {
         : isSet(object.max_uses)
         ? globalThis.Number(object.max_uses)
         : 0,
+      neverExpires: isSet(object.neverExpires)
+        ? globalThis.Boolean(object.neverExpires)
+        : isSet(object.never_expires)
+        ? globalThis.Boolean(object.never_expires)
+        : false,
     };
   },
 
@@ -7770,6 +7788,9 @@ export const CreateJoinTokenRequest: MessageFns<CreateJoinTokenRequest> = {
     if (message.maxUses !== 0) {
       obj.maxUses = Math.round(message.maxUses);
     }
+    if (message.neverExpires !== false) {
+      obj.neverExpires = message.neverExpires;
+    }
     return obj;
   },
 
@@ -7781,6 +7802,7 @@ export const CreateJoinTokenRequest: MessageFns<CreateJoinTokenRequest> = {
     message.name = object.name ?? "";
     message.expiresInS = object.expiresInS ?? 0;
     message.maxUses = object.maxUses ?? 0;
+    message.neverExpires = object.neverExpires ?? false;
     return message;
   },
 };
