@@ -4,6 +4,7 @@ import test from 'ava';
 import { attemptProcessesConformance, leavesProcesses } from '../conformance/runtime/attempt-processes-suite.ts';
 import { processRuntime, shared, threadRuntime } from '../conformance/runtime/hosts.ts';
 import { python } from '../conformance/runtime/languages.ts';
+import { blocking, recallConformance } from '../conformance/runtime/recall-suite.ts';
 import { runtimeConformance } from '../conformance/runtime/suite.ts';
 import { sandboxForFile } from '../support/sandbox.ts';
 
@@ -20,4 +21,6 @@ else {
     ['python', processRuntime({ python: 1 }, 'python3', launcher), { build: leavesProcesses.python, fn: 'start' }],
   ] as const)
     attemptProcessesConformance(`sandbox/${name}`, shared(runtime), fn);
+  recallConformance('sandbox/node', shared(processRuntime({ node: 1 }, 'python3', launcher)), blocking.javascript);
+  recallConformance('sandbox/python', shared(processRuntime({ python: 1 }, 'python3', launcher)), blocking.python.slice(0, 2));
 }

@@ -2,7 +2,7 @@
 import { messageOf } from '../../../lib/to-error.ts';
 import { FrameReader, FrameWriter } from '../frames.ts';
 import { checkHostFrame, limitsOfHost } from '../hosted/host-frames.ts';
-import { BufferedListener, type HostListener } from '../hosted/host-listener.ts';
+import { BufferedListener, tellEntry, type HostListener } from '../hosted/host-listener.ts';
 import type { Host } from '../hosted/host.ts';
 import type { ToHost } from '../hosted/protocol.ts';
 import { LineSplitter } from '../lines.ts';
@@ -38,7 +38,7 @@ export class ContainerHost implements Host {
   #unsent: (readonly [ToHost, Uint8Array | undefined])[] = [];
   readonly #streams = new WorkerStreams();
   readonly #hearing = new BufferedListener();
-  readonly #entered = new LineSplitter((key) => this.#hearing.tell((listener) => listener.entered(key)));
+  readonly #entered = new LineSplitter((line) => this.#hearing.tell((listener) => tellEntry(listener, line)));
   #isHeld = false;
   #killedFor: string | undefined;
   #killed = false;
@@ -72,6 +72,10 @@ export class ContainerHost implements Host {
   send(frame: ToHost, body?: Uint8Array): void {
     if (this.#writer === undefined || this.#isHeld) this.#unsent.push([frame, body]);
     else this.#writer.send(frame, body);
+  }
+
+  recall(key: string, no: number): void {
+    this.#connections?.entry.write(`${no} ${key}\n`);
   }
 
   /** Frames wait for this promise from now on. If it rejects, the host is killed with the error's message. */

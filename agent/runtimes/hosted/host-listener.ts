@@ -4,6 +4,8 @@ import type { FromHost } from './protocol.ts';
 export interface HostListener {
   /** The handler of this task was entered. May come after the task's end, from the other channel. */
   entered(key: string): void;
+  /** The task was taken back: its handler is not entered. */
+  returned(key: string): void;
   frame(frame: FromHost, body: Buffer): void;
   /** Whether the body of a frame is wanted; asked before it has arrived. A frame without its body is delivered in any case. */
   accepts(frame: FromHost): boolean;
@@ -13,6 +15,12 @@ export interface HostListener {
   /** The host reads no more frames and has sent its last one: it is about to exit. */
   closed(): void;
   exited(detail: string): void;
+}
+
+/** Tells the listener a line of the second channel (protocol.ts). */
+export function tellEntry(listener: HostListener, line: string): void {
+  if (line.startsWith('-')) listener.returned(line.slice(1));
+  else listener.entered(line);
 }
 
 /** A host's events, in order; buffered while it is a spare without a listener. */

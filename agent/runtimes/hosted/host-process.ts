@@ -11,7 +11,7 @@ import type { ReadingShare } from '../reading-shares.ts';
 import { WorkerOutput } from '../worker-output.ts';
 import { WorkerStreams } from '../worker-streams.ts';
 import { checkHostFrame, limitsOfHost } from './host-frames.ts';
-import { BufferedListener, type HostListener } from './host-listener.ts';
+import { BufferedListener, tellEntry, type HostListener } from './host-listener.ts';
 import type { Host } from './host.ts';
 import type { HostProgram } from './host-program.ts';
 import { CHANNEL_FD, ENTRY_FD, type FromHost, type ProcessScope, type ToHost } from './protocol.ts';
@@ -36,9 +36,10 @@ export class HostProcess implements Host {
   readonly #launcher: WorkerLauncher;
   readonly #program: HostProgram;
   #channel: FrameWriter | undefined;
+  #entries: Socket | undefined;
   readonly #streams = new WorkerStreams();
   readonly #hearing = new BufferedListener();
-  readonly #entered = new LineSplitter((key) => this.#hearing.tell((listener) => listener.entered(key)));
+  readonly #entered = new LineSplitter((line) => this.#hearing.tell((listener) => tellEntry(listener, line)));
   /** Where its worker sees its folders, once it has one. */
   #place: WorkerPlace | undefined;
   /** Frames for a worker whose build is not visible to it yet; undefined while frames are sent at once. */
@@ -108,6 +109,12 @@ export class HostProcess implements Host {
     else this.#waiting.push([placed, body === undefined ? undefined : Buffer.from(body)]);
   }
 
+  recall(key: string, no: number): void {
+    // A program with a lifeline may be blocked as a whole.
+    if (this.#program.lifeline) this.#entries?.write(`${no} ${key}\n`);
+    else this.send({ t: 'recall', key });
+  }
+
   /** Kills the process and all it started; `why` becomes the detail of its exit. */
   kill(why?: string): void {
     if (!this.gone) this.#process.kill(why);
@@ -155,6 +162,7 @@ export class HostProcess implements Host {
   }
 
   #readEntries(entries: Socket): void {
+    this.#entries = entries;
     this.#streams.read(entries, (data) => this.#entered.push(data));
     entries.on('error', () => undefined);
   }

@@ -57,6 +57,10 @@ export class HostWorker implements RunningWorker, HostListener {
   readonly #onSettled: () => void;
   readonly #tasks = new WorkerTasks();
   readonly #entered = new Set<string>();
+  /** Numbers of the running tasks, in the order in which the host got them. */
+  readonly #numbers = new Map<string, number>();
+  /** Tasks that the host is to return if it has not entered them. */
+  readonly #recalled = new Set<string>();
   /** Tasks that were handed to the host, and entries that it wrote: one each. */
   #handed = 0;
   #entries = 0;
@@ -113,10 +117,13 @@ export class HostWorker implements RunningWorker, HostListener {
 
   run({ key, jobId, attempt, input, s3Config, trace = '' }: Task): void {
     this.#handed += 1;
+    const no = this.#handed;
+    this.#numbers.set(key, no);
     this.#tasks.add(key, jobId);
     this.#credits.set(key, FIRST_CREDITS);
     const secret = s3Config === undefined ? undefined : workerS3Config(s3Config);
-    this.#host.send({ t: 'run', life: this.#life, key, jobId, attempt, s3Config: secret, trace: trace === '' ? undefined : trace }, input);
+    const order = { key, no, jobId, attempt, s3Config: secret, trace: trace === '' ? undefined : trace };
+    this.#host.send({ t: 'run', life: this.#life, ...order }, input);
   }
 
   cancel(key: string): void {
@@ -130,7 +137,10 @@ export class HostWorker implements RunningWorker, HostListener {
   }
 
   recall(key: string): void {
-    if (this.#tasks.has(key) && !this.#entered.has(key)) this.#host.send({ t: 'recall', key });
+    const no = this.#numbers.get(key);
+    if (no === undefined || this.#entered.has(key) || this.#recalled.has(key)) return;
+    this.#recalled.add(key);
+    this.#host.recall(key, no);
   }
 
   credit(key: string, count: number): void {
@@ -154,6 +164,21 @@ export class HostWorker implements RunningWorker, HostListener {
 
   entered(key: string): void {
     this.#enter(key);
+    this.#countEntry();
+  }
+
+  returned(key: string): void {
+    this.#countEntry();
+    if (!this.#isOwn(key, 'the return of a task')) return;
+    if (this.#entered.has(key) || !this.#recalled.has(key)) {
+      this.#host.refuse(`the worker returned the task ${key}, which was not taken back`);
+      return;
+    }
+    this.#forget(key);
+    this.#events.ended(key, { kind: 'stopped', ms: 0 });
+  }
+
+  #countEntry(): void {
     this.#entries += 1;
     if (this.#entries > this.#handed) this.#host.refuse('the worker reported more entries of tasks than it has tasks');
   }
@@ -329,6 +354,8 @@ export class HostWorker implements RunningWorker, HostListener {
     this.#lines.flush();
     this.#tasks.end(key);
     this.#entered.delete(key);
+    this.#numbers.delete(key);
+    this.#recalled.delete(key);
     this.#credits.delete(key);
     for (const cancel of this.#cancels.get(key) ?? []) cancel();
     this.#cancels.delete(key);

@@ -13,6 +13,8 @@ export interface Host {
   readWithin(share: ReadingShare | undefined): void;
   /** Frames reach the host in order, including those sent before it was up. */
   send(frame: ToHost, body?: Uint8Array): void;
+  /** Takes a task back that its handler has not entered; the host replies as protocol.ts says. `no` as in RunOrder. */
+  recall(key: string, no: number): void;
   /** Kills the host and all it started; `why` becomes the detail of its exit. */
   kill(why?: string): void;
   /** The host said what it must not say: reads no more of it and kills it; its listener is told why. */

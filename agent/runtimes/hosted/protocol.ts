@@ -1,6 +1,8 @@
 /**
  * The protocol between the agent and a worker's host process: frames (runtimes/frames.ts) in both directions on one
- * channel, and on a second one the keys of the tasks whose handlers were entered, one per line.
+ * channel, and on a second one the keys of the tasks whose handlers were entered, one per line. The second one also takes
+ * back tasks that were not entered, where user code may block whatever reads the first: the agent sends `<number> <key>`,
+ * the host replies `-<key>`. The handler and whoever takes the task back claim its number first.
  *
  * Texts (of lines, errors, details) are bodies, so that headers are short (host-frames.ts, message-frames.ts).
  *
@@ -44,6 +46,8 @@ export interface LoadOrder {
 
 export interface RunOrder {
   readonly key: string;
+  /** 1 for the worker's first task. */
+  readonly no: number;
   readonly jobId: string;
   readonly attempt: number;
   readonly s3Config: WorkerS3Config | undefined;
@@ -97,7 +101,7 @@ export type ToHost =
    */
   | ({ readonly t: 'run'; readonly life: number } & RunOrder)
   | { readonly t: 'cancel'; readonly key: string }
-  /** Returns the task (`stopped`) unless its handler was entered. */
+  /** Returns the task (`stopped`) unless its handler was entered. For thread hosts; others are told on the second channel. */
   | { readonly t: 'recall'; readonly key: string }
   | { readonly t: 'credit'; readonly key: string; readonly count: number };
 

@@ -20,6 +20,8 @@ import { onCulprit } from '../../thread/host/stopping.ts';
 import { runTask, onlyRunningJob, type TaskControl } from '../../thread/host/task.ts';
 import { captureOutput, type OutputCapture } from '../../thread/host/thread-output.ts';
 import { loadTranspilerWhenIdle } from '../../thread/host/transpiler.ts';
+import { claim, newClaims } from './claims.ts';
+import { writeEntry } from './entries.ts';
 
 interface Loaded {
   /** Ends those of stopped attempts; undefined where several attempts run at a time. */
@@ -39,7 +41,8 @@ const running = new Map<string, TaskControl>();
 let loaded: Loaded | undefined;
 let http: HttpFunctions | undefined;
 
-const lifeline = new Worker(new URL('./lifeline.ts', import.meta.url), { stdin: false, env: {}, argv: [] });
+const claims = newClaims();
+const lifeline = new Worker(new URL('./lifeline.ts', import.meta.url), { stdin: false, env: {}, argv: [], workerData: claims });
 lifeline.unref();
 const reader = new FrameReader<ToHost>({ onFrame });
 socket.on('data', (data) => reader.push(data));
@@ -62,7 +65,7 @@ function onFrame(frame: ToHost, body: Buffer): void {
       void load(frame);
       break;
     case 'run':
-      if (loaded !== undefined) run(loaded, frame, body);
+      if (loaded !== undefined && claim(claims, frame.no)) run(loaded, frame, body);
       break;
     case 'cancel': {
       const control = running.get(frame.key);
@@ -71,7 +74,7 @@ function onFrame(frame: ToHost, body: Buffer): void {
       break;
     }
     case 'recall':
-      // Whatever this thread has read it has entered.
+      // For thread hosts: the lifeline's thread is told.
       break;
     case 'credit': {
       const control = running.get(frame.key);
@@ -119,13 +122,13 @@ async function load(order: LoadOrder): Promise<void> {
 }
 
 function run(module: Loaded, frame: Extract<ToHost, { t: 'run' }>, body: Buffer): void {
-  const { key, jobId, attempt, s3Config, trace } = frame;
+  const { key, no, jobId, attempt, s3Config, trace } = frame;
   const control: TaskControl = { jobId, abort: new AbortController(), credits: 0, wake: undefined };
   running.set(key, control);
   module.processes?.begin();
   // A copy: the frame's buffer is shared with the frames around it.
-  const order = { key, jobId, attempt, s3Config, trace, input: new Uint8Array(body) };
-  void runTask(order, control, module, (message) => postOf(module, message)).then(() => running.delete(key));
+  const order = { key, no, jobId, attempt, s3Config, trace, input: new Uint8Array(body) };
+  void runTask(order, control, { ...module, enter: writeEntry }, (message) => postOf(module, message)).then(() => running.delete(key));
 }
 
 /** What a stopped attempt left behind ends before the next one begins. */

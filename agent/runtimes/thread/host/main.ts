@@ -72,10 +72,10 @@ function onFrame(frame: ToHost, body: Buffer, text: string): void {
       if (frame.life !== life) break;
       processes?.begin();
       const input = new Uint8Array(body);
-      const { key, jobId, attempt, s3Config, trace } = frame;
+      const { key, no, jobId, attempt, s3Config, trace } = frame;
       const claim = new Int32Array(new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT));
       running.set(key, claim);
-      runInPool({ kind: 'run', key, jobId, attempt, s3Config, trace, input, claim }, [input.buffer]);
+      runInPool({ kind: 'run', key, no, jobId, attempt, s3Config, trace, input, claim }, [input.buffer]);
       break;
     }
     case 'cancel':

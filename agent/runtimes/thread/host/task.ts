@@ -55,13 +55,16 @@ export interface TaskModule {
   readonly endpointId: string;
   readonly choose: Choose;
   readonly output: OutputCapture;
+  /** Writes the key of a task that is entered; absent: by a system call that waits. */
+  readonly enter?: (key: string) => void;
 }
 
 /** Runs one task to its end, including failures, and posts the end; never throws. */
 export async function runTask(order: TaskOrder, control: TaskControl, module: TaskModule, post: Post): Promise<void> {
   const { key } = order;
   const startedAt = performance.now();
-  writeSync(ENTRY_FD, `${key}\n`);
+  if (module.enter === undefined) writeSync(ENTRY_FD, `${key}\n`);
+  else module.enter(key);
   let end: FromTask;
   const given: { first?: unknown } = {};
   try {

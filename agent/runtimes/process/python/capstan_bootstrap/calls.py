@@ -52,6 +52,7 @@ class Calls:
     def run(self, task, interrupts):
         """Runs in a thread that the handler may block."""
         if not task.claim():
+            self.running.pop(task.key, None)
             return
         if task.stopped:
             self.skip(task)
@@ -84,6 +85,7 @@ class Calls:
     async def run_async(self, task):
         """Runs in the event loop of the main thread, in a task that was created within `context()`."""
         if not task.claim():
+            self.running.pop(task.key, None)
             return
         current_task.set(task)
         stopping.current.set(task.stopping)

@@ -20,6 +20,7 @@ from .loading import load_function, prepare_path
 from .logs import capture_output
 from .methods import choice_of
 from .output import error_message, error_stack
+from .recalls import recalls_of
 from .runners import runner_for
 from .task import Task
 from .work_folder import enter_work_folder
@@ -31,6 +32,8 @@ class Host:
         self._channel = Channel(self._interrupts)
         self._orders = queue.SimpleQueue()
         self._calls = None
+        # Who takes back what no handler has entered; None where nothing waits.
+        self._recalls = None
         self._runner = None
         # Of a load-balanced endpoint.
         self._http = None
@@ -50,6 +53,8 @@ class Host:
         os.environ.update(order["env"])
         enter_work_folder(order["workFolder"], order["folder"])
         prepare_path(order["folder"])
+        # Before user code runs.
+        self._recalls = recalls_of(order)
         # Before the module is loaded: asyncio objects that it creates may bind to the current loop.
         loop = asyncio.new_event_loop()
         asyncio.set_event_loop(loop)
@@ -88,7 +93,7 @@ class Host:
             self._orders.put(header)
             return
         if kind == "run":
-            task = Task(header, body)
+            task = Task(header, body, self._recalls)
             self._calls.running[task.key] = task
             self._runner.add(task)
             return
@@ -100,13 +105,8 @@ class Host:
             return
         if kind == "cancel":
             self._runner.stop(task)
-        elif kind == "recall":
-            # The event loop may be blocked: this thread decides.
-            if task.claim():
-                self._calls.skip(task)
         elif kind == "credit":
             task.grant(header["count"])
-
 
 
 def preload(names):

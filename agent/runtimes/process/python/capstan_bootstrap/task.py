@@ -13,15 +13,16 @@ FIRST_CREDITS = 32
 class Task:
     """One task. `wake` guards the state that the reader thread changes while the handler runs."""
 
-    def __init__(self, header, body):
+    def __init__(self, header, body, recalls):
         self.key = header["key"]
+        self._no = header["no"]
+        self._recalls = recalls
         self.job_id = header["jobId"]
         self.attempt = header["attempt"]
         self.s3_config = header.get("s3Config")
         self.trace = header.get("trace", "")
         self.input = body
         self.stopped = False
-        self._is_claimed = False
         self.stopping = Stopping()
         self.credits = FIRST_CREDITS
         self.wake = threading.Condition()
@@ -35,11 +36,8 @@ class Task:
         self.rest = {}
 
     def claim(self):
-        """Returns True once: to the handler that is about to be entered, or to whoever takes the task back before."""
-        with self.wake:
-            is_first = not self._is_claimed
-            self._is_claimed = True
-        return is_first
+        """Called once, when the handler is about to be entered; returns False for a task that was taken back."""
+        return self._recalls is None or self._recalls.claim(self._no)
 
     def grant(self, count):
         with self.wake:
