@@ -5,6 +5,7 @@ import { readFile, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 
+import { readEnvironment } from '../config.ts';
 import { listFiles } from '../deploy/files.ts';
 import { ToolError } from '../terminal/tool-error.ts';
 
@@ -21,14 +22,17 @@ export interface RunOptions {
   readonly cwd: string;
   /** Receives each line of its messages as it appears. */
   readonly onLine?: (line: string) => void;
+  /** Added to the environment of the tool. */
+  readonly variables?: Readonly<Record<string, string>>;
   /** Written to its standard input. */
   readonly input?: string;
 }
 
 /** @throws CapstanError CONFIG when the program does not exist. */
 export async function runInstaller(program: string, args: readonly string[], options: RunOptions): Promise<Ended> {
-  const { cwd, onLine, input = '' } = options;
-  const child = spawn(program, args, { cwd, stdio: ['pipe', 'pipe', 'pipe'] });
+  const { cwd, onLine, input = '', variables = {} } = options;
+  const env = { ...readEnvironment().variables, ...variables };
+  const child = spawn(program, args, { cwd, env, stdio: ['pipe', 'pipe', 'pipe'] });
   let stdout = '';
   let stderr = '';
   child.stdout.setEncoding('utf8').on('data', (text: string) => {
