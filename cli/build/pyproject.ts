@@ -9,7 +9,7 @@ import { hostMarkers, type MarkerEnvironment } from './markers.ts';
 import { poetryRequirements, poetrySchema } from './poetry.ts';
 import { normalised, requirementName } from './python-names.ts';
 import { readToml } from './toml.ts';
-import { fileUrl, placesOf, PYPROJECT, uvSources, type Place } from './uv-sources.ts';
+import { fileUrl, inheritedPlaces, placesOf, PYPROJECT, uvSources, type Place } from './uv-sources.ts';
 
 const schema = z.looseObject({
   project: z
@@ -61,7 +61,10 @@ export async function readPyproject(
   const { project, tool } = read.data;
   const own = project?.dependencies ?? [];
   const table = poetryRequirements(tool?.poetry?.dependencies ?? {}).map((each) => absolute(each, folder));
-  const places = await placesOf(tool?.uv?.sources ?? {}, { folder, file, environment });
+  const places = new Map([
+    ...(await inheritedPlaces(folder, environment)),
+    ...(await placesOf(tool?.uv?.sources ?? {}, { folder, file, environment })),
+  ]);
   // With both, Poetry's table says where a package of [project] comes from.
   for (const each of own.length > 0 ? table : []) {
     const [, url] = / @ ([^;]*?)\s*(?:;|$)/.exec(each) ?? [];

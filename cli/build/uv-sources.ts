@@ -98,6 +98,7 @@ const projectSchema = z.looseObject({
     .looseObject({
       uv: z
         .looseObject({
+          sources: uvSources.optional(),
           workspace: z.looseObject({ members: z.array(z.string()).default([]), exclude: z.array(z.string()).default([]) }).optional(),
         })
         .optional(),
@@ -107,12 +108,35 @@ const projectSchema = z.looseObject({
 
 /** Returns the members of the workspace that a folder belongs to: normalised names → folders. */
 async function workspaceMembers(folder: string): Promise<ReadonlyMap<string, string>> {
+  const found = await workspaceOf(folder);
+  return found === undefined ? new Map() : membersOf(found.root, found.workspace);
+}
+
+/**
+ * Returns the places that the root of a workspace gives its members, by normalised names: a member without a source of its
+ * own for a package has that of the root. @throws CapstanError as `placesOf`.
+ */
+export async function inheritedPlaces(folder: string, environment: MarkerEnvironment): Promise<Map<string, Place>> {
+  const found = await workspaceOf(folder);
+  if (found === undefined || found.root === folder || found.sources === undefined) return new Map();
+  const members = await membersOf(found.root, found.workspace);
+  if (![...members.values()].includes(folder)) return new Map();
+  return placesOf(found.sources, { folder: found.root, file: join(relative(folder, found.root), PYPROJECT), environment });
+}
+
+interface Workspace {
+  readonly root: string;
+  readonly workspace: { readonly members: readonly string[]; readonly exclude: readonly string[] };
+  readonly sources: UvSources | undefined;
+}
+
+async function workspaceOf(folder: string): Promise<Workspace | undefined> {
   for (let root = folder; ; root = dirname(root)) {
     const text = (await readText(root, PYPROJECT)) ?? '';
     const [found] = text.includes('workspace') ? await readProjects([{ folder: root, text }]) : [];
-    const workspace = found?.tool?.uv?.workspace;
-    if (workspace !== undefined) return membersOf(root, workspace);
-    if (dirname(root) === root) return new Map();
+    const { workspace, sources } = found?.tool?.uv ?? {};
+    if (workspace !== undefined) return { root, workspace, sources };
+    if (dirname(root) === root) return undefined;
   }
 }
 

@@ -138,6 +138,18 @@ test('a project that is itself a member finds the others; what they name in turn
   t.deepEqual(requirements, [`six @ file://${root}/packages/six`, `attrs @ file://${root}/packages/attrs`, `near @ file://${root}/near`]);
 });
 
+test('sources of a workspace’s root hold for its members, unless a member has its own', async (t) => {
+  const root = await folderOf(t, {
+    'pyproject.toml': `[tool.uv.workspace]\nmembers = ["apps/*", "packages/*"]\n[tool.uv.sources]\nsix = { workspace = true }\nidna = { path = "idna" }\n`,
+    'apps/api/pyproject.toml': member('api', 'dependencies = ["six", "idna", "attrs"]\n[tool.uv.sources]\nidna = { path = "own" }\n'),
+    'packages/six/pyproject.toml': member('six'),
+    'other/pyproject.toml': member('other', 'dependencies = ["six"]\n'),
+  });
+  const { requirements } = await readPythonProject(join(root, 'apps/api'), () => undefined);
+  t.deepEqual(requirements, [`six @ file://${root}/packages/six`, `idna @ file://${root}/apps/api/own`, 'attrs']);
+  t.deepEqual((await readPythonProject(join(root, 'other'), () => undefined)).requirements, ['six'], 'it is no member');
+});
+
 test('a source that leads nowhere is refused: the package would come from a public index', async (t) => {
   const folder = await folderOf(t, { 'packages/old/pyproject.toml': member('six'), 'packages/other/pyproject.toml': member('other') });
   const refused = async (text: string, message: RegExp): Promise<void> => {
