@@ -24,6 +24,7 @@ import type { Ports } from '../engine/ports.ts';
 import { diskFull, DiskWatch, spaceOf } from '../files/disk-watch.ts';
 import { lockDataFolder } from '../files/folder-lock.ts';
 import { QueueReasonRecorder } from '../history/queue-reasons.ts';
+import { step } from '../core/step.ts';
 import { HistoryRecorder } from '../history/recorder.ts';
 import type { GpuTable } from '../../lib/gpu-table.ts';
 import { readGpuTable } from '../gpu-table-file.ts';
@@ -182,6 +183,10 @@ async function assembleIn(folder: DataFolder, { config, deps, log, gpus, guardOf
           metrics.committed(writes, outcomes, ms);
           recorder.committed(writes, outcomes);
         },
+      },
+      step(state, event, now, result) {
+        recorder.advance();
+        step(state, event, now, result);
       },
       payloadBytes: config.payloadCacheMb * 1_000_000,
       onFatal: deps.onFatal,

@@ -5,6 +5,8 @@
  *   committed batches, started workers ──▶ the step's bucket ──every 10 s, with a sample of the levels──▶ 10 s row
  *                                                                └──added up──▶ rows of the minute and the hour, every minute
  *
+ * A step ends with the first event after it, or by a timer, which may be late: what happens is in the step of its time.
+ *
  * An end of the process loses what is not written: at most 10 s of the finest step, a minute of the others.
  */
 import type { Write } from '../core/effects.ts';
@@ -76,7 +78,7 @@ export class HistoryRecorder {
   #state: State | null = null;
   /** When the recording of this state began, ms: no row begins before it. */
   #since: number;
-  /** The last sample, ms. */
+  /** The last sample, ms: what is not sampled happened since then, in the step that holds it. */
   #sampledAt: number;
   /** Begin of the open step of each length, ms. */
   #begins: number[] = [];
@@ -96,9 +98,14 @@ export class HistoryRecorder {
     const wait = SAMPLE_MS - (this.#options.wall() % SAMPLE_MS);
     this.#timer = setTimeout(() => {
       this.start();
-      this.sample();
+      this.advance();
     }, wait);
     this.#timer.unref();
+  }
+
+  /** Ends the step before the present one, if it goes on. Called before each event. */
+  advance(): void {
+    if (this.#options.wall() >= (Math.floor(this.#sampledAt / SAMPLE_MS) + 1) * SAMPLE_MS) this.sample();
   }
 
   /** Writes what is not written, and ends. */
@@ -111,6 +118,7 @@ export class HistoryRecorder {
 
   /** Counts the ends of jobs. */
   committed(writes: readonly Write[], outcomes: readonly Outcome[]): void {
+    this.advance();
     for (const [i, { op, subject }] of writes.entries()) {
       if (op.kind !== 'finish' || subject === null || outcomes[i]?.kind !== 'ok') continue;
       const { unsampled } = this.#of(subject.endpoint);
@@ -122,6 +130,7 @@ export class HistoryRecorder {
 
   /** Counts a worker that became ready, with the durations of its phases, ms. */
   workerStarted({ endpoint, ...phases }: { readonly endpoint: string } & Readonly<Record<`${Phase}Ms`, number>>): void {
+    this.advance();
     const { workerStarts } = this.#of(endpoint).unsampled;
     workerStarts.total++;
     for (const phase of PHASES) workerStarts[phase] += Math.round(phases[`${phase}Ms`]);
@@ -129,6 +138,7 @@ export class HistoryRecorder {
 
   /** Counts requests that ended at a gateway. Only routes that the endpoint declares are told apart. */
   requestsEnded(report: RouteCounts): void {
+    this.advance();
     const state = this.#options.image();
     const config = state?.endpoints.get(report.endpointId)?.config;
     if (state === null || config === undefined) return;
@@ -139,15 +149,14 @@ export class HistoryRecorder {
     addRoute(routeAt(routes, name), { requests, clientErrors: refused, errors, durations });
   }
 
-  /** Ends the present step of 10 s: takes a sample of the levels and writes what is due; with `last` all that is not written. */
+  /** Takes a sample of the levels for the step of the last one, and writes what is due; with `last` all that is not written. */
   sample(last = false): void {
     const state = this.#options.image();
     if (state === null) return;
     const now = this.#options.wall();
     if (state !== this.#state) this.#begin(state, now);
+    const within = Math.max(this.#since, this.#sampledAt);
     this.#sampledAt = now;
-    // Of a timer that comes late, the step that holds the moment before.
-    const within = Math.max(this.#since, now - 1);
     const rows: HistoryRow[] = [];
     for (const [i, { step }] of HISTORY_STEPS.entries()) {
       const begin = Math.max(this.#since, Math.floor(within / (step * 1000)) * step * 1000);
@@ -160,7 +169,7 @@ export class HistoryRecorder {
     for (const id of this.#endpoints.keys()) if (!state.endpoints.has(id)) this.#endpoints.delete(id);
     this.#toldRoutes.keepOnly(state);
     this.#write(0, rows);
-    const isMinute = Math.floor(within / LONGER_MS) !== Math.floor((within + SAMPLE_MS) / LONGER_MS);
+    const isMinute = Math.floor(within / LONGER_MS) !== Math.floor(now / LONGER_MS);
     if (isMinute || last) for (let i = 1; i < HISTORY_STEPS.length; i++) this.#write(i, rows);
     this.#save(rows);
   }

@@ -127,6 +127,35 @@ test('only what changed is written, and what stands is read', async (t) => {
   t.deepEqual(new Set(mean(buckets, 'inQueue')), new Set([1]), 'the level stands in all 360 steps');
 });
 
+test('what happens is in the step of its time, however late the timer is', async (t) => {
+  const { end, pass, series, recorder, skip, world, endpoint } = open();
+  await pass(1);
+  for (const late of [0, 1, 3, 0, 250, 9_000, 2]) {
+    skip(5_000);
+    for (let i = 0; i < 4; i += 1) end('COMPLETED');
+    world.submit(endpoint);
+    skip(5_000 + late);
+    recorder.sample();
+    skip(-late);
+  }
+  await new Promise((done) => setImmediate(done));
+  t.deepEqual(counts((await series(10)).buckets, 'completed'), [0, 4, 4, 4, 4, 4, 4, 4]);
+  t.deepEqual(counts((await series(10)).buckets, 'submitted'), [0, 1, 1, 1, 1, 1, 1, 1]);
+
+  // No timer at all: the first event of a step ends the one before.
+  for (let i = 0; i < 3; i += 1) {
+    skip(10_000);
+    recorder.advance();
+    world.submit(endpoint);
+    end('COMPLETED');
+  }
+  skip(10_000);
+  recorder.sample();
+  await new Promise((done) => setImmediate(done));
+  t.deepEqual(counts((await series(10)).buckets, 'completed').slice(8), [0, 1, 1, 1]);
+  t.deepEqual(counts((await series(10)).buckets, 'submitted').slice(8), [0, 1, 1, 1]);
+});
+
 test('a scheduler that starts within a step adds to it, and one that lost its state begins anew', async (t) => {
   const { end, pass, series, recorder, other, endpoint, skip, takeOver, now } = open();
   await pass(2);
