@@ -110,9 +110,9 @@ const table = {
   },
   NODE_LOST: {
     grpc: 14,
-    http: 502,
+    http: 500,
     exit: 69,
-    title: 'Bad Gateway',
+    title: 'Internal Server Error',
     hint: 'The gateway lost its connection to the worker. Send the request again if it is safe to run twice.',
   },
   INTERNAL: {

@@ -108,7 +108,7 @@ async function callServer(
     response,
     taken: () => undefined,
     failed: (message) =>
-      refuse(request, response, { status: 502, error: 'Bad Gateway', detail: message, log: deps.printed(endpoint.name) }),
+      refuse(request, response, { status: 500, error: 'Internal Server Error', detail: message, log: deps.printed(endpoint.name) }),
     threw: () => Promise.resolve(null),
   });
 }

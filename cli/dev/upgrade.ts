@@ -90,11 +90,11 @@ export async function answerUpgrade(
     opened.body(new Uint8Array(), true);
   } catch {
     // It did not load, which the terminal shows, or the caller disconnected.
-    refuseUpgrade(socket, 502);
+    refuseUpgrade(socket, 500);
   }
 }
 
-export function refuseUpgrade(socket: Duplex, status: 403 | 404 | 502): void {
+export function refuseUpgrade(socket: Duplex, status: 403 | 404 | 500): void {
   if (socket.destroyed || !socket.writable) socket.destroy();
   else socket.end(`HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ''}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n`);
 }

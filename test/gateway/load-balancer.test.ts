@@ -170,8 +170,11 @@ test('what an agent did not take goes to another worker, whole; what it may have
 
   for (const agent of agents) agent.onRequest = () => agent.break();
   const broken = await call('GET', '/fn');
-  t.is(broken.status, 502);
-  t.deepEqual(broken.json, { error: 'Bad Gateway', detail: 'the connection to the worker’s node was lost before it responded' });
+  t.is(broken.status, 500);
+  t.deepEqual(broken.json, {
+    error: 'Internal Server Error',
+    detail: 'the worker’s agent ended, or the connection to it was lost, before it responded: the function may have run',
+  });
 });
 
 test('what a worker’s connection was reset for is tried once more, and not again', async (t) => {

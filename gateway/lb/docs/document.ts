@@ -17,8 +17,7 @@ const REFUSALS: Readonly<Record<string, string>> = {
   401: 'The key is missing, unknown, or does not cover this endpoint.',
   413: 'The body is too large.',
   422: 'A value does not fit the declared type of its parameter; the detail names its place.',
-  500: 'The function failed, or its worker ended or did not respond in time; the function may have run.',
-  502: 'The connection to the worker’s host was lost; the function may have run.',
+  500: 'The function failed, or its worker or the worker’s host ended or did not respond in time; the function may have run.',
   503: 'No worker became free in time; the function has not run. Retry after Retry-After seconds.',
 };
 
