@@ -7,13 +7,13 @@ import { readSettings, SCHEDULER_SETTINGS } from '../config.ts';
 export const doctor: Command = {
   name: 'doctor',
   summary: 'Check this host: Node.js, data folder, disk, ports, GPUs, container engine, the running stack.',
-  settings: ['httpPort', ...SCHEDULER_SETTINGS, 'containerSocket'],
+  settings: ['url', 'httpPort', ...SCHEDULER_SETTINGS, 'containerSocket'],
   json: true,
-  examples: ['doctor', 'doctor --json'],
+  examples: ['doctor', 'doctor --url https://api.example.org', 'doctor --json'],
   async run({ options, env, terminal }) {
     const settings = readSettings(options, env);
     const { examine } = await import('../doctor/checks.ts');
-    const findings = await examine(settings);
+    const findings = await examine(settings, env);
     if (flagOption(options, 'json')) terminal.data(JSON.stringify(findings, null, 2));
     else {
       for (const { verdict, name, text, hint } of findings) {

@@ -2,7 +2,6 @@
 import { execFile } from 'node:child_process';
 import { accessSync, constants, existsSync, readFileSync } from 'node:fs';
 import { statfs } from 'node:fs/promises';
-import { createServer } from 'node:net';
 import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 
@@ -10,45 +9,45 @@ import type { NodeInfo } from '../../proto/gen/capstan/v1/control.ts';
 import { CapstanError } from '../../lib/errors.ts';
 import { findContainerSocket } from '../../lib/container-socket.ts';
 import { isErrno, messageOf } from '../../lib/to-error.ts';
-import { certificateProblem } from '../api/certificate-trust.ts';
 import type { ClusterRow } from '../../lib/cluster-list.ts';
 import { askSchedulers } from '../api/cluster.ts';
 import { connectScheduler, type SchedulerClient } from '../api/scheduler-client.ts';
-import { DEFAULT_GRPC_PORT, DEFAULT_HTTP_PORT, type Settings } from '../config.ts';
+import type { Environment, Settings } from '../config.ts';
 import { checkKeyTarget } from '../key-target.ts';
 import { httpBase, schedulerAddress, storedApiKey, storedGatewayToken } from '../local.ts';
+import { readLogin } from '../login-file.ts';
 import { readRunFile, type RunFile } from '../run-file.ts';
 import { ageOfMs } from '../terminal/age.ts';
 import { explain } from '../terminal/tool-error.ts';
 import { clusterProblems } from './cluster.ts';
-
-export interface Finding {
-  readonly name: string;
-  readonly verdict: 'ok' | 'warning' | 'fault';
-  readonly text: string;
-  /** Remedy; empty when there is nothing to do. */
-  readonly hint: string;
-}
+import { fault, ok, warning, type Finding } from './finding.ts';
+import { checkGateway, checkService } from './gateway.ts';
+import { deviceFindings, gatewayFindings, isolationFindings } from './node.ts';
+import { checkPorts, type OwnPorts } from './ports.ts';
 
 const LOW_DISK_BYTES = 2_000_000_000;
 const FULL_DISK_BYTES = 200_000_000;
-/** A clock that differs by more than this, or is earlier than this source, is reported. */
-const CLOCK_SKEW_MS = 5000;
-const OLDEST_TIME = Date.UTC(2025, 0, 1);
-const ANSWER_MS = 3000;
 const DAY_MS = 86_400_000;
 
-export async function examine(settings: Settings): Promise<Finding[]> {
+export type { Finding } from './finding.ts';
+
+/**
+ * Checks this host, and the service: that of a stack on the data folder, that of the named gateway or scheduler, or the parts that run
+ * here as services of their own.
+ */
+export async function examine(settings: Settings, environment: Environment): Promise<Finding[]> {
   const run = readRunFile(settings.dataDir);
+  const isElsewhere = settings.url !== undefined || settings.scheduler !== undefined;
+  const ports = run === null ? await checkPorts(settings) : { findings: [], gateway: false, scheduler: false };
   return [
     checkNode(),
     checkDataFolder(settings.dataDir),
     await checkDisk(settings.dataDir),
     ...(await checkQueue(settings.dataDir)),
-    ...(run === null ? await checkPorts(settings) : []),
+    ...ports.findings.filter(({ verdict }) => verdict === 'ok' || !isElsewhere),
     await checkGpus(),
     await checkEngine(settings.containerSocket),
-    ...(await checkStack(settings, run)),
+    ...(await checkStack({ settings, environment, run, ports })),
   ];
 }
 
@@ -108,20 +107,6 @@ async function checkQueue(dataDir: string): Promise<Finding[]> {
   }
 }
 
-async function checkPorts(settings: Settings): Promise<Finding[]> {
-  const wanted = [
-    { name: 'HTTP port', port: settings.httpPort ?? DEFAULT_HTTP_PORT, flag: '--http-port' },
-    { name: 'scheduler port', port: settings.grpcPort ?? DEFAULT_GRPC_PORT, flag: '--grpc-port' },
-  ];
-  return Promise.all(
-    wanted.map(async ({ name, port, flag }): Promise<Finding> => {
-      const code = await tryListen(port);
-      if (code === null) return ok(name, `${port} is free`);
-      return fault(name, `${port} is not available (${code})`, `Stop the other program, or use another port with ${flag}.`);
-    }),
-  );
-}
-
 async function checkGpus(): Promise<Finding> {
   const name = 'GPUs';
   try {
@@ -162,16 +147,31 @@ async function checkEngine(setting: string): Promise<Finding> {
   return ok(name, socket);
 }
 
-async function checkStack(settings: Settings, run: RunFile | null): Promise<Finding[]> {
-  if (run === null && settings.scheduler === undefined) {
-    return [{ name: 'stack', verdict: 'warning', text: 'no stack is running on this data folder', hint: 'Start it with: capstan up' }];
+interface StackFacts {
+  readonly settings: Settings;
+  readonly environment: Environment;
+  readonly run: RunFile | null;
+  readonly ports: OwnPorts;
+}
+
+async function checkStack({ settings, environment, run, ports }: StackFacts): Promise<Finding[]> {
+  const ofScheduler = run !== null || settings.scheduler !== undefined || (ports.scheduler && settings.url === undefined);
+  const isLoggedIn = settings.url !== undefined || (!ofScheduler && readLogin(environment) !== null);
+  if (isLoggedIn && run === null) {
+    const found = settings.scheduler === undefined ? [] : await checkSchedulers(settings);
+    return [...found, ...(await checkService(settings, environment))];
   }
+  if (!ofScheduler && !ports.gateway) {
+    const hint = 'Start it with: capstan up. For parts elsewhere use --url or --scheduler.';
+    return [{ name: 'stack', verdict: 'warning', text: 'no stack is running on this data folder', hint }];
+  }
+  const gateway = run === null && !ports.gateway && settings.httpPort === undefined ? [] : await checkGateway(httpBase(settings));
+  return [...(ofScheduler ? await checkSchedulers(settings) : []), ...gateway];
+}
+
+async function checkSchedulers(settings: Settings): Promise<Finding[]> {
   const cluster = await readCluster(settings);
-  return [
-    ...(await checkScheduler(settings)),
-    ...(cluster === null ? [] : 'cells' in cluster ? checkCluster(cluster) : [cluster]),
-    ...(await checkGateway(settings)),
-  ];
+  return [...(await checkScheduler(settings)), ...(cluster === null ? [] : 'cells' in cluster ? checkCluster(cluster) : [cluster])];
 }
 
 /** Cells and schedulers, as any scheduler lists them; null without the gateway token of a data folder. */
@@ -204,7 +204,14 @@ async function checkScheduler(settings: Settings): Promise<Finding[]> {
   const name = 'scheduler';
   const address = schedulerAddress(settings);
   const key = settings.apiKey ?? storedApiKey(settings.dataDir);
-  if (key === null) return [fault(name, `cannot check ${address}: no API key is set`, 'Set SERVICE_API_KEY.')];
+  if (key === null)
+    return [
+      warning(
+        name,
+        `cannot check ${address}: no API key is set`,
+        'Set SERVICE_API_KEY, or CAPSTAN_DATA_DIR to the scheduler’s data folder.',
+      ),
+    ];
   try {
     checkKeyTarget(settings, settings.scheduler === undefined ? 'dataDir' : 'scheduler');
   } catch (error) {
@@ -222,19 +229,21 @@ async function checkScheduler(settings: Settings): Promise<Finding[]> {
     const connected = nodes.filter((node) => node.connected).length;
     const text = `${client.address} responds; ${connected} of ${nodes.length} ${nodes.length === 1 ? 'node' : 'nodes'} connected`;
     return connected > 0
-      ? [
-          ok(name, text),
-          ...masterKey,
-          ...nodes
-            .filter((node) => node.connected)
-            .flatMap((node) => [...checkGateways(node), ...checkDevices(node), ...checkIsolation(node)]),
-        ]
+      ? [ok(name, text), ...masterKey, ...nodes.filter((node) => node.connected).flatMap((node) => nodeFindings(node))]
       : [{ name, verdict: 'warning', text, hint: 'Jobs wait until an agent runs: capstan up, or capstan agent.' }, ...masterKey];
   } catch (error) {
     return [fault(name, messageOf(error), 'Its log is in the data folder, logs/scheduler.log.')];
   } finally {
     client.close();
   }
+}
+
+function nodeFindings({ name, inventory }: NodeInfo): Finding[] {
+  if (inventory === undefined) return [];
+  const { unreachableGateways, isolation } = inventory;
+  // An agent of an earlier version reports no isolation.
+  const isolated = isolation === undefined ? [] : isolationFindings(name, isolation);
+  return [...gatewayFindings(name, unreachableGateways), ...deviceFindings(name, inventory), ...isolated];
 }
 
 /** The id and age of the key that encrypts secrets at rest; null when the API key is not an operator's. */
@@ -254,95 +263,6 @@ async function checkMasterKey(client: SchedulerClient): Promise<Finding[] | null
   }
 }
 
-/** Gateways that the agent of a node does not reach. */
-function checkGateways({ name, inventory }: NodeInfo): Finding[] {
-  const hint =
-    'Requests of load-balanced endpoints get none of its workers there: open the port between the hosts, or set CAPSTAN_INVOKE_HOST, ' +
-    'CAPSTAN_INVOKE_PORT or CAPSTAN_INVOKE_ADDRESS of the gateway (docs/install.md).';
-  return (inventory?.unreachableGateways ?? []).map(({ dialed, reason }) =>
-    fault(`agent of ${name}`, `does not reach the gateway at ${dialed}: ${reason}`, hint),
-  );
-}
-
-/** Problems of GPUs that a node reports. */
-function checkDevices({ name, inventory }: NodeInfo): Finding[] {
-  const ill = (inventory?.devices ?? [])
-    .filter(({ healthy }) => !healthy)
-    .map(({ model, uuid, problem }) => `${model || uuid}: ${problem}`);
-  if (ill.length === 0 && inventory?.deviceProblem) ill.push(inventory.deviceProblem);
-  const hint = 'It is not assigned to workers until it is healthy again (docs/nodes.md).';
-  return ill.map((text) => ({ name: `GPU of ${name}`, verdict: 'warning', text, hint }));
-}
-
-/** The level of isolation of a node's workers, and what is missing for a stronger one. */
-function checkIsolation({ name, inventory }: NodeInfo): Finding[] {
-  const isolation = inventory?.isolation;
-  // An agent of an earlier version.
-  if (isolation === undefined) return [];
-  const { processes, processNetworks, missing } = isolation;
-  const finding = `isolation of ${name}`;
-  const onHost = processNetworks.includes('outbound') ? '' : "; workers have the host's network, which is weaker (worker-network.md)";
-  const level = LEVELS[processes] ?? processes;
-  const text = `${level}${onHost}`;
-  const lacks = missing.map(({ without, reason, remedy }) => `${without}: ${reason}${remedy === '' ? '' : ` (${remedy})`}`);
-  if (processes === 'sandbox' && lacks.length === 0) return [ok(finding, text)];
-  return [
-    { name: finding, verdict: 'warning', text, hint: `Missing: ${lacks.join('; ') || 'the setting CAPSTAN_ISOLATION names this level'}` },
-  ];
-}
-
-const LEVELS: Readonly<Record<string, string>> = {
-  sandbox: 'sandbox: workers see only their build and the system',
-  user: 'user: each worker has a user of its own',
-  none: "none: workers run as the agent's user and can read whatever it can read",
-};
-
-/** The gateway's response also contains the time of its clock. */
-async function checkGateway(settings: Settings): Promise<Finding[]> {
-  const base = httpBase(settings);
-  let response: Response;
-  try {
-    response = await fetch(`${base}/docs`, { method: 'HEAD', signal: AbortSignal.timeout(ANSWER_MS) });
-  } catch (error) {
-    const problem = certificateProblem(base, error);
-    if (problem !== null) return [fault('gateway', problem.message, problem.hint)];
-    return [fault('gateway', `${base} does not respond`, 'Its log is in the data folder, logs/gateway.log.')];
-  }
-  return [ok('gateway', `${base} responds`), checkClock(response.headers.get('date'))];
-}
-
-function checkClock(date: string | null): Finding {
-  const name = 'clock';
-  const now = Date.now();
-  if (now < OLDEST_TIME)
-    return fault(name, `${new Date(now).toISOString()} is in the past`, 'Set the clock: ttl and retention depend on it.');
-  const theirs = date === null ? Number.NaN : Date.parse(date);
-  if (Number.isNaN(theirs) || Math.abs(now - theirs) <= CLOCK_SKEW_MS) return ok(name, new Date(now).toISOString());
-  return {
-    name,
-    verdict: 'warning',
-    text: `differs from the gateway’s by ${Math.round(Math.abs(now - theirs) / 1000)} s`,
-    hint: 'Synchronize the clocks of the hosts with NTP.',
-  };
-}
-
 function nearestExisting(path: string): string {
   return existsSync(path) || dirname(path) === path ? path : nearestExisting(dirname(path));
-}
-
-/** Returns null when the port is available, else the system's error code. */
-function tryListen(port: number): Promise<string | null> {
-  return new Promise((resolve) => {
-    const server = createServer();
-    server.once('error', (error: NodeJS.ErrnoException) => resolve(error.code ?? error.message));
-    server.listen({ host: '127.0.0.1', port, exclusive: true }, () => server.close(() => resolve(null)));
-  });
-}
-
-function ok(name: string, text: string): Finding {
-  return { name, verdict: 'ok', text, hint: '' };
-}
-
-function fault(name: string, text: string, hint: string): Finding {
-  return { name, verdict: 'fault', text, hint };
 }

@@ -192,7 +192,12 @@ export class Exchange implements Seeker<AgentLink>, LinkedRequest {
 
   lost(): void {
     this.#letGo(false);
-    this.#fail(new CapstanError('NODE_LOST', 'the worker’s agent ended, or the connection to it was lost, before it responded: the function may have run'));
+    this.#fail(
+      new CapstanError(
+        'NODE_LOST',
+        'the worker’s agent ended, or the connection to it was lost, before it responded: the function may have run',
+      ),
+    );
   }
 
   /** An error in handling a frame ends this request only. */

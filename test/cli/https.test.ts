@@ -75,9 +75,8 @@ withCertificates(`a certificate that is not good here is named as the reason, wi
   }
   writeFileSync(join(folder, 'version'), '1');
   writeRunFile(folder, { pid: process.pid, http: `127.0.0.1:${port}`, grpc: '127.0.0.1:1', url });
-  const findings = await examine(
-    readSettings({ dataDir: folder }, { variables: { SERVICE_API_KEY: 'key', CAPSTAN_CONTAINER_SOCKET: 'none' }, cwd: folder }),
-  );
+  const environment = { variables: { SERVICE_API_KEY: 'key', CAPSTAN_CONTAINER_SOCKET: 'none' }, cwd: folder };
+  const findings = await examine(readSettings({ dataDir: folder }, environment), environment);
   t.like(
     findings.find(({ name }) => name === 'gateway'),
     { verdict: 'fault', text: unknown },

@@ -52,6 +52,19 @@ withHosts(
     t.deepEqual(JSON.parse(first.text), { url: base, ping: 200 });
     t.deepEqual((await nodes())[0]?.unreachableGateways, []);
 
+    const ofPage = { ...hosts.settingsOf('gateway'), CAPSTAN_DATA_DIR: hosts.dataDir('scheduler') };
+    const here = await hosts.tool('queue', ['doctor'], ofPage);
+    t.is(here.code, 0, here.text);
+    t.regex(here.text, /HTTP port: 8080 is used by a gateway of Capstan/);
+    t.regex(here.text, /scheduler port: 7070 is used by a scheduler of Capstan/);
+    t.regex(here.text, /scheduler: \S+:7070 responds; 1 of 1 node connected/);
+    t.regex(here.text, /gateway: http:\/\/127\.0\.0\.1:8080 responds/);
+    const there = await hosts.tool('gpu', ['doctor'], variables);
+    t.is(there.code, 0, there.text);
+    t.regex(there.text, new RegExp(`gateway: ${base} responds`));
+    t.regex(there.text, /service: 1 of 1 node connected/);
+    t.is((await hosts.tool('gpu', ['doctor'])).code, 0);
+
     const [, port = ''] = /"invokeAddress":"[^"]*:(\d+)"/.exec(hosts.log('gateway')) ?? [];
     hosts.reject(port, true);
     const [lost] = await until('the node names the gateway', async () => {
@@ -70,12 +83,11 @@ withHosts(
     t.regex(list.text, /connected,no gateway/);
     const attention = await hosts.graphql('queue', base, '{ attention { items { kind message } } }', key);
     t.regex(attention, /"GATEWAY_UNREACHABLE","message":"the agent of \S+ does not reach the gateway at [^"]*/);
-    const found = await hosts.tool('queue', ['doctor'], {
-      ...variables,
-      CAPSTAN_DATA_DIR: hosts.dataDir('scheduler'),
-      ...hosts.certificates('queue'),
-    });
-    t.regex(found.text, /✗ agent of \S+: does not reach the gateway at/);
+    for (const [host, settings] of [
+      ['queue', ofPage],
+      ['gpu', variables],
+    ] as const)
+      t.regex((await hosts.tool(host, ['doctor'], settings)).text, /✗ agent of \S+: does not reach the gateway at/);
 
     hosts.reject(port, false);
     await until('the gateway is reached again', async () => (await nodes())[0]?.unreachableGateways.length === 0);

@@ -55,7 +55,7 @@ export class TwoHosts {
     const log = join(this.#folder, `${part}.log`);
     const command = `exec "$@" >>${log} 2>&1`;
     const args = ['netns', 'exec', this.#namespace(host), 'sh', '-c', command, 'sh', process.execPath, tool, part];
-    this.#children.set(part, spawn('ip', args, { env: this.#settingsOf(part), stdio: 'ignore' }));
+    this.#children.set(part, spawn('ip', args, { env: { ...bare(), ...this.settingsOf(part) }, stdio: 'ignore' }));
   }
 
   async end(part: Part): Promise<void> {
@@ -102,13 +102,6 @@ export class TwoHosts {
     return (await this.#run(host, ['curl', '-s', ...head, '-d', JSON.stringify({ query }), `${base}/graphql`])).text;
   }
 
-  /** The settings with which the tool calls a scheduler from a host. */
-  certificates(host: HostName): Record<string, string> {
-    const at = (file: string): string => join(this.#folder, host, 'etc/capstan', file);
-    const files = { CAPSTAN_TLS_CA: at('ca.crt'), CAPSTAN_TLS_CERT: at('host.crt'), CAPSTAN_TLS_KEY: at('host.key') };
-    return { CAPSTAN_SCHEDULER: 'queue.example.net:7070', ...files };
-  }
-
   /** Rejects TCP to a port of the queue's host on the GPU host. */
   reject(port: string, isOn: boolean): void {
     const rule = ['OUTPUT', '-p', 'tcp', '--dport', port, '-j', 'REJECT', '--reject-with', 'tcp-reset'];
@@ -124,7 +117,7 @@ export class TwoHosts {
   }
 
   dataDir(part: Part): string {
-    return String(this.#settingsOf(part)['CAPSTAN_DATA_DIR']);
+    return String(this.settingsOf(part)['CAPSTAN_DATA_DIR']);
   }
 
   async close(): Promise<void> {
@@ -173,7 +166,8 @@ export class TwoHosts {
     writeFileSync(join(this.#folder, host, `etc/capstan/${part}.env`), this.#placed(host, text));
   }
 
-  #settingsOf(part: Part): NodeJS.ProcessEnv {
+  /** The variables of a part: of its unit, and of its file of settings. */
+  settingsOf(part: Part): Record<string, string> {
     const host = part === 'agent' ? 'gpu' : 'queue';
     const unit = page(`deploy/systemd/capstan-${part}.service`);
     const own = [...unit.matchAll(/^Environment=(\S+)$/gm)].map(([, line = '']) => line).join('\n');
@@ -181,7 +175,7 @@ export class TwoHosts {
     const settings = lines
       .split('\n')
       .flatMap((line) => (line.includes('=') ? [[line.slice(0, line.indexOf('=')), line.slice(line.indexOf('=') + 1)]] : []));
-    return { ...bare(), ...(Object.fromEntries(settings) as Record<string, string>) };
+    return Object.fromEntries(settings) as Record<string, string>;
   }
 
   #placed(host: HostName, text: string): string {
