@@ -7,6 +7,7 @@ import { readFileSync } from 'node:fs';
 import { credentials, ServerCredentials, type ChannelCredentials } from '@grpc/grpc-js';
 
 import { CapstanError } from './errors.ts';
+import { explained } from './tls-channel.ts';
 import { errnoOf } from './to-error.ts';
 
 /** The contents of the settings in `tls-settings.ts`. */
@@ -23,7 +24,8 @@ export interface TlsConfig {
  */
 export function clientCredentials(address: string, config: TlsConfig): ChannelCredentials {
   const own = ownCertificate(config);
-  if (config.tlsCa !== undefined) return credentials.createSsl(pemOf('CAPSTAN_TLS_CA', config.tlsCa), own?.key ?? null, own?.cert ?? null);
+  if (config.tlsCa !== undefined)
+    return explained(credentials.createSsl(pemOf('CAPSTAN_TLS_CA', config.tlsCa), own?.key ?? null, own?.cert ?? null), own !== null);
   requirePlain(address, config, 'CAPSTAN_TLS_CA');
   return credentials.createInsecure();
 }

@@ -62,6 +62,14 @@ function explain(error: CapstanError, address: string): CapstanError {
       // What a scheduler itself says about its database names the store.
       if (error.message.startsWith('store ')) return error;
       const who = several ? `no scheduler of ${address} responds` : `the scheduler at ${address} does not respond`;
+      // Certificates that do not fit together are no matter of the address.
+      if (/certificate|CAPSTAN_TLS/.test(error.message))
+        return new ToolError(
+          error.code,
+          `${who}: ${error.message}`,
+          'Check the files of CAPSTAN_TLS_CA, CAPSTAN_TLS_CERT and CAPSTAN_TLS_KEY on both sides.',
+          { cause: error },
+        );
       return new ToolError(error.code, who, 'Use other schedulers with: --scheduler <host:port>,<host:port>', { cause: error });
     }
     case 'PERMISSION_DENIED':

@@ -1,11 +1,12 @@
 /** One connection of a copy, which holds the lock of the cell: no scheduler owns it meanwhile. */
-import { Client } from 'pg';
+import type { Client } from 'pg';
 
 import { CapstanError } from '../../../lib/errors.ts';
 import { parseAddress, type Address } from '../postgres/address.ts';
 import { openPostgresStore } from '../postgres/client.ts';
 import { clientConfig } from '../postgres/connection.ts';
 import { storeFailure } from '../postgres/failures.ts';
+import { StoreClient } from '../postgres/store-client.ts';
 import { LOCK_SPACE } from '../postgres/migrate.ts';
 import { migrations } from '../postgres/migrations/all.ts';
 import { BATCH_BYTES, BATCH_ROWS, bytesOf, ofCell, type Cell, type CopyTable, type Row } from './tables.ts';
@@ -45,7 +46,7 @@ export class PostgresSession {
   private constructor(address: Address, option: string) {
     this.address = address;
     this.#option = option;
-    this.#client = new Client(clientConfig(address, 'capstan store copy', { session: SESSION, connectMs: CONNECT_MS }));
+    this.#client = new StoreClient(clientConfig(address, 'capstan store copy', { session: SESSION, connectMs: CONNECT_MS }));
     this.#client.on('error', (error) => {
       this.#ended ??= error;
     });

@@ -70,6 +70,7 @@ function tlsOf(options: URLSearchParams, host: string, refused: (reason: string)
     ...(cert === undefined ? {} : { cert }),
     ...(key === undefined ? {} : { key }),
     rejectUnauthorized: mode !== 'require',
-    ...(mode === 'verify-full' ? { servername: host } : { checkServerIdentity: () => undefined }),
+    // pg checks the host and sets the server's name, which must not be an IP address (RFC 6066).
+    ...(mode === 'verify-full' ? {} : { checkServerIdentity: () => undefined }),
   };
 }

@@ -1,11 +1,21 @@
 /** Connections to the database: how they are made, what holds for every one, and how one in doubt is ended. */
 import { Socket } from 'node:net';
 
-import { Client, Pool, types, type ClientConfig, type CustomTypesConfig, type PoolClient, type PoolConfig, type QueryConfig } from 'pg';
+import {
+  Pool,
+  type Client,
+  types,
+  type ClientConfig,
+  type CustomTypesConfig,
+  type PoolClient,
+  type PoolConfig,
+  type QueryConfig,
+} from 'pg';
 
 import { CapstanError } from '../../../lib/errors.ts';
 import type { Address } from './address.ts';
 import { storeFailure } from './failures.ts';
+import { StoreClient } from './store-client.ts';
 
 const CONNECT_MS = 3_000;
 /** How long a read may wait for a connection, ms: all may be busy with long reads. */
@@ -105,7 +115,7 @@ export async function connect(
 ): Promise<Connection> {
   const socket = new Socket();
   // Batches follow one another without waiting; each is a transaction of its own, and refused where the one before it was.
-  const client = new Client({
+  const client = new StoreClient({
     ...clientConfig(address, name, { session: { ...SESSION, ...settings } }),
     pipeline: true,
     stream: () => socket,
@@ -176,7 +186,7 @@ export function readPool(address: Address, size: number, { settings = {}, socket
     max: size,
     idleTimeoutMillis: 0,
   };
-  const pool = new Pool(config);
+  const pool = new Pool({ ...config, Client: StoreClient });
   // An idle connection that breaks is replaced when it is needed.
   pool.on('error', () => undefined);
   return pool;
