@@ -73,7 +73,7 @@ function acceptance(socket: TLSSocket, hasOwn: boolean): Promise<void> {
     const onClose = (): void => over(new Error(hasOwn ? REFUSED : MISSING));
     const onReadable = (): void => {
       if (socket.readableLength > 0) over();
-      else if (socket.readableEnded || socket.readable === false) onClose();
+      else if (socket.readableEnded || !socket.readable) onClose();
     };
     const timer = setTimeout(() => over(), SILENT_MS);
     socket.on('readable', onReadable).on('close', onClose).on('error', onClose);
