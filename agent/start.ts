@@ -140,6 +140,7 @@ async function startIn(folder: string, config: AgentConfig, deps: AgentDeps, loc
     isolation: {
       processes: level.launcher.level,
       networks: level.networks,
+      defaultNetworks: level.defaultNetworks,
       missing: [...level.missing, ...groups.missing],
     },
     builds: () => cache.digests,

@@ -2,6 +2,7 @@
 import type { Logger } from 'pino';
 
 import type { NodeIsolation } from '../../lib/isolation.ts';
+import type { DefaultNetworks } from '../engine/isolation-guard.ts';
 import type { Inventory, UnreachableGateway } from '../../proto/gen/capstan/v1/nodes.ts';
 import { messageOf } from '../../lib/to-error.ts';
 import { afterFullProbe, afterLightProbe, differs, NO_DEVICES, type DeviceSet } from './devices.ts';
@@ -36,6 +37,7 @@ export interface ContainerFacts {
 export interface InventoryIsolation {
   readonly processes: NodeIsolation['processes'];
   readonly networks: NodeIsolation['processNetworks'];
+  readonly defaultNetworks: DefaultNetworks;
   readonly missing: NodeIsolation['missing'];
 }
 
@@ -127,13 +129,15 @@ export class InventoryKeeper {
   }
 
   get #isolation(): Inventory['isolation'] {
-    const { processes, networks, missing } = this.#options.isolation;
+    const { processes, networks, defaultNetworks, missing } = this.#options.isolation;
     return {
       processes,
       containers: this.#containers?.level ?? '',
       processNetworks: [...networks],
       containerNetworks: [...(this.#containers?.networks ?? [])],
       missing: missing.map((each) => ({ ...each })),
+      defaultNetwork: defaultNetworks.usual,
+      closedNetwork: defaultNetworks.closed,
     };
   }
 

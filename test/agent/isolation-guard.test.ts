@@ -9,6 +9,8 @@ const node: NodeIsolation = {
   processes: 'sandbox',
   containers: '',
   processNetworks: ['host', 'none'],
+  defaultNetwork: 'host',
+  closedNetwork: 'none',
   containerNetworks: [],
   missing: [],
 };

@@ -143,10 +143,11 @@ export function putAccount(ctx: StepContext, call: number, command: Extract<Comm
   }
   const { accountIsolation, accountNetwork } = ctx.state.settings;
   const created = create ? { createdAt: ctx.now.wall, leastIsolation: accountIsolation, network: accountNetwork } : {};
+  const former = ctx.state.accounts.get(account);
   const row = { ...accountRow(ctx.state, account), ...quotas, ...created, ...rules };
   ctx.state.accounts.set(account, row);
   const write = putRow(ctx, 'account', account, row);
-  if (!create) accountRuleChanged(ctx, account);
+  if (!create) accountRuleChanged(ctx, account, former);
   ctx.reply(call, { kind: 'done' }, firstKey === undefined ? write : addKey(ctx, firstKey));
 }
 

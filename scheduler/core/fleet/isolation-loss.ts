@@ -2,10 +2,12 @@
  * Retires workers whose node isolates them less than their account requires: its rule became stricter, or the node's
  * agent came back with a weaker level. They finish their jobs, and others start where the rule holds.
  */
+import { narrowest } from '../../../lib/isolation.ts';
 import type { StepContext } from '../context.ts';
 import type { State } from '../state.ts';
+import type { AccountRow } from '../state/control-rows.ts';
 import type { WorkerRecord } from '../state/fleet.ts';
-import { isolationObjection, isolationRuleOf } from './placement/isolation-rule.ts';
+import { isolationObjection, isolationRuleIn, isolationRuleOf, networkOn } from './placement/isolation-rule.ts';
 import { retireWorkers, type RetiredWorker } from './retire-workers.ts';
 
 const MESSAGE = 'draining worker: it is isolated less than its account requires';
@@ -22,8 +24,12 @@ export function retireTooWeak(ctx: StepContext, workers: Iterable<string>): void
   retireWorkers(ctx, retired, MESSAGE);
 }
 
-/** The same for all workers of an account, whose endpoints are scaled anew: those that found no place may find one. */
-export function accountRuleChanged(ctx: StepContext, account: string): void {
+/**
+ * The same for all workers of an account, whose endpoints are scaled anew: those that found no place may find one. Workers keep the
+ * network that they were started with, so those that would get a narrower one now are replaced, too. `former` is the
+ * account's row before the change.
+ */
+export function accountRuleChanged(ctx: StepContext, account: string, former: AccountRow | undefined): void {
   const workers: string[] = [];
   for (const endpoint of ctx.state.endpoints.values()) {
     if (endpoint.config.account !== account) continue;
@@ -31,6 +37,27 @@ export function accountRuleChanged(ctx: StepContext, account: string): void {
     ctx.state.dirtyEndpoints.add(endpoint.config.id);
   }
   retireTooWeak(ctx, workers);
+  const retired: RetiredWorker[] = [];
+  for (const id of workers) {
+    const worker = ctx.state.workers.get(id);
+    if (worker === undefined || worker.drain) continue;
+    const reason = widthOf(ctx.state, worker, former);
+    if (reason !== null) retired.push({ worker, reason });
+  }
+  retireWorkers(ctx, retired, MESSAGE);
+}
+
+/** Returns why the network of a worker is wider than its account allows now; null if it is not. */
+function widthOf(state: State, worker: WorkerRecord, former: AccountRow | undefined): string | null {
+  const node = state.nodes.get(worker.node);
+  const account = state.endpoints.get(worker.endpoint)?.config.account;
+  const release = state.releases.get(worker.release);
+  if (node?.facts == null || account === undefined || release === undefined) return null;
+  const before = networkOn(isolationRuleIn(former, release), worker.runtime, node.facts);
+  const now = networkOn(isolationRuleOf(state, account, release), worker.runtime, node.facts);
+  return now === before || narrowest(before, now) === before
+    ? null
+    : `network ${before} for the runtime ${worker.runtime}; the account's workers have ${now} there (node ${node.config.name})`;
 }
 
 function weaknessOf(state: State, worker: WorkerRecord): string | null {

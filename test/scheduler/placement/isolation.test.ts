@@ -12,13 +12,15 @@ import { FleetWorld } from '../core/fleet-world.ts';
 const python = { functions: [{ name: 'f', module: 'm.py', parameters: [], callStyle: CallStyle.WHOLE }] };
 const all = { runtimes: ['thread', 'process', 'container'], pythonVersion: '3.12.0' };
 
-function isolated(processes: string, containers = '', networks: readonly string[] = ['host']): Partial<Inventory> {
+function isolated(processes: string, containers = '', networks: readonly string[] = ['host'], closedNetwork = ''): Partial<Inventory> {
   const isolation: NodeIsolation = {
     processes,
     containers,
     processNetworks: [...networks],
     containerNetworks: [...networks],
     missing: [],
+    defaultNetwork: 'host',
+    closedNetwork,
   };
   return { ...all, isolation };
 }
@@ -45,7 +47,7 @@ test('an account without rules takes any node, also one that does not report its
 
 test('a new account gets the level of the settings, and a rule that it is given instead', (t) => {
   const world = new FleetWorld();
-  const rule = (account: string): unknown => isolationRuleOf(world.image, account, { network: '' });
+  const rule = (account: string): unknown => isolationRuleOf(world.image, account, { network: '', functions: [] });
   world.command({ kind: 'put-account', account: 'new', quotas: {}, create: true });
   t.like(rule('new'), { least: 'sandbox', network: undefined });
   world.command({ kind: 'put-account', account: 'own', quotas: {}, rules: { leastIsolation: 'user', network: 'outbound' }, create: true });
@@ -90,6 +92,54 @@ test('the narrower of the endpoint’s and the account’s network is needed', (
   world.node('b', [], isolated('sandbox', '', ['host', 'outbound']));
   t.is(outcome(world, { ...python, name: 'h', network: 'host' }), 'b process');
 });
+
+test('an account that may not have the host’s network gets no worker that listens where there is no other', (t) => {
+  const server = { ...python, functions: [], imageName: '', command: ['serve'] };
+  const world = ruled({ network: 'auto' });
+  world.node('closed', [], isolated('sandbox', '', ['host', 'none'], 'none'));
+  t.is(
+    outcome(world, server),
+    "ISOLATION_TOO_WEAK on 1 node: closed (no network but the host's for the runtime process; the account may not have that, and the endpoint is reached over its network)",
+  );
+  t.is(outcome(world, { ...python, name: 'f' }), 'closed process', 'a function needs no network');
+  world.node('open', [], isolated('sandbox', '', ['host', 'outbound', 'none'], 'outbound'));
+  t.is(outcome(world, { ...server, name: 'g' }), 'open process');
+  // Without a sandbox there is one network only; an account gets there if its least level says so.
+  for (const level of ['user', 'none']) {
+    const weak = ruled({ network: 'auto' });
+    weak.node(level, [], isolated(level, '', ['host'], 'host'));
+    t.is(outcome(weak, server), `${level} process`);
+  }
+  const free = ruled({ network: 'host' });
+  free.node('closed', [], isolated('sandbox', '', ['host', 'none'], 'none'));
+  t.is(outcome(free, server), 'closed process');
+});
+
+for (const [rule, networks, closed, drained] of [
+  ['auto', ['host', 'none'], 'none', true],
+  ['auto', ['host', 'outbound', 'none'], 'outbound', true],
+  ['auto', ['host'], 'host', false],
+  ['outbound', ['host', 'outbound', 'none'], 'outbound', true],
+  ['none', ['host', 'none'], 'none', true],
+  ['host', ['host', 'none'], 'none', false],
+] as const)
+  test(`the rule ${rule} on a node whose workers get ${closed} then ${drained ? 'replaces' : 'keeps'} workers with the host's network`, (t) => {
+    const world = ruled({ network: 'host' });
+    world.node('a', [], isolated('sandbox', '', networks, closed));
+    const [id = ''] = world.deploy(queueInput('e', { workersMin: 1, workersMax: 2, ...python }));
+    world.settle();
+    world.command({ kind: 'put-account', account: 'acc', quotas: {}, rules: { network: rule }, create: false });
+    world.pass(100);
+    t.deepEqual(
+      world.workers(id).map(({ node, drain }) => `${node} ${drain}`),
+      drained ? ['a true', 'a false'] : ['a false'],
+    );
+    if (drained) return;
+    // A looser rule replaces none.
+    world.command({ kind: 'put-account', account: 'acc', quotas: {}, rules: { network: 'host' }, create: false });
+    world.pass(100);
+    t.is(world.workers(id).filter(({ drain }) => drain).length, 0);
+  });
 
 test('a stricter rule drains the workers that it forbids, and others start where it holds', (t) => {
   const world = ruled({});

@@ -642,6 +642,10 @@ export interface NodeIsolation {
   containerNetworks: string[];
   /** Why no stronger level or narrower network is available. */
   missing: MissingIsolation[];
+  /** Network of thread and process workers whose release names none; empty where the agent does not report it: `host`. */
+  defaultNetwork: string;
+  /** The same for accounts that may not have the host's unless the node's operator chose it (ReleaseSpec.closed_network). */
+  closedNetwork: string;
 }
 
 /** A level, network or limit that a node lacks. */
@@ -3734,7 +3738,15 @@ export const LogForwarding: MessageFns<LogForwarding> = {
 };
 
 function createBaseNodeIsolation(): NodeIsolation {
-  return { processes: "", containers: "", processNetworks: [], containerNetworks: [], missing: [] };
+  return {
+    processes: "",
+    containers: "",
+    processNetworks: [],
+    containerNetworks: [],
+    missing: [],
+    defaultNetwork: "",
+    closedNetwork: "",
+  };
 }
 
 export const NodeIsolation: MessageFns<NodeIsolation> = {
@@ -3753,6 +3765,12 @@ export const NodeIsolation: MessageFns<NodeIsolation> = {
     }
     for (const v of message.missing) {
       MissingIsolation.encode(v!, writer.uint32(42).fork()).join();
+    }
+    if (message.defaultNetwork !== "") {
+      writer.uint32(50).string(message.defaultNetwork);
+    }
+    if (message.closedNetwork !== "") {
+      writer.uint32(58).string(message.closedNetwork);
     }
     return writer;
   },
@@ -3810,6 +3828,22 @@ export const NodeIsolation: MessageFns<NodeIsolation> = {
             message.missing.push(MissingIsolation.decode(reader, reader.uint32()));
             continue;
           }
+          case 6: {
+            if (tag !== 50) {
+              break;
+            }
+
+            message.defaultNetwork = reader.string();
+            continue;
+          }
+          case 7: {
+            if (tag !== 58) {
+              break;
+            }
+
+            message.closedNetwork = reader.string();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -3839,6 +3873,16 @@ export const NodeIsolation: MessageFns<NodeIsolation> = {
       missing: globalThis.Array.isArray(object?.missing)
         ? object.missing.map((e: any) => MissingIsolation.fromJSON(e))
         : [],
+      defaultNetwork: isSet(object.defaultNetwork)
+        ? globalThis.String(object.defaultNetwork)
+        : isSet(object.default_network)
+        ? globalThis.String(object.default_network)
+        : "",
+      closedNetwork: isSet(object.closedNetwork)
+        ? globalThis.String(object.closedNetwork)
+        : isSet(object.closed_network)
+        ? globalThis.String(object.closed_network)
+        : "",
     };
   },
 
@@ -3859,6 +3903,12 @@ export const NodeIsolation: MessageFns<NodeIsolation> = {
     if (message.missing?.length) {
       obj.missing = message.missing.map((e) => MissingIsolation.toJSON(e));
     }
+    if (message.defaultNetwork !== "") {
+      obj.defaultNetwork = message.defaultNetwork;
+    }
+    if (message.closedNetwork !== "") {
+      obj.closedNetwork = message.closedNetwork;
+    }
     return obj;
   },
 
@@ -3872,6 +3922,8 @@ export const NodeIsolation: MessageFns<NodeIsolation> = {
     message.processNetworks = object.processNetworks?.map((e) => e) || [];
     message.containerNetworks = object.containerNetworks?.map((e) => e) || [];
     message.missing = object.missing?.map((e) => MissingIsolation.fromPartial(e)) || [];
+    message.defaultNetwork = object.defaultNetwork ?? "";
+    message.closedNetwork = object.closedNetwork ?? "";
     return message;
   },
 };

@@ -1,6 +1,6 @@
 /** The part of a node's inventory that placement reads. It contains no gauges, so it changes seldom. */
 import { imageReference } from '../../../../lib/base-images.ts';
-import { isIsolationLevel, type IsolationLevel } from '../../../../lib/isolation.ts';
+import { isIsolationLevel, isWorkerNetwork, type IsolationLevel, type WorkerNetwork } from '../../../../lib/isolation.ts';
 import type { Inventory } from '../../../../proto/gen/capstan/v1/nodes.ts';
 
 import type { GpuFacts } from '../../../../lib/gpu-table.ts';
@@ -21,6 +21,10 @@ export interface DeviceKind extends GpuFacts {
 export interface RuntimeIsolation {
   readonly level: IsolationLevel;
   readonly networks: ReadonlySet<string>;
+  /** Network of workers whose release and account name none. */
+  readonly usual: WorkerNetwork;
+  /** The same for accounts that may not have the host's unless the node's operator chose it. */
+  readonly closed: WorkerNetwork;
 }
 
 export interface NodeFacts {
@@ -68,8 +72,12 @@ export function factsOf(inventory: Inventory): NodeFacts {
   const facts = {
     runtimes: new Set(inventory.runtimes),
     isolation: {
-      processes: isolationOf(inventory.isolation?.processes, inventory.isolation?.processNetworks),
-      containers: isolationOf(inventory.isolation?.containers, inventory.isolation?.containerNetworks),
+      processes: isolationOf(inventory.isolation?.processes, inventory.isolation?.processNetworks, {
+        usual: networkOr('host', inventory.isolation?.defaultNetwork),
+        closed: networkOr('host', inventory.isolation?.closedNetwork),
+      }),
+      // Containers have a network of their own.
+      containers: isolationOf(inventory.isolation?.containers, inventory.isolation?.containerNetworks, { usual: 'host', closed: 'host' }),
     },
     pythonVersion: inventory.pythonVersion,
     arch: inventory.arch,
@@ -88,8 +96,13 @@ export function factsOf(inventory: Inventory): NodeFacts {
 }
 
 /** Every node has the host's network. */
-function isolationOf(level = '', networks: readonly string[] = []): RuntimeIsolation {
-  return { level: isIsolationLevel(level) ? level : 'none', networks: new Set(['host', ...networks]) };
+function isolationOf(level = '', networks: readonly string[] = [], defaults: Pick<RuntimeIsolation, 'usual' | 'closed'>): RuntimeIsolation {
+  return { level: isIsolationLevel(level) ? level : 'none', networks: new Set(['host', ...networks]), ...defaults };
+}
+
+/** Agents that report no default do not distinguish accounts. */
+function networkOr(unreported: WorkerNetwork, name = ''): WorkerNetwork {
+  return isWorkerNetwork(name) ? name : unreported;
 }
 
 function kindsOf(devices: readonly DeviceFacts[]): DeviceKind[] {

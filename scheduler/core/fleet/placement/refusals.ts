@@ -28,7 +28,7 @@ export function noteRefusal(state: State, endpoint: EndpointRecord, { release, g
 
 /** Returns a key that is equal for workers with equal needs. */
 export function needsOf(state: State, { config, claims }: EndpointRecord, release: Release): string {
-  const { least, runtimes, network } = isolationRuleOf(state, config.account, release);
+  const { least, runtimes, network, isClosed, listens } = isolationRuleOf(state, config.account, release);
   // Only the endpoint itself may use the room that it has claimed.
   const claimant = claims.length === 0 ? '' : config.id;
   const { runtime, imageName, packages, python, gpuIds, gpuCount, cpu } = release;
@@ -44,6 +44,8 @@ export function needsOf(state: State, { config, claims }: EndpointRecord, releas
     least,
     runtimes,
     network,
+    isClosed,
+    listens,
     claimant,
   ]);
 }
