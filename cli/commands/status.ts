@@ -1,11 +1,16 @@
 import { printResult, type Command, type Invocation } from '../command.ts';
 import { GATEWAY_SETTINGS, readSettings, type Settings } from '../config.ts';
 import { connect, gatewayOf, gatewaySource } from '../gateway.ts';
-import { textOption } from '../options.ts';
+import { flagOption, textOption } from '../options.ts';
+import { ageOf } from '../terminal/age.ts';
+import { endWish } from '../terminal/end-signals.ts';
+import type { Terminal } from '../terminal/terminal.ts';
 import { renderTable } from '../terminal/table.ts';
 import { errorTable } from '../../lib/errors.ts';
 import type { KeyOwner, ServiceState } from '../api/service-state.ts';
+import type { AttentionList } from '../api/attention.ts';
 import type { EndpointRow } from '../api/endpoint-row.ts';
+import { setTimeout } from 'node:timers/promises';
 
 interface Status extends ServiceState {
   readonly url: string;
@@ -13,47 +18,81 @@ interface Status extends ServiceState {
   readonly source: string;
   readonly owner: KeyOwner | null;
   readonly endpoints: readonly EndpointRow[] | null;
-  /** Why owner and endpoints are unknown; empty when they are known. */
+  /** Null where it is unknown, and for a key that does not cover the whole account. */
+  readonly attention: AttentionList | null;
+  /** Why owner, endpoints and attention are unknown; empty when they are known. */
   readonly problem: string;
 }
 
-/** `capstan status`: what is up, as whom the tool calls it, and where. */
+/** Interval of `--watch`, ms. */
+const WATCH_MS = 2_000;
+/** Moves the cursor to the first column and row, and clears the screen below. */
+const TO_TOP = '\u001B[H\u001B[J';
+
+/** `capstan status`: what is up, as whom the tool calls it, where, and what needs attention. */
 export const status: Command = {
   name: 'status',
-  summary: 'Show the service that the tool calls, whether it is up, the owner of the key, and the endpoints.',
-  options: [{ flags: '--env <environment>', description: 'only endpoints of this environment', default: 'all' }],
+  summary: 'Show the service that the tool calls, whether it is up, the owner of the key, what needs attention, and the endpoints.',
+  options: [
+    { flags: '--env <environment>', description: 'only endpoints of this environment', default: 'all' },
+    { flags: '-w, --watch', description: 'show it anew every 2 s, until Ctrl+C' },
+  ],
   settings: GATEWAY_SETTINGS,
   json: true,
-  examples: ['status', 'status --json'],
+  examples: ['status', 'status --watch', 'status --json'],
   async run(invocation) {
     const settings = readSettings(invocation.options, invocation.env);
-    const found = await statusOf(invocation, settings);
-    printResult(invocation, found, () => printStatus(invocation, found));
-    return found.problem === '' && found.state === 'up' ? 0 : errorTable.UNAVAILABLE.exit;
+    if (!flagOption(invocation.options, 'watch')) return show(invocation, await statusOf(invocation, settings));
+    const { terminal, options } = invocation;
+    const ended = new AbortController();
+    void endWish().wished.then(() => ended.abort());
+    for (;;) {
+      const found = await statusOf(invocation, settings);
+      if (terminal.isInteractive && !flagOption(options, 'json')) process.stdout.write(TO_TOP);
+      const code = show(invocation, found);
+      await setTimeout(WATCH_MS, undefined, { signal: ended.signal }).catch(() => undefined);
+      if (!ended.signal.aborted) continue;
+      if (process.connected) process.disconnect();
+      return code;
+    }
   },
 };
 
+/** Prints the status; returns the exit code: 0 only when all is well. */
+function show(invocation: Invocation, found: Status): number {
+  printResult(invocation, found, () => printStatus(invocation, found));
+  const { problem, state, attention } = found;
+  const isWell = problem === '' && state === 'up' && (attention === null || attention.items.length + attention.omitted === 0);
+  return isWell ? 0 : errorTable.UNAVAILABLE.exit;
+}
+
 async function statusOf({ options, env }: Invocation, settings: Settings): Promise<Status> {
-  const [{ ownerOf, problemText, serviceState }, { listEndpoints }] = await Promise.all([
+  const [{ ownerOf, problemText, serviceState }, { listEndpoints }, { listAttention }] = await Promise.all([
     import('../api/service-state.ts'),
     import('../api/control.ts'),
+    import('../api/attention.ts'),
   ]);
   const { url, key } = gatewayOf(settings, env);
   const base = { url, source: gatewaySource(settings, env), ...(await serviceState(url)) };
   try {
     const client = await connect(settings, env);
-    const [owner, endpoints] = await Promise.all([ownerOf(client, key), listEndpoints(client, textOption(options, 'env') ?? null)]);
-    return { ...base, owner, endpoints, problem: '' };
+    const [owner, endpoints, attention] = await Promise.all([
+      ownerOf(client, key),
+      listEndpoints(client, textOption(options, 'env') ?? null),
+      listAttention(client),
+    ]);
+    return { ...base, owner, endpoints, attention, problem: '' };
   } catch (error) {
-    return { ...base, owner: null, endpoints: null, problem: problemText(error) };
+    return { ...base, owner: null, endpoints: null, attention: null, problem: problemText(error) };
   }
 }
 
-function printStatus({ terminal }: Invocation, { url, source, state, version, owner, endpoints, problem }: Status): void {
+function printStatus({ terminal }: Invocation, { url, source, state, version, owner, endpoints, attention, problem }: Status): void {
   const words = { up: `up, version ${version}`, degraded: `up, version ${version}, but its scheduler is not reachable`, down: 'down' };
   terminal.value(`service    ${url} (${source}): ${words[state]}`);
   if (owner !== null) terminal.value(`you        ${ownerLine(owner)}`);
   if (owner?.account != null) terminal.value(`workers    ${owner.account.quota.used} of ${owner.account.quota.workers} of the quota`);
+  if (attention !== null) printAttention(terminal, attention, endpoints ?? []);
   if (endpoints !== null) {
     terminal.value(`endpoints  ${endpoints.length}`);
     const cells = endpoints.map((row) => [
@@ -70,6 +109,20 @@ function printStatus({ terminal }: Invocation, { url, source, state, version, ow
   }
   if (problem !== '') terminal.fail(problem);
   if (state === 'down') terminal.next('capstan up');
+}
+
+function printAttention(terminal: Terminal, { items, omitted }: AttentionList, endpoints: readonly EndpointRow[]): void {
+  if (items.length === 0 && omitted === 0) {
+    terminal.value('attention  nothing');
+    return;
+  }
+  terminal.value(`attention  ${items.length + omitted}`);
+  for (const { kind, since, endpoint, node, message, runbook } of items) {
+    const subject = endpoints.find(({ id }) => id === endpoint)?.name ?? endpoint ?? node ?? 'the service';
+    terminal.value(`  ${subject}: ${kind}${since === null ? '' : ` for ${ageOf(since)}`}: ${message}`);
+    terminal.value(`    see docs/${runbook}`);
+  }
+  if (omitted > 0) terminal.value(`  ${omitted} more are not listed`);
 }
 
 function ownerLine({ account, key }: KeyOwner): string {

@@ -249,6 +249,7 @@ test('status and whoami say what is up, where, and whose the key is', async (t) 
   t.true(stdout.startsWith(`service    ${url} (--url or CAPSTAN_URL): up, version `), stdout);
   t.regex(stdout, /^you {8}account default, key .*\(cap_.*…, scope OPERATOR\)$/m);
   t.regex(stdout, /^workers {4}3 of 30 of the quota$/m);
+  t.regex(stdout, /^attention {2}nothing$/m);
   t.regex(stdout, /^orders {2}default {6}queue {10}0\/2/m);
   t.notRegex(stdout, new RegExp(KEY));
   t.like(JSON.parse((await capstan('status', '--json')).stdout), { url, state: 'up', problem: '', owner: { account: { id: 'default' } } });
@@ -264,6 +265,31 @@ test('status and whoami say what is up, where, and whose the key is', async (t) 
   const down = run([bin, 'status', '--json', '--url', 'http://127.0.0.1:1'], { cwd: folder, env });
   t.is(await down.ended, 69);
   t.like(JSON.parse(down.stdout()), { state: 'down', endpoints: null, problem: 'the gateway at http://127.0.0.1:1 does not respond' });
+});
+
+test('status names what needs attention, and its exit code says that not all is well', async (t) => {
+  const { capstan, folder, url } = await world(t);
+  await capstan('deploy', folder);
+  const { id } = rowOf(JSON.parse((await capstan('endpoints', 'list', '--json')).stdout) as Row[], 'orders');
+  const submitted = await fetch(`${url}/v2/${id}/run`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${KEY}`, 'content-type': 'application/json' },
+    body: '{"input":{}}',
+  });
+  t.is(submitted.status, 200);
+  const { code, stdout } = await capstan('status');
+  t.is(code, 69);
+  t.regex(stdout, /^attention {2}1\n {2}orders: NO_CAPACITY for \d+s: 1 waiting: .+\n {4}see docs\/runbook.md#jobs-wait-and-none-runs$/m);
+  const json = JSON.parse((await capstan('status', '--json')).stdout) as { attention: { items: { kind: string; endpoint: string }[] } };
+  t.like(json.attention.items[0], { kind: 'NO_CAPACITY', endpoint: id });
+
+  const watching = run([bin, 'status', '--watch', '--env', 'default'], {
+    cwd: folder,
+    env: { SERVICE_API_KEY: KEY, CAPSTAN_URL: url, HOME: folder },
+  });
+  await until('it is shown twice', () => Promise.resolve(watching.stdout().split('NO_CAPACITY').length > 2 || null));
+  watching.child.kill('SIGINT');
+  t.is(await watching.ended, 69);
 });
 
 test('complete lists valid names only, in bounded time, and never an error', async (t) => {
