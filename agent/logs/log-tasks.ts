@@ -8,7 +8,8 @@ import { CapstanError } from '../../lib/errors.ts';
 import { FairQueue } from '../../lib/fair-queue.ts';
 import { messageOf, toError } from '../../lib/to-error.ts';
 import type { SearchReply } from './log-thread.ts';
-import type { sealSegment, SearchResult, SearchTask } from './search.ts';
+import type { SealedSize } from './seal.ts';
+import type { SearchResult, SearchTask } from './search.ts';
 import type { SegmentIndex } from './segment-index.ts';
 
 const IDLE_MS = 30_000;
@@ -51,9 +52,9 @@ export class LogTasks {
   }
 
   /** Compresses a segment. Undefined for one without lines; `failed` for one that cannot be compressed, which stays for the next start. */
-  async seal(task: SegmentTask): Promise<ReturnType<typeof sealSegment> | 'failed'> {
+  async seal(task: SegmentTask): Promise<SealedSize | 'failed' | undefined> {
     try {
-      return (await this.#pool.run(task, { name: 'seal' })) as ReturnType<typeof sealSegment>;
+      return (await this.#pool.run(task, { name: 'seal' })) as SealedSize | undefined;
     } catch (error) {
       this.#log.warn({ file: task.path, error: messageOf(error) }, 'compressing worker logs failed');
       return 'failed';

@@ -1,6 +1,7 @@
 /** The log thread: tasks of Piscina. Errors of the caller come back as results, since an error's code does not survive the way. */
 import { CapstanError } from '../../lib/errors.ts';
-import { indexSegment, sealSegment, searchInSlices, type SearchResult, type SearchTask } from './search.ts';
+import { sealSegment, type SealedSize } from './seal.ts';
+import { indexSegment, searchInSlices, type SearchResult, type SearchTask } from './search.ts';
 import type { SegmentIndex } from './segment-index.ts';
 
 interface SegmentTask {
@@ -8,7 +9,7 @@ interface SegmentTask {
   readonly endpointId: string;
 }
 
-export function seal({ path, endpointId }: SegmentTask): ReturnType<typeof sealSegment> {
+export function seal({ path, endpointId }: SegmentTask): Promise<SealedSize | undefined> {
   return sealSegment(path, endpointId);
 }
 

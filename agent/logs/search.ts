@@ -1,18 +1,16 @@
 /**
- * Seals segments and searches them. Runs in the log thread, so that neither blocks the agent's main loop. A damaged segment, or
+ * Searches segments. Runs in the log thread, so that it does not block the agent's main loop. A damaged segment, or
  * line of the open one, is left out; a line in its place says so.
  */
-import { closeSync, fstatSync, openSync, readFileSync, readSync, unlinkSync } from 'node:fs';
-import { constants, zstdCompressSync, zstdDecompressSync } from 'node:zlib';
+import { closeSync, fstatSync, openSync, readFileSync, readSync } from 'node:fs';
+import { zstdDecompressSync } from 'node:zlib';
 
-import { replaceDurablySync } from '../../lib/durable.ts';
 import { isErrno, messageOf } from '../../lib/to-error.ts';
 import type { LogLine } from '../../proto/gen/capstan/v1/nodes.ts';
 import { isWithin, lineMatcher, type LogFilter } from './filter.ts';
 import { decodeLine } from './line.ts';
-import { withoutChecksum } from './line-checksum.ts';
 import { SegmentReading, type DamagedSegment } from './segment-damage.ts';
-import { encodeIndex, IndexBuilder, mayMatch, type SegmentIndex } from './segment-index.ts';
+import { IndexBuilder, mayMatch, type SegmentIndex } from './segment-index.ts';
 
 /** A segment's file. The index of the open segment is not known yet. */
 export interface SegmentFile {
@@ -52,35 +50,6 @@ const CLOCK_CHECK_LINES = 256;
 const CLOCK_CHECK_CHARACTERS = 64 * 1024;
 /** Characters of the lines of one reply: it is one message. */
 export const MAX_REPLY_CHARACTERS = 2_000_000;
-const COMPRESSION_LEVEL = 3;
-
-/** Compresses a segment that receives no more lines. Returns its index and its size on disk; undefined if it holds no line. */
-export function sealSegment(path: string, endpointId: string): { readonly index: SegmentIndex; readonly bytes: number } | undefined {
-  const builder = new IndexBuilder();
-  const kept: string[] = [];
-  let lines = 0;
-  for (const raw of wholeLines(readFileSync(path, 'utf8'), endpointId)) {
-    const line = decodeLine(raw, endpointId);
-    // A damaged line stays as it is: its checksum keeps saying so.
-    const text = line === undefined ? raw : (withoutChecksum(raw) ?? raw);
-    if (text !== '') kept.push(text);
-    if (line === undefined) continue;
-    builder.add(line, Buffer.byteLength(text) + 1);
-    lines += 1;
-  }
-  if (lines === 0) {
-    if (kept.length > 0) throw new Error('all of its lines are damaged');
-    unlinkSync(path);
-    return undefined;
-  }
-  const index = builder.build();
-  const { ZSTD_c_compressionLevel: level, ZSTD_c_checksumFlag: checksum } = constants;
-  const sealed = zstdCompressSync(`${kept.join('\n')}\n`, { params: { [level]: COMPRESSION_LEVEL, [checksum]: 1 } });
-  replaceDurablySync(`${path}.index`, encodeIndex(index));
-  replaceDurablySync(`${path}${SEALED}`, sealed);
-  unlinkSync(path);
-  return { index, bytes: sealed.length };
-}
 
 /** Reads the index of a sealed segment whose own index is lost. */
 export function indexSegment(path: string, endpointId: string): SegmentIndex {

@@ -8,7 +8,8 @@ import fc from 'fast-check';
 import type { LogFilter } from '../../agent/logs/filter.ts';
 import { encodeLine } from '../../agent/logs/line.ts';
 import { LogStore } from '../../agent/logs/log-store.ts';
-import { sealSegment, searchInSlices, type SearchResult, type SegmentFile } from '../../agent/logs/search.ts';
+import { sealSegment } from '../../agent/logs/seal.ts';
+import { searchInSlices, type SearchResult, type SegmentFile } from '../../agent/logs/search.ts';
 import { encodeIndex, parseIndex } from '../../agent/logs/segment-index.ts';
 import type { LogLine } from '../../proto/gen/capstan/v1/nodes.ts';
 import { flip } from '../conformance/store/killed-store.ts';
@@ -53,7 +54,7 @@ async function store(folder: string): Promise<Stored> {
   for (let i = 0; i < SEGMENTS; i++) {
     const path = join(folder, `0${FIRST_US + i * LINES * 1_000}.ndjson`);
     await writeFile(path, Array.from({ length: LINES }, (_, n) => encodeLine(lineAt(i * LINES + n))).join(''));
-    const sealed = i < SEGMENTS - 1 ? sealSegment(path, 'ep1') : undefined;
+    const sealed = i < SEGMENTS - 1 ? await sealSegment(path, 'ep1') : undefined;
     segments.push(sealed === undefined ? { path, index: undefined } : { path: `${path}.zst`, index: sealed.index });
   }
   return { folder, segments, bytes: await Promise.all(segments.map(({ path }) => readFile(path))) };
@@ -166,7 +167,7 @@ test('a damaged line stays known as damaged when its segment is sealed', async (
   const own = await folderOf(t);
   const path = join(own, `0${FIRST_US}.ndjson`);
   await writeFile(path, flip(bytes, (bytes.indexOf('line 200') + 6) * 8));
-  const sealed = sealSegment(path, 'ep1');
+  const sealed = await sealSegment(path, 'ep1');
   t.is(sealed?.index.lines, LINES - 1);
   const { lines, damaged } = search([{ path: `${path}.zst`, index: sealed?.index }]);
   t.is(shown(lines).length, LINES - 1);
