@@ -36,7 +36,7 @@ export function isCrowded(state: State, accountId: string): boolean {
 export function crowdedOut(state: State): Set<string> {
   const held = heldBytes(state);
   const most = partOf(held.size) + SLACK_BYTES;
-  return new Set([...held].filter(([, bytes]) => bytes > most).map(([account]) => account));
+  return new Set([...held].filter(([, bytes]) => bytes >= most).map(([account]) => account));
 }
 
 function partOf(accounts: number): number {

@@ -99,6 +99,11 @@ export class FrameReader<Header> {
     this.#accepts = accepts;
   }
 
+  /** What has arrived of the incomplete frame, bytes. */
+  get kept(): number {
+    return this.#have;
+  }
+
   /** Drops what follows, also the rest of the bytes that are being split. */
   stop(): void {
     this.#isStopped = true;

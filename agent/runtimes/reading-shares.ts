@@ -6,6 +6,9 @@
  *
  * The limits of frames and of lines (hosted/host-frames.ts, output-limiter.ts) bound what a single read can cost: a share
  * is exceeded by one read at most.
+ *
+ * What has arrived of frames that are not complete is bounded by account, too: beyond the bound only one of its large frames is
+ * read on, until it is complete.
  */
 
 /** Length of a window, ms. */
@@ -19,6 +22,11 @@ const LEAST_MS = 2;
 const READ_MS = 0.02;
 /** An account that used less than this in a window, ms, is not counted among those that share the next one. */
 const BUSY_MS = 1;
+
+/** Large incomplete frames of an account that are read on beside each other, bytes. */
+export const INCOMPLETE_BYTES = 4 * 1024 * 1024;
+/** Shorter incomplete frames are not counted, bytes. */
+const SHORT_BYTES = 1024 * 1024;
 
 /** A stream of a worker's bytes. */
 export interface PausableSource {
@@ -104,7 +112,10 @@ interface Windows {
 export class ReadingShare {
   readonly #windows: Windows;
   readonly #sources = new Set<PausableSource>();
-  #isPaused = false;
+  /** Sources with a large incomplete frame, and its bytes so far. */
+  readonly #incomplete = new Map<PausableSource, number>();
+  readonly #paused = new Set<PausableSource>();
+  #isUsedUp = false;
   #isHeld = false;
   /** Time used in the present window, ms. */
   used = 0;
@@ -121,11 +132,13 @@ export class ReadingShare {
 
   add(source: PausableSource): void {
     this.#sources.add(source);
-    if (this.#isPaused || this.#isHeld) source.pause();
+    this.#update();
   }
 
   delete(source: PausableSource): void {
     this.#sources.delete(source);
+    this.#paused.delete(source);
+    if (this.#incomplete.delete(source)) this.#update();
   }
 
   /** Handles a read, and pauses the account's sources if that used its share up. */
@@ -135,27 +148,57 @@ export class ReadingShare {
     const begun = now();
     read();
     this.used += now() - begun + READ_MS;
-    if (this.#isPaused || !isUsedUp(this)) return;
-    this.#isPaused = true;
-    for (const source of this.#sources) source.pause();
+    if (this.#isUsedUp || !isUsedUp(this)) return;
+    this.#isUsedUp = true;
+    this.#update();
+  }
+
+  /** Sets what has arrived of a source's incomplete frame, bytes. */
+  keep(source: PausableSource, bytes: number): void {
+    const had = this.#incomplete.has(source);
+    if (bytes >= SHORT_BYTES) this.#incomplete.set(source, bytes);
+    else this.#incomplete.delete(source);
+    if (had || bytes >= SHORT_BYTES) this.#update();
   }
 
   /** Stops reading, whatever time is left, until it is called with false. */
   hold(is: boolean): void {
     if (this.#isHeld === is) return;
     this.#isHeld = is;
-    if (this.#isPaused) return;
-    for (const source of this.#sources)
-      if (is) source.pause();
-      else source.resume();
+    this.#update();
   }
 
   /** A window begins. */
   renew(): void {
     this.used = 0;
-    if (!this.#isPaused) return;
-    this.#isPaused = false;
-    if (this.#isHeld) return;
-    for (const source of this.#sources) source.resume();
+    if (!this.#isUsedUp) return;
+    this.#isUsedUp = false;
+    this.#update();
+  }
+
+  #update(): void {
+    const first = this.#firstOfIncomplete();
+    for (const source of this.#sources) {
+      const isPaused = this.#isUsedUp || this.#isHeld || (first !== undefined && source !== first && this.#incomplete.has(source));
+      if (isPaused === this.#paused.has(source)) continue;
+      if (isPaused) {
+        this.#paused.add(source);
+        source.pause();
+      } else {
+        this.#paused.delete(source);
+        source.resume();
+      }
+    }
+  }
+
+  /** The source whose frame is nearest to its end, if the account's incomplete frames are beyond their bound. */
+  #firstOfIncomplete(): PausableSource | undefined {
+    let sum = 0;
+    let first: PausableSource | undefined;
+    for (const [source, bytes] of this.#incomplete) {
+      sum += bytes;
+      if (bytes > (first === undefined ? 0 : (this.#incomplete.get(first) ?? 0))) first = source;
+    }
+    return sum > INCOMPLETE_BYTES ? first : undefined;
   }
 }

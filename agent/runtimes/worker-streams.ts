@@ -29,12 +29,18 @@ export class WorkerStreams {
     this.#share = undefined;
   }
 
-  /** Reads a stream to its end. `onData` keeps no reference to the bytes: those of a socket are gone when it has returned. */
-  read(source: Source, onData: (data: Buffer) => void): void {
+  /**
+   * Reads a stream to its end. `onData` keeps no reference to the bytes: those of a socket are gone when it has returned. What it
+   * keeps of an incomplete frame is `kept`, bytes.
+   */
+  read(source: Source, onData: (data: Buffer) => void, kept = (): number => 0): void {
     this.#sources.add(source);
     source.on('data', (data: Buffer) => {
       if (this.#share === undefined) onData(data);
-      else this.#share.handle(() => onData(data));
+      else {
+        this.#share.handle(() => onData(data));
+        this.#share.keep(source, kept());
+      }
       if (source instanceof Socket) free(data);
     });
     this.#share?.add(source);

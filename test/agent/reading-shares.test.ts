@@ -1,7 +1,14 @@
 /** The agent's loop is shared by account: who has used its share of a window is read again in the next one. */
 import test from 'ava';
 
-import { ALONE_MS, ReadingShares, SHARED_MS, WINDOW_MS, type PausableSource } from '../../agent/runtimes/reading-shares.ts';
+import {
+  ALONE_MS,
+  INCOMPLETE_BYTES,
+  ReadingShares,
+  SHARED_MS,
+  WINDOW_MS,
+  type PausableSource,
+} from '../../agent/runtimes/reading-shares.ts';
 
 class Source implements PausableSource {
   isPaused = false;
@@ -73,6 +80,25 @@ test('a worker that comes while its account is paused waits, too, and one that i
   read('b', 0.1);
   t.true(first.isPaused);
   t.false(second.isPaused);
+});
+
+test('beyond the bound of incomplete frames one of an account is read to its end, and what has none', (t) => {
+  const { shares, open } = world();
+  const [one, two, small, other] = [open('a'), open('a'), open('a'), open('b')];
+  const share = shares.of('a');
+  share.keep(one, INCOMPLETE_BYTES / 2);
+  share.keep(two, INCOMPLETE_BYTES / 2);
+  share.keep(small, 1_000);
+  t.deepEqual([one.isPaused, two.isPaused], [false, false]);
+  share.keep(two, INCOMPLETE_BYTES / 2 + 1);
+  t.deepEqual([one.isPaused, two.isPaused, small.isPaused, other.isPaused], [true, false, false, false]);
+  share.keep(two, 0);
+  t.false(one.isPaused);
+  share.keep(two, INCOMPLETE_BYTES);
+  t.true(one.isPaused);
+  // Its worker is gone.
+  share.delete(two);
+  t.false(one.isPaused);
 });
 
 test('a paused account is read again without another read', async (t) => {

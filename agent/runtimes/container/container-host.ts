@@ -177,13 +177,14 @@ export class ContainerHost implements Host {
       this.#entered.stop();
       channel.destroy();
     };
-    this.#streams.read(channel, (data) => {
+    const read = (data: Buffer): void => {
       try {
         reader.push(data);
       } catch (error) {
         this.refuse(messageOf(error));
       }
-    });
+    };
+    this.#streams.read(channel, read, () => reader.kept);
     channel.once('close', () => this.#hearing.tell((listener) => listener.closed()));
     this.#streams.read(entry, (data) => this.#entered.push(data));
     const report = new LineSplitter((line) => (this.#report = line));

@@ -149,13 +149,14 @@ export class HostProcess implements Host {
       this.#entered.stop();
       socket.destroy();
     };
-    this.#streams.read(socket, (data) => {
+    const read = (data: Buffer): void => {
       try {
         reader.push(data);
       } catch (error) {
         this.refuse(messageOf(error));
       }
-    });
+    };
+    this.#streams.read(socket, read, () => reader.kept);
     socket.once('close', () => this.#hearing.tell((listener) => listener.closed()));
     // A broken channel means a dying process: its exit reports more.
     socket.on('error', () => undefined);
