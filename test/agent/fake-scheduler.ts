@@ -54,6 +54,8 @@ export class FakeScheduler {
   publicUrl = '';
   /** Answer the agent's heartbeats, as a scheduler that lives does: without them a session ends after `silenceMs` of quiet. */
   beats = true;
+  /** Keep what agents stream: chunks, progress, and bodies that they put. Without it a flood fills this process, too. */
+  keepsStreams = true;
   /** Acknowledge ends as they come. */
   acknowledge = true;
   /** Refuse sessions with this, when set. */
@@ -211,7 +213,7 @@ export class FakeScheduler {
 
   #onEvent(event: AgentEvent['event']): void {
     if (event === undefined) return;
-    this.heard.push(event);
+    if (this.keepsStreams || (event.$case !== 'chunk' && event.$case !== 'progress')) this.heard.push(event);
     if (event.$case === 'hello') this.send({ $case: 'welcome', value: { ...this.limits, publicUrl: this.publicUrl } });
     if (event.$case === 'heartbeat' && this.beats) this.send({ $case: 'heartbeat', value: {} });
     if (event.$case === 'ended' && this.acknowledge)
@@ -254,7 +256,7 @@ export class FakeScheduler {
         }
         const parts: Buffer[] = [];
         stream.on('data', ({ part }: PutBlobRequest) => {
-          if (part?.$case === 'data') parts.push(part.value);
+          if (part?.$case === 'data' && this.keepsStreams) parts.push(part.value);
         });
         stream.on('end', () => {
           const { id, size } = this.putBlob(Buffer.concat(parts));

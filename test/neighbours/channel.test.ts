@@ -20,8 +20,10 @@ import { residentOf, watchPeak } from './process-memory.ts';
 const AGENT = fileURLToPath(new URL('../agent/agent-process.ts', import.meta.url));
 /** Jobs of the victim beside each attack. */
 const JOBS = 100;
+/** Workers of the attacker: an account's share is the same however many it has. */
+const WORKERS = 1;
 /** Memory in use, without what the collector has not looked at: an attack leaves nothing behind. */
-const MAX_KEPT_BYTES = 16 * 1024 * 1024;
+const MAX_KEPT_BYTES = 32 * 1024 * 1024;
 
 interface Node {
   readonly scheduler: FakeScheduler;
@@ -32,6 +34,7 @@ interface Node {
 
 async function startNode(t: ExecutionContext): Promise<Node> {
   const scheduler = await startScheduler(t);
+  scheduler.keepsStreams = false;
   const config: AgentConfigInput = {
     dataDir: await folderOf(t),
     scheduler: scheduler.address,
@@ -80,43 +83,48 @@ for (const { name, runtime, module } of RUNTIMES) {
     let jobs = 0;
     const ask = async (): Promise<number> => {
       const jobId = `victim-${(jobs += 1)}`;
+      const from = scheduler.now;
       const begun = performance.now();
       scheduler.dispatch({ jobId, workerId: 'w2' }, { n: jobs });
-      const { outcome, output, error } = await scheduler.ended(jobId);
+      const { outcome, output, error } = await scheduler.ended(jobId, from);
       t.is(outcome, 'ATTEMPT_OUTCOME_COMPLETED', error);
       t.is(scheduler.valueOf(output), jobs);
       return performance.now() - begun;
     };
     for (let n = 0; n < JOBS; n += 1) await ask();
-    let workers = 0;
-    /** The p99 of the victim's jobs beside a worker of an account of its own that attacks, or keeps a processor busy. */
+    let round = 0;
+    /** The p99 of the victim's jobs beside workers of an account of its own that attack, or keep a processor busy. */
     const beside = async (attack: (typeof ATTACKS)[number] | typeof CONTROL): Promise<number> => {
-      const id = `${attack}-${(workers += 1)}`;
-      const workerId = `w-${id}`;
+      const id = `${attack}-${(round += 1)}`;
       const release = { ...attackers, releaseId: `r-${id}`, endpointId: `ep-${id}`, accountId: `attackers-${id}` };
-      scheduler.desire([victim, { workerId, releaseId: release.releaseId }], [victims, release]);
-      await scheduler.worker(workerId, IDLE);
+      const workers = Array.from({ length: WORKERS }, (_, at) => ({ workerId: `w-${id}-${at + 1}`, releaseId: release.releaseId }));
+      scheduler.desire([victim, ...workers], [victims, release]);
+      for (const { workerId } of workers) await scheduler.worker(workerId, IDLE);
       const before = residentOf(pid);
       const peak = watchPeak(pid);
-      const jobId = `${id}-1`;
-      const others = Array.from({ length: attack.endsWith('-of-many') ? MANY_JOBS : 0 }, (_, at) => `${id}-${at + 2}`);
-      for (const other of others) {
-        scheduler.dispatch({ jobId: other, workerId }, { attack: 'wait', key: '', keys: [] });
-        await scheduler.hear('started', (value) => value.jobId === other);
+      const jobs: string[] = [];
+      const start = async (workerId: string, input: (key: string) => object): Promise<string> => {
+        const jobId = `${workerId}-${jobs.length}`;
+        jobs.push(jobId);
+        scheduler.dispatch({ jobId, workerId }, input(`${jobId}#1`));
+        await scheduler.hear('started', (value) => value.jobId === jobId);
+        return `${jobId}#1`;
+      };
+      for (const { workerId } of workers) {
+        const keys: string[] = [];
+        for (let n = 0; n < (attack.endsWith('-of-many') ? MANY_JOBS / WORKERS : 0); n += 1)
+          keys.push(await start(workerId, (key) => ({ attack: 'wait', key, keys: [] })));
+        await start(workerId, (key) => ({ attack, key, keys: [key, ...keys] }));
       }
-      const keys = [jobId, ...others].map((each) => `${each}#1`);
-      scheduler.dispatch({ jobId, workerId, token: 1 }, { attack, key: `${jobId}#1`, keys });
-      await scheduler.hear('started', (value) => value.jobId === jobId);
       const times: number[] = [];
       for (let n = 0; n < JOBS; n += 1) {
         times.push(await ask());
         await new Promise((resolve) => setTimeout(resolve, 10));
       }
       const from = scheduler.now;
-      for (const each of [jobId, ...others])
-        scheduler.send({ $case: 'stop', value: { jobId: each, token: 1, reason: 'STOP_REASON_CANCELLED' } });
+      for (const jobId of jobs) scheduler.send({ $case: 'stop', value: { jobId, token: 1, reason: 'STOP_REASON_CANCELLED' } });
       scheduler.desire([victim], [victims]);
-      await scheduler.hear('workers', ({ workers }) => workers.every((each) => each.workerId === 'w2'), from);
+      await scheduler.hear('workers', ({ workers: left }) => left.every((each) => each.workerId === 'w2'), from);
       const grown = peak() - before;
       t.log(`${attack}: p99 ${Math.round(p99(times))} ms, memory +${mebibytes(grown)} MiB`);
       t.true(grown < MAX_GROWTH_BYTES, `${attack}: the agent grew by ${mebibytes(grown)} MiB`);
