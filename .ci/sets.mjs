@@ -24,6 +24,7 @@ export const sets = {
     'cut-off',
     'dev-contract',
     'dev-debug',
+    'dev-neighbours',
     'dev-server',
     'developer',
     'hostile-text',

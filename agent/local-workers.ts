@@ -52,6 +52,8 @@ export interface LocalTask {
   readonly input: Buffer;
   /** Secret. */
   readonly s3Config?: S3Config | undefined;
+  /** 1 for the first started attempt. */
+  readonly attempt: number;
   /** Trace context of the request; absent without one. */
   readonly trace?: string | undefined;
   /** The handler was entered. */
@@ -62,6 +64,15 @@ export interface LocalTask {
   readonly onProgress: (data: Buffer) => void;
   /** Stops the task, gracefully first and by force one second later. */
   readonly signal: AbortSignal;
+}
+
+/** A task whose worker ended under it. */
+export interface LostTask {
+  readonly kind: 'lost';
+  /** Why the worker ended. */
+  readonly detail: string;
+  /** As for a deployed worker: it alone ended the worker; one of several did; another one did; it was not entered. */
+  readonly how: 'culprit' | 'suspected' | 'spared' | 'unstarted';
 }
 
 export interface LocalWorkersOptions {
@@ -82,6 +93,19 @@ export interface LocalWorkersConfig {
   readonly inspect?: number;
   /** What a spare loads before a worker takes it: Python modules, and a module of Node (an absolute path). */
   readonly preload: { readonly python: readonly string[]; readonly node: string };
+}
+
+interface WorkerEnd {
+  /** The task whose code ended it, if that is known. */
+  readonly culprit: string | undefined;
+  /** It was killed to end one of its tasks. */
+  readonly isForced: boolean;
+}
+
+interface LocalRun {
+  readonly task: LocalTask;
+  readonly settle: (result: TaskResult | LostTask) => void;
+  isEntered: boolean;
 }
 
 type RuntimeName = LocalWorkerSpec['language'] | 'server';
@@ -204,7 +228,7 @@ export class LocalWorker {
   readonly #onLog: (entry: LogEntry) => void;
   readonly #slots: number;
   readonly #ready = Promise.withResolvers<void>();
-  readonly #tasks = new Map<string, { readonly task: LocalTask; readonly settle: (result: TaskResult) => void }>();
+  readonly #tasks = new Map<string, LocalRun>();
   readonly #queue: (() => void)[] = [];
   #busy = 0;
   #running = 0;
@@ -232,9 +256,9 @@ export class LocalWorker {
       {
         ...this.#events(),
         log,
-        exited: (detail) => {
+        exited: (detail, hardStop, culprit) => {
           onGone();
-          this.#end(new CapstanError('WORKER_LOST', detail));
+          this.#end(new CapstanError('WORKER_LOST', detail), { culprit, isForced: hardStop });
         },
       },
     );
@@ -256,7 +280,7 @@ export class LocalWorker {
   }
 
   /** Runs a job. @throws as `ready`. */
-  async run(task: LocalTask): Promise<TaskResult> {
+  async run(task: LocalTask): Promise<TaskResult | LostTask> {
     this.#busy += 1;
     try {
       await this.#ready.promise;
@@ -332,26 +356,33 @@ export class LocalWorker {
     await promise;
   }
 
-  #runNow(task: LocalTask): Promise<TaskResult> {
+  #runNow(task: LocalTask): Promise<TaskResult | LostTask> {
     if (this.#over !== null) throw this.#over;
     if (task.signal.aborted) return Promise.resolve({ kind: 'stopped', ms: 0 });
     const key = `t${this.#next++}`;
-    const { promise, resolve } = Promise.withResolvers<TaskResult>();
+    const { promise, resolve } = Promise.withResolvers<TaskResult | LostTask>();
     const stop = (): void => this.#worker.cancel(key);
     task.signal.addEventListener('abort', stop, { once: true });
-    this.#tasks.set(key, { task, settle: resolve });
-    this.#worker.run({ key, jobId: task.jobId, input: task.input, attempt: 1, s3Config: task.s3Config, trace: task.trace });
+    this.#tasks.set(key, { task, settle: resolve, isEntered: false });
+    const { jobId, input, attempt, s3Config, trace } = task;
+    this.#worker.run({ key, jobId, input, attempt, s3Config, trace });
     return promise.finally(() => task.signal.removeEventListener('abort', stop));
   }
 
-  #finish(key: string, result: TaskResult): void {
+  #finish(key: string, result: TaskResult | LostTask): void {
     this.#tasks.get(key)?.settle(result);
     this.#tasks.delete(key);
   }
 
-  #settleAll(error: string): void {
-    for (const [key, { task }] of this.#tasks)
-      this.#finish(key, task.signal.aborted ? { kind: 'stopped', ms: 0 } : { kind: 'failed', error, ms: 0 });
+  /** As the agent judges the attempts of a worker that ended (agent/core/attempts.ts). */
+  #loseAll(detail: string, { culprit, isForced }: WorkerEnd): void {
+    const running = [...this.#tasks.values()].filter(({ isEntered }) => isEntered).length;
+    for (const [key, { task, isEntered }] of [...this.#tasks]) {
+      const isSpared = isForced || (culprit !== undefined && culprit !== key);
+      const known = culprit === undefined && running > 1 ? 'suspected' : 'culprit';
+      const how = !isEntered ? 'unstarted' : isSpared ? 'spared' : known;
+      this.#finish(key, task.signal.aborted ? { kind: 'stopped', ms: 0 } : { kind: 'lost', detail, how });
+    }
   }
 
   #events(): Omit<WorkerEvents, 'log' | 'exited'> {
@@ -368,22 +399,27 @@ export class LocalWorker {
         this.#end(new CapstanError('INVALID_MANIFEST', detail));
         this.#worker.end(true);
       },
-      entered: (key) => this.#tasks.get(key)?.task.onEntered?.(),
+      entered: (key) => {
+        const run = this.#tasks.get(key);
+        if (run === undefined) return;
+        run.isEntered = true;
+        run.task.onEntered?.();
+      },
       chunk: (key, data) => {
         this.#tasks.get(key)?.task.onChunk?.(data);
         this.#worker.credit(key, 1);
       },
       progress: (key, data) => this.#tasks.get(key)?.task.onProgress(data),
       ended: (key, result) => this.#finish(key, result),
-      reloading: () => this.#settleAll('the functions of the worker were stopped'),
+      reloading: () => this.#loseAll('the functions of the worker were stopped', { culprit: undefined, isForced: true }),
       reachable: () => undefined,
       violation: (detail) => this.#onLog({ stream: 'system', jobId: '', text: detail }),
     };
   }
 
-  #end(error: CapstanError): void {
+  #end(error: CapstanError, end: WorkerEnd = { culprit: undefined, isForced: false }): void {
     this.#over ??= error;
     this.#ready.reject(this.#over);
-    this.#settleAll(this.#over.message);
+    this.#loseAll(this.#over.message, end);
   }
 }

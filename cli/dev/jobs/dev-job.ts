@@ -1,6 +1,7 @@
 /** One job of the development server, and how it is shown. */
 import { JobKind, JobState, type S3Config } from '../../../proto/gen/capstan/v1/common.ts';
 import type { Job, StreamCursor, StreamPart, Submit } from '../../../proto/gen/capstan/v1/jobs.ts';
+import { mustRunAlone, sumsAfter, type AttemptCost, type AttemptSums } from '../../../lib/attempt-sums.ts';
 import { toPayloadMessage } from '../../../lib/payload.ts';
 
 /** An unread stream keeps its newest chunks, bytes. */
@@ -36,8 +37,13 @@ export class DevJob {
   workerId = '';
   /** Called at each change. */
   readonly watchers = new Set<() => void>();
-  /** Number of the attempt: 1 until the first retry. */
-  #attempt = 1;
+  /** Its place in the queue: a job that returns to it stands before those that came later. */
+  position = 0;
+  /** Attempts of this submission whose handlers were entered. */
+  attempts = 0;
+  #sums: AttemptSums = {};
+  /** Grows with each attempt, over the job's whole life. */
+  #token = 1;
   #submittedAt: number;
   #startedAt: number | undefined;
   #endedAt: number | undefined;
@@ -79,6 +85,7 @@ export class DevJob {
   started(now: number): void {
     if (this.state !== JobState.IN_QUEUE || this.hasEnded) return;
     this.state = JobState.IN_PROGRESS;
+    this.attempts += 1;
     this.#startedAt = now;
     this.#changed();
   }
@@ -110,21 +117,47 @@ export class DevJob {
     return true;
   }
 
-  /** Returns to the queue without what it had. */
+  /** Returns to the queue without what it had, as if submitted now. */
   retried(now: number): void {
-    this.#attempt += 1;
+    this.#submittedAt = now;
+    this.#endedAt = undefined;
+    this.#end = undefined;
+    this.attempts = 0;
+    this.#sums = this.#sums.suspected === undefined ? {} : { suspected: this.#sums.suspected };
+    this.#return();
+  }
+
+  /** Whether its next attempt has its worker for itself. */
+  runsAlone(maxAttempts: number): boolean {
+    return mustRunAlone(this.#sums, this.attempts, maxAttempts);
+  }
+
+  /** Its worker ended under it. Returns the number of the charged attempt that was its last one; null if it returns to the queue. */
+  lost(cost: AttemptCost, maxAttempts: number): number | null {
+    this.#sums = sumsAfter(this.#sums, cost);
+    const charged = this.attempts - (this.#sums.uncharged ?? 0);
+    if ((cost === 'culprit' || cost === 'charged') && charged >= maxAttempts) return Math.min(charged, maxAttempts);
+    this.#return();
+    return null;
+  }
+
+  /** Its worker ended before its handler was entered. */
+  unstarted(): void {
+    this.#return();
+  }
+
+  #return(): void {
+    this.#token += 1;
     this.state = JobState.IN_QUEUE;
     this.stop = new AbortController();
     this.workerId = '';
-    this.#submittedAt = now;
     this.#startedAt = undefined;
-    this.#endedAt = undefined;
-    this.#end = undefined;
     this.#progress = undefined;
     this.#chunks = [];
     this.#chunkBytes = 0;
     this.#firstKept = 0;
     this.#firstUnread = 0;
+    this.#changed();
   }
 
   toMessage(): Job {
@@ -138,7 +171,7 @@ export class DevJob {
       error: this.#end?.error,
       delayMs: this.#startedAt === undefined ? undefined : Math.max(0, Math.round(this.#startedAt - this.#submittedAt)),
       executionMs,
-      retries: 0,
+      retries: Math.max(0, this.attempts - 1),
       workerId: this.workerId,
       queueReason: '',
       webhook: this.webhook,
@@ -160,20 +193,20 @@ export class DevJob {
       state: this.state,
       chunks: chunks.map((chunk) => toPayloadMessage({ inline: chunk })),
       ...(this.#end?.error === undefined ? {} : { error: this.#end.error }),
-      token: this.#attempt,
+      token: this.#token,
       firstIndex: first,
     };
   }
 
   /** The response with this part did not arrive: the next read returns its chunks again. */
   unread({ token, firstIndex, chunks }: StreamPart): void {
-    if (token !== this.#attempt || firstIndex === undefined || this.#firstUnread !== firstIndex + chunks.length) return;
+    if (token !== this.#token || firstIndex === undefined || this.#firstUnread !== firstIndex + chunks.length) return;
     this.#firstUnread = firstIndex;
   }
 
   #position(after: StreamCursor | undefined): number {
     if (after === undefined) return this.#firstUnread;
-    return after.token === this.#attempt ? after.nextIndex : 0;
+    return after.token === this.#token ? after.nextIndex : 0;
   }
 
   #changed(): void {

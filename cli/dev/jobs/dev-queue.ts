@@ -8,12 +8,14 @@ import { messageOf } from '../../../lib/to-error.ts';
 import { JobState } from '../../../proto/gen/capstan/v1/common.ts';
 import type { EndpointHealth, GetJob, Job, JobRef, ListJobsResponse, ReadStream, Submit } from '../../../proto/gen/capstan/v1/jobs.ts';
 import type { Answer, ChannelRequest, Done, JobQueue } from '../../../gateway/queue-api.ts';
-import type { LocalWorker, TaskResult } from '../../../agent/local-workers.ts';
+import type { LocalWorker, LostTask, TaskResult } from '../../../agent/local-workers.ts';
 import { DevJob, type JobEnd } from './dev-job.ts';
 import { IdempotencyKeys } from './idempotency-keys.ts';
 
 /** Limit of an endpoint whose declaration names none, ms. */
 const DEFAULT_EXECUTION_MS = 600_000;
+/** The service's default: declarations name no other. */
+const MAX_ATTEMPTS = 2;
 /** Jobs that are kept; the oldest ended ones are removed first. */
 const MOST_JOBS = 2_000;
 const EXECUTION_TIMEOUT = 'executionTimeout exceeded';
@@ -148,16 +150,22 @@ export class DevQueue implements JobQueue {
   }
 
   #enter(job: DevJob): void {
-    const queue = this.#waiting.get(job.endpoint) ?? [];
-    this.#waiting.set(job.endpoint, queue);
-    queue.push(job);
+    job.position = this.#next++;
+    this.#queue(job);
     // The lifetime counts from the submission or the retry until the end.
-    const { stop } = job;
+    const { position } = job;
     const timer = setTimeout(() => {
-      if (!job.hasEnded && job.stop === stop) this.#delete(job);
+      if (!job.hasEnded && job.position === position) this.#delete(job);
     }, job.ttlMs);
     timer.unref();
     this.#fill(job.endpoint);
+  }
+
+  #queue(job: DevJob): void {
+    const queue = this.#waiting.get(job.endpoint) ?? [];
+    this.#waiting.set(job.endpoint, queue);
+    const later = queue.findIndex(({ position }) => position > job.position);
+    queue.splice(later === -1 ? queue.length : later, 0, job);
   }
 
   /** Starts queued jobs while the newest worker has free slots. */
@@ -171,15 +179,13 @@ export class DevQueue implements JobQueue {
       }
       const worker = this.#deps.endpoints.worker(endpoint);
       const running = this.#running.get(worker) ?? new Set();
-      if (running.size >= found.maxConcurrency) return;
-      const job = queue.shift();
-      if (job === undefined) return;
+      const isAlone = (each: DevJob): boolean => each.runsAlone(MAX_ATTEMPTS);
+      const [job] = queue;
+      if (job === undefined || running.size >= (isAlone(job) ? 1 : found.maxConcurrency) || [...running].some(isAlone)) return;
+      queue.shift();
       this.#running.set(worker, running.add(job));
-      void this.#run(
-        job,
-        worker,
-        job.executionTimeoutMs ?? (found.executionTimeoutMs === 0 ? DEFAULT_EXECUTION_MS : found.executionTimeoutMs),
-      );
+      const limitMs = job.executionTimeoutMs ?? (found.executionTimeoutMs === 0 ? DEFAULT_EXECUTION_MS : found.executionTimeoutMs);
+      void this.#run(job, worker, limitMs);
     }
   }
 
@@ -197,6 +203,7 @@ export class DevQueue implements JobQueue {
     try {
       const result = await worker.run({
         jobId: job.id,
+        attempt: job.attempts + 1,
         input: job.input,
         s3Config: job.s3Config,
         trace: job.trace,
@@ -211,7 +218,10 @@ export class DevQueue implements JobQueue {
           this.#deps.onProgress(job.endpoint, data.toString());
         },
       });
-      if (job.stop === stop) this.#end(job, endOf(result));
+      if (job.stop === stop && !job.hasEnded) {
+        if (result.kind === 'lost') this.#lost(job, result);
+        else this.#end(job, endOf(result));
+      }
     } catch (error) {
       if (job.stop === stop) this.#end(job, { state: JobState.FAILED, error: messageOf(error) });
     } finally {
@@ -221,6 +231,19 @@ export class DevQueue implements JobQueue {
       if (running?.size === 0) this.#running.delete(worker);
       this.#fill(job.endpoint);
     }
+  }
+
+  /** As the scheduler does with an attempt whose worker ended. */
+  #lost(job: DevJob, { how, detail }: LostTask): void {
+    if (how === 'unstarted') job.unstarted();
+    else {
+      const last = job.lost(how, MAX_ATTEMPTS);
+      if (last !== null) {
+        this.#end(job, { state: JobState.FAILED, error: `${detail} (attempt ${last} of ${MAX_ATTEMPTS})` });
+        return;
+      }
+    }
+    this.#queue(job);
   }
 
   #end(job: DevJob, end: JobEnd): boolean {

@@ -2,6 +2,7 @@
  * The attempts of a job that ended before the present one, for its timeline: a list of bounded size, JSON text in the job's row
  * (docs/decisions/0063-timelines.md). It is written when a job returns to its queue, never on the way of a job that succeeds.
  */
+import { mustRunAlone, sumsAfter, type AttemptSums } from '../../../lib/attempt-sums.ts';
 
 /** Why an attempt ended. */
 export type AttemptEnd =
@@ -23,8 +24,8 @@ export type AttemptEnd =
   /** It did not reach the agent. */
   | 'UNDELIVERED';
 
-/** Times: wall clock, ms. */
-export interface PastAttempt {
+/** Times: wall clock, ms. The sums count the attempts up to this one. */
+export interface PastAttempt extends AttemptSums {
   /** The submission or retry that it belongs to. */
   readonly submittedAt: number;
   /** Its number since then, from 1. One that did not start does not count: the next one has the same number. */
@@ -41,18 +42,7 @@ export interface PastAttempt {
   readonly error: string;
   /** Attempts in a row that did not start and ended for this reason: all but the last show in this number and in `leasedAt` only. */
   readonly count: number;
-  /** Attempts up to this one that started and do not count towards maxAttempts, since the submission or retry; absent: 0. */
-  readonly uncharged?: number;
-  /** Attempts up to this one, over the job's whole life, that ended for the reason SUSPECTED; absent: 0. */
-  readonly suspected?: number;
-  /** Those of them since the submission or retry that are not charged so far; absent: 0. */
-  readonly openSuspicions?: number;
-  /** Attempts since the submission or retry that may have ended their worker or did; absent: 0. */
-  readonly workerEnds?: number;
 }
-
-/** Suspicions after which a job runs alone on its worker, however many attempts it has left. */
-const MAX_SUSPICIONS = 2;
 
 /** The entries that are kept: the last ones. */
 export const MOST_ATTEMPTS = 20;
@@ -64,8 +54,7 @@ export function pastAttempts(text: string | null): readonly PastAttempt[] {
   return text === null ? [] : (JSON.parse(text) as PastAttempt[]);
 }
 
-type Sums = Pick<PastAttempt, 'uncharged' | 'suspected' | 'openSuspicions' | 'workerEnds'>;
-type EndedAttempt = Omit<PastAttempt, 'count' | keyof Sums>;
+type EndedAttempt = Omit<PastAttempt, 'count' | keyof AttemptSums>;
 
 /** Returns the text with an attempt more. What repeats takes no more room: refused attempts can follow one another every 200 ms. */
 export function withAttempt(text: string | null, ended: EndedAttempt, isCharged = true): string {
@@ -101,38 +90,25 @@ export interface NextAttempt {
   readonly maxAttempts: number;
 }
 
-/**
- * Whether the next attempt runs alone on its worker (invariant 6): the worker ended under the job, and this is the last
- * attempt if the job did that; or it was suspected again and again. So `maxAttempts` holds also for a job that always
- * ends its worker and is never known to.
- */
+/** Whether the next attempt runs alone on its worker (invariant 6). */
 export function mustRunApart(text: string | null, { submittedAt, started, maxAttempts }: NextAttempt): boolean {
   // Most lists have no such field, and inside an error its quotation marks are escaped.
   if (text === null || !(text.includes('"suspected":') || text.includes('"workerEnds":'))) return false;
-  const last = pastAttempts(text).at(-1);
-  if ((last?.suspected ?? 0) >= MAX_SUSPICIONS) return true;
-  const { uncharged = 0, openSuspicions: open = 0, workerEnds = 0 } = sumsSince(last, submittedAt);
-  return workerEnds > 0 && started - (uncharged - open) >= maxAttempts - 1;
+  return mustRunAlone(sumsSince(pastAttempts(text).at(-1), submittedAt), started, maxAttempts);
 }
 
-/** The last entry, which is never dropped, has the sums. */
-function sumsSince(last: PastAttempt | undefined, submittedAt: number): Sums {
-  return last?.submittedAt === submittedAt ? last : {};
+/** The last entry, which is never dropped, has the sums. Suspicions count over the job's whole life. */
+function sumsSince(last: PastAttempt | undefined, submittedAt: number): AttemptSums {
+  if (last === undefined || last.submittedAt === submittedAt) return last ?? {};
+  return last.suspected === undefined ? {} : { suspected: last.suspected };
 }
 
-/** The sums with an attempt more. One that ended its worker for certain makes the suspicions before it certain, too. */
-function sumsWith(last: PastAttempt | undefined, { submittedAt, startedAt, reason }: EndedAttempt, isCharged: boolean): Sums {
+function sumsWith(last: PastAttempt | undefined, { submittedAt, startedAt, reason }: EndedAttempt, isCharged: boolean): AttemptSums {
   const before = sumsSince(last, submittedAt);
-  const isSuspected = reason === 'SUSPECTED';
-  const isCulprit = reason === 'WORKER_LOST' && isCharged && startedAt !== null;
-  const open = before.openSuspicions ?? 0;
-  const sums = {
-    uncharged: (before.uncharged ?? 0) - (isCulprit ? open : 0) + (isCharged || startedAt === null ? 0 : 1),
-    suspected: (last?.suspected ?? 0) + (isSuspected ? 1 : 0),
-    openSuspicions: isCulprit ? 0 : open + (isSuspected ? 1 : 0),
-    workerEnds: (before.workerEnds ?? 0) + (isSuspected || isCulprit ? 1 : 0),
-  };
-  return Object.fromEntries(Object.entries(sums).filter(([, count]) => count !== 0));
+  const cost = reason === 'SUSPECTED' ? 'suspected' : !isCharged ? 'spared' : reason === 'WORKER_LOST' ? 'culprit' : 'charged';
+  const { uncharged, suspected, openSuspicions, workerEnds } = startedAt === null ? before : sumsAfter(before, cost);
+  const sums = { uncharged, suspected, openSuspicions, workerEnds };
+  return Object.fromEntries(Object.entries(sums).filter(([, count]) => count !== undefined && count !== 0));
 }
 
 function repeats(last: PastAttempt, next: PastAttempt): boolean {
