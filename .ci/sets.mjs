@@ -20,6 +20,7 @@ export const sets = {
   neighbours: ['test/neighbours/*.test.ts'],
   tool: [
     'build-checks',
+    'build-step',
     'call',
     'cut-off',
     'dev-contract',

@@ -3,7 +3,7 @@
  * manifest, installs the packages and packs the artifact.
  */
 import { createHash } from 'node:crypto';
-import { createReadStream } from 'node:fs';
+import { createReadStream, existsSync } from 'node:fs';
 import { readlink, rm } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
@@ -22,11 +22,12 @@ import {
 } from '../deploy/application.ts';
 import { packArtifact, removeArtifact, TOOL_FOLDER, type Artifact, type Layer } from '../deploy/artifact.ts';
 import { checkSize } from '../deploy/artifact-size.ts';
-import { checkNames, listFiles } from '../deploy/files.ts';
+import { checkNames, FORMER_IGNORE_FILE, IGNORE_FILE, listFiles } from '../deploy/files.ts';
 import { MANIFEST_NAME, readManifest } from '../deploy/manifest.ts';
 import { createActivity } from '../terminal/activity.ts';
 import type { Terminal } from '../terminal/terminal.ts';
 import { ToolError } from '../terminal/tool-error.ts';
+import { buildCommands, builtCopy } from './build-step.ts';
 import type { GeneratedFile } from './generated.ts';
 import { nodeHandler, nodeServer, type NodeModules } from './handlers-node.ts';
 import { pythonHandler, pythonServer } from './handlers-python.ts';
@@ -57,6 +58,8 @@ export async function build(folder: string, options: BuildOptions, terminal: Ter
   await Promise.all([removeArtifact(folder), removePublishedManifest(folder)]);
   const declared = await discover(folder, options.lookUp);
   for (const text of declared.warnings) terminal.warn(text);
+  if (existsSync(join(folder, FORMER_IGNORE_FILE)))
+    terminal.warn(`${FORMER_IGNORE_FILE} is read as ${IGNORE_FILE} is; rename it, as both count where both exist`);
   const built =
     declared.endpoints.length === 0 ? await buildWritten(folder, options, terminal) : await buildDeclared(declared, options, terminal);
   for (const text of [...built.application.warnings, ...unknownGpus(built.application)]) terminal.warn(text);
@@ -89,8 +92,20 @@ async function buildDeclared(declared: DeclaredApplication, options: BuildOption
       'Remove one of the two: declared endpoints need no manifest.',
     );
   await options.admit?.();
+  const activity = createActivity(terminal);
+  const copy = buildCommands(declared).length === 0 ? undefined : await builtCopy(declared, activity).finally(() => activity.end());
+  try {
+    return await buildFrom(copy?.folder ?? folder, declared, options, terminal);
+  } finally {
+    await copy?.remove();
+  }
+}
+
+/** `source`: the project's folder, or a copy of it that holds what its build command made. */
+async function buildFrom(source: string, declared: DeclaredApplication, options: BuildOptions, terminal: Terminal): Promise<Built> {
+  const { folder, endpoints } = declared;
   const handlers = await handlersOf(declared);
-  const fingerprint = await fingerprintOf(folder);
+  const fingerprint = await fingerprintOf(source);
   const packages = await installPackages(declared, options, terminal);
   const manifest = manifestOf(endpoints, {
     projectName: basename(folder),
@@ -102,7 +117,8 @@ async function buildDeclared(declared: DeclaredApplication, options: BuildOption
   const { published, endpoints: read, warnings } = readManifest(JSON.stringify(manifest), MANIFEST_NAME);
   const activity = createActivity(terminal);
   activity.begin('packing files');
-  const artifact = await packArtifact(folder, published, {
+  const artifact = await packArtifact(source, published, {
+    output: folder,
     generated: [...handlers.files, ...packages.files, ...(await sdkFiles(endpoints))],
     layers: packages.layers satisfies readonly Layer[],
     // Packages installed for this machine may not fit the hosts.

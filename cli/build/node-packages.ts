@@ -1,6 +1,6 @@
 /** Installs npm packages for Linux x86_64 on any machine: those of `package.json` and of the declarations. */
 import { createHash } from 'node:crypto';
-import { copyFile, lstat, mkdir, mkdtemp, readdir, rm, stat, writeFile } from 'node:fs/promises';
+import { copyFile, lstat, mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 
 import { z } from 'zod';
@@ -87,7 +87,8 @@ async function inputsOf({
   folder,
   declared: given,
   exclude,
-}: Pick<NodeOrder, 'folder' | 'declared' | 'exclude'>): Promise<NodeInputs | null> {
+  isBuild = false,
+}: Pick<NodeOrder, 'folder' | 'declared' | 'exclude'> & { readonly isBuild?: boolean }): Promise<NodeInputs | null> {
   const leave = new Set([SDK, ...exclude]);
   const own = (await readNodeManifest(folder)) ?? NO_MANIFEST;
   const manifest = manifestWithout(own, leave);
@@ -96,7 +97,8 @@ async function inputsOf({
   const members = await withMembers(folder, listed);
   const dependencies = Object.fromEntries(Object.entries(members).map(([name, range]) => [name, absolute(folder, range)]));
   const declared = given.filter((each) => !leave.has(nameOf(each))).map((each) => absolute(folder, each));
-  if (Object.keys(listed).length + Object.keys(optional).length + declared.length === 0) return null;
+  const development = isBuild ? (manifest.devDependencies ?? {}) : {};
+  if ([listed, optional, development].every((each) => Object.keys(each).length === 0) && declared.length === 0) return null;
   const isPlain = Object.entries(dependencies).every(([name, range]) => listed[name] === range && !range.startsWith('file:'));
   const lock = await lockOf(folder);
   const found = isPlain && own.workspaces === undefined ? await findForeignLock(folder) : undefined;
@@ -183,9 +185,37 @@ async function sizeOf(folder: string): Promise<number> {
   return bytes;
 }
 
+/** Installs all packages of a project into a copy of it, those of its development included; nothing without `package.json`. */
+export async function installForBuild({
+  project,
+  folder,
+  activity,
+}: {
+  readonly project: string;
+  readonly folder: string;
+  readonly activity: Activity;
+}): Promise<void> {
+  const own = await readNodeManifest(project);
+  if (own === undefined) return;
+  const inputs = await inputsOf({ folder: project, declared: [], exclude: [], isBuild: true });
+  if (inputs === null) return;
+  const { manifest, foreign, isExact } = inputs;
+  const written = await readFile(join(folder, 'package.json'));
+  if (foreign !== undefined) await installByManager({ project, folder, lock: foreign, manifest, isExact, isForHere: true, isBuild: true });
+  else {
+    const installation = { ...inputs, isForHere: true, isBuild: true, activity };
+    await writeNpmFiles(folder, installation);
+    await runNpm(folder, [isExact ? 'ci' : 'install'], installation);
+  }
+  // The build reads its own scripts.
+  await writeFile(join(folder, 'package.json'), written);
+}
+
 interface NodeInstallation extends NodeInputs {
   /** For this machine instead of the hosts. */
   readonly isForHere: boolean;
+  /** For the command that builds the project: with the packages of its development. */
+  readonly isBuild?: boolean;
   readonly activity: Activity;
 }
 
@@ -214,20 +244,28 @@ async function install(target: string, installation: NodeInstallation): Promise<
 }
 
 /** The project's own files where its lock says all, else what npm can resolve anywhere: paths are absolute. */
-async function writeNpmFiles(folder: string, { manifest, dependencies, lock, leave, isExact }: NodeInstallation): Promise<void> {
-  const { devDependencies: _dev, workspaces: _members, ...kept } = manifest;
+async function writeNpmFiles(folder: string, { manifest, dependencies, lock, leave, isExact, isBuild }: NodeInstallation): Promise<void> {
+  const { devDependencies, workspaces: _members, ...kept } = manifest;
   const overrides = { ...manifest.overrides, ...overridesOf(dependencies) };
-  const written = isExact ? manifest : { ...kept, name: 'application', private: true, dependencies, overrides };
+  const development = isBuild === true ? { devDependencies } : {};
+  const written = isExact ? manifest : { ...kept, ...development, name: 'application', private: true, dependencies, overrides };
   await writeFile(join(folder, 'package.json'), JSON.stringify(written));
   if (lock === null) return;
   const own = readNpmLock(lock.name, lock.text);
   await writeFile(join(folder, lock.name), isExact ? JSON.stringify(lockWithout(own, new Set(leave))) : lock.text);
 }
 
-async function runNpm(folder: string, args: readonly string[], { isForHere, activity, lock }: NodeInstallation): Promise<void> {
+async function runNpm(folder: string, args: readonly string[], { isForHere, isBuild, activity, lock }: NodeInstallation): Promise<void> {
   let fetched = 0;
   const platform = isForHere ? [] : ['--os=linux', '--cpu=x64', '--libc=glibc'];
-  const quiet = ['--no-audit', '--no-fund', '--loglevel=http', '--omit=dev', '--ignore-scripts', '--install-links'];
+  const quiet = [
+    '--no-audit',
+    '--no-fund',
+    '--loglevel=http',
+    isBuild === true ? '--include=dev' : '--omit=dev',
+    '--ignore-scripts',
+    '--install-links',
+  ];
   const ended = await runInstaller('npm', [...args, ...quiet, ...platform], {
     cwd: folder,
     // Its name within the registry: <url>/<name>/-/<file>.tgz

@@ -64,10 +64,20 @@ export interface ForeignInstallation {
   /** The manifest is the one that was locked. */
   readonly isExact: boolean;
   readonly isForHere: boolean;
+  /** With the packages of the project's development. */
+  readonly isBuild?: boolean;
 }
 
 /** @throws CapstanError CONFIG without the program, INVALID_MANIFEST with its message. */
-export async function installByManager({ project, folder, lock, manifest, isExact, isForHere }: ForeignInstallation): Promise<void> {
+export async function installByManager({
+  project,
+  folder,
+  lock,
+  manifest,
+  isExact,
+  isForHere,
+  isBuild = false,
+}: ForeignInstallation): Promise<void> {
   const { name, manager } = lock;
   for (const file of [name, ...FILES]) await copyIfThere(join(project, file), join(folder, file));
   for (const each of FOLDERS) await copyIfThere(join(project, each), join(folder, each));
@@ -93,19 +103,26 @@ export async function installByManager({ project, folder, lock, manifest, isExac
   switch (manager) {
     case 'pnpm':
       await run(
-        ...['install', '--prod', isExact ? '--frozen-lockfile' : '--no-frozen-lockfile', '--ignore-scripts'],
+        ...['install', ...(isBuild ? [] : ['--prod']), isExact ? '--frozen-lockfile' : '--no-frozen-lockfile', '--ignore-scripts'],
         ...['--config.node-linker=hoisted', '--config.package-import-method=copy', '--config.confirm-modules-purge=false'],
         ...(platform.length === 0 ? [] : [...platform, '--libc=glibc']),
       );
       break;
     case 'yarn':
-      if (await isBerry(join(project, name))) await installByBerry(folder, isExact, run);
-      else await run('install', '--production', '--ignore-scripts', '--non-interactive', ...(isExact ? ['--frozen-lockfile'] : []));
+      if (await isBerry(join(project, name))) await installByBerry(folder, { isExact, isBuild }, run);
+      else
+        await run(
+          'install',
+          ...(isBuild ? [] : ['--production']),
+          '--ignore-scripts',
+          '--non-interactive',
+          ...(isExact ? ['--frozen-lockfile'] : []),
+        );
       break;
     case 'bun':
       await run(
         'install',
-        '--production',
+        ...(isBuild ? [] : ['--production']),
         '--ignore-scripts',
         '--backend=copyfile',
         ...(isExact ? ['--frozen-lockfile'] : []),
@@ -120,11 +137,15 @@ export async function installByManager({ project, folder, lock, manifest, isExac
 }
 
 /** Yarn 2 and newer. It verifies the whole lock first, and then takes what runs. */
-async function installByBerry(folder: string, isExact: boolean, run: (...args: string[]) => Promise<void>): Promise<void> {
+async function installByBerry(
+  folder: string,
+  { isExact, isBuild }: { readonly isExact: boolean; readonly isBuild: boolean },
+  run: (...args: string[]) => Promise<void>,
+): Promise<void> {
   await run('config', 'set', 'nodeLinker', 'node-modules');
   await run('config', 'set', 'enableScripts', 'false');
   await run('install', isExact ? '--immutable' : '--no-immutable', '--mode=skip-build');
-  await run('workspaces', 'focus', '--production');
+  if (!isBuild) await run('workspaces', 'focus', '--production');
   await rm(join(folder, '.yarn/install-state.gz'), { force: true });
 }
 

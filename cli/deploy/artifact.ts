@@ -1,5 +1,5 @@
 /** Packs a folder, the generated files and the installed packages into `.tool/artifact.tar.gz`. */
-import { lstat, mkdir, rm, stat, writeFile } from 'node:fs/promises';
+import { copyFile, lstat, mkdir, rm, stat, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 
 import { ARTIFACT_LIMITS } from '../../lib/artifact-limits.ts';
@@ -50,6 +50,8 @@ export interface ArtifactParts {
   /** Selects files of the folder to leave out, by name and path. */
   readonly skip?: (name: string, path: string) => boolean;
   readonly keepStaging?: boolean;
+  /** Folder that gets the artifact, when it is another than the packed one. */
+  readonly output?: string;
   /** Receives the bytes of the folder's files that are packed, and all of them. */
   readonly packing?: (done: number, total: number) => void;
   /** Bytes. */
@@ -66,7 +68,7 @@ export async function removeArtifact(folder: string): Promise<void> {
  * @throws CapstanError INVALID_ARCHIVE when it exceeds the limit or contains what an artifact must not.
  */
 export async function packArtifact(folder: string, manifest: string, parts: ArtifactParts = {}): Promise<Artifact> {
-  const { generated = [], layers = [], keepStaging = false, limit = ARTIFACT_LIMITS.bytes } = parts;
+  const { generated = [], layers = [], keepStaging = false, limit = ARTIFACT_LIMITS.bytes, output = folder } = parts;
   const { entries, leftOut } = await listFiles(folder, parts.skip === undefined ? {} : { skip: parts.skip });
   checkNames(entries);
   const staging = join(folder, STAGING);
@@ -88,8 +90,11 @@ export async function packArtifact(folder: string, manifest: string, parts: Arti
     try {
       await writeMember(folder, [...own, ...staged], member, parts.packing);
       const written = await writeArchive([member, ...layers.map((layer) => layer.member)], unfinished, limit);
-      const path = join(folder, ARTIFACT);
-      await moveUnsynced(unfinished, path);
+      const path = join(output, ARTIFACT);
+      await mkdir(dirname(path), { recursive: true });
+      // Another folder may be on another file system.
+      if (output === folder) await moveUnsynced(unfinished, path);
+      else await copyFile(unfinished, path);
       const files = own.length + staged.length + layers.reduce((sum, layer) => sum + layer.files, 0);
       return { path, ...written, files, leftOut, contents: contentsOf([...own, ...staged], layers) };
     } catch (error) {

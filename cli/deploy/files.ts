@@ -8,12 +8,15 @@ import { isErrno } from '../../lib/to-error.ts';
 import { ToolError } from '../terminal/tool-error.ts';
 import { readText } from '../text-file.ts';
 import { hasPrivateKey, isCredentialName } from './credential-files.ts';
-import { IgnoreFile } from './ignore-file.ts';
+import { IgnoreFile, type Verdict } from './ignore-file.ts';
 import { MANIFEST_NAME } from './manifest.ts';
 
 /** Never in an artifact: the tool's own output, version control, compiled Python, data and secrets. */
 const NEVER = /^(\.git|\.tool|\.capstan|__pycache__|\.env([-._].+)?)$/i;
 const NODE_MODULES = 'node_modules';
+/** The project's own rules for the artifact; a project that comes from Flash has the other one. */
+export const IGNORE_FILE = '.toolignore';
+export const FORMER_IGNORE_FILE = '.flashignore';
 /** Folders of installed packages, which the runtimes find by these names. */
 const dependencies = [NODE_MODULES, 'python_packages'];
 
@@ -35,10 +38,13 @@ interface Rules {
   /** Nearest first: a rule nearer to the file overrides one further up. */
   readonly git: readonly { readonly base: string; readonly rules: IgnoreFile }[];
   readonly tool: IgnoreFile;
+  /** Below a folder that `.gitignore` excludes: only what the tool's rules include is listed. */
+  readonly isOutside: boolean;
 }
 
 /**
- * Lists the folder. `.gitignore` files apply to their subtree, `.toolignore` to the whole folder. Installed
+ * Lists the folder. `.gitignore` files apply to their subtree, `.toolignore` to the whole folder, and it may include again
+ * what these exclude. Installed
  * dependencies are included whatever `.gitignore` says, because a node installs nothing. `skip` excludes files by name
  * and path.
  * @throws CapstanError INVALID_ARCHIVE for a link that leads out of the folder.
@@ -52,7 +58,9 @@ export async function listFiles(
   const leftOut: string[] = [];
   /** Link → its target, relative to the folder. */
   const links = new Map<string, string>();
-  await walk('', { git: [], tool: new IgnoreFile((await readText(root, '.toolignore')) ?? '') });
+  // Rules of the tool come last: they decide.
+  const own = [await readText(root, FORMER_IGNORE_FILE), await readText(root, IGNORE_FILE)].map((text) => text ?? '').join('\n');
+  await walk('', { git: [], tool: new IgnoreFile(own), isOutside: false });
   return { entries: withTargets().sort((a, b) => (a.path < b.path ? -1 : 1)), leftOut };
 
   /** Without links to what is left out: hosts refuse a broken link. */
@@ -79,7 +87,9 @@ export async function listFiles(
       if (NEVER.test(name) || path === MANIFEST_NAME) continue;
       if (options.skip?.(name, path) === true) continue;
       const stat = await statOf(path);
-      if (isIgnored(path, stat.isDirectory(), rules)) continue;
+      const isFolder = stat.isDirectory();
+      const verdict = verdictOf(path, isFolder, rules);
+      if (verdict === 'excluded' && !(isFolder && rules.tool.includesBelow(path))) continue;
       // Packages contain certificates and samples; what the user wrote there on purpose is named in .toolignore.
       if (!isDependency(path) && !rules.tool.names(path, stat.isDirectory())) {
         const hint = `(to pack it, add !${path} to .toolignore)`;
@@ -93,7 +103,8 @@ export async function listFiles(
         }
       }
       if (stat.isDirectory()) {
-        if (base !== NODE_MODULES || name !== '.cache') await walk(path, rules);
+        const isOutside = verdict === 'excluded' || (rules.isOutside && verdict !== 'included');
+        if (base !== NODE_MODULES || name !== '.cache') await walk(path, { ...rules, isOutside });
       } else if (stat.isSymbolicLink()) {
         const target = await targetInside(path);
         if (target !== null) {
@@ -159,14 +170,17 @@ function isDependency(path: string): boolean {
   return dependencies.some((folder) => path === folder || path.startsWith(`${folder}/`));
 }
 
-function isIgnored(path: string, isFolder: boolean, { git, tool }: Rules): boolean {
-  if (tool.verdict(path, isFolder) === 'excluded') return true;
-  if (isDependency(path)) return false;
+/** The tool's rules decide over `.gitignore`, in both directions. */
+function verdictOf(path: string, isFolder: boolean, { git, tool, isOutside }: Rules): Verdict {
+  const own = tool.verdict(path, isFolder);
+  if (own !== undefined) return own;
+  if (isOutside) return 'excluded';
+  if (isDependency(path)) return undefined;
   for (const { base, rules } of git) {
     const verdict = rules.verdict(base === '' ? path : path.slice(base.length + 1), isFolder);
-    if (verdict !== undefined) return verdict === 'excluded';
+    if (verdict !== undefined) return verdict;
   }
-  return false;
+  return undefined;
 }
 
 function isInside(root: string, path: string): boolean {

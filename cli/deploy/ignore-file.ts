@@ -10,6 +10,8 @@ interface Rule {
   /** Without a slash: the rule applies to the last part of a path. */
   readonly onlyName: boolean;
   readonly pattern: RegExp;
+  /** Its text, before the first wildcard. */
+  readonly start: string;
 }
 
 /** What a file says of one path: a rule excludes it, a rule with `!` includes it, or none matches. */
@@ -50,6 +52,11 @@ export class IgnoreFile {
     return rule.isNegated ? 'included' : 'excluded';
   }
 
+  /** Whether a rule with `!` names something below a folder. */
+  includesBelow(folder: string): boolean {
+    return this.#rules.some(({ isNegated, start }) => isNegated && start.startsWith(`${folder}/`));
+  }
+
   /** Whether a rule with `!` names the path or a folder above it. */
   names(path: string, isFolder: boolean): boolean {
     const own = this.verdict(path, isFolder);
@@ -68,7 +75,8 @@ function ruleOf(line: string): Rule | null {
   if (onlyFolders) text = text.slice(0, -1);
   const onlyName = !text.includes('/');
   const pattern = text === '' ? null : patternOf(text.replace(/^\//, ''));
-  return pattern === null ? null : { isNegated, onlyFolders, onlyName, pattern };
+  const [start = ''] = /^[^*?[\\]*/.exec(text.replace(/^\//, '')) ?? [];
+  return pattern === null ? null : { isNegated, onlyFolders, onlyName, pattern, start };
 }
 
 /** Null for a pattern that matches nothing: an open bracket, or a backslash at the end. */

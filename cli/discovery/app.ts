@@ -1,7 +1,8 @@
 /** Finds the web application that a declaration names: `main:app`, `server.ts`, or a value of the file itself. */
-import { existsSync, statSync } from 'node:fs';
+import { existsSync, readFileSync, statSync } from 'node:fs';
 import { extname, join, posix } from 'node:path';
 
+import type { CheckedSettings } from '../../sdk/typescript/settings.ts';
 import type { DeclaredApp } from './declared.ts';
 import { broken, type Place } from './settings.ts';
 
@@ -30,7 +31,11 @@ export function pythonAppOf(app: string | object | undefined, file: string | nul
 }
 
 /** @throws CapstanError INVALID_MANIFEST with file, line and rule. */
-export function nodeAppOf(app: string | object | undefined, folder: string, place: Place, endpoint: string): DeclaredApp | null {
+export function nodeAppOf(
+  { app, name: endpoint, build }: Pick<CheckedSettings, 'app' | 'name' | 'build'>,
+  folder: string,
+  place: Place,
+): DeclaredApp | null {
   if (app === undefined) return null;
   if (typeof app !== 'string') return { file: null, name: '' };
   const [path = '', name = '', ...more] = app.split(':');
@@ -44,7 +49,20 @@ export function nodeAppOf(app: string | object | undefined, folder: string, plac
   )
     throw broken(place, `endpoint ${endpoint}: app must be a file of the project, such as server.ts or server.ts:app, not ${app}`);
   const target = join(folder, file);
-  if (!existsSync(target) || !statSync(target).isFile())
-    throw broken(place, `endpoint ${endpoint}: app ${app}: ${file} is not in the project`);
+  // What the build makes is looked for afterwards.
+  if (build === undefined && (!existsSync(target) || !statSync(target).isFile()))
+    throw broken(place, `endpoint ${endpoint}: app ${app}: ${file} is not in the project`, missingHint(folder));
   return { file, name };
+}
+
+/** A project with a build script most likely means a file that this makes. */
+function missingHint(folder: string): string {
+  try {
+    const { scripts } = JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8')) as { scripts?: { build?: unknown } };
+    if (typeof scripts?.build === 'string')
+      return "If the script build of package.json makes the file, add to the declaration: build: 'npm run build'";
+  } catch {
+    // No package.json, or a damaged one, which the installation reports.
+  }
+  return 'Correct the declaration.';
 }

@@ -72,7 +72,9 @@ export async function discoverFiles(folder: string, lookUp: LookUp, reader: Pyth
     }
   }
   const ofNode = found.filter(({ language }) => language === 'node');
-  const loaded = new Set(ofNode.flatMap(({ file, app }) => [file, ...(app?.file == null ? [] : [app.file])]));
+  const loaded = new Set(
+    ofNode.flatMap(({ file, app, settings }) => [file, ...(app?.file == null || settings.build !== undefined ? [] : [app.file])]),
+  );
   const imports = await readNodeImports(folder, [...loaded]);
   // The file of an application is not that of its endpoint.
   for (const { file, error } of imports.errors)

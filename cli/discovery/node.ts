@@ -128,7 +128,7 @@ class FileReader {
       settings: checked,
       functions: [] as DeclaredFunction[],
       imports: [],
-      app: nodeAppOf(checked.app, this.#folder, place, checked.name),
+      app: nodeAppOf(checked, this.#folder, place),
     };
     const open: Open = { endpoint };
     this.#found.push(open);

@@ -1,5 +1,5 @@
 /** `paths` and `baseUrl` of tsconfig.json or jsconfig.json, with what it extends. */
-import { dirname, join, resolve } from 'node:path';
+import { dirname, join, relative, resolve } from 'node:path';
 
 import { parseSync, type Expression } from 'oxc-parser';
 
@@ -16,6 +16,8 @@ export interface PathMapping {
 export interface TsConfig {
   /** Absolute; undefined without one. */
   readonly baseUrl: string | undefined;
+  /** Absolute; undefined without one. */
+  readonly outDir?: string | undefined;
   /** The most specific first. */
   readonly paths: readonly PathMapping[];
 }
@@ -36,6 +38,13 @@ export async function tsConfigFor(folder: string, root: string): Promise<TsConfi
   }
 }
 
+/** Returns `outDir` of a configuration, or of what it extends, relative to the folder; undefined when it is the folder or outside. */
+export async function outputFolderOf(folder: string, name: string): Promise<string | undefined> {
+  const found = (await readConfig(folder, name, 0))?.outDir;
+  const path = found === undefined ? '' : relative(folder, found);
+  return path === '' || path.startsWith('..') ? undefined : path;
+}
+
 async function readConfig(folder: string, name: string, depth: number): Promise<TsConfig | null> {
   const text = depth > MAX_DEPTH ? null : await readText(folder, name);
   if (text === null) return null;
@@ -54,7 +63,8 @@ async function readConfig(folder: string, name: string, depth: number): Promise<
   const base = options['baseUrl'];
   const baseUrl = typeof base === 'string' ? resolve(folder, base) : inherited.baseUrl;
   const paths = options['paths'] === undefined ? inherited.paths : mappingsOf(objectOf(options['paths']), baseUrl ?? folder);
-  return { baseUrl, paths };
+  const out = options['outDir'];
+  return { baseUrl, paths, outDir: typeof out === 'string' ? resolve(folder, out) : inherited.outDir };
 }
 
 function mappingsOf(paths: Readonly<Record<string, unknown>>, base: string): PathMapping[] {
@@ -108,8 +118,12 @@ function objectOf(value: unknown): Readonly<Record<string, unknown>> {
   return typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as Record<string, unknown>) : {};
 }
 
-function withoutUndefined({ baseUrl, paths }: TsConfig): Partial<TsConfig> {
-  return { ...(baseUrl === undefined ? {} : { baseUrl }), ...(paths.length === 0 ? {} : { paths }) };
+function withoutUndefined({ baseUrl, paths, outDir }: TsConfig): Partial<TsConfig> {
+  return {
+    ...(outDir === undefined ? {} : { outDir }),
+    ...(baseUrl === undefined ? {} : { baseUrl }),
+    ...(paths.length === 0 ? {} : { paths }),
+  };
 }
 
 function baseName(path: string): string {

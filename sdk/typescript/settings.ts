@@ -33,6 +33,11 @@ export interface EndpointSettings extends DeclaredParameters {
    * shell. With `loadBalanced: false` a foreign worker, which fetches jobs.
    */
   readonly command?: readonly string[];
+  /**
+   * A command line that makes files of the project, such as `npm run build`. It runs in a clean copy at build time; what it
+   * makes is part of the artifact, whatever `.gitignore` says.
+   */
+  readonly build?: string;
 }
 
 /** The settings with the defaults filled in. */
@@ -53,6 +58,7 @@ export interface CheckedSettings extends CheckedParameters {
   readonly app: string | object | undefined;
   /** Empty when there is none. */
   readonly command: readonly string[];
+  readonly build: string | undefined;
 }
 
 /** Requests that a server takes at once unless its declaration says otherwise: it was made for several. */
@@ -62,7 +68,7 @@ const PARAMETERS = Object.keys(DECLARED_PARAMETERS) as readonly (keyof DeclaredP
 
 const known = new Set<string>([
   ...PARAMETERS,
-  ...['name', 'gpu', 'workers', 'dependencies', 'systemDependencies', 'env', 'volume', 'loadBalanced', 'app', 'command', 'schema'],
+  ...['name', 'gpu', 'workers', 'dependencies', 'systemDependencies', 'env', 'volume', 'loadBalanced', 'app', 'command', 'build', 'schema'],
 ]);
 
 function unknownSetting(endpoint: string, key: string): DeclarationError {
@@ -106,6 +112,7 @@ export function checkSettings(settings: EndpointSettings): CheckedSettings {
     loadBalanced,
     app,
     command,
+    build: rules.text('build', settings.build),
   };
 }
 

@@ -43,6 +43,9 @@ class Parameters(DeclaredParameters, total=False):
     #: A program that listens on ``$PORT``, with its arguments; ``$PORT`` and ``$CAPSTAN_…`` in them are replaced, without a shell.
     #: With ``load_balanced=False`` a foreign worker, which fetches jobs.
     command: Sequence[str]
+    #: A command line that makes files of the project, such as ``npm run build``. It runs in a clean copy at build time; what it
+    #: makes is part of the artifact, whatever ``.gitignore`` says.
+    build: Optional[str]
 
 
 #: Requests that a server takes at once unless its declaration says otherwise: it was made for several.
@@ -67,6 +70,7 @@ class Settings(CheckedParameters):
     #: The application, or where it is; None without one.
     app: Any
     command: Tuple[str, ...]
+    build: Optional[str]
 
     def __repr__(self) -> str:
         # Values of env are secrets.
@@ -141,6 +145,7 @@ def check_settings(given: Mapping[str, Any]) -> Settings:
         load_balanced=load_balanced,
         app=app,
         command=command,
+        build=rules.text("build", given.get("build")),
     )
 
 
