@@ -74,6 +74,7 @@ export async function start(config: SchedulerConfig, deps: SchedulerDeps = {}): 
   });
   parts.recorder.start();
   parts.reasonRecorder.start();
+  parts.deviceRecorder.start();
   log.info({ address, dataDir: parts.folder.path, status: standing.status.kind }, 'scheduler started');
 
   const close = async (): Promise<void> => {
@@ -106,6 +107,7 @@ async function closeQueue({
   engine,
   recorder,
   reasonRecorder,
+  deviceRecorder,
   blobs,
   cellWatch,
   store,
@@ -118,6 +120,7 @@ async function closeQueue({
   await masterKeys.close();
   await recorder.close();
   await reasonRecorder.close();
+  await deviceRecorder.close();
   await engine.close();
   await blobs.close();
   await cellWatch.close();

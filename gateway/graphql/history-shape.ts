@@ -1,5 +1,12 @@
 /** What happened at an endpoint over time, in GraphQL. */
-import type { GetHistoryRequest, GetHistoryResponse, HistoryDurations } from '../../proto/gen/capstan/v1/control.ts';
+import { throttleNames } from '../../lib/throttle-reasons.ts';
+import type {
+  GetDeviceHistoryRequest,
+  GetDeviceHistoryResponse,
+  GetHistoryRequest,
+  GetHistoryResponse,
+  HistoryDurations,
+} from '../../proto/gen/capstan/v1/control.ts';
 
 import { whole } from './endpoint-form.ts';
 import { milliseconds } from './job-shape.ts';
@@ -25,7 +32,7 @@ export function historyMessage({ endpoint, from, to, step }: HistoryArguments): 
 }
 
 /** When each step begins, ms since 1970. */
-export function timesOf({ fromMs, stepS, steps }: GetHistoryResponse): number[] {
+export function timesOf({ fromMs, stepS, steps }: Pick<GetHistoryResponse, 'fromMs' | 'stepS' | 'steps'>): number[] {
   return Array.from({ length: steps }, (_, i) => Number(fromMs) + i * stepS * 1000);
 }
 
@@ -60,6 +67,37 @@ export function historyShape(history: GetHistoryResponse): object {
       started: rounded(history.startStartedMs),
       loaded: rounded(history.startLoadedMs),
     },
+  };
+}
+
+export interface DeviceHistoryArguments extends Omit<HistoryArguments, 'endpoint'> {
+  readonly node: string;
+  readonly device: string;
+}
+
+/** @throws CapstanError INVALID_ARGUMENT */
+export function deviceHistoryMessage({ node, device, from, to, step }: DeviceHistoryArguments): GetDeviceHistoryRequest {
+  return {
+    nodeId: node,
+    device,
+    fromMs: milliseconds('from', from),
+    toMs: milliseconds('to', to ?? 0),
+    stepS: whole('step', step ?? 0),
+  };
+}
+
+export function deviceHistoryShape(history: GetDeviceHistoryResponse): object {
+  return {
+    step: history.stepS,
+    at: timesOf(history),
+    utilization: rounded(history.utilizationPercent),
+    powerWatts: rounded(history.powerWatts),
+    memoryUsedBytes: rounded(history.memoryUsedBytes),
+    temperatureCelsius: rounded(history.temperatureCelsius),
+    throttleReasons: history.throttleReasons.map(throttleNames),
+    eccCorrected: rounded(history.eccCorrected),
+    eccUncorrected: rounded(history.eccUncorrected),
+    xid: history.xid.map((code) => (code === 0 ? null : code)),
   };
 }
 

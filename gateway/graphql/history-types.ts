@@ -32,6 +32,31 @@ type History {
   execution: HistoryDurations!
   starts: HistoryStarts!
 }
+"""
+Gauges of a device in equal steps, kept for 3 days in minutes. Every list has one value for each step; null where the device did not report
+it, or its node was away.
+"""
+type DeviceHistory {
+  "Length of a step, s."
+  step: Int!
+  "When each step begins, ms since the Unix epoch."
+  at: [Float!]!
+  "Share of time in which a kernel ran, percent: the mean over each step."
+  utilization: [Float]!
+  "Power draw: the mean over each step."
+  powerWatts: [Float]!
+  "The most in each step."
+  memoryUsedBytes: [Float]!
+  "The highest in each step."
+  temperatureCelsius: [Float]!
+  "Every reason for which clocks were lowered within each step, for example sw_power_cap or hw_thermal_slowdown."
+  throttleReasons: [[String!]!]!
+  "Memory errors since the driver was loaded."
+  eccCorrected: [Float]!
+  eccUncorrected: [Float]!
+  "The last error of the driver (Xid) within each step."
+  xid: [Int]!
+}
 """Workers by state: means over each step."""
 type HistoryWorkers {
   idle: [Float!]!

@@ -19,7 +19,14 @@ import { cursorOf, endOf, logRequest, logWaitMs, type LogQuery } from '../logs/q
 import { unlessAborted } from '../logs/unless-aborted.ts';
 import { bulkMessage, bulkShape, filterMessage, jobShape, type BulkArguments, type JobSearch } from './job-shape.ts';
 import { lastHourMessage, routeFigureShapes, routeHistoryShape } from './route-shapes.ts';
-import { historyMessage, historyShape, type HistoryArguments } from './history-shape.ts';
+import {
+  deviceHistoryMessage,
+  deviceHistoryShape,
+  historyMessage,
+  historyShape,
+  type DeviceHistoryArguments,
+  type HistoryArguments,
+} from './history-shape.ts';
 import { checkSetting, whole } from './endpoint-form.ts';
 import type { ControlCalls, Placed } from './control-calls.ts';
 import {
@@ -135,6 +142,8 @@ export function rootFor({ calls, addresses, isOperator, draining, cluster }: Roo
       }
     },
     history: async (given: HistoryArguments) => historyShape(await call((control) => control.getHistory, historyMessage(given))),
+    deviceHistory: async (given: DeviceHistoryArguments) =>
+      deviceHistoryShape((await calls.any((control) => control.getDeviceHistory, deviceHistoryMessage(given))).reply),
     routeHistory: async (given: HistoryArguments) =>
       routeHistoryShape(await call((control) => control.getHistory, { ...historyMessage(given), byRoute: true })),
     routeFigures: async ({ endpoint }: { endpoint: string }) => {

@@ -41,6 +41,8 @@ type Query {
   history(endpoint: ID!, from: Float!, to: Float, step: Int): History!
   "The same of the requests of a load-balanced endpoint, by route."
   routeHistory(endpoint: ID!, from: Float!, to: Float, step: Int): RouteHistory!
+  "Requires the scope OPERATOR. Gauges of a GPU or MIG slice between two times, in ms since the Unix epoch (to: now if omitted). step: seconds, a multiple of 60; one that suits the range if omitted."
+  deviceHistory(node: ID!, device: ID!, from: Float!, to: Float, step: Int): DeviceHistory!
   "The last hour of a load-balanced endpoint by route, the busiest first."
   routeFigures(endpoint: ID!): [RouteFigures!]!
   "What needs attention now: problems of the account; with the scope OPERATOR those of the whole service."

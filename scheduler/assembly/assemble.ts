@@ -25,6 +25,7 @@ import { diskFull, DiskWatch, spaceOf } from '../files/disk-watch.ts';
 import { lockDataFolder } from '../files/folder-lock.ts';
 import { QueueReasonRecorder } from '../history/queue-reasons.ts';
 import { step } from '../core/step.ts';
+import { DeviceRecorder } from '../history/device-recorder.ts';
 import { HistoryRecorder } from '../history/recorder.ts';
 import type { GpuTable } from '../../lib/gpu-table.ts';
 import { readGpuTable } from '../gpu-table-file.ts';
@@ -84,6 +85,7 @@ export interface Parts {
   readonly cellWatch: CellWatch;
   readonly engine: Engine;
   readonly recorder: HistoryRecorder;
+  readonly deviceRecorder: DeviceRecorder;
   readonly reasonRecorder: QueueReasonRecorder;
   readonly masterKeys: MasterKeys;
   readonly blobs: BlobParts;
@@ -131,7 +133,7 @@ async function assembleIn(folder: DataFolder, { config, deps, log, gpus, guardOf
   const storeMetrics = new StoreMetrics();
   const standing = new Standing({ isShared: config.store !== '' });
   const payloads = new PayloadKeys(masterKey, olderMasterKeys, config.encryptPayloads);
-  const { store, shard, cells, history, queueReasons, snapshots } = await openStore(config, folder, {
+  const { store, shard, cells, history, queueReasons, deviceHistory, snapshots } = await openStore(config, folder, {
     masterKeys: () => masterKeys.text,
     payloadKeys: payloads,
     advertised: () => standing.address,
@@ -162,6 +164,7 @@ async function assembleIn(folder: DataFolder, { config, deps, log, gpus, guardOf
   });
   const recorder: HistoryRecorder = new HistoryRecorder({ image: () => engine.image, wall: () => clock.now().wall, store: history, log });
   const reasonRecorder = new QueueReasonRecorder({ image: () => engine.image, now: () => clock.now(), store: queueReasons, log });
+  const deviceRecorder = new DeviceRecorder({ state: () => engine.image, wall: () => clock.now().wall, store: deviceHistory, log });
   const id = randomUUID();
   const random = new Uint32Array(randomBytes(16).buffer, 0, 4);
   const engine: Engine = new Engine(
@@ -225,6 +228,7 @@ async function assembleIn(folder: DataFolder, { config, deps, log, gpus, guardOf
     metrics,
     history,
     queueReasons,
+    deviceHistory,
     clock,
     log,
     webhookSecrets,
@@ -299,6 +303,7 @@ async function assembleIn(folder: DataFolder, { config, deps, log, gpus, guardOf
     cellWatch,
     engine,
     recorder,
+    deviceRecorder,
     reasonRecorder,
     masterKeys,
     blobs,

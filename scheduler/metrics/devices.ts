@@ -1,19 +1,10 @@
 /** Gauges of the GPUs and MIG slices of connected nodes, as their agents read them every few seconds. */
+import { THROTTLE_REASONS } from '../../lib/throttle-reasons.ts';
 import type { Device } from '../../proto/gen/capstan/v1/nodes.ts';
 import type { State } from '../core/state.ts';
 import type { Level } from './levels.ts';
 
 const LABELS = ['node', 'device', 'endpoint', 'account'] as const;
-
-/** NVML's reasons for lower clocks (nvml.h, nvmlClocksEventReason…), by bit; an idle GPU and clocks that were requested are none. */
-const THROTTLE_REASONS: readonly (readonly [bit: bigint, reason: string])[] = [
-  [0x04n, 'sw_power_cap'],
-  [0x08n, 'hw_slowdown'],
-  [0x10n, 'sync_boost'],
-  [0x20n, 'sw_thermal_slowdown'],
-  [0x40n, 'hw_thermal_slowdown'],
-  [0x80n, 'hw_power_brake_slowdown'],
-];
 
 interface Placed {
   readonly device: Device;

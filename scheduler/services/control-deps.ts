@@ -8,6 +8,7 @@ import type { SchedulerMetrics } from '../metrics/metrics.ts';
 import type { WebhookSecrets } from '../webhooks/secrets.ts';
 import type { Cells } from '../store/cells.ts';
 import type { HistoryStore } from '../store/history.ts';
+import type { DeviceHistoryStore } from '../store/device-history.ts';
 import type { QueueReasonStore } from '../store/queue-reasons.ts';
 import type { Snapshot } from '../store/snapshots.ts';
 import type { SchedulerDisk } from './attention.ts';
@@ -22,6 +23,7 @@ export interface ControlDeps {
   readonly metrics: SchedulerMetrics;
   readonly history: HistoryStore;
   readonly queueReasons: QueueReasonStore;
+  readonly deviceHistory: DeviceHistoryStore;
   readonly clock: Clock;
   readonly log: EngineLog;
   readonly webhookSecrets: WebhookSecrets;

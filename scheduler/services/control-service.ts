@@ -28,6 +28,7 @@ import { cellHandlers } from './cell-service.ts';
 import { consoleSessionHandlers } from './console-session-service.ts';
 import { deployHandlers } from './deploy-service.ts';
 import { endpointInfo } from './endpoint-info.ts';
+import { deviceHistoryHandlers } from './device-history-service.ts';
 import { historyHandlers } from './history-service.ts';
 import { jobSearchHandlers } from './job-search.ts';
 import { keyHandlers } from './key-service.ts';
@@ -96,6 +97,7 @@ export class Control {
       ...consoleSessionHandlers(this.#deps),
       ...jobSearchHandlers(this.#deps),
       ...historyHandlers(this.#deps),
+      ...deviceHistoryHandlers(this.#deps),
       ...bulkHandlers(this.#deps),
       listActivity: reader('ListActivity', (_request, who) => ({ endpoints: activity(engine.state, who) })),
       ...cellHandlers(this.#deps),

@@ -25,7 +25,7 @@ export function historyHandlers({ engine, auth, log, clock, history }: ControlDe
   };
 }
 
-function timeOf(field: string, ms: bigint, now: number): number {
+export function timeOf(field: string, ms: bigint, now: number): number {
   if (ms < 0n || ms > 8_640_000_000_000_000n)
     throw new CapstanError('INVALID_ARGUMENT', `${field}: must be a time in ms since 1970`, { field });
   return ms === 0n ? now : Number(ms);

@@ -101,6 +101,7 @@ export function serviceRules(auth: Authorizer): ServiceRules {
       createJoinToken: operator,
       listJoinTokens: operator,
       revokeJoinToken: operator,
+      getDeviceHistory: operator,
       drainNode: operator,
       resumeNode: operator,
       removeNode: operator,

@@ -11,6 +11,7 @@ import { Snapshots } from './snapshots.ts';
 import { DEFAULT_CELL } from '../../lib/cells.ts';
 import type { Cells } from './cells.ts';
 import type { HistoryStore } from './history.ts';
+import type { DeviceHistoryStore } from './device-history.ts';
 import type { QueueReasonStore } from './queue-reasons.ts';
 import type { Store } from './store.ts';
 import type { StoreWatcher } from './store-watcher.ts';
@@ -23,6 +24,7 @@ export interface OpenedStore {
   readonly cells: Cells | null;
   readonly history: HistoryStore;
   readonly queueReasons: QueueReasonStore;
+  readonly deviceHistory: DeviceHistoryStore;
   /** Copies of the database for backups; null where the database has its own. */
   readonly snapshots: Snapshots | null;
 }
@@ -53,7 +55,8 @@ async function openInFolder({ cell }: SchedulerConfig, folder: DataFolder, { mas
   const store = await openSqliteStore({ file, mustExist: !folder.created.folder, payloadKeys });
   const snapshots = new Snapshots(file, (copy) => store.snapshot(copy), masterKeys);
   await snapshots.sweep();
-  return { store, shard: 0, cells: null, history: store.history, queueReasons: store.queueReasons, snapshots };
+  const { history, queueReasons, deviceHistory } = store;
+  return { store, shard: 0, cells: null, history, queueReasons, deviceHistory, snapshots };
 }
 
 async function openShared(config: SchedulerConfig, { advertised, watcher, payloadKeys }: StoreFacts): Promise<OpenedStore> {
@@ -63,5 +66,6 @@ async function openShared(config: SchedulerConfig, { advertised, watcher, payloa
   if (isBlobDirShared && blobDir === undefined)
     throw new CapstanError('CONFIG', 'CAPSTAN_BLOB_DIR_SHARED: requires CAPSTAN_BLOB_DIR', { field: 'CAPSTAN_BLOB_DIR_SHARED' });
   const store = await openPostgresStore({ url, cell, watcher, advertised, payloadKeys });
-  return { store, shard: store.cell, cells: store.cells, history: store.history, queueReasons: store.queueReasons, snapshots: null };
+  const { cells, history, queueReasons, deviceHistory } = store;
+  return { store, shard: store.cell, cells, history, queueReasons, deviceHistory, snapshots: null };
 }

@@ -315,3 +315,40 @@ serial(`environments are created and deleted, an endpoint is deleted, each after
   await page.getByRole('link', { name: 'hostile' }).waitFor();
   t.is(await page.getByRole('link', { name: 'paused' }).count(), 0);
 });
+
+serial(`a node shows the history of its GPUs${SKIPPED}`, async (t) => {
+  t.timeout(180_000);
+  const device = GPUS[0]?.uuid ?? '';
+  const graphql = async <T>(query: string): Promise<T> => {
+    const headers = { authorization: `Bearer ${stack.apiKey}`, 'content-type': 'application/json' };
+    const response = await fetch(`${stack.url}/graphql`, { method: 'POST', headers, body: JSON.stringify({ query }) });
+    return ((await response.json()) as { data: T }).data;
+  };
+  const { nodes } = await graphql<{ nodes: { id: string }[] }>('{ nodes { id } }');
+  const query = `{ deviceHistory(node: "${nodes[0]?.id ?? ''}", device: "${device}", from: ${Date.now() - 600_000}) {
+    step at utilization powerWatts memoryUsedBytes temperatureCelsius throttleReasons xid } }`;
+  interface Answer {
+    readonly deviceHistory: { readonly at: readonly number[] } & Record<'utilization' | 'memoryUsedBytes', readonly (number | null)[]>;
+  }
+  let answer: Answer['deviceHistory'] | undefined;
+  await until(
+    'a minute is written',
+    async () => {
+      answer = (await graphql<Answer>(query)).deviceHistory;
+      return answer.utilization.includes(7);
+    },
+    100_000,
+  );
+  t.true(answer?.memoryUsedBytes.includes(40_960 * 2 ** 20));
+  t.is(answer?.at.length, answer?.utilization.length);
+  const page = await openPage(t, browser, stack.url);
+  await signIn(page, stack.url, stack.apiKey, '/console/nodes');
+  await page.getByText(/^History of the GPUs of/).click();
+  await page.getByRole('img', { name: /^GPU utilization: at most 7 % on/ }).waitFor();
+  await page.getByRole('img', { name: /^GPU memory: at most 40 GiB used/ }).waitFor();
+  await page.getByText('Clocks were not lowered.').waitFor();
+  await page.getByLabel('GPU', { exact: true }).selectOption(GPUS[1]?.uuid ?? '');
+  await page.getByLabel('Last', { exact: true }).selectOption('3 days');
+  await page.getByRole('img', { name: /^GPU power: .*in steps of 15 min/ }).waitFor();
+  await checkAccessibility(t, page, 'nodes with the history of GPUs');
+});

@@ -5,6 +5,7 @@ import { graphql } from '../api/request.ts';
 import { useOperatorRefusal } from '../api/session.ts';
 import { bytes, percent } from '../ui/format.ts';
 import { Badge, ConfirmButton, Facts, Failure, Loaded, Page, Section, Text } from '../ui/parts.tsx';
+import { DeviceHistory } from './device-history.tsx';
 import { DEVICE_FIELDS, Devices, USERS_FIELDS, type Device, type DeviceUsers } from './devices.tsx';
 import { WholeAccount } from './whole-account.tsx';
 
@@ -145,6 +146,7 @@ function NodeSection({ node, users }: { node: Node; users: DeviceUsers }): JSX.E
         </p>
       )}
       {node.devices.length > 0 && <Devices label={`GPUs of ${node.name}`} nodes={[node]} users={users} />}
+      {refusal === undefined && node.devices.length > 0 && <DeviceHistory node={node} />}
     </Section>
   );
 }

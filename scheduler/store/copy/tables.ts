@@ -88,6 +88,7 @@ export const COPY_TABLES: readonly CopyTable[] = [
   table('bodies', 'id:text account:text size:int refs:int', 'id', { isCounted: true }),
   table('history', 'endpoint:text step:int at:int value:text', 'endpoint step at', { isOfEndpoints: true }),
   table('queue_reasons', 'endpoint:text at:int reason:text detail:text', 'endpoint at', { isOfEndpoints: true }),
+  table('device_history', 'node:text device:text at:int value:text', 'node device at'),
   table('body_usage', 'account:text bytes:int', 'account', { isDerived: true }),
 ];
 

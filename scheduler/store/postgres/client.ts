@@ -22,6 +22,7 @@ import type { Cells } from '../cells.ts';
 import type { HistoryStore } from '../history.ts';
 import type { PayloadKeys } from '../../secrets/payload-keys.ts';
 import { PayloadCodec } from '../payload-codec.ts';
+import type { DeviceHistoryStore } from '../device-history.ts';
 import type { QueueReasonStore } from '../queue-reasons.ts';
 import { unwatched, type LossCause, type StoreWatcher } from '../store-watcher.ts';
 import { parseAddress, type Address } from './address.ts';
@@ -34,6 +35,7 @@ import { findCell } from './find-cell.ts';
 import { bodyReads } from './reads/bodies.ts';
 import { controlReads } from './reads/control.ts';
 import { hookReads } from './reads/hooks.ts';
+import { deviceHistoryOf } from './device-history.ts';
 import { historyOf } from './history.ts';
 import { queueReasonsOf } from './queue-reasons.ts';
 import { jobReads } from './reads/jobs.ts';
@@ -123,6 +125,7 @@ export class PostgresStore implements Store {
   readonly cells: Cells;
   readonly history: HistoryStore;
   readonly queueReasons: QueueReasonStore;
+  readonly deviceHistory: DeviceHistoryStore;
   readonly #clock = new DatabaseClock();
   readonly #now: () => number;
   readonly #watcher: StoreWatcher;
@@ -179,6 +182,7 @@ export class PostgresStore implements Store {
     const search: Query = async <R extends readonly unknown[]>(name: string, text: string, values: readonly unknown[]) =>
       this.#searchers.search<R>(name, text, values.map(withoutNul));
     this.history = { ...historyOf(this.#told(query), this.cell), read: historyOf(this.#told(search), this.cell).read };
+    this.deviceHistory = { ...deviceHistoryOf(this.#told(query), this.cell), read: deviceHistoryOf(this.#told(search), this.cell).read };
     this.queueReasons = { ...queueReasonsOf(this.#told(query), this.cell), read: queueReasonsOf(this.#told(search), this.cell).read };
     this.#reads = this.#readsWith(query);
     this.#searches = this.#readsWith(search);

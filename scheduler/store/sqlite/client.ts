@@ -15,6 +15,7 @@ import { CapstanError } from '../../../lib/errors.ts';
 import { messageOf, toError } from '../../../lib/to-error.ts';
 import type { PayloadKeys, PayloadKeySet } from '../../secrets/payload-keys.ts';
 import type { HistoryRow, HistoryStore } from '../history.ts';
+import type { DeviceHistoryStore } from '../device-history.ts';
 import type { QueueReasonStore } from '../queue-reasons.ts';
 import type { Acquired, Fence, Op, Outcome, Reads, Store } from '../store.ts';
 import { CHECK_LIMITS, type CheckLimits } from './check/database-check.ts';
@@ -248,6 +249,17 @@ export class SqliteClient implements Store {
       (answer) => (answer as { readonly value: Awaited<ReturnType<QueueReasonStore[K]>> }).value,
     );
   }
+
+  /** Gauges of devices, written beside the batches. */
+  readonly deviceHistory: DeviceHistoryStore = {
+    save: (rows) => this.#writing(this.#ask({ ask: 'device-history', change: { save: rows } }, false, () => undefined)),
+    read: async (range) =>
+      this.#search(
+        { ask: 'device-history', range },
+        (answer) => (answer as { readonly value: Awaited<ReturnType<DeviceHistoryStore['read']>> }).value,
+      ),
+    expire: (before) => this.#writing(this.#ask({ ask: 'device-history', change: { expire: before } }, false, () => undefined)),
+  };
 
   close(): Promise<void> {
     this.#closed ??= this.#end();

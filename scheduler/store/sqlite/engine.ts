@@ -8,6 +8,7 @@ import type { Database } from 'better-sqlite3';
 
 import { assertNever, CapstanError } from '../../../lib/errors.ts';
 import type { PayloadKeySet } from '../../secrets/payload-keys.ts';
+import type { DeviceHistoryChange } from '../device-history.ts';
 import type { HistoryRange, HistoryRow } from '../history.ts';
 import { PayloadCodec } from '../payload-codec.ts';
 import type { QueueReasonStore } from '../queue-reasons.ts';
@@ -136,6 +137,14 @@ export class SqliteEngine implements StoreEngine {
     } catch (error) {
       throw storeFailure(this.#file, 'reading the reasons of queues failed', error);
     }
+  }
+
+  /** Writes or removes gauges of devices, in a transaction of their own. */
+  changeDeviceHistory(change: DeviceHistoryChange): void {
+    this.#transaction('writing the history of devices failed', () => {
+      if ('save' in change) this.#sql.deviceHistory.save(change.save);
+      else this.#sql.deviceHistory.expire(change.expire);
+    });
   }
 
   acquire(shard: number, owner: string, forMs: number): { readonly term: bigint } {

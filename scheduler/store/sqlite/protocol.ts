@@ -8,6 +8,7 @@ import { CapstanError, type ErrorCode } from '../../../lib/errors.ts';
 import { messageOf } from '../../../lib/to-error.ts';
 import type { PayloadKeySet } from '../../secrets/payload-keys.ts';
 import type { HistoryRange, HistoryRow } from '../history.ts';
+import type { DeviceHistoryChange } from '../device-history.ts';
 import type { QueueReasonStore } from '../queue-reasons.ts';
 import type { CheckLimits } from './check/database-check.ts';
 import { StaleTermError, type Fence, type Reads } from '../store.ts';
@@ -27,6 +28,7 @@ export type Question =
   | { readonly ask: 'save-history'; readonly rows: readonly HistoryRow[] }
   | { readonly ask: 'history'; readonly range: HistoryRange }
   | { readonly ask: 'queue-reasons'; readonly call: keyof QueueReasonStore; readonly args: readonly unknown[] }
+  | { readonly ask: 'device-history'; readonly change: DeviceHistoryChange }
   /** Answered at once; the result is sent on the port. */
   | { readonly ask: 'snapshot'; readonly file: string; readonly port: MessagePort }
   /** Payloads of later requests are encrypted and decrypted with these. */

@@ -5,6 +5,7 @@ import type { PayloadCodec } from '../payload-codec.ts';
 import type { Reads } from '../store.ts';
 import { bodyStatements } from './sql/bodies.ts';
 import { controlStatements } from './sql/control.ts';
+import { deviceHistoryStatements } from './sql/device-history.ts';
 import { historyStatements } from './sql/history.ts';
 import { hookStatements } from './sql/hooks.ts';
 import { idempotencyStatements } from './sql/idempotency.ts';
@@ -28,6 +29,7 @@ export function prepareAll(db: Database, codec: PayloadCodec) {
     walState: db.prepare<[], { log: number; checkpointed: number }>('PRAGMA wal_checkpoint(NOOP)'),
     bodies,
     control: controlStatements(db),
+    deviceHistory: deviceHistoryStatements(db),
     history: historyStatements(db),
     hooks: hookStatements(db, codec),
     idempotency: idempotencyStatements(db),

@@ -69,7 +69,7 @@ function lose(failure: Failure): void {
 }
 
 /** What no batch depends on. */
-const ASIDE: ReadonlySet<string> = new Set(['read', 'history', 'save-history', 'queue-reasons']);
+const ASIDE: ReadonlySet<string> = new Set(['read', 'history', 'save-history', 'queue-reasons', 'device-history']);
 
 /** Runs a request. A failed read refuses only that read unless the database is damaged; a failed write other than a stale term ends the store. */
 function ask(running: SqliteEngine, question: Question): void {
@@ -88,6 +88,9 @@ function ask(running: SqliteEngine, question: Question): void {
       answer({ value: running.history(question.range) });
     } else if (question.ask === 'queue-reasons') {
       answer({ value: running.queueReasons(question.call, ...(question.args as never)) });
+    } else if (question.ask === 'device-history') {
+      running.changeDeviceHistory(question.change);
+      answer(null);
     } else if (question.ask === 'payload-keys') {
       running.usePayloadKeys(question.keys);
       answer(null);

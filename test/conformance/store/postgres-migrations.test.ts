@@ -53,6 +53,7 @@ test('the texts of migrations that were released do not change', (t) => {
     '10 timelines e959b294a05f17a133bfce22d7d3e7ad61783ccce5044dcbf2f7069eac0430c4',
     '11 open_readers af96b0be7ae48dd9a776f782b24907e6df8c43f133d43d524b6bd7de18602051',
     '12 checked_payloads e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855',
+    '13 device_history 360dc2c2d4ce0e10849fc65d2532651c548df8523b8f6ce1525b514f377f3718',
   ]);
 });
 

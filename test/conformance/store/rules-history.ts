@@ -1,13 +1,18 @@
 /** What a driver promises of the history of endpoints (scheduler/store/history.ts). */
 import test, { type ExecutionContext } from 'ava';
 
+import type { DeviceHistoryRow, DeviceHistoryStore } from '../../../scheduler/store/device-history.ts';
 import { HISTORY_STEPS, type HistoryRow, type HistoryStore } from '../../../scheduler/store/history.ts';
 import { MOST_REASONS, REASONS_KEPT_MS, type QueueReasonStore } from '../../../scheduler/store/queue-reasons.ts';
 import type { Op, Store } from '../../../scheduler/store/store.ts';
 import { outcomes, START } from './jobs.ts';
 import { take } from './take.ts';
 
-export type WithHistory = Store & { readonly history: HistoryStore; readonly queueReasons: QueueReasonStore };
+export type WithHistory = Store & {
+  readonly history: HistoryStore;
+  readonly queueReasons: QueueReasonStore;
+  readonly deviceHistory: DeviceHistoryStore;
+};
 
 const STEP = 10;
 const STEP_MS = STEP * 1000;
@@ -130,5 +135,49 @@ export function historyRules(name: string, open: () => Promise<WithHistory>): vo
     await reasons.save([reason(START + 1, 'late')]);
     t.deepEqual(await all('endpoint-a'), []);
     t.is((await all('endpoint-b')).length, 1);
+  });
+
+  const deviceRow = (at: number, value: string, of: Partial<DeviceHistoryRow> = {}): DeviceHistoryRow => ({
+    node: 'node-a',
+    device: 'GPU-a',
+    at,
+    value,
+    ...of,
+  });
+
+  test.serial(`${name}: history of devices: rows are read in order, within a range, and the last of a place stands`, async (t) => {
+    const store = await open();
+    t.teardown(() => store.close());
+    const devices = store.deviceHistory;
+    await devices.save([
+      deviceRow(START + 2, 'second "ä" \u{1F600}'),
+      deviceRow(START, 'first'),
+      deviceRow(START, 'of the other device', { device: 'GPU-b' }),
+      deviceRow(START, 'of the other node', { node: 'node-b' }),
+    ]);
+    await devices.save([deviceRow(START, 'first again')]);
+    await devices.save([]);
+    const range = { node: 'node-a', device: 'GPU-a', from: START, until: START + 3 };
+    t.deepEqual(await devices.read(range), [
+      { at: START, value: 'first again' },
+      { at: START + 2, value: 'second "ä" \u{1F600}' },
+    ]);
+    t.deepEqual(await devices.read({ ...range, from: START + 1, until: START + 2 }), []);
+    t.deepEqual(await devices.read({ ...range, device: 'GPU-b' }), [{ at: START, value: 'of the other device' }]);
+    t.deepEqual(await devices.read({ ...range, node: 'node-c' }), []);
+  });
+
+  test.serial(`${name}: history of devices: what begins before a time is removed, of every node`, async (t) => {
+    const store = await open();
+    t.teardown(() => store.close());
+    const devices = store.deviceHistory;
+    await devices.save([deviceRow(START, 'old'), deviceRow(START + 1, 'edge'), deviceRow(START, 'old', { node: 'node-b' })]);
+    await devices.expire(START + 1);
+    const read = (node: string) => devices.read({ node, device: 'GPU-a', from: 0, until: START * 2 });
+    t.deepEqual(
+      (await read('node-a')).map(({ value }) => value),
+      ['edge'],
+    );
+    t.deepEqual(await read('node-b'), []);
   });
 }

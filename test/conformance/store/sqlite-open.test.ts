@@ -87,7 +87,7 @@ test('the bodies of a database of before their usage was kept are counted when i
   const older = new Database(file);
   const triggers = older.prepare<[], string>("SELECT name FROM sqlite_schema WHERE type = 'trigger'").pluck().all();
   older.exec(
-    `${triggers.map((name) => `DROP TRIGGER ${name};`).join('')} DROP TABLE bodies; DROP TABLE body_usage; DROP TABLE history; DROP TABLE queue_reasons; ALTER TABLE jobs DROP COLUMN past_attempts; ALTER TABLE jobs DROP COLUMN trace; ALTER TABLE jobs DROP COLUMN tags;`,
+    `${triggers.map((name) => `DROP TRIGGER ${name};`).join('')} DROP TABLE bodies; DROP TABLE body_usage; DROP TABLE history; DROP TABLE queue_reasons; DROP TABLE device_history; ALTER TABLE jobs DROP COLUMN past_attempts; ALTER TABLE jobs DROP COLUMN trace; ALTER TABLE jobs DROP COLUMN tags;`,
   );
   older.exec('DELETE FROM migrations WHERE number >= 5');
   older.close();

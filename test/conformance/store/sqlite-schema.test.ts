@@ -134,5 +134,6 @@ test('landed migrations are as they were', (t) => {
     '8 traces and tags 22406a841221d0887dd49567cd47ab96ad5c2d7940173451d8e582b0a4ee6805',
     '9 timelines a754f574b7d3eb11836b3ac5167cbde94042cd5761b3cff08e3870a48e867a49',
     '10 checked payloads e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855',
+    '11 device history c10a83adf0430d7c6ec4016d486181a55914afdd8530a65ec7dd23cea8b589fe',
   ]);
 });

@@ -1391,6 +1391,38 @@ export interface GetHistoryResponse {
   allRoutes?: RouteHistory | undefined;
 }
 
+export interface GetDeviceHistoryRequest {
+  nodeId: string;
+  /** UUID of a GPU or MIG slice. */
+  device: string;
+  /** Wall clock, ms; 0 means now. Minutes are kept for 3 days. */
+  fromMs: bigint;
+  toMs: bigint;
+  /** Length of a step: a multiple of 60 s; 0 means one that suits the range. */
+  stepS: number;
+}
+
+/** Every series has one value for each step, from the first step on; NaN where the device did not report it, or its node was away. */
+export interface GetDeviceHistoryResponse {
+  /** Begin of the first step, wall clock, ms. */
+  fromMs: bigint;
+  stepS: number;
+  steps: number;
+  /** Means over the step: 0 to 100, and watts. */
+  utilizationPercent: number[];
+  powerWatts: number[];
+  /** The highest of the step. */
+  memoryUsedBytes: number[];
+  temperatureCelsius: number[];
+  /** All reasons for lower clocks within the step, as NVML's mask; 0 without any. */
+  throttleReasons: bigint[];
+  /** The last counts of the step. */
+  eccCorrected: number[];
+  eccUncorrected: number[];
+  /** The last error of the driver (Xid) within the step; 0 without one. */
+  xid: number[];
+}
+
 /** Requests of a load-balanced endpoint, by the time at which they ended. */
 export interface RouteHistory {
   /** `<method> <path>` as declared; empty for requests without a route, `*` for those of routes beyond the most that are told apart. */
@@ -14050,6 +14082,546 @@ export const GetHistoryResponse: MessageFns<GetHistoryResponse> = {
   },
 };
 
+function createBaseGetDeviceHistoryRequest(): GetDeviceHistoryRequest {
+  return { nodeId: "", device: "", fromMs: 0n, toMs: 0n, stepS: 0 };
+}
+
+export const GetDeviceHistoryRequest: MessageFns<GetDeviceHistoryRequest> = {
+  encode(message: GetDeviceHistoryRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.nodeId !== "") {
+      writer.uint32(10).string(message.nodeId);
+    }
+    if (message.device !== "") {
+      writer.uint32(18).string(message.device);
+    }
+    if (message.fromMs !== 0n) {
+      if (BigInt.asIntN(64, message.fromMs) !== message.fromMs) {
+        throw new globalThis.Error("value provided for field message.fromMs of type int64 too large");
+      }
+      writer.uint32(24).int64(message.fromMs);
+    }
+    if (message.toMs !== 0n) {
+      if (BigInt.asIntN(64, message.toMs) !== message.toMs) {
+        throw new globalThis.Error("value provided for field message.toMs of type int64 too large");
+      }
+      writer.uint32(32).int64(message.toMs);
+    }
+    if (message.stepS !== 0) {
+      writer.uint32(40).uint32(message.stepS);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): GetDeviceHistoryRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseGetDeviceHistoryRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.nodeId = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.device = reader.string();
+            continue;
+          }
+          case 3: {
+            if (tag !== 24) {
+              break;
+            }
+
+            message.fromMs = reader.int64() as bigint;
+            continue;
+          }
+          case 4: {
+            if (tag !== 32) {
+              break;
+            }
+
+            message.toMs = reader.int64() as bigint;
+            continue;
+          }
+          case 5: {
+            if (tag !== 40) {
+              break;
+            }
+
+            message.stepS = reader.uint32();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): GetDeviceHistoryRequest {
+    return {
+      nodeId: isSet(object.nodeId)
+        ? globalThis.String(object.nodeId)
+        : isSet(object.node_id)
+        ? globalThis.String(object.node_id)
+        : "",
+      device: isSet(object.device) ? globalThis.String(object.device) : "",
+      fromMs: isSet(object.fromMs) ? BigInt(object.fromMs) : isSet(object.from_ms) ? BigInt(object.from_ms) : 0n,
+      toMs: isSet(object.toMs) ? BigInt(object.toMs) : isSet(object.to_ms) ? BigInt(object.to_ms) : 0n,
+      stepS: isSet(object.stepS)
+        ? globalThis.Number(object.stepS)
+        : isSet(object.step_s)
+        ? globalThis.Number(object.step_s)
+        : 0,
+    };
+  },
+
+  toJSON(message: GetDeviceHistoryRequest): unknown {
+    const obj: any = {};
+    if (message.nodeId !== "") {
+      obj.nodeId = message.nodeId;
+    }
+    if (message.device !== "") {
+      obj.device = message.device;
+    }
+    if (message.fromMs !== 0n) {
+      obj.fromMs = message.fromMs.toString();
+    }
+    if (message.toMs !== 0n) {
+      obj.toMs = message.toMs.toString();
+    }
+    if (message.stepS !== 0) {
+      obj.stepS = Math.round(message.stepS);
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<GetDeviceHistoryRequest>, I>>(base?: I): GetDeviceHistoryRequest {
+    return GetDeviceHistoryRequest.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<GetDeviceHistoryRequest>, I>>(object: I): GetDeviceHistoryRequest {
+    const message = createBaseGetDeviceHistoryRequest();
+    message.nodeId = object.nodeId ?? "";
+    message.device = object.device ?? "";
+    message.fromMs = (object.fromMs !== undefined && object.fromMs !== null) ? BigInt(object.fromMs) : 0n;
+    message.toMs = (object.toMs !== undefined && object.toMs !== null) ? BigInt(object.toMs) : 0n;
+    message.stepS = object.stepS ?? 0;
+    return message;
+  },
+};
+
+function createBaseGetDeviceHistoryResponse(): GetDeviceHistoryResponse {
+  return {
+    fromMs: 0n,
+    stepS: 0,
+    steps: 0,
+    utilizationPercent: [],
+    powerWatts: [],
+    memoryUsedBytes: [],
+    temperatureCelsius: [],
+    throttleReasons: [],
+    eccCorrected: [],
+    eccUncorrected: [],
+    xid: [],
+  };
+}
+
+export const GetDeviceHistoryResponse: MessageFns<GetDeviceHistoryResponse> = {
+  encode(message: GetDeviceHistoryResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.fromMs !== 0n) {
+      if (BigInt.asIntN(64, message.fromMs) !== message.fromMs) {
+        throw new globalThis.Error("value provided for field message.fromMs of type int64 too large");
+      }
+      writer.uint32(8).int64(message.fromMs);
+    }
+    if (message.stepS !== 0) {
+      writer.uint32(16).uint32(message.stepS);
+    }
+    if (message.steps !== 0) {
+      writer.uint32(24).uint32(message.steps);
+    }
+    if (message.utilizationPercent.length !== 0) {
+      writer.uint32(34).fork();
+      for (const v of message.utilizationPercent) {
+        writer.float(v);
+      }
+      writer.join();
+    }
+    if (message.powerWatts.length !== 0) {
+      writer.uint32(42).fork();
+      for (const v of message.powerWatts) {
+        writer.float(v);
+      }
+      writer.join();
+    }
+    if (message.memoryUsedBytes.length !== 0) {
+      writer.uint32(50).fork();
+      for (const v of message.memoryUsedBytes) {
+        writer.double(v);
+      }
+      writer.join();
+    }
+    if (message.temperatureCelsius.length !== 0) {
+      writer.uint32(58).fork();
+      for (const v of message.temperatureCelsius) {
+        writer.float(v);
+      }
+      writer.join();
+    }
+    if (message.throttleReasons.length !== 0) {
+      writer.uint32(66).fork();
+      for (const v of message.throttleReasons) {
+        if (BigInt.asUintN(64, v) !== v) {
+          throw new globalThis.Error("a value provided in array field throttleReasons of type uint64 is too large");
+        }
+        writer.uint64(v);
+      }
+      writer.join();
+    }
+    if (message.eccCorrected.length !== 0) {
+      writer.uint32(74).fork();
+      for (const v of message.eccCorrected) {
+        writer.double(v);
+      }
+      writer.join();
+    }
+    if (message.eccUncorrected.length !== 0) {
+      writer.uint32(82).fork();
+      for (const v of message.eccUncorrected) {
+        writer.double(v);
+      }
+      writer.join();
+    }
+    if (message.xid.length !== 0) {
+      writer.uint32(90).fork();
+      for (const v of message.xid) {
+        writer.uint32(v);
+      }
+      writer.join();
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): GetDeviceHistoryResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseGetDeviceHistoryResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 8) {
+              break;
+            }
+
+            message.fromMs = reader.int64() as bigint;
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.stepS = reader.uint32();
+            continue;
+          }
+          case 3: {
+            if (tag !== 24) {
+              break;
+            }
+
+            message.steps = reader.uint32();
+            continue;
+          }
+          case 4: {
+            if (tag === 37) {
+              message.utilizationPercent.push(reader.float());
+
+              continue;
+            }
+
+            if (tag === 34) {
+              const end2 = reader.uint32() + reader.pos;
+              while (reader.pos < end2) {
+                message.utilizationPercent.push(reader.float());
+              }
+
+              continue;
+            }
+
+            break;
+          }
+          case 5: {
+            if (tag === 45) {
+              message.powerWatts.push(reader.float());
+
+              continue;
+            }
+
+            if (tag === 42) {
+              const end2 = reader.uint32() + reader.pos;
+              while (reader.pos < end2) {
+                message.powerWatts.push(reader.float());
+              }
+
+              continue;
+            }
+
+            break;
+          }
+          case 6: {
+            if (tag === 49) {
+              message.memoryUsedBytes.push(reader.double());
+
+              continue;
+            }
+
+            if (tag === 50) {
+              const end2 = reader.uint32() + reader.pos;
+              while (reader.pos < end2) {
+                message.memoryUsedBytes.push(reader.double());
+              }
+
+              continue;
+            }
+
+            break;
+          }
+          case 7: {
+            if (tag === 61) {
+              message.temperatureCelsius.push(reader.float());
+
+              continue;
+            }
+
+            if (tag === 58) {
+              const end2 = reader.uint32() + reader.pos;
+              while (reader.pos < end2) {
+                message.temperatureCelsius.push(reader.float());
+              }
+
+              continue;
+            }
+
+            break;
+          }
+          case 8: {
+            if (tag === 64) {
+              message.throttleReasons.push(reader.uint64() as bigint);
+
+              continue;
+            }
+
+            if (tag === 66) {
+              const end2 = reader.uint32() + reader.pos;
+              while (reader.pos < end2) {
+                message.throttleReasons.push(reader.uint64() as bigint);
+              }
+
+              continue;
+            }
+
+            break;
+          }
+          case 9: {
+            if (tag === 73) {
+              message.eccCorrected.push(reader.double());
+
+              continue;
+            }
+
+            if (tag === 74) {
+              const end2 = reader.uint32() + reader.pos;
+              while (reader.pos < end2) {
+                message.eccCorrected.push(reader.double());
+              }
+
+              continue;
+            }
+
+            break;
+          }
+          case 10: {
+            if (tag === 81) {
+              message.eccUncorrected.push(reader.double());
+
+              continue;
+            }
+
+            if (tag === 82) {
+              const end2 = reader.uint32() + reader.pos;
+              while (reader.pos < end2) {
+                message.eccUncorrected.push(reader.double());
+              }
+
+              continue;
+            }
+
+            break;
+          }
+          case 11: {
+            if (tag === 88) {
+              message.xid.push(reader.uint32());
+
+              continue;
+            }
+
+            if (tag === 90) {
+              const end2 = reader.uint32() + reader.pos;
+              while (reader.pos < end2) {
+                message.xid.push(reader.uint32());
+              }
+
+              continue;
+            }
+
+            break;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): GetDeviceHistoryResponse {
+    return {
+      fromMs: isSet(object.fromMs) ? BigInt(object.fromMs) : isSet(object.from_ms) ? BigInt(object.from_ms) : 0n,
+      stepS: isSet(object.stepS)
+        ? globalThis.Number(object.stepS)
+        : isSet(object.step_s)
+        ? globalThis.Number(object.step_s)
+        : 0,
+      steps: isSet(object.steps) ? globalThis.Number(object.steps) : 0,
+      utilizationPercent: globalThis.Array.isArray(object?.utilizationPercent)
+        ? object.utilizationPercent.map((e: any) => globalThis.Number(e))
+        : globalThis.Array.isArray(object?.utilization_percent)
+        ? object.utilization_percent.map((e: any) => globalThis.Number(e))
+        : [],
+      powerWatts: globalThis.Array.isArray(object?.powerWatts)
+        ? object.powerWatts.map((e: any) => globalThis.Number(e))
+        : globalThis.Array.isArray(object?.power_watts)
+        ? object.power_watts.map((e: any) => globalThis.Number(e))
+        : [],
+      memoryUsedBytes: globalThis.Array.isArray(object?.memoryUsedBytes)
+        ? object.memoryUsedBytes.map((e: any) => globalThis.Number(e))
+        : globalThis.Array.isArray(object?.memory_used_bytes)
+        ? object.memory_used_bytes.map((e: any) => globalThis.Number(e))
+        : [],
+      temperatureCelsius: globalThis.Array.isArray(object?.temperatureCelsius)
+        ? object.temperatureCelsius.map((e: any) => globalThis.Number(e))
+        : globalThis.Array.isArray(object?.temperature_celsius)
+        ? object.temperature_celsius.map((e: any) => globalThis.Number(e))
+        : [],
+      throttleReasons: globalThis.Array.isArray(object?.throttleReasons)
+        ? object.throttleReasons.map((e: any) => BigInt(e))
+        : globalThis.Array.isArray(object?.throttle_reasons)
+        ? object.throttle_reasons.map((e: any) => BigInt(e))
+        : [],
+      eccCorrected: globalThis.Array.isArray(object?.eccCorrected)
+        ? object.eccCorrected.map((e: any) => globalThis.Number(e))
+        : globalThis.Array.isArray(object?.ecc_corrected)
+        ? object.ecc_corrected.map((e: any) => globalThis.Number(e))
+        : [],
+      eccUncorrected: globalThis.Array.isArray(object?.eccUncorrected)
+        ? object.eccUncorrected.map((e: any) => globalThis.Number(e))
+        : globalThis.Array.isArray(object?.ecc_uncorrected)
+        ? object.ecc_uncorrected.map((e: any) => globalThis.Number(e))
+        : [],
+      xid: globalThis.Array.isArray(object?.xid)
+        ? object.xid.map((e: any) => globalThis.Number(e))
+        : [],
+    };
+  },
+
+  toJSON(message: GetDeviceHistoryResponse): unknown {
+    const obj: any = {};
+    if (message.fromMs !== 0n) {
+      obj.fromMs = message.fromMs.toString();
+    }
+    if (message.stepS !== 0) {
+      obj.stepS = Math.round(message.stepS);
+    }
+    if (message.steps !== 0) {
+      obj.steps = Math.round(message.steps);
+    }
+    if (message.utilizationPercent?.length) {
+      obj.utilizationPercent = message.utilizationPercent.map((e) => floatToJson(e));
+    }
+    if (message.powerWatts?.length) {
+      obj.powerWatts = message.powerWatts.map((e) => floatToJson(e));
+    }
+    if (message.memoryUsedBytes?.length) {
+      obj.memoryUsedBytes = message.memoryUsedBytes.map((e) => floatToJson(e));
+    }
+    if (message.temperatureCelsius?.length) {
+      obj.temperatureCelsius = message.temperatureCelsius.map((e) => floatToJson(e));
+    }
+    if (message.throttleReasons?.length) {
+      obj.throttleReasons = message.throttleReasons.map((e) => e.toString());
+    }
+    if (message.eccCorrected?.length) {
+      obj.eccCorrected = message.eccCorrected.map((e) => floatToJson(e));
+    }
+    if (message.eccUncorrected?.length) {
+      obj.eccUncorrected = message.eccUncorrected.map((e) => floatToJson(e));
+    }
+    if (message.xid?.length) {
+      obj.xid = message.xid.map((e) => Math.round(e));
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<GetDeviceHistoryResponse>, I>>(base?: I): GetDeviceHistoryResponse {
+    return GetDeviceHistoryResponse.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<GetDeviceHistoryResponse>, I>>(object: I): GetDeviceHistoryResponse {
+    const message = createBaseGetDeviceHistoryResponse();
+    message.fromMs = (object.fromMs !== undefined && object.fromMs !== null) ? BigInt(object.fromMs) : 0n;
+    message.stepS = object.stepS ?? 0;
+    message.steps = object.steps ?? 0;
+    message.utilizationPercent = object.utilizationPercent?.map((e) => e) || [];
+    message.powerWatts = object.powerWatts?.map((e) => e) || [];
+    message.memoryUsedBytes = object.memoryUsedBytes?.map((e) => e) || [];
+    message.temperatureCelsius = object.temperatureCelsius?.map((e) => e) || [];
+    message.throttleReasons = object.throttleReasons?.map((e) => BigInt(e)) || [];
+    message.eccCorrected = object.eccCorrected?.map((e) => e) || [];
+    message.eccUncorrected = object.eccUncorrected?.map((e) => e) || [];
+    message.xid = object.xid?.map((e) => e) || [];
+    return message;
+  },
+};
+
 function createBaseRouteHistory(): RouteHistory {
   return { route: "", requests: [], refused: [], errors: [], durations: undefined, p50Ms: 0, p95Ms: 0, p99Ms: 0 };
 }
@@ -19580,6 +20152,18 @@ export const ControlServiceService = {
     responseSerialize: (value: GetHistoryResponse): Buffer => Buffer.from(GetHistoryResponse.encode(value).finish()),
     responseDeserialize: (value: Buffer): GetHistoryResponse => GetHistoryResponse.decode(value),
   },
+  /** Gauges of a device over time, for operators. NOT_FOUND for an unknown node. */
+  getDeviceHistory: {
+    path: "/capstan.v1.ControlService/GetDeviceHistory" as const,
+    requestStream: false as const,
+    responseStream: false as const,
+    requestSerialize: (value: GetDeviceHistoryRequest): Buffer =>
+      Buffer.from(GetDeviceHistoryRequest.encode(value).finish()),
+    requestDeserialize: (value: Buffer): GetDeviceHistoryRequest => GetDeviceHistoryRequest.decode(value),
+    responseSerialize: (value: GetDeviceHistoryResponse): Buffer =>
+      Buffer.from(GetDeviceHistoryResponse.encode(value).finish()),
+    responseDeserialize: (value: Buffer): GetDeviceHistoryResponse => GetDeviceHistoryResponse.decode(value),
+  },
   /** Jobs of an endpoint that a filter admits, latest submission or retry first. */
   searchJobs: {
     path: "/capstan.v1.ControlService/SearchJobs" as const,
@@ -20104,6 +20688,8 @@ export interface ControlServiceServer extends UntypedServiceImplementation {
   listActivity: handleUnaryCall<ListActivityRequest, ListActivityResponse>;
   /** What happened at an endpoint, step by step. INVALID_ARGUMENT for ranges of too many steps. */
   getHistory: handleUnaryCall<GetHistoryRequest, GetHistoryResponse>;
+  /** Gauges of a device over time, for operators. NOT_FOUND for an unknown node. */
+  getDeviceHistory: handleUnaryCall<GetDeviceHistoryRequest, GetDeviceHistoryResponse>;
   /** Jobs of an endpoint that a filter admits, latest submission or retry first. */
   searchJobs: handleUnaryCall<SearchJobsRequest, SearchJobsResponse>;
   /** How many jobs an operation on many would concern. */
@@ -20471,6 +21057,22 @@ export interface ControlServiceClient extends Client {
     metadata: Metadata,
     options: Partial<CallOptions>,
     callback: (error: ServiceError | null, response: GetHistoryResponse) => void,
+  ): ClientUnaryCall;
+  /** Gauges of a device over time, for operators. NOT_FOUND for an unknown node. */
+  getDeviceHistory(
+    request: GetDeviceHistoryRequest,
+    callback: (error: ServiceError | null, response: GetDeviceHistoryResponse) => void,
+  ): ClientUnaryCall;
+  getDeviceHistory(
+    request: GetDeviceHistoryRequest,
+    metadata: Metadata,
+    callback: (error: ServiceError | null, response: GetDeviceHistoryResponse) => void,
+  ): ClientUnaryCall;
+  getDeviceHistory(
+    request: GetDeviceHistoryRequest,
+    metadata: Metadata,
+    options: Partial<CallOptions>,
+    callback: (error: ServiceError | null, response: GetDeviceHistoryResponse) => void,
   ): ClientUnaryCall;
   /** Jobs of an endpoint that a filter admits, latest submission or retry first. */
   searchJobs(

@@ -10,6 +10,7 @@ import { checkedPayloads } from './0012_checked_payloads.ts';
 import { openReaders } from './0011_open_readers.ts';
 import { timelines } from './0010_timelines.ts';
 import { uncheckedJobs } from './0009_unchecked_jobs.ts';
+import { deviceHistory } from './0013_device_history.ts';
 import { finerTerms } from './0006_finer_terms.ts';
 
 /** In order of their numbers. */
@@ -26,4 +27,5 @@ export const migrations: readonly Migration[] = [
   timelines,
   openReaders,
   checkedPayloads,
+  deviceHistory,
 ];

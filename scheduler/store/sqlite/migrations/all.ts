@@ -7,6 +7,7 @@ import { operatorKeys } from './0006_operator_keys.ts';
 import { history } from './0007_history.ts';
 import { tracesAndTags } from './0008_traces_and_tags.ts';
 import { checkedPayloads } from './0010_checked_payloads.ts';
+import { deviceHistory } from './0011_device_history.ts';
 import { timelines } from './0009_timelines.ts';
 import type { Migration } from './migration.ts';
 
@@ -22,4 +23,5 @@ export const migrations: readonly Migration[] = [
   tracesAndTags,
   timelines,
   checkedPayloads,
+  deviceHistory,
 ];

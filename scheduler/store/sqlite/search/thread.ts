@@ -68,6 +68,8 @@ function serve(): void {
         return { value: sql.history.read(question.range) };
       case 'queue-reasons':
         return { value: sql.queueReasons.read(question.range) };
+      case 'device-history':
+        return { value: sql.deviceHistory.read(question.range) };
       case 'payload-keys':
         codec.use(question.keys);
         return null;
