@@ -167,6 +167,36 @@ export const ENDPOINT_SETTINGS = {
     readable: true,
     declared: { default: 1, docs: 'GPUs of each worker; requires `gpu`' },
   },
+  minCuda: {
+    rule: {
+      type: 'text',
+      mayBeEmpty: true,
+      pattern: '(?:[1-9][0-9]?\\.[0-9]{1,2})?',
+      form: 'must be a version of two numbers, for example 12.4',
+    },
+    default: '',
+    defaultDocs: 'any',
+    docs: 'oldest CUDA that the driver of a GPU must serve, such as `12.4`; requires `gpuIds` ([gpu-hosts.md](gpu-hosts.md#which-cuda-an-image-needs))',
+    keptIn: 'release',
+    updatable: true,
+    readable: true,
+    declared: { default: '', docs: 'oldest CUDA that the driver of a GPU must serve; requires `gpu`' },
+  },
+  minDriver: {
+    rule: {
+      type: 'text',
+      mayBeEmpty: true,
+      pattern: '(?:[1-9][0-9]{1,3}(?:\\.[0-9]{1,3}){0,2})?',
+      form: 'must be a version of the driver, for example 550 or 550.54.15',
+    },
+    default: '',
+    defaultDocs: 'any',
+    docs: 'oldest driver of a GPU, such as `550` or `550.54.15`; requires `gpuIds`',
+    keptIn: 'release',
+    updatable: true,
+    readable: true,
+    declared: { default: '', docs: 'oldest driver of a GPU; requires `gpu`' },
+  },
   cpu: {
     rule: { type: 'cpu', maxCpus: 512, maxMemoryGb: 8192 },
     default: '',
@@ -387,6 +417,8 @@ export function combinedViolations(
     violations.push({ name: 'workersMin', rule: `must be at most workersMax (${values.workersMax}${byDefault})` });
   }
   if (values.gpuIds !== '' && values.cpu !== '') violations.push({ name: 'cpu', rule: 'gpuIds and cpu are mutually exclusive' });
+  for (const name of ['minCuda', 'minDriver'] as const)
+    if (values.gpuIds === '' && values[name] !== '') violations.push({ name, rule: 'requires gpuIds' });
   for (const name of PLAIN_NAMES) {
     const { only, default: otherwise } = settingOf(name);
     if (only === undefined || only === kind || values[name] === otherwise) continue;

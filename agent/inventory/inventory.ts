@@ -28,6 +28,8 @@ export interface ContainerFacts {
   readonly name: string;
   /** As in Inventory.images. */
   readonly images: readonly string[];
+  /** What they require of the driver, by reference. */
+  readonly requirements: ReadonlyMap<string, readonly string[]>;
   /** Isolation of its containers. */
   readonly level: 'container' | 'gvisor';
   readonly networks: NodeIsolation['containerNetworks'];
@@ -121,6 +123,10 @@ export class InventoryKeeper {
       packages: { ...this.#python.packages },
       containerEngine: this.#containers?.name ?? '',
       images: [...(this.#containers?.images ?? [])],
+      imageRequirements: [...(this.#containers?.requirements ?? [])].map(([image, expressions]) => ({
+        image,
+        expressions: [...expressions],
+      })),
       builds: this.#options.builds().slice(0, MAX_BUILDS),
       isolation: this.#isolation,
       logForwarding: this.#options.logForwarding?.(),
@@ -208,7 +214,7 @@ export class InventoryKeeper {
     this.#containers = await engine?.();
     const now = this.#containers;
     if (before?.name !== now?.name) log.info({ engine: now?.name ?? 'none' }, 'container engine');
-    return before?.name !== now?.name || before?.images.join() !== now?.images.join();
+    return before?.name !== now?.name || shownImages(before) !== shownImages(now);
   }
 
   /**
@@ -267,4 +273,9 @@ export class InventoryKeeper {
     this.#fullAt = performance.now();
     return afterFullProbe(this.#devices, result);
   }
+}
+
+/** Equal for equal images with equal requirements. */
+function shownImages(facts: ContainerFacts | undefined): string {
+  return JSON.stringify([facts?.images, [...(facts?.requirements ?? [])]]);
 }

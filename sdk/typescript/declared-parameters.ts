@@ -20,6 +20,10 @@ export interface DeclaredParameters {
   readonly maxConcurrency?: number;
   /** GPUs of each worker; requires gpu. 1 to 64. Default: 1. */
   readonly gpuCount?: number;
+  /** Oldest CUDA that the driver of a GPU must serve; requires gpu. */
+  readonly minCuda?: string;
+  /** Oldest driver of a GPU; requires gpu. */
+  readonly minDriver?: string;
   /** Processors and memory of each worker; without gpu and cpu the smallest. */
   readonly cpu?: string;
   /** Container image. */
@@ -39,6 +43,8 @@ export interface CheckedParameters {
   readonly scalerValue: number;
   readonly maxConcurrency: number;
   readonly gpuCount: number;
+  readonly minCuda: string;
+  readonly minDriver: string;
   readonly cpu: string | undefined;
   readonly image: string | undefined;
   readonly network: 'host' | 'outbound' | 'none' | undefined;
@@ -134,6 +140,26 @@ export const DECLARED_PARAMETERS: Readonly<Record<keyof DeclaredParameters, Para
       type: 'integer',
       min: 1,
       max: 64,
+    },
+  },
+  minCuda: {
+    key: 'minCuda',
+    default: '',
+    rule: {
+      type: 'text',
+      mayBeEmpty: true,
+      pattern: '(?:[1-9][0-9]?\\.[0-9]{1,2})?',
+      form: 'must be a version of two numbers, for example 12.4',
+    },
+  },
+  minDriver: {
+    key: 'minDriver',
+    default: '',
+    rule: {
+      type: 'text',
+      mayBeEmpty: true,
+      pattern: '(?:[1-9][0-9]{1,3}(?:\\.[0-9]{1,3}){0,2})?',
+      form: 'must be a version of the driver, for example 550 or 550.54.15',
     },
   },
   cpu: {

@@ -97,6 +97,8 @@ export function checkSettings(settings: EndpointSettings): CheckedSettings {
   if (app !== undefined && !loadBalanced) throw rules.broken('loadBalanced', 'must not be false: an app serves requests');
   if (gpu.length > 0 && parameters.cpu !== undefined) throw rules.broken('gpu', 'and cpu are mutually exclusive');
   if (parameters.gpuCount !== 1 && gpu.length === 0) throw rules.broken('gpuCount', 'requires gpu');
+  for (const name of ['minCuda', 'minDriver'] as const)
+    if (parameters[name] !== '' && gpu.length === 0) throw rules.broken(name, 'requires gpu');
   const [workersMin, workersMax] = rules.workers(settings.workers ?? [0, 1]);
   return {
     ...parameters,

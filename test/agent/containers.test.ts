@@ -8,6 +8,7 @@ import { fileURLToPath } from 'node:url';
 import test, { type ExecutionContext } from 'ava';
 import { create } from 'tar';
 
+import { ContainerEngine } from '../../agent/runtimes/container/engine.ts';
 import { NEEDS } from '../../agent/runtimes/container/bootstrap.ts';
 import type { WorkerStart } from '../../agent/runtimes/runtime.ts';
 import { containerRuntime } from '../conformance/runtime/container-under-test.ts';
@@ -77,6 +78,20 @@ if (noEngine === undefined) {
     await engine.docker('import', tar, name);
     return name;
   };
+
+  test.serial('what an image requires of the driver is read from its configuration', async (t) => {
+    const image = await imageOf(t, 'cuda-app:1', { 'file.txt': 'x' });
+    const requirement = 'cuda>=12.4 brand=tesla,driver>=470,driver<471';
+    const withEnvironment = async (name: string, ...entries: readonly string[]): Promise<void> => {
+      const id = await engine.docker('create', image, 'none');
+      await engine.docker('commit', ...entries.flatMap((entry) => ['--change', `ENV ${entry}`]), id, name);
+      await engine.docker('rm', id);
+    };
+    await withEnvironment('cuda-app:2', `NVIDIA_REQUIRE_CUDA="${requirement}"`, 'NVIDIA_VISIBLE_DEVICES=all');
+    await withEnvironment('cuda-app:3', `NVIDIA_REQUIRE_CUDA="${requirement}"`, 'NVIDIA_DISABLE_REQUIRE=1');
+    const facts = await new ContainerEngine(engine.socket).probe();
+    t.deepEqual([...(facts?.requirements ?? [])], [['cuda-app:2', [requirement]]]);
+  });
 
   test.serial('the host name of a container resolves, whatever its network', async (t) => {
     for (const network of ['auto', 'none', 'host']) {

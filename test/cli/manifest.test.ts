@@ -39,6 +39,8 @@ test('what is not given has the service’s defaults', (t) => {
     keepIdle: false,
     gpuIds: '',
     gpuCount: 0,
+    minCuda: '',
+    minDriver: '',
     cpu: '',
     functions: [fn],
     command: [],
@@ -77,6 +79,8 @@ test('every key is read', (t) => {
     keepIdle: true,
     gpuIds: 'ADA_24',
     gpuCount: 2,
+    minCuda: '12.4',
+    minDriver: '550.54.15',
     env: { TOKEN: 's3cret' },
     maxConcurrency: 8,
     startTimeout: 90,
@@ -323,4 +327,14 @@ test('a byte order mark does no harm', (t) => {
 test('the smallest manifest that the hint shows is one', (t) => {
   const { hint } = explain(t.throws(() => readManifest('{}', 'm')));
   t.is(readManifest(hint.replace(/^[^{]*/, ''), 'm').endpoints.length, 1);
+});
+
+test('a version of CUDA or of the driver has a form, and requires GPUs', (t) => {
+  t.like(read(queue({ gpuIds: 'ANY', minCuda: '12.4', minDriver: '550.54.15' })).endpoints[0], { minCuda: '12.4', minDriver: '550.54.15' });
+  for (const minCuda of ['12', '12.4.1', 'twelve', ' 12.4', '012.4', 12.4])
+    t.throws(() => read(queue({ gpuIds: 'ANY', minCuda })), { message: /minCuda/ }, String(minCuda));
+  for (const minDriver of ['5', '550.', '550.54.15.1', 'v550', 550])
+    t.throws(() => read(queue({ gpuIds: 'ANY', minDriver })), { message: /minDriver/ }, String(minDriver));
+  t.throws(() => read(queue({ minCuda: '12.4' })), { message: /minCuda: requires gpuIds/ });
+  t.throws(() => read(queue({ cpu: 'cpu3c-1-2', minDriver: '550' })), { message: /minDriver: requires gpuIds/ });
 });

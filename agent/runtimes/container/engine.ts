@@ -8,6 +8,7 @@ import { CapstanError } from '../../../lib/errors.ts';
 import { baseImageOf, imageReference } from '../../../lib/base-images.ts';
 import { findContainerSocket } from '../../../lib/container-socket.ts';
 import { PODMAN_CREATE, podmanRequest } from './create-podman.ts';
+import { ImageRequirements } from './image-requirements.ts';
 import { createRequest, type ContainerSpec, type ContainerRules } from './create-request.ts';
 import { systemCallProfile } from './system-calls.ts';
 
@@ -28,6 +29,8 @@ export interface EngineFacts {
   readonly name: string;
   /** References with tags; base images first. */
   readonly images: readonly string[];
+  /** What images require of the driver, by reference (see lib/nvidia-requirement.ts). */
+  readonly requirements: ReadonlyMap<string, readonly string[]>;
   /** The ids of those images, by reference. */
   readonly imageIds: ReadonlyMap<string, string>;
   /** Network used when the setting is `auto`: absent without one. */
@@ -51,6 +54,7 @@ export class ContainerEngine {
   /** It is Podman, whose own API creates its containers; absent until known. */
   #isPodman: boolean | undefined;
   #addresses = new Map<string, string>();
+  readonly #requirements = new ImageRequirements();
 
   /** `socket`: a path, `auto` for the usual places, `none` for no engine. */
   constructor(socket: string) {
@@ -146,12 +150,15 @@ export class ContainerEngine {
     const ids = images.flatMap(({ Id, RepoTags, RepoDigests }) =>
       [...(RepoTags ?? []), ...(RepoDigests ?? [])].map((tag) => [tag, Id] as const),
     );
+    const reported = [...ours, ...others].slice(0, MAX_IMAGES).map(imageReference);
+    const imageIds = new Map(ids.map(([tag, id]) => [imageReference(tag), id]));
     const runtimes = Object.entries(info.Runtimes ?? {}).map(([name, facts]) => [name, runtimeKind(name, facts)] as const);
     const [, number] = /^(\d+(?:\.\d+)*)/.exec(version.Version ?? '') ?? [];
     return {
       name: `${this.#isPodman ? 'podman' : 'docker'} ${number ?? version.Version ?? ''}`.trim(),
-      images: [...ours, ...others].slice(0, MAX_IMAGES).map(imageReference),
-      imageIds: new Map(ids.map(([tag, id]) => [imageReference(tag), id])),
+      images: reported,
+      imageIds,
+      requirements: await this.#requirements.of(client, reported, imageIds),
       runtimes: new Map(runtimes),
       defaultRuntime: info.DefaultRuntime ?? '',
       hasOwnFilter: (info.SecurityOptions ?? []).some((option) => OWN_FILTER.test(option)),

@@ -24,6 +24,10 @@ class DeclaredParameters(TypedDict, total=False):
     max_concurrency: int
     #: GPUs of each worker; requires gpu. 1 to 64. Default: 1.
     gpu_count: int
+    #: Oldest CUDA that the driver of a GPU must serve; requires gpu.
+    min_cuda: str
+    #: Oldest driver of a GPU; requires gpu.
+    min_driver: str
     #: Processors and memory of each worker; without gpu and cpu the smallest.
     cpu: Optional[str]
     #: Container image.
@@ -54,6 +58,10 @@ class CheckedParameters:
     max_concurrency: int
     #: GPUs of each worker; requires gpu. 1 to 64. Default: 1.
     gpu_count: int
+    #: Oldest CUDA that the driver of a GPU must serve; requires gpu.
+    min_cuda: str
+    #: Oldest driver of a GPU; requires gpu.
+    min_driver: str
     #: Processors and memory of each worker; without gpu and cpu the smallest.
     cpu: Optional[str]
     #: Container image.
@@ -73,6 +81,8 @@ DECLARED_PARAMETERS: Dict[str, Dict[str, Any]] = {
     "scaler_value": {"key": "scalerValue", "default": 4, "rule": {"type": "integer", "min": 1, "max": 10000}},
     "max_concurrency": {"key": "maxConcurrency", "default": 1, "rule": {"type": "integer", "min": 1, "max": 1000}},
     "gpu_count": {"key": "gpuCount", "default": 1, "rule": {"type": "integer", "min": 1, "max": 64}},
+    "min_cuda": {"key": "minCuda", "default": "", "rule": {"type": "text", "mayBeEmpty": True, "pattern": "(?:[1-9][0-9]?\\.[0-9]{1,2})?", "form": "must be a version of two numbers, for example 12.4"}},
+    "min_driver": {"key": "minDriver", "default": "", "rule": {"type": "text", "mayBeEmpty": True, "pattern": "(?:[1-9][0-9]{1,3}(?:\\.[0-9]{1,3}){0,2})?", "form": "must be a version of the driver, for example 550 or 550.54.15"}},
     "cpu": {"key": "cpu", "default": None, "rule": {"type": "cpu", "maxCpus": 512, "maxMemoryGb": 8192}},
     "image": {"key": "imageName", "default": None, "rule": {"type": "text", "pattern": "\\S+", "form": "must be an image reference without spaces"}},
     "network": {"key": "network", "default": None, "rule": {"type": "choice", "values": ["host", "outbound", "none"]}},

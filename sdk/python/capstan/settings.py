@@ -129,6 +129,9 @@ def check_settings(given: Mapping[str, Any]) -> Settings:
         raise rules.broken("gpu", "and cpu are mutually exclusive")
     if parameters["gpu_count"] != 1 and not gpus:
         raise rules.broken("gpu_count", "requires gpu")
+    for version in ("min_cuda", "min_driver"):
+        if parameters[version] and not gpus:
+            raise rules.broken(version, "requires gpu")
     if not gpus:
         parameters["gpu_count"] = 0
     least, most = rules.workers(given.get("workers", (0, 1)))

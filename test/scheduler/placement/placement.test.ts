@@ -291,3 +291,59 @@ test('nodes tell what is set aside on them, of what may be', (t) => {
     devicesAllocated: 1,
   });
 });
+
+const driven = (uuid: string, cudaVersion: string, driverVersion: string): Device =>
+  gpu(uuid, 'NVIDIA H100 80GB HBM3', 80, { cudaVersion, driverVersion, computeCapability: '9.0' });
+
+test('a GPU whose driver is older than the endpoint requires is not used, and the reason names the newest', (t) => {
+  const nodes = {
+    a: { devices: [driven('a0', '12.2', '535.104.05'), driven('a1', '12.3', '545.23.08')] },
+    b: { devices: [driven('b0', '', '')] },
+  };
+  t.is(
+    refused({ gpuIds: 'ANY', gpuCount: 1, minCuda: '12.4' }, nodes),
+    'CUDA_TOO_OLD on 2 nodes: a (CUDA 12.3, driver 545.23.08; needs CUDA 12.4), b (CUDA unknown, driver unknown; needs CUDA 12.4)',
+  );
+  t.is(
+    refused({ gpuIds: 'ANY', gpuCount: 1, minDriver: '550.54' }, { a: nodes.a }),
+    'CUDA_TOO_OLD on 1 node: a (CUDA 12.3, driver 545.23.08; needs driver 550.54)',
+  );
+  const world = new FleetWorld();
+  world.node('a', [], { devices: [driven('old', '12.2', '535.104.05'), driven('new', '12.10', '600.1')] });
+  t.deepEqual(placed(world, { gpuIds: 'ANY', gpuCount: 1, minCuda: '12.4', minDriver: '550' }), ['a new'], 'versions are numbers');
+});
+
+test('a driver that is upgraded makes room', (t) => {
+  const world = new FleetWorld();
+  world.node('a', [], { devices: [driven('a0', '12.2', '535.104.05')] });
+  const [id = ''] = world.deploy(queueInput('e', { workersMin: 1, workersMax: 1, gpuIds: 'ANY', gpuCount: 1, minCuda: '12.4' }));
+  t.deepEqual(world.workers(id), []);
+  world.inventory('a', (inventory) => ({ ...inventory, devices: [driven('a0', '12.4', '550.54.15')] }));
+  world.pass(60_000);
+  t.is(world.workers(id).length, 1);
+});
+
+test('what an image requires of the driver holds for containers of it, on every node', (t) => {
+  const image = { imageName: 'registry.example/model:1', gpuIds: 'ANY', gpuCount: 1 };
+  const requirement = 'cuda>=12.4 brand=tesla,driver>=470,driver<471 brand=nvidia,driver>=470,driver<471';
+  const has = {
+    runtimes: ['container'],
+    images: ['registry.example/model:1'],
+    imageRequirements: [{ image: 'registry.example/model:1', expressions: [requirement] }],
+  };
+  t.is(
+    refused(image, {
+      a: { ...has, devices: [driven('a0', '12.2', '535.104.05')] },
+      b: { runtimes: ['container'], devices: [driven('b0', '12.3', '545.23.08')] },
+    }),
+    'CUDA_TOO_OLD on 2 nodes: a (CUDA 12.2, driver 535.104.05; needs cuda>=12.4 for the image), b (CUDA 12.3, driver 545.23.08; needs cuda>=12.4 for the image)',
+  );
+  for (const [cuda, driver] of [
+    ['12.4', '550.54.15'],
+    ['11.4', '470.82.01'],
+  ] as const) {
+    const world = new FleetWorld();
+    world.node('a', [], { ...has, devices: [driven('a0', cuda, driver)] });
+    t.deepEqual(placed(world, image), ['a a0'], driver);
+  }
+});

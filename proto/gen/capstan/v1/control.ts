@@ -735,6 +735,9 @@ export interface EndpointSpec {
   network: string;
   /** Idle workers do not end early for jobs of other endpoints that wait for their resources. */
   keepIdle: boolean;
+  /** Oldest CUDA that the driver of a GPU must serve, `12.4`, and oldest driver, `550.54`; empty: any. */
+  minCuda: string;
+  minDriver: string;
 }
 
 export interface EndpointSpec_EnvEntry {
@@ -1158,6 +1161,8 @@ export interface EndpointPatch {
   startTimeoutS?: number | undefined;
   network?: string | undefined;
   keepIdle?: boolean | undefined;
+  minCuda?: string | undefined;
+  minDriver?: string | undefined;
 }
 
 export interface EndpointPatch_RateLimitsEntry {
@@ -3760,6 +3765,8 @@ function createBaseEndpointSpec(): EndpointSpec {
     startTimeoutS: 0,
     network: "",
     keepIdle: false,
+    minCuda: "",
+    minDriver: "",
   };
 }
 
@@ -3848,6 +3855,12 @@ export const EndpointSpec: MessageFns<EndpointSpec> = {
     }
     if (message.keepIdle !== false) {
       writer.uint32(224).bool(message.keepIdle);
+    }
+    if (message.minCuda !== "") {
+      writer.uint32(234).string(message.minCuda);
+    }
+    if (message.minDriver !== "") {
+      writer.uint32(242).string(message.minDriver);
     }
     return writer;
   },
@@ -4098,6 +4111,22 @@ export const EndpointSpec: MessageFns<EndpointSpec> = {
             message.keepIdle = reader.bool();
             continue;
           }
+          case 29: {
+            if (tag !== 234) {
+              break;
+            }
+
+            message.minCuda = reader.string();
+            continue;
+          }
+          case 30: {
+            if (tag !== 242) {
+              break;
+            }
+
+            message.minDriver = reader.string();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -4258,6 +4287,16 @@ export const EndpointSpec: MessageFns<EndpointSpec> = {
         : isSet(object.keep_idle)
         ? globalThis.Boolean(object.keep_idle)
         : false,
+      minCuda: isSet(object.minCuda)
+        ? globalThis.String(object.minCuda)
+        : isSet(object.min_cuda)
+        ? globalThis.String(object.min_cuda)
+        : "",
+      minDriver: isSet(object.minDriver)
+        ? globalThis.String(object.minDriver)
+        : isSet(object.min_driver)
+        ? globalThis.String(object.min_driver)
+        : "",
     };
   },
 
@@ -4365,6 +4404,12 @@ export const EndpointSpec: MessageFns<EndpointSpec> = {
     if (message.keepIdle !== false) {
       obj.keepIdle = message.keepIdle;
     }
+    if (message.minCuda !== "") {
+      obj.minCuda = message.minCuda;
+    }
+    if (message.minDriver !== "") {
+      obj.minDriver = message.minDriver;
+    }
     return obj;
   },
 
@@ -4425,6 +4470,8 @@ export const EndpointSpec: MessageFns<EndpointSpec> = {
     message.startTimeoutS = object.startTimeoutS ?? 0;
     message.network = object.network ?? "";
     message.keepIdle = object.keepIdle ?? false;
+    message.minCuda = object.minCuda ?? "";
+    message.minDriver = object.minDriver ?? "";
     return message;
   },
 };
@@ -10146,6 +10193,8 @@ function createBaseEndpointPatch(): EndpointPatch {
     startTimeoutS: undefined,
     network: undefined,
     keepIdle: undefined,
+    minCuda: undefined,
+    minDriver: undefined,
   };
 }
 
@@ -10198,6 +10247,12 @@ export const EndpointPatch: MessageFns<EndpointPatch> = {
     }
     if (message.keepIdle !== undefined) {
       writer.uint32(128).bool(message.keepIdle);
+    }
+    if (message.minCuda !== undefined) {
+      writer.uint32(138).string(message.minCuda);
+    }
+    if (message.minDriver !== undefined) {
+      writer.uint32(146).string(message.minDriver);
     }
     return writer;
   },
@@ -10349,6 +10404,22 @@ export const EndpointPatch: MessageFns<EndpointPatch> = {
             message.keepIdle = reader.bool();
             continue;
           }
+          case 17: {
+            if (tag !== 138) {
+              break;
+            }
+
+            message.minCuda = reader.string();
+            continue;
+          }
+          case 18: {
+            if (tag !== 146) {
+              break;
+            }
+
+            message.minDriver = reader.string();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -10466,6 +10537,16 @@ export const EndpointPatch: MessageFns<EndpointPatch> = {
         : isSet(object.keep_idle)
         ? globalThis.Boolean(object.keep_idle)
         : undefined,
+      minCuda: isSet(object.minCuda)
+        ? globalThis.String(object.minCuda)
+        : isSet(object.min_cuda)
+        ? globalThis.String(object.min_cuda)
+        : undefined,
+      minDriver: isSet(object.minDriver)
+        ? globalThis.String(object.minDriver)
+        : isSet(object.min_driver)
+        ? globalThis.String(object.min_driver)
+        : undefined,
     };
   },
 
@@ -10531,6 +10612,12 @@ export const EndpointPatch: MessageFns<EndpointPatch> = {
     if (message.keepIdle !== undefined) {
       obj.keepIdle = message.keepIdle;
     }
+    if (message.minCuda !== undefined) {
+      obj.minCuda = message.minCuda;
+    }
+    if (message.minDriver !== undefined) {
+      obj.minDriver = message.minDriver;
+    }
     return obj;
   },
 
@@ -10571,6 +10658,8 @@ export const EndpointPatch: MessageFns<EndpointPatch> = {
     message.startTimeoutS = object.startTimeoutS ?? undefined;
     message.network = object.network ?? undefined;
     message.keepIdle = object.keepIdle ?? undefined;
+    message.minCuda = object.minCuda ?? undefined;
+    message.minDriver = object.minDriver ?? undefined;
     return message;
   },
 };

@@ -606,11 +606,21 @@ export interface Inventory {
     | undefined;
   /** Gateways that the agent has not reached for some seconds; requests that arrive there get no worker of this node. */
   unreachableGateways: UnreachableGateway[];
+  /** What images of `images` require of the driver. Images that require nothing are not named. */
+  imageRequirements: ImageRequirement[];
 }
 
 export interface Inventory_PackagesEntry {
   key: string;
   value: string;
+}
+
+/** The requirements of an image (NVIDIA_REQUIRE_CUDA and others of that prefix). */
+export interface ImageRequirement {
+  /** As in Inventory.images. */
+  image: string;
+  /** All must hold; at most 8, of 4,096 characters each. */
+  expressions: string[];
 }
 
 export interface UnreachableGateway {
@@ -2924,6 +2934,7 @@ function createBaseInventory(): Inventory {
     isolation: undefined,
     logForwarding: undefined,
     unreachableGateways: [],
+    imageRequirements: [],
   };
 }
 
@@ -3009,6 +3020,9 @@ export const Inventory: MessageFns<Inventory> = {
     }
     for (const v of message.unreachableGateways) {
       UnreachableGateway.encode(v!, writer.uint32(186).fork()).join();
+    }
+    for (const v of message.imageRequirements) {
+      ImageRequirement.encode(v!, writer.uint32(194).fork()).join();
     }
     return writer;
   },
@@ -3213,6 +3227,14 @@ export const Inventory: MessageFns<Inventory> = {
             message.unreachableGateways.push(UnreachableGateway.decode(reader, reader.uint32()));
             continue;
           }
+          case 24: {
+            if (tag !== 194) {
+              break;
+            }
+
+            message.imageRequirements.push(ImageRequirement.decode(reader, reader.uint32()));
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -3327,6 +3349,11 @@ export const Inventory: MessageFns<Inventory> = {
         : globalThis.Array.isArray(object?.unreachable_gateways)
         ? object.unreachable_gateways.map((e: any) => UnreachableGateway.fromJSON(e))
         : [],
+      imageRequirements: globalThis.Array.isArray(object?.imageRequirements)
+        ? object.imageRequirements.map((e: any) => ImageRequirement.fromJSON(e))
+        : globalThis.Array.isArray(object?.image_requirements)
+        ? object.image_requirements.map((e: any) => ImageRequirement.fromJSON(e))
+        : [],
     };
   },
 
@@ -3407,6 +3434,9 @@ export const Inventory: MessageFns<Inventory> = {
     if (message.unreachableGateways?.length) {
       obj.unreachableGateways = message.unreachableGateways.map((e) => UnreachableGateway.toJSON(e));
     }
+    if (message.imageRequirements?.length) {
+      obj.imageRequirements = message.imageRequirements.map((e) => ImageRequirement.toJSON(e));
+    }
     return obj;
   },
 
@@ -3456,6 +3486,7 @@ export const Inventory: MessageFns<Inventory> = {
       ? LogForwarding.fromPartial(object.logForwarding)
       : undefined;
     message.unreachableGateways = object.unreachableGateways?.map((e) => UnreachableGateway.fromPartial(e)) || [];
+    message.imageRequirements = object.imageRequirements?.map((e) => ImageRequirement.fromPartial(e)) || [];
     return message;
   },
 };
@@ -3541,6 +3572,93 @@ export const Inventory_PackagesEntry: MessageFns<Inventory_PackagesEntry> = {
     const message = createBaseInventory_PackagesEntry();
     message.key = object.key ?? "";
     message.value = object.value ?? "";
+    return message;
+  },
+};
+
+function createBaseImageRequirement(): ImageRequirement {
+  return { image: "", expressions: [] };
+}
+
+export const ImageRequirement: MessageFns<ImageRequirement> = {
+  encode(message: ImageRequirement, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.image !== "") {
+      writer.uint32(10).string(message.image);
+    }
+    for (const v of message.expressions) {
+      writer.uint32(18).string(v!);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): ImageRequirement {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseImageRequirement();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.image = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.expressions.push(reader.string());
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): ImageRequirement {
+    return {
+      image: isSet(object.image) ? globalThis.String(object.image) : "",
+      expressions: globalThis.Array.isArray(object?.expressions)
+        ? object.expressions.map((e: any) => globalThis.String(e))
+        : [],
+    };
+  },
+
+  toJSON(message: ImageRequirement): unknown {
+    const obj: any = {};
+    if (message.image !== "") {
+      obj.image = message.image;
+    }
+    if (message.expressions?.length) {
+      obj.expressions = message.expressions;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<ImageRequirement>, I>>(base?: I): ImageRequirement {
+    return ImageRequirement.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<ImageRequirement>, I>>(object: I): ImageRequirement {
+    const message = createBaseImageRequirement();
+    message.image = object.image ?? "";
+    message.expressions = object.expressions?.map((e) => e) || [];
     return message;
   },
 };

@@ -8,6 +8,7 @@ import type { EndpointConfig, Release } from '../../state/endpoints.ts';
 import type { NodeRecord, NodeUsage } from '../../state/fleet.ts';
 import type { Settings } from '../../settings.ts';
 import { workerReserve, type Reserve } from './cpu-size.ts';
+import { driverObjection, driverRuleOf, newestDriver, type DriverRule } from './driver-rule.ts';
 import { isolationRuleOf, type IsolationRule } from './isolation-rule.ts';
 import type { DeviceFacts, NodeFacts } from './node-facts.ts';
 import type { Rejected } from './rejections.ts';
@@ -19,6 +20,7 @@ export interface Wanted {
   readonly release: Release;
   readonly runtime: RuntimeWish;
   readonly rule: IsolationRule;
+  readonly drivers: DriverRule;
   readonly reserve: Reserve;
   readonly settings: Settings;
 }
@@ -38,7 +40,9 @@ export interface Fit {
 export function wanted(state: State, { id, account }: Pick<EndpointConfig, 'id' | 'account'>, release: Release): Wanted {
   const { settings } = state;
   const reserve = workerReserve(release, { cpuMillis: settings.unsizedCpuMillis, memoryBytes: settings.unsizedMemoryBytes });
-  return { endpoint: id, release, runtime: runtimeWish(release), rule: isolationRuleOf(state, account, release), reserve, settings };
+  const runtime = runtimeWish(release);
+  const [rule, drivers] = [isolationRuleOf(state, account, release), driverRuleOf(state, release, runtime.image)];
+  return { endpoint: id, release, runtime, rule, drivers, reserve, settings };
 }
 
 /** Returns the allocatable resources of a node; Infinity for those that its agent does not report. */
@@ -58,7 +62,7 @@ export function fitOn(want: Wanted, node: NodeRecord, usage: NodeUsage): Fit | R
   if ('reason' in facts) return facts;
   const runtime = chooseRuntime(want.runtime, facts, want.rule);
   if (typeof runtime !== 'string') return runtime;
-  const chosen = want.release.gpuIds === '' ? noDevices : chooseDevices(want, facts, usage);
+  const chosen = want.release.gpuIds === '' ? noDevices : chooseDevices(want, facts, { usage, inContainer: runtime === 'container' });
   if ('reason' in chosen) return chosen;
   const objection = roomFor(want, facts, usage) ?? diskFor(want, facts);
   if (objection !== null) return objection;
@@ -83,12 +87,21 @@ interface FreeKind {
   readonly free: readonly DeviceFacts[];
 }
 
-function chooseDevices({ release, settings }: Wanted, facts: NodeFacts, usage: NodeUsage): Chosen | Rejected {
+/** Where devices are chosen. */
+interface DeviceChoice {
+  readonly usage: NodeUsage;
+  readonly inContainer: boolean;
+}
+
+function chooseDevices(want: Wanted, facts: NodeFacts, { usage, inContainer }: DeviceChoice): Chosen | Rejected {
+  const { release, settings, drivers } = want;
   const count = Math.max(1, release.gpuCount);
   const selection = settings.gpus.select(release.gpuIds);
   let fitting = 0;
   let sick = 0;
   let problem = '';
+  const old: DeviceFacts[] = [];
+  let needed = '';
   let all = 0;
   const kinds: FreeKind[] = [];
   // Most nodes of a busy fleet have no free devices.
@@ -101,7 +114,11 @@ function chooseDevices({ release, settings }: Wanted, facts: NodeFacts, usage: N
     fitting += devices.length;
     const free: DeviceFacts[] = [];
     for (const device of devices) {
-      if (!device.healthy) {
+      const objection = driverObjection(drivers, device, inContainer);
+      if (objection !== '') {
+        old.push(device);
+        needed = objection;
+      } else if (!device.healthy) {
         sick++;
         problem = device.problem;
       } else if (!full && !usage.devices.has(device.uuid) && !usage.orphans.has(device.uuid)) free.push(device);
@@ -112,8 +129,10 @@ function chooseDevices({ release, settings }: Wanted, facts: NodeFacts, usage: N
   if (all >= count) return pick(kinds, count);
   if (fitting < count && facts.deviceProblem !== '') return { reason: 'DEVICE_PROBLEM', detail: facts.deviceProblem };
   if (fitting < count) return { reason: 'GPU_MISSING', detail: `${fitting === 0 ? 'no' : `only ${fitting}`} ${release.gpuIds}` };
-  if (fitting - sick < count) return { reason: 'DEVICE_PROBLEM', detail: `${sick} of ${fitting} unhealthy: ${problem}` };
-  return { reason: 'GPU_BUSY', detail: `${all} of ${fitting - sick} free` };
+  const serving = fitting - old.length;
+  if (serving < count) return { reason: 'CUDA_TOO_OLD', detail: `${newestDriver(old)}; needs ${needed}` };
+  if (serving - sick < count) return { reason: 'DEVICE_PROBLEM', detail: `${sick} of ${serving} unhealthy: ${problem}` };
+  return { reason: 'GPU_BUSY', detail: `${all} of ${serving - sick} free` };
 }
 
 /**

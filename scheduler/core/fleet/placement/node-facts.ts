@@ -10,6 +10,10 @@ export interface DeviceFacts extends GpuFacts {
   readonly healthy: boolean;
   /** Why the device is unhealthy. */
   readonly problem: string;
+  /** The newest CUDA that its driver serves, the driver, the compute capability; empty if not reported. */
+  readonly cuda: string;
+  readonly driver: string;
+  readonly capability: string;
 }
 
 /** Devices of one model and memory: a selection matches all of them or none. */
@@ -38,6 +42,8 @@ export interface NodeFacts {
   readonly packages: ReadonlySet<string>;
   /** Full references of the engine's images. */
   readonly images: ReadonlySet<string>;
+  /** What they require of the driver, by full reference; those that require nothing are absent. */
+  readonly imageRequirements: Readonly<Record<string, readonly string[]>>;
   /** Digests of the cached builds. */
   readonly builds: ReadonlySet<string>;
   readonly devices: readonly DeviceFacts[];
@@ -61,13 +67,16 @@ const DISK_GRAIN = 256 * 1024 * 1024;
 export function factsOf(inventory: Inventory): NodeFacts {
   // Counts a device that is reported twice as one device.
   const told = [...new Map(inventory.devices.map((device) => [device.uuid, device])).values()];
-  const devices = told.map(({ uuid, model, memoryBytes, parentUuid, healthy, problem }) => ({
+  const devices = told.map(({ uuid, model, memoryBytes, parentUuid, healthy, problem, ...versions }) => ({
     uuid,
     model,
     memoryBytes: Number(memoryBytes),
     slice: parentUuid !== '',
     healthy,
     problem,
+    cuda: versions.cudaVersion,
+    driver: versions.driverVersion,
+    capability: versions.computeCapability,
   }));
   const facts = {
     runtimes: new Set(inventory.runtimes),
@@ -83,6 +92,9 @@ export function factsOf(inventory: Inventory): NodeFacts {
     arch: inventory.arch,
     packages: new Set(Object.keys(inventory.packages)),
     images: new Set(inventory.images.map(imageReference)),
+    imageRequirements: Object.fromEntries(
+      inventory.imageRequirements.map(({ image, expressions }) => [imageReference(image), expressions] as const),
+    ),
     builds: new Set(inventory.builds),
     devices,
     deviceProblem: inventory.deviceProblem,

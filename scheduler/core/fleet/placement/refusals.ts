@@ -31,7 +31,7 @@ export function needsOf(state: State, { config, claims }: EndpointRecord, releas
   const { least, runtimes, network, isClosed, listens } = isolationRuleOf(state, config.account, release);
   // Only the endpoint itself may use the room that it has claimed.
   const claimant = claims.length === 0 ? '' : config.id;
-  const { runtime, imageName, packages, python, gpuIds, gpuCount, cpu } = release;
+  const { runtime, imageName, packages, python, gpuIds, gpuCount, minCuda, minDriver, cpu } = release;
   return JSON.stringify([
     runtime,
     imageName,
@@ -40,6 +40,8 @@ export function needsOf(state: State, { config, claims }: EndpointRecord, releas
     python,
     gpuIds,
     gpuCount,
+    minCuda,
+    minDriver,
     cpu,
     least,
     runtimes,

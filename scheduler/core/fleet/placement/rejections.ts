@@ -20,6 +20,8 @@ const rejections = [
   'ISOLATION_TOO_WEAK',
   /** The node has no device of the wanted type, or too few. */
   'GPU_MISSING',
+  /** The drivers of the wanted devices are older than the endpoint or its image requires. */
+  'CUDA_TOO_OLD',
   /** Devices of the wanted type exist but are unhealthy or cannot be read. */
   'DEVICE_PROBLEM',
   /** Other workers hold the devices. */
