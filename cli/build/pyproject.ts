@@ -9,7 +9,7 @@ import { hostMarkers, type MarkerEnvironment } from './markers.ts';
 import { poetryRequirements, poetrySchema } from './poetry.ts';
 import { normalised, requirementName } from './python-names.ts';
 import { readToml } from './toml.ts';
-import { fileUrl, inheritedPlaces, placesOf, PYPROJECT, uvSources, type Place } from './uv-sources.ts';
+import { fileUrl, inheritedPlaces, memberPlaces, placesOf, PYPROJECT, uvSources, type Place } from './uv-sources.ts';
 
 const schema = z.looseObject({
   project: z
@@ -51,7 +51,8 @@ export async function readPyproject(
 ): Promise<Pyproject> {
   const text = (await readText(folder, PYPROJECT)) ?? '';
   // Most files name no dependencies, and starting Python takes time.
-  if (!/dependencies|sources/.test(text)) return { dependencies: [], extraIndexes: [], places: new Map(), warnings: [] };
+  const members = await memberPlaces(folder);
+  if (!/dependencies|sources/.test(text)) return { dependencies: [], extraIndexes: [], places: urlsOf(members), warnings: [] };
   const [content] = await readToml([{ name: file, text }]);
   const read = schema.safeParse(content);
   if (!read.success) {
@@ -61,7 +62,10 @@ export async function readPyproject(
   const { project, tool } = read.data;
   const own = project?.dependencies ?? [];
   const table = poetryRequirements(tool?.poetry?.dependencies ?? {}).map((each) => absolute(each, folder));
+  // A source whose markers do not hold leaves the package to the indexes, as its author says.
+  for (const name of Object.keys(tool?.uv?.sources ?? {})) members.delete(normalised(name));
   const places = new Map([
+    ...members,
     ...(await inheritedPlaces(folder, environment)),
     ...(await placesOf(tool?.uv?.sources ?? {}, { folder, file, environment })),
   ]);
@@ -72,7 +76,7 @@ export async function readPyproject(
   }
   const listed = own.length > 0 ? own : table;
   const named = new Set(listed.flatMap((each) => indexOf(places.get(requirementName(each)))));
-  const direct = new Map([...places].flatMap(([name, place]) => (place.kind === 'direct' ? [[name, place.url] as const] : [])));
+  const direct = urlsOf(places);
   return {
     dependencies: listed.map((each) => absolute(withPlace(each, direct), folder)),
     extraIndexes: (tool?.uv?.index ?? []).flatMap(({ name, url, explicit }) =>
@@ -84,6 +88,10 @@ export async function readPyproject(
         ? [`${file}: dependencies of [project] are dynamic and are not read; list them in the file or in requirements.txt`]
         : [],
   };
+}
+
+function urlsOf(places: ReadonlyMap<string, Place>): Map<string, string> {
+  return new Map([...places].flatMap(([name, place]) => (place.kind === 'direct' ? [[name, place.url] as const] : [])));
 }
 
 function indexOf(place: Place | undefined): string[] {

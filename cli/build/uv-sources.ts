@@ -124,6 +124,18 @@ export async function inheritedPlaces(folder: string, environment: MarkerEnviron
   return placesOf(found.sources, { folder: found.root, file: join(relative(folder, found.root), PYPROJECT), environment });
 }
 
+/**
+ * Returns the folders of a workspace's members by normalised names, for its root and each of its members: what they name
+ * without a source is the member all the same, and never a public package of its name.
+ */
+export async function memberPlaces(folder: string): Promise<Map<string, Place>> {
+  const found = await workspaceOf(folder);
+  if (found === undefined) return new Map();
+  const members = [...(await membersOf(found.root, found.workspace))];
+  if (folder !== found.root && !members.some(([, each]) => each === folder)) return new Map();
+  return new Map(members.flatMap(([name, each]) => (each === folder ? [] : [[name, { kind: 'direct', url: fileUrl(each) }]])));
+}
+
 interface Workspace {
   readonly root: string;
   readonly workspace: { readonly members: readonly string[]; readonly exclude: readonly string[] };

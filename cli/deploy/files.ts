@@ -17,6 +17,11 @@ const NODE_MODULES = 'node_modules';
 /** The project's own rules for the artifact; a project that comes from Flash has the other one. */
 export const IGNORE_FILE = '.toolignore';
 export const FORMER_IGNORE_FILE = '.flashignore';
+/** Files of which a Python project has one. */
+const PYTHON_PROJECT = new Set(['pyproject.toml', 'setup.py', 'setup.cfg']);
+const EGG_INFO = '.egg-info';
+/** Everything that setuptools writes into the folder `build`. */
+const SETUPTOOLS_BUILD = /^(lib|lib\..+|bdist\..+|temp\..+|scripts-.+)$/;
 /** Folders of installed packages, which the runtimes find by these names. */
 const dependencies = [NODE_MODULES, 'python_packages'];
 
@@ -82,8 +87,10 @@ export async function listFiles(
     const names = await readdir(here);
     // A virtual environment contains packages for this machine.
     if (base !== '' && names.includes('pyvenv.cfg')) return;
+    const isPythonProject = !isDependency(base) && names.some((name) => PYTHON_PROJECT.has(name));
     for (const name of names) {
       const path = base === '' ? name : `${base}/${name}`;
+      if (isPythonProject && (await isBuildOutput(path)) && !rules.tool.names(path, true)) continue;
       if (NEVER.test(name) || path === MANIFEST_NAME) continue;
       if (options.skip?.(name, path) === true) continue;
       const stat = await statOf(path);
@@ -121,6 +128,16 @@ export async function listFiles(
       } else if (stat.isFile()) entries.push({ path, stat });
       else leftOut.push(`${path} is not a regular file`);
     }
+  }
+
+  /** What setuptools writes into a project that it builds. */
+  async function isBuildOutput(path: string): Promise<boolean> {
+    const name = path.slice(path.lastIndexOf('/') + 1);
+    if (name !== 'build' && !name.endsWith(EGG_INFO)) return false;
+    const here = join(root, path);
+    if (!(await lstat(here)).isDirectory()) return false;
+    const inside = await readdir(here);
+    return name === 'build' ? inside.length > 0 && inside.every((each) => SETUPTOOLS_BUILD.test(each)) : inside.includes('PKG-INFO');
   }
 
   async function statOf(path: string): Promise<Stats> {

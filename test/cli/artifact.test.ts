@@ -105,6 +105,39 @@ test('secrets, data and version control stay behind; so does what the ignore fil
   ]);
 });
 
+test('what setuptools leaves in a project that it builds stays behind', async (t) => {
+  const folder = await folderOf(t, {
+    'main.py': '',
+    'pyproject.toml': '',
+    'build/lib/own/a.py': '',
+    'build/bdist.linux-x86_64/b': '',
+    'own.egg-info/PKG-INFO': '',
+    'member/setup.py': '',
+    'member/build/lib.linux-x86_64-cpython-311/a.py': '',
+    'member/member.egg-info/PKG-INFO': '',
+    'web/build/lib/a.js': '',
+    'tool/pyproject.toml': '',
+    'tool/build/lib/a.py': '',
+    'tool/build/notes.md': '',
+    'asked/setup.py': '',
+    'asked/build/lib/a.py': '',
+    '.toolignore': '!asked/build\n',
+  });
+  t.deepEqual(await pathsOf(await packArtifact(folder, MANIFEST)), [
+    '.toolignore',
+    'asked/build/lib/a.py',
+    'asked/setup.py',
+    'main.py',
+    'member/setup.py',
+    'pyproject.toml',
+    'tool/build/lib/a.py',
+    'tool/build/notes.md',
+    'tool/pyproject.toml',
+    'tool_manifest.json',
+    'web/build/lib/a.js',
+  ]);
+});
+
 test('files that look like credentials stay behind with a warning, unless .toolignore asks for them', async (t) => {
   const secret = [
     '.envrc',

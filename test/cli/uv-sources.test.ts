@@ -150,6 +150,26 @@ test('sources of a workspace’s root hold for its members, unless a member has 
   t.deepEqual((await readPythonProject(join(root, 'other'), () => undefined)).requirements, ['six'], 'it is no member');
 });
 
+test('a member that is named without a source comes from its folder, too: a public package may have its name', async (t) => {
+  const root = await folderOf(t, {
+    'pyproject.toml': `[project]\nname = "root"\ndependencies = ["six"]\n[tool.uv.workspace]\nmembers = ["apps/*", "packages/*"]\n`,
+    'apps/api/pyproject.toml': member('api'),
+    'apps/api/requirements.txt': 'Six>=1\nidna\n',
+    'packages/six/pyproject.toml': member(
+      'six',
+      'dependencies = ["attrs", "six", "near"]\n[tool.uv.sources]\nnear = [{ workspace = true, marker = "sys_platform == \'darwin\'" }]\n',
+    ),
+    'packages/attrs/pyproject.toml': member('attrs'),
+    'packages/near/pyproject.toml': member('near'),
+  });
+  const six = `@ file://${root}/packages/six`;
+  const attrs = `attrs @ file://${root}/packages/attrs`;
+  t.deepEqual((await readPythonProject(join(root, 'apps/api'), () => undefined)).requirements, [`Six ${six}`, 'idna', attrs]);
+  t.deepEqual((await readPythonProject(root, () => undefined)).requirements, [`six ${six}`, attrs]);
+  const { dependencies } = await readPyproject(join(root, 'packages/six'));
+  t.deepEqual(dependencies, [attrs, 'six', 'near'], 'its own name is its own matter; a source whose marker does not hold is none');
+});
+
 test('a source that leads nowhere is refused: the package would come from a public index', async (t) => {
   const folder = await folderOf(t, { 'packages/old/pyproject.toml': member('six'), 'packages/other/pyproject.toml': member('other') });
   const refused = async (text: string, message: RegExp): Promise<void> => {
