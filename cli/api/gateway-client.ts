@@ -111,7 +111,7 @@ export function connectGateway(address: string, key: string): GatewayClient {
           idleMs: UPLOAD_MS,
         });
         const answer = answerOf(address, part.status, part.text) as { existed?: boolean; received?: number; detail?: string };
-        if (part.status !== 200 && part.status !== 201) throw uploadRefusal(address, part.status, answer.detail);
+        if (part.status !== 200 && part.status !== 201) throw uploadRefusal(address, part, answer.detail);
         if (answer.existed !== undefined) return answer.existed;
         offset = answer.received ?? end;
       }
@@ -125,9 +125,10 @@ function offsetOf({ headers }: HttpAnswer): number | undefined {
   return typeof given === 'string' ? Number(given) : undefined;
 }
 
-/** Another client sent a part of the same build meanwhile: the next attempt continues from there. */
-function uploadRefusal(address: string, status: number, detail: string | undefined): CapstanError {
-  const code = codeOfStatus(status);
+/** A conflict: another client sent a part of the same build meanwhile, and the next attempt continues from there. */
+function uploadRefusal(address: string, { status, headers }: HttpAnswer, detail: string | undefined): CapstanError {
+  const given = headers['capstan-error'];
+  const code = typeof given === 'string' && isErrorCode(given) ? given : codeOfStatus(status);
   return refusal(address, code === 'CONFLICT' ? 'UNAVAILABLE' : code, detail ?? `the upload failed with status ${status}`, undefined);
 }
 

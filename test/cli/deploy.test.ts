@@ -1,91 +1,16 @@
 /** Deploying to a real scheduler behind a real gateway: build, upload, endpoints, what is printed, and what is listed afterwards. */
-import { createHash } from 'node:crypto';
-import { mkdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { createHash, randomBytes } from 'node:crypto';
+import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { once } from 'node:events';
 import { createServer as createHttpServer } from 'node:http';
 import { createServer, type AddressInfo } from 'node:net';
 import { join } from 'node:path';
 
-import test, { type ExecutionContext } from 'ava';
+import test from 'ava';
 
-import { readConfig as readGatewayConfig } from '../../gateway/config.ts';
-import { start as startGateway } from '../../gateway/start.ts';
-import { readConfig } from '../../scheduler/config.ts';
-import { start } from '../../scheduler/start.ts';
 import { until } from '../support/until.ts';
+import { bin, KEY, MANIFEST, rowOf, rowsOf, SOURCE, world, type Row } from './fakes/deploy-world.ts';
 import { run } from './fakes/run.ts';
-import { ownFolder } from '../support/own-folder.ts';
-
-const bin = join(import.meta.dirname, '../../cli/capstan.mjs');
-const KEY = 'cap_the-key-of-this-test';
-
-const MANIFEST = {
-  project_name: 'shop',
-  resources: {
-    orders: { functions: [{ name: 'order', module: 'orders' }], workersMax: 2, env: { TOKEN: 's3cret-value' } },
-    web: { is_load_balanced: true, functions: [{ name: 'hello', module: 'orders.ts' }], workersMax: 1 },
-  },
-  routes: { web: { 'GET /hello': 'hello' } },
-};
-const SOURCE = `export interface Order { id: number; note?: string }
-export function order(order: Order) { return order; }
-export function hello() { return 'hi'; }
-`;
-
-interface World {
-  readonly folder: string;
-  /** Of the gateway. */
-  readonly url: string;
-  capstan(...args: string[]): Promise<{ code: number | string; stdout: string; stderr: string }>;
-}
-
-async function world(t: ExecutionContext): Promise<World> {
-  const data = await ownFolder('capstan-deploy');
-  const folder = await ownFolder('capstan-app');
-  const scheduler = await start(readConfig({ dataDir: data, port: 0, apiKey: KEY, logLevel: 'silent' }, {}));
-  const token = (await readFile(join(data, 'secrets/gateway-token'), 'utf8')).trim();
-  const own = { port: 0, scheduler: scheduler.address, token, logLevel: 'silent', closeGraceMs: 0 };
-  const gateway = await startGateway(readGatewayConfig(own, {}));
-  t.teardown(async () => {
-    await gateway.close();
-    await scheduler.close();
-    await rm(data, { recursive: true, force: true });
-    await rm(folder, { recursive: true, force: true });
-  });
-  await writeFile(join(folder, 'tool_manifest.json'), JSON.stringify(MANIFEST));
-  await writeFile(join(folder, 'orders.ts'), SOURCE);
-  return {
-    folder,
-    url: gateway.url,
-    async capstan(...args) {
-      const running = run([bin, ...args], {
-        cwd: folder,
-        env: { SERVICE_API_KEY: KEY, CAPSTAN_URL: gateway.url, CAPSTAN_SCHEDULER: scheduler.address, CAPSTAN_DATA_DIR: data },
-      });
-      const code = await running.ended;
-      return { code, stdout: running.stdout(), stderr: running.stderr() };
-    },
-  };
-}
-
-interface Row {
-  readonly id: string;
-  readonly name: string;
-  readonly kind: string;
-  readonly url: string;
-  readonly environment: string;
-  readonly created?: boolean;
-  readonly buildDigest: string;
-  readonly releaseId: string;
-}
-
-function rowOf(rows: readonly Row[], name: string): Row {
-  const row = rows.find((each) => each.name === name);
-  if (row === undefined) throw new Error(`no endpoint ${name}`);
-  return row;
-}
-
-const rowsOf = (stdout: string): Row[] => JSON.parse(stdout) as Row[];
 
 test('deploy prints the endpoints by kind and the exact next command; endpoints lists them', async (t) => {
   const { capstan, folder, url } = await world(t);
@@ -241,57 +166,6 @@ test('a name of two environments is ambiguous until --env names one, on every co
   t.is((await capstan('jobs', 'get', staging?.id ?? '', job, '--json')).code, 0);
 });
 
-test('status and whoami say what is up, where, and whose the key is', async (t) => {
-  const { capstan, folder, url } = await world(t);
-  await capstan('deploy', folder);
-  const { code, stdout } = await capstan('status');
-  t.is(code, 0);
-  t.true(stdout.startsWith(`service    ${url} (--url or CAPSTAN_URL): up, version `), stdout);
-  t.regex(stdout, /^you {8}account default, key .*\(cap_.*…, scope OPERATOR\)$/m);
-  t.regex(stdout, /^workers {4}3 of 30 of the quota$/m);
-  t.regex(stdout, /^attention {2}nothing$/m);
-  t.regex(stdout, /^orders {2}default {6}queue {10}0\/2/m);
-  t.notRegex(stdout, new RegExp(KEY));
-  t.like(JSON.parse((await capstan('status', '--json')).stdout), { url, state: 'up', problem: '', owner: { account: { id: 'default' } } });
-  t.like(JSON.parse((await capstan('whoami', '--json')).stdout), { url, account: 'default', key: { scope: 'OPERATOR' } });
-  const narrow = (await capstan('keys', 'create', 'narrow', '--scope', 'endpoints', '--endpoints', 'orders')).stdout.trim();
-  const env = { SERVICE_API_KEY: narrow, CAPSTAN_URL: url, HOME: folder };
-  const limited = run([bin, 'whoami'], { cwd: folder, env });
-  t.is(await limited.ended, 0, limited.stderr());
-  t.regex(limited.stdout(), /^a key that does not cover the whole account, at /);
-  const wrong = run([bin, 'status'], { cwd: folder, env: { ...env, SERVICE_API_KEY: 'cap_wrong' } });
-  t.is(await wrong.ended, 69);
-  t.regex(wrong.stderr(), /^✗ the gateway at .* rejected the API key: /);
-  const down = run([bin, 'status', '--json', '--url', 'http://127.0.0.1:1'], { cwd: folder, env });
-  t.is(await down.ended, 69);
-  t.like(JSON.parse(down.stdout()), { state: 'down', endpoints: null, problem: 'the gateway at http://127.0.0.1:1 does not respond' });
-});
-
-test('status names what needs attention, and its exit code says that not all is well', async (t) => {
-  const { capstan, folder, url } = await world(t);
-  await capstan('deploy', folder);
-  const { id } = rowOf(JSON.parse((await capstan('endpoints', 'list', '--json')).stdout) as Row[], 'orders');
-  const submitted = await fetch(`${url}/v2/${id}/run`, {
-    method: 'POST',
-    headers: { authorization: `Bearer ${KEY}`, 'content-type': 'application/json' },
-    body: '{"input":{}}',
-  });
-  t.is(submitted.status, 200);
-  const { code, stdout } = await capstan('status');
-  t.is(code, 69);
-  t.regex(stdout, /^attention {2}1\n {2}orders: NO_CAPACITY for \d+s: 1 waiting: .+\n {4}see docs\/runbook.md#jobs-wait-and-none-runs$/m);
-  const json = JSON.parse((await capstan('status', '--json')).stdout) as { attention: { items: { kind: string; endpoint: string }[] } };
-  t.like(json.attention.items[0], { kind: 'NO_CAPACITY', endpoint: id });
-
-  const watching = run([bin, 'status', '--watch', '--env', 'default'], {
-    cwd: folder,
-    env: { SERVICE_API_KEY: KEY, CAPSTAN_URL: url, HOME: folder },
-  });
-  await until('it is shown twice', () => Promise.resolve(watching.stdout().split('NO_CAPACITY').length > 2 || null));
-  watching.child.kill('SIGINT');
-  t.is(await watching.ended, 69);
-});
-
 test('complete lists valid names only, in bounded time, and never an error', async (t) => {
   const { capstan, folder, url } = await world(t);
   t.deepEqual(await capstan('complete', 'endpoint'), { code: 0, stdout: '', stderr: '' });
@@ -356,7 +230,6 @@ test('a deployment above the quota names the command that raises it', async (t) 
 
 test('an artifact of many frames arrives whole', async (t) => {
   const { capstan, folder } = await world(t);
-  const { randomBytes } = await import('node:crypto');
   await writeFile(join(folder, 'big.bin'), randomBytes(3_000_000));
   const { code, stderr } = await capstan('deploy', folder);
   t.is(code, 0, stderr);

@@ -13,7 +13,7 @@ import { callMetadata } from '../../grpc/connection.ts';
 import { BuildUploads } from '../../blobs/builds.ts';
 import { peerOfRequest } from '../../lb/forwarded.ts';
 import { onResponseClosed } from '../client-disconnect.ts';
-import { JSON_TYPE, sendFailure } from '../problem.ts';
+import { JSON_TYPE, sendFailure, toCapstanError } from '../problem.ts';
 import { bodyError, partiesOf, shortageError } from '../request-body.ts';
 import type { Services } from '../services.ts';
 import { answers } from './describe.ts';
@@ -150,7 +150,7 @@ export function buildRoutes(app: FastifyInstance, services: Services): void {
   }
 
   const onRequest = (request: FastifyRequest, reply: FastifyReply, done: () => void): void => {
-    admit(request, reply).then(done, (thrown: unknown) => sendFailure(reply, thrown));
+    admit(request, reply).then(done, (thrown: unknown) => fail(reply, thrown));
   };
 
   // The bytes are forwarded as they arrive: a parser would hold 500 MB.
@@ -169,7 +169,7 @@ export function buildRoutes(app: FastifyInstance, services: Services): void {
         response: answers({ 200: there }, 400, 401, 404, 500, 503),
       },
       handler(request, reply) {
-        stat(request, reply).catch((thrown: unknown) => sendFailure(reply, thrown));
+        stat(request, reply).catch((thrown: unknown) => fail(reply, thrown));
       },
     });
     scope.route({
@@ -185,7 +185,7 @@ export function buildRoutes(app: FastifyInstance, services: Services): void {
         response: answers({ 200: bytes }, 400, 401, 404, 500, 503),
       },
       handler(request, reply) {
-        content(request, reply).catch((thrown: unknown) => sendFailure(reply, thrown));
+        content(request, reply).catch((thrown: unknown) => fail(reply, thrown));
       },
     });
     scope.route({
@@ -203,7 +203,7 @@ export function buildRoutes(app: FastifyInstance, services: Services): void {
         response: answers({ 200: put200, 201: put201 }, 400, 401, 409, 413, 415, 500, 503),
       },
       handler(request, reply) {
-        put(request, reply).catch((thrown: unknown) => sendFailure(reply, thrown));
+        put(request, reply).catch((thrown: unknown) => fail(reply, thrown));
       },
     });
     scope.route({
@@ -222,11 +222,17 @@ export function buildRoutes(app: FastifyInstance, services: Services): void {
         response: answers({ 200: patch200, 201: patch201 }, 400, 401, 409, 413, 415, 500, 503),
       },
       handler(request, reply) {
-        patch(request, reply).catch((thrown: unknown) => sendFailure(reply, thrown));
+        patch(request, reply).catch((thrown: unknown) => fail(reply, thrown));
       },
     });
     done();
   });
+}
+
+/** Sends the error with its code in a header: statuses of an upload have several, of which some may be tried again. */
+function fail(reply: FastifyReply, thrown: unknown): void {
+  reply.header('capstan-error', toCapstanError(thrown).code);
+  sendFailure(reply, thrown);
 }
 
 /** Returns the position of a part in its build. @throws CapstanError naming the header and the rule. */
