@@ -14,7 +14,7 @@ import { BulkAction, BulkState, type BulkOperation } from '../../proto/gen/capst
 import type { Engine, EngineLog } from '../engine/engine.ts';
 import { PIECE_ROWS, SEARCH_MS } from '../engine/search-turns.ts';
 import type { JobRow, StoredState } from '../store/store.ts';
-import { admits, type JobFilter } from './job-filter.ts';
+import { admitted, type JobFilter } from './job-filter.ts';
 
 export interface BulkRequest {
   readonly account: string;
@@ -72,10 +72,8 @@ export class BulkOperations {
     const { engine } = this.#deps;
     const until = performance.now() + SEARCH_MS;
     for await (const rows of this.#pages(request)) {
-      const admitted = await engine.searches.take(request.account, () =>
-        Promise.all(rows.map((row) => admits(engine, row, request.filter))),
-      );
-      count += admitted.filter(Boolean).length;
+      const found = await engine.searches.take(request.account, () => admitted(engine, rows, request.filter));
+      count += found.size;
       examined += rows.length;
       if (examined >= MOST_COUNTED || performance.now() >= until) return { count, incomplete: true };
     }
@@ -138,7 +136,8 @@ export class BulkOperations {
       for await (const rows of this.#pages(request)) {
         for (let from = 0; from < rows.length && !operation.stops; from += AT_ONCE) {
           const some = rows.slice(from, from + AT_ONCE);
-          const results = await Promise.all(some.map((row) => this.#change(row, request)));
+          const found = await admitted(this.#deps.engine, some, request.filter);
+          const results = await Promise.all(some.filter((row) => found.has(row)).map((row) => this.#change(row, request)));
           examined += some.length;
           changed += results.filter((result) => result === 'changed').length;
           skipped += results.filter((result) => result === 'skipped').length;
@@ -157,9 +156,8 @@ export class BulkOperations {
     );
   }
 
-  async #change(row: JobRow, { endpoint, action, filter }: BulkRequest): Promise<'changed' | 'skipped' | 'other'> {
+  async #change(row: JobRow, { endpoint, action }: BulkRequest): Promise<'changed' | 'skipped'> {
     const { engine } = this.#deps;
-    if (!(await admits(engine, row, filter))) return 'other';
     // A job may have begun since its row was read. The command is applied at once.
     const live = engine.state.jobs.get(row.id);
     if (action === BulkAction.PURGE && live !== undefined && live.phase !== 'QUEUED') return 'skipped';

@@ -1,5 +1,6 @@
 /** Which jobs of an endpoint a filter admits. */
 import { CapstanError } from '../../lib/errors.ts';
+import { asBuffer } from '../../lib/payload.ts';
 import { TAG, TAG_RULE, tagsOf } from '../../lib/job-tags.ts';
 import type { JobState } from '../../proto/gen/capstan/v1/common.ts';
 import { publicState } from '../core/jobs/views.ts';
@@ -42,12 +43,23 @@ export function checkedFilter({ states, sinceMs, untilMs, text, tag = '' }: Filt
   };
 }
 
-/** Whether the filter admits a job. Text is looked for in the id, the error and an input that is small. */
-export async function admits(engine: Engine, job: JobRow, { since, until, states, text, tag }: JobFilter): Promise<boolean> {
+/** Returns those of the jobs that the filter admits. Text is looked for in the id, the error and an input that is small. */
+export async function admitted(engine: Engine, jobs: readonly JobRow[], filter: JobFilter): Promise<ReadonlySet<JobRow>> {
+  const wanted = jobs.filter((job) => isWanted(job, filter));
+  const { text } = filter;
+  if (text === '') return new Set(wanted);
+  const found = new Set(wanted.filter(({ id, error }) => id.toLowerCase().includes(text) || error?.toLowerCase().includes(text) === true));
+  const others = new Map(wanted.filter((job) => !found.has(job)).map((job) => [job.seq, job]));
+  if (others.size === 0) return found;
+  for (const { seq, input } of await engine.search('inputs', [...others.keys()])) {
+    const job = others.get(seq);
+    if (job !== undefined && 'inline' in input && asBuffer(input.inline).toString('utf8').toLowerCase().includes(text)) found.add(job);
+  }
+  return found;
+}
+
+function isWanted(job: JobRow, { since, until, states, tag }: JobFilter): boolean {
   if (job.submittedAt < since || job.submittedAt >= until) return false;
   if (states.size > 0 && !states.has(publicState(job))) return false;
-  if (tag !== '' && !tagsOf(job.tags ?? '').includes(tag)) return false;
-  if (text === '' || job.id.toLowerCase().includes(text) || job.error?.toLowerCase().includes(text) === true) return true;
-  const input = (await engine.search('payload', job.seq))?.input;
-  return input !== undefined && 'inline' in input && Buffer.from(input.inline).toString('utf8').toLowerCase().includes(text);
+  return tag === '' || tagsOf(job.tags ?? '').includes(tag);
 }

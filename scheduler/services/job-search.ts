@@ -16,7 +16,7 @@ import type { JobRow, WholeJob } from '../store/store.ts';
 import { PIECE_ROWS, SEARCH_MS } from '../engine/search-turns.ts';
 import { unary } from './calls.ts';
 import type { ControlDeps } from './control-deps.ts';
-import { admits, checkedFilter } from './job-filter.ts';
+import { admitted, checkedFilter } from './job-filter.ts';
 import { timelineOf } from './job-timeline.ts';
 
 const DEFAULT_LIMIT = 20;
@@ -72,7 +72,8 @@ export function jobSearchHandlers({
       const from = before;
       const rows = await engine.searches.take(account, async () => {
         const read = await engine.search('newest', request.endpointId, state, from, PIECE_ROWS);
-        return Promise.all(read.map(async (row) => ({ row, isAdmitted: await admits(engine, row, filter) })));
+        const found = await admitted(engine, read, filter);
+        return read.map((row) => ({ row, isAdmitted: found.has(row) }));
       });
       for (const { row, isAdmitted } of rows) {
         // In the order of positions the submissions and retries of all rows behind are earlier still.

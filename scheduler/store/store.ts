@@ -247,6 +247,12 @@ export interface WholeJob {
   readonly firstChunk: number;
 }
 
+/** The input of a job in which a search looks for text. */
+export interface SearchedInput {
+  readonly seq: number;
+  readonly input: StoredPayload;
+}
+
 /** The encrypted credentials of a job. */
 export interface EncryptedInput {
   readonly seq: number;
@@ -304,6 +310,8 @@ export interface Reads {
   job(endpoint: string, id: string): WholeJob | null;
   /** The input and the encrypted credentials of a job. */
   payload(seq: number): { readonly input: StoredPayload; readonly s3: Uint8Array | null } | null;
+  /** Inputs of these jobs, in order of number, at most as many as there are numbers; what is in the blob store is named only. */
+  inputs(seqs: readonly number[]): SearchedInput[];
   /** Jobs with encrypted credentials after a number, in order of number, in any state. */
   encryptedInputs(afterSeq: number, limit: number): EncryptedInput[];
   /** Queued jobs of an endpoint and priority, in order. */

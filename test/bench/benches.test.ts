@@ -93,6 +93,15 @@ const benches: Readonly<Record<string, (t: ExecutionContext) => Promise<void>>> 
     t.is(report.errors, 0);
     figures(t, 'backlog', report.restartMs, ...Object.values(report.residentMiB));
   },
+  'bench/searches.ts': async (t) => {
+    const sizes = ['--jobs', '20', '--searches', '2', '--rate', '10', '--seconds', '0.5', '--rounds', '1'];
+    const report = json((await bench(t, 'bench/searches.ts', ...sizes)).stdout) as {
+      errors: number;
+      rounds: { p99Ratio: number; beside: { searchesPerSecond: number } }[];
+    };
+    t.is(report.errors, 0);
+    figures(t, 'searches', report.rounds[0]?.p99Ratio ?? 0, report.rounds[0]?.beside.searchesPerSecond ?? 0);
+  },
   'bench/first-day.ts': async (t) => {
     if (missingRegistry.pypi !== null) {
       t.pass(`not run: ${missingRegistry.pypi}`);

@@ -47,6 +47,7 @@ export function readsOf(sql: ReturnType<typeof prepareAll>, now: () => number): 
   return {
     job: sql.pages.job,
     payload: sql.bodies.payload,
+    inputs: sql.bodies.inputs,
     encryptedInputs: sql.bodies.encryptedInputs,
     head: sql.queue.head,
     leased: sql.queue.leased,

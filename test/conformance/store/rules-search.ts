@@ -32,6 +32,17 @@ export function searchRules(name: string, use: Use): void {
       await store.search('newest', 'endpoint-a', 'COMPLETED', 10, 10),
       await store.read('newest', 'endpoint-a', 'COMPLETED', 10, 10),
     );
+    t.deepEqual(
+      (await store.search('inputs', [3, 1, 99])).map(({ seq, input }) => [
+        seq,
+        'inline' in input ? Buffer.from(input.inline).toString() : input,
+      ]),
+      [
+        [1, '{"prompt":"find me"}'],
+        [3, '{"seq":3}'],
+      ],
+    );
+    t.deepEqual(await store.search('inputs', []), []);
     t.deepEqual(await store.search('payload', 1), await store.read('payload', 1));
     t.deepEqual(await store.search('job', 'endpoint-a', idOf(2)), await store.read('job', 'endpoint-a', idOf(2)));
     t.deepEqual(await store.search('hookPage', 'account-a', '', 10), []);

@@ -1,4 +1,4 @@
-import type { HookRow, JobRow, QueuedJob, Reads, WholeJob } from '../../store.ts';
+import type { HookRow, JobRow, QueuedJob, Reads, SearchedInput, WholeJob } from '../../store.ts';
 import { Packer, Unpacker } from './packer.ts';
 import { packPayloads, packPayload, packHook, packJob, unpackHook, unpackJob, unpackStored, unpackWholeStored } from './rows.ts';
 
@@ -43,6 +43,17 @@ const payload: Form<ReturnType<Reads['payload']>> = {
     out.bytes(result.s3);
   },
   unpack: (from) => (from.byte() === 0 ? null : { input: unpackWholeStored(from), s3: from.bytesOrNull() }),
+};
+
+const inputs: Form<SearchedInput[]> = {
+  pack(out, result) {
+    out.count(result.length);
+    for (const { seq, input } of result) {
+      out.number(seq);
+      packPayload(out, input);
+    }
+  },
+  unpack: (from) => from.list(() => ({ seq: from.number(), input: unpackWholeStored(from) })),
 };
 
 /**
@@ -97,6 +108,7 @@ const hook: Form<HookRow | null> = {
 const forms: { readonly [K in keyof Reads]?: Form<ReturnType<Reads[K]>> } = {
   job,
   payload,
+  inputs,
   head,
   leased,
   due,

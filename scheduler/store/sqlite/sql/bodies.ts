@@ -3,10 +3,11 @@ import type { Database } from 'better-sqlite3';
 import type { Payload } from '../../../../lib/payload.ts';
 import type { PayloadCodec } from '../../payload-codec.ts';
 import type { StoredPayload } from '../../stored-payload.ts';
-import type { BodyUsage, EncryptedInput } from '../../store.ts';
+import type { BodyUsage, EncryptedInput, SearchedInput } from '../../store.ts';
 import { bound, fromWholePayloadColumns, payloadColumns, type PayloadTuple } from '../../rows.ts';
 
 const PAYLOAD = 'SELECT inline, blob, size, s3 FROM inputs WHERE no = ?';
+const INPUTS = 'SELECT no, inline, blob, size FROM inputs WHERE no IN (SELECT value FROM json_each(?)) ORDER BY no';
 const INSERT_CHUNK = 'INSERT INTO chunks (no, idx, inline, blob, size) VALUES (?, ?, ?, ?, ?)';
 const READ_CHUNKS = 'SELECT inline, blob, size, idx FROM chunks WHERE no = ? ORDER BY idx';
 const DROP_CHUNKS = 'DELETE FROM chunks WHERE no = ? RETURNING blob';
@@ -41,6 +42,7 @@ const BODY_USAGE = 'SELECT account, bytes FROM body_usage';
 /** Inputs, chunks, and the blobs that rows name. */
 export function bodyStatements(db: Database, codec: PayloadCodec) {
   const payloadRow = db.prepare<[number], [...PayloadTuple, Uint8Array | null]>(PAYLOAD).raw();
+  const inputRows = db.prepare<[string], [seq: number, ...PayloadTuple]>(INPUTS).raw();
   const encryptedRows = db.prepare<[number, number], EncryptedInput>(ENCRYPTED_INPUTS);
   const reencryptRow = db.prepare<[Uint8Array, number, Uint8Array]>(RESEAL_INPUT);
   const hasInputRow = db.prepare<[number], 1>(HAS_INPUT).pluck();
@@ -58,6 +60,11 @@ export function bodyStatements(db: Database, codec: PayloadCodec) {
     payload(seq: number): { input: StoredPayload; s3: Uint8Array | null } | null {
       const row = payloadRow.get(seq);
       return row === undefined ? null : { input: fromWholePayloadColumns([row[0], row[1], row[2]], codec), s3: row[3] };
+    },
+    inputs(seqs: readonly number[]): SearchedInput[] {
+      return inputRows
+        .all(JSON.stringify(seqs))
+        .map(([seq, inline, blob, size]) => ({ seq, input: fromWholePayloadColumns([inline, blob, size], codec) }));
     },
     encryptedInputs(afterSeq: number, limit: number): EncryptedInput[] {
       return encryptedRows.all(afterSeq, bound(limit));
