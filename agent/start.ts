@@ -33,6 +33,7 @@ import { stageBootstrap, WITH_INSTALLATION } from './runtimes/hosted/bootstrap.t
 import { ContainerRuntime } from './runtimes/container/container-runtime.ts';
 import { checkContainerRuntime, ContainerEngine } from './runtimes/container/engine.ts';
 import type { Runtime } from './runtimes/runtime.ts';
+import { AccountReaders } from './runtimes/reading/account-readers.ts';
 import { ProcessRuntime } from './runtimes/process/process-runtime.ts';
 import { ThreadRuntime } from './runtimes/thread/thread-runtime.ts';
 import { WorkFolders } from './runtimes/work-folders.ts';
@@ -110,6 +111,7 @@ async function startIn(folder: string, config: AgentConfig, deps: AgentDeps, loc
   const bootstrap = await stageBootstrap(join(folder, 'bootstrap'), shared);
   const level = await openNodeLevel(config, { folder, bootstrap, groups, log });
   const runtimes = deps.runtimes ?? defaultRuntimes(config, { folder, bootstrap, api: workerApi, launcher: level.launcher, log });
+  const readers = new AccountReaders({ bootstrap });
   const containers = runtimes.find((runtime) => runtime instanceof ContainerRuntime);
   const endpoints = new Map<string, KnownEndpoint>();
   const logs = await new LogStore({
@@ -163,6 +165,7 @@ async function startIn(folder: string, config: AgentConfig, deps: AgentDeps, loc
     cache,
     blobs,
     workFolders,
+    readers,
     log,
     isolation: () => inventory.current.isolation,
     publicUrl: config.publicUrl,
@@ -228,7 +231,7 @@ async function startIn(folder: string, config: AgentConfig, deps: AgentDeps, loc
     engine.abortTransfers();
     await session.close();
     await Promise.all([inventory.close(), cache.close(), ...runtimes.map((runtime) => runtime.close())]);
-    await level.launcher.close();
+    await Promise.all([level.launcher.close(), readers.close()]);
     await groups.close();
     await workFolders.close();
     await workerApi.close();

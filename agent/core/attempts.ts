@@ -87,9 +87,10 @@ export function handlerEnded(ctx: StepContext, attempt: Attempt, result: Handler
 export interface WorkerLoss {
   /**
    * Its host ended by itself: `culprit`, if known, is the attempt or request that ended it. Its handlers were stopped
-   * by force to end one of them. Or the agent ended it for a reason of its own.
+   * by force to end one of them. Or the agent ended it for a reason of its own. Or one of the account's workers, perhaps
+   * another one, ended what reads them all.
    */
-  readonly by: 'itself' | 'forced-stop' | 'agent';
+  readonly by: 'itself' | 'forced-stop' | 'agent' | 'account';
   readonly culprit?: string | undefined;
   readonly detail: string;
 }
@@ -100,7 +101,7 @@ export interface WorkerLoss {
  * is WORKER_LOST. Several running ones of which any may have ended the worker are reported as suspected (invariant 6).
  */
 export function markAttemptsLost(ctx: StepContext, worker: Worker, { by, culprit, detail }: WorkerLoss): void {
-  const suspected = by === 'itself' && culprit === undefined && runningCount(ctx.state, worker) > 1;
+  const suspected = by === 'account' || (by === 'itself' && culprit === undefined && runningCount(ctx.state, worker) > 1);
   for (const key of worker.attempts) {
     const attempt = ctx.state.attempts.get(key);
     if (attempt === undefined || attempt.phase === 'fetching') continue;

@@ -61,7 +61,7 @@ export type CoreEvent =
   | { readonly kind: 'slots'; readonly workerId: string; readonly start: number; readonly count: number }
   /** Whether HTTP requests reach a worker that is alive. */
   | { readonly kind: 'reachable'; readonly workerId: string; readonly start: number; readonly is: boolean }
-  /** The host is gone. Reported exactly once for each requested start. `culprit` as in WorkerEvents. */
+  /** The host is gone. Reported exactly once for each requested start. `culprit` and `isUnread` as in WorkerEvents. */
   | {
       readonly kind: 'exited';
       readonly workerId: string;
@@ -69,6 +69,7 @@ export type CoreEvent =
       readonly detail: string;
       readonly hardStop: boolean;
       readonly culprit?: string | undefined;
+      readonly isUnread?: boolean | undefined;
     }
   | ({ readonly kind: 'handler-entered' } & FromWorker)
   | ({ readonly kind: 'chunk'; readonly data: Buffer } & FromWorker)

@@ -269,8 +269,8 @@ function hostExited(ctx: StepContext, event: Extract<CoreEvent, { kind: 'exited'
   const worker = workerOf(ctx.state, event);
   if (worker === undefined || !worker.hostAlive) return;
   worker.hostAlive = false;
-  const { hardStop, culprit, detail } = event;
-  const by = hardStop ? 'forced-stop' : worker.endAsked ? 'agent' : 'itself';
+  const { hardStop, culprit, detail, isUnread = false } = event;
+  const by = hardStop ? 'forced-stop' : worker.endAsked ? 'agent' : isUnread ? 'account' : 'itself';
   // A handler ended it, which says nothing against the next start.
   const isOfHandler = by === 'itself' && (culprit !== undefined || runningCount(ctx.state, worker) > 0);
   markAttemptsLost(ctx, worker, { by, culprit, detail });
@@ -278,7 +278,7 @@ function hostExited(ctx: StepContext, event: Extract<CoreEvent, { kind: 'exited'
     worker.phase = 'ending';
     worker.deadline = undefined;
     endIfFree(ctx, worker);
-  } else if (worker.phase === 'ready' && (hardStop || isOfHandler)) {
+  } else if (worker.phase === 'ready' && (hardStop || isOfHandler || by === 'account')) {
     worker.askedAt = ctx.now;
     beginStart(ctx, worker);
   } else if (worker.phase !== 'backoff') {

@@ -33,7 +33,7 @@ import { actualWorkers, attemptRefs } from '../core/report.ts';
 import { crowdedOut } from '../core/held.ts';
 import { isIdle, nextDeadline, step } from '../core/step.ts';
 import type { HttpCall, HttpEvents, HttpRequest, RunningWorker, Runtime, WorkerEvents } from '../runtimes/runtime.ts';
-import { ReadingShares } from '../runtimes/reading-shares.ts';
+import type { AccountReaders } from '../runtimes/reading/account-readers.ts';
 import { ValidatedResponse } from '../runtimes/validated-response.ts';
 
 /** Longest delay of a timer, ms. */
@@ -44,6 +44,7 @@ export interface EngineDeps {
   readonly cache: ArtifactCache;
   readonly blobs: BlobTransfer;
   readonly workFolders: WorkFolders;
+  readonly readers: AccountReaders;
   readonly log: Logger;
   /** As the inventory reports it. */
   readonly isolation: () => NodeIsolation | undefined;
@@ -86,7 +87,6 @@ export class Engine {
   #turnEnds = false;
   #onIdle: (() => void) | undefined;
   readonly #lines: WorkerLines;
-  readonly #reading = new ReadingShares();
   readonly #stores: StoreTurns;
   readonly #spans: AttemptSpans;
 
@@ -191,7 +191,7 @@ export class Engine {
   }
 
   #endTurn(): void {
-    this.#reading.hold(crowdedOut(this.#state));
+    this.#deps.readers.hold(crowdedOut(this.#state));
     if (this.#state.workersChanged) {
       this.#state.workersChanged = false;
       this.#deps.send({ event: { $case: 'workers', value: actualWorkers(this.#state) } });
@@ -380,10 +380,10 @@ export class Engine {
       slots: (count) => this.feed({ kind: 'slots', workerId, start, count }),
       reachable: (is) => this.feed({ kind: 'reachable', workerId, start, is }),
       log: this.#lines.of(workerId, release, env),
-      exited: (detail, hardStop, culprit) => {
+      exited: (detail, hardStop, culprit, isUnread) => {
         this.#letGo(workerId, hosted);
         if (this.#state.workers.get(workerId)?.endAsked === false) doubtAll();
-        this.feed({ kind: 'exited', workerId, start, detail, hardStop, culprit });
+        this.feed({ kind: 'exited', workerId, start, detail, hardStop, culprit, isUnread });
       },
     };
     if (runtime === undefined) {
@@ -419,7 +419,7 @@ export class Engine {
         command: release.command,
         startTimeoutMs: release.startTimeoutMs,
         network,
-        reading: this.#reading.of(release.accountId ?? ''),
+        reading: this.#deps.readers.of(release.accountId ?? ''),
       },
       events,
     );

@@ -104,6 +104,14 @@ export class FrameReader<Header> {
     return this.#have;
   }
 
+  /** Returns what has arrived of the incomplete frame, for another reader. */
+  takeKept(): Buffer {
+    const kept = Buffer.from(this.#held.subarray(0, this.#have));
+    this.#have = 0;
+    this.#begun = undefined;
+    return kept;
+  }
+
   /** Drops what follows, also the rest of the bytes that are being split. */
   stop(): void {
     this.#isStopped = true;

@@ -8,6 +8,8 @@
  *
  * Lines cost as well as characters: an empty line is as much work as a short one.
  */
+import { OutputBudget, type OutputRate } from './output-budget.ts';
+
 export type OutputStream = 'stdout' | 'stderr';
 
 export type SendOutput = (stream: OutputStream, jobId: string, text: string) => void;
@@ -33,36 +35,36 @@ interface Piece {
   cost: number;
 }
 
-export interface OutputBudget {
-  readonly burst: number;
-  readonly perSecond: number;
+export interface OutputLimits extends OutputRate {
+  /** Cost of a piece beside its characters and lines; default: 0. */
+  readonly perPiece?: number;
+  /** A budget beside its own one: what is sent uses both. */
+  readonly shared?: OutputBudget;
 }
 
-const OWN_BUDGET: OutputBudget = { burst: OUTPUT_BURST, perSecond: OUTPUT_PER_SECOND };
+const OWN_LIMITS: OutputLimits = { burst: OUTPUT_BURST, perSecond: OUTPUT_PER_SECOND };
 
 export class OutputLimiter {
   readonly #send: SendOutput;
-  /** Monotonic, ms. */
-  readonly #now: () => number;
-  readonly #limit: OutputBudget;
-  #budget: number;
-  #filledAt: number;
+  readonly #budget: OutputBudget;
+  readonly #shared: OutputBudget | undefined;
+  readonly #perPiece: number;
   #pieces: Piece[] = [];
   #kept = 0;
   #leftOut = 0;
   #timer: NodeJS.Timeout | undefined;
 
-  constructor(send: SendOutput, now: () => number = () => performance.now(), limit = OWN_BUDGET) {
+  /** `now`: monotonic, ms. */
+  constructor(send: SendOutput, now: () => number = () => performance.now(), { perPiece = 0, shared, ...rate } = OWN_LIMITS) {
     this.#send = send;
-    this.#now = now;
-    this.#limit = limit;
-    this.#budget = limit.burst;
-    this.#filledAt = now();
+    this.#budget = new OutputBudget(rate, now);
+    this.#shared = shared;
+    this.#perPiece = perPiece;
   }
 
   /** Adds whole lines, or a piece of a long one. */
   add(stream: OutputStream, jobId: string, text: string): void {
-    const cost = costOf(text);
+    const cost = costOf(text) + this.#perPiece;
     if (this.#pieces.length === 0 && this.#take(cost)) {
       this.#send(stream, jobId, text);
       return;
@@ -90,9 +92,9 @@ export class OutputLimiter {
     clearTimeout(this.#timer);
     this.#timer = undefined;
     if (this.#pieces.length === 0) return;
-    this.#refill();
-    this.#keep(Math.max(TAIL, Math.min(OUTPUT_KEPT, OUTPUT_KEPT + this.#budget)));
-    this.#budget -= this.#kept;
+    const left = Math.min(this.#budget.left, this.#shared?.left ?? 0);
+    this.#keep(Math.max(TAIL, Math.min(OUTPUT_KEPT, OUTPUT_KEPT + left)));
+    this.#use(this.#kept);
     for (const piece of this.#pieces.splice(0)) this.#leave(piece);
     this.#kept = 0;
   }
@@ -132,16 +134,14 @@ export class OutputLimiter {
   }
 
   #take(cost: number): boolean {
-    if (this.#budget < cost) this.#refill();
-    if (this.#budget < cost) return false;
-    this.#budget -= cost;
+    if (!this.#budget.has(cost) || this.#shared?.has(cost) === false) return false;
+    this.#use(cost);
     return true;
   }
 
-  #refill(): void {
-    const now = this.#now();
-    this.#budget = Math.min(this.#limit.burst, this.#budget + ((now - this.#filledAt) * this.#limit.perSecond) / 1_000);
-    this.#filledAt = now;
+  #use(cost: number): void {
+    this.#budget.use(cost);
+    this.#shared?.use(cost);
   }
 }
 

@@ -32,6 +32,8 @@ const SHORT_BYTES = 1024 * 1024;
 export interface PausableSource {
   pause(): unknown;
   resume(): unknown;
+  /** Stops reading what lies behind it instead (the reader of an account has sources of its own). */
+  hold?(is: boolean): void;
 }
 
 export class ReadingShares {
@@ -43,9 +45,12 @@ export class ReadingShares {
   #busy = 1;
   #isTimed = false;
 
-  /** `now`: monotonic, ms. */
-  constructor(now: () => number = () => performance.now()) {
+  readonly #aloneMs: number;
+
+  /** `now`: monotonic, ms. `aloneMs`: time in a window where only one account has workers. */
+  constructor(now: () => number = () => performance.now(), aloneMs = ALONE_MS) {
     this.#now = now;
+    this.#aloneMs = aloneMs;
   }
 
   /** Stops reading the workers of these accounts, and reads those of all others. */
@@ -84,7 +89,7 @@ export class ReadingShares {
   #most(): number {
     let accounts = 0;
     for (const { size } of this.#shares.values()) if (size > 0) accounts += 1;
-    return accounts <= 1 ? ALONE_MS : Math.max(LEAST_MS, SHARED_MS / this.#busy);
+    return accounts <= 1 ? this.#aloneMs : Math.max(LEAST_MS, SHARED_MS / this.#busy);
   }
 
   /** Begins a window if the last one is over; `isOver`: it is. */
@@ -132,6 +137,7 @@ export class ReadingShare {
 
   add(source: PausableSource): void {
     this.#sources.add(source);
+    if (this.#isHeld) source.hold?.(true);
     this.#update();
   }
 
@@ -165,6 +171,7 @@ export class ReadingShare {
   hold(is: boolean): void {
     if (this.#isHeld === is) return;
     this.#isHeld = is;
+    for (const source of this.#sources) source.hold?.(is);
     this.#update();
   }
 
@@ -177,9 +184,10 @@ export class ReadingShare {
   }
 
   #update(): void {
-    const first = this.#firstOfIncomplete();
+    const { first } = this;
     for (const source of this.#sources) {
-      const isPaused = this.#isUsedUp || this.#isHeld || (first !== undefined && source !== first && this.#incomplete.has(source));
+      const waits = first !== undefined && source !== first && this.#incomplete.has(source);
+      const isPaused = this.#isUsedUp || (this.#isHeld && source.hold === undefined) || waits;
       if (isPaused === this.#paused.has(source)) continue;
       if (isPaused) {
         this.#paused.add(source);
@@ -191,8 +199,13 @@ export class ReadingShare {
     }
   }
 
-  /** The source whose frame is nearest to its end, if the account's incomplete frames are beyond their bound. */
-  #firstOfIncomplete(): PausableSource | undefined {
+  /** The source for whose frame those of others wait. */
+  get awaited(): PausableSource | undefined {
+    return this.#incomplete.size > 1 ? this.first : undefined;
+  }
+
+  /** The source whose frame is nearest to its end, if the account's incomplete frames are beyond their bound: others wait for it. */
+  get first(): PausableSource | undefined {
     let sum = 0;
     let first: PausableSource | undefined;
     for (const [source, bytes] of this.#incomplete) {

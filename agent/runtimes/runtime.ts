@@ -5,7 +5,7 @@
 import type { ErrorCode } from '../../lib/errors.ts';
 import type { WorkerNetwork } from '../../lib/isolation.ts';
 import type { S3Config } from '../../proto/gen/capstan/v1/common.ts';
-import type { ReadingShare } from './reading-shares.ts';
+import type { AccountReading } from './reading/account-reading.ts';
 import type { FunctionSpec } from '../../proto/gen/capstan/v1/nodes.ts';
 
 export interface Runtime {
@@ -50,8 +50,8 @@ export interface WorkerStart {
   readonly startTimeoutMs?: number;
   /** What its network reaches; absent: `host`. */
   readonly network?: WorkerNetwork;
-  /** What its account may use of the agent's loop; absent where it is the only one. */
-  readonly reading?: ReadingShare;
+  /** How its account's workers are read; absent where the agent itself reads them. */
+  readonly reading?: AccountReading;
 }
 
 export interface RunningWorker {
@@ -165,9 +165,10 @@ export interface WorkerEvents {
   log(entry: LogEntry): void;
   /**
    * The worker is gone with all its processes. `hardStop`: it was killed to end one task. `culprit`: the key of the
-   * running task or request whose code ended it; absent where that is not known.
+   * running task or request whose code ended it; absent where that is not known. `isUnread`: it was killed because the
+   * reader of its account ended, which another worker of the account may have caused.
    */
-  exited(detail: string, hardStop: boolean, culprit?: string): void;
+  exited(detail: string, hardStop: boolean, culprit?: string, isUnread?: boolean): void;
 }
 
 export interface LogEntry {

@@ -2,16 +2,20 @@
 import { StringDecoder } from 'node:string_decoder';
 
 import { LineAssembler } from './line-assembler.ts';
-import { OutputLimiter, type OutputStream } from './output-limiter.ts';
+import type { OutputBudget } from './output-budget.ts';
+import { OUTPUT_BURST, OUTPUT_PER_SECOND, OutputLimiter, type OutputStream } from './output-limiter.ts';
 
 export class WorkerOutput {
   readonly #limiter: OutputLimiter;
   readonly #assembler: LineAssembler;
   readonly #decoders = { stdout: new StringDecoder('utf8'), stderr: new StringDecoder('utf8') };
 
-  constructor(onLine: (stream: OutputStream, text: string) => void) {
-    this.#limiter = new OutputLimiter((stream, _jobId, text) => {
-      for (const line of text.slice(0, -1).split('\n')) onLine(stream, line);
+  /** `onLines` receives whole lines, each with its line end. `shared`: what several workers may print together. */
+  constructor(onLines: (stream: OutputStream, text: string) => void, shared?: OutputBudget) {
+    this.#limiter = new OutputLimiter((stream, _jobId, text) => onLines(stream, text), undefined, {
+      burst: OUTPUT_BURST,
+      perSecond: OUTPUT_PER_SECOND,
+      ...(shared === undefined ? {} : { shared }),
     });
     this.#assembler = new LineAssembler((stream, jobId, lines) => this.#limiter.add(stream, jobId, lines));
   }
@@ -26,4 +30,9 @@ export class WorkerOutput {
     this.#assembler.end();
     this.#limiter.flush();
   }
+}
+
+/** The lines of a text in which each has its line end. */
+export function linesOf(text: string): string[] {
+  return text.slice(0, -1).split('\n');
 }

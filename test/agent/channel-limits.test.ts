@@ -10,7 +10,7 @@ import { FrameReader } from '../../agent/runtimes/frames.ts';
 import { checkHostFrame, limitsOfHost } from '../../agent/runtimes/hosted/host-frames.ts';
 import { sendMessage } from '../../agent/runtimes/hosted/message-frames.ts';
 import { FIRST_CREDITS } from '../../agent/runtimes/runtime.ts';
-import { WorkerOutput } from '../../agent/runtimes/worker-output.ts';
+import { linesOf, WorkerOutput } from '../../agent/runtimes/worker-output.ts';
 import { folderOf } from '../support/folder.ts';
 import { addBuild, functionSpec, startAgent, startScheduler } from './fixtures.ts';
 
@@ -123,9 +123,9 @@ test('a flood of empty lines costs as much as one of long ones', (t) => {
   let lines = 0;
   const last: string[] = [];
   const output = new WorkerOutput((_stream, text) => {
-    lines += 1;
-    last.push(text);
-    if (last.length > 2) last.shift();
+    lines += linesOf(text).length;
+    last.push(...linesOf(text));
+    last.splice(0, last.length - 2);
   });
   const flood = Buffer.alloc(65_536, '\n');
   for (let sent = 0; sent < 200; sent += 1) output.push('stdout', flood);

@@ -244,6 +244,19 @@ test('a worker that one of several jobs ended suspects those that ran, and is st
   t.like(world.image.workers.get('w1'), { phase: 'artifact', failures: 0 });
 });
 
+test('a worker whose account lost its reader suspects also a job that ran alone, and is started again at once', (t) => {
+  const world = ready({ maxConcurrency: 2 });
+  for (const jobId of ['j1', 'j2']) dispatch(world, { jobId });
+  enter(world);
+  world.feed({ kind: 'exited', workerId: 'w1', start: 1, detail: 'no reader', hardStop: false, isUnread: true });
+  const ends = world.reports.flatMap((report) => (report.$case === 'ended' ? [[report.value.jobId, report.value.suspected]] : []));
+  t.deepEqual(ends, [
+    ['j1', true],
+    ['j2', false],
+  ]);
+  t.like(world.image.workers.get('w1'), { phase: 'artifact', failures: 0 });
+});
+
 test('a worker that dies without a job waits before its next start', (t) => {
   const world = ready();
   world.exit('w1');

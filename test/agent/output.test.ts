@@ -6,7 +6,8 @@ import { join } from 'node:path';
 import test from 'ava';
 
 import { OUTPUT_BURST, OUTPUT_KEPT, OUTPUT_PER_SECOND, OutputLimiter } from '../../agent/runtimes/output-limiter.ts';
-import { WorkerOutput } from '../../agent/runtimes/worker-output.ts';
+import { OutputBudget } from '../../agent/runtimes/output-budget.ts';
+import { linesOf, WorkerOutput } from '../../agent/runtimes/worker-output.ts';
 import { storedLog } from '../support/worker-logs.ts';
 import { functionSpec, startWorker } from './fixtures.ts';
 
@@ -89,6 +90,25 @@ test('the limiter: a burst, then so much a second; beyond it the newest, with a 
   t.true(take().join('').length <= OUTPUT_KEPT + 16 * 1024);
 });
 
+test('workers of an account print together no more than its budget, and each no more than its own', (t) => {
+  let now = 0;
+  const clock = (): number => now;
+  const shared = new OutputBudget({ burst: 2 * OUTPUT_BURST, perSecond: 2 * OUTPUT_PER_SECOND }, clock);
+  const limits = { burst: OUTPUT_BURST, perSecond: OUTPUT_PER_SECOND, shared };
+  const line = `${'x'.repeat(16 * 1024 - 1)}\n`;
+  const sent = [0, 0, 0, 0];
+  const workers = sent.map(
+    (_, at) => new OutputLimiter((_stream, _jobId, text) => void (sent[at] = (sent[at] ?? 0) + text.length), clock, limits),
+  );
+  for (let n = 0; n < 200; n += 1) for (const worker of workers) worker.add('stdout', '', line);
+  t.true(sent.reduce((sum, each) => sum + each) <= 2 * OUTPUT_BURST, `${sent.join(' ')} characters`);
+  t.true(sent.every((each) => each > 0 && each <= OUTPUT_BURST));
+  now += 1_000;
+  // What was not sent before is kept by its worker: the budget of others has recovered.
+  const calm = new OutputLimiter((_stream, _jobId, text) => t.is(text, 'calm\n'), clock, limits);
+  calm.add('stdout', '', 'calm\n');
+});
+
 test('the pipes of a worker: an unfinished line is shown soon, and its rest when the pipe ends', async (t) => {
   const script = String.raw`printf 'half \342'; read go; printf '\202\254\r\nwhole\n10%%\r20%%'`;
   const worker = spawn('sh', ['-c', script], { stdio: ['pipe', 'pipe', 'ignore'] });
@@ -96,7 +116,7 @@ test('the pipes of a worker: an unfinished line is shown soon, and its rest when
   const lines: string[] = [];
   const { promise: first, resolve } = Promise.withResolvers<void>();
   const output = new WorkerOutput((_stream, text) => {
-    lines.push(text);
+    lines.push(...linesOf(text));
     resolve();
   });
   worker.stdout.on('data', (data: Buffer) => output.push('stdout', data)).on('end', () => output.end('stdout'));

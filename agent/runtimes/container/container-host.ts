@@ -1,14 +1,13 @@
 /** A worker's host in a container: frames over its private channel, its output, its exit. */
 import { messageOf } from '../../../lib/to-error.ts';
-import { FrameReader, FrameWriter } from '../frames.ts';
-import { checkHostFrame, limitsOfHost } from '../hosted/host-frames.ts';
+import { FrameWriter } from '../frames.ts';
 import { BufferedListener, tellEntry, type HostListener } from '../hosted/host-listener.ts';
 import type { Host } from '../hosted/host.ts';
-import type { ToHost } from '../hosted/protocol.ts';
-import { LineSplitter } from '../lines.ts';
-import type { ReadingShare } from '../reading-shares.ts';
+import type { FromHost, ToHost } from '../hosted/protocol.ts';
+import type { AccountReading } from '../reading/account-reading.ts';
+import { WorkerStreams } from '../reading/worker-streams.ts';
 import type { WorkerEvents } from '../runtime.ts';
-import { WorkerStreams } from '../worker-streams.ts';
+import { linesOf } from '../worker-output.ts';
 import { WorkerChannel, type Connections } from './channel.ts';
 import type { ContainerSpec } from './create-request.ts';
 import { NO_PROGRAM, signalOf, WorkerContainer, type ContainerDeps, type Ending } from './worker-container.ts';
@@ -36,14 +35,26 @@ export class ContainerHost implements Host {
   #connections: Connections | undefined;
   #writer: FrameWriter | undefined;
   #unsent: (readonly [ToHost, Uint8Array | undefined])[] = [];
-  readonly #streams = new WorkerStreams();
   readonly #hearing = new BufferedListener();
-  readonly #entered = new LineSplitter((line) => this.#hearing.tell((listener) => tellEntry(listener, line)));
+  readonly #streams = new WorkerStreams({
+    frame: (frame, body) => this.#onFrame(frame, body),
+    accepts: (frame) => this.#hearing.accepts(frame),
+    entry: (line) => this.#hearing.tell((listener) => tellEntry(listener, line)),
+    lines: (stream, text) => this.#onLines(stream, text),
+    report: (line) => (this.#report = line),
+    violation: (why) => this.refuse(why),
+    ended: (role) => {
+      if (role === 'channel') this.#hearing.tell((listener) => listener.closed());
+    },
+    lost: (why) => {
+      this.#hearing.tell((listener) => listener.unread());
+      this.kill(why);
+    },
+  });
   #isHeld = false;
   #killedFor: string | undefined;
   #killed = false;
   #isRefused = false;
-  #stopReading: () => void = () => undefined;
   readonly #up = Promise.withResolvers<boolean>();
   /** The host has reported. */
   isUp = false;
@@ -104,14 +115,14 @@ export class ContainerHost implements Host {
     this.#container?.kill(this.#killedFor);
   }
 
-  readWithin(share: ReadingShare | undefined): void {
-    this.#streams.within(share);
+  readWithin(reading: AccountReading | undefined): void {
+    this.#streams.within(reading);
   }
 
   refuse(why: string): void {
     if (this.#isRefused) return;
     this.#isRefused = true;
-    this.#stopReading();
+    this.#streams.stop();
     this.#hearing.tell((listener) => listener.violation(why));
     this.kill(why);
   }
@@ -137,6 +148,7 @@ export class ContainerHost implements Host {
     } finally {
       await channel?.close();
     }
+    this.#streams.finish();
     this.gone = true;
     this.#up.resolve(false);
     const last = this.#killedFor ?? detail;
@@ -149,7 +161,6 @@ export class ContainerHost implements Host {
     this.#container = new WorkerContainer(this.#start.deps, orders, {
       preparing: (reason, text) => this.#events.preparing(reason, text),
       startFailed: (reason, text) => this.#events.startFailed(reason, text),
-      line: (stream, text) => this.#hearing.tell((listener) => listener.line(stream, text)),
       running: () => undefined,
       streams: this.#streams,
       isAlive: () => this.#connections?.lifeline.readable === true,
@@ -163,34 +174,24 @@ export class ContainerHost implements Host {
     const { channel, entry, lifeline } = connections;
     this.#connections = connections;
     if (this.#killed) lifeline.destroy();
-    const reader = new FrameReader<unknown>({
-      onFrame: (header, body) => {
-        const frame = checkHostFrame(header, body);
-        if (frame.t === 'up') this.#isThere();
-        this.#hearing.tell((listener) => listener.frame(frame, body));
-      },
-      limits: limitsOfHost,
-      accepts: (header) => this.#hearing.accepts(checkHostFrame(header)),
-    });
-    this.#stopReading = () => {
-      reader.stop();
-      this.#entered.stop();
-      channel.destroy();
-    };
-    const read = (data: Buffer): void => {
-      try {
-        reader.push(data);
-      } catch (error) {
-        this.refuse(messageOf(error));
-      }
-    };
-    this.#streams.read(channel, read, () => reader.kept);
-    channel.once('close', () => this.#hearing.tell((listener) => listener.closed()));
-    this.#streams.read(entry, (data) => this.#entered.push(data));
-    const report = new LineSplitter((line) => (this.#report = line));
-    this.#streams.read(lifeline, (data) => report.push(data));
+    this.#streams.read('channel', channel);
+    this.#streams.read('entries', entry, { stays: true });
+    // Another process that held it open would keep the container alive without the agent.
+    this.#streams.read('report', lifeline, { stays: true });
     this.#writer = new FrameWriter(channel, process.nextTick);
     this.#flush();
+  }
+
+  #onFrame(frame: FromHost, body: Buffer): void {
+    if (frame.t === 'up') this.#isThere();
+    this.#hearing.tell((listener) => listener.frame(frame, body));
+  }
+
+  #onLines(stream: 'stdout' | 'stderr', text: string): void {
+    for (const line of linesOf(text)) {
+      this.#container?.printed(stream, line);
+      this.#hearing.tell((listener) => listener.line(stream, line));
+    }
   }
 
   #flush(): void {
@@ -209,10 +210,9 @@ export class ContainerHost implements Host {
   async #channelsRead(): Promise<void> {
     if (this.#connections === undefined) return;
     const { channel, entry, lifeline } = this.#connections;
-    const sockets = [channel, entry, lifeline];
-    const ends = sockets.filter(({ closed }) => !closed).map((socket) => new Promise((resolve) => socket.once('close', resolve)));
-    await Promise.race([Promise.all(ends), new Promise((resolve) => setTimeout(resolve, CHANNEL_GRACE_MS).unref())]);
-    for (const socket of sockets) socket.destroy();
+    const ends = this.#streams.ended('channel', 'entries', 'report');
+    await Promise.race([ends, new Promise((resolve) => setTimeout(resolve, CHANNEL_GRACE_MS).unref())]);
+    for (const socket of [channel, entry, lifeline]) socket.destroy();
   }
 
   #describe({ cause, startError, exitCode, outOfMemory, engineError, lastWords }: Ending): string {

@@ -2,8 +2,8 @@
 import { CapstanError } from '../../../lib/errors.ts';
 import { messageOf } from '../../../lib/to-error.ts';
 import type { LaunchedProcess, LauncherEvents } from '../foreign/launcher.ts';
-import type { ReadingShare } from '../reading-shares.ts';
-import { WorkerStreams } from '../worker-streams.ts';
+import type { AccountReading } from '../reading/account-reading.ts';
+import { OutputStreams } from '../reading/output-streams.ts';
 import { containerEnd, outOfMemoryText } from './container-host.ts';
 import type { ContainerSpec } from './create-request.ts';
 import { WorkerContainer, type ContainerDeps, type Ending } from './worker-container.ts';
@@ -12,7 +12,7 @@ export class ForeignContainer implements LaunchedProcess {
   /** Its processes have pids of the container's namespace. */
   readonly pid = undefined;
   readonly #events: LauncherEvents;
-  readonly #streams: WorkerStreams;
+  readonly #streams: OutputStreams;
   #container: WorkerContainer | undefined;
   #killedFor: string | undefined;
   #terminated = false;
@@ -20,9 +20,13 @@ export class ForeignContainer implements LaunchedProcess {
   readonly exited: Promise<void>;
 
   /** `order` may reject; the worker then ends with the error's message. */
-  constructor(deps: ContainerDeps, order: () => Promise<ContainerSpec>, events: LauncherEvents, reading?: ReadingShare) {
+  constructor(deps: ContainerDeps, order: () => Promise<ContainerSpec>, events: LauncherEvents, reading?: AccountReading) {
     this.#events = events;
-    this.#streams = new WorkerStreams(reading);
+    const line = (stream: 'stdout' | 'stderr', text: string): void => {
+      this.#container?.printed(stream, text);
+      events.line(stream, text);
+    };
+    this.#streams = new OutputStreams({ line, lost: (why) => this.kill(why) }, reading);
     this.exited = this.#live(deps, order);
   }
 
@@ -52,7 +56,6 @@ export class ForeignContainer implements LaunchedProcess {
       this.#container = new WorkerContainer(deps, [ordered], {
         preparing: (reason, text) => this.#events.preparing(reason, text),
         startFailed: (reason, text) => this.#events.startFailed(reason, text),
-        line: (stream, text) => this.#events.line(stream, text),
         streams: this.#streams,
         running: () => this.#events.started(),
         isAlive: () => false,
@@ -63,7 +66,8 @@ export class ForeignContainer implements LaunchedProcess {
     } catch (error) {
       detail = `starting the worker failed: ${messageOf(error)}`;
     }
-    this.#events.exited(this.#killedFor ?? detail);
+    this.#streams.finish();
+    this.#events.exited(this.#killedFor ?? detail, this.#streams.isLost);
     await this.#container?.gone;
   }
 

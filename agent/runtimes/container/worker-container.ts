@@ -1,16 +1,15 @@
 /** One container from the pull of its image to its removal. It runs our bootstrap or the image of a foreign worker. */
 import { constants } from 'node:os';
+import type { Readable } from 'node:stream';
 
 import type Docker from 'dockerode';
 
 import { CapstanError } from '../../../lib/errors.ts';
 import { messageOf } from '../../../lib/to-error.ts';
-import { WorkerOutput } from '../worker-output.ts';
-import type { WorkerStreams } from '../worker-streams.ts';
+import type { WorkerStreams } from '../reading/worker-streams.ts';
 import type { ContainerSpec, ContainerRules } from './create-request.ts';
 import { engineMessage, engineStatus, isMissingImage, type ContainerEngine } from './engine.ts';
 import type { ImagePulls } from './image-pull.ts';
-import { OutputFrames } from './output-frames.ts';
 
 /** Time-out of one engine call that changes something, ms: a disk may be cold, an image large. */
 const CALL_MS = 120_000;
@@ -36,9 +35,8 @@ export interface ContainerListener {
   /** As WorkerEvents. */
   preparing(reason: string, detail: string): void;
   startFailed(reason: string, detail: string): void;
-  line(stream: 'stdout' | 'stderr', text: string): void;
-  /** Reads its output. */
-  readonly streams: WorkerStreams;
+  /** Reads its output; each line must be passed to `printed`. */
+  readonly streams: Pick<WorkerStreams, 'read' | 'ended'>;
   /** Its first process runs. */
   running(): void;
   /** Its program is known to be alive, whatever the engine reports. */
@@ -87,6 +85,11 @@ export class WorkerContainer {
   /** Its program has reported: an exit is now its own, and no other program is tried. */
   heard(): void {
     this.#isHeard = true;
+  }
+
+  /** It printed a line. */
+  printed(stream: 'stdout' | 'stderr', line: string): void {
+    if (stream === 'stderr' && line.trim() !== '') this.#lastWords = line.trim();
   }
 
   /** Kills everything in it; `why` becomes the cause of its end. */
@@ -204,19 +207,9 @@ export class WorkerContainer {
   /** Reads its output from before its first byte; `over` resolves with its last one. */
   async #attach(container: Docker.Container): Promise<{ readonly over: Promise<void> }> {
     const stream = await container.attach({ stream: true, stdout: true, stderr: true });
-    const output = new WorkerOutput((name, line) => {
-      if (name === 'stderr' && line.trim() !== '') this.#lastWords = line.trim();
-      this.#listener.line(name, line);
-    });
-    const frames = new OutputFrames((name, piece) => output.push(name, piece));
-    this.#listener.streams.read(stream, (data) => frames.push(data));
+    this.#listener.streams.read('engine', stream as NodeJS.ReadableStream as Readable);
     // An engine restart ends this stream; the worker continues without its raw output.
-    stream.on('error', () => undefined);
-    const over = new Promise((resolve) => stream.once('close', resolve)).then(() => {
-      output.end('stdout');
-      output.end('stderr');
-    });
-    return { over };
+    return { over: this.#listener.streams.ended('engine') };
   }
 
   /** Returns how it ended, even if the engine is unavailable at times; `over` is the end of the container's output. */

@@ -1,13 +1,16 @@
 /** A foreign worker or a user's server as a process of this host: any program, that ends with the agent. */
-import type { Readable } from 'node:stream';
+import { setTimeout } from 'node:timers/promises';
 
 import { messageOf } from '../../../lib/to-error.ts';
 import type { WorkerPorts } from '../../sandbox/network/worker-networks.ts';
 import type { WorkerLauncher, WorkerProcess } from '../../sandbox/launcher.ts';
 import { exitText } from '../process-group.ts';
-import { WorkerOutput } from '../worker-output.ts';
-import { WorkerStreams } from '../worker-streams.ts';
+import type { AccountReading } from '../reading/account-reading.ts';
+import { OutputStreams } from '../reading/output-streams.ts';
 import type { LaunchedProcess, Launcher, LauncherEvents } from './launcher.ts';
+
+/** How long the last lines of a program that is gone may take, ms: its launcher ends the output before. */
+const OUTPUT_GRACE_MS = 2_000;
 
 /**
  * Returns what runs a release's command in the worker's own working folder, which contains the build, if any.
@@ -23,19 +26,20 @@ export function launchInProcess(launcher: WorkerLauncher, portsOf: (env: Readonl
     } catch (error) {
       return cannotStart(events, messageOf(error));
     }
-    return follow(program, events, new WorkerStreams(spec.reading));
+    return follow(program, events, spec.reading);
   };
 }
 
-function follow(program: WorkerProcess, events: LauncherEvents, streams: WorkerStreams): LaunchedProcess {
-  const output = new WorkerOutput((stream, text) => events.line(stream, text));
-  const ends = (['stdout', 'stderr'] as const).map((stream) => readTo(program[stream], output, { stream, streams }));
+function follow(program: WorkerProcess, events: LauncherEvents, reading: AccountReading | undefined): LaunchedProcess {
+  const streams = new OutputStreams({ line: (stream, text) => events.line(stream, text), lost: (why) => program.kill(why) }, reading);
+  // What creates a sandbox may complain first, which its launcher reads.
+  for (const stream of ['stdout', 'stderr'] as const) streams.read(stream, program[stream], { until: program.started });
   void program.started.then(() => events.started());
   void program.gone.then(async (exit) => {
     streams.finish();
-    await Promise.all(ends);
+    await Promise.race([streams.ended('stdout', 'stderr'), setTimeout(OUTPUT_GRACE_MS)]);
     if (exit.kind === 'not-started') events.exited(`starting the worker process failed: ${exit.reason}`);
-    else events.exited(exit.reason ?? exitText(exit.code, exit.signal));
+    else events.exited(exit.reason ?? exitText(exit.code, exit.signal), streams.isLost);
   });
   return {
     get pid() {
@@ -45,19 +49,6 @@ function follow(program: WorkerProcess, events: LauncherEvents, streams: WorkerS
     terminate: () => program.terminate(),
     kill: (reason) => program.kill(reason),
   };
-}
-
-interface ReadOptions {
-  readonly stream: 'stdout' | 'stderr';
-  readonly streams: WorkerStreams;
-}
-
-/** Resolves when the stream is closed. */
-function readTo(source: Readable | undefined, output: WorkerOutput, { stream, streams }: ReadOptions): Promise<void> {
-  if (source === undefined) return Promise.resolve();
-  streams.read(source, (data) => output.push(stream, data));
-  source.on('end', () => output.end(stream));
-  return new Promise((resolve) => source.once('close', resolve));
 }
 
 function cannotStart(events: LauncherEvents, why: string): LaunchedProcess {

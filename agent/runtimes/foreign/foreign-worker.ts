@@ -82,7 +82,7 @@ export class ForeignWorker implements RunningWorker, JobMailbox {
       startFailed: (reason, detail) => events.startFailed(reason, detail),
       started: () => events.started(),
       line: (stream, text) => events.log({ stream, jobId: this.#jobOf(text), text }),
-      exited: (detail) => this.#exited(detail),
+      exited: (detail, isUnread) => this.#exited(detail, isUnread),
     });
   }
 
@@ -371,7 +371,7 @@ export class ForeignWorker implements RunningWorker, JobMailbox {
     this.#carried.kill(why);
   }
 
-  #exited(detail: string): void {
+  #exited(detail: string, isUnread = false): void {
     this.#gone = true;
     this.#callOffFetch?.();
     this.#callOffEnd?.();
@@ -383,7 +383,7 @@ export class ForeignWorker implements RunningWorker, JobMailbox {
     const why = this.#recycling ? 'the worker requested to be replaced' : detail;
     if (!this.#ending || this.#recycling) this.#events.log({ stream: 'system', jobId: '', text: why });
     this.#onGone();
-    this.#events.exited(why, this.#hardStop || this.#recycling);
+    this.#events.exited(why, this.#hardStop || this.#recycling, undefined, isUnread);
   }
 
   /** Workers with the protocol's standard client print JSON lines that name their job. */

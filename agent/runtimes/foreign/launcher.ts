@@ -9,8 +9,8 @@ export interface LauncherEvents {
   /** The program runs. */
   started(): void;
   line(stream: 'stdout' | 'stderr', text: string): void;
-  /** It is gone with all processes it started. Called exactly once, even if it never ran. */
-  exited(detail: string): void;
+  /** It is gone with all processes it started. Called exactly once, even if it never ran. `isUnread` as in WorkerEvents. */
+  exited(detail: string, isUnread?: boolean): void;
 }
 
 export interface LaunchedProcess {

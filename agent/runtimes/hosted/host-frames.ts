@@ -17,10 +17,11 @@ const MAX_HEADER_BYTES = 4 * 1024;
  * Headers of a response are at most 64 KiB for a caller (lib/response-validator.ts), which answers for them; JSON has six
  * bytes for some characters.
  */
-const MAX_HTTP_HEADER_BYTES = 448 * 1024;
+export const MAX_HTTP_HEADER_BYTES = 448 * 1024;
 /** Longest error or detail text, bytes; hosts truncate at 16,384 characters. */
 const MAX_TEXT_BYTES = 128 * 1024;
-const MAX_KEY = 256;
+/** Longest key of a task, characters. */
+export const MAX_KEY = 256;
 const MAX_UINT32 = 0xffff_ffff;
 
 const isText: Check = (value) => typeof value === 'string';

@@ -14,6 +14,8 @@ export interface HostListener {
   violation(why: string): void;
   /** The host reads no more frames and has sent its last one: it is about to exit. */
   closed(): void;
+  /** What read it is gone, so that it was killed; another worker of its account may be the cause. */
+  unread(): void;
   exited(detail: string): void;
 }
 

@@ -1,16 +1,15 @@
 /** One host process as the agent sees it: its channel, its output, its exit. It is a spare until a worker takes it. */
 import type { Socket } from 'node:net';
+import { setTimeout } from 'node:timers/promises';
 
 import { messageOf } from '../../../lib/to-error.ts';
 import type { Assignment, WorkerExit, WorkerLauncher, WorkerPlace, WorkerProcess } from '../../sandbox/launcher.ts';
-import { FrameReader, FrameWriter } from '../frames.ts';
+import { FrameWriter } from '../frames.ts';
 import { notRun } from '../leash.ts';
-import { LineSplitter } from '../lines.ts';
 import { exitText } from '../process-group.ts';
-import type { ReadingShare } from '../reading-shares.ts';
-import { WorkerOutput } from '../worker-output.ts';
-import { WorkerStreams } from '../worker-streams.ts';
-import { checkHostFrame, limitsOfHost } from './host-frames.ts';
+import type { AccountReading } from '../reading/account-reading.ts';
+import { WorkerStreams } from '../reading/worker-streams.ts';
+import { linesOf } from '../worker-output.ts';
 import { BufferedListener, tellEntry, type HostListener } from './host-listener.ts';
 import type { Host } from './host.ts';
 import type { HostProgram } from './host-program.ts';
@@ -22,6 +21,8 @@ const PROCESS_SCOPES = { none: 'marked', user: 'user', sandbox: 'own' } as const
 /** CHANNEL_FD and ENTRY_FD. */
 const PIPES = 2;
 const FIRST_PIPE = 3;
+/** How long the last lines of a process that is gone may be on their way, ms. */
+const LAST_LINES_MS = 100;
 
 export interface HostStart {
   readonly launcher: WorkerLauncher;
@@ -37,15 +38,13 @@ export class HostProcess implements Host {
   readonly #program: HostProgram;
   #channel: FrameWriter | undefined;
   #entries: Socket | undefined;
-  readonly #streams = new WorkerStreams();
   readonly #hearing = new BufferedListener();
-  readonly #entered = new LineSplitter((line) => this.#hearing.tell((listener) => tellEntry(listener, line)));
+  readonly #streams: WorkerStreams;
   /** Where its worker sees its folders, once it has one. */
   #place: WorkerPlace | undefined;
   /** Frames for a worker whose build is not visible to it yet; undefined while frames are sent at once. */
   #waiting: (readonly [frame: ToHost, body: Uint8Array | undefined])[] | undefined;
   #isRefused = false;
-  #stopReading: () => void = () => undefined;
   /** The process has reported. */
   up = false;
   /** The process is gone, or could not be started. */
@@ -55,6 +54,21 @@ export class HostProcess implements Host {
   constructor({ launcher, program, env, assignment }: HostStart) {
     this.#launcher = launcher;
     this.#program = program;
+    this.#streams = new WorkerStreams({
+      frame: (frame, body) => this.#onFrame(frame, body),
+      accepts: (frame) => this.#hearing.accepts(frame),
+      entry: (line) => this.#hearing.tell((listener) => tellEntry(listener, line)),
+      lines: (stream, text) => this.#onLines(stream, text),
+      report: () => undefined,
+      violation: (why) => this.refuse(why),
+      ended: (role) => {
+        if (role === 'channel') this.#hearing.tell((listener) => listener.closed());
+      },
+      lost: (why) => {
+        this.#hearing.tell((listener) => listener.unread());
+        this.kill(why);
+      },
+    });
     const { command, args, lifeline, reads } = program;
     const given = assignment === undefined ? {} : { assignment };
     this.#process = launcher.launch({ kind: 'host', command, args, env, pipes: PIPES, lifeline, reads, ...given });
@@ -62,13 +76,21 @@ export class HostProcess implements Host {
     const { pipes } = this.#process;
     const channel = pipes[CHANNEL_FD - FIRST_PIPE];
     const entries = pipes[ENTRY_FD - FIRST_PIPE];
-    if (channel !== undefined) this.#open(channel);
-    if (entries !== undefined) this.#readEntries(entries);
-    this.#readOutput();
-    const closed = Promise.all(pipes.map((end) => new Promise((done) => end.once('close', done))));
+    if (channel !== undefined) {
+      this.#channel = new FrameWriter(channel, process.nextTick);
+      this.#streams.read('channel', channel);
+    }
+    this.#entries = entries;
+    if (entries !== undefined) this.#streams.read('entries', entries, { stays: true });
+    for (const stream of ['stdout', 'stderr'] as const) {
+      const source = this.#process[stream];
+      // What creates a sandbox may complain first, which its launcher reads.
+      if (source !== undefined) this.#streams.read(stream, source, { until: this.#process.started });
+    }
     this.exited = this.#process.gone.then(async (exit) => {
       this.#streams.finish();
-      await closed;
+      await this.#streams.ended('channel', 'entries');
+      await Promise.race([this.#streams.ended('stdout', 'stderr'), setTimeout(LAST_LINES_MS)]);
       this.gone = true;
       this.#hearing.tell((listener) => listener.exited(this.#detailOf(exit)));
     });
@@ -120,14 +142,14 @@ export class HostProcess implements Host {
     if (!this.gone) this.#process.kill(why);
   }
 
-  readWithin(share: ReadingShare | undefined): void {
-    this.#streams.within(share);
+  readWithin(reading: AccountReading | undefined): void {
+    this.#streams.within(reading);
   }
 
   refuse(why: string): void {
     if (this.#isRefused) return;
     this.#isRefused = true;
-    this.#stopReading();
+    this.#streams.stop();
     this.#hearing.tell((listener) => listener.violation(why));
     this.kill(why);
   }
@@ -135,37 +157,6 @@ export class HostProcess implements Host {
   /** Asks the process and all it started to end; `why` becomes the detail of its exit. */
   terminate(why: string): void {
     if (!this.gone) this.#process.terminate(why);
-  }
-
-  #open(socket: Socket): void {
-    this.#channel = new FrameWriter(socket, process.nextTick);
-    const reader = new FrameReader<unknown>({
-      onFrame: (header, body) => this.#onFrame(checkHostFrame(header, body), body),
-      limits: limitsOfHost,
-      accepts: (header) => this.#hearing.accepts(checkHostFrame(header)),
-    });
-    this.#stopReading = () => {
-      reader.stop();
-      this.#entered.stop();
-      socket.destroy();
-    };
-    const read = (data: Buffer): void => {
-      try {
-        reader.push(data);
-      } catch (error) {
-        this.refuse(messageOf(error));
-      }
-    };
-    this.#streams.read(socket, read, () => reader.kept);
-    socket.once('close', () => this.#hearing.tell((listener) => listener.closed()));
-    // A broken channel means a dying process: its exit reports more.
-    socket.on('error', () => undefined);
-  }
-
-  #readEntries(entries: Socket): void {
-    this.#entries = entries;
-    this.#streams.read(entries, (data) => this.#entered.push(data));
-    entries.on('error', () => undefined);
   }
 
   #onFrame(frame: FromHost, body: Buffer): void {
@@ -180,13 +171,7 @@ export class HostProcess implements Host {
     return unrun === undefined ? exitText(exit.code, exit.signal) : `starting the worker process failed: ${unrun}`;
   }
 
-  #readOutput(): void {
-    const output = new WorkerOutput((stream, text) => this.#hearing.tell((listener) => listener.line(stream, text)));
-    for (const stream of ['stdout', 'stderr'] as const) {
-      const source = this.#process[stream];
-      if (source === undefined) continue;
-      this.#streams.read(source, (data) => output.push(stream, data));
-      source.on('end', () => output.end(stream));
-    }
+  #onLines(stream: 'stdout' | 'stderr', text: string): void {
+    for (const line of linesOf(text)) this.#hearing.tell((listener) => listener.line(stream, line));
   }
 }

@@ -18,8 +18,9 @@ import { LineAssembler } from '../line-assembler.ts';
 import { HostRequests } from './host-requests.ts';
 import type { Host } from './host.ts';
 import type { HostListener } from './host-listener.ts';
-import { OutputLimiter, OUTPUT_BURST, OUTPUT_PER_SECOND, type OutputStream } from '../output-limiter.ts';
+import type { OutputStream } from '../output-limiter.ts';
 import type { FromHost, HttpFromHost } from './protocol.ts';
+import { linesOf } from '../worker-output.ts';
 import { WorkerTasks } from './worker-tasks.ts';
 
 /** Delay of force after a cancel that the host does not carry out, ms. */
@@ -34,12 +35,6 @@ export interface StopTimes {
 export const STOPPED_BY_HOST: StopTimes = { terminateMs: undefined, killMs: 3 * STOP_GRACE_MS };
 /** The host can only ask the handler to stop. */
 export const STOPPED_BY_AGENT: StopTimes = { terminateMs: STOP_GRACE_MS, killMs: 2 * STOP_GRACE_MS };
-
-/**
- * Of the lines that a host sends. Our hosts keep to less themselves (OutputLimiter), so that only code which writes to the
- * channel itself meets this limit.
- */
-const LINES_BUDGET = { burst: 1.25 * OUTPUT_BURST, perSecond: 1.25 * OUTPUT_PER_SECOND };
 
 const HARD_STOP = 'the worker was killed: a cancelled job did not end';
 
@@ -64,8 +59,7 @@ export class HostWorker implements RunningWorker, HostListener {
   /** Tasks that were handed to the host, and entries that it wrote: one each. */
   #handed = 0;
   #entries = 0;
-  readonly #lines: OutputLimiter;
-  readonly #assembler = new LineAssembler((stream, jobId, lines) => this.#lines.add(stream, jobId, lines));
+  readonly #assembler = new LineAssembler((stream, jobId, lines) => this.#sendLines(stream, jobId, lines));
   /** Chunks that each running task may still send. */
   readonly #credits = new Map<string, number>();
   /** Functions that cancel a forced stop, by task. */
@@ -76,6 +70,7 @@ export class HostWorker implements RunningWorker, HostListener {
   /** How often the host has reloaded its module. */
   #life = 0;
   #hardStop = false;
+  #isUnread = false;
   #ending = false;
   #endTimer: NodeJS.Timeout | undefined;
   #death: string | undefined;
@@ -92,7 +87,6 @@ export class HostWorker implements RunningWorker, HostListener {
       killMs: stopTimes.killMs,
       kill: () => this.#killHard('the worker was killed: a timed-out request did not end'),
     });
-    this.#lines = new OutputLimiter((stream, jobId, text) => this.#sendLines(stream, jobId, text), undefined, LINES_BUDGET);
     host.readWithin(spec.reading);
     host.listen(this);
     const { folder, workFolder, endpointId, maxConcurrency } = spec;
@@ -273,16 +267,19 @@ export class HostWorker implements RunningWorker, HostListener {
     if (this.#servesHttp) this.#events.reachable(false);
   }
 
+  unread(): void {
+    this.#isUnread = true;
+  }
+
   exited(detail: string): void {
     clearTimeout(this.#endTimer);
     const culprit = this.#presentCulprit();
     this.#assembler.end();
-    this.#lines.flush();
     this.#forgetAll();
     const why = this.#death ?? detail;
     this.#requests.loseAll(why);
     if (!this.#ending) this.#events.log({ stream: 'system', jobId: '', text: why });
-    this.#events.exited(why, this.#hardStop, culprit);
+    this.#events.exited(why, this.#hardStop, culprit, this.#isUnread);
     this.#onSettled();
   }
 
@@ -346,12 +343,11 @@ export class HostWorker implements RunningWorker, HostListener {
   }
 
   #sendLines(stream: OutputStream, jobId: string, text: string): void {
-    for (const line of text.slice(0, -1).split('\n')) this.#events.log({ stream, jobId, text: line });
+    for (const line of linesOf(text)) this.#events.log({ stream, jobId, text: line });
   }
 
   #forget(key: string): void {
     this.#assembler.end(this.#tasks.jobOf(key));
-    this.#lines.flush();
     this.#tasks.end(key);
     this.#entered.delete(key);
     this.#numbers.delete(key);

@@ -1,5 +1,5 @@
 /** What runs the handlers of one worker, as HostWorker sees it: a process of this host, or one in a container. */
-import type { ReadingShare } from '../reading-shares.ts';
+import type { AccountReading } from '../reading/account-reading.ts';
 import type { HostListener } from './host-listener.ts';
 import type { ProcessScope, ToHost } from './protocol.ts';
 
@@ -9,8 +9,8 @@ export interface Host {
   readonly processScope: ProcessScope;
   /** Assigns this host to a worker, which receives all events, also earlier ones. */
   listen(listener: HostListener): void;
-  /** Reads the host within the share of its worker's account from now on. */
-  readWithin(share: ReadingShare | undefined): void;
+  /** From now on the host is read by the reader of its worker's account. */
+  readWithin(reading: AccountReading | undefined): void;
   /** Frames reach the host in order, including those sent before it was up. */
   send(frame: ToHost, body?: Uint8Array): void;
   /** Takes a task back that its handler has not entered; the host replies as protocol.ts says. `no` as in RunOrder. */

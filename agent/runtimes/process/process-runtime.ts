@@ -103,10 +103,10 @@ export class ProcessRuntime implements Runtime {
     const { promise, resolve } = Promise.withResolvers<void>();
     const worker: ServerWorker = new ServerWorker({
       ...events,
-      exited: (detail, hardStop, culprit) => {
+      exited: (detail, hardStop, culprit, isUnread) => {
         this.#servers.delete(worker);
         resolve();
-        events.exited(detail, hardStop, culprit);
+        events.exited(detail, hardStop, culprit, isUnread);
       },
     });
     this.#servers.set(worker, promise);

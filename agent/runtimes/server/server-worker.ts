@@ -126,7 +126,7 @@ export class ServerWorker implements RunningWorker {
         this.#keep(text);
         this.#events.log({ stream, jobId: '', text });
       },
-      exited: (detail) => this.#exited(detail),
+      exited: (detail, isUnread) => this.#exited(detail, isUnread),
     });
   }
 
@@ -223,12 +223,12 @@ export class ServerWorker implements RunningWorker {
     else this.#askLater(ASK_MS);
   }
 
-  #exited(detail: string): void {
+  #exited(detail: string, isUnread = false): void {
     this.#gone = true;
     clearTimeout(this.#timer);
     this.#agent.destroy();
     for (const request of this.#open) request.fail(detail);
     if (!this.#ending) this.#events.log({ stream: 'system', jobId: '', text: detail });
-    this.#events.exited(this.#ending || this.#startedAt === 0 ? detail : `${detail}${this.#output()}`, false);
+    this.#events.exited(this.#ending || this.#startedAt === 0 ? detail : `${detail}${this.#output()}`, false, undefined, isUnread);
   }
 }

@@ -6,14 +6,18 @@ import test from 'ava';
 
 import { stageBootstrap } from '../../../agent/runtimes/hosted/bootstrap.ts';
 import type { Language } from '../../../agent/runtimes/process/language.ts';
+import { AccountReaders } from '../../../agent/runtimes/reading/account-readers.ts';
 import { ProcessRuntime } from '../../../agent/runtimes/process/process-runtime.ts';
 import type { WorkerLauncher } from '../../../agent/sandbox/launcher.ts';
 import { PlainLauncher } from '../../../agent/sandbox/plain-launcher.ts';
-import type { Runtime } from '../../../agent/runtimes/runtime.ts';
+import type { Runtime, WorkerEvents } from '../../../agent/runtimes/runtime.ts';
 import { ThreadRuntime } from '../../../agent/runtimes/thread/thread-runtime.ts';
 
 const baseEnv = { PATH: '/usr/local/bin:/usr/bin:/bin' };
 export const bootstrap = await stageBootstrap(join(tmpdir(), 'capstan-test-bootstrap'));
+
+/** Of the workers of all suites of a file: they are read as those of an account on a node. They end with this process. */
+export const readers = new AccountReaders({ bootstrap });
 
 /** Without spares unless told otherwise. */
 export function threadRuntime(spares = 0, launcher: WorkerLauncher = new PlainLauncher()): ThreadRuntime {
@@ -44,9 +48,9 @@ export function shared(runtime: Runtime): () => Runtime {
       name: runtime.name,
       start(spec, events) {
         const { promise, resolve } = Promise.withResolvers<void>();
-        const exited = (detail: string, hardStop: boolean, culprit?: string): void => {
+        const exited: WorkerEvents['exited'] = (...end) => {
           resolve();
-          events.exited(detail, hardStop, culprit);
+          events.exited(...end);
         };
         const worker = runtime.start(spec, { ...events, exited });
         ends.push(async () => {

@@ -2,6 +2,7 @@
 import { FIRST_CREDITS, type RunningWorker, type Runtime, type TaskResult, type WorkerStart } from '../../../agent/runtimes/runtime.ts';
 import type { S3Config } from '../../../proto/gen/capstan/v1/common.ts';
 import { Signals } from '../../agent/signals.ts';
+import { readers } from './hosts.ts';
 
 /** A container's start is a dozen programs: on a busy machine they take their time. */
 const PATIENCE_MS = 90_000;
@@ -21,7 +22,13 @@ export type Said =
   | { readonly say: 'progress'; readonly key: string; readonly value: unknown }
   | { readonly say: 'ended'; readonly key: string; readonly result: TaskResult; readonly value: unknown }
   | { readonly say: 'log'; readonly stream: string; readonly jobId: string; readonly text: string }
-  | { readonly say: 'exited'; readonly detail: string; readonly hardStop: boolean; readonly culprit: string | undefined };
+  | {
+      readonly say: 'exited';
+      readonly detail: string;
+      readonly hardStop: boolean;
+      readonly culprit: string | undefined;
+      readonly isUnread: boolean;
+    };
 
 export interface TestWorker {
   readonly worker: RunningWorker;
@@ -53,6 +60,7 @@ export function startWorkerOf(runtime: Runtime, folder: string, fn: string, more
       cpuMillis: 0,
       image: '',
       command: [],
+      reading: readers.of('account-1'),
       ...more,
     },
     {
@@ -74,7 +82,7 @@ export function startWorkerOf(runtime: Runtime, folder: string, fn: string, more
       reachable: (is) => said.push({ say: 'reachable', is }),
       violation: (detail) => said.push({ say: 'violation', detail }),
       log: ({ stream, jobId, text }) => said.push({ say: 'log', stream, jobId, text }),
-      exited: (detail, hardStop, culprit) => said.push({ say: 'exited', detail, hardStop, culprit }),
+      exited: (detail, hardStop, culprit, isUnread = false) => said.push({ say: 'exited', detail, hardStop, culprit, isUnread }),
     },
   );
   const run: TestWorker['run'] = (key, input, values = {}) => {
