@@ -7,14 +7,16 @@ import { extname, join } from 'node:path';
 
 import { parseModule, type ParsedModule } from '../deploy/exports.ts';
 import { listFiles } from '../deploy/files.ts';
+import { messageOf } from '../../lib/to-error.ts';
 import { ToolError } from '../terminal/tool-error.ts';
 import { decodeSource } from '../text-file.ts';
 import type { FileError } from './declared.ts';
 import { errorOf } from './file-error.ts';
-import { NO_MODULE, type LoaderRule } from './loader-rules.ts';
+import { compileDecorators } from './decorators.ts';
+import { NO_MODULE, type CompiledSource, type LoaderRule } from './loader-rules.ts';
 import { exportsOf, localNames, type ExportKind, type ModuleExports } from './node-exports.ts';
 import { NodeResolver } from './node-resolver.ts';
-import { importsOf, type Import, type Specifier } from './node-specifiers.ts';
+import { importsOf, type Import, type ModuleImports, type Specifier } from './node-specifiers.ts';
 
 const SOURCES = new Set(['.ts', '.mts', '.cts', '.js', '.mjs', '.cjs']);
 /** Node loads these, too. */
@@ -79,7 +81,7 @@ class ImportReader {
   async #read(file: string): Promise<string[]> {
     const module = await this.#module(file);
     if (file.includes('\\')) throw refused(module, 0, 'Node imports no file whose name contains a backslash', 'Rename it.');
-    const { imports, exported, fault, isEsm } = importsOf(module);
+    const { imports, exported, fault, decorator, parameterDecorator, isEsm } = importsOf(module);
     if (fault !== undefined) throw refused(module, fault.start, fault.message, fault.hint);
     const rule = new RuleDraft(module);
     const next: string[] = [];
@@ -114,9 +116,34 @@ class ImportReader {
       if (kind === 'type') rule.type(specifier);
     }
     const format = isEsm ? await this.#format(module) : undefined;
+    if (decorator !== undefined)
+      rule.compiled(decorator, await this.#compiled(module, rule.source, { decorator, parameterDecorator, isEsm }));
     const made = rule.made(format);
     if (made !== undefined) this.rules.set(file, made);
     return next;
+  }
+
+  /** `text`: the source with its types marked. */
+  async #compiled(
+    module: ParsedModule,
+    text: string,
+    { decorator, parameterDecorator, isEsm }: Pick<ModuleImports, 'parameterDecorator' | 'isEsm'> & { readonly decorator: number },
+  ): Promise<CompiledSource> {
+    const options = await this.#resolver.decorators(module.path);
+    const former = 'For decorators of TypeScript before the standard (NestJS, TypeORM), set "experimentalDecorators" in tsconfig.json.';
+    if (parameterDecorator !== undefined && options.experimentalDecorators !== true)
+      throw refused(module, parameterDecorator, 'the standard has no decorators of parameters', former);
+    try {
+      return compileDecorators({ path: module.path, text, isEsm }, options);
+    } catch (error) {
+      const [why = ''] = messageOf(error).trim().split('\n');
+      throw refused(
+        module,
+        decorator,
+        `the decorators of this file cannot be compiled: ${why}`,
+        options.experimentalDecorators === true ? 'Correct the file.' : former,
+      );
+    }
   }
 
   /** Undefined for what is not a file of the project. */
@@ -228,6 +255,7 @@ class RuleDraft {
   readonly #links: Record<string, string> = {};
   readonly #types: number[] = [];
   #reason: string | undefined;
+  #compiled: CompiledSource | undefined;
 
   constructor(module: ParsedModule) {
     this.#module = module;
@@ -244,12 +272,25 @@ class RuleDraft {
     this.#reason ??= `${placeOf(this.#module, start)}: ${name} is a type, which Node looks for at run time`;
   }
 
+  /** The source with its imported types marked. */
+  get source(): string {
+    const { source } = this.#module;
+    return this.#types.toSorted((one, other) => other - one).reduce((text, at) => `${text.slice(0, at)}type ${text.slice(at)}`, source);
+  }
+
+  compiled(start: number, compiled: CompiledSource): void {
+    this.#compiled = compiled;
+    this.#reason ??= `${placeOf(this.#module, start)}: Node does not compile decorators`;
+  }
+
   /** Undefined when Node loads the file as it is. */
   made(format: LoaderRule['format']): LoaderRule | undefined {
-    if (Object.keys(this.#links).length === 0 && this.#types.length === 0 && format === undefined) return undefined;
+    const compiled = this.#compiled;
+    if (Object.keys(this.#links).length === 0 && this.#types.length === 0 && format === undefined && compiled === undefined)
+      return undefined;
     if (format !== undefined)
       this.#reason ??= `${placeOf(this.#module, 0)}: the file is a module, and package.json says "type": "commonjs"`;
-    return { links: this.#links, types: this.#types, format, reason: this.#reason, length: this.#module.source.length };
+    return { links: this.#links, types: this.#types, format, reason: this.#reason, length: this.#module.source.length, compiled };
   }
 }
 

@@ -6,7 +6,7 @@ import { readFile, realpath, stat } from 'node:fs/promises';
 import { createRequire, isBuiltin } from 'node:module';
 import { dirname, join, relative, resolve, sep } from 'node:path';
 
-import { tsConfigFor, type TsConfig } from './tsconfig.ts';
+import { tsConfigFor, type DecoratorOptions, type TsConfig } from './tsconfig.ts';
 
 /** TypeScript names the output of a source. */
 const SOURCES: readonly (readonly [RegExp, readonly string[]])[] = [
@@ -71,10 +71,19 @@ export class NodeResolver {
     }
   }
 
-  async #mapped(folder: string, specifier: string): Promise<string | undefined> {
+  /** How the decorators of a file are compiled. */
+  async decorators(file: string): Promise<DecoratorOptions> {
+    return (await this.#config(dirname(join(this.#root, file)))).decorators;
+  }
+
+  #config(folder: string): Promise<TsConfig> {
     const config = this.#configs.get(folder) ?? tsConfigFor(folder, this.#root);
     this.#configs.set(folder, config);
-    const { baseUrl, paths } = await config;
+    return config;
+  }
+
+  async #mapped(folder: string, specifier: string): Promise<string | undefined> {
+    const { baseUrl, paths } = await this.#config(folder);
     for (const { pattern, targets } of paths) {
       const part = matched(pattern, specifier);
       if (part === undefined) continue;

@@ -35,12 +35,16 @@ export interface ModuleImports {
   readonly exported: readonly Specifier[];
   /** The first place that Node cannot load. */
   readonly fault: Fault | undefined;
+  /** Offset of the first decorator; undefined without one. */
+  readonly decorator: number | undefined;
+  /** Offset of the first decorator of a parameter, which the standard does not have. */
+  readonly parameterDecorator: number | undefined;
   /** The module has import or export declarations. */
   readonly isEsm: boolean;
 }
 
-/** Of a source in a message, in characters. */
-const MAX_QUOTED = 40;
+/** What has decorators besides classes and their members. */
+const PARAMETER = /^(Identifier|AssignmentPattern|ObjectPattern|ArrayPattern|RestElement|TSParameterProperty)$/;
 
 interface Node {
   readonly type: string;
@@ -49,21 +53,19 @@ interface Node {
   readonly [key: string]: unknown;
 }
 
-export function importsOf({ program, source }: ParsedModule): ModuleImports {
+export function importsOf({ program }: ParsedModule): ModuleImports {
   const body = program.body as unknown as readonly Node[];
   const isEsm = body.some(({ type }) => /^(Import|Export(Named|Default|All))Declaration$/.test(type));
   const imports: Import[] = body.flatMap(staticImport);
   const faults: Fault[] = [];
+  const decorators: number[] = [];
+  const ofParameters: number[] = [];
   visit(program, (node) => {
+    if (PARAMETER.test(node.type)) ofParameters.push(...((node['decorators'] ?? []) as Node[]).map(({ start }) => start));
     if (node.type === 'ImportExpression') imports.push(...calledImport(node['source'] as Node));
     else if (node.type === 'CallExpression' && isRequire(node['callee'] as Node))
       imports.push(...calledImport((node['arguments'] as Node[])[0]));
-    else if (node.type === 'Decorator')
-      faults.push({
-        start: node.start,
-        message: `decorators (${source.slice(node.start, Math.min(node.end, node.start + MAX_QUOTED))}) do not exist in JavaScript, and Node does not compile them`,
-        hint: 'Call the decorator as a function, or compile the sources to JavaScript before the build.',
-      });
+    else if (node.type === 'Decorator') decorators.push(node.start);
     else if (isEsm && (node.type === 'TSExportAssignment' || isImportRequire(node)))
       faults.push({
         start: node.start,
@@ -71,7 +73,14 @@ export function importsOf({ program, source }: ParsedModule): ModuleImports {
         hint: "Write `export default …` and `import … from '…'`.",
       });
   });
-  return { imports, exported: body.flatMap(localExports), fault: faults.sort((one, other) => one.start - other.start)[0], isEsm };
+  return {
+    imports,
+    exported: body.flatMap(localExports),
+    fault: faults.sort((one, other) => one.start - other.start)[0],
+    decorator: decorators.sort((one, other) => one - other)[0],
+    parameterDecorator: ofParameters.sort((one, other) => one - other)[0],
+    isEsm,
+  };
 }
 
 function staticImport(statement: Node): Import[] {

@@ -20,10 +20,22 @@ export interface TsConfig {
   readonly outDir?: string | undefined;
   /** The most specific first. */
   readonly paths: readonly PathMapping[];
+  /** How decorators are compiled, and fields beside them. */
+  readonly decorators: DecoratorOptions;
+}
+
+export interface DecoratorOptions {
+  /** Those of TypeScript before the standard. */
+  readonly experimentalDecorators?: boolean;
+  /** Types of decorated members at run time. */
+  readonly emitDecoratorMetadata?: boolean;
+  /** Fields are defined, not assigned; absent: as the target says. */
+  readonly useDefineForClassFields?: boolean;
+  readonly target?: string;
 }
 
 const NAMES = ['tsconfig.json', 'jsconfig.json'] as const;
-const NONE: TsConfig = { baseUrl: undefined, paths: [] };
+const NONE: TsConfig = { baseUrl: undefined, paths: [], decorators: {} };
 /** Files that extend one another; people write fewer. */
 const MAX_DEPTH = 20;
 
@@ -64,7 +76,15 @@ async function readConfig(folder: string, name: string, depth: number): Promise<
   const baseUrl = typeof base === 'string' ? resolve(folder, base) : inherited.baseUrl;
   const paths = options['paths'] === undefined ? inherited.paths : mappingsOf(objectOf(options['paths']), baseUrl ?? folder);
   const out = options['outDir'];
-  return { baseUrl, paths, outDir: typeof out === 'string' ? resolve(folder, out) : inherited.outDir };
+  const decorators = { ...inherited.decorators, ...decoratorOptions(options) };
+  return { baseUrl, paths, decorators, outDir: typeof out === 'string' ? resolve(folder, out) : inherited.outDir };
+}
+
+function decoratorOptions(options: Readonly<Record<string, unknown>>): DecoratorOptions {
+  const flags = ['experimentalDecorators', 'emitDecoratorMetadata', 'useDefineForClassFields'] as const;
+  const given = flags.flatMap((name) => (typeof options[name] === 'boolean' ? [[name, options[name]]] : []));
+  const { target } = options;
+  return { ...(Object.fromEntries(given) as DecoratorOptions), ...(typeof target === 'string' ? { target } : {}) };
 }
 
 function mappingsOf(paths: Readonly<Record<string, unknown>>, base: string): PathMapping[] {
@@ -118,11 +138,12 @@ function objectOf(value: unknown): Readonly<Record<string, unknown>> {
   return typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as Record<string, unknown>) : {};
 }
 
-function withoutUndefined({ baseUrl, paths, outDir }: TsConfig): Partial<TsConfig> {
+function withoutUndefined({ baseUrl, paths, outDir, decorators }: TsConfig): Partial<TsConfig> {
   return {
     ...(outDir === undefined ? {} : { outDir }),
     ...(baseUrl === undefined ? {} : { baseUrl }),
     ...(paths.length === 0 ? {} : { paths }),
+    decorators,
   };
 }
 
