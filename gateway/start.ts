@@ -28,6 +28,7 @@ import { UnreachedNodes } from './invoke/unreached.ts';
 import { callOnce } from './jobs/unary.ts';
 import { TrustedProxies } from './lb/forwarded.ts';
 import { LoadBalancer } from './lb/load-balancer.ts';
+import { SignIn } from './lb/sign-in/sign-in.ts';
 import { Pools } from './lb/pools.ts';
 import { Budget } from './limits/budget.ts';
 import { SharedBudget } from '../lib/shared-budget.ts';
@@ -153,7 +154,9 @@ export async function start(config: GatewayConfig, deps: GatewayDeps = {}): Prom
   });
   const draining = new AbortController();
   const authenticator = new Authenticator(directory, lookup, config.keyCacheSize);
+  const signIn = new SignIn({ authenticator, lookup, proxies, gatewayToken: token, domain: config.lbDomain });
   const loadBalancer = new LoadBalancer({
+    signIn,
     config,
     log,
     lookup,

@@ -288,6 +288,9 @@ export const ENDPOINT_SETTINGS = {
     field: 'isPublic',
     only: 'LOAD_BALANCED',
     keptIn: 'endpoint',
+    updatable: true,
+    readable: true,
+    declared: { default: false, docs: 'callers need no key: everyone who can reach the gateway calls it; load-balanced endpoints only' },
   },
 } as const satisfies Readonly<Record<string, SettingDefinition>>;
 

@@ -43,15 +43,21 @@ export const deploy: Command = {
       throw new CapstanError('INVALID_ARGUMENT', '--image: requires --preview; a deployed endpoint sets its image in its settings', {
         field: '--image',
       });
-    const [{ build }, { withFolder }, { deployApplication }, { fittingBuild }, { listMachineTypes }, { nextCommands, printEndpoints }] =
-      await Promise.all([
-        import('../build/build.ts'),
-        import('../build/folder-lock.ts'),
-        import('../deploy/deploy.ts'),
-        import('../deploy/fleet.ts'),
-        import('../api/nodes.ts'),
-        import('../deploy/report.ts'),
-      ]);
+    const [
+      { build },
+      { withFolder },
+      { deployApplication },
+      { fittingBuild },
+      { listMachineTypes },
+      { nextCommands, printEndpoints, publicWarning },
+    ] = await Promise.all([
+      import('../build/build.ts'),
+      import('../build/folder-lock.ts'),
+      import('../deploy/deploy.ts'),
+      import('../deploy/fleet.ts'),
+      import('../api/nodes.ts'),
+      import('../deploy/report.ts'),
+    ]);
     const into = textOption(options, 'env') ?? 'default';
     const service = serviceOf(settings, { options, env, terminal });
     terminal.step(`building ${folder}`);
@@ -79,6 +85,7 @@ export const deploy: Command = {
     const created = rows.filter((row) => row.created).length;
     terminal.done(`environment ${environment}: ${created} created, ${rows.length - created} updated`);
     printEndpoints(rows, terminal);
+    for (const { spec } of application.endpoints) if (spec.isPublic) terminal.warn(publicWarning(spec.name));
     for (const next of nextCommands(application, rows, apiKeyForShell(settings, keySource(env, folder)))) terminal.next(next);
   },
 };

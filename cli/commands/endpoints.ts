@@ -7,6 +7,7 @@ import { textOption } from '../options.ts';
 import { GATEWAY_SETTINGS, readSettings } from '../config.ts';
 import { connect } from '../gateway.ts';
 import { renderTable } from '../terminal/table.ts';
+import { publicWarning } from '../deploy/report.ts';
 import { endpointDelete } from './endpoint-delete.ts';
 
 const environmentOption = { flags: '--env <environment>', description: 'only endpoints of this environment', default: 'all' };
@@ -145,6 +146,7 @@ const set: Command = {
     const { id, name, releaseId } = findEndpoint(await listEndpoints(client, textOption(options, 'env') ?? null), wanted);
     const updated = await updateEndpoint(client, id, changes);
     printResult(invocation, updated, () => {
+      if (changes['public'] === true) terminal.warn(publicWarning(name));
       terminal.done(`Updated endpoint ${name}${updated.releaseId === releaseId ? '' : '; its workers are being replaced'}`);
       terminal.next(`capstan endpoints get ${name}`);
     });

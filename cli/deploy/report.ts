@@ -17,6 +17,11 @@ export function printEndpoints(rows: readonly EndpointRow[], terminal: Terminal)
   for (const { name, url } of queued) terminal.line(`  ${name}  ${url}`);
 }
 
+/** What it means that an endpoint is public. */
+export function publicWarning(name: string): string {
+  return `${name} is public: callers need no key, so everyone who can reach the gateway runs its code; it must check its callers itself`;
+}
+
 /** Returns a complete call of a queue endpoint; `key` is the shell expression of the API key. */
 export function curlFor(url: string, input: unknown, key: string): string {
   const body = quote(JSON.stringify({ input }));

@@ -89,6 +89,25 @@ export class Authenticator {
     return key;
   }
 
+  /** Returns the known API key with this SHA-256 (hex), without a promise. */
+  knownHolder(hash: string): Key | undefined {
+    const key = this.#lookup.knownKey(hash);
+    if (key === undefined || key.isSession) return undefined;
+    this.#used.add(key);
+    return key;
+  }
+
+  /**
+   * Returns the API key with this SHA-256 (hex), of a sign-in.
+   * @throws CapstanError UNAUTHENTICATED; UNAVAILABLE when it could not be looked up.
+   */
+  async holder(hash: string, peer: string): Promise<Key> {
+    const key = await this.#find(Buffer.from(hash, 'hex'), peer);
+    if (key === undefined || key.isSession) throw new CapstanError('UNAUTHENTICATED', 'the key of this sign-in was revoked; sign in again');
+    this.#used.add(key);
+    return key;
+  }
+
   async #find(hash: Buffer, peer: string): Promise<Key | undefined> {
     const name = hash.toString('hex');
     const key = this.#lookup.knownKey(name) ?? (await this.#lookup.key(name, peer));

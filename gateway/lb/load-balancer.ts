@@ -36,7 +36,10 @@ import { BodyFeed } from './body-feed.ts';
 import { Exchange, RETAINED_BYTES, type Responder } from './exchange.ts';
 import { answerHeaders, callerOf, originOf, peerOfRequest, type RequestHead, type TrustedProxies } from './forwarded.ts';
 import type { Pools } from './pools.ts';
+import { OpenPreflights, reachesApplication } from './preflights.ts';
+import { leavesAuthorization, type Presented } from './presented-key.ts';
 import { ownHostHeaders, sharedOriginHeaders, tenantHeaders } from './shared-origin.ts';
+import type { SignIn } from './sign-in/sign-in.ts';
 import { RouteTables, type RouteMatch } from './routes.ts';
 import { HttpResponder } from './responders.ts';
 import { Upgrades, type Admitted, type HandshakeRewrite } from './upgrades.ts';
@@ -54,6 +57,7 @@ export interface LoadBalancerDeps {
   readonly uploads: UploadMonitor;
   readonly metrics: LbMetrics;
   readonly tracing: Tracing;
+  readonly signIn: SignIn;
 }
 
 /** A caller without a key may hold at most this share of the memory for bodies. */
@@ -86,6 +90,7 @@ export class LoadBalancer {
   readonly #deps: LoadBalancerDeps;
   readonly #origins: Origins;
   readonly #routes = new RouteTables();
+  readonly #preflights = new OpenPreflights();
   #nextRequest = 1;
   readonly #upgrades: Upgrades;
 
@@ -110,13 +115,17 @@ export class LoadBalancer {
     const address = lbAddress(request.headers.host, request.url ?? '/', this.#deps.config.lbDomain);
     if (address === null) return false;
     if (!this.#origins.isEmpty && this.#tellOrigin(request, response, address)) return true;
+    if (this.#deps.signIn.take(request, response, address)) return true;
     const known = this.#deps.lookup.knownEndpoint(address.endpointId);
     const docs = docsRequested(request, address, known, (endpoint, path) => this.#routes.has(endpoint, path));
     const showPage = (status: number): void => {
       const { authority } = originOf(request, this.#deps.proxies);
       sendPage(response, { status, authority, prefix: serverOf(request.url ?? '', address), headOnly: request.method === 'HEAD' });
     };
-    if (docs?.part === 'script' && (!docs.isFallback || (known?.isPublic !== true && request.headers.authorization === undefined))) {
+    if (
+      docs?.part === 'script' &&
+      (!docs.isFallback || (known?.isPublic !== true && this.#deps.signIn.presented(request, address).kind === 'none'))
+    ) {
       sendScript();
       return true;
     }
@@ -125,31 +134,49 @@ export class LoadBalancer {
       return true;
     }
     const begun = performance.now();
-    this.#admit(
-      request,
-      address,
-      (endpoint) => {
-        if (docs?.part === 'document') {
-          sendDocument(response, documentOf(endpoint, serverOf(request.url ?? '', address)), request.method === 'HEAD');
-          return;
-        }
-        const http = new HttpResponder(request, response);
-        http.onOver = () => this.#deps.metrics.answered(endpoint.id, http.status, performance.now() - begun, http.route);
-        http.onBroken = (error) => this.#brokeOff(endpoint.id, error);
-        const front = docs === null ? http : new FallbackResponder(http, docs.part === 'page' ? () => showPage(200) : sendScript);
-        try {
-          this.#serve({ request, endpoint, address }, http, front);
-        } catch (thrown) {
-          front.fail(this.#errorOf(thrown, endpoint.id));
-        }
-      },
-      (error) => {
-        // The page asks for the key.
-        if (error.code === 'UNAUTHENTICATED' && docs?.part === 'page' && opensPage(request)) showPage(401);
-        else sendError(request, response, error);
-      },
-    );
+    const serve = (endpoint: Endpoint): void => {
+      if (docs?.part === 'document') {
+        sendDocument(response, documentOf(endpoint, serverOf(request.url ?? '', address)), request.method === 'HEAD');
+        return;
+      }
+      const http = new HttpResponder(request, response);
+      http.onOver = () => this.#deps.metrics.answered(endpoint.id, http.status, performance.now() - begun, http.route);
+      http.onBroken = (error) => this.#brokeOff(endpoint.id, error);
+      const front = docs === null ? http : new FallbackResponder(http, docs.part === 'page' ? () => showPage(200) : sendScript);
+      try {
+        this.#serve({ request, endpoint, address }, http, front);
+      } catch (thrown) {
+        front.fail(this.#errorOf(thrown, endpoint.id));
+      }
+    };
+    const isOpen = !(known?.isPublic ?? false) && this.#deps.signIn.presented(request, address).kind === 'none';
+    if (isOpen && known !== undefined && reachesApplication(request, known, () => this.#routes.has(known, address.target, 'OPTIONS'))) {
+      this.#passPreflight(request, response, known, serve);
+      return true;
+    }
+    this.#admit(request, address, serve, (error) => {
+      // The page asks for the key.
+      if (error.code === 'UNAUTHENTICATED' && docs?.part === 'page' && opensPage(request)) showPage(401);
+      else if (error.code === 'UNAUTHENTICATED' && this.#deps.signIn.canAsk(request, address))
+        this.#deps.signIn.ask(request, response, address);
+      else sendError(request, response, error);
+    });
     return true;
+  }
+
+  /** A preflight holds its place until its response is over. */
+  #passPreflight(request: IncomingMessage, response: ServerResponse, endpoint: Endpoint, serve: (endpoint: Endpoint) => void): void {
+    try {
+      response.once('close', this.#preflights.enter(peerOfRequest(request, this.#deps.proxies)));
+    } catch (thrown) {
+      sendError(request, response, this.#errorOf(thrown, endpoint.id));
+      return;
+    }
+    // A browser sends none.
+    request.rawHeaders = request.rawHeaders.flatMap((text, at, all) =>
+      at % 2 === 0 && text.toLowerCase() !== 'cookie' ? [text, all[at + 1] ?? ''] : [],
+    );
+    serve(endpoint);
   }
 
   /** The same for an upgrade (WebSocket). */
@@ -188,10 +215,9 @@ export class LoadBalancer {
     admitted: (endpoint: Endpoint) => void,
     refused: (error: CapstanError) => void,
   ): void {
-    const { authenticator } = this.#deps;
-    const { authorization } = request.headers;
     const { endpointId } = address;
-    const key = authenticator.cached(authorization);
+    const presented = this.#deps.signIn.presented(request, address);
+    const key = this.#cachedKey(presented);
     const known = this.#known(address, key);
     if (known !== undefined && (known.isPublic || key !== undefined)) {
       const error = this.#refusal(known, endpointId, key);
@@ -199,7 +225,7 @@ export class LoadBalancer {
       else refused(error);
       return;
     }
-    this.#slowly(address, request).then(
+    this.#slowly(address, request, presented).then(
       ({ endpoint, key: found }) => {
         const error = this.#refusal(endpoint, endpointId, found);
         if (error === null && endpoint !== undefined) admitted(endpoint);
@@ -207,6 +233,12 @@ export class LoadBalancer {
       },
       (thrown: unknown) => refused(this.#errorOf(thrown, endpointId)),
     );
+  }
+
+  #cachedKey(presented: Presented): Key | undefined {
+    const { authenticator } = this.#deps;
+    if (presented.kind === 'signed-in') return authenticator.knownHolder(presented.hash);
+    return presented.kind === 'none' ? undefined : authenticator.cached(presented.header);
   }
 
   /** Without a key an endpoint is reached by its id only, and a host name is always an id. */
@@ -220,11 +252,16 @@ export class LoadBalancer {
   async #slowly(
     { endpointId, pathForm }: LbAddress,
     request: IncomingMessage,
+    presented: Presented,
   ): Promise<{ endpoint: Endpoint | undefined; key: Key | undefined }> {
     const { lookup, authenticator, proxies } = this.#deps;
     const known = lookup.knownEndpoint(endpointId);
     if (known?.isPublic === true) return { endpoint: known, key: undefined };
-    const key = await authenticator.authenticate(request.headers.authorization, peerOfRequest(request, proxies));
+    const peer = peerOfRequest(request, proxies);
+    const key =
+      presented.kind === 'signed-in'
+        ? await authenticator.holder(presented.hash, peer)
+        : await authenticator.authenticate(presented.kind === 'none' ? undefined : presented.header, peer);
     if (pathForm) return { endpoint: await lookup.endpointOf(key, endpointId), key };
     return { endpoint: isId(endpointId) ? await lookup.endpoint(endpointId, key.accountId) : undefined, key };
   }
@@ -336,8 +373,9 @@ export class LoadBalancer {
     const { pathForm } = address;
     const { authenticator, pools, proxies, config, log } = this.#deps;
     const { authorization } = request.headers;
-    const keepKey = endpoint.isPublic && !authenticator.isKey(authorization);
-    const own = endpoint.isPublic || authorization === undefined ? undefined : keyText(authorization);
+    const presented = this.#deps.signIn.presented(request, address);
+    const keepKey = (endpoint.isPublic || leavesAuthorization(presented)) && !authenticator.isKey(authorization);
+    const own = endpoint.isPublic || presented.kind !== 'header' ? undefined : keyText(presented.header);
     const isCredential = (text: string): boolean => text === own || authenticator.isKnown(text);
     const caller = callerOf(request, proxies, { keepKey, trace });
     const { scheme, authority } = caller;

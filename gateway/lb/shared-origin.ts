@@ -42,7 +42,7 @@ const ORIGIN_WIDE: ReadonlySet<string> = new Set([
 ]);
 
 /** Cookies and request headers with these names belong to the service. */
-const OUR_HEADER = /^capstan-/;
+const OUR_HEADER = /^(capstan-|x-capstan-key$)/;
 const OUR_COOKIE = /^(__host-|__secure-)?capstan[-_]/i;
 
 /** Returns the headers of a response in the path form. `flat`: names and values alternate. */

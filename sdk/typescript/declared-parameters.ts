@@ -30,6 +30,8 @@ export interface DeclaredParameters {
   readonly image?: string;
   /** What workers may reach: host, outbound or none. */
   readonly network?: 'host' | 'outbound' | 'none';
+  /** Callers need no key: everyone who can reach the gateway calls it; load-balanced endpoints only. Default: false. */
+  readonly public?: boolean;
 }
 
 /** The same with the defaults filled in. */
@@ -48,6 +50,7 @@ export interface CheckedParameters {
   readonly cpu: string | undefined;
   readonly image: string | undefined;
   readonly network: 'host' | 'outbound' | 'none' | undefined;
+  readonly public: boolean;
 }
 
 interface ParameterDefinition {
@@ -186,6 +189,13 @@ export const DECLARED_PARAMETERS: Readonly<Record<keyof DeclaredParameters, Para
     rule: {
       type: 'choice',
       values: ['host', 'outbound', 'none'],
+    },
+  },
+  public: {
+    key: 'public',
+    default: false,
+    rule: {
+      type: 'flag',
     },
   },
 };

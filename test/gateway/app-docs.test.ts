@@ -103,7 +103,12 @@ test('a browser that opens the page has no key yet: it gets the page with the 40
       // Whoever sends something that is no key, or is no browser, or asks for something else.
       t.regex((await send('GET', '/docs', { key: 'wrong', headers: HTML })).text, /"Unauthorized"/);
       t.regex((await send('GET', '/docs', { key: null })).text, /"Unauthorized"/);
-      t.regex((await send('GET', '/other', { key: null, headers: HTML })).text, /"Unauthorized"/);
+      t.regex((await send('GET', '/other', { key: 'wrong', headers: HTML })).text, /"Unauthorized"/);
+      t.regex((await send('GET', '/other', { key: null })).text, /"Unauthorized"/);
+      // Another page of an endpoint is behind the sign-in; by path there is none for what is no host.
+      const other = await send('GET', '/other', { key: null, headers: HTML });
+      t.regex(other.text, send === call ? /action="\/\.capstan\/sign-in"/ : /"Unauthorized"/);
+      t.is(other.status, 401);
     }
     // No more than that is said of endpoints that do not exist.
     const none = await call('GET', '/docs', { key: null, headers: { ...HTML, host: 'none.lb.localhost' } });

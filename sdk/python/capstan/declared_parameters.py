@@ -34,6 +34,8 @@ class DeclaredParameters(TypedDict, total=False):
     image: Optional[str]
     #: What workers may reach: host, outbound or none.
     network: Optional[str]
+    #: Callers need no key: everyone who can reach the gateway calls it; load-balanced endpoints only. Default: false.
+    public: bool
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,8 @@ class CheckedParameters:
     image: Optional[str]
     #: What workers may reach: host, outbound or none.
     network: Optional[str]
+    #: Callers need no key: everyone who can reach the gateway calls it; load-balanced endpoints only. Default: false.
+    public: bool
 
 
 #: Of each parameter: its key in the manifest, its default, its rule.
@@ -86,6 +90,7 @@ DECLARED_PARAMETERS: Dict[str, Dict[str, Any]] = {
     "cpu": {"key": "cpu", "default": None, "rule": {"type": "cpu", "maxCpus": 512, "maxMemoryGb": 8192}},
     "image": {"key": "imageName", "default": None, "rule": {"type": "text", "pattern": "\\S+", "form": "must be an image reference without spaces"}},
     "network": {"key": "network", "default": None, "rule": {"type": "choice", "values": ["host", "outbound", "none"]}},
+    "public": {"key": "public", "default": False, "rule": {"type": "flag"}},
 }
 
 #: Workers of an endpoint: from, to.

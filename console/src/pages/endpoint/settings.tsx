@@ -67,6 +67,12 @@ function Editor({ endpoint, schema, settings }: { endpoint: string; schema: Sche
           />
         ))}
       </div>
+      {changed['public'] === true && (
+        <p class="failure" role="alert">
+          Callers need no key once this is saved: everyone who can reach the gateway runs this endpoint's code, at this account's cost. Its
+          application must check its callers itself.
+        </p>
+      )}
       {wrongField === undefined && <Failure error={save.error} />}
       {save.isSuccess && count === 0 && <p role="status">Saved.</p>}
       <div class="actions">

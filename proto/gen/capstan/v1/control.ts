@@ -1163,6 +1163,7 @@ export interface EndpointPatch {
   keepIdle?: boolean | undefined;
   minCuda?: string | undefined;
   minDriver?: string | undefined;
+  isPublic?: boolean | undefined;
 }
 
 export interface EndpointPatch_RateLimitsEntry {
@@ -10195,6 +10196,7 @@ function createBaseEndpointPatch(): EndpointPatch {
     keepIdle: undefined,
     minCuda: undefined,
     minDriver: undefined,
+    isPublic: undefined,
   };
 }
 
@@ -10253,6 +10255,9 @@ export const EndpointPatch: MessageFns<EndpointPatch> = {
     }
     if (message.minDriver !== undefined) {
       writer.uint32(146).string(message.minDriver);
+    }
+    if (message.isPublic !== undefined) {
+      writer.uint32(152).bool(message.isPublic);
     }
     return writer;
   },
@@ -10420,6 +10425,14 @@ export const EndpointPatch: MessageFns<EndpointPatch> = {
             message.minDriver = reader.string();
             continue;
           }
+          case 19: {
+            if (tag !== 152) {
+              break;
+            }
+
+            message.isPublic = reader.bool();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -10547,6 +10560,11 @@ export const EndpointPatch: MessageFns<EndpointPatch> = {
         : isSet(object.min_driver)
         ? globalThis.String(object.min_driver)
         : undefined,
+      isPublic: isSet(object.isPublic)
+        ? globalThis.Boolean(object.isPublic)
+        : isSet(object.is_public)
+        ? globalThis.Boolean(object.is_public)
+        : undefined,
     };
   },
 
@@ -10618,6 +10636,9 @@ export const EndpointPatch: MessageFns<EndpointPatch> = {
     if (message.minDriver !== undefined) {
       obj.minDriver = message.minDriver;
     }
+    if (message.isPublic !== undefined) {
+      obj.isPublic = message.isPublic;
+    }
     return obj;
   },
 
@@ -10660,6 +10681,7 @@ export const EndpointPatch: MessageFns<EndpointPatch> = {
     message.keepIdle = object.keepIdle ?? undefined;
     message.minCuda = object.minCuda ?? undefined;
     message.minDriver = object.minDriver ?? undefined;
+    message.isPublic = object.isPublic ?? undefined;
     return message;
   },
 };
