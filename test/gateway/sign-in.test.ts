@@ -45,9 +45,9 @@ function cookieOf(answer: Awaited<ReturnType<typeof signIn>>): string {
 test('with the key in X-Capstan-Key, Authorization and cookies are the application’s, and the key is not passed on', async (t) => {
   const { app, at } = await world(t);
   const seen = await app('GET', '/', { 'x-capstan-key': KEY, authorization: JWT, cookie: 'session=1' });
-  t.like(seen.json as object, { authorization: JWT, cookie: 'session=1' });
+  t.like(seen.json, { authorization: JWT, cookie: 'session=1' });
   t.false(seen.text.includes(KEY));
-  t.like((await app('GET', '/', { 'x-capstan-key': `Bearer ${KEY}`, authorization: 'Basic b3du' })).json as object, {
+  t.like((await app('GET', '/', { 'x-capstan-key': `Bearer ${KEY}`, authorization: 'Basic b3du' })).json, {
     authorization: 'Basic b3du',
   });
   // A key of this service in both is passed on from neither.
@@ -65,8 +65,8 @@ test('a public endpoint gets Authorization untouched, and X-Capstan-Key never', 
   scheduler.addEndpoint('app', 'acc', EndpointKind.LOAD_BALANCED, { routes: [], isPublic: true });
   while ((await app('GET', '/')).status !== 200);
   const seen = await app('GET', '/', { 'x-capstan-key': 'whatever', authorization: JWT, cookie: 'a=b' });
-  t.like(seen.json as object, { authorization: JWT, cookie: 'a=b' });
-  t.false(Object.hasOwn(seen.json as object, 'x-capstan-key'));
+  t.like(seen.json, { authorization: JWT, cookie: 'a=b' });
+  t.false(Object.hasOwn(seen.json, 'x-capstan-key'));
 });
 
 test('a browser signs in once; the cookie is for this endpoint and its own pages, and is not passed on', async (t) => {
@@ -78,7 +78,7 @@ test('a browser signs in once; the cookie is for this endpoint and its own pages
   t.false(page.text.includes('"><script>'));
   t.regex(String(page.headers['content-security-policy']), /frame-ancestors 'none'/);
   // Programs get JSON.
-  t.deepEqual(Object.keys((await app('GET', '/')).json as object), ['error', 'detail']);
+  t.deepEqual(Object.keys((await app('GET', '/')).json), ['error', 'detail']);
 
   t.is((await signIn(made, 'wrong')).status, 401);
   const done = await signIn(made, KEY);
@@ -87,7 +87,7 @@ test('a browser signs in once; the cookie is for this endpoint and its own pages
   t.false(String(done.headers['set-cookie']).includes(KEY));
   const cookie = cookieOf(done);
   const seen = await app('POST', '/', { cookie: `own=1; ${cookie}`, authorization: JWT, ...OWN });
-  t.like(seen.json as object, { cookie: 'own=1', authorization: JWT });
+  t.like(seen.json, { cookie: 'own=1', authorization: JWT });
   t.false(seen.text.includes('capstan_endpoint'));
   t.is((await app('GET', '/', { cookie, 'sec-fetch-site': 'none' })).status, 200);
 
@@ -138,7 +138,7 @@ test('a preflight reaches an application that requires a key, without cookies; f
   const preflight = { origin: 'https://app.example', 'access-control-request-method': 'POST' };
   const seen = await app('OPTIONS', '/login', { ...preflight, cookie: 'session=1' });
   t.deepEqual([seen.status, seen.headers['access-control-allow-origin']], [200, 'https://app.example']);
-  t.false(Object.hasOwn(seen.json as object, 'cookie'));
+  t.false(Object.hasOwn(seen.json, 'cookie'));
   t.is((await app('OPTIONS', '/login', { origin: 'https://app.example' })).status, 401, 'no preflight');
   t.is((await app('OPTIONS', '/login', preflight, { body: 'x' })).status, 401, 'a body');
   t.is((await at(HOST)('OPTIONS', '/fn', preflight)).status, 401, 'a function without such a route');
