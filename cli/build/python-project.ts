@@ -1,8 +1,10 @@
 /** The Python packages that a project's own files request: `requirements.txt`, `pyproject.toml` and a lock file. */
-import { resolve } from 'node:path';
+import { readFile } from 'node:fs/promises';
+import { join, resolve } from 'node:path';
 
 import { preinstalledPackages } from '../../lib/base-images.ts';
 import type { DeclaredEndpoint } from '../discovery/declared.ts';
+import { listFiles } from '../deploy/files.ts';
 import { missingServers } from './app-servers.ts';
 import { findLockFile, readLockFile, type LockFile } from './lock-files.ts';
 import type { PackageIndexes } from './python-installer.ts';
@@ -35,7 +37,9 @@ export async function readPythonProject(
     readPyproject(folder, environment),
     findLockFile(folder),
   ]);
-  const listed = [...file.requirements.map((each) => withPlace(each, project.places)), ...project.dependencies];
+  const named = [...file.requirements.map((each) => withPlace(each, project.places)), ...project.dependencies];
+  const unused = named.some((each) => requirementName(each) === FORMER_SDK) && !(await importsFormerSdk(folder));
+  const listed = unused ? named.filter((each) => requirementName(each) !== FORMER_SDK) : named;
   return {
     requirements: [...new Set([...listed, ...(await localRequirements(folder, listed, environment))])],
     places: project.places,
@@ -43,8 +47,19 @@ export async function readPythonProject(
     indexes: { ...file.indexes, extraIndexes: [...file.indexes.extraIndexes, ...project.extraIndexes] },
     hashes: file.hashes,
     lock,
-    warnings: project.warnings,
+    warnings: [...project.warnings, ...(unused ? [`${FORMER_SDK} is left out: no file imports it`] : [])],
   };
+}
+
+/** The SDK that sources come from. It is large, and a project that declares its endpoints with this one needs it no longer. */
+const FORMER_SDK = 'runpod-flash';
+
+async function importsFormerSdk(folder: string): Promise<boolean> {
+  const { entries } = await listFiles(folder, { skip: (name, path) => name === 'node_modules' || path === 'python_packages' });
+  for (const { path, stat } of entries)
+    if (path.endsWith('.py') && stat.isFile() && /^\s*(?:import|from)\s+runpod_flash\b/m.test(await readFile(join(folder, path), 'utf8')))
+      return true;
+  return false;
 }
 
 export interface Requirements {

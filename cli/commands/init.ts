@@ -1,6 +1,6 @@
 import { CapstanError } from '../../lib/errors.ts';
 import type { Command } from '../command.ts';
-import { textOption } from '../options.ts';
+import { flagOption, textOption } from '../options.ts';
 
 const LANGUAGES = ['python', 'typescript'] as const;
 
@@ -8,10 +8,22 @@ const LANGUAGES = ['python', 'typescript'] as const;
 export const init: Command = {
   name: 'init',
   summary: 'Create a project with a worker file for each kind of endpoint.',
-  arguments: [{ name: 'project', description: 'name of the project and of its folder' }],
-  options: [{ flags: '--language <language>', description: 'language of the project', choices: LANGUAGES, default: 'python' }],
-  examples: ['init hello', 'init hello --language typescript'],
+  arguments: [{ name: 'project', description: 'name of the project and of its folder; not with --here', optional: true }],
+  options: [
+    { flags: '--language <language>', description: 'language of the project', choices: LANGUAGES, default: 'python' },
+    { flags: '--here', description: 'declare the application of this folder instead' },
+  ],
+  examples: ['init hello', 'init --here', 'init hello --language typescript'],
   async run({ args, options, env, terminal }) {
+    if (flagOption(options, 'here')) {
+      if (args.length > 0)
+        throw new CapstanError('INVALID_ARGUMENT', 'project: has no meaning with --here, which uses this folder', { field: 'project' });
+      const { declareHere } = await import('../init/declare-here.ts');
+      const { file, found } = await declareHere(env.cwd);
+      terminal.done(`Created ${file}, which declares ${found}`);
+      terminal.next('capstan run');
+      return;
+    }
     const name = args[0] ?? '';
     if (!/^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/.test(name))
       throw new CapstanError('INVALID_ARGUMENT', 'project: must be 1 to 64 letters, digits, dots, dashes or underscores', {

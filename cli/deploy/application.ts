@@ -11,6 +11,7 @@ import { ToolError } from '../terminal/tool-error.ts';
 import { decodeText } from '../text-file.ts';
 import { FINGERPRINT_KEY } from '../build/manifest.ts';
 import { EXAMPLE } from '../discovery/discover.ts';
+import { hasDockerfile, offerFor } from '../init/offers.ts';
 import { readNodeImports } from '../discovery/node-imports.ts';
 import { TOOL_FOLDER } from './artifact.ts';
 import { classSpecOf } from './class-methods.ts';
@@ -40,12 +41,7 @@ export interface Application {
 export async function readApplication(folder: string): Promise<Application> {
   await mustBeFolder(folder);
   const found = await writtenManifest(folder);
-  if (found === null)
-    throw new ToolError(
-      'INVALID_MANIFEST',
-      `no endpoint in ${folder}: no source declares one, and the folder has no ${MANIFEST_NAME}`,
-      EXAMPLE,
-    );
+  if (found === null) throw await noEndpoint(folder);
   const manifest = readManifest(found.text, relative(folder, found.path));
   const endpoints: ApplicationEndpoint[] = [];
   const modules = new Set<string>();
@@ -56,6 +52,25 @@ export async function readApplication(folder: string): Promise<Application> {
   }
   await mustLoad(folder, [...modules]);
   return { folder, endpoints, published: manifest.published, warnings: manifest.warnings };
+}
+
+async function noEndpoint(folder: string): Promise<ToolError> {
+  const offer = await offerFor(folder);
+  const message = `no endpoint in ${folder}: no source declares one, and the folder has no ${MANIFEST_NAME}`;
+  if (offer !== undefined) {
+    const lines = offer.text.trim().replaceAll('\n', '\n    ');
+    return new ToolError(
+      'INVALID_MANIFEST',
+      `${message}; it has ${offer.found}`,
+      `\`capstan init --here\` writes ${offer.file} with:\n    ${lines}`,
+    );
+  }
+  if (!(await hasDockerfile(folder))) return new ToolError('INVALID_MANIFEST', message, EXAMPLE);
+  return new ToolError(
+    'INVALID_MANIFEST',
+    `${message}; it has a Dockerfile`,
+    'Push its image to a registry, and name that in a file endpoints.py:\n    from capstan import Endpoint\n    Endpoint(name="app", image="registry.example/app:1", load_balanced=True)',
+  );
 }
 
 /** Only the generated handlers of declared endpoints load what Node alone does not. */

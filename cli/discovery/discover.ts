@@ -66,7 +66,9 @@ export async function discoverFiles(folder: string, lookUp: LookUp, reader: Pyth
   }
   for (const file of sources.node) {
     try {
-      found.push(...(await readNodeFile(file, folder, lookUp)));
+      const read = await readNodeFile(file, folder, lookUp);
+      found.push(...read.endpoints);
+      warnings.push(...read.warnings);
     } catch (thrown) {
       errors.push(errorOf(file.path, thrown));
     }

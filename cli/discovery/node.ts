@@ -12,7 +12,7 @@ import { HELD, nodeAppOf } from './app.ts';
 import { zodSchema } from '../deploy/zod-schemas.ts';
 import type { DeclaredEndpoint, DeclaredFunction, DeclaredMethod } from './declared.ts';
 import { constantsOf, keyOf, literalOf, NotLiteral, type Scope } from './literals.ts';
-import { broken, notLiteral, settingsOf, type Argument, type LookUp, type Place } from './settings.ts';
+import { broken, nestedWarning, notLiteral, settingsOf, type Argument, type LookUp, type Place } from './settings.ts';
 
 const SDK = '@capstan/sdk';
 const METHODS = new Set(['get', 'post', 'put', 'delete', 'patch']);
@@ -28,12 +28,44 @@ interface Open {
   readonly endpoint: DeclaredEndpoint & { functions: DeclaredFunction[] };
 }
 
+export interface NodeFile {
+  readonly endpoints: readonly DeclaredEndpoint[];
+  /** Declarations that are not at the top level. */
+  readonly warnings: readonly string[];
+}
+
 /** @throws CapstanError INVALID_MANIFEST with file and line. */
-export async function readNodeFile(file: { path: string; source: string }, folder: string, lookUp: LookUp): Promise<DeclaredEndpoint[]> {
+export async function readNodeFile(file: { path: string; source: string }, folder: string, lookUp: LookUp): Promise<NodeFile> {
   const module = parseModule(file, folder);
   const names = namesOf(module);
-  if (names.short.size === 0 && names.long.size === 0 && names.packages.size === 0) return [];
+  if (names.short.size === 0 && names.long.size === 0 && names.packages.size === 0) return { endpoints: [], warnings: [] };
   return new FileReader(module, names, { folder, lookUp }).read();
+}
+
+const WITHIN: Readonly<Record<string, string>> = {
+  IfStatement: 'if',
+  TryStatement: 'try',
+  ForStatement: 'for',
+  ForOfStatement: 'for',
+  ForInStatement: 'for',
+  WhileStatement: 'while',
+  SwitchStatement: 'switch',
+  BlockStatement: 'a block',
+  FunctionDeclaration: 'a function',
+  ClassDeclaration: 'a class',
+};
+
+function withinOf(statement: Statement): string {
+  const { type } = statement.type === 'ExportNamedDeclaration' ? (statement.declaration ?? statement) : statement;
+  return WITHIN[type] ?? 'an expression';
+}
+
+/** Returns the calls within a node, at any depth. */
+function callsWithin(node: unknown): readonly (NewExpression | CallExpression)[] {
+  if (typeof node !== 'object' || node === null) return [];
+  const inner = Object.values(node).flatMap((each: unknown) => callsWithin(each));
+  const { type } = node as { readonly type?: unknown };
+  return type === 'CallExpression' || type === 'NewExpression' ? [node as CallExpression, ...inner] : inner;
 }
 
 /** A route's method, and the variable that holds its function. */
@@ -49,6 +81,8 @@ class FileReader {
   readonly #lookUp: LookUp;
   readonly #folder: string;
   readonly #found: Open[] = [];
+  /** Offsets of the calls that were read. */
+  readonly #read = new Set<number>();
   /** Declarations by the variable that holds them. */
   readonly #held = new Map<string, Open>();
 
@@ -59,7 +93,7 @@ class FileReader {
     this.#lookUp = lookUp;
   }
 
-  async read(): Promise<DeclaredEndpoint[]> {
+  async read(): Promise<NodeFile> {
     const exported = exportedNames(this.#module.program.body);
     for (const statement of this.#module.program.body) {
       for (const { expression, variable } of expressionsOf(statement)) {
@@ -70,7 +104,27 @@ class FileReader {
         );
       }
     }
-    return this.#found.map(({ endpoint }) => endpoint);
+    const endpoints = this.#found.map(({ endpoint }) => endpoint);
+    const warnings = this.#module.program.body.flatMap((statement) =>
+      callsWithin(statement)
+        .filter((node) => !this.#read.has(node.start) && this.#declares(node))
+        .map((node) => nestedWarning(this.#module.path, this.#lineOf(node.start), withinOf(statement))),
+    );
+    return { endpoints, warnings };
+  }
+
+  /** Whether a call makes an endpoint: with settings that have a name. */
+  #declares(node: NewExpression | CallExpression): boolean {
+    const isNamed =
+      node.type === 'NewExpression'
+        ? this.#isNamed(node.callee, 'Endpoint', this.#names.long)
+        : this.#isNamed(node.callee, 'endpoint', this.#names.short);
+    const [settings] = node.arguments;
+    return (
+      isNamed &&
+      settings?.type === 'ObjectExpression' &&
+      settings.properties.some((each) => each.type === 'Property' && keyOf(each) === 'name')
+    );
   }
 
   async #expression(given: Expression, variable: string | null, isExported: boolean): Promise<void> {
@@ -102,6 +156,7 @@ class FileReader {
 
   /** Null for a handle of an existing endpoint: `new Endpoint('<id>')`. */
   #declare(node: NewExpression | CallExpression): Open | null {
+    this.#read.add(node.start);
     const place = this.#placeOf(node);
     const [given] = node.arguments;
     if (given === undefined) throw broken(place, 'an endpoint must have settings with a name');

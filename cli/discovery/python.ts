@@ -17,7 +17,7 @@ import { pythonAppOf } from './app.ts';
 import type { DeclaredEndpoint, DeclaredFunction, DeclaredMethod, FileError } from './declared.ts';
 import { errorOf } from './file-error.ts';
 import type { PythonReader } from './python-reader.ts';
-import { broken, notLiteral, settingsOf, type LookUp, type Place } from './settings.ts';
+import { broken, FORMER_PARAMETERS, nestedWarning, notLiteral, settingsOf, type LookUp, type Place } from './settings.ts';
 
 const argument = z.object({ line: z.number(), value: z.unknown().optional(), problem: z.string().optional() });
 const described = z.object({
@@ -52,6 +52,8 @@ const fileSchema = z.object({
       }),
     )
     .default([]),
+  /** Declarations that are not at the top level. */
+  nested: z.array(z.object({ line: z.number(), within: z.string() })).default([]),
   imports: z.array(z.string()).default([]),
 });
 const answerSchema = z.object({
@@ -68,7 +70,7 @@ export interface PythonSources {
   readonly endpoints: readonly DeclaredEndpoint[];
   /** Folders that imports start from besides the project's own, relative to it: `src`. */
   readonly roots: readonly string[];
-  /** Files that only mention the SDK and do not parse. */
+  /** What was read and has no effect. */
   readonly warnings: readonly string[];
   readonly errors: readonly FileError[];
 }
@@ -86,9 +88,11 @@ export async function readPythonFiles(
   const { version, files: read, roots, imported } = answerSchema.parse(await reader.read({ root: folder, files }));
   const endpoints: DeclaredEndpoint[] = [];
   const errors: FileError[] = [];
+  const warnings: string[] = [];
   for (const file of read) {
     try {
       endpoints.push(...endpointsOf(file, version, lookUp));
+      warnings.push(...file.nested.map(({ line, within }) => nestedWarning(file.path, line, within)), ...ignoredSettings(file));
     } catch (thrown) {
       errors.push(errorOf(file.path, thrown));
     }
@@ -101,7 +105,14 @@ export async function readPythonFiles(
     const message = `${by}:${line}:${column}: the import is ${path}, which an ignore file or its name keeps out of the artifact`;
     errors.push({ file: by, error: new ToolError('INVALID_MANIFEST', message, 'Change the rule in .gitignore or .toolignore.') });
   }
-  return { version, endpoints, roots, warnings: [], errors };
+  return { version, endpoints, roots, warnings, errors };
+}
+
+function ignoredSettings({ path, declarations }: z.output<typeof fileSchema>): string[] {
+  return declarations.flatMap(({ line, settings }) => {
+    const names = Object.keys(settings).filter((name) => FORMER_PARAMETERS.has(name));
+    return names.length === 0 ? [] : [`${path}:${line}: ${names.join(', ')}: no effect; hosts are where their operator has them`];
+  });
 }
 
 /** Null outside of the folder. */

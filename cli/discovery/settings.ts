@@ -33,6 +33,14 @@ export interface Place {
 /** Returns a variable of the shell or of `.env`. */
 export type LookUp = (name: string) => string | undefined;
 
+/** Parameters of Flash's declarations that the SDK for Python accepts without an effect. */
+export const FORMER_PARAMETERS: ReadonlySet<string> = new Set(['accelerate_downloads', 'datacenter', 'flashboot', 'min_cuda_version']);
+
+/** `within`: the statement around a declaration. */
+export function nestedWarning(file: string, line: number, within: string): string {
+  return `${file}:${line}: an endpoint is declared within ${within} and is left out; declarations must be at the top level of their file`;
+}
+
 /** `idle_timeout` → `idleTimeout`. */
 function inCamelCase(name: string): string {
   return name.replaceAll(/_([a-z])/g, (_match, letter: string) => letter.toUpperCase());
@@ -42,6 +50,7 @@ function inCamelCase(name: string): string {
 export function settingsOf(given: Readonly<Record<string, Argument>>, place: Place, lookUp: LookUp): CheckedSettings {
   const settings: Record<string, unknown> = {};
   for (const [key, argument] of Object.entries(given)) {
+    if (place.language === 'python' && FORMER_PARAMETERS.has(key)) continue;
     if (argument.problem !== undefined) throw notLiteral(key, argument.problem, { ...place, line: argument.line });
     // None in Python means absent.
     if (argument.value === undefined || argument.value === null) continue;

@@ -3,6 +3,8 @@ Parses Python files and prints their declarations (`Endpoint(name=…)`) as JSON
 Each line of standard input is a request, {"root": folder, "files": [path, …]}, and gets one line. Every value of a setting must be a literal.
 """
 import ast
+import enum
+import importlib.util
 import json
 import os
 import sys
@@ -17,9 +19,41 @@ from read_function import read_plain  # noqa: E402
 from read_schema import Sources  # noqa: E402
 
 PACKAGE = "capstan"
+
+
+def load_former_names():
+    """Returns the values of the SDK's former names: `{"GpuType": {"NVIDIA_L4": "NVIDIA L4"}}`. The SDK itself is not imported."""
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), *[".."] * 3, "sdk", "python", "capstan", "former_names.py")
+    spec = importlib.util.spec_from_file_location("capstan_former_names", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return {
+        name: {member: each.value for member, each in kind.__members__.items()}
+        for name, kind in vars(module).items()
+        if isinstance(kind, type) and issubclass(kind, enum.Enum) and not name.startswith("_") and kind is not enum.Enum
+    }
+
+
 ROUTES = ("get", "post", "put", "delete", "patch")
-ENUMS = ("GpuGroup", "ScalerType")
+# The SDK that sources come from; its names of values are read from either.
+FORMER_PACKAGE = "runpod_flash"
+FORMER_NAMES = load_former_names()
+ENUMS = ("GpuGroup", "ScalerType") + tuple(FORMER_NAMES)
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+WITHIN = {
+    "If": "if",
+    "Try": "try",
+    "TryStar": "try",
+    "For": "for",
+    "AsyncFor": "for",
+    "While": "while",
+    "With": "with",
+    "AsyncWith": "with",
+    "Match": "match",
+    "FunctionDef": "a function",
+    "AsyncFunctionDef": "a function",
+    "ClassDef": "a class",
+}
 
 
 class NotLiteral(Exception):
@@ -136,11 +170,15 @@ class FileReader:
         self._scope = sources.scope(path, tree)
         self._endpoint_names = set()
         self._enum_names = {}
+        self._volume_names = set()
         self._package_names = set()
         self._constants = {}
         self._declarations = []
         # Variables that hold a declaration.
         self._held = {}
+        # Calls that were read as declarations, and those that are not at the top level.
+        self._read_calls = set()
+        self._nested = []
 
     def read(self):
         self._read_imports()
@@ -148,9 +186,11 @@ class FileReader:
             self._read_constant(node)
         for node in self._tree.body:
             self._read_statement(node)
+        self._read_nested()
         return {
             "path": self._path,
             "declarations": self._declarations,
+            "nested": self._nested,
             "imports": sorted(needed_imports(self._tree.body)),
             "functions": [
                 {"name": each.name, "line": each.lineno}
@@ -165,10 +205,12 @@ class FileReader:
                 for each in node.names:
                     if each.name == PACKAGE:
                         self._package_names.add(each.asname or each.name)
-            elif isinstance(node, ast.ImportFrom) and node.module == PACKAGE and node.level == 0:
+            elif isinstance(node, ast.ImportFrom) and node.module in (PACKAGE, FORMER_PACKAGE) and node.level == 0:
                 for each in node.names:
-                    if each.name == "Endpoint":
+                    if each.name == "Endpoint" and node.module == PACKAGE:
                         self._endpoint_names.add(each.asname or each.name)
+                    elif each.name == "NetworkVolume":
+                        self._volume_names.add(each.asname or each.name)
                     elif each.name in ENUMS:
                         self._enum_names[each.asname or each.name] = each.name
 
@@ -235,7 +277,15 @@ class FileReader:
         keys = [each.arg for each in node.keywords]
         return node if not node.args and "id" not in keys else None
 
+    def _read_nested(self):
+        """Notes the declarations that a worker may make and the tool does not read, with the statement around them."""
+        for statement in self._tree.body:
+            for node in ast.walk(statement):
+                if self._declaring(node) is not None and id(node) not in self._read_calls and any(each.arg == "name" for each in node.keywords):
+                    self._nested.append({"line": node.lineno, "within": WITHIN.get(type(statement).__name__, "an expression")})
+
     def _declare(self, call):
+        self._read_calls.add(id(call))
         declared = {"line": call.lineno, "settings": {}, "functions": []}
         for keyword in call.keywords:
             if keyword.arg is None:
@@ -269,14 +319,26 @@ class FileReader:
             if isinstance(value, (int, float)) and not isinstance(value, bool):
                 return -value
         if isinstance(node, ast.Attribute) and self._is_enum(node.value):
-            return node.attr
+            return self._member(node)
         if isinstance(node, ast.Name) and depth < 20 and self._constants.get(node.id) is not None:
             return self._literal(self._constants[node.id], depth + 1)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in self._volume_names:
+            given = node.args[0] if node.args else next((each.value for each in node.keywords if each.arg == "name"), node)
+            if given is not node:
+                return self._literal(given, depth)
         variable = variable_of(node)
         if variable is not None:
             name, default = variable
             return {"$variable": name, "default": None if default is None else self._literal(default, depth)}
         raise NotLiteral(node)
+
+    def _member(self, node):
+        """Returns the value of a member: names of former values are not the values."""
+        name = self._enum_names[node.value.id] if isinstance(node.value, ast.Name) else node.value.attr
+        members = FORMER_NAMES.get(name)
+        if members is not None and node.attr not in members:
+            raise NotLiteral(node)
+        return node.attr if members is None else members[node.attr]
 
     def _is_enum(self, node):
         if isinstance(node, ast.Name):

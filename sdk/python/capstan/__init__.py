@@ -44,6 +44,7 @@ from .errors import (
     Timeout,
 )
 from .functions import FunctionDeclaration
+from .former_names import CpuInstanceType, CudaVersion, DataCenter, GpuType, NetworkVolume, ServerlessScalerType
 from .gpus import GpuGroup, ScalerType
 from .jobs import Snapshot
 from .registry import check_application, declarations, forget
@@ -67,6 +68,9 @@ __all__ = [
     "Conflict",
     "ConnectionFailed",
     "Context",
+    "CpuInstanceType",
+    "CudaVersion",
+    "DataCenter",
     "Declaration",
     "DeclarationError",
     "DispatchError",
@@ -74,11 +78,13 @@ __all__ = [
     "EndpointClient",
     "FunctionDeclaration",
     "GpuGroup",
+    "GpuType",
     "Job",
     "JobCancelled",
     "JobError",
     "JobFailed",
     "JobTimedOut",
+    "NetworkVolume",
     "NoApiKey",
     "NotFound",
     "PayloadTooLarge",
@@ -87,6 +93,7 @@ __all__ = [
     "RetryPolicy",
     "ScalerType",
     "ServerError",
+    "ServerlessScalerType",
     "Snapshot",
     "Timeout",
     "aio",

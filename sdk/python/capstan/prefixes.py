@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from typing import Any, Iterator, List, Tuple
+from typing import Any, Iterator, List, Set, Tuple
 
 #: In which the gateway names the path of the endpoint, such as ``/lb/<id>``.
 _PREFIX = b"x-forwarded-prefix"
@@ -74,7 +74,7 @@ def has_path_apart(app: Any) -> bool:
 def _layers(app: Any) -> Iterator[Any]:
     """Yields an application and those that it wraps, from the outermost: in attributes, or in a closure of a function."""
     waiting: List[Any] = [app]
-    seen = set()
+    seen: Set[int] = set()
     while waiting and len(seen) < _MOST_WRAPPERS:
         each = waiting.pop()
         if id(each) in seen or not callable(each):

@@ -46,6 +46,11 @@ class Parameters(DeclaredParameters, total=False):
     #: A command line that makes files of the project, such as ``npm run build``. It runs in a clean copy at build time; what it
     #: makes is part of the artifact, whatever ``.gitignore`` says.
     build: Optional[str]
+    #: Parameters of Flash's declarations, which have no effect here.
+    accelerate_downloads: Any
+    datacenter: Any
+    flashboot: Any
+    min_cuda_version: Any
 
 
 #: Requests that a server takes at once unless its declaration says otherwise: it was made for several.
