@@ -93,6 +93,16 @@ const benches: Readonly<Record<string, (t: ExecutionContext) => Promise<void>>> 
     t.is(report.errors, 0);
     figures(t, 'backlog', report.restartMs, ...Object.values(report.residentMiB));
   },
+  'bench/dead-webhooks.ts': async (t) => {
+    const report = json((await bench(t, 'bench/dead-webhooks.ts', '--jobs', '20', '--seconds', '1')).stdout) as {
+      webhooks: number;
+      errors: number;
+      schedulerCores: { mean: number };
+    };
+    t.true(report.webhooks >= 20);
+    t.is(report.errors, 0);
+    figures(t, 'dead-webhooks', report.schedulerCores.mean);
+  },
   'bench/searches.ts': async (t) => {
     const sizes = ['--jobs', '20', '--searches', '2', '--rate', '10', '--seconds', '0.5', '--rounds', '1'];
     const report = json((await bench(t, 'bench/searches.ts', ...sizes)).stdout) as {

@@ -34,8 +34,11 @@ export const HOOK_KEEP_MS = 86_400_000;
 
 /** Limit of deliveries per read. */
 const READ_LIMIT = 64;
-/** Limit of hosts remembered as failing; the least recently failed one is removed first. */
-const FAILING_HOSTS = 1_000;
+/**
+ * Limit of hosts remembered as failing; the least recently failed one is removed first, and its tries have no rate then. A read of
+ * due deliveries names all of them.
+ */
+export const FAILING_HOSTS = 4_000;
 
 /** The end of a job as its webhook reports it, besides input and output. */
 export interface EndFacts {

@@ -6,7 +6,7 @@ import { StepResult } from '../../../scheduler/core/effects.ts';
 import { defaultSettings } from '../../../scheduler/core/settings.ts';
 import { newState } from '../../../scheduler/core/state.ts';
 import { warningDue } from '../../../scheduler/core/webhooks/warnings.ts';
-import { hooksRead, hookTried, nextHookCheck, noteHook } from '../../../scheduler/core/webhooks/webhooks.ts';
+import { FAILING_HOSTS, hooksRead, hookTried, nextHookCheck, noteHook } from '../../../scheduler/core/webhooks/webhooks.ts';
 import type { HookHead } from '../../../scheduler/store/store.ts';
 
 interface Line {
@@ -185,4 +185,24 @@ test('the first hundred dead hosts have lines of their own, the others one toget
   service.pass(59_000);
   t.is(service.lines.length, 101);
   t.is(service.state.hooks.warnings.size, 101);
+});
+
+test('thousands of failing hosts are summed up, and their tries have a rate', (t) => {
+  const service = new Service();
+  for (let i = 0; i < 3_000; i++) for (let each = 0; each < 3; each++) service.add(`dead-${i}`);
+  service.start();
+  for (let minute = 1; minute <= 5; minute++) {
+    const before = service.lines.length;
+    const tried = service.tried.length;
+    service.pass(60_000);
+    const lines = service.lines.slice(before);
+    t.true(lines.length <= 202, `${lines.length} lines in minute ${minute}`);
+    t.true(service.state.hooks.warnings.size <= 101);
+    t.true(service.state.hooks.failing.size <= FAILING_HOSTS);
+    // The first minute has the first tries, after which the hosts are known.
+    const most = 3_200 + (minute === 1 ? 9_000 : 0);
+    t.true(service.tried.length - tried <= most, `${service.tried.length - tried} tries in minute ${minute}`);
+  }
+  const sums = service.lines.filter(({ facts }) => facts['host'] === 'others' && 'seconds' in facts);
+  t.true(sums.length >= 3, 'further hosts are summed up together');
 });
