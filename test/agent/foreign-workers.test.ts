@@ -266,6 +266,23 @@ test.serial('what left the group of its worker ends with it', async (t) => {
   t.false(await isRunning(pid));
 });
 
+test.serial('what a stopped job started ends with it; what an earlier job left goes on', async (t) => {
+  const scheduler = await foreign(t);
+  scheduler.dispatch({ jobId: 'j1' }, { do: 'daemon' });
+  const daemon = scheduler.valueOf((await scheduler.ended('j1')).output) as number;
+  for (const jobId of ['j2', 'j3']) {
+    const from = scheduler.now;
+    scheduler.dispatch({ jobId }, { do: 'children' });
+    const { data } = await scheduler.hear('progress', () => true, from);
+    const children = scheduler.valueOf(data) as number[];
+    for (const pid of children) t.true(await isRunning(pid));
+    scheduler.send({ $case: 'stop', value: { jobId, token: 1, reason: 'STOP_REASON_CANCELLED' } });
+    t.like(await scheduler.ended(jobId), { outcome: 'ATTEMPT_OUTCOME_STOPPED', started: true });
+    for (const pid of children) t.false(await isRunning(pid));
+  }
+  t.true(await isRunning(daemon));
+});
+
 test.serial('a stranger is turned away before its body is read', async (t) => {
   const api = await WorkerApi.start({ host: '127.0.0.1', port: 0, log: pino({ level: 'silent' }) });
   t.teardown(() => api.close());

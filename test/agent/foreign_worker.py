@@ -101,6 +101,15 @@ def handle(job):
             os.setsid()
             time.sleep(3600)
         done(ident, {"output": child})
+    elif kind == "children":
+        import subprocess
+
+        own = subprocess.Popen(["sleep", "300"], start_new_session=True)
+        # A parent that ends at once: its child belongs to nobody here.
+        orphan = int(subprocess.check_output(["sh", "-c", "sleep 300 >/dev/null & echo $!"]))
+        done(ident, {"status": "IN_PROGRESS", "output": [own.pid, orphan]})
+        while ident not in stopped:
+            time.sleep(0.01)
     elif kind == "thieve":
         other = address("RUNPOD_WEBHOOK_POST_OUTPUT", order["job"]).replace(WORKER, order["worker"])
         base = address("RUNPOD_WEBHOOK_GET_JOB").split("/v2/")[0]

@@ -9,6 +9,7 @@
 import { afterGrace } from '../grace.ts';
 import { STOP_GRACE_MS, type RunningWorker, type Task, type TaskResult, type WorkerEvents, type WorkerStart } from '../runtime.ts';
 import type { TakeRequest, JobMailbox, Handout, JobPost, Ping } from '../../worker-api/job-mailbox.ts';
+import { AttemptProcesses } from '../hosted/attempt-processes.ts';
 import type { LaunchedProcess, Launcher } from './launcher.ts';
 import { ForeignTask } from './foreign-task.ts';
 import { LongPolls } from './long-poll.ts';
@@ -59,6 +60,11 @@ export class ForeignWorker implements RunningWorker, JobMailbox {
   #tellAgain: NodeJS.Timeout | undefined;
   #loaded = false;
   #slots: number | undefined;
+  #workerId = '';
+  /** Those of the running job, where the worker takes one at a time and its processes are known. */
+  #processes: AttemptProcesses | undefined;
+  /** What a stopped job started is being ended: the next one waits. */
+  #isClearing = false;
   /** The worker asked to be replaced: it receives nothing more. */
   #recycling = false;
   #ending = false;
@@ -77,6 +83,7 @@ export class ForeignWorker implements RunningWorker, JobMailbox {
   /** Starts its program. Called once. */
   launch(spec: WorkerStart, env: Readonly<Record<string, string>>, carry: Launcher): void {
     const events = this.#events;
+    this.#workerId = spec.workerId;
     this.#carried = carry(spec, env, {
       preparing: (reason, detail) => events.preparing(reason, detail),
       startFailed: (reason, detail) => events.startFailed(reason, detail),
@@ -241,7 +248,7 @@ export class ForeignWorker implements RunningWorker, JobMailbox {
   }
 
   #handoutFor({ count }: TakeRequest): Handout | undefined {
-    if (this.#leaving || this.#recycling) return undefined;
+    if (this.#leaving || this.#recycling || this.#isClearing) return undefined;
     const given: ForeignTask[] = [];
     for (const held of this.#tasks.values()) {
       // Two attempts of one job share its id; only their order tells them apart.
@@ -251,6 +258,7 @@ export class ForeignWorker implements RunningWorker, JobMailbox {
       if (given.length === count) break;
     }
     if (given.length === 0) return undefined;
+    this.#noteStart();
     return {
       jobs: given.map((held) => held.document()),
       written: () => {
@@ -287,8 +295,28 @@ export class ForeignWorker implements RunningWorker, JobMailbox {
     if (this.#tasks.get(key) !== held) return;
     this.#tasks.delete(key);
     held.over();
-    this.#events.ended(key, result);
-    this.#serveTakes();
+    const processes = result.kind === 'stopped' && held.state === 'running' ? this.#processes : undefined;
+    if (processes === undefined) {
+      this.#events.ended(key, result);
+      this.#serveTakes();
+      return;
+    }
+    this.#isClearing = true;
+    void processes.end().then(() => {
+      this.#isClearing = false;
+      // Its exit reports what it had.
+      if (this.#gone) return;
+      this.#events.ended(key, result);
+      this.#serveTakes();
+    });
+  }
+
+  /** A job is about to be given: what is started from now on is its own, if it is alone. */
+  #noteStart(): void {
+    const { pid } = this.#carried;
+    const isAlone = (this.#slots ?? 1) <= 1 && [...this.#tasks.values()].filter(({ state }) => state !== 'waiting').length === 1;
+    this.#processes = isAlone && pid !== undefined ? AttemptProcesses.ofProgram(pid, this.#workerId) : undefined;
+    this.#processes?.begin();
   }
 
   /** Returns the task of a job that the worker was given. */

@@ -7,7 +7,7 @@ import { readdirSync, readFileSync, readlinkSync, statSync } from 'node:fs';
 import { setTimeout as pause } from 'node:timers/promises';
 
 import { isErrno } from '../../../lib/to-error.ts';
-import { HOST_MARK } from '../escaped.ts';
+import { HOST_MARK, WORKER_MARK } from '../escaped.ts';
 import { readStat, type ProcessStat } from '../process-stat.ts';
 import type { LoadOrder, ProcessScope } from './protocol.ts';
 
@@ -18,18 +18,23 @@ const ROUND_MS = 10;
 /** In a container the kernel's clock may be replaced: then start times are compared with this process's own, s. */
 const MAX_DRIFT_S = 2;
 
+interface Worker {
+  readonly scope: ProcessScope;
+  /** Its first process, which stays. */
+  readonly root: number;
+  readonly workFolder: string;
+  /** `NAME=value` in the environment of its processes; undefined without one. */
+  readonly mark: string | undefined;
+}
+
 export class AttemptProcesses {
-  readonly #scope: ProcessScope;
-  readonly #workFolder: string;
-  readonly #mark: string | undefined;
+  readonly #worker: Worker;
   readonly #driftS: number;
   #sinceTick = 0;
   #lastPid = 0;
 
-  private constructor(scope: ProcessScope, workFolder: string) {
-    this.#scope = scope;
-    this.#workFolder = workFolder;
-    this.#mark = markOf(process.pid);
+  private constructor(worker: Worker) {
+    this.#worker = worker;
     const startedS = Number(readStat(process.pid)?.start ?? 0) * TICK_S;
     const driftS = startedS + process.uptime() - uptimeS();
     this.#driftS = Math.abs(driftS) > MAX_DRIFT_S ? driftS : 0;
@@ -37,7 +42,15 @@ export class AttemptProcesses {
 
   /** Returns undefined for a worker that runs several attempts at a time: a process may be of any of them. */
   static of({ maxConcurrency, processScope, workFolder }: LoadOrder): AttemptProcesses | undefined {
-    return maxConcurrency > 1 ? undefined : new AttemptProcesses(processScope, workFolder);
+    if (maxConcurrency > 1) return undefined;
+    const root = process.pid;
+    const mark = entryOf(root, (entry) => entry.startsWith(`${HOST_MARK}=`));
+    return new AttemptProcesses({ scope: processScope, root, workFolder, mark });
+  }
+
+  /** Of a worker that is not this process but one below the agent: what descends from it or inherited its environment. */
+  static ofProgram(root: number, workerId: string): AttemptProcesses {
+    return new AttemptProcesses({ scope: 'marked', root, workFolder: '', mark: `${WORKER_MARK}=${workerId}` });
   }
 
   /** An attempt begins. Takes some microseconds: most attempts are not stopped. */
@@ -61,7 +74,7 @@ export class AttemptProcesses {
     const stats = new Map(pids().flatMap((pid) => statEntry(pid)));
     return [...stats].flatMap(([pid, stat]) => {
       const isOver = stat.state === 'Z' || stat.state === 'X';
-      const isKept = pid === process.pid || refused.has(pid) || isOver || !this.#isLater(pid, stat);
+      const isKept = pid === process.pid || pid === this.#worker.root || refused.has(pid) || isOver || !this.#isLater(pid, stat);
       return !isKept && this.#isOwn(pid, stats) ? [pid] : [];
     });
   }
@@ -74,15 +87,16 @@ export class AttemptProcesses {
   #isOwn(pid: number, stats: ReadonlyMap<number, ProcessStat>): boolean {
     const stat = stats.get(pid);
     // What has no parent here was sent in from outside, for example an operator's shell.
-    if (this.#scope === 'own') return stat?.parent !== 0;
-    if (this.#scope === 'user') return ownerOf(pid) === process.getuid?.();
+    const { scope, root, workFolder, mark } = this.#worker;
+    if (scope === 'own') return stat?.parent !== 0;
+    if (scope === 'user') return ownerOf(pid) === process.getuid?.();
     let parent = pid;
-    for (let known = stat; known !== undefined && parent !== process.pid; known = stats.get(parent)) parent = known.parent;
-    if (parent === process.pid || (this.#mark !== undefined && markOf(pid) === this.#mark)) return true;
+    for (let known = stat; known !== undefined && parent !== root; known = stats.get(parent)) parent = known.parent;
+    if (parent === root || (mark !== undefined && entryOf(pid, (entry) => entry === mark) !== undefined)) return true;
     // A person's shell in the folder is not a process of the worker.
-    if (this.#workFolder === '' || stat?.hasTerminal !== false) return false;
+    if (workFolder === '' || stat?.hasTerminal !== false) return false;
     const folder = folderOf(pid);
-    return folder === this.#workFolder || folder.startsWith(`${this.#workFolder}/`);
+    return folder === workFolder || folder.startsWith(`${workFolder}/`);
   }
 }
 
@@ -101,11 +115,9 @@ function statEntry(pid: number): [number, ProcessStat][] {
   return stat === null ? [] : [[pid, stat]];
 }
 
-/** Returns the mark that a process was started with. */
-function markOf(pid: number): string | undefined {
-  return read(`/proc/${pid}/environ`)
-    .split('\0')
-    .find((entry) => entry.startsWith(`${HOST_MARK}=`));
+/** Returns the first entry of a process's environment that matches. */
+function entryOf(pid: number, isMatch: (entry: string) => boolean): string | undefined {
+  return read(`/proc/${pid}/environ`).split('\0').find(isMatch);
 }
 
 /** Returns an empty value for a process that is gone, or another user's, and where there is no /proc. */
