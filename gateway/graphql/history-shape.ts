@@ -41,6 +41,7 @@ export function historyShape(history: GetHistoryResponse): object {
   return {
     step: stepS,
     at: timesOf(history),
+    openSteps: history.openSteps,
     submitted: history.submitted.map(Number),
     completed: history.completed.map(Number),
     failed: history.failed.map(Number),

@@ -10,6 +10,8 @@ type History {
   step: Int!
   "When each step begins, ms since the Unix epoch."
   at: [Float!]!
+  "The last steps that go on, or are not wholly recorded: their counts are not final."
+  openSteps: Int!
   submitted: [Int!]!
   completed: [Int!]!
   failed: [Int!]!
@@ -91,6 +93,8 @@ type RouteHistory {
   step: Int!
   "When each step begins, ms since the Unix epoch."
   at: [Float!]!
+  "The last steps that go on, or are not wholly recorded: their counts are not final."
+  openSteps: Int!
   "All routes together."
   all: RouteSeries!
   "Routes with requests within the range, the busiest first."

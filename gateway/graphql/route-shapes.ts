@@ -15,6 +15,7 @@ export function routeHistoryShape(history: GetHistoryResponse): object {
   return {
     step: stepS,
     at: timesOf(history),
+    openSteps: history.openSteps,
     all: seriesShape(allRoutes, steps),
     routes: routes.map((route) => ({ ...named(route), ...seriesShape(route, steps) })),
   };

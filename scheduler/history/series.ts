@@ -20,6 +20,8 @@ export interface Series {
   /** Length of a step, s. */
   readonly step: number;
   readonly buckets: readonly Bucket[];
+  /** How many of the last ones go on, or are not wholly written. */
+  readonly open: number;
 }
 
 /** Time within which the rows of a step that has ended are written, ms. */
@@ -72,7 +74,7 @@ export async function readSeries(
     throw new CapstanError('INVALID_ARGUMENT', `step: the range has more than ${MOST_STEPS} steps, or ${MOST_READ} of ${base.step} s`, {
       field: 'step',
     });
-  if (until <= first) return { from: first, step, buckets: [] };
+  if (until <= first) return { from: first, step, buckets: [], open: 0 };
   const rows = await store.read({ endpoint, step: base.step, from: first - heldMs(base.step), until });
   const bySlot = Map.groupBy(rows, ({ at }) => Math.floor(at / baseMs) * baseMs);
   const buckets = Array.from({ length: (until - first) / stepMs }, emptyBucket);
@@ -85,7 +87,7 @@ export async function readSeries(
     const last = own?.at(-1);
     if (last !== undefined) standing = { at: slot, value: last.value, last: null };
   }
-  return { from: first, step, buckets };
+  return { from: first, step, buckets, open: buckets.length - Math.max(0, Math.floor((writtenUntil - first) / stepMs)) };
 }
 
 function merged([first, ...others]: readonly { readonly value: string }[], byRoute: boolean): Bucket {

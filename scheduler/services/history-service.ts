@@ -31,7 +31,7 @@ export function timeOf(field: string, ms: bigint, now: number): number {
   return ms === 0n ? now : Number(ms);
 }
 
-function response({ from, step, buckets }: Series): GetHistoryResponse {
+function response({ from, step, buckets, open }: Series): GetHistoryResponse {
   const counts = (name: Count): bigint[] => buckets.map((bucket) => BigInt(bucket.counts[name]));
   const levels = (name: Level): number[] => buckets.map((bucket) => bucket.levels[name] / Math.max(1, bucket.samples));
   const phases = (name: Phase): number[] =>
@@ -63,6 +63,7 @@ function response({ from, step, buckets }: Series): GetHistoryResponse {
     startStartedMs: phases('started'),
     startLoadedMs: phases('loaded'),
     routes: [],
+    openSteps: Math.max(0, open),
   };
 }
 

@@ -6,6 +6,8 @@ import { graphql } from '../api/request.ts';
 import { Sparkline } from '../ui/sparkline.tsx';
 
 interface Line {
+  /** The last steps that go on: they are counted, and not drawn. */
+  readonly openSteps: number;
   readonly submitted: readonly number[];
   readonly failed: readonly number[];
   readonly timedOut: readonly number[];
@@ -37,7 +39,7 @@ interface OfRoute {
 
 function fieldOf({ kind }: Listed, place: number): string {
   return kind === 'QUEUE'
-    ? `e${place}: history(endpoint: $id${place}, from: $from, step: ${STEP_S}) { submitted failed timedOut }`
+    ? `e${place}: history(endpoint: $id${place}, from: $from, step: ${STEP_S}) { openSteps submitted failed timedOut }`
     : `e${place}: routeFigures(endpoint: $id${place}) { requestsByStep errorsByStep }`;
 }
 
@@ -45,7 +47,7 @@ function lineOf(found: Line | readonly OfRoute[]): Line {
   if ('submitted' in found) return found;
   const total = (values: (route: OfRoute) => readonly number[]): number[] =>
     Array.from({ length: ROUTE_STEPS }, (_, step) => found.reduce((sum, route) => sum + (values(route)[step] ?? 0), 0));
-  return { submitted: total((route) => route.requestsByStep), failed: total((route) => route.errorsByStep), timedOut: [] };
+  return { submitted: total((route) => route.requestsByStep), failed: total((route) => route.errorsByStep), timedOut: [], openSteps: 1 };
 }
 
 async function read(endpoints: readonly Listed[], signal: AbortSignal): Promise<Lines> {
@@ -80,6 +82,10 @@ export function ActivityLine({ line, noun }: { line: Line | undefined; noun: 'jo
   const failed = line.failed.map((count, i) => count + (line.timedOut[i] ?? 0));
   const sum = (values: readonly number[]): number => values.reduce((total, value) => total + value, 0);
   return (
-    <Sparkline label={`${sum(line.submitted)} ${noun} in the last hour, ${sum(failed)} failed`} values={line.submitted} errors={failed} />
+    <Sparkline
+      label={`${sum(line.submitted)} ${noun} in the last hour, ${sum(failed)} failed`}
+      values={line.submitted.slice(0, line.submitted.length - line.openSteps)}
+      errors={failed.slice(0, failed.length - line.openSteps)}
+    />
   );
 }

@@ -17,10 +17,15 @@ export interface PlotProps {
   readonly title: string;
   /** What the values add up to, in a sentence. */
   readonly summary: string;
-  /** When each value begins, ms since 1970. */
+  /** When each value begins, ms since 1970; values beyond these are not drawn. */
   readonly at: readonly number[];
   readonly series: readonly Series[];
   readonly shown: (value: number) => string;
+}
+
+/** When the steps begin that have ended: the counts of one that goes on would be drawn as a fall. */
+export function endedSteps({ at, openSteps }: { readonly at: readonly number[]; readonly openSteps: number }): readonly number[] {
+  return openSteps === 0 ? at : at.slice(0, -openSteps);
 }
 
 const HEIGHT = 180;
@@ -30,7 +35,7 @@ const SYNC = 'history';
 export function Plot({ title, summary, at, series, shown }: PlotProps): JSX.Element {
   const place = useRef<HTMLDivElement>(null);
   const plot = useRef<UPlot | undefined>(undefined);
-  const data = [at.map((ms) => ms / 1000), ...series.map(({ values }) => values)] as unknown as UPlot.AlignedData;
+  const data = [at.map((ms) => ms / 1000), ...series.map(({ values }) => values.slice(0, at.length))] as unknown as UPlot.AlignedData;
   const latest = useRef(data);
   latest.current = data;
 

@@ -156,6 +156,20 @@ test('what happens is in the step of its time, however late the timer is', async
   t.deepEqual(counts((await series(10)).buckets, 'submitted').slice(8), [0, 1, 1, 1]);
 });
 
+test('the steps that go on are told apart from those that have ended', async (t) => {
+  const { end, pass, series } = open();
+  await pass(6);
+  end('COMPLETED');
+  await pass(1);
+  t.like(await series(10), { open: 0 });
+  const pairs = await series(20);
+  t.deepEqual(counts(pairs.buckets, 'completed'), [0, 0, 0, 1]);
+  t.is(pairs.open, 1);
+  t.is((await series(3_600)).open, 1);
+  await pass(1);
+  t.is((await series(20)).open, 0);
+});
+
 test('a scheduler that starts within a step adds to it, and one that lost its state begins anew', async (t) => {
   const { end, pass, series, recorder, other, endpoint, skip, takeOver, now } = open();
   await pass(2);

@@ -5,7 +5,7 @@ import { useLive } from '../../api/live.ts';
 import { graphql } from '../../api/request.ts';
 import { duration } from '../../ui/format.ts';
 import { Loaded, Section } from '../../ui/parts.tsx';
-import { Plot, type Values } from '../../ui/plot.tsx';
+import { endedSteps, Plot, type Values } from '../../ui/plot.tsx';
 import { Latency, type Durations } from './latency.tsx';
 import type { EndpointData } from './query.ts';
 import { RouteHistory } from './route-history.tsx';
@@ -13,6 +13,7 @@ import { RouteHistory } from './route-history.tsx';
 interface History {
   readonly step: number;
   readonly at: readonly number[];
+  readonly openSteps: number;
   readonly submitted: readonly number[];
   readonly completed: readonly number[];
   readonly failed: readonly number[];
@@ -28,7 +29,7 @@ interface History {
 
 const QUERY = `query ($endpoint: ID!, $from: Float!) {
   history(endpoint: $endpoint, from: $from) {
-    step at submitted completed failed timedOut inQueue longestQueue inProgress
+    step at openSteps submitted completed failed timedOut inQueue longestQueue inProgress
     workers { idle running initializing throttled unhealthy }
     delay { p50 p95 p99 } execution { p50 p95 p99 }
     starts { count placed artifact started loaded }
@@ -78,7 +79,8 @@ export function EndpointHistory({ endpoint: { id: endpoint, kind, routes } }: { 
 }
 
 function Plots({ history, hasQueue }: { history: History; hasQueue: boolean }): JSX.Element {
-  const { at, workers, starts, step } = history;
+  const { workers, starts, step } = history;
+  const at = useMemo(() => endedSteps(history), [history]);
   const failed = useMemo(() => history.failed.map((count, i) => count + (history.timedOut[i] ?? 0)), [history]);
   const count = (value: number): string => String(Math.round(value * 100) / 100);
   const every = `in steps of ${duration(step * 1000)}`;

@@ -6,7 +6,7 @@ import { graphql } from '../../api/request.ts';
 import { duration } from '../../ui/format.ts';
 import { Loaded } from '../../ui/parts.tsx';
 import { visible } from '../../ui/plain-text.ts';
-import { Plot } from '../../ui/plot.tsx';
+import { endedSteps, Plot } from '../../ui/plot.tsx';
 import { Latency, type Durations } from './latency.tsx';
 import { nameOf } from './routes.tsx';
 
@@ -20,13 +20,14 @@ interface Series {
 interface History {
   readonly step: number;
   readonly at: readonly number[];
+  readonly openSteps: number;
   readonly all: Series;
   readonly routes: readonly (Series & { readonly method: string; readonly path: string })[];
 }
 
 const QUERY = `query ($endpoint: ID!, $from: Float!) {
   routeHistory(endpoint: $endpoint, from: $from) {
-    step at
+    step at openSteps
     all { requests refused errors durations { p50 p95 p99 } }
     routes { method path requests refused errors durations { p50 p95 p99 } }
   }
@@ -52,7 +53,7 @@ export function RouteHistory({ endpoint, range, everyMs, isWhole }: RouteHistory
   );
   return (
     <Loaded query={query}>
-      {({ routeHistory: { step, at, all, routes } }) => {
+      {({ routeHistory: { step, at, openSteps, all, routes } }) => {
         const named = routes.map((route) => [nameOf(route, isWhole), route] as const);
         return (
           <>
@@ -71,7 +72,7 @@ export function RouteHistory({ endpoint, range, everyMs, isWhole }: RouteHistory
                 </div>
               </div>
             )}
-            <Plots series={new Map(named).get(chosen) ?? all} at={at} step={step} />
+            <Plots series={new Map(named).get(chosen) ?? all} at={endedSteps({ at, openSteps })} step={step} />
           </>
         );
       }}

@@ -1394,7 +1394,11 @@ export interface GetHistoryResponse {
   startLoadedMs: number[];
   /** Routes with requests within the range; and all of them together. Only with by_route. */
   routes: RouteHistory[];
-  allRoutes?: RouteHistory | undefined;
+  allRoutes?:
+    | RouteHistory
+    | undefined;
+  /** The last steps that go on, or are not wholly written: their counts are not final. */
+  openSteps: number;
 }
 
 export interface GetDeviceHistoryRequest {
@@ -13334,6 +13338,7 @@ function createBaseGetHistoryResponse(): GetHistoryResponse {
     startLoadedMs: [],
     routes: [],
     allRoutes: undefined,
+    openSteps: 0,
   };
 }
 
@@ -13526,6 +13531,9 @@ export const GetHistoryResponse: MessageFns<GetHistoryResponse> = {
     }
     if (message.allRoutes !== undefined) {
       RouteHistory.encode(message.allRoutes, writer.uint32(218).fork()).join();
+    }
+    if (message.openSteps !== 0) {
+      writer.uint32(224).uint32(message.openSteps);
     }
     return writer;
   },
@@ -13959,6 +13967,14 @@ export const GetHistoryResponse: MessageFns<GetHistoryResponse> = {
             message.allRoutes = RouteHistory.decode(reader, reader.uint32());
             continue;
           }
+          case 28: {
+            if (tag !== 224) {
+              break;
+            }
+
+            message.openSteps = reader.uint32();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -14062,6 +14078,11 @@ export const GetHistoryResponse: MessageFns<GetHistoryResponse> = {
         : isSet(object.all_routes)
         ? RouteHistory.fromJSON(object.all_routes)
         : undefined,
+      openSteps: isSet(object.openSteps)
+        ? globalThis.Number(object.openSteps)
+        : isSet(object.open_steps)
+        ? globalThis.Number(object.open_steps)
+        : 0,
     };
   },
 
@@ -14148,6 +14169,9 @@ export const GetHistoryResponse: MessageFns<GetHistoryResponse> = {
     if (message.allRoutes !== undefined) {
       obj.allRoutes = RouteHistory.toJSON(message.allRoutes);
     }
+    if (message.openSteps !== 0) {
+      obj.openSteps = Math.round(message.openSteps);
+    }
     return obj;
   },
 
@@ -14189,6 +14213,7 @@ export const GetHistoryResponse: MessageFns<GetHistoryResponse> = {
     message.allRoutes = (object.allRoutes !== undefined && object.allRoutes !== null)
       ? RouteHistory.fromPartial(object.allRoutes)
       : undefined;
+    message.openSteps = object.openSteps ?? 0;
     return message;
   },
 };
