@@ -80,6 +80,11 @@ export const agentConfig = z.object({
     whole(3_600_000).default(5_000),
     'Interval between light probes of devices and host, ms; a failing worker with GPUs triggers one immediately',
   ),
+  gpuViewMs: setting(
+    'CAPSTAN_GPU_VIEW_MS',
+    whole(DAY_MS).default(30_000),
+    'Interval at which the agent looks from inside of containers whether their GPUs can be used, ms; a failed job triggers a look immediately',
+  ),
   inventoryFullMs: setting('CAPSTAN_INVENTORY_FULL_MS', whole(DAY_MS).default(300_000), 'Interval between full probes of the devices, ms'),
   cacheBytes: setting(
     'CAPSTAN_CACHE_BYTES',

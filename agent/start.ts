@@ -177,6 +177,7 @@ async function startIn(folder: string, config: AgentConfig, deps: AgentDeps, loc
     tracing,
     onServing: () => gateways.workersChanged(),
     onDeviceDoubt: () => inventory.probeSoon(),
+    gpuViewMs: config.gpuViewMs,
   });
   const gateways: Gateways = new Gateways({
     tls: config,

@@ -85,6 +85,8 @@ export type CoreEvent =
     }
   // From the inventory.
   /** The complete set of unusable devices, each with the reason. */
+  /** The worker's GPUs cannot be used from inside of it; on the host nothing shows. */
+  | { readonly kind: 'gpus-lost'; readonly workerId: string; readonly start: number; readonly detail: string }
   | { readonly kind: 'devices'; readonly problems: ReadonlyMap<string, string> }
   // From the clock and the process.
   | { readonly kind: 'tick' }

@@ -35,6 +35,8 @@ export interface Worker {
   /** Name of the runtime that the placement chose. */
   readonly runtime: string;
   readonly deviceUuids: readonly string[];
+  /** Why its GPUs cannot be used from inside of it, although the host can; empty while they can. Of the current start. */
+  viewProblem: string;
   phase: WorkerPhase;
   /** Accepts nothing new and ends once it holds nothing. Never reset. */
   draining: boolean;

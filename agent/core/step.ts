@@ -44,6 +44,7 @@ import {
   setReachable,
   setReady,
   setSlots,
+  setViewProblem,
   setWaiting,
   setRequests,
   startHost,
@@ -207,6 +208,14 @@ export function step(state: State, event: CoreEvent, now: number): Effect[] {
     case 'requests': {
       const worker = workerOf(state, event);
       if (worker !== undefined) setRequests(ctx, worker, event);
+      break;
+    }
+    case 'gpus-lost': {
+      const worker = workerOf(state, event);
+      if (worker?.phase !== 'ready' || worker.draining || worker.viewProblem !== '') break;
+      setViewProblem(ctx, worker, event.detail);
+      returnUnstarted(ctx, worker);
+      endIfFree(ctx, worker);
       break;
     }
     case 'devices':

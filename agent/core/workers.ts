@@ -50,6 +50,7 @@ export function converge(ctx: StepContext): void {
 
 /** Ends a draining worker that holds nothing any more; the runtime's `exited` removes it. */
 export function endIfFree(ctx: StepContext, worker: Worker): void {
+  if (!worker.draining && worker.viewProblem !== '' && worker.phase === 'ready') restartIfFree(ctx, worker);
   if (!worker.draining || worker.attempts.size > 0 || worker.requests > worker.webSockets) return;
   if (holdsWebSocketsOnly(worker) && ctx.now < (worker.webSocketsUntil ?? 0)) return;
   if (!worker.hostAlive) {
@@ -60,6 +61,17 @@ export function endIfFree(ctx: StepContext, worker: Worker): void {
   worker.phase = 'ending';
   worker.deadline = undefined;
   endHost(ctx, worker, false);
+}
+
+/** A worker that lost its GPUs starts anew once it has ended what it holds. */
+function restartIfFree(ctx: StepContext, worker: Worker): void {
+  if (worker.attempts.size === 0 && worker.requests === worker.webSockets) failWorker(ctx, worker, 'DEVICE_PROBLEM', worker.viewProblem);
+}
+
+/** The worker's GPUs cannot be used from inside of it: nothing new reaches it. */
+export function setViewProblem(ctx: StepContext, worker: Worker, problem: string): void {
+  worker.viewProblem = problem;
+  ctx.state.workersChanged = true;
 }
 
 /** Whether open WebSockets are all that keeps a draining worker. */
@@ -171,6 +183,7 @@ export function resetFailures(state: State, worker: Worker): void {
 export function failWorker(ctx: StepContext, worker: Worker, reason: string, detail: string): void {
   if (worker.phase === 'ready' && ctx.now - worker.readyAt >= STEADY_MS) worker.failures = 0;
   worker.failures += 1;
+  worker.viewProblem = '';
   worker.phase = 'backoff';
   worker.reason = worker.failures >= CRASH_LOOP_FAILURES ? 'CRASH_LOOP' : reason;
   worker.detail = detail;
@@ -229,6 +242,7 @@ function newWorker(spec: WorkerSpec, release: ReleaseSpec, now: number): Worker 
     release,
     runtime: spec.runtime || release.runtime || 'thread',
     deviceUuids: spec.deviceUuids,
+    viewProblem: '',
     phase: 'waiting',
     draining: false,
     attempts: new Set(),

@@ -26,6 +26,7 @@ import { callVariables } from './call-variables.ts';
 import { GatewayUrl } from './gateway-url.ts';
 import { StoreTurns } from './store-turns.ts';
 import { WorkerLines } from './worker-lines.ts';
+import { GpuViews } from './gpu-views.ts';
 import { deviceProblemOf } from '../core/devices.ts';
 import type { CoreEvent, Effect } from '../core/events.ts';
 import { newState, type AttemptKey } from '../core/state.ts';
@@ -62,6 +63,8 @@ export interface EngineDeps {
   readonly onServing: () => void;
   /** A worker with devices failed: its devices should be probed. */
   readonly onDeviceDoubt: () => void;
+  /** Interval of looks whether workers can use their GPUs, ms. */
+  readonly gpuViewMs: number;
 }
 
 interface Hosted {
@@ -89,6 +92,7 @@ export class Engine {
   readonly #lines: WorkerLines;
   readonly #stores: StoreTurns;
   readonly #spans: AttemptSpans;
+  readonly #views: GpuViews;
 
   constructor(deps: EngineDeps) {
     this.#deps = deps;
@@ -96,6 +100,17 @@ export class Engine {
     this.#lines = new WorkerLines(deps.onLogLine);
     this.#stores = new StoreTurns(deps.blobs, (key) => this.#state.attempts.get(key)?.accountId ?? '');
     this.#spans = new AttemptSpans(deps.tracing);
+    this.#views = new GpuViews({
+      everyMs: deps.gpuViewMs,
+      workers: () => this.#state.workers.values(),
+      runtimes: deps.runtimes,
+      onLost: (lost) => {
+        deps.log.warn({ worker: lost.workerId, problem: lost.detail }, 'a worker has lost its GPUs');
+        const worker = this.#state.workers.get(lost.workerId);
+        if (worker !== undefined) this.#tellWorkerLog(lost.workerId, worker.release, lost.detail);
+        this.feed({ kind: 'gpus-lost', ...lost });
+      },
+    });
   }
 
   /** Returns the state for Hello. */
@@ -155,6 +170,7 @@ export class Engine {
   async close(drainMs: number): Promise<void> {
     const { promise, resolve } = Promise.withResolvers<void>();
     this.#onIdle = resolve;
+    this.#views.close();
     this.feed({ kind: 'close' });
     const timer = setTimeout(() => this.feed({ kind: 'close-now' }), drainMs);
     await promise;
@@ -371,7 +387,11 @@ export class Engine {
         if (this.#attemptWorkers.get(key) === hosted.worker) {
           this.#attemptWorkers.delete(key);
           this.#spans.ended(key, result);
-          if (result.kind === 'failed') doubtDevices();
+          if (result.kind === 'failed') {
+            doubtDevices();
+            const failed = this.#state.workers.get(workerId);
+            if (failed !== undefined) this.#views.soon(failed);
+          }
         }
         this.feed({ kind: 'handler-ended', workerId, start, key, result });
       },

@@ -16,6 +16,11 @@ export interface Runtime {
    * nothing could be started. No event is sent before this function has returned.
    */
   start(spec: WorkerStart, events: WorkerEvents): RunningWorker;
+  /**
+   * Looks whether a worker's GPUs can be used from inside of it. Resolves with the reason why not; undefined where they can, or where
+   * it cannot be told. Absent: workers see the devices as the agent does.
+   */
+  gpuProblem?(workerId: string): Promise<string | undefined>;
   /** Kills what is left, spares included; resolves when no process of this runtime is left. */
   close(): Promise<void>;
 }

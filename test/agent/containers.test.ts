@@ -1,9 +1,10 @@
 /** Workers in containers of a real engine: what they cannot reach, how they end, and images with programs of their own. */
-import { spawn } from 'node:child_process';
+import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { chmod, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
 
 import test, { type ExecutionContext } from 'ava';
 import { create } from 'tar';
@@ -78,6 +79,29 @@ if (noEngine === undefined) {
     await engine.docker('import', tar, name);
     return name;
   };
+
+  test.serial('a GPU that cannot be opened in a container is seen from inside of it, in no other one', async (t) => {
+    const runtime = await containerRuntime(t, engine.socket);
+    const start = async (workerId: string): Promise<string> => {
+      const worker = startWorkerOf(runtime, await folderOf(t, { 'main.py': SOURCE }), 'whoami', { workerId });
+      await worker.hear('loaded');
+      const id = (await engine.docker('ps', '-l', '-q')).trim();
+      return (await engine.docker('inspect', '-f', '{{.State.Pid}}', id)).trim();
+    };
+    const [lost] = [await start('gpu-lost'), await start('gpu-other')];
+    t.is(await runtime.gpuProblem('gpu-lost'), undefined, 'without devices nothing is wrong');
+    // As systemd leaves it: the file is there, the control group does not allow the device.
+    const file = `/proc/${lost}/root/dev/nvidiactl`;
+    try {
+      await promisify(execFile)('mknod', ['-m', '666', file, 'c', '195', '255']);
+    } catch (error) {
+      t.log(`skipped: no device files can be made here: ${String(error)}`);
+      return;
+    }
+    t.is(await runtime.gpuProblem('gpu-lost'), 'its GPU cannot be opened from inside: /dev/nvidiactl cannot be opened');
+    t.is(await runtime.gpuProblem('gpu-other'), undefined);
+    t.is(await runtime.gpuProblem('unknown'), undefined);
+  });
 
   test.serial('what an image requires of the driver is read from its configuration', async (t) => {
     const image = await imageOf(t, 'cuda-app:1', { 'file.txt': 'x' });

@@ -295,3 +295,35 @@ test('attempts that have not entered their handler are returned when the device 
   t.true(effects.some((effect) => effect.kind === 'report' && effect.event.event?.$case === 'refused'));
   t.is(world.image.attempts.size, 0);
 });
+
+test('a worker that alone has lost its GPUs takes nothing new, ends what it runs, and starts anew', (t) => {
+  const world = worldWith({ deviceUuids: ['GPU-a'] });
+  world.settle();
+  const start = world.host('w1')?.start ?? 0;
+  world.feed({ kind: 'dispatch', dispatch: dispatchOf({ jobId: 'runs', workerId: 'w1' }) });
+  const [runs] = world.host('w1')?.tasks.keys() ?? [];
+  world.feed({ kind: 'handler-entered', key: runs ?? '' });
+  const detail = 'its GPU cannot be opened from inside: /dev/nvidiactl cannot be opened';
+  world.feed({ kind: 'gpus-lost', workerId: 'w1', start: start - 1, detail: 'of an earlier start' });
+  t.like(status(world), { reason: '' });
+  world.feed({ kind: 'gpus-lost', workerId: 'w1', start, detail });
+  t.like(status(world), { state: 'WORKER_STATE_UNHEALTHY', reason: 'DEVICE_PROBLEM', detail });
+  const refused = world.feed({ kind: 'dispatch', dispatch: dispatchOf({ jobId: 'late', workerId: 'w1' }) });
+  t.like(refused, [{ kind: 'report', event: { event: { $case: 'refused', value: { jobId: 'late', detail } } } }]);
+  t.is(world.host('w1')?.asked, 'no', 'what runs goes on: its context is open');
+  world.feed({ kind: 'handler-ended', key: runs ?? '', result: { kind: 'returned', output: Buffer.from('1'), ms: 1 } });
+  world.settle();
+  t.is(world.host('w1'), undefined, 'the host has ended');
+  t.like(status(world), { state: 'WORKER_STATE_UNHEALTHY', reason: 'DEVICE_PROBLEM', detail });
+  world.pass(BACKOFF_FIRST_MS);
+  world.settle();
+  t.like(status(world), { state: 'WORKER_STATE_IDLE', reason: '' });
+  t.is(world.host('w1')?.start, start + 1);
+});
+
+test('a worker that holds nothing when it loses its GPUs starts anew at once; a draining one only ends', (t) => {
+  const world = worldWith({ deviceUuids: ['GPU-a'] });
+  world.settle();
+  world.feed({ kind: 'gpus-lost', workerId: 'w1', start: world.host('w1')?.start ?? 0, detail: 'lost' });
+  t.is(world.host('w1')?.asked, 'force');
+});

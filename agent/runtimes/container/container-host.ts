@@ -10,7 +10,7 @@ import type { WorkerEvents } from '../runtime.ts';
 import { linesOf } from '../worker-output.ts';
 import { WorkerChannel, type Connections } from './channel.ts';
 import type { ContainerSpec } from './create-request.ts';
-import { NO_PROGRAM, signalOf, WorkerContainer, type ContainerDeps, type Ending } from './worker-container.ts';
+import { NO_PROGRAM, signalOf, WorkerContainer, type ContainerDeps, type Ending, type Look } from './worker-container.ts';
 
 /** Time to read the channel to its end after the container has exited, ms. */
 const CHANNEL_GRACE_MS = 1_000;
@@ -99,6 +99,11 @@ export class ContainerHost implements Host {
       },
       (error: unknown) => this.kill(`starting the worker failed: ${messageOf(error)}`),
     );
+  }
+
+  /** As WorkerContainer.look. */
+  async look(command: readonly string[], limitMs: number): Promise<Look | undefined> {
+    return this.#container?.look(command, limitMs);
   }
 
   /** Gives the container a readable name. */

@@ -25,6 +25,7 @@ import { NEEDS } from './bootstrap.ts';
 import { ContainerHost } from './container-host.ts';
 import type { ContainerSpec, ContainerRules } from './create-request.ts';
 import { ForeignContainer } from './foreign-container.ts';
+import { GpuView, type LookInside } from './gpu-view.ts';
 import { ImagePulls } from './image-pull.ts';
 import { BUILD, HOST_NAME, WORK } from './layout.ts';
 import { removeFolders, removeLeftovers } from './leftovers.ts';
@@ -57,6 +58,7 @@ const CHANNELS = 'channels';
 
 interface Live {
   kill(why?: string): void;
+  readonly look: LookInside;
   readonly exited: Promise<void>;
 }
 
@@ -77,6 +79,7 @@ export class ContainerRuntime implements Runtime {
   readonly #spares: ContainerSpares;
   /** By start (LABELS.start). */
   readonly #live = new Map<string, Live>();
+  readonly #gpus = new GpuView();
   #sweep: Promise<void> | undefined;
   #isSweepDue = true;
 
@@ -137,6 +140,10 @@ export class ContainerRuntime implements Runtime {
     return new HostWorker(host, { spec: { ...spec, folder: BUILD, workFolder: WORK }, fn, env, stopTimes: STOPPED_BY_AGENT }, events, used);
   }
 
+  gpuProblem(workerId: string): Promise<string | undefined> {
+    return this.#gpus.problemOf(workerId);
+  }
+
   async close(): Promise<void> {
     await this.#spares.close();
     await this.#options.foreign?.workers.close();
@@ -157,7 +164,7 @@ export class ContainerRuntime implements Runtime {
     const channel = join(this.#options.folder, CHANNELS, start);
     const orders = (): Promise<ContainerSpec[]> =>
       this.#orders.forHost(shape, { start, workerId, endpointId }, { channel, build: spec.folder }, readAtStart);
-    return this.#host(start, { deps: this.#deps, shape, folder: channel, orders, events });
+    return this.#gpus.keep(workerId, this.#host(start, { deps: this.#deps, shape, folder: channel, orders, events }));
   }
 
   #launchSpare(shape: ContainerShape, start: string, build: string): ContainerHost {
@@ -179,7 +186,7 @@ export class ContainerRuntime implements Runtime {
     host.hold(filled);
     // Its labels are those from before it had a worker.
     host.rename(`capstan-${workerId}-${start.slice(0, 8)}`);
-    return host;
+    return this.#gpus.keep(workerId, host);
   }
 
   /** An image that speaks the worker protocol itself and can reach the agent. */
@@ -205,7 +212,7 @@ export class ContainerRuntime implements Runtime {
       };
       const made = new ForeignContainer(this.#deps, order, { ...carrierEvents, started }, carried.reading);
       this.#keep(start, made);
-      return made;
+      return this.#gpus.keep(spec.workerId, made);
     };
     return foreign.workers.start(
       spec,
@@ -236,7 +243,7 @@ export class ContainerRuntime implements Runtime {
         const order = async (): Promise<ContainerSpec> => ({ ...(await this.#orders.forForeign(spec, variables, start)), published });
         made = new ForeignContainer(this.#deps, order, events, spec.reading);
         this.#keep(start, made);
-        return made;
+        return this.#gpus.keep(spec.workerId, made);
       };
     const network = await this.#orders.network(wanted, true);
     if (network === 'host') return siteOnHost(env, BUILD, carry([]));

@@ -6,7 +6,7 @@ import type { AccountReading } from '../reading/account-reading.ts';
 import { OutputStreams } from '../reading/output-streams.ts';
 import { containerEnd, outOfMemoryText } from './container-host.ts';
 import type { ContainerSpec } from './create-request.ts';
-import { WorkerContainer, type ContainerDeps, type Ending } from './worker-container.ts';
+import { WorkerContainer, type ContainerDeps, type Ending, type Look } from './worker-container.ts';
 
 export class ForeignContainer implements LaunchedProcess {
   /** Its processes have pids of the container's namespace. */
@@ -40,6 +40,11 @@ export class ForeignContainer implements LaunchedProcess {
   kill(why: string): void {
     this.#killedFor ??= why;
     this.#container?.kill(why);
+  }
+
+  /** As WorkerContainer.look. */
+  async look(command: readonly string[], limitMs: number): Promise<Look | undefined> {
+    return this.#container?.look(command, limitMs);
   }
 
   /** As WorkerContainer.hostPort. */

@@ -59,6 +59,15 @@ export interface Ending {
   readonly lastWords: string;
 }
 
+/** What a program in the container said. */
+export interface Look {
+  readonly exitCode: number;
+  readonly output: string;
+}
+
+/** Characters of its output that are kept. */
+const MAX_LOOK = 1_000;
+
 type Exit = Pick<Ending, 'exitCode' | 'outOfMemory' | 'engineError'>;
 const UNKNOWN_EXIT: Exit = { exitCode: undefined, outOfMemory: false, engineError: '' };
 
@@ -115,6 +124,34 @@ export class WorkerContainer {
     const found = Number(bound?.[`${port}/tcp`]?.[0]?.HostPort ?? 0);
     if (found === 0) throw new CapstanError('UNAVAILABLE', `the container engine did not publish port ${port}`);
     return found;
+  }
+
+  /**
+   * Runs a program in it, under its rules for devices, and resolves with its exit code and the first characters of its output; undefined
+   * when the engine cannot run it, or it has not ended in time.
+   */
+  async look(command: readonly string[], limitMs: number): Promise<Look | undefined> {
+    const container = this.#isRunning ? this.#container : undefined;
+    if (container === undefined) return undefined;
+    const abortSignal = AbortSignal.timeout(limitMs);
+    try {
+      const exec = await container.exec({ Cmd: [...command], AttachStdout: true, AttachStderr: true, Tty: true, abortSignal });
+      const stream = await exec.start({ Tty: true, abortSignal });
+      let output = '';
+      await new Promise<void>((resolve, reject) => {
+        abortSignal.addEventListener('abort', () => reject(new Error('late')), { once: true });
+        stream.on('data', (bytes: Buffer) => {
+          if (output.length < MAX_LOOK) output += bytes.toString();
+        });
+        stream.once('end', resolve);
+        stream.once('error', reject);
+      }).finally(() => stream.destroy());
+      const { ExitCode: exitCode } = await exec.inspect({ abortSignal });
+      return exitCode === null ? undefined : { exitCode, output: output.slice(0, MAX_LOOK).trim() };
+    } catch {
+      // The container has ended, or has no such program: nothing can be told.
+      return undefined;
+    }
   }
 
   /** Gives it a readable name; its id stays its identity. */
