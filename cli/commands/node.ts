@@ -4,6 +4,7 @@ import type { GatewayClient } from '../api/gateway-client.ts';
 import type { NodeRow } from '../api/nodes.ts';
 import { GATEWAY_SETTINGS, readSettings } from '../config.ts';
 import { connect } from '../gateway.ts';
+import { nodeCheck } from './node-check.ts';
 import { nodeList } from './node-list.ts';
 import { nodeTokens } from './node-token.ts';
 
@@ -70,6 +71,6 @@ const remove: Command = {
 /** `capstan node`: the hosts that run workers. */
 export const node: CommandGroup = {
   name: 'node',
-  summary: 'List, drain, resume and remove nodes, and manage join tokens.',
-  commands: [nodeList, drain, resume, remove, nodeTokens],
+  summary: 'List, check, drain, resume and remove nodes, and manage join tokens.',
+  commands: [nodeList, nodeCheck, drain, resume, remove, nodeTokens],
 };

@@ -47,6 +47,7 @@ export async function examine(settings: Settings, environment: Environment): Pro
     ...ports.findings.filter(({ verdict }) => verdict === 'ok' || !isElsewhere),
     await checkGpus(),
     await checkEngine(settings.containerSocket),
+    ...(await checkContainerGpus(settings.containerSocket, environment)),
     ...(await checkStack({ settings, environment, run, ports })),
   ];
 }
@@ -145,6 +146,15 @@ async function checkEngine(setting: string): Promise<Finding> {
     return { name, verdict: 'warning', text: `no permission to use ${socket}`, hint };
   }
   return ok(name, socket);
+}
+
+/** Whether containers can lose their GPUs to systemd; nothing on a host without an engine or without GPUs. */
+async function checkContainerGpus(socket: string, { variables }: Environment): Promise<Finding[]> {
+  const { containerGpus } = await import('../../agent/node-check.ts');
+  const verdict = await containerGpus(socket, variables['CAPSTAN_CONTAINER_GPUS'] ?? '');
+  if (verdict === undefined) return [];
+  const name = 'GPUs in containers';
+  return [verdict.isSafe ? ok(name, verdict.text) : warning(name, verdict.text, verdict.hint)];
 }
 
 interface StackFacts {

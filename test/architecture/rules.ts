@@ -27,7 +27,8 @@ export function layerViolations(imports: readonly Import[]): string[] {
   });
 }
 
-const DOORS = /^\w+\/(start|config)\.ts$|^agent\/local-workers\.ts$|^gateway\/queue-api\.ts$|^scheduler\/store-(copy|check)\.ts$/;
+const DOORS =
+  /^\w+\/(start|config)\.ts$|^agent\/(local-workers|node-check)\.ts$|^gateway\/queue-api\.ts$|^scheduler\/store-(copy|check)\.ts$/;
 
 /** The tool loads a part only when its command runs, and only through the part's doors. */
 function cliViolation(edge: Import): string[] {
@@ -37,13 +38,13 @@ function cliViolation(edge: Import): string[] {
       return door
         ? []
         : [
-            `${edge.from} imports a type of ${edge.target}: only start.ts, config.ts, agent/local-workers.ts, gateway/queue-api.ts, scheduler/store-copy.ts and scheduler/store-check.ts are doors`,
+            `${edge.from} imports a type of ${edge.target}: only start.ts, config.ts, agent/local-workers.ts, agent/node-check.ts, gateway/queue-api.ts, scheduler/store-copy.ts and scheduler/store-check.ts are doors`,
           ];
     case 'dynamic':
       return door
         ? []
         : [
-            `${edge.from} loads ${edge.target}: only start.ts, config.ts, agent/local-workers.ts, gateway/queue-api.ts, scheduler/store-copy.ts and scheduler/store-check.ts are doors`,
+            `${edge.from} loads ${edge.target}: only start.ts, config.ts, agent/local-workers.ts, agent/node-check.ts, gateway/queue-api.ts, scheduler/store-copy.ts and scheduler/store-check.ts are doors`,
           ];
     case 'static':
       return [`${edge.from} imports ${edge.target} at load: cli loads a part with import() when its command runs`];
