@@ -13,12 +13,13 @@ export function coveredBy(key: Key, named: readonly Endpoint[]): readonly Endpoi
 }
 
 /**
- * Returns the only endpoint of a name that the key covers; undefined when there is none.
+ * Returns the only endpoint of a name that the key covers, else one that it does not; undefined when there is none.
  * @throws CapstanError CONFLICT with the ids when there are several.
  */
 export function endpointMeant(key: Key, name: string, named: readonly Endpoint[]): Endpoint | undefined {
   const covered = coveredBy(key, named);
-  if (covered.length < 2) return covered[0];
+  // One that the key does not cover is refused with 401, as it is by its id.
+  if (covered.length < 2) return covered[0] ?? named[0];
   const ids = covered.slice(0, LISTED).map(({ id, environment }) => `${id} in ${environment}`);
   const more = covered.length > LISTED ? ` and ${covered.length - LISTED} more` : '';
   throw new CapstanError('CONFLICT', `endpoint ${printable(name)} is ambiguous; use an id: ${ids.join(', ')}${more}`, {

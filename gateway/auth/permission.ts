@@ -25,7 +25,7 @@ export function refusal(key: Key, endpointId: string, endpoint: Endpoint | undef
       return null;
     case KeyScope.ENDPOINTS:
       if (key.endpointIds.has(endpoint.id)) return null;
-      return new CapstanError('PERMISSION_DENIED', `this key does not cover the endpoint ${endpoint.id}`);
+      return new CapstanError('PERMISSION_DENIED', `this key does not cover the endpoint ${endpointId}`);
     case KeyScope.ENVIRONMENT:
       if (key.environment !== endpoint.environment)
         return new CapstanError('PERMISSION_DENIED', `this key covers only the environment ${key.environment}`);

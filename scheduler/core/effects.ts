@@ -92,7 +92,7 @@ export type Answer =
   | {
       readonly kind: 'job';
       readonly id: string;
-      readonly state: 'CANCELLED' | 'IN_QUEUE';
+      readonly state: 'CANCELLED' | 'IN_QUEUE' | 'COMPLETED' | 'FAILED' | 'TIMED_OUT';
       readonly delayMs: number | null;
       readonly executionMs: number | null;
     }

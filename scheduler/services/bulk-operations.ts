@@ -162,8 +162,9 @@ export class BulkOperations {
     const live = engine.state.jobs.get(row.id);
     if (action === BulkAction.PURGE && live !== undefined && live.phase !== 'QUEUED') return 'skipped';
     try {
-      await engine.command({ kind: action === BulkAction.RETRY ? 'retry' : 'cancel', endpoint, job: row.id });
-      return 'changed';
+      const answer = await engine.command({ kind: action === BulkAction.RETRY ? 'retry' : 'cancel', endpoint, job: row.id });
+      // A job that had ended keeps its state.
+      return answer.kind === 'job' && (answer.state === 'CANCELLED' || answer.state === 'IN_QUEUE') ? 'changed' : 'skipped';
     } catch (error) {
       if (error instanceof CapstanError && (error.code === 'CONFLICT' || error.code === 'NOT_FOUND')) return 'skipped';
       throw error;

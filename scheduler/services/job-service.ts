@@ -327,7 +327,7 @@ function toJob(endpointId: string, answer: Answer): Job {
   return {
     id: answer.id,
     endpointId,
-    state: answer.state === 'CANCELLED' ? JobState.CANCELLED : JobState.IN_QUEUE,
+    state: JobState[answer.state],
     ...(answer.delayMs === null ? {} : { delayMs: answer.delayMs }),
     ...(answer.executionMs === null ? {} : { executionMs: answer.executionMs }),
     retries: 0,

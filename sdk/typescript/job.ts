@@ -121,7 +121,7 @@ export class Job<Output = unknown> {
     }
   }
 
-  /** Cancels the job, queued or running. A ConflictError means that it had ended. */
+  /** Cancels the job, queued or running. A job that has ended keeps its state. */
   async cancel(options: { readonly signal?: AbortSignal } = {}): Promise<void> {
     await this.#change('cancel', ['CANCELLED'], options.signal);
   }

@@ -198,20 +198,26 @@ test.serial('POSTs with an empty body and a JSON content type are accepted', asy
 test('/retry: from FAILED, same id and input, old output dropped', async (t) => {
   const job = await api.run('failing', { n: 7 });
   t.is((await api.ended('failing', job)).json['status'], 'FAILED');
+  const retried = async (): Promise<number> => ((await api.call('GET', '/v2/:failing/health')).json['jobs'] as { retried: number }).retried;
+  const before = await retried();
   t.deepEqual((await api.call('POST', `/v2/:failing/retry/${job}`)).json, { id: job, status: 'IN_QUEUE' });
+  t.true((await retried()) > before);
   const { json } = await api.ended('failing', job);
   t.like(json, { id: job, status: 'FAILED', error: 'cannot do {"n":7}' });
   t.false('retries' in json, 'the attempts count anew');
 });
 
-test('/retry and /cancel: 409 in a state that forbids it', async (t) => {
+test('/retry: 409 in a state that forbids it; /cancel of an ended job changes nothing', async (t) => {
   const done = String((await api.call('POST', '/v2/:echo/runsync', { body: { input: {} } })).json['id']);
   isProblem(t, await api.call('POST', `/v2/:echo/retry/${done}`), 409, /only a FAILED or TIMED_OUT job can be retried/);
-  isProblem(t, await api.call('POST', `/v2/:echo/cancel/${done}`), 409, /only a queued or running job can be cancelled/);
+  const ended = await api.call('POST', `/v2/:echo/cancel/${done}`);
+  t.is(ended.status, 200);
+  t.like(ended.json, { id: done, status: 'COMPLETED' });
+  t.like((await api.call('GET', `/v2/:echo/status/${done}`)).json, { status: 'COMPLETED' });
   const waiting = await api.run('parked');
   isProblem(t, await api.call('POST', `/v2/:parked/retry/${waiting}`), 409, /has not ended/);
   await api.call('POST', `/v2/:parked/cancel/${waiting}`);
-  isProblem(t, await api.call('POST', `/v2/:parked/cancel/${waiting}`), 409, /CANCELLED/);
+  t.deepEqual((await api.call('POST', `/v2/:parked/cancel/${waiting}`)).json, { id: waiting, status: 'CANCELLED' });
   isProblem(t, await api.call('POST', `/v2/:parked/retry/${waiting}`), 409, /CANCELLED/);
 });
 

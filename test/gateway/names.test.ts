@@ -76,7 +76,7 @@ test('an ambiguous name is 409 with the ids, among the endpoints that the key co
   t.is((await call('POST', '/v2/eeeeeeeeeeeee2/run', { body: BODY })).status, 200);
   for (const key of ['prod', 'one']) t.is((await call('POST', '/v2/twice/run', { key, body: BODY })).status, 200, key);
   const hidden = await call('POST', '/v2/twice/run', { key: 'none', body: BODY });
-  t.is(hidden.status, 404);
+  t.is(hidden.status, 401);
   t.false(hidden.text.includes('eeeeeeeeeeeee'));
   scheduler.removeEndpoint('eeeeeeeeeeeee1');
   while ((await call('GET', '/v2/twice/health')).status === 409);

@@ -28,8 +28,8 @@ export function controlRoutes(app: FastifyInstance, services: JobServices): void
     {
       name: 'cancel',
       summary: 'Cancel a job',
-      description: 'Cancels a queued or running job.',
-      conflict: 'The job has already ended.',
+      description: 'Cancels a queued or running job. A job that has ended keeps its state, which the response shows.',
+      conflict: 'The job changed meanwhile; cancel it again.',
       call: async (ref: JobRef) => cells.ofEndpoint(ref.endpointId).jobCalls.cancel(ref),
     },
     {

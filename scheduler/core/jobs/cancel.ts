@@ -1,7 +1,7 @@
-/** Requests to cancel: which jobs can be cancelled, and which nodes must stop them. */
+/** Requests to cancel: what becomes of the job, and which nodes must stop it. */
 import { CapstanError } from '../../../lib/errors.ts';
 import { StopReason } from '../../../proto/gen/capstan/v1/nodes.ts';
-import type { WholeJob } from '../../store/store.ts';
+import type { JobRow, WholeJob } from '../../store/store.ts';
 
 import type { StepContext } from '../context.ts';
 import type { JobRecord } from '../state/jobs.ts';
@@ -10,6 +10,8 @@ import { fromRow } from './job-records.ts';
 import { finish } from './jobs.ts';
 import { stopAttempt } from './stop-attempt.ts';
 import { span } from './views.ts';
+
+type EndedState = Exclude<JobRow['state'], 'IN_QUEUE' | 'LEASED'>;
 
 /** Ends a queued or running job as CANCELLED and stops its handler. */
 export function cancel(ctx: StepContext, call: number, endpoint: string, id: string): void {
@@ -22,14 +24,15 @@ export function cancel(ctx: StepContext, call: number, endpoint: string, id: str
 export function cancelStored(ctx: StepContext, call: number, live: JobRecord | null, found: WholeJob | null): void {
   if (live !== null) cancelJob(ctx, call, live);
   else if (found?.job.state === 'IN_QUEUE') cancelJob(ctx, call, fromRow(found.job));
-  else ctx.reply(call, notCancellable(found?.job.id ?? '', found?.job.state ?? 'gone'));
+  else if (found !== null && found.job.state !== 'LEASED') replyEnded(ctx, call, found.job, found.job.state);
+  else ctx.reply(call, changedMeanwhile(found?.job.id ?? ''));
 }
 
 function cancelJob(ctx: StepContext, call: number, job: JobRecord): void {
   const { lease, startedAt, submittedAt } = job;
   const ended = finish(ctx, job, { event: 'cancel', output: null, error: null, executionMs: null, agoMs: 0 }, { kind: 'command', call });
   if (ended === null) {
-    ctx.reply(call, notCancellable(job.id, job.phase));
+    ctx.reply(call, changedMeanwhile(job.id));
     return;
   }
   if (lease !== null) stopAttempt(ctx, lease.node, job, StopReason.CANCELLED);
@@ -38,6 +41,11 @@ function cancelJob(ctx: StepContext, call: number, job: JobRecord): void {
   ctx.reply(call, { kind: 'job', id: job.id, state: 'CANCELLED', delayMs, executionMs }, ended.write);
 }
 
-function notCancellable(id: string, state: string): CapstanError {
-  return new CapstanError('CONFLICT', `job ${id} is ${state}; only a queued or running job can be cancelled`);
+/** The cancellation of an ended job changes nothing, and succeeds: callers cancel what they may have waited for. */
+function replyEnded(ctx: StepContext, call: number, { id, delayMs, executionMs }: JobRow, state: EndedState): void {
+  ctx.reply(call, { kind: 'job', id, state, delayMs, executionMs });
+}
+
+function changedMeanwhile(id: string): CapstanError {
+  return new CapstanError('CONFLICT', `job ${id} changed meanwhile; cancel it again`);
 }

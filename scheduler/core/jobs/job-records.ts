@@ -55,6 +55,9 @@ function count({ counts }: EndpointRecord, job: JobRecord, next: Transition): vo
     case 'attempt':
       if (job.attempts > 1) counts.retried++;
       return;
+    case 'retry':
+      counts.retried++;
+      return;
     case 'completed':
       counts.completed++;
       return;

@@ -1,5 +1,4 @@
 /** The present rate limits of an endpoint: its own or the account's, raised by its running workers. */
-import { isReady } from './slots.ts';
 import type { State } from '../state.ts';
 import type { EndpointRecord } from '../state/endpoints.ts';
 import { effectiveLimit, Usage, type Limit, type LimitedOperation } from './rate-limits.ts';
@@ -22,7 +21,7 @@ export function limitOf(state: State, endpoint: EndpointRecord, operation: Limit
   let running = 0;
   for (const id of endpoint.workers) {
     const worker = state.workers.get(id);
-    if (worker !== undefined && isReady(worker)) running++;
+    if (worker !== undefined && worker.attempts.size > 0) running++;
   }
   return effectiveLimit(base, running, perWorker);
 }

@@ -39,5 +39,7 @@ function notRetryable(id: string, why: string): CapstanError {
 /** Handles a retry that the store refused. */
 export function retryRefused(ctx: StepContext, { call, job }: Extract<Cause, { kind: 'retry' }>): void {
   undo(ctx.state, job);
+  const endpoint = ctx.state.endpoints.get(job.endpoint);
+  if (endpoint !== undefined) endpoint.counts.retried--;
   ctx.reply(call, notRetryable(job.id, 'changed meanwhile'));
 }

@@ -51,7 +51,7 @@ export interface Transition {
   /** Change of the endpoint's running jobs. */
   readonly running: 1 | 0 | -1;
   /** The endpoint's counter that it increments; `attempt` also charges the job. */
-  readonly counts: 'attempt' | 'completed' | 'failed' | null;
+  readonly counts: 'attempt' | 'completed' | 'failed' | 'retry' | null;
 }
 
 type Table = { readonly [P in Phase]: { readonly [E in JobEvent]: Transition | null } };
@@ -89,7 +89,7 @@ const HELD = {
   refuse: { ...REFUSE, ...RUNNING },
 } as const;
 const ENDED = { expire: { ...EXPIRE, ...NEITHER }, refuse: { ...REFUSE, ...NEITHER } } as const;
-const RETRY = { to: 'QUEUED', op: 'retry', queue: 'enter', running: 0, counts: null } as const;
+const RETRY = { to: 'QUEUED', op: 'retry', queue: 'enter', running: 0, counts: 'retry' } as const;
 
 const TABLE = {
   NEW: {

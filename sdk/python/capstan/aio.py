@@ -104,7 +104,7 @@ class Job(JobHandle):
                 yield chunk
 
     async def cancel(self) -> None:
-        """Cancels the job, queued or running. Raises Conflict if it had ended."""
+        """Cancels the job, queued or running. A job that has ended keeps its state."""
         await http_async.run(self._cancel())
 
     async def retry(self) -> None:

@@ -92,7 +92,7 @@ class Job(JobHandle):
             yield from http_sync.run(reading.more())
 
     def cancel(self) -> None:
-        """Cancels the job, queued or running. Raises Conflict if it had ended."""
+        """Cancels the job, queued or running. A job that has ended keeps its state."""
         http_sync.run(self._cancel())
 
     def retry(self) -> None:
