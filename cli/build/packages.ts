@@ -13,6 +13,7 @@ import type { GeneratedFile } from './generated.ts';
 import { leftOutText } from './base-packages.ts';
 import { hostMarkers } from './markers.ts';
 import { dependenciesOf, installNode, nameOf, unusedLockWarning } from './node-packages.ts';
+import { mustAllow, namedPython } from './python-version.ts';
 import { installPython } from './python-packages.ts';
 import { normalised, reachable, requirementName } from './python-names.ts';
 import { importedBasePackages, readPythonProject, requirementsFor } from './python-project.ts';
@@ -92,11 +93,15 @@ async function installForPython(
   { activity, terminal }: Shown,
 ): Promise<Omit<InstalledPackages, 'replacesNodeModules'> & { readonly known: readonly string[] }> {
   const own = endpoints.filter(({ language }) => language === 'python');
-  const version = options.python ?? pythonVersion;
+  const named = options.python === undefined ? await namedPython(folder) : undefined;
+  const version = options.python ?? named ?? pythonVersion;
   if (own.length === 0 || version === null)
     return { layers: [], files: await emptyRequirements(folder), promised: new Map(), compiledFor: '', known: [] };
   const base = options.bundleBasePackages ? [] : preinstalledPackages;
   const leaveOut = new Set([...base, ...options.exclude].map(normalised));
+  if (named !== undefined && named !== pythonVersion)
+    terminal.step(`building for Python ${named} (.python-version); this machine reads the sources with ${pythonVersion ?? 'none'}`);
+  await mustAllow(folder, version);
   const project = await readPythonProject(folder, options.lookUp, hostMarkers(version));
   for (const text of project.warnings) terminal.warn(text);
   const requested = requirementsFor(folder, project, own);

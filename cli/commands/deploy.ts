@@ -29,6 +29,7 @@ export const deploy: Command = {
     { flags: '--preview', description: 'run the endpoints on this host instead, one container each, until Ctrl+C' },
     { flags: '--image <image>', description: 'with --preview: container image of endpoints without one' },
     ...buildOptionSpecs,
+    { flags: '--strict', description: 'refuse endpoints whose GPUs or CPU size no connected node has, instead of a warning' },
     { flags: '--allow-missing', description: 'deploy even if no connected node has the base image packages that the code imports' },
   ],
   settings: GATEWAY_SETTINGS,
@@ -48,6 +49,7 @@ export const deploy: Command = {
       { withFolder },
       { deployApplication },
       { fittingBuild },
+      { checkHardware },
       { listMachineTypes },
       { nextCommands, printEndpoints, publicWarning },
     ] = await Promise.all([
@@ -55,6 +57,7 @@ export const deploy: Command = {
       import('../build/folder-lock.ts'),
       import('../deploy/deploy.ts'),
       import('../deploy/fleet.ts'),
+      import('../deploy/fleet-hardware.ts'),
       import('../api/nodes.ts'),
       import('../deploy/report.ts'),
     ]);
@@ -70,8 +73,11 @@ export const deploy: Command = {
       };
       const first = await builtWith({});
       const client = await service.client();
+      let listed: ReturnType<typeof listMachineTypes> | undefined;
+      const types = async (): ReturnType<typeof listMachineTypes> => (listed ??= listMachineTypes(client));
+      await checkHardware(first.application, { types, isStrict: flagOption(options, 'strict'), terminal });
       const built = await fittingBuild(first, {
-        types: async () => listMachineTypes(client),
+        types,
         allowMissing: flagOption(options, 'allowMissing'),
         bundled: async () => builtWith({ bundleBasePackages: true }),
         pressed: terminal.isLive && process.stdin.isTTY ? async () => pressedKey(process.stdin) : null,

@@ -36,7 +36,7 @@ export interface FleetCheck<T> {
 
 /**
  * Returns the build to upload: the one it receives if the hosts can start it. Otherwise a person chooses; without a
- * person it ends. @throws CapstanError CONFLICT before anything is uploaded.
+ * person the packages are bundled, and where no node is connected it ends. @throws CapstanError CONFLICT before anything is uploaded.
  */
 export async function fittingBuild<T extends { readonly application: Pick<Application, 'endpoints'> }>(
   built: T,
@@ -44,7 +44,8 @@ export async function fittingBuild<T extends { readonly application: Pick<Applic
 ): Promise<T> {
   const { terminal } = check;
   if (!built.application.endpoints.some(({ spec }) => spec.packages.length > 0)) return built;
-  const lacking = lackingPackages(built.application, await check.types());
+  const types = await check.types();
+  const lacking = lackingPackages(built.application, types);
   if (lacking.length === 0) return built;
   if (check.allowMissing) {
     for (const text of lacking) terminal.warn(`${text}; its jobs stay queued until a node joins that has`);
@@ -56,6 +57,9 @@ export async function fittingBuild<T extends { readonly application: Pick<Applic
     const key = await check.pressed();
     if (key === 'b') return check.bundled();
     if (key === 'd') return built;
+  } else if (types.length > 0) {
+    for (const text of lacking) terminal.step(`${text}: building with the packages`);
+    return check.bundled();
   }
   throw new ToolError(
     'CONFLICT',

@@ -6,6 +6,7 @@ import test from 'ava';
 
 import type { Application } from '../../cli/deploy/application.ts';
 import { fittingBuild, lackingPackages, type FleetCheck, type HostOffer } from '../../cli/deploy/fleet.ts';
+import { checkHardware, lackingHardware, type HostHardware } from '../../cli/deploy/fleet-hardware.ts';
 import { createTerminal } from '../../cli/terminal/terminal.ts';
 import { stepText, createActivity } from '../../cli/terminal/activity.ts';
 
@@ -24,6 +25,31 @@ test('an endpoint lacks packages unless one node has all of them, or an image wi
     t.deepEqual(lackingPackages(application, [{ ...node, images: [image] }]), []);
   for (const image of ['capstan/base-node:latest', 'capstan/base-python-of-a-stranger:1'])
     t.is(lackingPackages(application, [{ ...node, images: [image] }]).length, 1, image);
+});
+
+test('hardware that no connected node has is named, with what there is', async (t) => {
+  const spec = (name: string, more: object): unknown => ({ spec: { name, gpuIds: '', gpuCount: 0, cpu: '', ...more } });
+  const gpu = { model: 'NVIDIA L4', memoryBytes: 23e9, count: 2 };
+  const types: readonly HostHardware[] = [
+    { cpus: 8, memoryBytes: 31e9, devices: [gpu] },
+    { cpus: 2, memoryBytes: 4e9, devices: [] },
+  ];
+  const found = (more: object, on = types): string | undefined => lackingHardware(applicationOf(spec('a', more)), on)[0];
+  for (const fits of [{ gpuIds: 'L4' }, { gpuIds: 'ADA_24,AMPERE_24', gpuCount: 2 }, { cpu: 'cpu3c-8-32' }, {}])
+    t.is(found(fits), undefined);
+  t.is(found({ gpuIds: 'ADA_24' }), 'endpoint a needs ADA_24, and the connected nodes have 2 × NVIDIA L4');
+  t.is(found({ gpuIds: 'L4', gpuCount: 4 }), 'endpoint a needs 4 × L4, and the connected nodes have 2 × NVIDIA L4');
+  t.is(found({ gpuIds: 'L4' }, types.slice(1)), 'endpoint a needs L4, and no connected node has a GPU');
+  t.is(found({ gpuIds: 'L4' }, []), 'endpoint a needs L4, and no node is connected');
+  t.is(found({ cpu: 'cpu5c-16-32' }), 'endpoint a needs cpu5c-16-32, and the largest connected node has 8 processors and 31 GB of memory');
+
+  let printed = '';
+  const terminal = createTerminal({ out: { write: () => true }, err: { write: (text) => (printed += text) }, colours: false });
+  const check = async (isStrict: boolean): Promise<void> =>
+    checkHardware(applicationOf(spec('a', { gpuIds: 'ADA_24' })), { types: async () => Promise.resolve(types), isStrict, terminal });
+  await check(false);
+  t.regex(printed, /^! endpoint a needs ADA_24, .*; its jobs and requests wait until a node joins that has it\n$/);
+  await t.throwsAsync(check(true), { code: 'CONFLICT', message: /^nothing was uploaded: endpoint a needs ADA_24/ });
 });
 
 interface Asked {
@@ -48,10 +74,15 @@ async function fitted(application: Application, changes: Partial<FleetCheck<Aske
   return { built, printed };
 }
 
-test('without a person a deployment stops before its upload, with --allow-missing it says so and goes on', async (t) => {
+test('without a person the packages are bundled; where no node is connected a deployment stops, with --allow-missing it goes on', async (t) => {
   const lacking = applicationOf(endpoint('a', ['torch']));
-  const error = await t.throwsAsync(fitted(lacking, {}), {
-    message: 'nothing was uploaded: endpoint a needs torch, and no connected node has it',
+  const bundled = await fitted(lacking, {});
+  t.deepEqual(
+    [bundled.built.name, bundled.printed],
+    ['bundled', '=> endpoint a needs torch, and no connected node has it: building with the packages\n'],
+  );
+  const error = await t.throwsAsync(fitted(lacking, { types: async () => Promise.resolve([]) }), {
+    message: 'nothing was uploaded: endpoint a needs torch, and no node is connected',
   });
   t.like(error, { code: 'CONFLICT' });
   t.regex((error as { hint?: string } | undefined)?.hint ?? '', /--bundle-base-packages.*--allow-missing/);

@@ -1,0 +1,67 @@
+/** Which endpoints request hardware that no connected node has, before anything is uploaded. */
+import { GpuTable } from '../../lib/gpu-table.ts';
+import type { MachineType } from '../api/nodes.ts';
+import { ToolError } from '../terminal/tool-error.ts';
+import type { Terminal } from '../terminal/terminal.ts';
+import type { Application } from './application.ts';
+
+export type HostHardware = Pick<MachineType, 'cpus' | 'memoryBytes' | 'devices'>;
+
+/** A node reports a little less memory than it is sold with. */
+const BYTES_OF_GB = 0.9e9;
+/** Part of a card. */
+const SLICE = / MIG /;
+
+/** Returns one sentence for each endpoint that no connected node can run: what it needs, and what there is. */
+export function lackingHardware({ endpoints }: Pick<Application, 'endpoints'>, types: readonly HostHardware[]): string[] {
+  const table = new GpuTable();
+  return endpoints.flatMap(({ spec: { name, gpuIds, gpuCount, cpu } }) => {
+    if (gpuIds !== '') {
+      const models = types.flatMap(({ devices }) => devices.map(({ model }) => model));
+      // The service may know more names: its operator can add them.
+      if (table.fault(gpuIds, models) !== null) return [];
+      const selection = table.select(gpuIds);
+      const wanted = Math.max(gpuCount, 1);
+      const has = types.some(({ devices }) =>
+        devices.some(
+          ({ model, memoryBytes, count }) =>
+            count >= wanted && selection.preference({ model, memoryBytes, slice: SLICE.test(model) }) !== null,
+        ),
+      );
+      return has ? [] : [`endpoint ${name} needs ${wanted === 1 ? '' : `${wanted} × `}${gpuIds}, and ${devicesText(types)}`];
+    }
+    const [, processors = '0', gigabytes = '0'] = /^cpu\w+-(\d+)-(\d+)$/.exec(cpu) ?? [];
+    const fits = types.some(({ cpus, memoryBytes }) => cpus >= Number(processors) && memoryBytes >= Number(gigabytes) * BYTES_OF_GB);
+    return cpu === '' || fits ? [] : [`endpoint ${name} needs ${cpu}, and ${sizesText(types)}`];
+  });
+}
+
+function devicesText(types: readonly HostHardware[]): string {
+  if (types.length === 0) return 'no node is connected';
+  const models = [
+    ...new Set(types.flatMap(({ devices }) => devices.map(({ model, count }) => (count === 1 ? model : `${count} × ${model}`)))),
+  ];
+  return models.length === 0 ? 'no connected node has a GPU' : `the connected nodes have ${models.sort().join(', ')}`;
+}
+
+function sizesText(types: readonly HostHardware[]): string {
+  if (types.length === 0) return 'no node is connected';
+  const largest = types.reduce((one, other) => (other.cpus > one.cpus ? other : one));
+  return `the largest connected node has ${largest.cpus} processors and ${Math.round(largest.memoryBytes / 1e9)} GB of memory`;
+}
+
+/** Warns of such endpoints. @throws CapstanError CONFLICT with `isStrict`, before anything is uploaded. */
+export async function checkHardware(
+  application: Pick<Application, 'endpoints'>,
+  {
+    types,
+    isStrict,
+    terminal,
+  }: { readonly types: () => Promise<readonly HostHardware[]>; readonly isStrict: boolean; readonly terminal: Terminal },
+): Promise<void> {
+  if (!application.endpoints.some(({ spec }) => spec.gpuIds !== '' || spec.cpu !== '')) return;
+  const lacking = lackingHardware(application, await types());
+  if (lacking.length > 0 && isStrict)
+    throw new ToolError('CONFLICT', `nothing was uploaded: ${lacking.join('; ')}`, 'Request what a node has, or deploy without --strict.');
+  for (const text of lacking) terminal.warn(`${text}; its jobs and requests wait until a node joins that has it`);
+}
