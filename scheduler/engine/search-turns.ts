@@ -1,7 +1,8 @@
 /**
  * Turns of searches, lists and counts: what people look at must not delay what programs submit. One piece of such work runs at a
- * time, accounts in rotation, and pauses follow that are as long as the piece took: the store and this process are free for
- * submissions for at least half of the time, and none of them waits for more than one piece.
+ * time, accounts in rotation, and pauses follow that are as long as the piece took. Pieces read apart from submissions
+ * (`Store.search`); the pauses leave a processor to these for at least half of the time, and SQLite's log times without a reader, in
+ * which it begins anew.
  */
 import { CapstanError } from '../../lib/errors.ts';
 import { FairQueue } from '../../lib/fair-queue.ts';

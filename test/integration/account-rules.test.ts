@@ -120,3 +120,40 @@ test('agents get the level and the network that a worker needs', async (t) => {
   t.like(own, { closedNetwork: false });
   t.is(own.network, undefined);
 });
+
+test('an endpoint that is reached over its network goes to a node that has one for its account, and shows why others were passed over', async (t) => {
+  const scheduler = await TestScheduler.open();
+  t.teardown(() => scheduler.close());
+  const { keyText } = await unary<CreateAccountResponse>((done) =>
+    scheduler.control.createAccount(
+      { id: 'acme', workerQuota: 0, isolation: patch({ least: 'sandbox' }) },
+      scheduler.bearer(scheduler.secret('api-key')),
+      done,
+    ),
+  );
+  const opened = async (name: string, networks: readonly string[], closedNetwork: string) => {
+    const isolation = { processes: 'sandbox', processNetworks: [...networks], defaultNetwork: 'host', closedNetwork };
+    const session = (await scheduler.join(name)).session({
+      inventory: Inventory.fromPartial({ runtimes: ['thread', 'process'], isolation }),
+    });
+    await session.take('welcome');
+    return session;
+  };
+  await opened('closed', ['host', 'none'], 'none');
+  const program = { name: 'server', kind: EndpointKind.LOAD_BALANCED, functions: [], command: ['serve'], workersMin: 1, workersMax: 1 };
+  const { endpoints } = await scheduler.deploy([program], { token: keyText });
+  const shown = await until('the reason is shown', async () => {
+    const detail = await unary((done) =>
+      scheduler.control.getEndpoint({ endpointId: endpoints[0]?.id ?? '' }, scheduler.bearer(keyText), done),
+    );
+    const text = JSON.stringify(detail, (_key, value: unknown) => (typeof value === 'bigint' ? Number(value) : value));
+    return text.includes('the account may not have that') ? text : null;
+  });
+  t.regex(shown, /ISOLATION_TOO_WEAK/);
+  const open = await opened('open', ['host', 'outbound', 'none'], 'outbound');
+  const desired = await until('the worker is desired', async () => {
+    const next = await open.take('desired');
+    return next.workers.length === 1 ? next : null;
+  });
+  t.like(desired.releases[0], { closedNetwork: true });
+});
