@@ -4,7 +4,6 @@ import { once } from 'node:events';
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { request, type RequestOptions } from 'node:https';
 import type { ClientRequest, IncomingMessage } from 'node:http';
-import { createServer, type AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Duplex } from 'node:stream';
@@ -16,6 +15,7 @@ import { FakeAgent, type Taken } from '../gateway/fake-agent.ts';
 import type { Gateway } from '../../gateway/start.ts';
 import { caller, connected, KEY, startGateway } from '../gateway/harness.ts';
 import { setupLb, type LbSetup } from '../gateway/lb-harness.ts';
+import { freePort } from '../support/free-port.ts';
 import { until } from '../support/until.ts';
 
 const missing = ['nginx', 'openssl'].filter((program) => spawnSync(program, ['-v']).error !== undefined);
@@ -30,14 +30,6 @@ interface Front extends LbSetup {
   readonly second: Gateway | null;
   /** Sends by HTTPS to nginx, whatever the host; the caller ends it. */
   send(options: RequestOptions & { readonly host: string }): ClientRequest;
-}
-
-async function freePorts(count: number): Promise<number[]> {
-  const servers = Array.from({ length: count }, () => createServer().listen(0, '127.0.0.1'));
-  await Promise.all(servers.map((server) => once(server, 'listening')));
-  const ports = servers.map((server) => (server.address() as AddressInfo).port);
-  await Promise.all(servers.map((server) => new Promise((resolve) => server.close(resolve))));
-  return ports;
 }
 
 /** The site as it stands, but for what its head says is the operator's, and ports that need no root. */
@@ -69,7 +61,7 @@ async function front(
   const ec = ['req', '-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes', '-days', '2', '-subj', '/CN=x'];
   const files = ['-keyout', join(folder, 'privkey.pem'), '-out', join(folder, 'fullchain.pem')];
   execFileSync('openssl', [...ec, '-addext', names, ...files], { stdio: 'pipe' });
-  const [plainPort = 0, port = 0] = await freePorts(2);
+  const [plainPort, port] = [await freePort(), await freePort()];
   writeFileSync(
     join(folder, 'site.conf'),
     siteFor(

@@ -35,8 +35,21 @@ export interface Collector {
   readonly grpc: string;
 }
 
+/** Another program may take a port before the Collector listens on it: it is then started with others. */
+const STARTS = 3;
+
 /** Starts a Collector that passes logs and traces on to `/v1/logs` and `/v1/traces` of the receiver. */
 export async function startCollector(t: ExecutionContext, receiver: { url(path: string): string }): Promise<Collector> {
+  for (let start = 1; ; start += 1) {
+    try {
+      return await startOnce(t, receiver);
+    } catch (error) {
+      if (start === STARTS || !String(error).includes('address already in use')) throw error;
+    }
+  }
+}
+
+async function startOnce(t: ExecutionContext, receiver: { url(path: string): string }): Promise<Collector> {
   const [http, grpc] = [`127.0.0.1:${await freePort()}`, `127.0.0.1:${await freePort()}`];
   const pipeline = { receivers: ['otlp'], exporters: ['otlp_http'] };
   const config = {

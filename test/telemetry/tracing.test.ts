@@ -10,6 +10,7 @@ import { readSettings } from '../../lib/settings.ts';
 import { telemetrySettings } from '../../lib/telemetry/settings.ts';
 import { NO_SPAN, openTracing, TRACING_OFF, type Tracing } from '../../lib/telemetry/tracing.ts';
 import { traceParent } from '../../lib/trace-context.ts';
+import { freePort } from '../support/free-port.ts';
 import { OtlpReceiver } from '../support/otlp-receiver.ts';
 
 const CALLER = '00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01';
@@ -126,11 +127,7 @@ test('gRPC needs no scheme, and an exporter of it is made', async (t) => {
 });
 
 test('a receiver that is away is warned of once, and closing does not wait for it', async (t) => {
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as AddressInfo;
-  server.close();
-  await once(server, 'close');
+  const port = await freePort();
   const warnings: string[] = [];
   const tracing = await open({ OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: `http://127.0.0.1:${port}/v1/traces` }, (message) =>
     warnings.push(message),
@@ -154,11 +151,7 @@ async function reasonOfFailure(env: Readonly<Record<string, string>>): Promise<u
 for (const protocol of ['http/protobuf', 'http/json', 'grpc'])
   test.serial(`the warning says why a receiver did not take spans by ${protocol}: code and address`, async (t) => {
     t.timeout(60_000);
-    const server = createServer().listen(0, '127.0.0.1');
-    await once(server, 'listening');
-    const { port } = server.address() as AddressInfo;
-    server.close();
-    await once(server, 'close');
+    const port = await freePort();
     const path = protocol === 'grpc' ? '' : '/v1/traces';
     const address = { OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: `http://127.0.0.1:${port}${path}`, OTEL_EXPORTER_OTLP_PROTOCOL: protocol };
     t.is(await reasonOfFailure(address), `ECONNREFUSED 127.0.0.1:${port}`);
