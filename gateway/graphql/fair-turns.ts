@@ -3,6 +3,8 @@
  * request of the gateway proceeds: each turn of the loop begins one query, of the accounts in rotation, and a key that has used
  * its share of processor time is refused.
  */
+import { setTimeout as pause } from 'node:timers/promises';
+
 import { LRUCache } from 'lru-cache';
 
 import { CapstanError } from '../../lib/errors.ts';
@@ -14,6 +16,9 @@ const OF_KEY = { perSecond: 200, burst: 400 };
 const OF_ACCOUNT = { perSecond: 300, burst: 600 };
 /** Queries of an account that wait for their turn. */
 const MAX_WAITING = 256;
+/** How long a reader waits for its share, and how often it looks, ms. */
+const MAX_WAIT_MS = 2_000;
+const LOOK_MS = 50;
 /** Keys and accounts whose use is remembered. */
 const MAX_PARTIES = 10_000;
 
@@ -26,6 +31,8 @@ export class FairTurns {
   readonly #now: () => number;
   readonly #shares = new LRUCache<string, Rate>({ max: MAX_PARTIES });
   readonly #waiting = new FairQueue<() => void>();
+  /** Readers that wait for their share, by account. */
+  readonly #readers = new Map<string, number>();
   #isDue = false;
 
   /** @param now - monotonic, ms */
@@ -34,11 +41,35 @@ export class FairTurns {
   }
 
   /**
-   * Calls `begin` in a turn of the loop and returns its result. What it does before its first await is charged to the caller.
+   * Waits until the caller has some of its share, for what is cheaper to delay than to refuse.
+   * @throws CapstanError RATE_LIMITED when it has none for {@link MAX_WAIT_MS}.
+   */
+  async ready({ key, account }: TurnCaller): Promise<void> {
+    const shares = this.#sharesOf(key, account);
+    if (!this.#areUsed(shares)) return;
+    const readers = this.#readers.get(account) ?? 0;
+    if (readers >= MAX_WAITING) throw shareUsed();
+    this.#readers.set(account, readers + 1);
+    try {
+      const end = this.#now() + MAX_WAIT_MS;
+      while (this.#areUsed(shares)) {
+        if (this.#now() >= end) throw shareUsed();
+        await pause(LOOK_MS);
+      }
+    } finally {
+      const left = (this.#readers.get(account) ?? 1) - 1;
+      if (left === 0) this.#readers.delete(account);
+      else this.#readers.set(account, left);
+    }
+  }
+
+  /**
+   * Calls `begin` in a turn of the loop and returns its result. What it does before its first await is charged to the caller,
+   * `times` over where other parts do as much for it.
    * @throws CapstanError RATE_LIMITED for a caller that has used its share.
    */
-  run<T>({ key, account }: TurnCaller, begin: () => Promise<T>): Promise<T> {
-    const shares = [this.#share(`key ${key}`, OF_KEY), this.#share(`account ${account}`, OF_ACCOUNT)];
+  run<T>({ key, account }: TurnCaller, begin: () => Promise<T>, times = 1): Promise<T> {
+    const shares = this.#sharesOf(key, account);
     if (this.#waiting.sizeOf(account) >= MAX_WAITING) throw shareUsed();
     if (this.#areUsed(shares)) throw shareUsed();
     return new Promise((resolve, reject) => {
@@ -51,7 +82,7 @@ export class FairTurns {
         const before = process.threadCpuUsage();
         resolve(begin());
         const { user, system } = process.threadCpuUsage(before);
-        for (const share of shares) share.charge((user + system) / 1_000, this.#now());
+        for (const share of shares) share.charge((times * (user + system)) / 1_000, this.#now());
       });
       this.#schedule();
     });
@@ -70,6 +101,10 @@ export class FairTurns {
       this.#waiting.shift()?.();
       this.#schedule();
     });
+  }
+
+  #sharesOf(key: string, account: string): readonly Rate[] {
+    return [this.#share(`key ${key}`, OF_KEY), this.#share(`account ${account}`, OF_ACCOUNT)];
   }
 
   #share(party: string, { perSecond, burst }: { readonly perSecond: number; readonly burst: number }): Rate {
