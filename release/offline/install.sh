@@ -63,6 +63,10 @@ if [ "$units" = yes ] && [ -d /run/systemd/system ]; then
   cp "$target/systemd/tmpfiles.d/capstan.conf" /etc/tmpfiles.d/
   systemd-sysusers
   systemd-tmpfiles --create
+  # It can take GPUs from running containers (docs/gpu-hosts.md).
+  if ls /dev/nvidia[0-9]* >/dev/null 2>&1; then
+    echo "! systemctl daemon-reload can take GPUs from containers that run here; check with: capstan doctor" >&2
+  fi
   systemctl daemon-reload
   printf '✓ units are installed; none is enabled\n'
   printf 'next: %s/systemd/README.md\n' "$target"

@@ -57,6 +57,7 @@ export function fill(file: string): void {
   ];
   const refused = engine.commit(fence, ops).findIndex((outcome) => outcome.kind !== 'ok');
   engine.saveHistory([10, 60].map((step) => ({ endpoint: 'endpoint-a', step, at: START, value: AWKWARD })));
+  engine.changeDeviceHistory({ save: [{ node: 'node-a', device: 'GPU-a', at: START, value: AWKWARD }] });
   engine.queueReasons('save', [{ endpoint: 'endpoint-a', at: START, reason: 'NO_CAPACITY', detail: AWKWARD }]);
   engine.close();
   if (refused !== -1) throw new Error(`operation ${refused} was refused`);
