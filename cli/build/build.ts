@@ -28,6 +28,7 @@ import { createActivity } from '../terminal/activity.ts';
 import type { Terminal } from '../terminal/terminal.ts';
 import { ToolError } from '../terminal/tool-error.ts';
 import { buildCommands, builtCopy } from './build-step.ts';
+import { commandLayers } from './command-packages.ts';
 import type { GeneratedFile } from './generated.ts';
 import { nodeHandler, nodeServer, type NodeModules } from './handlers-node.ts';
 import { pythonHandler, pythonServer } from './handlers-python.ts';
@@ -68,11 +69,14 @@ export async function build(folder: string, options: BuildOptions, terminal: Ter
 }
 
 /** A folder with a hand-written manifest. */
-async function buildWritten(folder: string, { keepStaging, exclude, admit }: BuildOptions, terminal: Terminal): Promise<Built> {
+async function buildWritten(folder: string, options: BuildOptions, terminal: Terminal): Promise<Built> {
+  const { keepStaging, exclude, admit } = options;
   const application = await readApplication(folder);
   await admit?.();
-  if (exclude.length > 0) terminal.warn(`--exclude: has no effect, because a written ${MANIFEST_NAME} installs no packages`);
-  const artifact = await packArtifact(folder, application.published, { keepStaging, generated: await emptyRequirements(folder) });
+  const layers = await commandLayers(application, options, terminal);
+  if (exclude.length > 0 && layers.length === 0)
+    terminal.warn(`--exclude: has no effect, because a written ${MANIFEST_NAME} installs no packages`);
+  const artifact = await packArtifact(folder, application.published, { keepStaging, layers, generated: await emptyRequirements(folder) });
   await publishManifest(folder, application.published);
   return { application, artifact };
 }

@@ -7,6 +7,7 @@ import { promisify } from 'node:util';
 import test from 'ava';
 
 import { folderOf } from '../support/folder.ts';
+import { missingRegistry } from '../support/registries.ts';
 
 const tool = join(import.meta.dirname, '../../cli/main.ts');
 
@@ -80,6 +81,17 @@ test('.toolignore includes again what .gitignore excludes, and .flashignore is r
   for (const name of ['dist/server.js', 'models/small/a.bin', 'keep.log']) t.true(files.includes(name), name);
   for (const name of ['models/large.bin', 'models/small/notes.txt', 'tmp/a', 'a.log']) t.false(files.includes(name), name);
   t.regex(stderr, /! \.flashignore is read as \.toolignore is/);
+});
+
+const pypi = missingRegistry.pypi;
+const titled = 'requirements.txt beside a written manifest with a command is installed';
+(pypi === null ? test : test.skip)(pypi === null ? titled : `${titled} (${pypi})`, async (t) => {
+  const manifest = { resources: { web: { is_load_balanced: true, command: ['python3', 'main.py'] } } };
+  const files = { 'tool_manifest.json': JSON.stringify(manifest), 'main.py': 'import idna\n', 'requirements.txt': 'idna==3.7\n' };
+  const { files: packed } = await built(await folderOf(t, files));
+  t.true(packed.includes('python_packages/idna/__init__.py'));
+  const own = await built(await folderOf(t, { ...files, 'python_packages/idna.py': '' }));
+  t.false(own.files.includes('python_packages/idna/__init__.py'), 'packages that the folder has are taken as they are');
 });
 
 test('a declaration beside its compiled file is found once', async (t) => {
