@@ -280,8 +280,9 @@ function hostExited(ctx: StepContext, event: Extract<CoreEvent, { kind: 'exited'
   worker.hostAlive = false;
   const { hardStop, culprit, detail, isUnread = false } = event;
   const by = hardStop ? 'forced-stop' : worker.endAsked ? 'agent' : isUnread ? 'account' : 'itself';
-  // A handler ended it, which says nothing against the next start.
-  const isOfHandler = by === 'itself' && (culprit !== undefined || runningCount(ctx.state, worker) > 0);
+  // A handler of a job or request ended it, which says nothing against the next start. Its requests are over by now.
+  const hadWork = runningCount(ctx.state, worker) > 0 || worker.requests > 0 || worker.busy;
+  const isOfHandler = by === 'itself' && (culprit !== undefined || hadWork);
   markAttemptsLost(ctx, worker, { by, culprit, detail });
   if (worker.draining) {
     worker.phase = 'ending';
