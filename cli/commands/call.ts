@@ -5,6 +5,7 @@ import { text as textOf } from 'node:stream/consumers';
 
 import type { Job, JobSnapshot } from '../../sdk/typescript/job.ts';
 import type { EndpointRow } from '../api/endpoint-row.ts';
+import { tellWaitReasons } from '../api/wait-reason.ts';
 import type { Command, Invocation } from '../command.ts';
 import { readDuration } from '../duration.ts';
 import { flagOption, textOption } from '../options.ts';
@@ -50,7 +51,7 @@ export const call: Command = {
       throw new CapstanError('INVALID_ARGUMENT', '--stream: not allowed with --async', { field: '--stream' });
     const seconds = readDuration('--timeout', textOption(options, 'timeout'));
     const input = await inputOf(invocation);
-    const { id, key, url, show } = await targetOf(invocation, args[0] ?? '');
+    const { id, key, url, show, read } = await targetOf(invocation, args[0] ?? '');
     const { EndpointClient } = await import('../../sdk/typescript/client.ts');
     const endpoint = new EndpointClient(id, { apiKey: key, baseUrl: url });
     return refusals(async () => {
@@ -61,8 +62,11 @@ export const call: Command = {
         return 0;
       }
       terminal.progress(`Running job ${job.id}`);
-      if (isStreamed) await printChunks(job, terminal);
-      const ended = await job.wait(seconds === null ? {} : { timeoutMs: seconds * 1000 });
+      const stop = tellWaitReasons({ read, tell: (reason) => terminal.warn(`The job is queued: ${reason}`) });
+      const ended = await (async () => {
+        if (isStreamed) await printChunks(job, terminal);
+        return job.wait(seconds === null ? {} : { timeoutMs: seconds * 1000 });
+      })().finally(stop);
       terminal.progress('');
       return report(ended, { isStreamed, show: show(job), terminal });
     });
@@ -76,6 +80,8 @@ interface Target {
   readonly url: string;
   /** Returns the command that shows a job. */
   readonly show: (job: Job) => string;
+  /** Reads its row; undefined from the development server, which has none. */
+  readonly read: () => Promise<EndpointRow | undefined>;
 }
 
 /** Under `capstan run` the endpoint of the working folder's server, unless another address or an environment is named. */
@@ -87,13 +93,21 @@ async function targetOf({ options, env, terminal }: Invocation, wanted: string):
   if (local !== null) {
     terminal.step(`calling ${local.name} of the development server at ${local.url}`);
     // The server has no keys: a real one must not be sent.
-    return { id: local.name, key: 'development', url: local.url, show: (job) => `curl ${local.url}/v2/${local.name}/status/${job.id}` };
+    return {
+      id: local.name,
+      key: 'development',
+      url: local.url,
+      show: (job) => `curl ${local.url}/v2/${local.name}/status/${job.id}`,
+      read: async () => Promise.resolve(undefined),
+    };
   }
   const { url, key } = gatewayOf(settings, env);
   const [{ findEndpoint }, { listEndpoints }] = await Promise.all([import('../api/find-endpoint.ts'), import('../api/control.ts')]);
-  const row = findEndpoint(await listEndpoints(await connect(settings, env), environment), wanted);
+  const client = await connect(settings, env);
+  const row = findEndpoint(await listEndpoints(client, environment), wanted);
   mustHaveQueue(row);
-  return { id: row.id, key, url, show: (job) => `capstan jobs get ${row.id} ${job.id}` };
+  const read = async (): Promise<EndpointRow | undefined> => (await listEndpoints(client, environment)).find(({ id }) => id === row.id);
+  return { id: row.id, key, url, show: (job) => `capstan jobs get ${row.id} ${job.id}`, read };
 }
 
 /** Prints chunks until the job ends, however it ends: its end is reported afterwards. */
