@@ -149,11 +149,22 @@ export class ReadingShare {
 
   /** Handles a read, and pauses the account's sources if that used its share up. */
   handle(read: () => void): void {
-    const { now, begin, isUsedUp } = this.#windows;
+    const { now, begin } = this.#windows;
     begin();
     const begun = now();
     read();
-    this.used += now() - begun + READ_MS;
+    this.#use(now() - begun + READ_MS);
+  }
+
+  /** Charges time that was, or will be, used for the account, ms. */
+  charge(ms: number): void {
+    this.#windows.begin();
+    this.#use(ms);
+  }
+
+  #use(ms: number): void {
+    const { isUsedUp } = this.#windows;
+    this.used += ms;
     if (this.#isUsedUp || !isUsedUp(this)) return;
     this.#isUsedUp = true;
     this.#update();

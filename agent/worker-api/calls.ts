@@ -6,6 +6,8 @@ import { receiveBody, type BodyFault } from '../../lib/receive-body.ts';
 import type { Reservation, SharedBudget } from '../../lib/shared-budget.ts';
 import type { UploadMonitor } from '../../lib/upload-monitor.ts';
 import { MAX_CHUNK_BYTES, MAX_RESULT_BYTES } from '../runtimes/runtime.ts';
+import type { ReadingShare } from '../runtimes/reading-shares.ts';
+import { CallShares } from './call-shares.ts';
 import type { JobMailbox } from './job-mailbox.ts';
 import { readChunk, readJobPost, tooLarge } from './job-post.ts';
 
@@ -43,14 +45,14 @@ const RETRY_S = '1';
 
 export interface CallsOptions {
   /** Returns undefined for an unknown caller, or one that acts for another worker. */
-  readonly mailboxOf: (caller: Caller) => JobMailbox | undefined;
+  readonly admitted: (caller: Caller) => { readonly mailbox: JobMailbox; readonly share: ReadingShare | undefined } | undefined;
   /** Memory for the bodies of all workers. */
   readonly memory: SharedBudget;
   readonly uploads: UploadMonitor;
   readonly log: Logger;
 }
 
-export async function makeCalls({ mailboxOf: mailboxOfCaller, memory, uploads, log }: CallsOptions): Promise<FastifyInstance> {
+export async function makeCalls({ admitted, memory, uploads, log }: CallsOptions): Promise<FastifyInstance> {
   const maxBytes = Math.min(MAX_RESULT_BYTES + ENVELOPE_BYTES, memory.largest);
   const app = fastify({
     logger: false,
@@ -74,6 +76,7 @@ export async function makeCalls({ mailboxOf: mailboxOfCaller, memory, uploads, l
         else done(new BodyRefused(fault));
       });
   });
+  const calls = new CallShares();
   app.decorateRequest('reservation', null);
   app.setErrorHandler((error: Error & { statusCode?: number; code?: string }, request, reply) => {
     const status = error.statusCode ?? 500;
@@ -100,9 +103,10 @@ export async function makeCalls({ mailboxOf: mailboxOfCaller, memory, uploads, l
     if (request.is404) return done();
     const { params, headers } = request as Call;
     const token = (headers.authorization ?? '').replace(/^Bearer /, '');
-    const mailbox = mailboxOfCaller({ endpointId: params.endpoint, workerId: params.worker, token });
-    if (mailbox === undefined) return refuse(reply);
-    request.mailbox = mailbox;
+    const caller = admitted({ endpointId: params.endpoint, workerId: params.worker, token });
+    if (caller === undefined) return refuse(reply);
+    request.mailbox = caller.mailbox;
+    if (caller.share !== undefined) calls.charge(caller.share, request.raw.socket);
     if (request.method === 'POST') {
       const reservation = memory.open({ id: params.worker });
       const release = (): void => {

@@ -12,6 +12,7 @@ import type { Logger } from 'pino';
 
 import { SharedBudget } from '../../lib/shared-budget.ts';
 import { UploadMonitor, type UploadRule } from '../../lib/upload-monitor.ts';
+import type { ReadingShare } from '../runtimes/reading-shares.ts';
 import type { Caller } from './calls.ts';
 import type { JobMailbox } from './job-mailbox.ts';
 
@@ -48,6 +49,7 @@ interface Admitted {
   readonly endpointId: string;
   readonly tokenHash: Buffer;
   readonly mailbox: JobMailbox;
+  readonly share: ReadingShare | undefined;
 }
 
 export class WorkerApi {
@@ -96,10 +98,10 @@ export class WorkerApi {
     return typeof address === 'object' && address !== null ? address.port : 0;
   }
 
-  /** Admits a worker. One id is one worker: a new admission replaces an earlier one. */
-  admit(workerId: string, endpointId: string, mailbox: JobMailbox): Admission {
+  /** Admits a worker. One id is one worker: a new admission replaces an earlier one. `share`: what its calls count for. */
+  admit(workerId: string, endpointId: string, mailbox: JobMailbox, share?: ReadingShare): Admission {
     const token = randomBytes(TOKEN_BYTES).toString('base64url');
-    const admitted: Admitted = { endpointId, mailbox, tokenHash: hash(token) };
+    const admitted: Admitted = { endpointId, mailbox, share, tokenHash: hash(token) };
     this.#workers.set(workerId, admitted);
     // Runs while the worker starts; a failure here recurs with its first call and is reported then.
     this.#load().catch(() => undefined);
@@ -147,15 +149,15 @@ export class WorkerApi {
 
   #load(): Promise<FastifyInstance> {
     this.#calls ??= import('./calls.ts').then(({ makeCalls }) =>
-      makeCalls({ mailboxOf: (caller) => this.#mailboxOf(caller), memory: this.#memory, uploads: this.#uploads, log: this.#log }),
+      makeCalls({ admitted: (caller) => this.#admitted(caller), memory: this.#memory, uploads: this.#uploads, log: this.#log }),
     );
     return this.#calls;
   }
 
-  #mailboxOf({ endpointId, workerId, token }: Caller): JobMailbox | undefined {
+  #admitted({ endpointId, workerId, token }: Caller): Admitted | undefined {
     const admitted = this.#workers.get(workerId);
     if (admitted === undefined || admitted.endpointId !== endpointId) return undefined;
-    return timingSafeEqual(hash(token), admitted.tokenHash) ? admitted.mailbox : undefined;
+    return timingSafeEqual(hash(token), admitted.tokenHash) ? admitted : undefined;
   }
 }
 

@@ -49,7 +49,7 @@ export class ForeignWorkers {
       resolve();
     });
     this.#running.set(worker, promise);
-    const admission = api.admit(workerId, endpointId, worker);
+    const admission = api.admit(workerId, endpointId, worker, spec.reading?.share);
     const env = {
       PYTHONUNBUFFERED: '1',
       ...baseEnv,

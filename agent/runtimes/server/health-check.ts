@@ -11,12 +11,17 @@
  * | no connection | not ready |
  */
 import { get } from 'node:http';
-import { connect } from 'node:net';
+import { connect, type Socket } from 'node:net';
 
+import type { ReadingShare } from '../reading-shares.ts';
+import { limitInformation } from './information.ts';
+import { meterReads } from './metered-socket.ts';
 import type { Reach } from './site.ts';
 
 /** Time-out of one check, ms. */
 const ANSWER_MS = 5_000;
+/** The rest of a longer answer is not read, bytes. */
+const MAX_ANSWER_BYTES = 64 * 1024;
 
 export type CheckResult =
   | { readonly kind: 'status'; readonly status: number }
@@ -27,15 +32,25 @@ export type CheckResult =
 /** How a server showed that it is ready. */
 export type ReadyBy = 'ping' | 'http' | 'connection';
 
-/** Never rejects. */
-export function checkServer({ host, healthPort: port }: Reach): Promise<CheckResult> {
+/** `share`: what reading the answer counts for. Never rejects. */
+export function checkServer({ host, healthPort: port }: Reach, share?: ReadingShare): Promise<CheckResult> {
   return new Promise((resolve) => {
     let isConnected = false;
     let isLate = false;
-    const asked = get({ host, port, path: '/ping', agent: false, headers: { 'user-agent': 'capstan' } }, (response) => {
-      response.resume();
+    const createConnection = (): Socket => {
+      const socket = connect({ host, port });
+      if (share !== undefined) meterReads(socket, share);
+      return socket;
+    };
+    const asked = get({ host, port, path: '/ping', createConnection, headers: { 'user-agent': 'capstan' } }, (response) => {
+      let bytes = 0;
+      response.on('data', ({ length }: Buffer) => {
+        bytes += length;
+        if (bytes > MAX_ANSWER_BYTES) response.destroy();
+      });
       resolve({ kind: 'status', status: response.statusCode ?? 0 });
     });
+    limitInformation(asked);
     const timer = setTimeout(() => {
       isLate = true;
       asked.destroy(new Error(`no response within ${ANSWER_MS / 1000} s`));
@@ -60,8 +75,8 @@ export function readyBy(result: CheckResult): ReadyBy | null {
  * Asks a server that was ready in this way whether it still lives. One without a health check must accept a connection
  * only: a request every few seconds would fill its log, and wait where it serves one at a time. Never rejects.
  */
-export function checkAgain(reach: Reach, by: ReadyBy): Promise<CheckResult> {
-  return by === 'ping' ? checkServer(reach) : checkConnection(reach);
+export function checkAgain(reach: Reach, by: ReadyBy, share?: ReadingShare): Promise<CheckResult> {
+  return by === 'ping' ? checkServer(reach, share) : checkConnection(reach);
 }
 
 function checkConnection({ host, healthPort: port }: Reach): Promise<CheckResult> {

@@ -20,6 +20,7 @@ import { request as httpRequest, type Agent, type ClientRequest, type IncomingMe
 import type { Duplex } from 'node:stream';
 
 import { HTTP_WINDOW_BYTES, type HttpCall, type HttpEvents, type HttpRequest } from '../runtime.ts';
+import { limitInformation } from './information.ts';
 import { failedWriteOf } from './read-before-close.ts';
 import { CONNECT_MS } from './server-agent.ts';
 import type { Reach } from './site.ts';
@@ -85,6 +86,7 @@ export class ProxiedRequest implements HttpCall {
       if (socket.connecting) socket.once('connect', connected);
       else if (!socket.destroyed) connected();
     });
+    limitInformation(this.#request);
     this.#sink = this.#request;
     this.#request.on('response', (response) => {
       const { rawHeaders, statusCode } = response;

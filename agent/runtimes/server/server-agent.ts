@@ -3,6 +3,8 @@ import { Agent, type ClientRequestArgs } from 'node:http';
 import { connect, type NetConnectOpts, type Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 
+import type { ReadingShare } from '../reading-shares.ts';
+import { meterReads } from './metered-socket.ts';
 import { readBeforeClose } from './read-before-close.ts';
 
 /** Time-out of connecting, ms: the kernel would try for two minutes. */
@@ -15,10 +17,13 @@ export const CONNECT_MS = 5_000;
  */
 export class ServerAgent extends Agent {
   readonly #isRefused: () => boolean;
+  readonly #share: () => ReadingShare | undefined;
 
-  constructor(isRefused: () => boolean) {
+  /** `share`: what reading the connections counts for. */
+  constructor(isRefused: () => boolean, share: () => ReadingShare | undefined = () => undefined) {
     super({ keepAlive: false });
     this.#isRefused = isRefused;
+    this.#share = share;
   }
 
   /** Always calls back, and never returns the connection. */
@@ -40,6 +45,8 @@ export class ServerAgent extends Agent {
       socket.off('error', failed).setTimeout(0).removeAllListeners('timeout');
       if (!this.#isRefused()) {
         readBeforeClose(socket);
+        const share = this.#share();
+        if (share !== undefined) meterReads(socket, share);
         done?.(null, socket);
         return;
       }

@@ -9,6 +9,7 @@ import { expandedCommand } from '../foreign/command-line.ts';
 import type { LaunchedProcess } from '../foreign/launcher.ts';
 import { workerEnv } from '../hosted/worker-env.ts';
 import type { HttpCall, HttpEvents, HttpRequest, RunningWorker, WorkerEvents, WorkerStart } from '../runtime.ts';
+import type { ReadingShare } from '../reading-shares.ts';
 import { ProxiedRequest } from './proxied-request.ts';
 import { ServerAgent } from './server-agent.ts';
 import type { Reach, ServerSite } from './site.ts';
@@ -34,7 +35,9 @@ export class ServerWorker implements RunningWorker {
   readonly #events: WorkerEvents;
   /** Connections are not reused: the worker may close an idle one just as a request is sent on it. */
   readonly #isRefused = (): boolean => this.#carried.listens?.(this.#reach.port) === false;
-  readonly #agent = new ServerAgent(this.#isRefused);
+  /** Of its account. */
+  #share: ReadingShare | undefined;
+  readonly #agent = new ServerAgent(this.#isRefused, () => this.#share);
   readonly #open = new Set<ProxiedRequest>();
   #carried: LaunchedProcess = { pid: undefined, terminate() {}, kill() {} };
   #reach: Reach = { host: '', port: 0, healthPort: 0 };
@@ -62,6 +65,7 @@ export class ServerWorker implements RunningWorker {
    * Starts the program; events report what follows. `site` may reject: the worker then ends with the error's message.
    */
   launch(spec: WorkerStart, base: Readonly<Record<string, string>>, site: Promise<ServerSite>): void {
+    this.#share = spec.reading?.share;
     if (spec.startTimeoutMs !== undefined && spec.startTimeoutMs > 0) this.#acceptMs = Math.min(ACCEPT_MS, spec.startTimeoutMs / 2);
     site.then(
       (found) => {
@@ -75,7 +79,7 @@ export class ServerWorker implements RunningWorker {
   serve(request: HttpRequest, events: HttpEvents): HttpCall {
     const proxied: ProxiedRequest = new ProxiedRequest(this.#reach, request, events, {
       // An upgraded connection belongs to no agent, which would end it with the others.
-      agent: request.upgrade === true ? new ServerAgent(this.#isRefused) : this.#agent,
+      agent: request.upgrade === true ? new ServerAgent(this.#isRefused, () => this.#share) : this.#agent,
       isRefused: this.#isRefused,
       onRefused: () => this.#doubt(),
       onInvalid: (text) => this.#events.log({ stream: 'system', jobId: '', text }),
@@ -152,7 +156,9 @@ export class ServerWorker implements RunningWorker {
       this.#checked({ kind: 'unreachable', why: `connect ECONNREFUSED ${host}:${healthPort}` });
       return;
     }
-    void (by === null ? checkServer(this.#reach) : checkAgain(this.#reach, by)).then((result) => this.#checked(result));
+    void (by === null ? checkServer(this.#reach, this.#share) : checkAgain(this.#reach, by, this.#share)).then((result) =>
+      this.#checked(result),
+    );
   }
 
   #checked(result: CheckResult): void {
