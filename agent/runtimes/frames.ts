@@ -104,6 +104,11 @@ export class FrameReader<Header> {
     return this.#have;
   }
 
+  /** The body of a frame that was refused is not over: no other reader can go on here. */
+  get isSkipping(): boolean {
+    return this.#skipped > 0;
+  }
+
   /** Returns what has arrived of the incomplete frame, for another reader. */
   takeKept(): Buffer {
     const kept = Buffer.from(this.#held.subarray(0, this.#have));

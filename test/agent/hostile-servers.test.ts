@@ -110,7 +110,7 @@ test('calls of the worker API count for the share of the account, and go on in t
   const api = await WorkerApi.start({ host: '127.0.0.1', port: 0, log: pino({ level: 'silent' }) });
   t.teardown(() => api.close());
   const { share, usedUp } = watched();
-  const unexpected = (): never => t.fail() as never;
+  const unexpected = (): never => t.fail();
   const mailbox = { take: unexpected, stops: unexpected, post: unexpected, refuse: unexpected, chunk: unexpected, ping: () => undefined };
   const { token } = api.admit('w1', 'ep1', mailbox, share);
   const ping = async (): Promise<void> => {

@@ -19,7 +19,7 @@ export class AccountReaders {
 
   constructor(start: ReaderStart) {
     this.#start = start;
-    this.#refillLater();
+    this.#refillLater(0);
   }
 
   of(account: string): AccountReading {
@@ -83,7 +83,7 @@ export class AccountReaders {
     });
   }
 
-  #refillLater(): void {
+  #refillLater(ms = REFILL_MS): void {
     if (this.#isClosed) return;
     this.#refill ??= setTimeout(() => {
       this.#refill = undefined;
@@ -93,6 +93,6 @@ export class AccountReaders {
       } catch {
         // A machine without room for a spare has none; the next worker's own start reports the reason.
       }
-    }, REFILL_MS).unref();
+    }, ms).unref();
   }
 }

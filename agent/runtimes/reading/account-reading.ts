@@ -19,8 +19,11 @@ export interface ReadListener extends WorkerRecords {
 
 /** The sources of one worker, read by the reader of its account. */
 export interface RemoteReading {
-  /** Hands a socket over, which this process reads no more. It stays open here for writing. */
-  pass(role: SourceRole, socket: Socket): void;
+  /**
+   * Hands a socket over, which stays open here for writing. `stop` is called when it is its turn: Node passes one socket at a time. It
+   * ends the reading of the socket here, and returns undefined if there is nothing to hand over any more.
+   */
+  pass(role: SourceRole, stop: () => Socket | undefined): void;
   /** Passes bytes of a source on; `sent` is called once the reader can take more. */
   push(role: SourceRole, bytes: Buffer, sent?: () => void): void;
   /** Ends a source after what it has now. */

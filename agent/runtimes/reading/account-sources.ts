@@ -13,7 +13,7 @@ import type { SourceRole } from './worker-records.ts';
 /** What an account's workers may print together: as much as four of them. */
 const ACCOUNT_OUTPUT = { burst: 4 * OUTPUT_BURST, perSecond: 4 * OUTPUT_PER_SECOND };
 /** Time for reading in each window of 50 ms, ms: the rest is the workers' and their neighbours'. */
-const BUSY_MS = 15;
+const BUSY_MS = 30;
 /** A source that is to end has nothing more once nothing came for this time, ms. */
 const QUIET_MS = 100;
 
@@ -81,6 +81,7 @@ export class AccountSources {
     const { t, w } = message;
     switch (t) {
       case 'source':
+        this.#send({ t: 'passed' });
         // The worker was gone before its socket arrived.
         if (socket === undefined) this.#send({ t: 'ended', w, role: message.role });
         else this.#read(this.#workerOf(w), message.role, socket);

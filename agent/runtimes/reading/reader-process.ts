@@ -35,6 +35,9 @@ export class ReaderProcess {
   readonly #stallMs: number;
   readonly #workers = new Map<number, ReadListener>();
   #share: ReadingShare | undefined;
+  /** Sockets that wait to be handed over; each returns whether it was. */
+  readonly #passes: (() => boolean)[] = [];
+  #isPassing = false;
   #next = 1;
   #pings: NodeJS.Timeout | undefined;
   #cancelStall: (() => void) | undefined;
@@ -133,7 +136,8 @@ export class ReaderProcess {
     else this.#pings ??= setInterval(() => this.#ping(), PING_MS).unref();
     return new RemoteWorker(
       w,
-      (message, socket, sent) => this.#send(message, socket, sent),
+      (message, sent) => this.#send(message, undefined, sent),
+      (role, stop) => this.#pass({ t: 'source', w, role }, stop),
       () => this.#detach(w),
     );
   }
@@ -165,6 +169,23 @@ export class ReaderProcess {
     this.#cancelStall = afterGrace(this.#stallMs, () => this.kill(`it did not respond for ${this.#stallMs / 1000} s`), this.#child.pid);
   }
 
+  #pass(message: ToReader, stop: () => Socket | undefined): void {
+    this.#passes.push(() => {
+      const socket = stop();
+      if (socket !== undefined) this.#send(message, socket);
+      return socket !== undefined;
+    });
+    this.#passNext();
+  }
+
+  #passNext(): void {
+    while (!this.#isPassing && !this.#isGone) {
+      const next = this.#passes.shift();
+      if (next === undefined) return;
+      this.#isPassing = next();
+    }
+  }
+
   #send(message: ToReader, socket?: Socket, sent?: () => void): void {
     if (this.#isGone || !this.#child.connected) {
       sent?.();
@@ -183,6 +204,11 @@ export class ReaderProcess {
     if (record.t === 'pong') {
       this.#cancelStall?.();
       this.#cancelStall = undefined;
+      return;
+    }
+    if (record.t === 'passed') {
+      this.#isPassing = false;
+      this.#passNext();
       return;
     }
     // Late records of a worker that is gone have no listener.
@@ -218,25 +244,23 @@ export class ReaderProcess {
   }
 }
 
-type SendMessage = (message: ToReader, socket?: Socket, sent?: () => void) => void;
+type SendMessage = (message: ToReader, sent?: () => void) => void;
 
 class RemoteWorker implements RemoteReading {
   readonly #w: number;
   readonly #send: SendMessage;
   readonly #detach: () => void;
+  readonly pass: RemoteReading['pass'];
 
-  constructor(w: number, send: SendMessage, detach: () => void) {
+  constructor(w: number, send: SendMessage, pass: RemoteReading['pass'], detach: () => void) {
     this.#w = w;
     this.#send = send;
+    this.pass = pass;
     this.#detach = detach;
   }
 
-  pass(role: SourceRole, socket: Socket): void {
-    this.#send({ t: 'source', w: this.#w, role }, socket);
-  }
-
   push(role: SourceRole, bytes: Buffer, sent?: () => void): void {
-    this.#send({ t: 'bytes', w: this.#w, role, bytes }, undefined, sent);
+    this.#send({ t: 'bytes', w: this.#w, role, bytes }, sent);
   }
 
   end(role: SourceRole): void {

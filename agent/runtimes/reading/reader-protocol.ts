@@ -30,6 +30,8 @@ export type ToReader =
 
 export type FromReader =
   | { readonly t: 'pong' }
+  /** A socket has arrived. */
+  | { readonly t: 'passed' }
   /** `h`: the header of a worker's frame; body: its body. */
   | { readonly t: 'frame'; readonly w: number; readonly h: unknown }
   /** Body: lines, each with its line end. */
@@ -45,6 +47,7 @@ const AROUND_BYTES = 64;
 
 const limits = new Map<string, { readonly header: number; readonly body: number }>([
   ['pong', { header: HEADER_BYTES, body: 0 }],
+  ['passed', { header: HEADER_BYTES, body: 0 }],
   ['frame', { header: MAX_HTTP_HEADER_BYTES + AROUND_BYTES, body: MAX_RESULT_BYTES }],
   ['lines', { header: HEADER_BYTES, body: LINES_BYTES }],
   ['violation', { header: HEADER_BYTES, body: 0 }],
@@ -63,7 +66,7 @@ export function checkRecord(header: unknown): FromReader {
 }
 
 function isValid({ t, w, stream, text, role }: Readonly<Record<string, unknown>>): boolean {
-  if (t === 'pong') return true;
+  if (t === 'pong' || t === 'passed') return true;
   if (!Number.isSafeInteger(w)) return false;
   switch (t) {
     case 'frame':

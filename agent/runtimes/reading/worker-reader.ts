@@ -87,6 +87,11 @@ export class WorkerReader {
     this.#records.ended(role);
   }
 
+  /** Whether another reader can go on with its channel here. */
+  get isPassable(): boolean {
+    return !this.#frames.isSkipping;
+  }
+
   /** Another reader goes on with its channel: returns the bytes of its unfinished frame. */
   takeKept(): Buffer {
     return this.#frames.takeKept();

@@ -12,6 +12,9 @@ import { isPassable, stopReading } from './unread-socket.ts';
 import { WorkerReader } from './worker-reader.ts';
 import type { SourceRole } from './worker-records.ts';
 
+/** A channel in the middle of a refused frame is passed later, ms. */
+const RETRY_MS = 50;
+
 interface Source {
   readonly readable: Readable;
   /** It is read here. */
@@ -111,22 +114,37 @@ export class WorkerStreams {
     const { readable } = source;
     const remote = this.#remote;
     if (remote === undefined || !source.isLocal || readable.destroyed) return;
-    source.isLocal = false;
-    this.#reading?.share.delete(readable);
-    if (!isPassable(readable)) {
-      readable.removeAllListeners('data');
-      readable.on('data', (bytes: Buffer) => {
-        readable.pause();
-        remote.push(role, bytes, () => readable.resume());
+    if (isPassable(readable)) {
+      remote.pass(role, () => {
+        if (!isPassable(readable)) return undefined;
+        if (role !== 'channel' || this.#local.isPassable) return this.#stopLocal(role, source, readable, remote);
+        setTimeout(() => this.#pass(role, source), RETRY_MS).unref();
+        return undefined;
       });
       return;
     }
-    const unread = stopReading(readable);
+    this.#leave(source);
+    readable.removeAllListeners('data');
+    readable.on('data', (bytes: Buffer) => {
+      readable.pause();
+      remote.push(role, bytes, () => readable.resume());
+    });
+  }
+
+  /** Ends the reading of a socket here; the reader goes on where it ended. */
+  #stopLocal(role: SourceRole, source: Source, socket: Socket, remote: RemoteReading): Socket {
+    this.#leave(source);
+    const unread = stopReading(socket);
     const begun = role === 'channel' ? this.#local.takeKept() : undefined;
     this.#local.flush(role);
     if (begun !== undefined && begun.length > 0) remote.push(role, begun);
     if (unread !== undefined) remote.push(role, unread);
-    remote.pass(role, readable);
+    return socket;
+  }
+
+  #leave(source: Source): void {
+    source.isLocal = false;
+    this.#reading?.share.delete(source.readable);
   }
 
   #ended(role: SourceRole): void {
