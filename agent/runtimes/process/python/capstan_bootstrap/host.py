@@ -61,14 +61,17 @@ class Host:
         try:
             if order["httpFunctions"]:
                 self._http = HttpFunctions(order, self._channel)
-                self._channel.send({"t": "loaded"})
-                self._http.serve()
-            choice = choice_of(load_function(order["folder"], order["function"]["module"], order["function"]["name"]))
+            else:
+                choice = choice_of(load_function(order["folder"], order["function"]["module"], order["function"]["name"]))
         except BaseException as error:
             sys.stderr.write(error_stack(error))
             self._channel.send({"t": "load-failed"}, utf8(error_message(error)))
             # The agent ends this process.
             threading.Event().wait()
+        if self._http is not None:
+            self._channel.send({"t": "loaded"})
+            # What ends it ends this process, as below.
+            self._http.serve()
         self._calls = Calls(choice, order["endpointId"], self._channel, end_lines, processes_of(order))
         at_once = order["maxConcurrency"]
         self._runner = runner_for(self._calls, self._interrupts, loop if choice.is_async else None, at_once, self._channel)
