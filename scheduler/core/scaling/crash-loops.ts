@@ -42,7 +42,8 @@ export function avoidedNodes(endpoint: EndpointRecord, now: Now): ReadonlySet<st
 
 /** Handles an agent's report of a worker's starts; `before` is its previous report. */
 export function noteStart(ctx: StepContext, worker: WorkerRecord, status: WorkerStatus): void {
-  const failed = Math.max(0, status.failures - worker.failuresSeen);
+  // Of one report, no more than begin a crash loop: a hostile node could keep an endpoint waiting for minutes by one number.
+  const failed = Math.min(CRASH_LOOP_FAILURES, Math.max(0, status.failures - worker.failuresSeen));
   const ready = status.state === WorkerState.IDLE || status.state === WorkerState.RUNNING;
   worker.failuresSeen = status.failures;
   const endpoint = ctx.state.endpoints.get(worker.endpoint);
