@@ -81,6 +81,7 @@ const table: Readonly<Record<string, readonly Caller[]>> = {
   'ControlService/GetEndpoint': readers,
   'ControlService/ListWorkers': readers,
   'ControlService/GetHistory': readers,
+  'ControlService/GetDeviceHistory': operators,
   'ControlService/CountJobs': owners,
   'ControlService/StartBulkOperation': owners,
   'ControlService/ListBulkOperations': owners,
