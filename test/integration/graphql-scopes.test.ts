@@ -43,6 +43,7 @@ const table: Readonly<Record<string, readonly Caller[]>> = {
   'query webhookSecret': owners,
   'query accounts': operators,
   'query joinTokens': operators,
+  'query deviceHistory': operators,
   'query cluster': operators,
   'query cells': operators,
   'mutation createEnvironment': owners,
