@@ -26,8 +26,6 @@ interface Status extends ServiceState {
 
 /** Interval of `--watch`, ms. */
 const WATCH_MS = 2_000;
-/** Moves the cursor to the first column and row, and clears the screen below. */
-const TO_TOP = '\u001B[H\u001B[J';
 
 /** `capstan status`: what is up, as whom the tool calls it, where, and what needs attention. */
 export const status: Command = {
@@ -48,7 +46,7 @@ export const status: Command = {
     void endWish().wished.then(() => ended.abort());
     for (;;) {
       const found = await statusOf(invocation, settings);
-      if (terminal.isInteractive && !flagOption(options, 'json')) process.stdout.write(TO_TOP);
+      if (!flagOption(options, 'json')) terminal.top();
       const code = show(invocation, found);
       await setTimeout(WATCH_MS, undefined, { signal: ended.signal }).catch(() => undefined);
       if (!ended.signal.aborted) continue;

@@ -32,6 +32,8 @@ export interface Terminal {
   next(command: string): void;
   /** Replaces the previous progress line on a terminal; writes nothing elsewhere. An empty text removes the line. */
   progress(text: string): void;
+  /** Moves to the top of the screen, whose text goes: what follows replaces it. Does nothing where stdout is no terminal. */
+  top(): void;
   /** Data: a document on stdout, such as JSON or a table, with its own line breaks. */
   data(text: string): void;
   /** Data: one value on stdout, always on one line. */
@@ -85,6 +87,10 @@ export function createTerminal(streams: TerminalSettings): Terminal {
       if (text === '') return;
       err.write(visibleLine(text));
       transient = true;
+    },
+    top() {
+      clear();
+      if (out.isTTY === true) out.write('\u001B[H\u001B[J');
     },
     data(text) {
       clear();

@@ -226,6 +226,7 @@ const others = [
   'completion',
   'complete',
   'version',
+  'node check',
 ];
 
 test('every command prints hostile values visibly, as text and as JSON', async (t) => {
