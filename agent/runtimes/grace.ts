@@ -11,6 +11,8 @@ const STEP_MS = 100;
 const LONGEST_STEP_MS = 250;
 /** A process that wants the processor must have had it for this share of its grace. */
 const FAIR_SHARE = 0.1;
+/** States of a process that could not act: runnable, stopped, in an uninterruptible wait of the kernel. */
+const HELD_UP: ReadonlySet<string> = new Set(['R', 'T', 'D']);
 /** Upper bound of the grace, as a multiple, even for a starved process. */
 const PATIENCE = 10;
 
@@ -44,9 +46,9 @@ export function afterGrace(ms: number, then: () => void, pid?: number): () => vo
   };
 }
 
-/** Whether a runnable process has hardly had the processor. */
+/** Whether a process that is runnable, stopped or waiting for a disk has hardly had the processor. */
 function isStarved(graceMs: number, pid: number | undefined, before: ProcessStat | null): boolean {
   if (pid === undefined || before === null) return false;
   const now = readStat(pid);
-  return now !== null && (now.state === 'R' || now.state === 'T') && now.processorMs - before.processorMs < graceMs * FAIR_SHARE;
+  return now !== null && HELD_UP.has(now.state) && now.processorMs - before.processorMs < graceMs * FAIR_SHARE;
 }
