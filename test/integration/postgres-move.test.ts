@@ -73,7 +73,8 @@ function tests(server: PostgresServer): void {
 
     const url = await server.newDatabase();
     const there = await copy(`sqlite:${stack.dataDir}`, url);
-    for (const { name, rows } of there.tables) t.true(rows > 0, `${name} has rows`);
+    // The agent of this stack has no GPU; postgres-copy copies histories of devices.
+    for (const { name, rows } of there.tables) if (name !== 'device_history') t.true(rows > 0, `${name} has rows`);
     const back = await copy(url, `sqlite:${join(stack.scratch, 'back.db')}`);
     t.deepEqual(back.tables, there.tables);
     const database = join(stack.dataDir, 'scheduler/capstan.db');
