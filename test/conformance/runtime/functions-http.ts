@@ -55,11 +55,13 @@ export async function chat(websocket, room = 'all') {
   console.log('closed with', websocket.closeCode, websocket.closeReason);
 }
 export const chatNow = chat;
+export async function leaves(code) { await wait(1); process.exit(code); }
 export async function deaf() { console.log('deaf'); await wait(1); for (;;); }
 `;
 
 const PYTHON_SOURCE = `
 import asyncio
+import sys
 from typing import Any, List
 
 def hello(name: str, times: int = 1):
@@ -169,6 +171,9 @@ async def parked():
         await asyncio.sleep(3600)
     finally:
         print("let go")
+async def leaves(code: int):
+    await asyncio.sleep(0.001)
+    sys.exit(code)
 def deaf():
     print("deaf")
     while True:
@@ -197,6 +202,7 @@ const functions: Readonly<Record<string, Parameters>> = {
   chat: { websocket: 'object', 'room?': 'string' },
   chatNow: { websocket: 'object', 'room?': 'string' },
   parked: {},
+  leaves: { code: 'integer' },
   deaf: {},
 };
 

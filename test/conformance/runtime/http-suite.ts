@@ -220,6 +220,16 @@ export function httpConformance(name: string, makeRuntime: MakeRuntime, build: H
     t.like(await late.heard.next(({ on }) => on === 'failed'), { code: 'UNAVAILABLE', untouched: true });
     t.true((await worker.hear('exited')).hardStop);
   });
+
+  test(`${name}: a function that ends the worker's process ends the requests beside it, at once`, async (t) => {
+    const worker = await workerOf(t);
+    const parked = ask(worker, 'parked');
+    await worker.hear('log', ({ text }) => text === 'parked');
+    const leaving = ask(worker, 'leaves', query('code=7'));
+    for (const { heard } of [parked, leaving])
+      t.like(await heard.next(({ on }) => on === 'failed'), { code: 'WORKER_LOST', untouched: false });
+    t.regex((await worker.hear('exited')).detail, /code 7/);
+  });
 }
 
 /** `more`: what makes the runtime run the server, as a command or an image. */

@@ -2,7 +2,6 @@
 import asyncio
 import contextvars
 import inspect
-import os
 import sys
 import threading
 import time
@@ -11,7 +10,7 @@ from . import stopping
 from .arguments import InputError
 from .async_steps import cancelled_while_waiting
 from .channel import utf8
-from .culprit import current_key, report_culprit
+from .culprit import current_key, end_process, report_culprit
 from .interrupts import JobStopped
 from .json_input import NumberOutOfRange, read_json
 from .logs import current_task
@@ -221,11 +220,9 @@ class Calls:
 
     def _exit(self, task, code):
         """Ends the worker after sys.exit() in a handler, as it would end any program."""
-        if code is not None and not isinstance(code, int):
-            sys.stderr.write(f"{code}\n")
-        self._end_lines(task)
         report_culprit(self._channel, task.key)
-        os._exit(0 if code is None else code & 0xFF if isinstance(code, int) else 1)
+        self._end_lines(task)
+        end_process(code)
 
     def _finish(self, task, end, began):
         ms = (time.perf_counter() - began) * 1000

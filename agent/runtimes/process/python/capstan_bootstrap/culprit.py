@@ -2,6 +2,7 @@
 import contextvars
 import functools
 import os
+import sys
 
 # The key of the task or request that the current code belongs to.
 current_key = contextvars.ContextVar("capstan_key", default=None)
@@ -26,6 +27,15 @@ def _reporting(end, channel):
         return end(*args, **kwargs)
 
     return reporting
+
+
+def end_process(code):
+    """Ends the process as sys.exit(code) does, at once: the interpreter would wait for threads that wait for it."""
+    if code is not None and not isinstance(code, int):
+        sys.stderr.write(f"{code}\n")
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0 if code is None else code & 0xFF if isinstance(code, int) else 1)
 
 
 def run_loop(loop, channel):

@@ -11,7 +11,7 @@ import threading
 from . import stopping
 from .async_steps import AsyncSteps
 from .channel import utf8
-from .culprit import current_key, run_loop
+from .culprit import current_key, end_process, run_loop
 from .http_arguments import BadRequest, HttpSignature
 from .http_request import Body, CallerGone, Request, Response
 from .loading import load_function
@@ -107,7 +107,10 @@ class HttpFunctions:
         self._base = contextvars.copy_context()
 
     def serve(self):
-        run_loop(self._loop, self._channel)
+        try:
+            run_loop(self._loop, self._channel)
+        except SystemExit as error:
+            end_process(error.code)
 
     def hear(self, header, body):
         key = header["key"]
