@@ -357,9 +357,12 @@ serial(`followed lines are pushed; a hidden page waits for nothing, and misses n
   await stack.ended(idOf('hostile'), await stack.run(idOf('hostile'), {}));
   await page.getByLabel('Text').fill('line <img');
   const lines = page.getByRole('log', { name: 'Log lines' }).locator('div');
-  await lines.first().waitFor();
+  // The lines of before the filter go when those that match arrive, and then the next ones are waited for.
+  await until('the matching lines are shown', async () => {
+    const texts = await lines.allTextContents();
+    return texts.length > 0 && texts.every((text) => text.includes('line <img')) && waiting.open === 1;
+  });
   const before = await lines.count();
-  await until('a request waits', () => waiting.open === 1);
   const asked = waiting.all;
   await stack.ended(idOf('hostile'), await stack.run(idOf('hostile'), {}));
   await lines.nth(before).waitFor();
