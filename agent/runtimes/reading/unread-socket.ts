@@ -17,6 +17,8 @@ export function isPassable(source: Readable): source is Socket {
 
 /** Removes the readers of a socket; returns the bytes that were read of it and not delivered. */
 export function stopReading(socket: Socket): Buffer | undefined {
+  // Of a socket that a server accepted, Node would note for as long as the reader lives that the reader has it, by server.
+  (socket as { server?: unknown }).server = undefined;
   socket.removeAllListeners('data');
   socket.pause();
   const unread = socket.readableLength > 0 ? (socket.read() as Buffer | null) : null;
