@@ -28,12 +28,11 @@ export const SUPERVISED = 'CAPSTAN_SUPERVISED';
 
 /**
  * Arguments for Node before those of a part. On a host with much memory V8 lets a heap grow far beyond what is in use: the young
- * generation to 128 MiB in each thread, in steps after hours under load, while a part keeps about 50 MiB; the old one to three
- * times what it held, as under a flood of log pages. These limit the former to 32 MiB and collect the latter when it has
- * grown by 30 %. They can only be set when the process starts, so every program that starts a part sets them: the supervisor
- * and the units in deploy/systemd.
+ * generation to 128 MiB in each thread, in steps after hours under load, while a part keeps about 50 MiB. This limits it to 32 MiB.
+ * It can only be set when the process starts, so every program that starts a part sets it: the supervisor and the units in
+ * deploy/systemd.
  */
-export const PART_NODE_ARGS: readonly string[] = ['--max-semi-space-size=16', '--heap-growing-percent=30'];
+export const PART_NODE_ARGS: readonly string[] = ['--max-semi-space-size=16'];
 
 /**
  * Runs a part until it is told to end; returns the exit code. A refusal is sent over the supervisor's channel if there
