@@ -33,8 +33,8 @@ async function world(t: ExecutionContext, overrides: Record<string, unknown> = {
   return { ...made, app, at };
 }
 
-async function signIn({ app }: Awaited<ReturnType<typeof world>>, key: string, headers: Record<string, string> = OWN) {
-  const body = new URLSearchParams({ key, to: '/rooms?id=1' }).toString();
+async function signIn({ app }: Awaited<ReturnType<typeof world>>, key: string, headers: Record<string, string> = OWN, to = '/rooms?id=1') {
+  const body = new URLSearchParams({ key, to }).toString();
   return app('POST', '/.capstan/sign-in', { 'content-type': 'application/x-www-form-urlencoded', ...headers }, { body });
 }
 
@@ -156,6 +156,13 @@ test('what a cookie holds is for one endpoint, until its end, and made by the ga
     t.is(tokens.read(text, 'one', 99), null, text);
 });
 
+test('a path to return to that no header can have ends no gateway', async (t) => {
+  const made = await world(t);
+  for (const to of ['/\u0100', '/\u0000', '/a\r\nset-cookie: b=c', '//evil.example'])
+    t.like(await signIn(made, KEY, OWN, to), { status: 303, headers: { location: '/' } }, JSON.stringify(to));
+  t.is((await made.app('GET', '/', { 'x-capstan-key': KEY })).status, 200);
+});
+
 test('requests of an endpoint’s own pages, and paths that lead to no other host', (t) => {
   const own = { scheme: 'https', authority: 'a.lb.example' } as const;
   t.true(isOwnRequest('GET', { origin: 'https://a.lb.example', upgrade: 'websocket' }, own));
@@ -165,7 +172,19 @@ test('requests of an endpoint’s own pages, and paths that lead to no other hos
   t.true(isOwnRequest('POST', { origin: 'https://a.lb.example:443' }, own));
   t.false(isOwnRequest('POST', { 'sec-fetch-site': 'none' }, own));
   t.true(isOwnRequest('GET', {}, own));
-  for (const path of ['//evil.example', '/\\evil.example', 'https://evil.example', '', '/a\nb', '/.capstan/sign-out'])
+  for (const path of [
+    '//evil.example',
+    '/\\evil.example',
+    'https://evil.example',
+    '',
+    '/a\nb',
+    '/a b',
+    '/\u0100',
+    '/\u00e9',
+    '/\u0000',
+    '/\u007f',
+    '/.capstan/sign-out',
+  ])
     t.is(returnPath(path), '/', path);
   t.is(returnPath('/a?b=c#d'), '/a?b=c#d');
 });

@@ -33,9 +33,9 @@ export function otherAddressPage(address: string): string {
 <p>This endpoint requires an API key. A browser signs in at the endpoint's own address: <a href="${escaped(address)}">${escaped(address)}</a></p>`);
 }
 
-/** Returns the path to return to: of this host, never an address elsewhere. */
+/** Returns the path to return to: of this host, never an address elsewhere, and of characters that a header may have. */
 export function returnPath(given: string): string {
-  return /^\/(?![/\\])[^\s\\]*$/.test(given) && given.length <= 2_048 && !given.startsWith('/.capstan/') ? given : '/';
+  return /^\/(?![/\\])[!-[\]-~]*$/.test(given) && given.length <= 2_048 && !given.startsWith('/.capstan/') ? given : '/';
 }
 
 function page(body: string): string {

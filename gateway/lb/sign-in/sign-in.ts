@@ -64,10 +64,9 @@ export class SignIn {
     const [path = ''] = target.split('?');
     if (path !== SIGN_IN_PATH && path !== SIGN_OUT_PATH) return false;
     if (request.method === 'POST') {
-      this.#post(request, endpointId, path).then(
-        ({ to, cookie }) => response.writeHead(303, { location: to, 'set-cookie': cookie, 'cache-control': 'no-store' }).end(),
-        (thrown: unknown) => this.#refuse(request, response, thrown),
-      );
+      this.#post(request, endpointId, path)
+        .then(({ to, cookie }) => response.writeHead(303, { location: to, 'set-cookie': cookie, 'cache-control': 'no-store' }).end())
+        .catch((thrown: unknown) => this.#refuse(request, response, thrown));
       return true;
     }
     const to = returnPath(new URLSearchParams(target.slice(path.length + 1)).get('to') ?? '/');
