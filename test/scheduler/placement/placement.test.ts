@@ -323,6 +323,21 @@ test('a driver that is upgraded makes room', (t) => {
   t.is(world.workers(id).length, 1);
 });
 
+test('what a node reports of an image does not keep the image from nodes that have it, nor from others if they disagree', (t) => {
+  const image = { imageName: 'registry.example/model:1', gpuIds: 'ANY', gpuCount: 1 };
+  const has = { runtimes: ['container'], images: ['registry.example/model:1'] };
+  const hostile = { ...has, imageRequirements: [{ image: 'registry.example/model:1', expressions: ['cuda>=99'] }] };
+  const world = new FleetWorld();
+  world.node('a', [], { ...hostile, devices: [driven('a0', '12.4', '550.54.15')] });
+  world.node('b', [], { ...has, devices: [driven('b0', '12.4', '550.54.15')] });
+  t.deepEqual(placed(world, image), ['b b0']);
+  const others = new FleetWorld();
+  others.node('a', [], { ...hostile, devices: [driven('a0', '12.4', '550.54.15')] });
+  others.node('b', [], { ...has, devices: [] });
+  others.node('c', [], { runtimes: ['container'], devices: [driven('c0', '12.4', '550.54.15')] });
+  t.deepEqual(placed(others, image), ['c c0']);
+});
+
 test('what an image requires of the driver holds for containers of it, on every node', (t) => {
   const image = { imageName: 'registry.example/model:1', gpuIds: 'ANY', gpuCount: 1 };
   const requirement = 'cuda>=12.4 brand=tesla,driver>=470,driver<471 brand=nvidia,driver>=470,driver<471';

@@ -2,27 +2,40 @@
 import { compareVersions, unmetRequirement } from '../../../../lib/nvidia-requirement.ts';
 import type { State } from '../../state.ts';
 import type { Release } from '../../state/endpoints.ts';
-import type { DeviceFacts } from './node-facts.ts';
+import type { DeviceFacts, NodeFacts } from './node-facts.ts';
 
 export interface DriverRule {
   readonly minCuda: string;
   readonly minDriver: string;
-  /** Requirements of the image, which apply where the release runs in a container. */
+  /** Full reference of the image; empty if there is none. */
+  readonly imageName: string;
+  /** Its requirements, for nodes that do not have it; they apply where the release runs in a container. */
   readonly image: readonly string[];
 }
 
 /** Characters of a requirement that are shown. */
 const MAX_SHOWN = 100;
 
-/** `image`: full reference; empty if there is none. A node that lacks it would pull it, so what any node knows of it counts. */
+/**
+ * `image`: full reference; empty if there is none. A node that lacks it would pull it, so what the nodes that have it know counts, as far as
+ * they agree: one of them must not keep it from the others by a report of its own.
+ */
 export function driverRuleOf({ nodes }: Pick<State, 'nodes'>, { minCuda, minDriver, gpuIds }: Release, image: string): DriverRule {
-  const rule = { minCuda, minDriver, image: [] };
+  const rule = { minCuda, minDriver, imageName: image, image: [] };
   if (gpuIds === '' || image === '') return rule;
+  let agreed: readonly string[] | undefined;
   for (const { facts } of nodes.values()) {
-    const known = facts?.imageRequirements[image];
-    if (known !== undefined) return { ...rule, image: known };
+    if (facts?.images.has(image) !== true) continue;
+    const known = facts.imageRequirements[image] ?? [];
+    if (agreed !== undefined && agreed.join('\n') !== known.join('\n')) return rule;
+    agreed = known;
   }
-  return rule;
+  return { ...rule, image: agreed ?? [] };
+}
+
+/** The rule on one node, which knows best what an image that it has requires. */
+export function driverRuleOn(rule: DriverRule, { images, imageRequirements }: Pick<NodeFacts, 'images' | 'imageRequirements'>): DriverRule {
+  return images.has(rule.imageName) ? { ...rule, image: imageRequirements[rule.imageName] ?? [] } : rule;
 }
 
 /** Returns what a device's driver lacks; empty if it suffices. */

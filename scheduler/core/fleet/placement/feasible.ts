@@ -8,7 +8,7 @@ import type { EndpointConfig, Release } from '../../state/endpoints.ts';
 import type { NodeRecord, NodeUsage } from '../../state/fleet.ts';
 import type { Settings } from '../../settings.ts';
 import { workerReserve, type Reserve } from './cpu-size.ts';
-import { driverObjection, driverRuleOf, newestDriver, type DriverRule } from './driver-rule.ts';
+import { driverObjection, driverRuleOf, driverRuleOn, newestDriver, type DriverRule } from './driver-rule.ts';
 import { isolationRuleOf, type IsolationRule } from './isolation-rule.ts';
 import type { DeviceFacts, NodeFacts } from './node-facts.ts';
 import type { Rejected } from './rejections.ts';
@@ -94,7 +94,8 @@ interface DeviceChoice {
 }
 
 function chooseDevices(want: Wanted, facts: NodeFacts, { usage, inContainer }: DeviceChoice): Chosen | Rejected {
-  const { release, settings, drivers } = want;
+  const { release, settings } = want;
+  const drivers = driverRuleOn(want.drivers, facts);
   const count = Math.max(1, release.gpuCount);
   const selection = settings.gpus.select(release.gpuIds);
   let fitting = 0;
