@@ -87,7 +87,7 @@ const TAKE_OVER_RETRY_MS = 1_000;
 /** How long a standby waits for its turn before it looks who the owner is, ms. */
 const TURN_MS = 500;
 /** Failures of the store after which a take-over may succeed. */
-const mayPass: ReadonlySet<ErrorCode> = new Set(['DISK_FULL', 'UNAVAILABLE']);
+const RECOVERABLE: ReadonlySet<ErrorCode> = new Set(['DISK_FULL', 'UNAVAILABLE']);
 
 export class Engine {
   /** Turns of what people look at: searches, lists, counts. */
@@ -378,7 +378,7 @@ export class Engine {
     const life = this.#life;
     if (life === null) return;
     const isStale = error instanceof StaleTermError;
-    const fatal = !isStale && !(error instanceof CapstanError && mayPass.has(error.code));
+    const fatal = !isStale && !(error instanceof CapstanError && RECOVERABLE.has(error.code));
     const unconfirmed = this.#unconfirmed;
     this.#unconfirmed = null;
     this.#options.log.error({ err: error }, isStale ? 'another scheduler took the queue; taking over again' : 'the store failed');
@@ -427,7 +427,7 @@ export class Engine {
     const failure = messageOf(error);
     if (failure !== this.#lastFailure) this.#options.log.error({ err: error }, 'take-over failed; trying again');
     this.#lastFailure = failure;
-    if (error instanceof CapstanError && !mayPass.has(error.code)) this.#options.onFatal(error);
+    if (error instanceof CapstanError && !RECOVERABLE.has(error.code)) this.#options.onFatal(error);
     else this.#retryTakeOver();
   }
 }

@@ -19,7 +19,7 @@ interface Source {
   readonly readable: Readable;
   /** It is read here. */
   isLocal: boolean;
-  mayPass: boolean;
+  canHandOver: boolean;
   readonly ended: PromiseWithResolvers<void>;
 }
 
@@ -56,13 +56,13 @@ export class WorkerStreams {
       return;
     }
     for (const [role, source] of this.#sources)
-      if (source.mayPass) this.#pass(role, source);
+      if (source.canHandOver) this.#pass(role, source);
       else reading.share.add(source.readable);
   }
 
   /** Reads a source to its end. `until`: here before it resolves. `stays`: here for ever. */
   read(role: SourceRole, readable: Readable, { until, stays = false }: ReadOptions = {}): void {
-    const source: Source = { readable, isLocal: true, mayPass: until === undefined && !stays, ended: Promise.withResolvers() };
+    const source: Source = { readable, isLocal: true, canHandOver: until === undefined && !stays, ended: Promise.withResolvers() };
     this.#sources.set(role, source);
     readable.on('error', () => undefined);
     readable.once('close', () => {
@@ -76,11 +76,11 @@ export class WorkerStreams {
       else this.#reading.share.handle(push);
       if (readable instanceof Socket) freeBuffer(data);
     });
-    if (source.mayPass) this.#pass(role, source);
+    if (source.canHandOver) this.#pass(role, source);
     else {
       this.#reading?.share.add(readable);
       void until?.then(() => {
-        source.mayPass = true;
+        source.canHandOver = true;
         this.#pass(role, source);
       });
     }

@@ -101,7 +101,7 @@ export function fill(ctx: StepContext, endpoint: EndpointRecord): void {
 }
 
 /** Whether a job that waits for a worker of its own is the first of a queue: others may pass it. */
-export function mayPass(state: State, endpoint: EndpointRecord): boolean {
+export function mayOvertake(state: State, endpoint: EndpointRecord): boolean {
   return endpoint.lanes.some((lane) => {
     const head = first(lane);
     return head !== null && runsAlone(state, head);

@@ -2,7 +2,7 @@
 import { WorkerState } from '../../../proto/gen/capstan/v1/common.ts';
 
 import { inCrashLoop } from '../scaling/crash-loops.ts';
-import { mayPass } from './dispatch.ts';
+import { mayOvertake } from './dispatch.ts';
 import { hasRoom, isReady } from './slots.ts';
 import type { State } from '../state.ts';
 import type { EndpointRecord } from '../state/endpoints.ts';
@@ -36,7 +36,7 @@ export function queueReason(state: State, endpoint: EndpointRecord, now: Now): E
   const workers = [...endpoint.workers].flatMap((id) => state.workers.get(id) ?? []);
   const sick = workers.find((worker) => !worker.drain && worker.status?.state === WorkerState.UNHEALTHY);
   if (workers.some((worker) => isReady(worker) && state.nodes.get(worker.node)?.session !== null)) {
-    const isApart = mayPass(state, endpoint);
+    const isApart = mayOvertake(state, endpoint);
     if (workers.some((worker) => isReady(worker) && hasRoom(worker, now, isApart))) return { reason: '', detail: '' };
     const lacks = isApart ? 'no empty one for a job that runs alone' : 'no free slot';
     return { reason: 'WORKERS_BUSY', detail: `${workers.length} workers, ${lacks}` };

@@ -9,7 +9,7 @@ import { dropBody, type State } from '../state.ts';
 import type { EndpointRecord } from '../state/endpoints.ts';
 import { admit, refuse } from './admission.ts';
 import { bodyRefusal, reserve } from './body-use.ts';
-import { fill, findFreeSlot, mayPass, sendJob } from './dispatch.ts';
+import { fill, findFreeSlot, mayOvertake, sendJob } from './dispatch.ts';
 import { endpointNotFound } from './errors.ts';
 import { readFor } from './job-lookup.ts';
 import { applyEvent, newJob, toRow } from './job-records.ts';
@@ -80,7 +80,7 @@ function insert(ctx: StepContext, endpoint: EndpointRecord, event: Extract<CoreE
   if (waitMs > 0) addWaiter(ctx, { ref, endpoint: event.endpoint, job: event.job, mode: 'job', waitMs, usage, isUnconfirmed: true });
   else ctx.emit({ kind: 'reply', channel: event.ref.channel, reply: jobReply(event.ref.request, viewOfRecord(job, '')), usage }, write);
   if (slot !== null) sendJob(ctx, job, slot, write);
-  else if (mayPass(ctx.state, endpoint)) fill(ctx, endpoint);
+  else if (mayOvertake(ctx.state, endpoint)) fill(ctx, endpoint);
 }
 
 /** Returns why the account may not store the input of a new job; null if it may. */
