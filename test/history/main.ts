@@ -5,6 +5,7 @@
  *
  * The exit code is 1 when a rule is violated, 2 for a wrong option.
  */
+import { readFileSync } from 'node:fs';
 import { mkdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
@@ -36,6 +37,8 @@ const HEAL_MS = 60_000;
 const LAST_LOOKS_MS = 180_000;
 const LOOK_AGAIN_MS = 20_000;
 const SETTLE_MS = 20_000;
+/** Shown of the log of a part that ended by itself. */
+const CRASH_LINES = 30;
 /** So short that memory and disk reach their level within minutes. */
 const SOAK_RETENTION = { runRetentionMs: 60_000, runsyncRetentionMs: 60_000, idempotencyRetentionMs: 60_000 };
 
@@ -79,8 +82,10 @@ async function runStack(options: Options, prepared: Prepared, recorder: Recorder
   let closing = false;
   const traces = options.soak ? await TraceSink.open() : undefined;
   const settings = { ...prepared.settings, ...(await cluster(options)), ...soakSettings(prepared.settings, traces) };
-  const stack = await HistoryStack.start(settings, (part, how) => {
-    if (!closing && faults?.explains(part) !== true) recorder.record({ kind: 'crash', part, how });
+  const stack = await HistoryStack.start(settings, (part, how, log) => {
+    if (closing || faults?.explains(part) === true) return;
+    recorder.record({ kind: 'crash', part, how });
+    console.log(`! the ${part} ended by itself: ${how}; the end of its log:\n${lastLines(log, CRASH_LINES)}`);
   });
   try {
     const secret = (await stack.capstan('webhooks', 'secret', 'get')).trim();
@@ -120,9 +125,13 @@ async function runStack(options: Options, prepared: Prepared, recorder: Recorder
     await deliveries.close();
   } finally {
     closing = true;
-    await stack.close(options.out === undefined ? undefined : join(options.out, 'logs'));
+    await stack.close(join(recorder.folder, 'logs'));
     traces?.close();
   }
+}
+
+function lastLines(file: string, count: number): string {
+  return readFileSync(file, 'utf8').trimEnd().split('\n').slice(-count).join('\n');
 }
 
 /** Short retention, and traces for a receiver that drops them; nothing without a soak. */

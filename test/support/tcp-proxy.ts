@@ -22,6 +22,8 @@ export class TcpProxy {
   readonly #held: { readonly link: Link; readonly bytes: Buffer }[] = [];
   #isPooler = false;
   #onPassed: (() => void) | null = null;
+  /** A link that sends this is cut in place of it. */
+  #cutAt: string | null = null;
   #target: number;
 
   private constructor(listener: Server, target: number) {
@@ -88,6 +90,12 @@ export class TcpProxy {
     return new Promise((resolve) => (this.#onPassed = resolve));
   }
 
+  /** Cuts the next connection that sends `text`, before the server has it. Resolves when that has happened. */
+  cutAt(text: string): Promise<void> {
+    this.#cutAt = text;
+    return new Promise((resolve) => (this.#onPassed = resolve));
+  }
+
   cut(): void {
     for (const { client, server } of this.#links) {
       client.destroy();
@@ -119,6 +127,13 @@ export class TcpProxy {
   }
 
   #request(link: Link, bytes: Buffer): void {
+    if (this.#cutAt !== null && bytes.includes(this.#cutAt)) {
+      this.#cutAt = null;
+      link.client.resetAndDestroy();
+      link.server.destroy();
+      this.#onPassed?.();
+      return;
+    }
     if (this.#toServer === 'hold') this.#held.push({ link, bytes });
     if (this.#toServer !== 'forward') return;
     if (this.#left === null) {

@@ -187,8 +187,10 @@ export function readPool(address: Address, size: number, { settings = {}, socket
     idleTimeoutMillis: 0,
   };
   const pool = new Pool({ ...config, Client: StoreClient });
-  // An idle connection that breaks is replaced when it is needed.
+  // An idle connection that breaks is replaced when it is needed. One that is in use also fails its query; while it is verified, the
+  // pool itself does not listen, and the process would end.
   pool.on('error', () => undefined);
+  pool.on('connect', (client) => client.on('error', () => undefined));
   return pool;
 }
 

@@ -5,6 +5,7 @@ import { Client } from 'pg';
 import { openPostgresStore, type PostgresOptions, type PostgresStore } from '../../../scheduler/store/postgres/client.ts';
 import { StaleTermError, type Fence } from '../../../scheduler/store/store.ts';
 import type { PostgresServer } from '../../support/postgres.ts';
+import { TcpProxy } from '../../support/tcp-proxy.ts';
 import { withPostgres } from '../../support/with-postgres.ts';
 import { queued, queueOf, submit } from './jobs.ts';
 import { take } from './take.ts';
@@ -12,7 +13,6 @@ import { take } from './take.ts';
 /** Shorter than in production, so that the tests wait less. */
 const ANSWER_MS = 300;
 const OTHERS = "datname = current_database() AND application_name LIKE 'capstan cell %'";
-
 await withPostgres('postgres', tests);
 
 interface World {
@@ -119,6 +119,21 @@ function tests(server: PostgresServer): void {
     );
     await take(store);
     t.deepEqual(await queueOf(store), [1]);
+  });
+
+  test('a connection for reading that breaks while it is made fails one read, and the next one goes on', async (t) => {
+    const { another, url } = await world(t);
+    const proxy = await TcpProxy.open(t, server.port);
+    const through = new URL(url);
+    through.port = String(proxy.port);
+    for (const sent of ['user\0', 'pg_is_in_recovery', 'capstan.jobs']) {
+      const store = await another({ url: through.href });
+      const search = (): Promise<unknown[]> => store.search('newest', 'endpoint-a', null, 1, 1);
+      const cut = proxy.cutAt(sent);
+      await t.throwsAsync(search(), { code: 'UNAVAILABLE' }, sent);
+      await cut;
+      t.deepEqual(await search(), [], sent);
+    }
   });
 
   test('a schema of a newer version is refused, and another program’s is not touched', async (t) => {

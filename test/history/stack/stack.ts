@@ -77,6 +77,9 @@ export const plainSettings: StackSettings = {
   retention: { runRetentionMs: 7_200_000, runsyncRetentionMs: 300_000, idempotencyRetentionMs: 86_400_000 },
 };
 
+/** Called for every end of a part before the stack is closed; `log` is the file of its log. */
+type Exited = (part: string, how: string, log: string) => void;
+
 export class HistoryStack {
   readonly apiKey = `cap_${randomBytes(24).toString('base64url')}`;
   readonly folder: string;
@@ -90,17 +93,17 @@ export class HistoryStack {
   /** Ids of the endpoints by name. */
   endpoints: ReadonlyMap<string, string> = new Map();
   readonly #settings: StackSettings;
-  readonly #exited: (part: string, how: string) => void;
+  readonly #exited: Exited;
   readonly #addresses = new Map<string, string>();
 
-  private constructor(folder: string, settings: StackSettings, exited: (part: string, how: string) => void) {
+  private constructor(folder: string, settings: StackSettings, exited: Exited) {
     this.folder = folder;
     this.#settings = settings;
     this.#exited = exited;
   }
 
   /** Starts all parts and deploys the app. `exited` is called for every end of a part before {@link close}. */
-  static async start(settings: StackSettings, exited: (part: string, how: string) => void): Promise<HistoryStack> {
+  static async start(settings: StackSettings, exited: Exited): Promise<HistoryStack> {
     const folder = await realpath(await ownFolder('capstan-history'));
     const stack = new HistoryStack(folder, settings, exited);
     try {
@@ -273,7 +276,7 @@ export class HistoryStack {
       ...(this.#settings.program === undefined ? {} : { program: this.#settings.program }),
       ...(this.#settings.observesHeaps === true ? { liveHeapFile: this.#liveHeapFile(name) } : {}),
       env: () => ({ ...this.#environment(), CAPSTAN_DATA_DIR: folder, ...env(), ...this.#settings.env(name) }),
-      exited: (how) => this.#exited(name, how),
+      exited: (how) => this.#exited(name, how, join(this.folder, 'logs', `${name}.log`)),
     });
     this.parts.set(name, part);
     const limit = AbortSignal.timeout(60_000);
