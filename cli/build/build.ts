@@ -24,6 +24,7 @@ import { packArtifact, removeArtifact, TOOL_FOLDER, type Artifact, type Layer } 
 import { checkSize } from '../deploy/artifact-size.ts';
 import { checkNames, FORMER_IGNORE_FILE, IGNORE_FILE, listFiles } from '../deploy/files.ts';
 import { MANIFEST_NAME, readManifest } from '../deploy/manifest.ts';
+import { artifactFacts, writeBuildFacts, type BuildFacts } from './build-facts.ts';
 import { createActivity } from '../terminal/activity.ts';
 import type { Terminal } from '../terminal/terminal.ts';
 import { ToolError } from '../terminal/tool-error.ts';
@@ -109,11 +110,9 @@ async function buildDeclared(declared: DeclaredApplication, options: BuildOption
 async function buildFrom(source: string, declared: DeclaredApplication, options: BuildOptions, terminal: Terminal): Promise<Built> {
   const { folder, endpoints } = declared;
   const handlers = await handlersOf(declared);
-  const fingerprint = await fingerprintOf(source);
+  const facts: BuildFacts = { version: '1', project_name: basename(folder), source_fingerprint: await fingerprintOf(source) };
   const packages = await installPackages(declared, options, terminal);
   const manifest = manifestOf(endpoints, {
-    projectName: basename(folder),
-    fingerprint,
     packages: packages.promised,
     python: packages.compiledFor,
     handlers: handlers.paths,
@@ -123,15 +122,15 @@ async function buildFrom(source: string, declared: DeclaredApplication, options:
   activity.begin('packing files');
   const artifact = await packArtifact(source, published, {
     output: folder,
-    generated: [...handlers.files, ...packages.files, ...(await sdkFiles(endpoints))],
+    generated: [...handlers.files, ...packages.files, ...(await sdkFiles(endpoints)), artifactFacts(facts)],
     layers: packages.layers satisfies readonly Layer[],
     // Packages installed for this machine may not fit the hosts.
     skip: (_name, path) => path === 'node_modules/@capstan/sdk' || (path === 'node_modules' && packages.replacesNodeModules),
     keepStaging: options.keepStaging,
     packing: (done, total) => activity.at(done, total),
   }).finally(() => activity.end());
-  const generatedAt = new Date().toISOString();
-  await publishManifest(folder, `${JSON.stringify({ ...(JSON.parse(published) as object), generated_at: generatedAt }, null, 2)}\n`);
+  await publishManifest(folder, published);
+  await writeBuildFacts(folder, facts, published);
   const application: Application = {
     folder,
     published,

@@ -1,12 +1,9 @@
-/** Generates the manifest of a declared application. */
+/** Generates the manifest of a declared application: `resources` and `routes`. What else a build knows is in `build.json` (build-facts.ts). */
 import { defaultBaseImage } from '../../lib/base-images.ts';
 import type { DeclaredEndpoint } from '../discovery/declared.ts';
 import { resourceOf } from '../../sdk/typescript/settings.ts';
 
 export interface ManifestFacts {
-  readonly projectName: string;
-  /** SHA-256 over the application's own files, hex. */
-  readonly fingerprint: string;
   /** Packages left out because the base image has them, by endpoint. */
   readonly packages: ReadonlyMap<string, readonly string[]>;
   /** Python version that compiled packages of the build require; empty for any. */
@@ -18,17 +15,10 @@ export interface ManifestFacts {
 export function manifestOf(endpoints: readonly DeclaredEndpoint[], facts: ManifestFacts): Record<string, unknown> {
   const balanced = endpoints.filter(({ functions }) => functions.some(({ route }) => route !== null));
   return {
-    version: '1',
-    project_name: facts.projectName,
-    source_fingerprint: facts.fingerprint,
     resources: Object.fromEntries(endpoints.map((endpoint) => [endpoint.name, resourceFor(endpoint, facts)])),
     routes: Object.fromEntries(balanced.map(({ name, functions }) => [name, routesOf(functions)])),
-    function_registry: Object.fromEntries(endpoints.flatMap(({ name, functions }) => functions.map((each) => [each.name, name] as const))),
   };
 }
-
-/** The manifest key that marks a generated manifest; hand-written manifests do not have it. */
-export const FINGERPRINT_KEY = 'source_fingerprint';
 
 function resourceFor(endpoint: DeclaredEndpoint, { packages, python, handlers }: ManifestFacts): Record<string, unknown> {
   const left = packages.get(endpoint.name) ?? [];

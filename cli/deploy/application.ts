@@ -9,7 +9,7 @@ import { CapstanError } from '../../lib/errors.ts';
 import { errnoOf } from '../../lib/to-error.ts';
 import { ToolError } from '../terminal/tool-error.ts';
 import { decodeText } from '../text-file.ts';
-import { FINGERPRINT_KEY } from '../build/manifest.ts';
+import { isGenerated, removeBuildFacts } from '../build/build-facts.ts';
 import { EXAMPLE } from '../discovery/discover.ts';
 import { hasDockerfile, offerFor } from '../init/offers.ts';
 import { readNodeImports } from '../discovery/node-imports.ts';
@@ -100,7 +100,8 @@ export async function publishManifest(folder: string, published: string): Promis
 export async function removePublishedManifest(folder: string): Promise<void> {
   const target = join(folder, TOOL_FOLDER, MANIFEST_NAME);
   const text = await readFile(target, 'utf8').catch(() => ''); // absent or not readable: the build reports it
-  if (text.includes(`"${FINGERPRINT_KEY}"`)) await rm(target, { force: true });
+  if (await isGenerated(folder, text)) await rm(target, { force: true });
+  await removeBuildFacts(folder);
 }
 
 /** Returns the hand-written manifest; null when there is none. A generated one does not count. */
@@ -108,7 +109,7 @@ export async function writtenManifest(folder: string): Promise<{ path: string; t
   for (const path of [join(folder, MANIFEST_NAME), join(folder, TOOL_FOLDER, MANIFEST_NAME)]) {
     try {
       const text = decodeText(await readFile(path), relative(folder, path));
-      if (path.includes(TOOL_FOLDER) && text.includes(`"${FINGERPRINT_KEY}"`)) continue;
+      if (path === join(folder, TOOL_FOLDER, MANIFEST_NAME) && (await isGenerated(folder, text))) continue;
       return { path, text };
     } catch (cause) {
       if (cause instanceof CapstanError) throw cause;

@@ -111,6 +111,14 @@ test('the manifest that a build left in .tool does not contradict endpoints that
   const { code, stderr } = await build(t, folder);
   t.is(code, 0, stderr);
   t.regex(stderr, /^! \.tool\/tool_manifest\.json is replaced: the endpoints are declared in the sources$/m);
-  t.true((await readFile(join(folder, '.tool/tool_manifest.json'), 'utf8')).includes('"source_fingerprint"'));
+  t.true((await readFile(join(folder, '.tool/build.json'), 'utf8')).includes('"source_fingerprint"'));
   t.notRegex((await build(t, folder)).stderr, /is replaced/);
+
+  // Earlier versions kept what `build.json` has in the manifest; such a manifest is a build's own.
+  const former = { ...(JSON.parse(manifest({})) as object), version: '1', source_fingerprint: '0' };
+  await writeFile(join(folder, '.tool/tool_manifest.json'), JSON.stringify(former));
+  t.notRegex((await build(t, folder)).stderr, /is replaced/);
+  // One that was edited since the build is somebody's.
+  await writeFile(join(folder, '.tool/tool_manifest.json'), manifest({}));
+  t.regex((await build(t, folder)).stderr, /is replaced/);
 });

@@ -1,6 +1,8 @@
 /** Applications whose endpoints are declared in the sources, built and served by the real stack, in both languages. */
+import { execFile } from 'node:child_process';
 import { readFile } from 'node:fs/promises';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
+import { promisify } from 'node:util';
 
 import test from 'ava';
 
@@ -119,9 +121,11 @@ test('the manifest has the documented shape and only the folder’s own content;
   const build = async (): Promise<{ digest: string; path: string }> =>
     JSON.parse(await stack.tool('build', folder, '--json')) as { digest: string; path: string };
   const first = await build();
-  const manifest = JSON.parse(await readFile(join(folder, '.tool/tool_manifest.json'), 'utf8')) as Record<string, unknown>;
+  const local = async (name: string): Promise<Record<string, unknown>> =>
+    JSON.parse(await readFile(join(folder, '.tool', name), 'utf8')) as Record<string, unknown>;
+  const manifest = await local('tool_manifest.json');
+  t.deepEqual(Object.keys(manifest), ['resources', 'routes']);
   t.like(manifest, {
-    version: '1',
     resources: {
       shout: {
         imageName: 'capstan/base-node',
@@ -132,8 +136,13 @@ test('the manifest has the documented shape and only the folder’s own content;
       web: { is_load_balanced: true },
     },
     routes: { web: { 'GET /health': 'get_health', 'POST /greet/{name}': 'post_greet_name' } },
-    function_registry: { shout: 'shout', greet: 'greet', get_health: 'web', post_greet_name: 'web' },
   });
-  t.regex(String(manifest['generated_at']), /^\d{4}-/);
+  const facts = await local('build.json');
+  t.like(facts, { version: '1', project_name: basename(folder) });
+  t.regex(String(facts['source_fingerprint']), /^[0-9a-f]{64}$/);
+  t.regex(String(facts['generated_at']), /^\d{4}-/);
+  const packed = await promisify(execFile)('tar', ['-xzOf', first.path, 'tool_manifest.json', '_capstan/build.json'], { encoding: 'utf8' });
+  t.true(packed.stdout.includes(`"source_fingerprint": "${String(facts['source_fingerprint'])}"`));
+  t.notRegex(packed.stdout, /generated_at|manifest_sha256/);
   t.is((await build()).digest, first.digest);
 });
