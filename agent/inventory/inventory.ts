@@ -62,7 +62,7 @@ export interface InventoryOptions {
   readonly env: Readonly<Record<string, string>>;
   /** Interval of light probes, ms. */
   readonly lightMs: number;
-  /** Interval of full probes and of probes of the host's Python, ms. */
+  /** Interval of full probes, and of reading the host's hardware and Python, ms. */
   readonly fullMs: number;
   readonly log: Logger;
   readonly onChange: (inventory: Inventory) => void;
@@ -74,7 +74,8 @@ export class InventoryKeeper {
   #gauges: HostGauges = quickGauges();
   readonly #load = new CpuLoad();
   #python: HostPython = { version: '', packages: {} };
-  #pythonAt = -Infinity;
+  /** When the identity and the host's Python were read last, monotonic ms. */
+  #hostAt = -Infinity;
   /** As reported by nvidia-smi. */
   #devices: DeviceSet = NO_DEVICES;
   /** The same with errors from the kernel log. */
@@ -189,23 +190,38 @@ export class InventoryKeeper {
 
   async #probeHost(first: boolean): Promise<boolean> {
     try {
-      if (first) this.#identity = await readIdentityOfHost();
       this.#gauges = await readGauges(this.#options.folder, this.#load);
-      return (await this.#probePython()) || first;
+      return (await this.#probeSlowly()) || first;
     } catch (error) {
       this.#options.log.warn({ error: messageOf(error) }, 'reading the host failed');
     }
     return first;
   }
 
-  /** Returns true when it has changed. */
-  async #probePython(): Promise<boolean> {
+  /** Reads the identity and the host's Python where that is due. Returns true when one has changed. */
+  async #probeSlowly(): Promise<boolean> {
     const now = performance.now();
-    if (now - this.#pythonAt < this.#options.fullMs) return false;
-    this.#pythonAt = now;
-    const before = JSON.stringify(this.#python);
-    this.#python = await readHostPython(this.#options.env);
-    return JSON.stringify(this.#python) !== before;
+    if (now - this.#hostAt < this.#options.fullMs) return false;
+    this.#hostAt = now;
+    const before = this.#slowFacts;
+    const [identity, python] = await Promise.all([this.#readIdentity(), readHostPython(this.#options.env)]);
+    this.#identity = identity;
+    this.#python = python;
+    return this.#slowFacts !== before;
+  }
+
+  /** Returns the last identity where the host cannot be read now. */
+  async #readIdentity(): Promise<HostIdentity> {
+    try {
+      return await readIdentityOfHost();
+    } catch (error) {
+      this.#options.log.warn({ error: messageOf(error) }, 'reading the hardware failed');
+      return this.#identity;
+    }
+  }
+
+  get #slowFacts(): string {
+    return JSON.stringify([this.#identity, this.#python], (_key, value: unknown) => (typeof value === 'bigint' ? String(value) : value));
   }
 
   async #probeEngine(): Promise<boolean> {

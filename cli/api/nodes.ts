@@ -41,6 +41,24 @@ export interface NodeRow {
   readonly deviceProblem: string;
   /** Gateways that its agent does not reach. */
   readonly unreachableGateways: readonly { readonly address: string; readonly dialed: string; readonly reason: string }[];
+  /** Null until its agent has read it, and for keys that are no operator's. */
+  readonly hardware: {
+    readonly manufacturer: string;
+    readonly model: string;
+    readonly isVirtual: boolean;
+    readonly cpuCores: number | null;
+    readonly cpuSockets: number | null;
+    readonly swapBytes: number;
+    readonly disks: readonly { readonly name: string; readonly model: string; readonly kind: string; readonly sizeBytes: number }[];
+    readonly networkInterfaces: readonly {
+      readonly name: string;
+      readonly kind: string;
+      readonly addresses: readonly string[];
+      readonly mtu: number | null;
+      readonly speedMbps: number | null;
+      readonly isDefault: boolean;
+    }[];
+  } | null;
   /** Null when its agent does not report it. */
   readonly isolation: {
     readonly processes: string;
@@ -72,6 +90,8 @@ export interface MachineType {
 const NODE = `id cell name connected draining workers jobs cpus memoryBytes allocated { cpus memoryBytes devices } allocatable { cpus memoryBytes }
   memoryAvailableBytes diskAvailableBytes cpuPercent runtimes packages: packageVersions deviceProblem
   unreachableGateways { address dialed reason } isolation { processes containers processNetworks containerNetworks missing { without reason remedy } }
+  hardware { manufacturer model isVirtual cpuCores cpuSockets swapBytes disks { name model kind sizeBytes }
+    networkInterfaces { name kind addresses mtu speedMbps isDefault } }
   devices { uuid name: model memoryBytes healthy problem temperatureCelsius utilizationPercent eccCorrected eccUncorrected
     recoveryAction pciBusId xids { code text at } }`;
 const MACHINE_TYPE = 'nodes os arch cpus cpuModel memoryBytes runtimes packages images devices { model memoryBytes count }';

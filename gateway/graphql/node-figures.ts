@@ -1,6 +1,6 @@
 /** Converts the capacity and state of a node into the schema's numbers and words. */
 import type { NodeInfo } from '../../proto/gen/capstan/v1/control.ts';
-import type { NodeIsolation } from '../../proto/gen/capstan/v1/nodes.ts';
+import type { HostHardware, NodeIsolation } from '../../proto/gen/capstan/v1/nodes.ts';
 
 /** Bytes and milliseconds become numbers. A value that the agent does not report is null; texts may be empty. */
 export function nodeFigures(node: NodeInfo) {
@@ -45,6 +45,7 @@ export function nodeFigures(node: NodeInfo) {
     deviceProblem: inventory?.deviceProblem ?? '',
     unreachableGateways: inventory?.unreachableGateways ?? [],
     isolation: isolationOf(inventory?.isolation),
+    hardware: hardwareOf(inventory?.hardware),
     agentVersion: node.agentVersion === '' ? null : node.agentVersion,
   };
 }
@@ -54,4 +55,20 @@ function isolationOf(isolation: NodeIsolation | undefined): object | null {
   if (isolation === undefined) return null;
   const { processes, containers, processNetworks, containerNetworks, missing } = isolation;
   return { processes, containers: containers === '' ? null : containers, processNetworks, containerNetworks, missing };
+}
+
+/** Null until the agent has read it. A number that the host does not say is null, a text empty. */
+function hardwareOf(hardware: HostHardware | undefined): object | null {
+  if (hardware === undefined) return null;
+  const { manufacturer, model, isVirtual, cpuCores, cpuSockets, swapBytes, disks, networkInterfaces } = hardware;
+  return {
+    manufacturer,
+    model,
+    isVirtual,
+    cpuCores: cpuCores || null,
+    cpuSockets: cpuSockets || null,
+    swapBytes: Number(swapBytes),
+    disks: disks.map((disk) => ({ ...disk, sizeBytes: Number(disk.sizeBytes) })),
+    networkInterfaces: networkInterfaces.map((each) => ({ ...each, mtu: each.mtu || null, speedMbps: each.speedMbps || null })),
+  };
 }

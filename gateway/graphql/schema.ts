@@ -329,6 +329,8 @@ type Node {
   isolation: Isolation
   "Gateways that its agent does not reach; empty for keys without the scope OPERATOR."
   unreachableGateways: [UnreachableGateway!]!
+  "The machine, as its agent reads it at its start and every 5 minutes; null until then, and for keys without the scope OPERATOR."
+  hardware: Hardware
   "Version of its agent; null until the agent connects, and for keys without the scope OPERATOR."
   agentVersion: String
 }
@@ -340,6 +342,31 @@ type UnreachableGateway {
   dialed: String!
   "The last error."
   reason: String!
+}
+type Hardware {
+  manufacturer: String!
+  model: String!
+  "A virtual machine."
+  isVirtual: Boolean!
+  cpuCores: Int
+  cpuSockets: Int
+  "Bytes."
+  swapBytes: Float!
+  disks: [Disk!]!
+  "Without loopback."
+  networkInterfaces: [NetworkInterface!]!
+}
+"""A disk of a host; kind is SSD or HDD."""
+type Disk { name: String! model: String! kind: String! sizeBytes: Float! }
+type NetworkInterface {
+  name: String!
+  "wired, wireless or virtual."
+  kind: String!
+  addresses: [String!]!
+  mtu: Int
+  speedMbps: Int
+  "The default route uses it."
+  isDefault: Boolean!
 }
 """How strongly a node isolates its workers (docs/sandboxes.md)."""
 type Isolation {

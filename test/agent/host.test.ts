@@ -1,12 +1,14 @@
 /** What a host says of itself: system, processors, and which packages of the base images its Python has, without importing one. */
 import { execFile } from 'node:child_process';
 import { mkdir, writeFile } from 'node:fs/promises';
-import { release } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 
 import test from 'ava';
+import information from 'systeminformation';
 
+import { readHardware } from '../../agent/inventory/hardware.ts';
+import type { HardwareReading } from '../../agent/inventory/hardware-thread.ts';
 import { CpuLoad, quickIdentity, readGauges, readIdentityOfHost } from '../../agent/inventory/host-facts.ts';
 import { readHostPython } from '../../agent/inventory/host-python.ts';
 import { folderOf } from '../support/folder.ts';
@@ -44,15 +46,36 @@ with zipfile.ZipFile(sys.argv[1], "w") as archive:
   t.like((await readHostPython({ PATH, PYTHONPATH: archive })).packages, { triton: '3.0.0' });
 });
 
-test('a system is named by its os-release; what the host does not say is asked for', async (t) => {
-  const folder = await folderOf(t);
-  const file = join(folder, 'os-release');
-  await writeFile(file, 'PRETTY_NAME="x"\nNAME="Some Linux"\nVERSION_ID=12\n');
-  const quick = { ...quickIdentity(), cpuModel: 'Some CPU' };
-  t.like(await readIdentityOfHost(quick, file), { os: `Some Linux 12 ${release()}`, cpuModel: 'Some CPU' });
-  const asked = await readIdentityOfHost({ ...quick, cpuModel: 'unknown' }, join(folder, 'none'));
-  t.true(asked.os.includes(release()), asked.os);
-  t.not(asked.cpuModel, 'Some CPU');
+test('systeminformation supplies the facts of a Linux host: system, processors, memory, disks and network', async (t) => {
+  const { os, cpuModel, memoryBytes, hardware } = await readIdentityOfHost();
+  const [system, cpu, memory, devices, interfaces] = await Promise.all([
+    information.osInfo(),
+    information.cpu(),
+    information.mem(),
+    information.blockDevices(),
+    information.networkInterfaces(),
+  ]);
+  t.is(os, `${system.distro} ${system.release} ${system.kernel}`.replaceAll(/ +/g, ' ').trim());
+  t.is(cpuModel, [cpu.manufacturer, cpu.brand].filter((word) => word !== '').join(' '));
+  t.is(memoryBytes, BigInt(memory.total));
+  t.like(hardware, { cpuCores: cpu.physicalCores, cpuSockets: cpu.processors, swapBytes: BigInt(memory.swaptotal) });
+  t.deepEqual(
+    hardware?.disks.map(({ name, sizeBytes }) => [name, Number(sizeBytes)]),
+    devices.filter(({ type, size }) => type === 'disk' && size > 0).map(({ name, size }) => [name, size]),
+  );
+  const shown = [interfaces].flat().filter(({ internal, iface }) => !internal && !iface.startsWith('veth'));
+  t.deepEqual(hardware?.networkInterfaces.map(({ name }) => name).sort(), shown.map(({ iface }) => iface).sort());
+});
+
+test('a fact that the host does not say keeps the value that Node has', async (t) => {
+  const quick = { ...quickIdentity(), os: 'Some Linux', cpuModel: 'Some CPU' };
+  const reading = await readHardware();
+  const read = (): Promise<HardwareReading> => Promise.resolve({ ...reading, os: '', cpuModel: '', memoryBytes: 0n });
+  t.like(await readIdentityOfHost(quick, read), { os: 'Some Linux', cpuModel: 'Some CPU', memoryBytes: quick.memoryBytes });
+});
+
+test('a reading that takes too long ends with its thread, and says so', async (t) => {
+  await t.throwsAsync(readHardware(0), { message: 'systeminformation did not respond within 0 ms' });
 });
 
 test('the load is that between two looks', async (t) => {

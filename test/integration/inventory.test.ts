@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 
 import test from 'ava';
+import information from 'systeminformation';
 
 import { writeFakeSmi } from '../agent/fake-nvidia-smi.ts';
 import { shared } from '../cli/fakes/run.ts';
@@ -14,6 +15,11 @@ import { folderOf } from '../support/folder.ts';
 const tool = join(import.meta.dirname, '../../cli/main.ts');
 
 interface Row {
+  readonly hardware: {
+    readonly cpuCores: number | null;
+    readonly disks: readonly unknown[];
+    readonly networkInterfaces: readonly unknown[];
+  } | null;
   readonly devices: readonly { readonly uuid: string; readonly healthy: boolean }[];
 }
 
@@ -46,6 +52,11 @@ test('an ill GPU is shown with its reason, and its neighbour is not', async (t) 
     xids: [],
   });
   t.like(row.devices[1], { healthy: true, problem: '' });
+  const { cpuCores, disks, networkInterfaces } = row.hardware ?? {};
+  const [cpu, here] = await Promise.all([information.cpu(), information.networkInterfaces()]);
+  t.is(cpuCores, cpu.physicalCores, 'from systeminformation, since the node joined');
+  t.true(Array.isArray(disks));
+  t.is(networkInterfaces?.length, [here].flat().filter(({ internal, iface }) => !internal && !iface.startsWith('veth')).length);
   const shown = (await capstan('node', 'list')).stdout;
   t.regex(shown, /NVIDIA Ill \(recovery action needed: GPU Reset\), NVIDIA Well/);
   t.regex(shown, / 0\/1 GPU/, 'an ill one is not there to be given');

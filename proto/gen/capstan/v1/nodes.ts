@@ -608,11 +608,52 @@ export interface Inventory {
   unreachableGateways: UnreachableGateway[];
   /** What images of `images` require of the driver. Images that require nothing are not named. */
   imageRequirements: ImageRequirement[];
+  /** Absent until the agent has read it, and from agents that do not. */
+  hardware?: HostHardware | undefined;
 }
 
 export interface Inventory_PackagesEntry {
   key: string;
   value: string;
+}
+
+/**
+ * The machine below the operating system. Read when the agent starts and with each full probe of the devices. A text is
+ * empty, and a number 0, where the host does not say.
+ */
+export interface HostHardware {
+  manufacturer: string;
+  model: string;
+  /** A virtual machine. */
+  isVirtual: boolean;
+  cpuCores: number;
+  cpuSockets: number;
+  swapBytes: bigint;
+  disks: HostDisk[];
+  networkInterfaces: HostNetworkInterface[];
+}
+
+export interface HostDisk {
+  /** As the kernel names it, for example `nvme0n1`. */
+  name: string;
+  model: string;
+  /** `SSD` or `HDD`. */
+  kind: string;
+  sizeBytes: bigint;
+}
+
+/** Loopback is not reported. */
+export interface HostNetworkInterface {
+  name: string;
+  /** `wired`, `wireless` or `virtual`. */
+  kind: string;
+  /** IPv4, then IPv6. */
+  addresses: string[];
+  mtu: number;
+  /** Megabits per second. */
+  speedMbps: number;
+  /** The default route uses it. */
+  isDefault: boolean;
 }
 
 /** The requirements of an image (NVIDIA_REQUIRE_CUDA and others of that prefix). */
@@ -2935,6 +2976,7 @@ function createBaseInventory(): Inventory {
     logForwarding: undefined,
     unreachableGateways: [],
     imageRequirements: [],
+    hardware: undefined,
   };
 }
 
@@ -3023,6 +3065,9 @@ export const Inventory: MessageFns<Inventory> = {
     }
     for (const v of message.imageRequirements) {
       ImageRequirement.encode(v!, writer.uint32(194).fork()).join();
+    }
+    if (message.hardware !== undefined) {
+      HostHardware.encode(message.hardware, writer.uint32(202).fork()).join();
     }
     return writer;
   },
@@ -3235,6 +3280,14 @@ export const Inventory: MessageFns<Inventory> = {
             message.imageRequirements.push(ImageRequirement.decode(reader, reader.uint32()));
             continue;
           }
+          case 25: {
+            if (tag !== 202) {
+              break;
+            }
+
+            message.hardware = HostHardware.decode(reader, reader.uint32());
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -3354,6 +3407,7 @@ export const Inventory: MessageFns<Inventory> = {
         : globalThis.Array.isArray(object?.image_requirements)
         ? object.image_requirements.map((e: any) => ImageRequirement.fromJSON(e))
         : [],
+      hardware: isSet(object.hardware) ? HostHardware.fromJSON(object.hardware) : undefined,
     };
   },
 
@@ -3437,6 +3491,9 @@ export const Inventory: MessageFns<Inventory> = {
     if (message.imageRequirements?.length) {
       obj.imageRequirements = message.imageRequirements.map((e) => ImageRequirement.toJSON(e));
     }
+    if (message.hardware !== undefined) {
+      obj.hardware = HostHardware.toJSON(message.hardware);
+    }
     return obj;
   },
 
@@ -3487,6 +3544,9 @@ export const Inventory: MessageFns<Inventory> = {
       : undefined;
     message.unreachableGateways = object.unreachableGateways?.map((e) => UnreachableGateway.fromPartial(e)) || [];
     message.imageRequirements = object.imageRequirements?.map((e) => ImageRequirement.fromPartial(e)) || [];
+    message.hardware = (object.hardware !== undefined && object.hardware !== null)
+      ? HostHardware.fromPartial(object.hardware)
+      : undefined;
     return message;
   },
 };
@@ -3572,6 +3632,504 @@ export const Inventory_PackagesEntry: MessageFns<Inventory_PackagesEntry> = {
     const message = createBaseInventory_PackagesEntry();
     message.key = object.key ?? "";
     message.value = object.value ?? "";
+    return message;
+  },
+};
+
+function createBaseHostHardware(): HostHardware {
+  return {
+    manufacturer: "",
+    model: "",
+    isVirtual: false,
+    cpuCores: 0,
+    cpuSockets: 0,
+    swapBytes: 0n,
+    disks: [],
+    networkInterfaces: [],
+  };
+}
+
+export const HostHardware: MessageFns<HostHardware> = {
+  encode(message: HostHardware, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.manufacturer !== "") {
+      writer.uint32(10).string(message.manufacturer);
+    }
+    if (message.model !== "") {
+      writer.uint32(18).string(message.model);
+    }
+    if (message.isVirtual !== false) {
+      writer.uint32(24).bool(message.isVirtual);
+    }
+    if (message.cpuCores !== 0) {
+      writer.uint32(32).uint32(message.cpuCores);
+    }
+    if (message.cpuSockets !== 0) {
+      writer.uint32(40).uint32(message.cpuSockets);
+    }
+    if (message.swapBytes !== 0n) {
+      if (BigInt.asUintN(64, message.swapBytes) !== message.swapBytes) {
+        throw new globalThis.Error("value provided for field message.swapBytes of type uint64 too large");
+      }
+      writer.uint32(48).uint64(message.swapBytes);
+    }
+    for (const v of message.disks) {
+      HostDisk.encode(v!, writer.uint32(58).fork()).join();
+    }
+    for (const v of message.networkInterfaces) {
+      HostNetworkInterface.encode(v!, writer.uint32(66).fork()).join();
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): HostHardware {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseHostHardware();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.manufacturer = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.model = reader.string();
+            continue;
+          }
+          case 3: {
+            if (tag !== 24) {
+              break;
+            }
+
+            message.isVirtual = reader.bool();
+            continue;
+          }
+          case 4: {
+            if (tag !== 32) {
+              break;
+            }
+
+            message.cpuCores = reader.uint32();
+            continue;
+          }
+          case 5: {
+            if (tag !== 40) {
+              break;
+            }
+
+            message.cpuSockets = reader.uint32();
+            continue;
+          }
+          case 6: {
+            if (tag !== 48) {
+              break;
+            }
+
+            message.swapBytes = reader.uint64() as bigint;
+            continue;
+          }
+          case 7: {
+            if (tag !== 58) {
+              break;
+            }
+
+            message.disks.push(HostDisk.decode(reader, reader.uint32()));
+            continue;
+          }
+          case 8: {
+            if (tag !== 66) {
+              break;
+            }
+
+            message.networkInterfaces.push(HostNetworkInterface.decode(reader, reader.uint32()));
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): HostHardware {
+    return {
+      manufacturer: isSet(object.manufacturer) ? globalThis.String(object.manufacturer) : "",
+      model: isSet(object.model) ? globalThis.String(object.model) : "",
+      isVirtual: isSet(object.isVirtual)
+        ? globalThis.Boolean(object.isVirtual)
+        : isSet(object.is_virtual)
+        ? globalThis.Boolean(object.is_virtual)
+        : false,
+      cpuCores: isSet(object.cpuCores)
+        ? globalThis.Number(object.cpuCores)
+        : isSet(object.cpu_cores)
+        ? globalThis.Number(object.cpu_cores)
+        : 0,
+      cpuSockets: isSet(object.cpuSockets)
+        ? globalThis.Number(object.cpuSockets)
+        : isSet(object.cpu_sockets)
+        ? globalThis.Number(object.cpu_sockets)
+        : 0,
+      swapBytes: isSet(object.swapBytes)
+        ? BigInt(object.swapBytes)
+        : isSet(object.swap_bytes)
+        ? BigInt(object.swap_bytes)
+        : 0n,
+      disks: globalThis.Array.isArray(object?.disks)
+        ? object.disks.map((e: any) => HostDisk.fromJSON(e))
+        : [],
+      networkInterfaces: globalThis.Array.isArray(object?.networkInterfaces)
+        ? object.networkInterfaces.map((e: any) => HostNetworkInterface.fromJSON(e))
+        : globalThis.Array.isArray(object?.network_interfaces)
+        ? object.network_interfaces.map((e: any) => HostNetworkInterface.fromJSON(e))
+        : [],
+    };
+  },
+
+  toJSON(message: HostHardware): unknown {
+    const obj: any = {};
+    if (message.manufacturer !== "") {
+      obj.manufacturer = message.manufacturer;
+    }
+    if (message.model !== "") {
+      obj.model = message.model;
+    }
+    if (message.isVirtual !== false) {
+      obj.isVirtual = message.isVirtual;
+    }
+    if (message.cpuCores !== 0) {
+      obj.cpuCores = Math.round(message.cpuCores);
+    }
+    if (message.cpuSockets !== 0) {
+      obj.cpuSockets = Math.round(message.cpuSockets);
+    }
+    if (message.swapBytes !== 0n) {
+      obj.swapBytes = message.swapBytes.toString();
+    }
+    if (message.disks?.length) {
+      obj.disks = message.disks.map((e) => HostDisk.toJSON(e));
+    }
+    if (message.networkInterfaces?.length) {
+      obj.networkInterfaces = message.networkInterfaces.map((e) => HostNetworkInterface.toJSON(e));
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<HostHardware>, I>>(base?: I): HostHardware {
+    return HostHardware.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<HostHardware>, I>>(object: I): HostHardware {
+    const message = createBaseHostHardware();
+    message.manufacturer = object.manufacturer ?? "";
+    message.model = object.model ?? "";
+    message.isVirtual = object.isVirtual ?? false;
+    message.cpuCores = object.cpuCores ?? 0;
+    message.cpuSockets = object.cpuSockets ?? 0;
+    message.swapBytes = (object.swapBytes !== undefined && object.swapBytes !== null) ? BigInt(object.swapBytes) : 0n;
+    message.disks = object.disks?.map((e) => HostDisk.fromPartial(e)) || [];
+    message.networkInterfaces = object.networkInterfaces?.map((e) => HostNetworkInterface.fromPartial(e)) || [];
+    return message;
+  },
+};
+
+function createBaseHostDisk(): HostDisk {
+  return { name: "", model: "", kind: "", sizeBytes: 0n };
+}
+
+export const HostDisk: MessageFns<HostDisk> = {
+  encode(message: HostDisk, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.name !== "") {
+      writer.uint32(10).string(message.name);
+    }
+    if (message.model !== "") {
+      writer.uint32(18).string(message.model);
+    }
+    if (message.kind !== "") {
+      writer.uint32(26).string(message.kind);
+    }
+    if (message.sizeBytes !== 0n) {
+      if (BigInt.asUintN(64, message.sizeBytes) !== message.sizeBytes) {
+        throw new globalThis.Error("value provided for field message.sizeBytes of type uint64 too large");
+      }
+      writer.uint32(32).uint64(message.sizeBytes);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): HostDisk {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseHostDisk();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.name = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.model = reader.string();
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.kind = reader.string();
+            continue;
+          }
+          case 4: {
+            if (tag !== 32) {
+              break;
+            }
+
+            message.sizeBytes = reader.uint64() as bigint;
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): HostDisk {
+    return {
+      name: isSet(object.name) ? globalThis.String(object.name) : "",
+      model: isSet(object.model) ? globalThis.String(object.model) : "",
+      kind: isSet(object.kind) ? globalThis.String(object.kind) : "",
+      sizeBytes: isSet(object.sizeBytes)
+        ? BigInt(object.sizeBytes)
+        : isSet(object.size_bytes)
+        ? BigInt(object.size_bytes)
+        : 0n,
+    };
+  },
+
+  toJSON(message: HostDisk): unknown {
+    const obj: any = {};
+    if (message.name !== "") {
+      obj.name = message.name;
+    }
+    if (message.model !== "") {
+      obj.model = message.model;
+    }
+    if (message.kind !== "") {
+      obj.kind = message.kind;
+    }
+    if (message.sizeBytes !== 0n) {
+      obj.sizeBytes = message.sizeBytes.toString();
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<HostDisk>, I>>(base?: I): HostDisk {
+    return HostDisk.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<HostDisk>, I>>(object: I): HostDisk {
+    const message = createBaseHostDisk();
+    message.name = object.name ?? "";
+    message.model = object.model ?? "";
+    message.kind = object.kind ?? "";
+    message.sizeBytes = (object.sizeBytes !== undefined && object.sizeBytes !== null) ? BigInt(object.sizeBytes) : 0n;
+    return message;
+  },
+};
+
+function createBaseHostNetworkInterface(): HostNetworkInterface {
+  return { name: "", kind: "", addresses: [], mtu: 0, speedMbps: 0, isDefault: false };
+}
+
+export const HostNetworkInterface: MessageFns<HostNetworkInterface> = {
+  encode(message: HostNetworkInterface, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.name !== "") {
+      writer.uint32(10).string(message.name);
+    }
+    if (message.kind !== "") {
+      writer.uint32(18).string(message.kind);
+    }
+    for (const v of message.addresses) {
+      writer.uint32(26).string(v!);
+    }
+    if (message.mtu !== 0) {
+      writer.uint32(32).uint32(message.mtu);
+    }
+    if (message.speedMbps !== 0) {
+      writer.uint32(40).uint32(message.speedMbps);
+    }
+    if (message.isDefault !== false) {
+      writer.uint32(48).bool(message.isDefault);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): HostNetworkInterface {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseHostNetworkInterface();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.name = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.kind = reader.string();
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.addresses.push(reader.string());
+            continue;
+          }
+          case 4: {
+            if (tag !== 32) {
+              break;
+            }
+
+            message.mtu = reader.uint32();
+            continue;
+          }
+          case 5: {
+            if (tag !== 40) {
+              break;
+            }
+
+            message.speedMbps = reader.uint32();
+            continue;
+          }
+          case 6: {
+            if (tag !== 48) {
+              break;
+            }
+
+            message.isDefault = reader.bool();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): HostNetworkInterface {
+    return {
+      name: isSet(object.name) ? globalThis.String(object.name) : "",
+      kind: isSet(object.kind) ? globalThis.String(object.kind) : "",
+      addresses: globalThis.Array.isArray(object?.addresses)
+        ? object.addresses.map((e: any) => globalThis.String(e))
+        : [],
+      mtu: isSet(object.mtu) ? globalThis.Number(object.mtu) : 0,
+      speedMbps: isSet(object.speedMbps)
+        ? globalThis.Number(object.speedMbps)
+        : isSet(object.speed_mbps)
+        ? globalThis.Number(object.speed_mbps)
+        : 0,
+      isDefault: isSet(object.isDefault)
+        ? globalThis.Boolean(object.isDefault)
+        : isSet(object.is_default)
+        ? globalThis.Boolean(object.is_default)
+        : false,
+    };
+  },
+
+  toJSON(message: HostNetworkInterface): unknown {
+    const obj: any = {};
+    if (message.name !== "") {
+      obj.name = message.name;
+    }
+    if (message.kind !== "") {
+      obj.kind = message.kind;
+    }
+    if (message.addresses?.length) {
+      obj.addresses = message.addresses;
+    }
+    if (message.mtu !== 0) {
+      obj.mtu = Math.round(message.mtu);
+    }
+    if (message.speedMbps !== 0) {
+      obj.speedMbps = Math.round(message.speedMbps);
+    }
+    if (message.isDefault !== false) {
+      obj.isDefault = message.isDefault;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<HostNetworkInterface>, I>>(base?: I): HostNetworkInterface {
+    return HostNetworkInterface.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<HostNetworkInterface>, I>>(object: I): HostNetworkInterface {
+    const message = createBaseHostNetworkInterface();
+    message.name = object.name ?? "";
+    message.kind = object.kind ?? "";
+    message.addresses = object.addresses?.map((e) => e) || [];
+    message.mtu = object.mtu ?? 0;
+    message.speedMbps = object.speedMbps ?? 0;
+    message.isDefault = object.isDefault ?? false;
     return message;
   },
 };
