@@ -9,12 +9,7 @@
 import { fileURLToPath } from 'node:url';
 
 export const sets = {
-  isolation: [
-    'test/agent/container-runtimes.test.ts',
-    'test/agent/containers.test.ts',
-    'test/conformance/runtime/container-*.test.ts',
-    'test/conformance/runtime/process-*.test.ts',
-  ],
+  runtimes: ['test/agent/container-runtimes.test.ts', 'test/agent/containers.test.ts', 'test/conformance/runtime/*.test.ts'],
   sandbox: ['test/cli/start-levels.test.ts', 'test/sandbox/bwrap-*.test.ts', 'test/sandbox/users*.test.ts'],
   escapes: ['test/escapes/*.test.ts'],
   neighbours: ['test/neighbours/channel.test.ts'],
