@@ -16,6 +16,8 @@ import { NodesPage } from './pages/nodes.tsx';
 import { ServicePage } from './pages/operator.tsx';
 import { SignInPage } from './pages/sign-in.tsx';
 import { WebhooksPage } from './pages/webhooks.tsx';
+import { FreshnessBanner, LiveMark } from './ui/freshness-banner.tsx';
+import { useFreshness } from './api/freshness.ts';
 import { useCurrentInView } from './ui/in-view.ts';
 import { Failure, Page, Text } from './ui/parts.tsx';
 import { ThemeSwitch } from './ui/theme.tsx';
@@ -97,6 +99,7 @@ function Shell({ session, onSignedOut }: { session: Session; onSignedOut: () => 
   };
   const isCurrent = (to: string): boolean => (to === '/' ? path === '/' || path.startsWith('/endpoints') : path.startsWith(to));
   const pages = useCurrentInView(path);
+  const isStale = useFreshness().staleSince !== undefined;
   return (
     <>
       <button type="button" class="skip" onClick={() => document.querySelector('main')?.focus()}>
@@ -114,12 +117,14 @@ function Shell({ session, onSignedOut }: { session: Session; onSignedOut: () => 
         <span class="muted who">
           <Text of={`${session.account.name ?? session.account.id} · ${session.keyName ?? 'key'} · ${session.scope}`} />
         </span>
+        <LiveMark />
         <ThemeSwitch />
         <button type="button" onClick={leave}>
           Sign out
         </button>
       </header>
-      <main tabIndex={-1}>
+      <FreshnessBanner />
+      <main tabIndex={-1} class={isStale ? 'stale' : ''}>
         <Failure error={error} />
         <Switch>
           <Route path="/" component={OverviewPage} />

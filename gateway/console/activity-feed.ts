@@ -1,6 +1,7 @@
 /**
  * What changes at the endpoints of a group of readers that see the same: read once a second for all of them while there is any, and
- * sent to each as numbered changes.
+ * sent to each as numbered changes. Each read that changes nothing is a sign of life, and one that fails or is late is the event
+ * `stale`: a page knows at any time how old its data is.
  */
 import { setTimeout as pause } from 'node:timers/promises';
 
@@ -9,8 +10,10 @@ import { toCapstanError } from '../http/problem.ts';
 
 /** Interval of reads and so of changes, ms. */
 const READ_MS = 1_000;
-/** Interval at which streams are kept alive, ms. */
-const ALIVE_MS = 10_000;
+/** Time after which a read that has not ended is late, ms: a page shows within 3 s that the scheduler is away. */
+const LATE_MS = 1_500;
+const ALIVE = ': alive\n\n';
+const STALE = 'event: stale\ndata: {"reason":"The scheduler does not respond."}\n\n';
 
 /** One open stream. */
 export interface Reader {
@@ -37,7 +40,7 @@ export interface ActivityFeedOptions {
   /** Told of an error that ended all streams. */
   readonly onFailure: (error: unknown) => void;
   readonly readMs?: number;
-  readonly aliveMs?: number;
+  readonly lateMs?: number;
 }
 
 export class ActivityFeed {
@@ -45,7 +48,7 @@ export class ActivityFeed {
   readonly #isClosing: () => boolean;
   readonly #onFailure: (error: unknown) => void;
   readonly #readMs: number;
-  readonly #aliveMs: number;
+  readonly #lateMs: number;
   readonly #streams = new Set<Stream>();
   /** By endpoint: its counts, and the number of their change. */
   readonly #counts = new Map<string, { readonly text: string; readonly changed: number }>();
@@ -53,13 +56,15 @@ export class ActivityFeed {
   /** The number of the last change that removed an endpoint. */
   #removed = 0;
   #isRunning = false;
+  /** The last read failed or is late. */
+  #isStale = false;
 
-  constructor({ name, isClosing, onFailure, readMs = READ_MS, aliveMs = ALIVE_MS }: ActivityFeedOptions) {
+  constructor({ name, isClosing, onFailure, readMs = READ_MS, lateMs = LATE_MS }: ActivityFeedOptions) {
     this.#name = name;
     this.#isClosing = isClosing;
     this.#onFailure = onFailure;
     this.#readMs = readMs;
-    this.#aliveMs = aliveMs;
+    this.#lateMs = lateMs;
   }
 
   get isIdle(): boolean {
@@ -79,6 +84,7 @@ export class ActivityFeed {
       const since = [...this.#counts.values()].filter(({ changed }) => changed > known).map(({ text }) => text);
       stream.send(since.length === 0 ? ': nothing changed\n\n' : this.#event('change', since, []));
     } else if (this.#isRunning && this.#number > 0) this.#sendAll(stream);
+    if (this.#isRunning && this.#isStale) stream.send(STALE);
     this.#run().catch((error: unknown) => {
       this.#onFailure(error);
       this.#endAll();
@@ -96,21 +102,17 @@ export class ActivityFeed {
   async #run(): Promise<void> {
     if (this.#isRunning) return;
     this.#isRunning = true;
-    let aliveAt = performance.now();
     try {
       while (this.#streams.size > 0) {
         if (this.#isClosing()) this.#endAll();
         await this.#read();
         // The directory of keys answers: no call is made for a session that goes on.
         await this.#check();
-        if (performance.now() - aliveAt >= this.#aliveMs) {
-          aliveAt = performance.now();
-          for (const stream of this.#streams) stream.send(': alive\n\n');
-        }
         await pause(this.#readMs);
       }
     } finally {
       this.#isRunning = false;
+      this.#isStale = false;
       // What changes while nobody reads is not known.
       this.#counts.clear();
       this.#removed = this.#number + 1;
@@ -125,12 +127,24 @@ export class ActivityFeed {
   async #read(): Promise<void> {
     const [first] = this.#streams;
     if (first === undefined) return;
+    const late = setInterval(() => this.#sendStale(), this.#lateMs);
     try {
-      this.#take(await first.read());
+      const endpoints = await first.read();
+      this.#isStale = false;
+      this.#take(endpoints);
     } catch (thrown) {
-      // The scheduler may be away for a moment, and a session that has ended is removed by the check.
-      if (toCapstanError(thrown).code === 'INTERNAL') throw thrown;
+      const { code } = toCapstanError(thrown);
+      if (code === 'INTERNAL') throw thrown;
+      // A session that has ended is removed by the check.
+      if (code !== 'UNAUTHENTICATED') this.#sendStale();
+    } finally {
+      clearInterval(late);
     }
+  }
+
+  #sendStale(): void {
+    this.#isStale = true;
+    for (const stream of this.#streams) stream.send(STALE);
   }
 
   /** Ends the streams whose sessions have ended. */
@@ -166,7 +180,8 @@ export class ActivityFeed {
     const event = hasChanged ? this.#event('change', changed, removed) : undefined;
     for (const stream of this.#streams) {
       if (stream.isBehind) this.#sendAll(stream);
-      else if (event !== undefined) stream.isBehind = !stream.send(event);
+      else if (event === undefined) stream.send(ALIVE);
+      else stream.isBehind = !stream.send(event);
     }
   }
 

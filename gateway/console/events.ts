@@ -1,6 +1,7 @@
 /**
  * GET /console/api/events: what changes at the endpoints that the session sees, as server-sent events. Event `all` has every endpoint,
- * `change` those that changed; both have `{"endpoints": […], "removed": [<ids>]}`.
+ * `change` those that changed; both have `{"endpoints": […], "removed": [<ids>]}`. A comment each second says that nothing changed,
+ * event `stale` that the scheduler does not respond: `{"reason": <text>}`.
  */
 import { randomBytes } from 'node:crypto';
 

@@ -25,16 +25,21 @@ function open(t: ExecutionContext, { isClosing = () => false }: { isClosing?: ()
     isClosing: () => hasEnded || isClosing(),
     onFailure: (error) => failures.push(error),
     readMs: 5,
-    aliveMs: 20,
+    lateMs: 20,
   });
   const queues = new Map<string, number>();
   let reads = 0;
   const follow = (lastEventId?: string) => {
     const events: Event[] = [];
-    const state = { isSlow: false, hasEnded: false, session: true, isBroken: false };
+    const state = { isSlow: false, hasEnded: false, session: true, isBroken: false, isAway: false };
+    const signs = { alive: 0, stale: 0 };
+    /** Reads wait for it. */
+    const paused: { until?: Promise<void> } = {};
     const reader: Reader = {
       read: async () => {
         reads += 1;
+        await paused.until;
+        if (state.isAway) throw new CapstanError('UNAVAILABLE', 'the scheduler is away');
         if (state.isBroken) throw new Error('a fault of ours');
         if (!state.session) throw new CapstanError('UNAUTHENTICATED', 'the session has ended');
         return [...queues].map(([endpointId, inQueue]) => EndpointActivity.fromPartial({ endpointId, inQueue }));
@@ -44,6 +49,8 @@ function open(t: ExecutionContext, { isClosing = () => false }: { isClosing?: ()
       },
       send: (text) => {
         if (state.isSlow) return false;
+        if (text.startsWith(': alive')) signs.alive += 1;
+        if (text.startsWith('event: stale')) signs.stale += 1;
         const [, id, kind, data] = /^id: (.*)\nevent: (.*)\ndata: (.*)\n\n$/.exec(text) ?? [];
         if (id !== undefined && kind !== undefined && data !== undefined)
           events.push({ id, kind, ...(JSON.parse(data) as Pick<Event, 'endpoints' | 'removed'>) });
@@ -53,7 +60,7 @@ function open(t: ExecutionContext, { isClosing = () => false }: { isClosing?: ()
         state.hasEnded = true;
       },
     };
-    return { events, state, leave: feed.add(reader, lastEventId) };
+    return { events, state, signs, paused, leave: feed.add(reader, lastEventId) };
   };
   return { queues, follow, feed, failures, reads: () => reads };
 }
@@ -139,4 +146,29 @@ test('a fault ends the streams, is told once, and the next reader begins anew', 
   const again = follow(second.events[0]?.id);
   await until('everything came', () => again.events.length > 0);
   t.is(again.events[0]?.kind, 'all');
+});
+
+test('a read without a change is a sign of life; one that is late or fails says that the data is stale', async (t) => {
+  const { queues, follow } = open(t);
+  queues.set('a', 0);
+  const { events, signs, state, paused } = follow();
+  await until('signs of life', () => signs.alive > 2);
+  t.is(signs.stale, 0);
+  const { promise, resolve } = Promise.withResolvers<void>();
+  paused.until = promise;
+  await until('a late read is told, again and again', () => signs.stale > 2);
+  const late = signs.alive;
+  const joined = follow();
+  t.is(joined.signs.stale, 1, 'a stream that begins meanwhile learns it at once');
+  t.is(signs.alive, late, 'no sign of life meanwhile');
+  delete paused.until;
+  resolve();
+  await until('signs of life', () => signs.alive > late + 2);
+  const before = signs.stale;
+  state.isAway = true;
+  await until('a failed read is told', () => signs.stale > before + 2);
+  state.isAway = false;
+  const failed = signs.alive;
+  await until('signs of life', () => signs.alive > failed + 2);
+  t.deepEqual(brief(events), ['all a=0 -']);
 });

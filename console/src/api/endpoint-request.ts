@@ -1,5 +1,5 @@
 /** Requests to load-balanced endpoints: the gateway sends them and returns the response in an envelope, as lines of JSON. */
-import { ApiError, parse, send } from './request.ts';
+import { ApiError, LONG_LIMIT_MS, parse, send } from './request.ts';
 
 export interface HeaderField {
   readonly name: string;
@@ -25,7 +25,12 @@ type Line = Exclude<Part, { kind: 'body' }> | { readonly kind: 'body'; readonly 
 
 /** Sends a request and reads its response as it comes. @throws ApiError for what the gateway refuses to send. */
 export async function* requestEndpoint(endpoint: string, request: EndpointRequest, signal: AbortSignal): AsyncGenerator<Part> {
-  const response = await send(`lb/${encodeURIComponent(endpoint)}`, { method: 'POST', body: JSON.stringify(request), signal });
+  const response = await send(`lb/${encodeURIComponent(endpoint)}`, {
+    method: 'POST',
+    body: JSON.stringify(request),
+    signal,
+    limitMs: LONG_LIMIT_MS,
+  });
   if (response.body === null) throw new ApiError(0, 'The gateway sent no response.');
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let text = '';

@@ -2,6 +2,7 @@
  * What changes at endpoints, over one stream for all tabs of a browser: the tab that holds a lock reads it and tells the others. When
  * that tab closes, another one gets the lock. Where a browser has no locks (pages without TLS), pages poll.
  */
+import { expectSigns, isStale, noteAlive, noteAway } from './freshness.ts';
 import { BASE_PATH, checkSession } from './request.ts';
 
 export interface Activity {
@@ -21,21 +22,20 @@ export interface Change {
   readonly removed: readonly string[];
 }
 
-/** `refused`: the session may have ended. */
-type Message = Change | { readonly kind: 'alive' } | { readonly kind: 'refused' };
+/** `stale`: nothing is known of changes; `refused`: the session may have ended. */
+type Message = Change | { readonly kind: 'alive' } | { readonly kind: 'stale'; readonly reason: string } | { readonly kind: 'refused' };
 
 const LOCK = 'capstan-events';
-/** Without a sign of life for this long the stream is not there, ms: the gateway sends one at least every 10 s. */
-const SILENCE_MS = 25_000;
-const RETRY_MS = 2_000;
+/** A stream on which nothing comes for this long is opened anew, ms: the gateway sends something at least every 1.5 s. */
+const SILENCE_MS = 5_000;
+const RETRY_MS = 1_000;
 
 const listeners = new Set<(change: Change) => void>();
-let heardAt = Number.NEGATIVE_INFINITY;
 let stop: (() => void) | undefined;
 
 /** Whether changes arrive, so that nothing has to be polled for them. */
 export function isLive(): boolean {
-  return performance.now() - heardAt < SILENCE_MS;
+  return stop !== undefined && !isStale();
 }
 
 /** Calls the listener with each change. Returns the function that removes it. */
@@ -54,7 +54,11 @@ export function startEvents(): void {
       void checkSession();
       return;
     }
-    heardAt = performance.now();
+    if (message.kind === 'stale') {
+      noteAway(message.reason);
+      return;
+    }
+    noteAlive();
     if (message.kind !== 'alive') for (const listener of listeners) listener(message);
   };
   channel.addEventListener('message', ({ data }: MessageEvent<Message>) => hear(data));
@@ -67,10 +71,11 @@ export function startEvents(): void {
     .catch((error: unknown) => {
       if (!abort.signal.aborted) throw error;
     });
+  const expectNoMore = expectSigns();
   stop = () => {
     abort.abort();
     channel.close();
-    heardAt = Number.NEGATIVE_INFINITY;
+    expectNoMore();
     stop = undefined;
   };
 }
@@ -83,22 +88,53 @@ export function stopEvents(): void {
 async function follow(tell: (message: Message) => void, signal: AbortSignal): Promise<void> {
   let last: string | undefined;
   while (!signal.aborted) {
+    const silence = new Silence();
+    const begunAt = performance.now();
     try {
       const headers = { 'capstan-console': BASE_PATH.replace(/\/$/, ''), ...(last === undefined ? {} : { 'last-event-id': last }) };
-      const response = await fetch(`${BASE_PATH}api/events`, { headers, signal, credentials: 'same-origin', cache: 'no-store' });
+      const init = { headers, signal: AbortSignal.any([signal, silence.signal]), credentials: 'same-origin', cache: 'no-store' } as const;
+      const response = await fetch(`${BASE_PATH}api/events`, init);
       if (response.status === 401) {
         tell({ kind: 'refused' });
         return;
       }
-      if (response.ok && response.body !== null)
-        for await (const { id, message } of eventsOf(response.body)) {
-          last = id ?? last;
-          tell(message);
-        }
+      if (!response.ok || response.body === null) throw new Error(`status ${response.status}`);
+      for await (const { id, message } of eventsOf(response.body)) {
+        silence.reset();
+        last = id ?? last;
+        tell(message);
+      }
     } catch {
-      // The gateway is away, or another one serves by now: the pages poll meanwhile, and show what they meet.
+      if (!signal.aborted)
+        tell({ kind: 'stale', reason: silence.signal.aborted ? 'The gateway does not respond.' : 'The gateway cannot be reached.' });
+    } finally {
+      silence.end();
     }
-    await new Promise((wake) => setTimeout(wake, RETRY_MS));
+    // A gateway that closes ends its streams, and another one may serve at once.
+    if (performance.now() - begunAt < RETRY_MS || isStale()) await new Promise((wake) => setTimeout(wake, RETRY_MS));
+  }
+}
+
+/** Aborts when it is not reset in time. */
+class Silence {
+  readonly #abort = new AbortController();
+  #timer: ReturnType<typeof setTimeout> | undefined;
+
+  constructor() {
+    this.reset();
+  }
+
+  get signal(): AbortSignal {
+    return this.#abort.signal;
+  }
+
+  reset(): void {
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => this.#abort.abort(), SILENCE_MS);
+  }
+
+  end(): void {
+    clearTimeout(this.#timer);
   }
 }
 
@@ -131,6 +167,7 @@ function eventOf(block: string): Event {
   );
   const kind = fields.get('event');
   const data = fields.get('data');
+  if (kind === 'stale' && data !== undefined) return { id: undefined, message: { kind, ...(JSON.parse(data) as { reason: string }) } };
   if ((kind !== 'all' && kind !== 'change') || data === undefined) return { id: undefined, message: { kind: 'alive' } };
   return { id: fields.get('id'), message: { kind, ...(JSON.parse(data) as Omit<Change, 'kind'>) } };
 }

@@ -2,7 +2,8 @@
 import { QueryClient, useMutation, useQuery, useQueryClient, type UseMutationResult, type UseQueryResult } from '@tanstack/react-query';
 
 import { isLive, onChange, type Change } from './events.ts';
-import { ApiError } from './request.ts';
+import { noteAway, noteResponse } from './freshness.ts';
+import { ApiError, LATE } from './request.ts';
 
 const POLL_MS = 3_000;
 /** For queries that the stream announces: what it does not cover is shown at the latest after this, ms. */
@@ -25,8 +26,8 @@ export const client = new QueryClient({
       refetchIntervalInBackground: false,
       // The service may be on this host or in this house: what the browser knows of its connection does not matter.
       networkMode: 'always',
-      // A refusal stays one; the next poll is the retry of everything else.
-      retry: (count, error) => count < MAX_RETRIES && isAway(error),
+      // A refusal stays one, and who waited for the time limit is told; the next poll is the retry of everything else.
+      retry: (count, error) => count < MAX_RETRIES && isAway(error) && !(error instanceof ApiError && error.code === LATE),
       staleTime: 1_000,
     },
     mutations: { networkMode: 'always' },
@@ -80,7 +81,17 @@ export function useLive<T>(
     const isAnnounced = OF_ENDPOINTS.has(key[0]) || (OF_ACTIVITY.has(key[0]) && isQuiet(key[1]));
     return isAnnounced ? Math.max(everyMs, LIVE_POLL_MS) : everyMs;
   };
-  return useQuery<T>({ queryKey: key, queryFn: ({ signal }) => read(signal), refetchInterval: interval });
+  const queryFn = async ({ signal }: { signal: AbortSignal }): Promise<T> => {
+    try {
+      const data = await read(signal);
+      noteResponse();
+      return data;
+    } catch (error) {
+      if (!signal.aborted && isAway(error)) noteAway(error instanceof Error ? error.message : String(error));
+      throw error;
+    }
+  };
+  return useQuery<T>({ queryKey: key, queryFn, refetchInterval: interval });
 }
 
 /** An action of the user. Everything shown is read again after it. */

@@ -1,6 +1,14 @@
 /** Calls of the gateway. All addresses are relative to the console's own, so that prefixes and proxies do not matter. */
 
 import { parseExact } from '../../../lib/exact-json.ts';
+import { noteAway } from './freshness.ts';
+
+/** Time limit of a request with its response, ms: the gateway ends its own calls after 10 s. */
+const LIMIT_MS = 12_000;
+/** Code of an error of a request that was not answered in time. */
+export const LATE = 'LATE';
+/** Time limit of a request that the gateway holds until something comes, and of downloads, ms. */
+export const LONG_LIMIT_MS = 330_000;
 
 /** Path of the console with a trailing slash. Scripts are in `assets/`, one level below it. */
 export const BASE_PATH = new URL(import.meta.env.DEV ? './' : '../', import.meta.env.DEV ? document.baseURI : import.meta.url).pathname;
@@ -30,16 +38,34 @@ export function listenForSignOut(listener: SignedOutListener): void {
   onSignedOut = listener;
 }
 
-/** Sends a request below `api/`. Throws ApiError for every status from 400, and with status 0 if there is no response. */
-export async function send(path: string, init: { method?: string; body?: string; signal?: AbortSignal } = {}): Promise<Response> {
+export interface SendOptions {
+  readonly method?: string;
+  readonly body?: string;
+  readonly signal?: AbortSignal | undefined;
+  /** Time limit of the request and of its response's body, ms. */
+  readonly limitMs?: number;
+}
+
+/** Sends a request below `api/`. Throws ApiError for every status from 400, and with status 0 if there is no response in time. */
+export async function send(path: string, { limitMs = LIMIT_MS, signal, ...init }: SendOptions = {}): Promise<Response> {
+  const limit = AbortSignal.timeout(limitMs);
   const headers: Record<string, string> = { 'capstan-console': BASE_PATH.replace(/\/$/, '') };
   if (init.body !== undefined) headers['content-type'] = 'application/json';
   let response: Response;
   try {
-    response = await fetch(`${BASE_PATH}api/${path}`, { ...init, headers, credentials: 'same-origin', cache: 'no-store' });
+    response = await fetch(`${BASE_PATH}api/${path}`, {
+      ...init,
+      headers,
+      signal: signal === undefined ? limit : AbortSignal.any([signal, limit]),
+      credentials: 'same-origin',
+      cache: 'no-store',
+    });
   } catch (error) {
-    if (error instanceof DOMException && error.name === 'AbortError') throw error;
-    throw new ApiError(0, 'The gateway cannot be reached.', { hint: 'The page tries again by itself.' });
+    if (signal?.aborted === true) throw error;
+    const isLate = limit.aborted;
+    const reason = isLate ? `The gateway did not answer within ${limitMs / 1_000} s.` : 'The gateway cannot be reached.';
+    noteAway(reason);
+    throw new ApiError(0, reason, { code: isLate ? LATE : '', hint: 'The page tries again by itself.' });
   }
   if (response.ok) return response;
   const refusal = readRefusal(response.status, await response.text());
@@ -92,7 +118,7 @@ export async function graphql<T>(query: string, variables: Record<string, unknow
   const response = await send('graphql', {
     method: 'POST',
     body: JSON.stringify({ query, variables }),
-    ...(signal === undefined ? {} : { signal }),
+    signal,
   });
   const { data, errors } = (await response.json()) as { data: T; errors?: GraphqlFailure[] };
   const first = errors?.[0];
@@ -101,7 +127,7 @@ export async function graphql<T>(query: string, variables: Record<string, unknow
 }
 
 /** Calls the public HTTP API of an endpoint and reads its JSON, with all digits of its integers. */
-export async function callEndpoint<T>(path: string, init: { method?: string; body?: string; signal?: AbortSignal } = {}): Promise<T> {
+export async function callEndpoint<T>(path: string, init: SendOptions = {}): Promise<T> {
   const response = await send(`v2/${path}`, init);
   return parseExact(await response.text()) as T;
 }

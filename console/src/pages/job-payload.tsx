@@ -1,7 +1,7 @@
 import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
 
-import { send } from '../api/request.ts';
+import { LONG_LIMIT_MS, send } from '../api/request.ts';
 import { useSession } from '../api/session.ts';
 import { save } from '../ui/download.ts';
 import { bytes } from '../ui/format.ts';
@@ -54,7 +54,7 @@ function Large({ path, name, size }: { path: string; name: string; size: number 
   const download = (): void => {
     setBusy(true);
     setError(undefined);
-    send(path)
+    send(path, { limitMs: LONG_LIMIT_MS })
       .then(async (response) => save(name, await response.blob()))
       .catch((failure: unknown) => setError(failure instanceof Error ? failure : new Error(String(failure))))
       .finally(() => setBusy(false));

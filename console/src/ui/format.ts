@@ -21,6 +21,15 @@ export function duration(ms: number | undefined): string {
   return `${Math.floor(ms / 3_600_000)} h ${Math.round((ms % 3_600_000) / 60_000)} min`;
 }
 
+/** A span of time in whole units: `12 s`, `5 min`, `3 h`, `2 days`. */
+export function age(ms: number): string {
+  const seconds = Math.max(0, Math.round(ms / 1_000));
+  if (seconds < 60) return `${seconds} s`;
+  if (seconds < 3_600) return `${Math.floor(seconds / 60)} min`;
+  if (seconds < 172_800) return `${Math.floor(seconds / 3_600)} h`;
+  return `${Math.floor(seconds / 86_400)} days`;
+}
+
 /** Local time of an ISO timestamp; a dash for none. */
 export function time(iso: string | null | undefined): string {
   return iso == null ? '–' : new Date(iso).toLocaleString(undefined, { dateStyle: 'short', timeStyle: 'medium' });

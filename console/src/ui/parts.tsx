@@ -3,7 +3,9 @@ import type { ComponentChildren, JSX } from 'preact';
 import { useEffect, useId, useRef, useState } from 'preact/hooks';
 
 import { ApiError } from '../api/request.ts';
+import { time } from './format.ts';
 import { visible } from './plain-text.ts';
+import { setTitle } from './title.ts';
 
 /** Shows text of users and workers: as text only, with invisible characters made visible. */
 export function Text({ of }: { of: string }): JSX.Element {
@@ -41,7 +43,7 @@ export function Page({
   children: ComponentChildren;
 }): JSX.Element {
   useEffect(() => {
-    document.title = `${visible(title)} – Capstan`;
+    setTitle({ page: visible(title) });
   }, [title]);
   return (
     <>
@@ -81,18 +83,33 @@ export function Failure({ error }: { error: Error | null | undefined }): JSX.Ele
   );
 }
 
-/** Shows the result of a read: its error, that it is under way, or the data. Old data stays beside a new error. */
-export function Loaded<T>({
-  query,
-  children,
-}: {
-  query: { data: T | undefined; error: Error | null };
-  children: (data: T) => ComponentChildren;
-}): JSX.Element {
+export interface Reading<T> {
+  readonly data: T | undefined;
+  readonly error: Error | null;
+  /** When the data was read, ms since 1970. */
+  readonly dataUpdatedAt?: number;
+  readonly refetch?: () => unknown;
+}
+
+/** Shows the result of a read: its error with a retry, that it is under way, or the data. Old data stays beside a new error. */
+export function Loaded<T>({ query, children }: { query: Reading<T>; children: (data: T) => ComponentChildren }): JSX.Element {
+  const { data, error, dataUpdatedAt, refetch } = query;
   return (
     <>
-      <Failure error={query.error} />
-      {query.data === undefined ? query.error === null && <p class="muted">Loading…</p> : children(query.data)}
+      <Failure error={error} />
+      {error !== null && (
+        <p>
+          {data !== undefined && dataUpdatedAt !== undefined && (
+            <span class="muted">What is shown is from {time(new Date(dataUpdatedAt).toISOString())}. </span>
+          )}
+          {refetch !== undefined && (
+            <button type="button" onClick={() => void refetch()}>
+              Try again
+            </button>
+          )}
+        </p>
+      )}
+      {data === undefined ? error === null && <p class="muted">Loading…</p> : children(data)}
     </>
   );
 }

@@ -3,7 +3,7 @@ import { useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
 
 import { parseExact, stringifyExact } from '../../../../lib/exact-json.ts';
-import { callEndpoint } from '../../api/request.ts';
+import { callEndpoint, LONG_LIMIT_MS } from '../../api/request.ts';
 import { useWriteRefusal } from '../../api/session.ts';
 import { JsonDocument } from '../../ui/json.tsx';
 import { ActionButton, Badge, Failure, Section, Text } from '../../ui/parts.tsx';
@@ -55,7 +55,7 @@ export function TestRequest({ endpoint }: { endpoint: EndpointData }): JSX.Eleme
 
   async function follow(id: string): Promise<void> {
     for (;;) {
-      const part = await callEndpoint<Stream>(`${endpoint.id}/stream/${id}`, { method: 'POST' });
+      const part = await callEndpoint<Stream>(`${endpoint.id}/stream/${id}`, { method: 'POST', limitMs: LONG_LIMIT_MS });
       setChunks((before) => [...before, ...part.stream.map(({ output }) => output)]);
       setJob({ id, status: part.status });
       if (!ENDED.has(part.status)) continue;
