@@ -11,14 +11,16 @@ export interface NodeRow {
   readonly draining: boolean;
   readonly workers: number;
   readonly jobs: number;
-  readonly cpus: number;
-  readonly memoryBytes: number;
+  /** Null until its agent connects. */
+  readonly cpus: number | null;
+  readonly memoryBytes: number | null;
   /** What is allocated to its workers, and what is allocatable; null when its agent does not report it. */
   readonly allocated: { readonly cpus: number; readonly memoryBytes: number; readonly devices: number };
   readonly allocatable: { readonly cpus: number | null; readonly memoryBytes: number | null };
-  readonly memoryAvailableBytes: number;
-  readonly diskAvailableBytes: number;
-  readonly cpuPercent: number;
+  /** Gauges; null until its agent connects, and for keys without the scope OPERATOR. */
+  readonly memoryAvailableBytes: number | null;
+  readonly diskAvailableBytes: number | null;
+  readonly cpuPercent: number | null;
   readonly runtimes: readonly string[];
   /** Packages of base images that the host's Python has, with their versions. */
   readonly packages: Readonly<Record<string, string>>;

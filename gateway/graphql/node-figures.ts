@@ -5,6 +5,7 @@ import type { HostHardware, NodeIsolation } from '../../proto/gen/capstan/v1/nod
 /** Bytes and milliseconds become numbers. A value that the agent does not report is null; texts may be empty. */
 export function nodeFigures(node: NodeInfo) {
   const { id, name, connected, draining, workers, jobs, inventory } = node;
+  const gauges = node.offerOnly ? undefined : inventory;
   return {
     id,
     name,
@@ -12,14 +13,15 @@ export function nodeFigures(node: NodeInfo) {
     draining,
     workers,
     jobs,
-    cpus: inventory?.cpuCount ?? 0,
-    memoryBytes: Number(inventory?.memoryBytes ?? 0n),
+    cpus: inventory?.cpuCount ?? null,
+    memoryBytes: inventory === undefined ? null : Number(inventory.memoryBytes),
     allocated: { cpus: node.cpuMillisAllocated / 1_000, memoryBytes: Number(node.memoryBytesAllocated), devices: node.devicesAllocated },
     // 0 means that the agent does not report it.
     allocatable: { cpus: node.cpuMillisAllocatable / 1_000 || null, memoryBytes: Number(node.memoryBytesAllocatable) || null },
-    memoryAvailableBytes: Number(inventory?.memoryAvailableBytes ?? 0n),
-    diskAvailableBytes: Number(inventory?.diskAvailableBytes ?? 0n),
-    cpuPercent: inventory?.cpuPercent ?? 0,
+    memoryAvailableBytes: gauges === undefined ? null : Number(gauges.memoryAvailableBytes),
+    // A disk without a size is one that the agent cannot read.
+    diskAvailableBytes: gauges === undefined || gauges.diskBytes === 0n ? null : Number(gauges.diskAvailableBytes),
+    cpuPercent: gauges?.cpuPercent ?? null,
     runtimes: inventory?.runtimes ?? [],
     packages: inventory?.packages ?? {},
     devices: (inventory?.devices ?? []).map((device) => ({

@@ -305,12 +305,16 @@ type Node {
   workers: Int!
   "Jobs that its workers are processing."
   jobs: Int!
-  cpus: Int!
-  "Bytes."
-  memoryBytes: Float!
-  memoryAvailableBytes: Float!
-  diskAvailableBytes: Float!
-  cpuPercent: Float!
+  "Null until its agent connects."
+  cpus: Int
+  "Bytes; null until its agent connects."
+  memoryBytes: Float
+  "Null until its agent connects, and for keys without the scope OPERATOR."
+  memoryAvailableBytes: Float
+  "Null until its agent connects, where it cannot be read, and for keys without the scope OPERATOR."
+  diskAvailableBytes: Float
+  "Null until its agent connects, and for keys without the scope OPERATOR."
+  cpuPercent: Float
   "Reserved for its workers."
   allocated: Allocated!
   "What may be reserved; null when its agent does not report it."

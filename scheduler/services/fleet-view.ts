@@ -25,6 +25,7 @@ export function nodeInfo(state: State, node: NodeRecord): NodeInfo {
     workers: node.workers.size,
     draining: node.config.draining,
     jobs,
+    offerOnly: false,
     ...allocated(node),
     ...allocatable(state, node),
   };

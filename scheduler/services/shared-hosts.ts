@@ -13,6 +13,7 @@ import { allocatable } from './fleet-view.ts';
 /** Returns the part of a node that `account` may see: its offer, and the account's own workers. */
 export function sharedNodeInfo(state: State, node: NodeRecord, account: string): NodeInfo {
   const own = ownWorkers(state, node, account);
+  const ownDevices = new Set(own.flatMap(({ devices }) => [...devices]));
   const sum = (of: (worker: WorkerRecord) => number): number => own.reduce((total, worker) => total + of(worker), 0);
   return {
     id: node.config.id,
@@ -20,7 +21,8 @@ export function sharedNodeInfo(state: State, node: NodeRecord, account: string):
     connected: node.session !== null,
     incarnation: '',
     agentVersion: '',
-    ...(node.inventory === null ? {} : { inventory: offerOf(node.inventory) }),
+    ...(node.inventory === null ? {} : { inventory: offerOf(node.inventory, ownDevices) }),
+    offerOnly: true,
     draining: node.config.draining,
     workers: own.length,
     jobs: sum(({ attempts }) => attempts.size),
@@ -42,14 +44,17 @@ export function baseImagesOf({ images }: Inventory): string[] {
   return images.filter((reference) => baseImageOf(reference) !== null);
 }
 
-/** Lists fields explicitly so that a new field is private by default. */
-function offerOf(inventory: Inventory): Inventory {
+/** Lists fields explicitly so that a new field is private by default. Devices of the account's own workers have their ids, as these workers do. */
+function offerOf(inventory: Inventory, ownDevices: ReadonlySet<string>): Inventory {
   const { os, arch, cpuCount, cpuModel, memoryBytes, runtimes, nodeVersion, pythonVersion, packages, containerEngine } = inventory;
   return Inventory.fromPartial({
     ...{ os, arch, cpuCount, cpuModel, memoryBytes, runtimes, nodeVersion, pythonVersion, packages, containerEngine },
     images: baseImagesOf(inventory),
-    devices: inventory.devices.map(({ model, memoryBytes: bytes, computeCapability, driverVersion, cudaVersion, healthy, problem }) =>
-      Device.fromPartial({ model, memoryBytes: bytes, computeCapability, driverVersion, cudaVersion, healthy, problem }),
+    devices: inventory.devices.map(({ uuid, model, memoryBytes: bytes, computeCapability, driverVersion, cudaVersion, healthy, problem }) =>
+      Device.fromPartial({
+        ...(ownDevices.has(uuid) ? { uuid } : {}),
+        ...{ model, memoryBytes: bytes, computeCapability, driverVersion, cudaVersion, healthy, problem },
+      }),
     ),
     deviceProblem: inventory.deviceProblem,
     // How to mend the host is the operator's matter.

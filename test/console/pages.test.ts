@@ -272,11 +272,11 @@ serial(`nodes are drained and resumed, after saying what that does${SKIPPED}`, a
   await page.getByRole('button', { name: 'Drain' }).click();
   await page.getByRole('dialog').getByText('gets no new work').waitFor();
   await page.getByRole('dialog').getByRole('button', { name: 'Drain' }).click();
-  await page.getByText('draining').waitFor();
+  await page.getByText('draining', { exact: true }).waitFor();
   await page.getByRole('button', { name: 'Resume' }).click();
   await page.getByRole('dialog').getByText('gets new work again').waitFor();
   await page.getByRole('dialog').getByRole('button', { name: 'Resume' }).click();
-  await page.getByText('connected').waitFor();
+  await page.getByText('connected', { exact: true }).waitFor();
   await checkAccessibility(t, page, 'nodes');
 });
 

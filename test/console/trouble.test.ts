@@ -265,6 +265,31 @@ serial(`a read-only key sees every page, and every action says why it is not per
   t.is(refused, 401);
 });
 
+serial(`what a read-only key may not see of a node is absent, in the page and in the tool, and not 0${SKIPPED}`, async (t) => {
+  const created = await stack.call('/graphql', {
+    method: 'POST',
+    body: JSON.stringify({ query: 'mutation { createApiKey(name: "gauges", scope: READ_ONLY) { plaintext } }' }),
+  });
+  const { plaintext } = ((await created.json()) as { data: { createApiKey: { plaintext: string } } }).data.createApiKey;
+  await stack.ended(idOf('hostile'), await stack.run(idOf('hostile'), {}));
+  const page = await openPage(t, browser, stack.url);
+  await signIn(page, stack.url, plaintext, '/console/nodes');
+  const workers = page.getByRole('region', { name: /^Workers of / });
+  await workers.getByRole('link', { name: 'hostile' }).waitFor();
+  const text = await page.locator('main').innerText();
+  t.regex(text, /Memory\s+\d+(\.\d)? [GM]iB\s/, 'what the host has');
+  t.notRegex(text, /\b0 B\b|100 %|Free disk|% busy|Agent\b/, 'nothing of how it is used');
+  await page.goto(`${stack.url}/console/`);
+  const row = page.getByRole('region', { name: 'Nodes' }).getByRole('row').nth(1);
+  await row.waitFor();
+  t.is((await row.innerText()).match(/–/g)?.length, 2, 'neither load nor memory');
+  const [node] = JSON.parse(await stack.toolAs(plaintext, 'node', 'list', '-o', 'json')) as Record<string, unknown>[];
+  t.like(node, { cpuPercent: null, memoryAvailableBytes: null, diskAvailableBytes: null });
+  t.true(Number(node?.['workers']) > 0 && Number(node?.['memoryBytes']) > 0);
+  const [all] = JSON.parse(await stack.tool('node', 'list', '-o', 'json')) as Record<string, unknown>[];
+  for (const gauge of ['cpuPercent', 'memoryAvailableBytes', 'diskAvailableBytes']) t.is(typeof all?.[gauge], 'number', gauge);
+});
+
 serial(`a key for one environment sees its endpoints and no refusals${SKIPPED}`, async (t) => {
   const query = 'mutation { createApiKey(name: "one", scope: ENVIRONMENT, environment: "default") { text } }';
   const created = await stack.call('/graphql', { method: 'POST', body: JSON.stringify({ query }) });

@@ -122,9 +122,14 @@ export class Stack {
   }
 
   /** What a command of the tool prints when it is asked about this stack. */
-  async tool(...args: string[]): Promise<string> {
+  tool(...args: string[]): Promise<string> {
+    return this.toolAs(this.apiKey, ...args);
+  }
+
+  /** The same with another key. */
+  async toolAs(apiKey: string, ...args: string[]): Promise<string> {
     // The tool finds the stack by its run.json; the ports of the environment would contradict it.
-    const env = { ...this.variables, CAPSTAN_HTTP_PORT: '', CAPSTAN_GRPC_PORT: '' };
+    const env = { ...this.variables, SERVICE_API_KEY: apiKey, CAPSTAN_HTTP_PORT: '', CAPSTAN_GRPC_PORT: '' };
     return (await promisify(execFile)(process.execPath, [tool, ...args], { cwd: this.#folder, env })).stdout;
   }
 

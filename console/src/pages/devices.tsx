@@ -4,7 +4,7 @@ import { bytes } from '../ui/format.ts';
 import { Badge, Table, Text } from '../ui/parts.tsx';
 
 export interface Device {
-  /** Empty for keys without the scope OPERATOR. */
+  /** Without the scope OPERATOR empty, but of devices that the account's own workers have. */
   readonly uuid: string;
   readonly model: string;
   readonly memoryBytes: number;
@@ -22,12 +22,13 @@ export interface DeviceUsers {
     readonly node: string;
     readonly endpoint: string;
     readonly devices: readonly string[];
+    readonly state: string;
   }[];
   readonly endpoints: readonly { readonly id: string; readonly name: string }[];
 }
 
 export const DEVICE_FIELDS = 'uuid model memoryBytes memoryUsedBytes healthy problem temperatureCelsius utilizationPercent';
-export const USERS_FIELDS = 'workers { id node endpoint devices } endpoints { id name }';
+export const USERS_FIELDS = 'workers { id node endpoint devices state } endpoints { id name }';
 
 interface NodeOfDevices {
   readonly id: string;

@@ -16,9 +16,9 @@ interface Node {
   readonly draining: boolean;
   readonly workers: number;
   readonly jobs: number;
-  readonly cpuPercent: number;
-  readonly memoryBytes: number;
-  readonly memoryAvailableBytes: number;
+  readonly cpuPercent: number | null;
+  readonly memoryBytes: number | null;
+  readonly memoryAvailableBytes: number | null;
   readonly devices: readonly Device[];
 }
 
@@ -28,7 +28,7 @@ interface Answer extends Pick<DeviceUsers, 'workers'> {
 
 const QUERY = `{
   nodes(limit: 100) { id name connected draining workers jobs cpuPercent memoryBytes memoryAvailableBytes devices { ${DEVICE_FIELDS} } }
-  workers { id node endpoint devices }
+  workers { id node endpoint devices state }
 }`;
 const MOST = 100;
 
@@ -53,11 +53,12 @@ export function NodesSummary({ endpoints }: Pick<DeviceUsers, 'endpoints'>): JSX
                 { title: 'State', cell: (node) => <Badge state={stateOf(node)} /> },
                 { title: 'Workers', isNumber: true, cell: ({ workers }) => workers },
                 { title: 'Jobs', isNumber: true, cell: ({ jobs }) => jobs },
-                { title: 'CPU', isNumber: true, cell: ({ cpuPercent }) => `${Math.round(cpuPercent)} %` },
+                { title: 'CPU', isNumber: true, cell: ({ cpuPercent }) => (cpuPercent === null ? '–' : `${Math.round(cpuPercent)} %`) },
                 {
                   title: 'Memory',
                   isNumber: true,
-                  cell: ({ memoryBytes, memoryAvailableBytes: free }) => percent(memoryBytes - free, memoryBytes),
+                  cell: ({ memoryBytes: all, memoryAvailableBytes: free }) =>
+                    all === null || free === null ? '–' : percent(all - free, all),
                 },
                 { title: 'GPUs', isNumber: true, cell: ({ devices }) => devices.length },
               ]}

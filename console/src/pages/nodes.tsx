@@ -1,10 +1,12 @@
 import type { JSX } from 'preact';
+import { Link } from 'wouter-preact';
 
 import { useAction, useLive } from '../api/live.ts';
 import { graphql } from '../api/request.ts';
 import { useOperatorRefusal } from '../api/session.ts';
 import { bytes, percent } from '../ui/format.ts';
-import { Badge, ConfirmButton, Facts, Failure, Loaded, Page, Section, Text } from '../ui/parts.tsx';
+import { Badge, ConfirmButton, Facts, Failure, Loaded, Page, Section, Table, Text } from '../ui/parts.tsx';
+import { visible } from '../ui/plain-text.ts';
 import { DeviceHistory } from './device-history.tsx';
 import { DEVICE_FIELDS, Devices, USERS_FIELDS, type Device, type DeviceUsers } from './devices.tsx';
 import { WholeAccount } from './whole-account.tsx';
@@ -16,11 +18,11 @@ interface Node {
   readonly draining: boolean;
   readonly workers: number;
   readonly jobs: number;
-  readonly cpus: number;
-  readonly cpuPercent: number;
-  readonly memoryBytes: number;
-  readonly memoryAvailableBytes: number;
-  readonly diskAvailableBytes: number;
+  readonly cpus: number | null;
+  readonly cpuPercent: number | null;
+  readonly memoryBytes: number | null;
+  readonly memoryAvailableBytes: number | null;
+  readonly diskAvailableBytes: number | null;
   readonly agentVersion: string | null;
   readonly deviceProblem: string | null;
   readonly devices: readonly Device[];
@@ -78,7 +80,6 @@ function NodeSection({ node, users }: { node: Node; users: DeviceUsers }): JSX.E
   const change = useAction((verb: 'drainNode' | 'resumeNode' | 'removeNode') =>
     graphql(`mutation ($id: ID!) { ${verb}(id: $id)${verb === 'removeNode' ? '' : ' { id }'} }`, { id: node.id }),
   );
-  const used = node.memoryBytes - node.memoryAvailableBytes;
   return (
     <Section title={node.name}>
       <div class="panel">
@@ -87,11 +88,12 @@ function NodeSection({ node, users }: { node: Node; users: DeviceUsers }): JSX.E
             ['State', <Badge state={stateOf(node)} key="s" />],
             ['Workers', String(node.workers)],
             ['Jobs', String(node.jobs)],
-            ['CPUs', `${node.cpus}, ${Math.round(node.cpuPercent)} % busy`],
-            ['Memory', `${bytes(used)} of ${bytes(node.memoryBytes)} (${percent(used, node.memoryBytes)})`],
-            ['Free disk', bytes(node.diskAvailableBytes)],
+            ['CPUs', processors(node)],
+            ['Memory', memory(node)],
+            // What the key may not see is not listed.
+            ...(node.diskAvailableBytes === null ? [] : [['Free disk', bytes(node.diskAvailableBytes)] as const]),
             ['Isolation', <Text of={isolationText(node)} key="i" />],
-            ['Agent', <Text of={node.agentVersion ?? '–'} key="a" />],
+            ...(node.agentVersion === null ? [] : [['Agent', <Text of={node.agentVersion} key="a" />] as const]),
           ]}
         />
         {(node.isolation?.missing ?? []).map(({ without, reason, remedy }) => (
@@ -145,9 +147,44 @@ function NodeSection({ node, users }: { node: Node; users: DeviceUsers }): JSX.E
           <Text of={node.deviceProblem} />
         </p>
       )}
+      <Workers node={node} users={users} />
       {node.devices.length > 0 && <Devices label={`GPUs of ${node.name}`} nodes={[node]} users={users} />}
       {refusal === undefined && node.devices.length > 0 && <DeviceHistory node={node} />}
     </Section>
+  );
+}
+
+function processors({ cpus, cpuPercent }: Node): string {
+  if (cpus === null) return '–';
+  return cpuPercent === null ? String(cpus) : `${cpus}, ${Math.round(cpuPercent)} % busy`;
+}
+
+function memory({ memoryBytes: all, memoryAvailableBytes: free }: Node): string {
+  if (all === null) return '–';
+  return free === null ? bytes(all) : `${bytes(all - free)} of ${bytes(all)} (${percent(all - free, all)})`;
+}
+
+/** The workers of a node that the key may see, with links to their endpoints. */
+function Workers({ node, users }: { node: Node; users: DeviceUsers }): JSX.Element {
+  const names = new Map(users.endpoints.map(({ id, name }) => [id, name]));
+  return (
+    <Table
+      label={`Workers of ${node.name}`}
+      rows={users.workers.filter((worker) => worker.node === node.id)}
+      id={({ id }) => id}
+      empty="It runs no workers of your account."
+      columns={[
+        { title: 'Worker', isId: true, cell: ({ id }) => <Text of={id} /> },
+        {
+          title: 'Endpoint',
+          cell: ({ endpoint }) => (
+            <Link href={`/endpoints/${encodeURIComponent(endpoint)}`}>{visible(names.get(endpoint) ?? endpoint)}</Link>
+          ),
+        },
+        { title: 'State', cell: ({ state }) => <Badge state={state} /> },
+        { title: 'GPUs', isNumber: true, cell: ({ devices }) => devices.length },
+      ]}
+    />
   );
 }
 

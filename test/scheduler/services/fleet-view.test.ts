@@ -40,6 +40,14 @@ test('an account sees what a shared host offers and its own work there, and noth
   t.like(nodeInfo(world.image, node), { workers: 1, jobs: 1, devicesAllocated: 1 });
 
   const own = sharedNodeInfo(world.image, node, 'acc');
+  const [worker] = world.image.workers.values();
+  t.deepEqual(
+    own.inventory?.devices.map(({ uuid }) => uuid).filter((uuid) => uuid !== ''),
+    [...(worker?.devices ?? [])],
+    'the device of its own worker is known by its id',
+  );
+  t.true(own.offerOnly);
+  t.false(nodeInfo(world.image, node).offerOnly);
   t.like(own, { workers: 1, jobs: 1, devicesAllocated: 1, cpuMillisAllocated: node.usage.cpuMillis });
   const seen = sharedNodeInfo(world.image, node, 'team');
   t.like(seen, { name: 'a', connected: true, workers: 0, jobs: 0, devicesAllocated: 0, cpuMillisAllocated: 0, memoryBytesAllocated: 0n });

@@ -861,6 +861,11 @@ export interface NodeInfo {
   devicesAllocated: number;
   /** Version of its agent's package; empty until the agent connects to this scheduler, and for keys without the scope OPERATOR. */
   agentVersion: string;
+  /**
+   * The inventory is what the node offers: gauges (free memory, free disk, load, use of devices) are not in it, because the key has
+   * not the scope OPERATOR. A gauge of 0 says nothing then.
+   */
+  offerOnly: boolean;
 }
 
 export interface ListAttentionRequest {
@@ -6074,6 +6079,7 @@ function createBaseNodeInfo(): NodeInfo {
     memoryBytesAllocatable: 0n,
     devicesAllocated: 0,
     agentVersion: "",
+    offerOnly: false,
   };
 }
 
@@ -6126,6 +6132,9 @@ export const NodeInfo: MessageFns<NodeInfo> = {
     }
     if (message.agentVersion !== "") {
       writer.uint32(114).string(message.agentVersion);
+    }
+    if (message.offerOnly !== false) {
+      writer.uint32(120).bool(message.offerOnly);
     }
     return writer;
   },
@@ -6255,6 +6264,14 @@ export const NodeInfo: MessageFns<NodeInfo> = {
             message.agentVersion = reader.string();
             continue;
           }
+          case 15: {
+            if (tag !== 120) {
+              break;
+            }
+
+            message.offerOnly = reader.bool();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -6307,6 +6324,11 @@ export const NodeInfo: MessageFns<NodeInfo> = {
         : isSet(object.agent_version)
         ? globalThis.String(object.agent_version)
         : "",
+      offerOnly: isSet(object.offerOnly)
+        ? globalThis.Boolean(object.offerOnly)
+        : isSet(object.offer_only)
+        ? globalThis.Boolean(object.offer_only)
+        : false,
     };
   },
 
@@ -6354,6 +6376,9 @@ export const NodeInfo: MessageFns<NodeInfo> = {
     if (message.agentVersion !== "") {
       obj.agentVersion = message.agentVersion;
     }
+    if (message.offerOnly !== false) {
+      obj.offerOnly = message.offerOnly;
+    }
     return obj;
   },
 
@@ -6383,6 +6408,7 @@ export const NodeInfo: MessageFns<NodeInfo> = {
         : 0n;
     message.devicesAllocated = object.devicesAllocated ?? 0;
     message.agentVersion = object.agentVersion ?? "";
+    message.offerOnly = object.offerOnly ?? false;
     return message;
   },
 };
