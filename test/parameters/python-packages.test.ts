@@ -193,6 +193,65 @@ def f(code: str): return eval(code)`;
     t.is(await run.job({ code }), expected, code);
 });
 
+test('tables, series, tensors and records of packages have a form, or an error that names the call that makes one', async (t) => {
+  // torch is 800 MB: a class of its shape stands in for it, with what the rule reads of a tensor.
+  const source = `
+import array, datetime, io, json, types
+import attrs, numpy as np, pandas as pd, polars as pl
+from PIL import Image
+class Tensor:
+    shape = (2,)
+    def tolist(self): return [1.5, 2.5]
+@attrs.define
+class Point:
+    x: int
+class Report:
+    def __init__(self): self.n = 1
+class Model:
+    def to_dict(self): return {}
+def f(code: str): return eval(code)`;
+  const run = await worker(t, source, ['pandas', 'polars', 'attrs', 'pillow', 'numpy']);
+  const frame =
+    'pd.DataFrame({"name": ["a", None], "n": [1.5, np.nan], "at": [pd.Timestamp("2026-01-31T12:00", tz="UTC"), pd.NaT]}, index=[7, 8])';
+  for (const [code, expected] of [
+    [frame, '[{"name":"a","n":1.5,"at":"2026-01-31T12:00:00Z"},{"name":null,"n":null,"at":null}]'],
+    [`{"rows": ${frame}.head(0)}`, '{"rows":[]}'],
+    [`${frame}.set_index("name").n`, '[1.5,null]'],
+    [`${frame}.index`, '[7,8]'],
+    [`${frame}.to_dict("list")["n"][:1]`, '[1.5]'],
+    ['pd.DataFrame({1: [1], "m": pd.array([None], dtype="Int64")})', '[{"1":1,"m":null}]'],
+    [
+      '[pd.NaT, pd.NA, pd.Timestamp("2026-01-31"), pd.Timedelta("90s"), pd.Period("2026-01")]',
+      '[null,null,"2026-01-31T00:00:00","PT1M30S","2026-01"]',
+    ],
+    ['pd.Series(["a", "b", "a"], dtype="category")', '["a","b","a"]'],
+    ['pd.Series([np.array([1, 2]), None])', '[[1,2],null]'],
+    ['pl.DataFrame({"a": [1, None], "b": ["x", "y"]})', '[{"a":1,"b":"x"},{"a":null,"b":"y"}]'],
+    ['pl.Series([1, 2])', '[1,2]'],
+    ['[Tensor(), array.array("d", [0.5])]', '[[1.5,2.5],[0.5]]'],
+    [
+      'pd.DataFrame([[1, 2]], columns=["a", "a"])',
+      'the result is not JSON: result: a DataFrame with two columns of one name has no JSON form; rename one',
+    ],
+    ['[Point(1)]', 'the result is not JSON: result[0]: a value of the type main.Point has no JSON form; return attrs.asdict(value)'],
+    [
+      '[Report()]',
+      'the result is not JSON: result[0]: a value of the type main.Report has no JSON form; return a dictionary, such as vars(value)',
+    ],
+    ['{"m": Model()}', 'the result is not JSON: result.m: a value of the type main.Model has no JSON form; return value.to_dict()'],
+    ['[iter([1])]', 'the result is not JSON: result[0]: a value of the type list_iterator has no JSON form; return list(value)'],
+    [
+      '{"picture": Image.new("RGB", (1, 1))}',
+      'the result is not JSON: result.picture: a value of the type PIL.Image.Image has no JSON form; return the bytes of a file: image.save(buffer, "PNG"), then buffer.getvalue()',
+    ],
+  ] as const)
+    t.is((await run.job({ code })).replace('capstan_main.', 'main.'), expected, code);
+  t.is(
+    await run.route(JSON.stringify({ code: frame })),
+    '200 [{"name":"a","n":1.5,"at":"2026-01-31T12:00:00Z"},{"name":null,"n":null,"at":null}]',
+  );
+});
+
 test('models of version 1 of pydantic', async (t) => {
   const source = `
 from typing import List, Optional

@@ -19,6 +19,10 @@ from typing import Any, List, Optional, Set
 _LONGEST_PLACE = 200
 _TEXTS = {("decimal", "Decimal"), ("uuid", "UUID"), ("pathlib", "PurePath")}
 _ARRAYS = (set, frozenset, collections.deque, KeysView, ValuesView)
+#: What tensors, arrays and tables of other packages have: torch, jax, cupy and `array`; pyarrow; polars.
+_LISTS = ("tolist", "to_pylist", "to_dicts", "to_list")
+#: Calls that make a value with a form, named in errors.
+_CALLS = ("to_dict", "as_dict", "asdict", "toarray", "numpy", "to_json")
 
 
 class NotJson(TypeError, ValueError):
@@ -69,6 +73,8 @@ def _form(value: Any) -> Any:
         return value.value
     if isinstance(value, (datetime.datetime, datetime.time)):
         text = value.isoformat()
+        if text == "NaT":  # the missing date of pandas
+            return None
         return text[: -len("+00:00")] + "Z" if text.endswith("+00:00") else text
     if isinstance(value, datetime.date):
         return value.isoformat()
@@ -84,6 +90,8 @@ def _form(value: Any) -> Any:
     if _is_of(kind, "numpy"):
         return _from_numpy(value)
     if not isinstance(value, type):
+        if _is_of(kind, "pandas"):
+            return _from_pandas(value)
         if hasattr(kind, "__pydantic_serializer__") and callable(getattr(value, "model_dump", None)):
             return _from_model(value)
         if hasattr(kind, "__fields__") and callable(getattr(kind, "parse_obj", None)):
@@ -94,7 +102,32 @@ def _form(value: Any) -> Any:
             return dict(value)
         if hasattr(kind, "__get_pydantic_core_schema__") and "pydantic_core" in sys.modules:
             return sys.modules["pydantic_core"].to_jsonable_python(value)
-    raise _NoForm(f"a value of the type {_name_of(kind)} has no JSON form")
+        for method in _LISTS:
+            if callable(getattr(value, method, None)):
+                return getattr(value, method)()
+    raise _no_form(value)
+
+
+def _no_form(value: Any) -> _NoForm:
+    """Returns the error of a value without a form, with the call that makes one where the value has such a call."""
+    kind = type(value)
+    return _NoForm(f"a value of the type {_name_of(kind)} has no JSON form{'' if isinstance(value, type) else _remedy(value)}")
+
+
+def _remedy(value: Any) -> str:
+    kind = type(value)
+    if hasattr(kind, "__attrs_attrs__"):
+        return "; return attrs.asdict(value)"
+    if _is_of(kind, "PIL"):
+        return '; return the bytes of a file: image.save(buffer, "PNG"), then buffer.getvalue()'
+    if hasattr(kind, "__await__"):
+        return "; await it"
+    if hasattr(kind, "__next__"):
+        return "; return list(value)"
+    for method in _CALLS:
+        if callable(getattr(value, method, None)):
+            return f"; return value.{method}()"
+    return "; return a dictionary, such as vars(value)" if getattr(value, "__dict__", None) else ""
 
 
 def _from_model(value: Any) -> Any:
@@ -105,11 +138,33 @@ def _from_model(value: Any) -> Any:
         return value.model_dump(by_alias=True)
 
 
+def _from_pandas(value: Any) -> Any:
+    """
+    Tables as arrays of rows, series as arrays of values, both without their index; a missing value (NaN, NaT, NA) is null, as
+    tables have no other way to leave one out.
+    """
+    name = type(value).__name__
+    if hasattr(value, "columns") and hasattr(value, "iloc"):
+        if not value.columns.is_unique:
+            raise _NoForm(f"a {name} with two columns of one name has no JSON form; rename one")
+        columns = [_from_pandas(value.iloc[:, at]) for at in range(len(value.columns))]
+        keys = value.columns.tolist()
+        return [dict(zip(keys, row)) for row in zip(*columns)]
+    if callable(getattr(value, "tolist", None)):
+        missing = sys.modules["pandas"].isna(value).tolist()
+        return [None if is_missing else each for each, is_missing in zip(value.tolist(), missing)]
+    if name == "NAType":
+        return None
+    if name == "Period":
+        return str(value)
+    raise _no_form(value)
+
+
 def _from_numpy(value: Any) -> Any:
     """Arrays and scalars of numpy; dates and durations of any precision become those of Python."""
     dtype = getattr(value, "dtype", None)
     if dtype is None or not callable(getattr(value, "tolist", None)):
-        raise _NoForm(f"a value of the type {_name_of(type(value))} has no JSON form")
+        raise _no_form(value)
     if dtype.kind in "mM":
         value = value.astype(f"{dtype.kind}8[us]")
     plain = value.tolist()
