@@ -43,7 +43,7 @@ function bundledNode() {
  */
 function handOver(node) {
   const parent = process.ppid;
-  const child = spawn(node, [main, ...process.argv.slice(2)], { stdio: ['inherit', 'inherit', 'inherit', 'ipc'] });
+  const child = spawn(node, ['--', main, ...process.argv.slice(2)], { stdio: ['inherit', 'inherit', 'inherit', 'ipc'] });
   for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.on(signal, () => child.kill(signal));
   if (process.env.npm_lifecycle_event) {
     const timer = setInterval(() => {

@@ -32,7 +32,7 @@ export function readEnvironment(): Environment {
 /** Folder that holds the sources: the checkout, or the installed package. */
 export const installRoot = resolve(dirname(fileURLToPath(import.meta.url)), '..');
 
-const KEY_VARIABLE = 'SERVICE_API_KEY';
+export const KEY_VARIABLE = 'SERVICE_API_KEY';
 
 export const DEFAULT_HTTP_PORT = 8080;
 export const DEFAULT_GRPC_PORT = 7070;

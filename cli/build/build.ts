@@ -23,6 +23,7 @@ import {
 import { packArtifact, removeArtifact, TOOL_FOLDER, type Artifact, type Layer } from '../deploy/artifact.ts';
 import { checkSize } from '../deploy/artifact-size.ts';
 import { checkNames, FORMER_IGNORE_FILE, IGNORE_FILE, listFiles } from '../deploy/files.ts';
+import { dotEnvNotice, ownSettingsNotice, recordedLookUp, withEnvFile, type EnvFile } from '../deploy/env-file.ts';
 import { MANIFEST_NAME, readManifest } from '../deploy/manifest.ts';
 import { artifactFacts, writeBuildFacts, type BuildFacts } from './build-facts.ts';
 import { createActivity } from '../terminal/activity.ts';
@@ -42,6 +43,8 @@ import { nodeSdk, pythonSdk } from './sdk-files.ts';
 export interface BuildOptions extends InstallOptions {
   /** Keeps `.tool/.build`. */
   readonly keepStaging: boolean;
+  /** Variables for every endpoint: `--env-file`. */
+  readonly envFile?: EnvFile | undefined;
   /** Runs once the endpoints are known, before packages are installed; what it throws ends the build. */
   readonly admit?: () => Promise<void>;
 }
@@ -58,15 +61,20 @@ export interface Built {
 export async function build(folder: string, options: BuildOptions, terminal: Terminal): Promise<Built> {
   await mustBeFolder(folder);
   await Promise.all([removeArtifact(folder), removePublishedManifest(folder)]);
-  const declared = await discover(folder, options.lookUp);
+  const { lookUp, names } = recordedLookUp(options.lookUp);
+  const declared = await discover(folder, lookUp);
   for (const text of declared.warnings) terminal.warn(text);
   if (existsSync(join(folder, FORMER_IGNORE_FILE)))
     terminal.warn(`${FORMER_IGNORE_FILE} is read as ${IGNORE_FILE} is; rename it, as both count where both exist`);
+  const recording = { ...options, lookUp };
   const built =
-    declared.endpoints.length === 0 ? await buildWritten(folder, options, terminal) : await buildDeclared(declared, options, terminal);
+    declared.endpoints.length === 0 ? await buildWritten(folder, recording, terminal) : await buildDeclared(declared, recording, terminal);
   for (const text of [...built.application.warnings, ...unknownGpus(built.application)]) terminal.warn(text);
   for (const text of built.artifact.leftOut) terminal.warn(`excluded: ${text}`);
-  return built;
+  const { envFile } = options;
+  const notice = envFile === undefined ? dotEnvNotice(folder, names) : ownSettingsNotice(envFile);
+  if (notice !== undefined) terminal.warn(notice);
+  return envFile === undefined ? built : { ...built, application: withEnvFile(built.application, envFile) };
 }
 
 /** A folder with a hand-written manifest. */

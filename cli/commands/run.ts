@@ -7,6 +7,7 @@ import { cacheFolder } from '../build-options.ts';
 import type { Command } from '../command.ts';
 import { textOption, type OptionValues } from '../options.ts';
 import { readDotEnv } from '../config.ts';
+import { readEnvFile } from '../deploy/env-file.ts';
 import { endWish } from '../terminal/end-signals.ts';
 
 const DEFAULT_PORT = '8888';
@@ -24,6 +25,7 @@ export const run: Command = {
       description: 'address to listen on; a non-loopback address lets other machines call it',
       default: DEFAULT_HOST,
     },
+    { flags: '--env-file <file>', description: 'variables of this file for every endpoint, before those of .env' },
     {
       flags: '--inspect [port]',
       description: 'let debuggers attach to workers: Node’s inspector, debugpy in Python; without a port, a free one for each worker',
@@ -37,6 +39,8 @@ export const run: Command = {
     const host = textOption(options, 'host') ?? DEFAULT_HOST;
     const inspect = inspectPort(options);
     const folder = resolve(env.cwd, args[0] ?? '.');
+    const envPath = textOption(options, 'envFile');
+    const envFile = envPath === undefined ? undefined : readEnvFile(envPath, env.cwd);
     const [{ startDevelopment }, { writeDevRunFile }, { mustBeFolder }, { TOOL_FOLDER }] = await Promise.all([
       import('../dev/development.ts'),
       import('../dev/dev-run-file.ts'),
@@ -51,7 +55,7 @@ export const run: Command = {
       inspect,
       input: process.stdin,
       toolFolder: join(folder, TOOL_FOLDER),
-      variables: () => ({ ...readDotEnv(folder), ...env.variables }),
+      variables: () => ({ ...readDotEnv(folder), ...envFile?.values, ...env.variables }),
       terminal: { ...terminal, line: (text) => terminal.line(visibleLine(text)) },
     });
     try {

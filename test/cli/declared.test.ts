@@ -9,6 +9,8 @@ import test from 'ava';
 import { Stack } from '../support/stack.ts';
 import { folderOf } from '../support/folder.ts';
 
+const tool = join(import.meta.dirname, '../../cli/main.ts');
+
 let stack: Stack;
 test.before(async () => {
   stack = await Stack.start();
@@ -145,4 +147,40 @@ test('the manifest has the documented shape and only the folder’s own content;
   t.true(packed.stdout.includes(`"source_fingerprint": "${String(facts['source_fingerprint'])}"`));
   t.notRegex(packed.stdout, /generated_at|manifest_sha256/);
   t.is((await build()).digest, first.digest);
+});
+
+test('--env-file sets its variables for every endpoint, without the tool’s own; without it the tool says what .env would', async (t) => {
+  const folder = await folderOf(t, {
+    'worker.py': `import os
+from capstan import Endpoint
+
+@Endpoint(name="vars", workers=(0, 1), env={"MODE": "declared", "TOKEN": os.environ["TOKEN"]})
+def read_vars():
+    return {name: os.environ.get(name) for name in ("MODE", "TOKEN", "DATABASE_URL", "CAPSTAN_NOTE")}
+`,
+    '.env': 'TOKEN=from-dot-env\nDATABASE_URL=sqlite:///local.db\nSERVICE_API_KEY=mine\n',
+    'production.env': 'TOKEN=s3cret\nMODE=file\nDATABASE_URL="postgres://db"\nCAPSTAN_NOTE=1\nSERVICE_API_KEY=mine\n',
+    'wrong.env': 'A.B=1\n',
+  });
+  const deploy = async (...args: string[]): Promise<{ stderr: string; id: string }> => {
+    const env = { ...process.env, NO_COLOR: '1', SERVICE_API_KEY: stack.apiKey };
+    // Without `--`, Node itself refuses a file that is not there.
+    const command = ['--', tool, 'deploy', folder, '--json', '--url', stack.url, ...args];
+    const { stdout, stderr } = await promisify(execFile)(process.execPath, command, { env });
+    return { stderr, id: (JSON.parse(stdout) as { id: string }[])[0]?.id ?? '' };
+  };
+  const plain = await deploy();
+  t.regex(
+    plain.stderr,
+    /^! \.env is not part of the artifact, and no endpoint gets DATABASE_URL; --env-file \.env sets it for all endpoints$/m,
+  );
+  t.like(await call(plain.id, {}), { output: { MODE: 'declared', TOKEN: 'from-dot-env', DATABASE_URL: null } });
+  const { stderr, id } = await deploy('--env-file', join(folder, 'production.env'));
+  t.regex(stderr, /production\.env: CAPSTAN_NOTE, SERVICE_API_KEY are the tool's own and not set for endpoints$/m);
+  t.notRegex(stderr, /s3cret|postgres:|\.env is not part/);
+  t.like(await call(id, {}), { output: { MODE: 'declared', TOKEN: 's3cret', DATABASE_URL: 'postgres://db', CAPSTAN_NOTE: null } });
+  const wrong = await t.throwsAsync<Error & { stderr: string }>(deploy('--env-file', join(folder, 'wrong.env')));
+  t.regex(wrong.stderr, /^✗ --env-file: \S+wrong\.env\["A\.B"\]: must be a name of letters, digits and underscores$/m);
+  const absent = await t.throwsAsync<Error & { stderr: string }>(deploy('--env-file', join(folder, 'none.env')));
+  t.regex(absent.stderr, /^✗ --env-file: cannot read \S+none\.env \(ENOENT\)$/m);
 });
