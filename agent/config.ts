@@ -83,7 +83,7 @@ export const agentConfig = z.object({
   gpuViewMs: setting(
     'CAPSTAN_GPU_VIEW_MS',
     whole(DAY_MS).default(30_000),
-    'Interval at which the agent looks from inside of containers whether their GPUs can be used, ms; a failed job triggers a look immediately',
+    'Interval at which the agent looks from the place of each worker with GPUs whether it can use them, ms; a failed job, or a line of the worker about NVML, triggers a look immediately',
   ),
   inventoryFullMs: setting('CAPSTAN_INVENTORY_FULL_MS', whole(DAY_MS).default(300_000), 'Interval between full probes of the devices, ms'),
   cacheBytes: setting(

@@ -34,6 +34,7 @@ import { ContainerRuntime } from './runtimes/container/container-runtime.ts';
 import { checkContainerRuntime, ContainerEngine } from './runtimes/container/engine.ts';
 import type { Runtime } from './runtimes/runtime.ts';
 import { AccountReaders } from './runtimes/reading/account-readers.ts';
+import { ProcessGpuViews } from './runtimes/hosted/process-gpu-views.ts';
 import { ProcessRuntime } from './runtimes/process/process-runtime.ts';
 import { ThreadRuntime } from './runtimes/thread/thread-runtime.ts';
 import { WorkFolders } from './runtimes/work-folders.ts';
@@ -299,8 +300,9 @@ interface RuntimeDeps {
 function defaultRuntimes(config: AgentConfig, { folder, bootstrap, api, launcher, log }: RuntimeDeps): Runtime[] {
   const { hostEnv, spareHosts, workerPingMs: pingMs, workerFetchMs: fetchMs } = config;
   const baseEnv = launcher.environmentOf({ ...hostEnv, [AGENT_MARK]: agentMark(folder) });
+  const gpus = new ProcessGpuViews({ program: config.nvidiaSmi, paths: config.sandboxPaths });
   return [
-    new ThreadRuntime({ launcher, bootstrap, baseEnv, spares: spareHosts }),
+    new ThreadRuntime({ launcher, bootstrap, baseEnv, spares: spareHosts, gpus }),
     new ProcessRuntime({
       launcher,
       bootstrap,
@@ -310,6 +312,7 @@ function defaultRuntimes(config: AgentConfig, { folder, bootstrap, api, launcher
       spareDelayMs: LATER_SPARES_MS,
       python: 'python3',
       foreign: new ForeignWorkers({ api, baseEnv, pingMs, fetchMs }),
+      gpus,
     }),
     containerRuntime(config, { folder, bootstrap, api, log }),
   ];

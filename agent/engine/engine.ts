@@ -26,7 +26,7 @@ import { callVariables } from './call-variables.ts';
 import { GatewayUrl } from './gateway-url.ts';
 import { StoreTurns } from './store-turns.ts';
 import { WorkerLines } from './worker-lines.ts';
-import { GpuViews } from './gpu-views.ts';
+import { GpuViews, saysLost } from './gpu-views.ts';
 import { deviceProblemOf } from '../core/devices.ts';
 import type { CoreEvent, Effect } from '../core/events.ts';
 import { newState, type AttemptKey } from '../core/state.ts';
@@ -367,6 +367,7 @@ export class Engine {
       doubtDevices();
       this.#deps.cache.doubt(release.buildDigest);
     };
+    const keep = this.#lines.of(workerId, release, env);
     const events: WorkerEvents = {
       preparing: (reason, detail) => this.feed({ kind: 'preparing', workerId, start, reason, detail }),
       waiting: (detail) => this.feed({ kind: 'waiting', workerId, start, detail }),
@@ -389,8 +390,7 @@ export class Engine {
           this.#spans.ended(key, result);
           if (result.kind === 'failed') {
             doubtDevices();
-            const failed = this.#state.workers.get(workerId);
-            if (failed !== undefined) this.#views.soon(failed);
+            this.#viewSoon(workerId);
           }
         }
         this.feed({ kind: 'handler-ended', workerId, start, key, result });
@@ -399,7 +399,10 @@ export class Engine {
       reloading: () => this.feed({ kind: 'reloading', workerId, start }),
       slots: (count) => this.feed({ kind: 'slots', workerId, start, count }),
       reachable: (is) => this.feed({ kind: 'reachable', workerId, start, is }),
-      log: this.#lines.of(workerId, release, env),
+      log: (entry) => {
+        keep(entry);
+        if (deviceUuids.length > 0 && saysLost(entry.text)) this.#viewSoon(workerId);
+      },
       exited: (detail, hardStop, culprit, isUnread) => {
         this.#letGo(workerId, hosted);
         if (this.#state.workers.get(workerId)?.endAsked === false) doubtAll();
@@ -465,6 +468,12 @@ export class Engine {
     hosted.build?.release();
     if (hosted.workFolder !== '') this.#deps.workFolders.remove(hosted.workFolder);
     this.#hosted.delete(workerId);
+  }
+
+  /** Its GPUs may be lost. */
+  #viewSoon(workerId: string): void {
+    const worker = this.#state.workers.get(workerId);
+    if (worker !== undefined) this.#views.soon(worker);
   }
 
   /** `release`: undefined for a worker that is gone. */

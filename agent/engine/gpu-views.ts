@@ -9,12 +9,22 @@ export interface GpuViewsOptions {
   readonly onLost: (lost: { readonly workerId: string; readonly start: number; readonly detail: string }) => void;
 }
 
+/** What NVML and torch say when a program cannot use its GPUs. A worker prints what it likes: the line only triggers a look. */
+const SAYS_LOST = /(?:Failed to|Can't) initialize NVML/;
+
+/** Returns whether a line that a worker printed is a reason to look at its GPUs. */
+export function saysLost(line: string): boolean {
+  return line.includes('NVML') && SAYS_LOST.test(line);
+}
+
 /** Least time between two looks at one worker, ms, however often its jobs fail. */
 const SOONEST_MS = 2_000;
 
 export class GpuViews {
   readonly #options: GpuViewsOptions;
   readonly #lookedAt = new Map<string, number>();
+  /** Looks that wait for the least time since the last one, by worker. */
+  readonly #due = new Map<string, NodeJS.Timeout>();
   readonly #timer: NodeJS.Timeout;
 
   constructor(options: GpuViewsOptions) {
@@ -25,12 +35,20 @@ export class GpuViews {
 
   /** A job of the worker failed: its GPUs may be the reason. */
   soon(worker: Worker): void {
-    const last = this.#lookedAt.get(worker.id) ?? Number.NEGATIVE_INFINITY;
-    if (performance.now() - last >= SOONEST_MS) this.#look(worker);
+    const waitMs = (this.#lookedAt.get(worker.id) ?? Number.NEGATIVE_INFINITY) + SOONEST_MS - performance.now();
+    if (waitMs <= 0) this.#look(worker);
+    else if (!this.#due.has(worker.id)) this.#due.set(worker.id, setTimeout(() => this.#lookAt(worker.id), waitMs).unref());
   }
 
   close(): void {
     clearInterval(this.#timer);
+    for (const timer of this.#due.values()) clearTimeout(timer);
+  }
+
+  /** The worker may have ended, or be another start of it. */
+  #lookAt(workerId: string): void {
+    this.#due.delete(workerId);
+    for (const worker of this.#options.workers()) if (worker.id === workerId) this.#look(worker);
   }
 
   #lookAtAll(): void {

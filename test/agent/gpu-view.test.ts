@@ -6,8 +6,8 @@ import { join } from 'node:path';
 import test from 'ava';
 
 import type { Worker } from '../../agent/core/state.ts';
-import { GpuViews } from '../../agent/engine/gpu-views.ts';
-import { GpuView, LOST, SCRIPT } from '../../agent/runtimes/container/gpu-view.ts';
+import { GpuViews, saysLost } from '../../agent/engine/gpu-views.ts';
+import { GpuView, LOST, SCRIPT } from '../../agent/runtimes/gpu-view.ts';
 import { folderOf } from '../support/folder.ts';
 import { until } from '../support/until.ts';
 
@@ -15,6 +15,8 @@ const answers: readonly (readonly [string, number, number])[] = [
   ['GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-a)', 0, 0],
   ['Failed to initialize NVML: Unknown Error', 255, LOST],
   ['Failed to initialize NVML: Insufficient Permissions', 255, LOST],
+  ['Failed to initialize NVML: Driver Not Loaded', 9, LOST],
+  ['No devices were found', 6, LOST],
   ["NVIDIA-SMI couldn't find libnvidia-ml.so library in your system.", 12, 0],
   ['Failed to initialize NVML: Driver/library version mismatch', 18, 0],
 ];
@@ -29,6 +31,20 @@ for (const [said, code, expected] of answers)
     t.is(status, expected, stdout);
     if (expected === LOST) t.is(stdout.trim(), said);
   });
+
+test('only what NVML or torch says of NVML triggers a look', (t) => {
+  t.true(saysLost('Failed to initialize NVML: Unknown Error'));
+  t.true(saysLost("UserWarning: Can't initialize NVML"));
+  t.false(saysLost('NVML was loaded'));
+  t.false(saysLost(''));
+});
+
+test('files that are named must be there, and others do not count', (t) => {
+  const look = (...args: readonly string[]) =>
+    spawnSync('/bin/sh', ['-c', SCRIPT, 'sh', ...args], { env: { PATH: '/nowhere' }, encoding: 'utf8' });
+  t.is(look('nvidia-smi', '/dev/null').status, 0);
+  t.like(look('nvidia-smi', '/dev/null', '/dev/nvidia77'), { status: LOST, stdout: '/dev/nvidia77 is missing\n' });
+});
 
 test('an image without nvidia-smi and without devices has lost nothing', (t) => {
   t.is(spawnSync('/bin/sh', ['-c', SCRIPT], { env: { PATH: '/nowhere' } }).status, 0);

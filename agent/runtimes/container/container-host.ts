@@ -1,6 +1,7 @@
 /** A worker's host in a container: frames over its private channel, its output, its exit. */
 import { messageOf } from '../../../lib/to-error.ts';
 import { FrameWriter } from '../frames.ts';
+import type { Look } from '../gpu-view.ts';
 import { BufferedListener, tellEntry, type HostListener } from '../hosted/host-listener.ts';
 import type { Host } from '../hosted/host.ts';
 import type { FromHost, ToHost } from '../hosted/protocol.ts';
@@ -10,7 +11,7 @@ import type { WorkerEvents } from '../runtime.ts';
 import { linesOf } from '../worker-output.ts';
 import { WorkerChannel, type Connections } from './channel.ts';
 import type { ContainerSpec } from './create-request.ts';
-import { NO_PROGRAM, signalOf, WorkerContainer, type ContainerDeps, type Ending, type Look } from './worker-container.ts';
+import { NO_PROGRAM, signalOf, WorkerContainer, type ContainerDeps, type Ending } from './worker-container.ts';
 
 /** Time to read the channel to its end after the container has exited, ms. */
 const CHANNEL_GRACE_MS = 1_000;

@@ -17,6 +17,7 @@ import { isForeign, type ForeignWorkers } from '../foreign/foreign-workers.ts';
 import { notStarted } from '../hosted/host-pool.ts';
 import { HostWorker, STOPPED_BY_AGENT } from '../hosted/host-worker.ts';
 import { workerEnv } from '../hosted/worker-env.ts';
+import { GpuView, viewCommand, type Look } from '../gpu-view.ts';
 import { languageOf } from '../process/language.ts';
 import type { Runtime, RunningWorker, WorkerEvents, WorkerStart } from '../runtime.ts';
 import { ServerWorker } from '../server/server-worker.ts';
@@ -25,7 +26,6 @@ import { NEEDS } from './bootstrap.ts';
 import { ContainerHost } from './container-host.ts';
 import type { ContainerSpec, ContainerRules } from './create-request.ts';
 import { ForeignContainer } from './foreign-container.ts';
-import { GpuView, type LookInside } from './gpu-view.ts';
 import { ImagePulls } from './image-pull.ts';
 import { BUILD, HOST_NAME, WORK } from './layout.ts';
 import { removeFolders, removeLeftovers } from './leftovers.ts';
@@ -53,12 +53,14 @@ const NO_PULLS: ContainerDeps['pulls'] = {
 const NO_EVENTS = { preparing() {}, startFailed() {} };
 const NOBODY = { workerId: '', endpointId: '' };
 
+const VIEW = viewCommand();
+
 /** Parent of the channels' folders, which are named by start. */
 const CHANNELS = 'channels';
 
 interface Live {
   kill(why?: string): void;
-  readonly look: LookInside;
+  look(command: readonly string[], limitMs: number): Promise<Look | undefined>;
   readonly exited: Promise<void>;
 }
 
@@ -164,7 +166,7 @@ export class ContainerRuntime implements Runtime {
     const channel = join(this.#options.folder, CHANNELS, start);
     const orders = (): Promise<ContainerSpec[]> =>
       this.#orders.forHost(shape, { start, workerId, endpointId }, { channel, build: spec.folder }, readAtStart);
-    return this.#gpus.keep(workerId, this.#host(start, { deps: this.#deps, shape, folder: channel, orders, events }));
+    return this.#viewed(workerId, this.#host(start, { deps: this.#deps, shape, folder: channel, orders, events }));
   }
 
   #launchSpare(shape: ContainerShape, start: string, build: string): ContainerHost {
@@ -186,7 +188,7 @@ export class ContainerRuntime implements Runtime {
     host.hold(filled);
     // Its labels are those from before it had a worker.
     host.rename(`capstan-${workerId}-${start.slice(0, 8)}`);
-    return this.#gpus.keep(workerId, host);
+    return this.#viewed(workerId, host);
   }
 
   /** An image that speaks the worker protocol itself and can reach the agent. */
@@ -212,7 +214,7 @@ export class ContainerRuntime implements Runtime {
       };
       const made = new ForeignContainer(this.#deps, order, { ...carrierEvents, started }, carried.reading);
       this.#keep(start, made);
-      return this.#gpus.keep(spec.workerId, made);
+      return this.#viewed(spec.workerId, made);
     };
     return foreign.workers.start(
       spec,
@@ -243,7 +245,7 @@ export class ContainerRuntime implements Runtime {
         const order = async (): Promise<ContainerSpec> => ({ ...(await this.#orders.forForeign(spec, variables, start)), published });
         made = new ForeignContainer(this.#deps, order, events, spec.reading);
         this.#keep(start, made);
-        return this.#gpus.keep(spec.workerId, made);
+        return this.#viewed(spec.workerId, made);
       };
     const network = await this.#orders.network(wanted, true);
     if (network === 'host') return siteOnHost(env, BUILD, carry([]));
@@ -255,6 +257,12 @@ export class ContainerRuntime implements Runtime {
       carry: carry([...new Set([port, healthPort])]),
       reach: async () => ({ host: '127.0.0.1', port: await hostPort(port), healthPort: await hostPort(healthPort) }),
     };
+  }
+
+  /** Lets the GPUs of a worker be looked at from inside of its container, which is returned. */
+  #viewed<T extends Live>(workerId: string, made: T): T {
+    this.#gpus.keep(workerId, { look: (limitMs) => made.look(VIEW, limitMs), exited: made.exited });
+    return made;
   }
 
   #keep(start: string, made: Live): void {

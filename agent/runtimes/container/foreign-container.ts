@@ -2,11 +2,12 @@
 import { CapstanError } from '../../../lib/errors.ts';
 import { messageOf } from '../../../lib/to-error.ts';
 import type { LaunchedProcess, LauncherEvents } from '../foreign/launcher.ts';
+import type { Look } from '../gpu-view.ts';
 import type { AccountReading } from '../reading/account-reading.ts';
 import { OutputStreams } from '../reading/output-streams.ts';
 import { containerEnd, outOfMemoryText } from './container-host.ts';
 import type { ContainerSpec } from './create-request.ts';
-import { WorkerContainer, type ContainerDeps, type Ending, type Look } from './worker-container.ts';
+import { WorkerContainer, type ContainerDeps, type Ending } from './worker-container.ts';
 
 export class ForeignContainer implements LaunchedProcess {
   /** Its processes have pids of the container's namespace. */

@@ -6,6 +6,7 @@ import type Docker from 'dockerode';
 
 import { CapstanError } from '../../../lib/errors.ts';
 import { messageOf } from '../../../lib/to-error.ts';
+import { MAX_LOOK, type Look } from '../gpu-view.ts';
 import type { WorkerStreams } from '../reading/worker-streams.ts';
 import type { ContainerSpec, ContainerRules } from './create-request.ts';
 import { engineMessage, engineStatus, isMissingImage, type ContainerEngine } from './engine.ts';
@@ -60,14 +61,6 @@ export interface Ending {
 }
 
 /** What a program in the container said. */
-export interface Look {
-  readonly exitCode: number;
-  readonly output: string;
-}
-
-/** Characters of its output that are kept. */
-const MAX_LOOK = 1_000;
-
 type Exit = Pick<Ending, 'exitCode' | 'outOfMemory' | 'engineError'>;
 const UNKNOWN_EXIT: Exit = { exitCode: undefined, outOfMemory: false, engineError: '' };
 

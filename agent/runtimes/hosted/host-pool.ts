@@ -6,6 +6,7 @@ import type { RunningWorker, WorkerEvents, WorkerStart } from '../runtime.ts';
 import { HostProcess } from './host-process.ts';
 import type { HostProgram } from './host-program.ts';
 import { HostWorker, type StopTimes } from './host-worker.ts';
+import type { ProcessGpuViews } from './process-gpu-views.ts';
 import { workerEnv } from './worker-env.ts';
 
 const REFILL_DELAY_MS = 250;
@@ -27,6 +28,8 @@ export interface HostPoolOptions {
   readonly stopTimes: StopTimes;
   /** Workers see the GPUs that this process sees, instead of their assigned ones. */
   readonly sharesDevices?: boolean;
+  /** Learns of each worker with GPUs. */
+  readonly gpus?: ProcessGpuViews | undefined;
 }
 
 export class HostPool {
@@ -58,6 +61,7 @@ export class HostPool {
       // Kernel errors that Node throws synchronously: no memory, environment too long.
       return notStarted(events, `starting the worker process failed: ${messageOf(error)}`);
     }
+    this.#options.gpus?.keep(spec, host, host.exited);
     return new HostWorker(host, { spec, fn, env, stopTimes }, events, () => this.#refillLater());
   }
 

@@ -9,10 +9,12 @@ import type { WorkerLauncher } from '../../sandbox/launcher.ts';
 import type { WorkerPorts } from '../../sandbox/network/worker-networks.ts';
 import { PlainLauncher } from '../../sandbox/plain-launcher.ts';
 import { launchInProcess } from '../foreign/command-process.ts';
+import type { Launcher } from '../foreign/launcher.ts';
 import { isForeign, type ForeignWorkers } from '../foreign/foreign-workers.ts';
 import { HostPool } from '../hosted/host-pool.ts';
 import { nodeCommand } from '../hosted/host-program.ts';
 import { STOPPED_BY_AGENT } from '../hosted/host-worker.ts';
+import type { ProcessGpuViews } from '../hosted/process-gpu-views.ts';
 import type { Runtime, RunningWorker, WorkerEvents, WorkerStart } from '../runtime.ts';
 import { markOf } from '../escaped.ts';
 import { ServerWorker } from '../server/server-worker.ts';
@@ -41,6 +43,8 @@ export interface ProcessRuntimeOptions {
   readonly foreign?: ForeignWorkers;
   /** As in HostPoolOptions. */
   readonly sharesDevices?: boolean;
+  /** Absent: workers see the devices as the agent does. */
+  readonly gpus?: ProcessGpuViews;
 }
 
 export class ProcessRuntime implements Runtime {
@@ -49,6 +53,7 @@ export class ProcessRuntime implements Runtime {
   readonly #pools: Readonly<Record<Language, HostPool>>;
   readonly #foreign: ForeignWorkers | undefined;
   readonly #baseEnv: Readonly<Record<string, string>>;
+  readonly #gpus: ProcessGpuViews | undefined;
   /** Workers with their own server, each with a promise of its end. */
   readonly #servers = new Map<ServerWorker, Promise<void>>();
 
@@ -66,7 +71,8 @@ export class ProcessRuntime implements Runtime {
     this.#launcher = launcher;
     this.#foreign = foreign;
     this.#baseEnv = baseEnv;
-    const common = { launcher, spareDelayMs, stopTimes: STOPPED_BY_AGENT, sharesDevices };
+    this.#gpus = options.gpus;
+    const common = { launcher, spareDelayMs, stopTimes: STOPPED_BY_AGENT, sharesDevices, gpus: this.#gpus };
     this.#pools = {
       node: new HostPool({
         ...common,
@@ -93,7 +99,7 @@ export class ProcessRuntime implements Runtime {
       return foreign.start(
         spec,
         events,
-        launchInProcess(this.#launcher, () => ports),
+        this.#launcherWith(() => ports),
       );
     }
     return this.#pools[languageOf(spec.folder, spec.functions[0]?.module ?? '')].start(spec, events);
@@ -113,9 +119,34 @@ export class ProcessRuntime implements Runtime {
     worker.launch(
       spec,
       { PYTHONUNBUFFERED: '1', ...this.#baseEnv, ...markOf(this.#baseEnv) },
-      siteOnHost(spec.env, this.#launcher.placeOf(spec).folder, launchInProcess(this.#launcher, serverPorts)),
+      siteOnHost(spec.env, this.#launcher.placeOf(spec).folder, this.#launcherWith(serverPorts)),
     );
     return worker;
+  }
+
+  /** As launchInProcess; the GPUs of each worker can be looked at. */
+  #launcherWith(portsOf: (env: Readonly<Record<string, string>>) => WorkerPorts): Launcher {
+    const launch = launchInProcess(this.#launcher, portsOf);
+    return (spec, env, events) => {
+      const { promise, resolve } = Promise.withResolvers<void>();
+      const exited: typeof events.exited = (detail, isUnread) => {
+        resolve();
+        events.exited(detail, isUnread);
+      };
+      const launched = launch(spec, env, {
+        preparing: (reason, detail) => events.preparing(reason, detail),
+        startFailed: (reason, detail) => events.startFailed(reason, detail),
+        started: () => events.started(),
+        line: (stream, text) => events.line(stream, text),
+        exited,
+      });
+      this.#gpus?.keep(spec, launched, promise);
+      return launched;
+    };
+  }
+
+  gpuProblem(workerId: string): Promise<string | undefined> {
+    return this.#gpus?.problemOf(workerId) ?? Promise.resolve(undefined);
   }
 
   async close(): Promise<void> {

@@ -5,6 +5,7 @@ import { THREAD_HOST_READS } from '../hosted/bootstrap.ts';
 import { HostPool } from '../hosted/host-pool.ts';
 import { nodeCommand } from '../hosted/host-program.ts';
 import { STOPPED_BY_HOST } from '../hosted/host-worker.ts';
+import type { ProcessGpuViews } from '../hosted/process-gpu-views.ts';
 import type { Runtime, RunningWorker, WorkerEvents, WorkerStart } from '../runtime.ts';
 
 /** Read at process start by Node itself or by libraries it links. */
@@ -24,14 +25,18 @@ export interface ThreadRuntimeOptions {
   readonly nodeArgs?: readonly string[];
   /** As in HostPoolOptions. */
   readonly sharesDevices?: boolean;
+  /** Absent: workers see the devices as the agent does. */
+  readonly gpus?: ProcessGpuViews;
 }
 
 export class ThreadRuntime implements Runtime {
   readonly name = 'thread';
   readonly #pool: HostPool;
+  readonly #gpus: ProcessGpuViews | undefined;
 
   constructor(options: ThreadRuntimeOptions) {
     const { launcher = new PlainLauncher(), bootstrap, baseEnv, spares, spareDelayMs = 0, nodeArgs = [], sharesDevices = false } = options;
+    this.#gpus = options.gpus;
     const { command, args, reads } = nodeCommand(bootstrap, 'thread/host/main.js');
     this.#pool = new HostPool({
       launcher,
@@ -42,11 +47,16 @@ export class ThreadRuntime implements Runtime {
       spareDelayMs,
       stopTimes: STOPPED_BY_HOST,
       sharesDevices,
+      gpus: this.#gpus,
     });
   }
 
   start(spec: WorkerStart, events: WorkerEvents): RunningWorker {
     return this.#pool.start(spec, events);
+  }
+
+  gpuProblem(workerId: string): Promise<string | undefined> {
+    return this.#gpus?.problemOf(workerId) ?? Promise.resolve(undefined);
   }
 
   close(): Promise<void> {
