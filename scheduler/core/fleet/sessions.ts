@@ -200,7 +200,7 @@ function lookAgain(state: State): void {
 /** Returns true if something that placement reads has changed. */
 function takeInventory(state: State, node: NodeRecord, reported: Inventory): boolean {
   const inventory = reportedInventory(reported);
-  const facts = factsOf(inventory);
+  const facts = factsOf(inventory, node.facts?.knownKinds);
   const changed = facts.digest !== node.facts?.digest;
   node.inventory = inventory;
   node.facts = facts;

@@ -188,6 +188,54 @@ test('no GPU, a busy one and a sick one are told apart', (t) => {
   );
 });
 
+test('a host is not blamed for its faults when it would not have the wanted GPU anyway', (t) => {
+  const gpus = { gpuIds: 'H200', gpuCount: 1 };
+  const h200 = (uuid: string, more: Partial<Device> = {}): Device => gpu(uuid, 'NVIDIA H200', 141, more);
+  const t4 = { devices: [gpu('t4', 'Tesla T4', 16)] };
+  const broken = 'nvidia-smi: Driver/library version mismatch';
+  const breakDriver = (world: FleetWorld, node: string, how: 'listed' | 'absent'): void =>
+    world.inventory(node, (known) => ({
+      ...known,
+      deviceProblem: broken,
+      devices: how === 'absent' ? [] : known.devices.map((device) => ({ ...device, healthy: false, problem: broken })),
+    }));
+  const gone = 'NODE_DISCONNECTED on 1 node: h200; GPU_MISSING on 1 node: t4 (no H200)';
+  for (const how of ['listed', 'absent'] as const)
+    t.is(
+      refused(gpus, { t4, h200: { devices: [h200('h0')] } }, (world) => {
+        breakDriver(world, 't4', how);
+        world.disconnect('h200');
+      }),
+      gone,
+      how,
+    );
+  t.is(
+    refused(gpus, { t4, h200: { devices: [h200('h0')] } }, (world) => {
+      for (const name of ['t4', 'h200']) world.disconnect(name);
+    }),
+    gone,
+    'a host that is gone is known by its GPUs',
+  );
+  t.is(
+    refused(gpus, { a: { devices: [h200('a0')] }, b: { devices: [h200('b0')] } }, (world) => {
+      breakDriver(world, 'a', 'absent');
+      world.disconnect('b');
+    }),
+    `NODE_DISCONNECTED on 1 node: b; DEVICE_PROBLEM on 1 node: a (${broken})`,
+    'a host that is gone comes before a broken driver',
+  );
+  t.is(
+    refused({ ...gpus, gpuCount: 2 }, { a: { devices: [h200('a0')] } }, (world) => world.disconnect('a')),
+    'GPU_MISSING on 1 node: a (only 1 H200)',
+  );
+  t.is(refused(gpus, { a: { deviceProblem: broken } }), `DEVICE_PROBLEM on 1 node: a (${broken})`, 'nothing is known of its GPUs');
+  t.is(
+    refused(gpus, { a: { devices: [gpu('UNIDENTIFIED-1', '', 0)], deviceProblem: broken } }),
+    `DEVICE_PROBLEM on 1 node: a (${broken})`,
+    'a GPU without a name may be any',
+  );
+});
+
 test('a fleet of many nodes is told by reason, with some of them by name', (t) => {
   const nodes = Object.fromEntries(Array.from({ length: 30 }, (_, i) => [`n${String(i).padStart(2, '0')}`, {}]));
   t.is(

@@ -58,7 +58,7 @@ export function capacityOf(facts: NodeFacts, settings: Settings): { readonly cpu
 
 /** Returns the fit of a worker on a node with this usage, or why there is none. */
 export function fitOn(want: Wanted, node: NodeRecord, usage: NodeUsage): Fit | Rejected {
-  const facts = connected(node);
+  const facts = connected(node, want);
   if ('reason' in facts) return facts;
   const runtime = chooseRuntime(want.runtime, facts, want.rule);
   if (typeof runtime !== 'string') return runtime;
@@ -73,10 +73,26 @@ type Chosen = Pick<Fit, 'devices' | 'preference' | 'mixed'>;
 
 const noDevices: Chosen = { devices: [], preference: 0, mixed: false };
 
-function connected(node: NodeRecord): NodeFacts | Rejected {
-  if (node.session === null || node.facts === null) return { reason: 'NODE_DISCONNECTED', detail: '' };
-  if (node.config.draining) return { reason: 'NODE_DRAINING', detail: '' };
-  return node.facts;
+/** A node whose known devices are not the wanted ones would not take the worker if it were connected, either. */
+function connected({ session, facts, config }: NodeRecord, want: Wanted): NodeFacts | Rejected {
+  if (facts !== null && session !== null && !config.draining) return facts;
+  const missing = facts === null ? null : knownMissing(want, facts);
+  if (missing !== null) return missing;
+  return { reason: session === null || facts === null ? 'NODE_DISCONNECTED' : 'NODE_DRAINING', detail: '' };
+}
+
+/** Returns what the known devices of a node lack, whether or not they can be read now; null if nothing, or if they are not known. */
+function knownMissing({ release, settings }: Wanted, { knownKinds }: NodeFacts): Rejected | null {
+  if (release.gpuIds === '' || knownKinds === null || knownKinds.some(({ model }) => model === '')) return null;
+  const count = Math.max(1, release.gpuCount);
+  const selection = settings.gpus.select(release.gpuIds);
+  const fitting = knownKinds.filter((kind) => !(kind.slice && count > 1) && selection.preference(kind) !== null);
+  const all = fitting.reduce((sum, kind) => sum + kind.count, 0);
+  return all < count ? gpuMissing(all, release) : null;
+}
+
+function gpuMissing(fitting: number, { gpuIds }: Release): Rejected {
+  return { reason: 'GPU_MISSING', detail: `${fitting === 0 ? 'no' : `only ${fitting}`} ${gpuIds}` };
 }
 
 /** Free devices of one model. */
@@ -128,8 +144,9 @@ function chooseDevices(want: Wanted, facts: NodeFacts, { usage, inContainer }: D
     if (free.length > 0) kinds.push({ model, memoryBytes, preference, free });
   }
   if (all >= count) return pick(kinds, count);
-  if (fitting < count && facts.deviceProblem !== '') return { reason: 'DEVICE_PROBLEM', detail: facts.deviceProblem };
-  if (fitting < count) return { reason: 'GPU_MISSING', detail: `${fitting === 0 ? 'no' : `only ${fitting}`} ${release.gpuIds}` };
+  if (fitting < count && facts.deviceProblem !== '')
+    return knownMissing(want, facts) ?? { reason: 'DEVICE_PROBLEM', detail: facts.deviceProblem };
+  if (fitting < count) return gpuMissing(fitting, release);
   const serving = fitting - old.length;
   if (serving < count) return { reason: 'CUDA_TOO_OLD', detail: `${newestDriver(old)}; needs ${needed}` };
   if (serving - sick < count) return { reason: 'DEVICE_PROBLEM', detail: `${sick} of ${serving} unhealthy: ${problem}` };

@@ -31,6 +31,14 @@ export interface RuntimeIsolation {
   readonly closed: WorkerNetwork;
 }
 
+/** Devices of one model that a node has or had when its devices were last read. */
+export interface KnownKind {
+  readonly model: string;
+  readonly memoryBytes: number;
+  readonly slice: boolean;
+  readonly count: number;
+}
+
 export interface NodeFacts {
   readonly runtimes: ReadonlySet<string>;
   /** Of thread and process workers, and of containers. `none` where the agent does not report it. */
@@ -48,6 +56,8 @@ export interface NodeFacts {
   readonly builds: ReadonlySet<string>;
   readonly devices: readonly DeviceFacts[];
   readonly kinds: readonly DeviceKind[];
+  /** What is known of the devices even while they cannot be read; null if they were never read. */
+  readonly knownKinds: readonly KnownKind[] | null;
   /** Why devices are missing or cannot be read. */
   readonly deviceProblem: string;
   /** The agent has not read its devices yet: a missing device has no meaning. */
@@ -64,7 +74,8 @@ export interface NodeFacts {
 
 const DISK_GRAIN = 256 * 1024 * 1024;
 
-export function factsOf(inventory: Inventory): NodeFacts {
+/** `before`: what was known of the node's devices until now. */
+export function factsOf(inventory: Inventory, before: NodeFacts['knownKinds'] = null): NodeFacts {
   // Counts a device that is reported twice as one device.
   const told = [...new Map(inventory.devices.map((device) => [device.uuid, device])).values()];
   const devices = told.map(({ uuid, model, memoryBytes, parentUuid, healthy, problem, ...versions }) => ({
@@ -78,6 +89,8 @@ export function factsOf(inventory: Inventory): NodeFacts {
     driver: versions.driverVersion,
     capability: versions.computeCapability,
   }));
+  const kinds = kindsOf(devices);
+  const isRead = devices.length > 0 || (inventory.deviceProblem === '' && !inventory.devicesUnread);
   const facts = {
     runtimes: new Set(inventory.runtimes),
     isolation: {
@@ -97,6 +110,9 @@ export function factsOf(inventory: Inventory): NodeFacts {
     ),
     builds: new Set(inventory.builds),
     devices,
+    knownKinds: isRead
+      ? kinds.map(({ model, memoryBytes, slice, devices: alike }) => ({ model, memoryBytes, slice, count: alike.length }))
+      : before,
     deviceProblem: inventory.deviceProblem,
     devicesUnread: inventory.devicesUnread,
     cpuMillis: inventory.cpuCount * 1_000,
@@ -104,7 +120,7 @@ export function factsOf(inventory: Inventory): NodeFacts {
     diskFreeBytes: inventory.diskBytes === 0n ? null : Math.floor(Number(inventory.diskAvailableBytes) / DISK_GRAIN) * DISK_GRAIN,
   };
   const digest = JSON.stringify(facts, (_key, value: unknown) => (value instanceof Set ? [...(value as Set<string>)].sort() : value));
-  return { ...facts, kinds: kindsOf(devices), digest };
+  return { ...facts, kinds, digest };
 }
 
 /** Every node has the host's network. */

@@ -1,9 +1,10 @@
 /** Why nodes cannot take a worker: one code per node, with details, grouped for users. */
 
-/** In the order of the checks: a later one means that the node came closer to fitting. */
+/**
+ * A later one means that the node came closer to fitting. That is the order of the checks, but for NODE_DISCONNECTED: a host that is
+ * gone has, as far as its devices are known, what is wanted.
+ */
 const rejections = [
-  /** The node's agent has no session, or has not sent its inventory. */
-  'NODE_DISCONNECTED',
   /** The node is draining and takes no new workers. */
   'NODE_DRAINING',
   /** Starts of the release failed on the node. */
@@ -24,6 +25,8 @@ const rejections = [
   'CUDA_TOO_OLD',
   /** Devices of the wanted type exist but are unhealthy or cannot be read. */
   'DEVICE_PROBLEM',
+  /** The node's agent has no session, or has not sent its inventory. */
+  'NODE_DISCONNECTED',
   /** Other workers hold the devices. */
   'GPU_BUSY',
   /** Too little unallocated processor time. */
