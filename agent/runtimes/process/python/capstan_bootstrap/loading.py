@@ -80,12 +80,15 @@ def import_file(root, path):
     if parts[-1] == "__init__" and len(parts) > 1:
         parts.pop()
     name = ".".join(parts)
-    if all(part.isidentifier() for part in parts) and name not in sys.modules:
-        found = importlib.import_module(name)
-        if os.path.realpath(getattr(found, "__file__", None) or "") == os.path.realpath(path):
+    if all(part.isidentifier() for part in parts):
+        found = sys.modules.get(name) or importlib.import_module(name)
+        if is_of_file(found, path):
             return found
     # Its name is taken (a queue.py beside the standard library's), or is not an identifier.
     name = "capstan_build_" + "_".join(parts)
+    # All functions of a module share its state.
+    if is_of_file(sys.modules.get(name), path):
+        return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise LoadError(f"{os.path.basename(path)} is not a Python file")
@@ -93,6 +96,10 @@ def import_file(root, path):
     sys.modules[name] = made
     spec.loader.exec_module(made)
     return made
+
+
+def is_of_file(module, path):
+    return os.path.realpath(getattr(module, "__file__", None) or "") == os.path.realpath(path)
 
 
 def import_root(root, path):
