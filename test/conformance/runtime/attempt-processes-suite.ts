@@ -7,6 +7,7 @@ import type { Runtime } from '../../../agent/runtimes/runtime.ts';
 import { folderOf } from '../../support/folder.ts';
 import { processesOf } from '../../support/processes.ts';
 import { until } from '../../support/until.ts';
+import { answered, ask } from './http-suite.ts';
 import { startWorkerOf } from './worker-under-test.ts';
 
 /** A child, one in a session of its own, and one whose parent is gone. Images may lack setsid. */
@@ -21,6 +22,18 @@ def start(stays):
 async def start_async(stays):
     child = await asyncio.create_subprocess_shell("${LEAVES}")
     if not stays: await child.wait()
+def leave():
+    return subprocess.Popen(["sh", "-c", "${LEAVES}"], start_new_session=True)
+def waits():
+    leave().wait()
+async def waits_async():
+    leave()
+    await asyncio.sleep(600)
+def streams():
+    leave()
+    while True: yield "x" * 65536
+def stays():
+    leave()
 `;
 
 const JAVASCRIPT = `
@@ -36,6 +49,13 @@ async function run(stays, signal) {
 }
 export const start = (stays, ctx) => run(stays, ctx.signal);
 export const deaf = (stays, ctx) => run(stays);
+export const waits = () => run(false);
+export const waits_async = (context) => run(false, context.signal);
+export async function* streams() {
+  await run(true);
+  for (;;) yield 'x'.repeat(65536);
+}
+export const stays = () => run(true);
 `;
 
 export const leavesProcesses = { javascript: { 'main.js': JAVASCRIPT }, python: { 'main.py': PYTHON } } as const;
@@ -44,6 +64,17 @@ export interface LeavingFunction {
   readonly build: Readonly<Record<string, string>>;
   readonly fn: string;
 }
+
+/** The kinds of sleeping processes of the workers with a mark, in order. */
+function sleepersOf(mark: string): string[] {
+  return processesOf(`CAPSTAN_TEST_MARK=${mark}`)
+    .map(({ command }) => /^sleep (\d+)/.exec(command)?.[1] ?? '')
+    .filter((seconds) => seconds !== '')
+    .sort();
+}
+
+/** The daemon of the module, and what an attempt or a request starts. */
+const ALL = ['301', '302', '303', '304'];
 
 export function attemptProcessesConformance(
   name: string,
@@ -56,12 +87,8 @@ export function attemptProcessesConformance(
     t.teardown(() => made.close());
     const env = { CAPSTAN_TEST_MARK: mark };
     const worker = startWorkerOf(made, await folderOf(t, build), fn, { env, workFolder: await folderOf(t) });
-    const sleeping = (): string[] =>
-      processesOf(`CAPSTAN_TEST_MARK=${mark}`)
-        .map(({ command }) => /^sleep (\d+)/.exec(command)?.[1] ?? '')
-        .filter((seconds) => seconds !== '')
-        .sort();
-    const all = ['301', '302', '303', '304'];
+    const sleeping = (): string[] => sleepersOf(mark);
+    const all = ALL;
     await worker.hear('loaded');
     await until('the daemon of the module runs', () => sleeping().includes('301'));
     worker.run('1', { stays: false });
@@ -84,5 +111,41 @@ export function attemptProcessesConformance(
     await worker.said.next((said) => (said.say === 'ended' && said.key === '3') || said.say === 'reloading', worker.said.items.length);
     t.deepEqual([...new Set(sleeping())], all, 'what a finished attempt started belongs to the worker');
     t.is(sleeping().filter((seconds) => seconds === '304').length, 1);
+  });
+}
+
+/** The same for requests: those whose callers went away, or whose time is over. */
+export function requestProcessesConformance(
+  name: string,
+  makeRuntime: (t: ExecutionContext) => Runtime | Promise<Runtime>,
+  build: LeavingFunction['build'],
+): void {
+  test(`${name}: the processes of a stopped request end with it`, async (t) => {
+    const mark = randomUUID();
+    const made = await makeRuntime(t);
+    t.teardown(() => made.close());
+    const functions = ['waits', 'waits_async', 'streams', 'stays'].map((fn) => ({
+      ...{ name: fn, module: 'main', callStyle: 'CALL_STYLE_UNSPECIFIED' as const },
+      parameters: [],
+    }));
+    const env = { CAPSTAN_TEST_MARK: mark };
+    const worker = startWorkerOf(made, await folderOf(t, build), '', { env, functions, servesHttp: true, workFolder: await folderOf(t) });
+    await worker.hear('loaded');
+    await until('the daemon of the module runs', () => sleepersOf(mark).includes('301'));
+    for (const fn of ['waits', 'waits_async', 'streams']) {
+      const { call, heard } = ask(worker, fn, {}, false);
+      await until(`${fn} has started its processes`, () => sleepersOf(mark).length === ALL.length);
+      call.abort(false);
+      await heard.next(({ on }) => on === 'ended' || on === 'failed');
+      t.deepEqual(sleepersOf(mark), ['301'], fn);
+    }
+    t.is((await answered(ask(worker, 'stays'))).status, 200);
+    await until('a request has started its processes', () => sleepersOf(mark).length === ALL.length);
+    const { call, heard } = ask(worker, 'waits');
+    await until('the next one, too', () => sleepersOf(mark).filter((seconds) => seconds === '304').length === 2);
+    call.abort(false);
+    await heard.next(({ on }) => on === 'ended' || on === 'failed');
+    t.deepEqual(sleepersOf(mark), ALL, 'what an answered request started belongs to the worker');
+    t.false(worker.said.items.some(({ say }) => say === 'exited'));
   });
 }

@@ -6,7 +6,7 @@ import test from 'ava';
 import { folderOf } from '../../support/folder.ts';
 import { processesOf } from '../../support/processes.ts';
 import { until } from '../../support/until.ts';
-import { attemptProcessesConformance, leavesProcesses } from './attempt-processes-suite.ts';
+import { attemptProcessesConformance, leavesProcesses, requestProcessesConformance } from './attempt-processes-suite.ts';
 import { processRuntime, shared, threadRuntime } from './hosts.ts';
 import { startWorkerOf } from './worker-under-test.ts';
 
@@ -17,6 +17,10 @@ attemptProcessesConformance('thread, stopped by force', shared(threadRuntime()),
 attemptProcessesConformance('process/node', shared(processRuntime()), { build: javascript, fn: 'start' });
 attemptProcessesConformance('process/python', shared(processRuntime()), { build: python, fn: 'start' });
 attemptProcessesConformance('process/python, async', shared(processRuntime()), { build: python, fn: 'start_async' });
+
+requestProcessesConformance('thread', shared(threadRuntime()), javascript);
+requestProcessesConformance('process/node', shared(processRuntime()), javascript);
+requestProcessesConformance('process/python', shared(processRuntime()), python);
 
 test('a worker of several attempts at a time leaves their processes alone', async (t) => {
   const mark = randomUUID();

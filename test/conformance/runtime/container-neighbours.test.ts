@@ -6,7 +6,7 @@ import test, { type ExecutionContext } from 'ava';
 
 import type { Runtime } from '../../../agent/runtimes/runtime.ts';
 import { lacking, noEngine, startEngine, type PrivateEngine } from '../../support/container/private-engine.ts';
-import { attemptProcessesConformance, leavesProcesses } from './attempt-processes-suite.ts';
+import { attemptProcessesConformance, leavesProcesses, requestProcessesConformance } from './attempt-processes-suite.ts';
 import { containerRuntime } from './container-under-test.ts';
 import { culpritConformance, ending } from './culprit-suite.ts';
 import { blocking, recallConformance, type BlockingFunction } from './recall-suite.ts';
@@ -39,6 +39,7 @@ if (noEngine === undefined) {
   const inContainer = (t: ExecutionContext): Promise<Runtime> => containerRuntime(t, engine.socket);
   neighbours('container', inContainer, blocking.python[1]);
   attemptProcessesConformance('container/node', inContainer, { build: leavesProcesses.javascript, fn: 'start' });
+  requestProcessesConformance('container/python', inContainer, leavesProcesses.python);
 } else {
   test.skip(`container: skipped, a container engine of its own ${noEngine}`, (t) => t.pass());
 }

@@ -10,6 +10,7 @@ import threading
 
 from . import stopping
 from .async_steps import AsyncSteps
+from .attempt_processes import processes_of
 from .channel import utf8
 from .culprit import current_key, end_process, run_loop
 from .http_arguments import BadRequest, HttpSignature
@@ -29,6 +30,8 @@ JSON_TYPE = "application/json; charset=utf-8"
 LINE_END = re.compile("\r\n|\r|\n")
 # The first chunk of a generator that yields nothing.
 NO_CHUNK = object()
+# A function that goes on this long after its request was stopped loses what it started, s.
+GRACE_S = 1
 EVENT_LINE = re.compile("(?:data|event|id|retry)(?::|$)|:|$")
 
 
@@ -53,6 +56,8 @@ class Call:
         self.key = header["key"]
         self.body = Body(body, header["ended"], lambda count: channel.send({"t": "http-credit", "key": self.key, "count": count}))
         self.gone = False
+        # Its last frame has left, or is about to.
+        self.over = False
         self.stopping = stopping.Stopping()
         self.window = WINDOW_BYTES
         self.changed = threading.Condition()
@@ -102,6 +107,9 @@ class HttpFunctions:
             self._functions[spec["name"]] = (fn, HttpSignature(fn))
         self._pool = concurrent.futures.ThreadPoolExecutor(max(1, order["maxConcurrency"]), "handler")
         self._calls = {}
+        # Ends those of stopped requests; None where several requests run at a time.
+        self._processes = processes_of(order)
+        self._ending = threading.Lock()
         self._loop = asyncio.get_event_loop()
         # What the modules set while they were loaded; each request gets a copy, so that none sees what another one set.
         self._base = contextvars.copy_context()
@@ -130,11 +138,14 @@ class HttpFunctions:
             call.grant(header["count"])
         elif header["t"] == "http-abort":
             call.abort()
+            self._end_processes_later(call)
 
     def _run(self, call):
         """Serves one request to its end, including failures; never raises."""
-        answer = Answer(call, self._channel)
+        answer = Answer(call, self._channel, lambda: self._end_processes(call))
         failure = None
+        if self._processes is not None:
+            self._processes.begin()
         stopping.current.set(call.stopping)
         current_key.set(call.key)
         try:
@@ -159,7 +170,28 @@ class HttpFunctions:
         is_failure = failure is not None and not isinstance(failure, SocketClosed)
         code, reason = (1011, error_message(failure)) if is_failure else call.socket.end_of()
         WebSocket(call.socket).close(code, reason)
+        self._end_processes(call)
         self._channel.send({"t": "http-body", "key": call.key, "ended": True})
+
+    def _end_processes(self, call):
+        """The request is about to end: if it was stopped, so does what its function left behind, before the next one begins."""
+        with self._ending:
+            call.over = True
+            if call.gone and self._processes is not None:
+                self._processes.end()
+
+    def _end_processes_later(self, call):
+        """A function may wait for what it started, which nothing interrupts."""
+
+        def end():
+            with self._ending:
+                if not call.over:
+                    self._processes.end()
+
+        if self._processes is not None:
+            timer = threading.Timer(GRACE_S, end)
+            timer.daemon = True
+            timer.start()
 
     def _answer(self, call, answer):
         name = call.header["function"]
@@ -194,11 +226,12 @@ class HttpFunctions:
 
 
 class Answer:
-    """Converts a function's return value to an HTTP response."""
+    """Converts a function's return value to an HTTP response. `before_end` runs before its last frame."""
 
-    def __init__(self, call, channel):
+    def __init__(self, call, channel, before_end):
         self._call = call
         self._channel = channel
+        self._before_end = before_end
         self._begun = False
 
     def error(self, status, title, detail, headers=(), **more):
@@ -213,6 +246,7 @@ class Answer:
 
     def fail(self, error):
         if self._begun:
+            self._before_end()
             self._channel.send({"t": "http-failed", "key": self._call.key}, utf8(error_message(error)))
         else:
             self.error(500, "Internal Server Error", error_message(error))
@@ -286,17 +320,22 @@ class Answer:
     def _rest(self, parts, write):
         for part in parts:
             self._body(write(part))
-        self._channel.send({"t": "http-body", "key": self._call.key, "ended": True})
+        self._end()
 
     def _whole(self, status, headers, body):
         if status not in (204, 304) and not any(name == "content-length" for name, _ in headers):
             headers = [("content-length", str(len(body))), *headers]
         if len(body) <= PART_BYTES:
             self._begun = True
+            self._before_end()
             self._channel.send(self._head_frame(status, headers, True), body)
             return
         self._head(status, headers)
         self._body(body)
+        self._end()
+
+    def _end(self):
+        self._before_end()
         self._channel.send({"t": "http-body", "key": self._call.key, "ended": True})
 
     def _head(self, status, headers):

@@ -1,7 +1,8 @@
 /** The functions of a load-balanced endpoint in their worker: each request calls the function of its route. */
 import { NumberOutOfRange, parseExact } from '../../../../../lib/exact-json.ts';
+import { AttemptProcesses } from '../../../hosted/attempt-processes.ts';
 import type { HttpFromHost, HttpToHost, LoadOrder } from '../../../hosted/protocol.ts';
-import { HTTP_WINDOW_BYTES } from '../../../runtime.ts';
+import { HTTP_WINDOW_BYTES, STOP_GRACE_MS } from '../../../runtime.ts';
 import { firstValue } from '../arguments.ts';
 import { findOpenTelemetry, traceOfHeaders, withTrace } from '../current-trace.ts';
 import { loadHandler, type Handler } from '../module.ts';
@@ -16,11 +17,11 @@ import { boundedHeaders } from './bounded-headers.ts';
 import { FunctionWebSocket, SocketClosed } from './websocket.ts';
 import { BadRequest, httpArguments, httpSignature, type HttpSignature, type RequestValues } from './parameters.ts';
 
-export type Post = (
-  message:
-    | Extract<HttpFromHost, { t: 'http-credit' | 'http-failed' }>
-    | (Extract<HttpFromHost, { t: 'http-head' | 'http-body' }> & { readonly bytes: Uint8Array }),
-) => void;
+type Message =
+  | Extract<HttpFromHost, { t: 'http-credit' | 'http-failed' }>
+  | (Extract<HttpFromHost, { t: 'http-head' | 'http-body' }> & { readonly bytes: Uint8Array });
+
+export type Post = (message: Message) => void;
 
 interface Loaded {
   readonly handler: Handler;
@@ -51,6 +52,10 @@ interface Call {
   /** Bytes of the response that may be sent. */
   window: number;
   wake: (() => void) | undefined;
+  /** Its last message has left, or is about to. */
+  isOver: boolean;
+  /** What a function that goes on after its request was stopped had started is being ended. */
+  ending: Promise<void> | undefined;
 }
 
 type Begin = Extract<HttpToHost, { t: 'http' }>;
@@ -61,23 +66,27 @@ export class HttpFunctions {
   readonly #output: OutputCapture;
   readonly #post: Post;
   readonly #calls = new Map<string, Call>();
+  /** Ends those of stopped requests; undefined where several requests run at a time. */
+  readonly #processes: AttemptProcesses | undefined;
 
-  private constructor(endpointId: string, functions: ReadonlyMap<string, Loaded>, output: OutputCapture, post: Post) {
-    this.#endpointId = endpointId;
+  private constructor(order: LoadOrder, functions: ReadonlyMap<string, Loaded>, output: OutputCapture, post: Post) {
+    this.#endpointId = order.endpointId;
+    this.#processes = AttemptProcesses.of(order);
     this.#functions = functions;
     this.#output = output;
     this.#post = post;
   }
 
   /** Loads every function. Throws an Error with a readable message. */
-  static async load({ folder, httpFunctions, endpointId }: LoadOrder, output: OutputCapture, post: Post): Promise<HttpFunctions> {
+  static async load(order: LoadOrder, output: OutputCapture, post: Post): Promise<HttpFunctions> {
+    const { folder, httpFunctions } = order;
     const functions = new Map<string, Loaded>();
     for (const spec of httpFunctions) {
       const handler = await loadHandler(folder, spec.module, spec.name);
       functions.set(spec.name, { handler, signature: httpSignature(spec, signatureOf(handler, spec)) });
     }
     findOpenTelemetry(folder);
-    return new HttpFunctions(endpointId, functions, output, post);
+    return new HttpFunctions(order, functions, output, post);
   }
 
   heard(frame: HttpToHost, bytes: Uint8Array): void {
@@ -100,6 +109,7 @@ export class HttpFunctions {
         call.abort.abort(gone);
         call.body.fail(gone);
         call.wake?.();
+        this.#endProcessesLater(call);
         break;
       }
     }
@@ -113,8 +123,11 @@ export class HttpFunctions {
       abort: new AbortController(),
       window: HTTP_WINDOW_BYTES,
       wake: undefined,
+      isOver: false,
+      ending: undefined,
     };
     this.#calls.set(key, call);
+    this.#processes?.begin();
     const run = (): Promise<void> => withTrace(traceOfHeaders(frame.headers), () => this.#run(frame, call));
     void withWork({ key, signal: call.abort.signal }, run).then(() => this.#calls.delete(key));
   }
@@ -128,7 +141,7 @@ export class HttpFunctions {
       if (frame.upgrade === true) socket = this.#socketOf(frame, call);
       const answer = await this.#answer(frame, call, socket);
       if (socket?.isAccepted === true) {
-        await this.#endSocket(key, socket);
+        await this.#endSocket(key, call, socket);
         return;
       }
       headSent = true;
@@ -136,8 +149,8 @@ export class HttpFunctions {
     } catch (error) {
       if (!call.abort.signal.aborted && !(error instanceof SocketClosed)) this.#output.text('stderr', errorStack(error));
       this.#output.flush();
-      if (socket?.isAccepted === true) await this.#endSocket(key, socket, error);
-      else if (headSent) this.#post({ t: 'http-failed', key, message: errorMessage(error) });
+      if (socket?.isAccepted === true) await this.#endSocket(key, call, socket, error);
+      else if (headSent) await this.#postLast({ t: 'http-failed', key, message: errorMessage(error) }, call);
       else await this.#send(key, errorAnswer(500, 'Internal Server Error', errorMessage(error)), call).catch(() => undefined);
     }
   }
@@ -153,10 +166,29 @@ export class HttpFunctions {
   }
 
   /** The function has ended: so does its WebSocket. */
-  async #endSocket(key: string, socket: FunctionWebSocket, error?: unknown): Promise<void> {
+  async #endSocket(key: string, call: Call, socket: FunctionWebSocket, error?: unknown): Promise<void> {
     if (error === undefined || error instanceof SocketClosed) await socket.close();
     else await socket.close(INTERNAL_ERROR, errorMessage(error));
-    this.#post({ t: 'http-body', key, ended: true, bytes: nothing() });
+    await this.#postLast({ t: 'http-body', key, ended: true, bytes: nothing() }, call);
+  }
+
+  /** Posts the last message of a request. What the function of a stopped one left behind ends before the next one begins. */
+  async #postLast(message: Message, call: Call): Promise<void> {
+    call.isOver = true;
+    if (call.abort.signal.aborted) {
+      await call.ending;
+      await this.#processes?.end();
+    }
+    this.#post(message);
+  }
+
+  /** A function may wait for what it started, and not listen to its signal. */
+  #endProcessesLater(call: Call): void {
+    const processes = this.#processes;
+    if (processes === undefined) return;
+    setTimeout(() => {
+      if (!call.isOver) call.ending = processes.end();
+    }, STOP_GRACE_MS).unref();
   }
 
   async #answer(frame: Begin, call: Call, socket: FunctionWebSocket | undefined): Promise<Answer> {
@@ -187,7 +219,7 @@ export class HttpFunctions {
     if (fits) {
       const sized = headers.some(([name]) => name === 'content-length') || status === 204 || status === 304;
       const all = sized ? headers : [...headers, ['content-length', String(bytes.length)] as const];
-      this.#post({ t: 'http-head', key, status, headers: boundedHeaders(all), ended: true, bytes: new Uint8Array(bytes) });
+      await this.#postLast({ t: 'http-head', key, status, headers: boundedHeaders(all), ended: true, bytes: new Uint8Array(bytes) }, call);
       return;
     }
     const all = rest === undefined ? [...headers, ['content-length', String(bytes.length)] as const] : headers;
@@ -202,7 +234,7 @@ export class HttpFunctions {
       await Promise.resolve(rest?.return?.()).catch(() => undefined);
       throw error;
     }
-    this.#post({ t: 'http-body', key, ended: true, bytes: nothing() });
+    await this.#postLast({ t: 'http-body', key, ended: true, bytes: nothing() }, call);
   }
 
   /** Sends parts within the caller's credit. */
