@@ -16,6 +16,11 @@ export type SendOutput = (stream: OutputStream, jobId: string, text: string) => 
 
 /** Cost of a line beside its characters. */
 export const LINE_COST = 64;
+/**
+ * The same of the budget of several workers: together they may print the characters of several, and the lines of one. A line is
+ * stored by itself, which costs the agent as much as some hundred characters.
+ */
+const SHARED_LINE_COST = 4 * LINE_COST;
 /** Burst, characters and costs of lines. */
 export const OUTPUT_BURST = 1024 * 1024;
 /** Rate after the burst, the same per second. */
@@ -33,6 +38,8 @@ interface Piece {
   readonly jobId: string;
   text: string;
   cost: number;
+  /** Of the shared budget. */
+  sharedCost: number;
 }
 
 export interface OutputLimits extends OutputRate {
@@ -64,26 +71,34 @@ export class OutputLimiter {
 
   /** Adds whole lines, or a piece of a long one. */
   add(stream: OutputStream, jobId: string, text: string): void {
-    const cost = costOf(text) + this.#perPiece;
-    if (this.#pieces.length === 0 && this.#take(cost)) {
+    const { cost, sharedCost } = this.#costsOf(text);
+    if (this.#pieces.length === 0 && this.#take(cost, sharedCost)) {
       this.#send(stream, jobId, text);
       return;
     }
     if (cost > OUTPUT_KEPT) {
       const kept = tailOf(text, OUTPUT_KEPT);
       this.#leftOut += text.length - kept.length;
-      this.#keepPiece({ stream, jobId, text: kept, cost: costOf(kept) });
-    } else this.#keepPiece({ stream, jobId, text, cost });
+      this.#keepPiece({ stream, jobId, text: kept, ...this.#costsOf(kept) });
+    } else this.#keepPiece({ stream, jobId, text, cost, sharedCost });
     if (this.#kept > 2 * OUTPUT_KEPT) this.#keep(OUTPUT_KEPT);
     this.#timer ??= setTimeout(() => this.#look(), LOOK_MS).unref();
   }
 
-  #keepPiece({ stream, jobId, text, cost }: Piece): void {
+  #costsOf(text: string): { readonly cost: number; readonly sharedCost: number } {
+    const lines = linesIn(text);
+    const cost = text.length + this.#perPiece;
+    return { cost: cost + LINE_COST * lines, sharedCost: cost + SHARED_LINE_COST * lines };
+  }
+
+  #keepPiece(piece: Piece): void {
+    const { stream, jobId, text, cost, sharedCost } = piece;
     const last = this.#pieces.at(-1);
     if (last?.stream === stream && last.jobId === jobId && last.cost + cost <= MAX_PIECE) {
       last.text += text;
       last.cost += cost;
-    } else this.#pieces.push({ stream, jobId, text, cost });
+      last.sharedCost += sharedCost;
+    } else this.#pieces.push(piece);
     this.#kept += cost;
   }
 
@@ -94,7 +109,10 @@ export class OutputLimiter {
     if (this.#pieces.length === 0) return;
     const left = Math.min(this.#budget.left, this.#shared?.left ?? 0);
     this.#keep(Math.max(TAIL, Math.min(OUTPUT_KEPT, OUTPUT_KEPT + left)));
-    this.#use(this.#kept);
+    this.#use(
+      this.#kept,
+      this.#pieces.reduce((sum, { sharedCost }) => sum + sharedCost, 0),
+    );
     for (const piece of this.#pieces.splice(0)) this.#leave(piece);
     this.#kept = 0;
   }
@@ -104,7 +122,7 @@ export class OutputLimiter {
     this.#keep(OUTPUT_KEPT);
     let sent = 0;
     for (const piece of this.#pieces) {
-      if (!this.#take(piece.cost)) break;
+      if (!this.#take(piece.cost, piece.sharedCost)) break;
       this.#leave(piece);
       this.#kept -= piece.cost;
       sent += 1;
@@ -133,24 +151,24 @@ export class OutputLimiter {
     this.#pieces.splice(0, gone);
   }
 
-  #take(cost: number): boolean {
-    if (!this.#budget.has(cost) || this.#shared?.has(cost) === false) return false;
-    this.#use(cost);
+  #take(cost: number, sharedCost: number): boolean {
+    if (!this.#budget.has(cost) || this.#shared?.has(sharedCost) === false) return false;
+    this.#use(cost, sharedCost);
     return true;
   }
 
-  #use(cost: number): void {
+  #use(cost: number, sharedCost: number): void {
     this.#budget.use(cost);
-    this.#shared?.use(cost);
+    this.#shared?.use(sharedCost);
   }
 }
 
 const LINE_END = 10;
 
-function costOf(text: string): number {
+function linesIn(text: string): number {
   let lines = 0;
   for (let at = 0; at < text.length; at += 1) if (text.charCodeAt(at) === LINE_END) lines += 1;
-  return text.length + LINE_COST * lines;
+  return lines;
 }
 
 /** Returns the last lines that cost at most `most`; of one longer line its end. */

@@ -109,6 +109,22 @@ test('workers of an account print together no more than its budget, and each no 
   calm.add('stdout', '', 'calm\n');
 });
 
+test('workers of an account print together the lines of one, whatever characters they have left', (t) => {
+  const clock = (): number => 0;
+  const shared = new OutputBudget({ burst: 4 * OUTPUT_BURST, perSecond: 4 * OUTPUT_PER_SECOND }, clock);
+  let lines = 0;
+  const count = (_stream: string, _jobId: string, text: string): void => void (lines += text.length);
+  const limits = { burst: OUTPUT_BURST, perSecond: OUTPUT_PER_SECOND };
+  const empty = '\n'.repeat(1_000);
+  const alone = new OutputLimiter(count, clock, limits);
+  for (let n = 0; n < 100; n += 1) alone.add('stdout', '', empty);
+  const most = lines;
+  lines = 0;
+  const workers = Array.from({ length: 4 }, () => new OutputLimiter(count, clock, { ...limits, shared }));
+  for (let n = 0; n < 100; n += 1) for (const worker of workers) worker.add('stdout', '', empty);
+  t.true(lines > 0 && lines <= most + 1_000, `${lines} lines of four workers, ${most} of one`);
+});
+
 test('the pipes of a worker: an unfinished line is shown soon, and its rest when the pipe ends', async (t) => {
   const script = String.raw`printf 'half \342'; read go; printf '\202\254\r\nwhole\n10%%\r20%%'`;
   const worker = spawn('sh', ['-c', script], { stdio: ['pipe', 'pipe', 'ignore'] });

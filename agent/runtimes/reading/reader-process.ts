@@ -9,10 +9,10 @@ import { afterGrace } from '../grace.ts';
 import { checkHostFrame } from '../hosted/host-frames.ts';
 import { LEASH_FD, withLeash } from '../leash.ts';
 import { killGroup } from '../process-group.ts';
-import type { PausableSource, ReadingShare } from '../reading-shares.ts';
+import type { ReadingShare } from '../reading-shares.ts';
 import type { ReadListener, RemoteReading } from './account-reading.ts';
-import { freeBuffer } from './free-buffer.ts';
 import { checkRecord, limitsOfReader, RECORDS_FD, type FromReader, type ToReader } from './reader-protocol.ts';
+import { RecordSource } from './record-source.ts';
 import type { SourceRole } from './worker-records.ts';
 
 /** Bounds its heap; frames are outside of it and have a bound of their own (assembly.ts). */
@@ -34,7 +34,7 @@ export class ReaderProcess {
   readonly #link: Socket | undefined;
   readonly #stallMs: number;
   readonly #workers = new Map<number, ReadListener>();
-  #share: ReadingShare | undefined;
+  readonly #records: RecordSource | undefined;
   /** Sockets that wait to be handed over; each returns whether it was. */
   readonly #passes: (() => boolean)[] = [];
   #isPassing = false;
@@ -85,19 +85,15 @@ export class ReaderProcess {
       accepts: (header) => this.#accepts(checkRecord(header)),
     });
     this.#link?.on('error', () => undefined);
-    this.#link?.on('data', (data: Buffer) => {
-      const read = (): void => {
-        try {
-          frames.push(data);
-        } catch (error) {
-          frames.stop();
-          this.kill(`it sent ${messageOf(error)}`);
-        }
-      };
-      if (this.#share === undefined) read();
-      else this.#share.handle(read);
-      freeBuffer(data);
-    });
+    const push = (data: Buffer): void => {
+      try {
+        frames.push(data);
+      } catch (error) {
+        frames.stop();
+        this.kill(`it sent ${messageOf(error)}`);
+      }
+    };
+    this.#records = this.#link && new RecordSource(this.#link, push, (is) => this.#send({ t: 'hold', is }));
   }
 
   get isGone(): boolean {
@@ -115,16 +111,7 @@ export class ReaderProcess {
 
   /** Its records count for an account from now on. */
   within(share: ReadingShare): void {
-    this.#share = share;
-    if (this.#link === undefined) return;
-    const link = this.#link;
-    const source: PausableSource = {
-      pause: () => link.pause(),
-      resume: () => link.resume(),
-      hold: (is) => this.#send({ t: 'hold', is }),
-    };
-    share.add(source);
-    void this.exited.then(() => share.delete(source));
+    this.#records?.within(share);
   }
 
   /** Returns what hands the sources of one more worker to it. */
@@ -233,7 +220,7 @@ export class ReaderProcess {
     this.#isGone = true;
     this.#why ??= how;
     this.#endPings();
-    this.#link?.destroy();
+    this.#records?.end();
     for (const w of [...this.#workers.keys()]) this.#loseWorker(w);
   }
 
