@@ -13,7 +13,7 @@ import type { GeneratedFile } from './generated.ts';
 import { leftOutText } from './base-packages.ts';
 import { hostMarkers } from './markers.ts';
 import { dependenciesOf, installNode, nameOf, unusedLockWarning } from './node-packages.ts';
-import { mustAllow, namedPython } from './python-version.ts';
+import { mustAllow, mustSatisfy, namedPython } from './python-version.ts';
 import { installPython } from './python-packages.ts';
 import { normalised, reachable, requirementName } from './python-names.ts';
 import { importedBasePackages, readPythonProject, requirementsFor } from './python-project.ts';
@@ -102,6 +102,7 @@ async function installForPython(
   if (named !== undefined && named !== pythonVersion)
     terminal.step(`building for Python ${named} (.python-version); this machine reads the sources with ${pythonVersion ?? 'none'}`);
   await mustAllow(folder, version);
+  for (const { file, versions } of own.flatMap(({ requiresPython = [] }) => requiresPython)) mustSatisfy(versions, version, file);
   const project = await readPythonProject(folder, options.lookUp, hostMarkers(version));
   for (const text of project.warnings) terminal.warn(text);
   const requested = requirementsFor(folder, project, own);

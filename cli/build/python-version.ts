@@ -27,16 +27,21 @@ export async function mustAllow(folder: string, version: string): Promise<void> 
   const [content] = await readToml([{ name: PYPROJECT, text }]);
   const required = schema.safeParse(content).data?.project?.['requires-python'];
   if (required === undefined || required.trim() === '') return;
+  mustSatisfy(required, version, PYPROJECT);
+}
+
+/** `required`: as `requires-python`; `file`: who requires it. @throws CapstanError INVALID_MANIFEST, naming both versions. */
+export function mustSatisfy(required: string, version: string, file: string): void {
   // The last release of the version decides: ">=3.11.4" allows 3.11.
   const environment = { ...hostMarkers(version), python_full_version: `${version}.99` };
   const marker = required
     .split(',')
     .map((each) => each.trim().replace(/^([<>=!~]+)\s*(.+)$/, "python_full_version $1 '$2'"))
     .join(' and ');
-  if (markerHolds(marker, environment, `${PYPROJECT}: requires-python`)) return;
+  if (markerHolds(marker, environment, `${file}: requires-python`)) return;
   throw new ToolError(
     'INVALID_MANIFEST',
-    `${PYPROJECT} requires Python ${required}, and the build is for Python ${version}`,
+    `${file} requires Python ${required}, and the build is for Python ${version}`,
     `Name a version that hosts have: --python 3.x, or a file ${FILE}; the default is the version of this machine's python3.`,
   );
 }

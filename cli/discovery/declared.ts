@@ -41,6 +41,8 @@ export interface DeclaredEndpoint {
   readonly functions: readonly DeclaredFunction[];
   /** Top-level names of the packages that its file imports, and the file of its application. */
   readonly imports: readonly string[];
+  /** Versions of Python that headers of its files require (PEP 723). */
+  readonly requiresPython?: readonly { readonly file: string; readonly versions: string }[];
   /** The web application that it serves; null for functions, a command or an image. */
   readonly app: DeclaredApp | null;
 }

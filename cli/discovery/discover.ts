@@ -8,6 +8,7 @@ import { readNodeImports } from './node-imports.ts';
 import { readNodeFile } from './node.ts';
 import { PythonReader } from './python-reader.ts';
 import { readPythonFiles } from './python.ts';
+import { ScriptHeaders } from './script-header.ts';
 import type { LookUp } from './settings.ts';
 import { sourcesOf } from './sources.ts';
 
@@ -58,9 +59,17 @@ export async function discoverFiles(folder: string, lookUp: LookUp, reader: Pyth
       lookUp,
       reader,
     );
-    found.push(...read.endpoints);
     errors.push(...read.errors);
     warnings.push(...read.warnings);
+    const headers = new ScriptHeaders(folder);
+    for (const endpoint of read.endpoints) {
+      try {
+        found.push(await headers.applied(endpoint));
+      } catch (thrown) {
+        errors.push(errorOf(endpoint.file, thrown));
+      }
+    }
+    warnings.push(...headers.warnings);
     pythonVersion = read.version;
     pythonRoots = read.roots;
   }

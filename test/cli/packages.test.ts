@@ -65,6 +65,34 @@ for (const installer of ['uv', 'pip'] as const) {
     t.false(built.stderr.includes('s3cret'));
   });
 
+  check(title('the header of a script names its packages, also that of an application (PEP 723)'), async (t) => {
+    const header = (text: string): string => `# /// script\n${text.replaceAll(/^/gm, '# ')}\n# ///\n`;
+    const { folder, build } = await packageWorld(
+      t,
+      {
+        'one.py': `${header('requires-python = ">=3.8"\ndependencies = [\n  "left>=1",\n]')}import left\n${declaring('["right"]')}`,
+        'web.py': 'from capstan import Endpoint\nweb = Endpoint(name="web", app="site:app")\n',
+        'site.py': `${header('dependencies = ["more"]')}async def app(scope, receive, send): ...\n`,
+        '.toolignore': 'wheels/\n',
+      },
+      { installer },
+    );
+    for (const name of ['left', 'right', 'more', 'uvicorn', 'waitress', 'wsproto']) wheel(folder, name);
+    const built = await build();
+    t.is(built.code, 0, built.stderr);
+    const names = inside(built, 'python_packages').filter((name) => /^(left|right|more)$/.test(name));
+    t.deepEqual(names.sort(), ['left', 'more', 'right']);
+
+    await writeFile(join(folder, 'one.py'), `${header('requires-python = ">=3.99"')}${declaring('[]')}`);
+    const old = await build();
+    t.is(old.code, 65);
+    t.regex(old.stderr, /^✗ one\.py requires Python >=3\.99, and the build is for Python 3\.\d+$/m);
+    await writeFile(join(folder, 'one.py'), `${header('dependencies = "left"')}${declaring('[]')}`);
+    t.regex((await build()).stderr, /^✗ the header of one\.py: dependencies must be an array of strings$/m);
+    await writeFile(join(folder, 'one.py'), `${header('dependencies = [')}${declaring('[]')}`);
+    t.regex((await build()).stderr, /^✗ the header of one\.py is not valid TOML: /m);
+  });
+
   check(title('options leave out and bundle; what has no wheel is named'), async (t) => {
     const { folder, build } = await packageWorld(
       t,
