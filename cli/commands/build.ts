@@ -1,6 +1,5 @@
-import { resolve } from 'node:path';
-
 import { buildOptions, buildOptionSpecs } from '../build-options.ts';
+import { projectFolder } from '../build/notebook.ts';
 import type { Command } from '../command.ts';
 import { flagOption } from '../options.ts';
 import { sizeText } from '../deploy/size-text.ts';
@@ -12,7 +11,7 @@ export const build: Command = {
   arguments: [
     {
       name: 'folder',
-      description: 'folder that declares endpoints or contains tool_manifest.json; default: the working folder',
+      description: 'folder that declares endpoints or contains tool_manifest.json, or a notebook; default: the working folder',
       optional: true,
     },
   ],
@@ -20,7 +19,7 @@ export const build: Command = {
   json: true,
   examples: ['build', 'build hello --list', 'build hello --exclude torch,numpy'],
   async run({ args, options, env, terminal }) {
-    const folder = resolve(env.cwd, args[0] ?? '.');
+    const folder = await projectFolder(args[0], env.cwd, terminal);
     const [{ build: buildFolder }, { withFolder }] = await Promise.all([import('../build/build.ts'), import('../build/folder-lock.ts')]);
     terminal.step(`building ${folder}`);
     const { application, artifact } = await withFolder(folder, terminal, () =>

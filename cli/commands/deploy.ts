@@ -1,7 +1,8 @@
-import { join, resolve } from 'node:path';
+import { join } from 'node:path';
 
 import { CapstanError } from '../../lib/errors.ts';
 import { buildOptions, buildOptionSpecs } from '../build-options.ts';
+import { projectFolder } from '../build/notebook.ts';
 import type { Command, Invocation } from '../command.ts';
 import { flagOption, textOption } from '../options.ts';
 import { GATEWAY_SETTINGS, keySource, readSettings, type Settings } from '../config.ts';
@@ -19,7 +20,7 @@ export const deploy: Command = {
   arguments: [
     {
       name: 'folder',
-      description: 'folder that declares endpoints or contains tool_manifest.json; default: the working folder',
+      description: 'folder that declares endpoints or contains tool_manifest.json, or a notebook; default: the working folder',
       optional: true,
     },
   ],
@@ -34,9 +35,9 @@ export const deploy: Command = {
   ],
   settings: GATEWAY_SETTINGS,
   json: true,
-  examples: ['deploy', 'deploy hello --env staging', 'deploy hello --dry-run', 'deploy hello --preview'],
+  examples: ['deploy', 'deploy hello --env staging', 'deploy analysis.ipynb', 'deploy hello --dry-run', 'deploy hello --preview'],
   async run({ args, options, env, terminal }) {
-    const folder = resolve(env.cwd, args[0] ?? '.');
+    const folder = await projectFolder(args[0], env.cwd, terminal);
     const settings = readSettings(options, env, folder);
     if (flagOption(options, 'preview')) return preview(folder, settings, { options, env, terminal });
     if (flagOption(options, 'dryRun')) return printChanges(folder, settings, { options, env, terminal });

@@ -1,9 +1,10 @@
-import { join, resolve } from 'node:path';
+import { join } from 'node:path';
 
 import { CapstanError } from '../../lib/errors.ts';
 import { isErrno } from '../../lib/to-error.ts';
 import { visibleLine } from '../../lib/visible-text.ts';
 import { cacheFolder } from '../build-options.ts';
+import { projectFolder } from '../build/notebook.ts';
 import type { Command } from '../command.ts';
 import { textOption, type OptionValues } from '../options.ts';
 import { readDotEnv } from '../config.ts';
@@ -17,7 +18,9 @@ const DEFAULT_HOST = 'localhost';
 export const run: Command = {
   name: 'run',
   summary: 'Serve the endpoints of a folder locally during development; reloads changes.',
-  arguments: [{ name: 'folder', description: 'folder that declares endpoints; default: the working folder', optional: true }],
+  arguments: [
+    { name: 'folder', description: 'folder that declares endpoints, or a notebook; default: the working folder', optional: true },
+  ],
   options: [
     { flags: '--port <port>', description: 'port; 0 picks a free one', default: DEFAULT_PORT },
     {
@@ -38,7 +41,7 @@ export const run: Command = {
       throw new CapstanError('INVALID_ARGUMENT', '--port: must be a port number between 0 and 65535', { field: '--port' });
     const host = textOption(options, 'host') ?? DEFAULT_HOST;
     const inspect = inspectPort(options);
-    const folder = resolve(env.cwd, args[0] ?? '.');
+    const folder = await projectFolder(args[0], env.cwd, terminal);
     const envPath = textOption(options, 'envFile');
     const envFile = envPath === undefined ? undefined : readEnvFile(envPath, env.cwd);
     const [{ startDevelopment }, { writeDevRunFile }, { mustBeFolder }, { TOOL_FOLDER }] = await Promise.all([

@@ -1,6 +1,6 @@
 /** Applications whose endpoints are declared in the sources, built and served by the real stack, in both languages. */
 import { execFile } from 'node:child_process';
-import { readFile } from 'node:fs/promises';
+import { readFile, writeFile } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { promisify } from 'node:util';
 
@@ -183,4 +183,59 @@ def read_vars():
   t.regex(wrong.stderr, /^✗ --env-file: \S+wrong\.env\["A\.B"\]: must be a name of letters, digits and underscores$/m);
   const absent = await t.throwsAsync<Error & { stderr: string }>(deploy('--env-file', join(folder, 'none.env')));
   t.regex(absent.stderr, /^✗ --env-file: cannot read \S+none\.env \(ENOENT\)$/m);
+});
+
+type Cell = string | { readonly source: readonly string[]; readonly tags: readonly string[] };
+
+/** A notebook of nbformat 4. */
+function notebook(...cells: readonly Cell[]): string {
+  return JSON.stringify({
+    nbformat: 4,
+    nbformat_minor: 5,
+    metadata: { kernelspec: { name: 'python3', display_name: 'Python 3', language: 'python' } },
+    cells: cells.map((cell, index) => ({
+      id: `c${index}`,
+      cell_type: 'code',
+      metadata: typeof cell === 'string' ? {} : { tags: cell.tags },
+      execution_count: null,
+      outputs: [],
+      source: typeof cell === 'string' ? cell : cell.source,
+    })),
+  });
+}
+
+test('a notebook: its endpoints and what they need are exported and deployed; the rest neither runs nor goes along', async (t) => {
+  const cells = [
+    'import os, json\nimport matplotlib.pyplot as plt\n%matplotlib inline\n!pip install pandas',
+    'from capstan import Endpoint',
+    'df = load_frame("large.csv")\ndf.plot()',
+    'SCALE = 2\ndef helper(n):\n    df = n * SCALE\n    return df',
+    { source: ['table = {n: n * n for n in range(4)}\n', 'print("warm")'], tags: ['export'] },
+    '@Endpoint(name="scaled", workers=(0, 1))\ndef scaled(n: int):\n    return json.dumps([helper(n), table[n]])',
+    'scaled(3)',
+    'notes that are no Python',
+  ] as const;
+  const folder = await folderOf(t, { 'my analysis.ipynb': notebook(...cells) });
+  const rows = JSON.parse(await stack.tool('deploy', join(folder, 'my analysis.ipynb'), '--json')) as { id: string; name: string }[];
+  t.deepEqual(
+    rows.map(({ name }) => name),
+    ['scaled'],
+  );
+  t.like(await call(rows[0]?.id, { n: 3 }), { status: 'COMPLETED', output: '[6, 9]' });
+  const module = await readFile(join(folder, 'my_analysis.py'), 'utf8');
+  t.notRegex(module, /plt|load_frame|scaled\(3\)|pip/);
+  const build = async (...changed: readonly Cell[]): Promise<string> => {
+    await writeFile(join(folder, 'my analysis.ipynb'), notebook(...changed));
+    const built = stack.tool('build', join(folder, 'my analysis.ipynb'));
+    return built.catch((error: unknown) => String(error));
+  };
+  const [, sdk, , , , declared] = cells;
+  t.regex(
+    await build('import json', sdk, 'table = make()', declared),
+    /my analysis\.ipynb: cell 3, line 1: table is set by code that runs, and scaled \(cell 4\) uses it; set it inside/,
+  );
+  t.regex(await build(sdk), /my analysis\.ipynb declares no endpoint/);
+  t.regex(await build(sdk, '@Endpoint(name="x")\ndef x(:'), /my analysis\.ipynb: cell 2, line 2: /);
+  await writeFile(join(folder, 'my_analysis.py'), 'mine = 1\n');
+  t.regex(await build(...cells), /my_analysis\.py exists beside my analysis\.ipynb, and capstan did not write it/);
 });
