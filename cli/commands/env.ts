@@ -55,7 +55,7 @@ const get: Command = {
     printResult(invocation, found, () => {
       terminal.line(`environment ${found.name}, deployment ${found.deployment}`);
       printEndpoints(found.endpoints, terminal);
-      for (const { url } of found.endpoints) terminal.repeated(url);
+      for (const { name: endpoint, url } of found.endpoints) terminal.repeated(`${endpoint} ${url}`);
       if (found.endpoints.length === 0) terminal.next(`capstan deploy <folder> --env ${name}`);
     });
   },

@@ -1,4 +1,5 @@
 /** ControlService: reads and changes by gateways, the CLI and operators. */
+import { compareTexts } from '../../lib/text-order.ts';
 import type { ServerWritableStream } from '@grpc/grpc-js';
 
 import { CapstanError } from '../../lib/errors.ts';
@@ -102,9 +103,9 @@ export class Control {
       listActivity: reader('ListActivity', (_request, who) => ({ endpoints: activity(engine.state, who) })),
       ...cellHandlers(this.#deps),
       listEndpoints: reader('ListEndpoints', ({ environment }, { account: owner, sees }) => {
-        const endpoints = liveEndpoints(engine.state, owner).filter(
-          ({ config }) => (environment === '' || config.environment === environment) && sees(config),
-        );
+        const endpoints = liveEndpoints(engine.state, owner)
+          .filter(({ config }) => (environment === '' || config.environment === environment) && sees(config))
+          .toSorted((a, b) => compareTexts(a.config.environment, b.config.environment) || compareTexts(a.config.name, b.config.name));
         return { endpoints: endpoints.map((endpoint) => endpointInfo(engine.state, clock.now(), endpoint, false)) };
       }),
       getEndpoint: reader('GetEndpoint', ({ endpointId }, { account: owner, all, sees }) => {

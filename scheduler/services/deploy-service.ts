@@ -25,7 +25,7 @@ import type { ControlDeps } from './control-deps.ts';
 import type { Cipher } from '../secrets/cipher.ts';
 import { accountRow } from '../core/control/keys.ts';
 import { checkEndpoint, checkEndpoints, checkName, encryptEnv, type ValidationContext } from './deploy-rules.ts';
-import { endpointInfo, endpointNamed, specOf, specOfInput } from './endpoint-info.ts';
+import { endpointInfo, endpointNamed, shownSpec, specOf, specOfInput } from './endpoint-info.ts';
 import { openEnv } from './node-service.ts';
 
 /** Shorter prefixes would soon match several builds. */
@@ -260,7 +260,7 @@ function withSettings(builds: readonly BuildInfo[], state: State, id: string, ci
     const env = values(input.envSealed);
     const envNames = Object.keys(env).toSorted();
     const envChanged = envNames.filter((name) => present[name] !== undefined && present[name] !== env[name]);
-    return { ...build, settings: { spec: specOfInput(input), envNames, envChanged } };
+    return { ...build, settings: { spec: shownSpec(state, specOfInput(input)), envNames, envChanged } };
   });
 }
 

@@ -29,7 +29,7 @@ export function endpointInfo(state: State, now: Now, endpoint: EndpointRecord, c
   return {
     id: config.id,
     environment: config.environment,
-    spec: specOf(state, endpoint),
+    spec: shownSpec(state, specOf(state, endpoint)),
     releaseId: config.release,
     buildDigest: state.releases.get(config.release)?.buildDigest ?? '',
     created,
@@ -39,6 +39,11 @@ export function endpointInfo(state: State, now: Now, endpoint: EndpointRecord, c
     queueReason: why.reason,
     queueDetail: why.detail,
   };
+}
+
+/** Returns a spec as it is shown: with the value that holds where the endpoint leaves it to the service. */
+export function shownSpec({ settings }: State, spec: EndpointSpec): EndpointSpec {
+  return { ...spec, maxAttempts: spec.maxAttempts || settings.maxAttempts };
 }
 
 /** Returns the deployment spec that a deployment left an endpoint with, without the values of its environment. */

@@ -1,4 +1,5 @@
 /** Nodes, workers and the scaler's decisions, for operators. */
+import { compareTexts } from '../../lib/text-order.ts';
 import { WorkerState } from '../../proto/gen/capstan/v1/common.ts';
 import type { EndpointInfo, GetEndpointResponse, JoinTokenInfo, NodeInfo, WorkerInfo } from '../../proto/gen/capstan/v1/control.ts';
 import type { State } from '../core/state.ts';
@@ -57,7 +58,7 @@ export function workerInfos(state: State, { account, sees }: Omit<Reader, 'opera
       continue;
     infos.push(workerInfo(worker, config));
   }
-  return infos;
+  return infos.toSorted((a, b) => compareTexts(a.status?.workerId ?? '', b.status?.workerId ?? ''));
 }
 
 /** Returns an endpoint with its workers and the decisions about it. */
@@ -71,7 +72,10 @@ export function endpointDetail(
   return {
     info,
     workerCounts: workerCounts(state, endpoint),
-    workers: [...endpoint.workers].flatMap((id) => state.workers.get(id) ?? []).map((worker) => workerInfo(worker, endpoint.config)),
+    workers: [...endpoint.workers]
+      .sort(compareTexts)
+      .flatMap((id) => state.workers.get(id) ?? [])
+      .map((worker) => workerInfo(worker, endpoint.config)),
     rejections: rejections.map(({ reason, nodes, examples }) => ({
       reason,
       nodes,

@@ -1,4 +1,5 @@
 /** Keys and accounts over gRPC: create, list, revoke. The plaintext of a key is in one reply and nowhere else. */
+import { compareTexts } from '../../lib/text-order.ts';
 import { randomBytes } from 'node:crypto';
 
 import type { Metadata } from '@grpc/grpc-js';
@@ -108,7 +109,7 @@ export function keyHandlers({ engine, auth, log, clock, uploads, cells }: Contro
       const account = accountOf(metadata, auth.wholeReader(metadata).account, request.account);
       return {
         keys: keysOf(engine.state, account)
-          .toSorted((a, b) => a.createdAt - b.createdAt)
+          .toSorted((a, b) => a.createdAt - b.createdAt || compareTexts(a.hash, b.hash))
           .map(keyInfo),
       };
     }),

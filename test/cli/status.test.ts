@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import test from 'ava';
 
 import { until } from '../support/until.ts';
-import { bin, KEY, rowOf, rowsOf, world } from './fakes/deploy-world.ts';
+import { bin, KEY, MANIFEST, rowOf, rowsOf, world } from './fakes/deploy-world.ts';
 import { run } from './fakes/run.ts';
 
 test('a build over the quota is refused at once, with the exit code of a quota', async (t) => {
@@ -42,6 +42,35 @@ test('status names what needs attention, and its exit code says that not all is 
   await until('it is shown twice', () => Promise.resolve(watching.stdout().split('NO_CAPACITY').length > 2 || null));
   watching.child.kill('SIGINT');
   t.is(await watching.ended, 69);
+});
+
+test('what scripts read has names, the same order each time, and the values that hold', async (t) => {
+  const { capstan, folder, url } = await world(t);
+  await capstan('deploy', folder);
+  const more = (name: string) => ({ functions: [{ name, module: 'more' }], workersMax: 1 });
+  const resources = { zebra: more('zebra'), apple: more('apple'), ...MANIFEST.resources };
+  await writeFile(join(folder, 'more.ts'), 'export function zebra() { return 1; }\nexport function apple() { return 2; }\n');
+  await writeFile(join(folder, 'tool_manifest.json'), JSON.stringify({ ...MANIFEST, resources }));
+  const deployed = await capstan('deploy', folder);
+  t.is(deployed.code, 0, deployed.stderr);
+  const rows = rowsOf((await capstan('endpoints', 'list', '--json')).stdout);
+  const names = ['apple', 'orders', 'web', 'zebra'];
+  t.deepEqual(
+    rows.map(({ name }) => name),
+    names,
+    'by name, not by age',
+  );
+  const lines = (await capstan('env', 'get', 'default')).stdout.trimEnd().split('\n');
+  t.deepEqual(
+    lines,
+    rows.map((row) => `${row.name} ${row.url}`),
+  );
+  t.true(lines[0]?.startsWith(`apple ${url}/v2/`), lines[0]);
+  const settings = async (): Promise<unknown> => JSON.parse((await capstan('endpoints', 'get', 'orders', '--json')).stdout);
+  t.like(await settings(), { settings: { maxAttempts: 2 } }, "the service's own value");
+  t.regex((await capstan('endpoints', 'get', 'orders')).stdout, /maxAttempts\s+2\b/);
+  t.is((await capstan('endpoints', 'set', 'orders', 'maxAttempts=5')).code, 0);
+  t.like(await settings(), { settings: { maxAttempts: 5 } });
 });
 
 test('status and whoami say what is up, where, and whose the key is', async (t) => {

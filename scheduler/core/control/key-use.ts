@@ -4,13 +4,13 @@ import { putRow } from '../rows.ts';
 import type { KeyRow } from '../state/control-rows.ts';
 
 /** Minimum interval between two writes of a key's last use, ms. */
-const NOTE_USE_EVERY_MS = 3_600_000;
+const NOTE_USE_EVERY_MS = 60_000;
 /** The same for a session, ms. */
 const NOTE_SESSION_EVERY_MS = 600_000;
 /** A session ends this long after its last use, ms. */
 export const SESSION_IDLE_MS = 12 * 3_600_000;
 
-/** Stores when keys were last used, to within an hour. The use of a session prolongs it, and is one of its key. */
+/** Stores when keys were last used, to within a minute. The use of a session prolongs it, and is one of its key. */
 export function noteKeys(ctx: StepContext, call: number, hashes: readonly string[]): void {
   for (const hash of hashes) {
     const key = ctx.state.keys.get(hash);

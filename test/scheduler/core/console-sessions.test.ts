@@ -42,6 +42,19 @@ test('a session ends 12 hours after its last use, also across a restart of the s
   t.true(world.image.keys.has('k'));
 });
 
+test('the last use of a key moves, with at most one write a minute', (t) => {
+  const { world } = open();
+  const used = (): number => {
+    world.command({ kind: 'note-keys', hashes: ['k'] });
+    return world.image.keys.get('k')?.usedAt ?? 0;
+  };
+  const first = used();
+  world.pass(59_000);
+  t.is(used(), first);
+  world.pass(1_000);
+  t.is(used(), first + 60_000);
+});
+
 test('a session ends with its key: revoked, or expired', (t) => {
   const { world, begin, key } = open();
   begin('a');
