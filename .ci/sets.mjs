@@ -20,6 +20,7 @@ export const sets = {
     'build-step',
     'call',
     'cut-off',
+    'deploy-wait',
     'dev-contract',
     'dev-debug',
     'dev-neighbours',

@@ -67,7 +67,7 @@ export async function startStack(
     // The commands below find the stack by its run.json. The ports of the environment would contradict it.
     const client = { ...variables, CAPSTAN_HTTP_PORT: '', CAPSTAN_GRPC_PORT: '' };
     const capstan = (...args: string[]) => promisify(execFile)(process.execPath, [tool, ...args], { cwd: folder, env: client });
-    if (app !== null) await capstan('deploy', app);
+    if (app !== null) await capstan('deploy', app, '--no-wait');
     const { stdout } = await capstan('endpoints', 'list', '--json');
     const rows = JSON.parse(stdout) as { id: string; name: string }[];
     return { url: `http://${http}`, apiKey, endpoints: new Map(rows.map((row) => [row.name, row.id])), pid: up.pid ?? 0, close };

@@ -6,7 +6,7 @@ import { ClusterClient } from '../lib/cluster-list.ts';
 import { CapstanError } from '../lib/errors.ts';
 import { clientCredentials } from '../lib/grpc-tls.ts';
 import { openTracing } from '../lib/telemetry/tracing.ts';
-import type { UnreachedBy } from '../proto/gen/capstan/v1/invoke.ts';
+import type { UnreachedBy, UnservableEndpoint } from '../proto/gen/capstan/v1/invoke.ts';
 import pkg from '../package.json' with { type: 'json' };
 import { Authenticator } from './auth/authenticate.ts';
 import { gatewayToken, metricsToken, type GatewayConfig } from './config.ts';
@@ -25,6 +25,7 @@ import { Announcements } from './invoke/announcements.ts';
 import type { AgentLink } from './invoke/agent-link.ts';
 import { AgentPort } from './invoke/agent-port.ts';
 import { UnreachedNodes } from './invoke/unreached.ts';
+import { UnservableEndpoints } from './invoke/unservable.ts';
 import { callOnce } from './jobs/unary.ts';
 import { TrustedProxies } from './lb/forwarded.ts';
 import { LoadBalancer } from './lb/load-balancer.ts';
@@ -106,9 +107,10 @@ export async function start(config: GatewayConfig, deps: GatewayDeps = {}): Prom
     releaseOf: (id) => directory.endpoint(id)?.releaseId,
     now,
     onChange: (id, begun) => cells.ofEndpoint(id).report.changed(id, begun),
-    refusalOf: (id) => unreached.refusal(id),
+    refusalOf: (id) => unreached.refusal(id) ?? unservable.refusal(id, directory.endpoint(id)?.isPublic !== false),
   });
   const unreached = new UnreachedNodes({ nodesOf: (id) => directory.nodesOf(id), onChange: () => pools.recheck() });
+  const unservable = new UnservableEndpoints(() => pools.recheck());
   directory.onEndpoint = (id) => pools.serve(id);
   const announcements = new Announcements<AgentLink>({
     placementOf: (workerId) => directory.placement(workerId),
@@ -128,11 +130,12 @@ export async function start(config: GatewayConfig, deps: GatewayDeps = {}): Prom
   const inFlight = new Budget(config.maxInFlight);
   const connect = (name: string): CellLink => {
     const load = {
-      level: (id: string) => pools.level(id),
+      level: (id: string) => pools.demand(id),
       endpoints: () => [...pools.endpoints()].filter((id) => lookup.cellOf(id) === name),
       takeRoutes: () => metrics.lb.routes.take((id) => lookup.cellOf(id) === name),
       onRemovedNodes: (nodes: readonly string[]) => removed.set(name, nodes),
       onUnreachedBy: (nodes: readonly UnreachedBy[]) => unreached.set(name, nodes),
+      onUnservable: (endpoints: readonly UnservableEndpoint[]) => unservable.set(name, endpoints),
     };
     const elsewhere = (endpointId: string) => cells.elsewhere(endpointId, name);
     return new CellLink(name, { config, token, credentials: channelCredentials, directory, inFlight, load, log, elsewhere, now });

@@ -4,6 +4,7 @@ import { CapstanError } from '../../lib/errors.ts';
 import { buildOptions, buildOptionSpecs } from '../build-options.ts';
 import { projectFolder } from '../build/notebook.ts';
 import type { Command, Invocation } from '../command.ts';
+import { readDuration } from '../duration.ts';
 import { flagOption, textOption } from '../options.ts';
 import { GATEWAY_SETTINGS, keySource, readSettings, type Settings } from '../config.ts';
 import type { GatewayClient } from '../api/gateway-client.ts';
@@ -12,6 +13,9 @@ import { apiKeyForShell } from '../local.ts';
 import type { Built, BuildOptions } from '../build/build.ts';
 import { pressedKey } from '../terminal/key-press.ts';
 import { sizeText } from '../deploy/size-text.ts';
+
+/** How long to wait until a deployment serves, s. */
+const WAIT_S = 600;
 
 /** `capstan deploy <folder>`: builds the folder, uploads it, creates or updates its endpoints. */
 export const deploy: Command = {
@@ -31,6 +35,8 @@ export const deploy: Command = {
     { flags: '--image <image>', description: 'with --preview: container image of endpoints without one' },
     ...buildOptionSpecs,
     { flags: '--strict', description: 'refuse endpoints whose GPUs or CPU size no connected node has, instead of a warning' },
+    { flags: '--no-wait', description: 'end once the endpoints are created or updated, without waiting until they serve' },
+    { flags: '--wait-timeout <duration>', description: 'how long to wait until they serve, such as 90s or 30m', default: '10m' },
     { flags: '--allow-missing', description: 'deploy even if no connected node has the base image packages that the code imports' },
   ],
   settings: GATEWAY_SETTINGS,
@@ -53,6 +59,7 @@ export const deploy: Command = {
       { checkHardware },
       { listMachineTypes },
       { nextCommands, printEndpoints, publicWarning },
+      { explainFailures, waitForReleases },
     ] = await Promise.all([
       import('../build/build.ts'),
       import('../build/folder-lock.ts'),
@@ -61,7 +68,10 @@ export const deploy: Command = {
       import('../deploy/fleet-hardware.ts'),
       import('../api/nodes.ts'),
       import('../deploy/report.ts'),
+      import('../deploy/wait.ts'),
     ]);
+    const isWaiting = options['wait'] !== false;
+    const timeoutMs = (readDuration('--wait-timeout', textOption(options, 'waitTimeout')) ?? WAIT_S) * 1_000;
     const into = textOption(options, 'env') ?? 'default';
     const service = serviceOf(settings, { options, env, terminal });
     terminal.step(`building ${folder}`);
@@ -88,12 +98,19 @@ export const deploy: Command = {
       return { ...built, deployed: await deployApplication(client, { ...built, environment: into }, terminal) };
     });
     const { environment, endpoints: rows } = deployed;
-    if (flagOption(options, 'json')) terminal.data(JSON.stringify(rows, null, 2));
     const created = rows.filter((row) => row.created).length;
     terminal.done(`environment ${environment}: ${created} created, ${rows.length - created} updated`);
+    const client = await service.client();
+    const failed = isWaiting ? await waitForReleases(client, rows, { timeoutMs, isStrict: flagOption(options, 'strict'), terminal }) : [];
+    if (flagOption(options, 'json')) terminal.data(JSON.stringify(rows, null, 2));
     printEndpoints(rows, terminal);
     for (const { spec } of application.endpoints) if (spec.isPublic) terminal.warn(publicWarning(spec.name));
+    if (failed.length > 0) {
+      await explainFailures(client, failed, terminal);
+      return 1;
+    }
     for (const next of nextCommands(application, rows, apiKeyForShell(settings, keySource(env, folder)))) terminal.next(next);
+    return 0;
   },
 };
 

@@ -26,7 +26,7 @@ export interface CellLinkOptions {
   readonly directory: Directory;
   /** Pending requests of all cells together. */
   readonly inFlight: Budget;
-  readonly load: Pick<LoadReportOptions, 'level' | 'endpoints' | 'takeRoutes' | 'onRemovedNodes' | 'onUnreachedBy'>;
+  readonly load: Pick<LoadReportOptions, 'level' | 'endpoints' | 'takeRoutes' | 'onRemovedNodes' | 'onUnreachedBy' | 'onUnservable'>;
   readonly log: Log;
   /** The cell that has an endpoint by now, if this one's owner does not know it. */
   readonly elsewhere: (endpointId: string) => Promise<CellLink | undefined>;

@@ -29,6 +29,7 @@ import {
 } from './history-shape.ts';
 import { checkSetting, whole } from './endpoint-form.ts';
 import type { ControlCalls, Placed } from './control-calls.ts';
+import { workerStartShape } from './worker-start.ts';
 import {
   accountShape,
   attentionShape,
@@ -227,6 +228,8 @@ export function rootFor({ calls, addresses, isOperator, draining, cluster }: Roo
     },
     updateEndpoint: async ({ endpoint, settings }: { endpoint: string; settings: Settings }) =>
       shape(await change((control) => control.updateEndpoint, { endpointId: endpoint, patch: patchOf(settings) })),
+    startWorker: async ({ endpoint }: { endpoint: string }) =>
+      workerStartShape(await change((control) => control.startWorker, { endpointId: endpoint })),
     deleteEndpoint: async ({
       environment,
       endpoint,

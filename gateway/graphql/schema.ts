@@ -2,6 +2,7 @@
 import { buildSchema } from 'graphql';
 
 import { ATTENTION_TYPES } from './attention-types.ts';
+import { WORKER_START_TYPES } from './worker-start.ts';
 import { HISTORY_TYPES } from './history-types.ts';
 import { JOB_TYPES, LOG_TYPES } from './job-types.ts';
 import { KEY_TYPES } from './key-types.ts';
@@ -81,6 +82,8 @@ type Mutation {
   deploy(environment: String, build: String!, endpoints: [EndpointSpec!]!): DeployResult!
   "Changes settings without a new build; omitted settings stay. endpoint: an id, or a name in the environment default."
   updateEndpoint(endpoint: ID!, settings: EndpointSettings!): Endpoint!
+  "Requests a first worker of the endpoint's release, whatever its load, and says how far its start is. It holds for 15 s; repeat it while you wait. endpoint: an id, or a name in the environment default."
+  startWorker(endpoint: ID!): WorkerStart!
   "Deletes one endpoint. Its queued jobs are cancelled; its running jobs continue unless stopJobs is true."
   deleteEndpoint(environment: String, endpoint: ID!, stopJobs: Boolean = false): Endpoint!
   "Deletes every endpoint of an environment."
@@ -291,6 +294,7 @@ type Worker {
   start: StartPhases!
 }
 ${ATTENTION_TYPES}
+${WORKER_START_TYPES}
 """Phases of the last start, ms since the request; 0 if not reached."""
 type StartPhases { artifactMs: Int! startedMs: Int! loadedMs: Int! }
 """A host. Keys with the scope OPERATOR see all of it. Others see what it offers, with counts of their own workers only: the rest is 0, empty or null."""

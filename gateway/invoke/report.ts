@@ -12,6 +12,7 @@ import type {
   GatewayServiceClient,
   RouteCounts,
   UnreachedBy,
+  UnservableEndpoint,
 } from '../../proto/gen/capstan/v1/invoke.ts';
 import { readClientStream } from '../../lib/stream-guard.ts';
 import { backoffMs } from '../../lib/backoff.ts';
@@ -38,6 +39,8 @@ export interface LoadReportOptions {
   readonly onRemovedNodes: (nodes: readonly string[]) => void;
   /** Nodes whose agents do not reach this gateway. The set replaces the previous one. */
   readonly onUnreachedBy: (nodes: readonly UnreachedBy[]) => void;
+  /** Endpoints whose requests no worker will serve for now. The set replaces the previous one. */
+  readonly onUnservable: (endpoints: readonly UnservableEndpoint[]) => void;
 }
 
 /** Where others reach this gateway. */
@@ -104,9 +107,10 @@ export class LoadReport {
       this.#attempt = 0;
       this.#lastFailure = '';
     });
-    readClientStream<GatewayNotice>(call, { name: 'GatewayService.Session', log: this.#options.log }, ({ removedNodes, unreachedBy }) => {
-      this.#options.onRemovedNodes(removedNodes);
-      this.#options.onUnreachedBy(unreachedBy);
+    readClientStream<GatewayNotice>(call, { name: 'GatewayService.Session', log: this.#options.log }, (notice) => {
+      this.#options.onRemovedNodes(notice.removedNodes);
+      this.#options.onUnreachedBy(notice.unreachedBy);
+      this.#options.onUnservable(notice.unservable);
     });
     call.on('error', (error: Error) => this.#broken(call, fromServiceError(error).message));
     call.on('end', () => this.#broken(call, 'ended by the scheduler'));
@@ -117,6 +121,8 @@ export class LoadReport {
   #broken(call: ClientDuplexStream<GatewayReport, GatewayNotice>, reason: string): void {
     if (this.#call !== call || this.#closed) return;
     this.#call = null;
+    // Another scheduler may know better.
+    this.#options.onUnservable([]);
     if (reason !== this.#lastFailure) this.#options.log.warn({ reason }, 'request-count stream ended; reconnecting');
     this.#lastFailure = reason;
     this.#retry = setTimeout(() => this.#dial(), backoffMs(this.#attempt));

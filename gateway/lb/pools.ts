@@ -59,10 +59,14 @@ interface Pool<Host extends WorkerHost> {
   /** In order of arrival. */
   held: Set<Seeker<Host>>;
   inFlight: number;
-  /** Fires when the oldest waiting request times out, or a worker that rejected one may be tried again. */
+  /** When a request was last refused because no worker would serve it, monotonic ms. */
+  refusedAt: number | undefined;
+  /** Fires when the oldest waiting request times out, a worker that rejected one may be tried again, or refused requests count no more. */
   timer: NodeJS.Timeout | undefined;
 }
 
+/** How long a refused request counts as demand, ms: its caller tries again within this time (Retry-After). */
+const DEMAND_MS = 65_000;
 /** Pause after a worker rejected a request, ms; its agent also reports when it is ready again. */
 const REFUSED_MS = 25;
 
@@ -87,7 +91,7 @@ export class Pools<Host extends WorkerHost> {
     }
     const refusal = this.#refusalOf(endpointId, pool);
     if (refusal !== undefined) {
-      seeker.refused(refusal);
+      this.#refuse(endpointId, pool, [seeker], refusal);
       return () => undefined;
     }
     const cameBefore = seeker.soughtAt !== undefined;
@@ -145,7 +149,13 @@ export class Pools<Host extends WorkerHost> {
         notBefore: 0,
       });
     }
-    for (const endpointId of touched) this.serve(endpointId);
+    for (const endpointId of touched) {
+      // They served from here on: what was refused before is not repeated.
+      const pool = this.#pools.get(endpointId);
+      if (pool !== undefined) pool.refusedAt = undefined;
+      this.serve(endpointId);
+      this.#settings.onChange(endpointId, false);
+    }
   }
 
   /** Assigns free workers to waiting requests. */
@@ -173,12 +183,23 @@ export class Pools<Host extends WorkerHost> {
       const refusal = this.#refusalOf(endpointId, pool);
       if (refusal === undefined) continue;
       clearTimeout(pool.timer);
-      for (const seeker of pool.held) {
-        pool.held.delete(seeker);
-        seeker.refused(refusal);
-      }
-      this.#settings.onChange(endpointId, false);
+      const held = [...pool.held];
+      pool.held.clear();
+      this.#refuse(endpointId, pool, held, refusal);
     }
+  }
+
+  /** A refused request remains demand for a while: without any the scheduler would not notice that a worker can start again. */
+  #refuse(endpointId: string, pool: Pool<Host>, seekers: readonly Seeker<Host>[], refusal: CapstanError): void {
+    const isFirst = !this.#hasDemand(pool);
+    pool.refusedAt = this.#settings.now();
+    for (const seeker of seekers) seeker.refused(refusal);
+    this.#settings.onChange(endpointId, isFirst);
+    this.#arm(endpointId, pool);
+  }
+
+  #hasDemand({ held, refusedAt }: Pool<Host>): boolean {
+    return held.size > 0 || (refusedAt !== undefined && this.#settings.now() - refusedAt < DEMAND_MS);
   }
 
   /** An endpoint with a worker here may serve: waiting is not in vain. */
@@ -196,6 +217,13 @@ export class Pools<Host extends WorkerHost> {
       inFlight: pool.inFlight,
       oldestHeldMs: first === undefined ? 0 : Math.max(0, Math.round(this.#settings.now() - sinceOf(first))),
     };
+  }
+
+  /** Returns the same, with requests that were refused a moment ago as one that waits: what the scheduler scales by. */
+  demand(endpointId: string): ReturnType<Pools<Host>['level']> {
+    const level = this.level(endpointId);
+    const pool = this.#pools.get(endpointId);
+    return level.held === 0 && pool?.workers.size === 0 && this.#hasDemand(pool) ? { ...level, held: 1 } : level;
   }
 
   /** Returns every endpoint that has requests or workers. */
@@ -218,7 +246,7 @@ export class Pools<Host extends WorkerHost> {
     let pool = this.#pools.get(endpointId);
     if (pool === undefined) {
       this.#dropIdle();
-      pool = { workers: new Map(), held: new Set(), inFlight: 0, timer: undefined };
+      pool = { workers: new Map(), held: new Set(), inFlight: 0, refusedAt: undefined, timer: undefined };
       this.#pools.set(endpointId, pool);
     }
     return pool;
@@ -226,9 +254,9 @@ export class Pools<Host extends WorkerHost> {
 
   /** Endpoints are created and deleted without limit: an empty pool is removed when the next one is created. */
   #dropIdle(): void {
-    for (const [endpointId, { workers, held, inFlight, timer }] of this.#pools) {
-      if (workers.size > 0 || held.size > 0 || inFlight > 0) continue;
-      clearTimeout(timer);
+    for (const [endpointId, pool] of this.#pools) {
+      if (pool.workers.size > 0 || pool.inFlight > 0 || this.#hasDemand(pool)) continue;
+      clearTimeout(pool.timer);
       this.#pools.delete(endpointId);
     }
   }
@@ -268,8 +296,14 @@ export class Pools<Host extends WorkerHost> {
     clearTimeout(pool.timer);
     pool.timer = undefined;
     const [first] = pool.held;
-    if (first === undefined) return;
     const now = this.#settings.now();
+    if (first === undefined) {
+      if (pool.refusedAt === undefined) return;
+      const left = pool.refusedAt + DEMAND_MS - now;
+      if (left > 0) pool.timer = setTimeout(() => this.#settings.onChange(endpointId, false), left + 1).unref();
+      else pool.refusedAt = undefined;
+      return;
+    }
     let wait = sinceOf(first) + this.#settings.holdMs - now;
     for (const { notBefore } of pool.workers.values()) if (notBefore > now) wait = Math.min(wait, notBefore - now);
     pool.timer = setTimeout(() => this.#due(endpointId, pool), Math.max(1, wait));

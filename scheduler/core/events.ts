@@ -62,6 +62,8 @@ export type Command =
   /** The account sent this build, which is in the artifact store, or requested one that it owns. */
   | { readonly kind: 'put-build'; readonly account: string; readonly digest: string; readonly size: number }
   | { readonly kind: 'update-endpoint'; readonly endpoint: string; readonly input: EndpointInput }
+  /** A caller waits for a first worker of the endpoint's release; repeated while it waits. */
+  | { readonly kind: 'start-worker'; readonly endpoint: string }
   /**
    * `endpoint` null: everything that the newest deployment changed, or (with a build) every endpoint that had the
    * build.

@@ -37,6 +37,7 @@ import { jobRead, refused } from './jobs/store-replies.ts';
 import { submit } from './jobs/submit.ts';
 import { admitCall, endCall } from './jobs/admission.ts';
 import { gatewayClosed, levelsReported } from './scaling/scaling-requests.ts';
+import { startWorker } from './scaling/trial-starts.ts';
 import { drainNode, join, putJoinToken, removeNode, revokeJoinToken } from './fleet/nodes.ts';
 import { PreemptionRound } from './scaling/preemption-round.ts';
 import { needsScaling, scaleEndpoint, SCALE_INTERVAL_MS } from './scaling/scaling.ts';
@@ -165,6 +166,8 @@ function command(ctx: StepContext, call: number, asked: Command): void {
       return putBuild(ctx, call, asked);
     case 'update-endpoint':
       return updateEndpoint(ctx, call, asked.endpoint, asked.input);
+    case 'start-worker':
+      return startWorker(ctx, call, asked.endpoint);
     case 'rollback':
       return rollback(ctx, call, asked);
     case 'undeploy':

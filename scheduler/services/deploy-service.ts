@@ -24,6 +24,7 @@ import { unary } from './calls.ts';
 import type { ControlDeps } from './control-deps.ts';
 import type { Cipher } from '../secrets/cipher.ts';
 import { accountRow } from '../core/control/keys.ts';
+import { startProgress } from '../core/scaling/trial-starts.ts';
 import { checkEndpoint, checkEndpoints, checkName, encryptEnv, type ValidationContext } from './deploy-rules.ts';
 import { endpointInfo, endpointNamed, shownSpec, specOf, specOfInput } from './endpoint-info.ts';
 import { openEnv } from './node-service.ts';
@@ -35,6 +36,7 @@ type DeployHandlers = Pick<
   ControlServiceServer,
   | 'deploy'
   | 'updateEndpoint'
+  | 'startWorker'
   | 'undeploy'
   | 'rollback'
   | 'listEnvironments'
@@ -103,6 +105,14 @@ export function deployHandlers(deps: ControlDeps): DeployHandlers {
       const [updated] = deployed(await engine.command({ kind: 'update-endpoint', endpoint: id, input })).endpoints;
       if (updated === undefined) throw new CapstanError('NOT_FOUND', `endpoint ${endpointId} does not exist`);
       return updated;
+    }),
+    startWorker: call('StartWorker', async ({ endpointId }, metadata) => {
+      const { config } = endpointNamed(engine.state, auth.account(metadata), 'default', endpointId);
+      await engine.command({ kind: 'start-worker', endpoint: config.id });
+      const endpoint = engine.state.endpoints.get(config.id);
+      if (endpoint === undefined) throw new CapstanError('NOT_FOUND', `endpoint ${endpointId} does not exist`);
+      const { stage, ...progress } = startProgress(engine.state, endpoint, clock.now());
+      return { ...progress, phase: stage, releaseId: endpoint.config.release };
     }),
     undeploy: call('Undeploy', async ({ environment: given, endpoints: wanted, stopJobs, all }, metadata) => {
       const account = auth.account(metadata);

@@ -5,11 +5,18 @@
 import type { ServerDuplexStream } from '@grpc/grpc-js';
 
 import type { CapstanError } from '../../lib/errors.ts';
-import type { GatewayNotice, GatewayReport, GatewayServiceServer, UnreachedBy } from '../../proto/gen/capstan/v1/invoke.ts';
+import type {
+  GatewayNotice,
+  GatewayReport,
+  GatewayServiceServer,
+  UnreachedBy,
+  UnservableEndpoint,
+} from '../../proto/gen/capstan/v1/invoke.ts';
 import type { SchedulerEvent, UnreachableGateway } from '../../proto/gen/capstan/v1/nodes.ts';
 import { toStatus } from '../../lib/grpc-errors.ts';
 import { isLocalPeer, isOnThisHost } from '../../lib/grpc-tls.ts';
 import { readServerStream } from '../../lib/stream-guard.ts';
+import { unservable } from '../core/fleet/unservable.ts';
 import type { Clock } from '../engine/clock.ts';
 import type { Engine, EngineLog } from '../engine/engine.ts';
 import type { HistoryRecorder } from '../history/recorder.ts';
@@ -21,6 +28,8 @@ import type { NodeSessions } from './node-service.ts';
 /** Characters of an address, and of a reason. */
 const MAX_URL = 512;
 const MAX_REASON = 500;
+/** Interval at which the endpoints that nobody serves are looked for, ms. */
+const UNSERVABLE_MS = 250;
 /** Gateways that one node may report as unreachable. */
 const MAX_UNREACHABLE = 100;
 
@@ -45,6 +54,8 @@ interface OpenGateway {
   httpUrl: string;
   /** The nodes that do not reach it, as it was told last. */
   sentUnreached: string;
+  /** The endpoints that nobody serves, as it was told last. */
+  sentUnservable: string;
 }
 
 /** The open sessions of gateways. */
@@ -54,6 +65,7 @@ export class GatewaySessions {
   /** Nodes with gateways that they do not reach. */
   readonly #unreachable = new Map<string, readonly UnreachableGateway[]>();
   readonly #renewal: NodeJS.Timeout;
+  readonly #servable: NodeJS.Timeout;
   #next = 1;
 
   constructor(deps: GatewayServiceDeps) {
@@ -62,6 +74,8 @@ export class GatewaySessions {
     deps.sessions.onUnreachable = (node, gateways) => this.#unreached(node, gateways);
     this.#renewal = setInterval(() => this.#tellNodes(), INVOKE_TOKEN_MS / 3);
     this.#renewal.unref();
+    this.#servable = setInterval(() => this.#tellUnservable(), UNSERVABLE_MS);
+    this.#servable.unref();
   }
 
   service(): GatewayServiceServer {
@@ -80,6 +94,7 @@ export class GatewaySessions {
 
   close(reason: CapstanError): void {
     clearInterval(this.#renewal);
+    clearInterval(this.#servable);
     this.closeAll(reason);
   }
 
@@ -91,7 +106,7 @@ export class GatewaySessions {
       return;
     }
     const gateway = this.#next++;
-    const open: OpenGateway = { call, address: '', httpUrl: '', sentUnreached: '' };
+    const open: OpenGateway = { call, address: '', httpUrl: '', sentUnreached: '', sentUnservable: '' };
     this.#open.set(gateway, open);
     call.write(this.#noticeFor(open));
     readServerStream<GatewayReport>(
@@ -127,7 +142,7 @@ export class GatewaySessions {
     const { engine, clock } = this.#deps;
     const since = clock.now().wall - INVOKE_TOKEN_MS;
     const removed = [...engine.state.removedNodes.values()].filter(({ removedAt }) => removedAt > since);
-    return { removedNodes: removed.map(({ id }) => id), unreachedBy: this.#unreachedBy(gateway) };
+    return { removedNodes: removed.map(({ id }) => id), unreachedBy: this.#unreachedBy(gateway), unservable: this.#unservable() };
   }
 
   #unreachedBy({ address }: OpenGateway): UnreachedBy[] {
@@ -138,6 +153,28 @@ export class GatewaySessions {
       const nodeName = this.#deps.engine.state.nodes.get(nodeId)?.config.name ?? nodeId;
       return [{ nodeId, nodeName, dialed: found.dialed.slice(0, MAX_URL), reason: found.reason.slice(0, MAX_REASON) }];
     });
+  }
+
+  /** Of endpoints that gateways have requests for; others are nobody's concern at present. */
+  #unservable(): UnservableEndpoint[] {
+    const { engine, clock } = this.#deps;
+    if (engine.state.recovering) return [];
+    const now = clock.now();
+    return [...engine.state.endpoints.values()].flatMap((endpoint) => {
+      const found = endpoint.requests.size === 0 ? null : unservable(engine.state, endpoint, now);
+      if (found === null) return [];
+      return [{ ...found, endpointId: endpoint.config.id, detail: found.detail.slice(0, MAX_REASON) }];
+    });
+  }
+
+  #tellUnservable(): void {
+    if (this.#open.size === 0) return;
+    const endpoints = JSON.stringify(this.#unservable());
+    for (const gateway of this.#open.values()) {
+      if (gateway.sentUnservable === (endpoints === '[]' ? '' : endpoints)) continue;
+      gateway.sentUnservable = endpoints === '[]' ? '' : endpoints;
+      gateway.call.write(this.#noticeFor(gateway));
+    }
   }
 
   #unreached(node: string, gateways: readonly UnreachableGateway[]): void {

@@ -57,6 +57,7 @@ export function serviceRules(auth: Authorizer): ServiceRules {
       getMetrics: gateway,
       deploy: owner,
       updateEndpoint: owner,
+      startWorker: owner,
       undeploy: owner,
       rollback: owner,
       createEnvironment: owner,

@@ -69,7 +69,7 @@ async function deploy(folder: string, url: string): Promise<string> {
 
 function tool(folder: string) {
   const env = { SERVICE_API_KEY: stack.apiKey, CAPSTAN_URL: proxy.url, CAPSTAN_DATA_DIR: stack.dataDir };
-  return run([bin, 'deploy', folder], { cwd: folder, env });
+  return run([bin, 'deploy', folder, '--no-wait'], { cwd: folder, env });
 }
 
 /** What both endpoints answer, which must be one version of one build. */

@@ -92,7 +92,7 @@ test('the scheduler', async (t) => {
     await call('POST', '/v2/ep/run', { body: '{"input":{}}', headers: host });
   }
   for (const notice of notices) scheduler.notify(notice);
-  scheduler.notify({ removedNodes: [], unreachedBy: [] });
+  scheduler.notify({ removedNodes: [], unreachedBy: [], unservable: [] });
   // What the last update took away is there again.
   scheduler.addKey(KEY);
   scheduler.addEndpoint('ep');

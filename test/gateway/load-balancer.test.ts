@@ -366,7 +366,7 @@ test('an agent needs a token of its node that has not ended, and a node that was
     const answers = await Promise.all([call('GET', '/fn'), call('GET', '/fn')]);
     return answers.every(({ status }) => status === 200);
   });
-  scheduler.notify({ removedNodes: ['node-1'], unreachedBy: [] });
+  scheduler.notify({ removedNodes: ['node-1'], unreachedBy: [], unservable: [] });
   t.regex((await agents[0]?.ended)?.details ?? '', /the node node-1 was removed/);
   t.regex((await new FakeAgent(t, invokeAddress, 'node-1').ended)?.details ?? '', /the node node-1 was removed/);
   for (let n = 0; n < 3; n += 1) t.is((await call('GET', '/fn')).text, 'node-2');

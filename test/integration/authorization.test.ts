@@ -64,6 +64,7 @@ const table: Readonly<Record<string, readonly Caller[]>> = {
   'ControlService/GetMetrics': gateway,
   'ControlService/Deploy': owners,
   'ControlService/UpdateEndpoint': owners,
+  'ControlService/StartWorker': owners,
   'ControlService/Undeploy': owners,
   'ControlService/Rollback': owners,
   'ControlService/CreateEnvironment': owners,

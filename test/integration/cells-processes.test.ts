@@ -167,7 +167,7 @@ const keys = { east: '', west: '' };
 
 /** Name → id of the endpoints of the app, once they have workers. */
 async function deploy(capstan: (key: string, ...args: string[]) => Promise<string>, key: string): Promise<ReadonlyMap<string, string>> {
-  const rows = JSON.parse(await capstan(key, 'deploy', app, '--json')) as { id: string; name: string }[];
+  const rows = JSON.parse(await capstan(key, 'deploy', app, '--json', '--no-wait')) as { id: string; name: string }[];
   return new Map(rows.map(({ id, name }) => [name, id]));
 }
 

@@ -89,7 +89,7 @@ function tests(server: PostgresServer): void {
       return stopping.then(() => ({ kind: 'status', status: 503, code: 'SlowDown' }));
     };
     const env = { SERVICE_API_KEY: owner.secret('api-key'), CAPSTAN_URL: gateway.url, CAPSTAN_DATA_DIR: await folderOf(t) };
-    const tool = run([bin, 'deploy', folder, '--url', gateway.url], { cwd: folder, env });
+    const tool = run([bin, 'deploy', folder, '--no-wait', '--url', gateway.url], { cwd: folder, env });
     t.is(await tool.ended, 0, tool.stderr());
     t.not(stopping, undefined);
     t.regex(tool.stderr(), /retrying in/);

@@ -50,6 +50,7 @@ const table: Readonly<Record<string, readonly Caller[]>> = {
   'mutation deleteEnvironment': owners,
   'mutation deploy': owners,
   'mutation updateEndpoint': owners,
+  'mutation startWorker': owners,
   'mutation deleteEndpoint': owners,
   'mutation deleteEndpoints': owners,
   'mutation rollback': owners,

@@ -123,7 +123,7 @@ async function startLong(stack: HistoryStack) {
 async function deployWeb(stack: HistoryStack): Promise<() => Promise<number>> {
   const copy = join(stack.folder, 'web');
   await cp(join(import.meta.dirname, '../lb/app'), copy, { recursive: true });
-  const rows = JSON.parse(await stack.capstan('deploy', copy, '--json')) as { id: string; name: string }[];
+  const rows = JSON.parse(await stack.capstan('deploy', copy, '--json', '--no-wait')) as { id: string; name: string }[];
   const id = rows.find(({ name }) => name === 'web')?.id ?? '';
   const { host } = new URL(stack.url(stack.gateways[0] ?? ''));
   return async () => {

@@ -58,7 +58,10 @@ async function tenant(name: string): Promise<Tenant> {
   const folder = join(stack.scratch, name);
   await cp(app, folder, { recursive: true });
   const env = { ...stack.variables, SERVICE_API_KEY: key, CAPSTAN_API_KEY: key, CAPSTAN_HTTP_PORT: '', CAPSTAN_GRPC_PORT: '' };
-  const { stdout } = await promisify(execFile)(process.execPath, [tool, 'deploy', folder, '--json'], { cwd: stack.scratch, env });
+  const { stdout } = await promisify(execFile)(process.execPath, [tool, 'deploy', folder, '--json', '--no-wait'], {
+    cwd: stack.scratch,
+    env,
+  });
   const ids = new Map((JSON.parse(stdout) as { id: string; name: string }[]).map((row) => [row.name, row.id]));
   return { key, echo: ids.get('echo') ?? '', chatter: ids.get('chatter') ?? '' };
 }

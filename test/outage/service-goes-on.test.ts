@@ -127,7 +127,7 @@ test.serial('the cancellation of a long queue goes on beside the jobs of another
   const created = await stack.tool('account', 'create', 'neighbour', '--workers', '5', '--json');
   const { key: apiKey } = JSON.parse(created) as { key: string };
   const env = { ...stack.variables, CAPSTAN_HTTP_PORT: '', CAPSTAN_GRPC_PORT: '', SERVICE_API_KEY: apiKey };
-  const { stdout } = await promisify(execFile)(process.execPath, [tool, 'deploy', app, '--json'], { cwd: stack.scratch, env });
+  const { stdout } = await promisify(execFile)(process.execPath, [tool, 'deploy', app, '--json', '--no-wait'], { cwd: stack.scratch, env });
   const echo = (JSON.parse(stdout) as { id: string; name: string }[]).find(({ name }) => name === 'echo')?.id ?? '';
 
   const jobs = 5_000;

@@ -167,7 +167,7 @@ export class Fleet {
     await cp(source, copy, { recursive: true });
     const manifest = join(copy, 'tool_manifest.json');
     await writeFile(manifest, change(await readFile(manifest, 'utf8')));
-    const { code, stderr } = await this.tool('deploy', copy, '--json');
+    const { code, stderr } = await this.tool('deploy', copy, '--json', '--no-wait');
     if (code !== 0) throw new Error(`capstan deploy ended with ${code}: ${stderr}`);
   }
 

@@ -112,12 +112,15 @@ export class Stack {
     this.#url = `http://${http}`;
   }
 
-  /** Deploys a copy of the folder; name → id of its endpoints. */
+  /** Deploys a copy of the folder without waiting for its workers; name → id of its endpoints. */
   async deploy(source: string): Promise<ReadonlyMap<string, string>> {
     const copy = join(this.#folder, basename(source));
     await cp(source, copy, { recursive: true });
     return new Map(
-      (JSON.parse(await this.tool('deploy', copy, '--json')) as { id: string; name: string }[]).map((row) => [row.name, row.id]),
+      (JSON.parse(await this.tool('deploy', copy, '--json', '--no-wait')) as { id: string; name: string }[]).map((row) => [
+        row.name,
+        row.id,
+      ]),
     );
   }
 

@@ -9,6 +9,7 @@
 import { afterGrace } from '../grace.ts';
 import { STOP_GRACE_MS, type RunningWorker, type Task, type TaskResult, type WorkerEvents, type WorkerStart } from '../runtime.ts';
 import type { TakeRequest, JobMailbox, Handout, JobPost, Ping } from '../../worker-api/job-mailbox.ts';
+import { LastOutput } from '../last-output.ts';
 import { AttemptProcesses } from '../hosted/attempt-processes.ts';
 import type { LaunchedProcess, Launcher } from './launcher.ts';
 import { ForeignTask } from './foreign-task.ts';
@@ -58,7 +59,9 @@ export class ForeignWorker implements RunningWorker, JobMailbox {
   #callOffFetch: (() => void) | undefined;
   #callOffEnd: (() => void) | undefined;
   #tellAgain: NodeJS.Timeout | undefined;
+  #started = false;
   #loaded = false;
+  readonly #lastOutput = new LastOutput();
   #slots: number | undefined;
   #workerId = '';
   /** Those of the running job, where the worker takes one at a time and its processes are known. */
@@ -87,8 +90,14 @@ export class ForeignWorker implements RunningWorker, JobMailbox {
     this.#carried = carry(spec, env, {
       preparing: (reason, detail) => events.preparing(reason, detail),
       startFailed: (reason, detail) => events.startFailed(reason, detail),
-      started: () => events.started(),
-      line: (stream, text) => events.log({ stream, jobId: this.#jobOf(text), text }),
+      started: () => {
+        this.#started = true;
+        events.started();
+      },
+      line: (stream, text) => {
+        if (!this.#loaded) this.#lastOutput.keep(text);
+        events.log({ stream, jobId: this.#jobOf(text), text });
+      },
       exited: (detail, isUnread) => this.#exited(detail, isUnread),
     });
   }
@@ -411,7 +420,13 @@ export class ForeignWorker implements RunningWorker, JobMailbox {
     const why = this.#recycling ? 'the worker requested to be replaced' : detail;
     if (!this.#ending || this.#recycling) this.#events.log({ stream: 'system', jobId: '', text: why });
     this.#onGone();
-    this.#events.exited(why, this.#hardStop || this.#recycling, undefined, isUnread);
+    const isFailedStart = this.#started && !this.#loaded && !this.#ending && !this.#recycling;
+    this.#events.exited(
+      isFailedStart ? `${why}${this.#lastOutput.describe()}` : why,
+      this.#hardStop || this.#recycling,
+      undefined,
+      isUnread,
+    );
   }
 
   /** Workers with the protocol's standard client print JSON lines that name their job. */

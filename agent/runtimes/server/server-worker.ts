@@ -9,6 +9,7 @@ import { expandedCommand } from '../foreign/command-line.ts';
 import type { LaunchedProcess } from '../foreign/launcher.ts';
 import { workerEnv } from '../hosted/worker-env.ts';
 import type { HttpCall, HttpEvents, HttpRequest, RunningWorker, WorkerEvents, WorkerStart } from '../runtime.ts';
+import { LastOutput } from '../last-output.ts';
 import type { ReadingShare } from '../reading-shares.ts';
 import { ProxiedRequest } from './proxied-request.ts';
 import { ServerAgent } from './server-agent.ts';
@@ -25,9 +26,6 @@ const DOUBT_MS = MAX_FAILED * ASK_AGAIN_MS;
 const ACCEPT_MS = 60_000;
 /** A start without an answer is explained after this time, ms, and then at most as often. */
 const EXPLAIN_MS = 1_000;
-/** Lines of a program's output that its failing start repeats, and the longest of them. */
-const LAST_LINES = 5;
-const LONGEST_LINE = 300;
 /** Time for a worker without requests to end gracefully, ms. */
 const DRAIN_MS = 10_000;
 
@@ -50,7 +48,7 @@ export class ServerWorker implements RunningWorker {
   #startedAt = 0;
   #explainedAt = 0;
   #explained = '';
-  readonly #lastLines: string[] = [];
+  readonly #lastOutput = new LastOutput();
   #failed = 0;
   /** Since when it refuses connections (monotonic). */
   #doubtedAt: number | undefined;
@@ -127,7 +125,7 @@ export class ServerWorker implements RunningWorker {
         );
       },
       line: (stream, text) => {
-        this.#keep(text);
+        this.#lastOutput.keep(text);
         this.#events.log({ stream, jobId: '', text });
       },
       exited: (detail, isUnread) => this.#exited(detail, isUnread),
@@ -200,22 +198,11 @@ export class ServerWorker implements RunningWorker {
   /** Says what was tried and what came back, if that is news. */
   #explain(text: string, now: number): void {
     if (now - Math.max(this.#startedAt, this.#explainedAt) < EXPLAIN_MS) return;
-    const full = `${text}${this.#output()}`;
+    const full = `${text}${this.#lastOutput.describe()}`;
     if (full === this.#explained) return;
     this.#explained = full;
     this.#explainedAt = now;
     this.#events.waiting(full);
-  }
-
-  #keep(text: string): void {
-    if (text.trim() === '') return;
-    this.#lastLines.push(text.length > LONGEST_LINE ? `${text.slice(0, LONGEST_LINE)}…` : text);
-    if (this.#lastLines.length > LAST_LINES) this.#lastLines.shift();
-  }
-
-  /** The last lines that it printed, as an addition to a sentence. */
-  #output(): string {
-    return this.#lastLines.length === 0 ? '; it printed nothing' : `; its last output: ${this.#lastLines.join(' | ')}`;
   }
 
   #checkedInDoubt(result: CheckResult, by: ReadyBy, ms: number): void {
@@ -235,6 +222,11 @@ export class ServerWorker implements RunningWorker {
     this.#agent.destroy();
     for (const request of this.#open) request.fail(detail);
     if (!this.#ending) this.#events.log({ stream: 'system', jobId: '', text: detail });
-    this.#events.exited(this.#ending || this.#startedAt === 0 ? detail : `${detail}${this.#output()}`, false, undefined, isUnread);
+    this.#events.exited(
+      this.#ending || this.#startedAt === 0 ? detail : `${detail}${this.#lastOutput.describe()}`,
+      false,
+      undefined,
+      isUnread,
+    );
   }
 }

@@ -33,6 +33,11 @@ export function inCrashLoop(endpoint: EndpointRecord): boolean {
   return endpoint.starts.failures >= CRASH_LOOP_FAILURES;
 }
 
+/** Returns the pause after consecutive failed starts, ms. */
+export function retryPauseMs(failures: number): number {
+  return Math.min(PAUSE_LAST_MS, PAUSE_FIRST_MS * 2 ** Math.min(Math.max(0, failures - 1), 16));
+}
+
 /** Returns the nodes to avoid now. */
 export function avoidedNodes(endpoint: EndpointRecord, now: Now): ReadonlySet<string> {
   const avoided = new Set<string>();
@@ -76,7 +81,7 @@ function noteFailures(
   starts.failures = Math.min(MOST_FAILURES, starts.failures + failed);
   // From the third failure on agents report CRASH_LOOP, with the error as the detail.
   starts.lastError = status.reason === 'CRASH_LOOP' ? status.detail : `${status.reason}: ${status.detail}`;
-  starts.retryAt = ctx.now.mono + Math.min(PAUSE_LAST_MS, PAUSE_FIRST_MS * 2 ** Math.min(starts.failures - 1, 16));
+  starts.retryAt = ctx.now.mono + retryPauseMs(starts.failures);
   const here = starts.nodes.get(worker.node) ?? { failures: 0, avoidUntil: 0 };
   here.failures += failed;
   if (here.failures >= NODE_FAILURES)

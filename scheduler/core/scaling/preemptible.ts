@@ -45,7 +45,7 @@ export function mayLeave(state: State, worker: WorkerRecord): boolean {
 export function isSpare(state: State, worker: WorkerRecord, now: Now): boolean {
   if (worker.yieldsTo !== null || !mayLeave(state, worker) || !isIdle(state, worker)) return false;
   const endpoint = state.endpoints.get(worker.endpoint);
-  if (endpoint === undefined || loadOf(endpoint, now).waiting > 0) return false;
+  if (endpoint === undefined || loadOf(state, endpoint, now).waiting > 0) return false;
   return now.mono - (worker.ready ? worker.readySince : worker.askedAt) >= stayOf(worker);
 }
 

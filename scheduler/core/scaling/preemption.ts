@@ -33,7 +33,7 @@ import { aboveMin, isIdle, isLeaving, mayLeave } from './preemptible.ts';
 export function preempt(ctx: StepContext, endpoint: EndpointRecord, round: PreemptionRound): void {
   const { state, now } = ctx;
   const release = state.releases.get(endpoint.config.release);
-  const { waiting } = loadOf(endpoint, now);
+  const { waiting } = loadOf(state, endpoint, now);
   if (release === undefined || waiting === 0 || inCrashLoop(endpoint) || isServed(ctx, endpoint)) {
     releaseClaims(state, endpoint);
     return;
@@ -109,7 +109,7 @@ function drainYielding(ctx: StepContext, endpoint: EndpointRecord): void {
       const owner = state.endpoints.get(worker.endpoint);
       // Nothing waits for a worker that is to be replaced: it was idle.
       if (owner !== undefined) owner.replace = null;
-      const isOver = owner !== undefined && loadOf(owner, now).waiting > 0;
+      const isOver = owner !== undefined && loadOf(state, owner, now).waiting > 0;
       const forWhom = owner === undefined ? 'other jobs' : `jobs of ${nameFor(state, owner, endpoint.config.id)}`;
       drainWorker(state, now, worker, `${isOver ? 'its turn is over' : 'idle'}: makes room for ${forWhom}`);
     }

@@ -90,7 +90,8 @@ export function scaleEndpoint(ctx: StepContext, endpoint: EndpointRecord, round:
     );
   moveFailing(ctx, endpoint, fresh);
   const staying = fresh.filter((worker) => !worker.drain);
-  const load = loadOf(endpoint, ctx.now);
+  if (endpoint.trialUntil <= ctx.now.mono) endpoint.trialUntil = 0;
+  const load = loadOf(ctx.state, endpoint, ctx.now);
   if (load.waiting > 0) endpoint.lastWaiting = ctx.now.mono;
   const wanted = wantedNow(endpoint, ctx.now, staying, load);
   if (staying.length < wanted.count) {
@@ -215,7 +216,7 @@ function shrink({ state, now }: StepContext, endpoint: EndpointRecord, staying: 
     left--;
   }
   const needed = config.scalerType === 'REQUEST_COUNT' ? Math.ceil((load.waiting + load.running) / Math.max(1, config.scalerValue)) : 0;
-  const floor = Math.max(config.workersMin, needed, endpoint.replace?.count ?? 0);
+  const floor = Math.max(config.workersMin, needed, endpoint.replace?.count ?? 0, endpoint.trialUntil > now.mono ? 1 : 0);
   if (load.waiting > 0 || left <= Math.max(1, floor) || config.kind !== 'LOAD_BALANCED' || config.scalerType !== 'REQUEST_COUNT')
     endpoint.surplusSince = null;
   else endpoint.surplusSince ??= now.mono;
@@ -250,6 +251,6 @@ function firstToGo(a: WorkerRecord, b: WorkerRecord): number {
 
 /** Whether the periodic check must include the endpoint. */
 export function needsScaling(endpoint: EndpointRecord): boolean {
-  const { lanes, requests, workers, unplaced, config } = endpoint;
-  return lanes[0].count > 0 || requests.size > 0 || workers.size > 0 || config.workersMin > 0 || unplaced.count > 0;
+  const { lanes, requests, workers, unplaced, config, trialUntil } = endpoint;
+  return trialUntil > 0 || lanes[0].count > 0 || requests.size > 0 || workers.size > 0 || config.workersMin > 0 || unplaced.count > 0;
 }

@@ -133,6 +133,8 @@ export interface EndpointRecord {
   starts: Starts;
   /** Workers to replace after some left for a reason other than the load; until a monotonic time. */
   replace: { readonly count: number; readonly until: number; readonly reason: string } | null;
+  /** Monotonic time until which a caller waits for a first worker of the release (scaling/trial-starts.ts). */
+  trialUntil: number;
   /** Monotonic time at which a job of normal priority was last seen waiting. */
   lastWaiting: number;
   /** Monotonic time of the next check for attempts that wait at busy workers (jobs/recall.ts). */
@@ -162,6 +164,7 @@ export function newEndpointRecord(config: EndpointConfig): EndpointRecord {
     preemptAfter: 0,
     starts: newStarts(),
     replace: null,
+    trialUntil: 0,
     lastWaiting: 0,
     recallAt: 0,
     surplusSince: null,

@@ -53,7 +53,9 @@ export async function world(t: ExecutionContext): Promise<World> {
     folder,
     url: gateway.url,
     async capstan(...args) {
-      const running = run([bin, ...args], {
+      // No node is connected: no release would serve.
+      const changes = args[0] === 'deploy' && !args.includes('--dry-run') ? ['--no-wait'] : [];
+      const running = run([bin, ...args, ...changes], {
         cwd: folder,
         env: { SERVICE_API_KEY: KEY, CAPSTAN_URL: gateway.url, CAPSTAN_SCHEDULER: scheduler.address, CAPSTAN_DATA_DIR: data },
       });

@@ -311,7 +311,7 @@ export class HistoryStack {
   async #deploy(): Promise<ReadonlyMap<string, string>> {
     const copy = join(this.folder, 'app');
     await cp(app, copy, { recursive: true });
-    const rows = JSON.parse(await this.capstan('deploy', copy, '--json')) as { id: string; name: string }[];
+    const rows = JSON.parse(await this.capstan('deploy', copy, '--json', '--no-wait')) as { id: string; name: string }[];
     return new Map(rows.map(({ name, id }) => [name, id]));
   }
 }

@@ -318,6 +318,119 @@ export function webhookStateToNumber(object: WebhookState): number {
   }
 }
 
+/** How far the start of a worker is. */
+export const StartPhase = {
+  UNSPECIFIED: "START_PHASE_UNSPECIFIED",
+  /** PAUSED - workersMax is 0. */
+  PAUSED: "START_PHASE_PAUSED",
+  /** PLACING - No node has a place for it at present. */
+  PLACING: "START_PHASE_PLACING",
+  /** NO_NODE - No connected node can run it. */
+  NO_NODE: "START_PHASE_NO_NODE",
+  /** PREPARING - Its node fetches the build or the image. */
+  PREPARING: "START_PHASE_PREPARING",
+  STARTING: "START_PHASE_STARTING",
+  READY: "START_PHASE_READY",
+  /** CRASH_LOOP - Its starts fail, one after the other. */
+  CRASH_LOOP: "START_PHASE_CRASH_LOOP",
+  UNRECOGNIZED: "UNRECOGNIZED",
+} as const;
+
+export type StartPhase = typeof StartPhase[keyof typeof StartPhase];
+
+export namespace StartPhase {
+  export type UNSPECIFIED = typeof StartPhase.UNSPECIFIED;
+  export type PAUSED = typeof StartPhase.PAUSED;
+  export type PLACING = typeof StartPhase.PLACING;
+  export type NO_NODE = typeof StartPhase.NO_NODE;
+  export type PREPARING = typeof StartPhase.PREPARING;
+  export type STARTING = typeof StartPhase.STARTING;
+  export type READY = typeof StartPhase.READY;
+  export type CRASH_LOOP = typeof StartPhase.CRASH_LOOP;
+  export type UNRECOGNIZED = typeof StartPhase.UNRECOGNIZED;
+}
+
+export function startPhaseFromJSON(object: any): StartPhase {
+  switch (object) {
+    case 0:
+    case "START_PHASE_UNSPECIFIED":
+      return StartPhase.UNSPECIFIED;
+    case 1:
+    case "START_PHASE_PAUSED":
+      return StartPhase.PAUSED;
+    case 2:
+    case "START_PHASE_PLACING":
+      return StartPhase.PLACING;
+    case 3:
+    case "START_PHASE_NO_NODE":
+      return StartPhase.NO_NODE;
+    case 4:
+    case "START_PHASE_PREPARING":
+      return StartPhase.PREPARING;
+    case 5:
+    case "START_PHASE_STARTING":
+      return StartPhase.STARTING;
+    case 6:
+    case "START_PHASE_READY":
+      return StartPhase.READY;
+    case 7:
+    case "START_PHASE_CRASH_LOOP":
+      return StartPhase.CRASH_LOOP;
+    case -1:
+    case "UNRECOGNIZED":
+    default:
+      return StartPhase.UNRECOGNIZED;
+  }
+}
+
+export function startPhaseToJSON(object: StartPhase): string {
+  switch (object) {
+    case StartPhase.UNSPECIFIED:
+      return "START_PHASE_UNSPECIFIED";
+    case StartPhase.PAUSED:
+      return "START_PHASE_PAUSED";
+    case StartPhase.PLACING:
+      return "START_PHASE_PLACING";
+    case StartPhase.NO_NODE:
+      return "START_PHASE_NO_NODE";
+    case StartPhase.PREPARING:
+      return "START_PHASE_PREPARING";
+    case StartPhase.STARTING:
+      return "START_PHASE_STARTING";
+    case StartPhase.READY:
+      return "START_PHASE_READY";
+    case StartPhase.CRASH_LOOP:
+      return "START_PHASE_CRASH_LOOP";
+    case StartPhase.UNRECOGNIZED:
+    default:
+      return "UNRECOGNIZED";
+  }
+}
+
+export function startPhaseToNumber(object: StartPhase): number {
+  switch (object) {
+    case StartPhase.UNSPECIFIED:
+      return 0;
+    case StartPhase.PAUSED:
+      return 1;
+    case StartPhase.PLACING:
+      return 2;
+    case StartPhase.NO_NODE:
+      return 3;
+    case StartPhase.PREPARING:
+      return 4;
+    case StartPhase.STARTING:
+      return 5;
+    case StartPhase.READY:
+      return 6;
+    case StartPhase.CRASH_LOOP:
+      return 7;
+    case StartPhase.UNRECOGNIZED:
+    default:
+      return -1;
+  }
+}
+
 export const DeploymentCause = {
   UNSPECIFIED: "DEPLOYMENT_CAUSE_UNSPECIFIED",
   DEPLOY: "DEPLOYMENT_CAUSE_DEPLOY",
@@ -1136,6 +1249,25 @@ export interface RotateWebhookSecretResponse {
   secret: string;
   /** Until when webhooks are signed with the one before it, too; wall clock, ms since 1970. Absent when there was none. */
   previousUntilMs?: bigint | undefined;
+}
+
+export interface StartWorkerRequest {
+  /** Id or name in the environment `default`. */
+  endpointId: string;
+}
+
+export interface StartWorkerResponse {
+  phase: StartPhase;
+  /** For users; may be empty. */
+  detail: string;
+  /** Empty before it is placed. */
+  workerId: string;
+  /** Name of its node. */
+  node: string;
+  /** Consecutive failed starts of the release, and the error of the last one. */
+  failures: number;
+  lastError: string;
+  releaseId: string;
 }
 
 export interface UpdateEndpointRequest {
@@ -10111,6 +10243,264 @@ export const RotateWebhookSecretResponse: MessageFns<RotateWebhookSecretResponse
     message.previousUntilMs = (object.previousUntilMs !== undefined && object.previousUntilMs !== null)
       ? BigInt(object.previousUntilMs)
       : undefined;
+    return message;
+  },
+};
+
+function createBaseStartWorkerRequest(): StartWorkerRequest {
+  return { endpointId: "" };
+}
+
+export const StartWorkerRequest: MessageFns<StartWorkerRequest> = {
+  encode(message: StartWorkerRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.endpointId !== "") {
+      writer.uint32(10).string(message.endpointId);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): StartWorkerRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseStartWorkerRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.endpointId = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): StartWorkerRequest {
+    return {
+      endpointId: isSet(object.endpointId)
+        ? globalThis.String(object.endpointId)
+        : isSet(object.endpoint_id)
+        ? globalThis.String(object.endpoint_id)
+        : "",
+    };
+  },
+
+  toJSON(message: StartWorkerRequest): unknown {
+    const obj: any = {};
+    if (message.endpointId !== "") {
+      obj.endpointId = message.endpointId;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<StartWorkerRequest>, I>>(base?: I): StartWorkerRequest {
+    return StartWorkerRequest.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<StartWorkerRequest>, I>>(object: I): StartWorkerRequest {
+    const message = createBaseStartWorkerRequest();
+    message.endpointId = object.endpointId ?? "";
+    return message;
+  },
+};
+
+function createBaseStartWorkerResponse(): StartWorkerResponse {
+  return {
+    phase: StartPhase.UNSPECIFIED,
+    detail: "",
+    workerId: "",
+    node: "",
+    failures: 0,
+    lastError: "",
+    releaseId: "",
+  };
+}
+
+export const StartWorkerResponse: MessageFns<StartWorkerResponse> = {
+  encode(message: StartWorkerResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.phase !== StartPhase.UNSPECIFIED) {
+      writer.uint32(8).int32(startPhaseToNumber(message.phase));
+    }
+    if (message.detail !== "") {
+      writer.uint32(18).string(message.detail);
+    }
+    if (message.workerId !== "") {
+      writer.uint32(26).string(message.workerId);
+    }
+    if (message.node !== "") {
+      writer.uint32(34).string(message.node);
+    }
+    if (message.failures !== 0) {
+      writer.uint32(40).uint32(message.failures);
+    }
+    if (message.lastError !== "") {
+      writer.uint32(50).string(message.lastError);
+    }
+    if (message.releaseId !== "") {
+      writer.uint32(58).string(message.releaseId);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): StartWorkerResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseStartWorkerResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 8) {
+              break;
+            }
+
+            message.phase = startPhaseFromJSON(reader.int32());
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.detail = reader.string();
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.workerId = reader.string();
+            continue;
+          }
+          case 4: {
+            if (tag !== 34) {
+              break;
+            }
+
+            message.node = reader.string();
+            continue;
+          }
+          case 5: {
+            if (tag !== 40) {
+              break;
+            }
+
+            message.failures = reader.uint32();
+            continue;
+          }
+          case 6: {
+            if (tag !== 50) {
+              break;
+            }
+
+            message.lastError = reader.string();
+            continue;
+          }
+          case 7: {
+            if (tag !== 58) {
+              break;
+            }
+
+            message.releaseId = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): StartWorkerResponse {
+    return {
+      phase: isSet(object.phase) ? startPhaseFromJSON(object.phase) : StartPhase.UNSPECIFIED,
+      detail: isSet(object.detail) ? globalThis.String(object.detail) : "",
+      workerId: isSet(object.workerId)
+        ? globalThis.String(object.workerId)
+        : isSet(object.worker_id)
+        ? globalThis.String(object.worker_id)
+        : "",
+      node: isSet(object.node) ? globalThis.String(object.node) : "",
+      failures: isSet(object.failures) ? globalThis.Number(object.failures) : 0,
+      lastError: isSet(object.lastError)
+        ? globalThis.String(object.lastError)
+        : isSet(object.last_error)
+        ? globalThis.String(object.last_error)
+        : "",
+      releaseId: isSet(object.releaseId)
+        ? globalThis.String(object.releaseId)
+        : isSet(object.release_id)
+        ? globalThis.String(object.release_id)
+        : "",
+    };
+  },
+
+  toJSON(message: StartWorkerResponse): unknown {
+    const obj: any = {};
+    if (message.phase !== StartPhase.UNSPECIFIED) {
+      obj.phase = startPhaseToJSON(message.phase);
+    }
+    if (message.detail !== "") {
+      obj.detail = message.detail;
+    }
+    if (message.workerId !== "") {
+      obj.workerId = message.workerId;
+    }
+    if (message.node !== "") {
+      obj.node = message.node;
+    }
+    if (message.failures !== 0) {
+      obj.failures = Math.round(message.failures);
+    }
+    if (message.lastError !== "") {
+      obj.lastError = message.lastError;
+    }
+    if (message.releaseId !== "") {
+      obj.releaseId = message.releaseId;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<StartWorkerResponse>, I>>(base?: I): StartWorkerResponse {
+    return StartWorkerResponse.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<StartWorkerResponse>, I>>(object: I): StartWorkerResponse {
+    const message = createBaseStartWorkerResponse();
+    message.phase = object.phase ?? StartPhase.UNSPECIFIED;
+    message.detail = object.detail ?? "";
+    message.workerId = object.workerId ?? "";
+    message.node = object.node ?? "";
+    message.failures = object.failures ?? 0;
+    message.lastError = object.lastError ?? "";
+    message.releaseId = object.releaseId ?? "";
     return message;
   },
 };
@@ -20218,6 +20608,19 @@ export const ControlServiceService = {
     responseSerialize: (value: EndpointInfo): Buffer => Buffer.from(EndpointInfo.encode(value).finish()),
     responseDeserialize: (value: Buffer): EndpointInfo => EndpointInfo.decode(value),
   },
+  /**
+   * Requests a first worker of the endpoint's release, whatever its load, and returns how far its start is. The request holds for
+   * 15 s; a caller that waits repeats it.
+   */
+  startWorker: {
+    path: "/capstan.v1.ControlService/StartWorker" as const,
+    requestStream: false as const,
+    responseStream: false as const,
+    requestSerialize: (value: StartWorkerRequest): Buffer => Buffer.from(StartWorkerRequest.encode(value).finish()),
+    requestDeserialize: (value: Buffer): StartWorkerRequest => StartWorkerRequest.decode(value),
+    responseSerialize: (value: StartWorkerResponse): Buffer => Buffer.from(StartWorkerResponse.encode(value).finish()),
+    responseDeserialize: (value: Buffer): StartWorkerResponse => StartWorkerResponse.decode(value),
+  },
   /** Deletes endpoints, all or none: calls are refused at once, queued jobs end CANCELLED, running ones go on to their end. */
   undeploy: {
     path: "/capstan.v1.ControlService/Undeploy" as const,
@@ -20833,6 +21236,11 @@ export interface ControlServiceServer extends UntypedServiceImplementation {
   listEndpoints: handleUnaryCall<ListEndpointsRequest, ListEndpointsResponse>;
   /** Changes settings of an endpoint without a build. Workers are replaced only when what they depend on changed. */
   updateEndpoint: handleUnaryCall<UpdateEndpointRequest, EndpointInfo>;
+  /**
+   * Requests a first worker of the endpoint's release, whatever its load, and returns how far its start is. The request holds for
+   * 15 s; a caller that waits repeats it.
+   */
+  startWorker: handleUnaryCall<StartWorkerRequest, StartWorkerResponse>;
   /** Deletes endpoints, all or none: calls are refused at once, queued jobs end CANCELLED, running ones go on to their end. */
   undeploy: handleUnaryCall<UndeployRequest, UndeployResponse>;
   /** Deploys what an earlier deployment had once more: code, environment values and settings. */
@@ -21076,6 +21484,25 @@ export interface ControlServiceClient extends Client {
     metadata: Metadata,
     options: Partial<CallOptions>,
     callback: (error: ServiceError | null, response: EndpointInfo) => void,
+  ): ClientUnaryCall;
+  /**
+   * Requests a first worker of the endpoint's release, whatever its load, and returns how far its start is. The request holds for
+   * 15 s; a caller that waits repeats it.
+   */
+  startWorker(
+    request: StartWorkerRequest,
+    callback: (error: ServiceError | null, response: StartWorkerResponse) => void,
+  ): ClientUnaryCall;
+  startWorker(
+    request: StartWorkerRequest,
+    metadata: Metadata,
+    callback: (error: ServiceError | null, response: StartWorkerResponse) => void,
+  ): ClientUnaryCall;
+  startWorker(
+    request: StartWorkerRequest,
+    metadata: Metadata,
+    options: Partial<CallOptions>,
+    callback: (error: ServiceError | null, response: StartWorkerResponse) => void,
   ): ClientUnaryCall;
   /** Deletes endpoints, all or none: calls are refused at once, queued jobs end CANCELLED, running ones go on to their end. */
   undeploy(

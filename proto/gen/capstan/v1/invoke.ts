@@ -175,6 +175,18 @@ export interface GatewayNotice {
   removedNodes: string[];
   /** Connected nodes whose agents do not reach this gateway: the whole set. */
   unreachedBy: UnreachedBy[];
+  /** Load-balanced endpoints with requests at gateways that no worker will serve for now: the whole set. */
+  unservable: UnservableEndpoint[];
+}
+
+export interface UnservableEndpoint {
+  endpointId: string;
+  /** For everyone. */
+  reason: string;
+  /** When trying again makes sense, ms. */
+  retryAfterMs: number;
+  /** For callers with a key: errors of the endpoint's code, names of nodes. May be empty. */
+  detail: string;
 }
 
 export interface UnreachedBy {
@@ -2139,7 +2151,7 @@ export const EndpointLevel: MessageFns<EndpointLevel> = {
 };
 
 function createBaseGatewayNotice(): GatewayNotice {
-  return { removedNodes: [], unreachedBy: [] };
+  return { removedNodes: [], unreachedBy: [], unservable: [] };
 }
 
 export const GatewayNotice: MessageFns<GatewayNotice> = {
@@ -2149,6 +2161,9 @@ export const GatewayNotice: MessageFns<GatewayNotice> = {
     }
     for (const v of message.unreachedBy) {
       UnreachedBy.encode(v!, writer.uint32(18).fork()).join();
+    }
+    for (const v of message.unservable) {
+      UnservableEndpoint.encode(v!, writer.uint32(26).fork()).join();
     }
     return writer;
   },
@@ -2182,6 +2197,14 @@ export const GatewayNotice: MessageFns<GatewayNotice> = {
             message.unreachedBy.push(UnreachedBy.decode(reader, reader.uint32()));
             continue;
           }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.unservable.push(UnservableEndpoint.decode(reader, reader.uint32()));
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -2206,6 +2229,9 @@ export const GatewayNotice: MessageFns<GatewayNotice> = {
         : globalThis.Array.isArray(object?.unreached_by)
         ? object.unreached_by.map((e: any) => UnreachedBy.fromJSON(e))
         : [],
+      unservable: globalThis.Array.isArray(object?.unservable)
+        ? object.unservable.map((e: any) => UnservableEndpoint.fromJSON(e))
+        : [],
     };
   },
 
@@ -2217,6 +2243,9 @@ export const GatewayNotice: MessageFns<GatewayNotice> = {
     if (message.unreachedBy?.length) {
       obj.unreachedBy = message.unreachedBy.map((e) => UnreachedBy.toJSON(e));
     }
+    if (message.unservable?.length) {
+      obj.unservable = message.unservable.map((e) => UnservableEndpoint.toJSON(e));
+    }
     return obj;
   },
 
@@ -2227,6 +2256,132 @@ export const GatewayNotice: MessageFns<GatewayNotice> = {
     const message = createBaseGatewayNotice();
     message.removedNodes = object.removedNodes?.map((e) => e) || [];
     message.unreachedBy = object.unreachedBy?.map((e) => UnreachedBy.fromPartial(e)) || [];
+    message.unservable = object.unservable?.map((e) => UnservableEndpoint.fromPartial(e)) || [];
+    return message;
+  },
+};
+
+function createBaseUnservableEndpoint(): UnservableEndpoint {
+  return { endpointId: "", reason: "", retryAfterMs: 0, detail: "" };
+}
+
+export const UnservableEndpoint: MessageFns<UnservableEndpoint> = {
+  encode(message: UnservableEndpoint, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.endpointId !== "") {
+      writer.uint32(10).string(message.endpointId);
+    }
+    if (message.reason !== "") {
+      writer.uint32(18).string(message.reason);
+    }
+    if (message.retryAfterMs !== 0) {
+      writer.uint32(24).uint32(message.retryAfterMs);
+    }
+    if (message.detail !== "") {
+      writer.uint32(34).string(message.detail);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): UnservableEndpoint {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseUnservableEndpoint();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.endpointId = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.reason = reader.string();
+            continue;
+          }
+          case 3: {
+            if (tag !== 24) {
+              break;
+            }
+
+            message.retryAfterMs = reader.uint32();
+            continue;
+          }
+          case 4: {
+            if (tag !== 34) {
+              break;
+            }
+
+            message.detail = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): UnservableEndpoint {
+    return {
+      endpointId: isSet(object.endpointId)
+        ? globalThis.String(object.endpointId)
+        : isSet(object.endpoint_id)
+        ? globalThis.String(object.endpoint_id)
+        : "",
+      reason: isSet(object.reason) ? globalThis.String(object.reason) : "",
+      retryAfterMs: isSet(object.retryAfterMs)
+        ? globalThis.Number(object.retryAfterMs)
+        : isSet(object.retry_after_ms)
+        ? globalThis.Number(object.retry_after_ms)
+        : 0,
+      detail: isSet(object.detail) ? globalThis.String(object.detail) : "",
+    };
+  },
+
+  toJSON(message: UnservableEndpoint): unknown {
+    const obj: any = {};
+    if (message.endpointId !== "") {
+      obj.endpointId = message.endpointId;
+    }
+    if (message.reason !== "") {
+      obj.reason = message.reason;
+    }
+    if (message.retryAfterMs !== 0) {
+      obj.retryAfterMs = Math.round(message.retryAfterMs);
+    }
+    if (message.detail !== "") {
+      obj.detail = message.detail;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<UnservableEndpoint>, I>>(base?: I): UnservableEndpoint {
+    return UnservableEndpoint.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<UnservableEndpoint>, I>>(object: I): UnservableEndpoint {
+    const message = createBaseUnservableEndpoint();
+    message.endpointId = object.endpointId ?? "";
+    message.reason = object.reason ?? "";
+    message.retryAfterMs = object.retryAfterMs ?? 0;
+    message.detail = object.detail ?? "";
     return message;
   },
 };

@@ -1,0 +1,50 @@
+/** The start of a first worker, in the schema. */
+import { StartPhase, type StartWorkerResponse } from '../../proto/gen/capstan/v1/control.ts';
+
+export const WORKER_START_TYPES = /* GraphQL */ `
+type WorkerStart {
+  phase: StartPhase!
+  "For users: what it waits for, or what its node does."
+  detail: String
+  worker: ID
+  "Name of its node."
+  node: String
+  release: ID!
+  "Consecutive failed starts of the release."
+  failures: Int!
+  lastError: String
+}
+enum StartPhase {
+  "workersMax is 0."
+  PAUSED
+  "No node has a place for it at present."
+  PLACING
+  "No connected node can run it."
+  NO_NODE
+  "Its node fetches the build or the image."
+  PREPARING
+  STARTING
+  READY
+  "Its starts fail, one after the other."
+  CRASH_LOOP
+}
+`;
+
+const phases = Object.entries(StartPhase).filter(([name]) => name !== 'UNSPECIFIED' && name !== 'UNRECOGNIZED');
+
+/** A phase that only a newer scheduler knows is a start, too. */
+export function workerStartShape({ phase, detail, workerId, node, releaseId, failures, lastError }: StartWorkerResponse): object {
+  return {
+    phase: phases.find(([, value]) => value === phase)?.[0] ?? 'STARTING',
+    detail: orNull(detail),
+    worker: orNull(workerId),
+    node: orNull(node),
+    release: releaseId,
+    failures,
+    lastError: orNull(lastError),
+  };
+}
+
+function orNull(text: string): string | null {
+  return text === '' ? null : text;
+}

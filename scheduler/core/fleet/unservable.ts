@@ -1,0 +1,78 @@
+/**
+ * Endpoints whose requests wait in vain: paused, in a crash loop, or wanting what no connected node has. A node that is busy, or
+ * was connected a moment ago, is worth waiting for.
+ */
+import { explainRejections, type Rejection } from './placement/rejections.ts';
+import { fitOn, wanted } from './placement/feasible.ts';
+import { inCrashLoop, retryPauseMs } from '../scaling/crash-loops.ts';
+import { isReady } from '../jobs/slots.ts';
+import type { Now } from '../now.ts';
+import type { State } from '../state.ts';
+import type { EndpointRecord } from '../state/endpoints.ts';
+import { noUsage, type NodeRecord } from '../state/fleet.ts';
+
+export interface Unservable {
+  /** For everyone, also callers of public endpoints. */
+  readonly reason: string;
+  /** For the owners of the endpoint: errors of its code, names of nodes. May be empty. */
+  readonly detail: string;
+  /** When trying again makes sense, ms. */
+  readonly retryAfterMs: number;
+}
+
+/** How long a node may be away, drain or have a problem before nobody waits for it, ms: its leases end after the same time. */
+const ABSENCE_MS = 15_000;
+const NO_NODE_RETRY_MS = 10_000;
+const PAUSED_RETRY_MS = 30_000;
+
+/** What a node lacks as long as its inventory is what it is. */
+const LASTING: ReadonlySet<Rejection> = new Set([
+  'RUNTIME_MISSING',
+  'PYTHON_TOO_OLD',
+  'PYTHON_MISMATCH',
+  'PACKAGE_MISSING',
+  'ISOLATION_TOO_WEAK',
+  'GPU_MISSING',
+  'CUDA_TOO_OLD',
+]);
+/** What may pass by itself. */
+const PASSING: ReadonlySet<Rejection> = new Set(['NODE_DISCONNECTED', 'NODE_DRAINING', 'DEVICE_PROBLEM']);
+/** Lasting where the worker is larger than the node, passing where others use it. */
+const OF_SIZE: ReadonlySet<Rejection> = new Set(['CPU', 'MEMORY']);
+
+/** Returns why no worker of the endpoint will serve for now; null while one may. */
+export function unservable(state: State, endpoint: EndpointRecord, now: Now, absenceMs = ABSENCE_MS): Unservable | null {
+  const { config, starts, workers } = endpoint;
+  if ([...workers].some((id) => mayServe(state, id))) return null;
+  if (config.workersMax === 0) return { reason: 'it is paused (workersMax is 0)', detail: '', retryAfterMs: PAUSED_RETRY_MS };
+  if (inCrashLoop(endpoint)) {
+    const detail = `${starts.failures} consecutive starts failed; last error: ${starts.lastError}`;
+    return { reason: 'its workers do not start', detail, retryAfterMs: retryPauseMs(starts.failures) };
+  }
+  const isPlaced = [...workers].some((id) => state.workers.get(id)?.drain === false);
+  if (endpoint.unplaced.count === 0 || isPlaced) return null;
+  const isAway = ({ session, lastHeard }: NodeRecord): boolean => session === null && now.mono - lastHeard < absenceMs;
+  const isLong = now.mono - endpoint.unplaced.since >= absenceMs && ![...state.nodes.values()].some(isAway);
+  if (!endpoint.rejections.every(({ reason }) => LASTING.has(reason) || OF_SIZE.has(reason) || (isLong && PASSING.has(reason))))
+    return null;
+  if (endpoint.rejections.length === 0 && !isLong) return null;
+  if (endpoint.rejections.some(({ reason }) => OF_SIZE.has(reason)) && fitsEmptyNode(state, endpoint)) return null;
+  const detail = explainRejections(endpoint.rejections) || 'no node is connected';
+  return { reason: 'no node can run it', detail, retryAfterMs: NO_NODE_RETRY_MS };
+}
+
+/** A worker of the release before, or of this one, that serves. */
+function mayServe(state: State, id: string): boolean {
+  const worker = state.workers.get(id);
+  return worker !== undefined && isReady(worker) && state.nodes.get(worker.node)?.session !== null;
+}
+
+function fitsEmptyNode(state: State, { config }: EndpointRecord): boolean {
+  const release = state.releases.get(config.release);
+  if (release === undefined) return true;
+  const want = wanted(state, config, release);
+  return [...state.nodes.values()].some((node) => {
+    const fit = fitOn(want, node, noUsage());
+    return !('reason' in fit);
+  });
+}
