@@ -36,6 +36,7 @@ import { nodeHandler, nodeServer, type NodeModules } from './handlers-node.ts';
 import { pythonHandler, pythonServer } from './handlers-python.ts';
 import { importedNames } from './imports.ts';
 import { emptyRequirements, installPackages, type InstallOptions } from './packages.ts';
+import { missingModules } from './missing-modules.ts';
 import { unknownGpus } from './hardware.ts';
 import { manifestOf } from './manifest.ts';
 import { nodeSdk, pythonSdk } from './sdk-files.ts';
@@ -120,6 +121,7 @@ async function buildFrom(source: string, declared: DeclaredApplication, options:
   const handlers = await handlersOf(declared);
   const facts: BuildFacts = { version: '1', project_name: basename(folder), source_fingerprint: await fingerprintOf(source) };
   const packages = await installPackages(declared, options, terminal);
+  for (const text of await missingModules(declared, packages, options.exclude)) terminal.warn(text);
   const manifest = manifestOf(endpoints, {
     packages: packages.promised,
     python: packages.compiledFor,

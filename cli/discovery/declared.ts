@@ -58,6 +58,14 @@ export interface DeclaredApp {
   readonly name: string;
 }
 
+export interface NeededModule {
+  readonly language: Language;
+  /** A top-level module of Python, or an npm package. */
+  readonly name: string;
+  /** `file:line`, where it is first imported. */
+  readonly place: string;
+}
+
 export interface DeclaredApplication {
   /** Absolute. */
   readonly folder: string;
@@ -66,6 +74,8 @@ export interface DeclaredApplication {
   readonly pythonVersion: string | null;
   /** Folders that Python imports start from besides the application's own, relative to it: `src`. */
   readonly pythonRoots: readonly string[];
+  /** Modules that its sources import, and that neither the project nor the language has. */
+  readonly needed: readonly NeededModule[];
   /** How handlers in Node load the files. */
   readonly rules: LoaderRules;
   /** Warnings. */

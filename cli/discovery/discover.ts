@@ -2,7 +2,7 @@
 import { sameRoute } from '../../sdk/typescript/routes.ts';
 import type { CapstanError } from '../../lib/errors.ts';
 import { ToolError } from '../terminal/tool-error.ts';
-import type { DeclaredApplication, DeclaredEndpoint, DeclaredFunction, FileError } from './declared.ts';
+import type { DeclaredApplication, DeclaredEndpoint, DeclaredFunction, FileError, NeededModule } from './declared.ts';
 import { errorOf } from './file-error.ts';
 import { readNodeImports } from './node-imports.ts';
 import { readNodeFile } from './node.ts';
@@ -52,6 +52,7 @@ export async function discoverFiles(folder: string, lookUp: LookUp, reader: Pyth
   const warnings: string[] = [];
   let pythonVersion: string | null = null;
   let pythonRoots: readonly string[] = [];
+  const needed: NeededModule[] = [];
   if (sources.python.length > 0) {
     const read = await readPythonFiles(
       folder,
@@ -72,6 +73,7 @@ export async function discoverFiles(folder: string, lookUp: LookUp, reader: Pyth
     warnings.push(...headers.warnings);
     pythonVersion = read.version;
     pythonRoots = read.roots;
+    needed.push(...read.needed);
   }
   for (const file of sources.node) {
     try {
@@ -103,7 +105,15 @@ export async function discoverFiles(folder: string, lookUp: LookUp, reader: Pyth
   const endpoints = found.filter(({ file }) => !broken.has(file));
   const python = endpoints.some(({ language }) => language === 'python') ? pythonVersion : null;
   return {
-    application: { folder, endpoints, pythonVersion: python, pythonRoots, rules: imports.rules, warnings },
+    application: {
+      folder,
+      endpoints,
+      pythonVersion: python,
+      pythonRoots,
+      needed: [...needed, ...imports.needed],
+      rules: imports.rules,
+      warnings,
+    },
     errors: errors.filter((each) => broken.get(each.file) === each),
   };
 }

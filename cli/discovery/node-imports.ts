@@ -3,6 +3,7 @@
  * resolves and Node does not (loader-rules.ts) is told to the loaders of handlers.
  */
 import { readFile, realpath } from 'node:fs/promises';
+import { isBuiltin } from 'node:module';
 import { extname, join } from 'node:path';
 
 import { parseModule, type ParsedModule } from '../deploy/exports.ts';
@@ -10,7 +11,7 @@ import { listFiles } from '../deploy/files.ts';
 import { messageOf } from '../../lib/to-error.ts';
 import { ToolError } from '../terminal/tool-error.ts';
 import { decodeSource } from '../text-file.ts';
-import type { FileError } from './declared.ts';
+import type { FileError, NeededModule } from './declared.ts';
 import { errorOf } from './file-error.ts';
 import { compileDecorators } from './decorators.ts';
 import { NO_MODULE, type CompiledSource, type LoaderRule } from './loader-rules.ts';
@@ -22,11 +23,15 @@ const SOURCES = new Set(['.ts', '.mts', '.cts', '.js', '.mjs', '.cjs']);
 /** Node loads these, too. */
 const OTHERS = new Set(['.json', '.node', '.wasm']);
 const TYPESCRIPT = /\.[mc]?ts$/;
+/** `name`, `@scope/name`, with or without a path; no file, URL or `#import`. */
+const PACKAGE = /^(?:@[\w.~-]+\/)?[\w~-][\w.~-]*(?:\/|$)/;
 const DECLARATIONS = /\.d\.[mc]?ts$/;
 /** Modules that pass a name on to one another; people write fewer. */
 const MAX_DEPTH = 20;
 
 export interface NodeImports {
+  /** Packages that the files import. */
+  readonly needed: readonly NeededModule[];
   /** By file. */
   readonly rules: ReadonlyMap<string, LoaderRule>;
   /** At most one for each of the given files. */
@@ -46,7 +51,7 @@ export async function readNodeImports(folder: string, files: readonly string[]):
       errors.push(errorOf(file, thrown));
     }
   }
-  return { rules: reader.rules, errors };
+  return { rules: reader.rules, errors, needed: [...reader.needed.values()] };
 }
 
 class ImportReader {
@@ -57,6 +62,8 @@ class ImportReader {
   readonly #exports = new Map<string, ModuleExports>();
   readonly #followed = new Map<string, Promise<readonly string[]>>();
   readonly rules = new Map<string, LoaderRule>();
+  /** By name. */
+  readonly needed = new Map<string, NeededModule>();
 
   /** `packed`: the files that an artifact contains. */
   constructor(root: string, packed: ReadonlySet<string>) {
@@ -88,7 +95,10 @@ class ImportReader {
     for (const each of imports) {
       if (each.isType) continue;
       const target = await this.#target(module, each);
-      if (target === undefined) continue;
+      if (target === undefined) {
+        this.#note(module, each);
+        continue;
+      }
       if (DECLARATIONS.test(target.path)) {
         rule.link(each, NO_MODULE);
         for (const specifier of each.names) rule.type(specifier);
@@ -144,6 +154,15 @@ class ImportReader {
         options.experimentalDecorators === true ? 'Correct the file.' : former,
       );
     }
+  }
+
+  /** Notes what `node_modules` must have; tsconfig `paths` and the project's own files are not of it. */
+  #note({ path, source }: ParsedModule, { specifier, start, isOptional }: Import): void {
+    if (isOptional || isBuiltin(specifier) || !PACKAGE.test(specifier)) return;
+    const name = specifier.split('/', specifier.startsWith('@') ? 2 : 1).join('/');
+    if (this.needed.has(name)) return;
+    const line = source.slice(0, start).split('\n').length;
+    this.needed.set(name, { language: 'node', name, place: `${path}:${line}` });
   }
 
   /** Undefined for what is not a file of the project. */

@@ -19,6 +19,8 @@ export interface Import {
   readonly hasAttributes: boolean;
   /** Without namespaces, and without names that are marked as types. */
   readonly names: readonly Specifier[];
+  /** It stands in a `try`, or may not run: what it names may be missing. */
+  readonly isOptional: boolean;
   /** A default import beside other names: TypeScript allows no `type` there. */
   readonly isMixed: boolean;
 }
@@ -60,7 +62,9 @@ export function importsOf({ program }: ParsedModule): ModuleImports {
   const faults: Fault[] = [];
   const decorators: number[] = [];
   const ofParameters: number[] = [];
+  const tries: Node[] = [];
   visit(program, (node) => {
+    if (node.type === 'TryStatement') tries.push(node);
     if (PARAMETER.test(node.type)) ofParameters.push(...((node['decorators'] ?? []) as Node[]).map(({ start }) => start));
     if (node.type === 'ImportExpression') imports.push(...calledImport(node['source'] as Node));
     else if (node.type === 'CallExpression' && isRequire(node['callee'] as Node))
@@ -73,8 +77,9 @@ export function importsOf({ program }: ParsedModule): ModuleImports {
         hint: "Write `export default …` and `import … from '…'`.",
       });
   });
+  const inTry = ({ start, isStatic }: Import): boolean => !isStatic && tries.some((each) => each.start <= start && start < each.end);
   return {
-    imports,
+    imports: imports.map((each) => ({ ...each, isOptional: inTry(each) })),
     exported: body.flatMap(localExports),
     fault: faults.sort((one, other) => one.start - other.start)[0],
     decorator: decorators.sort((one, other) => one - other)[0],
@@ -100,6 +105,7 @@ function staticImport(statement: Node): Import[] {
       isType: isMarked(statement),
       hasAttributes: ((statement['attributes'] ?? []) as unknown[]).length > 0,
       names: isMarked(statement) ? [] : names,
+      isOptional: false,
       isMixed: specifiers.length > 1 && specifiers[0]?.type === 'ImportDefaultSpecifier',
     },
   ];
@@ -121,7 +127,16 @@ function importedName(specifier: Node): string {
 function calledImport(argument: Node | undefined): Import[] {
   if (argument?.type !== 'Literal' || typeof argument['value'] !== 'string') return [];
   return [
-    { specifier: argument['value'], start: argument.start, isStatic: false, isType: false, hasAttributes: true, names: [], isMixed: false },
+    {
+      specifier: argument['value'],
+      start: argument.start,
+      isStatic: false,
+      isType: false,
+      hasAttributes: true,
+      names: [],
+      isOptional: false,
+      isMixed: false,
+    },
   ];
 }
 

@@ -14,7 +14,7 @@ import { UNREAD, type Reading } from '../deploy/parameters.ts';
 import { pythonParameter } from '../deploy/python.ts';
 import { ToolError } from '../terminal/tool-error.ts';
 import { pythonAppOf } from './app.ts';
-import type { DeclaredEndpoint, DeclaredFunction, DeclaredMethod, FileError } from './declared.ts';
+import type { DeclaredEndpoint, DeclaredFunction, DeclaredMethod, FileError, NeededModule } from './declared.ts';
 import { errorOf } from './file-error.ts';
 import type { PythonReader } from './python-reader.ts';
 import { broken, FORMER_PARAMETERS, nestedWarning, notLiteral, settingsOf, type LookUp, type Place } from './settings.ts';
@@ -61,6 +61,7 @@ const answerSchema = z.object({
   files: z.array(fileSchema),
   roots: z.array(z.string()),
   imported: z.array(z.object({ path: z.string(), by: z.string(), line: z.number(), column: z.number() })),
+  needed: z.array(z.object({ name: z.string(), by: z.string(), line: z.number() })),
 });
 
 type Row = z.output<typeof functionRow>;
@@ -70,6 +71,7 @@ export interface PythonSources {
   readonly endpoints: readonly DeclaredEndpoint[];
   /** Folders that imports start from besides the project's own, relative to it: `src`. */
   readonly roots: readonly string[];
+  readonly needed: readonly NeededModule[];
   /** What was read and has no effect. */
   readonly warnings: readonly string[];
   readonly errors: readonly FileError[];
@@ -85,7 +87,7 @@ export async function readPythonFiles(
   lookUp: LookUp,
   reader: PythonReader,
 ): Promise<PythonSources> {
-  const { version, files: read, roots, imported } = answerSchema.parse(await reader.read({ root: folder, files }));
+  const { version, files: read, roots, imported, needed } = answerSchema.parse(await reader.read({ root: folder, files }));
   const endpoints: DeclaredEndpoint[] = [];
   const errors: FileError[] = [];
   const warnings: string[] = [];
@@ -105,7 +107,13 @@ export async function readPythonFiles(
     const message = `${by}:${line}:${column}: the import is ${path}, which an ignore file or its name keeps out of the artifact`;
     errors.push({ file: by, error: new ToolError('INVALID_MANIFEST', message, 'Change the rule in .gitignore or .toolignore.') });
   }
-  return { version, endpoints, roots, warnings, errors };
+  // A file that changes `sys.path` finds modules anywhere in the project.
+  const own = new Set([...packed].flatMap((path) => path.replace(/\.(py|so|pyd)$/, '').split('/')));
+  const foreign = needed.filter(({ name }) => !own.has(name));
+  return {
+    ...{ version, endpoints, roots, warnings, errors },
+    needed: foreign.map(({ name, by, line }) => ({ language: 'python', name, place: `${by}:${line}` })),
+  };
 }
 
 function ignoredSettings({ path, declarations }: z.output<typeof fileSchema>): string[] {

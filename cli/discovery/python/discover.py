@@ -14,7 +14,7 @@ sys.dont_write_bytecode = True
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
-from module_names import Fault, check_standard_names, check_unicode_form, source_roots, standard_names  # noqa: E402
+from module_names import Fault, check_standard_names, check_unicode_form, is_standard, source_roots, standard_names  # noqa: E402
 from read_function import read_plain  # noqa: E402
 from read_schema import Sources  # noqa: E402
 
@@ -71,6 +71,8 @@ def main(order):
     taken = standard_names([root] + [os.path.join(root, each) for each in roots])
     # Who imports a file, for messages.
     imported = []
+    # Modules that the project itself lacks, and where each is first imported.
+    needed = {}
     # Parses imported files, too, so that a syntax error in them is reported before a worker runs.
     for path in reached:
         tree, syntax = parse(root, path)
@@ -82,6 +84,8 @@ def main(order):
             for each in read["declarations"]:
                 find_app(root, roots, each, reached)
             files.append(read)
+        for name, line in foreign_modules(root, roots, tree):
+            needed.setdefault(name, {"name": name, "by": path, "line": line})
         try:
             check_standard_names(tree, taken)
             for each, node in imported_files(root, roots, path, tree):
@@ -101,6 +105,7 @@ def main(order):
         "roots": roots,
         "taken": {name: os.path.relpath(path, root) for name, path in taken.items()},
         "imported": imported,
+        "needed": list(needed.values()),
     }
 
 
@@ -424,6 +429,30 @@ def needed_imports(body):
             yield node.module.split(".")[0]
         else:
             yield from needed_imports([each for each in ast.iter_child_nodes(node) if isinstance(each, ast.stmt)])
+
+
+def foreign_modules(root, roots, tree):
+    """Yields (top-level name, line) of imports that neither the project nor the standard library gives."""
+    for name, line in surely_imported(tree.body):
+        own = any(os.path.exists(os.path.join(root, start, name + ending)) for start in [""] + roots for ending in ("", ".py"))
+        if not own and name not in (PACKAGE, FORMER_PACKAGE, "__future__") and not is_standard(name):
+            yield name, line
+
+
+def surely_imported(body):
+    """Imports in a `try`, in `with suppress(…)` or for type checkers may be missing, and so may those in a condition on the system."""
+    for node in body:
+        if isinstance(node, ast.Try) or (isinstance(node, ast.With) and "suppress" in ast.dump(node.items[0])):
+            continue
+        if isinstance(node, ast.If) and any(each in ast.dump(node.test) for each in ("TYPE_CHECKING", "platform", "version_info", "find_spec")):
+            continue
+        if isinstance(node, ast.Import):
+            for each in node.names:
+                yield each.name.split(".")[0], node.lineno
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            yield node.module.split(".")[0], node.lineno
+        else:
+            yield from surely_imported([each for each in ast.iter_child_nodes(node) if isinstance(each, ast.stmt)])
 
 
 def source_of(node):

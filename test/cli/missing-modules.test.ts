@@ -1,0 +1,87 @@
+/** Imports that workers will not find are named with their places before anything is uploaded, in both languages. */
+import { join } from 'node:path';
+
+import test, { type ExecutionContext } from 'ava';
+
+import { build } from '../../cli/build/build.ts';
+import { createTerminal } from '../../cli/terminal/terminal.ts';
+import { folderOf } from '../support/folder.ts';
+import { ownFolder } from '../support/own-folder.ts';
+
+async function warningsOf(
+  t: ExecutionContext,
+  files: Readonly<Record<string, string>>,
+  exclude: readonly string[] = [],
+): Promise<string[]> {
+  const folder = await folderOf(t, files);
+  const lines: string[] = [];
+  const terminal = createTerminal({ out: { write: () => true }, err: { write: (text: string) => lines.push(text) }, colours: false });
+  const options = {
+    ...{ lookUp: () => undefined, exclude, bundleBasePackages: false, python: undefined, refresh: false, keepStaging: false },
+    cacheDir: join(await ownFolder('capstan-modules'), 'cache'),
+  };
+  await build(folder, options, terminal);
+  return lines.filter((line) => line.includes('in no package of the build'));
+}
+
+const PYTHON = `import json, os.path
+import numpy as np
+import helper
+import vendored
+from beside import thing
+from requestsx.adapters import HTTPAdapter
+from typing import TYPE_CHECKING
+from contextlib import suppress
+from capstan import Endpoint
+if TYPE_CHECKING:
+    import only_types
+try:
+    import optional
+except ImportError:
+    optional = None
+with suppress(ImportError):
+    import suppressed
+@Endpoint(name="one", workers=(0, 1))
+def one(x: int):
+    import lazyx
+    return x
+`;
+
+test('Python: neither standard, optional, own, vendored nor base modules are named, but what fails is, with its place', async (t) => {
+  const own = {
+    'helper.py': 'import deeperx\n',
+    'lib/beside.py': 'thing = 1\n',
+    'python_packages/vendored/__init__.py': '',
+    'main.py': PYTHON,
+  };
+  const found = await warningsOf(t, own);
+  t.is(found.length, 1);
+  t.regex(
+    found[0] ?? '',
+    /^! imported, but in no package of the build: requestsx \(main\.py:6\), lazyx \(main\.py:20\), deeperx \(helper\.py:1\)\. /,
+  );
+  t.deepEqual(await warningsOf(t, own, ['requestsx', 'lazyx', 'deeperx']), [], 'hosts have what is excluded');
+});
+
+const NODE = `import { endpoint } from '@capstan/sdk';
+import fs from 'node:fs';
+import path from 'path';
+import pad from 'left-padd';
+import { deep } from '@scope/pkg/deep';
+import type { Gone } from 'only-types';
+import { own } from './own.ts';
+import self from 'me';
+let optional;
+try { optional = require('optional'); } catch { optional = null; }
+export const two = endpoint({ name: 'two', workers: [0, 1] }, (x: number) => x);
+`;
+
+test('Node: neither built-in, optional, own nor type imports are named, but what fails is, with its place', async (t) => {
+  const found = await warningsOf(t, {
+    'package.json': JSON.stringify({ name: 'me', type: 'module', exports: './own.ts' }),
+    'own.ts': "export { x as own } from 'reexportedx';\nexport default 1;\n",
+    'main.ts': NODE,
+  });
+  t.is(found.length, 1);
+  t.regex(found[0] ?? '', /: left-padd \(main\.ts:4\), @scope\/pkg \(main\.ts:5\), reexportedx \(own\.ts:1\)\. Name them in package\.json/);
+});
