@@ -12,7 +12,8 @@
  *    that names a refused operation is dropped; the core receives the refusal and handles it. Before the effects are
  *    run, the core learns which requests get replies, because they count as open until then.
  * 4. A failed commit ends the loop: no operation of that batch or of later ones is known to be durable.
- * 5. Where another process may take the shard over (`fenceMs` of the store), an effect is run only while the last
+ * 5. A step that throws (an invariant does not hold) ends the loop, too: nothing that it gathered is written.
+ * 6. Where another process may take the shard over (`fenceMs` of the store), an effect is run only while the last
  *    confirmed batch was sent less than `fenceMs` ago. That is checked before each effect, not by a timer, which a
  *    paused process would run too late. Effects past that bound are held until the next batch is confirmed, an empty
  *    one if need be, and dropped if it is refused. An idle loop commits an empty batch now and then.
@@ -40,6 +41,8 @@ export interface LoopSink {
   perform(effect: Effect): void;
   /** A commit failed, and the loop has stopped. */
   failed(error: unknown): void;
+  /** A step threw, and the loop has stopped: the state may be changed in part. */
+  broken(error: unknown): void;
   /** An empty batch has confirmed the term. */
   renewed?(ms: number): void;
 }
@@ -148,8 +151,14 @@ export class CommitLoop {
   }
 
   #step(event: CoreEvent): void {
-    const { state, step, clock } = this.#options;
-    step(state, event, clock.now(), this.#gathering);
+    if (this.#mode === 'stopped') return;
+    const { state, step, clock, sink } = this.#options;
+    try {
+      step(state, event, clock.now(), this.#gathering);
+    } catch (error) {
+      this.stop();
+      sink.broken(error);
+    }
   }
 
   #isEmpty(): boolean {

@@ -10,6 +10,7 @@
  * for callers. The simulator therefore runs this engine, too.
  */
 import { CapstanError, type ErrorCode } from '../../lib/errors.ts';
+import { InvariantViolation } from '../../lib/invariant.ts';
 import { messageOf, toError } from '../../lib/to-error.ts';
 import { StepResult, type Answer, type Write } from '../core/effects.ts';
 import type { Command, CoreEvent } from '../core/events.ts';
@@ -63,6 +64,8 @@ export interface EngineOptions {
   readonly onFatal: (error: unknown) => void;
   /** The core's step; the simulator wraps it with faults and checks. */
   readonly step?: Step;
+  /** Receives what a step threw, before its state is dropped. Tests and the simulator fail by it; otherwise it is logged. */
+  readonly onBroken?: (error: unknown) => void;
   /** See {@link CommitLoop}. */
   readonly secondBatchWrites?: number;
 }
@@ -328,6 +331,7 @@ export class Engine {
       perform: runner.perform.bind(runner),
       renewed: (ms: number) => this.#options.watcher?.renewed?.(ms),
       failed: (error: unknown) => this.#fail(error),
+      broken: (error: unknown) => this.#broken(error),
     };
     const fence = { shard, term };
     const batches = secondBatchWrites === undefined ? {} : { secondBatchWrites };
@@ -390,6 +394,20 @@ export class Engine {
     if (unconfirmed !== null) unconfirmed(isStale ? takenByAnother(error.message) : error);
     else if (fatal) this.#options.onFatal(error);
     else this.#retryTakeOver();
+  }
+
+  /** The state is not what it must be: drops it, and reads the queue anew from the store, which holds no part of the step that threw. */
+  #broken(error: unknown): void {
+    const life = this.#life;
+    if (life === null) return;
+    this.#options.onBroken?.(error);
+    const ids = error instanceof InvariantViolation ? error.ids : {};
+    this.#options.log.error({ err: error, ...ids }, 'a step failed; reading the queue anew from the store');
+    const unconfirmed = this.#unconfirmed;
+    this.#unconfirmed = null;
+    this.#drop(life, takingOver(), 'reading the queue anew');
+    if (unconfirmed === null) this.#retryTakeOver();
+    else unconfirmed(takingOver());
   }
 
   #retryTakeOver(ms = TAKE_OVER_RETRY_MS): void {

@@ -157,6 +157,9 @@ export class SimScheduler {
         standsBy: this.#shared !== null,
         onFatal: (error) => this.#fatal(error),
         step: this.#checkedStep(),
+        onBroken: (error) => {
+          throw error;
+        },
       },
       this.#ports(),
     );

@@ -89,7 +89,6 @@ export function fill(ctx: StepContext, endpoint: EndpointRecord): void {
       }
       if (slot === null) break;
       const write = leaseQueued(ctx, job, slot);
-      if (write === null) break;
       sendJob(ctx, job, slot, write);
     }
     if (wantsRefill(lane, ctx.state.settings.windowSize)) {

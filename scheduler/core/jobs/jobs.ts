@@ -2,6 +2,7 @@
  * Changes of a job. Each applies one transition of the table, writes the operation that makes it durable, and replies
  * to the waiters.
  */
+import { invariant, present } from '../../../lib/invariant.ts';
 import { blobBytes, toPayloadMessage, type Payload } from '../../../lib/payload.ts';
 import { JobState } from '../../../proto/gen/capstan/v1/common.ts';
 import type { Job } from '../../../proto/gen/capstan/v1/jobs.ts';
@@ -42,7 +43,7 @@ function endpointOf(state: State, job: JobRecord): EndpointRecord | undefined {
   return state.endpoints.get(job.endpoint);
 }
 
-/** Leases the slot to a job. The caller writes the operation of the transition. */
+/** Leases the slot to a job, whose phase allows the event. The caller writes the operation of the transition. */
 export function takeLease<P extends Phase, E extends 'submit-leased' | 'lease'>(
   { state, now }: StepContext,
   job: JobRecord & { readonly phase: P },
@@ -50,7 +51,7 @@ export function takeLease<P extends Phase, E extends 'submit-leased' | 'lease'>(
   { worker, node }: Slot,
 ): Cell<P, E> {
   const next = applyEvent(state, job, event);
-  if (next === null) return next;
+  invariant(next !== null, 'only a new or queued job is leased', { job: job.id, phase: job.phase });
   job.token++;
   job.lease = { node: worker.node, incarnation: node.incarnation, worker: worker.id };
   job.leasedAt = now.wall;
@@ -70,15 +71,17 @@ export function heldAttempt(state: State, job: JobRecord, now: Now): HeldAttempt
   return { job: job.id, token: job.token, isApart: runsAlone(state, job), since: now.mono, isRecalled: false };
 }
 
-/** Leases a queued job. Returns null if its phase forbids it. */
-export function leaseQueued(ctx: StepContext, job: JobRecord, slot: Slot): Write | null {
+/** Leases a queued job. */
+export function leaseQueued(ctx: StepContext, job: JobRecord, slot: Slot): Write {
   const next = takeLease(ctx, job, 'lease', slot);
-  if (next === null || job.lease === null) return null;
-  return ctx.write({ kind: next.op, seq: job.seq, token: job.token, lease: job.lease });
+  invariant(next !== null, 'only a queued job is in a lane', { job: job.id });
+  const lease = present(job.lease, 'a leased job has a lease', { job: job.id });
+  return ctx.write({ kind: next.op, seq: job.seq, token: job.token, lease });
 }
 
 /** Records that the handler was entered `agoMs` ago. From then on the attempt counts. */
 export function start(state: State, now: Now, job: JobRecord, agoMs: number): void {
+  // The agent says it when the handler is entered, again after a lost connection, and with the end.
   if (applyEvent(state, job, 'start') === null) return;
   job.startedAt = Math.max(job.submittedAt, now.wall - agoMs);
   const endpoint = endpointOf(state, job);
@@ -189,7 +192,7 @@ export interface Lost {
 export function requeue(ctx: StepContext, job: JobRecord, { reason, how, agoMs = 0, charged }: Lost): void {
   const started = job.phase === 'STARTED';
   const next = applyEvent(ctx.state, job, 'requeue');
-  if (next === null) return;
+  invariant(next !== null, 'only a leased job is requeued', { job: job.id, phase: job.phase, reason });
   const { submittedAt, startedAt } = job;
   const ended = {
     submittedAt,

@@ -9,6 +9,7 @@
  * Requests of a load-balanced endpoint go to its least busy worker, so under load no worker is ever idle. There one
  * surplus worker is drained per idle timeout in which REQUEST_COUNT constantly wanted fewer; never the last one.
  */
+import { invariant } from '../../../lib/invariant.ts';
 import { WorkerState } from '../../../proto/gen/capstan/v1/common.ts';
 
 import type { StepContext } from '../context.ts';
@@ -187,7 +188,7 @@ function grow(ctx: StepContext, endpoint: EndpointRecord, by: number, reason: st
 function placeWorker(ctx: StepContext, endpoint: EndpointRecord, plan: Plan, reason: string): WorkerRecord {
   const worker = requestWorker(ctx, endpoint, plan, reason);
   // Planned and requested in one step, so nothing can change in between.
-  if ('reason' in worker) throw new Error(`the placement for endpoint ${endpoint.config.id} is out of date: ${worker.reason}`);
+  invariant(!('reason' in worker), 'a worker is requested where it was planned', { endpoint: endpoint.config.id });
   takeClaim(ctx.state, endpoint, worker.node);
   const facts = { endpoint: endpoint.config.id, worker: worker.id, node: worker.node, reason };
   ctx.emit({ kind: 'log', level: 'info', message: 'worker requested', facts });

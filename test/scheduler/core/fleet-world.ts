@@ -336,7 +336,7 @@ export class FleetWorld {
         store: instantStore(store, this.#callbacks),
         fence: { shard: 0, term: 1n },
         clock: timerlessClock(() => this.now(), this.#callbacks),
-        sink: { committed: () => undefined, perform: (effect) => this.#perform(loop, effect), failed: raise },
+        sink: { committed: () => undefined, perform: (effect) => this.#perform(loop, effect), failed: raise, broken: raise },
       },
       decided,
     );

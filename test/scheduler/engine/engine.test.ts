@@ -2,8 +2,11 @@
 import test from 'ava';
 
 import { CapstanError } from '../../../lib/errors.ts';
+import { invariant } from '../../../lib/invariant.ts';
 import type { Answer } from '../../../scheduler/core/effects.ts';
 import { defaultSettings } from '../../../scheduler/core/settings.ts';
+import { step } from '../../../scheduler/core/step.ts';
+import type { Step } from '../../../scheduler/engine/commit-loop.ts';
 import { Engine } from '../../../scheduler/engine/engine.ts';
 import type { Completion, LoopStore } from '../../../scheduler/engine/loop-store.ts';
 import type { Ports } from '../../../scheduler/engine/ports.ts';
@@ -21,7 +24,7 @@ interface Batch {
 }
 
 /** An engine whose batches are answered when the test says so; each take-over is under a new term, unless it is refused. */
-function engineOfTest(fenceMs: number | null = FENCE_MS) {
+function engineOfTest(fenceMs: number | null = FENCE_MS, apply: Step = step) {
   const callbacks = new CallbackQueue();
   const sqlite = new SqliteEngine({ file: ':memory:', now: () => 0 });
   const { term: inner } = sqlite.acquire(0, 'test', 0);
@@ -48,6 +51,7 @@ function engineOfTest(fenceMs: number | null = FENCE_MS) {
   const ports = new Proxy({} as Ports, {
     get: (_ports, name) => (name === 'closeAll' ? (why: string) => closed.push(why) : () => undefined),
   });
+  const errors: Record<string, unknown>[] = [];
   const engine = new Engine(
     {
       store,
@@ -63,7 +67,8 @@ function engineOfTest(fenceMs: number | null = FENCE_MS) {
       },
       random: [1, 2, 3, 4],
       owner: 'test',
-      log: { info: () => undefined, warn: () => undefined, error: () => undefined },
+      log: { info: () => undefined, warn: () => undefined, error: (facts, message) => void errors.push({ ...facts, message }) },
+      step: apply,
       payloadBytes: 1_000_000,
       onFatal: (error) => void fatal.push(error),
     },
@@ -107,12 +112,12 @@ function engineOfTest(fenceMs: number | null = FENCE_MS) {
   const refuse = (owner: string | null): void => {
     heldBy = owner;
   };
-  return { engine, callbacks, batches, timers, fatal, closed, reads, pass, pause, commit, fail, takeOver, addToken, refuse };
+  return { engine, errors, callbacks, batches, timers, fatal, closed, reads, pass, pause, commit, fail, takeOver, addToken, refuse };
 }
 
 /** Confirms the take-over, and answers what it decided. */
-function serving(fenceMs: number | null = FENCE_MS) {
-  const world = engineOfTest(fenceMs);
+function serving(fenceMs: number | null = FENCE_MS, apply: Step = step) {
+  const world = engineOfTest(fenceMs, apply);
   world.takeOver();
   while (world.batches.length > 0) world.commit();
   return world;
@@ -155,6 +160,25 @@ test('in doubt the state is dropped, calls are answered UNAVAILABLE, and the sha
   t.is(engine.term, 2n);
   t.notThrows(() => engine.state);
   t.deepEqual(fatal, []);
+});
+
+test('a step that throws writes nothing of what it did: the queue is read anew, and goes on', (t) => {
+  const broken: Step = (state, event, now, result) => {
+    step(state, event, now, result);
+    if (event.kind === 'command' && event.command.kind === 'put-join-token')
+      invariant(event.command.hash !== 'bad', 'a token is good', { token: 'bad' });
+  };
+  const { engine, errors, addToken, batches, pass, closed, fatal } = serving(null, broken);
+  t.like(addToken('bad')[0], { code: 'UNAVAILABLE' });
+  t.false(engine.up);
+  t.deepEqual([batches.length, closed, fatal], [0, ['reading the queue anew'], []]);
+  t.like(errors[0], { token: 'bad', message: 'a step failed; reading the queue anew from the store' });
+  t.regex(String(errors[0]?.['err']), /invariant violated: a token is good token=bad/);
+  pass(RETRY_MS);
+  t.true(engine.up);
+  t.false(engine.state.joinTokens.has('bad'));
+  addToken('good');
+  t.is(batches.length, 1);
 });
 
 test('a store of this process alone needs no batch to confirm a take-over', (t) => {

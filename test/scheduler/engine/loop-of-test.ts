@@ -64,6 +64,7 @@ export function loopOfTest(fenceMs: number | null = null) {
           interruptions.get(name)?.();
         },
         failed: (error) => void failures.push(error),
+        broken: (error) => void failures.push(error),
         renewed: () => void renewals.push(mono),
       },
     },
