@@ -11,6 +11,7 @@ import { join, resolve } from 'node:path';
 import { parseArgs, promisify } from 'node:util';
 
 import { checkFacts, checkGauges, checkThrottle, checkUnderLoad } from './inventory.ts';
+import { checkContainers } from './containers.ts';
 import { checkLeak, checkOutOfMemory, checkReturn } from './memory.ts';
 import { gpus, keepAwake, program, report as nvidiaReport } from './nvidia.ts';
 import { Report } from './report.ts';
@@ -21,6 +22,7 @@ import type { World } from './world.ts';
 
 /** From strong to weak: everything is measured at the first that works here, the others only show what their workers see. */
 const LEVELS = ['sandbox', 'user', 'none'] as const;
+const CONTAINER = 'container';
 const CUDA_CHECKS = [
   'inventory: gauges under load',
   'cold start with torch, and the first CUDA call',
@@ -38,17 +40,20 @@ const END_MS = 10_000;
 const { values } = parseArgs({
   options: {
     install: { type: 'string' },
+    // In the place of an installation: the tool's program, which this Node runs.
+    tool: { type: 'string' },
     work: { type: 'string' },
     out: { type: 'string', default: '.' },
     seconds: { type: 'string', default: '30' },
     limit: { type: 'string', default: '345' },
     starts: { type: 'string', default: '20' },
-    levels: { type: 'string', default: LEVELS.join() },
+    levels: { type: 'string', default: [...LEVELS, CONTAINER].join() },
     begun: { type: 'string' },
   },
 });
 const levels = values.levels.split(',');
-const install = resolve(values.install ?? '');
+const command =
+  values.tool === undefined ? [join(resolve(values.install ?? ''), 'node_modules/.bin/capstan')] : [process.execPath, resolve(values.tool)];
 const work = resolve(values.work ?? '');
 const out = resolve(values.out);
 /** Unpacking the bundle counts. */
@@ -96,7 +101,12 @@ async function checkLevel(level: (typeof LEVELS)[number], isFirst: boolean, with
   const libraries = (process.env['LD_LIBRARY_PATH'] ?? '').split(':').filter((path) => path.startsWith('/') && existsSync(path));
   const paths = [work, ...[torchFolder, ...libraries].filter((path) => path !== '' && !path.startsWith('/usr/'))];
   try {
-    running = await Service.start(install, folder, { CAPSTAN_ISOLATION: level, CAPSTAN_SANDBOX_PATHS: paths.join(':') });
+    running = await Service.start(command, folder, {
+      CAPSTAN_ISOLATION: level,
+      CAPSTAN_SANDBOX_PATHS: paths.join(':'),
+      // Otherwise base images of an engine would run the workers.
+      CAPSTAN_CONTAINER_SOCKET: 'none',
+    });
   } catch (error) {
     report.skip(`isolation ${level}`, error instanceof Error ? error.message : String(error));
     return false;
@@ -142,20 +152,10 @@ async function checkCuda(world: World, reason: string): Promise<void> {
   await checkLeak(world);
 }
 
-function skipContainers(): void {
-  const sockets = ['/var/run/docker.sock', '/run/podman/podman.sock'].filter((path) => existsSync(path));
-  report.skip(
-    'isolation container',
-    sockets.length === 0
-      ? 'no container engine here'
-      : `an engine is at ${sockets.join()}, but its base images cannot be fetched without a network: see docs/gpus.md`,
-  );
-}
-
 try {
   const rows = await gpus();
   console.log(`=> ${rows.map((row) => `${row.name}, driver ${row.driver_version}`).join('; ')}`);
-  report.fact('deviceFilesKept', (await keepAwake()).length);
+  report.fact('deviceFilesKept', await keepAwake());
   await writeFile(join(out, 'nvidia-smi.xml'), await nvidiaReport());
 } catch (error) {
   console.error(`✗ ${program} does not answer: ${error instanceof Error ? error.message : String(error)}`);
@@ -164,7 +164,8 @@ try {
 const withoutTorch = await whyNoTorch();
 let isFirst = true;
 for (const level of LEVELS.filter((each) => levels.includes(each))) if (await checkLevel(level, isFirst, withoutTorch)) isFirst = false;
-skipContainers();
+if (levels.includes(CONTAINER))
+  await checkContainers({ report, command, work, torchFolder, left, onService: (service) => (running = service) });
 report.fact('seconds', Math.round((Date.now() - begunAt) / 1_000));
 console.log(`\nreport: ${report.file}`);
 process.exit(report.failed > 0 || isFirst ? 1 : 0);

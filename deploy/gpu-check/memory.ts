@@ -13,7 +13,7 @@ const BACK_MS = 2_000;
 const RETURN_S = 30;
 const LEAK_S = 75;
 /** What the levels after the first one need, ms. */
-const OTHER_LEVELS_MS = 50_000;
+const OTHER_LEVELS_MS = 80_000;
 
 async function until(what: string, limitMs: number, look: () => Promise<boolean>): Promise<number> {
   const begun = performance.now();

@@ -72,12 +72,16 @@ export async function usedMebibytes(): Promise<number> {
   return (await table(['memory.used'])).reduce((sum, [used]) => sum + (Number(used) || 0), 0);
 }
 
+/** A file that nothing refers to is closed. */
+const awake: FileHandle[] = [];
+
 /**
  * Keeps the device files open: without persistence mode the driver starts a card anew for every nvidia-smi, which takes seconds.
- * Opening is all that nvidia-persistenced does, too; no setting changes. Returns the files, none where they cannot be opened.
+ * Opening is all that nvidia-persistenced does, too; no setting changes. Returns how many were opened.
  */
-export async function keepAwake(): Promise<readonly FileHandle[]> {
+export async function keepAwake(): Promise<number> {
   const names = (await readdir('/dev')).filter((name) => /^nvidia\d+$/.test(name));
   const opened = await Promise.allSettled(names.map((name) => open(`/dev/${name}`, 'r')));
-  return opened.flatMap((each) => (each.status === 'fulfilled' ? [each.value] : []));
+  awake.push(...opened.flatMap((each) => (each.status === 'fulfilled' ? [each.value] : [])));
+  return awake.length;
 }

@@ -30,6 +30,8 @@ async function descendants(root: number): Promise<number[]> {
 }
 
 async function usesGpu(pid: number): Promise<boolean> {
+  // The agent asks it every few seconds: it is no worker, and must not be killed as one.
+  if ((await textOf(`/proc/${pid}/comm`)).trim() === 'nvidia-smi') return false;
   if ((await textOf(`/proc/${pid}/maps`)).includes('/libcuda.so')) return true;
   const descriptors = await readdir(`/proc/${pid}/fd`).catch(() => []);
   const targets = await Promise.all(descriptors.map((fd) => readlink(`/proc/${pid}/fd/${fd}`).catch(() => '')));

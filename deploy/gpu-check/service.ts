@@ -21,7 +21,7 @@ const CALL_MS = 90_000;
 const STOP_MS = 8_000;
 
 export class Service {
-  readonly #command: string;
+  readonly #command: readonly string[];
   readonly #env: NodeJS.ProcessEnv;
   readonly #up: ChildProcess;
   /** Jobs that have not been seen to end, with their endpoints. */
@@ -30,17 +30,18 @@ export class Service {
   #url = '';
   #key = '';
 
-  private constructor(command: string, folder: string, env: NodeJS.ProcessEnv) {
+  private constructor(command: readonly string[], folder: string, env: NodeJS.ProcessEnv) {
     this.#command = command;
     this.dataDir = join(folder, 'data');
     this.#env = { ...process.env, CAPSTAN_DATA_DIR: this.dataDir, CAPSTAN_HTTP_PORT: '0', CAPSTAN_GRPC_PORT: '0', NO_COLOR: '1', ...env };
-    this.#up = spawn(command, ['up'], { cwd: folder, env: this.#env, stdio: ['ignore', 'pipe', 'pipe'] });
+    const [program = '', ...args] = command;
+    this.#up = spawn(program, [...args, 'up'], { cwd: folder, env: this.#env, stdio: ['ignore', 'pipe', 'pipe'] });
   }
 
-  /** Starts it, and resolves when it serves. */
-  static async start(install: string, folder: string, env: NodeJS.ProcessEnv): Promise<Service> {
+  /** Starts it, and resolves when it serves. `command`: the words of the tool. */
+  static async start(command: readonly string[], folder: string, env: NodeJS.ProcessEnv): Promise<Service> {
     await mkdir(folder, { recursive: true });
-    const service = new Service(join(install, 'node_modules/.bin/capstan'), folder, env);
+    const service = new Service(command, folder, env);
     try {
       await service.#started(folder);
       return service;
@@ -141,7 +142,8 @@ export class Service {
   async #tool(...args: string[]): Promise<string> {
     const env = { ...this.#env, CAPSTAN_HTTP_PORT: '', CAPSTAN_GRPC_PORT: '' };
     const options = { env, cwd: join(this.dataDir, '..'), timeout: DEPLOY_MS };
-    return (await promisify(execFile)(this.#command, args, options)).stdout;
+    const [program = '', ...words] = this.#command;
+    return (await promisify(execFile)(program, [...words, ...args], options)).stdout;
   }
 
   async #call<T>(method: string, path: string, body?: object): Promise<T> {

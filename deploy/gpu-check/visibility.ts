@@ -14,6 +14,9 @@ interface View {
   readonly uuid?: string;
 }
 
+/** Levels at which a worker has the files of its own devices only. */
+const OWN_FILES: ReadonlySet<string> = new Set(['sandbox', 'container', 'gVisor']);
+
 /** Returns whether torch computes in a worker; otherwise the reason why not. */
 export async function checkPython(world: World, level: string): Promise<string> {
   const rows = await gpus();
@@ -26,12 +29,13 @@ export async function checkPython(world: World, level: string): Promise<string> 
     const wrong = await wrongOf(view, level);
     if (view.torch === null) reason = `workers have no torch: ${view.why ?? ''}`;
     else if (view.count === 0) reason = 'torch finds no CUDA device in a worker';
-    const counts = view.count === undefined ? 'no torch' : `torch counts ${view.count}`;
-    if (view.count !== undefined && view.count !== 1) wrong.push(`torch counts ${view.count}`);
+    const counter = view.torch === null ? 'the driver' : 'torch';
+    const counts = view.count === undefined ? 'no torch' : `${counter} counts ${view.count}`;
+    if (view.count !== undefined && view.count !== 1) wrong.push(`${counter} counts ${view.count}`);
     // CUDA names a slice by another UUID than its card's.
     const isSlice = view.visible?.startsWith('MIG-') === true;
     const own = isSlice || view.uuid === undefined || view.uuid === '' ? undefined : rows.find((row) => row.uuid.endsWith(view.uuid ?? ''));
-    if (!isSlice && view.uuid !== undefined && view.uuid !== '' && own?.uuid !== view.visible) wrong.push(`torch has ${view.uuid}`);
+    if (!isSlice && view.uuid !== undefined && view.uuid !== '' && own?.uuid !== view.visible) wrong.push(`${counter} has ${view.uuid}`);
     return { passed: wrong.length === 0, value: wrong.length === 0 ? `${String(view.visible)}, ${counts}` : wrong.join('; ') };
   });
   return reason;
@@ -47,11 +51,11 @@ export async function checkThread(world: World, endpoint: string, level: string)
   });
 }
 
-/** Without a sandbox the files of all devices are there; CUDA_VISIBLE_DEVICES alone chooses. */
+/** Without a place of its own the files of all devices are there; CUDA_VISIBLE_DEVICES alone chooses. */
 async function wrongOf({ visible, files }: View, level: string): Promise<string[]> {
   const wrong: string[] = [];
   if (visible === null || !/^(?:GPU|MIG)-/.test(visible)) wrong.push(`CUDA_VISIBLE_DEVICES is ${String(visible)}`);
   const present = (await readdir('/dev')).filter((name) => /^nvidia\d+$/.test(name));
-  if (level === 'sandbox' && present.length > 0 && files.length !== 1) wrong.push(`files of ${files.length} devices: ${files.join()}`);
+  if (OWN_FILES.has(level) && present.length > 0 && files.length !== 1) wrong.push(`files of ${files.length} devices: ${files.join()}`);
   return wrong;
 }

@@ -42,7 +42,7 @@ def view() -> Dict[str, Any]:
     try:
         torch = _torch()
     except ImportError as error:
-        return {**seen, "torch": None, "why": str(error)}
+        return {**seen, "torch": None, "why": str(error), **_driver_view()}
     seen["torch"] = torch.__version__
     seen["count"] = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if seen["count"] > 0:
@@ -50,6 +50,22 @@ def view() -> Dict[str, Any]:
         seen["name"] = properties.name
         seen["uuid"] = str(getattr(properties, "uuid", ""))
     return seen
+
+
+def _driver_view() -> Dict[str, Any]:
+    """What the driver's library counts, for a worker without torch; empty where there is no such library."""
+    try:
+        cuda = ctypes.CDLL("libcuda.so.1")
+        count, device, uuid = ctypes.c_int(), ctypes.c_int(), (ctypes.c_ubyte * 16)()
+        if cuda.cuInit(0) != 0 or cuda.cuDeviceGetCount(ctypes.byref(count)) != 0:
+            return {"count": 0}
+        if count.value == 0 or cuda.cuDeviceGet(ctypes.byref(device), 0) != 0 or cuda.cuDeviceGetUuid(uuid, device) != 0:
+            return {"count": count.value}
+    except (OSError, AttributeError):
+        return {}
+    digits = bytes(uuid).hex()
+    parts = [digits[start:end] for start, end in ((0, 8), (8, 12), (12, 16), (16, 20), (20, 32))]
+    return {"count": count.value, "uuid": "-".join(parts)}
 
 
 def first_call() -> Dict[str, float]:
