@@ -18,9 +18,9 @@ const PATIENCE = 10;
 
 /**
  * Calls `then` when the grace is over; returns a function that cancels it. `pid`: the process that must act, if it is
- * another one.
+ * another one. `catchUp` resolves when what that process has said until now was read, if others read it first.
  */
-export function afterGrace(ms: number, then: () => void, pid?: number): () => void {
+export function afterGrace(ms: number, then: () => void, pid?: number, catchUp?: () => Promise<void>): () => void {
   let timer: NodeJS.Timeout | undefined;
   let over = false;
   let counted = 0;
@@ -32,9 +32,14 @@ export function afterGrace(ms: number, then: () => void, pid?: number): () => vo
     await new Promise((resolve) => setImmediate(resolve));
     const starved = counted >= ms && counted < ms * PATIENCE && isStarved(ms, pid, before);
     if (over) return;
-    if (counted < ms || starved) arm();
-    else then();
+    if (counted < ms || starved) {
+      arm();
+      return;
+    }
+    await catchUp?.();
+    if (!isOver()) then();
   };
+  const isOver = (): boolean => over;
   const arm = (): void => {
     armedAt = performance.now();
     timer = setTimeout(() => void step(), Math.min(STEP_MS, ms));

@@ -125,6 +125,10 @@ export class ContainerHost implements Host {
     this.#streams.within(reading);
   }
 
+  catchUp(): Promise<void> {
+    return this.#streams.catchUp();
+  }
+
   refuse(why: string): void {
     if (this.#isRefused) return;
     this.#isRefused = true;

@@ -54,6 +54,7 @@ const shapes: Readonly<Record<FromHost['t'], Shape>> = {
   loaded: { fields: {} },
   'load-failed': { fields: {}, body: textBytes, text: 'detail' },
   reloading: { fields: {} },
+  clearing: { fields: { key } },
   stuck: { fields: {} },
   culprit: { fields: { key } },
   died: { fields: {}, body: textBytes, text: 'detail' },

@@ -36,6 +36,9 @@ export const STOPPED_BY_HOST: StopTimes = { terminateMs: undefined, killMs: 3 * 
 /** The host can only ask the handler to stop. */
 export const STOPPED_BY_AGENT: StopTimes = { terminateMs: STOP_GRACE_MS, killMs: 2 * STOP_GRACE_MS };
 
+/** Time to end what a stopped task left behind, before force, ms. */
+const CLEARING_MS = 5_000;
+
 const HARD_STOP = 'the worker was killed: a cancelled job did not end';
 
 export interface HostedStart {
@@ -64,6 +67,8 @@ export class HostWorker implements RunningWorker, HostListener {
   readonly #credits = new Map<string, number>();
   /** Functions that cancel a forced stop, by task. */
   readonly #cancels = new Map<string, (() => void)[]>();
+  /** Stopped tasks whose handlers have ended. */
+  readonly #clearing = new Set<string>();
   readonly #stopTimes: StopTimes;
   readonly #requests: HostRequests;
   readonly #servesHttp: boolean;
@@ -125,8 +130,10 @@ export class HostWorker implements RunningWorker, HostListener {
     this.#host.send({ t: 'cancel', key });
     const { terminateMs, killMs } = this.#stopTimes;
     const { pid } = this.#host;
-    const steps = [afterGrace(killMs, () => this.#killHard(), pid)];
-    if (terminateMs !== undefined) steps.push(afterGrace(terminateMs, () => this.#terminateHard(), pid));
+    // Its account's reader may have been held up, and what it says may be on its way.
+    const catchUp = (): Promise<void> => this.#host.catchUp();
+    const steps = [afterGrace(killMs, () => this.#killHard(), pid, catchUp)];
+    if (terminateMs !== undefined) steps.push(afterGrace(terminateMs, () => this.#terminateHard(), pid, catchUp));
     this.#cancels.set(key, steps);
   }
 
@@ -240,6 +247,9 @@ export class HostWorker implements RunningWorker, HostListener {
         this.#requests.loseAll('the functions of the worker were stopped');
         this.#events.reloading();
         break;
+      case 'clearing':
+        this.#giveTimeToClear(frame.key);
+        break;
       case 'stuck':
         this.#killHard();
         break;
@@ -287,6 +297,23 @@ export class HostWorker implements RunningWorker, HostListener {
   #presentCulprit(): string | undefined {
     const key = this.#culprit;
     return key !== undefined && (this.#entered.has(key) || this.#requests.has(key)) ? key : undefined;
+  }
+
+  /** Once for each task: its own code could ask for it again and again. */
+  #giveTimeToClear(key: string): void {
+    const steps = this.#cancels.get(key);
+    if (steps === undefined || this.#clearing.has(key)) return;
+    this.#clearing.add(key);
+    for (const cancel of steps) cancel();
+    const { pid } = this.#host;
+    this.#cancels.set(key, [
+      afterGrace(
+        CLEARING_MS,
+        () => this.#killHard(),
+        pid,
+        () => this.#host.catchUp(),
+      ),
+    ]);
   }
 
   /** Lets user code that listens for the signal clean up. */
@@ -355,6 +382,7 @@ export class HostWorker implements RunningWorker, HostListener {
     this.#credits.delete(key);
     for (const cancel of this.#cancels.get(key) ?? []) cancel();
     this.#cancels.delete(key);
+    this.#clearing.delete(key);
   }
 
   #forgetAll(): void {

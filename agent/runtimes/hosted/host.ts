@@ -11,6 +11,8 @@ export interface Host {
   listen(listener: HostListener): void;
   /** From now on the host is read by the reader of its worker's account. */
   readWithin(reading: AccountReading | undefined): void;
+  /** Resolves when what the host has written until now was read. */
+  catchUp(): Promise<void>;
   /** Frames reach the host in order, including those sent before it was up. */
   send(frame: ToHost, body?: Uint8Array): void;
   /** Takes a task back that its handler has not entered; the host replies as protocol.ts says. `no` as in RunOrder. */

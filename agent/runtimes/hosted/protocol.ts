@@ -145,6 +145,8 @@ export type FromHost =
   | { readonly t: 'returned'; readonly key: string; readonly ms: number }
   | { readonly t: 'up' }
   | { readonly t: 'reloading' }
+  /** The handler of a stopped task has ended; what it left behind is being ended. */
+  | { readonly t: 'clearing'; readonly key: string }
   /** The handler thread cannot be ended: the host is about to be killed. */
   | { readonly t: 'stuck' }
   /** The handler thread died by itself; the host follows. */

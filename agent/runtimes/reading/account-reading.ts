@@ -24,6 +24,8 @@ export interface RemoteReading {
    * ends the reading of the socket here, and returns undefined if there is nothing to hand over any more.
    */
   pass(role: SourceRole, stop: () => Socket | undefined): void;
+  /** Resolves when what the worker has written until now was read, as far as its account may be read, or the reader is gone. */
+  catchUp(): Promise<void>;
   /** Passes bytes of a source on; `sent` is called once the reader can take more. */
   push(role: SourceRole, bytes: Buffer, sent?: () => void): void;
   /** Ends a source after what it has now. */

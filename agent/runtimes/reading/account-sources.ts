@@ -4,7 +4,7 @@ import type { Socket } from 'node:net';
 import { FrameWriter } from '../frames.ts';
 import { OutputBudget } from '../output-budget.ts';
 import { OUTPUT_BURST, OUTPUT_PER_SECOND } from '../output-limiter.ts';
-import { ReadingShares, type PausableSource } from '../reading-shares.ts';
+import { ReadingShares, WINDOW_MS, type PausableSource } from '../reading-shares.ts';
 import { freeBuffer } from './free-buffer.ts';
 import type { FromReader, ToReader } from './reader-protocol.ts';
 import { WorkerReader } from './worker-reader.ts';
@@ -98,6 +98,10 @@ export class AccountSources {
         for (const source of worker.sources) this.#apply(source);
         break;
       }
+      case 'catch-up':
+        // In this time each source has had its share, and after it another look at what has arrived.
+        setTimeout(() => setImmediate(() => this.#send({ t: 'caught-up', w })), WINDOW_MS);
+        break;
       case 'stop':
         this.#stop(this.#workerOf(w));
         break;

@@ -34,6 +34,8 @@ export class ReaderProcess {
   readonly #link: Socket | undefined;
   readonly #stallMs: number;
   readonly #workers = new Map<number, ReadListener>();
+  /** Who waits until what a worker has written is read, by worker, in order. */
+  readonly #catchUps = new Map<number, (() => void)[]>();
   readonly #records: RecordSource | undefined;
   /** Sockets that wait to be handed over; each returns whether it was. */
   readonly #passes: (() => boolean)[] = [];
@@ -121,12 +123,11 @@ export class ReaderProcess {
     this.#link?.ref();
     if (this.#isGone) process.nextTick(() => this.#loseWorker(w));
     else this.#pings ??= setInterval(() => this.#ping(), PING_MS).unref();
-    return new RemoteWorker(
-      w,
-      (message, sent) => this.#send(message, undefined, sent),
-      (role, stop) => this.#pass({ t: 'source', w, role }, stop),
-      () => this.#detach(w),
-    );
+    return new RemoteWorker(w, (message, sent) => this.#send(message, undefined, sent), {
+      pass: (role, stop) => this.#pass({ t: 'source', w, role }, stop),
+      catchUp: () => this.#catchUp(w),
+      detach: () => this.#detach(w),
+    });
   }
 
   /** Ends it; `why` becomes the detail of its end. */
@@ -135,7 +136,21 @@ export class ReaderProcess {
     if (!this.#isGone && this.#child.pid !== undefined) killGroup(this.#child.pid);
   }
 
+  #catchUp(w: number): Promise<void> {
+    if (this.#isGone || !this.#workers.has(w)) return Promise.resolve();
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.#catchUps.set(w, [...(this.#catchUps.get(w) ?? []), resolve]);
+    this.#send({ t: 'catch-up', w });
+    return promise;
+  }
+
+  #endCatchUps(w: number): void {
+    for (const resolve of this.#catchUps.get(w) ?? []) resolve();
+    this.#catchUps.delete(w);
+  }
+
   #detach(w: number): void {
+    this.#endCatchUps(w);
     if (!this.#workers.delete(w)) return;
     this.#send({ t: 'forget', w });
     if (this.#workers.size > 0) return;
@@ -207,6 +222,9 @@ export class ReaderProcess {
       case 'lines':
         listener?.lines(record.stream, body.toString());
         break;
+      case 'caught-up':
+        this.#catchUps.get(record.w)?.shift()?.();
+        break;
       case 'violation':
         listener?.violation(record.text);
         break;
@@ -227,8 +245,13 @@ export class ReaderProcess {
   #loseWorker(w: number): void {
     const listener = this.#workers.get(w);
     this.#workers.delete(w);
+    this.#endCatchUps(w);
     listener?.lost(`the process that reads the output of this account's workers ended: ${this.#why ?? ''}`);
   }
+}
+
+interface RemoteCalls extends Pick<RemoteReading, 'pass' | 'catchUp'> {
+  readonly detach: () => void;
 }
 
 type SendMessage = (message: ToReader, sent?: () => void) => void;
@@ -238,11 +261,13 @@ class RemoteWorker implements RemoteReading {
   readonly #send: SendMessage;
   readonly #detach: () => void;
   readonly pass: RemoteReading['pass'];
+  readonly catchUp: RemoteReading['catchUp'];
 
-  constructor(w: number, send: SendMessage, pass: RemoteReading['pass'], detach: () => void) {
+  constructor(w: number, send: SendMessage, { pass, catchUp, detach }: RemoteCalls) {
     this.#w = w;
     this.#send = send;
     this.pass = pass;
+    this.catchUp = catchUp;
     this.#detach = detach;
   }
 

@@ -24,6 +24,8 @@ export type ToReader =
   /** Reads nothing more of its channel. */
   | { readonly t: 'stop'; readonly w: number }
   | { readonly t: 'forget'; readonly w: number }
+  /** Replies `caught-up` once what its sources have now was read. */
+  | { readonly t: 'catch-up'; readonly w: number }
   /** The account holds too much: reads no sources until it is called with false. */
   | { readonly t: 'hold'; readonly is: boolean }
   | { readonly t: 'ping' };
@@ -37,6 +39,8 @@ export type FromReader =
   /** Body: lines, each with its line end. */
   | { readonly t: 'lines'; readonly w: number; readonly stream: 'stdout' | 'stderr' }
   | { readonly t: 'violation'; readonly w: number; readonly text: string }
+  /** One for each `catch-up`, in order. */
+  | { readonly t: 'caught-up'; readonly w: number }
   | { readonly t: 'ended'; readonly w: number; readonly role: SourceRole };
 
 const HEADER_BYTES = 4 * 1024;
@@ -51,6 +55,7 @@ const limits = new Map<string, { readonly header: number; readonly body: number 
   ['frame', { header: MAX_HTTP_HEADER_BYTES + AROUND_BYTES, body: MAX_RESULT_BYTES }],
   ['lines', { header: HEADER_BYTES, body: LINES_BYTES }],
   ['violation', { header: HEADER_BYTES, body: 0 }],
+  ['caught-up', { header: HEADER_BYTES, body: 0 }],
   ['ended', { header: HEADER_BYTES, body: 0 }],
 ]);
 
@@ -70,6 +75,7 @@ function isValid({ t, w, stream, text, role }: Readonly<Record<string, unknown>>
   if (!Number.isSafeInteger(w)) return false;
   switch (t) {
     case 'frame':
+    case 'caught-up':
       return true;
     case 'lines':
       return stream === 'stdout' || stream === 'stderr';

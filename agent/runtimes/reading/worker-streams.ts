@@ -91,6 +91,11 @@ export class WorkerStreams {
     await Promise.all(roles.map((role) => this.#sources.get(role)?.ended.promise ?? Promise.resolve()));
   }
 
+  /** Resolves when what the worker has written until now was read. */
+  async catchUp(): Promise<void> {
+    await this.#remote?.catchUp();
+  }
+
   /** Its processes are gone: what is left is read, whatever its account holds. */
   finish(): void {
     this.#isFinished = true;

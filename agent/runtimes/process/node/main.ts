@@ -133,8 +133,12 @@ function run(module: Loaded, frame: Extract<ToHost, { t: 'run' }>, body: Buffer)
 
 /** What a stopped attempt left behind ends before the next one begins. */
 function postOf({ processes }: Loaded, message: FromThread): void {
-  if (message.t !== 'stopped' || processes === undefined) post(message);
-  else void processes.end().then(() => post(message));
+  if (message.t !== 'stopped' || processes === undefined) {
+    post(message);
+    return;
+  }
+  post({ t: 'clearing', key: message.key });
+  void processes.end().then(() => post(message));
 }
 
 function post(message: Parameters<typeof sendMessage>[0]): void {

@@ -148,6 +148,7 @@ function onThreadMessage(message: ThreadMessage): void {
   }
   if (message.t === 'stopped' && message.entered && processes !== undefined) {
     // What it left behind ends before the next attempt begins.
+    say({ t: 'clearing', key: message.key });
     void processes.end().then(() => say(message));
     return;
   }
@@ -177,6 +178,7 @@ function stopHard(): void {
   }, STOP_GRACE_MS);
   void pool.destroy().then(async () => {
     clearTimeout(lastResort);
+    if (processes !== undefined) for (const key of running.keys()) say({ t: 'clearing', key });
     await processes?.end();
     for (const cancel of graces.values()) cancel();
     graces.clear();

@@ -232,6 +232,7 @@ class Calls:
         if task.stopped:
             header, body = {"t": "stopped", "entered": True}, b""
             if self._processes is not None:
+                self._channel.send({"t": "clearing", "key": task.key})
                 self._processes.end()
         header.update(key=task.key, ms=ms)
         self._channel.send(header, body)
