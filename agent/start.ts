@@ -15,6 +15,7 @@ import type { SchedulerEvent } from '../proto/gen/capstan/v1/nodes.ts';
 import { openTracing } from '../lib/telemetry/tracing.ts';
 import { messageOf } from '../lib/to-error.ts';
 import { visibleText } from '../lib/visible-text.ts';
+import { compileBuild } from './artifacts/bytecode.ts';
 import { ArtifactCache } from './artifacts/cache.ts';
 import { BlobTransfer } from './blobs/blob-transfer.ts';
 import { readJoinToken, type AgentConfig } from './config.ts';
@@ -131,7 +132,10 @@ async function startIn(folder: string, config: AgentConfig, deps: AgentDeps, loc
   const waits = new LogWaits(logs, log, (value) => session.send({ event: { $case: 'logs', value } }));
   const finder = new OwnerFinder({ setting: config.scheduler, credentials, log, cell: () => session.cell });
   const blobs = new BlobTransfer(finder, () => session.identity);
-  const cache = await ArtifactCache.open({ folder: join(folder, 'cache'), maxBytes: config.cacheBytes, blobs, log });
+  const cache = await ArtifactCache.open({
+    ...{ folder: join(folder, 'cache'), maxBytes: config.cacheBytes, blobs, log },
+    compile: (build, signal) => compileBuild(build, { env: config.hostEnv, signal }),
+  });
   const workFolders = await WorkFolders.open(work, log);
 
   const schedulerHost = (): string => hostOfScheduler(finder.owner);

@@ -36,6 +36,8 @@ export interface CacheOptions {
   readonly blobs: Pick<BlobTransfer, 'frames'>;
   readonly log: Logger;
   readonly limits?: UnpackLimits;
+  /** Compiles the sources of an unpacked build; returns the bytes that it wrote. */
+  readonly compile?: (folder: string, signal: AbortSignal) => Promise<number>;
 }
 
 /** A build in use. It is not evicted until each acquire has been released. */
@@ -201,10 +203,29 @@ export class ArtifactCache {
     }
   }
 
-  /** Syncs in the background: the build is already in use. */
+  /** Compiles and syncs in the background: the build is already in use. A compiled file that a power cut truncated would stay. */
   #syncLater(digest: string, build: Build): void {
-    const sync = this.#sync(digest, build).finally(() => this.#syncs.delete(sync));
+    const sync = this.#compile(digest, build)
+      .then(() => this.#sync(digest, build))
+      .finally(() => this.#syncs.delete(sync));
     this.#syncs.add(sync);
+  }
+
+  /** The build stays meanwhile. */
+  async #compile(digest: string, build: Build): Promise<void> {
+    const { compile, log } = this.#options;
+    if (compile === undefined) return;
+    build.holders += 1;
+    try {
+      const bytes = await compile(this.#path(digest), this.#closed.signal);
+      build.bytes += bytes;
+      if (bytes > 0) log.debug({ digest, bytes }, 'sources of the build compiled');
+    } catch (error) {
+      // Workers compile what they import.
+      log.warn({ digest, error: messageOf(error) }, 'compiling the sources of a build failed');
+    } finally {
+      build.holders -= 1;
+    }
   }
 
   async #sync(digest: string, build: Build): Promise<void> {

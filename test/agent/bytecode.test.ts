@@ -1,0 +1,106 @@
+/** The Python sources of a build are compiled once, when it is unpacked, and hold whatever the times of the sources are. */
+import { execFile, execFileSync } from 'node:child_process';
+import { chmod, lstat, readdir, readFile, symlink, utimes } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { promisify } from 'node:util';
+
+import test, { type ExecutionContext } from 'ava';
+
+import { compileBuild } from '../../agent/artifacts/bytecode.ts';
+import { fingerprintOf, verified } from '../../agent/artifacts/fingerprint.ts';
+import { folderOf } from '../support/folder.ts';
+import { until } from '../support/until.ts';
+import { addBuild, functionSpec, startAgent, startScheduler } from './fixtures.ts';
+
+const env = { PATH: process.env['PATH'] ?? '/usr/bin:/bin' };
+const hasPython = ((): boolean => {
+  try {
+    execFileSync('python3', ['--version'], { stdio: 'ignore' });
+    return true;
+  } catch {
+    return false;
+  }
+})();
+const python = hasPython ? test : test.skip;
+if (!hasPython) console.log('skipped: python3 is not on PATH');
+
+/** `<name>.py` of each compiled file, sorted. */
+async function compiled(folder: string): Promise<string[]> {
+  const entries = await readdir(folder, { recursive: true });
+  const found = entries.filter((path) => path.endsWith('.pyc'));
+  return found.map((path) => join(dirname(dirname(path)), (path.split('/').at(-1) ?? '').replace(/\.cpython.*$/, '.py'))).sort();
+}
+
+async function readOnly(folder: string): Promise<void> {
+  for (const path of await readdir(folder, { recursive: true })) {
+    const full = join(folder, path);
+    const fact = await lstat(full);
+    if (!fact.isSymbolicLink()) await chmod(full, fact.isDirectory() ? 0o755 : 0o444);
+  }
+}
+
+async function compile(t: ExecutionContext, folder: string): Promise<number> {
+  const bytes = await compileBuild(folder, { env, signal: AbortSignal.timeout(60_000) });
+  t.true(bytes >= 0);
+  return bytes;
+}
+
+python('every source that Python can compile is compiled; others, links and huge ones are left as they are', async (t) => {
+  const folder = await folderOf(t, {
+    'main.py': 'value = 1\n',
+    'python_packages/pkg/__init__.py': 'def f():\n    raise ValueError("here")\n',
+    'python_packages/pkg/python2.py': 'print "old"\n',
+    'python_packages/pkg/null.py': 'a = 1\0',
+    'python_packages/pkg/deep.py': `${'('.repeat(5_000)}${')'.repeat(5_000)}`,
+    'python_packages/pkg/last.py': 'value = 2\n',
+    'node_modules/gyp/gyp.py': 'x = 1\n',
+    'huge.py': `x = [${'1,'.repeat(1_100_000)}]\n`,
+  });
+  await symlink('main.py', join(folder, 'link.py'));
+  await readOnly(folder);
+  const before = await fingerprintOf(folder);
+  t.true((await compile(t, folder)) > 0);
+  t.deepEqual(await compiled(folder), ['main.py', 'python_packages/pkg/__init__.py', 'python_packages/pkg/last.py']);
+  t.truthy(await verified(folder, before), 'the build is unchanged');
+});
+
+python('compiled files are used whatever the times of the sources are, and tracebacks name the source', async (t) => {
+  const folder = await folderOf(t, { 'python_packages/pkg.py': 'def f():\n    raise ValueError("here")\n' });
+  await compile(t, folder);
+  const source = join(folder, 'python_packages/pkg.py');
+  await utimes(source, 1, 1);
+  const program = `import sys; sys.path.insert(0, ${JSON.stringify(dirname(source))}); import pkg; print(pkg.__cached__, pkg.f.__code__.co_filename); pkg.f()`;
+  const failed = await t.throwsAsync<Error & { stderr: string; stdout: string }>(
+    promisify(execFile)('python3', ['-v', '-c', program], { env }),
+  );
+  t.regex(failed?.stderr ?? '', /code object from '[^']*pkg\.cpython-[^']*\.pyc'/);
+  t.regex(failed?.stderr ?? '', new RegExp(`File "${source}", line 2, in f`));
+  t.true(failed?.stdout.includes(source));
+  const [name = ''] = await readdir(join(dirname(source), '__pycache__'));
+  const head = await readFile(join(dirname(source), '__pycache__', name));
+  t.is(head.readUInt32LE(4), 1, 'the hash of the source is never compared');
+});
+
+python('a build without Python sources starts nothing, and a folder for compiled files that is a link is not followed', async (t) => {
+  const outside = await folderOf(t);
+  t.is(await compile(t, await folderOf(t, { 'main.js': '1' })), 0);
+  const folder = await folderOf(t, { 'main.py': 'x = 1\n' });
+  await symlink(outside, join(folder, '__pycache__'));
+  t.is(await compile(t, folder), 0);
+  t.deepEqual(await readdir(outside), []);
+});
+
+python('an agent compiles the builds that it unpacks, once', async (t) => {
+  const scheduler = await startScheduler(t);
+  const build = await addBuild(t, scheduler, { 'main.py': 'def f(input):\n    return input\n', 'python_packages/other.py': 'x = 1\n' });
+  const dataDir = await folderOf(t);
+  await startAgent(t, scheduler, { dataDir, hostEnv: env });
+  await scheduler.hello();
+  scheduler.desire([{}], [{ ...build, runtime: 'process', functions: [functionSpec('f', 'main.py')] }]);
+  await scheduler.worker('w1', ({ state }) => state === 'WORKER_STATE_IDLE');
+  const unpacked = join(dataDir, 'agent/cache', build.buildDigest);
+  t.deepEqual(await until('both are compiled', async () => ((await compiled(unpacked)).length === 2 ? compiled(unpacked) : null)), [
+    'main.py',
+    'python_packages/other.py',
+  ]);
+});
