@@ -4,6 +4,8 @@
  */
 import type { Expression, Program, Span } from 'oxc-parser';
 
+import * as formerNames from '../../sdk/typescript/former-names.ts';
+import { GpuGroup } from '../../sdk/typescript/gpus.ts';
 import type { VariableReference } from './settings.ts';
 
 /** An expression whose value is known only at run time. */
@@ -19,12 +21,14 @@ export class NotLiteral extends Error {
 export interface Scope {
   /** `const` declarations at module level. */
   readonly constants: ReadonlyMap<string, Expression>;
-  /** Local names of the SDK's enumerations, and of the SDK itself. */
-  readonly enumerations: ReadonlySet<string>;
+  /** The SDK's enumerations by their local names. */
+  readonly enumerations: ReadonlyMap<string, string>;
+  /** Local names of the SDK itself. */
   readonly packages: ReadonlySet<string>;
 }
 
-const ENUMERATIONS = new Set(['GpuGroup']);
+/** The SDK's enumerations: their members by name. */
+export const ENUMERATIONS: ReadonlyMap<string, Readonly<Record<string, string>>> = new Map(Object.entries({ GpuGroup, ...formerNames }));
 /** Constants may refer to constants. */
 const DEEPEST = 20;
 
@@ -107,15 +111,15 @@ export function keyOf(property: { readonly key: { readonly type: string }; reado
 function enumerationMember(node: Expression, { enumerations, packages }: Scope): string | null {
   if (node.type !== 'MemberExpression' || node.computed || node.property.type !== 'Identifier') return null;
   const { object } = node;
-  if (object.type === 'Identifier') return enumerations.has(object.name) ? node.property.name : null;
-  const named =
-    object.type === 'MemberExpression' &&
-    !object.computed &&
-    object.property.type === 'Identifier' &&
-    ENUMERATIONS.has(object.property.name) &&
-    object.object.type === 'Identifier' &&
-    packages.has(object.object.name);
-  return named ? node.property.name : null;
+  const enumeration = object.type === 'Identifier' ? enumerations.get(object.name) : memberOfPackage(object, packages);
+  const members = enumeration === undefined ? undefined : ENUMERATIONS.get(enumeration);
+  return members !== undefined && Object.hasOwn(members, node.property.name) ? (members[node.property.name] ?? null) : null;
+}
+
+/** `GpuType` of `sdk.GpuType`. */
+function memberOfPackage(node: Expression, packages: ReadonlySet<string>): string | undefined {
+  if (node.type !== 'MemberExpression' || node.computed || node.property.type !== 'Identifier') return undefined;
+  return node.object.type === 'Identifier' && packages.has(node.object.name) ? node.property.name : undefined;
 }
 
 /** `process.env.NAME` and `process.env['NAME']`. */

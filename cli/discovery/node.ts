@@ -11,7 +11,7 @@ import { pathViolation } from '../../sdk/typescript/routes.ts';
 import { HELD, nodeAppOf } from './app.ts';
 import { zodSchema } from '../deploy/zod-schemas.ts';
 import type { DeclaredEndpoint, DeclaredFunction, DeclaredMethod } from './declared.ts';
-import { constantsOf, keyOf, literalOf, NotLiteral, type Scope } from './literals.ts';
+import { constantsOf, ENUMERATIONS, keyOf, literalOf, NotLiteral, type Scope } from './literals.ts';
 import { broken, nestedWarning, notLiteral, settingsOf, type Argument, type LookUp, type Place } from './settings.ts';
 
 const SDK = '@capstan/sdk';
@@ -337,12 +337,12 @@ function schemaOf(node: CallExpression['arguments'][number]): Expression | undef
 function namesOf({ program }: ParsedModule): Names {
   const short = new Set<string>();
   const long = new Set<string>();
-  const enumerations = new Set<string>();
+  const enumerations = new Map<string, string>();
   const packages = new Set<string>();
   const take = (imported: string, local: string): void => {
     if (imported === 'endpoint') short.add(local);
     else if (imported === 'Endpoint') long.add(local);
-    else if (imported === 'GpuGroup') enumerations.add(local);
+    else if (ENUMERATIONS.has(imported)) enumerations.set(local, imported);
   };
   for (const statement of program.body) {
     if (statement.type === 'ImportDeclaration' && statement.source.value === SDK) {

@@ -29,6 +29,7 @@ export {
   TimeoutError,
   type Problem,
 } from './errors.ts';
+export { CpuInstanceType, CudaVersion, DataCenter, GpuType, ServerlessScalerType } from './former-names.ts';
 export { declarationOf, type AnyFunction, type FunctionDeclaration } from './functions.ts';
 export { GpuGroup, type ScalerType } from './gpus.ts';
 export { Job, type JobSnapshot, type JobStatus, type WaitOptions } from './job.ts';

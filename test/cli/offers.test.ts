@@ -8,6 +8,7 @@ import { readApplication } from '../../cli/deploy/application.ts';
 import { discover } from '../../cli/discovery/discover.ts';
 import { declareHere } from '../../cli/init/declare-here.ts';
 import { offerFor } from '../../cli/init/offers.ts';
+import * as formerNames from '../../sdk/typescript/former-names.ts';
 import { folderOf } from '../support/folder.ts';
 
 const none = (): undefined => undefined;
@@ -117,4 +118,39 @@ def b_${from}(): ...
   );
   const unknown = await folderOf(t, { 'a.py': 'from capstan import Endpoint, GpuType\nEndpoint(name="a", gpu=GpuType.NO_SUCH)\n' });
   await t.throwsAsync(discover(unknown, none), { message: /a\.py:2: gpu must be a literal; `GpuType\.NO_SUCH` is not/ });
+});
+
+test('names of values from Flash are understood in TypeScript, too', async (t) => {
+  const folder = await folderOf(t, {
+    'a.ts': `import { CpuInstanceType as Cpu, Endpoint, endpoint, GpuGroup, GpuType, ServerlessScalerType } from '@capstan/sdk';
+const card = GpuType.NVIDIA_A100_80GB_PCIe;
+export const a = endpoint({ name: 'a', gpu: [GpuType.NVIDIA_GEFORCE_RTX_4090, card, GpuGroup.ADA_24], scalerType: ServerlessScalerType.REQUEST_COUNT }, () => 1);
+export const b = new Endpoint({ name: 'b', cpu: Cpu.CPU5C_2_4 }).get('/', () => 1);
+`,
+    'c.js': `const sdk = require('@capstan/sdk');
+exports.c = sdk.endpoint({ name: 'c', gpu: sdk.GpuType.NVIDIA_L4, minCuda: sdk.CudaVersion.V12_4 }, function c() {});
+`,
+  });
+  const { endpoints } = await discover(folder, none);
+  const settings = (name: string): object | undefined => endpoints.find((each) => each.name === name)?.settings;
+  t.like(settings('a'), { gpu: ['NVIDIA GeForce RTX 4090', 'NVIDIA A100 80GB PCIe', 'ADA_24'], scalerType: 'REQUEST_COUNT' });
+  t.like(settings('b'), { cpu: 'cpu5c-2-4' });
+  t.like(settings('c'), { gpu: ['NVIDIA L4'], minCuda: '12.4' });
+  for (const name of ['GpuType.NO_SUCH', 'GpuType.toString', 'GpuGroup.constructor']) {
+    const unknown = await folderOf(t, {
+      'a.ts': `import { endpoint, GpuGroup, GpuType } from '@capstan/sdk';\nendpoint({ name: 'a', gpu: ${name} }, () => 1);\n`,
+    });
+    await t.throwsAsync(discover(unknown, none), {
+      message: new RegExp(`a\\.ts:2: gpu must be a literal; .${name.replace('.', '\\.')}. is not`),
+    });
+  }
+});
+
+test('both SDKs have the same names of values', async (t) => {
+  const python = await readFile(new URL('../../sdk/python/capstan/former_names.py', import.meta.url), 'utf8');
+  const classes = [...python.matchAll(/^class (\w+)\(_Text\):\n(.*?)(?=^class |$(?![\s\S]))/gms)].map(([, name = '', body = '']) => [
+    name,
+    Object.fromEntries([...body.matchAll(/^ {4}(\w+) = "(.*)"$/gm)].map(([, member = '', value = '']) => [member, value])),
+  ]);
+  t.deepEqual(Object.fromEntries(classes), { ...formerNames });
 });

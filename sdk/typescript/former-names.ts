@@ -1,0 +1,87 @@
+/**
+ * Names of values by which sources that come from Flash configure their endpoints, as in the SDK for Python (`former_names.py`). The names of
+ * groups of GPUs and of scaling signals are the same in both (`GpuGroup`, `ScalerType`).
+ */
+
+/** Products, as `nvidia-smi` names them. */
+export const GpuType = {
+  ANY: 'ANY',
+  NVIDIA_GEFORCE_RTX_4090: 'NVIDIA GeForce RTX 4090',
+  NVIDIA_GEFORCE_RTX_5090: 'NVIDIA GeForce RTX 5090',
+  NVIDIA_RTX_6000_ADA_GENERATION: 'NVIDIA RTX 6000 Ada Generation',
+  NVIDIA_RTX_PRO_6000_BLACKWELL_SERVER_EDITION: 'NVIDIA RTX PRO 6000 Blackwell Server Edition',
+  NVIDIA_RTX_PRO_6000_BLACKWELL_WORKSTATION_EDITION: 'NVIDIA RTX PRO 6000 Blackwell Workstation Edition',
+  NVIDIA_RTX_PRO_6000_BLACKWELL_MAX_Q_WORKSTATION_EDITION: 'NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition',
+  NVIDIA_H100_80GB_HBM3: 'NVIDIA H100 80GB HBM3',
+  NVIDIA_RTX_A4000: 'NVIDIA RTX A4000',
+  NVIDIA_RTX_A4500: 'NVIDIA RTX A4500',
+  NVIDIA_RTX_4000_ADA_GENERATION: 'NVIDIA RTX 4000 Ada Generation',
+  NVIDIA_RTX_2000_ADA_GENERATION: 'NVIDIA RTX 2000 Ada Generation',
+  NVIDIA_RTX_A5000: 'NVIDIA RTX A5000',
+  NVIDIA_L4: 'NVIDIA L4',
+  NVIDIA_GEFORCE_RTX_3090: 'NVIDIA GeForce RTX 3090',
+  NVIDIA_A40: 'NVIDIA A40',
+  NVIDIA_RTX_A6000: 'NVIDIA RTX A6000',
+  NVIDIA_A100_80GB_PCIe: 'NVIDIA A100 80GB PCIe',
+  NVIDIA_A100_SXM4_80GB: 'NVIDIA A100-SXM4-80GB',
+  NVIDIA_H200: 'NVIDIA H200',
+  NVIDIA_B200: 'NVIDIA B200',
+} as const;
+export type GpuType = (typeof GpuType)[keyof typeof GpuType];
+
+/** Processors and memory: family, number of virtual processors, GB of memory. */
+export const CpuInstanceType = {
+  CPU3G_1_4: 'cpu3g-1-4',
+  CPU3G_2_8: 'cpu3g-2-8',
+  CPU3G_4_16: 'cpu3g-4-16',
+  CPU3G_8_32: 'cpu3g-8-32',
+  CPU3C_1_2: 'cpu3c-1-2',
+  CPU3C_2_4: 'cpu3c-2-4',
+  CPU3C_4_8: 'cpu3c-4-8',
+  CPU3C_8_16: 'cpu3c-8-16',
+  CPU5C_1_2: 'cpu5c-1-2',
+  CPU5C_2_4: 'cpu5c-2-4',
+  CPU5C_4_8: 'cpu5c-4-8',
+  CPU5C_8_16: 'cpu5c-8-16',
+} as const;
+export type CpuInstanceType = (typeof CpuInstanceType)[keyof typeof CpuInstanceType];
+
+/** Locations. No setting uses them: hosts are where their operator has them. */
+export const DataCenter = {
+  US_CA_2: 'US-CA-2',
+  US_IL_1: 'US-IL-1',
+  US_KS_2: 'US-KS-2',
+  US_MO_1: 'US-MO-1',
+  US_MO_2: 'US-MO-2',
+  US_NC_2: 'US-NC-2',
+  US_NE_1: 'US-NE-1',
+  US_WA_1: 'US-WA-1',
+  EU_CZ_1: 'EU-CZ-1',
+  EU_RO_1: 'EU-RO-1',
+  EUR_NO_1: 'EUR-NO-1',
+} as const;
+export type DataCenter = (typeof DataCenter)[keyof typeof DataCenter];
+
+/** The scaling signal (`ScalerType`). */
+export const ServerlessScalerType = {
+  QUEUE_DELAY: 'QUEUE_DELAY',
+  REQUEST_COUNT: 'REQUEST_COUNT',
+} as const;
+export type ServerlessScalerType = (typeof ServerlessScalerType)[keyof typeof ServerlessScalerType];
+
+/** Versions of CUDA, for `minCuda`. */
+export const CudaVersion = {
+  V11_8: '11.8',
+  V12_0: '12.0',
+  V12_1: '12.1',
+  V12_2: '12.2',
+  V12_3: '12.3',
+  V12_4: '12.4',
+  V12_5: '12.5',
+  V12_6: '12.6',
+  V12_7: '12.7',
+  V12_8: '12.8',
+  V12_9: '12.9',
+  V13_0: '13.0',
+} as const;
+export type CudaVersion = (typeof CudaVersion)[keyof typeof CudaVersion];
