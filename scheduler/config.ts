@@ -96,7 +96,7 @@ export const schedulerConfig = z.object({
   bodyQuotaBytes: setting(
     'CAPSTAN_BODY_QUOTA_BYTES',
     z.coerce.number().int().min(1).max(Number.MAX_SAFE_INTEGER).default(10_000_000_000),
-    'Limit on the inputs, outputs and chunks above 64 KiB of an account’s jobs and undelivered webhooks, bytes',
+    'Limit on the inputs, outputs and chunks of an account’s jobs and undelivered webhooks, bytes',
   ),
   maxAttempts: setting(
     'CAPSTAN_MAX_ATTEMPTS',

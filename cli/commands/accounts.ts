@@ -16,7 +16,7 @@ const accountArgument = { name: 'account', description: 'id of the account' };
 const accountOptions = (otherwise: string): readonly OptionSpec[] => [
   { flags: '--workers <count>', description: 'quota of workers: the sum of workersMax over its endpoints', default: otherwise },
   { flags: '--build-bytes <size>', description: 'quota of stored builds and uploads, such as 50GB', default: otherwise },
-  { flags: '--body-bytes <size>', description: 'quota of inputs and outputs above 64 KiB, such as 10GB', default: otherwise },
+  { flags: '--body-bytes <size>', description: 'quota of inputs and outputs of jobs, such as 10GB', default: otherwise },
   { flags: '--isolation <level>', description: `minimum isolation of its workers: ${ISOLATION_LEVELS.join(', ')}`, default: otherwise },
   {
     flags: '--runtimes <names>',

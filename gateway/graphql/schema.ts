@@ -505,7 +505,7 @@ type Quota { workers: Int! used: Int! }
 type Storage {
   "Builds in the artifact store, unfinished uploads included."
   builds: StorageUse!
-  "Inputs, outputs and chunks above 64 KiB, while their jobs or webhooks are kept."
+  "Inputs, outputs and chunks, while their jobs or webhooks are kept."
   bodies: StorageUse!
 }
 """Bytes."""

@@ -117,7 +117,7 @@ export interface Write {
   readonly cause: Cause | null;
   /** The job that it ends, for observers of the writes. */
   readonly subject: WriteSubject | null;
-  /** Bytes in the blob store that the operation adds. They count as pending until the store has counted them. */
+  /** Bytes of bodies that the operation adds. They count as pending until the store has counted them. */
   readonly reserved: BodyReservation | null;
 }
 

@@ -41,6 +41,7 @@ export class EffectRunner {
   constructor(options: EffectRunnerOptions) {
     this.#options = options;
     this.#bodies = new BodyCount({
+      clock: options.clock,
       read: (done) => this.#read('bodyUsage', [], done),
       counted: (stored, settled) => options.feed({ kind: 'bodies-counted', stored, settled }),
     });
@@ -49,6 +50,7 @@ export class EffectRunner {
   /** Ignores the results of open reads: the state is dropped. */
   stop(): void {
     this.#stopped = true;
+    this.#bodies.stop();
   }
 
   /** Keeps the inputs of stored jobs, and drops those of ended jobs. */

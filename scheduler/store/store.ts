@@ -270,7 +270,7 @@ export interface EndpointCounts {
   readonly retried: number;
 }
 
-/** Bytes of an account's bodies in the blob store. */
+/** Bytes of an account's bodies, in the blob store and in rows. */
 export interface BodyUsage {
   readonly account: string;
   readonly bytes: number;
@@ -325,8 +325,8 @@ export interface Reads {
   /** Returns which of these blob ids are named by a row; for the sweep of orphans. */
   blobsNamed(ids: readonly string[]): string[];
   /**
-   * Bytes of the blobs that rows name, each counted once, by account; accounts without any are left out. Read from
-   * maintained totals.
+   * Bytes of the blobs that rows name, each counted once, and of the bodies that rows hold themselves, as they are kept, by
+   * account; accounts without any are left out. Read from maintained totals.
    */
   bodyUsage(): BodyUsage[];
   counts(): EndpointCounts[];

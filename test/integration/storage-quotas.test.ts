@@ -25,6 +25,12 @@ async function setQuota(scheduler: TestScheduler, quotas: Partial<UpdateAccountR
   return unary((done) => scheduler.control.updateAccount(request, scheduler.bearer(scheduler.secret('api-key')), done));
 }
 
+/** The bytes of the account's bodies, after the pause between two counts of the store. */
+async function counted({ scheduler, clock }: WebhookWorld): Promise<bigint> {
+  clock.advance(100);
+  return (await account(scheduler)).bodyBytes;
+}
+
 const bodiesOn = async (scheduler: TestScheduler): Promise<string[]> => {
   const root = join(scheduler.dataDir, 'scheduler', 'blobs', 'body');
   return (await readdir(root, { recursive: true })).filter((name) => name.includes('/'));
@@ -85,7 +91,7 @@ test('builds that nobody deployed give their room back after an hour, those that
   await t.notThrowsAsync(scheduler.putBuild(randomBytes(900)));
 });
 
-test('inputs above 64 KiB are refused over the quota before they are kept, and let in when earlier ones are gone', async (t) => {
+test('inputs are refused over the quota before they are kept, and let in when earlier ones are gone', async (t) => {
   const world = await WebhookWorld.open(t, { bodyQuotaBytes: 250_000, runRetentionMs: 60_000 });
   const { scheduler, clock, endpoint, session } = world;
   const url = await gatewayOf(t, scheduler);
@@ -104,25 +110,37 @@ test('inputs above 64 KiB are refused over the quota before they are kept, and l
   t.is((await account(scheduler)).bodyBytes, 200_000n);
   const refused = await run(100_000);
   t.is(refused.status, 409);
-  t.regex(refused.text, /input: 100008 more bytes would exceed the account's quota of bodies above 64 KiB; .* 200000 of 250000 bytes/);
+  t.regex(refused.text, /input: 100008 more bytes would exceed the account's quota of bodies; .* 200000 of 250000 bytes/);
   t.regex(refused.text, /capstan account set default --body-bytes/);
   t.is((await bodiesOn(scheduler)).length, 1, 'the bytes were not kept');
-  t.is((await run(60_000)).status, 200, 'what is small does not count');
-  await session.take('dispatch');
+
+  // What is small is kept in the job's row, and counts as well.
+  const refusedSmall = await run(60_000);
+  t.is(refusedSmall.status, 409);
+  t.regex(refusedSmall.text, /input: 600\d\d more bytes would exceed the account's quota of bodies; .* 200000 of 250000 bytes/);
+  t.is((await run(40_000)).status, 200);
+  const small = await session.take('dispatch');
+  t.is((await run(10_000)).status, 409, 'it counts before it has ended');
 
   await world.end(dispatch, { output: { body: inline('1') } });
+  await world.end(small, { output: { body: inline('1') } });
   clock.advance(61_000);
-  await until('the job is deleted', async () => (await account(scheduler)).bodyBytes === 0n);
+  await until('the jobs are deleted', async () => (await counted(world)) === 0n);
   t.is((await run(200_000)).status, 200);
 });
 
 test('a job whose output or stream passes the quota ends FAILED with that reason; the count is the same after a restart', async (t) => {
   const world = await WebhookWorld.open(t, { bodyQuotaBytes: 250_000 });
   const { scheduler, session } = world;
+  const counts = async (what: string, bytes: number): Promise<void> => {
+    await until(`${what}: ${bytes} bytes`, async () => (await counted(world)) === BigInt(bytes));
+  };
+  // What a job's row holds of its input: the document, and 5 bytes with its checksum.
+  const input = '{ "n" : 1 }'.length + 5;
   const kept = await world.dispatched('');
   const output = await world.put(Buffer.alloc(200_000, '1'));
   await world.end(kept, { output: { body: output } });
-  t.is((await account(scheduler)).bodyBytes, 200_000n);
+  await counts('input and output', 200_000 + input);
 
   const over = await world.dispatched('');
   await world.end(over, { output: { body: await world.put(Buffer.alloc(100_000, '1')) } });
@@ -132,7 +150,7 @@ test('a job whose output or stream passes the quota ends FAILED with that reason
   };
   const failed = await jobOf(over.jobId);
   t.is(failed.state, JobState.FAILED);
-  t.regex(failed.error ?? '', /^output: 100000 more bytes would exceed the account's quota of bodies above 64 KiB/);
+  t.regex(failed.error ?? '', /^output: 100000 more bytes would exceed the account's quota of bodies;/);
   t.is(failed.output, undefined);
 
   const streaming = await world.dispatched('');
@@ -146,10 +164,32 @@ test('a job whose output or stream passes the quota ends FAILED with that reason
   const stopped = await jobOf(jobId);
   t.is(stopped.state, JobState.FAILED);
   t.regex(stopped.error ?? '', /^stream: 30000 more bytes would exceed/);
-  await until('its chunks do not count', async () => (await account(scheduler)).bodyBytes === 200_000n);
+  await counts('its chunks do not count', 200_000 + 3 * input);
+
+  // The same of a stream and an output in the rows.
+  const small = await world.dispatched('');
+  const part = (index: number) =>
+    session.send({
+      $case: 'chunk',
+      value: { jobId: small.jobId, token: small.token, index, data: { body: inline(`"${'1'.repeat(19_998)}"`) } },
+    });
+  session.send({ $case: 'started', value: { jobId: small.jobId, token: small.token, agoMs: 0 } });
+  part(0);
+  part(1);
+  part(2);
+  t.like(await session.take('stop'), { jobId: small.jobId, token: small.token });
+  t.regex((await jobOf(small.jobId)).error ?? '', /^stream: 200\d\d more bytes would exceed/);
+  const last = await world.dispatched('');
+  await world.end(last, { output: { body: inline(`"${'1'.repeat(59_998)}"`) } });
+  t.regex((await jobOf(last.jobId)).error ?? '', /^output: 600\d\d more bytes would exceed/);
+  const fits = await world.dispatched('');
+  await world.end(fits, { output: { body: inline(`"${'1'.repeat(39_998)}"`) } });
+  t.is((await jobOf(fits.jobId)).state, JobState.COMPLETED);
+  const all = 200_000 + 40_005 + 6 * input;
+  await counts('what is kept', all);
 
   await scheduler.restart();
-  t.is((await account(scheduler)).bodyBytes, 200_000n);
+  t.is((await account(scheduler)).bodyBytes, BigInt(all));
 });
 
 test('quotas are set by operators alone, one without the others, and all back to the defaults', async (t) => {

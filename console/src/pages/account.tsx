@@ -79,7 +79,7 @@ function Account(): JSX.Element {
                   ['Cell', <Text of={account.cell} key="c" />],
                   ['Most workers', `${account.quota.used} of ${account.quota.workers}`],
                   ['Builds', useText(account.storage.builds)],
-                  ['Inputs and outputs above 64 KiB', useText(account.storage.bodies)],
+                  ['Inputs and outputs', useText(account.storage.bodies)],
                   ['Least isolation', <Text of={account.isolation?.least ?? '–'} key="l" />],
                   ['Runtimes', <Text of={account.isolation?.runtimes.join(', ') ?? '–'} key="r" />],
                   ['Network', <Text of={account.isolation?.network ?? '–'} key="n" />],

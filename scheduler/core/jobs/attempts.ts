@@ -16,13 +16,13 @@ import {
 } from '../../../proto/gen/capstan/v1/nodes.ts';
 
 import type { CapstanError } from '../../../lib/errors.ts';
-import { blobBytes, fromPayloadMessage, ownPayload, type Payload } from '../../../lib/payload.ts';
+import { fromPayloadMessage, ownPayload, type Payload } from '../../../lib/payload.ts';
 
 import type { Damaged } from '../../store/stored-payload.ts';
 
 import type { StepContext } from '../context.ts';
 import type { CoreEvent } from '../events.ts';
-import { bodyRefusal } from './body-use.ts';
+import { bodyRefusal, countedBytes } from './body-use.ts';
 import { damagedInput } from './damage.ts';
 import { fill } from './dispatch.ts';
 import { dropBody, type State } from '../state.ts';
@@ -192,7 +192,7 @@ function conclude(ctx: StepContext, job: JobRecord, event: AttemptEnded): void {
 /** Returns why the account of the job may not store another body; null if it may. */
 function refusalOfBody(state: State, job: JobRecord, body: Payload | null, field: string): CapstanError | null {
   const account = state.endpoints.get(job.endpoint)?.config.account;
-  const size = blobBytes(body);
+  const size = countedBytes(body);
   return account === undefined ? null : bodyRefusal(state, account, { size, adds: size, field });
 }
 

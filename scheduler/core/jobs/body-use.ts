@@ -1,15 +1,25 @@
 /**
- * Bytes of bodies above the inline size, by account: inputs, outputs, chunks, and the copies that webhooks keep. The
- * store counts the blobs that its rows name, each once. The core adds those without a row: uncommitted operations, and
- * chunks of running attempts. Between a commit and the store's next count an operation counts in both, never in
- * neither, so the quota cannot be exceeded.
+ * Bytes of bodies by account: inputs, outputs, chunks, and the copies that webhooks keep. The store counts the blobs that
+ * its rows name, each once, and the bodies that the rows hold themselves. The core adds those without a row: uncommitted
+ * operations, and chunks of running attempts. Between a commit and the store's next count an operation counts in both,
+ * never in neither, so the quota cannot be exceeded.
  */
 import { CapstanError } from '../../../lib/errors.ts';
+import type { Payload } from '../../../lib/payload.ts';
 
 import type { BodyReservation } from '../effects.ts';
 import type { CoreEvent } from '../events.ts';
 import type { State } from '../state.ts';
 import { bodyQuotaOf } from '../control/keys.ts';
+
+/** Most bytes by which a body in a row is longer than its document: its checksum or encryption (store/payload-codec.ts). */
+export const INLINE_OVERHEAD_BYTES = 33;
+
+/** Returns the bytes that a body counts for its account; 0 without one. */
+export function countedBytes(body: Payload | null): number {
+  if (body === null) return 0;
+  return 'inline' in body ? body.inline.length + INLINE_OVERHEAD_BYTES : body.blob.size;
+}
 
 /** Returns the bytes of the account's bodies. */
 export function bodyBytesOf(state: State, account: string): number {
@@ -33,7 +43,7 @@ export function bodyRefusal(state: State, account: string, { size, adds, field }
   const quota = bodyQuotaOf(state, account);
   if (used + size <= quota) return null;
   const message =
-    `${field}: ${size} more bytes would exceed the account's quota of bodies above 64 KiB; its jobs and webhooks use ${used} of ${quota} bytes. ` +
+    `${field}: ${size} more bytes would exceed the account's quota of bodies; its jobs and webhooks use ${used} of ${quota} bytes. ` +
     `Wait until some are deleted, or ask an operator to raise the quota: capstan account set ${account} --body-bytes <bytes>`;
   return new CapstanError('QUOTA_EXCEEDED', message, { field });
 }
@@ -47,7 +57,7 @@ export function addPending(state: State, account: string, bytes: number): void {
   else state.bodyUse.set(account, use);
 }
 
-/** Returns the reservation of an operation that is written now; null if it has no blobs. */
+/** Returns the reservation of an operation that is written now; null if it has no bodies. */
 export function reserve(state: State, account: string | undefined, bytes: number): BodyReservation | null {
   if (account === undefined || bytes === 0) return null;
   addPending(state, account, bytes);

@@ -3,13 +3,13 @@
  * to the waiters.
  */
 import { invariant, present } from '../../../lib/invariant.ts';
-import { blobBytes, toPayloadMessage, type Payload } from '../../../lib/payload.ts';
+import { toPayloadMessage, type Payload } from '../../../lib/payload.ts';
 import { JobState } from '../../../proto/gen/capstan/v1/common.ts';
 import type { Job } from '../../../proto/gen/capstan/v1/jobs.ts';
 import type { JobRow } from '../../store/store.ts';
 
 import type { StepContext } from '../context.ts';
-import { reserve } from './body-use.ts';
+import { countedBytes, reserve } from './body-use.ts';
 import type { Write } from '../effects.ts';
 import type { Cause } from '../events.ts';
 import { type State, noteEnded } from '../state.ts';
@@ -122,7 +122,7 @@ export function finish(
   const hook = hookOf(job, endpoint?.config.account ?? '', ctx.now, { status: state, error: ending.error, delayMs, executionMs });
   const stream = takeStream(ctx.state, job);
   const chunks = stream?.chunks ?? [];
-  const bytes = [ending.output, ...chunks].reduce((sum, body) => sum + blobBytes(body), 0);
+  const bytes = [ending.output, ...chunks].reduce((sum, body) => sum + countedBytes(body), 0);
   const write = ctx.write(
     {
       kind: next.op,

@@ -7,8 +7,8 @@
  * Bounded per job and over all jobs: without a reader the oldest chunks are dropped first (the job's output still
  * contains all of them).
  */
-import { blobBytes, memoryBytes, ownPayload, type Payload } from '../../../lib/payload.ts';
-import { addPending } from './body-use.ts';
+import { memoryBytes, ownPayload, type Payload } from '../../../lib/payload.ts';
+import { addPending, countedBytes } from './body-use.ts';
 import { dropBody, type State } from '../state.ts';
 import type { JobRecord, StreamBuffer, Waiter } from '../state/jobs.ts';
 
@@ -34,7 +34,7 @@ export function addChunk(state: State, job: JobRecord, index: number, data: Payl
   const chunk = ownPayload(data);
   stream.chunks.push(chunk);
   count(state, stream, memoryBytes(chunk));
-  countBlobs(state, job, [chunk], 1);
+  countChunks(state, job, [chunk], 1);
   const { streamBytes, allStreamsBytes } = state.settings;
   while (stream.chunks.length > 1 && (stream.bytes > streamBytes || state.streamBytes > allStreamsBytes))
     dropBelow(state, job, stream.first + 1);
@@ -77,7 +77,7 @@ export function dropBelow(state: State, job: JobRecord, index: number, received 
     count(state, stream, -memoryBytes(chunk));
     if (received) dropBody(state, chunk);
   }
-  countBlobs(state, job, gone, -1);
+  countChunks(state, job, gone, -1);
   stream.first = Math.min(index, stream.next);
   return gone.length > 0;
 }
@@ -92,7 +92,7 @@ export function takeStream(state: State, job: JobRecord): StreamBuffer | null {
   const { stream } = job;
   if (stream !== null) {
     state.streamBytes -= stream.bytes;
-    countBlobs(state, job, stream.chunks, -1);
+    countChunks(state, job, stream.chunks, -1);
   }
   job.stream = null;
   return stream;
@@ -129,8 +129,8 @@ function count(state: State, stream: StreamBuffer, bytes: number): void {
  * Chunks of running attempts have no row: they count for the account until they are dropped or the job's end names
  * them.
  */
-function countBlobs(state: State, job: JobRecord, chunks: readonly Payload[], by: 1 | -1): void {
+function countChunks(state: State, job: JobRecord, chunks: readonly Payload[], by: 1 | -1): void {
   const account = state.endpoints.get(job.endpoint)?.config.account;
   if (account === undefined) return;
-  for (const chunk of chunks) addPending(state, account, by * blobBytes(chunk));
+  for (const chunk of chunks) addPending(state, account, by * countedBytes(chunk));
 }

@@ -1,6 +1,5 @@
 /** Submissions: which are refused, and whether a new job waits or gets a slot at once. */
 import { CapstanError } from '../../../lib/errors.ts';
-import { blobBytes } from '../../../lib/payload.ts';
 import type { Outcome, WholeJob } from '../../store/store.ts';
 
 import type { StepContext } from '../context.ts';
@@ -8,7 +7,7 @@ import type { Cause, CoreEvent, ReadPurpose } from '../events.ts';
 import { dropBody, type State } from '../state.ts';
 import type { EndpointRecord } from '../state/endpoints.ts';
 import { admit, refuse } from './admission.ts';
-import { bodyRefusal, reserve } from './body-use.ts';
+import { bodyRefusal, countedBytes, reserve } from './body-use.ts';
 import { fill, findFreeSlot, mayOvertake, sendJob } from './dispatch.ts';
 import { endpointNotFound } from './errors.ts';
 import { readFor } from './job-lookup.ts';
@@ -74,7 +73,7 @@ function insert(ctx: StepContext, endpoint: EndpointRecord, event: Extract<CoreE
     },
     { kind: 'submit', ref: event.ref, usage, job, waitMs: event.waitMs },
     null,
-    reserve(ctx.state, endpoint.config.account, blobBytes(event.input)),
+    reserve(ctx.state, endpoint.config.account, countedBytes(event.input)),
   );
   const { ref, waitMs } = event;
   if (waitMs > 0) addWaiter(ctx, { ref, endpoint: event.endpoint, job: event.job, mode: 'job', waitMs, usage, isUnconfirmed: true });
@@ -89,7 +88,7 @@ function inputRefusal(
   { config: { account } }: EndpointRecord,
   { input }: Extract<CoreEvent, { kind: 'submit' }>,
 ): CapstanError | null {
-  const size = blobBytes(input);
+  const size = countedBytes(input);
   return bodyRefusal(state, account, { size, adds: size, field: 'input' });
 }
 

@@ -160,7 +160,7 @@ export type EncryptedRow =
   | { readonly kind: 'account' | 'release'; readonly key: string }
   | { readonly kind: 'deployment'; readonly key: string; readonly number: number };
 
-/** Bytes of an account's bodies above the inline size (scheduler/core/jobs/body-use.ts). */
+/** Bytes of an account's bodies (scheduler/core/jobs/body-use.ts). */
 export interface BodyUse {
   /** From the store's last count. */
   stored: number;

@@ -90,6 +90,7 @@ export const COPY_TABLES: readonly CopyTable[] = [
   table('queue_reasons', 'endpoint:text at:int reason:text detail:text', 'endpoint at', { isOfEndpoints: true }),
   table('device_history', 'node:text device:text at:int value:text', 'node device at'),
   table('body_usage', 'account:text bytes:int', 'account', { isDerived: true }),
+  table('inline_usage', 'endpoint:text account:text bytes:int', 'endpoint'),
 ];
 
 /** Whether PostgreSQL has a view in place of the table. */

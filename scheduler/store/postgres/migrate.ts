@@ -13,8 +13,8 @@ const SCHEMA_LOCK = -1;
 /** Whether the schema's lock is held, as a condition; keys of locks are unsigned in the view. */
 export const SCHEMA_IS_LOCKED = `EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND classid = ${LOCK_SPACE} AND objid = 4294967295 AND objsubid = 2
   AND granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))`;
-/** A migration may rewrite tables. */
-const LONGER_MS = 3_600_000;
+/** A migration may rewrite tables, or read all of them. */
+export const LONGER_MS = 3_600_000;
 
 const VERSION_TABLES = "SELECT to_regnamespace('capstan') IS NOT NULL AS schema, to_regclass('capstan.migrations') IS NOT NULL AS ours";
 

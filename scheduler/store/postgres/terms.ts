@@ -13,7 +13,7 @@
 import { CapstanError } from '../../../lib/errors.ts';
 import type { TakeOverCause } from '../store-watcher.ts';
 import { sqlState } from './failures.ts';
-import { LOCK_SPACE, migrate, newer, newestKnown, SCHEMA_IS_LOCKED, schemaVersion } from './migrate.ts';
+import { LOCK_SPACE, LONGER_MS, migrate, newer, newestKnown, SCHEMA_IS_LOCKED, schemaVersion } from './migrate.ts';
 import type { Writer } from './writer.ts';
 
 export interface Grant {
@@ -39,6 +39,8 @@ const UNLOCK = 'SELECT pg_advisory_unlock($1, $2)';
 const WAIT = 'SELECT capstan.wait_for_lock_v1($1, $2, $3) AS locked';
 const OWNER = `SELECT owner, address, term, batch, ${SCHEMA_IS_LOCKED} AS "isMigrating" FROM capstan.cells WHERE cell = $1`;
 const TAKE = 'SELECT outcome, former, term, batch, wall FROM capstan.take_v1($1, $2, $3, $4, $5, $6, $7, $8)';
+/** Counts the bytes of payloads in the cell's rows, where its last owner did not. */
+const COUNT_USAGE = 'SELECT capstan.count_usage_v1($1, $2::bigint)';
 /** Ends the connections that hold the cell's lock, unless there is a further term by now. */
 const END_LOCK_HOLDERS = `SELECT pg_terminate_backend(pid) FROM (
   SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND classid = $1 AND objid = $2 AND objsubid = 2 AND granted
@@ -195,6 +197,7 @@ export class CellTerms {
     if (row === undefined || row.outcome === 'missing') throw missing(cell);
     if (row.outcome === 'behind') throw this.#behind(claim, row);
     if (row.outcome !== 'taken') return { heldBy: 'another scheduler' };
+    await this.#writer.ask({ kind: 'term', text: COUNT_USAGE, values: [cell, String(row.term)], longerMs: LONGER_MS });
     const cause = row.former === null ? 'first' : row.former === owner ? 'itself' : seen === null ? 'lock' : 'unchanged';
     return { term: BigInt(row.term), batch: row.batch, wall: row.wall, cause };
   }

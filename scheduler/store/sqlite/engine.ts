@@ -89,9 +89,11 @@ export class SqliteEngine implements StoreEngine {
       const term = this.#sql.shards.term(fence.shard);
       if (term === null || BigInt(term) !== fence.term) throw new StaleTermError(fence);
       const removed = { seq: 0, queuePosition: 0 };
+      this.#sql.inlineUsage.begin();
       const results = ops.map((op) => this.#apply(op, removed));
       if (removed.seq > 0) this.#sql.removal.mark(removed.seq, removed.queuePosition);
       this.#sweep();
+      this.#sql.inlineUsage.write();
       return results;
     });
     for (const [i, op] of ops.entries()) if (op.kind === 'submit' && outcomes[i]?.kind === 'ok') this.#mark?.accepted(op.job.seq);
@@ -221,23 +223,26 @@ export class SqliteEngine implements StoreEngine {
         return sql.transitions.lease(op) ? ok : this.#refused(op.seq);
       case 'started':
         return sql.transitions.started(op) ? ok : this.#refused(op.seq);
-      case 'finish':
-        if (!sql.transitions.finish(op)) return this.#refused(op.seq);
-        if (op.chunks.length > 0) sql.bodies.addChunks(op.seq, op.firstChunk, op.chunks);
+      case 'finish': {
+        const endpoint = sql.transitions.finish(op);
+        if (endpoint === null) return this.#refused(op.seq);
+        if (op.chunks.length > 0) sql.bodies.addChunks(endpoint, op.seq, op.firstChunk, op.chunks);
         if (op.hook !== null) sql.hooks.add(op.hook, op.seq, op.output);
         return ok;
+      }
       case 'requeue':
         return sql.transitions.requeue(op) ? ok : this.#refused(op.seq);
       case 'retry': {
         const row = sql.transitions.retry(op);
         if (row === null) return this.#refused(op.seq);
-        return okDropping([row.outputBlob, ...(row.chunks > 0 ? sql.bodies.dropChunks(op.seq) : [])]);
+        return okDropping([row.outputBlob, ...(row.chunks > 0 ? sql.bodies.dropChunks(row.endpoint, op.seq) : [])]);
       }
       case 'delete': {
         const row = sql.removal.remove(op.seq, op.dueBy ?? Number.MAX_SAFE_INTEGER);
         if (row === null) return this.#refused(op.seq);
-        const input = sql.bodies.dropInput(op.seq);
-        const chunks = row.chunks > 0 ? sql.bodies.dropChunks(op.seq) : [];
+        const input = sql.bodies.dropInput(row.endpoint, op.seq);
+        const chunks = row.chunks > 0 ? sql.bodies.dropChunks(row.endpoint, op.seq) : [];
+        sql.inlineUsage.add(row.endpoint, -row.inlineBytes);
         removed.seq = Math.max(removed.seq, op.seq);
         removed.queuePosition = Math.max(removed.queuePosition, row.queuePosition);
         return okDropping([input, row.outputBlob, ...chunks]);
@@ -249,6 +254,8 @@ export class SqliteEngine implements StoreEngine {
       case 'hook':
         return dropping(sql.hooks.change(op.id, op.after, op.to));
       case 'put':
+        // A row that goes may say whose the bodies of earlier operations are.
+        if (op.value === null) sql.inlineUsage.write();
         return plain(sql.control.put(op.rowKind, op.key, op.version, op.value));
       default:
         return assertNever(op);
@@ -280,7 +287,9 @@ export class SqliteEngine implements StoreEngine {
     if (now < this.#sweepAt) return;
     const keys = this.#sql.idempotency.sweep(now, SWEEP_ROWS);
     const hooks = this.#sql.hooks.sweep(now, SWEEP_ROWS);
-    if (keys < SWEEP_ROWS && hooks < SWEEP_ROWS) this.#sweepAt = now + SWEEP_PAUSE_MS;
+    if (keys === SWEEP_ROWS || hooks === SWEEP_ROWS) return;
+    this.#sql.inlineUsage.sweep();
+    this.#sweepAt = now + SWEEP_PAUSE_MS;
   }
 }
 

@@ -9,6 +9,7 @@ import { deviceHistoryStatements } from './sql/device-history.ts';
 import { historyStatements } from './sql/history.ts';
 import { hookStatements } from './sql/hooks.ts';
 import { idempotencyStatements } from './sql/idempotency.ts';
+import { inlineUsageStatements } from './sql/inline-usage.ts';
 import { pageStatements } from './sql/pages.ts';
 import { queueReasonStatements } from './sql/queue-reasons.ts';
 import { queueStatements } from './sql/queue.ts';
@@ -19,7 +20,8 @@ import { transitionStatements } from './sql/transitions.ts';
 
 /** All statements of a connection. */
 export function prepareAll(db: Database, codec: PayloadCodec) {
-  const bodies = bodyStatements(db, codec);
+  const inlineUsage = inlineUsageStatements(db);
+  const bodies = bodyStatements(db, codec, inlineUsage);
   return {
     // IMMEDIATE: a batch writes, so it takes the write lock before it reads the term.
     begin: db.prepare('BEGIN IMMEDIATE'),
@@ -31,15 +33,16 @@ export function prepareAll(db: Database, codec: PayloadCodec) {
     control: controlStatements(db),
     deviceHistory: deviceHistoryStatements(db),
     history: historyStatements(db),
-    hooks: hookStatements(db, codec),
+    hooks: hookStatements(db, codec, inlineUsage),
     idempotency: idempotencyStatements(db),
+    inlineUsage,
     pages: pageStatements(db, bodies, codec),
     queue: queueStatements(db, codec),
     queueReasons: queueReasonStatements(db),
     removal: removalStatements(db),
     shards: shardStatements(db),
-    submit: submitStatements(db, codec),
-    transitions: transitionStatements(db, codec),
+    submit: submitStatements(db, codec, inlineUsage),
+    transitions: transitionStatements(db, codec, inlineUsage),
   };
 }
 

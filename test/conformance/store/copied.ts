@@ -75,6 +75,22 @@ export function rowsOfSqlite(file: string): Record<string, unknown> {
   }
 }
 
+/** Bytes of the bodies that rows of a SQLite store hold themselves. */
+export function bytesInRows(file: string): number {
+  const db = new Database(file, { readonly: true });
+  try {
+    const sums = `SELECT total(length(inline)) FROM inputs UNION ALL SELECT total(length(inline)) FROM chunks
+      UNION ALL SELECT total(length(output)) FROM jobs UNION ALL SELECT total(length(input)) + total(length(output)) FROM hooks`;
+    return db
+      .prepare<[], number>(sums)
+      .pluck()
+      .all()
+      .reduce((sum, bytes) => sum + bytes, 0);
+  } finally {
+    db.close();
+  }
+}
+
 /** Names of the columns of every table of PostgreSQL that holds rows of cells or endpoints, without the cell. */
 export async function columnsOfPostgres(url: string): Promise<Map<string, string[]>> {
   const client = new Client({ connectionString: url });

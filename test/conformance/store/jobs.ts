@@ -1,5 +1,4 @@
 /** Jobs, bodies and operations as the tests name them: whole, with one difference at a time. */
-import type { Payload } from '../../../lib/payload.ts';
 import type { StoredPayload } from '../../../scheduler/store/stored-payload.ts';
 import type { JobRow, Lease, NewHook, Op, Outcome, Store, Fence, WholeJob } from '../../../scheduler/store/store.ts';
 
@@ -49,7 +48,7 @@ export function leased(seq: number, difference: Partial<JobRow> = {}): JobRow {
   return queued(seq, { state: 'LEASED', token: 1, lease, worker: lease.worker, ...difference });
 }
 
-export function json(value: unknown): Payload {
+export function json(value: unknown): { readonly inline: Uint8Array } {
   return { inline: new TextEncoder().encode(JSON.stringify(value)) };
 }
 

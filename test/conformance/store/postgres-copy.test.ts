@@ -18,7 +18,7 @@ import { openSqliteStore } from '../../../scheduler/store/sqlite/client.ts';
 import { folderOf } from '../../support/folder.ts';
 import type { PostgresServer } from '../../support/postgres.ts';
 import { withPostgres } from '../../support/with-postgres.ts';
-import { columnsOfPostgres, fill, rowsOfSqlite } from './copied.ts';
+import { bytesInRows, columnsOfPostgres, fill, rowsOfSqlite } from './copied.ts';
 import { idOf, queueOf, queued, submit } from './jobs.ts';
 import { take } from './take.ts';
 
@@ -44,7 +44,9 @@ function tests(server: PostgresServer): void {
 
     const store = await openPostgresStore({ url });
     t.deepEqual(await store.read('highest'), { seq: 50, queuePosition: 60 });
-    t.deepEqual(await store.read('bodyUsage'), [{ account: 'account-a', bytes: 70_000 * 4 + 90_000 }]);
+    const inlineBytes = bytesInRows(file);
+    t.true(inlineBytes > 0);
+    t.deepEqual(await store.read('bodyUsage'), [{ account: 'account-a', bytes: 70_000 * 4 + 90_000 + inlineBytes }]);
     t.deepEqual(await queueOf(store), [1, 3, 4]);
     t.is((await store.read('job', 'endpoint-a', idOf(6)))?.firstChunk, 3);
     t.is((await store.read('idempotency', 'key a\tb\nc\\d\r\\N "quoted" \u{1F600} äöü \\. \u0001'))?.jobId, idOf(3));

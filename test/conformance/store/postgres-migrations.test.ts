@@ -5,7 +5,7 @@ import test from 'ava';
 
 import { openPostgresStore } from '../../../scheduler/store/postgres/client.ts';
 import { migrations } from '../../../scheduler/store/postgres/migrations/all.ts';
-import { COMMIT_V4 } from '../../../scheduler/store/postgres/migrations/functions/commit_v4.ts';
+import { COMMIT_V5 } from '../../../scheduler/store/postgres/migrations/functions/commit_v5.ts';
 import { commitFunction, OPERATION_TYPES, OPERATIONS, typeName } from '../../../scheduler/store/postgres/sql/batch.ts';
 import type { PostgresServer } from '../../support/postgres.ts';
 import { withPostgres } from '../../support/with-postgres.ts';
@@ -54,14 +54,15 @@ test('the texts of migrations that were released do not change', (t) => {
     '11 open_readers af96b0be7ae48dd9a776f782b24907e6df8c43f133d43d524b6bd7de18602051',
     '12 checked_payloads e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855',
     '13 device_history 360dc2c2d4ce0e10849fc65d2532651c548df8523b8f6ce1525b514f377f3718',
+    '14 inline_usage 26c334790425dcd0eb78c09b4a72c141cc0a4ff589bda3eb4103dd497d4935a6',
   ]);
 });
 
 test('the function that the operations make is the newest one of the migrations', (t) => {
   // Not deepEqual: its difference of two long texts takes minutes.
   t.true(
-    commitFunction() === COMMIT_V4,
-    'another layout or meaning needs commit_v5 and a migration; another plan, a migration that replaces it',
+    commitFunction() === COMMIT_V5,
+    'another layout or meaning needs commit_v6 and a migration; another plan, a migration that replaces it',
   );
 });
 

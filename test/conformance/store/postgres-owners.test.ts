@@ -8,7 +8,7 @@ import { bitOf, OPERATION_TYPES, type OperationType } from '../../../scheduler/s
 import { StaleTermError } from '../../../scheduler/store/store.ts';
 import type { PostgresServer } from '../../support/postgres.ts';
 import { withPostgres } from '../../support/with-postgres.ts';
-import { given, jobOf, leased, leaseOf, outcomes, queued, queueOf, submit } from './jobs.ts';
+import { completed, given, hookOf, jobOf, json, leased, leaseOf, outcomes, queued, queueOf, submit } from './jobs.ts';
 import { END_WRITERS, eventually, LOCKS, Told, worldOf, WRITERS } from './postgres-world.ts';
 import { take } from './take.ts';
 
@@ -53,6 +53,29 @@ function tests(server: PostgresServer): void {
     t.like(await sql(LOCKS), [{ n: 0 }], 'the wait and the take-over took it once');
   });
 
+  test('bodies in rows that an owner of the version before wrote or removed are counted when the cell is taken', async (t) => {
+    const { store, fence, sql, another } = await worldOf(t, server);
+    await given(
+      store,
+      fence,
+      { kind: 'put', rowKind: 'endpoint', key: 'endpoint-a', version: 1, value: '{"account":"account-a"}' },
+      submit(leased(1)),
+      submit(leased(2)),
+      completed(2, { output: json('output'), chunks: [json('chunk')], hook: hookOf(2) }),
+    );
+    // 14 bytes of each input, 13 of the output, 12 of the chunk; the delivery has copies of input and output.
+    t.deepEqual(await store.read('bodyUsage'), [{ account: 'account-a', bytes: 14 + 2 * (14 + 13) + 12 }]);
+    await store.close();
+    await sql(`SELECT capstan.commit_v4(0, ${fence.term}, 2, 0, 0, 0, '{${bitOf('delete')}}', false, 0,
+      NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, ARRAY[ROW(0, 1, 1, NULL)::capstan.delete_v1], NULL, NULL, NULL)`);
+    const next = await another();
+    const taken = await take(next, 'owner-b');
+    t.deepEqual(await next.read('bodyUsage'), [{ account: 'account-a', bytes: 2 * (14 + 13) + 12 }]);
+    await given(next, taken, { kind: 'delete', seq: 2, dueBy: null }, { kind: 'hook', id: hookOf(2).id, after: null, to: null });
+    t.deepEqual(await next.read('bodyUsage'), []);
+    t.like(await sql('SELECT counted_batch = batch AS "isCounted" FROM capstan.cells'), [{ isCounted: true }]);
+  });
+
   test('the address of the owner is told, if it said one', async (t) => {
     const { store, another } = await worldOf(t, server, { advertised: () => 'a.example:7070' });
     const standby = await another();
@@ -88,7 +111,7 @@ function tests(server: PostgresServer): void {
   test('the fence holds in the database: a stale batch, or one out of turn, raises instead of writing nothing', async (t) => {
     const { fence, sql, store } = await worldOf(t, server);
     const call = (term: bigint, batch: number): Promise<unknown> =>
-      sql(`SELECT * FROM capstan.commit_v4(0, ${term}, ${batch}, 0, 0, 0, '{}', false, 0,
+      sql(`SELECT * FROM capstan.commit_v5(0, ${term}, ${batch}, 0, 0, 0, '{}', false, 0,
         NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)`);
     for (const [term, batch] of [
       [fence.term - 1n, 1],

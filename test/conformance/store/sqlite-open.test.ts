@@ -9,7 +9,7 @@ import { openSqliteStore } from '../../../scheduler/store/sqlite/client.ts';
 import { SqliteEngine } from '../../../scheduler/store/sqlite/engine.ts';
 import { migrations } from '../../../scheduler/store/sqlite/migrations/all.ts';
 import { openDatabase } from '../../../scheduler/store/sqlite/open.ts';
-import { completed, hookOf, leased, queued, submit } from './jobs.ts';
+import { completed, hookOf, json, leased, queued, submit } from './jobs.ts';
 import { folderOf } from '../../support/folder.ts';
 
 /** Opening is refused by the engine and through the thread with the same one line. */
@@ -81,13 +81,15 @@ test('the bodies of a database of before their usage was kept are counted when i
     submit(leased(1), { input: blob('in', 100_000) }),
     completed(1, { output: blob('out', 200_000), chunks: [blob('chunk', 3_000)], hook: hookOf(1) }),
     submit(queued(2, { endpoint: 'deleted' }), { input: blob('other', 50) }),
+    submit(leased(3)),
+    completed(3, { output: json('output'), chunks: [json('chunk')], hook: hookOf(3) }),
   ]);
   const counted = before.read('bodyUsage');
   before.close();
   const older = new Database(file);
   const triggers = older.prepare<[], string>("SELECT name FROM sqlite_schema WHERE type = 'trigger'").pluck().all();
   older.exec(
-    `${triggers.map((name) => `DROP TRIGGER ${name};`).join('')} DROP TABLE bodies; DROP TABLE body_usage; DROP TABLE history; DROP TABLE queue_reasons; DROP TABLE device_history; ALTER TABLE jobs DROP COLUMN past_attempts; ALTER TABLE jobs DROP COLUMN trace; ALTER TABLE jobs DROP COLUMN tags;`,
+    `${triggers.map((name) => `DROP TRIGGER ${name};`).join('')} DROP TABLE bodies; DROP TABLE body_usage; DROP TABLE history; DROP TABLE queue_reasons; DROP TABLE device_history; DROP TABLE inline_usage; ALTER TABLE jobs DROP COLUMN past_attempts; ALTER TABLE jobs DROP COLUMN trace; ALTER TABLE jobs DROP COLUMN tags;`,
   );
   older.exec('DELETE FROM migrations WHERE number >= 5');
   older.close();
@@ -97,13 +99,16 @@ test('the bodies of a database of before their usage was kept are counted when i
   t.deepEqual(engine.read('bodyUsage'), counted);
   t.deepEqual(counted, [
     { account: '', bytes: 50 },
-    { account: 'account-a', bytes: 303_000 },
+    // Besides, 14 bytes of an input and 13 of an output, each twice, and 12 of a chunk.
+    { account: 'account-a', bytes: 303_000 + 2 * (14 + 13) + 12 },
   ]);
   const { term } = engine.acquire(0, 'owner', 1);
   engine.commit({ shard: 0, term }, [
     { kind: 'delete', seq: 1, dueBy: null },
     { kind: 'delete', seq: 2, dueBy: null },
     { kind: 'hook', id: hookOf(1).id, after: null, to: null },
+    { kind: 'delete', seq: 3, dueBy: null },
+    { kind: 'hook', id: hookOf(3).id, after: null, to: null },
   ]);
   t.deepEqual(engine.read('bodyUsage'), []);
 });

@@ -135,5 +135,6 @@ test('landed migrations are as they were', (t) => {
     '9 timelines a754f574b7d3eb11836b3ac5167cbde94042cd5761b3cff08e3870a48e867a49',
     '10 checked payloads e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855',
     '11 device history c10a83adf0430d7c6ec4016d486181a55914afdd8530a65ec7dd23cea8b589fe',
+    '12 inline usage 7164929c0a4f9266437df3b61ffdccd2660a78ef781ba3b7e5e52281878be58b',
   ]);
 });

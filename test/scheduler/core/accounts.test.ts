@@ -4,6 +4,8 @@ import test from 'ava';
 import { CapstanError } from '../../../lib/errors.ts';
 import { KeyScope } from '../../../proto/gen/capstan/v1/control.ts';
 import { keyDefaults } from '../../../scheduler/core/control/keys.ts';
+import { INLINE_OVERHEAD_BYTES } from '../../../scheduler/core/jobs/body-use.ts';
+import { MAX_PAYLOAD_OVERHEAD } from '../../../scheduler/store/payload-codec.ts';
 import { queueInput } from '../../support/endpoint-input.ts';
 import { FleetWorld } from './fleet-world.ts';
 
@@ -50,4 +52,8 @@ test('with stopJobs the deletion also ends the jobs of endpoints whose removal b
   world.command({ kind: 'delete-account', account: 'acc', force: false, stopJobs: true });
   world.settle();
   t.is([...world.image.jobs.values()].filter(({ lease }) => lease !== null).length, 0);
+});
+
+test('the core reserves the most that a store adds to a body', (t) => {
+  t.is(INLINE_OVERHEAD_BYTES, MAX_PAYLOAD_OVERHEAD);
 });

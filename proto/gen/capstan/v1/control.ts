@@ -1858,7 +1858,7 @@ export interface AccountInfo {
   /** Its builds in the artifact store, unfinished uploads included, and the most they may come to. */
   buildBytes: bigint;
   buildQuotaBytes: bigint;
-  /** Bodies above 64 KiB of its jobs and their webhooks, and the most they may come to. */
+  /** Bodies of its jobs and their webhooks, and the most they may come to. */
   bodyBytes: bigint;
   bodyQuotaBytes: bigint;
   /** Absent from schedulers that do not know it. */

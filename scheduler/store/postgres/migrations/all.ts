@@ -11,6 +11,7 @@ import { openReaders } from './0011_open_readers.ts';
 import { timelines } from './0010_timelines.ts';
 import { uncheckedJobs } from './0009_unchecked_jobs.ts';
 import { deviceHistory } from './0013_device_history.ts';
+import { inlineUsage } from './0014_inline_usage.ts';
 import { finerTerms } from './0006_finer_terms.ts';
 
 /** In order of their numbers. */
@@ -28,4 +29,5 @@ export const migrations: readonly Migration[] = [
   openReaders,
   checkedPayloads,
   deviceHistory,
+  inlineUsage,
 ];

@@ -16,7 +16,10 @@ const BLOBS_NAMED = `SELECT u.id FROM unnest($1::text[]) u (id) WHERE
   OR EXISTS (SELECT FROM capstan.inputs WHERE blob = u.id) OR EXISTS (SELECT FROM capstan.jobs WHERE output_blob = u.id)
   OR EXISTS (SELECT FROM capstan.chunks WHERE blob = u.id)
   OR EXISTS (SELECT FROM capstan.hooks WHERE input_blob = u.id) OR EXISTS (SELECT FROM capstan.hooks WHERE output_blob = u.id)`;
-const BODY_USAGE = 'SELECT account, bytes FROM capstan.body_usage WHERE cell = $1 ORDER BY account';
+const BODY_USAGE = `SELECT account, sum(bytes)::bigint FROM (
+  SELECT account, bytes FROM capstan.body_usage WHERE cell = $1
+  UNION ALL SELECT account, bytes FROM capstan.inline_usage WHERE cell = $1 AND bytes > 0
+) u GROUP BY account ORDER BY account`;
 
 type BodyReads = Pick<AsyncReads<Reads>, 'payload' | 'inputs' | 'encryptedInputs' | 'blobsOf' | 'blobsNamed' | 'bodyUsage'>;
 

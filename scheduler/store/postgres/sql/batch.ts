@@ -1,5 +1,5 @@
 /**
- * The one database function that applies a batch: `capstan.commit_v4`. One call is one transaction and one round trip;
+ * The one database function that applies a batch: `capstan.commit_v5`. One call is one transaction and one round trip;
  * a connection that breaks midway leaves nothing behind. It raises {@link STALE_TERM} unless the caller's term is the
  * cell's and the batch is the one after the last: a delayed copy, or a batch whose predecessor failed, is refused whole.
  *
@@ -8,7 +8,7 @@
  */
 import { drain } from './drain.ts';
 import { remove } from './delete.ts';
-import { chunk, finish, newHook } from './finish.ts';
+import { chunk, finish, HOOK_BYTES, newHook } from './finish.ts';
 import { hook } from './hook.ts';
 import { lease } from './lease.ts';
 import { put } from './put.ts';
@@ -17,7 +17,7 @@ import { requeue } from './requeue.ts';
 import { retry } from './retry.ts';
 import { started } from './started.ts';
 import { submit } from './submit.ts';
-import type { Operation } from './operation.ts';
+import { usageOf, type Operation } from './operation.ts';
 
 /** SQLSTATE of a batch under a term that is not the cell's, or out of turn. */
 export const STALE_TERM = 'CT001';
@@ -54,12 +54,13 @@ export function typeName(type: OperationType): string {
 
 /** What a batch updates in the row of its cell. */
 const POSITION = `batch = p_batch, wall = greatest(c.wall, p_now), highest_seq = greatest(c.highest_seq, p_seq),
-      highest_queue_position = greatest(c.highest_queue_position, p_queue_position)`;
+      highest_queue_position = greatest(c.highest_queue_position, p_queue_position),
+      counted_batch = CASE WHEN c.counted_batch = p_batch - 1 THEN p_batch ELSE c.counted_batch END`;
 const UNDER_TERM = 'c.cell = p_cell AND c.term = p_term AND c.batch = p_batch - 1';
 
 /**
- * The text of the function. Its frozen copy is migrations/functions/commit_v4.ts; a migration is what gives databases another one. Another
- * text with the same layout and the same meaning, such as a better plan, may replace `commit_v4`.
+ * The text of the function. Its frozen copy is migrations/functions/commit_v5.ts; a migration is what gives databases another one. Another
+ * text with the same layout and the same meaning, such as a better plan, may replace `commit_v5`.
  */
 export function commitFunction(): string {
   const parameters = OPERATION_TYPES.map((type) => `p_${type} capstan.${typeName(type)}[]`).join(', ');
@@ -68,7 +69,7 @@ export function commitFunction(): string {
     return apply === '' ? '' : `IF mask & ${bitOf(type)} <> 0 THEN${apply}\n  END IF;`;
   };
   return `
-CREATE OR REPLACE FUNCTION capstan.commit_v4(
+CREATE OR REPLACE FUNCTION capstan.commit_v5(
   p_cell int, p_term bigint, p_batch bigint, p_now bigint, p_seq bigint, p_queue_position bigint,
   -- For each wave, which types it holds; whether any submission has an idempotency key; how many expired rows to remove.
   p_waves int[], p_keyed boolean, p_sweep int, ${parameters}
@@ -86,6 +87,8 @@ DECLARE
   existing int[];
   dropped_blobs capstan.dropped_blob[];
   swept int;
+  -- What the batch changes in the bytes that rows hold of payloads themselves.
+  usage capstan.usage_change[] := '{}';
   row_setting CONSTANT text := 'capstan.row_of_cell_' || p_cell;
   row_place tid;
 BEGIN
@@ -109,10 +112,19 @@ BEGIN
       SELECT e.ctid FROM capstan.idempotency e WHERE e.cell = p_cell AND e.expires_at >= 0 AND e.expires_at <= p_now ORDER BY e.expires_at LIMIT p_sweep));
     GET DIAGNOSTICS swept = ROW_COUNT;
     RETURN QUERY SELECT -1, swept::text, NULL::text, NULL::text[];
-    DELETE FROM capstan.hooks h WHERE h.ctid = ANY (ARRAY (
-      SELECT e.ctid FROM capstan.hooks e WHERE e.cell = p_cell AND e.state = 'FAILED' AND e.due_at <= p_now ORDER BY e.due_at LIMIT p_sweep));
-    GET DIAGNOSTICS swept = ROW_COUNT;
+    WITH expired AS (
+      DELETE FROM capstan.hooks h WHERE h.ctid = ANY (ARRAY (
+        SELECT e.ctid FROM capstan.hooks e WHERE e.cell = p_cell AND e.state = 'FAILED' AND e.due_at <= p_now ORDER BY e.due_at LIMIT p_sweep))
+      RETURNING h.endpoint, ${HOOK_BYTES} AS bytes
+    )
+    SELECT count(*), usage || ${usageOf('SELECT x.endpoint, -x.bytes AS bytes FROM expired x')} INTO swept, usage FROM expired;
     RETURN QUERY SELECT -1, swept::text, NULL::text, NULL::text[];
+    -- The counts of endpoints that are gone with all of their rows.
+    DELETE FROM capstan.inline_usage u WHERE u.cell = p_cell AND u.bytes = 0
+      AND NOT EXISTS (SELECT FROM capstan.control k WHERE k.cell = p_cell AND k.kind = 'endpoint' AND k.key = u.endpoint);
+  END IF;
+  IF usage <> '{}' THEN
+    PERFORM capstan.add_usage_v1(p_cell, usage);
   END IF;
 END
 $function$;
@@ -120,6 +132,6 @@ $function$;
 }
 
 /** The call, with its parameters in order. */
-export const COMMIT = `SELECT at, outcome, job_id, dropped FROM capstan.commit_v4($1, $2, $3, $4, $5, $6, $7, $8, $9, ${OPERATION_TYPES.map(
+export const COMMIT = `SELECT at, outcome, job_id, dropped FROM capstan.commit_v5($1, $2, $3, $4, $5, $6, $7, $8, $9, ${OPERATION_TYPES.map(
   (_, i) => `$${i + 10}`,
 ).join(', ')})`;

@@ -1,4 +1,7 @@
-import { PLACE, inWave, lookUp, returnRefused, type Operation } from './operation.ts';
+import { PLACE, inWave, lookUp, returnRefused, usageOf, type Operation } from './operation.ts';
+
+/** Bytes of the payloads that a delivery's row `h` holds itself. */
+export const HOOK_BYTES = 'coalesce(octet_length(h.input), 0) + coalesce(octet_length(h.output), 0)';
 
 /**
  * LEASED or IN_QUEUE → a terminal state, with the output, the chunks that are kept and the webhook's delivery.
@@ -32,23 +35,34 @@ export const finish: Operation = {
       output = g.output, output_blob = g.output_blob, output_size = g.output_size, chunks = g.chunks
     FROM unnest(p_finish) g, ${lookUp('jobs', 't.seq = g.seq')}
     WHERE g.wave = w AND j.ctid = f.place AND j.state = g.expected::capstan.job_state AND j.token = g.token
-    RETURNING g.at
+    RETURNING g.at, j.endpoint, octet_length(g.output) AS bytes
   )
-  SELECT coalesce(array_agg(at), '{}') INTO applied FROM done;${returnRefused('finish')}
+  SELECT coalesce(array_agg(d.at), '{}'), usage || ${usageOf('SELECT e.endpoint, e.bytes FROM done e')}
+    INTO applied, usage FROM done d;${returnRefused('finish')}
   IF p_chunk IS NOT NULL THEN
     INSERT INTO capstan.chunks (cell, seq, idx, inline, blob, size)
       SELECT p_cell, c.seq, c.idx, c.inline, c.blob, c.size FROM ${inWave('chunk', 'c')} AND NOT c.at = ANY (refused);
+    usage := usage || ${usageOf(`SELECT f.endpoint, octet_length(c.inline) AS bytes
+      FROM unnest(p_chunk) c, ${lookUp('jobs', 't.seq = c.seq', 't.endpoint')} WHERE c.wave = w AND NOT c.at = ANY (refused)`)};
   END IF;
   IF p_new_hook IS NOT NULL THEN
     -- Another life of the id, whose job was deleted and then sent again: the newer end stands.
-    DELETE FROM capstan.hooks h USING unnest(p_new_hook) g, ${lookUp('hooks', 't.id = g.id')}
-      WHERE g.wave = w AND NOT g.at = ANY (refused) AND h.ctid = f.place;
-    INSERT INTO capstan.hooks (cell, id, account, endpoint, url, host, state, due_at, tries, envelope,
+    WITH former AS (
+      DELETE FROM capstan.hooks h USING unnest(p_new_hook) g, ${lookUp('hooks', 't.id = g.id')}
+        WHERE g.wave = w AND NOT g.at = ANY (refused) AND h.ctid = f.place
+      RETURNING h.endpoint, ${HOOK_BYTES} AS bytes
+    )
+    SELECT usage || ${usageOf('SELECT r.endpoint, -r.bytes AS bytes FROM former r')} INTO usage;
+    WITH new AS (
+      INSERT INTO capstan.hooks AS h (cell, id, account, endpoint, url, host, state, due_at, tries, envelope,
         input, input_blob, input_size, output, output_blob, output_size)
       SELECT p_cell, g.id, g.account, g.endpoint, g.url, g.host, 'PENDING', g.due_at, 0, g.envelope::json,
         f.inline, f.blob, f.size, g.output, g.output_blob, g.output_size
       FROM unnest(p_new_hook) g, ${lookUp('inputs', 't.seq = g.seq', 't.inline, t.blob, t.size')}
-      WHERE g.wave = w AND NOT g.at = ANY (refused);
+      WHERE g.wave = w AND NOT g.at = ANY (refused)
+      RETURNING h.endpoint, ${HOOK_BYTES} AS bytes
+    )
+    SELECT usage || ${usageOf('SELECT n.endpoint, n.bytes FROM new n')} INTO usage;
   END IF;`,
 };
 

@@ -1,4 +1,5 @@
-import { PLACE, inWave, lookUp, rowExists, type Operation } from './operation.ts';
+import { HOOK_BYTES } from './finish.ts';
+import { PLACE, inWave, lookUp, rowExists, usageOf, type Operation } from './operation.ts';
 
 /** Changes a webhook's delivery, or removes it (`state` null). */
 export const hook: Operation = {
@@ -13,7 +14,7 @@ export const hook: Operation = {
   ), removed AS (
     DELETE FROM capstan.hooks h USING unnest(p_hook) g, ${lookUp('hooks', 't.id = g.id')}
       WHERE g.wave = w AND g.state IS NULL AND h.ctid = f.place AND h.tries = coalesce(g.after, h.tries)
-    RETURNING g.at, h.host, h.input_blob, h.output_blob
+    RETURNING g.at, h.host, h.endpoint, h.input_blob, h.output_blob, ${HOOK_BYTES} AS bytes
   ), done AS (
     SELECT c.at, c.host FROM changed c UNION ALL SELECT r.at, r.host FROM removed r
   ), named AS (
@@ -21,8 +22,9 @@ export const hook: Operation = {
     UNION ALL SELECT r.at, 1, r.output_blob FROM removed r WHERE r.output_blob IS NOT NULL
   )
   SELECT (SELECT array_agg(g.at) FROM ${inWave('hook', 'g')} AND g.at NOT IN (SELECT d.at FROM done d)),
-    (SELECT array_agg(ROW (n.at, n.blob)::capstan.dropped_blob ORDER BY n.at, n.idx) FROM named n)
-    INTO refused, dropped_blobs;
+    (SELECT array_agg(ROW (n.at, n.blob)::capstan.dropped_blob ORDER BY n.at, n.idx) FROM named n),
+    usage || ${usageOf('SELECT r.endpoint, -r.bytes AS bytes FROM removed r')}
+    INTO refused, dropped_blobs, usage;
   IF refused IS NOT NULL THEN
     RETURN QUERY SELECT g.at,
       CASE WHEN ${rowExists('hooks', 't.id = g.id')} THEN 'stale' ELSE 'gone' END, NULL::text, NULL::text[]

@@ -4,7 +4,7 @@
  * Every row begins with `at`, the operation's place in the batch, and `wave`. A batch is applied in waves: wave k holds
  * the k-th operation of each job, because one UPDATE applies only one of two changes of a row. The statements may read
  * `p_cell`, `p_now`, the parameter that is named after the type (`p_<type>`), `w` (the wave), and may use the variables
- * that the assembled function declares (`applied`, `refused`, `dropped_blobs`). What is not applied they return as
+ * that the assembled function declares (`applied`, `refused`, `dropped_blobs`, `usage`). What is not applied they return as
  * `(at, outcome, job_id, dropped)`; an operation without such a row is `ok`.
  */
 import type { Columns } from '../binary.ts';
@@ -62,3 +62,12 @@ export const returnRefused = (type: string): string => `${countWave(type)}
       CASE WHEN ${rowExists('jobs', 't.seq = g.seq')} THEN 'stale' ELSE 'gone' END, NULL::text, NULL::text[]
       FROM unnest(p_${type}) g WHERE g.at = ANY (refused);
   END IF;`;
+
+/**
+ * What the rows of a query change in the bytes of their endpoints, an element for each endpoint; null without rows. It is appended to
+ * `usage`, which the function writes at its end.
+ *
+ * @param rows a query of `endpoint` and `bytes`, which may be null.
+ */
+export const usageOf = (rows: string): string => `(SELECT array_agg(ROW (s.endpoint, s.bytes)::capstan.usage_change)
+    FROM (SELECT u.endpoint, sum(u.bytes) AS bytes FROM (${rows}) u GROUP BY u.endpoint) s WHERE s.bytes <> 0)`;

@@ -5,6 +5,11 @@ export const put: Operation = {
   type: 'put',
   columns: [...PLACE, ['kind', 'text'], ['key', 'text'], ['version', 'int8'], ['account', 'text'], ['value', 'text']],
   apply: `
+  -- An endpoint that goes may say whose the bodies of earlier operations are.
+  IF usage <> '{}' THEN
+    PERFORM capstan.add_usage_v1(p_cell, usage);
+    usage := '{}';
+  END IF;
   WITH inserted AS (
     INSERT INTO capstan.control (cell, kind, key, version, account, value)
       SELECT p_cell, g.kind, g.key, 1, g.account, g.value::json FROM ${inWave('put', 'g')} AND g.value IS NOT NULL AND g.version = 1

@@ -1,4 +1,4 @@
-import { PLACE, countWave, inWave, lookUp, rowExists, type Operation } from './operation.ts';
+import { PLACE, countWave, inWave, lookUp, rowExists, usageOf, type Operation } from './operation.ts';
 
 /**
  * Inserts a job, queued or leased, with its input. The id is looked at before the idempotency key: a submission sent again
@@ -67,6 +67,7 @@ export const submit: Operation = {
   END IF;
   INSERT INTO capstan.inputs (cell, seq, inline, blob, size, s3)
     SELECT p_cell, g.seq, g.inline, g.blob, g.size, g.s3 FROM ${inWave('submit', 'g')} AND NOT g.at = ANY (refused);
+  usage := usage || ${usageOf(`SELECT g.endpoint, octet_length(g.inline) AS bytes FROM ${inWave('submit', 'g')} AND NOT g.at = ANY (refused)`)};
   IF p_keyed THEN
     INSERT INTO capstan.idempotency (cell, key, job_id, body_hash, expires_at)
       SELECT p_cell, g.key, g.id, g.body_hash, g.expires_at FROM ${inWave('submit', 'g')} AND g.key IS NOT NULL AND NOT g.at = ANY (refused)

@@ -8,6 +8,7 @@ import { history } from './0007_history.ts';
 import { tracesAndTags } from './0008_traces_and_tags.ts';
 import { checkedPayloads } from './0010_checked_payloads.ts';
 import { deviceHistory } from './0011_device_history.ts';
+import { inlineUsage } from './0012_inline_usage.ts';
 import { timelines } from './0009_timelines.ts';
 import type { Migration } from './migration.ts';
 
@@ -24,4 +25,5 @@ export const migrations: readonly Migration[] = [
   timelines,
   checkedPayloads,
   deviceHistory,
+  inlineUsage,
 ];

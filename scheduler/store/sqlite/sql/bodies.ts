@@ -5,13 +5,14 @@ import type { PayloadCodec } from '../../payload-codec.ts';
 import type { StoredPayload } from '../../stored-payload.ts';
 import type { BodyUsage, EncryptedInput, SearchedInput } from '../../store.ts';
 import { bound, fromWholePayloadColumns, payloadColumns, type PayloadTuple } from '../../rows.ts';
+import { inlineLength, type InlineUsage } from './inline-usage.ts';
 
 const PAYLOAD = 'SELECT inline, blob, size, s3 FROM inputs WHERE no = ?';
 const INPUTS = 'SELECT no, inline, blob, size FROM inputs WHERE no IN (SELECT value FROM json_each(?)) ORDER BY no';
 const INSERT_CHUNK = 'INSERT INTO chunks (no, idx, inline, blob, size) VALUES (?, ?, ?, ?, ?)';
 const READ_CHUNKS = 'SELECT inline, blob, size, idx FROM chunks WHERE no = ? ORDER BY idx';
-const DROP_CHUNKS = 'DELETE FROM chunks WHERE no = ? RETURNING blob';
-const DROP_INPUT = 'DELETE FROM inputs WHERE no = ? RETURNING blob';
+const DROP_CHUNKS = 'DELETE FROM chunks WHERE no = ? RETURNING blob, ifnull(length(inline), 0)';
+const DROP_INPUT = 'DELETE FROM inputs WHERE no = ? RETURNING blob, ifnull(length(inline), 0)';
 
 const ENCRYPTED_INPUTS = `
 SELECT no AS seq, (SELECT id FROM jobs WHERE jobs.no = inputs.no) AS id, s3
@@ -20,8 +21,8 @@ const RESEAL_INPUT = 'UPDATE inputs SET s3 = ? WHERE no = ? AND s3 = ?';
 const HAS_INPUT = 'SELECT 1 FROM inputs WHERE no = ?';
 
 /** Chunks are dropped only from the front. */
-const DRAIN_CHUNKS = 'DELETE FROM chunks WHERE no = ? AND idx < ? RETURNING blob';
-const ENDED = 'SELECT ended_at IS NOT NULL FROM jobs WHERE no = ?';
+const DRAIN_CHUNKS = 'DELETE FROM chunks WHERE no = ? AND idx < ? RETURNING blob, ifnull(length(inline), 0)';
+const ENDED = 'SELECT ended_at IS NOT NULL, endpoint FROM jobs WHERE no = ?';
 const COUNT_DRAINED = 'UPDATE jobs SET chunks = chunks - ? WHERE no = ?';
 
 const BLOBS_OF = `
@@ -37,10 +38,16 @@ SELECT value FROM json_each(?) WHERE
   OR EXISTS (SELECT 1 FROM hooks INDEXED BY hooks_input_blob WHERE input_blob = value)
   OR EXISTS (SELECT 1 FROM hooks INDEXED BY hooks_output_blob WHERE output_blob = value)`;
 
-const BODY_USAGE = 'SELECT account, bytes FROM body_usage';
+const BODY_USAGE = `
+SELECT account, sum(bytes) AS bytes FROM (
+  SELECT account, bytes FROM body_usage UNION ALL SELECT account, bytes FROM inline_usage WHERE bytes > 0
+) GROUP BY account ORDER BY account`;
+
+/** What a row held that is gone: the blob that it named, and the bytes that it held itself. */
+type Dropped = [blob: string | null, inline: number];
 
 /** Inputs, chunks, and the blobs that rows name. */
-export function bodyStatements(db: Database, codec: PayloadCodec) {
+export function bodyStatements(db: Database, codec: PayloadCodec, counted: InlineUsage) {
   const payloadRow = db.prepare<[number], [...PayloadTuple, Uint8Array | null]>(PAYLOAD).raw();
   const inputRows = db.prepare<[string], [seq: number, ...PayloadTuple]>(INPUTS).raw();
   const encryptedRows = db.prepare<[number, number], EncryptedInput>(ENCRYPTED_INPUTS);
@@ -48,14 +55,20 @@ export function bodyStatements(db: Database, codec: PayloadCodec) {
   const hasInputRow = db.prepare<[number], 1>(HAS_INPUT).pluck();
   const chunkIn = db.prepare(INSERT_CHUNK);
   const chunkRows = db.prepare<[number], [...PayloadTuple, idx: number]>(READ_CHUNKS).raw();
-  const chunksOut = db.prepare<[number], string | null>(DROP_CHUNKS).pluck();
-  const inputOut = db.prepare<[number], string | null>(DROP_INPUT).pluck();
-  const drainRows = db.prepare<[number, number], string | null>(DRAIN_CHUNKS).pluck();
-  const endedRow = db.prepare<[number], 0 | 1>(ENDED).pluck();
+  const chunksOut = db.prepare<[number], Dropped>(DROP_CHUNKS).raw();
+  const inputOut = db.prepare<[number], Dropped>(DROP_INPUT).raw();
+  const drainRows = db.prepare<[number, number], Dropped>(DRAIN_CHUNKS).raw();
+  const endedRow = db.prepare<[number], [isEnded: 0 | 1, endpoint: string]>(ENDED).raw();
   const drained = db.prepare<[number, number]>(COUNT_DRAINED);
   const ofJob = db.prepare<[{ seq: number }], string>(BLOBS_OF).pluck();
   const named = db.prepare<[string], string>(BLOBS_NAMED).pluck();
   const usage = db.prepare<[], BodyUsage>(BODY_USAGE);
+  /** Counts rows of the endpoint that are gone; returns the blobs that they named. */
+  const dropped = (endpoint: string, rows: readonly Dropped[]): (string | null)[] =>
+    rows.map(([blob, inline]) => {
+      counted.add(endpoint, -inline);
+      return blob;
+    });
   return {
     payload(seq: number): { input: StoredPayload; s3: Uint8Array | null } | null {
       const row = payloadRow.get(seq);
@@ -73,8 +86,12 @@ export function bodyStatements(db: Database, codec: PayloadCodec) {
       if (reencryptRow.run(to, seq, from).changes === 1) return 'ok';
       return hasInputRow.get(seq) === undefined ? 'gone' : 'stale';
     },
-    addChunks(seq: number, first: number, chunks: readonly Payload[]): void {
-      chunks.forEach((chunk, i) => chunkIn.run(seq, first + i, ...payloadColumns(chunk, codec)));
+    addChunks(endpoint: string, seq: number, first: number, chunks: readonly Payload[]): void {
+      for (const [i, chunk] of chunks.entries()) {
+        const columns = payloadColumns(chunk, codec);
+        chunkIn.run(seq, first + i, ...columns);
+        counted.add(endpoint, inlineLength(columns));
+      }
     },
     chunks(seq: number): { chunks: StoredPayload[]; firstChunk: number } {
       const rows = chunkRows.all(seq);
@@ -83,20 +100,22 @@ export function bodyStatements(db: Database, codec: PayloadCodec) {
         firstChunk: rows[0]?.[3] ?? 0,
       };
     },
-    /** Deletes a job's input; returns the blob that it named. */
-    dropInput(seq: number): string | null {
-      return inputOut.get(seq) ?? null;
+    /** Deletes the input of an endpoint's job; returns the blob that it named. */
+    dropInput(endpoint: string, seq: number): string | null {
+      const [blob = null, inline = 0] = inputOut.get(seq) ?? [];
+      counted.add(endpoint, -inline);
+      return blob;
     },
-    /** Deletes a job's chunks; returns the blobs that they named. */
-    dropChunks(seq: number): (string | null)[] {
-      return chunksOut.all(seq);
+    /** Deletes the chunks of an endpoint's job; returns the blobs that they named. */
+    dropChunks(endpoint: string, seq: number): (string | null)[] {
+      return dropped(endpoint, chunksOut.all(seq));
     },
     /** Deletes the chunks of an ended job below an index; returns the blobs that they named. */
     drain(seq: number, below: number): (string | null)[] | 'stale' | 'gone' {
-      const isEnded = endedRow.get(seq);
-      if (isEnded === undefined) return 'gone';
+      const [isEnded, endpoint] = endedRow.get(seq) ?? [];
+      if (isEnded === undefined || endpoint === undefined) return 'gone';
       if (isEnded === 0) return 'stale';
-      const blobs = drainRows.all(seq, below);
+      const blobs = dropped(endpoint, drainRows.all(seq, below));
       if (blobs.length > 0) drained.run(blobs.length, seq);
       return blobs;
     },

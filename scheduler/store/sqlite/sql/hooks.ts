@@ -5,14 +5,19 @@ import type { PayloadCodec } from '../../payload-codec.ts';
 import type { HookHead, HookRow, NewHook, Op, HookWindow } from '../../store.ts';
 import { bound, ms, payloadColumns, toHook, toHookHead, type HookTuple, type WholeHookTuple } from '../../rows.ts';
 import { HOOK_COLUMNS, HOOK_PAYLOAD_COLUMNS } from '../columns.ts';
+import type { InlineUsage } from './inline-usage.ts';
+
+/** Bytes of the payloads that the row holds itself. */
+const INLINE_BYTES = 'ifnull(length(input), 0) + ifnull(length(output), 0)';
 
 /** The input is copied from the job's, which never changes. */
 const insert = `
 INSERT INTO hooks (${HOOK_COLUMNS}, ${HOOK_PAYLOAD_COLUMNS})
 SELECT ?, ?, ?, ?, ?, 'PENDING', ?, 0, NULL, ?, inline, blob, size, ?, ?, ? FROM inputs WHERE no = ?
-ON CONFLICT (id) DO NOTHING`;
+ON CONFLICT (id) DO NOTHING RETURNING ${INLINE_BYTES}`;
 const CHANGE = 'UPDATE hooks SET state = ?, due_at = ?, tries = ?, error = ? WHERE id = ? AND tries = ifnull(?, tries) RETURNING host';
-const REMOVE = 'DELETE FROM hooks WHERE id = ? AND tries = ifnull(?, tries) RETURNING host, input_blob, output_blob';
+const remove = `
+DELETE FROM hooks WHERE id = ? AND tries = ifnull(?, tries) RETURNING host, input_blob, output_blob, endpoint, ${INLINE_BYTES}`;
 const STANDING = 'SELECT 1 FROM hooks WHERE id = ?';
 
 const HOST_DUE = `
@@ -34,16 +39,18 @@ const one = `SELECT ${HOOK_COLUMNS}, ${HOOK_PAYLOAD_COLUMNS} FROM hooks WHERE id
 const page = `SELECT ${HOOK_COLUMNS} FROM hooks INDEXED BY hooks_account WHERE account = ? AND id > ? ORDER BY id LIMIT ?`;
 const newest = `SELECT ${HOOK_COLUMNS} FROM hooks INDEXED BY hooks_account WHERE account = ? AND id < ? ORDER BY id DESC LIMIT ?`;
 const last = `SELECT ${HOOK_COLUMNS} FROM hooks INDEXED BY hooks_account WHERE account = ? ORDER BY id DESC LIMIT ?`;
-const SWEEP = `
+const sweep = `
 DELETE FROM hooks WHERE id IN (
   SELECT id FROM hooks INDEXED BY hooks_failed WHERE state = 'FAILED' AND due_at <= ? ORDER BY due_at LIMIT ?
-)`;
+) RETURNING endpoint, ${INLINE_BYTES}`;
+
+type RemovedHook = [host: string, input: string | null, output: string | null, endpoint: string, inline: number];
 
 /** The outbox of webhook deliveries. */
-export function hookStatements(db: Database, codec: PayloadCodec) {
-  const insertRow = db.prepare(insert);
+export function hookStatements(db: Database, codec: PayloadCodec, usage: InlineUsage) {
+  const insertRow = db.prepare<unknown[], number>(insert).pluck();
   const changeRow = db.prepare<unknown[], string>(CHANGE).pluck();
-  const removeRow = db.prepare<unknown[], [host: string, input: string | null, output: string | null]>(REMOVE).raw();
+  const removeRow = db.prepare<unknown[], RemovedHook>(remove).raw();
   const standingRow = db.prepare<[string], 1>(STANDING).pluck();
   const hostDueRow = db.prepare<[string, number]>(HOST_DUE);
   const firstRow = db.prepare<[string], number>(FIRST_OF_HOST).pluck();
@@ -56,7 +63,7 @@ export function hookStatements(db: Database, codec: PayloadCodec) {
   const pageRows = db.prepare<[string, string, number], HookTuple>(page).raw();
   const newestRows = db.prepare<[string, string, number], HookTuple>(newest).raw();
   const lastRows = db.prepare<[string, number], HookTuple>(last).raw();
-  const sweepRows = db.prepare<[number, number]>(SWEEP);
+  const sweepRows = db.prepare<[number, number], [endpoint: string, inline: number]>(sweep).raw();
 
   /** Updates a host's time after a change of one of its deliveries. */
   const settleHost = (host: string): void => {
@@ -65,23 +72,32 @@ export function hookStatements(db: Database, codec: PayloadCodec) {
     else moveHostRow.run(host, first);
   };
 
+  const removeOne = (id: string, after: number | null): RemovedHook | undefined => {
+    const removed = removeRow.get(id, after);
+    if (removed !== undefined) usage.add(removed[3], -removed[4]);
+    return removed;
+  };
+
   return {
     /** Adds the delivery of a job that ends with this output. */
     add(hook: NewHook, seq: number, output: Payload | null): void {
       const dueAt = ms(hook.dueAt);
       const { id, account, endpoint, url, host, envelope } = hook;
       const values = [id, account, endpoint, url, host, dueAt, codec.encodeText(envelope), ...payloadColumns(output, codec), seq];
-      if (insertRow.run(...values).changes === 0) {
+      let inline = insertRow.get(...values);
+      if (inline === undefined) {
         // A reused id: its earlier job was deleted and then submitted again. The newer end replaces the older.
-        const former = removeRow.get(id, null);
+        const former = removeOne(id, null);
         if (former !== undefined) settleHost(former[0]);
-        if (insertRow.run(...values).changes === 0) throw new Error(`job ${seq} has no input`);
+        inline = insertRow.get(...values);
+        if (inline === undefined) throw new Error(`job ${seq} has no input`);
       }
+      usage.add(endpoint, inline);
       hostDueRow.run(host, dueAt);
     },
     /** Changes a delivery, or deletes it; returns the blobs that a deleted one named. */
     change(id: string, after: number | null, to: Extract<Op, { kind: 'hook' }>['to']): (string | null)[] | 'stale' | 'gone' {
-      const removed = to === null ? removeRow.get(id, after) : undefined;
+      const removed = to === null ? removeOne(id, after) : undefined;
       const host = to === null ? removed?.[0] : changeRow.get(to.state, ms(to.dueAt), to.tries, to.error, id, after);
       if (host === undefined) return standingRow.get(id) === undefined ? 'gone' : 'stale';
       settleHost(host);
@@ -112,7 +128,9 @@ export function hookStatements(db: Database, codec: PayloadCodec) {
     },
     /** Deletes failed deliveries whose time is over, at most `limit`. Returns their number. */
     sweep(now: number, limit: number): number {
-      return sweepRows.run(now, limit).changes;
+      const removed = sweepRows.all(now, limit);
+      for (const [endpoint, inline] of removed) usage.add(endpoint, -inline);
+      return removed.length;
     },
   };
 }

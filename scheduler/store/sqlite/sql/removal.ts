@@ -4,7 +4,8 @@ import type { JobRow } from '../../store.ts';
 import { bound, toJob, type JobTuple } from '../../rows.ts';
 import { JOB_COLUMNS } from '../columns.ts';
 
-const REMOVE = 'DELETE FROM jobs WHERE no = ? AND delete_at <= ? RETURNING position, chunks, output_blob';
+const REMOVE =
+  'DELETE FROM jobs WHERE no = ? AND delete_at <= ? RETURNING position, chunks, output_blob, endpoint, ifnull(length(output), 0)';
 const due = `SELECT ${JOB_COLUMNS} FROM jobs INDEXED BY jobs_due WHERE delete_at <= ? ORDER BY delete_at, no LIMIT ?`;
 const NEXT_DUE = 'SELECT delete_at FROM jobs INDEXED BY jobs_due ORDER BY delete_at, no LIMIT 1 OFFSET ?';
 const MARK = 'UPDATE marks SET value = @value WHERE name = @name AND value < @value';
@@ -19,9 +20,21 @@ SELECT max(p) FROM (
   UNION ALL SELECT max(position) FROM jobs INDEXED BY jobs_ended WHERE ended_at IS NOT NULL
 )`;
 
+type RemovedTuple = [queuePosition: number, chunks: number, outputBlob: string | null, endpoint: string, inlineBytes: number];
+
+/** What a removed row held. */
+export interface RemovedRow {
+  readonly queuePosition: number;
+  readonly chunks: number;
+  readonly outputBlob: string | null;
+  readonly endpoint: string;
+  /** Bytes of its output in the row. */
+  readonly inlineBytes: number;
+}
+
 /** Removes jobs, and keeps the marks that prevent reuse of their numbers. */
 export function removalStatements(db: Database) {
-  const removeRow = db.prepare<[number, number], [queuePosition: number, chunks: number, output: string | null]>(REMOVE).raw();
+  const removeRow = db.prepare<[number, number], RemovedTuple>(REMOVE).raw();
   const dueRows = db.prepare<[number, number], JobTuple>(due).raw();
   const nextRow = db.prepare<[number], number>(NEXT_DUE).pluck();
   const markRow = db.prepare<[{ name: string; value: number }]>(MARK);
@@ -29,13 +42,12 @@ export function removalStatements(db: Database) {
   const seqRow = db.prepare<[], number | null>(HIGHEST_NO).pluck();
   const positionRow = db.prepare<[], number | null>(HIGHEST_POSITION).pluck();
   return {
-    /** Returns the contents of the removed row, or null if it did not exist or was not due. */
-    remove(
-      seq: number,
-      dueBy: number,
-    ): { readonly queuePosition: number; readonly chunks: number; readonly outputBlob: string | null } | null {
+    /** Returns what the removed row held, or null if it did not exist or was not due. */
+    remove(seq: number, dueBy: number): RemovedRow | null {
       const row = removeRow.get(seq, dueBy);
-      return row === undefined ? null : { queuePosition: row[0], chunks: row[1], outputBlob: row[2] };
+      if (row === undefined) return null;
+      const [queuePosition, chunks, outputBlob, endpoint, inlineBytes] = row;
+      return { queuePosition, chunks, outputBlob, endpoint, inlineBytes };
     },
     /** Stores the highest number and position of a batch's removed jobs. */
     mark(seq: number, queuePosition: number): void {

@@ -4,6 +4,7 @@ import type { Payload } from '../../../../lib/payload.ts';
 import type { PayloadCodec } from '../../payload-codec.ts';
 import type { JobRow } from '../../store.ts';
 import { ms, payloadColumns } from '../../rows.ts';
+import { inlineLength, type InlineUsage } from './inline-usage.ts';
 
 const INSERT_JOB = `
 INSERT INTO jobs (
@@ -15,7 +16,7 @@ ON CONFLICT (id) DO NOTHING`;
 const INSERT_INPUT = 'INSERT INTO inputs (no, inline, blob, size, s3) VALUES (?, ?, ?, ?, ?)';
 
 /** Inserts a job, queued or leased, with its input. */
-export function submitStatements(db: Database, codec: PayloadCodec) {
+export function submitStatements(db: Database, codec: PayloadCodec, usage: InlineUsage) {
   const job = db.prepare(INSERT_JOB);
   const input = db.prepare(INSERT_INPUT);
   return {
@@ -46,7 +47,9 @@ export function submitStatements(db: Database, codec: PayloadCodec) {
         row.tags,
       );
       if (changes === 0) return false;
-      input.run(row.seq, ...payloadColumns(payload, codec), s3);
+      const columns = payloadColumns(payload, codec);
+      input.run(row.seq, ...columns, s3);
+      usage.add(row.endpoint, inlineLength(columns));
       return true;
     },
   };

@@ -3,6 +3,7 @@ import type { Database } from 'better-sqlite3';
 import type { PayloadCodec } from '../../payload-codec.ts';
 import type { Op } from '../../store.ts';
 import { ms, msOrNull, payloadColumns } from '../../rows.ts';
+import { inlineLength, type InlineUsage } from './inline-usage.ts';
 
 type OpOf<K extends Op['kind']> = Extract<Op, { kind: K }>;
 
@@ -26,7 +27,8 @@ UPDATE jobs SET state = ?, node = NULL, incarnation = NULL, ended_at = ?, delete
 WHERE no = ? AND state = ? AND token = ?`;
 
 /** The row is read before it is written: its chunks are deleted with the old end. */
-const RETRIABLE = "SELECT chunks, output_blob FROM jobs WHERE no = ? AND state IN ('FAILED', 'TIMED_OUT')";
+const RETRIABLE = `
+SELECT chunks, output_blob, endpoint, ifnull(length(output), 0) FROM jobs WHERE no = ? AND state IN ('FAILED', 'TIMED_OUT')`;
 
 const RETRY = `
 UPDATE jobs SET state = 'IN_QUEUE', position = ?, submitted_at = ?, delete_at = ?, token = token + 1, attempts = 0, past_attempts = ?,
@@ -34,15 +36,18 @@ UPDATE jobs SET state = 'IN_QUEUE', position = ?, submitted_at = ?, delete_at = 
   error = NULL, output = NULL, output_blob = NULL, output_size = NULL, chunks = 0
 WHERE no = ?`;
 
+/** Read by itself: with RETURNING, an end costs twice as much more. */
+const ENDPOINT = 'SELECT endpoint FROM jobs WHERE no = ?';
 const STANDING = 'SELECT 1 FROM jobs WHERE no = ?';
 
-/** The guarded changes of a job's row; each returns false if the guard failed. */
-export function transitionStatements(db: Database, codec: PayloadCodec) {
+/** The guarded changes of a job's row; each returns false or null if the guard failed. */
+export function transitionStatements(db: Database, codec: PayloadCodec, usage: InlineUsage) {
   const leaseRow = db.prepare(LEASE);
   const startRow = db.prepare(STARTED);
   const requeueRow = db.prepare(REQUEUE);
   const finishRow = db.prepare(FINISH);
-  const retriableRow = db.prepare<[number], [chunks: number, output: string | null]>(RETRIABLE).raw();
+  const endpointRow = db.prepare<[number], string>(ENDPOINT).pluck();
+  const retriableRow = db.prepare<[number], [chunks: number, output: string | null, endpoint: string, inline: number]>(RETRIABLE).raw();
   const retryRow = db.prepare(RETRY);
   const standingRow = db.prepare<[number], 1>(STANDING).pluck();
   return {
@@ -55,32 +60,39 @@ export function transitionStatements(db: Database, codec: PayloadCodec) {
     requeue(op: OpOf<'requeue'>): boolean {
       return requeueRow.run(op.attempts, op.pastAttempts, op.seq, op.token).changes === 1;
     },
-    finish(op: OpOf<'finish'>): boolean {
-      return (
-        finishRow.run(
-          op.state,
-          ms(op.endedAt),
-          ms(op.deleteAt),
-          op.attempts,
-          msOrNull(op.delayMs),
-          msOrNull(op.executionMs),
-          op.error,
-          ...payloadColumns(op.output, codec),
-          op.chunks.length,
-          op.seq,
-          op.from,
-          op.token,
-        ).changes === 1
+    /** Returns the endpoint of the job. */
+    finish(op: OpOf<'finish'>): string | null {
+      const output = payloadColumns(op.output, codec);
+      const { changes } = finishRow.run(
+        op.state,
+        ms(op.endedAt),
+        ms(op.deleteAt),
+        op.attempts,
+        msOrNull(op.delayMs),
+        msOrNull(op.executionMs),
+        op.error,
+        ...output,
+        op.chunks.length,
+        op.seq,
+        op.from,
+        op.token,
       );
+      if (changes === 0) return null;
+      const endpoint = endpointRow.get(op.seq) as string;
+      usage.add(endpoint, inlineLength(output));
+      return endpoint;
     },
     /**
-     * Returns the number of chunks that the row kept until now, and the blob of its output; null if the guard failed.
+     * Returns the endpoint of the row, the number of chunks that it kept until now, and the blob of its output; null if the guard
+     * failed.
      */
-    retry(op: OpOf<'retry'>): { readonly chunks: number; readonly outputBlob: string | null } | null {
+    retry(op: OpOf<'retry'>): { readonly endpoint: string; readonly chunks: number; readonly outputBlob: string | null } | null {
       const row = retriableRow.get(op.seq);
       if (row === undefined) return null;
       retryRow.run(op.queuePosition, ms(op.submittedAt), ms(op.deleteAt), op.pastAttempts, op.seq);
-      return { chunks: row[0], outputBlob: row[1] };
+      const [chunks, outputBlob, endpoint, inline] = row;
+      usage.add(endpoint, -inline);
+      return { endpoint, chunks, outputBlob };
     },
     /** Whether the job's row exists, in any state. */
     standing(seq: number): boolean {
