@@ -322,8 +322,8 @@ export class LocalWorker {
           if (ended) over();
         },
         credit: (bytes) => response.credit(bytes),
-        failed(code, message, untouched) {
-          response.failed(code, message, untouched);
+        failed(...failure) {
+          response.failed(...failure);
           over();
         },
       });

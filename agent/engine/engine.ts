@@ -185,8 +185,8 @@ export class Engine {
 
   /** Hands an HTTP request to a worker; returns null when the worker does not accept it. */
   serve(workerId: string, asked: HttpRequest, listener: HttpEvents): HttpCall | null {
-    const counted = (worker: { readonly start: number }, count: number, webSockets: number): void =>
-      this.feed({ kind: 'requests', workerId, start: worker.start, count, webSockets });
+    const counted = (worker: { readonly start: number }, count: number, webSockets: number, isLost = false): void =>
+      this.feed({ kind: 'requests', workerId, start: worker.start, count, webSockets, isLost });
     const worker = this.#state.workers.get(workerId);
     if (worker !== undefined && deviceProblemOf(this.#state, worker) !== undefined) return null;
     const { request, events } = this.#spans.request(workerId, asked, listener);

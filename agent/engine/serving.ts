@@ -20,8 +20,8 @@ export function servingWorkers(state: State): ServingWorker[] {
 export interface ServeTarget {
   readonly worker: Worker | undefined;
   readonly running: RunningWorker | undefined;
-  /** Receives the worker's numbers of requests and of WebSockets among them, immediately and after each change. */
-  readonly counted: (worker: Worker, count: number, webSockets: number) => void;
+  /** Receives the worker's numbers of requests and of WebSockets among them, immediately and after each change, and whether one lost its worker. */
+  readonly counted: (worker: Worker, count: number, webSockets: number, isLost?: boolean) => void;
 }
 
 /** Hands a request to a worker; returns null when the worker does not accept it. */
@@ -31,8 +31,8 @@ export function serveOn({ worker, running, counted }: ServeTarget, request: Http
   counted(worker, worker.requests + 1, worker.webSockets);
   let open = true;
   let webSockets = 0;
-  const end = (): void => {
-    if (open) counted(worker, worker.requests - 1, worker.webSockets - webSockets);
+  const end = (isLost = false): void => {
+    if (open) counted(worker, worker.requests - 1, worker.webSockets - webSockets, isLost);
     open = false;
   };
   return running.serve(request, {
@@ -49,9 +49,9 @@ export function serveOn({ worker, running, counted }: ServeTarget, request: Http
       events.body(bytes, ended);
     },
     credit: (bytes) => events.credit(bytes),
-    failed(code, message, untouched) {
-      end();
-      events.failed(code, message, untouched);
+    failed(...failure) {
+      end(failure[0] === 'WORKER_LOST');
+      events.failed(...failure);
     },
   });
 }

@@ -215,9 +215,9 @@ export class GatewayLink {
           send({ $case: 'body', value: { bytes, ended } }, bytes.length);
         },
         credit: (bytes) => send({ $case: 'credit', value: bytes }, 0),
-        failed(code, message, untouched) {
+        failed(code, message, untouched, workerEnd) {
           done();
-          send({ $case: 'abort', value: { code, message, untouched } }, 0);
+          send({ $case: 'abort', value: { code, message, untouched, workerEnd } }, 0);
         },
       },
     );

@@ -6,6 +6,7 @@ import type { ErrorCode } from '../../lib/errors.ts';
 import type { WorkerNetwork } from '../../lib/isolation.ts';
 import type { S3Config } from '../../proto/gen/capstan/v1/common.ts';
 import type { AccountReading } from './reading/account-reading.ts';
+import type { WorkerEnd } from '../../proto/gen/capstan/v1/invoke.ts';
 import type { FunctionSpec } from '../../proto/gen/capstan/v1/nodes.ts';
 
 export interface Runtime {
@@ -98,8 +99,8 @@ export interface HttpEvents {
   body(bytes: Buffer, ended: boolean): void;
   /** This many bytes of the request's body were read. */
   credit(bytes: number): void;
-  /** There will be no response, or no more of it. `untouched`: no part of the request reached the function. */
-  failed(code: ErrorCode, message: string, untouched: boolean): void;
+  /** There will be no response, or no more of it. `untouched` and `workerEnd` are those of Abort (invoke.proto). */
+  failed(code: ErrorCode, message: string, untouched: boolean, workerEnd?: WorkerEnd): void;
 }
 
 /** Events from the caller's side. */

@@ -88,10 +88,11 @@ function endingSpan(span: Span, events: HttpEvents): HttpEvents {
       events.body(bytes, ended);
     },
     credit: (bytes) => events.credit(bytes),
-    failed(code, message, untouched) {
+    failed(...failure) {
+      const [code, message] = failure;
       span.fail(`${code}: ${message}`);
       span.end();
-      events.failed(code, message, untouched);
+      events.failed(...failure);
     },
   };
 }

@@ -11,7 +11,7 @@
  * reports it.
  */
 import { CapstanError, isErrorCode } from '../../lib/errors.ts';
-import type { AgentFrame, Begin, ResponseHead } from '../../proto/gen/capstan/v1/invoke.ts';
+import { WorkerEnd, type AgentFrame, type Begin, type ResponseHead } from '../../proto/gen/capstan/v1/invoke.ts';
 import { ResponseValidator, type HeaderPair } from '../../lib/response-validator.ts';
 import type { AgentLink, LinkedRequest } from '../invoke/agent-link.ts';
 import type { Pools, PoolWorker, Seeker } from './pools.ts';
@@ -52,6 +52,8 @@ export const RETAINED_BYTES = 64 * 1024;
 const GRANT_BYTES = 64 * 1024;
 /** Bytes that an agent may exceed its credit by before its stream is considered hostile. */
 const MAX_OWED_BYTES = 4 * WINDOW_BYTES;
+/** Workers that a request may lose to others before it fails. */
+const MAX_NEIGHBOURS_LOSSES = 3;
 const NOTHING = Buffer.alloc(0);
 
 export class Exchange implements Seeker<AgentLink>, LinkedRequest {
@@ -66,6 +68,10 @@ export class Exchange implements Seeker<AgentLink>, LinkedRequest {
   #refusal = '';
   /** The connection of a worker was reset: the request was most likely not read. */
   #wasReset = false;
+  /** Workers that others ended under it. */
+  #losses = 0;
+  alone = false;
+  aloneSince: number | undefined;
   #window = WINDOW_BYTES;
   #worker: PoolWorker<AgentLink> | undefined;
   #number = 0;
@@ -171,13 +177,12 @@ export class Exchange implements Seeker<AgentLink>, LinkedRequest {
         if (this.#window > 0) this.#options.onReady();
         break;
       case 'abort': {
-        const { code, message, untouched } = frame.value;
-        const again = untouched && this.#retained !== null && !(code === 'WORKER_LOST' && this.#wasReset);
+        const { code, message, untouched, workerEnd } = frame.value;
+        const again = untouched && this.#retained !== null && (code !== 'WORKER_LOST' || this.#mayFollowLoss(workerEnd));
         this.#letGo(again);
         if (this.#over) break;
         if (again) {
           this.#refusal = message;
-          this.#wasReset ||= code === 'WORKER_LOST';
           // The next worker has its whole time.
           clearTimeout(this.#timer);
           this.#timer = undefined;
@@ -234,6 +239,23 @@ export class Exchange implements Seeker<AgentLink>, LinkedRequest {
     if (ended) this.#letGo(false);
     else this.#send({ $case: 'abort', value: { code: 'INTERNAL', message: reason, untouched: false } }, 0);
     this.#fail(new CapstanError('INTERNAL', reason));
+  }
+
+  /** Whether the request is sent again after a worker that may have read it. It may do harm: its last try hurts no other. */
+  #mayFollowLoss(workerEnd: WorkerEnd | undefined): boolean {
+    const { alone: wasAlone } = this;
+    if (workerEnd === WorkerEnd.SUSPECT) {
+      this.alone = true;
+      return !wasAlone;
+    }
+    if (workerEnd === WorkerEnd.NEIGHBOUR) {
+      this.#losses += 1;
+      this.alone ||= this.#losses > 1;
+      return this.#losses <= MAX_NEIGHBOURS_LOSSES;
+    }
+    const wasReset = this.#wasReset;
+    this.#wasReset = true;
+    return !wasReset;
   }
 
   #seek(): void {

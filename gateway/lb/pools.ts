@@ -24,6 +24,8 @@ export interface PoolWorker<Host extends WorkerHost> {
   lastUsed: number;
   /** It rejected a request and gets no other before this time. */
   notBefore: number;
+  /** Its request may end it: it gets no other meanwhile. */
+  isTaken: boolean;
 }
 
 /** A request that waits for a worker. Exactly one of the two callbacks is called, possibly at once. */
@@ -32,6 +34,10 @@ export interface Seeker<Host extends WorkerHost> {
   readonly functionName: string;
   /** When it started to wait, monotonic ms; set here. */
   soughtAt: number | undefined;
+  /** It may end its worker, and gets one without other requests. */
+  readonly alone: boolean;
+  /** When it started to wait for such a worker, monotonic ms; set here. */
+  aloneSince: number | undefined;
   placed(worker: PoolWorker<Host>): void;
   refused(error: CapstanError): void;
 }
@@ -54,6 +60,8 @@ export interface PoolSettings {
 /** A worker as its agent tells it. */
 export type Served = Pick<ServingWorker, 'workerId' | 'endpointId' | 'releaseId' | 'slots' | 'functions'>;
 
+const NONE: ReadonlySet<never> = new Set();
+
 interface Pool<Host extends WorkerHost> {
   readonly workers: Map<string, PoolWorker<Host>>;
   /** In order of arrival. */
@@ -67,6 +75,8 @@ interface Pool<Host extends WorkerHost> {
 
 /** How long a refused request counts as demand, ms: its caller tries again within this time (Retry-After). */
 const DEMAND_MS = 65_000;
+/** A request that runs alone waits this long for a worker that is empty by chance, ms; then one gets no others until it is. */
+const RESERVE_AFTER_MS = 1_000;
 /** Pause after a worker rejected a request, ms; its agent also reports when it is ready again. */
 const REFUSED_MS = 25;
 
@@ -82,10 +92,10 @@ export class Pools<Host extends WorkerHost> {
   /** Finds a worker for a request, or lets it wait. The returned function removes it again. */
   seek(endpointId: string, seeker: Seeker<Host>): () => void {
     const pool = this.#poolOf(endpointId);
-    const worker = pool.held.size === 0 ? this.#choose(endpointId, pool, seeker.functionName) : undefined;
+    const worker = pool.held.size === 0 ? this.#choose(endpointId, pool, seeker) : undefined;
     if (worker !== undefined) {
       seeker.soughtAt ??= this.#settings.now();
-      this.#use(endpointId, pool, worker);
+      this.#use(pool, worker, seeker);
       seeker.placed(worker);
       return () => undefined;
     }
@@ -102,10 +112,14 @@ export class Pools<Host extends WorkerHost> {
       return () => undefined;
     }
     seeker.soughtAt ??= this.#settings.now();
+    if (seeker.alone) seeker.aloneSince ??= this.#settings.now();
+    // One that waits for a worker of its own keeps no other from a free slot.
+    const mayPass = pool.held.size > 0 && hasRoom(pool.workers.values());
     if (cameBefore) pool.held = new Set([...pool.held, seeker].sort((one, other) => sinceOf(one) - sinceOf(other)));
     else pool.held.add(seeker);
     this.#settings.onChange(endpointId, pool.held.size === 1);
-    this.#arm(endpointId, pool);
+    if (mayPass) this.serve(endpointId);
+    else this.#arm(endpointId, pool);
     return () => {
       if (pool.held.delete(seeker)) this.#settings.onChange(endpointId, false);
     };
@@ -114,6 +128,7 @@ export class Pools<Host extends WorkerHost> {
   /** A worker has one request less. `refused`: it did not accept it. */
   release(worker: PoolWorker<Host>, refused: boolean): void {
     worker.inFlight -= 1;
+    worker.isTaken = false;
     if (refused) worker.notBefore = this.#settings.now() + REFUSED_MS;
     const pool = this.#pools.get(worker.endpointId);
     if (pool === undefined) return;
@@ -147,6 +162,7 @@ export class Pools<Host extends WorkerHost> {
         inFlight: 0,
         lastUsed: 0,
         notBefore: 0,
+        isTaken: false,
       });
     }
     for (const endpointId of touched) {
@@ -162,15 +178,18 @@ export class Pools<Host extends WorkerHost> {
   serve(endpointId: string): void {
     const pool = this.#pools.get(endpointId);
     if (pool === undefined) return;
+    const reserved = new Set<PoolWorker<Host>>();
     for (const seeker of pool.held) {
-      const worker = this.#choose(endpointId, pool, seeker.functionName);
+      const worker = this.#choose(endpointId, pool, seeker, reserved);
       if (worker === undefined) {
-        // It waits for a function that only the new release has; others need not wait.
-        if (hasRoom(pool.workers.values())) continue;
+        const emptied = this.#emptiedFor(endpointId, pool, seeker, reserved);
+        if (emptied !== undefined) reserved.add(emptied);
+        // It waits for a worker of its own, or for a function that only the new release has; others need not wait.
+        if (hasRoom(pool.workers.values(), reserved)) continue;
         break;
       }
       pool.held.delete(seeker);
-      this.#use(endpointId, pool, worker);
+      this.#use(pool, worker, seeker);
       seeker.placed(worker);
     }
     this.#arm(endpointId, pool);
@@ -264,7 +283,12 @@ export class Pools<Host extends WorkerHost> {
   /**
    * Returns a worker of the current release; as long as it has none, one of the previous release that has the function.
    */
-  #choose(endpointId: string, pool: Pool<Host>, fn: string): PoolWorker<Host> | undefined {
+  #choose(
+    endpointId: string,
+    pool: Pool<Host>,
+    { functionName: fn, alone }: Seeker<Host>,
+    reserved: ReadonlySet<PoolWorker<Host>> = NONE,
+  ): PoolWorker<Host> | undefined {
     const release = this.#settings.releaseOf(endpointId);
     let best: PoolWorker<Host> | undefined;
     let present = false;
@@ -273,7 +297,7 @@ export class Pools<Host extends WorkerHost> {
         if (!present) best = undefined;
         present = true;
       } else if (present || (fn !== '' && !worker.functions.has(fn))) continue;
-      if (worker.inFlight >= worker.slots) continue;
+      if (worker.inFlight >= (alone ? 1 : worker.slots) || worker.isTaken || reserved.has(worker)) continue;
       if (best !== undefined) {
         const less = best.inFlight - worker.inFlight;
         if (less < 0 || (less === 0 && worker.lastUsed < best.lastUsed)) continue;
@@ -284,7 +308,23 @@ export class Pools<Host extends WorkerHost> {
     return best;
   }
 
-  #use(endpointId: string, pool: Pool<Host>, worker: PoolWorker<Host>): void {
+  /** Returns the worker that takes no other requests until this one can run alone on it: the one with the fewest in flight. */
+  #emptiedFor(
+    endpointId: string,
+    pool: Pool<Host>,
+    { functionName: fn, alone, aloneSince }: Seeker<Host>,
+    reserved: ReadonlySet<PoolWorker<Host>>,
+  ): PoolWorker<Host> | undefined {
+    if (!alone || this.#settings.now() - (aloneSince ?? 0) < RESERVE_AFTER_MS) return undefined;
+    const release = this.#settings.releaseOf(endpointId);
+    const isFit = (worker: PoolWorker<Host>): boolean => worker.releaseId === release || fn === '' || worker.functions.has(fn);
+    const workers = [...pool.workers.values()].filter((worker) => !worker.isTaken && !reserved.has(worker) && isFit(worker));
+    return workers.sort((one, other) => one.inFlight - other.inFlight)[0];
+  }
+
+  #use(pool: Pool<Host>, worker: PoolWorker<Host>, { alone }: Seeker<Host>): void {
+    const { endpointId } = worker;
+    worker.isTaken = alone;
     worker.inFlight += 1;
     worker.notBefore = 0;
     worker.lastUsed = this.#uses++;
@@ -325,7 +365,7 @@ function sinceOf({ soughtAt }: { readonly soughtAt: number | undefined }): numbe
   return soughtAt ?? 0;
 }
 
-function hasRoom(workers: Iterable<{ readonly slots: number; readonly inFlight: number }>): boolean {
-  for (const { slots, inFlight } of workers) if (inFlight < slots) return true;
+function hasRoom<W extends PoolWorker<WorkerHost>>(workers: Iterable<W>, reserved: ReadonlySet<W> = new Set()): boolean {
+  for (const worker of workers) if (worker.inFlight < worker.slots && !worker.isTaken && !reserved.has(worker)) return true;
   return false;
 }

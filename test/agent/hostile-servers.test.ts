@@ -73,6 +73,7 @@ function get(reach: Reach, share: ReadingShare): { request: ProxiedRequest; fail
       isRefused: () => false,
       onRefused: () => undefined,
       onInvalid: () => undefined,
+      workerEndOf: () => undefined,
       onOver: () => undefined,
     },
   );

@@ -55,6 +55,7 @@ async function failureOf(port: number, order: Partial<HttpRequest> = {}, isGone 
         isRefused: () => isGone,
         onRefused: () => (refused = true),
         onInvalid: reject,
+        workerEndOf: () => undefined,
         onOver: () => request.credit(0),
       },
     );
@@ -221,6 +222,7 @@ test('what a caller sends before its connection is upgraded is the first of what
       isRefused: () => false,
       onRefused: () => t.fail(),
       onInvalid: (line) => t.fail(line),
+      workerEndOf: () => undefined,
       onOver: () => undefined,
     },
   );

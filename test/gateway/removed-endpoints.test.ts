@@ -33,6 +33,8 @@ test('pools that hold nothing are dropped with the next new one', (t) => {
   });
   const seeker = {
     soughtAt: undefined,
+    alone: false,
+    aloneSince: undefined,
     functionName: 'fn',
     placed: () => undefined,
     refused: () => undefined,

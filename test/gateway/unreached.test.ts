@@ -20,7 +20,14 @@ test('a request waits while one node may serve it, and is refused once none may,
   });
   const refused: CapstanError[] = [];
   const seek = (): (() => void) =>
-    pools.seek('web', { functionName: '', soughtAt: undefined, placed: () => t.fail(), refused: (error) => refused.push(error) });
+    pools.seek('web', {
+      functionName: '',
+      soughtAt: undefined,
+      alone: false,
+      aloneSince: undefined,
+      placed: () => t.fail(),
+      refused: (error) => refused.push(error),
+    });
   seek();
   nodes.set('default', [lost('one')]);
   t.is(refused.length, 0);
@@ -40,6 +47,8 @@ test('a request waits while one node may serve it, and is refused once none may,
   const last = pools.seek('web', {
     functionName: 'other',
     soughtAt: undefined,
+    alone: false,
+    aloneSince: undefined,
     placed: () => t.fail(),
     refused: (error) => refused.push(error),
   });

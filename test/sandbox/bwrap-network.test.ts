@@ -190,6 +190,7 @@ networkTest('a request that is accepted in place of a server that has ended goes
           isRefused,
           onRefused: () => doubts.push('refused'),
           onInvalid: (line) => t.fail(line),
+          workerEndOf: () => undefined,
           onOver: () => request.credit(0),
         },
       );

@@ -1,4 +1,6 @@
 /** The HTTP requests of a host: request parts go out as frames, responses return as frames. */
+import { WorkerEnd } from '../../../proto/gen/capstan/v1/invoke.ts';
+import { isIdempotent } from '../idempotent.ts';
 import { HTTP_WINDOW_BYTES, type HttpCall, type HttpEvents, type HttpRequest } from '../runtime.ts';
 import type { HttpFromHost, ToHost } from './protocol.ts';
 
@@ -18,11 +20,16 @@ const KEY = /^h([1-9]\d{0,14})$/;
  */
 export type FrameVerdict = 'fine' | 'foreign' | 'beyond-credit';
 
+/** What ended the functions of a host: one of its requests, something other than its requests, or one that is not known. */
+export type EndedBy = { readonly kind: 'request'; readonly key: string } | { readonly kind: 'other' } | { readonly kind: 'unknown' };
+
 /** A function writes while its window is open, in parts of at most this size, bytes: the last one may go beyond it. */
 const PART_BYTES = 64 * 1024;
 
 interface Open {
   readonly events: HttpEvents;
+  /** Its method is idempotent, it has no part of its response, and its caller waits for one. */
+  isRepeatable: boolean;
   /** Bytes of the response that may be sent. */
   window: number;
   /** Bytes of the request that the function has not read. */
@@ -47,7 +54,13 @@ export class HostRequests {
     }
     const key = `h${this.#next++}`;
     const { send, kill, killMs } = this.#deps;
-    const open: Open = { events, window: HTTP_WINDOW_BYTES, unreadOfRequest: request.body.length, killTimer: undefined };
+    const open: Open = {
+      events,
+      isRepeatable: isIdempotent(request.method),
+      window: HTTP_WINDOW_BYTES,
+      unreadOfRequest: request.body.length,
+      killTimer: undefined,
+    };
     this.#open.set(key, open);
     const { body, upgrade, ...head } = request;
     send({ t: 'http', life, key, ...head, ...(upgrade === true ? { upgrade } : {}) }, body);
@@ -65,6 +78,7 @@ export class HostRequests {
       },
       abort: (force) => {
         if (!isOpen()) return;
+        open.isRepeatable = false;
         send({ t: 'http-abort', key });
         if (force) open.killTimer ??= setTimeout(kill, killMs);
       },
@@ -94,6 +108,7 @@ export class HostRequests {
     const { events } = open;
     switch (frame.t) {
       case 'http-head':
+        open.isRepeatable = false;
         if (frame.ended) this.#forget(frame.key, open);
         events.head(frame.status, frame.headers, body, frame.ended);
         break;
@@ -117,11 +132,19 @@ export class HostRequests {
     this.#closed = true;
   }
 
-  /** The host is gone, or its functions are. */
-  loseAll(why: string): void {
-    for (const [key, open] of this.#open) {
+  /** The host is gone, or its functions are. What did not end them may be sent again where its method allows it. */
+  loseAll(why: string, endedBy: EndedBy): void {
+    const lost = [...this.#open];
+    const isSole = lost.length === 1;
+    for (const [key, open] of lost) {
       this.#forget(key, open);
-      open.events.failed('WORKER_LOST', why, false);
+      if (endedBy.kind === 'request' ? endedBy.key === key : endedBy.kind === 'unknown' && isSole) {
+        open.events.failed('WORKER_LOST', why, false);
+        continue;
+      }
+      const workerEnd = endedBy.kind === 'unknown' ? WorkerEnd.SUSPECT : WorkerEnd.NEIGHBOUR;
+      const message = endedBy.kind === 'request' ? `another request ended the worker, and this one may have run: ${why}` : why;
+      open.events.failed('WORKER_LOST', message, open.isRepeatable, workerEnd);
     }
   }
 

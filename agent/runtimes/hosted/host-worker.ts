@@ -15,7 +15,7 @@ import {
 } from '../runtime.ts';
 import { workerS3Config } from '../s3-config.ts';
 import { LineAssembler } from '../line-assembler.ts';
-import { HostRequests } from './host-requests.ts';
+import { HostRequests, type EndedBy } from './host-requests.ts';
 import type { Host } from './host.ts';
 import type { HostListener } from './host-listener.ts';
 import type { OutputStream } from '../output-limiter.ts';
@@ -244,7 +244,7 @@ export class HostWorker implements RunningWorker, HostListener {
       case 'reloading':
         this.#life += 1;
         this.#forgetAll();
-        this.#requests.loseAll('the functions of the worker were stopped');
+        this.#requests.loseAll('the functions of the worker were stopped', { kind: 'other' });
         this.#events.reloading();
         break;
       case 'clearing':
@@ -287,7 +287,7 @@ export class HostWorker implements RunningWorker, HostListener {
     this.#assembler.end();
     this.#forgetAll();
     const why = this.#death ?? detail;
-    this.#requests.loseAll(why);
+    this.#requests.loseAll(why, this.#endedBy(culprit));
     if (!this.#ending) this.#events.log({ stream: 'system', jobId: '', text: why });
     this.#events.exited(why, this.#hardStop, culprit, this.#isUnread);
     this.#onSettled();
@@ -314,6 +314,11 @@ export class HostWorker implements RunningWorker, HostListener {
         () => this.#host.catchUp(),
       ),
     ]);
+  }
+
+  #endedBy(culprit: string | undefined): EndedBy {
+    if (culprit !== undefined) return { kind: 'request', key: culprit };
+    return { kind: this.#hardStop || this.#ending ? 'other' : 'unknown' };
   }
 
   /** Lets user code that listens for the signal clean up. */

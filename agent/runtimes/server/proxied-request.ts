@@ -8,7 +8,8 @@
  * | was never established (refused, no route, time-out) | nothing was sent: `untouched` |
  * | was reset before the first byte of a response; an idempotent method without a body | `untouched`, but WORKER_LOST: see below |
  * | the same, and nothing listens there any more | `untouched`: it was accepted in place of a server that is gone |
- * | ended normally, or broke in any other way | unknown: not `untouched` |
+ * | ended in another way before that byte, beside other requests; the same methods | `untouched`, but WORKER_LOST: each of them may have ended the server |
+ * | ended in another way | unknown: not `untouched` |
  *
  * The kernel resets a connection when its server exits with unread bytes, or before the server accepted it: the request
  * was not read then. A server may also request a reset after reading everything; for an idempotent method a retry is
@@ -19,6 +20,8 @@
 import { request as httpRequest, type Agent, type ClientRequest, type IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
 
+import type { WorkerEnd } from '../../../proto/gen/capstan/v1/invoke.ts';
+import { isIdempotent } from '../idempotent.ts';
 import { HTTP_WINDOW_BYTES, type HttpCall, type HttpEvents, type HttpRequest } from '../runtime.ts';
 import { limitInformation } from './information.ts';
 import { failedWriteOf } from './read-before-close.ts';
@@ -26,7 +29,6 @@ import { CONNECT_MS } from './server-agent.ts';
 import type { Reach } from './site.ts';
 
 const NOTHING = Buffer.alloc(0);
-const IDEMPOTENT = new Set(['GET', 'HEAD', 'OPTIONS', 'PUT', 'DELETE', 'TRACE']);
 const RESET = new Set(['ECONNRESET', 'EPIPE']);
 
 export interface ProxiedDeps {
@@ -38,6 +40,8 @@ export interface ProxiedDeps {
   /** The worker sent something other than an HTTP response; a line for its log. */
   readonly onInvalid: (line: string) => void;
   readonly onOver: () => void;
+  /** The connection was lost. Returns what the request had to do with the end of the server; undefined when it was alone or not read. */
+  readonly workerEndOf: (request: ProxiedRequest, isUnread: boolean) => WorkerEnd | undefined;
 }
 
 export class ProxiedRequest implements HttpCall {
@@ -56,6 +60,8 @@ export class ProxiedRequest implements HttpCall {
   #earlyEnded = false;
   #window = HTTP_WINDOW_BYTES;
   #over = false;
+  /** A request beside it has lost the server. */
+  isSuspect = false;
   /** Fails the request when its connection breaks. */
   #why: string | undefined;
 
@@ -64,7 +70,7 @@ export class ProxiedRequest implements HttpCall {
     this.#deps = deps;
     const { method, url, headers, body, ended, upgrade } = order;
     const path = url.slice(url.indexOf('/', url.indexOf('://') + 3));
-    this.#repeatable = IDEMPOTENT.has(method);
+    this.#repeatable = isIdempotent(method);
     const list = headers.flat();
     const taken = upgrade === true ? ['connection', 'Upgrade', 'upgrade', 'websocket'] : [];
     this.#request = httpRequest({
@@ -148,15 +154,21 @@ export class ProxiedRequest implements HttpCall {
 
   /** The closed connection tells the user's server; there is nothing to stop by force. */
   abort(): void {
-    this.fail('the caller disconnected');
+    if (!this.#destroy('the caller disconnected') || !this.#finish()) return;
+    this.#events.failed('CONFLICT', 'the caller disconnected', false);
   }
 
-  /** Ends the request in any state. */
+  /** The server is gone. */
   fail(why: string): void {
+    if (this.#destroy(why)) this.#fail(why);
+  }
+
+  /** Closes the connection; returns false when the request was over. */
+  #destroy(why: string): boolean {
     this.#why ??= why;
     this.#request.destroy();
     this.#source?.destroy();
-    this.#fail(why);
+    return !this.#over;
   }
 
   /** Bounded by the window of the body, as no credit is granted before. */
@@ -188,11 +200,14 @@ export class ProxiedRequest implements HttpCall {
   }
 
   #fail(why: string, reset = false, isGone = false): void {
-    const unread = reset && this.#repeatable && this.#request.socket?.bytesRead === 0;
+    if (this.#over) return;
+    const isRepeatable = this.#repeatable && this.#request.socket?.bytesRead === 0;
+    const workerEnd = this.#connected ? this.#deps.workerEndOf(this, reset) : undefined;
     const message = this.#why ?? `the worker did not respond: ${why}`;
-    if (!this.#finish()) return;
-    if (this.#connected) this.#events.failed(unread && isGone ? 'UNAVAILABLE' : 'WORKER_LOST', message, unread);
-    else this.#events.failed('UNAVAILABLE', message, true);
+    this.#finish();
+    if (!this.#connected) this.#events.failed('UNAVAILABLE', message, true);
+    else if (isRepeatable && isGone) this.#events.failed('UNAVAILABLE', message, true);
+    else this.#events.failed('WORKER_LOST', message, isRepeatable && (reset || workerEnd !== undefined), workerEnd);
   }
 
   #finish(): boolean {

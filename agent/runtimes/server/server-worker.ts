@@ -4,6 +4,7 @@
  */
 
 import { messageOf } from '../../../lib/to-error.ts';
+import { WorkerEnd } from '../../../proto/gen/capstan/v1/invoke.ts';
 import { checkAgain, checkServer, describeCheck, isHealthy, readyBy, type CheckResult, type ReadyBy } from './health-check.ts';
 import { expandedCommand } from '../foreign/command-line.ts';
 import type { LaunchedProcess } from '../foreign/launcher.ts';
@@ -82,6 +83,7 @@ export class ServerWorker implements RunningWorker {
       onRefused: () => this.#doubt(),
       onInvalid: (text) => this.#events.log({ stream: 'system', jobId: '', text }),
       onOver: () => this.#open.delete(proxied),
+      workerEndOf: (request, isUnread) => this.#workerEndOf(request, isUnread),
     });
     this.#open.add(proxied);
     return proxied;
@@ -138,12 +140,12 @@ export class ServerWorker implements RunningWorker {
     this.#timer = setTimeout(() => this.#check(), ms);
   }
 
-  /** It no longer listens: it receives no request before it answers GET /ping again. */
-  #doubt(): void {
+  /** It no longer listens, or may be about to end: it receives no request before it answers GET /ping again. */
+  #doubt(askMs = ASK_MS): void {
     if (this.#doubtedAt !== undefined || this.#ending || this.#gone) return;
     this.#doubtedAt = performance.now();
     this.#events.reachable(false);
-    this.#askLater(ASK_MS);
+    this.#askLater(askMs);
   }
 
   #check(): void {
@@ -214,6 +216,16 @@ export class ServerWorker implements RunningWorker {
     } else if (ms >= DOUBT_MS)
       this.#carried.kill(`the worker refuses connections and did not respond to GET /ping for ${DOUBT_MS / 1000} s`);
     else this.#askLater(ASK_MS);
+  }
+
+  /** A request lost its connection. Those beside it lose theirs one after the other: they are suspects as much as it is. */
+  #workerEndOf(request: ProxiedRequest, isUnread: boolean): WorkerEnd | undefined {
+    this.#doubt(0);
+    if (isUnread) return undefined;
+    if (this.#ending) return WorkerEnd.NEIGHBOUR;
+    const isSuspect = request.isSuspect || this.#open.size > 1;
+    for (const other of this.#open) other.isSuspect = true;
+    return isSuspect ? WorkerEnd.SUSPECT : undefined;
   }
 
   #exited(detail: string, isUnread = false): void {

@@ -7,6 +7,7 @@ import test, { type ExecutionContext } from 'ava';
 
 import type { HttpCall, HttpRequest, Runtime, WorkerStart } from '../../../agent/runtimes/runtime.ts';
 import { HTTP_WINDOW_BYTES } from '../../../agent/runtimes/runtime.ts';
+import { WorkerEnd } from '../../../proto/gen/capstan/v1/invoke.ts';
 import { Signals } from '../../agent/signals.ts';
 import { SERVER_SOURCE, type HttpBuild } from './functions-http.ts';
 import { startWorkerOf, type TestWorker } from './worker-under-test.ts';
@@ -24,7 +25,13 @@ type Heard =
   | { readonly on: 'body'; readonly bytes: Buffer }
   | { readonly on: 'credit'; readonly bytes: number }
   | { readonly on: 'ended' }
-  | { readonly on: 'failed'; readonly code: string; readonly message: string; readonly untouched: boolean };
+  | {
+      readonly on: 'failed';
+      readonly code: string;
+      readonly message: string;
+      readonly untouched: boolean;
+      readonly workerEnd: WorkerEnd | undefined;
+    };
 
 export interface Asked {
   readonly call: HttpCall;
@@ -59,7 +66,7 @@ export function ask(worker: TestWorker, fn: string, more: Partial<HttpRequest> =
       },
       body: took,
       credit: (bytes) => heard.push({ on: 'credit', bytes }),
-      failed: (code, message, untouched) => heard.push({ on: 'failed', code, message, untouched }),
+      failed: (code, message, untouched, workerEnd) => heard.push({ on: 'failed', code, message, untouched, workerEnd }),
     },
   );
   if (call === undefined) throw new Error('the runtime serves no requests');
@@ -225,9 +232,15 @@ export function httpConformance(name: string, makeRuntime: MakeRuntime, build: H
     const worker = await workerOf(t);
     const parked = ask(worker, 'parked');
     await worker.hear('log', ({ text }) => text === 'parked');
+    const { length } = worker.said.items;
+    const written = ask(worker, 'parked', { method: 'POST' });
+    await worker.hear('log', ({ text }) => text === 'parked', length);
     const leaving = ask(worker, 'leaves', query('code=7'));
-    for (const { heard } of [parked, leaving])
-      t.like(await heard.next(({ on }) => on === 'failed'), { code: 'WORKER_LOST', untouched: false });
+    t.like(await leaving.heard.next(({ on }) => on === 'failed'), { code: 'WORKER_LOST', untouched: false });
+    // Those beside it may be repeated where their methods allow it.
+    const neighbour = { code: 'WORKER_LOST', workerEnd: WorkerEnd.NEIGHBOUR };
+    t.like(await parked.heard.next(({ on }) => on === 'failed'), { ...neighbour, untouched: true });
+    t.like(await written.heard.next(({ on }) => on === 'failed'), { ...neighbour, untouched: false });
     t.regex((await worker.hear('exited')).detail, /code 7/);
   });
 }

@@ -1,5 +1,6 @@
 """Jobs of which one ends the worker of all."""
 import asyncio
+import ctypes
 import os
 import signal
 import sys
@@ -9,6 +10,8 @@ import time
 def leave(how):
     if how == "exits":
         sys.exit(1)
+    if how == "crashes":
+        ctypes.string_at(0)
     if how == "is killed":
         os.kill(os.getpid(), signal.SIGKILL)
 
@@ -25,3 +28,22 @@ def thread(n: int, how: str, ctx):
     if n == 0:
         leave(how)
     return [n, ctx.attempt]
+
+
+begun = 0
+
+
+async def web_py(n: int, how: str, marker: str = ""):
+    """The request 0 ends the worker once three others are in it; in a later life of the worker they return."""
+    global begun
+    begun += 1
+    is_later = os.path.exists(marker)
+    while n == 0 and begun < 4 and not is_later:
+        await asyncio.sleep(0.01)
+    if n == 0:
+        with open(marker, "a") as lives:
+            lives.write("x")
+        leave(how)
+    if marker != "" and not is_later:
+        await asyncio.sleep(60)
+    return n

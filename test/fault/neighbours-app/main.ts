@@ -1,14 +1,20 @@
 /** Jobs of which one ends the worker of all. */
+import { appendFileSync, existsSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 
 interface Context {
   readonly attempt: number;
 }
 
+function leave(how: string): void {
+  if (how === 'exits') process.exit(1);
+  if (how === 'crashes') process.kill(process.pid, 'SIGSEGV');
+  if (how === 'is killed') process.kill(process.pid, 'SIGKILL');
+}
+
 async function job(n: number, how: string, { attempt }: Context): Promise<readonly number[]> {
   await sleep(500);
-  if (n === 0 && how === 'exits') process.exit(1);
-  if (n === 0 && how === 'is killed') process.kill(process.pid, 'SIGKILL');
+  if (n === 0) leave(how);
   return [n, attempt];
 }
 
@@ -18,4 +24,23 @@ export function inProcess(n: number, how: string, ctx: Context): Promise<readonl
 
 export function inThread(n: number, how: string, ctx: Context): Promise<readonly number[]> {
   return job(n, how, ctx);
+}
+
+let begun = 0;
+
+/** The request 0 ends the worker once three others are in it; in a later life of the worker they return. */
+export async function webJs(n: number, how: string, marker = ''): Promise<number> {
+  begun += 1;
+  const isLater = existsSync(marker);
+  while (n === 0 && begun < 4 && !isLater) await sleep(10);
+  if (n === 0) {
+    appendFileSync(marker, 'x');
+    leave(how);
+  }
+  if (marker !== '' && !isLater) await sleep(60_000);
+  return n;
+}
+
+export function webThread(n: number, how: string, marker = ''): Promise<number> {
+  return webJs(n, how, marker);
 }

@@ -22,6 +22,72 @@ export const protobufPackage = "capstan.v1";
 
 export const protobufFileName = "capstan/v1/invoke.proto";
 
+/** What a request had to do with the end of its worker. */
+export const WorkerEnd = {
+  /** UNSPECIFIED - The connection was reset, most likely before the request was read: once more. */
+  UNSPECIFIED: "WORKER_END_UNSPECIFIED",
+  /** NEIGHBOUR - Another request ended the worker: once more, and then once with no other request on its worker. */
+  NEIGHBOUR: "WORKER_END_NEIGHBOUR",
+  /** SUSPECT - Each request on the worker may have ended it: once more, with no other request on its worker. */
+  SUSPECT: "WORKER_END_SUSPECT",
+  UNRECOGNIZED: "UNRECOGNIZED",
+} as const;
+
+export type WorkerEnd = typeof WorkerEnd[keyof typeof WorkerEnd];
+
+export namespace WorkerEnd {
+  export type UNSPECIFIED = typeof WorkerEnd.UNSPECIFIED;
+  export type NEIGHBOUR = typeof WorkerEnd.NEIGHBOUR;
+  export type SUSPECT = typeof WorkerEnd.SUSPECT;
+  export type UNRECOGNIZED = typeof WorkerEnd.UNRECOGNIZED;
+}
+
+export function workerEndFromJSON(object: any): WorkerEnd {
+  switch (object) {
+    case 0:
+    case "WORKER_END_UNSPECIFIED":
+      return WorkerEnd.UNSPECIFIED;
+    case 1:
+    case "WORKER_END_NEIGHBOUR":
+      return WorkerEnd.NEIGHBOUR;
+    case 2:
+    case "WORKER_END_SUSPECT":
+      return WorkerEnd.SUSPECT;
+    case -1:
+    case "UNRECOGNIZED":
+    default:
+      return WorkerEnd.UNRECOGNIZED;
+  }
+}
+
+export function workerEndToJSON(object: WorkerEnd): string {
+  switch (object) {
+    case WorkerEnd.UNSPECIFIED:
+      return "WORKER_END_UNSPECIFIED";
+    case WorkerEnd.NEIGHBOUR:
+      return "WORKER_END_NEIGHBOUR";
+    case WorkerEnd.SUSPECT:
+      return "WORKER_END_SUSPECT";
+    case WorkerEnd.UNRECOGNIZED:
+    default:
+      return "UNRECOGNIZED";
+  }
+}
+
+export function workerEndToNumber(object: WorkerEnd): number {
+  switch (object) {
+    case WorkerEnd.UNSPECIFIED:
+      return 0;
+    case WorkerEnd.NEIGHBOUR:
+      return 1;
+    case WorkerEnd.SUSPECT:
+      return 2;
+    case WorkerEnd.UNRECOGNIZED:
+    default:
+      return -1;
+  }
+}
+
 /** Everything gathered in one turn of the event loop, in order. */
 export interface InvokeFromAgent {
   frames: AgentFrame[];
@@ -119,10 +185,11 @@ export interface Abort {
   code: string;
   message: string;
   /**
-   * Nothing of the request reached a worker, or nothing that it read: another one may take it; with the
-   * code WORKER_LOST, where that is all but certain, once.
+   * Another worker may take the request: nothing of it reached a worker. With the code WORKER_LOST it may have been
+   * read, its method is idempotent, and `worker_end` says how often it may be sent again.
    */
   untouched: boolean;
+  workerEnd?: WorkerEnd | undefined;
 }
 
 export interface GatewayReport {
@@ -1595,7 +1662,7 @@ export const Header: MessageFns<Header> = {
 };
 
 function createBaseAbort(): Abort {
-  return { code: "", message: "", untouched: false };
+  return { code: "", message: "", untouched: false, workerEnd: undefined };
 }
 
 export const Abort: MessageFns<Abort> = {
@@ -1608,6 +1675,9 @@ export const Abort: MessageFns<Abort> = {
     }
     if (message.untouched !== false) {
       writer.uint32(24).bool(message.untouched);
+    }
+    if (message.workerEnd !== undefined) {
+      writer.uint32(32).int32(workerEndToNumber(message.workerEnd));
     }
     return writer;
   },
@@ -1649,6 +1719,14 @@ export const Abort: MessageFns<Abort> = {
             message.untouched = reader.bool();
             continue;
           }
+          case 4: {
+            if (tag !== 32) {
+              break;
+            }
+
+            message.workerEnd = workerEndFromJSON(reader.int32());
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -1666,6 +1744,11 @@ export const Abort: MessageFns<Abort> = {
       code: isSet(object.code) ? globalThis.String(object.code) : "",
       message: isSet(object.message) ? globalThis.String(object.message) : "",
       untouched: isSet(object.untouched) ? globalThis.Boolean(object.untouched) : false,
+      workerEnd: isSet(object.workerEnd)
+        ? workerEndFromJSON(object.workerEnd)
+        : isSet(object.worker_end)
+        ? workerEndFromJSON(object.worker_end)
+        : undefined,
     };
   },
 
@@ -1680,6 +1763,9 @@ export const Abort: MessageFns<Abort> = {
     if (message.untouched !== false) {
       obj.untouched = message.untouched;
     }
+    if (message.workerEnd !== undefined) {
+      obj.workerEnd = workerEndToJSON(message.workerEnd);
+    }
     return obj;
   },
 
@@ -1691,6 +1777,7 @@ export const Abort: MessageFns<Abort> = {
     message.code = object.code ?? "";
     message.message = object.message ?? "";
     message.untouched = object.untouched ?? false;
+    message.workerEnd = object.workerEnd ?? undefined;
     return message;
   },
 };
