@@ -82,6 +82,8 @@ export type CoreEvent =
       readonly start: number;
       readonly count: number;
       readonly webSockets: number;
+      /** How the request ended that there is one less of: its connection was lost, or not. */
+      readonly isLost?: boolean;
     }
   // From the inventory.
   /** The complete set of unusable devices, each with the reason. */

@@ -12,6 +12,9 @@
  *                                                         ▼                 ▼
  *                                      (not wanted and holding nothing) ending ──exited──▶ gone
  *
+ * A worker that its own work ended goes from ready straight to artifact, or to `restarting` until then while that happens
+ * too often (restarts.ts).
+ *
  * The phases of an attempt are in attempt-transitions.ts.
  */
 import type { Payload } from '../../lib/payload.ts';
@@ -26,7 +29,7 @@ export function attemptKey(jobId: string, token: number): AttemptKey {
   return `${jobId}#${token}`;
 }
 
-export type WorkerPhase = 'waiting' | 'artifact' | 'starting' | 'ready' | 'backoff' | 'ending';
+export type WorkerPhase = 'waiting' | 'artifact' | 'starting' | 'ready' | 'backoff' | 'restarting' | 'ending';
 
 export interface Worker {
   readonly id: string;
@@ -48,6 +51,8 @@ export interface Worker {
   requests: number;
   /** Those of them that are open WebSockets. */
   webSockets: number;
+  /** The last request that ended lost its connection: the worker may be about to end, although it holds nothing any more. */
+  hasLostRequest: boolean;
   /** When a draining worker no longer waits for its WebSockets, monotonic ms. */
   webSocketsUntil: number | undefined;
   /** It has requests or had one a moment ago. This value is reported, so that short requests cause no reports. */
@@ -72,7 +77,7 @@ export interface Worker {
   /** Monotonic ms. */
   askedAt: number;
   readyAt: number;
-  /** When `backoff` ends or `starting` times out. */
+  /** When `backoff` or `restarting` ends or `starting` times out. */
   deadline: number | undefined;
   artifactMs: number;
   startedMs: number;
@@ -133,6 +138,8 @@ export interface State {
   deviceProblems: ReadonlyMap<string, string>;
   readonly workers: Map<string, Worker>;
   readonly attempts: Map<AttemptKey, Attempt>;
+  /** When each endpoint has all its restarts without a wait again, monotonic ms (restarts.ts). */
+  readonly restarts: Map<string, number>;
   /** The newest attempt of each job. */
   readonly newest: Map<string, AttemptKey>;
   /** The scheduler has sent Welcome in the current session. */
@@ -153,6 +160,7 @@ export function newState(): State {
     deviceProblems: new Map(),
     workers: new Map(),
     attempts: new Map(),
+    restarts: new Map(),
     newest: new Map(),
     online: false,
     congested: false,

@@ -39,6 +39,7 @@ import {
   endHost,
   endIfFree,
   holdsWebSocketsOnly,
+  restartWorker,
   failWorker,
   setPreparing,
   setReachable,
@@ -280,8 +281,8 @@ function hostExited(ctx: StepContext, event: Extract<CoreEvent, { kind: 'exited'
   worker.hostAlive = false;
   const { hardStop, culprit, detail, isUnread = false } = event;
   const by = hardStop ? 'forced-stop' : worker.endAsked ? 'agent' : isUnread ? 'account' : 'itself';
-  // A handler of a job or request ended it, which says nothing against the next start. Its requests are over by now.
-  const hadWork = runningCount(ctx.state, worker) > 0 || worker.requests > 0 || worker.busy;
+  // A handler of a job or request ended it, which says nothing against the next start. Its requests may be over by now.
+  const hadWork = runningCount(ctx.state, worker) > 0 || worker.requests > 0 || worker.busy || worker.hasLostRequest;
   const isOfHandler = by === 'itself' && (culprit !== undefined || hadWork);
   markAttemptsLost(ctx, worker, { by, culprit, detail });
   if (worker.draining) {
@@ -289,8 +290,7 @@ function hostExited(ctx: StepContext, event: Extract<CoreEvent, { kind: 'exited'
     worker.deadline = undefined;
     endIfFree(ctx, worker);
   } else if (worker.phase === 'ready' && (hardStop || isOfHandler || by === 'account')) {
-    worker.askedAt = ctx.now;
-    beginStart(ctx, worker);
+    restartWorker(ctx, worker, detail);
   } else if (worker.phase !== 'backoff') {
     failWorker(ctx, worker, worker.phase === 'starting' ? 'START_FAILED' : 'WORKER_DIED', detail);
   }
@@ -307,7 +307,7 @@ function tick(ctx: StepContext): void {
     if (holdsWebSocketsOnly(worker)) endIfFree(ctx, worker);
     const deadline = workerDeadline(worker);
     if (deadline === undefined || ctx.now < deadline) continue;
-    if (worker.phase === 'backoff') beginStart(ctx, worker);
+    if (worker.phase === 'backoff' || worker.phase === 'restarting') beginStart(ctx, worker);
     else if (worker.phase === 'starting') {
       const limit = startTimeoutOf(worker.release);
       const waitsFor = worker.waitingFor === '' ? '' : `: ${worker.waitingFor}`;

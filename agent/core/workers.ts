@@ -3,6 +3,7 @@ import type { ReleaseSpec, WorkerSpec } from '../../proto/gen/capstan/v1/nodes.t
 import type { StepContext } from './context.ts';
 import { deviceProblemOf } from './devices.ts';
 import type { State, Worker } from './state.ts';
+import { takeRestart } from './restarts.ts';
 import { CRASH_LOOP_FAILURES } from './report.ts';
 
 /** First delay before a failed worker is restarted, ms; doubles with each consecutive failure. */
@@ -91,6 +92,7 @@ export function beginStart(ctx: StepContext, worker: Worker): void {
   worker.start += 1;
   worker.endAsked = false;
   worker.slots = undefined;
+  worker.hasLostRequest = false;
   if (worker.release.buildDigest === '') {
     startHost(ctx, worker, '');
     return;
@@ -198,6 +200,23 @@ export function failWorker(ctx: StepContext, worker: Worker, reason: string, det
   endIfFree(ctx, worker);
 }
 
+/** Its own work ended it: it starts again, at once unless that happens often to workers of its endpoint. */
+export function restartWorker(ctx: StepContext, worker: Worker, detail: string): void {
+  worker.askedAt = ctx.now;
+  const at = takeRestart(ctx.state, worker.release.endpointId, ctx.now);
+  if (at <= ctx.now) {
+    beginStart(ctx, worker);
+    return;
+  }
+  worker.phase = 'restarting';
+  worker.deadline = at;
+  if (worker.failures < CRASH_LOOP_FAILURES) {
+    worker.reason = 'RESTARTS_LIMITED';
+    worker.detail = `its jobs or requests end workers of the endpoint too often: ${detail}`;
+  }
+  ctx.state.workersChanged = true;
+}
+
 /** Asks the runtime once to end the host of this start; `force` may still follow a graceful end. */
 export function endHost(ctx: StepContext, worker: Worker, force: boolean): void {
   if (worker.endAsked && !force) return;
@@ -211,8 +230,9 @@ export function endHost(ctx: StepContext, worker: Worker, force: boolean): void 
 export function setRequests(
   ctx: StepContext,
   worker: Worker,
-  { count, webSockets }: { readonly count: number; readonly webSockets: number },
+  { count, webSockets, isLost = false }: { readonly count: number; readonly webSockets: number; readonly isLost?: boolean },
 ): void {
+  if (count < worker.requests) worker.hasLostRequest = isLost;
   worker.requests = count;
   worker.webSockets = webSockets;
   worker.busyUntil = count > 0 ? undefined : ctx.now + BUSY_AFTER_MS;
@@ -249,6 +269,7 @@ function newWorker(spec: WorkerSpec, release: ReleaseSpec, now: number): Worker 
     reachable: true,
     requests: 0,
     webSockets: 0,
+    hasLostRequest: false,
     webSocketsUntil: undefined,
     busy: false,
     busyUntil: undefined,

@@ -2,6 +2,7 @@
 import test from 'ava';
 
 import { actualWorkers } from '../../agent/core/report.ts';
+import { RESTART_BURST, RESTART_EVERY_MS } from '../../agent/core/restarts.ts';
 import { BACKOFF_FIRST_MS, WEBSOCKET_DRAIN_MS } from '../../agent/core/workers.ts';
 import { WorkerSpec, type WorkerStatus } from '../../proto/gen/capstan/v1/nodes.ts';
 import { release, World } from './core-world.ts';
@@ -261,6 +262,67 @@ test('a worker killed to stop a job starts again at once, uncharged', (t) => {
   world.settle();
   world.exit('w1', true);
   t.like(status(world), { state: 'WORKER_STATE_INITIALIZING', reason: 'ARTIFACT', failures: 0 });
+});
+
+test('workers that their own work ends start again at once, up to a rate of their endpoint', (t) => {
+  const world = worldWith({}, { workerId: 'w2' });
+  world.settle();
+  const crash = (workerId: string): string | undefined => {
+    world.exit(workerId, true);
+    const { reason } = status(world, workerId) ?? {};
+    world.settle();
+    return reason;
+  };
+  for (let n = 0; n < RESTART_BURST; n += 1) t.is(crash(n % 2 === 0 ? 'w1' : 'w2'), 'ARTIFACT');
+  t.is(crash('w1'), 'RESTARTS_LIMITED');
+  t.like(status(world, 'w1'), { state: 'WORKER_STATE_INITIALIZING', failures: 0 });
+  // Both wait for their turn, one after the other.
+  t.is(crash('w2'), 'RESTARTS_LIMITED');
+  world.pass(RESTART_EVERY_MS);
+  world.settle();
+  t.deepEqual([status(world, 'w1')?.state, status(world, 'w2')?.state], ['WORKER_STATE_IDLE', 'WORKER_STATE_INITIALIZING']);
+  world.pass(RESTART_EVERY_MS);
+  world.settle();
+  t.is(status(world, 'w2')?.state, 'WORKER_STATE_IDLE');
+  // One every second has no wait, however long.
+  world.pass(RESTART_BURST * RESTART_EVERY_MS);
+  for (let n = 0; n < 100; n += 1) {
+    t.is(crash('w1'), 'ARTIFACT');
+    world.pass(1_000);
+  }
+});
+
+test('a worker that its requests have lost starts again at once, however late its end is known', (t) => {
+  const world = worldWith({});
+  world.settle();
+  const setRequests = (count: number, isLost: boolean): void =>
+    void world.feed({ kind: 'requests', workerId: 'w1', start: 1, count, webSockets: 0, isLost });
+  setRequests(1, false);
+  setRequests(0, true);
+  world.pass(5_000);
+  world.exit('w1');
+  t.like(status(world), { state: 'WORKER_STATE_INITIALIZING', reason: 'ARTIFACT', failures: 0 });
+});
+
+test('a worker that dies a while after its last request waits before its next start', (t) => {
+  const world = worldWith({});
+  world.settle();
+  for (const count of [1, 0]) world.feed({ kind: 'requests', workerId: 'w1', start: 1, count, webSockets: 0, isLost: false });
+  world.pass(5_000);
+  world.exit('w1');
+  t.like(status(world), { state: 'WORKER_STATE_UNHEALTHY', reason: 'WORKER_DIED', failures: 1 });
+});
+
+test('a worker that waits for its restart ends at once when it is no longer wanted', (t) => {
+  const world = worldWith({});
+  world.settle();
+  for (let n = 0; n <= RESTART_BURST; n += 1) {
+    world.exit('w1', true);
+    world.settle();
+  }
+  t.is(status(world, 'w1')?.reason, 'RESTARTS_LIMITED');
+  world.feed({ kind: 'close' });
+  t.is(world.image.workers.size, 0);
 });
 
 test('a worker whose device cannot be used takes nothing and is not started; it goes on when the device is usable again', (t) => {
