@@ -25,6 +25,8 @@ test('requests that wait and later ones are refused, and count as one that waits
     pools.seek('web', {
       functionName: '',
       soughtAt: undefined,
+      alone: false,
+      aloneSince: undefined,
       placed: (worker) => placed.push(worker.id),
       refused: (error) => refused.push(error),
     });
