@@ -45,7 +45,7 @@ for (const name of ['coroutine', 'thread-py', 'node', 'thread-js']) {
 for (const name of ['web-py', 'web-js', 'web-thread-js', 'server-py', 'server-js']) {
   const ask = async (method: string, n: number, how: string, marker = ''): Promise<{ readonly status: number; readonly text: string }> => {
     const query = new URLSearchParams({ n: String(n), how, marker });
-    const response = await stack.call(`/lb/${endpoints.get(name) ?? ''}/web?${query}`, { method });
+    const response = await stack.call(`/lb/${endpoints.get(name) ?? ''}/web?${query.toString()}`, { method });
     return { status: response.status, text: await response.text() };
   };
 

@@ -36,7 +36,7 @@ begun = 0
 async def web_py(n: int, how: str, marker: str = ""):
     """The request 0 ends the worker once three others are in it; in a later life of the worker they return."""
     global begun
-    begun += 1
+    begun += marker != ""
     is_later = os.path.exists(marker)
     while n == 0 and begun < 4 and not is_later:
         await asyncio.sleep(0.01)

@@ -26,13 +26,13 @@ export function inThread(n: number, how: string, ctx: Context): Promise<readonly
   return job(n, how, ctx);
 }
 
-let begun = 0;
+const begun = new Set<number>();
 
 /** The request 0 ends the worker once three others are in it; in a later life of the worker they return. */
 export async function webJs(n: number, how: string, marker = ''): Promise<number> {
-  begun += 1;
+  if (marker !== '') begun.add(n);
   const isLater = existsSync(marker);
-  while (n === 0 && begun < 4 && !isLater) await sleep(10);
+  if (n === 0 && !isLater) while (begun.size < 4) await sleep(10);
   if (n === 0) {
     appendFileSync(marker, 'x');
     leave(how);
