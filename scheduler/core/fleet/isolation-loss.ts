@@ -7,7 +7,7 @@ import type { StepContext } from '../context.ts';
 import type { State } from '../state.ts';
 import type { AccountRow } from '../state/control-rows.ts';
 import type { WorkerRecord } from '../state/fleet.ts';
-import { isolationObjection, isolationRuleIn, isolationRuleOf, networkOn } from './placement/isolation-rule.ts';
+import { isolationObjection, isolationRuleIn, isolationRuleOf, networkOn, type IsolationRule } from './placement/isolation-rule.ts';
 import { retireWorkers, type RetiredWorker } from './retire-workers.ts';
 
 const MESSAGE = 'draining worker: it is isolated less than its account requires';
@@ -52,19 +52,33 @@ function widthOf(state: State, worker: WorkerRecord, former: AccountRow | undefi
   const node = state.nodes.get(worker.node);
   const account = state.endpoints.get(worker.endpoint)?.config.account;
   const release = state.releases.get(worker.release);
-  if (node?.facts == null || account === undefined || release === undefined) return null;
-  const before = networkOn(isolationRuleIn(former, release), worker.runtime, node.facts);
-  const now = networkOn(isolationRuleOf(state, account, release), worker.runtime, node.facts);
+  if (node === undefined || account === undefined || release === undefined) return null;
+  const formerRule = isolationRuleIn(former, release);
+  const rule = isolationRuleOf(state, account, release);
+  if (node.facts === null) {
+    // It has not reported since the scheduler's start. Its worker may have the widest network that the former rule allowed.
+    return widthOfRule(rule) < widthOfRule(formerRule)
+      ? `the account's rule for networks became stricter before the node ${node.config.name} reported`
+      : null;
+  }
+  const before = networkOn(formerRule, worker.runtime, node.facts);
+  const now = networkOn(rule, worker.runtime, node.facts);
   return now === before || narrowest(before, now) === before
     ? null
     : `network ${before} for the runtime ${worker.runtime}; the account's workers have ${now} there (node ${node.config.name})`;
+}
+
+/** Orders rules by the widest network that they allow on any node. */
+function widthOfRule({ network, isClosed }: IsolationRule): number {
+  if (network !== undefined) return ['none', 'outbound', 'host'].indexOf(network) * 2;
+  return isClosed ? 3 : 4;
 }
 
 function weaknessOf(state: State, worker: WorkerRecord): string | null {
   const node = state.nodes.get(worker.node);
   const account = state.endpoints.get(worker.endpoint)?.config.account;
   const release = state.releases.get(worker.release);
-  // Nothing is known of a node that has not reported since the scheduler's start.
+  // A node that has not reported since the scheduler's start is looked at when it does.
   if (node?.facts == null || account === undefined || release === undefined) return null;
   const objection = isolationObjection(isolationRuleOf(state, account, release), worker.runtime, node.facts);
   return objection === null ? null : `${objection.detail} (node ${node.config.name})`;

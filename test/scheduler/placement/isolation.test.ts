@@ -141,6 +141,36 @@ for (const [rule, networks, closed, drained] of [
     t.is(world.workers(id).filter(({ drain }) => drain).length, 0);
   });
 
+for (const [former, rule, drained] of [
+  ['host', 'auto', true],
+  ['host', 'outbound', true],
+  ['host', 'none', true],
+  ['auto', 'outbound', true],
+  ['auto', 'none', true],
+  ['outbound', 'none', true],
+  ['host', 'host', false],
+  ['none', 'outbound', false],
+  ['auto', 'host', false],
+] as const)
+  test(`the rule ${rule} after ${former} ${drained ? 'replaces' : 'keeps'} workers of a node that has not reported since the start`, (t) => {
+    const world = ruled({ network: former });
+    const facts = isolated('sandbox', '', ['host', 'outbound', 'none'], 'outbound');
+    world.node('a', [], facts);
+    const [id = ''] = world.deploy(queueInput('e', { workersMin: 1, workersMax: 2, ...python }));
+    world.settle();
+    world.disconnect('a');
+    world.restart();
+    world.command({ kind: 'put-account', account: 'acc', quotas: {}, rules: { network: rule }, create: false });
+    // The next scheduler knows it, too.
+    world.restart();
+    world.connect('a', [], facts);
+    world.pass(100);
+    t.deepEqual(
+      world.workers(id).map(({ node, drain }) => `${node} ${drain}`),
+      drained ? ['a true', 'a false'] : ['a false'],
+    );
+  });
+
 test('a stricter rule drains the workers that it forbids, and others start where it holds', (t) => {
   const world = ruled({});
   world.node('a', [], isolated('none'));
