@@ -36,8 +36,8 @@ begun = 0
 async def web_py(n: int, how: str, marker: str = ""):
     """The request 0 ends the worker once three others are in it; in a later life of the worker they return."""
     global begun
-    begun += marker != ""
     is_later = os.path.exists(marker)
+    begun += marker != "" and not is_later
     while n == 0 and begun < 4 and not is_later:
         await asyncio.sleep(0.01)
     if n == 0:

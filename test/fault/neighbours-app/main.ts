@@ -30,8 +30,8 @@ const begun = new Set<number>();
 
 /** The request 0 ends the worker once three others are in it; in a later life of the worker they return. */
 export async function webJs(n: number, how: string, marker = ''): Promise<number> {
-  if (marker !== '') begun.add(n);
   const isLater = existsSync(marker);
+  if (marker !== '' && !isLater) begun.add(n);
   if (n === 0 && !isLater) while (begun.size < 4) await sleep(10);
   if (n === 0) {
     appendFileSync(marker, 'x');
