@@ -30,6 +30,7 @@ import { createActivity } from '../terminal/activity.ts';
 import type { Terminal } from '../terminal/terminal.ts';
 import { ToolError } from '../terminal/tool-error.ts';
 import { buildCommands, builtCopy } from './build-step.ts';
+import { checkCommands } from './command-check.ts';
 import { commandLayers } from './command-packages.ts';
 import type { GeneratedFile } from './generated.ts';
 import { nodeHandler, nodeServer, type NodeModules } from './handlers-node.ts';
@@ -39,6 +40,7 @@ import { emptyRequirements, installPackages, type InstallOptions } from './packa
 import { missingModules } from './missing-modules.ts';
 import { unknownGpus } from './hardware.ts';
 import { manifestOf } from './manifest.ts';
+import { projectScripts } from './project-scripts.ts';
 import { nodeSdk, pythonSdk } from './sdk-files.ts';
 
 export interface BuildOptions extends InstallOptions {
@@ -86,7 +88,12 @@ async function buildWritten(folder: string, options: BuildOptions, terminal: Ter
   const layers = await commandLayers(application, options, terminal);
   if (exclude.length > 0 && layers.length === 0)
     terminal.warn(`--exclude: has no effect, because a written ${MANIFEST_NAME} installs no packages`);
-  const artifact = await packArtifact(folder, application.published, { keepStaging, layers, generated: await emptyRequirements(folder) });
+  const scripts = await projectScripts(folder, existsSync(join(folder, 'src')) ? ['src'] : []);
+  const commands = application.endpoints.filter(({ spec }) => spec.command.length > 0 && spec.imageName === '').map(({ spec }) => spec);
+  const path = options.lookUp('PATH') ?? '';
+  for (const text of await checkCommands({ folder, commands, layers, generated: scripts, path })) terminal.warn(text);
+  const generatedFiles = [...(await emptyRequirements(folder)), ...scripts];
+  const artifact = await packArtifact(folder, application.published, { keepStaging, layers, generated: generatedFiles });
   await publishManifest(folder, application.published);
   return { application, artifact };
 }
@@ -122,6 +129,14 @@ async function buildFrom(source: string, declared: DeclaredApplication, options:
   const facts: BuildFacts = { version: '1', project_name: basename(folder), source_fingerprint: await fingerprintOf(source) };
   const packages = await installPackages(declared, options, terminal);
   for (const text of await missingModules(declared, packages, options.exclude)) terminal.warn(text);
+  const scripts = declared.pythonVersion === null ? [] : await projectScripts(folder, declared.pythonRoots);
+  const commands = endpoints
+    .filter(({ settings }) => settings.image === undefined)
+    .map(({ name, settings: { command } }) => ({ name, command }));
+  const toCheck = commands.filter(({ command }) => command.length > 0);
+  const path = options.lookUp('PATH') ?? '';
+  const { layers } = packages;
+  for (const text of await checkCommands({ folder: source, commands: toCheck, layers, generated: scripts, path })) terminal.warn(text);
   const manifest = manifestOf(endpoints, {
     packages: packages.promised,
     python: packages.compiledFor,
@@ -132,7 +147,7 @@ async function buildFrom(source: string, declared: DeclaredApplication, options:
   activity.begin('packing files');
   const artifact = await packArtifact(source, published, {
     output: folder,
-    generated: [...handlers.files, ...packages.files, ...(await sdkFiles(endpoints)), artifactFacts(facts)],
+    generated: [...handlers.files, ...packages.files, ...scripts, ...(await sdkFiles(endpoints)), artifactFacts(facts)],
     layers: packages.layers satisfies readonly Layer[],
     // Packages installed for this machine may not fit the hosts.
     skip: (_name, path) => path === 'node_modules/@capstan/sdk' || (path === 'node_modules' && packages.replacesNodeModules),

@@ -3,6 +3,8 @@ export interface GeneratedFile {
   /** Path in the artifact, with forward slashes. */
   readonly path: string;
   readonly content: string | Uint8Array;
+  /** May be run. */
+  readonly isProgram?: boolean;
 }
 
 /** Folder in the artifact for generated files. */

@@ -37,7 +37,12 @@ export interface LayerOrder<Notes> {
 
 export async function layerOf<Notes>(order: LayerOrder<Notes>): Promise<KeptLayer<Notes>> {
   const { activity } = order;
-  const schema = z.object({ files: z.number(), packages: z.record(z.string(), z.number()), installed: z.unknown() });
+  const schema = z.object({
+    files: z.number(),
+    packages: z.record(z.string(), z.number()),
+    programs: z.array(z.string()).optional(),
+    installed: z.unknown(),
+  });
   const { folder, notes, isNew } = await cachedFolder({
     root: join(order.cacheDir, 'layers'),
     key: order.key,
@@ -56,11 +61,11 @@ export async function layerOf<Notes>(order: LayerOrder<Notes>): Promise<KeptLaye
       await writeMember(files, entries, join(made, MEMBER), (done, total) => activity.at(done, total));
       await rm(files, { recursive: true, force: true });
       const { size } = await stat(join(made, MEMBER));
-      return { bytes: size, notes: { files: entries.length, packages, installed } };
+      return { bytes: size, notes: { files: entries.length, packages, programs: programsOf(entries), installed } };
     },
   });
-  const { files, packages, installed } = notes;
-  return { layer: { member: join(folder, MEMBER), files, packages }, notes: order.notes.parse(installed), isNew };
+  const { files, packages, programs, installed } = notes;
+  return { layer: { member: join(folder, MEMBER), files, packages, programs }, notes: order.notes.parse(installed), isNew };
 }
 
 async function entriesOf(folder: string): Promise<ArchiveEntry[]> {
@@ -70,6 +75,11 @@ async function entriesOf(folder: string): Promise<ArchiveEntry[]> {
     if (entry.isFile() || entry.isSymbolicLink()) entries.push({ path, name: path, stat: await lstat(join(folder, path)) });
   }
   return entries;
+}
+
+/** What `python_packages/bin` and `node_modules/.bin` hold. */
+function programsOf(entries: readonly ArchiveEntry[]): string[] {
+  return entries.flatMap(({ name }) => /^(?:python_packages\/bin|node_modules\/\.bin)\/([^/]+)$/.exec(name)?.[1] ?? []);
 }
 
 /** Grouped by the folder directly in `python_packages` or `node_modules`, a scoped one with its package. */

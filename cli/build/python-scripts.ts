@@ -20,7 +20,7 @@ const SHELL_LINES = /^#!\/bin\/sh\n'''exec'[^\n]*\n' '''\n/;
  * A shell reads three lines and replaces itself by Python, which reads the second and third as a string. An image may
  * have `python` only.
  */
-const RELOCATABLE = `#!/bin/sh
+export const RELOCATABLE = `#!/bin/sh
 '''exec' env PYTHONPATH="$(dirname "$(dirname "$(realpath "$0")")")\${PYTHONPATH:+:$PYTHONPATH}" "$(command -v python3 || command -v python)" "$0" "$@"
 ' '''
 `;

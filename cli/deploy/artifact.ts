@@ -22,6 +22,8 @@ export interface Layer {
   readonly files: number;
   /** Unpacked bytes by package. */
   readonly packages: Readonly<Record<string, number>>;
+  /** Names of the programs of the packages; absent in layers of earlier versions. */
+  readonly programs?: readonly string[] | undefined;
 }
 
 export interface Artifact {
@@ -110,10 +112,10 @@ export async function packArtifact(folder: string, manifest: string, parts: Arti
 
 async function stage(folder: string, files: readonly GeneratedFile[]): Promise<ArchiveEntry[]> {
   const staged: ArchiveEntry[] = [];
-  for (const { path: name, content } of files) {
+  for (const { path: name, content, isProgram = false } of files) {
     const path = `${STAGING}/${name}`;
     await mkdir(dirname(join(folder, path)), { recursive: true });
-    await writeFile(join(folder, path), content);
+    await writeFile(join(folder, path), content, { mode: isProgram ? 0o755 : 0o644 });
     staged.push({ path, name, stat: await lstat(join(folder, path)) });
   }
   return staged;
