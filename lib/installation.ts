@@ -4,7 +4,7 @@
  */
 import { createHash } from 'node:crypto';
 import { createReadStream } from 'node:fs';
-import { readdir, readFile } from 'node:fs/promises';
+import { lstat, readdir, readFile } from 'node:fs/promises';
 import { join, relative } from 'node:path';
 import { pipeline } from 'node:stream/promises';
 
@@ -40,6 +40,8 @@ export async function verifyInstallation(folder: string, trusted?: string): Prom
   for (const [file, sum] of listed) {
     const found = await sumOf(join(folder, file)).catch((error: NodeJS.ErrnoException) => error.code ?? String(error));
     if (found !== sum) problems.push(found === 'ENOENT' ? `${file} is missing` : `${file} differs`);
+    // What it points to is not protected as the installation is.
+    else if ((await lstat(join(folder, file))).isSymbolicLink()) problems.push(`${file} is a link`);
   }
   const described = new Set([SUMS, SUMS_SIGNATURE, PUBLIC_KEY]);
   for (const file of await filesOf(folder))

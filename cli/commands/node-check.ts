@@ -1,5 +1,5 @@
 import { readdirSync, readFileSync } from 'node:fs';
-import { join, resolve } from 'node:path';
+import { resolve } from 'node:path';
 import { parseEnv } from 'node:util';
 
 import type { NodeCheckRow } from '../../agent/node-check.ts';
@@ -46,7 +46,6 @@ export const nodeCheck: Command = {
       if (isText) terminal.step(`starting a service of its own on this host's GPUs, for up to ${limit} s; --host-only leaves it out`);
       const levels = textOption(options, 'levels');
       rows.push(...(await checkWorkers({ variables, out, limit, ...(levels === undefined ? {} : { levels }) })));
-      if (isText) terminal.done(`report: ${join(out, 'gpu-check.json')}`);
     } else if (reason !== '') {
       const row: NodeCheckRow = { check: 'workers', result: 'skip', value: reason, hint: '' };
       rows.push(row);
