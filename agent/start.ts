@@ -139,6 +139,8 @@ async function startIn(folder: string, config: AgentConfig, deps: AgentDeps, loc
   const workFolders = await WorkFolders.open(work, log);
 
   const schedulerHost = (): string => hostOfScheduler(finder.owner);
+  /** Undefined until the scheduler and gateways have told it. */
+  let gatewayUrl: string | undefined;
   const inventory = new InventoryKeeper({
     probe: deps.probe ?? nvidiaProbe(config, folder),
     kernelLog: new KernelLog(config.kernelLog),
@@ -153,6 +155,7 @@ async function startIn(folder: string, config: AgentConfig, deps: AgentDeps, loc
     builds: () => cache.digests,
     logForwarding: forwarder === undefined ? undefined : () => forwarder.counts,
     unreachableGateways: () => gateways.unreachable,
+    gatewayUnknown: () => gatewayUrl === '',
     folder,
     env: config.hostEnv,
     lightMs: config.inventoryMs,
@@ -176,7 +179,10 @@ async function startIn(folder: string, config: AgentConfig, deps: AgentDeps, loc
     publicUrl: config.publicUrl,
     schedulerHost,
     defaultNetworks: level.defaultNetworks,
-    onGatewayUrl: (url) => level.launcher.setGateway(url),
+    onGatewayUrl: (url) => {
+      gatewayUrl = url;
+      level.launcher.setGateway(url);
+    },
     send: (event) => session.send(event),
     onLogLine: (line) => logs.add(line),
     tracing,

@@ -57,6 +57,8 @@ export interface InventoryOptions {
   readonly logForwarding?: (() => Inventory['logForwarding']) | undefined;
   /** Gateways that the agent does not reach. */
   readonly unreachableGateways?: () => UnreachableGateway[];
+  /** Whether workers get no CAPSTAN_URL. */
+  readonly gatewayUnknown?: () => boolean;
   /** A folder on the disk that is reported. */
   readonly folder: string;
   readonly env: Readonly<Record<string, string>>;
@@ -132,6 +134,7 @@ export class InventoryKeeper {
       isolation: this.#isolation,
       logForwarding: this.#options.logForwarding?.(),
       unreachableGateways: this.#options.unreachableGateways?.() ?? [],
+      gatewayUnknown: this.#options.gatewayUnknown?.() ?? false,
     };
   }
 
@@ -176,7 +179,10 @@ export class InventoryKeeper {
       if (this.#closed) return;
       const builds = [...this.#options.builds()].sort().join();
       // The reason may change at each try.
-      const unreachable = (this.#options.unreachableGateways?.() ?? []).map(({ address }) => address).join();
+      const unreachable = [
+        ...(this.#options.unreachableGateways?.() ?? []).map(({ address }) => address),
+        String(this.#options.gatewayUnknown?.() ?? false),
+      ].join();
       const isNews = builds !== this.#sentBuilds || unreachable !== this.#sentUnreachable;
       if (changes.includes(true) || isNews || performance.now() - this.#sentAt >= REPORT_MS) {
         this.#sentBuilds = builds;

@@ -90,7 +90,7 @@ function printStatus({ terminal }: Invocation, { url, source, state, version, ow
   terminal.value(`service    ${url} (${source}): ${words[state]}`);
   if (owner !== null) terminal.value(`you        ${ownerLine(owner)}`);
   if (owner?.account != null) terminal.value(`workers    ${owner.account.quota.used} of ${owner.account.quota.workers} of the quota`);
-  if (attention !== null) printAttention(terminal, attention, endpoints ?? []);
+  if (attention !== null) printAttention(terminal, attention);
   if (endpoints !== null) {
     terminal.value(`endpoints  ${endpoints.length}`);
     const cells = endpoints.map((row) => [
@@ -109,18 +109,24 @@ function printStatus({ terminal }: Invocation, { url, source, state, version, ow
   if (state === 'down') terminal.next('capstan up');
 }
 
-function printAttention(terminal: Terminal, { items, omitted }: AttentionList, endpoints: readonly EndpointRow[]): void {
+function printAttention(terminal: Terminal, { items, omitted }: AttentionList): void {
   if (items.length === 0 && omitted === 0) {
     terminal.value('attention  nothing');
     return;
   }
   terminal.value(`attention  ${items.length + omitted}`);
-  for (const { kind, since, endpoint, node, message, runbook } of items) {
-    const subject = endpoints.find(({ id }) => id === endpoint)?.name ?? endpoint ?? node ?? 'the service';
-    terminal.value(`  ${subject}: ${kind}${since === null ? '' : ` for ${ageOf(since)}`}: ${message}`);
+  for (const { severity, kind, since, message, runbook, actions, effects } of items) {
+    terminal.value(`  ${severity === 'CRITICAL' ? '✗' : '!'} ${message}${sinceText(since)} [${kind}]`);
+    for (const effect of effects) terminal.value(`      ${effect.message}${sinceText(effect.since)} [${effect.kind}]`);
+    for (const { label, command } of actions) terminal.value(`    ${label.toLowerCase()}: ${command}`);
     terminal.value(`    see docs/${runbook}`);
   }
   if (omitted > 0) terminal.value(`  ${omitted} more are not listed`);
+}
+
+/** Since when, for people who look at their clock, and for how long. */
+function sinceText(since: string | null): string {
+  return since === null ? '' : `, since ${since.slice(0, 19).replace('T', ' ')} UTC (${ageOf(since)})`;
 }
 
 function ownerLine({ account, key }: KeyOwner): string {

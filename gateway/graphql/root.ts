@@ -155,8 +155,8 @@ export function rootFor({ calls, addresses, isOperator, draining, cluster }: Roo
       const found = await calls.all((control) => control.listAttention, {});
       const shown = found.flatMap(({ cell, reply }) =>
         reply.items.flatMap((item) => {
-          const known = attentionShape(item);
-          return known === undefined ? [] : [{ ...known, cell }];
+          const known = attentionShape(item, cell);
+          return known === undefined ? [] : [known];
         }),
       );
       const items = found.reduce((sum, { reply }) => sum + reply.items.length + reply.omitted, 0);

@@ -8,6 +8,7 @@ import {
   KeyScope,
   WebhookState,
   AttentionKind,
+  AttentionSeverity,
   type AccountInfo,
   type AttentionItem,
   type BuildInfo,
@@ -220,17 +221,29 @@ export function webhookShape({ id, endpointId, url, state, tries, dueAtMs, error
 const attentionKinds = Object.entries(AttentionKind).filter(([name]) => name !== 'UNSPECIFIED' && name !== 'UNRECOGNIZED');
 
 /** Returns undefined for an item of a kind that only a newer scheduler knows. */
-export function attentionShape({ kind, sinceMs, endpointId, accountId, nodeId, message, runbook }: AttentionItem): object | undefined {
+export function attentionShape(item: AttentionItem, cell: string): object | undefined {
+  const { kind, sinceMs, endpointId, accountId, nodeId, message, runbook } = item;
   const known = attentionKinds.find(([, value]) => value === kind);
   if (known === undefined) return undefined;
+  const { key, severity, subject, actions, effects } = item;
   return {
+    key: key === '' ? `${known[0]} ${nodeId || endpointId || accountId} ${message}` : key,
     kind: known[0],
+    severity: severity === AttentionSeverity.CRITICAL ? 'CRITICAL' : 'WARNING',
+    // Schedulers of earlier versions name none.
+    subject: subject === '' ? nodeId || endpointId || 'the service' : subject,
     since: time(sinceMs ?? 0n),
     endpoint: orNull(endpointId),
     account: orNull(accountId),
     node: orNull(nodeId),
     message,
     runbook,
+    actions,
+    effects: effects.flatMap((effect) => {
+      const shape = attentionShape(effect, cell);
+      return shape === undefined ? [] : [shape];
+    }),
+    cell,
   };
 }
 

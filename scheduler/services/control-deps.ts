@@ -11,7 +11,7 @@ import type { HistoryStore } from '../store/history.ts';
 import type { DeviceHistoryStore } from '../store/device-history.ts';
 import type { QueueReasonStore } from '../store/queue-reasons.ts';
 import type { Snapshot } from '../store/snapshots.ts';
-import type { SchedulerDisk } from './attention.ts';
+import type { SchedulerDisk } from '../incidents/of-hosts.ts';
 import type { Authorizer } from './auth.ts';
 import type { NodeSessions } from './node-service.ts';
 

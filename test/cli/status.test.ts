@@ -31,7 +31,9 @@ test('status names what needs attention, and its exit code says that not all is 
   t.is(submitted.status, 200);
   const { code, stdout } = await capstan('status');
   t.is(code, 69);
-  t.regex(stdout, /^attention {2}1\n {2}orders: NO_CAPACITY for \d+s: 1 waiting: .+\n {4}see docs\/runbook.md#jobs-wait-and-none-runs$/m);
+  t.regex(stdout, /^attention {2}1\n {2}✗ orders: 1 job waits: .+, since \d{4}-\d\d-\d\d [\d:]{8} UTC \(\d+s\) \[NO_CAPACITY\]$/m);
+  t.regex(stdout, /^ {4}show why: capstan endpoints get orders$/m);
+  t.regex(stdout, /^ {4}see docs\/runbook.md#jobs-wait-and-none-runs$/m);
   const json = JSON.parse((await capstan('status', '--json')).stdout) as { attention: { items: { kind: string; endpoint: string }[] } };
   t.like(json.attention.items[0], { kind: 'NO_CAPACITY', endpoint: id });
 

@@ -23,7 +23,8 @@ test('a job that no node can run is listed with its endpoint, reason and runbook
       body: JSON.stringify(body),
     });
   const attention = async (): Promise<Reply['data']> => {
-    const query = '{ attention { items { kind cell since endpoint account node message runbook } omitted } }';
+    const query =
+      '{ attention { items { severity subject actions { command } effects { kind } kind cell since endpoint account node message runbook } omitted } }';
     return ((await (await post('/graphql', { query })).json()) as Reply).data;
   };
   const { endpoints } = await scheduler.deploy([{ name: 'echo' }]);
@@ -33,6 +34,10 @@ test('a job that no node can run is listed with its endpoint, reason and runbook
   const found = await attention();
   t.like(found?.attention.items[0], {
     kind: 'NO_CAPACITY',
+    severity: 'CRITICAL',
+    subject: 'echo',
+    actions: [{ command: 'capstan endpoints get echo' }, { command: 'capstan logs echo' }],
+    effects: [],
     cell: 'default',
     endpoint,
     account: 'default',
@@ -40,6 +45,6 @@ test('a job that no node can run is listed with its endpoint, reason and runbook
     runbook: 'runbook.md#jobs-wait-and-none-runs',
   });
   t.regex(String(found?.attention.items[0]?.['since']), /^\d{4}-\d\d-\d\dT/);
-  t.regex(String(found?.attention.items[0]?.['message']), /^\d+ waiting: /);
+  t.regex(String(found?.attention.items[0]?.['message']), /^echo: \d+ jobs? waits?: /);
   t.is(found?.attention.omitted, 0);
 });

@@ -91,7 +91,7 @@ export interface KeyRow {
   /** Wall clock, ms; 0 if created before this was stored. */
   readonly createdAt: number;
   readonly expiresAt: number | null;
-  /** Accurate to an hour; null before it was first recorded. */
+  /** Accurate to a minute; null before it was first recorded. */
   readonly usedAt: number | null;
   /**
    * The hash of the key that opened this session of the console, hex; absent for keys. A session permits what its key permits, ends

@@ -157,6 +157,16 @@ export const AttentionKind = {
   DEVICE_UNHEALTHY: "ATTENTION_KIND_DEVICE_UNHEALTHY",
   /** GATEWAY_UNREACHABLE - The agent of a connected node does not reach a gateway. */
   GATEWAY_UNREACHABLE: "ATTENTION_KIND_GATEWAY_UNREACHABLE",
+  /** GATEWAY_UNKNOWN - The agent of a connected node knows no address of a gateway. */
+  GATEWAY_UNKNOWN: "ATTENTION_KIND_GATEWAY_UNKNOWN",
+  /** RELEASE_CRASHES - The present release of an endpoint failed to start, not yet often enough for a crash loop. */
+  RELEASE_CRASHES: "ATTENTION_KIND_RELEASE_CRASHES",
+  /** PAUSED - An endpoint is paused while jobs or requests wait. */
+  PAUSED: "ATTENTION_KIND_PAUSED",
+  /** QUOTA_NEARLY_USED - An account uses at least 90 % of a quota. */
+  QUOTA_NEARLY_USED: "ATTENTION_KIND_QUOTA_NEARLY_USED",
+  /** KEY_EXPIRES - An API key ends within 14 days. */
+  KEY_EXPIRES: "ATTENTION_KIND_KEY_EXPIRES",
   UNRECOGNIZED: "UNRECOGNIZED",
 } as const;
 
@@ -171,6 +181,11 @@ export namespace AttentionKind {
   export type NODE_DISCONNECTED = typeof AttentionKind.NODE_DISCONNECTED;
   export type DEVICE_UNHEALTHY = typeof AttentionKind.DEVICE_UNHEALTHY;
   export type GATEWAY_UNREACHABLE = typeof AttentionKind.GATEWAY_UNREACHABLE;
+  export type GATEWAY_UNKNOWN = typeof AttentionKind.GATEWAY_UNKNOWN;
+  export type RELEASE_CRASHES = typeof AttentionKind.RELEASE_CRASHES;
+  export type PAUSED = typeof AttentionKind.PAUSED;
+  export type QUOTA_NEARLY_USED = typeof AttentionKind.QUOTA_NEARLY_USED;
+  export type KEY_EXPIRES = typeof AttentionKind.KEY_EXPIRES;
   export type UNRECOGNIZED = typeof AttentionKind.UNRECOGNIZED;
 }
 
@@ -200,6 +215,21 @@ export function attentionKindFromJSON(object: any): AttentionKind {
     case 7:
     case "ATTENTION_KIND_GATEWAY_UNREACHABLE":
       return AttentionKind.GATEWAY_UNREACHABLE;
+    case 8:
+    case "ATTENTION_KIND_GATEWAY_UNKNOWN":
+      return AttentionKind.GATEWAY_UNKNOWN;
+    case 9:
+    case "ATTENTION_KIND_RELEASE_CRASHES":
+      return AttentionKind.RELEASE_CRASHES;
+    case 10:
+    case "ATTENTION_KIND_PAUSED":
+      return AttentionKind.PAUSED;
+    case 11:
+    case "ATTENTION_KIND_QUOTA_NEARLY_USED":
+      return AttentionKind.QUOTA_NEARLY_USED;
+    case 12:
+    case "ATTENTION_KIND_KEY_EXPIRES":
+      return AttentionKind.KEY_EXPIRES;
     case -1:
     case "UNRECOGNIZED":
     default:
@@ -225,6 +255,16 @@ export function attentionKindToJSON(object: AttentionKind): string {
       return "ATTENTION_KIND_DEVICE_UNHEALTHY";
     case AttentionKind.GATEWAY_UNREACHABLE:
       return "ATTENTION_KIND_GATEWAY_UNREACHABLE";
+    case AttentionKind.GATEWAY_UNKNOWN:
+      return "ATTENTION_KIND_GATEWAY_UNKNOWN";
+    case AttentionKind.RELEASE_CRASHES:
+      return "ATTENTION_KIND_RELEASE_CRASHES";
+    case AttentionKind.PAUSED:
+      return "ATTENTION_KIND_PAUSED";
+    case AttentionKind.QUOTA_NEARLY_USED:
+      return "ATTENTION_KIND_QUOTA_NEARLY_USED";
+    case AttentionKind.KEY_EXPIRES:
+      return "ATTENTION_KIND_KEY_EXPIRES";
     case AttentionKind.UNRECOGNIZED:
     default:
       return "UNRECOGNIZED";
@@ -249,7 +289,81 @@ export function attentionKindToNumber(object: AttentionKind): number {
       return 6;
     case AttentionKind.GATEWAY_UNREACHABLE:
       return 7;
+    case AttentionKind.GATEWAY_UNKNOWN:
+      return 8;
+    case AttentionKind.RELEASE_CRASHES:
+      return 9;
+    case AttentionKind.PAUSED:
+      return 10;
+    case AttentionKind.QUOTA_NEARLY_USED:
+      return 11;
+    case AttentionKind.KEY_EXPIRES:
+      return 12;
     case AttentionKind.UNRECOGNIZED:
+    default:
+      return -1;
+  }
+}
+
+export const AttentionSeverity = {
+  UNSPECIFIED: "ATTENTION_SEVERITY_UNSPECIFIED",
+  /** WARNING - It soon fails, or is as it was set. */
+  WARNING: "ATTENTION_SEVERITY_WARNING",
+  /** CRITICAL - Something fails now. */
+  CRITICAL: "ATTENTION_SEVERITY_CRITICAL",
+  UNRECOGNIZED: "UNRECOGNIZED",
+} as const;
+
+export type AttentionSeverity = typeof AttentionSeverity[keyof typeof AttentionSeverity];
+
+export namespace AttentionSeverity {
+  export type UNSPECIFIED = typeof AttentionSeverity.UNSPECIFIED;
+  export type WARNING = typeof AttentionSeverity.WARNING;
+  export type CRITICAL = typeof AttentionSeverity.CRITICAL;
+  export type UNRECOGNIZED = typeof AttentionSeverity.UNRECOGNIZED;
+}
+
+export function attentionSeverityFromJSON(object: any): AttentionSeverity {
+  switch (object) {
+    case 0:
+    case "ATTENTION_SEVERITY_UNSPECIFIED":
+      return AttentionSeverity.UNSPECIFIED;
+    case 1:
+    case "ATTENTION_SEVERITY_WARNING":
+      return AttentionSeverity.WARNING;
+    case 2:
+    case "ATTENTION_SEVERITY_CRITICAL":
+      return AttentionSeverity.CRITICAL;
+    case -1:
+    case "UNRECOGNIZED":
+    default:
+      return AttentionSeverity.UNRECOGNIZED;
+  }
+}
+
+export function attentionSeverityToJSON(object: AttentionSeverity): string {
+  switch (object) {
+    case AttentionSeverity.UNSPECIFIED:
+      return "ATTENTION_SEVERITY_UNSPECIFIED";
+    case AttentionSeverity.WARNING:
+      return "ATTENTION_SEVERITY_WARNING";
+    case AttentionSeverity.CRITICAL:
+      return "ATTENTION_SEVERITY_CRITICAL";
+    case AttentionSeverity.UNRECOGNIZED:
+    default:
+      return "UNRECOGNIZED";
+  }
+}
+
+export function attentionSeverityToNumber(object: AttentionSeverity): number {
+  switch (object) {
+    case AttentionSeverity.UNSPECIFIED:
+      return 0;
+    case AttentionSeverity.WARNING:
+      return 1;
+    case AttentionSeverity.CRITICAL:
+      return 2;
+    case AttentionSeverity.UNRECOGNIZED:
     default:
       return -1;
   }
@@ -990,6 +1104,13 @@ export interface ListAttentionResponse {
   omitted: number;
 }
 
+/** What a person can do at once. */
+export interface AttentionAction {
+  label: string;
+  /** A command of the tool, values filled in. */
+  command: string;
+}
+
 export interface AttentionItem {
   kind: AttentionKind;
   /** ms since 1970; absent if unknown. */
@@ -1000,11 +1121,20 @@ export interface AttentionItem {
   endpointId: string;
   /** Empty if it does not concern one node. */
   nodeId: string;
-  /** Account of the endpoint; empty if it does not concern one. */
+  /** Empty if it does not concern one. */
   accountId: string;
+  /** Begins with the subject. */
   message: string;
   /** What to do about it: a page and section below docs/. */
   runbook: string;
+  /** The same for the same cause, for as long as it lasts; unique within a cell. */
+  key: string;
+  severity: AttentionSeverity;
+  /** What it is about, as people call it. */
+  subject: string;
+  actions: AttentionAction[];
+  /** What follows from it, at most 20; they have no effects of their own. */
+  effects: AttentionItem[];
 }
 
 export interface ListWorkersRequest {
@@ -6682,6 +6812,91 @@ export const ListAttentionResponse: MessageFns<ListAttentionResponse> = {
   },
 };
 
+function createBaseAttentionAction(): AttentionAction {
+  return { label: "", command: "" };
+}
+
+export const AttentionAction: MessageFns<AttentionAction> = {
+  encode(message: AttentionAction, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.label !== "") {
+      writer.uint32(10).string(message.label);
+    }
+    if (message.command !== "") {
+      writer.uint32(18).string(message.command);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): AttentionAction {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseAttentionAction();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.label = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.command = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): AttentionAction {
+    return {
+      label: isSet(object.label) ? globalThis.String(object.label) : "",
+      command: isSet(object.command) ? globalThis.String(object.command) : "",
+    };
+  },
+
+  toJSON(message: AttentionAction): unknown {
+    const obj: any = {};
+    if (message.label !== "") {
+      obj.label = message.label;
+    }
+    if (message.command !== "") {
+      obj.command = message.command;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<AttentionAction>, I>>(base?: I): AttentionAction {
+    return AttentionAction.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<AttentionAction>, I>>(object: I): AttentionAction {
+    const message = createBaseAttentionAction();
+    message.label = object.label ?? "";
+    message.command = object.command ?? "";
+    return message;
+  },
+};
+
 function createBaseAttentionItem(): AttentionItem {
   return {
     kind: AttentionKind.UNSPECIFIED,
@@ -6691,6 +6906,11 @@ function createBaseAttentionItem(): AttentionItem {
     accountId: "",
     message: "",
     runbook: "",
+    key: "",
+    severity: AttentionSeverity.UNSPECIFIED,
+    subject: "",
+    actions: [],
+    effects: [],
   };
 }
 
@@ -6719,6 +6939,21 @@ export const AttentionItem: MessageFns<AttentionItem> = {
     }
     if (message.runbook !== "") {
       writer.uint32(58).string(message.runbook);
+    }
+    if (message.key !== "") {
+      writer.uint32(66).string(message.key);
+    }
+    if (message.severity !== AttentionSeverity.UNSPECIFIED) {
+      writer.uint32(72).int32(attentionSeverityToNumber(message.severity));
+    }
+    if (message.subject !== "") {
+      writer.uint32(82).string(message.subject);
+    }
+    for (const v of message.actions) {
+      AttentionAction.encode(v!, writer.uint32(90).fork()).join();
+    }
+    for (const v of message.effects) {
+      AttentionItem.encode(v!, writer.uint32(98).fork()).join();
     }
     return writer;
   },
@@ -6792,6 +7027,46 @@ export const AttentionItem: MessageFns<AttentionItem> = {
             message.runbook = reader.string();
             continue;
           }
+          case 8: {
+            if (tag !== 66) {
+              break;
+            }
+
+            message.key = reader.string();
+            continue;
+          }
+          case 9: {
+            if (tag !== 72) {
+              break;
+            }
+
+            message.severity = attentionSeverityFromJSON(reader.int32());
+            continue;
+          }
+          case 10: {
+            if (tag !== 82) {
+              break;
+            }
+
+            message.subject = reader.string();
+            continue;
+          }
+          case 11: {
+            if (tag !== 90) {
+              break;
+            }
+
+            message.actions.push(AttentionAction.decode(reader, reader.uint32()));
+            continue;
+          }
+          case 12: {
+            if (tag !== 98) {
+              break;
+            }
+
+            message.effects.push(AttentionItem.decode(reader, reader.uint32()));
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -6829,6 +7104,15 @@ export const AttentionItem: MessageFns<AttentionItem> = {
         : "",
       message: isSet(object.message) ? globalThis.String(object.message) : "",
       runbook: isSet(object.runbook) ? globalThis.String(object.runbook) : "",
+      key: isSet(object.key) ? globalThis.String(object.key) : "",
+      severity: isSet(object.severity) ? attentionSeverityFromJSON(object.severity) : AttentionSeverity.UNSPECIFIED,
+      subject: isSet(object.subject) ? globalThis.String(object.subject) : "",
+      actions: globalThis.Array.isArray(object?.actions)
+        ? object.actions.map((e: any) => AttentionAction.fromJSON(e))
+        : [],
+      effects: globalThis.Array.isArray(object?.effects)
+        ? object.effects.map((e: any) => AttentionItem.fromJSON(e))
+        : [],
     };
   },
 
@@ -6855,6 +7139,21 @@ export const AttentionItem: MessageFns<AttentionItem> = {
     if (message.runbook !== "") {
       obj.runbook = message.runbook;
     }
+    if (message.key !== "") {
+      obj.key = message.key;
+    }
+    if (message.severity !== AttentionSeverity.UNSPECIFIED) {
+      obj.severity = attentionSeverityToJSON(message.severity);
+    }
+    if (message.subject !== "") {
+      obj.subject = message.subject;
+    }
+    if (message.actions?.length) {
+      obj.actions = message.actions.map((e) => AttentionAction.toJSON(e));
+    }
+    if (message.effects?.length) {
+      obj.effects = message.effects.map((e) => AttentionItem.toJSON(e));
+    }
     return obj;
   },
 
@@ -6870,6 +7169,11 @@ export const AttentionItem: MessageFns<AttentionItem> = {
     message.accountId = object.accountId ?? "";
     message.message = object.message ?? "";
     message.runbook = object.runbook ?? "";
+    message.key = object.key ?? "";
+    message.severity = object.severity ?? AttentionSeverity.UNSPECIFIED;
+    message.subject = object.subject ?? "";
+    message.actions = object.actions?.map((e) => AttentionAction.fromPartial(e)) || [];
+    message.effects = object.effects?.map((e) => AttentionItem.fromPartial(e)) || [];
     return message;
   },
 };

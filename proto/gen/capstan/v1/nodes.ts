@@ -609,7 +609,11 @@ export interface Inventory {
   /** What images of `images` require of the driver. Images that require nothing are not named. */
   imageRequirements: ImageRequirement[];
   /** Absent until the agent has read it, and from agents that do not. */
-  hardware?: HostHardware | undefined;
+  hardware?:
+    | HostHardware
+    | undefined;
+  /** The agent knows no base URL of the HTTP API (CAPSTAN_URL of workers): functions there cannot call other endpoints. */
+  gatewayUnknown: boolean;
 }
 
 export interface Inventory_PackagesEntry {
@@ -2977,6 +2981,7 @@ function createBaseInventory(): Inventory {
     unreachableGateways: [],
     imageRequirements: [],
     hardware: undefined,
+    gatewayUnknown: false,
   };
 }
 
@@ -3068,6 +3073,9 @@ export const Inventory: MessageFns<Inventory> = {
     }
     if (message.hardware !== undefined) {
       HostHardware.encode(message.hardware, writer.uint32(202).fork()).join();
+    }
+    if (message.gatewayUnknown !== false) {
+      writer.uint32(208).bool(message.gatewayUnknown);
     }
     return writer;
   },
@@ -3288,6 +3296,14 @@ export const Inventory: MessageFns<Inventory> = {
             message.hardware = HostHardware.decode(reader, reader.uint32());
             continue;
           }
+          case 26: {
+            if (tag !== 208) {
+              break;
+            }
+
+            message.gatewayUnknown = reader.bool();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -3408,6 +3424,11 @@ export const Inventory: MessageFns<Inventory> = {
         ? object.image_requirements.map((e: any) => ImageRequirement.fromJSON(e))
         : [],
       hardware: isSet(object.hardware) ? HostHardware.fromJSON(object.hardware) : undefined,
+      gatewayUnknown: isSet(object.gatewayUnknown)
+        ? globalThis.Boolean(object.gatewayUnknown)
+        : isSet(object.gateway_unknown)
+        ? globalThis.Boolean(object.gateway_unknown)
+        : false,
     };
   },
 
@@ -3494,6 +3515,9 @@ export const Inventory: MessageFns<Inventory> = {
     if (message.hardware !== undefined) {
       obj.hardware = HostHardware.toJSON(message.hardware);
     }
+    if (message.gatewayUnknown !== false) {
+      obj.gatewayUnknown = message.gatewayUnknown;
+    }
     return obj;
   },
 
@@ -3547,6 +3571,7 @@ export const Inventory: MessageFns<Inventory> = {
     message.hardware = (object.hardware !== undefined && object.hardware !== null)
       ? HostHardware.fromPartial(object.hardware)
       : undefined;
+    message.gatewayUnknown = object.gatewayUnknown ?? false;
     return message;
   },
 };

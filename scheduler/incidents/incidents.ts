@@ -1,0 +1,35 @@
+/** The incidents that a reader may see. */
+import type { Now } from '../core/now.ts';
+import type { State } from '../core/state.ts';
+import type { HookHead } from '../store/store.ts';
+import { fold } from './fold.ts';
+import type { Incident } from './incident.ts';
+import { accountIncidents } from './of-accounts.ts';
+import { endpointIncidents, webhookIncidents } from './of-endpoints.ts';
+import { nodeIncidents, schedulerDiskIncidents, type HostReader, type SchedulerDisk } from './of-hosts.ts';
+
+export interface IncidentSources {
+  readonly state: State;
+  readonly now: Now;
+  readonly reader: HostReader;
+  /** Undelivered webhooks of the reader's account. */
+  readonly hooks: readonly HookHead[];
+  readonly disk: SchedulerDisk;
+}
+
+/**
+ * Returns those of the reader's account, and for operators also those of other accounts' endpoints, of nodes and of disks: the most
+ * urgent first, a cause before its effects.
+ */
+export function incidents({ state, now, reader, hooks, disk }: IncidentSources): Incident[] {
+  const endpoints = [...state.endpoints.values()].filter(
+    ({ config }) => (reader.operator || config.account === reader.account) && config.removing === undefined,
+  );
+  return fold([
+    ...(reader.operator ? schedulerDiskIncidents(disk) : []),
+    ...[...state.nodes.values()].flatMap((node) => nodeIncidents(state, node, now, reader)),
+    ...endpoints.flatMap((endpoint) => endpointIncidents(state, endpoint, now)),
+    ...webhookIncidents(state, hooks),
+    ...accountIncidents(state, reader.account, now),
+  ]);
+}

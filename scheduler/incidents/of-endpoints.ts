@@ -1,0 +1,96 @@
+/** Incidents of endpoints: their workers fail to start, or nothing runs what waits. */
+import { queueReason } from '../core/jobs/reasons.ts';
+import type { Now } from '../core/now.ts';
+import { inCrashLoop } from '../core/scaling/crash-loops.ts';
+import { requestLoad } from '../core/scaling/scaling-requests.ts';
+import type { State } from '../core/state.ts';
+import type { EndpointRecord } from '../core/state/endpoints.ts';
+import type { Rejection } from '../core/fleet/placement/rejections.ts';
+import type { HookHead } from '../store/store.ts';
+import { nodeKey, ofEndpoint, type Action, type Incident, type IncidentKind } from './incident.ts';
+import { counted, endpointArguments, waitText, type Waiting } from './titles.ts';
+
+/** Which fault of a node stands behind the reason why it takes no worker. */
+const FAULTS: Partial<Record<Rejection, IncidentKind>> = {
+  NODE_DISCONNECTED: 'NODE_DISCONNECTED',
+  DEVICE_PROBLEM: 'DEVICE_UNHEALTHY',
+  DISK: 'DISK_LOW',
+};
+
+export function endpointIncidents(state: State, endpoint: EndpointRecord, now: Now): Incident[] {
+  const starts = startIncident(endpoint);
+  if (starts?.kind === 'CRASH_LOOP') return [starts];
+  const waits = waitIncident(state, endpoint, now);
+  return [...(starts === undefined ? [] : [starts]), ...(waits === undefined ? [] : [waits])];
+}
+
+function startIncident(endpoint: EndpointRecord): Incident | undefined {
+  const { failures, lastError } = endpoint.starts;
+  const actions = [logs(endpoint), { label: 'Roll back', command: `capstan rollback ${endpointArguments(endpoint)}` }];
+  if (inCrashLoop(endpoint)) {
+    const sinceMs = endpoint.decisions.findLast(({ kind }) => kind === 'CRASH_LOOP')?.at;
+    const text = `: ${failures} consecutive starts failed; last error: ${lastError}`;
+    return ofEndpoint(endpoint, text, { kind: 'CRASH_LOOP', severity: 'CRITICAL', sinceMs, actions });
+  }
+  if (failures === 0) return undefined;
+  const text = `: its present release failed to start; last error: ${lastError}`;
+  return ofEndpoint(endpoint, text, { kind: 'RELEASE_CRASHES', severity: 'WARNING', sinceMs: undefined, actions });
+}
+
+function waitIncident(state: State, endpoint: EndpointRecord, now: Now): Incident | undefined {
+  const waiting: Waiting = { jobs: endpoint.lanes[0].count + endpoint.lanes[1].count, requests: requestLoad(endpoint, now).waiting };
+  if (waiting.jobs + waiting.requests === 0) return undefined;
+  const { reason, detail } = queueReason(state, endpoint, now);
+  const sinceMs = oldestWait(endpoint);
+  if (reason === 'PAUSED') {
+    const actions = [{ label: 'Resume', command: `capstan endpoints set ${endpointArguments(endpoint)} workersMax=1` }];
+    return ofEndpoint(endpoint, `: it is paused (workersMax is 0), and ${waitText(waiting)}`, {
+      ...{ kind: 'PAUSED', severity: 'WARNING', sinceMs, actions, waiting },
+    });
+  }
+  if (reason !== 'NO_CAPACITY') return undefined;
+  const actions = [{ label: 'Show why', command: `capstan endpoints get ${endpointArguments(endpoint)}` }, logs(endpoint)];
+  return ofEndpoint(endpoint, `: ${waitText(waiting)}: ${detail}`, {
+    ...{ kind: 'NO_CAPACITY', severity: 'CRITICAL', sinceMs, actions, waiting, causes: causesOf(state, endpoint) },
+  });
+}
+
+/** Keys of the faults of nodes that may keep workers from the endpoint. */
+function causesOf(state: State, { rejections, workers }: EndpointRecord): string[] {
+  const faults = rejections.flatMap(({ reason, examples }) => {
+    const kind = FAULTS[reason];
+    return kind === undefined ? [] : examples.map(({ node }) => nodeKey(kind, node));
+  });
+  const lost = [...workers].flatMap((id) => {
+    const node = state.nodes.get(state.workers.get(id)?.node ?? '');
+    return node === undefined || node.session !== null ? [] : [nodeKey('NODE_DISCONNECTED', node.config.id)];
+  });
+  return [...lost, ...faults];
+}
+
+function oldestWait({ lanes }: EndpointRecord): number | undefined {
+  const oldest = lanes.flatMap(
+    ({ window, head }) => window.find((job, index) => index >= head && job.phase === 'QUEUED')?.submittedAt ?? [],
+  );
+  return oldest.length === 0 ? undefined : Math.min(...oldest);
+}
+
+function logs(endpoint: EndpointRecord): Action {
+  return { label: 'Open logs', command: `capstan logs ${endpointArguments(endpoint)}` };
+}
+
+/** Deliveries of webhooks that failed, by endpoint. */
+export function webhookIncidents(state: State, hooks: readonly HookHead[]): Incident[] {
+  const failing = Map.groupBy(
+    hooks.filter((hook) => hook.state === 'FAILED' || hook.tries > 0),
+    (hook) => hook.endpoint,
+  );
+  return [...failing].flatMap(([id, failed]) => {
+    const endpoint = state.endpoints.get(id);
+    if (endpoint === undefined) return [];
+    const givenUp = failed.filter((hook) => hook.state === 'FAILED').length;
+    const text = `: ${counted(failed.length, 'webhook')} failed: ${failed.length - givenUp} to be retried, ${givenUp} given up`;
+    const actions = [{ label: 'Resend all failed', command: 'capstan webhooks redeliver --failed' }];
+    return ofEndpoint(endpoint, text, { kind: 'WEBHOOKS_FAILING', severity: 'WARNING', sinceMs: undefined, actions });
+  });
+}
