@@ -38,6 +38,7 @@ import { answerHeaders, callerOf, originOf, peerOfRequest, type RequestHead, typ
 import type { Pools } from './pools.ts';
 import { OpenPreflights, reachesApplication } from './preflights.ts';
 import { leavesAuthorization, type Presented } from './presented-key.ts';
+import { pageOnOwnHost } from './own-host.ts';
 import { ownHostHeaders, sharedOriginHeaders, tenantHeaders } from './shared-origin.ts';
 import type { SignIn } from './sign-in/sign-in.ts';
 import { RouteTables, type RouteMatch } from './routes.ts';
@@ -117,6 +118,11 @@ export class LoadBalancer {
     if (!this.#origins.isEmpty && this.#tellOrigin(request, response, address)) return true;
     if (this.#deps.signIn.take(request, response, address)) return true;
     const known = this.#deps.lookup.knownEndpoint(address.endpointId);
+    const page = known === undefined ? undefined : this.#pageOnOwnHost(request, address, known);
+    if (page !== undefined) {
+      response.writeHead(307, { location: page, vary: 'Sec-Fetch-Dest', 'cache-control': 'no-store' }).end();
+      return true;
+    }
     const docs = docsRequested(request, address, known, (endpoint, path) => this.#routes.has(endpoint, path));
     const showPage = (status: number): void => {
       const { authority } = originOf(request, this.#deps.proxies);
@@ -162,6 +168,12 @@ export class LoadBalancer {
       else sendError(request, response, error);
     });
     return true;
+  }
+
+  #pageOnOwnHost({ method, headers, socket }: IncomingMessage, address: LbAddress, endpoint: Endpoint): string | undefined {
+    const { config, proxies } = this.#deps;
+    if (!address.pathForm) return undefined;
+    return pageOnOwnHost({ method, headers, address, origin: originOf({ headers, socket }, proxies), domain: config.lbDomain }, endpoint);
   }
 
   /** A preflight holds its place until its response is over. */

@@ -2,6 +2,7 @@
 import test from 'ava';
 import { request } from 'undici';
 
+import { pageOnOwnHost } from '../../gateway/lb/own-host.ts';
 import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
 import { Signals } from '../agent/signals.ts';
 import { FakeAgent, type Taken } from './fake-agent.ts';
@@ -44,6 +45,42 @@ test('an answer in the path form is in a sandbox, and has no header with an effe
     ])
       t.is(headers[name], undefined, name);
   }
+});
+
+test('a browser that opens a page of a public application in the path form is led to its own host; all other requests stay', async (t) => {
+  const { gateway, scheduler, invokeAddress, call } = await setupLb(t);
+  const app = { isPublic: true, routes: [] };
+  scheduler.addEndpoint('open', 'acc', EndpointKind.LOAD_BALANCED, app);
+  scheduler.addEndpoint('closed', 'acc', EndpointKind.LOAD_BALANCED, { routes: [] });
+  new FakeAgent(t, invokeAddress).serve('open', { w1: 8 }).onRequest = (taken) => taken.answer(200, 'page');
+  const { port, host } = new URL(gateway.url);
+  const navigation = { host, 'sec-fetch-dest': 'document', 'sec-fetch-mode': 'navigate', 'user-agent': 'Mozilla/5.0 HeadlessChrome/150.0' };
+  while ((await call('GET', '/lb/open/', { headers: { host } })).status !== 200);
+  const led = await call('GET', '/lb/open/a/b?c=%2F&d', { key: null, headers: navigation });
+  t.deepEqual([led.status, led.headers['location']], [307, `http://open.lb.localhost:${port}/a/b?c=%2F&d`]);
+  t.is((await call('GET', '/lb/open', { key: null, headers: navigation })).headers['location'], `http://open.lb.localhost:${port}/`);
+  for (const [what, headers] of Object.entries({
+    'its fetch': { ...navigation, 'sec-fetch-dest': 'empty', 'sec-fetch-mode': 'cors' },
+    'a frame': { ...navigation, 'sec-fetch-dest': 'iframe' },
+    'a browser that asks the system for names below localhost': { ...navigation, 'user-agent': 'Mozilla/5.0 Version/26.0 Safari/605.1.15' },
+    'a host that is not this one': { ...navigation, host: 'gateway.example:8080' },
+  }))
+    t.is((await call('GET', '/lb/open/', { key: null, headers })).status, 200, what);
+  t.is((await call('POST', '/lb/open/', { key: null, headers: navigation })).status, 200);
+  // Whether an endpoint that requires a key exists is not said.
+  for (const id of ['closed', 'absent']) t.is((await call('GET', `/lb/${id}/`, { key: null, headers: navigation })).status, 401, id);
+});
+
+test('where the operator named a domain, every browser is led to it', (t) => {
+  const headers = { 'sec-fetch-dest': 'document', 'sec-fetch-mode': 'navigate', 'user-agent': 'Safari' };
+  const address = { endpointId: 'open', target: '/x', pathForm: true };
+  const at = (authority: string): string | undefined =>
+    pageOnOwnHost(
+      { method: 'GET', headers, address, origin: { scheme: 'https', authority }, domain: 'apps.example' },
+      { id: 'open', routes: [], isPublic: true },
+    );
+  t.is(at('gateway.example'), 'https://open.apps.example/x');
+  t.is(at('[2001:db8::1]:8443'), 'https://open.apps.example:8443/x');
 });
 
 test('a key of this service reaches no endpoint, in whatever header, cookie, subprotocol or parameter it is', async (t) => {
