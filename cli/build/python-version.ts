@@ -20,18 +20,21 @@ const schema = z.looseObject({
   tool: z.looseObject({ poetry: z.looseObject({ dependencies: z.looseObject({ python: z.unknown() }).optional() }).optional() }).optional(),
 });
 
+/** What a version is of: the Python that a build is made for, or that of this machine, on which `capstan run` runs the project. */
+export type PythonUse = 'build' | 'here';
+
 /** @throws CapstanError INVALID_MANIFEST when the project does not run on the version, naming both. */
-export async function mustAllow(folder: string, version: string): Promise<void> {
+export async function mustAllow(folder: string, version: string, use: PythonUse = 'build'): Promise<void> {
   const text = (await readText(folder, PYPROJECT)) ?? '';
   if (!text.includes('requires-python')) return;
   const [content] = await readToml([{ name: PYPROJECT, text }]);
   const required = schema.safeParse(content).data?.project?.['requires-python'];
   if (required === undefined || required.trim() === '') return;
-  mustSatisfy(required, version, PYPROJECT);
+  mustSatisfy(required, version, PYPROJECT, use);
 }
 
 /** `required`: as `requires-python`; `file`: who requires it. @throws CapstanError INVALID_MANIFEST, naming both versions. */
-export function mustSatisfy(required: string, version: string, file: string): void {
+export function mustSatisfy(required: string, version: string, file: string, use: PythonUse = 'build'): void {
   // The last release of the version decides: ">=3.11.4" allows 3.11.
   const environment = { ...hostMarkers(version), python_full_version: `${version}.99` };
   const marker = required
@@ -39,6 +42,12 @@ export function mustSatisfy(required: string, version: string, file: string): vo
     .map((each) => each.trim().replace(/^([<>=!~]+)\s*(.+)$/, "python_full_version $1 '$2'"))
     .join(' and ');
   if (markerHolds(marker, environment, `${file}: requires-python`)) return;
+  if (use === 'here')
+    throw new ToolError(
+      'INVALID_MANIFEST',
+      `${file} requires Python ${required}, and python3 of this machine, which reads and runs the sources, is Python ${version}`,
+      'Put a Python that it allows first on PATH, such as that of a virtual environment.',
+    );
   throw new ToolError(
     'INVALID_MANIFEST',
     `${file} requires Python ${required}, and the build is for Python ${version}`,

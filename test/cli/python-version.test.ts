@@ -2,6 +2,9 @@
 import test from 'ava';
 
 import { mustAllow, namedPython } from '../../cli/build/python-version.ts';
+import { environmentFor } from '../../cli/build/python-environment.ts';
+import { discover } from '../../cli/discovery/discover.ts';
+import { createTerminal } from '../../cli/terminal/terminal.ts';
 import { folderOf } from '../support/folder.ts';
 
 test('.python-version names the version', async (t) => {
@@ -23,4 +26,17 @@ test('requires-python decides, and the refusal names both', async (t) => {
       message: `pyproject.toml requires Python ${required}, and the build is for Python 3.11`,
     });
   await t.notThrowsAsync(mustAllow(await folderOf(t), '3.11'));
+});
+
+test('capstan run refuses a Python of this machine that the project does not allow, also without packages', async (t) => {
+  const project = await folderOf(t, {
+    'main.py': 'from capstan import Endpoint\n@Endpoint(name="one")\ndef one(): return 1\n',
+    'pyproject.toml': '[project]\nname = "x"\nversion = "1"\nrequires-python = ">=3.99"\n',
+  });
+  const declared = await discover(project, () => undefined);
+  const terminal = createTerminal({ out: { write: () => true }, err: { write: () => true }, colours: false });
+  await t.throwsAsync(environmentFor(declared, { cacheDir: project, lookUp: () => undefined }, terminal), {
+    code: 'INVALID_MANIFEST',
+    message: new RegExp(`requires Python >=3\\.99, and python3 of this machine, .*, is Python ${declared.pythonVersion ?? ''}$`),
+  });
 });
