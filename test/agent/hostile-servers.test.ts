@@ -73,6 +73,7 @@ function get(reach: Reach, share: ReadingShare): { request: ProxiedRequest; fail
       isRefused: () => false,
       onRefused: () => undefined,
       onInvalid: () => undefined,
+      holdMs: 0,
       workerEndOf: () => undefined,
       onOver: () => undefined,
     },

@@ -190,6 +190,7 @@ networkTest('a request that is accepted in place of a server that has ended goes
           isRefused,
           onRefused: () => doubts.push('refused'),
           onInvalid: (line) => t.fail(line),
+          holdMs: 0,
           workerEndOf: () => undefined,
           onOver: () => request.credit(0),
         },

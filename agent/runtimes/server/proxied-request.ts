@@ -28,6 +28,8 @@ import { failedWriteOf } from './read-before-close.ts';
 import { CONNECT_MS } from './server-agent.ts';
 import type { Reach } from './site.ts';
 
+/** A body of at most this size does not wait for an early response, bytes. */
+const MAX_SHORT_BYTES = 64 * 1024;
 const NOTHING = Buffer.alloc(0);
 const RESET = new Set(['ECONNRESET', 'EPIPE']);
 
@@ -37,6 +39,8 @@ export interface ProxiedDeps {
   readonly isRefused: () => boolean;
   /** Nothing listens there. */
   readonly onRefused: () => void;
+  /** Time for which the start of a long body waits for an early response, ms; 0: none. */
+  readonly holdMs: number;
   /** The worker sent something other than an HTTP response; a line for its log. */
   readonly onInvalid: (line: string) => void;
   readonly onOver: () => void;
@@ -55,9 +59,14 @@ export class ProxiedRequest implements HttpCall {
   #source: IncomingMessage | Duplex | undefined;
   /** Destination of the body's bytes: the request, or the connection after an upgrade. */
   #sink: ClientRequest | Duplex;
-  /** What a caller sends before its connection is upgraded: bytes of the connection, not of a body. */
+  /**
+   * What waits for the server's word: bytes that a caller sends before its connection is upgraded, or the start of a long
+   * body. Bounded by the window of the body, as no credit is granted before.
+   */
   #early: Uint8Array[] | null = null;
   #earlyEnded = false;
+  /** It is the start of a body. */
+  #isHeld = false;
   #window = HTTP_WINDOW_BYTES;
   #over = false;
   /** A request beside it has lost the server. */
@@ -93,6 +102,15 @@ export class ProxiedRequest implements HttpCall {
       else if (!socket.destroyed) connected();
     });
     limitInformation(this.#request);
+    // Without bytes of a body the server closes in order after an early response; a reset makes pasta drop it.
+    if (upgrade !== true && !ended && deps.holdMs > 0) {
+      this.#early = [];
+      this.#isHeld = true;
+      const release = (): void => this.#sendEarly();
+      const hold = setTimeout(release, deps.holdMs);
+      this.#request.once('continue', release).once('response', release);
+      this.#request.once('close', () => clearTimeout(hold));
+    }
     this.#sink = this.#request;
     this.#request.on('response', (response) => {
       const { rawHeaders, statusCode } = response;
@@ -135,6 +153,8 @@ export class ProxiedRequest implements HttpCall {
     if (this.#early !== null) {
       this.#early.push(bytes);
       this.#earlyEnded ||= ended;
+      // A short body is no upload to be refused: it waits no longer than its last part.
+      if (ended && this.#isHeld && this.#early.reduce((sum, part) => sum + part.length, 0) <= MAX_SHORT_BYTES) this.#sendEarly();
       return;
     }
     if (bytes.length > 0) {
@@ -171,9 +191,9 @@ export class ProxiedRequest implements HttpCall {
     return !this.#over;
   }
 
-  /** Bounded by the window of the body, as no credit is granted before. */
   #sendEarly(): void {
-    const parts = this.#early ?? [];
+    if (this.#early === null || this.#over) return;
+    const parts = this.#early;
     this.#early = null;
     this.body(Buffer.concat(parts), this.#earlyEnded);
   }

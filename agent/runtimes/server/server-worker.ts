@@ -27,6 +27,8 @@ const DOUBT_MS = MAX_FAILED * ASK_AGAIN_MS;
 const ACCEPT_MS = 60_000;
 /** A start without an answer is explained after this time, ms, and then at most as often. */
 const EXPLAIN_MS = 1_000;
+/** Time for an early response to a long body where pasta is between the agent and the worker, ms. */
+const HOLD_MS = 50;
 /** Time for a worker without requests to end gracefully, ms. */
 const DRAIN_MS = 10_000;
 
@@ -80,6 +82,7 @@ export class ServerWorker implements RunningWorker {
       // An upgraded connection belongs to no agent, which would end it with the others.
       agent: request.upgrade === true ? new ServerAgent(this.#isRefused, () => this.#share) : this.#agent,
       isRefused: this.#isRefused,
+      holdMs: this.#carried.listens === undefined ? 0 : HOLD_MS,
       onRefused: () => this.#doubt(),
       onInvalid: (text) => this.#events.log({ stream: 'system', jobId: '', text }),
       onOver: () => this.#open.delete(proxied),
