@@ -6,7 +6,7 @@
  */
 import { spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { existsSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { brotliCompressSync, constants, gzipSync } from 'node:zlib';
 
@@ -20,8 +20,8 @@ const modules = join(folder, 'node_modules');
 /** What the console is made of. */
 const SOURCES = [
   ...['build.mjs', 'index.html', 'initial-load.mjs', 'package-lock.json', 'package.json', 'public', 'src', 'vite.config.ts'],
-  '../docs/runbook.md',
   '../lib/exact-json.ts',
+  '../docs',
 ];
 /** Files that browsers ask for, and that compress. */
 const COMPRESSED = /\.(?:js|css|svg)$/;
@@ -102,7 +102,9 @@ function hashOf(names) {
   for (const name of names) {
     const path = join(folder, name);
     if (!existsSync(path)) continue;
-    const files = name.includes('.') ? [''] : readdirSync(path, { recursive: true, withFileTypes: true }).filter((each) => each.isFile());
+    const files = statSync(path).isDirectory()
+      ? readdirSync(path, { recursive: true, withFileTypes: true }).filter((each) => each.isFile())
+      : [''];
     for (const each of files.map((file) => (file === '' ? path : join(file.parentPath, file.name))).toSorted())
       hash
         .update(`${each.slice(folder.length)}\0`)

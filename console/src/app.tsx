@@ -8,6 +8,8 @@ import { client } from './api/live.ts';
 import { ApiError, BASE_PATH, listenForSignOut } from './api/request.ts';
 import { readSession, SessionContext, signOut, type Session } from './api/session.ts';
 import { AccountPage } from './pages/account.tsx';
+import { useIncidents } from './pages/attention.tsx';
+import { DocumentationPage } from './pages/documentation.tsx';
 import { EndpointPage } from './pages/endpoint/page.tsx';
 import { OverviewPage } from './pages/overview.tsx';
 import { JobPage } from './pages/job.tsx';
@@ -99,6 +101,7 @@ function Shell({ session, onSignedOut }: { session: Session; onSignedOut: () => 
   };
   const isCurrent = (to: string): boolean => (to === '/' ? path === '/' || path.startsWith('/endpoints') : path.startsWith(to));
   const pages = useCurrentInView(path);
+  useIncidents(['ALL', 'READ_ONLY', 'OPERATOR'].includes(session.scope));
   const isStale = useFreshness().staleSince !== undefined;
   return (
     <>
@@ -135,6 +138,7 @@ function Shell({ session, onSignedOut }: { session: Session; onSignedOut: () => 
           <Route path="/keys" component={KeysPage} />
           <Route path="/account" component={AccountPage} />
           <Route path="/service" component={ServicePage} />
+          <Route path="/docs/:page" component={DocumentationPage} />
           <Route>
             <Page title="Not found">
               <p>There is no page at this address.</p>

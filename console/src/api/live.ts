@@ -13,7 +13,7 @@ const QUIET_MS = 60_000;
 const MAX_RETRIES = 1;
 
 /** Kinds of queries that change with endpoints: the first part of their key; the second is the endpoint, if it is one. */
-const OF_ENDPOINTS: ReadonlySet<unknown> = new Set(['endpoints', 'attention', 'endpoint', 'jobs', 'job', 'health']);
+const OF_ENDPOINTS: ReadonlySet<unknown> = new Set(['endpoints', 'endpoint', 'jobs', 'job', 'health']);
 
 /** Kinds of queries that follow what an endpoint does, step by step. */
 const OF_ACTIVITY: ReadonlySet<unknown> = new Set(['history']);
@@ -63,7 +63,7 @@ function isQuiet(endpoint: unknown): boolean {
 
 function isConcerned([kind, endpoint]: readonly unknown[], { kind: what, endpoints, removed }: Change): boolean {
   if (!OF_ENDPOINTS.has(kind)) return false;
-  if (what === 'all' || kind === 'endpoints' || kind === 'attention') return true;
+  if (what === 'all' || kind === 'endpoints') return true;
   return endpoints.some(({ id }) => id === endpoint) || removed.some((id) => id === endpoint);
 }
 

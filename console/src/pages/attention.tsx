@@ -1,30 +1,56 @@
 import type { JSX } from 'preact';
+import { useEffect } from 'preact/hooks';
 import { Link } from 'wouter-preact';
 
 import { useLive } from '../api/live.ts';
 import { graphql } from '../api/request.ts';
-import { time } from '../ui/format.ts';
-import { Badge, Loaded, Section, Text } from '../ui/parts.tsx';
+import { age, time } from '../ui/format.ts';
+import { CopyButton, Loaded, Section, Text } from '../ui/parts.tsx';
+import { setTitle } from '../ui/title.ts';
 import { RunbookSection } from './runbook.tsx';
 
-interface Item {
+interface Effect {
+  readonly key: string;
   readonly kind: string;
+  readonly severity: 'CRITICAL' | 'WARNING';
+  readonly subject: string;
   readonly since: string | null;
   readonly endpoint: string | null;
   readonly node: string | null;
+  /** Begins with the subject. */
   readonly message: string;
-  readonly runbook: string;
 }
 
-const QUERY = `{ attention { omitted items { kind since endpoint node message runbook } } }`;
+interface Incident extends Effect {
+  readonly runbook: string;
+  readonly actions: readonly { readonly label: string; readonly command: string }[];
+  readonly effects: readonly Effect[];
+}
 
-/** What needs a person now, each with the section of the runbook that says what to do. */
-export function NeedsAttention(): JSX.Element {
+interface Answer {
+  readonly attention: { readonly omitted: number; readonly items: readonly Incident[] };
+}
+
+const FIELDS = 'key kind severity subject since endpoint node message';
+const QUERY = `{ attention { omitted items { ${FIELDS} runbook actions { label command } effects { ${FIELDS} } } } }`;
+const POLL_MS = 2_000;
+
+/** Reads the incidents, also where they are not shown: the tab's title counts them. */
+export function useIncidents(isEnabled: boolean): ReturnType<typeof useLive<Answer>> {
   const query = useLive(
-    ['attention'],
-    (signal) => graphql<{ attention: { omitted: number; items: readonly Item[] } }>(QUERY, {}, signal),
-    5_000,
+    ['incidents'],
+    (signal) => (isEnabled ? graphql<Answer>(QUERY, {}, signal) : Promise.resolve({ attention: { omitted: 0, items: [] } })),
+    isEnabled && POLL_MS,
   );
+  const { items = [], omitted = 0 } = query.data?.attention ?? {};
+  const count = items.length + omitted;
+  useEffect(() => setTitle({ incidents: count }), [count]);
+  return query;
+}
+
+/** What needs a person now: one incident a cause, its effects below it, what to do at hand. */
+export function NeedsAttention(): JSX.Element {
+  const query = useIncidents(true);
   return (
     <Section title="Needs attention">
       <Loaded query={query}>
@@ -32,20 +58,9 @@ export function NeedsAttention(): JSX.Element {
           items.length === 0 ? (
             <p class="muted">Nothing.</p>
           ) : (
-            <ul class="plain">
+            <ul class="plain incidents">
               {items.map((item) => (
-                <li key={`${item.kind}-${item.endpoint ?? ''}-${item.node ?? ''}-${item.message}`}>
-                  <Badge state={item.kind} />{' '}
-                  {item.endpoint === null ? (
-                    <Text of={item.message} />
-                  ) : (
-                    <Link href={`/endpoints/${encodeURIComponent(item.endpoint)}`}>
-                      <Text of={item.message} />
-                    </Link>
-                  )}{' '}
-                  {item.since !== null && <span class="muted">since {time(item.since)}</span>}
-                  <RunbookSection address={item.runbook} />
-                </li>
+                <IncidentItem key={item.key} of={item} />
               ))}
               {omitted > 0 && <li>{omitted} more are not listed.</li>}
             </ul>
@@ -54,4 +69,85 @@ export function NeedsAttention(): JSX.Element {
       </Loaded>
     </Section>
   );
+}
+
+function IncidentItem({ of }: { of: Incident }): JSX.Element {
+  const { severity, actions, effects, runbook } = of;
+  return (
+    <li class={severity.toLowerCase()}>
+      <div>
+        <span class={`badge ${severity === 'CRITICAL' ? 'bad' : 'warn'}`}>{severity === 'CRITICAL' ? 'critical' : 'warning'}</span>{' '}
+        <Message of={of} />
+      </div>
+      {effects.length > 0 && (
+        <details>
+          <summary>
+            {effects.length} {effects.length === 1 ? 'effect' : 'effects'}
+          </summary>
+          <ul class="plain">
+            {effects.map((effect) => (
+              <li key={effect.key}>
+                <Message of={effect} />
+              </li>
+            ))}
+          </ul>
+        </details>
+      )}
+      {actions.length > 0 && (
+        <details>
+          <summary>{actions.map(({ label }) => label).join(', ')}</summary>
+          <ul class="plain">
+            {actions.map(({ label, command }) => (
+              <li key={label} class="actions">
+                <ActionLink label={label} of={of} /> <code>{command}</code> <CopyButton text={command} />
+              </li>
+            ))}
+          </ul>
+        </details>
+      )}
+      <RunbookSection address={runbook} />
+    </li>
+  );
+}
+
+/** The message with its subject as a link, and since when. */
+function Message({ of: { subject, message, since, endpoint, node } }: { of: Effect }): JSX.Element {
+  const path = endpoint === null ? (node === null ? undefined : '/nodes') : `/endpoints/${encodeURIComponent(endpoint)}`;
+  const rest = message.startsWith(subject) ? message.slice(subject.length) : ` ${message}`;
+  return (
+    <>
+      <strong>
+        {path === undefined ? (
+          <Text of={subject} />
+        ) : (
+          <Link href={path}>
+            <Text of={subject} />
+          </Link>
+        )}
+      </strong>
+      <Text of={rest} />
+      {since !== null && (
+        <span class="muted">
+          {' '}
+          – for {age(Date.now() - Date.parse(since))}, since {time(since)}
+        </span>
+      )}
+    </>
+  );
+}
+
+/** Pages of an endpoint where an action is carried out, by its label. */
+const TABS: Readonly<Record<string, string>> = { 'Open logs': 'logs', 'Roll back': 'releases', Resume: 'settings', 'Show why': '' };
+const PAGES: Readonly<Record<string, string>> = {
+  'Resend all failed': '/webhooks',
+  Drain: '/nodes',
+  Remove: '/nodes',
+  'Create another key': '/keys',
+  'Raise the quota': '/account',
+};
+
+function ActionLink({ label, of: { endpoint } }: { label: string; of: Effect }): JSX.Element {
+  const tab = TABS[label];
+  const path = endpoint !== null && tab !== undefined ? `/endpoints/${encodeURIComponent(endpoint)}/${tab}` : PAGES[label];
+  return path === undefined ? <span>{label}</span> : <Link href={path}>{label}</Link>;
 }

@@ -1,8 +1,9 @@
 import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
+import { Link } from 'wouter-preact';
 
 import { Failure } from '../ui/parts.tsx';
-import { Markdown } from '../ui/markdown.tsx';
+import { Markdown, slug } from '../ui/markdown.tsx';
 
 /** The document is loaded when the first section of it is opened. */
 async function readSection(address: string): Promise<string> {
@@ -10,15 +11,6 @@ async function readSection(address: string): Promise<string> {
   const anchor = address.replace(/^.*#/, '');
   const section = text.split(/^## /m).find((each) => slug(each.split('\n', 1)[0] ?? '') === anchor);
   return section === undefined ? `See docs/${address}.` : section.replace(/^.*\n/, '').trim();
-}
-
-/** The address of a heading, as GitHub makes it. */
-function slug(heading: string): string {
-  return heading
-    .toLowerCase()
-    .replaceAll(/[^\w\- ]/g, '')
-    .trim()
-    .replaceAll(' ', '-');
 }
 
 /** What to do: the section of the runbook, once it is opened. `address`: page and section in the folder docs. */
@@ -39,7 +31,9 @@ export function RunbookSection({ address }: { address: string }): JSX.Element {
       <summary>What to do</summary>
       <Failure error={error} />
       {text === undefined ? isOpen && error === undefined && <p class="muted">Loading…</p> : <Markdown text={text} />}
-      <p class="muted">docs/{address}</p>
+      <p>
+        <Link href={`/docs/${address}`}>The whole page</Link>
+      </p>
     </details>
   );
 }

@@ -1,5 +1,6 @@
-/** Markdown of this repository's own documents: paragraphs, lists, tables, code. Links are shown as their text. */
+/** Markdown of this repository's own documents: headings, paragraphs, lists, tables, code, links between its pages. */
 import type { JSX } from 'preact';
+import { Link } from 'wouter-preact';
 
 /** Shows what follows from each other as elements; never as HTML. */
 export function Markdown({ text }: { text: string }): JSX.Element {
@@ -23,6 +24,13 @@ function blocksOf(text: string): string[] {
 
 function Block({ of }: { of: string }): JSX.Element {
   if (of.startsWith('```')) return <pre tabIndex={0}>{of.replaceAll(/^```.*$/gm, '').trim()}</pre>;
+  const heading = /^(#{2,4}) (.+)$/.exec(of);
+  if (heading !== null)
+    return (
+      <h2 id={slug(heading[2] ?? '')}>
+        <Inline of={heading[2] ?? ''} />
+      </h2>
+    );
   if (of.startsWith('|')) return <Rows of={of.split('\n').map(cellsOf)} />;
   if (/^(-|\d+\.) /.test(of)) return <Items of={of.split(/\n(?=(?:-|\d+\.) )/)} isOrdered={/^\d/.test(of)} />;
   return (
@@ -78,14 +86,35 @@ function Rows({ of: [head = [], , ...rows] }: { of: readonly (readonly string[])
   );
 }
 
+/** The address of a heading, as GitHub makes it. */
+export function slug(heading: string): string {
+  return heading
+    .toLowerCase()
+    .replaceAll(/[^\w\- ]/g, '')
+    .trim()
+    .replaceAll(' ', '-');
+}
+
+function Reference({ of }: { of: string }): JSX.Element {
+  const [, text = of, target = ''] = /^\[([^\]]+)\]\(([^)]+)\)$/.exec(of) ?? [];
+  // Pages of the folder docs are served here; `#section` is on the same page. Other files are in the repository only.
+  if (/^[a-z0-9-]+\.md(?:#|$)/.test(target)) return <Link href={`/docs/${target}`}>{text.replaceAll('`', '')}</Link>;
+  if (target.startsWith('#')) return <a href={`${location.pathname}${target}`}>{text.replaceAll('`', '')}</a>;
+  if (target.startsWith('https://'))
+    return (
+      <a href={target} rel="noreferrer">
+        {text.replaceAll('`', '')}
+      </a>
+    );
+  return <>{text}</>;
+}
+
 function Inline({ of }: { of: string }): JSX.Element {
-  const parts = of
-    .replaceAll(/\[([^\]]+)\]\([^)]+\)/g, '$1')
-    .replaceAll('\n', ' ')
-    .split(/(`[^`]+`|\*\*[^*]+\*\*)/);
+  const parts = of.replaceAll('\n', ' ').split(/(`[^`]+`|\*\*[^*]+\*\*|\[[^\]]+\]\([^)]+\))/);
   return (
     <>
       {parts.map((part, i) => {
+        if (/^\[[^\]]+\]\(/.test(part)) return <Reference key={i} of={part} />;
         if (part.startsWith('`')) return <code key={i}>{part.slice(1, -1)}</code>;
         return part.startsWith('**') ? <b key={i}>{part.slice(2, -2)}</b> : part;
       })}
