@@ -53,7 +53,7 @@ test.serial('the first start deploys the sample and runs a job; the second finds
   // The commands find the stack by its data folder.
   const listed = run([bin, 'endpoints', 'list', '--json', '--data-dir', data], { cwd: data });
   t.is(await listed.ended, 0);
-  t.is((JSON.parse(listed.stdout()) as { name: string }[])[0]?.name, 'text-analysis');
+  t.true((JSON.parse(listed.stdout()) as { name: string }[]).some(({ name }) => name === 'text-analysis'));
   const doctor = run([bin, 'doctor', '--data-dir', data], { cwd: data });
   t.is(await doctor.ended, 0, doctor.stderr());
   t.regex(doctor.stderr(), /^✓ gateway: .* responds$/m);
