@@ -15,6 +15,7 @@ import type { WorkerStart } from '../../agent/runtimes/runtime.ts';
 import { containerRuntime } from '../conformance/runtime/container-under-test.ts';
 import { startWorkerOf, type TestWorker } from '../conformance/runtime/worker-under-test.ts';
 import { noEngine, startEngine, type PrivateEngine } from '../support/container/private-engine.ts';
+import { processesOf } from '../support/processes.ts';
 import { until } from '../support/until.ts';
 import { JOIN_TOKEN, type FakeScheduler } from './fake-scheduler.ts';
 import { addBuild, functionSpec, startAgent, startScheduler } from './fixtures.ts';
@@ -294,13 +295,25 @@ if (noEngine === undefined) {
     const scheduler = await startScheduler(t);
     const agent = await startAgent(t, scheduler, { containerSocket: engine.socket, workerPingMs: 1_000 });
     await scheduler.hello();
-    const release = { image: 'capstan-test/foreign:1', runtime: 'container', functions: [], buildDigest: '', env: { NAME: 'value' } };
+    const release = { image: 'capstan-test/foreign:1', runtime: 'container', functions: [], buildDigest: '', env: { NAME: folder } };
     scheduler.desire([{ runtime: 'container' }], [release]);
     await scheduler.worker('w1', ({ state }) => state === 'WORKER_STATE_IDLE');
     scheduler.dispatch({ jobId: 'j1' }, { do: 'raw', body: '{"output":{"done":true}}' });
     const ended = await scheduler.ended('j1');
     t.is(ended.outcome, 'ATTEMPT_OUTCOME_COMPLETED');
     t.deepEqual(scheduler.valueOf(ended.output), { done: true });
+
+    // What a stopped job started ends with it, and the worker serves on.
+    const children = (): number => processesOf(`NAME=${folder}`).filter(({ command }) => command.startsWith('sleep ')).length;
+    const from = scheduler.now;
+    scheduler.dispatch({ jobId: 'j2' }, { do: 'children' });
+    await scheduler.hear('progress', () => true, from);
+    t.is(children(), 2);
+    scheduler.send({ $case: 'stop', value: { jobId: 'j2', token: 1, reason: 'STOP_REASON_CANCELLED' } });
+    t.like(await scheduler.ended('j2'), { outcome: 'ATTEMPT_OUTCOME_STOPPED', started: true });
+    t.is(children(), 0);
+    scheduler.dispatch({ jobId: 'j3' }, { do: 'raw', body: '{"output":3}' });
+    t.is(scheduler.valueOf((await scheduler.ended('j3')).output), 3);
     await agent.close();
     t.is(await engine.docker('ps', '-aq'), '');
   });

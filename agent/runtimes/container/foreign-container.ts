@@ -10,8 +10,8 @@ import type { ContainerSpec } from './create-request.ts';
 import { WorkerContainer, type ContainerDeps, type Ending } from './worker-container.ts';
 
 export class ForeignContainer implements LaunchedProcess {
-  /** Its processes have pids of the container's namespace. */
-  readonly pid = undefined;
+  /** Once it is known, where its processes are processes of this host (not in gVisor, which has a kernel of its own). */
+  pid: number | undefined;
   readonly #events: LauncherEvents;
   readonly #streams: OutputStreams;
   #container: WorkerContainer | undefined;
@@ -63,7 +63,10 @@ export class ForeignContainer implements LaunchedProcess {
         preparing: (reason, text) => this.#events.preparing(reason, text),
         startFailed: (reason, text) => this.#events.startFailed(reason, text),
         streams: this.#streams,
-        running: () => this.#events.started(),
+        running: () => {
+          this.#events.started();
+          void this.#container?.hostPid().then((pid) => (this.pid = pid));
+        },
         isAlive: () => false,
         ended: resolve,
       });

@@ -1,4 +1,5 @@
 /** One container from the pull of its image to its removal. It runs our bootstrap or the image of a foreign worker. */
+import { readFile } from 'node:fs/promises';
 import { constants } from 'node:os';
 import type { Readable } from 'node:stream';
 
@@ -117,6 +118,20 @@ export class WorkerContainer {
     const found = Number(bound?.[`${port}/tcp`]?.[0]?.HostPort ?? 0);
     if (found === 0) throw new CapstanError('UNAVAILABLE', `the container engine did not publish port ${port}`);
     return found;
+  }
+
+  /** Returns the pid of its first process where that is a process of this host; undefined elsewhere, as in another pid namespace. */
+  async hostPid(): Promise<number | undefined> {
+    const container = this.#container;
+    try {
+      const facts = await container?.inspect({ abortSignal: AbortSignal.timeout(CALL_MS) });
+      const pid = facts?.State.Pid ?? 0;
+      if (container === undefined || pid <= 0) return undefined;
+      return (await readFile(`/proc/${pid}/cgroup`, 'latin1')).includes(container.id) ? pid : undefined;
+    } catch {
+      // It has ended, or the engine's host is not this one.
+      return undefined;
+    }
   }
 
   /**
