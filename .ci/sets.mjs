@@ -13,6 +13,7 @@ export const sets = {
   sandbox: ['test/cli/start-levels.test.ts', 'test/sandbox/bwrap-*.test.ts', 'test/sandbox/users*.test.ts'],
   escapes: ['test/escapes/*.test.ts'],
   neighbours: ['test/neighbours/channel.test.ts'],
+  'neighbours-containers': ['test/neighbours/channel-containers.test.ts'],
   // Beside the other file, its own calls would be slow.
   floods: ['test/neighbours/floods.test.ts'],
   tool: [

@@ -21,7 +21,10 @@ export const ATTACKS = [
   'results',
   'newlines',
   'entries',
+  'connections',
 ] as const;
+
+export type Attack = (typeof ATTACKS)[number];
 
 /** Keeps a processor busy and sends nothing: what a neighbour feels of it is the machine's, not the agent's. */
 export const CONTROL = 'busy';
@@ -30,6 +33,7 @@ const SECONDS = 4;
 
 const JAVASCRIPT = `
 import { writeSync } from 'node:fs';
+import { connect } from 'node:net';
 
 function write(fd, bytes) {
   for (let at = 0; at < bytes.length; ) {
@@ -65,12 +69,27 @@ const FLOODS = {
   entries: (key) => [4, many(Buffer.from(key + '\\n'))],
 };
 
-export async function attack({ attack, key, keys }) {
+// Each sends the beginning of a request, and is left for another one.
+async function dial(host, port, end) {
+  const open = [];
+  while (performance.now() < end) {
+    const socket = connect(port, host);
+    socket.on('error', () => undefined);
+    socket.write('GET /v2/x/ping/x HTTP/1.1\\r\\n');
+    open.push(socket);
+    if (open.length > 300) open.shift().destroy();
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+  for (const socket of open) socket.destroy();
+}
+
+export async function attack({ attack, key, keys, host, port }) {
   // The other jobs of an attack by many have begun.
   await new Promise((resolve) => setTimeout(resolve, 200));
   if (attack === 'wait') return new Promise(() => undefined);
   const end = performance.now() + ${SECONDS}_000;
   if (attack === '${CONTROL}') while (performance.now() < end);
+  else if (attack === 'connections') await dial(host, port, end);
   else {
     const [fd, bytes] = FLOODS[attack](key, keys);
     while (performance.now() < end) write(fd, bytes);
@@ -84,6 +103,7 @@ import asyncio
 import json
 import os
 import select
+import socket
 import struct
 import time
 
@@ -124,13 +144,32 @@ FLOODS = {
 }
 
 
-async def attack(attack, key, keys):
+# As in JavaScript.
+def dial(host, port, end):
+    dialled = []
+    while time.monotonic() < end:
+        one = socket.socket()
+        one.setblocking(False)
+        one.connect_ex((host, port))
+        dialled.append(one)
+        if len(dialled) > 300:
+            last = dialled.pop(0)
+            try:
+                last.send(b"GET /v2/x/ping/x HTTP/1.1\\r\\n")
+            except OSError:
+                pass
+            last.close()
+
+
+async def attack(attack, key, keys, host, port):
     # The other jobs of an attack by many have begun.
     await asyncio.sleep(60 if attack == "wait" else 0.2)
     end = time.monotonic() + ${SECONDS}
     if attack == "${CONTROL}":
         while time.monotonic() < end:
             pass
+    elif attack == "connections":
+        dial(host, port, end)
     else:
         fd, data = FLOODS[attack](key, keys)
         while time.monotonic() < end:
