@@ -13,14 +13,20 @@ const PROGRAMS = {
 /** The attacks from within the process that runs handlers: with the interpreter's own means, and with its descriptors. */
 const PYTHON = `
 import attacks
+import os
+import time
 
 def attack(input):
+    for fd, text in input.get('writes', []):
+        os.write(fd, bytes.fromhex(text))
+    if 'writes' in input:
+        time.sleep(600)
     return attacks.run(input)
 `;
 
 const JAVASCRIPT = `
 import { spawn } from 'node:child_process';
-import { readFileSync, readdirSync, openSync, closeSync } from 'node:fs';
+import { readFileSync, readdirSync, openSync, closeSync, writeSync } from 'node:fs';
 import { connect } from 'node:net';
 import { createInterface } from 'node:readline';
 
@@ -51,6 +57,8 @@ const DIRECT = {
 };
 
 export async function attack(input) {
+  for (const [fd, hex] of input.writes ?? []) writeSync(fd, Buffer.from(hex, 'hex'));
+  if (input.writes) return new Promise(() => undefined);
   const targets = input;
   const verdicts = {};
   for (const [name, one] of Object.entries(DIRECT)) {
@@ -96,6 +104,7 @@ export const VICTIM = {
   'main.py': `
 import os
 import subprocess
+import time
 
 children = {}
 
@@ -107,7 +116,11 @@ def start(input):
 def alive(input):
     return {name: child.poll() is None for name, child in children.items()}
 
+def hold(input):
+    time.sleep(2)
+    return 'its own'
+
 def victim(input):
-    return {'start': start, 'alive': alive}[input['do']](input)
+    return {'start': start, 'alive': alive, 'hold': hold}[input['do']](input)
 `,
 };

@@ -45,6 +45,7 @@ async function attackRound(t: ExecutionContext, world: World, round: Round): Pro
     const verdicts = await world.attack(attacker, network);
     t.true(Object.keys(verdicts).length >= LEAST, `${attacker.name} tried ${Object.keys(verdicts).length}`);
     t.deepEqual(wrong(verdicts, round), [], `${attacker.name}, network ${network}`);
+    if (attacker.release.functions === undefined) t.deepEqual(await world.attackChannel(attacker, network), [], attacker.name);
     t.deepEqual(await world.damage(), [], `after ${attacker.name}`);
     t.deepEqual(await world.survivors(), [], `left by ${attacker.name}`);
   }

@@ -16,6 +16,7 @@ import { addBuild, functionSpec, startScheduler } from '../agent/fixtures.ts';
 import { folderOf } from '../support/folder.ts';
 import { until } from '../support/until.ts';
 import { VICTIM, type Attacker } from './attackers.ts';
+import { CHANNEL_ATTACKS } from './channel-attacks.ts';
 import { IMAGE, placeOf } from './places.ts';
 
 const AGENT = fileURLToPath(new URL('../agent/agent-process.ts', import.meta.url));
@@ -38,6 +39,8 @@ export interface World {
   readonly networks: readonly string[];
   /** Runs the list in a worker of its own, removes the worker, and returns the verdicts of the list. */
   attack(attacker: Attacker, network: string): Promise<Verdicts>;
+  /** Writes to the channel between worker and agent, each attack in a worker of its own; returns what went wrong. */
+  attackChannel(attacker: Attacker, network: string): Promise<string[]>;
   /** What is not as before; empty when all is. */
   damage(): Promise<string[]>;
   /** Whether the command of a release that is a program of the host ran. */
@@ -144,26 +147,54 @@ export async function startWorld(t: ExecutionContext, level: IsolationLevel): Pr
   };
 
   let attacks = 0;
+  /** Starts a worker of an attacker; returns its id. */
+  const start = async ({ name, files, release }: Attacker, network: string): Promise<string> => {
+    attacks += 1;
+    const workerId = `w-${name}-${attacks}`;
+    const releaseId = `r-${name}-${attacks}`;
+    const isCommand = release.functions !== undefined;
+    const spec: Partial<ReleaseSpec> = {
+      ...(await addBuild(t, scheduler, files)),
+      ...{ releaseId, endpointId: `ep-${workerId}`, accountId: 'attackers', functions: [functionSpec('attack')], network },
+      env: isCommand ? { TARGETS: JSON.stringify(targets) } : {},
+      ...release,
+      ...(isEngine && isCommand ? { image: IMAGE, command: ['python3', '/capstan/build/attacks.py', 'stay'] } : {}),
+    };
+    scheduler.desire([victimWorker, { workerId, releaseId, ...inEngine }], [victimRelease, spec]);
+    return workerId;
+  };
+  const removeAll = async (from: number): Promise<void> => {
+    scheduler.desire([victimWorker], [victimRelease]);
+    await scheduler.hear('workers', ({ workers }) => workers.length === 1 && workers[0]?.workerId === 'w2', from);
+  };
   return {
     networks: (isEngine ? hello.inventory?.isolation?.containerNetworks : hello.inventory?.isolation?.processNetworks) ?? ['host'],
-    async attack({ name, files, release }, network) {
-      attacks += 1;
-      const workerId = `w-${name}-${attacks}`;
-      const releaseId = `r-${name}-${attacks}`;
-      const isCommand = release.functions !== undefined;
-      const spec: Partial<ReleaseSpec> = {
-        ...(await addBuild(t, scheduler, files)),
-        ...{ releaseId, endpointId: `ep-${workerId}`, accountId: 'attackers', functions: [functionSpec('attack')], network },
-        env: isCommand ? { TARGETS: JSON.stringify(targets) } : {},
-        ...release,
-        ...(isEngine && isCommand ? { image: IMAGE, command: ['python3', '/capstan/build/attacks.py', 'stay'] } : {}),
-      };
+    async attack(attacker, network) {
       const from = scheduler.now;
-      scheduler.desire([victimWorker, { workerId, releaseId, ...inEngine }], [victimRelease, spec]);
+      const workerId = await start(attacker, network);
+      const isCommand = attacker.release.functions !== undefined;
       const verdicts = isCommand ? await printed(scheduler, `ep-${workerId}`) : await returned(scheduler, workerId, targets);
-      scheduler.desire([victimWorker], [victimRelease]);
-      await scheduler.hear('workers', ({ workers }) => workers.length === 1 && workers[0]?.workerId === 'w2', from);
+      await removeAll(from);
       return verdicts;
+    },
+    async attackChannel(attacker, network) {
+      const wrong: string[] = [];
+      for (const { name, writes } of CHANNEL_ATTACKS) {
+        const from = scheduler.now;
+        const workerId = await start(attacker, network);
+        await isIdle(scheduler, workerId);
+        const [held, attack] = [`held-${workerId}`, `attack-${workerId}`];
+        scheduler.dispatch({ jobId: held, workerId: 'w2' }, { do: 'hold' });
+        await scheduler.hear('started', ({ jobId }) => jobId === held);
+        scheduler.dispatch({ jobId: attack, workerId }, { writes: writes(`${held}#1`) });
+        const { outcome: end } = await scheduler.ended(attack);
+        if (end !== 'ATTEMPT_OUTCOME_WORKER_LOST') wrong.push(`${name}: the attacker ended with ${end}`);
+        const { outcome, output, error } = await scheduler.ended(held);
+        const value = outcome === 'ATTEMPT_OUTCOME_COMPLETED' ? scheduler.valueOf(output) : error;
+        if (value !== 'its own') wrong.push(`${name}: the victim's job ended with ${outcome}: ${String(value)}`);
+        await removeAll(from);
+      }
+      return wrong;
     },
     async damage() {
       const found: string[] = [];
