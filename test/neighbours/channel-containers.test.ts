@@ -14,7 +14,7 @@ const release = { runtime: 'container' };
 /** One after the other: each needs the processors. */
 const serial = (each: typeof test): typeof test.serial => (each === test ? test.serial : test.skip) as typeof test.serial;
 
-serial(containerTest as typeof test)(
+serial(containerTest)(
   "container: beside each attack on the channel a neighbour's jobs are served, and the agent's memory stays",
   async (t) => {
     t.timeout(300_000);
@@ -29,11 +29,8 @@ serial(containerTest as typeof test)(
   },
 );
 
-serial(gvisorTest as typeof test)(
-  "gVisor: beside each attack on the channel a neighbour's jobs are served, and the agent's memory stays",
-  async (t) => {
-    t.timeout(300_000);
-    const place = await placeOf(t, 'gvisor', `capstan-floods-gvisor-${process.pid}`);
-    await attackNode(t, { place, files, release, attacks: FLOODS, workerCount: 1 });
-  },
-);
+serial(gvisorTest)("gVisor: beside each attack on the channel a neighbour's jobs are served, and the agent's memory stays", async (t) => {
+  t.timeout(300_000);
+  const place = await placeOf(t, 'gvisor', `capstan-floods-gvisor-${process.pid}`);
+  await attackNode(t, { place, files, release, attacks: FLOODS, workerCount: 1 });
+});
