@@ -43,7 +43,7 @@ serial(`jobs of a paused endpoint are an incident with its action, counted in th
   await incident.getByText('capstan endpoints set paused workersMax=1').waitFor();
   await checkAccessibility(t, page, 'incidents');
   await incident.getByText('What to do').click();
-  await incident.getByRole('link', { name: 'The whole page' }).click();
+  await incident.getByRole('link', { name: 'docs/runbook.md#an-endpoint-is-paused-while-jobs-wait' }).click();
   await page.getByRole('heading', { name: 'An endpoint is paused while jobs wait' }).waitFor();
   t.is(await page.title(), '(1) Runbook – Capstan');
   await checkAccessibility(t, page, 'the runbook');

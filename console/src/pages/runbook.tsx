@@ -32,7 +32,7 @@ export function RunbookSection({ address }: { address: string }): JSX.Element {
       <Failure error={error} />
       {text === undefined ? isOpen && error === undefined && <p class="muted">Loading…</p> : <Markdown text={text} />}
       <p>
-        <Link href={`/docs/${address}`}>The whole page</Link>
+        <Link href={`/docs/${address}`}>docs/{address}</Link>
       </p>
     </details>
   );
