@@ -2,75 +2,88 @@
 import type { Payload } from '../../lib/payload.ts';
 import type { PayloadCodec } from './payload-codec.ts';
 import type { StoredPayload } from './stored-payload.ts';
-import type { HookHead, HookRow, HookState, JobKind, JobRow, StoredState } from './store.ts';
+import { hookHead, jobRow, type hookBodies, type hookEnvelope, type jobResult, type TupleOf } from './columns.ts';
+import type { HookHead, HookRow, JobRow } from './store.ts';
 
-/** A job as read from the database; raw tuples are read twice as fast as objects. */
-export type JobTuple = [
-  seq: number,
-  id: string,
-  endpoint: string,
-  kind: JobKind,
-  state: StoredState,
-  priority: 0 | 1,
-  queuePosition: number,
-  token: number,
-  attempts: number,
-  node: string | null,
-  incarnation: string | null,
-  worker: string | null,
-  submittedAt: number,
-  startedAt: number | null,
-  endedAt: number | null,
-  deleteAt: number,
-  executionTimeoutMs: number,
-  ttlMs: number,
-  retentionMs: number,
-  webhook: string | null,
-  delayMs: number | null,
-  executionMs: number | null,
-  error: string | null,
-  /** SQLite has no booleans. */
-  hasS3: 0 | 1 | boolean,
-  trace: string | null,
-  tags: string | null,
-  pastAttempts: string | null,
-];
+/** A job as read from the database. */
+export type JobTuple = TupleOf<typeof jobRow>;
+
+/** A job with its output, and the number of its chunks. */
+export type WholeJobTuple = TupleOf<readonly [...typeof jobRow, ...typeof jobResult]>;
 
 /** Columns of a payload: inline bytes, or a blob's id and size. */
 export type PayloadTuple = [inline: Uint8Array | null, blob: string | null, size: number | null];
 
 export function toJob(row: readonly [...JobTuple, ...unknown[]]): JobRow {
-  const node = row[9];
-  const incarnation = row[10];
-  const worker = row[11];
-  return {
-    seq: row[0],
-    id: row[1],
-    endpoint: row[2],
-    kind: row[3],
-    state: row[4],
-    priority: row[5],
-    queuePosition: row[6],
-    token: row[7],
-    attempts: row[8],
-    lease: node === null || incarnation === null || worker === null ? null : { node, incarnation, worker },
-    submittedAt: row[12],
-    startedAt: row[13],
-    endedAt: row[14],
-    deleteAt: row[15],
-    executionTimeoutMs: row[16],
-    ttlMs: row[17],
-    retentionMs: row[18],
-    webhook: row[19],
+  const [
+    seq,
+    id,
+    endpoint,
+    kind,
+    state,
+    priority,
+    queuePosition,
+    token,
+    attempts,
+    node,
+    incarnation,
     worker,
-    delayMs: row[20],
-    executionMs: row[21],
-    error: row[22],
-    hasS3: Boolean(row[23]),
-    trace: row[24],
-    tags: row[25],
-    pastAttempts: row[26],
+    submittedAt,
+    startedAt,
+    endedAt,
+    deleteAt,
+    executionTimeoutMs,
+    ttlMs,
+    retentionMs,
+    webhook,
+    delayMs,
+    executionMs,
+    error,
+    hasS3,
+    trace,
+    tags,
+    pastAttempts,
+  ] = row;
+  const lease = node === null || incarnation === null || worker === null ? null : { node, incarnation, worker };
+  return {
+    seq,
+    id,
+    endpoint,
+    kind,
+    state,
+    priority,
+    queuePosition,
+    token,
+    attempts,
+    worker,
+    submittedAt,
+    startedAt,
+    endedAt,
+    deleteAt,
+    executionTimeoutMs,
+    ttlMs,
+    retentionMs,
+    webhook,
+    delayMs,
+    executionMs,
+    error,
+    trace,
+    tags,
+    pastAttempts,
+    lease,
+    hasS3: Boolean(hasS3),
   };
+}
+
+/** Returns the number of chunks and the output of a row that was read whole. */
+export function resultOf(row: WholeJobTuple): { readonly chunks: number; readonly output: PayloadTuple } {
+  const [chunks, ...output] = row.slice(jobRow.length) as TupleOf<typeof jobResult>;
+  return { chunks, output };
+}
+
+/** Returns the value that was read beside a job. */
+export function besideJob<T>(row: readonly [...JobTuple, T]): T {
+  return row[jobRow.length];
 }
 
 /** Returns the columns of a payload; all null without a payload. */
@@ -95,33 +108,30 @@ export function fromWholePayloadColumns(columns: PayloadTuple, codec: PayloadCod
   return payload;
 }
 
-export type HookTuple = [
-  id: string,
-  account: string,
-  endpoint: string,
-  url: string,
-  host: string,
-  state: HookState,
-  dueAt: number,
-  tries: number,
-  error: string | null,
-];
+export type HookTuple = TupleOf<typeof hookHead>;
 
 export function toHookHead(row: readonly [...HookTuple, ...unknown[]]): HookHead {
   const [id, account, endpoint, url, host, state, dueAt, tries, error] = row;
   return { id, account, endpoint, url, host, state, dueAt, tries, error };
 }
 
-export type WholeHookTuple = [...HookTuple, envelope: string, ...input: PayloadTuple, ...output: PayloadTuple];
+export type WholeHookTuple = TupleOf<readonly [...typeof hookHead, typeof hookEnvelope, ...typeof hookBodies]>;
 
 export function toHook(row: WholeHookTuple, codec: PayloadCodec): HookRow {
-  const envelope = codec.decodeText(row[9]);
-  if (typeof envelope !== 'string') return { ...toHookHead(row), envelope: '', input: envelope, output: null };
+  const head = toHookHead(row);
+  const [stored, input, inputBlob, inputSize, ...output] = row.slice(hookHead.length) as WholeHookTuple extends [
+    ...HookTuple,
+    ...infer Payloads,
+  ]
+    ? Payloads
+    : never;
+  const envelope = codec.decodeText(stored);
+  if (typeof envelope !== 'string') return { ...head, envelope: '', input: envelope, output: null };
   return {
-    ...toHookHead(row),
+    ...head,
     envelope,
-    input: fromWholePayloadColumns([row[10], row[11], row[12]], codec),
-    output: fromPayloadColumns([row[13], row[14], row[15]], codec),
+    input: fromWholePayloadColumns([input, inputBlob, inputSize], codec),
+    output: fromPayloadColumns(output, codec),
   };
 }
 

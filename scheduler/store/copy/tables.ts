@@ -6,18 +6,12 @@
  * themselves; the account column of PostgreSQL's control rows, which repeats a part of their value.
  */
 
-export type ColumnKind = 'integer' | 'text' | 'bytes' | 'boolean';
+import { hookBodies, hookEnvelope, hookHead, jobResult, jobRow, type Column, type ColumnKind } from '../columns.ts';
+
+export type { Column } from '../columns.ts';
 export type Cell = number | string | boolean | Uint8Array | null;
 /** Values of a table's columns, then of its order. */
 export type Row = readonly Cell[];
-
-export interface Column {
-  /** In PostgreSQL. */
-  readonly name: string;
-  /** In SQLite. */
-  readonly sqlite: string;
-  readonly kind: ColumnKind;
-}
 
 export interface CopyTable {
   /** The same in both databases, unless PostgreSQL has a view. */
@@ -51,11 +45,11 @@ function columns(spec: string): Column[] {
 
 function table(
   name: string,
-  spec: string,
+  spec: string | readonly Column[],
   order: string,
   { sqlite = '', view = '', isOfEndpoints = false, isCounted = false, isDerived = false } = {},
 ): CopyTable {
-  const all = columns(spec);
+  const all = typeof spec === 'string' ? columns(spec) : spec;
   const names = order.split(' ');
   const sqliteOrder = sqlite === '' ? names.map((each) => all.find((column) => column.name === each)?.sqlite ?? each) : sqlite.split(' ');
   const postgres = view === '' ? name : view;
@@ -65,24 +59,11 @@ function table(
 /** Control rows first: triggers read the accounts of endpoints from them. */
 export const COPY_TABLES: readonly CopyTable[] = [
   table('control', 'kind:text key:text version:int value:text', 'kind key'),
-  table(
-    'jobs',
-    `seq=no:int id:text endpoint:text kind:text state:text priority:int queue_position=position:int token:int attempts:int node:text
-    incarnation:text worker:text submitted_at:int started_at:int ended_at:int delete_at:int execution_timeout_ms:int ttl_ms:int
-    retention_ms:int webhook:text delay_ms:int execution_ms:int error:text has_s3:bool chunks:int output:bytes output_blob:text
-    output_size:int trace:text tags:text past_attempts:text`,
-    'seq',
-  ),
+  table('jobs', [...jobRow, ...jobResult], 'seq'),
   table('inputs', 'seq=no:int inline:bytes blob:text size:int s3:bytes', 'seq'),
   table('chunks', 'seq=no:int idx:int inline:bytes blob:text size:int', 'seq idx'),
   // In the order of their making, in which deliveries that are due at once are sent.
-  table(
-    'hooks',
-    `id:text account:text endpoint:text url:text host:text state:text due_at:int tries:int error:text envelope:text input:bytes
-    input_blob:text input_size:int output:bytes output_blob:text output_size:int`,
-    'number',
-    { sqlite: 'rowid' },
-  ),
+  table('hooks', [...hookHead, hookEnvelope, ...hookBodies], 'number', { sqlite: 'rowid' }),
   table('hook_hosts', 'host:text next_at:int', 'host', { view: 'pending_hosts' }),
   table('idempotency', 'key:text job_id:text body_hash:bytes expires_at:int', 'key'),
   table('bodies', 'id:text account:text size:int refs:int', 'id', { isCounted: true }),

@@ -1,12 +1,17 @@
 /** Column lists of SQLite's tables, in the order of the tuples of ../rows.ts. */
+import { columnList, hookBodies, hookEnvelope, hookHead, jobResult, jobRow } from '../columns.ts';
 
 /** `JobTuple` of ../rows.ts. */
-export const JOB_COLUMNS = `no, id, endpoint, kind, state, priority, position, token, attempts, node, incarnation, worker,
-  submitted_at, started_at, ended_at, delete_at, execution_timeout_ms, ttl_ms, retention_ms, webhook,
-  delay_ms, execution_ms, error, has_s3, trace, tags, past_attempts`;
+export const JOB_COLUMNS = columnList(jobRow, ({ sqlite }) => sqlite);
+
+/** The same where another table is joined. */
+export const JOINED_JOB_COLUMNS = columnList(jobRow, ({ sqlite }) => `jobs.${sqlite}`);
+
+/** What `WholeJobTuple` has besides. */
+export const JOB_RESULT_COLUMNS = columnList(jobResult, ({ sqlite }) => sqlite);
 
 /** `HookTuple` of ../rows.ts. */
-export const HOOK_COLUMNS = 'id, account, endpoint, url, host, state, due_at, tries, error';
+export const HOOK_COLUMNS = columnList(hookHead, ({ sqlite }) => sqlite);
 
 /** What `WholeHookTuple` has besides. */
-export const HOOK_PAYLOAD_COLUMNS = 'envelope, input, input_blob, input_size, output, output_blob, output_size';
+export const HOOK_PAYLOAD_COLUMNS = columnList([hookEnvelope, ...hookBodies], ({ sqlite }) => sqlite);

@@ -1,18 +1,23 @@
 import { MAX_PAYLOAD_OVERHEAD, type PayloadCodec } from '../../payload-codec.ts';
 import { MAX_LISTED, type Reads, type StoredState, type WholeJob } from '../../store.ts';
-import { bound, fromPayloadColumns, toJob, toQueuedInput, fromWholePayloadColumns, type PayloadTuple, type JobTuple } from '../../rows.ts';
-import { JOB_COLUMNS } from '../columns.ts';
+import {
+  besideJob,
+  bound,
+  fromPayloadColumns,
+  fromWholePayloadColumns,
+  resultOf,
+  toJob,
+  toQueuedInput,
+  type JobTuple,
+  type PayloadTuple,
+  type WholeJobTuple,
+} from '../../rows.ts';
+import { JOB_COLUMNS, JOB_RESULT_COLUMNS } from '../columns.ts';
 import { NONE, type LeftEdge } from './left-edge.ts';
 import type { LeftEdges } from './left-edges.ts';
 import type { AsyncReads, Query } from './query.ts';
 
-/** Places in a {@link JobTuple}. */
-const SEQ = 0;
-const QUEUE_POSITION = 6;
-
-type WholeTuple = [...JobTuple, chunks: number, ...PayloadTuple];
-
-const WHOLE = `SELECT ${JOB_COLUMNS}, j.chunks, j.output, j.output_blob, j.output_size FROM capstan.jobs j`;
+const WHOLE = `SELECT ${JOB_COLUMNS}, ${JOB_RESULT_COLUMNS} FROM capstan.jobs j`;
 const ONE = `${WHOLE} WHERE j.cell = $1 AND j.id = $2 AND j.seq > 0 AND j.endpoint = $3`;
 const BY_SEQ = `${WHOLE} WHERE j.cell = $1 AND j.seq = ANY ($2::bigint[])`;
 const CHUNKS = 'SELECT seq, idx, inline, blob, size FROM capstan.chunks WHERE cell = $1 AND seq = ANY ($2::bigint[]) ORDER BY seq, idx';
@@ -77,15 +82,16 @@ function totalSql(sources: readonly string[]): string {
 type JobReads = Pick<AsyncReads<Reads>, 'job' | 'head' | 'leased' | 'due' | 'counts' | 'highest' | 'page' | 'newest'>;
 
 export function jobReads(query: Query, cell: number, edges: LeftEdges, codec: PayloadCodec): JobReads {
-  const whole = async (rows: readonly WholeTuple[]): Promise<WholeJob[]> => {
-    const withChunks = rows.filter((row) => row[27] > 0).map((row) => row[0]);
+  const whole = async (tuples: readonly WholeJobTuple[]): Promise<WholeJob[]> => {
+    const rows = tuples.map((tuple) => ({ job: toJob(tuple), ...resultOf(tuple) }));
+    const withChunks = rows.filter(({ chunks }) => chunks > 0).map(({ job }) => job.seq);
     const chunks =
       withChunks.length === 0 ? [] : await query<[seq: number, idx: number, ...PayloadTuple]>('chunks', CHUNKS, [cell, withChunks]);
-    return rows.map((row) => {
-      const kept = row[27] === 0 ? [] : chunks.filter(([seq]) => seq === row[0]);
+    return rows.map(({ job, output, chunks: count }) => {
+      const kept = count === 0 ? [] : chunks.filter(([seq]) => seq === job.seq);
       return {
-        job: toJob(row),
-        output: fromPayloadColumns([row[28], row[29], row[30]], codec),
+        job,
+        output: fromPayloadColumns(output, codec),
         chunks: kept.map(([, , ...columns]) => fromWholePayloadColumns(columns, codec)),
         firstChunk: kept[0]?.[1] ?? 0,
       };
@@ -93,13 +99,13 @@ export function jobReads(query: Query, cell: number, edges: LeftEdges, codec: Pa
   };
   return {
     async job(endpoint, id) {
-      const [found] = await whole(await query<WholeTuple>('job', ONE, [cell, id, endpoint]));
+      const [found] = await whole(await query<WholeJobTuple>('job', ONE, [cell, id, endpoint]));
       return found ?? null;
     },
     async head({ endpoint, priority, after, limit, inputLimit }) {
       const edge = edges.queue(endpoint, priority);
-      const rows = await fromLeft(edge, after, async (from) => {
-        const found = await query<HeadTuple>('head', HEAD, [
+      return fromLeft(edge, after, async (from) => {
+        const rows = await query<HeadTuple>('head', HEAD, [
           cell,
           endpoint,
           priority,
@@ -107,16 +113,15 @@ export function jobReads(query: Query, cell: number, edges: LeftEdges, codec: Pa
           inputLimit + MAX_PAYLOAD_OVERHEAD,
           bound(limit),
         ]);
-        return [found, found[0]?.[QUEUE_POSITION] ?? NONE];
+        const found = rows.map((row) => ({ job: toJob(row), input: toQueuedInput(besideJob(row), codec, inputLimit) }));
+        return [found, found[0]?.job.queuePosition ?? NONE];
       });
-      return rows.map((row) => ({ job: toJob(row), input: toQueuedInput(row[27], codec, inputLimit) }));
     },
     async leased(afterSeq, limit) {
-      const rows = await fromLeft(edges.leased, afterSeq, async (from) => {
-        const found = await query<JobTuple>('leased', LEASED, [cell, from, bound(limit)]);
-        return [found, found[0]?.[SEQ] ?? NONE];
+      return fromLeft(edges.leased, afterSeq, async (from) => {
+        const found = (await query<JobTuple>('leased', LEASED, [cell, from, bound(limit)])).map(toJob);
+        return [found, found[0]?.seq ?? NONE];
       });
-      return rows.map(toJob);
     },
     due(wall, limit) {
       return edges.due.look(async (from) => {
@@ -142,7 +147,7 @@ export function jobReads(query: Query, cell: number, edges: LeftEdges, codec: Pa
       const most = Math.min(bound(limit), MAX_LISTED - from);
       const seqs = (await query<[number]>(`page-${name}`, pageSql(sources), [cell, endpoint, from, most])).map(([seq]) => seq);
       const [total] = await query<[number]>(`total-${name}`, totalSql(sources), [cell, endpoint]);
-      const found = seqs.length === 0 ? [] : await whole(await query<WholeTuple>('jobs-by-seq', BY_SEQ, [cell, seqs]));
+      const found = seqs.length === 0 ? [] : await whole(await query<WholeJobTuple>('jobs-by-seq', BY_SEQ, [cell, seqs]));
       const bySeq = new Map(found.map((each) => [each.job.seq, each]));
       return { jobs: seqs.flatMap((seq) => bySeq.get(seq) ?? []), total: total?.[0] ?? 0 };
     },

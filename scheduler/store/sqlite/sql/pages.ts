@@ -2,13 +2,11 @@ import type { Database } from 'better-sqlite3';
 
 import type { PayloadCodec } from '../../payload-codec.ts';
 import { MAX_LISTED, type JobRow, type StoredState, type WholeJob } from '../../store.ts';
-import { bound, fromPayloadColumns, toJob, type JobTuple, type PayloadTuple } from '../../rows.ts';
-import { JOB_COLUMNS } from '../columns.ts';
+import { bound, fromPayloadColumns, resultOf, toJob, type JobTuple, type WholeJobTuple } from '../../rows.ts';
+import { JOB_COLUMNS, JOB_RESULT_COLUMNS } from '../columns.ts';
 import type { bodyStatements } from './bodies.ts';
 
-type WholeTuple = [...JobTuple, chunks: number, ...PayloadTuple];
-
-const wholeColumns = `${JOB_COLUMNS}, chunks, output, output_blob, output_size`;
+const wholeColumns = `${JOB_COLUMNS}, ${JOB_RESULT_COLUMNS}`;
 const one = `SELECT ${wholeColumns} FROM jobs WHERE id = ? AND endpoint = ?`;
 const TAKEN = 'SELECT 1 FROM jobs WHERE id = ?';
 const byNumber = `SELECT ${wholeColumns} FROM jobs WHERE no = ?`;
@@ -49,8 +47,8 @@ function totalSql(from: readonly string[]): string {
 
 /** Reads jobs with their bodies: one by id, or pages of an endpoint's jobs. */
 export function pageStatements(db: Database, { chunks: chunksOf }: Pick<ReturnType<typeof bodyStatements>, 'chunks'>, codec: PayloadCodec) {
-  const oneRow = db.prepare<[string, string], WholeTuple>(one).raw();
-  const numberRow = db.prepare<[number], WholeTuple>(byNumber).raw();
+  const oneRow = db.prepare<[string, string], WholeJobTuple>(one).raw();
+  const numberRow = db.prepare<[number], WholeJobTuple>(byNumber).raw();
   const takenRow = db.prepare<[string], 1>(TAKEN).pluck();
   const prepare = (from: readonly string[]) => ({
     page: db.prepare<[{ endpoint: string; offset: number; limit: number }], number>(pageSql(from)).pluck(),
@@ -66,11 +64,11 @@ export function pageStatements(db: Database, { chunks: chunksOf }: Pick<ReturnTy
     TIMED_OUT: prepare(sources.TIMED_OUT),
     ALL: prepare(Object.values(sources).flat()),
   };
-  const whole = (row: WholeTuple): WholeJob => ({
-    job: toJob(row),
-    output: fromPayloadColumns([row[28], row[29], row[30]], codec),
-    ...(row[27] > 0 ? chunksOf(row[0]) : { chunks: [], firstChunk: 0 }),
-  });
+  const whole = (row: WholeJobTuple): WholeJob => {
+    const job = toJob(row);
+    const { chunks, output } = resultOf(row);
+    return { job, output: fromPayloadColumns(output, codec), ...(chunks > 0 ? chunksOf(job.seq) : { chunks: [], firstChunk: 0 }) };
+  };
   return {
     job(endpoint: string, id: string): WholeJob | null {
       const row = oneRow.get(id, endpoint);

@@ -2,12 +2,12 @@ import type { Database } from 'better-sqlite3';
 
 import { MAX_PAYLOAD_OVERHEAD, type PayloadCodec } from '../../payload-codec.ts';
 import type { EndpointCounts, JobRow, QueuedJob, StoredState, HeadWindow } from '../../store.ts';
-import { bound, toJob, toQueuedInput, type JobTuple } from '../../rows.ts';
-import { JOB_COLUMNS } from '../columns.ts';
+import { besideJob, bound, toJob, toQueuedInput, type JobTuple } from '../../rows.ts';
+import { JOB_COLUMNS, JOINED_JOB_COLUMNS } from '../columns.ts';
 
 /** length() of a blob reads no overflow page, so a large excluded input costs nothing. */
 const head = `
-SELECT ${JOB_COLUMNS.replace(/\bno\b/, 'jobs.no')}, CASE WHEN length(inputs.inline) <= ? THEN inputs.inline END
+SELECT ${JOINED_JOB_COLUMNS}, CASE WHEN length(inputs.inline) <= ? THEN inputs.inline END
 FROM jobs INDEXED BY jobs_queued LEFT JOIN inputs ON inputs.no = jobs.no
 WHERE state = 'IN_QUEUE' AND endpoint = ? AND priority = ? AND position > ?
 ORDER BY position LIMIT ?`;
@@ -32,7 +32,7 @@ export function queueStatements(db: Database, codec: PayloadCodec) {
     head({ endpoint, priority, after, limit, inputLimit }: HeadWindow): QueuedJob[] {
       return headRows.all(inputLimit + MAX_PAYLOAD_OVERHEAD, endpoint, priority, after, bound(limit)).map((row) => ({
         job: toJob(row),
-        input: toQueuedInput(row[27], codec, inputLimit),
+        input: toQueuedInput(besideJob(row), codec, inputLimit),
       }));
     },
     leased(after: number, limit: number): JobRow[] {
