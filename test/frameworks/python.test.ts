@@ -1,6 +1,6 @@
 /** Frameworks of Python in the versions that people have, with the real packages, in both forms of the address. */
-import { cp, writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
+import { cp, mkdir, writeFile } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
 
 import test from 'ava';
 
@@ -15,6 +15,8 @@ interface Case {
   readonly requirements: readonly string[];
   readonly abilities: Abilities;
   readonly endpoints?: readonly string[];
+  /** Files beside the application, by name. */
+  readonly files?: Readonly<Record<string, string>>;
 }
 
 const STARLETTE = { links: true, slash: true, part: true, webSockets: true };
@@ -25,6 +27,14 @@ const CASES: Readonly<Record<string, Case>> = {
       { app: 'fastapi', requirements: [`fastapi${version}`, 'python-multipart'], abilities: STARLETTE },
     ]),
   ),
+  'FastAPI beside files named as modules of the standard library': {
+    app: 'fastapi',
+    requirements: ['fastapi', 'python-multipart'],
+    abilities: STARLETTE,
+    files: Object.fromEntries(
+      ['email', 'types', 'queue', 'logging', 'json', 'enum', 'http/__init__'].map((name) => [`${name}.py`, 'own = 1\n']),
+    ),
+  },
   'Starlette 0.27': { app: 'starlette', requirements: ['starlette==0.27.0', 'python-multipart'], abilities: STARLETTE },
   'Starlette, the newest': { app: 'starlette', requirements: ['starlette', 'python-multipart'], abilities: STARLETTE },
   Litestar: { app: 'litestar', requirements: ['litestar'], abilities: { webSockets: true } },
@@ -47,7 +57,7 @@ test.before(async () => {
 });
 test.after.always(async () => stack?.close());
 
-for (const [title, { app, requirements, abilities, endpoints = ['api'] }] of Object.entries(CASES)) {
+for (const [title, { app, requirements, abilities, endpoints = ['api'], files = {} }] of Object.entries(CASES)) {
   if (missingRegistry.pypi !== null) {
     test.skip(`${title} (${missingRegistry.pypi})`, (t) => t.pass());
     continue;
@@ -57,6 +67,10 @@ for (const [title, { app, requirements, abilities, endpoints = ['api'] }] of Obj
     const name = title.replaceAll(/\W+/g, '-').toLowerCase();
     const folder = join(stack.scratch, name);
     await cp(join(apps, app), folder, { recursive: true });
+    for (const [file, text] of Object.entries(files)) {
+      await mkdir(dirname(join(folder, file)), { recursive: true });
+      await writeFile(join(folder, file), text);
+    }
     await writeFile(join(folder, 'requirements.txt'), `${requirements.join('\n')}\n`);
     // Their endpoints have the same names, so each has an environment of its own.
     const rows = JSON.parse(await stack.tool('deploy', folder, '--env', name, '--json')) as { id: string; name: string }[];
