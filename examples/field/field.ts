@@ -29,16 +29,16 @@ export async function deployed(field: Field, { kind, file, lines }: WebKind | Wo
   return deploy(field, kind, folder);
 }
 
-/** The same with a project of yours, which `init --here` declares unless it is declared. */
-export async function deployedAsFound(field: Field, kind: string, from: string): Promise<string> {
+/** The same with a project of yours, which `init --here` declares unless it is declared; a page is made public for the browser. */
+export async function deployedAsFound(field: Field, { kind, hasPage }: { kind: string; hasPage: boolean }, from: string): Promise<string> {
   const folder = await copyOf(field, kind, from);
-  try {
-    return await deploy(field, kind, folder);
-  } catch {
+  const id = await deploy(field, kind, folder).catch(async () => {
     // Not declared: what else is wrong shows again.
     await capstan(field, folder, 'init', '--here');
     return deploy(field, kind, folder);
-  }
+  });
+  if (hasPage) await capstan(field, folder, 'endpoints', 'set', id, 'public=true', '--url', field.url);
+  return id;
 }
 
 async function copyOf({ work }: Field, kind: string, from: string): Promise<string> {

@@ -18,10 +18,14 @@ async function rowOf(field: Field, browser: Browser | undefined, kind: WebKind |
   const { projects } = values;
   const folder = projects === undefined ? undefined : join(projects, kind.kind);
   if (folder !== undefined && !existsSync(folder)) return `| ${kind.kind} | – | skipped: there is no ${folder} | – |`;
-  const id = folder === undefined ? await deployed(field, kind) : await deployedAsFound(field, kind.kind, folder);
+  const lines = folder === undefined ? String(kind.lines.length) : 'its own';
+  const id =
+    folder === undefined
+      ? await deployed(field, kind)
+      : await deployedAsFound(field, { kind: kind.kind, hasPage: !('jobs' in kind) }, folder);
   if ('jobs' in kind) {
     if (folder === undefined) await worked(field, id, kind.jobs);
-    return `| ${kind.kind} | ${kind.lines.length} | a worker: it has no page | jobs ${folder === undefined ? 'end' : 'not sent'} |`;
+    return `| ${kind.kind} | ${lines} | a worker: it has no page | jobs ${folder === undefined ? 'end' : 'not sent'} |`;
   }
   const seen: string[] = [];
   for (const [form, address] of Object.entries(formsOf(url, id))) {
@@ -32,14 +36,23 @@ async function rowOf(field: Field, browser: Browser | undefined, kind: WebKind |
         (error: unknown) => seen.push(`${form}: ${String(error)}`),
       );
   }
-  return `| ${kind.kind} | ${kind.lines.length} | ${seen.join(' | ')} |`;
+  return `| ${kind.kind} | ${lines} | ${seen.join(' | ')} |`;
+}
+
+/** The line in which the tool says why. */
+function reasonOf(error: unknown): string {
+  const { stderr = '' } = error as { readonly stderr?: string };
+  return /^✗ (.*)$/m.exec(stderr)?.[1] ?? String(error);
 }
 
 const browser = existsSync(CHROMIUM) ? await chromium.launch({ executablePath: CHROMIUM, args: ['--no-sandbox'] }) : undefined;
 const work = await mkdtemp(join(tmpdir(), 'capstan-field-'));
 try {
   console.log('| Kind | Lines | By path | On its own host |\n|---|---|---|---|');
-  for (const kind of [...webKinds, ...workerKinds]) console.log(await rowOf({ url, apiKey, work, variables: process.env }, browser, kind));
+  for (const kind of [...webKinds, ...workerKinds]) {
+    const row = rowOf({ url, apiKey, work, variables: process.env }, browser, kind);
+    console.log(await row.catch((error: unknown) => `| ${kind.kind} | – | not deployed: ${reasonOf(error)} | – |`));
+  }
 } finally {
   await browser?.close();
   await rm(work, { recursive: true, force: true });
