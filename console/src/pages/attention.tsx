@@ -77,7 +77,7 @@ function IncidentItem({ of }: { of: Incident }): JSX.Element {
     <li class={severity.toLowerCase()}>
       <div>
         <span class={`badge ${severity === 'CRITICAL' ? 'bad' : 'warn'}`}>{severity === 'CRITICAL' ? 'critical' : 'warning'}</span>{' '}
-        <Message of={of} />
+        <Message of={of} /> <code class="muted">{of.kind}</code>
       </div>
       {effects.length > 0 && (
         <details>
