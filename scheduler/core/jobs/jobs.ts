@@ -51,7 +51,7 @@ export function takeLease<P extends Phase, E extends 'submit-leased' | 'lease'>(
   { worker, node }: Slot,
 ): Cell<P, E> {
   const next = applyEvent(state, job, event);
-  invariant(next !== null, 'only a new or queued job is leased', { job: job.id, phase: job.phase });
+  invariant(next !== null, 'only a new or queued job is leased', { job: job.id, from: job.phase });
   job.token++;
   job.lease = { node: worker.node, incarnation: node.incarnation, worker: worker.id };
   job.leasedAt = now.wall;
@@ -192,7 +192,7 @@ export interface Lost {
 export function requeue(ctx: StepContext, job: JobRecord, { reason, how, agoMs = 0, charged }: Lost): void {
   const started = job.phase === 'STARTED';
   const next = applyEvent(ctx.state, job, 'requeue');
-  invariant(next !== null, 'only a leased job is requeued', { job: job.id, phase: job.phase, reason });
+  invariant(next !== null, 'only a leased job is requeued', { job: job.id, from: job.phase, reason });
   const { submittedAt, startedAt } = job;
   const ended = {
     submittedAt,
