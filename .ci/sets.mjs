@@ -59,7 +59,8 @@ export const sets = {
   clients: ['test/clients/*.test.ts'],
   outage: ['test/outage/*.test.ts'],
   faults: ['test/fault/*.test.ts', 'test/lb/faults.test.ts'],
-  apps: ['test/apps/*.test.ts'],
+  apps: ['first-day', 'run', 'web-apps', 'websockets'].map((name) => `test/apps/${name}.test.ts`),
+  field: ['test/apps/field.test.ts'],
   frameworks: ['test/frameworks/*.test.ts'],
   telemetry: ['test/integration/tracing.test.ts', 'test/integration/ended-waits.test.ts', 'test/telemetry/collector*.test.ts'],
   console: ['test/console/*.test.ts'],
@@ -67,7 +68,7 @@ export const sets = {
 };
 
 /** Sets whose workers run as strongly isolated as the machine can: what a user's applications and functions do must work there. */
-const ISOLATED = ['apps', 'clients', 'frameworks', 'parameters', 'sdk'];
+const ISOLATED = ['apps', 'clients', 'field', 'frameworks', 'parameters', 'sdk'];
 
 /** CAPSTAN_ISOLATION of a run of ava with these arguments: `auto` when all files belong to such sets. */
 export function levelFor(args) {

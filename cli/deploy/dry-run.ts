@@ -42,14 +42,19 @@ interface EndpointData {
   readonly functions: readonly string[];
   readonly settings: SettingValues;
   readonly envNames: readonly string[];
+  /** What holds for an endpoint whose maxAttempts is 0. */
+  readonly defaultMaxAttempts: number;
 }
 
-/** The endpoints of an environment; none for one that does not exist. */
-export async function deployedEndpoints(client: GatewayClient, environment: string): Promise<readonly EndpointFacts[]> {
+/** The endpoints of an environment, with the attempts that an endpoint has which sets none; no endpoints for one that does not exist. */
+async function deployedEndpoints(
+  client: GatewayClient,
+  environment: string,
+): Promise<{ readonly endpoints: readonly EndpointFacts[]; readonly defaultMaxAttempts: number }> {
   const query = `query ($environment: String) { endpoints(environment: $environment) {
-    name kind build { digest } routes { method path function } functions envNames settings { ${SETTINGS.join(' ')} } } }`;
+    name kind build { digest } routes { method path function } functions envNames defaultMaxAttempts settings { ${SETTINGS.join(' ')} } } }`;
   const { endpoints } = await client.query<{ endpoints: EndpointData[] }>(query, { environment });
-  return endpoints.map(({ name, kind, build, routes, functions, settings, envNames }) => ({
+  const facts = endpoints.map(({ name, kind, build, routes, functions, settings, envNames }): EndpointFacts => ({
     name,
     kind: kind === 'QUEUE' ? 'queue' : 'load-balanced',
     build: build?.digest ?? '',
@@ -58,6 +63,7 @@ export async function deployedEndpoints(client: GatewayClient, environment: stri
     envNames,
     settings: comparedSettings(settings, SETTINGS),
   }));
+  return { endpoints: facts, defaultMaxAttempts: endpoints[0]?.defaultMaxAttempts ?? 0 };
 }
 
 /** Compares. `kept` holds the artifact that an earlier build left in the folder, so that it need not be downloaded. */
@@ -67,9 +73,13 @@ export async function dryRun(
   kept: { readonly digest: string; readonly contents: ArchiveContents } | undefined,
 ): Promise<DryRun> {
   const build = needsArtifact(application) ? artifact.digest : '';
-  const deployed = await deployedEndpoints(client, environment);
+  const { endpoints: deployed, defaultMaxAttempts } = await deployedEndpoints(client, environment);
   const wanted = application.endpoints.map(({ spec }): EndpointFacts => {
     const isBalanced = spec.kind === EndpointKind.LOAD_BALANCED;
+    const settings = deployedSettings(isBalanced ? 'LOAD_BALANCED' : 'QUEUE', {
+      ...spec,
+      maxAttempts: spec.maxAttempts || defaultMaxAttempts,
+    });
     return {
       name: spec.name,
       kind: isBalanced ? 'load-balanced' : 'queue',
@@ -77,7 +87,7 @@ export async function dryRun(
       routes: spec.routes,
       functions: spec.functions.map(({ name }) => name),
       envNames: Object.keys(spec.env).sort(),
-      settings: comparedSettings(deployedSettings(isBalanced ? 'LOAD_BALANCED' : 'QUEUE', spec), SETTINGS),
+      settings: comparedSettings(settings, SETTINGS),
     };
   });
   const names = wanted.map(({ name }) => name);

@@ -171,6 +171,8 @@ type Endpoint {
   "How its functions are called, as the build read it from the sources."
   signatures: [Signature!]!
   settings: Settings!
+  "maxAttempts of an endpoint that leaves it to the service."
+  defaultMaxAttempts: Int!
   workers: WorkerCounts!
   queue: Queue!
   "State of its workers and the scaling decisions, read from the scheduler per endpoint."

@@ -101,6 +101,7 @@ export function endpointShape(info: EndpointInfo, addresses: Addresses, detail: 
     functions: (spec?.functions ?? []).map(({ name }) => name),
     signatures: (spec?.functions ?? []).map(signatureShape),
     settings: settingsShape(spec),
+    defaultMaxAttempts: info.defaultMaxAttempts,
     workers: { total: info.workers, max: spec?.workersMax ?? 0 },
     queue: {
       inQueue: info.jobsInQueue,

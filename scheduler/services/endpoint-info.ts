@@ -38,6 +38,7 @@ export function endpointInfo(state: State, now: Now, endpoint: EndpointRecord, c
     jobsInProgress: counts.inProgress,
     queueReason: why.reason,
     queueDetail: why.detail,
+    defaultMaxAttempts: state.settings.maxAttempts,
   };
 }
 

@@ -74,7 +74,7 @@ test('a machine that reaches only the gateway deploys, changes, goes back and cl
   t.is(await answer(), 'two');
 
   t.regex(await ok('env', 'list'), /staging +1 +3 +2/);
-  t.is((await ok('env', 'get', 'staging')).trim(), `${stack.url}/v2/${id}`);
+  t.is((await ok('env', 'get', 'staging')).trim(), `hello ${stack.url}/v2/${id}`);
   const builds = await json<{ digest: string; current: string[] }[]>('builds', 'list', 'hello', '--env', 'staging');
   t.deepEqual(
     builds.map(({ current }) => current),

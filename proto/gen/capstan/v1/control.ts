@@ -1009,6 +1009,8 @@ export interface EndpointInfo {
   /** Why nothing runs although jobs wait; empty when nothing is wrong. */
   queueReason: string;
   queueDetail: string;
+  /** The service's maxAttempts, for endpoints that set none; 0 from schedulers of earlier versions. */
+  defaultMaxAttempts: number;
 }
 
 export interface ListEndpointsRequest {
@@ -5190,6 +5192,7 @@ function createBaseEndpointInfo(): EndpointInfo {
     jobsInProgress: 0,
     queueReason: "",
     queueDetail: "",
+    defaultMaxAttempts: 0,
   };
 }
 
@@ -5227,6 +5230,9 @@ export const EndpointInfo: MessageFns<EndpointInfo> = {
     }
     if (message.queueDetail !== "") {
       writer.uint32(90).string(message.queueDetail);
+    }
+    if (message.defaultMaxAttempts !== 0) {
+      writer.uint32(96).uint32(message.defaultMaxAttempts);
     }
     return writer;
   },
@@ -5332,6 +5338,14 @@ export const EndpointInfo: MessageFns<EndpointInfo> = {
             message.queueDetail = reader.string();
             continue;
           }
+          case 12: {
+            if (tag !== 96) {
+              break;
+            }
+
+            message.defaultMaxAttempts = reader.uint32();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -5381,6 +5395,11 @@ export const EndpointInfo: MessageFns<EndpointInfo> = {
         : isSet(object.queue_detail)
         ? globalThis.String(object.queue_detail)
         : "",
+      defaultMaxAttempts: isSet(object.defaultMaxAttempts)
+        ? globalThis.Number(object.defaultMaxAttempts)
+        : isSet(object.default_max_attempts)
+        ? globalThis.Number(object.default_max_attempts)
+        : 0,
     };
   },
 
@@ -5419,6 +5438,9 @@ export const EndpointInfo: MessageFns<EndpointInfo> = {
     if (message.queueDetail !== "") {
       obj.queueDetail = message.queueDetail;
     }
+    if (message.defaultMaxAttempts !== 0) {
+      obj.defaultMaxAttempts = Math.round(message.defaultMaxAttempts);
+    }
     return obj;
   },
 
@@ -5440,6 +5462,7 @@ export const EndpointInfo: MessageFns<EndpointInfo> = {
     message.jobsInProgress = object.jobsInProgress ?? 0;
     message.queueReason = object.queueReason ?? "";
     message.queueDetail = object.queueDetail ?? "";
+    message.defaultMaxAttempts = object.defaultMaxAttempts ?? 0;
     return message;
   },
 };
