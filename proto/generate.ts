@@ -1,5 +1,6 @@
 /**
- * Generates proto/gen from the messages: lints them, then runs the generator of buf.gen.yaml.
+ * Generates proto/gen from the messages: lints them, then runs the generators of buf.gen.yaml (all messages) and of buf.gen.json.yaml (the
+ * JSON form of an endpoint, the only message that has one).
  *
  *   node proto/generate.ts           writes proto/gen
  *   node proto/generate.ts --check   writes nothing; names what differs and exits with 1
@@ -12,6 +13,8 @@ import { fileURLToPath } from 'node:url';
 
 const root = resolve(dirname(fileURLToPath(import.meta.url)), '..');
 const GENERATED = 'proto/gen';
+/** In this order: the first one empties the folder of both. */
+const TEMPLATES = ['buf.gen.yaml', 'buf.gen.json.yaml'];
 
 /** Runs buf in the root; its own messages go to the terminal. */
 function buf(args: readonly string[]): void {
@@ -53,7 +56,7 @@ if (process.argv.includes('--check')) {
   const scratch = mkdtempSync(join(tmpdir(), 'capstan-generate-'));
   try {
     // The plugin's output folder of buf.gen.yaml is taken relative to --output.
-    buf(['generate', '--output', scratch]);
+    for (const template of TEMPLATES) buf(['generate', '--template', template, '--output', scratch]);
     const found = differences(contents(join(root, GENERATED)), contents(join(scratch, GENERATED)));
     if (found.length > 0) {
       console.error(`${found.join('\n')}\nThe generated code is not that of the messages: run 'npm run generate'.`);
@@ -63,5 +66,5 @@ if (process.argv.includes('--check')) {
     rmSync(scratch, { recursive: true, force: true });
   }
 } else {
-  buf(['generate']);
+  for (const template of TEMPLATES) buf(['generate', '--template', template]);
 }

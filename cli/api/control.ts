@@ -1,5 +1,6 @@
 /** The tool's client of the control plane: queries and the rows that they return. */
-import { EndpointSpec } from '../../proto/gen/capstan/v1/control.ts';
+import type { EndpointSpec } from '../../proto/gen/capstan/v1/control.ts';
+import { EndpointSpec as EndpointForm } from '../../proto/gen/json/capstan/v1/control.ts';
 import { READABLE_NAMES, UPDATABLE_NAMES } from '../../lib/endpoint-settings.ts';
 import type { EndpointRow } from './endpoint-row.ts';
 import type { GatewayClient } from './gateway-client.ts';
@@ -141,7 +142,7 @@ export async function deploy(
   const query = `mutation ($environment: String, $build: String!, $endpoints: [EndpointSpec!]!) {
     deploy(environment: $environment, build: $build, endpoints: $endpoints) { environment endpoints { ${ENDPOINT} } } }`;
   // The JSON form omits zeros, and an omitted workersMax means the service's default: 0 would not remain a pause.
-  const endpoints = asked.endpoints.map((spec) => ({ ...(EndpointSpec.toJSON(spec) as object), workersMax: spec.workersMax }));
+  const endpoints = asked.endpoints.map((spec) => ({ ...(EndpointForm.toJSON(spec) as object), workersMax: spec.workersMax }));
   const variables = { ...asked, endpoints };
   const { deploy: deployed } = await client.query<{ deploy: { environment: string; endpoints: EndpointData[] } }>(query, variables);
   return { environment: deployed.environment, endpoints: deployed.endpoints.map(row) };

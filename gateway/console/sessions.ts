@@ -3,7 +3,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { z } from 'zod';
 
 import { CapstanError } from '../../lib/errors.ts';
-import { KeyScope, keyScopeToJSON, type SessionInfo } from '../../proto/gen/capstan/v1/control.ts';
+import { KeyScope, type SessionInfo } from '../../proto/gen/capstan/v1/control.ts';
 import { keyText } from '../auth/authenticate.ts';
 import type { GatewayConfig } from '../config.ts';
 import type { Key } from '../directory/directory.ts';
@@ -88,7 +88,7 @@ function send(reply: FastifyReply, session: SessionInfo | undefined, config: Gat
   const { accountId, scope, keyId, keyName } = session;
   const shown = {
     account: { id: accountId },
-    scope: keyScopeToJSON(scope).replace(/^KEY_SCOPE_/, ''),
+    scope: scope.replace(/^KEY_SCOPE_/, ''),
     keyId,
     keyName,
     isOperator: scope === KeyScope.OPERATOR,

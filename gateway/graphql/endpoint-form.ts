@@ -15,7 +15,8 @@ import {
 import { CapstanError } from '../../lib/errors.ts';
 import { ruleViolation } from '../../lib/setting-rules.ts';
 import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
-import { EndpointSpec } from '../../proto/gen/capstan/v1/control.ts';
+import type { EndpointSpec } from '../../proto/gen/capstan/v1/control.ts';
+import { EndpointSpec as EndpointForm } from '../../proto/gen/json/capstan/v1/control.ts';
 import { CallStyle } from '../../proto/gen/capstan/v1/nodes.ts';
 
 /** Numbers of the messages are unsigned, 32 bits. */
@@ -70,7 +71,7 @@ export function readSpec(value: unknown): EndpointSpec {
   const form = Object.fromEntries(Object.entries(value).map(([key, inner]) => [formKey(key), inner as unknown]));
   checkForm('endpoints', form);
   // In the message, 0 would mean a paused endpoint.
-  return EndpointSpec.fromJSON({ ...form, workersMax: form['workersMax'] ?? DEFAULT_VALUES.workersMax });
+  return EndpointForm.fromJSON({ ...form, workersMax: form['workersMax'] ?? DEFAULT_VALUES.workersMax });
 }
 
 /**

@@ -1,11 +1,9 @@
 /** Jobs in GraphQL. */
 import { CapstanError } from '../../lib/errors.ts';
 import { fromPayloadMessage, payloadBytes } from '../../lib/payload.ts';
-import { JobKind, JobState, jobStateToJSON, type Payload } from '../../proto/gen/capstan/v1/common.ts';
+import { JobKind, JobState, type Payload } from '../../proto/gen/capstan/v1/common.ts';
 import {
-  bulkActionToJSON,
   BulkAction,
-  bulkStateToJSON,
   type BulkOperation,
   type JobDetail,
   type JobFilter,
@@ -57,8 +55,8 @@ export function bulkShape(operation: BulkOperation): object {
   return {
     id: operation.id,
     endpoint: operation.endpointId,
-    action: bulkActionToJSON(operation.action).replace(/^BULK_ACTION_/, ''),
-    state: bulkStateToJSON(operation.state).replace(/^BULK_STATE_/, ''),
+    action: operation.action.replace(/^BULK_ACTION_/, ''),
+    state: operation.state.replace(/^BULK_STATE_/, ''),
     examined: Number(operation.examined),
     lookedAt: Number(operation.examined),
     changed: Number(operation.changed),
@@ -82,7 +80,7 @@ export function jobShape(detail: JobDetail): object {
   return {
     id: job.id,
     endpoint: job.endpointId,
-    status: jobStateToJSON(job.state).replace(/^JOB_STATE_/, ''),
+    status: job.state.replace(/^JOB_STATE_/, ''),
     isSync: detail.kind === JobKind.RUNSYNC,
     lowPriority: detail.lowPriority,
     submittedAt: time(job.submittedAtMs),

@@ -6,7 +6,6 @@
 import {
   AttemptOutcome,
   RefusalReason,
-  refusalReasonToJSON,
   StopReason,
   type AttemptChunk,
   type AttemptEnded,
@@ -88,7 +87,7 @@ export function inputDamaged(ctx: StepContext, { node, job: id, token, damage }:
 
 /** What the agent said of its refusal. */
 function refusalOf({ reason, detail }: AttemptRefused): string {
-  const name = refusalReasonToJSON(reason).replace(/^REFUSAL_REASON_/, '');
+  const name = reason.replace(/^REFUSAL_REASON_/, '');
   return detail === '' ? name : `${name}: ${reportedError(detail)}`;
 }
 

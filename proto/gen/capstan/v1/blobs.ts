@@ -63,20 +63,6 @@ export function blobPurposeFromJSON(object: any): BlobPurpose {
   }
 }
 
-export function blobPurposeToJSON(object: BlobPurpose): string {
-  switch (object) {
-    case BlobPurpose.UNSPECIFIED:
-      return "BLOB_PURPOSE_UNSPECIFIED";
-    case BlobPurpose.BUILD:
-      return "BLOB_PURPOSE_BUILD";
-    case BlobPurpose.BODY:
-      return "BLOB_PURPOSE_BODY";
-    case BlobPurpose.UNRECOGNIZED:
-    default:
-      return "UNRECOGNIZED";
-  }
-}
-
 export function blobPurposeToNumber(object: BlobPurpose): number {
   switch (object) {
     case BlobPurpose.UNSPECIFIED:
@@ -202,30 +188,10 @@ export const PutBlobRequest: MessageFns<PutBlobRequest> = {
     }
   },
 
-  fromJSON(object: any): PutBlobRequest {
-    return {
-      part: isSet(object.header)
-        ? { $case: "header", value: PutBlobHeader.fromJSON(object.header) }
-        : isSet(object.data)
-        ? { $case: "data", value: Buffer.from(bytesFromBase64(object.data)) }
-        : undefined,
-    };
+  create(base?: DeepPartial<PutBlobRequest>): PutBlobRequest {
+    return PutBlobRequest.fromPartial(base ?? {});
   },
-
-  toJSON(message: PutBlobRequest): unknown {
-    const obj: any = {};
-    if (message.part?.$case === "header") {
-      obj.header = PutBlobHeader.toJSON(message.part.value);
-    } else if (message.part?.$case === "data") {
-      obj.data = base64FromBytes(message.part.value);
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<PutBlobRequest>, I>>(base?: I): PutBlobRequest {
-    return PutBlobRequest.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<PutBlobRequest>, I>>(object: I): PutBlobRequest {
+  fromPartial(object: DeepPartial<PutBlobRequest>): PutBlobRequest {
     const message = createBasePutBlobRequest();
     switch (object.part?.$case) {
       case "header": {
@@ -334,44 +300,10 @@ export const PutBlobHeader: MessageFns<PutBlobHeader> = {
     }
   },
 
-  fromJSON(object: any): PutBlobHeader {
-    return {
-      purpose: isSet(object.purpose) ? blobPurposeFromJSON(object.purpose) : BlobPurpose.UNSPECIFIED,
-      size: isSet(object.size) ? globalThis.Number(object.size) : 0,
-      digest: isSet(object.digest) ? globalThis.String(object.digest) : "",
-      offset: isSet(object.offset) ? globalThis.Number(object.offset) : undefined,
-      accountId: isSet(object.accountId)
-        ? globalThis.String(object.accountId)
-        : isSet(object.account_id)
-        ? globalThis.String(object.account_id)
-        : undefined,
-    };
+  create(base?: DeepPartial<PutBlobHeader>): PutBlobHeader {
+    return PutBlobHeader.fromPartial(base ?? {});
   },
-
-  toJSON(message: PutBlobHeader): unknown {
-    const obj: any = {};
-    if (message.purpose !== BlobPurpose.UNSPECIFIED) {
-      obj.purpose = blobPurposeToJSON(message.purpose);
-    }
-    if (message.size !== 0) {
-      obj.size = Math.round(message.size);
-    }
-    if (message.digest !== "") {
-      obj.digest = message.digest;
-    }
-    if (message.offset !== undefined) {
-      obj.offset = Math.round(message.offset);
-    }
-    if (message.accountId !== undefined) {
-      obj.accountId = message.accountId;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<PutBlobHeader>, I>>(base?: I): PutBlobHeader {
-    return PutBlobHeader.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<PutBlobHeader>, I>>(object: I): PutBlobHeader {
+  fromPartial(object: DeepPartial<PutBlobHeader>): PutBlobHeader {
     const message = createBasePutBlobHeader();
     message.purpose = object.purpose ?? BlobPurpose.UNSPECIFIED;
     message.size = object.size ?? 0;
@@ -460,36 +392,10 @@ export const PutBlobResponse: MessageFns<PutBlobResponse> = {
     }
   },
 
-  fromJSON(object: any): PutBlobResponse {
-    return {
-      id: isSet(object.id) ? globalThis.String(object.id) : "",
-      size: isSet(object.size) ? globalThis.Number(object.size) : 0,
-      existed: isSet(object.existed) ? globalThis.Boolean(object.existed) : false,
-      received: isSet(object.received) ? globalThis.Number(object.received) : 0,
-    };
+  create(base?: DeepPartial<PutBlobResponse>): PutBlobResponse {
+    return PutBlobResponse.fromPartial(base ?? {});
   },
-
-  toJSON(message: PutBlobResponse): unknown {
-    const obj: any = {};
-    if (message.id !== "") {
-      obj.id = message.id;
-    }
-    if (message.size !== 0) {
-      obj.size = Math.round(message.size);
-    }
-    if (message.existed !== false) {
-      obj.existed = message.existed;
-    }
-    if (message.received !== 0) {
-      obj.received = Math.round(message.received);
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<PutBlobResponse>, I>>(base?: I): PutBlobResponse {
-    return PutBlobResponse.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<PutBlobResponse>, I>>(object: I): PutBlobResponse {
+  fromPartial(object: DeepPartial<PutBlobResponse>): PutBlobResponse {
     const message = createBasePutBlobResponse();
     message.id = object.id ?? "";
     message.size = object.size ?? 0;
@@ -544,22 +450,10 @@ export const GetBlobRequest: MessageFns<GetBlobRequest> = {
     }
   },
 
-  fromJSON(object: any): GetBlobRequest {
-    return { id: isSet(object.id) ? globalThis.String(object.id) : "" };
+  create(base?: DeepPartial<GetBlobRequest>): GetBlobRequest {
+    return GetBlobRequest.fromPartial(base ?? {});
   },
-
-  toJSON(message: GetBlobRequest): unknown {
-    const obj: any = {};
-    if (message.id !== "") {
-      obj.id = message.id;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<GetBlobRequest>, I>>(base?: I): GetBlobRequest {
-    return GetBlobRequest.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<GetBlobRequest>, I>>(object: I): GetBlobRequest {
+  fromPartial(object: DeepPartial<GetBlobRequest>): GetBlobRequest {
     const message = createBaseGetBlobRequest();
     message.id = object.id ?? "";
     return message;
@@ -624,30 +518,10 @@ export const GetBlobResponse: MessageFns<GetBlobResponse> = {
     }
   },
 
-  fromJSON(object: any): GetBlobResponse {
-    return {
-      part: isSet(object.size)
-        ? { $case: "size", value: globalThis.Number(object.size) }
-        : isSet(object.data)
-        ? { $case: "data", value: Buffer.from(bytesFromBase64(object.data)) }
-        : undefined,
-    };
+  create(base?: DeepPartial<GetBlobResponse>): GetBlobResponse {
+    return GetBlobResponse.fromPartial(base ?? {});
   },
-
-  toJSON(message: GetBlobResponse): unknown {
-    const obj: any = {};
-    if (message.part?.$case === "size") {
-      obj.size = Math.round(message.part.value);
-    } else if (message.part?.$case === "data") {
-      obj.data = base64FromBytes(message.part.value);
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<GetBlobResponse>, I>>(base?: I): GetBlobResponse {
-    return GetBlobResponse.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<GetBlobResponse>, I>>(object: I): GetBlobResponse {
+  fromPartial(object: DeepPartial<GetBlobResponse>): GetBlobResponse {
     const message = createBaseGetBlobResponse();
     switch (object.part?.$case) {
       case "size": {
@@ -712,22 +586,10 @@ export const StatBlobRequest: MessageFns<StatBlobRequest> = {
     }
   },
 
-  fromJSON(object: any): StatBlobRequest {
-    return { id: isSet(object.id) ? globalThis.String(object.id) : "" };
+  create(base?: DeepPartial<StatBlobRequest>): StatBlobRequest {
+    return StatBlobRequest.fromPartial(base ?? {});
   },
-
-  toJSON(message: StatBlobRequest): unknown {
-    const obj: any = {};
-    if (message.id !== "") {
-      obj.id = message.id;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<StatBlobRequest>, I>>(base?: I): StatBlobRequest {
-    return StatBlobRequest.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<StatBlobRequest>, I>>(object: I): StatBlobRequest {
+  fromPartial(object: DeepPartial<StatBlobRequest>): StatBlobRequest {
     const message = createBaseStatBlobRequest();
     message.id = object.id ?? "";
     return message;
@@ -801,32 +663,10 @@ export const StatBlobResponse: MessageFns<StatBlobResponse> = {
     }
   },
 
-  fromJSON(object: any): StatBlobResponse {
-    return {
-      exists: isSet(object.exists) ? globalThis.Boolean(object.exists) : false,
-      size: isSet(object.size) ? globalThis.Number(object.size) : 0,
-      received: isSet(object.received) ? globalThis.Number(object.received) : 0,
-    };
+  create(base?: DeepPartial<StatBlobResponse>): StatBlobResponse {
+    return StatBlobResponse.fromPartial(base ?? {});
   },
-
-  toJSON(message: StatBlobResponse): unknown {
-    const obj: any = {};
-    if (message.exists !== false) {
-      obj.exists = message.exists;
-    }
-    if (message.size !== 0) {
-      obj.size = Math.round(message.size);
-    }
-    if (message.received !== 0) {
-      obj.received = Math.round(message.received);
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<StatBlobResponse>, I>>(base?: I): StatBlobResponse {
-    return StatBlobResponse.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<StatBlobResponse>, I>>(object: I): StatBlobResponse {
+  fromPartial(object: DeepPartial<StatBlobResponse>): StatBlobResponse {
     const message = createBaseStatBlobResponse();
     message.exists = object.exists ?? false;
     message.size = object.size ?? 0;
@@ -944,14 +784,6 @@ export const BlobServiceClient = makeGenericClientConstructor(
   serviceName: string;
 };
 
-function bytesFromBase64(b64: string): Uint8Array {
-  return Uint8Array.from(globalThis.Buffer.from(b64, "base64"));
-}
-
-function base64FromBytes(arr: Uint8Array): string {
-  return globalThis.Buffer.from(arr).toString("base64");
-}
-
 type Builtin = Date | Function | Uint8Array | string | number | boolean | bigint | undefined;
 
 export type DeepPartial<T> = T extends bigint ? string | number | bigint
@@ -961,19 +793,9 @@ export type DeepPartial<T> = T extends bigint ? string | number | bigint
   : T extends {} ? { [K in keyof T]?: DeepPartial<T[K]> }
   : Partial<T>;
 
-type KeysOfUnion<T> = T extends T ? keyof T : never;
-export type Exact<P, I extends P> = P extends Builtin ? P
-  : P & { [K in keyof P]: Exact<P[K], I[K]> } & { [K in Exclude<keyof I, KeysOfUnion<P>>]: never };
-
-function isSet(value: any): boolean {
-  return value !== null && value !== undefined;
-}
-
 export interface MessageFns<T> {
   encode(message: T, writer?: BinaryWriter): BinaryWriter;
   decode(input: BinaryReader | Uint8Array, length?: number): T;
-  fromJSON(object: any): T;
-  toJSON(message: T): unknown;
-  create<I extends Exact<DeepPartial<T>, I>>(base?: I): T;
-  fromPartial<I extends Exact<DeepPartial<T>, I>>(object: I): T;
+  create(base?: DeepPartial<T>): T;
+  fromPartial(object: DeepPartial<T>): T;
 }

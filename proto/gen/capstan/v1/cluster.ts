@@ -57,20 +57,6 @@ export function schedulerRoleFromJSON(object: any): SchedulerRole {
   }
 }
 
-export function schedulerRoleToJSON(object: SchedulerRole): string {
-  switch (object) {
-    case SchedulerRole.UNSPECIFIED:
-      return "SCHEDULER_ROLE_UNSPECIFIED";
-    case SchedulerRole.OWNER:
-      return "SCHEDULER_ROLE_OWNER";
-    case SchedulerRole.STANDBY:
-      return "SCHEDULER_ROLE_STANDBY";
-    case SchedulerRole.UNRECOGNIZED:
-    default:
-      return "UNRECOGNIZED";
-  }
-}
-
 export function schedulerRoleToNumber(object: SchedulerRole): number {
   switch (object) {
     case SchedulerRole.UNSPECIFIED:
@@ -212,19 +198,10 @@ export const ListClusterRequest: MessageFns<ListClusterRequest> = {
     }
   },
 
-  fromJSON(_: any): ListClusterRequest {
-    return {};
+  create(base?: DeepPartial<ListClusterRequest>): ListClusterRequest {
+    return ListClusterRequest.fromPartial(base ?? {});
   },
-
-  toJSON(_: ListClusterRequest): unknown {
-    const obj: any = {};
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<ListClusterRequest>, I>>(base?: I): ListClusterRequest {
-    return ListClusterRequest.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<ListClusterRequest>, I>>(_: I): ListClusterRequest {
+  fromPartial(_: DeepPartial<ListClusterRequest>): ListClusterRequest {
     const message = createBaseListClusterRequest();
     return message;
   },
@@ -264,19 +241,10 @@ export const SchedulerMetricsRequest: MessageFns<SchedulerMetricsRequest> = {
     }
   },
 
-  fromJSON(_: any): SchedulerMetricsRequest {
-    return {};
+  create(base?: DeepPartial<SchedulerMetricsRequest>): SchedulerMetricsRequest {
+    return SchedulerMetricsRequest.fromPartial(base ?? {});
   },
-
-  toJSON(_: SchedulerMetricsRequest): unknown {
-    const obj: any = {};
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<SchedulerMetricsRequest>, I>>(base?: I): SchedulerMetricsRequest {
-    return SchedulerMetricsRequest.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<SchedulerMetricsRequest>, I>>(_: I): SchedulerMetricsRequest {
+  fromPartial(_: DeepPartial<SchedulerMetricsRequest>): SchedulerMetricsRequest {
     const message = createBaseSchedulerMetricsRequest();
     return message;
   },
@@ -327,22 +295,10 @@ export const SchedulerMetricsText: MessageFns<SchedulerMetricsText> = {
     }
   },
 
-  fromJSON(object: any): SchedulerMetricsText {
-    return { text: isSet(object.text) ? globalThis.String(object.text) : "" };
+  create(base?: DeepPartial<SchedulerMetricsText>): SchedulerMetricsText {
+    return SchedulerMetricsText.fromPartial(base ?? {});
   },
-
-  toJSON(message: SchedulerMetricsText): unknown {
-    const obj: any = {};
-    if (message.text !== "") {
-      obj.text = message.text;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<SchedulerMetricsText>, I>>(base?: I): SchedulerMetricsText {
-    return SchedulerMetricsText.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<SchedulerMetricsText>, I>>(object: I): SchedulerMetricsText {
+  fromPartial(object: DeepPartial<SchedulerMetricsText>): SchedulerMetricsText {
     const message = createBaseSchedulerMetricsText();
     message.text = object.text ?? "";
     return message;
@@ -427,42 +383,10 @@ export const Cluster: MessageFns<Cluster> = {
     }
   },
 
-  fromJSON(object: any): Cluster {
-    return {
-      cells: globalThis.Array.isArray(object?.cells) ? object.cells.map((e: any) => CellStatus.fromJSON(e)) : [],
-      schedulers: globalThis.Array.isArray(object?.schedulers)
-        ? object.schedulers.map((e: any) => SchedulerStatus.fromJSON(e))
-        : [],
-      database: isSet(object.database) ? ClusterDatabase.fromJSON(object.database) : undefined,
-      answeredBy: isSet(object.answeredBy)
-        ? globalThis.String(object.answeredBy)
-        : isSet(object.answered_by)
-        ? globalThis.String(object.answered_by)
-        : "",
-    };
+  create(base?: DeepPartial<Cluster>): Cluster {
+    return Cluster.fromPartial(base ?? {});
   },
-
-  toJSON(message: Cluster): unknown {
-    const obj: any = {};
-    if (message.cells?.length) {
-      obj.cells = message.cells.map((e) => CellStatus.toJSON(e));
-    }
-    if (message.schedulers?.length) {
-      obj.schedulers = message.schedulers.map((e) => SchedulerStatus.toJSON(e));
-    }
-    if (message.database !== undefined) {
-      obj.database = ClusterDatabase.toJSON(message.database);
-    }
-    if (message.answeredBy !== "") {
-      obj.answeredBy = message.answeredBy;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<Cluster>, I>>(base?: I): Cluster {
-    return Cluster.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<Cluster>, I>>(object: I): Cluster {
+  fromPartial(object: DeepPartial<Cluster>): Cluster {
     const message = createBaseCluster();
     message.cells = object.cells?.map((e) => CellStatus.fromPartial(e)) || [];
     message.schedulers = object.schedulers?.map((e) => SchedulerStatus.fromPartial(e)) || [];
@@ -641,88 +565,10 @@ export const CellStatus: MessageFns<CellStatus> = {
     }
   },
 
-  fromJSON(object: any): CellStatus {
-    return {
-      name: isSet(object.name) ? globalThis.String(object.name) : "",
-      ownerId: isSet(object.ownerId)
-        ? globalThis.String(object.ownerId)
-        : isSet(object.owner_id)
-        ? globalThis.String(object.owner_id)
-        : "",
-      ownerAddress: isSet(object.ownerAddress)
-        ? globalThis.String(object.ownerAddress)
-        : isSet(object.owner_address)
-        ? globalThis.String(object.owner_address)
-        : "",
-      term: isSet(object.term) ? BigInt(object.term) : 0n,
-      termAgeMs: isSet(object.termAgeMs)
-        ? BigInt(object.termAgeMs)
-        : isSet(object.term_age_ms)
-        ? BigInt(object.term_age_ms)
-        : 0n,
-      lastBatchAgeMs: isSet(object.lastBatchAgeMs)
-        ? BigInt(object.lastBatchAgeMs)
-        : isSet(object.last_batch_age_ms)
-        ? BigInt(object.last_batch_age_ms)
-        : undefined,
-      takeOvers: isSet(object.takeOvers)
-        ? BigInt(object.takeOvers)
-        : isSet(object.take_overs)
-        ? BigInt(object.take_overs)
-        : 0n,
-      previousOwnerAddress: isSet(object.previousOwnerAddress)
-        ? globalThis.String(object.previousOwnerAddress)
-        : isSet(object.previous_owner_address)
-        ? globalThis.String(object.previous_owner_address)
-        : "",
-      standbys: isSet(object.standbys) ? globalThis.Number(object.standbys) : 0,
-      masterKeyId: isSet(object.masterKeyId)
-        ? globalThis.String(object.masterKeyId)
-        : isSet(object.master_key_id)
-        ? globalThis.String(object.master_key_id)
-        : "",
-    };
+  create(base?: DeepPartial<CellStatus>): CellStatus {
+    return CellStatus.fromPartial(base ?? {});
   },
-
-  toJSON(message: CellStatus): unknown {
-    const obj: any = {};
-    if (message.name !== "") {
-      obj.name = message.name;
-    }
-    if (message.ownerId !== "") {
-      obj.ownerId = message.ownerId;
-    }
-    if (message.ownerAddress !== "") {
-      obj.ownerAddress = message.ownerAddress;
-    }
-    if (message.term !== 0n) {
-      obj.term = message.term.toString();
-    }
-    if (message.termAgeMs !== 0n) {
-      obj.termAgeMs = message.termAgeMs.toString();
-    }
-    if (message.lastBatchAgeMs !== undefined) {
-      obj.lastBatchAgeMs = message.lastBatchAgeMs.toString();
-    }
-    if (message.takeOvers !== 0n) {
-      obj.takeOvers = message.takeOvers.toString();
-    }
-    if (message.previousOwnerAddress !== "") {
-      obj.previousOwnerAddress = message.previousOwnerAddress;
-    }
-    if (message.standbys !== 0) {
-      obj.standbys = Math.round(message.standbys);
-    }
-    if (message.masterKeyId !== "") {
-      obj.masterKeyId = message.masterKeyId;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<CellStatus>, I>>(base?: I): CellStatus {
-    return CellStatus.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<CellStatus>, I>>(object: I): CellStatus {
+  fromPartial(object: DeepPartial<CellStatus>): CellStatus {
     const message = createBaseCellStatus();
     message.name = object.name ?? "";
     message.ownerId = object.ownerId ?? "";
@@ -916,88 +762,10 @@ export const SchedulerStatus: MessageFns<SchedulerStatus> = {
     }
   },
 
-  fromJSON(object: any): SchedulerStatus {
-    return {
-      id: isSet(object.id) ? globalThis.String(object.id) : "",
-      cell: isSet(object.cell) ? globalThis.String(object.cell) : "",
-      role: isSet(object.role) ? schedulerRoleFromJSON(object.role) : SchedulerRole.UNSPECIFIED,
-      address: isSet(object.address) ? globalThis.String(object.address) : "",
-      hostName: isSet(object.hostName)
-        ? globalThis.String(object.hostName)
-        : isSet(object.host_name)
-        ? globalThis.String(object.host_name)
-        : "",
-      version: isSet(object.version) ? globalThis.String(object.version) : "",
-      schemaVersion: isSet(object.schemaVersion)
-        ? globalThis.Number(object.schemaVersion)
-        : isSet(object.schema_version)
-        ? globalThis.Number(object.schema_version)
-        : 0,
-      masterKeyIds: globalThis.Array.isArray(object?.masterKeyIds)
-        ? object.masterKeyIds.map((e: any) => globalThis.String(e))
-        : globalThis.Array.isArray(object?.master_key_ids)
-        ? object.master_key_ids.map((e: any) => globalThis.String(e))
-        : [],
-      roleAgeMs: isSet(object.roleAgeMs)
-        ? BigInt(object.roleAgeMs)
-        : isSet(object.role_age_ms)
-        ? BigInt(object.role_age_ms)
-        : 0n,
-      lastSeenAgeMs: isSet(object.lastSeenAgeMs)
-        ? BigInt(object.lastSeenAgeMs)
-        : isSet(object.last_seen_age_ms)
-        ? BigInt(object.last_seen_age_ms)
-        : 0n,
-      clockOffsetMs: isSet(object.clockOffsetMs)
-        ? BigInt(object.clockOffsetMs)
-        : isSet(object.clock_offset_ms)
-        ? BigInt(object.clock_offset_ms)
-        : 0n,
-    };
+  create(base?: DeepPartial<SchedulerStatus>): SchedulerStatus {
+    return SchedulerStatus.fromPartial(base ?? {});
   },
-
-  toJSON(message: SchedulerStatus): unknown {
-    const obj: any = {};
-    if (message.id !== "") {
-      obj.id = message.id;
-    }
-    if (message.cell !== "") {
-      obj.cell = message.cell;
-    }
-    if (message.role !== SchedulerRole.UNSPECIFIED) {
-      obj.role = schedulerRoleToJSON(message.role);
-    }
-    if (message.address !== "") {
-      obj.address = message.address;
-    }
-    if (message.hostName !== "") {
-      obj.hostName = message.hostName;
-    }
-    if (message.version !== "") {
-      obj.version = message.version;
-    }
-    if (message.schemaVersion !== 0) {
-      obj.schemaVersion = Math.round(message.schemaVersion);
-    }
-    if (message.masterKeyIds?.length) {
-      obj.masterKeyIds = message.masterKeyIds;
-    }
-    if (message.roleAgeMs !== 0n) {
-      obj.roleAgeMs = message.roleAgeMs.toString();
-    }
-    if (message.lastSeenAgeMs !== 0n) {
-      obj.lastSeenAgeMs = message.lastSeenAgeMs.toString();
-    }
-    if (message.clockOffsetMs !== 0n) {
-      obj.clockOffsetMs = message.clockOffsetMs.toString();
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<SchedulerStatus>, I>>(base?: I): SchedulerStatus {
-    return SchedulerStatus.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<SchedulerStatus>, I>>(object: I): SchedulerStatus {
+  fromPartial(object: DeepPartial<SchedulerStatus>): SchedulerStatus {
     const message = createBaseSchedulerStatus();
     message.id = object.id ?? "";
     message.cell = object.cell ?? "";
@@ -1125,52 +893,10 @@ export const ClusterDatabase: MessageFns<ClusterDatabase> = {
     }
   },
 
-  fromJSON(object: any): ClusterDatabase {
-    return {
-      address: isSet(object.address) ? globalThis.String(object.address) : "",
-      version: isSet(object.version) ? globalThis.String(object.version) : "",
-      schemaVersion: isSet(object.schemaVersion)
-        ? globalThis.Number(object.schemaVersion)
-        : isSet(object.schema_version)
-        ? globalThis.Number(object.schema_version)
-        : 0,
-      fsync: isSet(object.fsync) ? globalThis.Boolean(object.fsync) : false,
-      synchronous: isSet(object.synchronous) ? globalThis.Boolean(object.synchronous) : false,
-      synchronousStandbys: isSet(object.synchronousStandbys)
-        ? globalThis.Number(object.synchronousStandbys)
-        : isSet(object.synchronous_standbys)
-        ? globalThis.Number(object.synchronous_standbys)
-        : undefined,
-    };
+  create(base?: DeepPartial<ClusterDatabase>): ClusterDatabase {
+    return ClusterDatabase.fromPartial(base ?? {});
   },
-
-  toJSON(message: ClusterDatabase): unknown {
-    const obj: any = {};
-    if (message.address !== "") {
-      obj.address = message.address;
-    }
-    if (message.version !== "") {
-      obj.version = message.version;
-    }
-    if (message.schemaVersion !== 0) {
-      obj.schemaVersion = Math.round(message.schemaVersion);
-    }
-    if (message.fsync !== false) {
-      obj.fsync = message.fsync;
-    }
-    if (message.synchronous !== false) {
-      obj.synchronous = message.synchronous;
-    }
-    if (message.synchronousStandbys !== undefined) {
-      obj.synchronousStandbys = Math.round(message.synchronousStandbys);
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<ClusterDatabase>, I>>(base?: I): ClusterDatabase {
-    return ClusterDatabase.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<ClusterDatabase>, I>>(object: I): ClusterDatabase {
+  fromPartial(object: DeepPartial<ClusterDatabase>): ClusterDatabase {
     const message = createBaseClusterDatabase();
     message.address = object.address ?? "";
     message.version = object.version ?? "";
@@ -1269,19 +995,9 @@ export type DeepPartial<T> = T extends bigint ? string | number | bigint
   : T extends {} ? { [K in keyof T]?: DeepPartial<T[K]> }
   : Partial<T>;
 
-type KeysOfUnion<T> = T extends T ? keyof T : never;
-export type Exact<P, I extends P> = P extends Builtin ? P
-  : P & { [K in keyof P]: Exact<P[K], I[K]> } & { [K in Exclude<keyof I, KeysOfUnion<P>>]: never };
-
-function isSet(value: any): boolean {
-  return value !== null && value !== undefined;
-}
-
 export interface MessageFns<T> {
   encode(message: T, writer?: BinaryWriter): BinaryWriter;
   decode(input: BinaryReader | Uint8Array, length?: number): T;
-  fromJSON(object: any): T;
-  toJSON(message: T): unknown;
-  create<I extends Exact<DeepPartial<T>, I>>(base?: I): T;
-  fromPartial<I extends Exact<DeepPartial<T>, I>>(object: I): T;
+  create(base?: DeepPartial<T>): T;
+  fromPartial(object: DeepPartial<T>): T;
 }

@@ -66,28 +66,6 @@ export function jobStateFromJSON(object: any): JobState {
   }
 }
 
-export function jobStateToJSON(object: JobState): string {
-  switch (object) {
-    case JobState.UNSPECIFIED:
-      return "JOB_STATE_UNSPECIFIED";
-    case JobState.IN_QUEUE:
-      return "JOB_STATE_IN_QUEUE";
-    case JobState.IN_PROGRESS:
-      return "JOB_STATE_IN_PROGRESS";
-    case JobState.COMPLETED:
-      return "JOB_STATE_COMPLETED";
-    case JobState.FAILED:
-      return "JOB_STATE_FAILED";
-    case JobState.CANCELLED:
-      return "JOB_STATE_CANCELLED";
-    case JobState.TIMED_OUT:
-      return "JOB_STATE_TIMED_OUT";
-    case JobState.UNRECOGNIZED:
-    default:
-      return "UNRECOGNIZED";
-  }
-}
-
 export function jobStateToNumber(object: JobState): number {
   switch (object) {
     case JobState.UNSPECIFIED:
@@ -147,20 +125,6 @@ export function jobKindFromJSON(object: any): JobKind {
   }
 }
 
-export function jobKindToJSON(object: JobKind): string {
-  switch (object) {
-    case JobKind.UNSPECIFIED:
-      return "JOB_KIND_UNSPECIFIED";
-    case JobKind.RUN:
-      return "JOB_KIND_RUN";
-    case JobKind.RUNSYNC:
-      return "JOB_KIND_RUNSYNC";
-    case JobKind.UNRECOGNIZED:
-    default:
-      return "UNRECOGNIZED";
-  }
-}
-
 export function jobKindToNumber(object: JobKind): number {
   switch (object) {
     case JobKind.UNSPECIFIED:
@@ -207,20 +171,6 @@ export function endpointKindFromJSON(object: any): EndpointKind {
     case "UNRECOGNIZED":
     default:
       return EndpointKind.UNRECOGNIZED;
-  }
-}
-
-export function endpointKindToJSON(object: EndpointKind): string {
-  switch (object) {
-    case EndpointKind.UNSPECIFIED:
-      return "ENDPOINT_KIND_UNSPECIFIED";
-    case EndpointKind.QUEUE:
-      return "ENDPOINT_KIND_QUEUE";
-    case EndpointKind.LOAD_BALANCED:
-      return "ENDPOINT_KIND_LOAD_BALANCED";
-    case EndpointKind.UNRECOGNIZED:
-    default:
-      return "UNRECOGNIZED";
   }
 }
 
@@ -290,28 +240,6 @@ export function workerStateFromJSON(object: any): WorkerState {
     case "UNRECOGNIZED":
     default:
       return WorkerState.UNRECOGNIZED;
-  }
-}
-
-export function workerStateToJSON(object: WorkerState): string {
-  switch (object) {
-    case WorkerState.UNSPECIFIED:
-      return "WORKER_STATE_UNSPECIFIED";
-    case WorkerState.INITIALIZING:
-      return "WORKER_STATE_INITIALIZING";
-    case WorkerState.IDLE:
-      return "WORKER_STATE_IDLE";
-    case WorkerState.RUNNING:
-      return "WORKER_STATE_RUNNING";
-    case WorkerState.DRAINING:
-      return "WORKER_STATE_DRAINING";
-    case WorkerState.UNHEALTHY:
-      return "WORKER_STATE_UNHEALTHY";
-    case WorkerState.THROTTLED:
-      return "WORKER_STATE_THROTTLED";
-    case WorkerState.UNRECOGNIZED:
-    default:
-      return "UNRECOGNIZED";
   }
 }
 
@@ -481,30 +409,10 @@ export const Payload: MessageFns<Payload> = {
     }
   },
 
-  fromJSON(object: any): Payload {
-    return {
-      body: isSet(object.inline)
-        ? { $case: "inline", value: Buffer.from(bytesFromBase64(object.inline)) }
-        : isSet(object.blob)
-        ? { $case: "blob", value: BlobRef.fromJSON(object.blob) }
-        : undefined,
-    };
+  create(base?: DeepPartial<Payload>): Payload {
+    return Payload.fromPartial(base ?? {});
   },
-
-  toJSON(message: Payload): unknown {
-    const obj: any = {};
-    if (message.body?.$case === "inline") {
-      obj.inline = base64FromBytes(message.body.value);
-    } else if (message.body?.$case === "blob") {
-      obj.blob = BlobRef.toJSON(message.body.value);
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<Payload>, I>>(base?: I): Payload {
-    return Payload.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<Payload>, I>>(object: I): Payload {
+  fromPartial(object: DeepPartial<Payload>): Payload {
     const message = createBasePayload();
     switch (object.body?.$case) {
       case "inline": {
@@ -580,28 +488,10 @@ export const BlobRef: MessageFns<BlobRef> = {
     }
   },
 
-  fromJSON(object: any): BlobRef {
-    return {
-      id: isSet(object.id) ? globalThis.String(object.id) : "",
-      size: isSet(object.size) ? globalThis.Number(object.size) : 0,
-    };
+  create(base?: DeepPartial<BlobRef>): BlobRef {
+    return BlobRef.fromPartial(base ?? {});
   },
-
-  toJSON(message: BlobRef): unknown {
-    const obj: any = {};
-    if (message.id !== "") {
-      obj.id = message.id;
-    }
-    if (message.size !== 0) {
-      obj.size = Math.round(message.size);
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<BlobRef>, I>>(base?: I): BlobRef {
-    return BlobRef.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<BlobRef>, I>>(object: I): BlobRef {
+  fromPartial(object: DeepPartial<BlobRef>): BlobRef {
     const message = createBaseBlobRef();
     message.id = object.id ?? "";
     message.size = object.size ?? 0;
@@ -709,60 +599,10 @@ export const S3Config: MessageFns<S3Config> = {
     }
   },
 
-  fromJSON(object: any): S3Config {
-    return {
-      accessId: isSet(object.accessId)
-        ? globalThis.String(object.accessId)
-        : isSet(object.access_id)
-        ? globalThis.String(object.access_id)
-        : "",
-      accessSecret: isSet(object.accessSecret)
-        ? globalThis.String(object.accessSecret)
-        : isSet(object.access_secret)
-        ? globalThis.String(object.access_secret)
-        : "",
-      bucketName: isSet(object.bucketName)
-        ? globalThis.String(object.bucketName)
-        : isSet(object.bucket_name)
-        ? globalThis.String(object.bucket_name)
-        : "",
-      endpointUrl: isSet(object.endpointUrl)
-        ? globalThis.String(object.endpointUrl)
-        : isSet(object.endpoint_url)
-        ? globalThis.String(object.endpoint_url)
-        : "",
-      more: isSet(object.more) ? globalThis.String(object.more) : "",
-      json: isSet(object.json) ? globalThis.String(object.json) : "",
-    };
+  create(base?: DeepPartial<S3Config>): S3Config {
+    return S3Config.fromPartial(base ?? {});
   },
-
-  toJSON(message: S3Config): unknown {
-    const obj: any = {};
-    if (message.accessId !== "") {
-      obj.accessId = message.accessId;
-    }
-    if (message.accessSecret !== "") {
-      obj.accessSecret = message.accessSecret;
-    }
-    if (message.bucketName !== "") {
-      obj.bucketName = message.bucketName;
-    }
-    if (message.endpointUrl !== "") {
-      obj.endpointUrl = message.endpointUrl;
-    }
-    if (message.more !== "") {
-      obj.more = message.more;
-    }
-    if (message.json !== "") {
-      obj.json = message.json;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<S3Config>, I>>(base?: I): S3Config {
-    return S3Config.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<S3Config>, I>>(object: I): S3Config {
+  fromPartial(object: DeepPartial<S3Config>): S3Config {
     const message = createBaseS3Config();
     message.accessId = object.accessId ?? "";
     message.accessSecret = object.accessSecret ?? "";
@@ -863,48 +703,10 @@ export const Failure: MessageFns<Failure> = {
     }
   },
 
-  fromJSON(object: any): Failure {
-    return {
-      code: isSet(object.code) ? globalThis.String(object.code) : "",
-      message: isSet(object.message) ? globalThis.String(object.message) : "",
-      field: isSet(object.field) ? globalThis.String(object.field) : "",
-      retryAfterMs: isSet(object.retryAfterMs)
-        ? globalThis.Number(object.retryAfterMs)
-        : isSet(object.retry_after_ms)
-        ? globalThis.Number(object.retry_after_ms)
-        : 0,
-      jobId: isSet(object.jobId)
-        ? globalThis.String(object.jobId)
-        : isSet(object.job_id)
-        ? globalThis.String(object.job_id)
-        : "",
-    };
+  create(base?: DeepPartial<Failure>): Failure {
+    return Failure.fromPartial(base ?? {});
   },
-
-  toJSON(message: Failure): unknown {
-    const obj: any = {};
-    if (message.code !== "") {
-      obj.code = message.code;
-    }
-    if (message.message !== "") {
-      obj.message = message.message;
-    }
-    if (message.field !== "") {
-      obj.field = message.field;
-    }
-    if (message.retryAfterMs !== 0) {
-      obj.retryAfterMs = Math.round(message.retryAfterMs);
-    }
-    if (message.jobId !== "") {
-      obj.jobId = message.jobId;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<Failure>, I>>(base?: I): Failure {
-    return Failure.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<Failure>, I>>(object: I): Failure {
+  fromPartial(object: DeepPartial<Failure>): Failure {
     const message = createBaseFailure();
     message.code = object.code ?? "";
     message.message = object.message ?? "";
@@ -1058,68 +860,10 @@ export const LogFilter: MessageFns<LogFilter> = {
     }
   },
 
-  fromJSON(object: any): LogFilter {
-    return {
-      jobId: isSet(object.jobId)
-        ? globalThis.String(object.jobId)
-        : isSet(object.job_id)
-        ? globalThis.String(object.job_id)
-        : "",
-      releaseId: isSet(object.releaseId)
-        ? globalThis.String(object.releaseId)
-        : isSet(object.release_id)
-        ? globalThis.String(object.release_id)
-        : "",
-      stream: isSet(object.stream) ? globalThis.String(object.stream) : "",
-      level: isSet(object.level) ? globalThis.String(object.level) : "",
-      contains: isSet(object.contains) ? globalThis.String(object.contains) : "",
-      pattern: isSet(object.pattern) ? globalThis.String(object.pattern) : "",
-      after: isSet(object.after) ? LogPosition.fromJSON(object.after) : undefined,
-      before: isSet(object.before) ? LogPosition.fromJSON(object.before) : undefined,
-      oldestFirst: isSet(object.oldestFirst)
-        ? globalThis.Boolean(object.oldestFirst)
-        : isSet(object.oldest_first)
-        ? globalThis.Boolean(object.oldest_first)
-        : false,
-    };
+  create(base?: DeepPartial<LogFilter>): LogFilter {
+    return LogFilter.fromPartial(base ?? {});
   },
-
-  toJSON(message: LogFilter): unknown {
-    const obj: any = {};
-    if (message.jobId !== "") {
-      obj.jobId = message.jobId;
-    }
-    if (message.releaseId !== "") {
-      obj.releaseId = message.releaseId;
-    }
-    if (message.stream !== "") {
-      obj.stream = message.stream;
-    }
-    if (message.level !== "") {
-      obj.level = message.level;
-    }
-    if (message.contains !== "") {
-      obj.contains = message.contains;
-    }
-    if (message.pattern !== "") {
-      obj.pattern = message.pattern;
-    }
-    if (message.after !== undefined) {
-      obj.after = LogPosition.toJSON(message.after);
-    }
-    if (message.before !== undefined) {
-      obj.before = LogPosition.toJSON(message.before);
-    }
-    if (message.oldestFirst !== false) {
-      obj.oldestFirst = message.oldestFirst;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<LogFilter>, I>>(base?: I): LogFilter {
-    return LogFilter.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<LogFilter>, I>>(object: I): LogFilter {
+  fromPartial(object: DeepPartial<LogFilter>): LogFilter {
     const message = createBaseLogFilter();
     message.jobId = object.jobId ?? "";
     message.releaseId = object.releaseId ?? "";
@@ -1197,46 +941,16 @@ export const LogPosition: MessageFns<LogPosition> = {
     }
   },
 
-  fromJSON(object: any): LogPosition {
-    return {
-      atUs: isSet(object.atUs) ? BigInt(object.atUs) : isSet(object.at_us) ? BigInt(object.at_us) : 0n,
-      workerId: isSet(object.workerId)
-        ? globalThis.String(object.workerId)
-        : isSet(object.worker_id)
-        ? globalThis.String(object.worker_id)
-        : "",
-    };
+  create(base?: DeepPartial<LogPosition>): LogPosition {
+    return LogPosition.fromPartial(base ?? {});
   },
-
-  toJSON(message: LogPosition): unknown {
-    const obj: any = {};
-    if (message.atUs !== 0n) {
-      obj.atUs = message.atUs.toString();
-    }
-    if (message.workerId !== "") {
-      obj.workerId = message.workerId;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<LogPosition>, I>>(base?: I): LogPosition {
-    return LogPosition.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<LogPosition>, I>>(object: I): LogPosition {
+  fromPartial(object: DeepPartial<LogPosition>): LogPosition {
     const message = createBaseLogPosition();
     message.atUs = (object.atUs !== undefined && object.atUs !== null) ? BigInt(object.atUs) : 0n;
     message.workerId = object.workerId ?? "";
     return message;
   },
 };
-
-function bytesFromBase64(b64: string): Uint8Array {
-  return Uint8Array.from(globalThis.Buffer.from(b64, "base64"));
-}
-
-function base64FromBytes(arr: Uint8Array): string {
-  return globalThis.Buffer.from(arr).toString("base64");
-}
 
 type Builtin = Date | Function | Uint8Array | string | number | boolean | bigint | undefined;
 
@@ -1247,19 +961,9 @@ export type DeepPartial<T> = T extends bigint ? string | number | bigint
   : T extends {} ? { [K in keyof T]?: DeepPartial<T[K]> }
   : Partial<T>;
 
-type KeysOfUnion<T> = T extends T ? keyof T : never;
-export type Exact<P, I extends P> = P extends Builtin ? P
-  : P & { [K in keyof P]: Exact<P[K], I[K]> } & { [K in Exclude<keyof I, KeysOfUnion<P>>]: never };
-
-function isSet(value: any): boolean {
-  return value !== null && value !== undefined;
-}
-
 export interface MessageFns<T> {
   encode(message: T, writer?: BinaryWriter): BinaryWriter;
   decode(input: BinaryReader | Uint8Array, length?: number): T;
-  fromJSON(object: any): T;
-  toJSON(message: T): unknown;
-  create<I extends Exact<DeepPartial<T>, I>>(base?: I): T;
-  fromPartial<I extends Exact<DeepPartial<T>, I>>(object: I): T;
+  create(base?: DeepPartial<T>): T;
+  fromPartial(object: DeepPartial<T>): T;
 }

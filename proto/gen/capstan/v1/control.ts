@@ -23,15 +23,12 @@ import {
 import {
   EndpointKind,
   endpointKindFromJSON,
-  endpointKindToJSON,
   endpointKindToNumber,
   JobKind,
   jobKindFromJSON,
-  jobKindToJSON,
   jobKindToNumber,
   JobState,
   jobStateFromJSON,
-  jobStateToJSON,
   jobStateToNumber,
   LogFilter,
   LogPosition,
@@ -98,26 +95,6 @@ export function keyScopeFromJSON(object: any): KeyScope {
     case "UNRECOGNIZED":
     default:
       return KeyScope.UNRECOGNIZED;
-  }
-}
-
-export function keyScopeToJSON(object: KeyScope): string {
-  switch (object) {
-    case KeyScope.UNSPECIFIED:
-      return "KEY_SCOPE_UNSPECIFIED";
-    case KeyScope.ALL:
-      return "KEY_SCOPE_ALL";
-    case KeyScope.ENDPOINTS:
-      return "KEY_SCOPE_ENDPOINTS";
-    case KeyScope.READ_ONLY:
-      return "KEY_SCOPE_READ_ONLY";
-    case KeyScope.ENVIRONMENT:
-      return "KEY_SCOPE_ENVIRONMENT";
-    case KeyScope.OPERATOR:
-      return "KEY_SCOPE_OPERATOR";
-    case KeyScope.UNRECOGNIZED:
-    default:
-      return "UNRECOGNIZED";
   }
 }
 
@@ -237,40 +214,6 @@ export function attentionKindFromJSON(object: any): AttentionKind {
   }
 }
 
-export function attentionKindToJSON(object: AttentionKind): string {
-  switch (object) {
-    case AttentionKind.UNSPECIFIED:
-      return "ATTENTION_KIND_UNSPECIFIED";
-    case AttentionKind.CRASH_LOOP:
-      return "ATTENTION_KIND_CRASH_LOOP";
-    case AttentionKind.NO_CAPACITY:
-      return "ATTENTION_KIND_NO_CAPACITY";
-    case AttentionKind.WEBHOOKS_FAILING:
-      return "ATTENTION_KIND_WEBHOOKS_FAILING";
-    case AttentionKind.DISK_LOW:
-      return "ATTENTION_KIND_DISK_LOW";
-    case AttentionKind.NODE_DISCONNECTED:
-      return "ATTENTION_KIND_NODE_DISCONNECTED";
-    case AttentionKind.DEVICE_UNHEALTHY:
-      return "ATTENTION_KIND_DEVICE_UNHEALTHY";
-    case AttentionKind.GATEWAY_UNREACHABLE:
-      return "ATTENTION_KIND_GATEWAY_UNREACHABLE";
-    case AttentionKind.GATEWAY_UNKNOWN:
-      return "ATTENTION_KIND_GATEWAY_UNKNOWN";
-    case AttentionKind.RELEASE_CRASHES:
-      return "ATTENTION_KIND_RELEASE_CRASHES";
-    case AttentionKind.PAUSED:
-      return "ATTENTION_KIND_PAUSED";
-    case AttentionKind.QUOTA_NEARLY_USED:
-      return "ATTENTION_KIND_QUOTA_NEARLY_USED";
-    case AttentionKind.KEY_EXPIRES:
-      return "ATTENTION_KIND_KEY_EXPIRES";
-    case AttentionKind.UNRECOGNIZED:
-    default:
-      return "UNRECOGNIZED";
-  }
-}
-
 export function attentionKindToNumber(object: AttentionKind): number {
   switch (object) {
     case AttentionKind.UNSPECIFIED:
@@ -341,20 +284,6 @@ export function attentionSeverityFromJSON(object: any): AttentionSeverity {
   }
 }
 
-export function attentionSeverityToJSON(object: AttentionSeverity): string {
-  switch (object) {
-    case AttentionSeverity.UNSPECIFIED:
-      return "ATTENTION_SEVERITY_UNSPECIFIED";
-    case AttentionSeverity.WARNING:
-      return "ATTENTION_SEVERITY_WARNING";
-    case AttentionSeverity.CRITICAL:
-      return "ATTENTION_SEVERITY_CRITICAL";
-    case AttentionSeverity.UNRECOGNIZED:
-    default:
-      return "UNRECOGNIZED";
-  }
-}
-
 export function attentionSeverityToNumber(object: AttentionSeverity): number {
   switch (object) {
     case AttentionSeverity.UNSPECIFIED:
@@ -401,20 +330,6 @@ export function webhookStateFromJSON(object: any): WebhookState {
     case "UNRECOGNIZED":
     default:
       return WebhookState.UNRECOGNIZED;
-  }
-}
-
-export function webhookStateToJSON(object: WebhookState): string {
-  switch (object) {
-    case WebhookState.UNSPECIFIED:
-      return "WEBHOOK_STATE_UNSPECIFIED";
-    case WebhookState.PENDING:
-      return "WEBHOOK_STATE_PENDING";
-    case WebhookState.FAILED:
-      return "WEBHOOK_STATE_FAILED";
-    case WebhookState.UNRECOGNIZED:
-    default:
-      return "UNRECOGNIZED";
   }
 }
 
@@ -497,30 +412,6 @@ export function startPhaseFromJSON(object: any): StartPhase {
   }
 }
 
-export function startPhaseToJSON(object: StartPhase): string {
-  switch (object) {
-    case StartPhase.UNSPECIFIED:
-      return "START_PHASE_UNSPECIFIED";
-    case StartPhase.PAUSED:
-      return "START_PHASE_PAUSED";
-    case StartPhase.PLACING:
-      return "START_PHASE_PLACING";
-    case StartPhase.NO_NODE:
-      return "START_PHASE_NO_NODE";
-    case StartPhase.PREPARING:
-      return "START_PHASE_PREPARING";
-    case StartPhase.STARTING:
-      return "START_PHASE_STARTING";
-    case StartPhase.READY:
-      return "START_PHASE_READY";
-    case StartPhase.CRASH_LOOP:
-      return "START_PHASE_CRASH_LOOP";
-    case StartPhase.UNRECOGNIZED:
-    default:
-      return "UNRECOGNIZED";
-  }
-}
-
 export function startPhaseToNumber(object: StartPhase): number {
   switch (object) {
     case StartPhase.UNSPECIFIED:
@@ -579,20 +470,6 @@ export function deploymentCauseFromJSON(object: any): DeploymentCause {
   }
 }
 
-export function deploymentCauseToJSON(object: DeploymentCause): string {
-  switch (object) {
-    case DeploymentCause.UNSPECIFIED:
-      return "DEPLOYMENT_CAUSE_UNSPECIFIED";
-    case DeploymentCause.DEPLOY:
-      return "DEPLOYMENT_CAUSE_DEPLOY";
-    case DeploymentCause.ROLLBACK:
-      return "DEPLOYMENT_CAUSE_ROLLBACK";
-    case DeploymentCause.UNRECOGNIZED:
-    default:
-      return "UNRECOGNIZED";
-  }
-}
-
 export function deploymentCauseToNumber(object: DeploymentCause): number {
   switch (object) {
     case DeploymentCause.UNSPECIFIED:
@@ -646,22 +523,6 @@ export function bulkActionFromJSON(object: any): BulkAction {
     case "UNRECOGNIZED":
     default:
       return BulkAction.UNRECOGNIZED;
-  }
-}
-
-export function bulkActionToJSON(object: BulkAction): string {
-  switch (object) {
-    case BulkAction.UNSPECIFIED:
-      return "BULK_ACTION_UNSPECIFIED";
-    case BulkAction.RETRY:
-      return "BULK_ACTION_RETRY";
-    case BulkAction.CANCEL:
-      return "BULK_ACTION_CANCEL";
-    case BulkAction.PURGE:
-      return "BULK_ACTION_PURGE";
-    case BulkAction.UNRECOGNIZED:
-    default:
-      return "UNRECOGNIZED";
   }
 }
 
@@ -722,24 +583,6 @@ export function bulkStateFromJSON(object: any): BulkState {
     case "UNRECOGNIZED":
     default:
       return BulkState.UNRECOGNIZED;
-  }
-}
-
-export function bulkStateToJSON(object: BulkState): string {
-  switch (object) {
-    case BulkState.UNSPECIFIED:
-      return "BULK_STATE_UNSPECIFIED";
-    case BulkState.RUNNING:
-      return "BULK_STATE_RUNNING";
-    case BulkState.DONE:
-      return "BULK_STATE_DONE";
-    case BulkState.STOPPED:
-      return "BULK_STATE_STOPPED";
-    case BulkState.FAILED:
-      return "BULK_STATE_FAILED";
-    case BulkState.UNRECOGNIZED:
-    default:
-      return "UNRECOGNIZED";
   }
 }
 
@@ -2109,19 +1952,10 @@ export const GetMasterKeyRequest: MessageFns<GetMasterKeyRequest> = {
     }
   },
 
-  fromJSON(_: any): GetMasterKeyRequest {
-    return {};
+  create(base?: DeepPartial<GetMasterKeyRequest>): GetMasterKeyRequest {
+    return GetMasterKeyRequest.fromPartial(base ?? {});
   },
-
-  toJSON(_: GetMasterKeyRequest): unknown {
-    const obj: any = {};
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<GetMasterKeyRequest>, I>>(base?: I): GetMasterKeyRequest {
-    return GetMasterKeyRequest.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<GetMasterKeyRequest>, I>>(_: I): GetMasterKeyRequest {
+  fromPartial(_: DeepPartial<GetMasterKeyRequest>): GetMasterKeyRequest {
     const message = createBaseGetMasterKeyRequest();
     return message;
   },
@@ -2161,19 +1995,10 @@ export const RotateMasterKeyRequest: MessageFns<RotateMasterKeyRequest> = {
     }
   },
 
-  fromJSON(_: any): RotateMasterKeyRequest {
-    return {};
+  create(base?: DeepPartial<RotateMasterKeyRequest>): RotateMasterKeyRequest {
+    return RotateMasterKeyRequest.fromPartial(base ?? {});
   },
-
-  toJSON(_: RotateMasterKeyRequest): unknown {
-    const obj: any = {};
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<RotateMasterKeyRequest>, I>>(base?: I): RotateMasterKeyRequest {
-    return RotateMasterKeyRequest.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<RotateMasterKeyRequest>, I>>(_: I): RotateMasterKeyRequest {
+  fromPartial(_: DeepPartial<RotateMasterKeyRequest>): RotateMasterKeyRequest {
     const message = createBaseRotateMasterKeyRequest();
     return message;
   },
@@ -2213,19 +2038,10 @@ export const PrepareMasterKeyRequest: MessageFns<PrepareMasterKeyRequest> = {
     }
   },
 
-  fromJSON(_: any): PrepareMasterKeyRequest {
-    return {};
+  create(base?: DeepPartial<PrepareMasterKeyRequest>): PrepareMasterKeyRequest {
+    return PrepareMasterKeyRequest.fromPartial(base ?? {});
   },
-
-  toJSON(_: PrepareMasterKeyRequest): unknown {
-    const obj: any = {};
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<PrepareMasterKeyRequest>, I>>(base?: I): PrepareMasterKeyRequest {
-    return PrepareMasterKeyRequest.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<PrepareMasterKeyRequest>, I>>(_: I): PrepareMasterKeyRequest {
+  fromPartial(_: DeepPartial<PrepareMasterKeyRequest>): PrepareMasterKeyRequest {
     const message = createBasePrepareMasterKeyRequest();
     return message;
   },
@@ -2298,32 +2114,10 @@ export const PrepareMasterKeyResponse: MessageFns<PrepareMasterKeyResponse> = {
     }
   },
 
-  fromJSON(object: any): PrepareMasterKeyResponse {
-    return {
-      id: isSet(object.id) ? globalThis.String(object.id) : "",
-      file: isSet(object.file) ? globalThis.String(object.file) : "",
-      lacking: globalThis.Array.isArray(object?.lacking) ? object.lacking.map((e: any) => globalThis.String(e)) : [],
-    };
+  create(base?: DeepPartial<PrepareMasterKeyResponse>): PrepareMasterKeyResponse {
+    return PrepareMasterKeyResponse.fromPartial(base ?? {});
   },
-
-  toJSON(message: PrepareMasterKeyResponse): unknown {
-    const obj: any = {};
-    if (message.id !== "") {
-      obj.id = message.id;
-    }
-    if (message.file !== "") {
-      obj.file = message.file;
-    }
-    if (message.lacking?.length) {
-      obj.lacking = message.lacking;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<PrepareMasterKeyResponse>, I>>(base?: I): PrepareMasterKeyResponse {
-    return PrepareMasterKeyResponse.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<PrepareMasterKeyResponse>, I>>(object: I): PrepareMasterKeyResponse {
+  fromPartial(object: DeepPartial<PrepareMasterKeyResponse>): PrepareMasterKeyResponse {
     const message = createBasePrepareMasterKeyResponse();
     message.id = object.id ?? "";
     message.file = object.file ?? "";
@@ -2424,48 +2218,10 @@ export const MasterKeyInfo: MessageFns<MasterKeyInfo> = {
     }
   },
 
-  fromJSON(object: any): MasterKeyInfo {
-    return {
-      id: isSet(object.id) ? globalThis.String(object.id) : "",
-      sinceMs: isSet(object.sinceMs)
-        ? BigInt(object.sinceMs)
-        : isSet(object.since_ms)
-        ? BigInt(object.since_ms)
-        : undefined,
-      rotating: isSet(object.rotating) ? globalThis.Boolean(object.rotating) : false,
-      renewed: isSet(object.renewed) ? globalThis.Number(object.renewed) : 0,
-      nextId: isSet(object.nextId)
-        ? globalThis.String(object.nextId)
-        : isSet(object.next_id)
-        ? globalThis.String(object.next_id)
-        : "",
-    };
+  create(base?: DeepPartial<MasterKeyInfo>): MasterKeyInfo {
+    return MasterKeyInfo.fromPartial(base ?? {});
   },
-
-  toJSON(message: MasterKeyInfo): unknown {
-    const obj: any = {};
-    if (message.id !== "") {
-      obj.id = message.id;
-    }
-    if (message.sinceMs !== undefined) {
-      obj.sinceMs = message.sinceMs.toString();
-    }
-    if (message.rotating !== false) {
-      obj.rotating = message.rotating;
-    }
-    if (message.renewed !== 0) {
-      obj.renewed = Math.round(message.renewed);
-    }
-    if (message.nextId !== "") {
-      obj.nextId = message.nextId;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<MasterKeyInfo>, I>>(base?: I): MasterKeyInfo {
-    return MasterKeyInfo.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<MasterKeyInfo>, I>>(object: I): MasterKeyInfo {
+  fromPartial(object: DeepPartial<MasterKeyInfo>): MasterKeyInfo {
     const message = createBaseMasterKeyInfo();
     message.id = object.id ?? "";
     message.sinceMs = (object.sinceMs !== undefined && object.sinceMs !== null) ? BigInt(object.sinceMs) : undefined;
@@ -2510,19 +2266,10 @@ export const SnapshotQueueRequest: MessageFns<SnapshotQueueRequest> = {
     }
   },
 
-  fromJSON(_: any): SnapshotQueueRequest {
-    return {};
+  create(base?: DeepPartial<SnapshotQueueRequest>): SnapshotQueueRequest {
+    return SnapshotQueueRequest.fromPartial(base ?? {});
   },
-
-  toJSON(_: SnapshotQueueRequest): unknown {
-    const obj: any = {};
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<SnapshotQueueRequest>, I>>(base?: I): SnapshotQueueRequest {
-    return SnapshotQueueRequest.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<SnapshotQueueRequest>, I>>(_: I): SnapshotQueueRequest {
+  fromPartial(_: DeepPartial<SnapshotQueueRequest>): SnapshotQueueRequest {
     const message = createBaseSnapshotQueueRequest();
     return message;
   },
@@ -2587,28 +2334,10 @@ export const SnapshotQueueResponse: MessageFns<SnapshotQueueResponse> = {
     }
   },
 
-  fromJSON(object: any): SnapshotQueueResponse {
-    return {
-      file: isSet(object.file) ? globalThis.String(object.file) : "",
-      bytes: isSet(object.bytes) ? BigInt(object.bytes) : 0n,
-    };
+  create(base?: DeepPartial<SnapshotQueueResponse>): SnapshotQueueResponse {
+    return SnapshotQueueResponse.fromPartial(base ?? {});
   },
-
-  toJSON(message: SnapshotQueueResponse): unknown {
-    const obj: any = {};
-    if (message.file !== "") {
-      obj.file = message.file;
-    }
-    if (message.bytes !== 0n) {
-      obj.bytes = message.bytes.toString();
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<SnapshotQueueResponse>, I>>(base?: I): SnapshotQueueResponse {
-    return SnapshotQueueResponse.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<SnapshotQueueResponse>, I>>(object: I): SnapshotQueueResponse {
+  fromPartial(object: DeepPartial<SnapshotQueueResponse>): SnapshotQueueResponse {
     const message = createBaseSnapshotQueueResponse();
     message.file = object.file ?? "";
     message.bytes = (object.bytes !== undefined && object.bytes !== null) ? BigInt(object.bytes) : 0n;
@@ -2650,19 +2379,10 @@ export const WatchDirectoryRequest: MessageFns<WatchDirectoryRequest> = {
     }
   },
 
-  fromJSON(_: any): WatchDirectoryRequest {
-    return {};
+  create(base?: DeepPartial<WatchDirectoryRequest>): WatchDirectoryRequest {
+    return WatchDirectoryRequest.fromPartial(base ?? {});
   },
-
-  toJSON(_: WatchDirectoryRequest): unknown {
-    const obj: any = {};
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<WatchDirectoryRequest>, I>>(base?: I): WatchDirectoryRequest {
-    return WatchDirectoryRequest.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<WatchDirectoryRequest>, I>>(_: I): WatchDirectoryRequest {
+  fromPartial(_: DeepPartial<WatchDirectoryRequest>): WatchDirectoryRequest {
     const message = createBaseWatchDirectoryRequest();
     return message;
   },
@@ -2768,56 +2488,10 @@ export const DirectoryUpdate: MessageFns<DirectoryUpdate> = {
     }
   },
 
-  fromJSON(object: any): DirectoryUpdate {
-    return {
-      reset: isSet(object.reset) ? globalThis.Boolean(object.reset) : false,
-      keys: globalThis.Array.isArray(object?.keys) ? object.keys.map((e: any) => KeyEntry.fromJSON(e)) : [],
-      endpoints: globalThis.Array.isArray(object?.endpoints)
-        ? object.endpoints.map((e: any) => EndpointEntry.fromJSON(e))
-        : [],
-      removedKeys: globalThis.Array.isArray(object?.removedKeys)
-        ? object.removedKeys.map((e: any) => Buffer.from(bytesFromBase64(e)))
-        : globalThis.Array.isArray(object?.removed_keys)
-        ? object.removed_keys.map((e: any) => Buffer.from(bytesFromBase64(e)))
-        : [],
-      removedEndpoints: globalThis.Array.isArray(object?.removedEndpoints)
-        ? object.removedEndpoints.map((e: any) => globalThis.String(e))
-        : globalThis.Array.isArray(object?.removed_endpoints)
-        ? object.removed_endpoints.map((e: any) => globalThis.String(e))
-        : [],
-      placements: globalThis.Array.isArray(object?.placements)
-        ? object.placements.map((e: any) => NodePlacements.fromJSON(e))
-        : [],
-    };
+  create(base?: DeepPartial<DirectoryUpdate>): DirectoryUpdate {
+    return DirectoryUpdate.fromPartial(base ?? {});
   },
-
-  toJSON(message: DirectoryUpdate): unknown {
-    const obj: any = {};
-    if (message.reset !== false) {
-      obj.reset = message.reset;
-    }
-    if (message.keys?.length) {
-      obj.keys = message.keys.map((e) => KeyEntry.toJSON(e));
-    }
-    if (message.endpoints?.length) {
-      obj.endpoints = message.endpoints.map((e) => EndpointEntry.toJSON(e));
-    }
-    if (message.removedKeys?.length) {
-      obj.removedKeys = message.removedKeys.map((e) => base64FromBytes(e));
-    }
-    if (message.removedEndpoints?.length) {
-      obj.removedEndpoints = message.removedEndpoints;
-    }
-    if (message.placements?.length) {
-      obj.placements = message.placements.map((e) => NodePlacements.toJSON(e));
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<DirectoryUpdate>, I>>(base?: I): DirectoryUpdate {
-    return DirectoryUpdate.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<DirectoryUpdate>, I>>(object: I): DirectoryUpdate {
+  fromPartial(object: DeepPartial<DirectoryUpdate>): DirectoryUpdate {
     const message = createBaseDirectoryUpdate();
     message.reset = object.reset ?? false;
     message.keys = object.keys?.map((e) => KeyEntry.fromPartial(e)) || [];
@@ -2885,34 +2559,10 @@ export const NodePlacements: MessageFns<NodePlacements> = {
     }
   },
 
-  fromJSON(object: any): NodePlacements {
-    return {
-      nodeId: isSet(object.nodeId)
-        ? globalThis.String(object.nodeId)
-        : isSet(object.node_id)
-        ? globalThis.String(object.node_id)
-        : "",
-      workers: globalThis.Array.isArray(object?.workers)
-        ? object.workers.map((e: any) => PlacedWorker.fromJSON(e))
-        : [],
-    };
+  create(base?: DeepPartial<NodePlacements>): NodePlacements {
+    return NodePlacements.fromPartial(base ?? {});
   },
-
-  toJSON(message: NodePlacements): unknown {
-    const obj: any = {};
-    if (message.nodeId !== "") {
-      obj.nodeId = message.nodeId;
-    }
-    if (message.workers?.length) {
-      obj.workers = message.workers.map((e) => PlacedWorker.toJSON(e));
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<NodePlacements>, I>>(base?: I): NodePlacements {
-    return NodePlacements.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<NodePlacements>, I>>(object: I): NodePlacements {
+  fromPartial(object: DeepPartial<NodePlacements>): NodePlacements {
     const message = createBaseNodePlacements();
     message.nodeId = object.nodeId ?? "";
     message.workers = object.workers?.map((e) => PlacedWorker.fromPartial(e)) || [];
@@ -2998,48 +2648,10 @@ export const PlacedWorker: MessageFns<PlacedWorker> = {
     }
   },
 
-  fromJSON(object: any): PlacedWorker {
-    return {
-      workerId: isSet(object.workerId)
-        ? globalThis.String(object.workerId)
-        : isSet(object.worker_id)
-        ? globalThis.String(object.worker_id)
-        : "",
-      endpointId: isSet(object.endpointId)
-        ? globalThis.String(object.endpointId)
-        : isSet(object.endpoint_id)
-        ? globalThis.String(object.endpoint_id)
-        : "",
-      releaseId: isSet(object.releaseId)
-        ? globalThis.String(object.releaseId)
-        : isSet(object.release_id)
-        ? globalThis.String(object.release_id)
-        : "",
-      slots: isSet(object.slots) ? globalThis.Number(object.slots) : 0,
-    };
+  create(base?: DeepPartial<PlacedWorker>): PlacedWorker {
+    return PlacedWorker.fromPartial(base ?? {});
   },
-
-  toJSON(message: PlacedWorker): unknown {
-    const obj: any = {};
-    if (message.workerId !== "") {
-      obj.workerId = message.workerId;
-    }
-    if (message.endpointId !== "") {
-      obj.endpointId = message.endpointId;
-    }
-    if (message.releaseId !== "") {
-      obj.releaseId = message.releaseId;
-    }
-    if (message.slots !== 0) {
-      obj.slots = Math.round(message.slots);
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<PlacedWorker>, I>>(base?: I): PlacedWorker {
-    return PlacedWorker.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<PlacedWorker>, I>>(object: I): PlacedWorker {
+  fromPartial(object: DeepPartial<PlacedWorker>): PlacedWorker {
     const message = createBasePlacedWorker();
     message.workerId = object.workerId ?? "";
     message.endpointId = object.endpointId ?? "";
@@ -3168,64 +2780,10 @@ export const KeyEntry: MessageFns<KeyEntry> = {
     }
   },
 
-  fromJSON(object: any): KeyEntry {
-    return {
-      hash: isSet(object.hash) ? Buffer.from(bytesFromBase64(object.hash)) : Buffer.alloc(0),
-      accountId: isSet(object.accountId)
-        ? globalThis.String(object.accountId)
-        : isSet(object.account_id)
-        ? globalThis.String(object.account_id)
-        : "",
-      scope: isSet(object.scope) ? keyScopeFromJSON(object.scope) : KeyScope.UNSPECIFIED,
-      endpointIds: globalThis.Array.isArray(object?.endpointIds)
-        ? object.endpointIds.map((e: any) => globalThis.String(e))
-        : globalThis.Array.isArray(object?.endpoint_ids)
-        ? object.endpoint_ids.map((e: any) => globalThis.String(e))
-        : [],
-      environment: isSet(object.environment) ? globalThis.String(object.environment) : "",
-      isOperator: isSet(object.isOperator)
-        ? globalThis.Boolean(object.isOperator)
-        : isSet(object.is_operator)
-        ? globalThis.Boolean(object.is_operator)
-        : false,
-      isSession: isSet(object.isSession)
-        ? globalThis.Boolean(object.isSession)
-        : isSet(object.is_session)
-        ? globalThis.Boolean(object.is_session)
-        : false,
-    };
+  create(base?: DeepPartial<KeyEntry>): KeyEntry {
+    return KeyEntry.fromPartial(base ?? {});
   },
-
-  toJSON(message: KeyEntry): unknown {
-    const obj: any = {};
-    if (message.hash.length !== 0) {
-      obj.hash = base64FromBytes(message.hash);
-    }
-    if (message.accountId !== "") {
-      obj.accountId = message.accountId;
-    }
-    if (message.scope !== KeyScope.UNSPECIFIED) {
-      obj.scope = keyScopeToJSON(message.scope);
-    }
-    if (message.endpointIds?.length) {
-      obj.endpointIds = message.endpointIds;
-    }
-    if (message.environment !== "") {
-      obj.environment = message.environment;
-    }
-    if (message.isOperator !== false) {
-      obj.isOperator = message.isOperator;
-    }
-    if (message.isSession !== false) {
-      obj.isSession = message.isSession;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<KeyEntry>, I>>(base?: I): KeyEntry {
-    return KeyEntry.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<KeyEntry>, I>>(object: I): KeyEntry {
+  fromPartial(object: DeepPartial<KeyEntry>): KeyEntry {
     const message = createBaseKeyEntry();
     message.hash = object.hash ?? Buffer.alloc(0);
     message.accountId = object.accountId ?? "";
@@ -3381,68 +2939,10 @@ export const EndpointEntry: MessageFns<EndpointEntry> = {
     }
   },
 
-  fromJSON(object: any): EndpointEntry {
-    return {
-      id: isSet(object.id) ? globalThis.String(object.id) : "",
-      name: isSet(object.name) ? globalThis.String(object.name) : "",
-      accountId: isSet(object.accountId)
-        ? globalThis.String(object.accountId)
-        : isSet(object.account_id)
-        ? globalThis.String(object.account_id)
-        : "",
-      environment: isSet(object.environment) ? globalThis.String(object.environment) : "",
-      kind: isSet(object.kind) ? endpointKindFromJSON(object.kind) : EndpointKind.UNSPECIFIED,
-      releaseId: isSet(object.releaseId)
-        ? globalThis.String(object.releaseId)
-        : isSet(object.release_id)
-        ? globalThis.String(object.release_id)
-        : "",
-      routes: globalThis.Array.isArray(object?.routes) ? object.routes.map((e: any) => RouteEntry.fromJSON(e)) : [],
-      isPublic: isSet(object.isPublic)
-        ? globalThis.Boolean(object.isPublic)
-        : isSet(object.is_public)
-        ? globalThis.Boolean(object.is_public)
-        : false,
-      description: isSet(object.description) ? globalThis.String(object.description) : "",
-    };
+  create(base?: DeepPartial<EndpointEntry>): EndpointEntry {
+    return EndpointEntry.fromPartial(base ?? {});
   },
-
-  toJSON(message: EndpointEntry): unknown {
-    const obj: any = {};
-    if (message.id !== "") {
-      obj.id = message.id;
-    }
-    if (message.name !== "") {
-      obj.name = message.name;
-    }
-    if (message.accountId !== "") {
-      obj.accountId = message.accountId;
-    }
-    if (message.environment !== "") {
-      obj.environment = message.environment;
-    }
-    if (message.kind !== EndpointKind.UNSPECIFIED) {
-      obj.kind = endpointKindToJSON(message.kind);
-    }
-    if (message.releaseId !== "") {
-      obj.releaseId = message.releaseId;
-    }
-    if (message.routes?.length) {
-      obj.routes = message.routes.map((e) => RouteEntry.toJSON(e));
-    }
-    if (message.isPublic !== false) {
-      obj.isPublic = message.isPublic;
-    }
-    if (message.description !== "") {
-      obj.description = message.description;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<EndpointEntry>, I>>(base?: I): EndpointEntry {
-    return EndpointEntry.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<EndpointEntry>, I>>(object: I): EndpointEntry {
+  fromPartial(object: DeepPartial<EndpointEntry>): EndpointEntry {
     const message = createBaseEndpointEntry();
     message.id = object.id ?? "";
     message.name = object.name ?? "";
@@ -3524,32 +3024,10 @@ export const RouteEntry: MessageFns<RouteEntry> = {
     }
   },
 
-  fromJSON(object: any): RouteEntry {
-    return {
-      method: isSet(object.method) ? globalThis.String(object.method) : "",
-      path: isSet(object.path) ? globalThis.String(object.path) : "",
-      function: isSet(object.function) ? FunctionSpec.fromJSON(object.function) : undefined,
-    };
+  create(base?: DeepPartial<RouteEntry>): RouteEntry {
+    return RouteEntry.fromPartial(base ?? {});
   },
-
-  toJSON(message: RouteEntry): unknown {
-    const obj: any = {};
-    if (message.method !== "") {
-      obj.method = message.method;
-    }
-    if (message.path !== "") {
-      obj.path = message.path;
-    }
-    if (message.function !== undefined) {
-      obj.function = FunctionSpec.toJSON(message.function);
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<RouteEntry>, I>>(base?: I): RouteEntry {
-    return RouteEntry.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<RouteEntry>, I>>(object: I): RouteEntry {
+  fromPartial(object: DeepPartial<RouteEntry>): RouteEntry {
     const message = createBaseRouteEntry();
     message.method = object.method ?? "";
     message.path = object.path ?? "";
@@ -3616,32 +3094,10 @@ export const LookupKeyRequest: MessageFns<LookupKeyRequest> = {
     }
   },
 
-  fromJSON(object: any): LookupKeyRequest {
-    return {
-      hash: isSet(object.hash) ? Buffer.from(bytesFromBase64(object.hash)) : Buffer.alloc(0),
-      workerToken: isSet(object.workerToken)
-        ? globalThis.String(object.workerToken)
-        : isSet(object.worker_token)
-        ? globalThis.String(object.worker_token)
-        : "",
-    };
+  create(base?: DeepPartial<LookupKeyRequest>): LookupKeyRequest {
+    return LookupKeyRequest.fromPartial(base ?? {});
   },
-
-  toJSON(message: LookupKeyRequest): unknown {
-    const obj: any = {};
-    if (message.hash.length !== 0) {
-      obj.hash = base64FromBytes(message.hash);
-    }
-    if (message.workerToken !== "") {
-      obj.workerToken = message.workerToken;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<LookupKeyRequest>, I>>(base?: I): LookupKeyRequest {
-    return LookupKeyRequest.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<LookupKeyRequest>, I>>(object: I): LookupKeyRequest {
+  fromPartial(object: DeepPartial<LookupKeyRequest>): LookupKeyRequest {
     const message = createBaseLookupKeyRequest();
     message.hash = object.hash ?? Buffer.alloc(0);
     message.workerToken = object.workerToken ?? "";
@@ -3694,28 +3150,10 @@ export const LookupEndpointRequest: MessageFns<LookupEndpointRequest> = {
     }
   },
 
-  fromJSON(object: any): LookupEndpointRequest {
-    return {
-      endpointId: isSet(object.endpointId)
-        ? globalThis.String(object.endpointId)
-        : isSet(object.endpoint_id)
-        ? globalThis.String(object.endpoint_id)
-        : "",
-    };
+  create(base?: DeepPartial<LookupEndpointRequest>): LookupEndpointRequest {
+    return LookupEndpointRequest.fromPartial(base ?? {});
   },
-
-  toJSON(message: LookupEndpointRequest): unknown {
-    const obj: any = {};
-    if (message.endpointId !== "") {
-      obj.endpointId = message.endpointId;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<LookupEndpointRequest>, I>>(base?: I): LookupEndpointRequest {
-    return LookupEndpointRequest.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<LookupEndpointRequest>, I>>(object: I): LookupEndpointRequest {
+  fromPartial(object: DeepPartial<LookupEndpointRequest>): LookupEndpointRequest {
     const message = createBaseLookupEndpointRequest();
     message.endpointId = object.endpointId ?? "";
     return message;
@@ -3778,32 +3216,10 @@ export const LookupEndpointNameRequest: MessageFns<LookupEndpointNameRequest> = 
     }
   },
 
-  fromJSON(object: any): LookupEndpointNameRequest {
-    return {
-      accountId: isSet(object.accountId)
-        ? globalThis.String(object.accountId)
-        : isSet(object.account_id)
-        ? globalThis.String(object.account_id)
-        : "",
-      name: isSet(object.name) ? globalThis.String(object.name) : "",
-    };
+  create(base?: DeepPartial<LookupEndpointNameRequest>): LookupEndpointNameRequest {
+    return LookupEndpointNameRequest.fromPartial(base ?? {});
   },
-
-  toJSON(message: LookupEndpointNameRequest): unknown {
-    const obj: any = {};
-    if (message.accountId !== "") {
-      obj.accountId = message.accountId;
-    }
-    if (message.name !== "") {
-      obj.name = message.name;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<LookupEndpointNameRequest>, I>>(base?: I): LookupEndpointNameRequest {
-    return LookupEndpointNameRequest.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<LookupEndpointNameRequest>, I>>(object: I): LookupEndpointNameRequest {
+  fromPartial(object: DeepPartial<LookupEndpointNameRequest>): LookupEndpointNameRequest {
     const message = createBaseLookupEndpointNameRequest();
     message.accountId = object.accountId ?? "";
     message.name = object.name ?? "";
@@ -3856,26 +3272,10 @@ export const LookupEndpointNameResponse: MessageFns<LookupEndpointNameResponse> 
     }
   },
 
-  fromJSON(object: any): LookupEndpointNameResponse {
-    return {
-      endpoints: globalThis.Array.isArray(object?.endpoints)
-        ? object.endpoints.map((e: any) => EndpointEntry.fromJSON(e))
-        : [],
-    };
+  create(base?: DeepPartial<LookupEndpointNameResponse>): LookupEndpointNameResponse {
+    return LookupEndpointNameResponse.fromPartial(base ?? {});
   },
-
-  toJSON(message: LookupEndpointNameResponse): unknown {
-    const obj: any = {};
-    if (message.endpoints?.length) {
-      obj.endpoints = message.endpoints.map((e) => EndpointEntry.toJSON(e));
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<LookupEndpointNameResponse>, I>>(base?: I): LookupEndpointNameResponse {
-    return LookupEndpointNameResponse.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<LookupEndpointNameResponse>, I>>(object: I): LookupEndpointNameResponse {
+  fromPartial(object: DeepPartial<LookupEndpointNameResponse>): LookupEndpointNameResponse {
     const message = createBaseLookupEndpointNameResponse();
     message.endpoints = object.endpoints?.map((e) => EndpointEntry.fromPartial(e)) || [];
     return message;
@@ -3960,46 +3360,10 @@ export const DeployRequest: MessageFns<DeployRequest> = {
     }
   },
 
-  fromJSON(object: any): DeployRequest {
-    return {
-      environment: isSet(object.environment) ? globalThis.String(object.environment) : "",
-      buildDigest: isSet(object.buildDigest)
-        ? globalThis.String(object.buildDigest)
-        : isSet(object.build_digest)
-        ? globalThis.String(object.build_digest)
-        : "",
-      buildSize: isSet(object.buildSize)
-        ? globalThis.Number(object.buildSize)
-        : isSet(object.build_size)
-        ? globalThis.Number(object.build_size)
-        : 0,
-      endpoints: globalThis.Array.isArray(object?.endpoints)
-        ? object.endpoints.map((e: any) => EndpointSpec.fromJSON(e))
-        : [],
-    };
+  create(base?: DeepPartial<DeployRequest>): DeployRequest {
+    return DeployRequest.fromPartial(base ?? {});
   },
-
-  toJSON(message: DeployRequest): unknown {
-    const obj: any = {};
-    if (message.environment !== "") {
-      obj.environment = message.environment;
-    }
-    if (message.buildDigest !== "") {
-      obj.buildDigest = message.buildDigest;
-    }
-    if (message.buildSize !== 0) {
-      obj.buildSize = Math.round(message.buildSize);
-    }
-    if (message.endpoints?.length) {
-      obj.endpoints = message.endpoints.map((e) => EndpointSpec.toJSON(e));
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<DeployRequest>, I>>(base?: I): DeployRequest {
-    return DeployRequest.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<DeployRequest>, I>>(object: I): DeployRequest {
+  fromPartial(object: DeepPartial<DeployRequest>): DeployRequest {
     const message = createBaseDeployRequest();
     message.environment = object.environment ?? "";
     message.buildDigest = object.buildDigest ?? "";
@@ -4413,284 +3777,10 @@ export const EndpointSpec: MessageFns<EndpointSpec> = {
     }
   },
 
-  fromJSON(object: any): EndpointSpec {
-    return {
-      name: isSet(object.name) ? globalThis.String(object.name) : "",
-      kind: isSet(object.kind) ? endpointKindFromJSON(object.kind) : EndpointKind.UNSPECIFIED,
-      imageName: isSet(object.imageName)
-        ? globalThis.String(object.imageName)
-        : isSet(object.image_name)
-        ? globalThis.String(object.image_name)
-        : "",
-      workersMin: isSet(object.workersMin)
-        ? globalThis.Number(object.workersMin)
-        : isSet(object.workers_min)
-        ? globalThis.Number(object.workers_min)
-        : 0,
-      workersMax: isSet(object.workersMax)
-        ? globalThis.Number(object.workersMax)
-        : isSet(object.workers_max)
-        ? globalThis.Number(object.workers_max)
-        : 0,
-      idleTimeoutS: isSet(object.idleTimeoutS)
-        ? globalThis.Number(object.idleTimeoutS)
-        : isSet(object.idle_timeout_s)
-        ? globalThis.Number(object.idle_timeout_s)
-        : undefined,
-      gpuIds: isSet(object.gpuIds)
-        ? globalThis.String(object.gpuIds)
-        : isSet(object.gpu_ids)
-        ? globalThis.String(object.gpu_ids)
-        : "",
-      gpuCount: isSet(object.gpuCount)
-        ? globalThis.Number(object.gpuCount)
-        : isSet(object.gpu_count)
-        ? globalThis.Number(object.gpu_count)
-        : 0,
-      cpu: isSet(object.cpu) ? globalThis.String(object.cpu) : "",
-      functions: globalThis.Array.isArray(object?.functions)
-        ? object.functions.map((e: any) => FunctionSpec.fromJSON(e))
-        : [],
-      env: isObject(object.env)
-        ? (globalThis.Object.entries(object.env) as [string, any][]).reduce(
-          (acc: { [key: string]: string }, [key, value]: [string, any]) => {
-            globalThis.Object.defineProperty(acc, key, {
-              value: globalThis.String(value),
-              enumerable: true,
-              configurable: true,
-              writable: true,
-            });
-            return acc;
-          },
-          {},
-        )
-        : {},
-      maxConcurrency: isSet(object.maxConcurrency)
-        ? globalThis.Number(object.maxConcurrency)
-        : isSet(object.max_concurrency)
-        ? globalThis.Number(object.max_concurrency)
-        : 0,
-      executionTimeoutMs: isSet(object.executionTimeoutMs)
-        ? globalThis.Number(object.executionTimeoutMs)
-        : isSet(object.execution_timeout_ms)
-        ? globalThis.Number(object.execution_timeout_ms)
-        : 0,
-      scalerType: isSet(object.scalerType)
-        ? globalThis.String(object.scalerType)
-        : isSet(object.scaler_type)
-        ? globalThis.String(object.scaler_type)
-        : "",
-      scalerValue: isSet(object.scalerValue)
-        ? globalThis.Number(object.scalerValue)
-        : isSet(object.scaler_value)
-        ? globalThis.Number(object.scaler_value)
-        : 0,
-      routes: isObject(object.routes)
-        ? (globalThis.Object.entries(object.routes) as [string, any][]).reduce(
-          (acc: { [key: string]: string }, [key, value]: [string, any]) => {
-            globalThis.Object.defineProperty(acc, key, {
-              value: globalThis.String(value),
-              enumerable: true,
-              configurable: true,
-              writable: true,
-            });
-            return acc;
-          },
-          {},
-        )
-        : {},
-      maxAttempts: isSet(object.maxAttempts)
-        ? globalThis.Number(object.maxAttempts)
-        : isSet(object.max_attempts)
-        ? globalThis.Number(object.max_attempts)
-        : 0,
-      rateLimits: isObject(object.rateLimits)
-        ? (globalThis.Object.entries(object.rateLimits) as [string, any][]).reduce(
-          (acc: { [key: string]: RateLimit }, [key, value]: [string, any]) => {
-            globalThis.Object.defineProperty(acc, key, {
-              value: RateLimit.fromJSON(value),
-              enumerable: true,
-              configurable: true,
-              writable: true,
-            });
-            return acc;
-          },
-          {},
-        )
-        : isObject(object.rate_limits)
-        ? (globalThis.Object.entries(object.rate_limits) as [string, any][]).reduce(
-          (acc: { [key: string]: RateLimit }, [key, value]: [string, any]) => {
-            globalThis.Object.defineProperty(acc, key, {
-              value: RateLimit.fromJSON(value),
-              enumerable: true,
-              configurable: true,
-              writable: true,
-            });
-            return acc;
-          },
-          {},
-        )
-        : {},
-      requestsPerWorker: isSet(object.requestsPerWorker)
-        ? globalThis.Number(object.requestsPerWorker)
-        : isSet(object.requests_per_worker)
-        ? globalThis.Number(object.requests_per_worker)
-        : undefined,
-      runtime: isSet(object.runtime) ? globalThis.String(object.runtime) : "",
-      command: globalThis.Array.isArray(object?.command)
-        ? object.command.map((e: any) => globalThis.String(e))
-        : [],
-      packages: globalThis.Array.isArray(object?.packages)
-        ? object.packages.map((e: any) => globalThis.String(e))
-        : [],
-      python: isSet(object.python) ? globalThis.String(object.python) : "",
-      isPublic: isSet(object.isPublic)
-        ? globalThis.Boolean(object.isPublic)
-        : isSet(object.is_public)
-        ? globalThis.Boolean(object.is_public)
-        : false,
-      description: isSet(object.description) ? globalThis.String(object.description) : "",
-      startTimeoutS: isSet(object.startTimeoutS)
-        ? globalThis.Number(object.startTimeoutS)
-        : isSet(object.start_timeout_s)
-        ? globalThis.Number(object.start_timeout_s)
-        : 0,
-      network: isSet(object.network) ? globalThis.String(object.network) : "",
-      keepIdle: isSet(object.keepIdle)
-        ? globalThis.Boolean(object.keepIdle)
-        : isSet(object.keep_idle)
-        ? globalThis.Boolean(object.keep_idle)
-        : false,
-      minCuda: isSet(object.minCuda)
-        ? globalThis.String(object.minCuda)
-        : isSet(object.min_cuda)
-        ? globalThis.String(object.min_cuda)
-        : "",
-      minDriver: isSet(object.minDriver)
-        ? globalThis.String(object.minDriver)
-        : isSet(object.min_driver)
-        ? globalThis.String(object.min_driver)
-        : "",
-    };
+  create(base?: DeepPartial<EndpointSpec>): EndpointSpec {
+    return EndpointSpec.fromPartial(base ?? {});
   },
-
-  toJSON(message: EndpointSpec): unknown {
-    const obj: any = {};
-    if (message.name !== "") {
-      obj.name = message.name;
-    }
-    if (message.kind !== EndpointKind.UNSPECIFIED) {
-      obj.kind = endpointKindToJSON(message.kind);
-    }
-    if (message.imageName !== "") {
-      obj.imageName = message.imageName;
-    }
-    if (message.workersMin !== 0) {
-      obj.workersMin = Math.round(message.workersMin);
-    }
-    if (message.workersMax !== 0) {
-      obj.workersMax = Math.round(message.workersMax);
-    }
-    if (message.idleTimeoutS !== undefined) {
-      obj.idleTimeoutS = Math.round(message.idleTimeoutS);
-    }
-    if (message.gpuIds !== "") {
-      obj.gpuIds = message.gpuIds;
-    }
-    if (message.gpuCount !== 0) {
-      obj.gpuCount = Math.round(message.gpuCount);
-    }
-    if (message.cpu !== "") {
-      obj.cpu = message.cpu;
-    }
-    if (message.functions?.length) {
-      obj.functions = message.functions.map((e) => FunctionSpec.toJSON(e));
-    }
-    if (message.env) {
-      const entries = globalThis.Object.entries(message.env) as [string, string][];
-      if (entries.length > 0) {
-        obj.env = {};
-        entries.forEach(([k, v]) => {
-          obj.env[k] = v;
-        });
-      }
-    }
-    if (message.maxConcurrency !== 0) {
-      obj.maxConcurrency = Math.round(message.maxConcurrency);
-    }
-    if (message.executionTimeoutMs !== 0) {
-      obj.executionTimeoutMs = Math.round(message.executionTimeoutMs);
-    }
-    if (message.scalerType !== "") {
-      obj.scalerType = message.scalerType;
-    }
-    if (message.scalerValue !== 0) {
-      obj.scalerValue = Math.round(message.scalerValue);
-    }
-    if (message.routes) {
-      const entries = globalThis.Object.entries(message.routes) as [string, string][];
-      if (entries.length > 0) {
-        obj.routes = {};
-        entries.forEach(([k, v]) => {
-          obj.routes[k] = v;
-        });
-      }
-    }
-    if (message.maxAttempts !== 0) {
-      obj.maxAttempts = Math.round(message.maxAttempts);
-    }
-    if (message.rateLimits) {
-      const entries = globalThis.Object.entries(message.rateLimits) as [string, RateLimit][];
-      if (entries.length > 0) {
-        obj.rateLimits = {};
-        entries.forEach(([k, v]) => {
-          obj.rateLimits[k] = RateLimit.toJSON(v);
-        });
-      }
-    }
-    if (message.requestsPerWorker !== undefined) {
-      obj.requestsPerWorker = Math.round(message.requestsPerWorker);
-    }
-    if (message.runtime !== "") {
-      obj.runtime = message.runtime;
-    }
-    if (message.command?.length) {
-      obj.command = message.command;
-    }
-    if (message.packages?.length) {
-      obj.packages = message.packages;
-    }
-    if (message.python !== "") {
-      obj.python = message.python;
-    }
-    if (message.isPublic !== false) {
-      obj.isPublic = message.isPublic;
-    }
-    if (message.description !== "") {
-      obj.description = message.description;
-    }
-    if (message.startTimeoutS !== 0) {
-      obj.startTimeoutS = Math.round(message.startTimeoutS);
-    }
-    if (message.network !== "") {
-      obj.network = message.network;
-    }
-    if (message.keepIdle !== false) {
-      obj.keepIdle = message.keepIdle;
-    }
-    if (message.minCuda !== "") {
-      obj.minCuda = message.minCuda;
-    }
-    if (message.minDriver !== "") {
-      obj.minDriver = message.minDriver;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<EndpointSpec>, I>>(base?: I): EndpointSpec {
-    return EndpointSpec.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<EndpointSpec>, I>>(object: I): EndpointSpec {
+  fromPartial(object: DeepPartial<EndpointSpec>): EndpointSpec {
     const message = createBaseEndpointSpec();
     message.name = object.name ?? "";
     message.kind = object.kind ?? EndpointKind.UNSPECIFIED;
@@ -4806,28 +3896,10 @@ export const EndpointSpec_EnvEntry: MessageFns<EndpointSpec_EnvEntry> = {
     }
   },
 
-  fromJSON(object: any): EndpointSpec_EnvEntry {
-    return {
-      key: isSet(object.key) ? globalThis.String(object.key) : "",
-      value: isSet(object.value) ? globalThis.String(object.value) : "",
-    };
+  create(base?: DeepPartial<EndpointSpec_EnvEntry>): EndpointSpec_EnvEntry {
+    return EndpointSpec_EnvEntry.fromPartial(base ?? {});
   },
-
-  toJSON(message: EndpointSpec_EnvEntry): unknown {
-    const obj: any = {};
-    if (message.key !== "") {
-      obj.key = message.key;
-    }
-    if (message.value !== "") {
-      obj.value = message.value;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<EndpointSpec_EnvEntry>, I>>(base?: I): EndpointSpec_EnvEntry {
-    return EndpointSpec_EnvEntry.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<EndpointSpec_EnvEntry>, I>>(object: I): EndpointSpec_EnvEntry {
+  fromPartial(object: DeepPartial<EndpointSpec_EnvEntry>): EndpointSpec_EnvEntry {
     const message = createBaseEndpointSpec_EnvEntry();
     message.key = object.key ?? "";
     message.value = object.value ?? "";
@@ -4891,28 +3963,10 @@ export const EndpointSpec_RoutesEntry: MessageFns<EndpointSpec_RoutesEntry> = {
     }
   },
 
-  fromJSON(object: any): EndpointSpec_RoutesEntry {
-    return {
-      key: isSet(object.key) ? globalThis.String(object.key) : "",
-      value: isSet(object.value) ? globalThis.String(object.value) : "",
-    };
+  create(base?: DeepPartial<EndpointSpec_RoutesEntry>): EndpointSpec_RoutesEntry {
+    return EndpointSpec_RoutesEntry.fromPartial(base ?? {});
   },
-
-  toJSON(message: EndpointSpec_RoutesEntry): unknown {
-    const obj: any = {};
-    if (message.key !== "") {
-      obj.key = message.key;
-    }
-    if (message.value !== "") {
-      obj.value = message.value;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<EndpointSpec_RoutesEntry>, I>>(base?: I): EndpointSpec_RoutesEntry {
-    return EndpointSpec_RoutesEntry.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<EndpointSpec_RoutesEntry>, I>>(object: I): EndpointSpec_RoutesEntry {
+  fromPartial(object: DeepPartial<EndpointSpec_RoutesEntry>): EndpointSpec_RoutesEntry {
     const message = createBaseEndpointSpec_RoutesEntry();
     message.key = object.key ?? "";
     message.value = object.value ?? "";
@@ -4976,28 +4030,10 @@ export const EndpointSpec_RateLimitsEntry: MessageFns<EndpointSpec_RateLimitsEnt
     }
   },
 
-  fromJSON(object: any): EndpointSpec_RateLimitsEntry {
-    return {
-      key: isSet(object.key) ? globalThis.String(object.key) : "",
-      value: isSet(object.value) ? RateLimit.fromJSON(object.value) : undefined,
-    };
+  create(base?: DeepPartial<EndpointSpec_RateLimitsEntry>): EndpointSpec_RateLimitsEntry {
+    return EndpointSpec_RateLimitsEntry.fromPartial(base ?? {});
   },
-
-  toJSON(message: EndpointSpec_RateLimitsEntry): unknown {
-    const obj: any = {};
-    if (message.key !== "") {
-      obj.key = message.key;
-    }
-    if (message.value !== undefined) {
-      obj.value = RateLimit.toJSON(message.value);
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<EndpointSpec_RateLimitsEntry>, I>>(base?: I): EndpointSpec_RateLimitsEntry {
-    return EndpointSpec_RateLimitsEntry.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<EndpointSpec_RateLimitsEntry>, I>>(object: I): EndpointSpec_RateLimitsEntry {
+  fromPartial(object: DeepPartial<EndpointSpec_RateLimitsEntry>): EndpointSpec_RateLimitsEntry {
     const message = createBaseEndpointSpec_RateLimitsEntry();
     message.key = object.key ?? "";
     message.value = (object.value !== undefined && object.value !== null)
@@ -5063,28 +4099,10 @@ export const RateLimit: MessageFns<RateLimit> = {
     }
   },
 
-  fromJSON(object: any): RateLimit {
-    return {
-      requests: isSet(object.requests) ? globalThis.Number(object.requests) : 0,
-      concurrent: isSet(object.concurrent) ? globalThis.Number(object.concurrent) : 0,
-    };
+  create(base?: DeepPartial<RateLimit>): RateLimit {
+    return RateLimit.fromPartial(base ?? {});
   },
-
-  toJSON(message: RateLimit): unknown {
-    const obj: any = {};
-    if (message.requests !== 0) {
-      obj.requests = Math.round(message.requests);
-    }
-    if (message.concurrent !== 0) {
-      obj.concurrent = Math.round(message.concurrent);
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<RateLimit>, I>>(base?: I): RateLimit {
-    return RateLimit.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<RateLimit>, I>>(object: I): RateLimit {
+  fromPartial(object: DeepPartial<RateLimit>): RateLimit {
     const message = createBaseRateLimit();
     message.requests = object.requests ?? 0;
     message.concurrent = object.concurrent ?? 0;
@@ -5148,30 +4166,10 @@ export const DeployResponse: MessageFns<DeployResponse> = {
     }
   },
 
-  fromJSON(object: any): DeployResponse {
-    return {
-      environment: isSet(object.environment) ? globalThis.String(object.environment) : "",
-      endpoints: globalThis.Array.isArray(object?.endpoints)
-        ? object.endpoints.map((e: any) => EndpointInfo.fromJSON(e))
-        : [],
-    };
+  create(base?: DeepPartial<DeployResponse>): DeployResponse {
+    return DeployResponse.fromPartial(base ?? {});
   },
-
-  toJSON(message: DeployResponse): unknown {
-    const obj: any = {};
-    if (message.environment !== "") {
-      obj.environment = message.environment;
-    }
-    if (message.endpoints?.length) {
-      obj.endpoints = message.endpoints.map((e) => EndpointInfo.toJSON(e));
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<DeployResponse>, I>>(base?: I): DeployResponse {
-    return DeployResponse.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<DeployResponse>, I>>(object: I): DeployResponse {
+  fromPartial(object: DeepPartial<DeployResponse>): DeployResponse {
     const message = createBaseDeployResponse();
     message.environment = object.environment ?? "";
     message.endpoints = object.endpoints?.map((e) => EndpointInfo.fromPartial(e)) || [];
@@ -5358,96 +4356,10 @@ export const EndpointInfo: MessageFns<EndpointInfo> = {
     }
   },
 
-  fromJSON(object: any): EndpointInfo {
-    return {
-      id: isSet(object.id) ? globalThis.String(object.id) : "",
-      environment: isSet(object.environment) ? globalThis.String(object.environment) : "",
-      spec: isSet(object.spec) ? EndpointSpec.fromJSON(object.spec) : undefined,
-      releaseId: isSet(object.releaseId)
-        ? globalThis.String(object.releaseId)
-        : isSet(object.release_id)
-        ? globalThis.String(object.release_id)
-        : "",
-      buildDigest: isSet(object.buildDigest)
-        ? globalThis.String(object.buildDigest)
-        : isSet(object.build_digest)
-        ? globalThis.String(object.build_digest)
-        : "",
-      created: isSet(object.created) ? globalThis.Boolean(object.created) : false,
-      workers: isSet(object.workers) ? globalThis.Number(object.workers) : 0,
-      jobsInQueue: isSet(object.jobsInQueue)
-        ? globalThis.Number(object.jobsInQueue)
-        : isSet(object.jobs_in_queue)
-        ? globalThis.Number(object.jobs_in_queue)
-        : 0,
-      jobsInProgress: isSet(object.jobsInProgress)
-        ? globalThis.Number(object.jobsInProgress)
-        : isSet(object.jobs_in_progress)
-        ? globalThis.Number(object.jobs_in_progress)
-        : 0,
-      queueReason: isSet(object.queueReason)
-        ? globalThis.String(object.queueReason)
-        : isSet(object.queue_reason)
-        ? globalThis.String(object.queue_reason)
-        : "",
-      queueDetail: isSet(object.queueDetail)
-        ? globalThis.String(object.queueDetail)
-        : isSet(object.queue_detail)
-        ? globalThis.String(object.queue_detail)
-        : "",
-      defaultMaxAttempts: isSet(object.defaultMaxAttempts)
-        ? globalThis.Number(object.defaultMaxAttempts)
-        : isSet(object.default_max_attempts)
-        ? globalThis.Number(object.default_max_attempts)
-        : 0,
-    };
+  create(base?: DeepPartial<EndpointInfo>): EndpointInfo {
+    return EndpointInfo.fromPartial(base ?? {});
   },
-
-  toJSON(message: EndpointInfo): unknown {
-    const obj: any = {};
-    if (message.id !== "") {
-      obj.id = message.id;
-    }
-    if (message.environment !== "") {
-      obj.environment = message.environment;
-    }
-    if (message.spec !== undefined) {
-      obj.spec = EndpointSpec.toJSON(message.spec);
-    }
-    if (message.releaseId !== "") {
-      obj.releaseId = message.releaseId;
-    }
-    if (message.buildDigest !== "") {
-      obj.buildDigest = message.buildDigest;
-    }
-    if (message.created !== false) {
-      obj.created = message.created;
-    }
-    if (message.workers !== 0) {
-      obj.workers = Math.round(message.workers);
-    }
-    if (message.jobsInQueue !== 0) {
-      obj.jobsInQueue = Math.round(message.jobsInQueue);
-    }
-    if (message.jobsInProgress !== 0) {
-      obj.jobsInProgress = Math.round(message.jobsInProgress);
-    }
-    if (message.queueReason !== "") {
-      obj.queueReason = message.queueReason;
-    }
-    if (message.queueDetail !== "") {
-      obj.queueDetail = message.queueDetail;
-    }
-    if (message.defaultMaxAttempts !== 0) {
-      obj.defaultMaxAttempts = Math.round(message.defaultMaxAttempts);
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<EndpointInfo>, I>>(base?: I): EndpointInfo {
-    return EndpointInfo.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<EndpointInfo>, I>>(object: I): EndpointInfo {
+  fromPartial(object: DeepPartial<EndpointInfo>): EndpointInfo {
     const message = createBaseEndpointInfo();
     message.id = object.id ?? "";
     message.environment = object.environment ?? "";
@@ -5512,22 +4424,10 @@ export const ListEndpointsRequest: MessageFns<ListEndpointsRequest> = {
     }
   },
 
-  fromJSON(object: any): ListEndpointsRequest {
-    return { environment: isSet(object.environment) ? globalThis.String(object.environment) : "" };
+  create(base?: DeepPartial<ListEndpointsRequest>): ListEndpointsRequest {
+    return ListEndpointsRequest.fromPartial(base ?? {});
   },
-
-  toJSON(message: ListEndpointsRequest): unknown {
-    const obj: any = {};
-    if (message.environment !== "") {
-      obj.environment = message.environment;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<ListEndpointsRequest>, I>>(base?: I): ListEndpointsRequest {
-    return ListEndpointsRequest.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<ListEndpointsRequest>, I>>(object: I): ListEndpointsRequest {
+  fromPartial(object: DeepPartial<ListEndpointsRequest>): ListEndpointsRequest {
     const message = createBaseListEndpointsRequest();
     message.environment = object.environment ?? "";
     return message;
@@ -5579,26 +4479,10 @@ export const ListEndpointsResponse: MessageFns<ListEndpointsResponse> = {
     }
   },
 
-  fromJSON(object: any): ListEndpointsResponse {
-    return {
-      endpoints: globalThis.Array.isArray(object?.endpoints)
-        ? object.endpoints.map((e: any) => EndpointInfo.fromJSON(e))
-        : [],
-    };
+  create(base?: DeepPartial<ListEndpointsResponse>): ListEndpointsResponse {
+    return ListEndpointsResponse.fromPartial(base ?? {});
   },
-
-  toJSON(message: ListEndpointsResponse): unknown {
-    const obj: any = {};
-    if (message.endpoints?.length) {
-      obj.endpoints = message.endpoints.map((e) => EndpointInfo.toJSON(e));
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<ListEndpointsResponse>, I>>(base?: I): ListEndpointsResponse {
-    return ListEndpointsResponse.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<ListEndpointsResponse>, I>>(object: I): ListEndpointsResponse {
+  fromPartial(object: DeepPartial<ListEndpointsResponse>): ListEndpointsResponse {
     const message = createBaseListEndpointsResponse();
     message.endpoints = object.endpoints?.map((e) => EndpointInfo.fromPartial(e)) || [];
     return message;
@@ -5661,32 +4545,10 @@ export const ListNodesRequest: MessageFns<ListNodesRequest> = {
     }
   },
 
-  fromJSON(object: any): ListNodesRequest {
-    return {
-      afterId: isSet(object.afterId)
-        ? globalThis.String(object.afterId)
-        : isSet(object.after_id)
-        ? globalThis.String(object.after_id)
-        : "",
-      limit: isSet(object.limit) ? globalThis.Number(object.limit) : 0,
-    };
+  create(base?: DeepPartial<ListNodesRequest>): ListNodesRequest {
+    return ListNodesRequest.fromPartial(base ?? {});
   },
-
-  toJSON(message: ListNodesRequest): unknown {
-    const obj: any = {};
-    if (message.afterId !== "") {
-      obj.afterId = message.afterId;
-    }
-    if (message.limit !== 0) {
-      obj.limit = Math.round(message.limit);
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<ListNodesRequest>, I>>(base?: I): ListNodesRequest {
-    return ListNodesRequest.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<ListNodesRequest>, I>>(object: I): ListNodesRequest {
+  fromPartial(object: DeepPartial<ListNodesRequest>): ListNodesRequest {
     const message = createBaseListNodesRequest();
     message.afterId = object.afterId ?? "";
     message.limit = object.limit ?? 0;
@@ -5739,22 +4601,10 @@ export const ListNodesResponse: MessageFns<ListNodesResponse> = {
     }
   },
 
-  fromJSON(object: any): ListNodesResponse {
-    return { nodes: globalThis.Array.isArray(object?.nodes) ? object.nodes.map((e: any) => NodeInfo.fromJSON(e)) : [] };
+  create(base?: DeepPartial<ListNodesResponse>): ListNodesResponse {
+    return ListNodesResponse.fromPartial(base ?? {});
   },
-
-  toJSON(message: ListNodesResponse): unknown {
-    const obj: any = {};
-    if (message.nodes?.length) {
-      obj.nodes = message.nodes.map((e) => NodeInfo.toJSON(e));
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<ListNodesResponse>, I>>(base?: I): ListNodesResponse {
-    return ListNodesResponse.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<ListNodesResponse>, I>>(object: I): ListNodesResponse {
+  fromPartial(object: DeepPartial<ListNodesResponse>): ListNodesResponse {
     const message = createBaseListNodesResponse();
     message.nodes = object.nodes?.map((e) => NodeInfo.fromPartial(e)) || [];
     return message;
@@ -5795,19 +4645,10 @@ export const ListMachineTypesRequest: MessageFns<ListMachineTypesRequest> = {
     }
   },
 
-  fromJSON(_: any): ListMachineTypesRequest {
-    return {};
+  create(base?: DeepPartial<ListMachineTypesRequest>): ListMachineTypesRequest {
+    return ListMachineTypesRequest.fromPartial(base ?? {});
   },
-
-  toJSON(_: ListMachineTypesRequest): unknown {
-    const obj: any = {};
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<ListMachineTypesRequest>, I>>(base?: I): ListMachineTypesRequest {
-    return ListMachineTypesRequest.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<ListMachineTypesRequest>, I>>(_: I): ListMachineTypesRequest {
+  fromPartial(_: DeepPartial<ListMachineTypesRequest>): ListMachineTypesRequest {
     const message = createBaseListMachineTypesRequest();
     return message;
   },
@@ -5858,28 +4699,10 @@ export const ListMachineTypesResponse: MessageFns<ListMachineTypesResponse> = {
     }
   },
 
-  fromJSON(object: any): ListMachineTypesResponse {
-    return {
-      machineTypes: globalThis.Array.isArray(object?.machineTypes)
-        ? object.machineTypes.map((e: any) => MachineType.fromJSON(e))
-        : globalThis.Array.isArray(object?.machine_types)
-        ? object.machine_types.map((e: any) => MachineType.fromJSON(e))
-        : [],
-    };
+  create(base?: DeepPartial<ListMachineTypesResponse>): ListMachineTypesResponse {
+    return ListMachineTypesResponse.fromPartial(base ?? {});
   },
-
-  toJSON(message: ListMachineTypesResponse): unknown {
-    const obj: any = {};
-    if (message.machineTypes?.length) {
-      obj.machineTypes = message.machineTypes.map((e) => MachineType.toJSON(e));
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<ListMachineTypesResponse>, I>>(base?: I): ListMachineTypesResponse {
-    return ListMachineTypesResponse.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<ListMachineTypesResponse>, I>>(object: I): ListMachineTypesResponse {
+  fromPartial(object: DeepPartial<ListMachineTypesResponse>): ListMachineTypesResponse {
     const message = createBaseListMachineTypesResponse();
     message.machineTypes = object.machineTypes?.map((e) => MachineType.fromPartial(e)) || [];
     return message;
@@ -6047,87 +4870,10 @@ export const MachineType: MessageFns<MachineType> = {
     }
   },
 
-  fromJSON(object: any): MachineType {
-    return {
-      nodes: isSet(object.nodes) ? globalThis.Number(object.nodes) : 0,
-      os: isSet(object.os) ? globalThis.String(object.os) : "",
-      arch: isSet(object.arch) ? globalThis.String(object.arch) : "",
-      cpus: isSet(object.cpus) ? globalThis.Number(object.cpus) : 0,
-      cpuModel: isSet(object.cpuModel)
-        ? globalThis.String(object.cpuModel)
-        : isSet(object.cpu_model)
-        ? globalThis.String(object.cpu_model)
-        : "",
-      memoryBytes: isSet(object.memoryBytes)
-        ? BigInt(object.memoryBytes)
-        : isSet(object.memory_bytes)
-        ? BigInt(object.memory_bytes)
-        : 0n,
-      runtimes: globalThis.Array.isArray(object?.runtimes) ? object.runtimes.map((e: any) => globalThis.String(e)) : [],
-      packages: isObject(object.packages)
-        ? (globalThis.Object.entries(object.packages) as [string, any][]).reduce(
-          (acc: { [key: string]: string }, [key, value]: [string, any]) => {
-            globalThis.Object.defineProperty(acc, key, {
-              value: globalThis.String(value),
-              enumerable: true,
-              configurable: true,
-              writable: true,
-            });
-            return acc;
-          },
-          {},
-        )
-        : {},
-      images: globalThis.Array.isArray(object?.images) ? object.images.map((e: any) => globalThis.String(e)) : [],
-      devices: globalThis.Array.isArray(object?.devices) ? object.devices.map((e: any) => DeviceType.fromJSON(e)) : [],
-    };
+  create(base?: DeepPartial<MachineType>): MachineType {
+    return MachineType.fromPartial(base ?? {});
   },
-
-  toJSON(message: MachineType): unknown {
-    const obj: any = {};
-    if (message.nodes !== 0) {
-      obj.nodes = Math.round(message.nodes);
-    }
-    if (message.os !== "") {
-      obj.os = message.os;
-    }
-    if (message.arch !== "") {
-      obj.arch = message.arch;
-    }
-    if (message.cpus !== 0) {
-      obj.cpus = Math.round(message.cpus);
-    }
-    if (message.cpuModel !== "") {
-      obj.cpuModel = message.cpuModel;
-    }
-    if (message.memoryBytes !== 0n) {
-      obj.memoryBytes = message.memoryBytes.toString();
-    }
-    if (message.runtimes?.length) {
-      obj.runtimes = message.runtimes;
-    }
-    if (message.packages) {
-      const entries = globalThis.Object.entries(message.packages) as [string, string][];
-      if (entries.length > 0) {
-        obj.packages = {};
-        entries.forEach(([k, v]) => {
-          obj.packages[k] = v;
-        });
-      }
-    }
-    if (message.images?.length) {
-      obj.images = message.images;
-    }
-    if (message.devices?.length) {
-      obj.devices = message.devices.map((e) => DeviceType.toJSON(e));
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<MachineType>, I>>(base?: I): MachineType {
-    return MachineType.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<MachineType>, I>>(object: I): MachineType {
+  fromPartial(object: DeepPartial<MachineType>): MachineType {
     const message = createBaseMachineType();
     message.nodes = object.nodes ?? 0;
     message.os = object.os ?? "";
@@ -6209,28 +4955,10 @@ export const MachineType_PackagesEntry: MessageFns<MachineType_PackagesEntry> = 
     }
   },
 
-  fromJSON(object: any): MachineType_PackagesEntry {
-    return {
-      key: isSet(object.key) ? globalThis.String(object.key) : "",
-      value: isSet(object.value) ? globalThis.String(object.value) : "",
-    };
+  create(base?: DeepPartial<MachineType_PackagesEntry>): MachineType_PackagesEntry {
+    return MachineType_PackagesEntry.fromPartial(base ?? {});
   },
-
-  toJSON(message: MachineType_PackagesEntry): unknown {
-    const obj: any = {};
-    if (message.key !== "") {
-      obj.key = message.key;
-    }
-    if (message.value !== "") {
-      obj.value = message.value;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<MachineType_PackagesEntry>, I>>(base?: I): MachineType_PackagesEntry {
-    return MachineType_PackagesEntry.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<MachineType_PackagesEntry>, I>>(object: I): MachineType_PackagesEntry {
+  fromPartial(object: DeepPartial<MachineType_PackagesEntry>): MachineType_PackagesEntry {
     const message = createBaseMachineType_PackagesEntry();
     message.key = object.key ?? "";
     message.value = object.value ?? "";
@@ -6308,36 +5036,10 @@ export const DeviceType: MessageFns<DeviceType> = {
     }
   },
 
-  fromJSON(object: any): DeviceType {
-    return {
-      model: isSet(object.model) ? globalThis.String(object.model) : "",
-      memoryBytes: isSet(object.memoryBytes)
-        ? BigInt(object.memoryBytes)
-        : isSet(object.memory_bytes)
-        ? BigInt(object.memory_bytes)
-        : 0n,
-      count: isSet(object.count) ? globalThis.Number(object.count) : 0,
-    };
+  create(base?: DeepPartial<DeviceType>): DeviceType {
+    return DeviceType.fromPartial(base ?? {});
   },
-
-  toJSON(message: DeviceType): unknown {
-    const obj: any = {};
-    if (message.model !== "") {
-      obj.model = message.model;
-    }
-    if (message.memoryBytes !== 0n) {
-      obj.memoryBytes = message.memoryBytes.toString();
-    }
-    if (message.count !== 0) {
-      obj.count = Math.round(message.count);
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<DeviceType>, I>>(base?: I): DeviceType {
-    return DeviceType.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<DeviceType>, I>>(object: I): DeviceType {
+  fromPartial(object: DeepPartial<DeviceType>): DeviceType {
     const message = createBaseDeviceType();
     message.model = object.model ?? "";
     message.memoryBytes = (object.memoryBytes !== undefined && object.memoryBytes !== null)
@@ -6569,108 +5271,10 @@ export const NodeInfo: MessageFns<NodeInfo> = {
     }
   },
 
-  fromJSON(object: any): NodeInfo {
-    return {
-      id: isSet(object.id) ? globalThis.String(object.id) : "",
-      name: isSet(object.name) ? globalThis.String(object.name) : "",
-      connected: isSet(object.connected) ? globalThis.Boolean(object.connected) : false,
-      incarnation: isSet(object.incarnation) ? globalThis.String(object.incarnation) : "",
-      inventory: isSet(object.inventory) ? Inventory.fromJSON(object.inventory) : undefined,
-      workers: isSet(object.workers) ? globalThis.Number(object.workers) : 0,
-      draining: isSet(object.draining) ? globalThis.Boolean(object.draining) : false,
-      jobs: isSet(object.jobs) ? globalThis.Number(object.jobs) : 0,
-      cpuMillisAllocated: isSet(object.cpuMillisAllocated)
-        ? globalThis.Number(object.cpuMillisAllocated)
-        : isSet(object.cpu_millis_allocated)
-        ? globalThis.Number(object.cpu_millis_allocated)
-        : 0,
-      cpuMillisAllocatable: isSet(object.cpuMillisAllocatable)
-        ? globalThis.Number(object.cpuMillisAllocatable)
-        : isSet(object.cpu_millis_allocatable)
-        ? globalThis.Number(object.cpu_millis_allocatable)
-        : 0,
-      memoryBytesAllocated: isSet(object.memoryBytesAllocated)
-        ? BigInt(object.memoryBytesAllocated)
-        : isSet(object.memory_bytes_allocated)
-        ? BigInt(object.memory_bytes_allocated)
-        : 0n,
-      memoryBytesAllocatable: isSet(object.memoryBytesAllocatable)
-        ? BigInt(object.memoryBytesAllocatable)
-        : isSet(object.memory_bytes_allocatable)
-        ? BigInt(object.memory_bytes_allocatable)
-        : 0n,
-      devicesAllocated: isSet(object.devicesAllocated)
-        ? globalThis.Number(object.devicesAllocated)
-        : isSet(object.devices_allocated)
-        ? globalThis.Number(object.devices_allocated)
-        : 0,
-      agentVersion: isSet(object.agentVersion)
-        ? globalThis.String(object.agentVersion)
-        : isSet(object.agent_version)
-        ? globalThis.String(object.agent_version)
-        : "",
-      offerOnly: isSet(object.offerOnly)
-        ? globalThis.Boolean(object.offerOnly)
-        : isSet(object.offer_only)
-        ? globalThis.Boolean(object.offer_only)
-        : false,
-    };
+  create(base?: DeepPartial<NodeInfo>): NodeInfo {
+    return NodeInfo.fromPartial(base ?? {});
   },
-
-  toJSON(message: NodeInfo): unknown {
-    const obj: any = {};
-    if (message.id !== "") {
-      obj.id = message.id;
-    }
-    if (message.name !== "") {
-      obj.name = message.name;
-    }
-    if (message.connected !== false) {
-      obj.connected = message.connected;
-    }
-    if (message.incarnation !== "") {
-      obj.incarnation = message.incarnation;
-    }
-    if (message.inventory !== undefined) {
-      obj.inventory = Inventory.toJSON(message.inventory);
-    }
-    if (message.workers !== 0) {
-      obj.workers = Math.round(message.workers);
-    }
-    if (message.draining !== false) {
-      obj.draining = message.draining;
-    }
-    if (message.jobs !== 0) {
-      obj.jobs = Math.round(message.jobs);
-    }
-    if (message.cpuMillisAllocated !== 0) {
-      obj.cpuMillisAllocated = Math.round(message.cpuMillisAllocated);
-    }
-    if (message.cpuMillisAllocatable !== 0) {
-      obj.cpuMillisAllocatable = Math.round(message.cpuMillisAllocatable);
-    }
-    if (message.memoryBytesAllocated !== 0n) {
-      obj.memoryBytesAllocated = message.memoryBytesAllocated.toString();
-    }
-    if (message.memoryBytesAllocatable !== 0n) {
-      obj.memoryBytesAllocatable = message.memoryBytesAllocatable.toString();
-    }
-    if (message.devicesAllocated !== 0) {
-      obj.devicesAllocated = Math.round(message.devicesAllocated);
-    }
-    if (message.agentVersion !== "") {
-      obj.agentVersion = message.agentVersion;
-    }
-    if (message.offerOnly !== false) {
-      obj.offerOnly = message.offerOnly;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<NodeInfo>, I>>(base?: I): NodeInfo {
-    return NodeInfo.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<NodeInfo>, I>>(object: I): NodeInfo {
+  fromPartial(object: DeepPartial<NodeInfo>): NodeInfo {
     const message = createBaseNodeInfo();
     message.id = object.id ?? "";
     message.name = object.name ?? "";
@@ -6732,19 +5336,10 @@ export const ListAttentionRequest: MessageFns<ListAttentionRequest> = {
     }
   },
 
-  fromJSON(_: any): ListAttentionRequest {
-    return {};
+  create(base?: DeepPartial<ListAttentionRequest>): ListAttentionRequest {
+    return ListAttentionRequest.fromPartial(base ?? {});
   },
-
-  toJSON(_: ListAttentionRequest): unknown {
-    const obj: any = {};
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<ListAttentionRequest>, I>>(base?: I): ListAttentionRequest {
-    return ListAttentionRequest.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<ListAttentionRequest>, I>>(_: I): ListAttentionRequest {
+  fromPartial(_: DeepPartial<ListAttentionRequest>): ListAttentionRequest {
     const message = createBaseListAttentionRequest();
     return message;
   },
@@ -6806,28 +5401,10 @@ export const ListAttentionResponse: MessageFns<ListAttentionResponse> = {
     }
   },
 
-  fromJSON(object: any): ListAttentionResponse {
-    return {
-      items: globalThis.Array.isArray(object?.items) ? object.items.map((e: any) => AttentionItem.fromJSON(e)) : [],
-      omitted: isSet(object.omitted) ? globalThis.Number(object.omitted) : 0,
-    };
+  create(base?: DeepPartial<ListAttentionResponse>): ListAttentionResponse {
+    return ListAttentionResponse.fromPartial(base ?? {});
   },
-
-  toJSON(message: ListAttentionResponse): unknown {
-    const obj: any = {};
-    if (message.items?.length) {
-      obj.items = message.items.map((e) => AttentionItem.toJSON(e));
-    }
-    if (message.omitted !== 0) {
-      obj.omitted = Math.round(message.omitted);
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<ListAttentionResponse>, I>>(base?: I): ListAttentionResponse {
-    return ListAttentionResponse.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<ListAttentionResponse>, I>>(object: I): ListAttentionResponse {
+  fromPartial(object: DeepPartial<ListAttentionResponse>): ListAttentionResponse {
     const message = createBaseListAttentionResponse();
     message.items = object.items?.map((e) => AttentionItem.fromPartial(e)) || [];
     message.omitted = object.omitted ?? 0;
@@ -6891,28 +5468,10 @@ export const AttentionAction: MessageFns<AttentionAction> = {
     }
   },
 
-  fromJSON(object: any): AttentionAction {
-    return {
-      label: isSet(object.label) ? globalThis.String(object.label) : "",
-      command: isSet(object.command) ? globalThis.String(object.command) : "",
-    };
+  create(base?: DeepPartial<AttentionAction>): AttentionAction {
+    return AttentionAction.fromPartial(base ?? {});
   },
-
-  toJSON(message: AttentionAction): unknown {
-    const obj: any = {};
-    if (message.label !== "") {
-      obj.label = message.label;
-    }
-    if (message.command !== "") {
-      obj.command = message.command;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<AttentionAction>, I>>(base?: I): AttentionAction {
-    return AttentionAction.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<AttentionAction>, I>>(object: I): AttentionAction {
+  fromPartial(object: DeepPartial<AttentionAction>): AttentionAction {
     const message = createBaseAttentionAction();
     message.label = object.label ?? "";
     message.command = object.command ?? "";
@@ -7102,88 +5661,10 @@ export const AttentionItem: MessageFns<AttentionItem> = {
     }
   },
 
-  fromJSON(object: any): AttentionItem {
-    return {
-      kind: isSet(object.kind) ? attentionKindFromJSON(object.kind) : AttentionKind.UNSPECIFIED,
-      sinceMs: isSet(object.sinceMs)
-        ? BigInt(object.sinceMs)
-        : isSet(object.since_ms)
-        ? BigInt(object.since_ms)
-        : undefined,
-      endpointId: isSet(object.endpointId)
-        ? globalThis.String(object.endpointId)
-        : isSet(object.endpoint_id)
-        ? globalThis.String(object.endpoint_id)
-        : "",
-      nodeId: isSet(object.nodeId)
-        ? globalThis.String(object.nodeId)
-        : isSet(object.node_id)
-        ? globalThis.String(object.node_id)
-        : "",
-      accountId: isSet(object.accountId)
-        ? globalThis.String(object.accountId)
-        : isSet(object.account_id)
-        ? globalThis.String(object.account_id)
-        : "",
-      message: isSet(object.message) ? globalThis.String(object.message) : "",
-      runbook: isSet(object.runbook) ? globalThis.String(object.runbook) : "",
-      key: isSet(object.key) ? globalThis.String(object.key) : "",
-      severity: isSet(object.severity) ? attentionSeverityFromJSON(object.severity) : AttentionSeverity.UNSPECIFIED,
-      subject: isSet(object.subject) ? globalThis.String(object.subject) : "",
-      actions: globalThis.Array.isArray(object?.actions)
-        ? object.actions.map((e: any) => AttentionAction.fromJSON(e))
-        : [],
-      effects: globalThis.Array.isArray(object?.effects)
-        ? object.effects.map((e: any) => AttentionItem.fromJSON(e))
-        : [],
-    };
+  create(base?: DeepPartial<AttentionItem>): AttentionItem {
+    return AttentionItem.fromPartial(base ?? {});
   },
-
-  toJSON(message: AttentionItem): unknown {
-    const obj: any = {};
-    if (message.kind !== AttentionKind.UNSPECIFIED) {
-      obj.kind = attentionKindToJSON(message.kind);
-    }
-    if (message.sinceMs !== undefined) {
-      obj.sinceMs = message.sinceMs.toString();
-    }
-    if (message.endpointId !== "") {
-      obj.endpointId = message.endpointId;
-    }
-    if (message.nodeId !== "") {
-      obj.nodeId = message.nodeId;
-    }
-    if (message.accountId !== "") {
-      obj.accountId = message.accountId;
-    }
-    if (message.message !== "") {
-      obj.message = message.message;
-    }
-    if (message.runbook !== "") {
-      obj.runbook = message.runbook;
-    }
-    if (message.key !== "") {
-      obj.key = message.key;
-    }
-    if (message.severity !== AttentionSeverity.UNSPECIFIED) {
-      obj.severity = attentionSeverityToJSON(message.severity);
-    }
-    if (message.subject !== "") {
-      obj.subject = message.subject;
-    }
-    if (message.actions?.length) {
-      obj.actions = message.actions.map((e) => AttentionAction.toJSON(e));
-    }
-    if (message.effects?.length) {
-      obj.effects = message.effects.map((e) => AttentionItem.toJSON(e));
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<AttentionItem>, I>>(base?: I): AttentionItem {
-    return AttentionItem.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<AttentionItem>, I>>(object: I): AttentionItem {
+  fromPartial(object: DeepPartial<AttentionItem>): AttentionItem {
     const message = createBaseAttentionItem();
     message.kind = object.kind ?? AttentionKind.UNSPECIFIED;
     message.sinceMs = (object.sinceMs !== undefined && object.sinceMs !== null) ? BigInt(object.sinceMs) : undefined;
@@ -7246,28 +5727,10 @@ export const ListWorkersRequest: MessageFns<ListWorkersRequest> = {
     }
   },
 
-  fromJSON(object: any): ListWorkersRequest {
-    return {
-      endpointId: isSet(object.endpointId)
-        ? globalThis.String(object.endpointId)
-        : isSet(object.endpoint_id)
-        ? globalThis.String(object.endpoint_id)
-        : "",
-    };
+  create(base?: DeepPartial<ListWorkersRequest>): ListWorkersRequest {
+    return ListWorkersRequest.fromPartial(base ?? {});
   },
-
-  toJSON(message: ListWorkersRequest): unknown {
-    const obj: any = {};
-    if (message.endpointId !== "") {
-      obj.endpointId = message.endpointId;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<ListWorkersRequest>, I>>(base?: I): ListWorkersRequest {
-    return ListWorkersRequest.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<ListWorkersRequest>, I>>(object: I): ListWorkersRequest {
+  fromPartial(object: DeepPartial<ListWorkersRequest>): ListWorkersRequest {
     const message = createBaseListWorkersRequest();
     message.endpointId = object.endpointId ?? "";
     return message;
@@ -7319,24 +5782,10 @@ export const ListWorkersResponse: MessageFns<ListWorkersResponse> = {
     }
   },
 
-  fromJSON(object: any): ListWorkersResponse {
-    return {
-      workers: globalThis.Array.isArray(object?.workers) ? object.workers.map((e: any) => WorkerInfo.fromJSON(e)) : [],
-    };
+  create(base?: DeepPartial<ListWorkersResponse>): ListWorkersResponse {
+    return ListWorkersResponse.fromPartial(base ?? {});
   },
-
-  toJSON(message: ListWorkersResponse): unknown {
-    const obj: any = {};
-    if (message.workers?.length) {
-      obj.workers = message.workers.map((e) => WorkerInfo.toJSON(e));
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<ListWorkersResponse>, I>>(base?: I): ListWorkersResponse {
-    return ListWorkersResponse.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<ListWorkersResponse>, I>>(object: I): ListWorkersResponse {
+  fromPartial(object: DeepPartial<ListWorkersResponse>): ListWorkersResponse {
     const message = createBaseListWorkersResponse();
     message.workers = object.workers?.map((e) => WorkerInfo.fromPartial(e)) || [];
     return message;
@@ -7443,52 +5892,10 @@ export const WorkerInfo: MessageFns<WorkerInfo> = {
     }
   },
 
-  fromJSON(object: any): WorkerInfo {
-    return {
-      status: isSet(object.status) ? WorkerStatus.fromJSON(object.status) : undefined,
-      nodeId: isSet(object.nodeId)
-        ? globalThis.String(object.nodeId)
-        : isSet(object.node_id)
-        ? globalThis.String(object.node_id)
-        : "",
-      jobs: isSet(object.jobs) ? globalThis.Number(object.jobs) : 0,
-      maxConcurrency: isSet(object.maxConcurrency)
-        ? globalThis.Number(object.maxConcurrency)
-        : isSet(object.max_concurrency)
-        ? globalThis.Number(object.max_concurrency)
-        : 0,
-      decision: isSet(object.decision) ? globalThis.String(object.decision) : "",
-      runtime: isSet(object.runtime) ? globalThis.String(object.runtime) : "",
-    };
+  create(base?: DeepPartial<WorkerInfo>): WorkerInfo {
+    return WorkerInfo.fromPartial(base ?? {});
   },
-
-  toJSON(message: WorkerInfo): unknown {
-    const obj: any = {};
-    if (message.status !== undefined) {
-      obj.status = WorkerStatus.toJSON(message.status);
-    }
-    if (message.nodeId !== "") {
-      obj.nodeId = message.nodeId;
-    }
-    if (message.jobs !== 0) {
-      obj.jobs = Math.round(message.jobs);
-    }
-    if (message.maxConcurrency !== 0) {
-      obj.maxConcurrency = Math.round(message.maxConcurrency);
-    }
-    if (message.decision !== "") {
-      obj.decision = message.decision;
-    }
-    if (message.runtime !== "") {
-      obj.runtime = message.runtime;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<WorkerInfo>, I>>(base?: I): WorkerInfo {
-    return WorkerInfo.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<WorkerInfo>, I>>(object: I): WorkerInfo {
+  fromPartial(object: DeepPartial<WorkerInfo>): WorkerInfo {
     const message = createBaseWorkerInfo();
     message.status = (object.status !== undefined && object.status !== null)
       ? WorkerStatus.fromPartial(object.status)
@@ -7547,28 +5954,10 @@ export const GetEndpointRequest: MessageFns<GetEndpointRequest> = {
     }
   },
 
-  fromJSON(object: any): GetEndpointRequest {
-    return {
-      endpointId: isSet(object.endpointId)
-        ? globalThis.String(object.endpointId)
-        : isSet(object.endpoint_id)
-        ? globalThis.String(object.endpoint_id)
-        : "",
-    };
+  create(base?: DeepPartial<GetEndpointRequest>): GetEndpointRequest {
+    return GetEndpointRequest.fromPartial(base ?? {});
   },
-
-  toJSON(message: GetEndpointRequest): unknown {
-    const obj: any = {};
-    if (message.endpointId !== "") {
-      obj.endpointId = message.endpointId;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<GetEndpointRequest>, I>>(base?: I): GetEndpointRequest {
-    return GetEndpointRequest.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<GetEndpointRequest>, I>>(object: I): GetEndpointRequest {
+  fromPartial(object: DeepPartial<GetEndpointRequest>): GetEndpointRequest {
     const message = createBaseGetEndpointRequest();
     message.endpointId = object.endpointId ?? "";
     return message;
@@ -7709,100 +6098,10 @@ export const GetEndpointResponse: MessageFns<GetEndpointResponse> = {
     }
   },
 
-  fromJSON(object: any): GetEndpointResponse {
-    return {
-      info: isSet(object.info) ? EndpointInfo.fromJSON(object.info) : undefined,
-      workerCounts: isObject(object.workerCounts)
-        ? (globalThis.Object.entries(object.workerCounts) as [string, any][]).reduce(
-          (acc: { [key: string]: number }, [key, value]: [string, any]) => {
-            globalThis.Object.defineProperty(acc, key, {
-              value: globalThis.Number(value),
-              enumerable: true,
-              configurable: true,
-              writable: true,
-            });
-            return acc;
-          },
-          {},
-        )
-        : isObject(object.worker_counts)
-        ? (globalThis.Object.entries(object.worker_counts) as [string, any][]).reduce(
-          (acc: { [key: string]: number }, [key, value]: [string, any]) => {
-            globalThis.Object.defineProperty(acc, key, {
-              value: globalThis.Number(value),
-              enumerable: true,
-              configurable: true,
-              writable: true,
-            });
-            return acc;
-          },
-          {},
-        )
-        : {},
-      workers: globalThis.Array.isArray(object?.workers) ? object.workers.map((e: any) => WorkerInfo.fromJSON(e)) : [],
-      rejections: globalThis.Array.isArray(object?.rejections)
-        ? object.rejections.map((e: any) => NodeRejection.fromJSON(e))
-        : [],
-      decisions: globalThis.Array.isArray(object?.decisions)
-        ? object.decisions.map((e: any) => ScalingDecision.fromJSON(e))
-        : [],
-      failedStarts: isSet(object.failedStarts)
-        ? globalThis.Number(object.failedStarts)
-        : isSet(object.failed_starts)
-        ? globalThis.Number(object.failed_starts)
-        : 0,
-      lastStartError: isSet(object.lastStartError)
-        ? globalThis.String(object.lastStartError)
-        : isSet(object.last_start_error)
-        ? globalThis.String(object.last_start_error)
-        : "",
-      envNames: globalThis.Array.isArray(object?.envNames)
-        ? object.envNames.map((e: any) => globalThis.String(e))
-        : globalThis.Array.isArray(object?.env_names)
-        ? object.env_names.map((e: any) => globalThis.String(e))
-        : [],
-    };
+  create(base?: DeepPartial<GetEndpointResponse>): GetEndpointResponse {
+    return GetEndpointResponse.fromPartial(base ?? {});
   },
-
-  toJSON(message: GetEndpointResponse): unknown {
-    const obj: any = {};
-    if (message.info !== undefined) {
-      obj.info = EndpointInfo.toJSON(message.info);
-    }
-    if (message.workerCounts) {
-      const entries = globalThis.Object.entries(message.workerCounts) as [string, number][];
-      if (entries.length > 0) {
-        obj.workerCounts = {};
-        entries.forEach(([k, v]) => {
-          obj.workerCounts[k] = Math.round(v);
-        });
-      }
-    }
-    if (message.workers?.length) {
-      obj.workers = message.workers.map((e) => WorkerInfo.toJSON(e));
-    }
-    if (message.rejections?.length) {
-      obj.rejections = message.rejections.map((e) => NodeRejection.toJSON(e));
-    }
-    if (message.decisions?.length) {
-      obj.decisions = message.decisions.map((e) => ScalingDecision.toJSON(e));
-    }
-    if (message.failedStarts !== 0) {
-      obj.failedStarts = Math.round(message.failedStarts);
-    }
-    if (message.lastStartError !== "") {
-      obj.lastStartError = message.lastStartError;
-    }
-    if (message.envNames?.length) {
-      obj.envNames = message.envNames;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<GetEndpointResponse>, I>>(base?: I): GetEndpointResponse {
-    return GetEndpointResponse.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<GetEndpointResponse>, I>>(object: I): GetEndpointResponse {
+  fromPartial(object: DeepPartial<GetEndpointResponse>): GetEndpointResponse {
     const message = createBaseGetEndpointResponse();
     message.info = (object.info !== undefined && object.info !== null)
       ? EndpointInfo.fromPartial(object.info)
@@ -7882,32 +6181,10 @@ export const GetEndpointResponse_WorkerCountsEntry: MessageFns<GetEndpointRespon
     }
   },
 
-  fromJSON(object: any): GetEndpointResponse_WorkerCountsEntry {
-    return {
-      key: isSet(object.key) ? globalThis.String(object.key) : "",
-      value: isSet(object.value) ? globalThis.Number(object.value) : 0,
-    };
+  create(base?: DeepPartial<GetEndpointResponse_WorkerCountsEntry>): GetEndpointResponse_WorkerCountsEntry {
+    return GetEndpointResponse_WorkerCountsEntry.fromPartial(base ?? {});
   },
-
-  toJSON(message: GetEndpointResponse_WorkerCountsEntry): unknown {
-    const obj: any = {};
-    if (message.key !== "") {
-      obj.key = message.key;
-    }
-    if (message.value !== 0) {
-      obj.value = Math.round(message.value);
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<GetEndpointResponse_WorkerCountsEntry>, I>>(
-    base?: I,
-  ): GetEndpointResponse_WorkerCountsEntry {
-    return GetEndpointResponse_WorkerCountsEntry.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<GetEndpointResponse_WorkerCountsEntry>, I>>(
-    object: I,
-  ): GetEndpointResponse_WorkerCountsEntry {
+  fromPartial(object: DeepPartial<GetEndpointResponse_WorkerCountsEntry>): GetEndpointResponse_WorkerCountsEntry {
     const message = createBaseGetEndpointResponse_WorkerCountsEntry();
     message.key = object.key ?? "";
     message.value = object.value ?? 0;
@@ -7982,34 +6259,10 @@ export const NodeRejection: MessageFns<NodeRejection> = {
     }
   },
 
-  fromJSON(object: any): NodeRejection {
-    return {
-      reason: isSet(object.reason) ? globalThis.String(object.reason) : "",
-      nodes: isSet(object.nodes) ? globalThis.Number(object.nodes) : 0,
-      examples: globalThis.Array.isArray(object?.examples)
-        ? object.examples.map((e: any) => RejectedNode.fromJSON(e))
-        : [],
-    };
+  create(base?: DeepPartial<NodeRejection>): NodeRejection {
+    return NodeRejection.fromPartial(base ?? {});
   },
-
-  toJSON(message: NodeRejection): unknown {
-    const obj: any = {};
-    if (message.reason !== "") {
-      obj.reason = message.reason;
-    }
-    if (message.nodes !== 0) {
-      obj.nodes = Math.round(message.nodes);
-    }
-    if (message.examples?.length) {
-      obj.examples = message.examples.map((e) => RejectedNode.toJSON(e));
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<NodeRejection>, I>>(base?: I): NodeRejection {
-    return NodeRejection.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<NodeRejection>, I>>(object: I): NodeRejection {
+  fromPartial(object: DeepPartial<NodeRejection>): NodeRejection {
     const message = createBaseNodeRejection();
     message.reason = object.reason ?? "";
     message.nodes = object.nodes ?? 0;
@@ -8074,28 +6327,10 @@ export const RejectedNode: MessageFns<RejectedNode> = {
     }
   },
 
-  fromJSON(object: any): RejectedNode {
-    return {
-      node: isSet(object.node) ? globalThis.String(object.node) : "",
-      detail: isSet(object.detail) ? globalThis.String(object.detail) : "",
-    };
+  create(base?: DeepPartial<RejectedNode>): RejectedNode {
+    return RejectedNode.fromPartial(base ?? {});
   },
-
-  toJSON(message: RejectedNode): unknown {
-    const obj: any = {};
-    if (message.node !== "") {
-      obj.node = message.node;
-    }
-    if (message.detail !== "") {
-      obj.detail = message.detail;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<RejectedNode>, I>>(base?: I): RejectedNode {
-    return RejectedNode.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<RejectedNode>, I>>(object: I): RejectedNode {
+  fromPartial(object: DeepPartial<RejectedNode>): RejectedNode {
     const message = createBaseRejectedNode();
     message.node = object.node ?? "";
     message.detail = object.detail ?? "";
@@ -8195,48 +6430,10 @@ export const ScalingDecision: MessageFns<ScalingDecision> = {
     }
   },
 
-  fromJSON(object: any): ScalingDecision {
-    return {
-      atMs: isSet(object.atMs) ? BigInt(object.atMs) : isSet(object.at_ms) ? BigInt(object.at_ms) : 0n,
-      kind: isSet(object.kind) ? globalThis.String(object.kind) : "",
-      workerId: isSet(object.workerId)
-        ? globalThis.String(object.workerId)
-        : isSet(object.worker_id)
-        ? globalThis.String(object.worker_id)
-        : "",
-      nodeId: isSet(object.nodeId)
-        ? globalThis.String(object.nodeId)
-        : isSet(object.node_id)
-        ? globalThis.String(object.node_id)
-        : "",
-      reason: isSet(object.reason) ? globalThis.String(object.reason) : "",
-    };
+  create(base?: DeepPartial<ScalingDecision>): ScalingDecision {
+    return ScalingDecision.fromPartial(base ?? {});
   },
-
-  toJSON(message: ScalingDecision): unknown {
-    const obj: any = {};
-    if (message.atMs !== 0n) {
-      obj.atMs = message.atMs.toString();
-    }
-    if (message.kind !== "") {
-      obj.kind = message.kind;
-    }
-    if (message.workerId !== "") {
-      obj.workerId = message.workerId;
-    }
-    if (message.nodeId !== "") {
-      obj.nodeId = message.nodeId;
-    }
-    if (message.reason !== "") {
-      obj.reason = message.reason;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<ScalingDecision>, I>>(base?: I): ScalingDecision {
-    return ScalingDecision.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<ScalingDecision>, I>>(object: I): ScalingDecision {
+  fromPartial(object: DeepPartial<ScalingDecision>): ScalingDecision {
     const message = createBaseScalingDecision();
     message.atMs = (object.atMs !== undefined && object.atMs !== null) ? BigInt(object.atMs) : 0n;
     message.kind = object.kind ?? "";
@@ -8325,48 +6522,10 @@ export const CreateJoinTokenRequest: MessageFns<CreateJoinTokenRequest> = {
     }
   },
 
-  fromJSON(object: any): CreateJoinTokenRequest {
-    return {
-      name: isSet(object.name) ? globalThis.String(object.name) : "",
-      expiresInS: isSet(object.expiresInS)
-        ? globalThis.Number(object.expiresInS)
-        : isSet(object.expires_in_s)
-        ? globalThis.Number(object.expires_in_s)
-        : 0,
-      maxUses: isSet(object.maxUses)
-        ? globalThis.Number(object.maxUses)
-        : isSet(object.max_uses)
-        ? globalThis.Number(object.max_uses)
-        : 0,
-      neverExpires: isSet(object.neverExpires)
-        ? globalThis.Boolean(object.neverExpires)
-        : isSet(object.never_expires)
-        ? globalThis.Boolean(object.never_expires)
-        : false,
-    };
+  create(base?: DeepPartial<CreateJoinTokenRequest>): CreateJoinTokenRequest {
+    return CreateJoinTokenRequest.fromPartial(base ?? {});
   },
-
-  toJSON(message: CreateJoinTokenRequest): unknown {
-    const obj: any = {};
-    if (message.name !== "") {
-      obj.name = message.name;
-    }
-    if (message.expiresInS !== 0) {
-      obj.expiresInS = Math.round(message.expiresInS);
-    }
-    if (message.maxUses !== 0) {
-      obj.maxUses = Math.round(message.maxUses);
-    }
-    if (message.neverExpires !== false) {
-      obj.neverExpires = message.neverExpires;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<CreateJoinTokenRequest>, I>>(base?: I): CreateJoinTokenRequest {
-    return CreateJoinTokenRequest.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<CreateJoinTokenRequest>, I>>(object: I): CreateJoinTokenRequest {
+  fromPartial(object: DeepPartial<CreateJoinTokenRequest>): CreateJoinTokenRequest {
     const message = createBaseCreateJoinTokenRequest();
     message.name = object.name ?? "";
     message.expiresInS = object.expiresInS ?? 0;
@@ -8443,36 +6602,10 @@ export const CreateJoinTokenResponse: MessageFns<CreateJoinTokenResponse> = {
     }
   },
 
-  fromJSON(object: any): CreateJoinTokenResponse {
-    return {
-      joinToken: isSet(object.joinToken)
-        ? globalThis.String(object.joinToken)
-        : isSet(object.join_token)
-        ? globalThis.String(object.join_token)
-        : "",
-      id: isSet(object.id) ? globalThis.String(object.id) : "",
-      token: isSet(object.token) ? JoinTokenInfo.fromJSON(object.token) : undefined,
-    };
+  create(base?: DeepPartial<CreateJoinTokenResponse>): CreateJoinTokenResponse {
+    return CreateJoinTokenResponse.fromPartial(base ?? {});
   },
-
-  toJSON(message: CreateJoinTokenResponse): unknown {
-    const obj: any = {};
-    if (message.joinToken !== "") {
-      obj.joinToken = message.joinToken;
-    }
-    if (message.id !== "") {
-      obj.id = message.id;
-    }
-    if (message.token !== undefined) {
-      obj.token = JoinTokenInfo.toJSON(message.token);
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<CreateJoinTokenResponse>, I>>(base?: I): CreateJoinTokenResponse {
-    return CreateJoinTokenResponse.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<CreateJoinTokenResponse>, I>>(object: I): CreateJoinTokenResponse {
+  fromPartial(object: DeepPartial<CreateJoinTokenResponse>): CreateJoinTokenResponse {
     const message = createBaseCreateJoinTokenResponse();
     message.joinToken = object.joinToken ?? "";
     message.id = object.id ?? "";
@@ -8539,32 +6672,10 @@ export const ListJoinTokensRequest: MessageFns<ListJoinTokensRequest> = {
     }
   },
 
-  fromJSON(object: any): ListJoinTokensRequest {
-    return {
-      afterId: isSet(object.afterId)
-        ? globalThis.String(object.afterId)
-        : isSet(object.after_id)
-        ? globalThis.String(object.after_id)
-        : "",
-      limit: isSet(object.limit) ? globalThis.Number(object.limit) : 0,
-    };
+  create(base?: DeepPartial<ListJoinTokensRequest>): ListJoinTokensRequest {
+    return ListJoinTokensRequest.fromPartial(base ?? {});
   },
-
-  toJSON(message: ListJoinTokensRequest): unknown {
-    const obj: any = {};
-    if (message.afterId !== "") {
-      obj.afterId = message.afterId;
-    }
-    if (message.limit !== 0) {
-      obj.limit = Math.round(message.limit);
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<ListJoinTokensRequest>, I>>(base?: I): ListJoinTokensRequest {
-    return ListJoinTokensRequest.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<ListJoinTokensRequest>, I>>(object: I): ListJoinTokensRequest {
+  fromPartial(object: DeepPartial<ListJoinTokensRequest>): ListJoinTokensRequest {
     const message = createBaseListJoinTokensRequest();
     message.afterId = object.afterId ?? "";
     message.limit = object.limit ?? 0;
@@ -8617,24 +6728,10 @@ export const ListJoinTokensResponse: MessageFns<ListJoinTokensResponse> = {
     }
   },
 
-  fromJSON(object: any): ListJoinTokensResponse {
-    return {
-      tokens: globalThis.Array.isArray(object?.tokens) ? object.tokens.map((e: any) => JoinTokenInfo.fromJSON(e)) : [],
-    };
+  create(base?: DeepPartial<ListJoinTokensResponse>): ListJoinTokensResponse {
+    return ListJoinTokensResponse.fromPartial(base ?? {});
   },
-
-  toJSON(message: ListJoinTokensResponse): unknown {
-    const obj: any = {};
-    if (message.tokens?.length) {
-      obj.tokens = message.tokens.map((e) => JoinTokenInfo.toJSON(e));
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<ListJoinTokensResponse>, I>>(base?: I): ListJoinTokensResponse {
-    return ListJoinTokensResponse.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<ListJoinTokensResponse>, I>>(object: I): ListJoinTokensResponse {
+  fromPartial(object: DeepPartial<ListJoinTokensResponse>): ListJoinTokensResponse {
     const message = createBaseListJoinTokensResponse();
     message.tokens = object.tokens?.map((e) => JoinTokenInfo.fromPartial(e)) || [];
     return message;
@@ -8747,56 +6844,10 @@ export const JoinTokenInfo: MessageFns<JoinTokenInfo> = {
     }
   },
 
-  fromJSON(object: any): JoinTokenInfo {
-    return {
-      id: isSet(object.id) ? globalThis.String(object.id) : "",
-      name: isSet(object.name) ? globalThis.String(object.name) : "",
-      createdAtMs: isSet(object.createdAtMs)
-        ? BigInt(object.createdAtMs)
-        : isSet(object.created_at_ms)
-        ? BigInt(object.created_at_ms)
-        : 0n,
-      expiresAtMs: isSet(object.expiresAtMs)
-        ? BigInt(object.expiresAtMs)
-        : isSet(object.expires_at_ms)
-        ? BigInt(object.expires_at_ms)
-        : 0n,
-      maxUses: isSet(object.maxUses)
-        ? globalThis.Number(object.maxUses)
-        : isSet(object.max_uses)
-        ? globalThis.Number(object.max_uses)
-        : 0,
-      uses: isSet(object.uses) ? globalThis.Number(object.uses) : 0,
-    };
+  create(base?: DeepPartial<JoinTokenInfo>): JoinTokenInfo {
+    return JoinTokenInfo.fromPartial(base ?? {});
   },
-
-  toJSON(message: JoinTokenInfo): unknown {
-    const obj: any = {};
-    if (message.id !== "") {
-      obj.id = message.id;
-    }
-    if (message.name !== "") {
-      obj.name = message.name;
-    }
-    if (message.createdAtMs !== 0n) {
-      obj.createdAtMs = message.createdAtMs.toString();
-    }
-    if (message.expiresAtMs !== 0n) {
-      obj.expiresAtMs = message.expiresAtMs.toString();
-    }
-    if (message.maxUses !== 0) {
-      obj.maxUses = Math.round(message.maxUses);
-    }
-    if (message.uses !== 0) {
-      obj.uses = Math.round(message.uses);
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<JoinTokenInfo>, I>>(base?: I): JoinTokenInfo {
-    return JoinTokenInfo.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<JoinTokenInfo>, I>>(object: I): JoinTokenInfo {
+  fromPartial(object: DeepPartial<JoinTokenInfo>): JoinTokenInfo {
     const message = createBaseJoinTokenInfo();
     message.id = object.id ?? "";
     message.name = object.name ?? "";
@@ -8857,22 +6908,10 @@ export const RevokeJoinTokenRequest: MessageFns<RevokeJoinTokenRequest> = {
     }
   },
 
-  fromJSON(object: any): RevokeJoinTokenRequest {
-    return { id: isSet(object.id) ? globalThis.String(object.id) : "" };
+  create(base?: DeepPartial<RevokeJoinTokenRequest>): RevokeJoinTokenRequest {
+    return RevokeJoinTokenRequest.fromPartial(base ?? {});
   },
-
-  toJSON(message: RevokeJoinTokenRequest): unknown {
-    const obj: any = {};
-    if (message.id !== "") {
-      obj.id = message.id;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<RevokeJoinTokenRequest>, I>>(base?: I): RevokeJoinTokenRequest {
-    return RevokeJoinTokenRequest.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<RevokeJoinTokenRequest>, I>>(object: I): RevokeJoinTokenRequest {
+  fromPartial(object: DeepPartial<RevokeJoinTokenRequest>): RevokeJoinTokenRequest {
     const message = createBaseRevokeJoinTokenRequest();
     message.id = object.id ?? "";
     return message;
@@ -8924,22 +6963,10 @@ export const RevokeJoinTokenResponse: MessageFns<RevokeJoinTokenResponse> = {
     }
   },
 
-  fromJSON(object: any): RevokeJoinTokenResponse {
-    return { token: isSet(object.token) ? JoinTokenInfo.fromJSON(object.token) : undefined };
+  create(base?: DeepPartial<RevokeJoinTokenResponse>): RevokeJoinTokenResponse {
+    return RevokeJoinTokenResponse.fromPartial(base ?? {});
   },
-
-  toJSON(message: RevokeJoinTokenResponse): unknown {
-    const obj: any = {};
-    if (message.token !== undefined) {
-      obj.token = JoinTokenInfo.toJSON(message.token);
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<RevokeJoinTokenResponse>, I>>(base?: I): RevokeJoinTokenResponse {
-    return RevokeJoinTokenResponse.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<RevokeJoinTokenResponse>, I>>(object: I): RevokeJoinTokenResponse {
+  fromPartial(object: DeepPartial<RevokeJoinTokenResponse>): RevokeJoinTokenResponse {
     const message = createBaseRevokeJoinTokenResponse();
     message.token = (object.token !== undefined && object.token !== null)
       ? JoinTokenInfo.fromPartial(object.token)
@@ -8993,28 +7020,10 @@ export const DrainNodeRequest: MessageFns<DrainNodeRequest> = {
     }
   },
 
-  fromJSON(object: any): DrainNodeRequest {
-    return {
-      nodeId: isSet(object.nodeId)
-        ? globalThis.String(object.nodeId)
-        : isSet(object.node_id)
-        ? globalThis.String(object.node_id)
-        : "",
-    };
+  create(base?: DeepPartial<DrainNodeRequest>): DrainNodeRequest {
+    return DrainNodeRequest.fromPartial(base ?? {});
   },
-
-  toJSON(message: DrainNodeRequest): unknown {
-    const obj: any = {};
-    if (message.nodeId !== "") {
-      obj.nodeId = message.nodeId;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<DrainNodeRequest>, I>>(base?: I): DrainNodeRequest {
-    return DrainNodeRequest.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<DrainNodeRequest>, I>>(object: I): DrainNodeRequest {
+  fromPartial(object: DeepPartial<DrainNodeRequest>): DrainNodeRequest {
     const message = createBaseDrainNodeRequest();
     message.nodeId = object.nodeId ?? "";
     return message;
@@ -9066,22 +7075,10 @@ export const DrainNodeResponse: MessageFns<DrainNodeResponse> = {
     }
   },
 
-  fromJSON(object: any): DrainNodeResponse {
-    return { node: isSet(object.node) ? NodeInfo.fromJSON(object.node) : undefined };
+  create(base?: DeepPartial<DrainNodeResponse>): DrainNodeResponse {
+    return DrainNodeResponse.fromPartial(base ?? {});
   },
-
-  toJSON(message: DrainNodeResponse): unknown {
-    const obj: any = {};
-    if (message.node !== undefined) {
-      obj.node = NodeInfo.toJSON(message.node);
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<DrainNodeResponse>, I>>(base?: I): DrainNodeResponse {
-    return DrainNodeResponse.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<DrainNodeResponse>, I>>(object: I): DrainNodeResponse {
+  fromPartial(object: DeepPartial<DrainNodeResponse>): DrainNodeResponse {
     const message = createBaseDrainNodeResponse();
     message.node = (object.node !== undefined && object.node !== null) ? NodeInfo.fromPartial(object.node) : undefined;
     return message;
@@ -9133,28 +7130,10 @@ export const ResumeNodeRequest: MessageFns<ResumeNodeRequest> = {
     }
   },
 
-  fromJSON(object: any): ResumeNodeRequest {
-    return {
-      nodeId: isSet(object.nodeId)
-        ? globalThis.String(object.nodeId)
-        : isSet(object.node_id)
-        ? globalThis.String(object.node_id)
-        : "",
-    };
+  create(base?: DeepPartial<ResumeNodeRequest>): ResumeNodeRequest {
+    return ResumeNodeRequest.fromPartial(base ?? {});
   },
-
-  toJSON(message: ResumeNodeRequest): unknown {
-    const obj: any = {};
-    if (message.nodeId !== "") {
-      obj.nodeId = message.nodeId;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<ResumeNodeRequest>, I>>(base?: I): ResumeNodeRequest {
-    return ResumeNodeRequest.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<ResumeNodeRequest>, I>>(object: I): ResumeNodeRequest {
+  fromPartial(object: DeepPartial<ResumeNodeRequest>): ResumeNodeRequest {
     const message = createBaseResumeNodeRequest();
     message.nodeId = object.nodeId ?? "";
     return message;
@@ -9206,22 +7185,10 @@ export const ResumeNodeResponse: MessageFns<ResumeNodeResponse> = {
     }
   },
 
-  fromJSON(object: any): ResumeNodeResponse {
-    return { node: isSet(object.node) ? NodeInfo.fromJSON(object.node) : undefined };
+  create(base?: DeepPartial<ResumeNodeResponse>): ResumeNodeResponse {
+    return ResumeNodeResponse.fromPartial(base ?? {});
   },
-
-  toJSON(message: ResumeNodeResponse): unknown {
-    const obj: any = {};
-    if (message.node !== undefined) {
-      obj.node = NodeInfo.toJSON(message.node);
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<ResumeNodeResponse>, I>>(base?: I): ResumeNodeResponse {
-    return ResumeNodeResponse.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<ResumeNodeResponse>, I>>(object: I): ResumeNodeResponse {
+  fromPartial(object: DeepPartial<ResumeNodeResponse>): ResumeNodeResponse {
     const message = createBaseResumeNodeResponse();
     message.node = (object.node !== undefined && object.node !== null) ? NodeInfo.fromPartial(object.node) : undefined;
     return message;
@@ -9284,32 +7251,10 @@ export const RemoveNodeRequest: MessageFns<RemoveNodeRequest> = {
     }
   },
 
-  fromJSON(object: any): RemoveNodeRequest {
-    return {
-      nodeId: isSet(object.nodeId)
-        ? globalThis.String(object.nodeId)
-        : isSet(object.node_id)
-        ? globalThis.String(object.node_id)
-        : "",
-      force: isSet(object.force) ? globalThis.Boolean(object.force) : false,
-    };
+  create(base?: DeepPartial<RemoveNodeRequest>): RemoveNodeRequest {
+    return RemoveNodeRequest.fromPartial(base ?? {});
   },
-
-  toJSON(message: RemoveNodeRequest): unknown {
-    const obj: any = {};
-    if (message.nodeId !== "") {
-      obj.nodeId = message.nodeId;
-    }
-    if (message.force !== false) {
-      obj.force = message.force;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<RemoveNodeRequest>, I>>(base?: I): RemoveNodeRequest {
-    return RemoveNodeRequest.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<RemoveNodeRequest>, I>>(object: I): RemoveNodeRequest {
+  fromPartial(object: DeepPartial<RemoveNodeRequest>): RemoveNodeRequest {
     const message = createBaseRemoveNodeRequest();
     message.nodeId = object.nodeId ?? "";
     message.force = object.force ?? false;
@@ -9351,19 +7296,10 @@ export const RemoveNodeResponse: MessageFns<RemoveNodeResponse> = {
     }
   },
 
-  fromJSON(_: any): RemoveNodeResponse {
-    return {};
+  create(base?: DeepPartial<RemoveNodeResponse>): RemoveNodeResponse {
+    return RemoveNodeResponse.fromPartial(base ?? {});
   },
-
-  toJSON(_: RemoveNodeResponse): unknown {
-    const obj: any = {};
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<RemoveNodeResponse>, I>>(base?: I): RemoveNodeResponse {
-    return RemoveNodeResponse.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<RemoveNodeResponse>, I>>(_: I): RemoveNodeResponse {
+  fromPartial(_: DeepPartial<RemoveNodeResponse>): RemoveNodeResponse {
     const message = createBaseRemoveNodeResponse();
     return message;
   },
@@ -9472,56 +7408,10 @@ export const GetLogsRequest: MessageFns<GetLogsRequest> = {
     }
   },
 
-  fromJSON(object: any): GetLogsRequest {
-    return {
-      endpointId: isSet(object.endpointId)
-        ? globalThis.String(object.endpointId)
-        : isSet(object.endpoint_id)
-        ? globalThis.String(object.endpoint_id)
-        : "",
-      workerId: isSet(object.workerId)
-        ? globalThis.String(object.workerId)
-        : isSet(object.worker_id)
-        ? globalThis.String(object.worker_id)
-        : "",
-      limit: isSet(object.limit) ? globalThis.Number(object.limit) : 0,
-      afterMs: isSet(object.afterMs) ? BigInt(object.afterMs) : isSet(object.after_ms) ? BigInt(object.after_ms) : 0n,
-      filter: isSet(object.filter) ? LogFilter.fromJSON(object.filter) : undefined,
-      waitMs: isSet(object.waitMs)
-        ? globalThis.Number(object.waitMs)
-        : isSet(object.wait_ms)
-        ? globalThis.Number(object.wait_ms)
-        : undefined,
-    };
+  create(base?: DeepPartial<GetLogsRequest>): GetLogsRequest {
+    return GetLogsRequest.fromPartial(base ?? {});
   },
-
-  toJSON(message: GetLogsRequest): unknown {
-    const obj: any = {};
-    if (message.endpointId !== "") {
-      obj.endpointId = message.endpointId;
-    }
-    if (message.workerId !== "") {
-      obj.workerId = message.workerId;
-    }
-    if (message.limit !== 0) {
-      obj.limit = Math.round(message.limit);
-    }
-    if (message.afterMs !== 0n) {
-      obj.afterMs = message.afterMs.toString();
-    }
-    if (message.filter !== undefined) {
-      obj.filter = LogFilter.toJSON(message.filter);
-    }
-    if (message.waitMs !== undefined) {
-      obj.waitMs = Math.round(message.waitMs);
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<GetLogsRequest>, I>>(base?: I): GetLogsRequest {
-    return GetLogsRequest.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<GetLogsRequest>, I>>(object: I): GetLogsRequest {
+  fromPartial(object: DeepPartial<GetLogsRequest>): GetLogsRequest {
     const message = createBaseGetLogsRequest();
     message.endpointId = object.endpointId ?? "";
     message.workerId = object.workerId ?? "";
@@ -9624,48 +7514,10 @@ export const GetLogsResponse: MessageFns<GetLogsResponse> = {
     }
   },
 
-  fromJSON(object: any): GetLogsResponse {
-    return {
-      lines: globalThis.Array.isArray(object?.lines) ? object.lines.map((e: any) => LogLine.fromJSON(e)) : [],
-      next: isSet(object.next) ? LogPosition.fromJSON(object.next) : undefined,
-      incomplete: isSet(object.incomplete) ? globalThis.Boolean(object.incomplete) : false,
-      missingNodes: globalThis.Array.isArray(object?.missingNodes)
-        ? object.missingNodes.map((e: any) => globalThis.String(e))
-        : globalThis.Array.isArray(object?.missing_nodes)
-        ? object.missing_nodes.map((e: any) => globalThis.String(e))
-        : [],
-      unfilteredNodes: globalThis.Array.isArray(object?.unfilteredNodes)
-        ? object.unfilteredNodes.map((e: any) => globalThis.String(e))
-        : globalThis.Array.isArray(object?.unfiltered_nodes)
-        ? object.unfiltered_nodes.map((e: any) => globalThis.String(e))
-        : [],
-    };
+  create(base?: DeepPartial<GetLogsResponse>): GetLogsResponse {
+    return GetLogsResponse.fromPartial(base ?? {});
   },
-
-  toJSON(message: GetLogsResponse): unknown {
-    const obj: any = {};
-    if (message.lines?.length) {
-      obj.lines = message.lines.map((e) => LogLine.toJSON(e));
-    }
-    if (message.next !== undefined) {
-      obj.next = LogPosition.toJSON(message.next);
-    }
-    if (message.incomplete !== false) {
-      obj.incomplete = message.incomplete;
-    }
-    if (message.missingNodes?.length) {
-      obj.missingNodes = message.missingNodes;
-    }
-    if (message.unfilteredNodes?.length) {
-      obj.unfilteredNodes = message.unfilteredNodes;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<GetLogsResponse>, I>>(base?: I): GetLogsResponse {
-    return GetLogsResponse.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<GetLogsResponse>, I>>(object: I): GetLogsResponse {
+  fromPartial(object: DeepPartial<GetLogsResponse>): GetLogsResponse {
     const message = createBaseGetLogsResponse();
     message.lines = object.lines?.map((e) => LogLine.fromPartial(e)) || [];
     message.next = (object.next !== undefined && object.next !== null)
@@ -9723,28 +7575,10 @@ export const GetMetricsRequest: MessageFns<GetMetricsRequest> = {
     }
   },
 
-  fromJSON(object: any): GetMetricsRequest {
-    return {
-      openMetrics: isSet(object.openMetrics)
-        ? globalThis.Boolean(object.openMetrics)
-        : isSet(object.open_metrics)
-        ? globalThis.Boolean(object.open_metrics)
-        : undefined,
-    };
+  create(base?: DeepPartial<GetMetricsRequest>): GetMetricsRequest {
+    return GetMetricsRequest.fromPartial(base ?? {});
   },
-
-  toJSON(message: GetMetricsRequest): unknown {
-    const obj: any = {};
-    if (message.openMetrics !== undefined) {
-      obj.openMetrics = message.openMetrics;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<GetMetricsRequest>, I>>(base?: I): GetMetricsRequest {
-    return GetMetricsRequest.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<GetMetricsRequest>, I>>(object: I): GetMetricsRequest {
+  fromPartial(object: DeepPartial<GetMetricsRequest>): GetMetricsRequest {
     const message = createBaseGetMetricsRequest();
     message.openMetrics = object.openMetrics ?? undefined;
     return message;
@@ -9796,22 +7630,10 @@ export const GetMetricsResponse: MessageFns<GetMetricsResponse> = {
     }
   },
 
-  fromJSON(object: any): GetMetricsResponse {
-    return { text: isSet(object.text) ? globalThis.String(object.text) : "" };
+  create(base?: DeepPartial<GetMetricsResponse>): GetMetricsResponse {
+    return GetMetricsResponse.fromPartial(base ?? {});
   },
-
-  toJSON(message: GetMetricsResponse): unknown {
-    const obj: any = {};
-    if (message.text !== "") {
-      obj.text = message.text;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<GetMetricsResponse>, I>>(base?: I): GetMetricsResponse {
-    return GetMetricsResponse.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<GetMetricsResponse>, I>>(object: I): GetMetricsResponse {
+  fromPartial(object: DeepPartial<GetMetricsResponse>): GetMetricsResponse {
     const message = createBaseGetMetricsResponse();
     message.text = object.text ?? "";
     return message;
@@ -9885,40 +7707,10 @@ export const ListWebhooksRequest: MessageFns<ListWebhooksRequest> = {
     }
   },
 
-  fromJSON(object: any): ListWebhooksRequest {
-    return {
-      afterId: isSet(object.afterId)
-        ? globalThis.String(object.afterId)
-        : isSet(object.after_id)
-        ? globalThis.String(object.after_id)
-        : "",
-      limit: isSet(object.limit) ? globalThis.Number(object.limit) : 0,
-      newestFirst: isSet(object.newestFirst)
-        ? globalThis.Boolean(object.newestFirst)
-        : isSet(object.newest_first)
-        ? globalThis.Boolean(object.newest_first)
-        : false,
-    };
+  create(base?: DeepPartial<ListWebhooksRequest>): ListWebhooksRequest {
+    return ListWebhooksRequest.fromPartial(base ?? {});
   },
-
-  toJSON(message: ListWebhooksRequest): unknown {
-    const obj: any = {};
-    if (message.afterId !== "") {
-      obj.afterId = message.afterId;
-    }
-    if (message.limit !== 0) {
-      obj.limit = Math.round(message.limit);
-    }
-    if (message.newestFirst !== false) {
-      obj.newestFirst = message.newestFirst;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<ListWebhooksRequest>, I>>(base?: I): ListWebhooksRequest {
-    return ListWebhooksRequest.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<ListWebhooksRequest>, I>>(object: I): ListWebhooksRequest {
+  fromPartial(object: DeepPartial<ListWebhooksRequest>): ListWebhooksRequest {
     const message = createBaseListWebhooksRequest();
     message.afterId = object.afterId ?? "";
     message.limit = object.limit ?? 0;
@@ -9983,34 +7775,10 @@ export const ListWebhooksResponse: MessageFns<ListWebhooksResponse> = {
     }
   },
 
-  fromJSON(object: any): ListWebhooksResponse {
-    return {
-      webhooks: globalThis.Array.isArray(object?.webhooks)
-        ? object.webhooks.map((e: any) => WebhookInfo.fromJSON(e))
-        : [],
-      nextAfterId: isSet(object.nextAfterId)
-        ? globalThis.String(object.nextAfterId)
-        : isSet(object.next_after_id)
-        ? globalThis.String(object.next_after_id)
-        : "",
-    };
+  create(base?: DeepPartial<ListWebhooksResponse>): ListWebhooksResponse {
+    return ListWebhooksResponse.fromPartial(base ?? {});
   },
-
-  toJSON(message: ListWebhooksResponse): unknown {
-    const obj: any = {};
-    if (message.webhooks?.length) {
-      obj.webhooks = message.webhooks.map((e) => WebhookInfo.toJSON(e));
-    }
-    if (message.nextAfterId !== "") {
-      obj.nextAfterId = message.nextAfterId;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<ListWebhooksResponse>, I>>(base?: I): ListWebhooksResponse {
-    return ListWebhooksResponse.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<ListWebhooksResponse>, I>>(object: I): ListWebhooksResponse {
+  fromPartial(object: DeepPartial<ListWebhooksResponse>): ListWebhooksResponse {
     const message = createBaseListWebhooksResponse();
     message.webhooks = object.webhooks?.map((e) => WebhookInfo.fromPartial(e)) || [];
     message.nextAfterId = object.nextAfterId ?? "";
@@ -10132,52 +7900,10 @@ export const WebhookInfo: MessageFns<WebhookInfo> = {
     }
   },
 
-  fromJSON(object: any): WebhookInfo {
-    return {
-      id: isSet(object.id) ? globalThis.String(object.id) : "",
-      endpointId: isSet(object.endpointId)
-        ? globalThis.String(object.endpointId)
-        : isSet(object.endpoint_id)
-        ? globalThis.String(object.endpoint_id)
-        : "",
-      url: isSet(object.url) ? globalThis.String(object.url) : "",
-      state: isSet(object.state) ? webhookStateFromJSON(object.state) : WebhookState.UNSPECIFIED,
-      tries: isSet(object.tries) ? globalThis.Number(object.tries) : 0,
-      dueAtMs: isSet(object.dueAtMs) ? BigInt(object.dueAtMs) : isSet(object.due_at_ms) ? BigInt(object.due_at_ms) : 0n,
-      error: isSet(object.error) ? globalThis.String(object.error) : "",
-    };
+  create(base?: DeepPartial<WebhookInfo>): WebhookInfo {
+    return WebhookInfo.fromPartial(base ?? {});
   },
-
-  toJSON(message: WebhookInfo): unknown {
-    const obj: any = {};
-    if (message.id !== "") {
-      obj.id = message.id;
-    }
-    if (message.endpointId !== "") {
-      obj.endpointId = message.endpointId;
-    }
-    if (message.url !== "") {
-      obj.url = message.url;
-    }
-    if (message.state !== WebhookState.UNSPECIFIED) {
-      obj.state = webhookStateToJSON(message.state);
-    }
-    if (message.tries !== 0) {
-      obj.tries = Math.round(message.tries);
-    }
-    if (message.dueAtMs !== 0n) {
-      obj.dueAtMs = message.dueAtMs.toString();
-    }
-    if (message.error !== "") {
-      obj.error = message.error;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<WebhookInfo>, I>>(base?: I): WebhookInfo {
-    return WebhookInfo.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<WebhookInfo>, I>>(object: I): WebhookInfo {
+  fromPartial(object: DeepPartial<WebhookInfo>): WebhookInfo {
     const message = createBaseWebhookInfo();
     message.id = object.id ?? "";
     message.endpointId = object.endpointId ?? "";
@@ -10235,22 +7961,10 @@ export const RedeliverWebhookRequest: MessageFns<RedeliverWebhookRequest> = {
     }
   },
 
-  fromJSON(object: any): RedeliverWebhookRequest {
-    return { id: isSet(object.id) ? globalThis.String(object.id) : "" };
+  create(base?: DeepPartial<RedeliverWebhookRequest>): RedeliverWebhookRequest {
+    return RedeliverWebhookRequest.fromPartial(base ?? {});
   },
-
-  toJSON(message: RedeliverWebhookRequest): unknown {
-    const obj: any = {};
-    if (message.id !== "") {
-      obj.id = message.id;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<RedeliverWebhookRequest>, I>>(base?: I): RedeliverWebhookRequest {
-    return RedeliverWebhookRequest.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<RedeliverWebhookRequest>, I>>(object: I): RedeliverWebhookRequest {
+  fromPartial(object: DeepPartial<RedeliverWebhookRequest>): RedeliverWebhookRequest {
     const message = createBaseRedeliverWebhookRequest();
     message.id = object.id ?? "";
     return message;
@@ -10291,19 +8005,10 @@ export const RedeliverWebhookResponse: MessageFns<RedeliverWebhookResponse> = {
     }
   },
 
-  fromJSON(_: any): RedeliverWebhookResponse {
-    return {};
+  create(base?: DeepPartial<RedeliverWebhookResponse>): RedeliverWebhookResponse {
+    return RedeliverWebhookResponse.fromPartial(base ?? {});
   },
-
-  toJSON(_: RedeliverWebhookResponse): unknown {
-    const obj: any = {};
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<RedeliverWebhookResponse>, I>>(base?: I): RedeliverWebhookResponse {
-    return RedeliverWebhookResponse.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<RedeliverWebhookResponse>, I>>(_: I): RedeliverWebhookResponse {
+  fromPartial(_: DeepPartial<RedeliverWebhookResponse>): RedeliverWebhookResponse {
     const message = createBaseRedeliverWebhookResponse();
     return message;
   },
@@ -10343,19 +8048,10 @@ export const GetWebhookSecretRequest: MessageFns<GetWebhookSecretRequest> = {
     }
   },
 
-  fromJSON(_: any): GetWebhookSecretRequest {
-    return {};
+  create(base?: DeepPartial<GetWebhookSecretRequest>): GetWebhookSecretRequest {
+    return GetWebhookSecretRequest.fromPartial(base ?? {});
   },
-
-  toJSON(_: GetWebhookSecretRequest): unknown {
-    const obj: any = {};
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<GetWebhookSecretRequest>, I>>(base?: I): GetWebhookSecretRequest {
-    return GetWebhookSecretRequest.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<GetWebhookSecretRequest>, I>>(_: I): GetWebhookSecretRequest {
+  fromPartial(_: DeepPartial<GetWebhookSecretRequest>): GetWebhookSecretRequest {
     const message = createBaseGetWebhookSecretRequest();
     return message;
   },
@@ -10406,22 +8102,10 @@ export const GetWebhookSecretResponse: MessageFns<GetWebhookSecretResponse> = {
     }
   },
 
-  fromJSON(object: any): GetWebhookSecretResponse {
-    return { secret: isSet(object.secret) ? globalThis.String(object.secret) : "" };
+  create(base?: DeepPartial<GetWebhookSecretResponse>): GetWebhookSecretResponse {
+    return GetWebhookSecretResponse.fromPartial(base ?? {});
   },
-
-  toJSON(message: GetWebhookSecretResponse): unknown {
-    const obj: any = {};
-    if (message.secret !== "") {
-      obj.secret = message.secret;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<GetWebhookSecretResponse>, I>>(base?: I): GetWebhookSecretResponse {
-    return GetWebhookSecretResponse.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<GetWebhookSecretResponse>, I>>(object: I): GetWebhookSecretResponse {
+  fromPartial(object: DeepPartial<GetWebhookSecretResponse>): GetWebhookSecretResponse {
     const message = createBaseGetWebhookSecretResponse();
     message.secret = object.secret ?? "";
     return message;
@@ -10462,19 +8146,10 @@ export const RotateWebhookSecretRequest: MessageFns<RotateWebhookSecretRequest> 
     }
   },
 
-  fromJSON(_: any): RotateWebhookSecretRequest {
-    return {};
+  create(base?: DeepPartial<RotateWebhookSecretRequest>): RotateWebhookSecretRequest {
+    return RotateWebhookSecretRequest.fromPartial(base ?? {});
   },
-
-  toJSON(_: RotateWebhookSecretRequest): unknown {
-    const obj: any = {};
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<RotateWebhookSecretRequest>, I>>(base?: I): RotateWebhookSecretRequest {
-    return RotateWebhookSecretRequest.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<RotateWebhookSecretRequest>, I>>(_: I): RotateWebhookSecretRequest {
+  fromPartial(_: DeepPartial<RotateWebhookSecretRequest>): RotateWebhookSecretRequest {
     const message = createBaseRotateWebhookSecretRequest();
     return message;
   },
@@ -10539,32 +8214,10 @@ export const RotateWebhookSecretResponse: MessageFns<RotateWebhookSecretResponse
     }
   },
 
-  fromJSON(object: any): RotateWebhookSecretResponse {
-    return {
-      secret: isSet(object.secret) ? globalThis.String(object.secret) : "",
-      previousUntilMs: isSet(object.previousUntilMs)
-        ? BigInt(object.previousUntilMs)
-        : isSet(object.previous_until_ms)
-        ? BigInt(object.previous_until_ms)
-        : undefined,
-    };
+  create(base?: DeepPartial<RotateWebhookSecretResponse>): RotateWebhookSecretResponse {
+    return RotateWebhookSecretResponse.fromPartial(base ?? {});
   },
-
-  toJSON(message: RotateWebhookSecretResponse): unknown {
-    const obj: any = {};
-    if (message.secret !== "") {
-      obj.secret = message.secret;
-    }
-    if (message.previousUntilMs !== undefined) {
-      obj.previousUntilMs = message.previousUntilMs.toString();
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<RotateWebhookSecretResponse>, I>>(base?: I): RotateWebhookSecretResponse {
-    return RotateWebhookSecretResponse.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<RotateWebhookSecretResponse>, I>>(object: I): RotateWebhookSecretResponse {
+  fromPartial(object: DeepPartial<RotateWebhookSecretResponse>): RotateWebhookSecretResponse {
     const message = createBaseRotateWebhookSecretResponse();
     message.secret = object.secret ?? "";
     message.previousUntilMs = (object.previousUntilMs !== undefined && object.previousUntilMs !== null)
@@ -10619,28 +8272,10 @@ export const StartWorkerRequest: MessageFns<StartWorkerRequest> = {
     }
   },
 
-  fromJSON(object: any): StartWorkerRequest {
-    return {
-      endpointId: isSet(object.endpointId)
-        ? globalThis.String(object.endpointId)
-        : isSet(object.endpoint_id)
-        ? globalThis.String(object.endpoint_id)
-        : "",
-    };
+  create(base?: DeepPartial<StartWorkerRequest>): StartWorkerRequest {
+    return StartWorkerRequest.fromPartial(base ?? {});
   },
-
-  toJSON(message: StartWorkerRequest): unknown {
-    const obj: any = {};
-    if (message.endpointId !== "") {
-      obj.endpointId = message.endpointId;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<StartWorkerRequest>, I>>(base?: I): StartWorkerRequest {
-    return StartWorkerRequest.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<StartWorkerRequest>, I>>(object: I): StartWorkerRequest {
+  fromPartial(object: DeepPartial<StartWorkerRequest>): StartWorkerRequest {
     const message = createBaseStartWorkerRequest();
     message.endpointId = object.endpointId ?? "";
     return message;
@@ -10766,60 +8401,10 @@ export const StartWorkerResponse: MessageFns<StartWorkerResponse> = {
     }
   },
 
-  fromJSON(object: any): StartWorkerResponse {
-    return {
-      phase: isSet(object.phase) ? startPhaseFromJSON(object.phase) : StartPhase.UNSPECIFIED,
-      detail: isSet(object.detail) ? globalThis.String(object.detail) : "",
-      workerId: isSet(object.workerId)
-        ? globalThis.String(object.workerId)
-        : isSet(object.worker_id)
-        ? globalThis.String(object.worker_id)
-        : "",
-      node: isSet(object.node) ? globalThis.String(object.node) : "",
-      failures: isSet(object.failures) ? globalThis.Number(object.failures) : 0,
-      lastError: isSet(object.lastError)
-        ? globalThis.String(object.lastError)
-        : isSet(object.last_error)
-        ? globalThis.String(object.last_error)
-        : "",
-      releaseId: isSet(object.releaseId)
-        ? globalThis.String(object.releaseId)
-        : isSet(object.release_id)
-        ? globalThis.String(object.release_id)
-        : "",
-    };
+  create(base?: DeepPartial<StartWorkerResponse>): StartWorkerResponse {
+    return StartWorkerResponse.fromPartial(base ?? {});
   },
-
-  toJSON(message: StartWorkerResponse): unknown {
-    const obj: any = {};
-    if (message.phase !== StartPhase.UNSPECIFIED) {
-      obj.phase = startPhaseToJSON(message.phase);
-    }
-    if (message.detail !== "") {
-      obj.detail = message.detail;
-    }
-    if (message.workerId !== "") {
-      obj.workerId = message.workerId;
-    }
-    if (message.node !== "") {
-      obj.node = message.node;
-    }
-    if (message.failures !== 0) {
-      obj.failures = Math.round(message.failures);
-    }
-    if (message.lastError !== "") {
-      obj.lastError = message.lastError;
-    }
-    if (message.releaseId !== "") {
-      obj.releaseId = message.releaseId;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<StartWorkerResponse>, I>>(base?: I): StartWorkerResponse {
-    return StartWorkerResponse.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<StartWorkerResponse>, I>>(object: I): StartWorkerResponse {
+  fromPartial(object: DeepPartial<StartWorkerResponse>): StartWorkerResponse {
     const message = createBaseStartWorkerResponse();
     message.phase = object.phase ?? StartPhase.UNSPECIFIED;
     message.detail = object.detail ?? "";
@@ -10888,32 +8473,10 @@ export const UpdateEndpointRequest: MessageFns<UpdateEndpointRequest> = {
     }
   },
 
-  fromJSON(object: any): UpdateEndpointRequest {
-    return {
-      endpointId: isSet(object.endpointId)
-        ? globalThis.String(object.endpointId)
-        : isSet(object.endpoint_id)
-        ? globalThis.String(object.endpoint_id)
-        : "",
-      patch: isSet(object.patch) ? EndpointPatch.fromJSON(object.patch) : undefined,
-    };
+  create(base?: DeepPartial<UpdateEndpointRequest>): UpdateEndpointRequest {
+    return UpdateEndpointRequest.fromPartial(base ?? {});
   },
-
-  toJSON(message: UpdateEndpointRequest): unknown {
-    const obj: any = {};
-    if (message.endpointId !== "") {
-      obj.endpointId = message.endpointId;
-    }
-    if (message.patch !== undefined) {
-      obj.patch = EndpointPatch.toJSON(message.patch);
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<UpdateEndpointRequest>, I>>(base?: I): UpdateEndpointRequest {
-    return UpdateEndpointRequest.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<UpdateEndpointRequest>, I>>(object: I): UpdateEndpointRequest {
+  fromPartial(object: DeepPartial<UpdateEndpointRequest>): UpdateEndpointRequest {
     const message = createBaseUpdateEndpointRequest();
     message.endpointId = object.endpointId ?? "";
     message.patch = (object.patch !== undefined && object.patch !== null)
@@ -11192,207 +8755,10 @@ export const EndpointPatch: MessageFns<EndpointPatch> = {
     }
   },
 
-  fromJSON(object: any): EndpointPatch {
-    return {
-      workersMin: isSet(object.workersMin)
-        ? globalThis.Number(object.workersMin)
-        : isSet(object.workers_min)
-        ? globalThis.Number(object.workers_min)
-        : undefined,
-      workersMax: isSet(object.workersMax)
-        ? globalThis.Number(object.workersMax)
-        : isSet(object.workers_max)
-        ? globalThis.Number(object.workers_max)
-        : undefined,
-      idleTimeoutS: isSet(object.idleTimeoutS)
-        ? globalThis.Number(object.idleTimeoutS)
-        : isSet(object.idle_timeout_s)
-        ? globalThis.Number(object.idle_timeout_s)
-        : undefined,
-      executionTimeoutMs: isSet(object.executionTimeoutMs)
-        ? globalThis.Number(object.executionTimeoutMs)
-        : isSet(object.execution_timeout_ms)
-        ? globalThis.Number(object.execution_timeout_ms)
-        : undefined,
-      scalerType: isSet(object.scalerType)
-        ? globalThis.String(object.scalerType)
-        : isSet(object.scaler_type)
-        ? globalThis.String(object.scaler_type)
-        : undefined,
-      scalerValue: isSet(object.scalerValue)
-        ? globalThis.Number(object.scalerValue)
-        : isSet(object.scaler_value)
-        ? globalThis.Number(object.scaler_value)
-        : undefined,
-      maxConcurrency: isSet(object.maxConcurrency)
-        ? globalThis.Number(object.maxConcurrency)
-        : isSet(object.max_concurrency)
-        ? globalThis.Number(object.max_concurrency)
-        : undefined,
-      maxAttempts: isSet(object.maxAttempts)
-        ? globalThis.Number(object.maxAttempts)
-        : isSet(object.max_attempts)
-        ? globalThis.Number(object.max_attempts)
-        : undefined,
-      requestsPerWorker: isSet(object.requestsPerWorker)
-        ? globalThis.Number(object.requestsPerWorker)
-        : isSet(object.requests_per_worker)
-        ? globalThis.Number(object.requests_per_worker)
-        : undefined,
-      rateLimits: isObject(object.rateLimits)
-        ? (globalThis.Object.entries(object.rateLimits) as [string, any][]).reduce(
-          (acc: { [key: string]: RateLimit }, [key, value]: [string, any]) => {
-            globalThis.Object.defineProperty(acc, key, {
-              value: RateLimit.fromJSON(value),
-              enumerable: true,
-              configurable: true,
-              writable: true,
-            });
-            return acc;
-          },
-          {},
-        )
-        : isObject(object.rate_limits)
-        ? (globalThis.Object.entries(object.rate_limits) as [string, any][]).reduce(
-          (acc: { [key: string]: RateLimit }, [key, value]: [string, any]) => {
-            globalThis.Object.defineProperty(acc, key, {
-              value: RateLimit.fromJSON(value),
-              enumerable: true,
-              configurable: true,
-              writable: true,
-            });
-            return acc;
-          },
-          {},
-        )
-        : {},
-      env: isObject(object.env)
-        ? (globalThis.Object.entries(object.env) as [string, any][]).reduce(
-          (acc: { [key: string]: string }, [key, value]: [string, any]) => {
-            globalThis.Object.defineProperty(acc, key, {
-              value: globalThis.String(value),
-              enumerable: true,
-              configurable: true,
-              writable: true,
-            });
-            return acc;
-          },
-          {},
-        )
-        : {},
-      unsetEnv: globalThis.Array.isArray(object?.unsetEnv)
-        ? object.unsetEnv.map((e: any) => globalThis.String(e))
-        : globalThis.Array.isArray(object?.unset_env)
-        ? object.unset_env.map((e: any) => globalThis.String(e))
-        : [],
-      description: isSet(object.description) ? globalThis.String(object.description) : undefined,
-      startTimeoutS: isSet(object.startTimeoutS)
-        ? globalThis.Number(object.startTimeoutS)
-        : isSet(object.start_timeout_s)
-        ? globalThis.Number(object.start_timeout_s)
-        : undefined,
-      network: isSet(object.network) ? globalThis.String(object.network) : undefined,
-      keepIdle: isSet(object.keepIdle)
-        ? globalThis.Boolean(object.keepIdle)
-        : isSet(object.keep_idle)
-        ? globalThis.Boolean(object.keep_idle)
-        : undefined,
-      minCuda: isSet(object.minCuda)
-        ? globalThis.String(object.minCuda)
-        : isSet(object.min_cuda)
-        ? globalThis.String(object.min_cuda)
-        : undefined,
-      minDriver: isSet(object.minDriver)
-        ? globalThis.String(object.minDriver)
-        : isSet(object.min_driver)
-        ? globalThis.String(object.min_driver)
-        : undefined,
-      isPublic: isSet(object.isPublic)
-        ? globalThis.Boolean(object.isPublic)
-        : isSet(object.is_public)
-        ? globalThis.Boolean(object.is_public)
-        : undefined,
-    };
+  create(base?: DeepPartial<EndpointPatch>): EndpointPatch {
+    return EndpointPatch.fromPartial(base ?? {});
   },
-
-  toJSON(message: EndpointPatch): unknown {
-    const obj: any = {};
-    if (message.workersMin !== undefined) {
-      obj.workersMin = Math.round(message.workersMin);
-    }
-    if (message.workersMax !== undefined) {
-      obj.workersMax = Math.round(message.workersMax);
-    }
-    if (message.idleTimeoutS !== undefined) {
-      obj.idleTimeoutS = Math.round(message.idleTimeoutS);
-    }
-    if (message.executionTimeoutMs !== undefined) {
-      obj.executionTimeoutMs = Math.round(message.executionTimeoutMs);
-    }
-    if (message.scalerType !== undefined) {
-      obj.scalerType = message.scalerType;
-    }
-    if (message.scalerValue !== undefined) {
-      obj.scalerValue = Math.round(message.scalerValue);
-    }
-    if (message.maxConcurrency !== undefined) {
-      obj.maxConcurrency = Math.round(message.maxConcurrency);
-    }
-    if (message.maxAttempts !== undefined) {
-      obj.maxAttempts = Math.round(message.maxAttempts);
-    }
-    if (message.requestsPerWorker !== undefined) {
-      obj.requestsPerWorker = Math.round(message.requestsPerWorker);
-    }
-    if (message.rateLimits) {
-      const entries = globalThis.Object.entries(message.rateLimits) as [string, RateLimit][];
-      if (entries.length > 0) {
-        obj.rateLimits = {};
-        entries.forEach(([k, v]) => {
-          obj.rateLimits[k] = RateLimit.toJSON(v);
-        });
-      }
-    }
-    if (message.env) {
-      const entries = globalThis.Object.entries(message.env) as [string, string][];
-      if (entries.length > 0) {
-        obj.env = {};
-        entries.forEach(([k, v]) => {
-          obj.env[k] = v;
-        });
-      }
-    }
-    if (message.unsetEnv?.length) {
-      obj.unsetEnv = message.unsetEnv;
-    }
-    if (message.description !== undefined) {
-      obj.description = message.description;
-    }
-    if (message.startTimeoutS !== undefined) {
-      obj.startTimeoutS = Math.round(message.startTimeoutS);
-    }
-    if (message.network !== undefined) {
-      obj.network = message.network;
-    }
-    if (message.keepIdle !== undefined) {
-      obj.keepIdle = message.keepIdle;
-    }
-    if (message.minCuda !== undefined) {
-      obj.minCuda = message.minCuda;
-    }
-    if (message.minDriver !== undefined) {
-      obj.minDriver = message.minDriver;
-    }
-    if (message.isPublic !== undefined) {
-      obj.isPublic = message.isPublic;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<EndpointPatch>, I>>(base?: I): EndpointPatch {
-    return EndpointPatch.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<EndpointPatch>, I>>(object: I): EndpointPatch {
+  fromPartial(object: DeepPartial<EndpointPatch>): EndpointPatch {
     const message = createBaseEndpointPatch();
     message.workersMin = object.workersMin ?? undefined;
     message.workersMax = object.workersMax ?? undefined;
@@ -11489,30 +8855,10 @@ export const EndpointPatch_RateLimitsEntry: MessageFns<EndpointPatch_RateLimitsE
     }
   },
 
-  fromJSON(object: any): EndpointPatch_RateLimitsEntry {
-    return {
-      key: isSet(object.key) ? globalThis.String(object.key) : "",
-      value: isSet(object.value) ? RateLimit.fromJSON(object.value) : undefined,
-    };
+  create(base?: DeepPartial<EndpointPatch_RateLimitsEntry>): EndpointPatch_RateLimitsEntry {
+    return EndpointPatch_RateLimitsEntry.fromPartial(base ?? {});
   },
-
-  toJSON(message: EndpointPatch_RateLimitsEntry): unknown {
-    const obj: any = {};
-    if (message.key !== "") {
-      obj.key = message.key;
-    }
-    if (message.value !== undefined) {
-      obj.value = RateLimit.toJSON(message.value);
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<EndpointPatch_RateLimitsEntry>, I>>(base?: I): EndpointPatch_RateLimitsEntry {
-    return EndpointPatch_RateLimitsEntry.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<EndpointPatch_RateLimitsEntry>, I>>(
-    object: I,
-  ): EndpointPatch_RateLimitsEntry {
+  fromPartial(object: DeepPartial<EndpointPatch_RateLimitsEntry>): EndpointPatch_RateLimitsEntry {
     const message = createBaseEndpointPatch_RateLimitsEntry();
     message.key = object.key ?? "";
     message.value = (object.value !== undefined && object.value !== null)
@@ -11578,28 +8924,10 @@ export const EndpointPatch_EnvEntry: MessageFns<EndpointPatch_EnvEntry> = {
     }
   },
 
-  fromJSON(object: any): EndpointPatch_EnvEntry {
-    return {
-      key: isSet(object.key) ? globalThis.String(object.key) : "",
-      value: isSet(object.value) ? globalThis.String(object.value) : "",
-    };
+  create(base?: DeepPartial<EndpointPatch_EnvEntry>): EndpointPatch_EnvEntry {
+    return EndpointPatch_EnvEntry.fromPartial(base ?? {});
   },
-
-  toJSON(message: EndpointPatch_EnvEntry): unknown {
-    const obj: any = {};
-    if (message.key !== "") {
-      obj.key = message.key;
-    }
-    if (message.value !== "") {
-      obj.value = message.value;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<EndpointPatch_EnvEntry>, I>>(base?: I): EndpointPatch_EnvEntry {
-    return EndpointPatch_EnvEntry.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<EndpointPatch_EnvEntry>, I>>(object: I): EndpointPatch_EnvEntry {
+  fromPartial(object: DeepPartial<EndpointPatch_EnvEntry>): EndpointPatch_EnvEntry {
     const message = createBaseEndpointPatch_EnvEntry();
     message.key = object.key ?? "";
     message.value = object.value ?? "";
@@ -11685,42 +9013,10 @@ export const UndeployRequest: MessageFns<UndeployRequest> = {
     }
   },
 
-  fromJSON(object: any): UndeployRequest {
-    return {
-      environment: isSet(object.environment) ? globalThis.String(object.environment) : "",
-      endpoints: globalThis.Array.isArray(object?.endpoints)
-        ? object.endpoints.map((e: any) => globalThis.String(e))
-        : [],
-      stopJobs: isSet(object.stopJobs)
-        ? globalThis.Boolean(object.stopJobs)
-        : isSet(object.stop_jobs)
-        ? globalThis.Boolean(object.stop_jobs)
-        : false,
-      all: isSet(object.all) ? globalThis.Boolean(object.all) : false,
-    };
+  create(base?: DeepPartial<UndeployRequest>): UndeployRequest {
+    return UndeployRequest.fromPartial(base ?? {});
   },
-
-  toJSON(message: UndeployRequest): unknown {
-    const obj: any = {};
-    if (message.environment !== "") {
-      obj.environment = message.environment;
-    }
-    if (message.endpoints?.length) {
-      obj.endpoints = message.endpoints;
-    }
-    if (message.stopJobs !== false) {
-      obj.stopJobs = message.stopJobs;
-    }
-    if (message.all !== false) {
-      obj.all = message.all;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<UndeployRequest>, I>>(base?: I): UndeployRequest {
-    return UndeployRequest.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<UndeployRequest>, I>>(object: I): UndeployRequest {
+  fromPartial(object: DeepPartial<UndeployRequest>): UndeployRequest {
     const message = createBaseUndeployRequest();
     message.environment = object.environment ?? "";
     message.endpoints = object.endpoints?.map((e) => e) || [];
@@ -11775,26 +9071,10 @@ export const UndeployResponse: MessageFns<UndeployResponse> = {
     }
   },
 
-  fromJSON(object: any): UndeployResponse {
-    return {
-      endpoints: globalThis.Array.isArray(object?.endpoints)
-        ? object.endpoints.map((e: any) => EndpointInfo.fromJSON(e))
-        : [],
-    };
+  create(base?: DeepPartial<UndeployResponse>): UndeployResponse {
+    return UndeployResponse.fromPartial(base ?? {});
   },
-
-  toJSON(message: UndeployResponse): unknown {
-    const obj: any = {};
-    if (message.endpoints?.length) {
-      obj.endpoints = message.endpoints.map((e) => EndpointInfo.toJSON(e));
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<UndeployResponse>, I>>(base?: I): UndeployResponse {
-    return UndeployResponse.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<UndeployResponse>, I>>(object: I): UndeployResponse {
+  fromPartial(object: DeepPartial<UndeployResponse>): UndeployResponse {
     const message = createBaseUndeployResponse();
     message.endpoints = object.endpoints?.map((e) => EndpointInfo.fromPartial(e)) || [];
     return message;
@@ -11868,32 +9148,10 @@ export const RollbackRequest: MessageFns<RollbackRequest> = {
     }
   },
 
-  fromJSON(object: any): RollbackRequest {
-    return {
-      environment: isSet(object.environment) ? globalThis.String(object.environment) : "",
-      endpoint: isSet(object.endpoint) ? globalThis.String(object.endpoint) : "",
-      build: isSet(object.build) ? globalThis.String(object.build) : "",
-    };
+  create(base?: DeepPartial<RollbackRequest>): RollbackRequest {
+    return RollbackRequest.fromPartial(base ?? {});
   },
-
-  toJSON(message: RollbackRequest): unknown {
-    const obj: any = {};
-    if (message.environment !== "") {
-      obj.environment = message.environment;
-    }
-    if (message.endpoint !== "") {
-      obj.endpoint = message.endpoint;
-    }
-    if (message.build !== "") {
-      obj.build = message.build;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<RollbackRequest>, I>>(base?: I): RollbackRequest {
-    return RollbackRequest.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<RollbackRequest>, I>>(object: I): RollbackRequest {
+  fromPartial(object: DeepPartial<RollbackRequest>): RollbackRequest {
     const message = createBaseRollbackRequest();
     message.environment = object.environment ?? "";
     message.endpoint = object.endpoint ?? "";
@@ -11936,19 +9194,10 @@ export const ListEnvironmentsRequest: MessageFns<ListEnvironmentsRequest> = {
     }
   },
 
-  fromJSON(_: any): ListEnvironmentsRequest {
-    return {};
+  create(base?: DeepPartial<ListEnvironmentsRequest>): ListEnvironmentsRequest {
+    return ListEnvironmentsRequest.fromPartial(base ?? {});
   },
-
-  toJSON(_: ListEnvironmentsRequest): unknown {
-    const obj: any = {};
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<ListEnvironmentsRequest>, I>>(base?: I): ListEnvironmentsRequest {
-    return ListEnvironmentsRequest.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<ListEnvironmentsRequest>, I>>(_: I): ListEnvironmentsRequest {
+  fromPartial(_: DeepPartial<ListEnvironmentsRequest>): ListEnvironmentsRequest {
     const message = createBaseListEnvironmentsRequest();
     return message;
   },
@@ -11999,26 +9248,10 @@ export const ListEnvironmentsResponse: MessageFns<ListEnvironmentsResponse> = {
     }
   },
 
-  fromJSON(object: any): ListEnvironmentsResponse {
-    return {
-      environments: globalThis.Array.isArray(object?.environments)
-        ? object.environments.map((e: any) => EnvironmentInfo.fromJSON(e))
-        : [],
-    };
+  create(base?: DeepPartial<ListEnvironmentsResponse>): ListEnvironmentsResponse {
+    return ListEnvironmentsResponse.fromPartial(base ?? {});
   },
-
-  toJSON(message: ListEnvironmentsResponse): unknown {
-    const obj: any = {};
-    if (message.environments?.length) {
-      obj.environments = message.environments.map((e) => EnvironmentInfo.toJSON(e));
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<ListEnvironmentsResponse>, I>>(base?: I): ListEnvironmentsResponse {
-    return ListEnvironmentsResponse.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<ListEnvironmentsResponse>, I>>(object: I): ListEnvironmentsResponse {
+  fromPartial(object: DeepPartial<ListEnvironmentsResponse>): ListEnvironmentsResponse {
     const message = createBaseListEnvironmentsResponse();
     message.environments = object.environments?.map((e) => EnvironmentInfo.fromPartial(e)) || [];
     return message;
@@ -12117,48 +9350,10 @@ export const EnvironmentInfo: MessageFns<EnvironmentInfo> = {
     }
   },
 
-  fromJSON(object: any): EnvironmentInfo {
-    return {
-      name: isSet(object.name) ? globalThis.String(object.name) : "",
-      createdAtMs: isSet(object.createdAtMs)
-        ? BigInt(object.createdAtMs)
-        : isSet(object.created_at_ms)
-        ? BigInt(object.created_at_ms)
-        : 0n,
-      endpoints: isSet(object.endpoints) ? globalThis.Number(object.endpoints) : 0,
-      workersMax: isSet(object.workersMax)
-        ? globalThis.Number(object.workersMax)
-        : isSet(object.workers_max)
-        ? globalThis.Number(object.workers_max)
-        : 0,
-      deployment: isSet(object.deployment) ? globalThis.Number(object.deployment) : 0,
-    };
+  create(base?: DeepPartial<EnvironmentInfo>): EnvironmentInfo {
+    return EnvironmentInfo.fromPartial(base ?? {});
   },
-
-  toJSON(message: EnvironmentInfo): unknown {
-    const obj: any = {};
-    if (message.name !== "") {
-      obj.name = message.name;
-    }
-    if (message.createdAtMs !== 0n) {
-      obj.createdAtMs = message.createdAtMs.toString();
-    }
-    if (message.endpoints !== 0) {
-      obj.endpoints = Math.round(message.endpoints);
-    }
-    if (message.workersMax !== 0) {
-      obj.workersMax = Math.round(message.workersMax);
-    }
-    if (message.deployment !== 0) {
-      obj.deployment = Math.round(message.deployment);
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<EnvironmentInfo>, I>>(base?: I): EnvironmentInfo {
-    return EnvironmentInfo.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<EnvironmentInfo>, I>>(object: I): EnvironmentInfo {
+  fromPartial(object: DeepPartial<EnvironmentInfo>): EnvironmentInfo {
     const message = createBaseEnvironmentInfo();
     message.name = object.name ?? "";
     message.createdAtMs = (object.createdAtMs !== undefined && object.createdAtMs !== null)
@@ -12216,22 +9411,10 @@ export const CreateEnvironmentRequest: MessageFns<CreateEnvironmentRequest> = {
     }
   },
 
-  fromJSON(object: any): CreateEnvironmentRequest {
-    return { name: isSet(object.name) ? globalThis.String(object.name) : "" };
+  create(base?: DeepPartial<CreateEnvironmentRequest>): CreateEnvironmentRequest {
+    return CreateEnvironmentRequest.fromPartial(base ?? {});
   },
-
-  toJSON(message: CreateEnvironmentRequest): unknown {
-    const obj: any = {};
-    if (message.name !== "") {
-      obj.name = message.name;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<CreateEnvironmentRequest>, I>>(base?: I): CreateEnvironmentRequest {
-    return CreateEnvironmentRequest.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<CreateEnvironmentRequest>, I>>(object: I): CreateEnvironmentRequest {
+  fromPartial(object: DeepPartial<CreateEnvironmentRequest>): CreateEnvironmentRequest {
     const message = createBaseCreateEnvironmentRequest();
     message.name = object.name ?? "";
     return message;
@@ -12305,36 +9488,10 @@ export const DeleteEnvironmentRequest: MessageFns<DeleteEnvironmentRequest> = {
     }
   },
 
-  fromJSON(object: any): DeleteEnvironmentRequest {
-    return {
-      name: isSet(object.name) ? globalThis.String(object.name) : "",
-      force: isSet(object.force) ? globalThis.Boolean(object.force) : false,
-      stopJobs: isSet(object.stopJobs)
-        ? globalThis.Boolean(object.stopJobs)
-        : isSet(object.stop_jobs)
-        ? globalThis.Boolean(object.stop_jobs)
-        : false,
-    };
+  create(base?: DeepPartial<DeleteEnvironmentRequest>): DeleteEnvironmentRequest {
+    return DeleteEnvironmentRequest.fromPartial(base ?? {});
   },
-
-  toJSON(message: DeleteEnvironmentRequest): unknown {
-    const obj: any = {};
-    if (message.name !== "") {
-      obj.name = message.name;
-    }
-    if (message.force !== false) {
-      obj.force = message.force;
-    }
-    if (message.stopJobs !== false) {
-      obj.stopJobs = message.stopJobs;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<DeleteEnvironmentRequest>, I>>(base?: I): DeleteEnvironmentRequest {
-    return DeleteEnvironmentRequest.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<DeleteEnvironmentRequest>, I>>(object: I): DeleteEnvironmentRequest {
+  fromPartial(object: DeepPartial<DeleteEnvironmentRequest>): DeleteEnvironmentRequest {
     const message = createBaseDeleteEnvironmentRequest();
     message.name = object.name ?? "";
     message.force = object.force ?? false;
@@ -12399,28 +9556,10 @@ export const ListBuildsRequest: MessageFns<ListBuildsRequest> = {
     }
   },
 
-  fromJSON(object: any): ListBuildsRequest {
-    return {
-      environment: isSet(object.environment) ? globalThis.String(object.environment) : "",
-      endpoint: isSet(object.endpoint) ? globalThis.String(object.endpoint) : "",
-    };
+  create(base?: DeepPartial<ListBuildsRequest>): ListBuildsRequest {
+    return ListBuildsRequest.fromPartial(base ?? {});
   },
-
-  toJSON(message: ListBuildsRequest): unknown {
-    const obj: any = {};
-    if (message.environment !== "") {
-      obj.environment = message.environment;
-    }
-    if (message.endpoint !== "") {
-      obj.endpoint = message.endpoint;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<ListBuildsRequest>, I>>(base?: I): ListBuildsRequest {
-    return ListBuildsRequest.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<ListBuildsRequest>, I>>(object: I): ListBuildsRequest {
+  fromPartial(object: DeepPartial<ListBuildsRequest>): ListBuildsRequest {
     const message = createBaseListBuildsRequest();
     message.environment = object.environment ?? "";
     message.endpoint = object.endpoint ?? "";
@@ -12473,24 +9612,10 @@ export const ListBuildsResponse: MessageFns<ListBuildsResponse> = {
     }
   },
 
-  fromJSON(object: any): ListBuildsResponse {
-    return {
-      builds: globalThis.Array.isArray(object?.builds) ? object.builds.map((e: any) => BuildInfo.fromJSON(e)) : [],
-    };
+  create(base?: DeepPartial<ListBuildsResponse>): ListBuildsResponse {
+    return ListBuildsResponse.fromPartial(base ?? {});
   },
-
-  toJSON(message: ListBuildsResponse): unknown {
-    const obj: any = {};
-    if (message.builds?.length) {
-      obj.builds = message.builds.map((e) => BuildInfo.toJSON(e));
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<ListBuildsResponse>, I>>(base?: I): ListBuildsResponse {
-    return ListBuildsResponse.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<ListBuildsResponse>, I>>(object: I): ListBuildsResponse {
+  fromPartial(object: DeepPartial<ListBuildsResponse>): ListBuildsResponse {
     const message = createBaseListBuildsResponse();
     message.builds = object.builds?.map((e) => BuildInfo.fromPartial(e)) || [];
     return message;
@@ -12631,60 +9756,10 @@ export const BuildInfo: MessageFns<BuildInfo> = {
     }
   },
 
-  fromJSON(object: any): BuildInfo {
-    return {
-      digest: isSet(object.digest) ? globalThis.String(object.digest) : "",
-      size: isSet(object.size) ? globalThis.Number(object.size) : 0,
-      environment: isSet(object.environment) ? globalThis.String(object.environment) : "",
-      deployedAtMs: isSet(object.deployedAtMs)
-        ? BigInt(object.deployedAtMs)
-        : isSet(object.deployed_at_ms)
-        ? BigInt(object.deployed_at_ms)
-        : 0n,
-      endpoints: globalThis.Array.isArray(object?.endpoints)
-        ? object.endpoints.map((e: any) => globalThis.String(e))
-        : [],
-      current: globalThis.Array.isArray(object?.current) ? object.current.map((e: any) => globalThis.String(e)) : [],
-      functions: globalThis.Array.isArray(object?.functions)
-        ? object.functions.map((e: any) => globalThis.String(e))
-        : [],
-      settings: isSet(object.settings) ? ReleasedSettings.fromJSON(object.settings) : undefined,
-    };
+  create(base?: DeepPartial<BuildInfo>): BuildInfo {
+    return BuildInfo.fromPartial(base ?? {});
   },
-
-  toJSON(message: BuildInfo): unknown {
-    const obj: any = {};
-    if (message.digest !== "") {
-      obj.digest = message.digest;
-    }
-    if (message.size !== 0) {
-      obj.size = Math.round(message.size);
-    }
-    if (message.environment !== "") {
-      obj.environment = message.environment;
-    }
-    if (message.deployedAtMs !== 0n) {
-      obj.deployedAtMs = message.deployedAtMs.toString();
-    }
-    if (message.endpoints?.length) {
-      obj.endpoints = message.endpoints;
-    }
-    if (message.current?.length) {
-      obj.current = message.current;
-    }
-    if (message.functions?.length) {
-      obj.functions = message.functions;
-    }
-    if (message.settings !== undefined) {
-      obj.settings = ReleasedSettings.toJSON(message.settings);
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<BuildInfo>, I>>(base?: I): BuildInfo {
-    return BuildInfo.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<BuildInfo>, I>>(object: I): BuildInfo {
+  fromPartial(object: DeepPartial<BuildInfo>): BuildInfo {
     const message = createBaseBuildInfo();
     message.digest = object.digest ?? "";
     message.size = object.size ?? 0;
@@ -12769,40 +9844,10 @@ export const ReleasedSettings: MessageFns<ReleasedSettings> = {
     }
   },
 
-  fromJSON(object: any): ReleasedSettings {
-    return {
-      spec: isSet(object.spec) ? EndpointSpec.fromJSON(object.spec) : undefined,
-      envNames: globalThis.Array.isArray(object?.envNames)
-        ? object.envNames.map((e: any) => globalThis.String(e))
-        : globalThis.Array.isArray(object?.env_names)
-        ? object.env_names.map((e: any) => globalThis.String(e))
-        : [],
-      envChanged: globalThis.Array.isArray(object?.envChanged)
-        ? object.envChanged.map((e: any) => globalThis.String(e))
-        : globalThis.Array.isArray(object?.env_changed)
-        ? object.env_changed.map((e: any) => globalThis.String(e))
-        : [],
-    };
+  create(base?: DeepPartial<ReleasedSettings>): ReleasedSettings {
+    return ReleasedSettings.fromPartial(base ?? {});
   },
-
-  toJSON(message: ReleasedSettings): unknown {
-    const obj: any = {};
-    if (message.spec !== undefined) {
-      obj.spec = EndpointSpec.toJSON(message.spec);
-    }
-    if (message.envNames?.length) {
-      obj.envNames = message.envNames;
-    }
-    if (message.envChanged?.length) {
-      obj.envChanged = message.envChanged;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<ReleasedSettings>, I>>(base?: I): ReleasedSettings {
-    return ReleasedSettings.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<ReleasedSettings>, I>>(object: I): ReleasedSettings {
+  fromPartial(object: DeepPartial<ReleasedSettings>): ReleasedSettings {
     const message = createBaseReleasedSettings();
     message.spec = (object.spec !== undefined && object.spec !== null)
       ? EndpointSpec.fromPartial(object.spec)
@@ -12869,28 +9914,10 @@ export const ListDeploymentsRequest: MessageFns<ListDeploymentsRequest> = {
     }
   },
 
-  fromJSON(object: any): ListDeploymentsRequest {
-    return {
-      environment: isSet(object.environment) ? globalThis.String(object.environment) : "",
-      limit: isSet(object.limit) ? globalThis.Number(object.limit) : 0,
-    };
+  create(base?: DeepPartial<ListDeploymentsRequest>): ListDeploymentsRequest {
+    return ListDeploymentsRequest.fromPartial(base ?? {});
   },
-
-  toJSON(message: ListDeploymentsRequest): unknown {
-    const obj: any = {};
-    if (message.environment !== "") {
-      obj.environment = message.environment;
-    }
-    if (message.limit !== 0) {
-      obj.limit = Math.round(message.limit);
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<ListDeploymentsRequest>, I>>(base?: I): ListDeploymentsRequest {
-    return ListDeploymentsRequest.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<ListDeploymentsRequest>, I>>(object: I): ListDeploymentsRequest {
+  fromPartial(object: DeepPartial<ListDeploymentsRequest>): ListDeploymentsRequest {
     const message = createBaseListDeploymentsRequest();
     message.environment = object.environment ?? "";
     message.limit = object.limit ?? 0;
@@ -12943,26 +9970,10 @@ export const ListDeploymentsResponse: MessageFns<ListDeploymentsResponse> = {
     }
   },
 
-  fromJSON(object: any): ListDeploymentsResponse {
-    return {
-      deployments: globalThis.Array.isArray(object?.deployments)
-        ? object.deployments.map((e: any) => DeploymentInfo.fromJSON(e))
-        : [],
-    };
+  create(base?: DeepPartial<ListDeploymentsResponse>): ListDeploymentsResponse {
+    return ListDeploymentsResponse.fromPartial(base ?? {});
   },
-
-  toJSON(message: ListDeploymentsResponse): unknown {
-    const obj: any = {};
-    if (message.deployments?.length) {
-      obj.deployments = message.deployments.map((e) => DeploymentInfo.toJSON(e));
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<ListDeploymentsResponse>, I>>(base?: I): ListDeploymentsResponse {
-    return ListDeploymentsResponse.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<ListDeploymentsResponse>, I>>(object: I): ListDeploymentsResponse {
+  fromPartial(object: DeepPartial<ListDeploymentsResponse>): ListDeploymentsResponse {
     const message = createBaseListDeploymentsResponse();
     message.deployments = object.deployments?.map((e) => DeploymentInfo.fromPartial(e)) || [];
     return message;
@@ -13061,42 +10072,10 @@ export const DeploymentInfo: MessageFns<DeploymentInfo> = {
     }
   },
 
-  fromJSON(object: any): DeploymentInfo {
-    return {
-      number: isSet(object.number) ? globalThis.Number(object.number) : 0,
-      environment: isSet(object.environment) ? globalThis.String(object.environment) : "",
-      atMs: isSet(object.atMs) ? BigInt(object.atMs) : isSet(object.at_ms) ? BigInt(object.at_ms) : 0n,
-      cause: isSet(object.cause) ? deploymentCauseFromJSON(object.cause) : DeploymentCause.UNSPECIFIED,
-      endpoints: globalThis.Array.isArray(object?.endpoints)
-        ? object.endpoints.map((e: any) => DeployedEndpoint.fromJSON(e))
-        : [],
-    };
+  create(base?: DeepPartial<DeploymentInfo>): DeploymentInfo {
+    return DeploymentInfo.fromPartial(base ?? {});
   },
-
-  toJSON(message: DeploymentInfo): unknown {
-    const obj: any = {};
-    if (message.number !== 0) {
-      obj.number = Math.round(message.number);
-    }
-    if (message.environment !== "") {
-      obj.environment = message.environment;
-    }
-    if (message.atMs !== 0n) {
-      obj.atMs = message.atMs.toString();
-    }
-    if (message.cause !== DeploymentCause.UNSPECIFIED) {
-      obj.cause = deploymentCauseToJSON(message.cause);
-    }
-    if (message.endpoints?.length) {
-      obj.endpoints = message.endpoints.map((e) => DeployedEndpoint.toJSON(e));
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<DeploymentInfo>, I>>(base?: I): DeploymentInfo {
-    return DeploymentInfo.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<DeploymentInfo>, I>>(object: I): DeploymentInfo {
+  fromPartial(object: DeepPartial<DeploymentInfo>): DeploymentInfo {
     const message = createBaseDeploymentInfo();
     message.number = object.number ?? 0;
     message.environment = object.environment ?? "";
@@ -13174,40 +10153,10 @@ export const DeployedEndpoint: MessageFns<DeployedEndpoint> = {
     }
   },
 
-  fromJSON(object: any): DeployedEndpoint {
-    return {
-      endpointId: isSet(object.endpointId)
-        ? globalThis.String(object.endpointId)
-        : isSet(object.endpoint_id)
-        ? globalThis.String(object.endpoint_id)
-        : "",
-      name: isSet(object.name) ? globalThis.String(object.name) : "",
-      buildDigest: isSet(object.buildDigest)
-        ? globalThis.String(object.buildDigest)
-        : isSet(object.build_digest)
-        ? globalThis.String(object.build_digest)
-        : "",
-    };
+  create(base?: DeepPartial<DeployedEndpoint>): DeployedEndpoint {
+    return DeployedEndpoint.fromPartial(base ?? {});
   },
-
-  toJSON(message: DeployedEndpoint): unknown {
-    const obj: any = {};
-    if (message.endpointId !== "") {
-      obj.endpointId = message.endpointId;
-    }
-    if (message.name !== "") {
-      obj.name = message.name;
-    }
-    if (message.buildDigest !== "") {
-      obj.buildDigest = message.buildDigest;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<DeployedEndpoint>, I>>(base?: I): DeployedEndpoint {
-    return DeployedEndpoint.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<DeployedEndpoint>, I>>(object: I): DeployedEndpoint {
+  fromPartial(object: DeepPartial<DeployedEndpoint>): DeployedEndpoint {
     const message = createBaseDeployedEndpoint();
     message.endpointId = object.endpointId ?? "";
     message.name = object.name ?? "";
@@ -13316,50 +10265,10 @@ export const CreateKeyRequest: MessageFns<CreateKeyRequest> = {
     }
   },
 
-  fromJSON(object: any): CreateKeyRequest {
-    return {
-      name: isSet(object.name) ? globalThis.String(object.name) : "",
-      scope: isSet(object.scope) ? keyScopeFromJSON(object.scope) : KeyScope.UNSPECIFIED,
-      endpoints: globalThis.Array.isArray(object?.endpoints)
-        ? object.endpoints.map((e: any) => globalThis.String(e))
-        : [],
-      environment: isSet(object.environment) ? globalThis.String(object.environment) : "",
-      expiresInS: isSet(object.expiresInS)
-        ? globalThis.Number(object.expiresInS)
-        : isSet(object.expires_in_s)
-        ? globalThis.Number(object.expires_in_s)
-        : 0,
-      account: isSet(object.account) ? globalThis.String(object.account) : "",
-    };
+  create(base?: DeepPartial<CreateKeyRequest>): CreateKeyRequest {
+    return CreateKeyRequest.fromPartial(base ?? {});
   },
-
-  toJSON(message: CreateKeyRequest): unknown {
-    const obj: any = {};
-    if (message.name !== "") {
-      obj.name = message.name;
-    }
-    if (message.scope !== KeyScope.UNSPECIFIED) {
-      obj.scope = keyScopeToJSON(message.scope);
-    }
-    if (message.endpoints?.length) {
-      obj.endpoints = message.endpoints;
-    }
-    if (message.environment !== "") {
-      obj.environment = message.environment;
-    }
-    if (message.expiresInS !== 0) {
-      obj.expiresInS = Math.round(message.expiresInS);
-    }
-    if (message.account !== "") {
-      obj.account = message.account;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<CreateKeyRequest>, I>>(base?: I): CreateKeyRequest {
-    return CreateKeyRequest.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<CreateKeyRequest>, I>>(object: I): CreateKeyRequest {
+  fromPartial(object: DeepPartial<CreateKeyRequest>): CreateKeyRequest {
     const message = createBaseCreateKeyRequest();
     message.name = object.name ?? "";
     message.scope = object.scope ?? KeyScope.UNSPECIFIED;
@@ -13427,28 +10336,10 @@ export const CreateKeyResponse: MessageFns<CreateKeyResponse> = {
     }
   },
 
-  fromJSON(object: any): CreateKeyResponse {
-    return {
-      text: isSet(object.text) ? globalThis.String(object.text) : "",
-      key: isSet(object.key) ? KeyInfo.fromJSON(object.key) : undefined,
-    };
+  create(base?: DeepPartial<CreateKeyResponse>): CreateKeyResponse {
+    return CreateKeyResponse.fromPartial(base ?? {});
   },
-
-  toJSON(message: CreateKeyResponse): unknown {
-    const obj: any = {};
-    if (message.text !== "") {
-      obj.text = message.text;
-    }
-    if (message.key !== undefined) {
-      obj.key = KeyInfo.toJSON(message.key);
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<CreateKeyResponse>, I>>(base?: I): CreateKeyResponse {
-    return CreateKeyResponse.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<CreateKeyResponse>, I>>(object: I): CreateKeyResponse {
+  fromPartial(object: DeepPartial<CreateKeyResponse>): CreateKeyResponse {
     const message = createBaseCreateKeyResponse();
     message.text = object.text ?? "";
     message.key = (object.key !== undefined && object.key !== null) ? KeyInfo.fromPartial(object.key) : undefined;
@@ -13490,19 +10381,10 @@ export const ListActivityRequest: MessageFns<ListActivityRequest> = {
     }
   },
 
-  fromJSON(_: any): ListActivityRequest {
-    return {};
+  create(base?: DeepPartial<ListActivityRequest>): ListActivityRequest {
+    return ListActivityRequest.fromPartial(base ?? {});
   },
-
-  toJSON(_: ListActivityRequest): unknown {
-    const obj: any = {};
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<ListActivityRequest>, I>>(base?: I): ListActivityRequest {
-    return ListActivityRequest.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<ListActivityRequest>, I>>(_: I): ListActivityRequest {
+  fromPartial(_: DeepPartial<ListActivityRequest>): ListActivityRequest {
     const message = createBaseListActivityRequest();
     return message;
   },
@@ -13553,26 +10435,10 @@ export const ListActivityResponse: MessageFns<ListActivityResponse> = {
     }
   },
 
-  fromJSON(object: any): ListActivityResponse {
-    return {
-      endpoints: globalThis.Array.isArray(object?.endpoints)
-        ? object.endpoints.map((e: any) => EndpointActivity.fromJSON(e))
-        : [],
-    };
+  create(base?: DeepPartial<ListActivityResponse>): ListActivityResponse {
+    return ListActivityResponse.fromPartial(base ?? {});
   },
-
-  toJSON(message: ListActivityResponse): unknown {
-    const obj: any = {};
-    if (message.endpoints?.length) {
-      obj.endpoints = message.endpoints.map((e) => EndpointActivity.toJSON(e));
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<ListActivityResponse>, I>>(base?: I): ListActivityResponse {
-    return ListActivityResponse.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<ListActivityResponse>, I>>(object: I): ListActivityResponse {
+  fromPartial(object: DeepPartial<ListActivityResponse>): ListActivityResponse {
     const message = createBaseListActivityResponse();
     message.endpoints = object.endpoints?.map((e) => EndpointActivity.fromPartial(e)) || [];
     return message;
@@ -13770,100 +10636,10 @@ export const EndpointActivity: MessageFns<EndpointActivity> = {
     }
   },
 
-  fromJSON(object: any): EndpointActivity {
-    return {
-      endpointId: isSet(object.endpointId)
-        ? globalThis.String(object.endpointId)
-        : isSet(object.endpoint_id)
-        ? globalThis.String(object.endpoint_id)
-        : "",
-      version: isSet(object.version) ? BigInt(object.version) : 0n,
-      inQueue: isSet(object.inQueue)
-        ? globalThis.Number(object.inQueue)
-        : isSet(object.in_queue)
-        ? globalThis.Number(object.in_queue)
-        : 0,
-      inProgress: isSet(object.inProgress)
-        ? globalThis.Number(object.inProgress)
-        : isSet(object.in_progress)
-        ? globalThis.Number(object.in_progress)
-        : 0,
-      submitted: isSet(object.submitted) ? BigInt(object.submitted) : 0n,
-      completed: isSet(object.completed) ? BigInt(object.completed) : 0n,
-      failed: isSet(object.failed) ? BigInt(object.failed) : 0n,
-      workersIdle: isSet(object.workersIdle)
-        ? globalThis.Number(object.workersIdle)
-        : isSet(object.workers_idle)
-        ? globalThis.Number(object.workers_idle)
-        : 0,
-      workersRunning: isSet(object.workersRunning)
-        ? globalThis.Number(object.workersRunning)
-        : isSet(object.workers_running)
-        ? globalThis.Number(object.workers_running)
-        : 0,
-      workersInitializing: isSet(object.workersInitializing)
-        ? globalThis.Number(object.workersInitializing)
-        : isSet(object.workers_initializing)
-        ? globalThis.Number(object.workers_initializing)
-        : 0,
-      workersThrottled: isSet(object.workersThrottled)
-        ? globalThis.Number(object.workersThrottled)
-        : isSet(object.workers_throttled)
-        ? globalThis.Number(object.workers_throttled)
-        : 0,
-      workersUnhealthy: isSet(object.workersUnhealthy)
-        ? globalThis.Number(object.workersUnhealthy)
-        : isSet(object.workers_unhealthy)
-        ? globalThis.Number(object.workers_unhealthy)
-        : 0,
-    };
+  create(base?: DeepPartial<EndpointActivity>): EndpointActivity {
+    return EndpointActivity.fromPartial(base ?? {});
   },
-
-  toJSON(message: EndpointActivity): unknown {
-    const obj: any = {};
-    if (message.endpointId !== "") {
-      obj.endpointId = message.endpointId;
-    }
-    if (message.version !== 0n) {
-      obj.version = message.version.toString();
-    }
-    if (message.inQueue !== 0) {
-      obj.inQueue = Math.round(message.inQueue);
-    }
-    if (message.inProgress !== 0) {
-      obj.inProgress = Math.round(message.inProgress);
-    }
-    if (message.submitted !== 0n) {
-      obj.submitted = message.submitted.toString();
-    }
-    if (message.completed !== 0n) {
-      obj.completed = message.completed.toString();
-    }
-    if (message.failed !== 0n) {
-      obj.failed = message.failed.toString();
-    }
-    if (message.workersIdle !== 0) {
-      obj.workersIdle = Math.round(message.workersIdle);
-    }
-    if (message.workersRunning !== 0) {
-      obj.workersRunning = Math.round(message.workersRunning);
-    }
-    if (message.workersInitializing !== 0) {
-      obj.workersInitializing = Math.round(message.workersInitializing);
-    }
-    if (message.workersThrottled !== 0) {
-      obj.workersThrottled = Math.round(message.workersThrottled);
-    }
-    if (message.workersUnhealthy !== 0) {
-      obj.workersUnhealthy = Math.round(message.workersUnhealthy);
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<EndpointActivity>, I>>(base?: I): EndpointActivity {
-    return EndpointActivity.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<EndpointActivity>, I>>(object: I): EndpointActivity {
+  fromPartial(object: DeepPartial<EndpointActivity>): EndpointActivity {
     const message = createBaseEndpointActivity();
     message.endpointId = object.endpointId ?? "";
     message.version = (object.version !== undefined && object.version !== null) ? BigInt(object.version) : 0n;
@@ -13987,60 +10763,10 @@ export const GetHistoryRequest: MessageFns<GetHistoryRequest> = {
     }
   },
 
-  fromJSON(object: any): GetHistoryRequest {
-    return {
-      endpointId: isSet(object.endpointId)
-        ? globalThis.String(object.endpointId)
-        : isSet(object.endpoint_id)
-        ? globalThis.String(object.endpoint_id)
-        : "",
-      fromMs: isSet(object.fromMs) ? BigInt(object.fromMs) : isSet(object.from_ms) ? BigInt(object.from_ms) : 0n,
-      toMs: isSet(object.toMs) ? BigInt(object.toMs) : isSet(object.to_ms) ? BigInt(object.to_ms) : 0n,
-      stepS: isSet(object.stepS)
-        ? globalThis.Number(object.stepS)
-        : isSet(object.step_s)
-        ? globalThis.Number(object.step_s)
-        : 0,
-      byRoute: isSet(object.byRoute)
-        ? globalThis.Boolean(object.byRoute)
-        : isSet(object.by_route)
-        ? globalThis.Boolean(object.by_route)
-        : false,
-      noStepPercentiles: isSet(object.noStepPercentiles)
-        ? globalThis.Boolean(object.noStepPercentiles)
-        : isSet(object.no_step_percentiles)
-        ? globalThis.Boolean(object.no_step_percentiles)
-        : false,
-    };
+  create(base?: DeepPartial<GetHistoryRequest>): GetHistoryRequest {
+    return GetHistoryRequest.fromPartial(base ?? {});
   },
-
-  toJSON(message: GetHistoryRequest): unknown {
-    const obj: any = {};
-    if (message.endpointId !== "") {
-      obj.endpointId = message.endpointId;
-    }
-    if (message.fromMs !== 0n) {
-      obj.fromMs = message.fromMs.toString();
-    }
-    if (message.toMs !== 0n) {
-      obj.toMs = message.toMs.toString();
-    }
-    if (message.stepS !== 0) {
-      obj.stepS = Math.round(message.stepS);
-    }
-    if (message.byRoute !== false) {
-      obj.byRoute = message.byRoute;
-    }
-    if (message.noStepPercentiles !== false) {
-      obj.noStepPercentiles = message.noStepPercentiles;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<GetHistoryRequest>, I>>(base?: I): GetHistoryRequest {
-    return GetHistoryRequest.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<GetHistoryRequest>, I>>(object: I): GetHistoryRequest {
+  fromPartial(object: DeepPartial<GetHistoryRequest>): GetHistoryRequest {
     const message = createBaseGetHistoryRequest();
     message.endpointId = object.endpointId ?? "";
     message.fromMs = (object.fromMs !== undefined && object.fromMs !== null) ? BigInt(object.fromMs) : 0n;
@@ -14730,198 +11456,10 @@ export const GetHistoryResponse: MessageFns<GetHistoryResponse> = {
     }
   },
 
-  fromJSON(object: any): GetHistoryResponse {
-    return {
-      fromMs: isSet(object.fromMs) ? BigInt(object.fromMs) : isSet(object.from_ms) ? BigInt(object.from_ms) : 0n,
-      stepS: isSet(object.stepS)
-        ? globalThis.Number(object.stepS)
-        : isSet(object.step_s)
-        ? globalThis.Number(object.step_s)
-        : 0,
-      steps: isSet(object.steps) ? globalThis.Number(object.steps) : 0,
-      submitted: globalThis.Array.isArray(object?.submitted) ? object.submitted.map((e: any) => BigInt(e)) : [],
-      completed: globalThis.Array.isArray(object?.completed) ? object.completed.map((e: any) => BigInt(e)) : [],
-      failed: globalThis.Array.isArray(object?.failed) ? object.failed.map((e: any) => BigInt(e)) : [],
-      cancelled: globalThis.Array.isArray(object?.cancelled) ? object.cancelled.map((e: any) => BigInt(e)) : [],
-      timedOut: globalThis.Array.isArray(object?.timedOut)
-        ? object.timedOut.map((e: any) => BigInt(e))
-        : globalThis.Array.isArray(object?.timed_out)
-        ? object.timed_out.map((e: any) => BigInt(e))
-        : [],
-      expired: globalThis.Array.isArray(object?.expired) ? object.expired.map((e: any) => BigInt(e)) : [],
-      lost: globalThis.Array.isArray(object?.lost) ? object.lost.map((e: any) => BigInt(e)) : [],
-      inQueue: globalThis.Array.isArray(object?.inQueue)
-        ? object.inQueue.map((e: any) => globalThis.Number(e))
-        : globalThis.Array.isArray(object?.in_queue)
-        ? object.in_queue.map((e: any) => globalThis.Number(e))
-        : [],
-      inProgress: globalThis.Array.isArray(object?.inProgress)
-        ? object.inProgress.map((e: any) => globalThis.Number(e))
-        : globalThis.Array.isArray(object?.in_progress)
-        ? object.in_progress.map((e: any) => globalThis.Number(e))
-        : [],
-      workersIdle: globalThis.Array.isArray(object?.workersIdle)
-        ? object.workersIdle.map((e: any) => globalThis.Number(e))
-        : globalThis.Array.isArray(object?.workers_idle)
-        ? object.workers_idle.map((e: any) => globalThis.Number(e))
-        : [],
-      workersRunning: globalThis.Array.isArray(object?.workersRunning)
-        ? object.workersRunning.map((e: any) => globalThis.Number(e))
-        : globalThis.Array.isArray(object?.workers_running)
-        ? object.workers_running.map((e: any) => globalThis.Number(e))
-        : [],
-      workersInitializing: globalThis.Array.isArray(object?.workersInitializing)
-        ? object.workersInitializing.map((e: any) => globalThis.Number(e))
-        : globalThis.Array.isArray(object?.workers_initializing)
-        ? object.workers_initializing.map((e: any) => globalThis.Number(e))
-        : [],
-      workersThrottled: globalThis.Array.isArray(object?.workersThrottled)
-        ? object.workersThrottled.map((e: any) => globalThis.Number(e))
-        : globalThis.Array.isArray(object?.workers_throttled)
-        ? object.workers_throttled.map((e: any) => globalThis.Number(e))
-        : [],
-      workersUnhealthy: globalThis.Array.isArray(object?.workersUnhealthy)
-        ? object.workersUnhealthy.map((e: any) => globalThis.Number(e))
-        : globalThis.Array.isArray(object?.workers_unhealthy)
-        ? object.workers_unhealthy.map((e: any) => globalThis.Number(e))
-        : [],
-      longestQueue: globalThis.Array.isArray(object?.longestQueue)
-        ? object.longestQueue.map((e: any) => globalThis.Number(e))
-        : globalThis.Array.isArray(object?.longest_queue)
-        ? object.longest_queue.map((e: any) => globalThis.Number(e))
-        : [],
-      delay: isSet(object.delay) ? HistoryDurations.fromJSON(object.delay) : undefined,
-      execution: isSet(object.execution) ? HistoryDurations.fromJSON(object.execution) : undefined,
-      starts: globalThis.Array.isArray(object?.starts)
-        ? object.starts.map((e: any) => BigInt(e))
-        : [],
-      startPlacedMs: globalThis.Array.isArray(object?.startPlacedMs)
-        ? object.startPlacedMs.map((e: any) => globalThis.Number(e))
-        : globalThis.Array.isArray(object?.start_placed_ms)
-        ? object.start_placed_ms.map((e: any) => globalThis.Number(e))
-        : [],
-      startArtifactMs: globalThis.Array.isArray(object?.startArtifactMs)
-        ? object.startArtifactMs.map((e: any) => globalThis.Number(e))
-        : globalThis.Array.isArray(object?.start_artifact_ms)
-        ? object.start_artifact_ms.map((e: any) => globalThis.Number(e))
-        : [],
-      startStartedMs: globalThis.Array.isArray(object?.startStartedMs)
-        ? object.startStartedMs.map((e: any) => globalThis.Number(e))
-        : globalThis.Array.isArray(object?.start_started_ms)
-        ? object.start_started_ms.map((e: any) => globalThis.Number(e))
-        : [],
-      startLoadedMs: globalThis.Array.isArray(object?.startLoadedMs)
-        ? object.startLoadedMs.map((e: any) => globalThis.Number(e))
-        : globalThis.Array.isArray(object?.start_loaded_ms)
-        ? object.start_loaded_ms.map((e: any) => globalThis.Number(e))
-        : [],
-      routes: globalThis.Array.isArray(object?.routes) ? object.routes.map((e: any) => RouteHistory.fromJSON(e)) : [],
-      allRoutes: isSet(object.allRoutes)
-        ? RouteHistory.fromJSON(object.allRoutes)
-        : isSet(object.all_routes)
-        ? RouteHistory.fromJSON(object.all_routes)
-        : undefined,
-      openSteps: isSet(object.openSteps)
-        ? globalThis.Number(object.openSteps)
-        : isSet(object.open_steps)
-        ? globalThis.Number(object.open_steps)
-        : 0,
-    };
+  create(base?: DeepPartial<GetHistoryResponse>): GetHistoryResponse {
+    return GetHistoryResponse.fromPartial(base ?? {});
   },
-
-  toJSON(message: GetHistoryResponse): unknown {
-    const obj: any = {};
-    if (message.fromMs !== 0n) {
-      obj.fromMs = message.fromMs.toString();
-    }
-    if (message.stepS !== 0) {
-      obj.stepS = Math.round(message.stepS);
-    }
-    if (message.steps !== 0) {
-      obj.steps = Math.round(message.steps);
-    }
-    if (message.submitted?.length) {
-      obj.submitted = message.submitted.map((e) => e.toString());
-    }
-    if (message.completed?.length) {
-      obj.completed = message.completed.map((e) => e.toString());
-    }
-    if (message.failed?.length) {
-      obj.failed = message.failed.map((e) => e.toString());
-    }
-    if (message.cancelled?.length) {
-      obj.cancelled = message.cancelled.map((e) => e.toString());
-    }
-    if (message.timedOut?.length) {
-      obj.timedOut = message.timedOut.map((e) => e.toString());
-    }
-    if (message.expired?.length) {
-      obj.expired = message.expired.map((e) => e.toString());
-    }
-    if (message.lost?.length) {
-      obj.lost = message.lost.map((e) => e.toString());
-    }
-    if (message.inQueue?.length) {
-      obj.inQueue = message.inQueue.map((e) => floatToJson(e));
-    }
-    if (message.inProgress?.length) {
-      obj.inProgress = message.inProgress.map((e) => floatToJson(e));
-    }
-    if (message.workersIdle?.length) {
-      obj.workersIdle = message.workersIdle.map((e) => floatToJson(e));
-    }
-    if (message.workersRunning?.length) {
-      obj.workersRunning = message.workersRunning.map((e) => floatToJson(e));
-    }
-    if (message.workersInitializing?.length) {
-      obj.workersInitializing = message.workersInitializing.map((e) => floatToJson(e));
-    }
-    if (message.workersThrottled?.length) {
-      obj.workersThrottled = message.workersThrottled.map((e) => floatToJson(e));
-    }
-    if (message.workersUnhealthy?.length) {
-      obj.workersUnhealthy = message.workersUnhealthy.map((e) => floatToJson(e));
-    }
-    if (message.longestQueue?.length) {
-      obj.longestQueue = message.longestQueue.map((e) => floatToJson(e));
-    }
-    if (message.delay !== undefined) {
-      obj.delay = HistoryDurations.toJSON(message.delay);
-    }
-    if (message.execution !== undefined) {
-      obj.execution = HistoryDurations.toJSON(message.execution);
-    }
-    if (message.starts?.length) {
-      obj.starts = message.starts.map((e) => e.toString());
-    }
-    if (message.startPlacedMs?.length) {
-      obj.startPlacedMs = message.startPlacedMs.map((e) => floatToJson(e));
-    }
-    if (message.startArtifactMs?.length) {
-      obj.startArtifactMs = message.startArtifactMs.map((e) => floatToJson(e));
-    }
-    if (message.startStartedMs?.length) {
-      obj.startStartedMs = message.startStartedMs.map((e) => floatToJson(e));
-    }
-    if (message.startLoadedMs?.length) {
-      obj.startLoadedMs = message.startLoadedMs.map((e) => floatToJson(e));
-    }
-    if (message.routes?.length) {
-      obj.routes = message.routes.map((e) => RouteHistory.toJSON(e));
-    }
-    if (message.allRoutes !== undefined) {
-      obj.allRoutes = RouteHistory.toJSON(message.allRoutes);
-    }
-    if (message.openSteps !== 0) {
-      obj.openSteps = Math.round(message.openSteps);
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<GetHistoryResponse>, I>>(base?: I): GetHistoryResponse {
-    return GetHistoryResponse.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<GetHistoryResponse>, I>>(object: I): GetHistoryResponse {
+  fromPartial(object: DeepPartial<GetHistoryResponse>): GetHistoryResponse {
     const message = createBaseGetHistoryResponse();
     message.fromMs = (object.fromMs !== undefined && object.fromMs !== null) ? BigInt(object.fromMs) : 0n;
     message.stepS = object.stepS ?? 0;
@@ -15056,48 +11594,10 @@ export const GetDeviceHistoryRequest: MessageFns<GetDeviceHistoryRequest> = {
     }
   },
 
-  fromJSON(object: any): GetDeviceHistoryRequest {
-    return {
-      nodeId: isSet(object.nodeId)
-        ? globalThis.String(object.nodeId)
-        : isSet(object.node_id)
-        ? globalThis.String(object.node_id)
-        : "",
-      device: isSet(object.device) ? globalThis.String(object.device) : "",
-      fromMs: isSet(object.fromMs) ? BigInt(object.fromMs) : isSet(object.from_ms) ? BigInt(object.from_ms) : 0n,
-      toMs: isSet(object.toMs) ? BigInt(object.toMs) : isSet(object.to_ms) ? BigInt(object.to_ms) : 0n,
-      stepS: isSet(object.stepS)
-        ? globalThis.Number(object.stepS)
-        : isSet(object.step_s)
-        ? globalThis.Number(object.step_s)
-        : 0,
-    };
+  create(base?: DeepPartial<GetDeviceHistoryRequest>): GetDeviceHistoryRequest {
+    return GetDeviceHistoryRequest.fromPartial(base ?? {});
   },
-
-  toJSON(message: GetDeviceHistoryRequest): unknown {
-    const obj: any = {};
-    if (message.nodeId !== "") {
-      obj.nodeId = message.nodeId;
-    }
-    if (message.device !== "") {
-      obj.device = message.device;
-    }
-    if (message.fromMs !== 0n) {
-      obj.fromMs = message.fromMs.toString();
-    }
-    if (message.toMs !== 0n) {
-      obj.toMs = message.toMs.toString();
-    }
-    if (message.stepS !== 0) {
-      obj.stepS = Math.round(message.stepS);
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<GetDeviceHistoryRequest>, I>>(base?: I): GetDeviceHistoryRequest {
-    return GetDeviceHistoryRequest.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<GetDeviceHistoryRequest>, I>>(object: I): GetDeviceHistoryRequest {
+  fromPartial(object: DeepPartial<GetDeviceHistoryRequest>): GetDeviceHistoryRequest {
     const message = createBaseGetDeviceHistoryRequest();
     message.nodeId = object.nodeId ?? "";
     message.device = object.device ?? "";
@@ -15393,98 +11893,10 @@ export const GetDeviceHistoryResponse: MessageFns<GetDeviceHistoryResponse> = {
     }
   },
 
-  fromJSON(object: any): GetDeviceHistoryResponse {
-    return {
-      fromMs: isSet(object.fromMs) ? BigInt(object.fromMs) : isSet(object.from_ms) ? BigInt(object.from_ms) : 0n,
-      stepS: isSet(object.stepS)
-        ? globalThis.Number(object.stepS)
-        : isSet(object.step_s)
-        ? globalThis.Number(object.step_s)
-        : 0,
-      steps: isSet(object.steps) ? globalThis.Number(object.steps) : 0,
-      utilizationPercent: globalThis.Array.isArray(object?.utilizationPercent)
-        ? object.utilizationPercent.map((e: any) => globalThis.Number(e))
-        : globalThis.Array.isArray(object?.utilization_percent)
-        ? object.utilization_percent.map((e: any) => globalThis.Number(e))
-        : [],
-      powerWatts: globalThis.Array.isArray(object?.powerWatts)
-        ? object.powerWatts.map((e: any) => globalThis.Number(e))
-        : globalThis.Array.isArray(object?.power_watts)
-        ? object.power_watts.map((e: any) => globalThis.Number(e))
-        : [],
-      memoryUsedBytes: globalThis.Array.isArray(object?.memoryUsedBytes)
-        ? object.memoryUsedBytes.map((e: any) => globalThis.Number(e))
-        : globalThis.Array.isArray(object?.memory_used_bytes)
-        ? object.memory_used_bytes.map((e: any) => globalThis.Number(e))
-        : [],
-      temperatureCelsius: globalThis.Array.isArray(object?.temperatureCelsius)
-        ? object.temperatureCelsius.map((e: any) => globalThis.Number(e))
-        : globalThis.Array.isArray(object?.temperature_celsius)
-        ? object.temperature_celsius.map((e: any) => globalThis.Number(e))
-        : [],
-      throttleReasons: globalThis.Array.isArray(object?.throttleReasons)
-        ? object.throttleReasons.map((e: any) => BigInt(e))
-        : globalThis.Array.isArray(object?.throttle_reasons)
-        ? object.throttle_reasons.map((e: any) => BigInt(e))
-        : [],
-      eccCorrected: globalThis.Array.isArray(object?.eccCorrected)
-        ? object.eccCorrected.map((e: any) => globalThis.Number(e))
-        : globalThis.Array.isArray(object?.ecc_corrected)
-        ? object.ecc_corrected.map((e: any) => globalThis.Number(e))
-        : [],
-      eccUncorrected: globalThis.Array.isArray(object?.eccUncorrected)
-        ? object.eccUncorrected.map((e: any) => globalThis.Number(e))
-        : globalThis.Array.isArray(object?.ecc_uncorrected)
-        ? object.ecc_uncorrected.map((e: any) => globalThis.Number(e))
-        : [],
-      xid: globalThis.Array.isArray(object?.xid)
-        ? object.xid.map((e: any) => globalThis.Number(e))
-        : [],
-    };
+  create(base?: DeepPartial<GetDeviceHistoryResponse>): GetDeviceHistoryResponse {
+    return GetDeviceHistoryResponse.fromPartial(base ?? {});
   },
-
-  toJSON(message: GetDeviceHistoryResponse): unknown {
-    const obj: any = {};
-    if (message.fromMs !== 0n) {
-      obj.fromMs = message.fromMs.toString();
-    }
-    if (message.stepS !== 0) {
-      obj.stepS = Math.round(message.stepS);
-    }
-    if (message.steps !== 0) {
-      obj.steps = Math.round(message.steps);
-    }
-    if (message.utilizationPercent?.length) {
-      obj.utilizationPercent = message.utilizationPercent.map((e) => floatToJson(e));
-    }
-    if (message.powerWatts?.length) {
-      obj.powerWatts = message.powerWatts.map((e) => floatToJson(e));
-    }
-    if (message.memoryUsedBytes?.length) {
-      obj.memoryUsedBytes = message.memoryUsedBytes.map((e) => floatToJson(e));
-    }
-    if (message.temperatureCelsius?.length) {
-      obj.temperatureCelsius = message.temperatureCelsius.map((e) => floatToJson(e));
-    }
-    if (message.throttleReasons?.length) {
-      obj.throttleReasons = message.throttleReasons.map((e) => e.toString());
-    }
-    if (message.eccCorrected?.length) {
-      obj.eccCorrected = message.eccCorrected.map((e) => floatToJson(e));
-    }
-    if (message.eccUncorrected?.length) {
-      obj.eccUncorrected = message.eccUncorrected.map((e) => floatToJson(e));
-    }
-    if (message.xid?.length) {
-      obj.xid = message.xid.map((e) => Math.round(e));
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<GetDeviceHistoryResponse>, I>>(base?: I): GetDeviceHistoryResponse {
-    return GetDeviceHistoryResponse.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<GetDeviceHistoryResponse>, I>>(object: I): GetDeviceHistoryResponse {
+  fromPartial(object: DeepPartial<GetDeviceHistoryResponse>): GetDeviceHistoryResponse {
     const message = createBaseGetDeviceHistoryResponse();
     message.fromMs = (object.fromMs !== undefined && object.fromMs !== null) ? BigInt(object.fromMs) : 0n;
     message.stepS = object.stepS ?? 0;
@@ -15665,64 +12077,10 @@ export const RouteHistory: MessageFns<RouteHistory> = {
     }
   },
 
-  fromJSON(object: any): RouteHistory {
-    return {
-      route: isSet(object.route) ? globalThis.String(object.route) : "",
-      requests: globalThis.Array.isArray(object?.requests) ? object.requests.map((e: any) => globalThis.Number(e)) : [],
-      refused: globalThis.Array.isArray(object?.refused) ? object.refused.map((e: any) => globalThis.Number(e)) : [],
-      errors: globalThis.Array.isArray(object?.errors) ? object.errors.map((e: any) => globalThis.Number(e)) : [],
-      durations: isSet(object.durations) ? HistoryDurations.fromJSON(object.durations) : undefined,
-      p50Ms: isSet(object.p50Ms)
-        ? globalThis.Number(object.p50Ms)
-        : isSet(object.p50_ms)
-        ? globalThis.Number(object.p50_ms)
-        : 0,
-      p95Ms: isSet(object.p95Ms)
-        ? globalThis.Number(object.p95Ms)
-        : isSet(object.p95_ms)
-        ? globalThis.Number(object.p95_ms)
-        : 0,
-      p99Ms: isSet(object.p99Ms)
-        ? globalThis.Number(object.p99Ms)
-        : isSet(object.p99_ms)
-        ? globalThis.Number(object.p99_ms)
-        : 0,
-    };
+  create(base?: DeepPartial<RouteHistory>): RouteHistory {
+    return RouteHistory.fromPartial(base ?? {});
   },
-
-  toJSON(message: RouteHistory): unknown {
-    const obj: any = {};
-    if (message.route !== "") {
-      obj.route = message.route;
-    }
-    if (message.requests?.length) {
-      obj.requests = message.requests.map((e) => Math.round(e));
-    }
-    if (message.refused?.length) {
-      obj.refused = message.refused.map((e) => Math.round(e));
-    }
-    if (message.errors?.length) {
-      obj.errors = message.errors.map((e) => Math.round(e));
-    }
-    if (message.durations !== undefined) {
-      obj.durations = HistoryDurations.toJSON(message.durations);
-    }
-    if (message.p50Ms !== 0) {
-      obj.p50Ms = floatToJson(message.p50Ms);
-    }
-    if (message.p95Ms !== 0) {
-      obj.p95Ms = floatToJson(message.p95Ms);
-    }
-    if (message.p99Ms !== 0) {
-      obj.p99Ms = floatToJson(message.p99Ms);
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<RouteHistory>, I>>(base?: I): RouteHistory {
-    return RouteHistory.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<RouteHistory>, I>>(object: I): RouteHistory {
+  fromPartial(object: DeepPartial<RouteHistory>): RouteHistory {
     const message = createBaseRouteHistory();
     message.route = object.route ?? "";
     message.requests = object.requests?.map((e) => e) || [];
@@ -15847,44 +12205,10 @@ export const HistoryDurations: MessageFns<HistoryDurations> = {
     }
   },
 
-  fromJSON(object: any): HistoryDurations {
-    return {
-      p50Ms: globalThis.Array.isArray(object?.p50Ms)
-        ? object.p50Ms.map((e: any) => globalThis.Number(e))
-        : globalThis.Array.isArray(object?.p50_ms)
-        ? object.p50_ms.map((e: any) => globalThis.Number(e))
-        : [],
-      p95Ms: globalThis.Array.isArray(object?.p95Ms)
-        ? object.p95Ms.map((e: any) => globalThis.Number(e))
-        : globalThis.Array.isArray(object?.p95_ms)
-        ? object.p95_ms.map((e: any) => globalThis.Number(e))
-        : [],
-      p99Ms: globalThis.Array.isArray(object?.p99Ms)
-        ? object.p99Ms.map((e: any) => globalThis.Number(e))
-        : globalThis.Array.isArray(object?.p99_ms)
-        ? object.p99_ms.map((e: any) => globalThis.Number(e))
-        : [],
-    };
+  create(base?: DeepPartial<HistoryDurations>): HistoryDurations {
+    return HistoryDurations.fromPartial(base ?? {});
   },
-
-  toJSON(message: HistoryDurations): unknown {
-    const obj: any = {};
-    if (message.p50Ms?.length) {
-      obj.p50Ms = message.p50Ms.map((e) => floatToJson(e));
-    }
-    if (message.p95Ms?.length) {
-      obj.p95Ms = message.p95Ms.map((e) => floatToJson(e));
-    }
-    if (message.p99Ms?.length) {
-      obj.p99Ms = message.p99Ms.map((e) => floatToJson(e));
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<HistoryDurations>, I>>(base?: I): HistoryDurations {
-    return HistoryDurations.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<HistoryDurations>, I>>(object: I): HistoryDurations {
+  fromPartial(object: DeepPartial<HistoryDurations>): HistoryDurations {
     const message = createBaseHistoryDurations();
     message.p50Ms = object.p50Ms?.map((e) => e) || [];
     message.p95Ms = object.p95Ms?.map((e) => e) || [];
@@ -16002,40 +12326,10 @@ export const JobFilter: MessageFns<JobFilter> = {
     }
   },
 
-  fromJSON(object: any): JobFilter {
-    return {
-      states: globalThis.Array.isArray(object?.states) ? object.states.map((e: any) => jobStateFromJSON(e)) : [],
-      sinceMs: isSet(object.sinceMs) ? BigInt(object.sinceMs) : isSet(object.since_ms) ? BigInt(object.since_ms) : 0n,
-      untilMs: isSet(object.untilMs) ? BigInt(object.untilMs) : isSet(object.until_ms) ? BigInt(object.until_ms) : 0n,
-      text: isSet(object.text) ? globalThis.String(object.text) : "",
-      tag: isSet(object.tag) ? globalThis.String(object.tag) : undefined,
-    };
+  create(base?: DeepPartial<JobFilter>): JobFilter {
+    return JobFilter.fromPartial(base ?? {});
   },
-
-  toJSON(message: JobFilter): unknown {
-    const obj: any = {};
-    if (message.states?.length) {
-      obj.states = message.states.map((e) => jobStateToJSON(e));
-    }
-    if (message.sinceMs !== 0n) {
-      obj.sinceMs = message.sinceMs.toString();
-    }
-    if (message.untilMs !== 0n) {
-      obj.untilMs = message.untilMs.toString();
-    }
-    if (message.text !== "") {
-      obj.text = message.text;
-    }
-    if (message.tag !== undefined) {
-      obj.tag = message.tag;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<JobFilter>, I>>(base?: I): JobFilter {
-    return JobFilter.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<JobFilter>, I>>(object: I): JobFilter {
+  fromPartial(object: DeepPartial<JobFilter>): JobFilter {
     const message = createBaseJobFilter();
     message.states = object.states?.map((e) => e) || [];
     message.sinceMs = (object.sinceMs !== undefined && object.sinceMs !== null) ? BigInt(object.sinceMs) : 0n;
@@ -16113,36 +12407,10 @@ export const CountJobsRequest: MessageFns<CountJobsRequest> = {
     }
   },
 
-  fromJSON(object: any): CountJobsRequest {
-    return {
-      endpointId: isSet(object.endpointId)
-        ? globalThis.String(object.endpointId)
-        : isSet(object.endpoint_id)
-        ? globalThis.String(object.endpoint_id)
-        : "",
-      action: isSet(object.action) ? bulkActionFromJSON(object.action) : BulkAction.UNSPECIFIED,
-      filter: isSet(object.filter) ? JobFilter.fromJSON(object.filter) : undefined,
-    };
+  create(base?: DeepPartial<CountJobsRequest>): CountJobsRequest {
+    return CountJobsRequest.fromPartial(base ?? {});
   },
-
-  toJSON(message: CountJobsRequest): unknown {
-    const obj: any = {};
-    if (message.endpointId !== "") {
-      obj.endpointId = message.endpointId;
-    }
-    if (message.action !== BulkAction.UNSPECIFIED) {
-      obj.action = bulkActionToJSON(message.action);
-    }
-    if (message.filter !== undefined) {
-      obj.filter = JobFilter.toJSON(message.filter);
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<CountJobsRequest>, I>>(base?: I): CountJobsRequest {
-    return CountJobsRequest.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<CountJobsRequest>, I>>(object: I): CountJobsRequest {
+  fromPartial(object: DeepPartial<CountJobsRequest>): CountJobsRequest {
     const message = createBaseCountJobsRequest();
     message.endpointId = object.endpointId ?? "";
     message.action = object.action ?? BulkAction.UNSPECIFIED;
@@ -16212,28 +12480,10 @@ export const CountJobsResponse: MessageFns<CountJobsResponse> = {
     }
   },
 
-  fromJSON(object: any): CountJobsResponse {
-    return {
-      count: isSet(object.count) ? BigInt(object.count) : 0n,
-      incomplete: isSet(object.incomplete) ? globalThis.Boolean(object.incomplete) : false,
-    };
+  create(base?: DeepPartial<CountJobsResponse>): CountJobsResponse {
+    return CountJobsResponse.fromPartial(base ?? {});
   },
-
-  toJSON(message: CountJobsResponse): unknown {
-    const obj: any = {};
-    if (message.count !== 0n) {
-      obj.count = message.count.toString();
-    }
-    if (message.incomplete !== false) {
-      obj.incomplete = message.incomplete;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<CountJobsResponse>, I>>(base?: I): CountJobsResponse {
-    return CountJobsResponse.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<CountJobsResponse>, I>>(object: I): CountJobsResponse {
+  fromPartial(object: DeepPartial<CountJobsResponse>): CountJobsResponse {
     const message = createBaseCountJobsResponse();
     message.count = (object.count !== undefined && object.count !== null) ? BigInt(object.count) : 0n;
     message.incomplete = object.incomplete ?? false;
@@ -16308,36 +12558,10 @@ export const StartBulkOperationRequest: MessageFns<StartBulkOperationRequest> = 
     }
   },
 
-  fromJSON(object: any): StartBulkOperationRequest {
-    return {
-      endpointId: isSet(object.endpointId)
-        ? globalThis.String(object.endpointId)
-        : isSet(object.endpoint_id)
-        ? globalThis.String(object.endpoint_id)
-        : "",
-      action: isSet(object.action) ? bulkActionFromJSON(object.action) : BulkAction.UNSPECIFIED,
-      filter: isSet(object.filter) ? JobFilter.fromJSON(object.filter) : undefined,
-    };
+  create(base?: DeepPartial<StartBulkOperationRequest>): StartBulkOperationRequest {
+    return StartBulkOperationRequest.fromPartial(base ?? {});
   },
-
-  toJSON(message: StartBulkOperationRequest): unknown {
-    const obj: any = {};
-    if (message.endpointId !== "") {
-      obj.endpointId = message.endpointId;
-    }
-    if (message.action !== BulkAction.UNSPECIFIED) {
-      obj.action = bulkActionToJSON(message.action);
-    }
-    if (message.filter !== undefined) {
-      obj.filter = JobFilter.toJSON(message.filter);
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<StartBulkOperationRequest>, I>>(base?: I): StartBulkOperationRequest {
-    return StartBulkOperationRequest.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<StartBulkOperationRequest>, I>>(object: I): StartBulkOperationRequest {
+  fromPartial(object: DeepPartial<StartBulkOperationRequest>): StartBulkOperationRequest {
     const message = createBaseStartBulkOperationRequest();
     message.endpointId = object.endpointId ?? "";
     message.action = object.action ?? BulkAction.UNSPECIFIED;
@@ -16518,72 +12742,10 @@ export const BulkOperation: MessageFns<BulkOperation> = {
     }
   },
 
-  fromJSON(object: any): BulkOperation {
-    return {
-      id: isSet(object.id) ? globalThis.String(object.id) : "",
-      endpointId: isSet(object.endpointId)
-        ? globalThis.String(object.endpointId)
-        : isSet(object.endpoint_id)
-        ? globalThis.String(object.endpoint_id)
-        : "",
-      action: isSet(object.action) ? bulkActionFromJSON(object.action) : BulkAction.UNSPECIFIED,
-      state: isSet(object.state) ? bulkStateFromJSON(object.state) : BulkState.UNSPECIFIED,
-      examined: isSet(object.examined) ? BigInt(object.examined) : 0n,
-      changed: isSet(object.changed) ? BigInt(object.changed) : 0n,
-      skipped: isSet(object.skipped) ? BigInt(object.skipped) : 0n,
-      startedAtMs: isSet(object.startedAtMs)
-        ? BigInt(object.startedAtMs)
-        : isSet(object.started_at_ms)
-        ? BigInt(object.started_at_ms)
-        : 0n,
-      endedAtMs: isSet(object.endedAtMs)
-        ? BigInt(object.endedAtMs)
-        : isSet(object.ended_at_ms)
-        ? BigInt(object.ended_at_ms)
-        : 0n,
-      error: isSet(object.error) ? globalThis.String(object.error) : "",
-    };
+  create(base?: DeepPartial<BulkOperation>): BulkOperation {
+    return BulkOperation.fromPartial(base ?? {});
   },
-
-  toJSON(message: BulkOperation): unknown {
-    const obj: any = {};
-    if (message.id !== "") {
-      obj.id = message.id;
-    }
-    if (message.endpointId !== "") {
-      obj.endpointId = message.endpointId;
-    }
-    if (message.action !== BulkAction.UNSPECIFIED) {
-      obj.action = bulkActionToJSON(message.action);
-    }
-    if (message.state !== BulkState.UNSPECIFIED) {
-      obj.state = bulkStateToJSON(message.state);
-    }
-    if (message.examined !== 0n) {
-      obj.examined = message.examined.toString();
-    }
-    if (message.changed !== 0n) {
-      obj.changed = message.changed.toString();
-    }
-    if (message.skipped !== 0n) {
-      obj.skipped = message.skipped.toString();
-    }
-    if (message.startedAtMs !== 0n) {
-      obj.startedAtMs = message.startedAtMs.toString();
-    }
-    if (message.endedAtMs !== 0n) {
-      obj.endedAtMs = message.endedAtMs.toString();
-    }
-    if (message.error !== "") {
-      obj.error = message.error;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<BulkOperation>, I>>(base?: I): BulkOperation {
-    return BulkOperation.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<BulkOperation>, I>>(object: I): BulkOperation {
+  fromPartial(object: DeepPartial<BulkOperation>): BulkOperation {
     const message = createBaseBulkOperation();
     message.id = object.id ?? "";
     message.endpointId = object.endpointId ?? "";
@@ -16646,28 +12808,10 @@ export const ListBulkOperationsRequest: MessageFns<ListBulkOperationsRequest> = 
     }
   },
 
-  fromJSON(object: any): ListBulkOperationsRequest {
-    return {
-      endpointId: isSet(object.endpointId)
-        ? globalThis.String(object.endpointId)
-        : isSet(object.endpoint_id)
-        ? globalThis.String(object.endpoint_id)
-        : "",
-    };
+  create(base?: DeepPartial<ListBulkOperationsRequest>): ListBulkOperationsRequest {
+    return ListBulkOperationsRequest.fromPartial(base ?? {});
   },
-
-  toJSON(message: ListBulkOperationsRequest): unknown {
-    const obj: any = {};
-    if (message.endpointId !== "") {
-      obj.endpointId = message.endpointId;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<ListBulkOperationsRequest>, I>>(base?: I): ListBulkOperationsRequest {
-    return ListBulkOperationsRequest.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<ListBulkOperationsRequest>, I>>(object: I): ListBulkOperationsRequest {
+  fromPartial(object: DeepPartial<ListBulkOperationsRequest>): ListBulkOperationsRequest {
     const message = createBaseListBulkOperationsRequest();
     message.endpointId = object.endpointId ?? "";
     return message;
@@ -16719,26 +12863,10 @@ export const ListBulkOperationsResponse: MessageFns<ListBulkOperationsResponse> 
     }
   },
 
-  fromJSON(object: any): ListBulkOperationsResponse {
-    return {
-      operations: globalThis.Array.isArray(object?.operations)
-        ? object.operations.map((e: any) => BulkOperation.fromJSON(e))
-        : [],
-    };
+  create(base?: DeepPartial<ListBulkOperationsResponse>): ListBulkOperationsResponse {
+    return ListBulkOperationsResponse.fromPartial(base ?? {});
   },
-
-  toJSON(message: ListBulkOperationsResponse): unknown {
-    const obj: any = {};
-    if (message.operations?.length) {
-      obj.operations = message.operations.map((e) => BulkOperation.toJSON(e));
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<ListBulkOperationsResponse>, I>>(base?: I): ListBulkOperationsResponse {
-    return ListBulkOperationsResponse.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<ListBulkOperationsResponse>, I>>(object: I): ListBulkOperationsResponse {
+  fromPartial(object: DeepPartial<ListBulkOperationsResponse>): ListBulkOperationsResponse {
     const message = createBaseListBulkOperationsResponse();
     message.operations = object.operations?.map((e) => BulkOperation.fromPartial(e)) || [];
     return message;
@@ -16790,22 +12918,10 @@ export const StopBulkOperationRequest: MessageFns<StopBulkOperationRequest> = {
     }
   },
 
-  fromJSON(object: any): StopBulkOperationRequest {
-    return { id: isSet(object.id) ? globalThis.String(object.id) : "" };
+  create(base?: DeepPartial<StopBulkOperationRequest>): StopBulkOperationRequest {
+    return StopBulkOperationRequest.fromPartial(base ?? {});
   },
-
-  toJSON(message: StopBulkOperationRequest): unknown {
-    const obj: any = {};
-    if (message.id !== "") {
-      obj.id = message.id;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<StopBulkOperationRequest>, I>>(base?: I): StopBulkOperationRequest {
-    return StopBulkOperationRequest.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<StopBulkOperationRequest>, I>>(object: I): StopBulkOperationRequest {
+  fromPartial(object: DeepPartial<StopBulkOperationRequest>): StopBulkOperationRequest {
     const message = createBaseStopBulkOperationRequest();
     message.id = object.id ?? "";
     return message;
@@ -16954,56 +13070,10 @@ export const SearchJobsRequest: MessageFns<SearchJobsRequest> = {
     }
   },
 
-  fromJSON(object: any): SearchJobsRequest {
-    return {
-      endpointId: isSet(object.endpointId)
-        ? globalThis.String(object.endpointId)
-        : isSet(object.endpoint_id)
-        ? globalThis.String(object.endpoint_id)
-        : "",
-      states: globalThis.Array.isArray(object?.states) ? object.states.map((e: any) => jobStateFromJSON(e)) : [],
-      sinceMs: isSet(object.sinceMs) ? BigInt(object.sinceMs) : isSet(object.since_ms) ? BigInt(object.since_ms) : 0n,
-      untilMs: isSet(object.untilMs) ? BigInt(object.untilMs) : isSet(object.until_ms) ? BigInt(object.until_ms) : 0n,
-      text: isSet(object.text) ? globalThis.String(object.text) : "",
-      cursor: isSet(object.cursor) ? globalThis.String(object.cursor) : "",
-      limit: isSet(object.limit) ? globalThis.Number(object.limit) : 0,
-      tag: isSet(object.tag) ? globalThis.String(object.tag) : undefined,
-    };
+  create(base?: DeepPartial<SearchJobsRequest>): SearchJobsRequest {
+    return SearchJobsRequest.fromPartial(base ?? {});
   },
-
-  toJSON(message: SearchJobsRequest): unknown {
-    const obj: any = {};
-    if (message.endpointId !== "") {
-      obj.endpointId = message.endpointId;
-    }
-    if (message.states?.length) {
-      obj.states = message.states.map((e) => jobStateToJSON(e));
-    }
-    if (message.sinceMs !== 0n) {
-      obj.sinceMs = message.sinceMs.toString();
-    }
-    if (message.untilMs !== 0n) {
-      obj.untilMs = message.untilMs.toString();
-    }
-    if (message.text !== "") {
-      obj.text = message.text;
-    }
-    if (message.cursor !== "") {
-      obj.cursor = message.cursor;
-    }
-    if (message.limit !== 0) {
-      obj.limit = Math.round(message.limit);
-    }
-    if (message.tag !== undefined) {
-      obj.tag = message.tag;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<SearchJobsRequest>, I>>(base?: I): SearchJobsRequest {
-    return SearchJobsRequest.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<SearchJobsRequest>, I>>(object: I): SearchJobsRequest {
+  fromPartial(object: DeepPartial<SearchJobsRequest>): SearchJobsRequest {
     const message = createBaseSearchJobsRequest();
     message.endpointId = object.endpointId ?? "";
     message.states = object.states?.map((e) => e) || [];
@@ -17084,32 +13154,10 @@ export const SearchJobsResponse: MessageFns<SearchJobsResponse> = {
     }
   },
 
-  fromJSON(object: any): SearchJobsResponse {
-    return {
-      jobs: globalThis.Array.isArray(object?.jobs) ? object.jobs.map((e: any) => JobDetail.fromJSON(e)) : [],
-      cursor: isSet(object.cursor) ? globalThis.String(object.cursor) : "",
-      incomplete: isSet(object.incomplete) ? globalThis.Boolean(object.incomplete) : false,
-    };
+  create(base?: DeepPartial<SearchJobsResponse>): SearchJobsResponse {
+    return SearchJobsResponse.fromPartial(base ?? {});
   },
-
-  toJSON(message: SearchJobsResponse): unknown {
-    const obj: any = {};
-    if (message.jobs?.length) {
-      obj.jobs = message.jobs.map((e) => JobDetail.toJSON(e));
-    }
-    if (message.cursor !== "") {
-      obj.cursor = message.cursor;
-    }
-    if (message.incomplete !== false) {
-      obj.incomplete = message.incomplete;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<SearchJobsResponse>, I>>(base?: I): SearchJobsResponse {
-    return SearchJobsResponse.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<SearchJobsResponse>, I>>(object: I): SearchJobsResponse {
+  fromPartial(object: DeepPartial<SearchJobsResponse>): SearchJobsResponse {
     const message = createBaseSearchJobsResponse();
     message.jobs = object.jobs?.map((e) => JobDetail.fromPartial(e)) || [];
     message.cursor = object.cursor ?? "";
@@ -17174,36 +13222,10 @@ export const GetJobRequest: MessageFns<GetJobRequest> = {
     }
   },
 
-  fromJSON(object: any): GetJobRequest {
-    return {
-      endpointId: isSet(object.endpointId)
-        ? globalThis.String(object.endpointId)
-        : isSet(object.endpoint_id)
-        ? globalThis.String(object.endpoint_id)
-        : "",
-      jobId: isSet(object.jobId)
-        ? globalThis.String(object.jobId)
-        : isSet(object.job_id)
-        ? globalThis.String(object.job_id)
-        : "",
-    };
+  create(base?: DeepPartial<GetJobRequest>): GetJobRequest {
+    return GetJobRequest.fromPartial(base ?? {});
   },
-
-  toJSON(message: GetJobRequest): unknown {
-    const obj: any = {};
-    if (message.endpointId !== "") {
-      obj.endpointId = message.endpointId;
-    }
-    if (message.jobId !== "") {
-      obj.jobId = message.jobId;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<GetJobRequest>, I>>(base?: I): GetJobRequest {
-    return GetJobRequest.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<GetJobRequest>, I>>(object: I): GetJobRequest {
+  fromPartial(object: DeepPartial<GetJobRequest>): GetJobRequest {
     const message = createBaseGetJobRequest();
     message.endpointId = object.endpointId ?? "";
     message.jobId = object.jobId ?? "";
@@ -17453,122 +13475,10 @@ export const JobDetail: MessageFns<JobDetail> = {
     }
   },
 
-  fromJSON(object: any): JobDetail {
-    return {
-      job: isSet(object.job) ? Job.fromJSON(object.job) : undefined,
-      kind: isSet(object.kind) ? jobKindFromJSON(object.kind) : JobKind.UNSPECIFIED,
-      lowPriority: isSet(object.lowPriority)
-        ? globalThis.Boolean(object.lowPriority)
-        : isSet(object.low_priority)
-        ? globalThis.Boolean(object.low_priority)
-        : false,
-      startedAtMs: isSet(object.startedAtMs)
-        ? BigInt(object.startedAtMs)
-        : isSet(object.started_at_ms)
-        ? BigInt(object.started_at_ms)
-        : 0n,
-      endedAtMs: isSet(object.endedAtMs)
-        ? BigInt(object.endedAtMs)
-        : isSet(object.ended_at_ms)
-        ? BigInt(object.ended_at_ms)
-        : 0n,
-      deleteAtMs: isSet(object.deleteAtMs)
-        ? BigInt(object.deleteAtMs)
-        : isSet(object.delete_at_ms)
-        ? BigInt(object.delete_at_ms)
-        : 0n,
-      attempts: isSet(object.attempts) ? globalThis.Number(object.attempts) : 0,
-      executionTimeoutMs: isSet(object.executionTimeoutMs)
-        ? BigInt(object.executionTimeoutMs)
-        : isSet(object.execution_timeout_ms)
-        ? BigInt(object.execution_timeout_ms)
-        : 0n,
-      ttlMs: isSet(object.ttlMs) ? BigInt(object.ttlMs) : isSet(object.ttl_ms) ? BigInt(object.ttl_ms) : 0n,
-      nodeId: isSet(object.nodeId)
-        ? globalThis.String(object.nodeId)
-        : isSet(object.node_id)
-        ? globalThis.String(object.node_id)
-        : "",
-      input: isSet(object.input) ? Payload.fromJSON(object.input) : undefined,
-      chunks: isSet(object.chunks) ? globalThis.Number(object.chunks) : 0,
-      traceId: isSet(object.traceId)
-        ? globalThis.String(object.traceId)
-        : isSet(object.trace_id)
-        ? globalThis.String(object.trace_id)
-        : undefined,
-      tags: globalThis.Array.isArray(object?.tags)
-        ? object.tags.map((e: any) => globalThis.String(e))
-        : [],
-      pastAttempts: globalThis.Array.isArray(object?.pastAttempts)
-        ? object.pastAttempts.map((e: any) => PastAttempt.fromJSON(e))
-        : globalThis.Array.isArray(object?.past_attempts)
-        ? object.past_attempts.map((e: any) => PastAttempt.fromJSON(e))
-        : [],
-      queueReasons: globalThis.Array.isArray(object?.queueReasons)
-        ? object.queueReasons.map((e: any) => QueueReasonSpan.fromJSON(e))
-        : globalThis.Array.isArray(object?.queue_reasons)
-        ? object.queue_reasons.map((e: any) => QueueReasonSpan.fromJSON(e))
-        : [],
-    };
+  create(base?: DeepPartial<JobDetail>): JobDetail {
+    return JobDetail.fromPartial(base ?? {});
   },
-
-  toJSON(message: JobDetail): unknown {
-    const obj: any = {};
-    if (message.job !== undefined) {
-      obj.job = Job.toJSON(message.job);
-    }
-    if (message.kind !== JobKind.UNSPECIFIED) {
-      obj.kind = jobKindToJSON(message.kind);
-    }
-    if (message.lowPriority !== false) {
-      obj.lowPriority = message.lowPriority;
-    }
-    if (message.startedAtMs !== 0n) {
-      obj.startedAtMs = message.startedAtMs.toString();
-    }
-    if (message.endedAtMs !== 0n) {
-      obj.endedAtMs = message.endedAtMs.toString();
-    }
-    if (message.deleteAtMs !== 0n) {
-      obj.deleteAtMs = message.deleteAtMs.toString();
-    }
-    if (message.attempts !== 0) {
-      obj.attempts = Math.round(message.attempts);
-    }
-    if (message.executionTimeoutMs !== 0n) {
-      obj.executionTimeoutMs = message.executionTimeoutMs.toString();
-    }
-    if (message.ttlMs !== 0n) {
-      obj.ttlMs = message.ttlMs.toString();
-    }
-    if (message.nodeId !== "") {
-      obj.nodeId = message.nodeId;
-    }
-    if (message.input !== undefined) {
-      obj.input = Payload.toJSON(message.input);
-    }
-    if (message.chunks !== 0) {
-      obj.chunks = Math.round(message.chunks);
-    }
-    if (message.traceId !== undefined) {
-      obj.traceId = message.traceId;
-    }
-    if (message.tags?.length) {
-      obj.tags = message.tags;
-    }
-    if (message.pastAttempts?.length) {
-      obj.pastAttempts = message.pastAttempts.map((e) => PastAttempt.toJSON(e));
-    }
-    if (message.queueReasons?.length) {
-      obj.queueReasons = message.queueReasons.map((e) => QueueReasonSpan.toJSON(e));
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<JobDetail>, I>>(base?: I): JobDetail {
-    return JobDetail.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<JobDetail>, I>>(object: I): JobDetail {
+  fromPartial(object: DeepPartial<JobDetail>): JobDetail {
     const message = createBaseJobDetail();
     message.job = (object.job !== undefined && object.job !== null) ? Job.fromPartial(object.job) : undefined;
     message.kind = object.kind ?? JobKind.UNSPECIFIED;
@@ -17765,84 +13675,10 @@ export const PastAttempt: MessageFns<PastAttempt> = {
     }
   },
 
-  fromJSON(object: any): PastAttempt {
-    return {
-      submittedAtMs: isSet(object.submittedAtMs)
-        ? BigInt(object.submittedAtMs)
-        : isSet(object.submitted_at_ms)
-        ? BigInt(object.submitted_at_ms)
-        : 0n,
-      attempt: isSet(object.attempt) ? globalThis.Number(object.attempt) : 0,
-      workerId: isSet(object.workerId)
-        ? globalThis.String(object.workerId)
-        : isSet(object.worker_id)
-        ? globalThis.String(object.worker_id)
-        : "",
-      nodeId: isSet(object.nodeId)
-        ? globalThis.String(object.nodeId)
-        : isSet(object.node_id)
-        ? globalThis.String(object.node_id)
-        : "",
-      leasedAtMs: isSet(object.leasedAtMs)
-        ? BigInt(object.leasedAtMs)
-        : isSet(object.leased_at_ms)
-        ? BigInt(object.leased_at_ms)
-        : 0n,
-      startedAtMs: isSet(object.startedAtMs)
-        ? BigInt(object.startedAtMs)
-        : isSet(object.started_at_ms)
-        ? BigInt(object.started_at_ms)
-        : 0n,
-      endedAtMs: isSet(object.endedAtMs)
-        ? BigInt(object.endedAtMs)
-        : isSet(object.ended_at_ms)
-        ? BigInt(object.ended_at_ms)
-        : 0n,
-      reason: isSet(object.reason) ? globalThis.String(object.reason) : "",
-      error: isSet(object.error) ? globalThis.String(object.error) : "",
-      count: isSet(object.count) ? globalThis.Number(object.count) : 0,
-    };
+  create(base?: DeepPartial<PastAttempt>): PastAttempt {
+    return PastAttempt.fromPartial(base ?? {});
   },
-
-  toJSON(message: PastAttempt): unknown {
-    const obj: any = {};
-    if (message.submittedAtMs !== 0n) {
-      obj.submittedAtMs = message.submittedAtMs.toString();
-    }
-    if (message.attempt !== 0) {
-      obj.attempt = Math.round(message.attempt);
-    }
-    if (message.workerId !== "") {
-      obj.workerId = message.workerId;
-    }
-    if (message.nodeId !== "") {
-      obj.nodeId = message.nodeId;
-    }
-    if (message.leasedAtMs !== 0n) {
-      obj.leasedAtMs = message.leasedAtMs.toString();
-    }
-    if (message.startedAtMs !== 0n) {
-      obj.startedAtMs = message.startedAtMs.toString();
-    }
-    if (message.endedAtMs !== 0n) {
-      obj.endedAtMs = message.endedAtMs.toString();
-    }
-    if (message.reason !== "") {
-      obj.reason = message.reason;
-    }
-    if (message.error !== "") {
-      obj.error = message.error;
-    }
-    if (message.count !== 0) {
-      obj.count = Math.round(message.count);
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<PastAttempt>, I>>(base?: I): PastAttempt {
-    return PastAttempt.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<PastAttempt>, I>>(object: I): PastAttempt {
+  fromPartial(object: DeepPartial<PastAttempt>): PastAttempt {
     const message = createBasePastAttempt();
     message.submittedAtMs = (object.submittedAtMs !== undefined && object.submittedAtMs !== null)
       ? BigInt(object.submittedAtMs)
@@ -17948,36 +13784,10 @@ export const QueueReasonSpan: MessageFns<QueueReasonSpan> = {
     }
   },
 
-  fromJSON(object: any): QueueReasonSpan {
-    return {
-      atMs: isSet(object.atMs) ? BigInt(object.atMs) : isSet(object.at_ms) ? BigInt(object.at_ms) : 0n,
-      untilMs: isSet(object.untilMs) ? BigInt(object.untilMs) : isSet(object.until_ms) ? BigInt(object.until_ms) : 0n,
-      reason: isSet(object.reason) ? globalThis.String(object.reason) : "",
-      detail: isSet(object.detail) ? globalThis.String(object.detail) : "",
-    };
+  create(base?: DeepPartial<QueueReasonSpan>): QueueReasonSpan {
+    return QueueReasonSpan.fromPartial(base ?? {});
   },
-
-  toJSON(message: QueueReasonSpan): unknown {
-    const obj: any = {};
-    if (message.atMs !== 0n) {
-      obj.atMs = message.atMs.toString();
-    }
-    if (message.untilMs !== 0n) {
-      obj.untilMs = message.untilMs.toString();
-    }
-    if (message.reason !== "") {
-      obj.reason = message.reason;
-    }
-    if (message.detail !== "") {
-      obj.detail = message.detail;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<QueueReasonSpan>, I>>(base?: I): QueueReasonSpan {
-    return QueueReasonSpan.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<QueueReasonSpan>, I>>(object: I): QueueReasonSpan {
+  fromPartial(object: DeepPartial<QueueReasonSpan>): QueueReasonSpan {
     const message = createBaseQueueReasonSpan();
     message.atMs = (object.atMs !== undefined && object.atMs !== null) ? BigInt(object.atMs) : 0n;
     message.untilMs = (object.untilMs !== undefined && object.untilMs !== null) ? BigInt(object.untilMs) : 0n;
@@ -18021,19 +13831,10 @@ export const CreateSessionRequest: MessageFns<CreateSessionRequest> = {
     }
   },
 
-  fromJSON(_: any): CreateSessionRequest {
-    return {};
+  create(base?: DeepPartial<CreateSessionRequest>): CreateSessionRequest {
+    return CreateSessionRequest.fromPartial(base ?? {});
   },
-
-  toJSON(_: CreateSessionRequest): unknown {
-    const obj: any = {};
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<CreateSessionRequest>, I>>(base?: I): CreateSessionRequest {
-    return CreateSessionRequest.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<CreateSessionRequest>, I>>(_: I): CreateSessionRequest {
+  fromPartial(_: DeepPartial<CreateSessionRequest>): CreateSessionRequest {
     const message = createBaseCreateSessionRequest();
     return message;
   },
@@ -18095,28 +13896,10 @@ export const CreateSessionResponse: MessageFns<CreateSessionResponse> = {
     }
   },
 
-  fromJSON(object: any): CreateSessionResponse {
-    return {
-      token: isSet(object.token) ? globalThis.String(object.token) : "",
-      session: isSet(object.session) ? SessionInfo.fromJSON(object.session) : undefined,
-    };
+  create(base?: DeepPartial<CreateSessionResponse>): CreateSessionResponse {
+    return CreateSessionResponse.fromPartial(base ?? {});
   },
-
-  toJSON(message: CreateSessionResponse): unknown {
-    const obj: any = {};
-    if (message.token !== "") {
-      obj.token = message.token;
-    }
-    if (message.session !== undefined) {
-      obj.session = SessionInfo.toJSON(message.session);
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<CreateSessionResponse>, I>>(base?: I): CreateSessionResponse {
-    return CreateSessionResponse.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<CreateSessionResponse>, I>>(object: I): CreateSessionResponse {
+  fromPartial(object: DeepPartial<CreateSessionResponse>): CreateSessionResponse {
     const message = createBaseCreateSessionResponse();
     message.token = object.token ?? "";
     message.session = (object.session !== undefined && object.session !== null)
@@ -18160,19 +13943,10 @@ export const GetSessionRequest: MessageFns<GetSessionRequest> = {
     }
   },
 
-  fromJSON(_: any): GetSessionRequest {
-    return {};
+  create(base?: DeepPartial<GetSessionRequest>): GetSessionRequest {
+    return GetSessionRequest.fromPartial(base ?? {});
   },
-
-  toJSON(_: GetSessionRequest): unknown {
-    const obj: any = {};
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<GetSessionRequest>, I>>(base?: I): GetSessionRequest {
-    return GetSessionRequest.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<GetSessionRequest>, I>>(_: I): GetSessionRequest {
+  fromPartial(_: DeepPartial<GetSessionRequest>): GetSessionRequest {
     const message = createBaseGetSessionRequest();
     return message;
   },
@@ -18256,48 +14030,10 @@ export const SessionInfo: MessageFns<SessionInfo> = {
     }
   },
 
-  fromJSON(object: any): SessionInfo {
-    return {
-      accountId: isSet(object.accountId)
-        ? globalThis.String(object.accountId)
-        : isSet(object.account_id)
-        ? globalThis.String(object.account_id)
-        : "",
-      scope: isSet(object.scope) ? keyScopeFromJSON(object.scope) : KeyScope.UNSPECIFIED,
-      keyId: isSet(object.keyId)
-        ? globalThis.String(object.keyId)
-        : isSet(object.key_id)
-        ? globalThis.String(object.key_id)
-        : "",
-      keyName: isSet(object.keyName)
-        ? globalThis.String(object.keyName)
-        : isSet(object.key_name)
-        ? globalThis.String(object.key_name)
-        : "",
-    };
+  create(base?: DeepPartial<SessionInfo>): SessionInfo {
+    return SessionInfo.fromPartial(base ?? {});
   },
-
-  toJSON(message: SessionInfo): unknown {
-    const obj: any = {};
-    if (message.accountId !== "") {
-      obj.accountId = message.accountId;
-    }
-    if (message.scope !== KeyScope.UNSPECIFIED) {
-      obj.scope = keyScopeToJSON(message.scope);
-    }
-    if (message.keyId !== "") {
-      obj.keyId = message.keyId;
-    }
-    if (message.keyName !== "") {
-      obj.keyName = message.keyName;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<SessionInfo>, I>>(base?: I): SessionInfo {
-    return SessionInfo.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<SessionInfo>, I>>(object: I): SessionInfo {
+  fromPartial(object: DeepPartial<SessionInfo>): SessionInfo {
     const message = createBaseSessionInfo();
     message.accountId = object.accountId ?? "";
     message.scope = object.scope ?? KeyScope.UNSPECIFIED;
@@ -18341,19 +14077,10 @@ export const EndSessionRequest: MessageFns<EndSessionRequest> = {
     }
   },
 
-  fromJSON(_: any): EndSessionRequest {
-    return {};
+  create(base?: DeepPartial<EndSessionRequest>): EndSessionRequest {
+    return EndSessionRequest.fromPartial(base ?? {});
   },
-
-  toJSON(_: EndSessionRequest): unknown {
-    const obj: any = {};
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<EndSessionRequest>, I>>(base?: I): EndSessionRequest {
-    return EndSessionRequest.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<EndSessionRequest>, I>>(_: I): EndSessionRequest {
+  fromPartial(_: DeepPartial<EndSessionRequest>): EndSessionRequest {
     const message = createBaseEndSessionRequest();
     return message;
   },
@@ -18393,19 +14120,10 @@ export const EndSessionResponse: MessageFns<EndSessionResponse> = {
     }
   },
 
-  fromJSON(_: any): EndSessionResponse {
-    return {};
+  create(base?: DeepPartial<EndSessionResponse>): EndSessionResponse {
+    return EndSessionResponse.fromPartial(base ?? {});
   },
-
-  toJSON(_: EndSessionResponse): unknown {
-    const obj: any = {};
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<EndSessionResponse>, I>>(base?: I): EndSessionResponse {
-    return EndSessionResponse.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<EndSessionResponse>, I>>(_: I): EndSessionResponse {
+  fromPartial(_: DeepPartial<EndSessionResponse>): EndSessionResponse {
     const message = createBaseEndSessionResponse();
     return message;
   },
@@ -18456,22 +14174,10 @@ export const ListKeysRequest: MessageFns<ListKeysRequest> = {
     }
   },
 
-  fromJSON(object: any): ListKeysRequest {
-    return { account: isSet(object.account) ? globalThis.String(object.account) : "" };
+  create(base?: DeepPartial<ListKeysRequest>): ListKeysRequest {
+    return ListKeysRequest.fromPartial(base ?? {});
   },
-
-  toJSON(message: ListKeysRequest): unknown {
-    const obj: any = {};
-    if (message.account !== "") {
-      obj.account = message.account;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<ListKeysRequest>, I>>(base?: I): ListKeysRequest {
-    return ListKeysRequest.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<ListKeysRequest>, I>>(object: I): ListKeysRequest {
+  fromPartial(object: DeepPartial<ListKeysRequest>): ListKeysRequest {
     const message = createBaseListKeysRequest();
     message.account = object.account ?? "";
     return message;
@@ -18523,22 +14229,10 @@ export const ListKeysResponse: MessageFns<ListKeysResponse> = {
     }
   },
 
-  fromJSON(object: any): ListKeysResponse {
-    return { keys: globalThis.Array.isArray(object?.keys) ? object.keys.map((e: any) => KeyInfo.fromJSON(e)) : [] };
+  create(base?: DeepPartial<ListKeysResponse>): ListKeysResponse {
+    return ListKeysResponse.fromPartial(base ?? {});
   },
-
-  toJSON(message: ListKeysResponse): unknown {
-    const obj: any = {};
-    if (message.keys?.length) {
-      obj.keys = message.keys.map((e) => KeyInfo.toJSON(e));
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<ListKeysResponse>, I>>(base?: I): ListKeysResponse {
-    return ListKeysResponse.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<ListKeysResponse>, I>>(object: I): ListKeysResponse {
+  fromPartial(object: DeepPartial<ListKeysResponse>): ListKeysResponse {
     const message = createBaseListKeysResponse();
     message.keys = object.keys?.map((e) => KeyInfo.fromPartial(e)) || [];
     return message;
@@ -18697,72 +14391,10 @@ export const KeyInfo: MessageFns<KeyInfo> = {
     }
   },
 
-  fromJSON(object: any): KeyInfo {
-    return {
-      id: isSet(object.id) ? globalThis.String(object.id) : "",
-      name: isSet(object.name) ? globalThis.String(object.name) : "",
-      prefix: isSet(object.prefix) ? globalThis.String(object.prefix) : "",
-      scope: isSet(object.scope) ? keyScopeFromJSON(object.scope) : KeyScope.UNSPECIFIED,
-      endpointIds: globalThis.Array.isArray(object?.endpointIds)
-        ? object.endpointIds.map((e: any) => globalThis.String(e))
-        : globalThis.Array.isArray(object?.endpoint_ids)
-        ? object.endpoint_ids.map((e: any) => globalThis.String(e))
-        : [],
-      environment: isSet(object.environment) ? globalThis.String(object.environment) : "",
-      createdAtMs: isSet(object.createdAtMs)
-        ? BigInt(object.createdAtMs)
-        : isSet(object.created_at_ms)
-        ? BigInt(object.created_at_ms)
-        : 0n,
-      expiresAtMs: isSet(object.expiresAtMs)
-        ? BigInt(object.expiresAtMs)
-        : isSet(object.expires_at_ms)
-        ? BigInt(object.expires_at_ms)
-        : 0n,
-      lastUsedAtMs: isSet(object.lastUsedAtMs)
-        ? BigInt(object.lastUsedAtMs)
-        : isSet(object.last_used_at_ms)
-        ? BigInt(object.last_used_at_ms)
-        : 0n,
-    };
+  create(base?: DeepPartial<KeyInfo>): KeyInfo {
+    return KeyInfo.fromPartial(base ?? {});
   },
-
-  toJSON(message: KeyInfo): unknown {
-    const obj: any = {};
-    if (message.id !== "") {
-      obj.id = message.id;
-    }
-    if (message.name !== "") {
-      obj.name = message.name;
-    }
-    if (message.prefix !== "") {
-      obj.prefix = message.prefix;
-    }
-    if (message.scope !== KeyScope.UNSPECIFIED) {
-      obj.scope = keyScopeToJSON(message.scope);
-    }
-    if (message.endpointIds?.length) {
-      obj.endpointIds = message.endpointIds;
-    }
-    if (message.environment !== "") {
-      obj.environment = message.environment;
-    }
-    if (message.createdAtMs !== 0n) {
-      obj.createdAtMs = message.createdAtMs.toString();
-    }
-    if (message.expiresAtMs !== 0n) {
-      obj.expiresAtMs = message.expiresAtMs.toString();
-    }
-    if (message.lastUsedAtMs !== 0n) {
-      obj.lastUsedAtMs = message.lastUsedAtMs.toString();
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<KeyInfo>, I>>(base?: I): KeyInfo {
-    return KeyInfo.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<KeyInfo>, I>>(object: I): KeyInfo {
+  fromPartial(object: DeepPartial<KeyInfo>): KeyInfo {
     const message = createBaseKeyInfo();
     message.id = object.id ?? "";
     message.name = object.name ?? "";
@@ -18839,28 +14471,10 @@ export const RevokeKeyRequest: MessageFns<RevokeKeyRequest> = {
     }
   },
 
-  fromJSON(object: any): RevokeKeyRequest {
-    return {
-      id: isSet(object.id) ? globalThis.String(object.id) : "",
-      account: isSet(object.account) ? globalThis.String(object.account) : "",
-    };
+  create(base?: DeepPartial<RevokeKeyRequest>): RevokeKeyRequest {
+    return RevokeKeyRequest.fromPartial(base ?? {});
   },
-
-  toJSON(message: RevokeKeyRequest): unknown {
-    const obj: any = {};
-    if (message.id !== "") {
-      obj.id = message.id;
-    }
-    if (message.account !== "") {
-      obj.account = message.account;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<RevokeKeyRequest>, I>>(base?: I): RevokeKeyRequest {
-    return RevokeKeyRequest.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<RevokeKeyRequest>, I>>(object: I): RevokeKeyRequest {
+  fromPartial(object: DeepPartial<RevokeKeyRequest>): RevokeKeyRequest {
     const message = createBaseRevokeKeyRequest();
     message.id = object.id ?? "";
     message.account = object.account ?? "";
@@ -18913,22 +14527,10 @@ export const RevokeKeyResponse: MessageFns<RevokeKeyResponse> = {
     }
   },
 
-  fromJSON(object: any): RevokeKeyResponse {
-    return { key: isSet(object.key) ? KeyInfo.fromJSON(object.key) : undefined };
+  create(base?: DeepPartial<RevokeKeyResponse>): RevokeKeyResponse {
+    return RevokeKeyResponse.fromPartial(base ?? {});
   },
-
-  toJSON(message: RevokeKeyResponse): unknown {
-    const obj: any = {};
-    if (message.key !== undefined) {
-      obj.key = KeyInfo.toJSON(message.key);
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<RevokeKeyResponse>, I>>(base?: I): RevokeKeyResponse {
-    return RevokeKeyResponse.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<RevokeKeyResponse>, I>>(object: I): RevokeKeyResponse {
+  fromPartial(object: DeepPartial<RevokeKeyResponse>): RevokeKeyResponse {
     const message = createBaseRevokeKeyResponse();
     message.key = (object.key !== undefined && object.key !== null) ? KeyInfo.fromPartial(object.key) : undefined;
     return message;
@@ -18969,19 +14571,10 @@ export const ListCellsRequest: MessageFns<ListCellsRequest> = {
     }
   },
 
-  fromJSON(_: any): ListCellsRequest {
-    return {};
+  create(base?: DeepPartial<ListCellsRequest>): ListCellsRequest {
+    return ListCellsRequest.fromPartial(base ?? {});
   },
-
-  toJSON(_: ListCellsRequest): unknown {
-    const obj: any = {};
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<ListCellsRequest>, I>>(base?: I): ListCellsRequest {
-    return ListCellsRequest.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<ListCellsRequest>, I>>(_: I): ListCellsRequest {
+  fromPartial(_: DeepPartial<ListCellsRequest>): ListCellsRequest {
     const message = createBaseListCellsRequest();
     return message;
   },
@@ -19032,22 +14625,10 @@ export const ListCellsResponse: MessageFns<ListCellsResponse> = {
     }
   },
 
-  fromJSON(object: any): ListCellsResponse {
-    return { cells: globalThis.Array.isArray(object?.cells) ? object.cells.map((e: any) => CellInfo.fromJSON(e)) : [] };
+  create(base?: DeepPartial<ListCellsResponse>): ListCellsResponse {
+    return ListCellsResponse.fromPartial(base ?? {});
   },
-
-  toJSON(message: ListCellsResponse): unknown {
-    const obj: any = {};
-    if (message.cells?.length) {
-      obj.cells = message.cells.map((e) => CellInfo.toJSON(e));
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<ListCellsResponse>, I>>(base?: I): ListCellsResponse {
-    return ListCellsResponse.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<ListCellsResponse>, I>>(object: I): ListCellsResponse {
+  fromPartial(object: DeepPartial<ListCellsResponse>): ListCellsResponse {
     const message = createBaseListCellsResponse();
     message.cells = object.cells?.map((e) => CellInfo.fromPartial(e)) || [];
     return message;
@@ -19099,22 +14680,10 @@ export const CreateCellRequest: MessageFns<CreateCellRequest> = {
     }
   },
 
-  fromJSON(object: any): CreateCellRequest {
-    return { name: isSet(object.name) ? globalThis.String(object.name) : "" };
+  create(base?: DeepPartial<CreateCellRequest>): CreateCellRequest {
+    return CreateCellRequest.fromPartial(base ?? {});
   },
-
-  toJSON(message: CreateCellRequest): unknown {
-    const obj: any = {};
-    if (message.name !== "") {
-      obj.name = message.name;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<CreateCellRequest>, I>>(base?: I): CreateCellRequest {
-    return CreateCellRequest.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<CreateCellRequest>, I>>(object: I): CreateCellRequest {
+  fromPartial(object: DeepPartial<CreateCellRequest>): CreateCellRequest {
     const message = createBaseCreateCellRequest();
     message.name = object.name ?? "";
     return message;
@@ -19177,28 +14746,10 @@ export const MoveAccountRequest: MessageFns<MoveAccountRequest> = {
     }
   },
 
-  fromJSON(object: any): MoveAccountRequest {
-    return {
-      id: isSet(object.id) ? globalThis.String(object.id) : "",
-      cell: isSet(object.cell) ? globalThis.String(object.cell) : "",
-    };
+  create(base?: DeepPartial<MoveAccountRequest>): MoveAccountRequest {
+    return MoveAccountRequest.fromPartial(base ?? {});
   },
-
-  toJSON(message: MoveAccountRequest): unknown {
-    const obj: any = {};
-    if (message.id !== "") {
-      obj.id = message.id;
-    }
-    if (message.cell !== "") {
-      obj.cell = message.cell;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<MoveAccountRequest>, I>>(base?: I): MoveAccountRequest {
-    return MoveAccountRequest.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<MoveAccountRequest>, I>>(object: I): MoveAccountRequest {
+  fromPartial(object: DeepPartial<MoveAccountRequest>): MoveAccountRequest {
     const message = createBaseMoveAccountRequest();
     message.id = object.id ?? "";
     message.cell = object.cell ?? "";
@@ -19240,19 +14791,10 @@ export const MoveAccountResponse: MessageFns<MoveAccountResponse> = {
     }
   },
 
-  fromJSON(_: any): MoveAccountResponse {
-    return {};
+  create(base?: DeepPartial<MoveAccountResponse>): MoveAccountResponse {
+    return MoveAccountResponse.fromPartial(base ?? {});
   },
-
-  toJSON(_: MoveAccountResponse): unknown {
-    const obj: any = {};
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<MoveAccountResponse>, I>>(base?: I): MoveAccountResponse {
-    return MoveAccountResponse.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<MoveAccountResponse>, I>>(_: I): MoveAccountResponse {
+  fromPartial(_: DeepPartial<MoveAccountResponse>): MoveAccountResponse {
     const message = createBaseMoveAccountResponse();
     return message;
   },
@@ -19314,32 +14856,10 @@ export const AssignNodeRequest: MessageFns<AssignNodeRequest> = {
     }
   },
 
-  fromJSON(object: any): AssignNodeRequest {
-    return {
-      nodeId: isSet(object.nodeId)
-        ? globalThis.String(object.nodeId)
-        : isSet(object.node_id)
-        ? globalThis.String(object.node_id)
-        : "",
-      cell: isSet(object.cell) ? globalThis.String(object.cell) : "",
-    };
+  create(base?: DeepPartial<AssignNodeRequest>): AssignNodeRequest {
+    return AssignNodeRequest.fromPartial(base ?? {});
   },
-
-  toJSON(message: AssignNodeRequest): unknown {
-    const obj: any = {};
-    if (message.nodeId !== "") {
-      obj.nodeId = message.nodeId;
-    }
-    if (message.cell !== "") {
-      obj.cell = message.cell;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<AssignNodeRequest>, I>>(base?: I): AssignNodeRequest {
-    return AssignNodeRequest.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<AssignNodeRequest>, I>>(object: I): AssignNodeRequest {
+  fromPartial(object: DeepPartial<AssignNodeRequest>): AssignNodeRequest {
     const message = createBaseAssignNodeRequest();
     message.nodeId = object.nodeId ?? "";
     message.cell = object.cell ?? "";
@@ -19381,19 +14901,10 @@ export const AssignNodeResponse: MessageFns<AssignNodeResponse> = {
     }
   },
 
-  fromJSON(_: any): AssignNodeResponse {
-    return {};
+  create(base?: DeepPartial<AssignNodeResponse>): AssignNodeResponse {
+    return AssignNodeResponse.fromPartial(base ?? {});
   },
-
-  toJSON(_: AssignNodeResponse): unknown {
-    const obj: any = {};
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<AssignNodeResponse>, I>>(base?: I): AssignNodeResponse {
-    return AssignNodeResponse.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<AssignNodeResponse>, I>>(_: I): AssignNodeResponse {
+  fromPartial(_: DeepPartial<AssignNodeResponse>): AssignNodeResponse {
     const message = createBaseAssignNodeResponse();
     return message;
   },
@@ -19466,32 +14977,10 @@ export const CellInfo: MessageFns<CellInfo> = {
     }
   },
 
-  fromJSON(object: any): CellInfo {
-    return {
-      name: isSet(object.name) ? globalThis.String(object.name) : "",
-      accounts: isSet(object.accounts) ? globalThis.Number(object.accounts) : 0,
-      address: isSet(object.address) ? globalThis.String(object.address) : "",
-    };
+  create(base?: DeepPartial<CellInfo>): CellInfo {
+    return CellInfo.fromPartial(base ?? {});
   },
-
-  toJSON(message: CellInfo): unknown {
-    const obj: any = {};
-    if (message.name !== "") {
-      obj.name = message.name;
-    }
-    if (message.accounts !== 0) {
-      obj.accounts = Math.round(message.accounts);
-    }
-    if (message.address !== "") {
-      obj.address = message.address;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<CellInfo>, I>>(base?: I): CellInfo {
-    return CellInfo.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<CellInfo>, I>>(object: I): CellInfo {
+  fromPartial(object: DeepPartial<CellInfo>): CellInfo {
     const message = createBaseCellInfo();
     message.name = object.name ?? "";
     message.accounts = object.accounts ?? 0;
@@ -19534,19 +15023,10 @@ export const GetAccountRequest: MessageFns<GetAccountRequest> = {
     }
   },
 
-  fromJSON(_: any): GetAccountRequest {
-    return {};
+  create(base?: DeepPartial<GetAccountRequest>): GetAccountRequest {
+    return GetAccountRequest.fromPartial(base ?? {});
   },
-
-  toJSON(_: GetAccountRequest): unknown {
-    const obj: any = {};
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<GetAccountRequest>, I>>(base?: I): GetAccountRequest {
-    return GetAccountRequest.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<GetAccountRequest>, I>>(_: I): GetAccountRequest {
+  fromPartial(_: DeepPartial<GetAccountRequest>): GetAccountRequest {
     const message = createBaseGetAccountRequest();
     return message;
   },
@@ -19722,88 +15202,10 @@ export const AccountInfo: MessageFns<AccountInfo> = {
     }
   },
 
-  fromJSON(object: any): AccountInfo {
-    return {
-      id: isSet(object.id) ? globalThis.String(object.id) : "",
-      createdAtMs: isSet(object.createdAtMs)
-        ? BigInt(object.createdAtMs)
-        : isSet(object.created_at_ms)
-        ? BigInt(object.created_at_ms)
-        : 0n,
-      workerQuota: isSet(object.workerQuota)
-        ? globalThis.Number(object.workerQuota)
-        : isSet(object.worker_quota)
-        ? globalThis.Number(object.worker_quota)
-        : 0,
-      workersMax: isSet(object.workersMax)
-        ? globalThis.Number(object.workersMax)
-        : isSet(object.workers_max)
-        ? globalThis.Number(object.workers_max)
-        : 0,
-      endpoints: isSet(object.endpoints) ? globalThis.Number(object.endpoints) : 0,
-      buildBytes: isSet(object.buildBytes)
-        ? BigInt(object.buildBytes)
-        : isSet(object.build_bytes)
-        ? BigInt(object.build_bytes)
-        : 0n,
-      buildQuotaBytes: isSet(object.buildQuotaBytes)
-        ? BigInt(object.buildQuotaBytes)
-        : isSet(object.build_quota_bytes)
-        ? BigInt(object.build_quota_bytes)
-        : 0n,
-      bodyBytes: isSet(object.bodyBytes)
-        ? BigInt(object.bodyBytes)
-        : isSet(object.body_bytes)
-        ? BigInt(object.body_bytes)
-        : 0n,
-      bodyQuotaBytes: isSet(object.bodyQuotaBytes)
-        ? BigInt(object.bodyQuotaBytes)
-        : isSet(object.body_quota_bytes)
-        ? BigInt(object.body_quota_bytes)
-        : 0n,
-      isolation: isSet(object.isolation) ? IsolationRules.fromJSON(object.isolation) : undefined,
-    };
+  create(base?: DeepPartial<AccountInfo>): AccountInfo {
+    return AccountInfo.fromPartial(base ?? {});
   },
-
-  toJSON(message: AccountInfo): unknown {
-    const obj: any = {};
-    if (message.id !== "") {
-      obj.id = message.id;
-    }
-    if (message.createdAtMs !== 0n) {
-      obj.createdAtMs = message.createdAtMs.toString();
-    }
-    if (message.workerQuota !== 0) {
-      obj.workerQuota = Math.round(message.workerQuota);
-    }
-    if (message.workersMax !== 0) {
-      obj.workersMax = Math.round(message.workersMax);
-    }
-    if (message.endpoints !== 0) {
-      obj.endpoints = Math.round(message.endpoints);
-    }
-    if (message.buildBytes !== 0n) {
-      obj.buildBytes = message.buildBytes.toString();
-    }
-    if (message.buildQuotaBytes !== 0n) {
-      obj.buildQuotaBytes = message.buildQuotaBytes.toString();
-    }
-    if (message.bodyBytes !== 0n) {
-      obj.bodyBytes = message.bodyBytes.toString();
-    }
-    if (message.bodyQuotaBytes !== 0n) {
-      obj.bodyQuotaBytes = message.bodyQuotaBytes.toString();
-    }
-    if (message.isolation !== undefined) {
-      obj.isolation = IsolationRules.toJSON(message.isolation);
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<AccountInfo>, I>>(base?: I): AccountInfo {
-    return AccountInfo.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<AccountInfo>, I>>(object: I): AccountInfo {
+  fromPartial(object: DeepPartial<AccountInfo>): AccountInfo {
     const message = createBaseAccountInfo();
     message.id = object.id ?? "";
     message.createdAtMs = (object.createdAtMs !== undefined && object.createdAtMs !== null)
@@ -19896,32 +15298,10 @@ export const IsolationRules: MessageFns<IsolationRules> = {
     }
   },
 
-  fromJSON(object: any): IsolationRules {
-    return {
-      least: isSet(object.least) ? globalThis.String(object.least) : "",
-      runtimes: globalThis.Array.isArray(object?.runtimes) ? object.runtimes.map((e: any) => globalThis.String(e)) : [],
-      network: isSet(object.network) ? globalThis.String(object.network) : "",
-    };
+  create(base?: DeepPartial<IsolationRules>): IsolationRules {
+    return IsolationRules.fromPartial(base ?? {});
   },
-
-  toJSON(message: IsolationRules): unknown {
-    const obj: any = {};
-    if (message.least !== "") {
-      obj.least = message.least;
-    }
-    if (message.runtimes?.length) {
-      obj.runtimes = message.runtimes;
-    }
-    if (message.network !== "") {
-      obj.network = message.network;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<IsolationRules>, I>>(base?: I): IsolationRules {
-    return IsolationRules.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<IsolationRules>, I>>(object: I): IsolationRules {
+  fromPartial(object: DeepPartial<IsolationRules>): IsolationRules {
     const message = createBaseIsolationRules();
     message.least = object.least ?? "";
     message.runtimes = object.runtimes?.map((e) => e) || [];
@@ -20008,40 +15388,10 @@ export const IsolationRulesPatch: MessageFns<IsolationRulesPatch> = {
     }
   },
 
-  fromJSON(object: any): IsolationRulesPatch {
-    return {
-      least: isSet(object.least) ? globalThis.String(object.least) : undefined,
-      network: isSet(object.network) ? globalThis.String(object.network) : undefined,
-      runtimes: globalThis.Array.isArray(object?.runtimes) ? object.runtimes.map((e: any) => globalThis.String(e)) : [],
-      setRuntimes: isSet(object.setRuntimes)
-        ? globalThis.Boolean(object.setRuntimes)
-        : isSet(object.set_runtimes)
-        ? globalThis.Boolean(object.set_runtimes)
-        : false,
-    };
+  create(base?: DeepPartial<IsolationRulesPatch>): IsolationRulesPatch {
+    return IsolationRulesPatch.fromPartial(base ?? {});
   },
-
-  toJSON(message: IsolationRulesPatch): unknown {
-    const obj: any = {};
-    if (message.least !== undefined) {
-      obj.least = message.least;
-    }
-    if (message.network !== undefined) {
-      obj.network = message.network;
-    }
-    if (message.runtimes?.length) {
-      obj.runtimes = message.runtimes;
-    }
-    if (message.setRuntimes !== false) {
-      obj.setRuntimes = message.setRuntimes;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<IsolationRulesPatch>, I>>(base?: I): IsolationRulesPatch {
-    return IsolationRulesPatch.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<IsolationRulesPatch>, I>>(object: I): IsolationRulesPatch {
+  fromPartial(object: DeepPartial<IsolationRulesPatch>): IsolationRulesPatch {
     const message = createBaseIsolationRulesPatch();
     message.least = object.least ?? undefined;
     message.network = object.network ?? undefined;
@@ -20146,52 +15496,10 @@ export const CreateAccountRequest: MessageFns<CreateAccountRequest> = {
     }
   },
 
-  fromJSON(object: any): CreateAccountRequest {
-    return {
-      id: isSet(object.id) ? globalThis.String(object.id) : "",
-      workerQuota: isSet(object.workerQuota)
-        ? globalThis.Number(object.workerQuota)
-        : isSet(object.worker_quota)
-        ? globalThis.Number(object.worker_quota)
-        : 0,
-      buildQuotaBytes: isSet(object.buildQuotaBytes)
-        ? BigInt(object.buildQuotaBytes)
-        : isSet(object.build_quota_bytes)
-        ? BigInt(object.build_quota_bytes)
-        : undefined,
-      bodyQuotaBytes: isSet(object.bodyQuotaBytes)
-        ? BigInt(object.bodyQuotaBytes)
-        : isSet(object.body_quota_bytes)
-        ? BigInt(object.body_quota_bytes)
-        : undefined,
-      isolation: isSet(object.isolation) ? IsolationRulesPatch.fromJSON(object.isolation) : undefined,
-    };
+  create(base?: DeepPartial<CreateAccountRequest>): CreateAccountRequest {
+    return CreateAccountRequest.fromPartial(base ?? {});
   },
-
-  toJSON(message: CreateAccountRequest): unknown {
-    const obj: any = {};
-    if (message.id !== "") {
-      obj.id = message.id;
-    }
-    if (message.workerQuota !== 0) {
-      obj.workerQuota = Math.round(message.workerQuota);
-    }
-    if (message.buildQuotaBytes !== undefined) {
-      obj.buildQuotaBytes = message.buildQuotaBytes.toString();
-    }
-    if (message.bodyQuotaBytes !== undefined) {
-      obj.bodyQuotaBytes = message.bodyQuotaBytes.toString();
-    }
-    if (message.isolation !== undefined) {
-      obj.isolation = IsolationRulesPatch.toJSON(message.isolation);
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<CreateAccountRequest>, I>>(base?: I): CreateAccountRequest {
-    return CreateAccountRequest.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<CreateAccountRequest>, I>>(object: I): CreateAccountRequest {
+  fromPartial(object: DeepPartial<CreateAccountRequest>): CreateAccountRequest {
     const message = createBaseCreateAccountRequest();
     message.id = object.id ?? "";
     message.workerQuota = object.workerQuota ?? 0;
@@ -20264,32 +15572,10 @@ export const CreateAccountResponse: MessageFns<CreateAccountResponse> = {
     }
   },
 
-  fromJSON(object: any): CreateAccountResponse {
-    return {
-      account: isSet(object.account) ? AccountInfo.fromJSON(object.account) : undefined,
-      keyText: isSet(object.keyText)
-        ? globalThis.String(object.keyText)
-        : isSet(object.key_text)
-        ? globalThis.String(object.key_text)
-        : "",
-    };
+  create(base?: DeepPartial<CreateAccountResponse>): CreateAccountResponse {
+    return CreateAccountResponse.fromPartial(base ?? {});
   },
-
-  toJSON(message: CreateAccountResponse): unknown {
-    const obj: any = {};
-    if (message.account !== undefined) {
-      obj.account = AccountInfo.toJSON(message.account);
-    }
-    if (message.keyText !== "") {
-      obj.keyText = message.keyText;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<CreateAccountResponse>, I>>(base?: I): CreateAccountResponse {
-    return CreateAccountResponse.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<CreateAccountResponse>, I>>(object: I): CreateAccountResponse {
+  fromPartial(object: DeepPartial<CreateAccountResponse>): CreateAccountResponse {
     const message = createBaseCreateAccountResponse();
     message.account = (object.account !== undefined && object.account !== null)
       ? AccountInfo.fromPartial(object.account)
@@ -20355,32 +15641,10 @@ export const ListAccountsRequest: MessageFns<ListAccountsRequest> = {
     }
   },
 
-  fromJSON(object: any): ListAccountsRequest {
-    return {
-      afterId: isSet(object.afterId)
-        ? globalThis.String(object.afterId)
-        : isSet(object.after_id)
-        ? globalThis.String(object.after_id)
-        : "",
-      limit: isSet(object.limit) ? globalThis.Number(object.limit) : 0,
-    };
+  create(base?: DeepPartial<ListAccountsRequest>): ListAccountsRequest {
+    return ListAccountsRequest.fromPartial(base ?? {});
   },
-
-  toJSON(message: ListAccountsRequest): unknown {
-    const obj: any = {};
-    if (message.afterId !== "") {
-      obj.afterId = message.afterId;
-    }
-    if (message.limit !== 0) {
-      obj.limit = Math.round(message.limit);
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<ListAccountsRequest>, I>>(base?: I): ListAccountsRequest {
-    return ListAccountsRequest.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<ListAccountsRequest>, I>>(object: I): ListAccountsRequest {
+  fromPartial(object: DeepPartial<ListAccountsRequest>): ListAccountsRequest {
     const message = createBaseListAccountsRequest();
     message.afterId = object.afterId ?? "";
     message.limit = object.limit ?? 0;
@@ -20433,26 +15697,10 @@ export const ListAccountsResponse: MessageFns<ListAccountsResponse> = {
     }
   },
 
-  fromJSON(object: any): ListAccountsResponse {
-    return {
-      accounts: globalThis.Array.isArray(object?.accounts)
-        ? object.accounts.map((e: any) => AccountInfo.fromJSON(e))
-        : [],
-    };
+  create(base?: DeepPartial<ListAccountsResponse>): ListAccountsResponse {
+    return ListAccountsResponse.fromPartial(base ?? {});
   },
-
-  toJSON(message: ListAccountsResponse): unknown {
-    const obj: any = {};
-    if (message.accounts?.length) {
-      obj.accounts = message.accounts.map((e) => AccountInfo.toJSON(e));
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<ListAccountsResponse>, I>>(base?: I): ListAccountsResponse {
-    return ListAccountsResponse.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<ListAccountsResponse>, I>>(object: I): ListAccountsResponse {
+  fromPartial(object: DeepPartial<ListAccountsResponse>): ListAccountsResponse {
     const message = createBaseListAccountsResponse();
     message.accounts = object.accounts?.map((e) => AccountInfo.fromPartial(e)) || [];
     return message;
@@ -20560,52 +15808,10 @@ export const UpdateAccountRequest: MessageFns<UpdateAccountRequest> = {
     }
   },
 
-  fromJSON(object: any): UpdateAccountRequest {
-    return {
-      id: isSet(object.id) ? globalThis.String(object.id) : "",
-      workerQuota: isSet(object.workerQuota)
-        ? globalThis.Number(object.workerQuota)
-        : isSet(object.worker_quota)
-        ? globalThis.Number(object.worker_quota)
-        : undefined,
-      buildQuotaBytes: isSet(object.buildQuotaBytes)
-        ? BigInt(object.buildQuotaBytes)
-        : isSet(object.build_quota_bytes)
-        ? BigInt(object.build_quota_bytes)
-        : undefined,
-      bodyQuotaBytes: isSet(object.bodyQuotaBytes)
-        ? BigInt(object.bodyQuotaBytes)
-        : isSet(object.body_quota_bytes)
-        ? BigInt(object.body_quota_bytes)
-        : undefined,
-      isolation: isSet(object.isolation) ? IsolationRulesPatch.fromJSON(object.isolation) : undefined,
-    };
+  create(base?: DeepPartial<UpdateAccountRequest>): UpdateAccountRequest {
+    return UpdateAccountRequest.fromPartial(base ?? {});
   },
-
-  toJSON(message: UpdateAccountRequest): unknown {
-    const obj: any = {};
-    if (message.id !== "") {
-      obj.id = message.id;
-    }
-    if (message.workerQuota !== undefined) {
-      obj.workerQuota = Math.round(message.workerQuota);
-    }
-    if (message.buildQuotaBytes !== undefined) {
-      obj.buildQuotaBytes = message.buildQuotaBytes.toString();
-    }
-    if (message.bodyQuotaBytes !== undefined) {
-      obj.bodyQuotaBytes = message.bodyQuotaBytes.toString();
-    }
-    if (message.isolation !== undefined) {
-      obj.isolation = IsolationRulesPatch.toJSON(message.isolation);
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<UpdateAccountRequest>, I>>(base?: I): UpdateAccountRequest {
-    return UpdateAccountRequest.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<UpdateAccountRequest>, I>>(object: I): UpdateAccountRequest {
+  fromPartial(object: DeepPartial<UpdateAccountRequest>): UpdateAccountRequest {
     const message = createBaseUpdateAccountRequest();
     message.id = object.id ?? "";
     message.workerQuota = object.workerQuota ?? undefined;
@@ -20689,36 +15895,10 @@ export const DeleteAccountRequest: MessageFns<DeleteAccountRequest> = {
     }
   },
 
-  fromJSON(object: any): DeleteAccountRequest {
-    return {
-      id: isSet(object.id) ? globalThis.String(object.id) : "",
-      force: isSet(object.force) ? globalThis.Boolean(object.force) : false,
-      stopJobs: isSet(object.stopJobs)
-        ? globalThis.Boolean(object.stopJobs)
-        : isSet(object.stop_jobs)
-        ? globalThis.Boolean(object.stop_jobs)
-        : false,
-    };
+  create(base?: DeepPartial<DeleteAccountRequest>): DeleteAccountRequest {
+    return DeleteAccountRequest.fromPartial(base ?? {});
   },
-
-  toJSON(message: DeleteAccountRequest): unknown {
-    const obj: any = {};
-    if (message.id !== "") {
-      obj.id = message.id;
-    }
-    if (message.force !== false) {
-      obj.force = message.force;
-    }
-    if (message.stopJobs !== false) {
-      obj.stopJobs = message.stopJobs;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<DeleteAccountRequest>, I>>(base?: I): DeleteAccountRequest {
-    return DeleteAccountRequest.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<DeleteAccountRequest>, I>>(object: I): DeleteAccountRequest {
+  fromPartial(object: DeepPartial<DeleteAccountRequest>): DeleteAccountRequest {
     const message = createBaseDeleteAccountRequest();
     message.id = object.id ?? "";
     message.force = object.force ?? false;
@@ -20772,26 +15952,10 @@ export const NoteKeyUseRequest: MessageFns<NoteKeyUseRequest> = {
     }
   },
 
-  fromJSON(object: any): NoteKeyUseRequest {
-    return {
-      hashes: globalThis.Array.isArray(object?.hashes)
-        ? object.hashes.map((e: any) => Buffer.from(bytesFromBase64(e)))
-        : [],
-    };
+  create(base?: DeepPartial<NoteKeyUseRequest>): NoteKeyUseRequest {
+    return NoteKeyUseRequest.fromPartial(base ?? {});
   },
-
-  toJSON(message: NoteKeyUseRequest): unknown {
-    const obj: any = {};
-    if (message.hashes?.length) {
-      obj.hashes = message.hashes.map((e) => base64FromBytes(e));
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<NoteKeyUseRequest>, I>>(base?: I): NoteKeyUseRequest {
-    return NoteKeyUseRequest.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<NoteKeyUseRequest>, I>>(object: I): NoteKeyUseRequest {
+  fromPartial(object: DeepPartial<NoteKeyUseRequest>): NoteKeyUseRequest {
     const message = createBaseNoteKeyUseRequest();
     message.hashes = object.hashes?.map((e) => e) || [];
     return message;
@@ -20832,19 +15996,10 @@ export const NoteKeyUseResponse: MessageFns<NoteKeyUseResponse> = {
     }
   },
 
-  fromJSON(_: any): NoteKeyUseResponse {
-    return {};
+  create(base?: DeepPartial<NoteKeyUseResponse>): NoteKeyUseResponse {
+    return NoteKeyUseResponse.fromPartial(base ?? {});
   },
-
-  toJSON(_: NoteKeyUseResponse): unknown {
-    const obj: any = {};
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<NoteKeyUseResponse>, I>>(base?: I): NoteKeyUseResponse {
-    return NoteKeyUseResponse.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<NoteKeyUseResponse>, I>>(_: I): NoteKeyUseResponse {
+  fromPartial(_: DeepPartial<NoteKeyUseResponse>): NoteKeyUseResponse {
     const message = createBaseNoteKeyUseResponse();
     return message;
   },
@@ -22717,18 +17872,6 @@ export const ControlServiceClient = makeGenericClientConstructor(
   serviceName: string;
 };
 
-function bytesFromBase64(b64: string): Uint8Array {
-  return Uint8Array.from(globalThis.Buffer.from(b64, "base64"));
-}
-
-function base64FromBytes(arr: Uint8Array): string {
-  return globalThis.Buffer.from(arr).toString("base64");
-}
-
-function floatToJson(value: number | null | undefined): number | string | null | undefined {
-  return typeof value === "number" && !globalThis.Number.isFinite(value) ? globalThis.String(value) : value;
-}
-
 type Builtin = Date | Function | Uint8Array | string | number | boolean | bigint | undefined;
 
 export type DeepPartial<T> = T extends bigint ? string | number | bigint
@@ -22738,23 +17881,9 @@ export type DeepPartial<T> = T extends bigint ? string | number | bigint
   : T extends {} ? { [K in keyof T]?: DeepPartial<T[K]> }
   : Partial<T>;
 
-type KeysOfUnion<T> = T extends T ? keyof T : never;
-export type Exact<P, I extends P> = P extends Builtin ? P
-  : P & { [K in keyof P]: Exact<P[K], I[K]> } & { [K in Exclude<keyof I, KeysOfUnion<P>>]: never };
-
-function isObject(value: any): boolean {
-  return typeof value === "object" && value !== null;
-}
-
-function isSet(value: any): boolean {
-  return value !== null && value !== undefined;
-}
-
 export interface MessageFns<T> {
   encode(message: T, writer?: BinaryWriter): BinaryWriter;
   decode(input: BinaryReader | Uint8Array, length?: number): T;
-  fromJSON(object: any): T;
-  toJSON(message: T): unknown;
-  create<I extends Exact<DeepPartial<T>, I>>(base?: I): T;
-  fromPartial<I extends Exact<DeepPartial<T>, I>>(object: I): T;
+  create(base?: DeepPartial<T>): T;
+  fromPartial(object: DeepPartial<T>): T;
 }

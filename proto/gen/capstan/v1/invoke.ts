@@ -60,20 +60,6 @@ export function workerEndFromJSON(object: any): WorkerEnd {
   }
 }
 
-export function workerEndToJSON(object: WorkerEnd): string {
-  switch (object) {
-    case WorkerEnd.UNSPECIFIED:
-      return "WORKER_END_UNSPECIFIED";
-    case WorkerEnd.NEIGHBOUR:
-      return "WORKER_END_NEIGHBOUR";
-    case WorkerEnd.SUSPECT:
-      return "WORKER_END_SUSPECT";
-    case WorkerEnd.UNRECOGNIZED:
-    default:
-      return "UNRECOGNIZED";
-  }
-}
-
 export function workerEndToNumber(object: WorkerEnd): number {
   switch (object) {
     case WorkerEnd.UNSPECIFIED:
@@ -310,24 +296,10 @@ export const InvokeFromAgent: MessageFns<InvokeFromAgent> = {
     }
   },
 
-  fromJSON(object: any): InvokeFromAgent {
-    return {
-      frames: globalThis.Array.isArray(object?.frames) ? object.frames.map((e: any) => AgentFrame.fromJSON(e)) : [],
-    };
+  create(base?: DeepPartial<InvokeFromAgent>): InvokeFromAgent {
+    return InvokeFromAgent.fromPartial(base ?? {});
   },
-
-  toJSON(message: InvokeFromAgent): unknown {
-    const obj: any = {};
-    if (message.frames?.length) {
-      obj.frames = message.frames.map((e) => AgentFrame.toJSON(e));
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<InvokeFromAgent>, I>>(base?: I): InvokeFromAgent {
-    return InvokeFromAgent.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<InvokeFromAgent>, I>>(object: I): InvokeFromAgent {
+  fromPartial(object: DeepPartial<InvokeFromAgent>): InvokeFromAgent {
     const message = createBaseInvokeFromAgent();
     message.frames = object.frames?.map((e) => AgentFrame.fromPartial(e)) || [];
     return message;
@@ -436,46 +408,10 @@ export const AgentFrame: MessageFns<AgentFrame> = {
     }
   },
 
-  fromJSON(object: any): AgentFrame {
-    return {
-      request: isSet(object.request) ? globalThis.Number(object.request) : 0,
-      frame: isSet(object.serving)
-        ? { $case: "serving", value: Serving.fromJSON(object.serving) }
-        : isSet(object.head)
-        ? { $case: "head", value: ResponseHead.fromJSON(object.head) }
-        : isSet(object.body)
-        ? { $case: "body", value: BodyPart.fromJSON(object.body) }
-        : isSet(object.abort)
-        ? { $case: "abort", value: Abort.fromJSON(object.abort) }
-        : isSet(object.credit)
-        ? { $case: "credit", value: globalThis.Number(object.credit) }
-        : undefined,
-    };
+  create(base?: DeepPartial<AgentFrame>): AgentFrame {
+    return AgentFrame.fromPartial(base ?? {});
   },
-
-  toJSON(message: AgentFrame): unknown {
-    const obj: any = {};
-    if (message.request !== 0) {
-      obj.request = Math.round(message.request);
-    }
-    if (message.frame?.$case === "serving") {
-      obj.serving = Serving.toJSON(message.frame.value);
-    } else if (message.frame?.$case === "head") {
-      obj.head = ResponseHead.toJSON(message.frame.value);
-    } else if (message.frame?.$case === "body") {
-      obj.body = BodyPart.toJSON(message.frame.value);
-    } else if (message.frame?.$case === "abort") {
-      obj.abort = Abort.toJSON(message.frame.value);
-    } else if (message.frame?.$case === "credit") {
-      obj.credit = Math.round(message.frame.value);
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<AgentFrame>, I>>(base?: I): AgentFrame {
-    return AgentFrame.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<AgentFrame>, I>>(object: I): AgentFrame {
+  fromPartial(object: DeepPartial<AgentFrame>): AgentFrame {
     const message = createBaseAgentFrame();
     message.request = object.request ?? 0;
     switch (object.frame?.$case) {
@@ -559,24 +495,10 @@ export const InvokeFromGateway: MessageFns<InvokeFromGateway> = {
     }
   },
 
-  fromJSON(object: any): InvokeFromGateway {
-    return {
-      frames: globalThis.Array.isArray(object?.frames) ? object.frames.map((e: any) => GatewayFrame.fromJSON(e)) : [],
-    };
+  create(base?: DeepPartial<InvokeFromGateway>): InvokeFromGateway {
+    return InvokeFromGateway.fromPartial(base ?? {});
   },
-
-  toJSON(message: InvokeFromGateway): unknown {
-    const obj: any = {};
-    if (message.frames?.length) {
-      obj.frames = message.frames.map((e) => GatewayFrame.toJSON(e));
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<InvokeFromGateway>, I>>(base?: I): InvokeFromGateway {
-    return InvokeFromGateway.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<InvokeFromGateway>, I>>(object: I): InvokeFromGateway {
+  fromPartial(object: DeepPartial<InvokeFromGateway>): InvokeFromGateway {
     const message = createBaseInvokeFromGateway();
     message.frames = object.frames?.map((e) => GatewayFrame.fromPartial(e)) || [];
     return message;
@@ -674,42 +596,10 @@ export const GatewayFrame: MessageFns<GatewayFrame> = {
     }
   },
 
-  fromJSON(object: any): GatewayFrame {
-    return {
-      request: isSet(object.request) ? globalThis.Number(object.request) : 0,
-      frame: isSet(object.begin)
-        ? { $case: "begin", value: Begin.fromJSON(object.begin) }
-        : isSet(object.body)
-        ? { $case: "body", value: BodyPart.fromJSON(object.body) }
-        : isSet(object.abort)
-        ? { $case: "abort", value: Abort.fromJSON(object.abort) }
-        : isSet(object.credit)
-        ? { $case: "credit", value: globalThis.Number(object.credit) }
-        : undefined,
-    };
+  create(base?: DeepPartial<GatewayFrame>): GatewayFrame {
+    return GatewayFrame.fromPartial(base ?? {});
   },
-
-  toJSON(message: GatewayFrame): unknown {
-    const obj: any = {};
-    if (message.request !== 0) {
-      obj.request = Math.round(message.request);
-    }
-    if (message.frame?.$case === "begin") {
-      obj.begin = Begin.toJSON(message.frame.value);
-    } else if (message.frame?.$case === "body") {
-      obj.body = BodyPart.toJSON(message.frame.value);
-    } else if (message.frame?.$case === "abort") {
-      obj.abort = Abort.toJSON(message.frame.value);
-    } else if (message.frame?.$case === "credit") {
-      obj.credit = Math.round(message.frame.value);
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<GatewayFrame>, I>>(base?: I): GatewayFrame {
-    return GatewayFrame.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<GatewayFrame>, I>>(object: I): GatewayFrame {
+  fromPartial(object: DeepPartial<GatewayFrame>): GatewayFrame {
     const message = createBaseGatewayFrame();
     message.request = object.request ?? 0;
     switch (object.frame?.$case) {
@@ -798,34 +688,10 @@ export const Serving: MessageFns<Serving> = {
     }
   },
 
-  fromJSON(object: any): Serving {
-    return {
-      nodeId: isSet(object.nodeId)
-        ? globalThis.String(object.nodeId)
-        : isSet(object.node_id)
-        ? globalThis.String(object.node_id)
-        : "",
-      workers: globalThis.Array.isArray(object?.workers)
-        ? object.workers.map((e: any) => ServingWorker.fromJSON(e))
-        : [],
-    };
+  create(base?: DeepPartial<Serving>): Serving {
+    return Serving.fromPartial(base ?? {});
   },
-
-  toJSON(message: Serving): unknown {
-    const obj: any = {};
-    if (message.nodeId !== "") {
-      obj.nodeId = message.nodeId;
-    }
-    if (message.workers?.length) {
-      obj.workers = message.workers.map((e) => ServingWorker.toJSON(e));
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<Serving>, I>>(base?: I): Serving {
-    return Serving.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<Serving>, I>>(object: I): Serving {
+  fromPartial(object: DeepPartial<Serving>): Serving {
     const message = createBaseServing();
     message.nodeId = object.nodeId ?? "";
     message.workers = object.workers?.map((e) => ServingWorker.fromPartial(e)) || [];
@@ -922,54 +788,10 @@ export const ServingWorker: MessageFns<ServingWorker> = {
     }
   },
 
-  fromJSON(object: any): ServingWorker {
-    return {
-      workerId: isSet(object.workerId)
-        ? globalThis.String(object.workerId)
-        : isSet(object.worker_id)
-        ? globalThis.String(object.worker_id)
-        : "",
-      endpointId: isSet(object.endpointId)
-        ? globalThis.String(object.endpointId)
-        : isSet(object.endpoint_id)
-        ? globalThis.String(object.endpoint_id)
-        : "",
-      releaseId: isSet(object.releaseId)
-        ? globalThis.String(object.releaseId)
-        : isSet(object.release_id)
-        ? globalThis.String(object.release_id)
-        : "",
-      slots: isSet(object.slots) ? globalThis.Number(object.slots) : 0,
-      functions: globalThis.Array.isArray(object?.functions)
-        ? object.functions.map((e: any) => globalThis.String(e))
-        : [],
-    };
+  create(base?: DeepPartial<ServingWorker>): ServingWorker {
+    return ServingWorker.fromPartial(base ?? {});
   },
-
-  toJSON(message: ServingWorker): unknown {
-    const obj: any = {};
-    if (message.workerId !== "") {
-      obj.workerId = message.workerId;
-    }
-    if (message.endpointId !== "") {
-      obj.endpointId = message.endpointId;
-    }
-    if (message.releaseId !== "") {
-      obj.releaseId = message.releaseId;
-    }
-    if (message.slots !== 0) {
-      obj.slots = Math.round(message.slots);
-    }
-    if (message.functions?.length) {
-      obj.functions = message.functions;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<ServingWorker>, I>>(base?: I): ServingWorker {
-    return ServingWorker.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<ServingWorker>, I>>(object: I): ServingWorker {
+  fromPartial(object: DeepPartial<ServingWorker>): ServingWorker {
     const message = createBaseServingWorker();
     message.workerId = object.workerId ?? "";
     message.endpointId = object.endpointId ?? "";
@@ -1162,108 +984,10 @@ export const Begin: MessageFns<Begin> = {
     }
   },
 
-  fromJSON(object: any): Begin {
-    return {
-      workerId: isSet(object.workerId)
-        ? globalThis.String(object.workerId)
-        : isSet(object.worker_id)
-        ? globalThis.String(object.worker_id)
-        : "",
-      function: isSet(object.function) ? globalThis.String(object.function) : "",
-      method: isSet(object.method) ? globalThis.String(object.method) : "",
-      target: isSet(object.target) ? globalThis.String(object.target) : "",
-      headers: globalThis.Array.isArray(object?.headers) ? object.headers.map((e: any) => Header.fromJSON(e)) : [],
-      scheme: isSet(object.scheme) ? globalThis.String(object.scheme) : "",
-      authority: isSet(object.authority) ? globalThis.String(object.authority) : "",
-      pathValues: isObject(object.pathValues)
-        ? (globalThis.Object.entries(object.pathValues) as [string, any][]).reduce(
-          (acc: { [key: string]: string }, [key, value]: [string, any]) => {
-            globalThis.Object.defineProperty(acc, key, {
-              value: globalThis.String(value),
-              enumerable: true,
-              configurable: true,
-              writable: true,
-            });
-            return acc;
-          },
-          {},
-        )
-        : isObject(object.path_values)
-        ? (globalThis.Object.entries(object.path_values) as [string, any][]).reduce(
-          (acc: { [key: string]: string }, [key, value]: [string, any]) => {
-            globalThis.Object.defineProperty(acc, key, {
-              value: globalThis.String(value),
-              enumerable: true,
-              configurable: true,
-              writable: true,
-            });
-            return acc;
-          },
-          {},
-        )
-        : {},
-      body: isSet(object.body) ? Buffer.from(bytesFromBase64(object.body)) : Buffer.alloc(0),
-      ended: isSet(object.ended) ? globalThis.Boolean(object.ended) : false,
-      timeoutMs: isSet(object.timeoutMs)
-        ? globalThis.Number(object.timeoutMs)
-        : isSet(object.timeout_ms)
-        ? globalThis.Number(object.timeout_ms)
-        : 0,
-      upgrade: isSet(object.upgrade) ? globalThis.Boolean(object.upgrade) : false,
-    };
+  create(base?: DeepPartial<Begin>): Begin {
+    return Begin.fromPartial(base ?? {});
   },
-
-  toJSON(message: Begin): unknown {
-    const obj: any = {};
-    if (message.workerId !== "") {
-      obj.workerId = message.workerId;
-    }
-    if (message.function !== "") {
-      obj.function = message.function;
-    }
-    if (message.method !== "") {
-      obj.method = message.method;
-    }
-    if (message.target !== "") {
-      obj.target = message.target;
-    }
-    if (message.headers?.length) {
-      obj.headers = message.headers.map((e) => Header.toJSON(e));
-    }
-    if (message.scheme !== "") {
-      obj.scheme = message.scheme;
-    }
-    if (message.authority !== "") {
-      obj.authority = message.authority;
-    }
-    if (message.pathValues) {
-      const entries = globalThis.Object.entries(message.pathValues) as [string, string][];
-      if (entries.length > 0) {
-        obj.pathValues = {};
-        entries.forEach(([k, v]) => {
-          obj.pathValues[k] = v;
-        });
-      }
-    }
-    if (message.body.length !== 0) {
-      obj.body = base64FromBytes(message.body);
-    }
-    if (message.ended !== false) {
-      obj.ended = message.ended;
-    }
-    if (message.timeoutMs !== 0) {
-      obj.timeoutMs = Math.round(message.timeoutMs);
-    }
-    if (message.upgrade !== false) {
-      obj.upgrade = message.upgrade;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<Begin>, I>>(base?: I): Begin {
-    return Begin.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<Begin>, I>>(object: I): Begin {
+  fromPartial(object: DeepPartial<Begin>): Begin {
     const message = createBaseBegin();
     message.workerId = object.workerId ?? "";
     message.function = object.function ?? "";
@@ -1345,28 +1069,10 @@ export const Begin_PathValuesEntry: MessageFns<Begin_PathValuesEntry> = {
     }
   },
 
-  fromJSON(object: any): Begin_PathValuesEntry {
-    return {
-      key: isSet(object.key) ? globalThis.String(object.key) : "",
-      value: isSet(object.value) ? globalThis.String(object.value) : "",
-    };
+  create(base?: DeepPartial<Begin_PathValuesEntry>): Begin_PathValuesEntry {
+    return Begin_PathValuesEntry.fromPartial(base ?? {});
   },
-
-  toJSON(message: Begin_PathValuesEntry): unknown {
-    const obj: any = {};
-    if (message.key !== "") {
-      obj.key = message.key;
-    }
-    if (message.value !== "") {
-      obj.value = message.value;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<Begin_PathValuesEntry>, I>>(base?: I): Begin_PathValuesEntry {
-    return Begin_PathValuesEntry.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<Begin_PathValuesEntry>, I>>(object: I): Begin_PathValuesEntry {
+  fromPartial(object: DeepPartial<Begin_PathValuesEntry>): Begin_PathValuesEntry {
     const message = createBaseBegin_PathValuesEntry();
     message.key = object.key ?? "";
     message.value = object.value ?? "";
@@ -1452,36 +1158,10 @@ export const ResponseHead: MessageFns<ResponseHead> = {
     }
   },
 
-  fromJSON(object: any): ResponseHead {
-    return {
-      status: isSet(object.status) ? globalThis.Number(object.status) : 0,
-      headers: globalThis.Array.isArray(object?.headers) ? object.headers.map((e: any) => Header.fromJSON(e)) : [],
-      body: isSet(object.body) ? Buffer.from(bytesFromBase64(object.body)) : Buffer.alloc(0),
-      ended: isSet(object.ended) ? globalThis.Boolean(object.ended) : false,
-    };
+  create(base?: DeepPartial<ResponseHead>): ResponseHead {
+    return ResponseHead.fromPartial(base ?? {});
   },
-
-  toJSON(message: ResponseHead): unknown {
-    const obj: any = {};
-    if (message.status !== 0) {
-      obj.status = Math.round(message.status);
-    }
-    if (message.headers?.length) {
-      obj.headers = message.headers.map((e) => Header.toJSON(e));
-    }
-    if (message.body.length !== 0) {
-      obj.body = base64FromBytes(message.body);
-    }
-    if (message.ended !== false) {
-      obj.ended = message.ended;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<ResponseHead>, I>>(base?: I): ResponseHead {
-    return ResponseHead.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<ResponseHead>, I>>(object: I): ResponseHead {
+  fromPartial(object: DeepPartial<ResponseHead>): ResponseHead {
     const message = createBaseResponseHead();
     message.status = object.status ?? 0;
     message.headers = object.headers?.map((e) => Header.fromPartial(e)) || [];
@@ -1547,28 +1227,10 @@ export const BodyPart: MessageFns<BodyPart> = {
     }
   },
 
-  fromJSON(object: any): BodyPart {
-    return {
-      bytes: isSet(object.bytes) ? Buffer.from(bytesFromBase64(object.bytes)) : Buffer.alloc(0),
-      ended: isSet(object.ended) ? globalThis.Boolean(object.ended) : false,
-    };
+  create(base?: DeepPartial<BodyPart>): BodyPart {
+    return BodyPart.fromPartial(base ?? {});
   },
-
-  toJSON(message: BodyPart): unknown {
-    const obj: any = {};
-    if (message.bytes.length !== 0) {
-      obj.bytes = base64FromBytes(message.bytes);
-    }
-    if (message.ended !== false) {
-      obj.ended = message.ended;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<BodyPart>, I>>(base?: I): BodyPart {
-    return BodyPart.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<BodyPart>, I>>(object: I): BodyPart {
+  fromPartial(object: DeepPartial<BodyPart>): BodyPart {
     const message = createBaseBodyPart();
     message.bytes = object.bytes ?? Buffer.alloc(0);
     message.ended = object.ended ?? false;
@@ -1632,28 +1294,10 @@ export const Header: MessageFns<Header> = {
     }
   },
 
-  fromJSON(object: any): Header {
-    return {
-      name: isSet(object.name) ? globalThis.String(object.name) : "",
-      value: isSet(object.value) ? globalThis.String(object.value) : "",
-    };
+  create(base?: DeepPartial<Header>): Header {
+    return Header.fromPartial(base ?? {});
   },
-
-  toJSON(message: Header): unknown {
-    const obj: any = {};
-    if (message.name !== "") {
-      obj.name = message.name;
-    }
-    if (message.value !== "") {
-      obj.value = message.value;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<Header>, I>>(base?: I): Header {
-    return Header.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<Header>, I>>(object: I): Header {
+  fromPartial(object: DeepPartial<Header>): Header {
     const message = createBaseHeader();
     message.name = object.name ?? "";
     message.value = object.value ?? "";
@@ -1739,40 +1383,10 @@ export const Abort: MessageFns<Abort> = {
     }
   },
 
-  fromJSON(object: any): Abort {
-    return {
-      code: isSet(object.code) ? globalThis.String(object.code) : "",
-      message: isSet(object.message) ? globalThis.String(object.message) : "",
-      untouched: isSet(object.untouched) ? globalThis.Boolean(object.untouched) : false,
-      workerEnd: isSet(object.workerEnd)
-        ? workerEndFromJSON(object.workerEnd)
-        : isSet(object.worker_end)
-        ? workerEndFromJSON(object.worker_end)
-        : undefined,
-    };
+  create(base?: DeepPartial<Abort>): Abort {
+    return Abort.fromPartial(base ?? {});
   },
-
-  toJSON(message: Abort): unknown {
-    const obj: any = {};
-    if (message.code !== "") {
-      obj.code = message.code;
-    }
-    if (message.message !== "") {
-      obj.message = message.message;
-    }
-    if (message.untouched !== false) {
-      obj.untouched = message.untouched;
-    }
-    if (message.workerEnd !== undefined) {
-      obj.workerEnd = workerEndToJSON(message.workerEnd);
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<Abort>, I>>(base?: I): Abort {
-    return Abort.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<Abort>, I>>(object: I): Abort {
+  fromPartial(object: DeepPartial<Abort>): Abort {
     const message = createBaseAbort();
     message.code = object.code ?? "";
     message.message = object.message ?? "";
@@ -1860,44 +1474,10 @@ export const GatewayReport: MessageFns<GatewayReport> = {
     }
   },
 
-  fromJSON(object: any): GatewayReport {
-    return {
-      invokeAddress: isSet(object.invokeAddress)
-        ? globalThis.String(object.invokeAddress)
-        : isSet(object.invoke_address)
-        ? globalThis.String(object.invoke_address)
-        : "",
-      levels: globalThis.Array.isArray(object?.levels) ? object.levels.map((e: any) => EndpointLevel.fromJSON(e)) : [],
-      routes: globalThis.Array.isArray(object?.routes) ? object.routes.map((e: any) => RouteCounts.fromJSON(e)) : [],
-      httpUrl: isSet(object.httpUrl)
-        ? globalThis.String(object.httpUrl)
-        : isSet(object.http_url)
-        ? globalThis.String(object.http_url)
-        : "",
-    };
+  create(base?: DeepPartial<GatewayReport>): GatewayReport {
+    return GatewayReport.fromPartial(base ?? {});
   },
-
-  toJSON(message: GatewayReport): unknown {
-    const obj: any = {};
-    if (message.invokeAddress !== "") {
-      obj.invokeAddress = message.invokeAddress;
-    }
-    if (message.levels?.length) {
-      obj.levels = message.levels.map((e) => EndpointLevel.toJSON(e));
-    }
-    if (message.routes?.length) {
-      obj.routes = message.routes.map((e) => RouteCounts.toJSON(e));
-    }
-    if (message.httpUrl !== "") {
-      obj.httpUrl = message.httpUrl;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<GatewayReport>, I>>(base?: I): GatewayReport {
-    return GatewayReport.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<GatewayReport>, I>>(object: I): GatewayReport {
+  fromPartial(object: DeepPartial<GatewayReport>): GatewayReport {
     const message = createBaseGatewayReport();
     message.invokeAddress = object.invokeAddress ?? "";
     message.levels = object.levels?.map((e) => EndpointLevel.fromPartial(e)) || [];
@@ -2046,56 +1626,10 @@ export const RouteCounts: MessageFns<RouteCounts> = {
     }
   },
 
-  fromJSON(object: any): RouteCounts {
-    return {
-      endpointId: isSet(object.endpointId)
-        ? globalThis.String(object.endpointId)
-        : isSet(object.endpoint_id)
-        ? globalThis.String(object.endpoint_id)
-        : "",
-      route: isSet(object.route) ? globalThis.String(object.route) : "",
-      requests: isSet(object.requests) ? globalThis.Number(object.requests) : 0,
-      refused: isSet(object.refused) ? globalThis.Number(object.refused) : 0,
-      errors: isSet(object.errors) ? globalThis.Number(object.errors) : 0,
-      classes: globalThis.Array.isArray(object?.classes) ? object.classes.map((e: any) => globalThis.Number(e)) : [],
-      classCounts: globalThis.Array.isArray(object?.classCounts)
-        ? object.classCounts.map((e: any) => globalThis.Number(e))
-        : globalThis.Array.isArray(object?.class_counts)
-        ? object.class_counts.map((e: any) => globalThis.Number(e))
-        : [],
-    };
+  create(base?: DeepPartial<RouteCounts>): RouteCounts {
+    return RouteCounts.fromPartial(base ?? {});
   },
-
-  toJSON(message: RouteCounts): unknown {
-    const obj: any = {};
-    if (message.endpointId !== "") {
-      obj.endpointId = message.endpointId;
-    }
-    if (message.route !== "") {
-      obj.route = message.route;
-    }
-    if (message.requests !== 0) {
-      obj.requests = Math.round(message.requests);
-    }
-    if (message.refused !== 0) {
-      obj.refused = Math.round(message.refused);
-    }
-    if (message.errors !== 0) {
-      obj.errors = Math.round(message.errors);
-    }
-    if (message.classes?.length) {
-      obj.classes = message.classes.map((e) => Math.round(e));
-    }
-    if (message.classCounts?.length) {
-      obj.classCounts = message.classCounts.map((e) => Math.round(e));
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<RouteCounts>, I>>(base?: I): RouteCounts {
-    return RouteCounts.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<RouteCounts>, I>>(object: I): RouteCounts {
+  fromPartial(object: DeepPartial<RouteCounts>): RouteCounts {
     const message = createBaseRouteCounts();
     message.endpointId = object.endpointId ?? "";
     message.route = object.route ?? "";
@@ -2186,48 +1720,10 @@ export const EndpointLevel: MessageFns<EndpointLevel> = {
     }
   },
 
-  fromJSON(object: any): EndpointLevel {
-    return {
-      endpointId: isSet(object.endpointId)
-        ? globalThis.String(object.endpointId)
-        : isSet(object.endpoint_id)
-        ? globalThis.String(object.endpoint_id)
-        : "",
-      held: isSet(object.held) ? globalThis.Number(object.held) : 0,
-      inFlight: isSet(object.inFlight)
-        ? globalThis.Number(object.inFlight)
-        : isSet(object.in_flight)
-        ? globalThis.Number(object.in_flight)
-        : 0,
-      oldestHeldMs: isSet(object.oldestHeldMs)
-        ? globalThis.Number(object.oldestHeldMs)
-        : isSet(object.oldest_held_ms)
-        ? globalThis.Number(object.oldest_held_ms)
-        : 0,
-    };
+  create(base?: DeepPartial<EndpointLevel>): EndpointLevel {
+    return EndpointLevel.fromPartial(base ?? {});
   },
-
-  toJSON(message: EndpointLevel): unknown {
-    const obj: any = {};
-    if (message.endpointId !== "") {
-      obj.endpointId = message.endpointId;
-    }
-    if (message.held !== 0) {
-      obj.held = Math.round(message.held);
-    }
-    if (message.inFlight !== 0) {
-      obj.inFlight = Math.round(message.inFlight);
-    }
-    if (message.oldestHeldMs !== 0) {
-      obj.oldestHeldMs = Math.round(message.oldestHeldMs);
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<EndpointLevel>, I>>(base?: I): EndpointLevel {
-    return EndpointLevel.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<EndpointLevel>, I>>(object: I): EndpointLevel {
+  fromPartial(object: DeepPartial<EndpointLevel>): EndpointLevel {
     const message = createBaseEndpointLevel();
     message.endpointId = object.endpointId ?? "";
     message.held = object.held ?? 0;
@@ -2304,42 +1800,10 @@ export const GatewayNotice: MessageFns<GatewayNotice> = {
     }
   },
 
-  fromJSON(object: any): GatewayNotice {
-    return {
-      removedNodes: globalThis.Array.isArray(object?.removedNodes)
-        ? object.removedNodes.map((e: any) => globalThis.String(e))
-        : globalThis.Array.isArray(object?.removed_nodes)
-        ? object.removed_nodes.map((e: any) => globalThis.String(e))
-        : [],
-      unreachedBy: globalThis.Array.isArray(object?.unreachedBy)
-        ? object.unreachedBy.map((e: any) => UnreachedBy.fromJSON(e))
-        : globalThis.Array.isArray(object?.unreached_by)
-        ? object.unreached_by.map((e: any) => UnreachedBy.fromJSON(e))
-        : [],
-      unservable: globalThis.Array.isArray(object?.unservable)
-        ? object.unservable.map((e: any) => UnservableEndpoint.fromJSON(e))
-        : [],
-    };
+  create(base?: DeepPartial<GatewayNotice>): GatewayNotice {
+    return GatewayNotice.fromPartial(base ?? {});
   },
-
-  toJSON(message: GatewayNotice): unknown {
-    const obj: any = {};
-    if (message.removedNodes?.length) {
-      obj.removedNodes = message.removedNodes;
-    }
-    if (message.unreachedBy?.length) {
-      obj.unreachedBy = message.unreachedBy.map((e) => UnreachedBy.toJSON(e));
-    }
-    if (message.unservable?.length) {
-      obj.unservable = message.unservable.map((e) => UnservableEndpoint.toJSON(e));
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<GatewayNotice>, I>>(base?: I): GatewayNotice {
-    return GatewayNotice.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<GatewayNotice>, I>>(object: I): GatewayNotice {
+  fromPartial(object: DeepPartial<GatewayNotice>): GatewayNotice {
     const message = createBaseGatewayNotice();
     message.removedNodes = object.removedNodes?.map((e) => e) || [];
     message.unreachedBy = object.unreachedBy?.map((e) => UnreachedBy.fromPartial(e)) || [];
@@ -2426,44 +1890,10 @@ export const UnservableEndpoint: MessageFns<UnservableEndpoint> = {
     }
   },
 
-  fromJSON(object: any): UnservableEndpoint {
-    return {
-      endpointId: isSet(object.endpointId)
-        ? globalThis.String(object.endpointId)
-        : isSet(object.endpoint_id)
-        ? globalThis.String(object.endpoint_id)
-        : "",
-      reason: isSet(object.reason) ? globalThis.String(object.reason) : "",
-      retryAfterMs: isSet(object.retryAfterMs)
-        ? globalThis.Number(object.retryAfterMs)
-        : isSet(object.retry_after_ms)
-        ? globalThis.Number(object.retry_after_ms)
-        : 0,
-      detail: isSet(object.detail) ? globalThis.String(object.detail) : "",
-    };
+  create(base?: DeepPartial<UnservableEndpoint>): UnservableEndpoint {
+    return UnservableEndpoint.fromPartial(base ?? {});
   },
-
-  toJSON(message: UnservableEndpoint): unknown {
-    const obj: any = {};
-    if (message.endpointId !== "") {
-      obj.endpointId = message.endpointId;
-    }
-    if (message.reason !== "") {
-      obj.reason = message.reason;
-    }
-    if (message.retryAfterMs !== 0) {
-      obj.retryAfterMs = Math.round(message.retryAfterMs);
-    }
-    if (message.detail !== "") {
-      obj.detail = message.detail;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<UnservableEndpoint>, I>>(base?: I): UnservableEndpoint {
-    return UnservableEndpoint.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<UnservableEndpoint>, I>>(object: I): UnservableEndpoint {
+  fromPartial(object: DeepPartial<UnservableEndpoint>): UnservableEndpoint {
     const message = createBaseUnservableEndpoint();
     message.endpointId = object.endpointId ?? "";
     message.reason = object.reason ?? "";
@@ -2551,44 +1981,10 @@ export const UnreachedBy: MessageFns<UnreachedBy> = {
     }
   },
 
-  fromJSON(object: any): UnreachedBy {
-    return {
-      nodeId: isSet(object.nodeId)
-        ? globalThis.String(object.nodeId)
-        : isSet(object.node_id)
-        ? globalThis.String(object.node_id)
-        : "",
-      nodeName: isSet(object.nodeName)
-        ? globalThis.String(object.nodeName)
-        : isSet(object.node_name)
-        ? globalThis.String(object.node_name)
-        : "",
-      dialed: isSet(object.dialed) ? globalThis.String(object.dialed) : "",
-      reason: isSet(object.reason) ? globalThis.String(object.reason) : "",
-    };
+  create(base?: DeepPartial<UnreachedBy>): UnreachedBy {
+    return UnreachedBy.fromPartial(base ?? {});
   },
-
-  toJSON(message: UnreachedBy): unknown {
-    const obj: any = {};
-    if (message.nodeId !== "") {
-      obj.nodeId = message.nodeId;
-    }
-    if (message.nodeName !== "") {
-      obj.nodeName = message.nodeName;
-    }
-    if (message.dialed !== "") {
-      obj.dialed = message.dialed;
-    }
-    if (message.reason !== "") {
-      obj.reason = message.reason;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<UnreachedBy>, I>>(base?: I): UnreachedBy {
-    return UnreachedBy.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<UnreachedBy>, I>>(object: I): UnreachedBy {
+  fromPartial(object: DeepPartial<UnreachedBy>): UnreachedBy {
     const message = createBaseUnreachedBy();
     message.nodeId = object.nodeId ?? "";
     message.nodeName = object.nodeName ?? "";
@@ -2698,14 +2094,6 @@ export const GatewayServiceClient = makeGenericClientConstructor(
   serviceName: string;
 };
 
-function bytesFromBase64(b64: string): Uint8Array {
-  return Uint8Array.from(globalThis.Buffer.from(b64, "base64"));
-}
-
-function base64FromBytes(arr: Uint8Array): string {
-  return globalThis.Buffer.from(arr).toString("base64");
-}
-
 type Builtin = Date | Function | Uint8Array | string | number | boolean | bigint | undefined;
 
 export type DeepPartial<T> = T extends bigint ? string | number | bigint
@@ -2715,23 +2103,9 @@ export type DeepPartial<T> = T extends bigint ? string | number | bigint
   : T extends {} ? { [K in keyof T]?: DeepPartial<T[K]> }
   : Partial<T>;
 
-type KeysOfUnion<T> = T extends T ? keyof T : never;
-export type Exact<P, I extends P> = P extends Builtin ? P
-  : P & { [K in keyof P]: Exact<P[K], I[K]> } & { [K in Exclude<keyof I, KeysOfUnion<P>>]: never };
-
-function isObject(value: any): boolean {
-  return typeof value === "object" && value !== null;
-}
-
-function isSet(value: any): boolean {
-  return value !== null && value !== undefined;
-}
-
 export interface MessageFns<T> {
   encode(message: T, writer?: BinaryWriter): BinaryWriter;
   decode(input: BinaryReader | Uint8Array, length?: number): T;
-  fromJSON(object: any): T;
-  toJSON(message: T): unknown;
-  create<I extends Exact<DeepPartial<T>, I>>(base?: I): T;
-  fromPartial<I extends Exact<DeepPartial<T>, I>>(object: I): T;
+  create(base?: DeepPartial<T>): T;
+  fromPartial(object: DeepPartial<T>): T;
 }

@@ -24,11 +24,9 @@ import {
   Failure,
   JobKind,
   jobKindFromJSON,
-  jobKindToJSON,
   jobKindToNumber,
   JobState,
   jobStateFromJSON,
-  jobStateToJSON,
   jobStateToNumber,
   Payload,
   S3Config,
@@ -299,26 +297,10 @@ export const JobRequests: MessageFns<JobRequests> = {
     }
   },
 
-  fromJSON(object: any): JobRequests {
-    return {
-      requests: globalThis.Array.isArray(object?.requests)
-        ? object.requests.map((e: any) => JobRequest.fromJSON(e))
-        : [],
-    };
+  create(base?: DeepPartial<JobRequests>): JobRequests {
+    return JobRequests.fromPartial(base ?? {});
   },
-
-  toJSON(message: JobRequests): unknown {
-    const obj: any = {};
-    if (message.requests?.length) {
-      obj.requests = message.requests.map((e) => JobRequest.toJSON(e));
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<JobRequests>, I>>(base?: I): JobRequests {
-    return JobRequests.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<JobRequests>, I>>(object: I): JobRequests {
+  fromPartial(object: DeepPartial<JobRequests>): JobRequests {
     const message = createBaseJobRequests();
     message.requests = object.requests?.map((e) => JobRequest.fromPartial(e)) || [];
     return message;
@@ -449,66 +431,10 @@ export const JobRequest: MessageFns<JobRequest> = {
     }
   },
 
-  fromJSON(object: any): JobRequest {
-    return {
-      requestId: isSet(object.requestId)
-        ? globalThis.Number(object.requestId)
-        : isSet(object.request_id)
-        ? globalThis.Number(object.request_id)
-        : 0,
-      endpointId: isSet(object.endpointId)
-        ? globalThis.String(object.endpointId)
-        : isSet(object.endpoint_id)
-        ? globalThis.String(object.endpoint_id)
-        : "",
-      operation: isSet(object.submit)
-        ? { $case: "submit", value: Submit.fromJSON(object.submit) }
-        : isSet(object.get)
-        ? { $case: "get", value: GetJob.fromJSON(object.get) }
-        : isSet(object.stream)
-        ? { $case: "stream", value: ReadStream.fromJSON(object.stream) }
-        : isSet(object.abandon)
-        ? { $case: "abandon", value: globalThis.Number(object.abandon) }
-        : undefined,
-      limitedAs: isSet(object.limitedAs)
-        ? globalThis.String(object.limitedAs)
-        : isSet(object.limited_as)
-        ? globalThis.String(object.limited_as)
-        : "",
-      resent: isSet(object.resent) ? globalThis.Boolean(object.resent) : false,
-    };
+  create(base?: DeepPartial<JobRequest>): JobRequest {
+    return JobRequest.fromPartial(base ?? {});
   },
-
-  toJSON(message: JobRequest): unknown {
-    const obj: any = {};
-    if (message.requestId !== 0) {
-      obj.requestId = Math.round(message.requestId);
-    }
-    if (message.endpointId !== "") {
-      obj.endpointId = message.endpointId;
-    }
-    if (message.operation?.$case === "submit") {
-      obj.submit = Submit.toJSON(message.operation.value);
-    } else if (message.operation?.$case === "get") {
-      obj.get = GetJob.toJSON(message.operation.value);
-    } else if (message.operation?.$case === "stream") {
-      obj.stream = ReadStream.toJSON(message.operation.value);
-    } else if (message.operation?.$case === "abandon") {
-      obj.abandon = Math.round(message.operation.value);
-    }
-    if (message.limitedAs !== "") {
-      obj.limitedAs = message.limitedAs;
-    }
-    if (message.resent !== false) {
-      obj.resent = message.resent;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<JobRequest>, I>>(base?: I): JobRequest {
-    return JobRequest.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<JobRequest>, I>>(object: I): JobRequest {
+  fromPartial(object: DeepPartial<JobRequest>): JobRequest {
     const message = createBaseJobRequest();
     message.requestId = object.requestId ?? 0;
     message.endpointId = object.endpointId ?? "";
@@ -711,84 +637,10 @@ export const Submit: MessageFns<Submit> = {
     }
   },
 
-  fromJSON(object: any): Submit {
-    return {
-      jobId: isSet(object.jobId)
-        ? globalThis.String(object.jobId)
-        : isSet(object.job_id)
-        ? globalThis.String(object.job_id)
-        : "",
-      kind: isSet(object.kind) ? jobKindFromJSON(object.kind) : JobKind.UNSPECIFIED,
-      input: isSet(object.input) ? Payload.fromJSON(object.input) : undefined,
-      webhook: isSet(object.webhook) ? globalThis.String(object.webhook) : "",
-      policy: isSet(object.policy) ? Policy.fromJSON(object.policy) : undefined,
-      s3Config: isSet(object.s3Config)
-        ? S3Config.fromJSON(object.s3Config)
-        : isSet(object.s3_config)
-        ? S3Config.fromJSON(object.s3_config)
-        : undefined,
-      idempotencyKey: isSet(object.idempotencyKey)
-        ? globalThis.String(object.idempotencyKey)
-        : isSet(object.idempotency_key)
-        ? globalThis.String(object.idempotency_key)
-        : "",
-      bodyHash: isSet(object.bodyHash)
-        ? Buffer.from(bytesFromBase64(object.bodyHash))
-        : isSet(object.body_hash)
-        ? Buffer.from(bytesFromBase64(object.body_hash))
-        : Buffer.alloc(0),
-      waitMs: isSet(object.waitMs)
-        ? globalThis.Number(object.waitMs)
-        : isSet(object.wait_ms)
-        ? globalThis.Number(object.wait_ms)
-        : 0,
-      trace: isSet(object.trace) ? globalThis.String(object.trace) : undefined,
-      tags: isSet(object.tags) ? globalThis.String(object.tags) : undefined,
-    };
+  create(base?: DeepPartial<Submit>): Submit {
+    return Submit.fromPartial(base ?? {});
   },
-
-  toJSON(message: Submit): unknown {
-    const obj: any = {};
-    if (message.jobId !== "") {
-      obj.jobId = message.jobId;
-    }
-    if (message.kind !== JobKind.UNSPECIFIED) {
-      obj.kind = jobKindToJSON(message.kind);
-    }
-    if (message.input !== undefined) {
-      obj.input = Payload.toJSON(message.input);
-    }
-    if (message.webhook !== "") {
-      obj.webhook = message.webhook;
-    }
-    if (message.policy !== undefined) {
-      obj.policy = Policy.toJSON(message.policy);
-    }
-    if (message.s3Config !== undefined) {
-      obj.s3Config = S3Config.toJSON(message.s3Config);
-    }
-    if (message.idempotencyKey !== "") {
-      obj.idempotencyKey = message.idempotencyKey;
-    }
-    if (message.bodyHash.length !== 0) {
-      obj.bodyHash = base64FromBytes(message.bodyHash);
-    }
-    if (message.waitMs !== 0) {
-      obj.waitMs = Math.round(message.waitMs);
-    }
-    if (message.trace !== undefined) {
-      obj.trace = message.trace;
-    }
-    if (message.tags !== undefined) {
-      obj.tags = message.tags;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<Submit>, I>>(base?: I): Submit {
-    return Submit.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<Submit>, I>>(object: I): Submit {
+  fromPartial(object: DeepPartial<Submit>): Submit {
     const message = createBaseSubmit();
     message.jobId = object.jobId ?? "";
     message.kind = object.kind ?? JobKind.UNSPECIFIED;
@@ -878,44 +730,10 @@ export const Policy: MessageFns<Policy> = {
     }
   },
 
-  fromJSON(object: any): Policy {
-    return {
-      executionTimeoutMs: isSet(object.executionTimeoutMs)
-        ? globalThis.Number(object.executionTimeoutMs)
-        : isSet(object.execution_timeout_ms)
-        ? globalThis.Number(object.execution_timeout_ms)
-        : undefined,
-      ttlMs: isSet(object.ttlMs)
-        ? globalThis.Number(object.ttlMs)
-        : isSet(object.ttl_ms)
-        ? globalThis.Number(object.ttl_ms)
-        : undefined,
-      lowPriority: isSet(object.lowPriority)
-        ? globalThis.Boolean(object.lowPriority)
-        : isSet(object.low_priority)
-        ? globalThis.Boolean(object.low_priority)
-        : false,
-    };
+  create(base?: DeepPartial<Policy>): Policy {
+    return Policy.fromPartial(base ?? {});
   },
-
-  toJSON(message: Policy): unknown {
-    const obj: any = {};
-    if (message.executionTimeoutMs !== undefined) {
-      obj.executionTimeoutMs = Math.round(message.executionTimeoutMs);
-    }
-    if (message.ttlMs !== undefined) {
-      obj.ttlMs = Math.round(message.ttlMs);
-    }
-    if (message.lowPriority !== false) {
-      obj.lowPriority = message.lowPriority;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<Policy>, I>>(base?: I): Policy {
-    return Policy.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<Policy>, I>>(object: I): Policy {
+  fromPartial(object: DeepPartial<Policy>): Policy {
     const message = createBasePolicy();
     message.executionTimeoutMs = object.executionTimeoutMs ?? undefined;
     message.ttlMs = object.ttlMs ?? undefined;
@@ -980,36 +798,10 @@ export const GetJob: MessageFns<GetJob> = {
     }
   },
 
-  fromJSON(object: any): GetJob {
-    return {
-      jobId: isSet(object.jobId)
-        ? globalThis.String(object.jobId)
-        : isSet(object.job_id)
-        ? globalThis.String(object.job_id)
-        : "",
-      waitMs: isSet(object.waitMs)
-        ? globalThis.Number(object.waitMs)
-        : isSet(object.wait_ms)
-        ? globalThis.Number(object.wait_ms)
-        : 0,
-    };
+  create(base?: DeepPartial<GetJob>): GetJob {
+    return GetJob.fromPartial(base ?? {});
   },
-
-  toJSON(message: GetJob): unknown {
-    const obj: any = {};
-    if (message.jobId !== "") {
-      obj.jobId = message.jobId;
-    }
-    if (message.waitMs !== 0) {
-      obj.waitMs = Math.round(message.waitMs);
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<GetJob>, I>>(base?: I): GetJob {
-    return GetJob.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<GetJob>, I>>(object: I): GetJob {
+  fromPartial(object: DeepPartial<GetJob>): GetJob {
     const message = createBaseGetJob();
     message.jobId = object.jobId ?? "";
     message.waitMs = object.waitMs ?? 0;
@@ -1095,44 +887,10 @@ export const ReadStream: MessageFns<ReadStream> = {
     }
   },
 
-  fromJSON(object: any): ReadStream {
-    return {
-      jobId: isSet(object.jobId)
-        ? globalThis.String(object.jobId)
-        : isSet(object.job_id)
-        ? globalThis.String(object.job_id)
-        : "",
-      waitMs: isSet(object.waitMs)
-        ? globalThis.Number(object.waitMs)
-        : isSet(object.wait_ms)
-        ? globalThis.Number(object.wait_ms)
-        : 0,
-      after: isSet(object.after) ? StreamCursor.fromJSON(object.after) : undefined,
-      exact: isSet(object.exact) ? globalThis.Boolean(object.exact) : false,
-    };
+  create(base?: DeepPartial<ReadStream>): ReadStream {
+    return ReadStream.fromPartial(base ?? {});
   },
-
-  toJSON(message: ReadStream): unknown {
-    const obj: any = {};
-    if (message.jobId !== "") {
-      obj.jobId = message.jobId;
-    }
-    if (message.waitMs !== 0) {
-      obj.waitMs = Math.round(message.waitMs);
-    }
-    if (message.after !== undefined) {
-      obj.after = StreamCursor.toJSON(message.after);
-    }
-    if (message.exact !== false) {
-      obj.exact = message.exact;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<ReadStream>, I>>(base?: I): ReadStream {
-    return ReadStream.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<ReadStream>, I>>(object: I): ReadStream {
+  fromPartial(object: DeepPartial<ReadStream>): ReadStream {
     const message = createBaseReadStream();
     message.jobId = object.jobId ?? "";
     message.waitMs = object.waitMs ?? 0;
@@ -1200,32 +958,10 @@ export const StreamCursor: MessageFns<StreamCursor> = {
     }
   },
 
-  fromJSON(object: any): StreamCursor {
-    return {
-      token: isSet(object.token) ? globalThis.Number(object.token) : 0,
-      nextIndex: isSet(object.nextIndex)
-        ? globalThis.Number(object.nextIndex)
-        : isSet(object.next_index)
-        ? globalThis.Number(object.next_index)
-        : 0,
-    };
+  create(base?: DeepPartial<StreamCursor>): StreamCursor {
+    return StreamCursor.fromPartial(base ?? {});
   },
-
-  toJSON(message: StreamCursor): unknown {
-    const obj: any = {};
-    if (message.token !== 0) {
-      obj.token = Math.round(message.token);
-    }
-    if (message.nextIndex !== 0) {
-      obj.nextIndex = Math.round(message.nextIndex);
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<StreamCursor>, I>>(base?: I): StreamCursor {
-    return StreamCursor.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<StreamCursor>, I>>(object: I): StreamCursor {
+  fromPartial(object: DeepPartial<StreamCursor>): StreamCursor {
     const message = createBaseStreamCursor();
     message.token = object.token ?? 0;
     message.nextIndex = object.nextIndex ?? 0;
@@ -1278,24 +1014,10 @@ export const JobReplies: MessageFns<JobReplies> = {
     }
   },
 
-  fromJSON(object: any): JobReplies {
-    return {
-      replies: globalThis.Array.isArray(object?.replies) ? object.replies.map((e: any) => JobReply.fromJSON(e)) : [],
-    };
+  create(base?: DeepPartial<JobReplies>): JobReplies {
+    return JobReplies.fromPartial(base ?? {});
   },
-
-  toJSON(message: JobReplies): unknown {
-    const obj: any = {};
-    if (message.replies?.length) {
-      obj.replies = message.replies.map((e) => JobReply.toJSON(e));
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<JobReplies>, I>>(base?: I): JobReplies {
-    return JobReplies.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<JobReplies>, I>>(object: I): JobReplies {
+  fromPartial(object: DeepPartial<JobReplies>): JobReplies {
     const message = createBaseJobReplies();
     message.replies = object.replies?.map((e) => JobReply.fromPartial(e)) || [];
     return message;
@@ -1382,42 +1104,10 @@ export const JobReply: MessageFns<JobReply> = {
     }
   },
 
-  fromJSON(object: any): JobReply {
-    return {
-      requestId: isSet(object.requestId)
-        ? globalThis.Number(object.requestId)
-        : isSet(object.request_id)
-        ? globalThis.Number(object.request_id)
-        : 0,
-      result: isSet(object.job)
-        ? { $case: "job", value: Job.fromJSON(object.job) }
-        : isSet(object.stream)
-        ? { $case: "stream", value: StreamPart.fromJSON(object.stream) }
-        : isSet(object.failure)
-        ? { $case: "failure", value: Failure.fromJSON(object.failure) }
-        : undefined,
-    };
+  create(base?: DeepPartial<JobReply>): JobReply {
+    return JobReply.fromPartial(base ?? {});
   },
-
-  toJSON(message: JobReply): unknown {
-    const obj: any = {};
-    if (message.requestId !== 0) {
-      obj.requestId = Math.round(message.requestId);
-    }
-    if (message.result?.$case === "job") {
-      obj.job = Job.toJSON(message.result.value);
-    } else if (message.result?.$case === "stream") {
-      obj.stream = StreamPart.toJSON(message.result.value);
-    } else if (message.result?.$case === "failure") {
-      obj.failure = Failure.toJSON(message.result.value);
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<JobReply>, I>>(base?: I): JobReply {
-    return JobReply.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<JobReply>, I>>(object: I): JobReply {
+  fromPartial(object: DeepPartial<JobReply>): JobReply {
     const message = createBaseJobReply();
     message.requestId = object.requestId ?? 0;
     switch (object.result?.$case) {
@@ -1626,92 +1316,10 @@ export const Job: MessageFns<Job> = {
     }
   },
 
-  fromJSON(object: any): Job {
-    return {
-      id: isSet(object.id) ? globalThis.String(object.id) : "",
-      endpointId: isSet(object.endpointId)
-        ? globalThis.String(object.endpointId)
-        : isSet(object.endpoint_id)
-        ? globalThis.String(object.endpoint_id)
-        : "",
-      state: isSet(object.state) ? jobStateFromJSON(object.state) : JobState.UNSPECIFIED,
-      output: isSet(object.output) ? Payload.fromJSON(object.output) : undefined,
-      error: isSet(object.error) ? globalThis.String(object.error) : undefined,
-      delayMs: isSet(object.delayMs)
-        ? globalThis.Number(object.delayMs)
-        : isSet(object.delay_ms)
-        ? globalThis.Number(object.delay_ms)
-        : undefined,
-      executionMs: isSet(object.executionMs)
-        ? globalThis.Number(object.executionMs)
-        : isSet(object.execution_ms)
-        ? globalThis.Number(object.execution_ms)
-        : undefined,
-      retries: isSet(object.retries) ? globalThis.Number(object.retries) : 0,
-      workerId: isSet(object.workerId)
-        ? globalThis.String(object.workerId)
-        : isSet(object.worker_id)
-        ? globalThis.String(object.worker_id)
-        : "",
-      queueReason: isSet(object.queueReason)
-        ? globalThis.String(object.queueReason)
-        : isSet(object.queue_reason)
-        ? globalThis.String(object.queue_reason)
-        : "",
-      webhook: isSet(object.webhook) ? globalThis.String(object.webhook) : "",
-      submittedAtMs: isSet(object.submittedAtMs)
-        ? BigInt(object.submittedAtMs)
-        : isSet(object.submitted_at_ms)
-        ? BigInt(object.submitted_at_ms)
-        : 0n,
-    };
+  create(base?: DeepPartial<Job>): Job {
+    return Job.fromPartial(base ?? {});
   },
-
-  toJSON(message: Job): unknown {
-    const obj: any = {};
-    if (message.id !== "") {
-      obj.id = message.id;
-    }
-    if (message.endpointId !== "") {
-      obj.endpointId = message.endpointId;
-    }
-    if (message.state !== JobState.UNSPECIFIED) {
-      obj.state = jobStateToJSON(message.state);
-    }
-    if (message.output !== undefined) {
-      obj.output = Payload.toJSON(message.output);
-    }
-    if (message.error !== undefined) {
-      obj.error = message.error;
-    }
-    if (message.delayMs !== undefined) {
-      obj.delayMs = Math.round(message.delayMs);
-    }
-    if (message.executionMs !== undefined) {
-      obj.executionMs = Math.round(message.executionMs);
-    }
-    if (message.retries !== 0) {
-      obj.retries = Math.round(message.retries);
-    }
-    if (message.workerId !== "") {
-      obj.workerId = message.workerId;
-    }
-    if (message.queueReason !== "") {
-      obj.queueReason = message.queueReason;
-    }
-    if (message.webhook !== "") {
-      obj.webhook = message.webhook;
-    }
-    if (message.submittedAtMs !== 0n) {
-      obj.submittedAtMs = message.submittedAtMs.toString();
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<Job>, I>>(base?: I): Job {
-    return Job.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<Job>, I>>(object: I): Job {
+  fromPartial(object: DeepPartial<Job>): Job {
     const message = createBaseJob();
     message.id = object.id ?? "";
     message.endpointId = object.endpointId ?? "";
@@ -1822,44 +1430,10 @@ export const StreamPart: MessageFns<StreamPart> = {
     }
   },
 
-  fromJSON(object: any): StreamPart {
-    return {
-      state: isSet(object.state) ? jobStateFromJSON(object.state) : JobState.UNSPECIFIED,
-      chunks: globalThis.Array.isArray(object?.chunks) ? object.chunks.map((e: any) => Payload.fromJSON(e)) : [],
-      error: isSet(object.error) ? globalThis.String(object.error) : undefined,
-      token: isSet(object.token) ? globalThis.Number(object.token) : undefined,
-      firstIndex: isSet(object.firstIndex)
-        ? globalThis.Number(object.firstIndex)
-        : isSet(object.first_index)
-        ? globalThis.Number(object.first_index)
-        : undefined,
-    };
+  create(base?: DeepPartial<StreamPart>): StreamPart {
+    return StreamPart.fromPartial(base ?? {});
   },
-
-  toJSON(message: StreamPart): unknown {
-    const obj: any = {};
-    if (message.state !== JobState.UNSPECIFIED) {
-      obj.state = jobStateToJSON(message.state);
-    }
-    if (message.chunks?.length) {
-      obj.chunks = message.chunks.map((e) => Payload.toJSON(e));
-    }
-    if (message.error !== undefined) {
-      obj.error = message.error;
-    }
-    if (message.token !== undefined) {
-      obj.token = Math.round(message.token);
-    }
-    if (message.firstIndex !== undefined) {
-      obj.firstIndex = Math.round(message.firstIndex);
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<StreamPart>, I>>(base?: I): StreamPart {
-    return StreamPart.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<StreamPart>, I>>(object: I): StreamPart {
+  fromPartial(object: DeepPartial<StreamPart>): StreamPart {
     const message = createBaseStreamPart();
     message.state = object.state ?? JobState.UNSPECIFIED;
     message.chunks = object.chunks?.map((e) => Payload.fromPartial(e)) || [];
@@ -1937,44 +1511,10 @@ export const JobRef: MessageFns<JobRef> = {
     }
   },
 
-  fromJSON(object: any): JobRef {
-    return {
-      endpointId: isSet(object.endpointId)
-        ? globalThis.String(object.endpointId)
-        : isSet(object.endpoint_id)
-        ? globalThis.String(object.endpoint_id)
-        : "",
-      jobId: isSet(object.jobId)
-        ? globalThis.String(object.jobId)
-        : isSet(object.job_id)
-        ? globalThis.String(object.job_id)
-        : "",
-      limitedAs: isSet(object.limitedAs)
-        ? globalThis.String(object.limitedAs)
-        : isSet(object.limited_as)
-        ? globalThis.String(object.limited_as)
-        : undefined,
-    };
+  create(base?: DeepPartial<JobRef>): JobRef {
+    return JobRef.fromPartial(base ?? {});
   },
-
-  toJSON(message: JobRef): unknown {
-    const obj: any = {};
-    if (message.endpointId !== "") {
-      obj.endpointId = message.endpointId;
-    }
-    if (message.jobId !== "") {
-      obj.jobId = message.jobId;
-    }
-    if (message.limitedAs !== undefined) {
-      obj.limitedAs = message.limitedAs;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<JobRef>, I>>(base?: I): JobRef {
-    return JobRef.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<JobRef>, I>>(object: I): JobRef {
+  fromPartial(object: DeepPartial<JobRef>): JobRef {
     const message = createBaseJobRef();
     message.endpointId = object.endpointId ?? "";
     message.jobId = object.jobId ?? "";
@@ -2028,28 +1568,10 @@ export const EndpointRef: MessageFns<EndpointRef> = {
     }
   },
 
-  fromJSON(object: any): EndpointRef {
-    return {
-      endpointId: isSet(object.endpointId)
-        ? globalThis.String(object.endpointId)
-        : isSet(object.endpoint_id)
-        ? globalThis.String(object.endpoint_id)
-        : "",
-    };
+  create(base?: DeepPartial<EndpointRef>): EndpointRef {
+    return EndpointRef.fromPartial(base ?? {});
   },
-
-  toJSON(message: EndpointRef): unknown {
-    const obj: any = {};
-    if (message.endpointId !== "") {
-      obj.endpointId = message.endpointId;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<EndpointRef>, I>>(base?: I): EndpointRef {
-    return EndpointRef.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<EndpointRef>, I>>(object: I): EndpointRef {
+  fromPartial(object: DeepPartial<EndpointRef>): EndpointRef {
     const message = createBaseEndpointRef();
     message.endpointId = object.endpointId ?? "";
     return message;
@@ -2101,22 +1623,10 @@ export const PurgeQueueResponse: MessageFns<PurgeQueueResponse> = {
     }
   },
 
-  fromJSON(object: any): PurgeQueueResponse {
-    return { removed: isSet(object.removed) ? globalThis.Number(object.removed) : 0 };
+  create(base?: DeepPartial<PurgeQueueResponse>): PurgeQueueResponse {
+    return PurgeQueueResponse.fromPartial(base ?? {});
   },
-
-  toJSON(message: PurgeQueueResponse): unknown {
-    const obj: any = {};
-    if (message.removed !== 0) {
-      obj.removed = Math.round(message.removed);
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<PurgeQueueResponse>, I>>(base?: I): PurgeQueueResponse {
-    return PurgeQueueResponse.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<PurgeQueueResponse>, I>>(object: I): PurgeQueueResponse {
+  fromPartial(object: DeepPartial<PurgeQueueResponse>): PurgeQueueResponse {
     const message = createBasePurgeQueueResponse();
     message.removed = object.removed ?? 0;
     return message;
@@ -2201,40 +1711,10 @@ export const ListJobsRequest: MessageFns<ListJobsRequest> = {
     }
   },
 
-  fromJSON(object: any): ListJobsRequest {
-    return {
-      endpointId: isSet(object.endpointId)
-        ? globalThis.String(object.endpointId)
-        : isSet(object.endpoint_id)
-        ? globalThis.String(object.endpoint_id)
-        : "",
-      state: isSet(object.state) ? jobStateFromJSON(object.state) : JobState.UNSPECIFIED,
-      limit: isSet(object.limit) ? globalThis.Number(object.limit) : 0,
-      offset: isSet(object.offset) ? globalThis.Number(object.offset) : 0,
-    };
+  create(base?: DeepPartial<ListJobsRequest>): ListJobsRequest {
+    return ListJobsRequest.fromPartial(base ?? {});
   },
-
-  toJSON(message: ListJobsRequest): unknown {
-    const obj: any = {};
-    if (message.endpointId !== "") {
-      obj.endpointId = message.endpointId;
-    }
-    if (message.state !== JobState.UNSPECIFIED) {
-      obj.state = jobStateToJSON(message.state);
-    }
-    if (message.limit !== 0) {
-      obj.limit = Math.round(message.limit);
-    }
-    if (message.offset !== 0) {
-      obj.offset = Math.round(message.offset);
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<ListJobsRequest>, I>>(base?: I): ListJobsRequest {
-    return ListJobsRequest.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<ListJobsRequest>, I>>(object: I): ListJobsRequest {
+  fromPartial(object: DeepPartial<ListJobsRequest>): ListJobsRequest {
     const message = createBaseListJobsRequest();
     message.endpointId = object.endpointId ?? "";
     message.state = object.state ?? JobState.UNSPECIFIED;
@@ -2300,28 +1780,10 @@ export const ListJobsResponse: MessageFns<ListJobsResponse> = {
     }
   },
 
-  fromJSON(object: any): ListJobsResponse {
-    return {
-      jobs: globalThis.Array.isArray(object?.jobs) ? object.jobs.map((e: any) => Job.fromJSON(e)) : [],
-      total: isSet(object.total) ? globalThis.Number(object.total) : 0,
-    };
+  create(base?: DeepPartial<ListJobsResponse>): ListJobsResponse {
+    return ListJobsResponse.fromPartial(base ?? {});
   },
-
-  toJSON(message: ListJobsResponse): unknown {
-    const obj: any = {};
-    if (message.jobs?.length) {
-      obj.jobs = message.jobs.map((e) => Job.toJSON(e));
-    }
-    if (message.total !== 0) {
-      obj.total = Math.round(message.total);
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<ListJobsResponse>, I>>(base?: I): ListJobsResponse {
-    return ListJobsResponse.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<ListJobsResponse>, I>>(object: I): ListJobsResponse {
+  fromPartial(object: DeepPartial<ListJobsResponse>): ListJobsResponse {
     const message = createBaseListJobsResponse();
     message.jobs = object.jobs?.map((e) => Job.fromPartial(e)) || [];
     message.total = object.total ?? 0;
@@ -2496,108 +1958,10 @@ export const EndpointHealth: MessageFns<EndpointHealth> = {
     }
   },
 
-  fromJSON(object: any): EndpointHealth {
-    return {
-      jobsCompleted: isSet(object.jobsCompleted)
-        ? globalThis.Number(object.jobsCompleted)
-        : isSet(object.jobs_completed)
-        ? globalThis.Number(object.jobs_completed)
-        : 0,
-      jobsFailed: isSet(object.jobsFailed)
-        ? globalThis.Number(object.jobsFailed)
-        : isSet(object.jobs_failed)
-        ? globalThis.Number(object.jobs_failed)
-        : 0,
-      jobsInProgress: isSet(object.jobsInProgress)
-        ? globalThis.Number(object.jobsInProgress)
-        : isSet(object.jobs_in_progress)
-        ? globalThis.Number(object.jobs_in_progress)
-        : 0,
-      jobsInQueue: isSet(object.jobsInQueue)
-        ? globalThis.Number(object.jobsInQueue)
-        : isSet(object.jobs_in_queue)
-        ? globalThis.Number(object.jobs_in_queue)
-        : 0,
-      jobsRetried: isSet(object.jobsRetried)
-        ? globalThis.Number(object.jobsRetried)
-        : isSet(object.jobs_retried)
-        ? globalThis.Number(object.jobs_retried)
-        : 0,
-      workersIdle: isSet(object.workersIdle)
-        ? globalThis.Number(object.workersIdle)
-        : isSet(object.workers_idle)
-        ? globalThis.Number(object.workers_idle)
-        : 0,
-      workersInitializing: isSet(object.workersInitializing)
-        ? globalThis.Number(object.workersInitializing)
-        : isSet(object.workers_initializing)
-        ? globalThis.Number(object.workers_initializing)
-        : 0,
-      workersReady: isSet(object.workersReady)
-        ? globalThis.Number(object.workersReady)
-        : isSet(object.workers_ready)
-        ? globalThis.Number(object.workers_ready)
-        : 0,
-      workersRunning: isSet(object.workersRunning)
-        ? globalThis.Number(object.workersRunning)
-        : isSet(object.workers_running)
-        ? globalThis.Number(object.workers_running)
-        : 0,
-      workersThrottled: isSet(object.workersThrottled)
-        ? globalThis.Number(object.workersThrottled)
-        : isSet(object.workers_throttled)
-        ? globalThis.Number(object.workers_throttled)
-        : 0,
-      workersUnhealthy: isSet(object.workersUnhealthy)
-        ? globalThis.Number(object.workersUnhealthy)
-        : isSet(object.workers_unhealthy)
-        ? globalThis.Number(object.workers_unhealthy)
-        : 0,
-    };
+  create(base?: DeepPartial<EndpointHealth>): EndpointHealth {
+    return EndpointHealth.fromPartial(base ?? {});
   },
-
-  toJSON(message: EndpointHealth): unknown {
-    const obj: any = {};
-    if (message.jobsCompleted !== 0) {
-      obj.jobsCompleted = Math.round(message.jobsCompleted);
-    }
-    if (message.jobsFailed !== 0) {
-      obj.jobsFailed = Math.round(message.jobsFailed);
-    }
-    if (message.jobsInProgress !== 0) {
-      obj.jobsInProgress = Math.round(message.jobsInProgress);
-    }
-    if (message.jobsInQueue !== 0) {
-      obj.jobsInQueue = Math.round(message.jobsInQueue);
-    }
-    if (message.jobsRetried !== 0) {
-      obj.jobsRetried = Math.round(message.jobsRetried);
-    }
-    if (message.workersIdle !== 0) {
-      obj.workersIdle = Math.round(message.workersIdle);
-    }
-    if (message.workersInitializing !== 0) {
-      obj.workersInitializing = Math.round(message.workersInitializing);
-    }
-    if (message.workersReady !== 0) {
-      obj.workersReady = Math.round(message.workersReady);
-    }
-    if (message.workersRunning !== 0) {
-      obj.workersRunning = Math.round(message.workersRunning);
-    }
-    if (message.workersThrottled !== 0) {
-      obj.workersThrottled = Math.round(message.workersThrottled);
-    }
-    if (message.workersUnhealthy !== 0) {
-      obj.workersUnhealthy = Math.round(message.workersUnhealthy);
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<EndpointHealth>, I>>(base?: I): EndpointHealth {
-    return EndpointHealth.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<EndpointHealth>, I>>(object: I): EndpointHealth {
+  fromPartial(object: DeepPartial<EndpointHealth>): EndpointHealth {
     const message = createBaseEndpointHealth();
     message.jobsCompleted = object.jobsCompleted ?? 0;
     message.jobsFailed = object.jobsFailed ?? 0;
@@ -2798,14 +2162,6 @@ export const JobServiceClient = makeGenericClientConstructor(JobServiceService, 
   serviceName: string;
 };
 
-function bytesFromBase64(b64: string): Uint8Array {
-  return Uint8Array.from(globalThis.Buffer.from(b64, "base64"));
-}
-
-function base64FromBytes(arr: Uint8Array): string {
-  return globalThis.Buffer.from(arr).toString("base64");
-}
-
 type Builtin = Date | Function | Uint8Array | string | number | boolean | bigint | undefined;
 
 export type DeepPartial<T> = T extends bigint ? string | number | bigint
@@ -2815,19 +2171,9 @@ export type DeepPartial<T> = T extends bigint ? string | number | bigint
   : T extends {} ? { [K in keyof T]?: DeepPartial<T[K]> }
   : Partial<T>;
 
-type KeysOfUnion<T> = T extends T ? keyof T : never;
-export type Exact<P, I extends P> = P extends Builtin ? P
-  : P & { [K in keyof P]: Exact<P[K], I[K]> } & { [K in Exclude<keyof I, KeysOfUnion<P>>]: never };
-
-function isSet(value: any): boolean {
-  return value !== null && value !== undefined;
-}
-
 export interface MessageFns<T> {
   encode(message: T, writer?: BinaryWriter): BinaryWriter;
   decode(input: BinaryReader | Uint8Array, length?: number): T;
-  fromJSON(object: any): T;
-  toJSON(message: T): unknown;
-  create<I extends Exact<DeepPartial<T>, I>>(base?: I): T;
-  fromPartial<I extends Exact<DeepPartial<T>, I>>(object: I): T;
+  create(base?: DeepPartial<T>): T;
+  fromPartial(object: DeepPartial<T>): T;
 }

@@ -23,14 +23,12 @@ import {
 import {
   EndpointKind,
   endpointKindFromJSON,
-  endpointKindToJSON,
   endpointKindToNumber,
   LogFilter,
   Payload,
   S3Config,
   WorkerState,
   workerStateFromJSON,
-  workerStateToJSON,
   workerStateToNumber,
 } from "./common.ts";
 
@@ -107,32 +105,6 @@ export function refusalReasonFromJSON(object: any): RefusalReason {
     case "UNRECOGNIZED":
     default:
       return RefusalReason.UNRECOGNIZED;
-  }
-}
-
-export function refusalReasonToJSON(object: RefusalReason): string {
-  switch (object) {
-    case RefusalReason.UNSPECIFIED:
-      return "REFUSAL_REASON_UNSPECIFIED";
-    case RefusalReason.OVER_CAPACITY:
-      return "REFUSAL_REASON_OVER_CAPACITY";
-    case RefusalReason.DRAINING:
-      return "REFUSAL_REASON_DRAINING";
-    case RefusalReason.UNKNOWN_WORKER:
-      return "REFUSAL_REASON_UNKNOWN_WORKER";
-    case RefusalReason.NOT_READY:
-      return "REFUSAL_REASON_NOT_READY";
-    case RefusalReason.INPUT_UNAVAILABLE:
-      return "REFUSAL_REASON_INPUT_UNAVAILABLE";
-    case RefusalReason.STOPPED:
-      return "REFUSAL_REASON_STOPPED";
-    case RefusalReason.NEIGHBOUR_STOPPED:
-      return "REFUSAL_REASON_NEIGHBOUR_STOPPED";
-    case RefusalReason.INPUT_MISSING:
-      return "REFUSAL_REASON_INPUT_MISSING";
-    case RefusalReason.UNRECOGNIZED:
-    default:
-      return "UNRECOGNIZED";
   }
 }
 
@@ -215,26 +187,6 @@ export function attemptOutcomeFromJSON(object: any): AttemptOutcome {
   }
 }
 
-export function attemptOutcomeToJSON(object: AttemptOutcome): string {
-  switch (object) {
-    case AttemptOutcome.UNSPECIFIED:
-      return "ATTEMPT_OUTCOME_UNSPECIFIED";
-    case AttemptOutcome.COMPLETED:
-      return "ATTEMPT_OUTCOME_COMPLETED";
-    case AttemptOutcome.FAILED:
-      return "ATTEMPT_OUTCOME_FAILED";
-    case AttemptOutcome.TIMED_OUT:
-      return "ATTEMPT_OUTCOME_TIMED_OUT";
-    case AttemptOutcome.STOPPED:
-      return "ATTEMPT_OUTCOME_STOPPED";
-    case AttemptOutcome.WORKER_LOST:
-      return "ATTEMPT_OUTCOME_WORKER_LOST";
-    case AttemptOutcome.UNRECOGNIZED:
-    default:
-      return "UNRECOGNIZED";
-  }
-}
-
 export function attemptOutcomeToNumber(object: AttemptOutcome): number {
   switch (object) {
     case AttemptOutcome.UNSPECIFIED:
@@ -298,22 +250,6 @@ export function callStyleFromJSON(object: any): CallStyle {
   }
 }
 
-export function callStyleToJSON(object: CallStyle): string {
-  switch (object) {
-    case CallStyle.UNSPECIFIED:
-      return "CALL_STYLE_UNSPECIFIED";
-    case CallStyle.POSITIONAL:
-      return "CALL_STYLE_POSITIONAL";
-    case CallStyle.OBJECT:
-      return "CALL_STYLE_OBJECT";
-    case CallStyle.WHOLE:
-      return "CALL_STYLE_WHOLE";
-    case CallStyle.UNRECOGNIZED:
-    default:
-      return "UNRECOGNIZED";
-  }
-}
-
 export function callStyleToNumber(object: CallStyle): number {
   switch (object) {
     case CallStyle.UNSPECIFIED:
@@ -368,22 +304,6 @@ export function stopReasonFromJSON(object: any): StopReason {
     case "UNRECOGNIZED":
     default:
       return StopReason.UNRECOGNIZED;
-  }
-}
-
-export function stopReasonToJSON(object: StopReason): string {
-  switch (object) {
-    case StopReason.UNSPECIFIED:
-      return "STOP_REASON_UNSPECIFIED";
-    case StopReason.CANCELLED:
-      return "STOP_REASON_CANCELLED";
-    case StopReason.EXPIRED:
-      return "STOP_REASON_EXPIRED";
-    case StopReason.STALE:
-      return "STOP_REASON_STALE";
-    case StopReason.UNRECOGNIZED:
-    default:
-      return "UNRECOGNIZED";
   }
 }
 
@@ -1098,32 +1018,10 @@ export const JoinRequest: MessageFns<JoinRequest> = {
     }
   },
 
-  fromJSON(object: any): JoinRequest {
-    return {
-      joinToken: isSet(object.joinToken)
-        ? globalThis.String(object.joinToken)
-        : isSet(object.join_token)
-        ? globalThis.String(object.join_token)
-        : "",
-      name: isSet(object.name) ? globalThis.String(object.name) : "",
-    };
+  create(base?: DeepPartial<JoinRequest>): JoinRequest {
+    return JoinRequest.fromPartial(base ?? {});
   },
-
-  toJSON(message: JoinRequest): unknown {
-    const obj: any = {};
-    if (message.joinToken !== "") {
-      obj.joinToken = message.joinToken;
-    }
-    if (message.name !== "") {
-      obj.name = message.name;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<JoinRequest>, I>>(base?: I): JoinRequest {
-    return JoinRequest.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<JoinRequest>, I>>(object: I): JoinRequest {
+  fromPartial(object: DeepPartial<JoinRequest>): JoinRequest {
     const message = createBaseJoinRequest();
     message.joinToken = object.joinToken ?? "";
     message.name = object.name ?? "";
@@ -1187,36 +1085,10 @@ export const JoinResponse: MessageFns<JoinResponse> = {
     }
   },
 
-  fromJSON(object: any): JoinResponse {
-    return {
-      nodeId: isSet(object.nodeId)
-        ? globalThis.String(object.nodeId)
-        : isSet(object.node_id)
-        ? globalThis.String(object.node_id)
-        : "",
-      nodeSecret: isSet(object.nodeSecret)
-        ? globalThis.String(object.nodeSecret)
-        : isSet(object.node_secret)
-        ? globalThis.String(object.node_secret)
-        : "",
-    };
+  create(base?: DeepPartial<JoinResponse>): JoinResponse {
+    return JoinResponse.fromPartial(base ?? {});
   },
-
-  toJSON(message: JoinResponse): unknown {
-    const obj: any = {};
-    if (message.nodeId !== "") {
-      obj.nodeId = message.nodeId;
-    }
-    if (message.nodeSecret !== "") {
-      obj.nodeSecret = message.nodeSecret;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<JoinResponse>, I>>(base?: I): JoinResponse {
-    return JoinResponse.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<JoinResponse>, I>>(object: I): JoinResponse {
+  fromPartial(object: DeepPartial<JoinResponse>): JoinResponse {
     const message = createBaseJoinResponse();
     message.nodeId = object.nodeId ?? "";
     message.nodeSecret = object.nodeSecret ?? "";
@@ -1269,24 +1141,10 @@ export const AgentMessage: MessageFns<AgentMessage> = {
     }
   },
 
-  fromJSON(object: any): AgentMessage {
-    return {
-      events: globalThis.Array.isArray(object?.events) ? object.events.map((e: any) => AgentEvent.fromJSON(e)) : [],
-    };
+  create(base?: DeepPartial<AgentMessage>): AgentMessage {
+    return AgentMessage.fromPartial(base ?? {});
   },
-
-  toJSON(message: AgentMessage): unknown {
-    const obj: any = {};
-    if (message.events?.length) {
-      obj.events = message.events.map((e) => AgentEvent.toJSON(e));
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<AgentMessage>, I>>(base?: I): AgentMessage {
-    return AgentMessage.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<AgentMessage>, I>>(object: I): AgentMessage {
+  fromPartial(object: DeepPartial<AgentMessage>): AgentMessage {
     const message = createBaseAgentMessage();
     message.events = object.events?.map((e) => AgentEvent.fromPartial(e)) || [];
     return message;
@@ -1439,62 +1297,10 @@ export const AgentEvent: MessageFns<AgentEvent> = {
     }
   },
 
-  fromJSON(object: any): AgentEvent {
-    return {
-      event: isSet(object.hello)
-        ? { $case: "hello", value: Hello.fromJSON(object.hello) }
-        : isSet(object.started)
-        ? { $case: "started", value: AttemptStarted.fromJSON(object.started) }
-        : isSet(object.refused)
-        ? { $case: "refused", value: AttemptRefused.fromJSON(object.refused) }
-        : isSet(object.ended)
-        ? { $case: "ended", value: AttemptEnded.fromJSON(object.ended) }
-        : isSet(object.chunk)
-        ? { $case: "chunk", value: AttemptChunk.fromJSON(object.chunk) }
-        : isSet(object.progress)
-        ? { $case: "progress", value: AttemptProgress.fromJSON(object.progress) }
-        : isSet(object.workers)
-        ? { $case: "workers", value: ActualWorkers.fromJSON(object.workers) }
-        : isSet(object.inventory)
-        ? { $case: "inventory", value: Inventory.fromJSON(object.inventory) }
-        : isSet(object.heartbeat)
-        ? { $case: "heartbeat", value: Heartbeat.fromJSON(object.heartbeat) }
-        : isSet(object.logs)
-        ? { $case: "logs", value: LogsReply.fromJSON(object.logs) }
-        : undefined,
-    };
+  create(base?: DeepPartial<AgentEvent>): AgentEvent {
+    return AgentEvent.fromPartial(base ?? {});
   },
-
-  toJSON(message: AgentEvent): unknown {
-    const obj: any = {};
-    if (message.event?.$case === "hello") {
-      obj.hello = Hello.toJSON(message.event.value);
-    } else if (message.event?.$case === "started") {
-      obj.started = AttemptStarted.toJSON(message.event.value);
-    } else if (message.event?.$case === "refused") {
-      obj.refused = AttemptRefused.toJSON(message.event.value);
-    } else if (message.event?.$case === "ended") {
-      obj.ended = AttemptEnded.toJSON(message.event.value);
-    } else if (message.event?.$case === "chunk") {
-      obj.chunk = AttemptChunk.toJSON(message.event.value);
-    } else if (message.event?.$case === "progress") {
-      obj.progress = AttemptProgress.toJSON(message.event.value);
-    } else if (message.event?.$case === "workers") {
-      obj.workers = ActualWorkers.toJSON(message.event.value);
-    } else if (message.event?.$case === "inventory") {
-      obj.inventory = Inventory.toJSON(message.event.value);
-    } else if (message.event?.$case === "heartbeat") {
-      obj.heartbeat = Heartbeat.toJSON(message.event.value);
-    } else if (message.event?.$case === "logs") {
-      obj.logs = LogsReply.toJSON(message.event.value);
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<AgentEvent>, I>>(base?: I): AgentEvent {
-    return AgentEvent.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<AgentEvent>, I>>(object: I): AgentEvent {
+  fromPartial(object: DeepPartial<AgentEvent>): AgentEvent {
     const message = createBaseAgentEvent();
     switch (object.event?.$case) {
       case "hello": {
@@ -1662,50 +1468,10 @@ export const Hello: MessageFns<Hello> = {
     }
   },
 
-  fromJSON(object: any): Hello {
-    return {
-      protocol: isSet(object.protocol) ? globalThis.Number(object.protocol) : 0,
-      incarnation: isSet(object.incarnation) ? globalThis.String(object.incarnation) : "",
-      agentVersion: isSet(object.agentVersion)
-        ? globalThis.String(object.agentVersion)
-        : isSet(object.agent_version)
-        ? globalThis.String(object.agent_version)
-        : "",
-      workers: isSet(object.workers) ? ActualWorkers.fromJSON(object.workers) : undefined,
-      attempts: globalThis.Array.isArray(object?.attempts)
-        ? object.attempts.map((e: any) => AttemptRef.fromJSON(e))
-        : [],
-      inventory: isSet(object.inventory) ? Inventory.fromJSON(object.inventory) : undefined,
-    };
+  create(base?: DeepPartial<Hello>): Hello {
+    return Hello.fromPartial(base ?? {});
   },
-
-  toJSON(message: Hello): unknown {
-    const obj: any = {};
-    if (message.protocol !== 0) {
-      obj.protocol = Math.round(message.protocol);
-    }
-    if (message.incarnation !== "") {
-      obj.incarnation = message.incarnation;
-    }
-    if (message.agentVersion !== "") {
-      obj.agentVersion = message.agentVersion;
-    }
-    if (message.workers !== undefined) {
-      obj.workers = ActualWorkers.toJSON(message.workers);
-    }
-    if (message.attempts?.length) {
-      obj.attempts = message.attempts.map((e) => AttemptRef.toJSON(e));
-    }
-    if (message.inventory !== undefined) {
-      obj.inventory = Inventory.toJSON(message.inventory);
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<Hello>, I>>(base?: I): Hello {
-    return Hello.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<Hello>, I>>(object: I): Hello {
+  fromPartial(object: DeepPartial<Hello>): Hello {
     const message = createBaseHello();
     message.protocol = object.protocol ?? 0;
     message.incarnation = object.incarnation ?? "";
@@ -1810,52 +1576,10 @@ export const AttemptRef: MessageFns<AttemptRef> = {
     }
   },
 
-  fromJSON(object: any): AttemptRef {
-    return {
-      jobId: isSet(object.jobId)
-        ? globalThis.String(object.jobId)
-        : isSet(object.job_id)
-        ? globalThis.String(object.job_id)
-        : "",
-      token: isSet(object.token) ? globalThis.Number(object.token) : 0,
-      workerId: isSet(object.workerId)
-        ? globalThis.String(object.workerId)
-        : isSet(object.worker_id)
-        ? globalThis.String(object.worker_id)
-        : "",
-      started: isSet(object.started) ? globalThis.Boolean(object.started) : false,
-      startedAgoMs: isSet(object.startedAgoMs)
-        ? globalThis.Number(object.startedAgoMs)
-        : isSet(object.started_ago_ms)
-        ? globalThis.Number(object.started_ago_ms)
-        : 0,
-    };
+  create(base?: DeepPartial<AttemptRef>): AttemptRef {
+    return AttemptRef.fromPartial(base ?? {});
   },
-
-  toJSON(message: AttemptRef): unknown {
-    const obj: any = {};
-    if (message.jobId !== "") {
-      obj.jobId = message.jobId;
-    }
-    if (message.token !== 0) {
-      obj.token = Math.round(message.token);
-    }
-    if (message.workerId !== "") {
-      obj.workerId = message.workerId;
-    }
-    if (message.started !== false) {
-      obj.started = message.started;
-    }
-    if (message.startedAgoMs !== 0) {
-      obj.startedAgoMs = Math.round(message.startedAgoMs);
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<AttemptRef>, I>>(base?: I): AttemptRef {
-    return AttemptRef.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<AttemptRef>, I>>(object: I): AttemptRef {
+  fromPartial(object: DeepPartial<AttemptRef>): AttemptRef {
     const message = createBaseAttemptRef();
     message.jobId = object.jobId ?? "";
     message.token = object.token ?? 0;
@@ -1933,40 +1657,10 @@ export const AttemptStarted: MessageFns<AttemptStarted> = {
     }
   },
 
-  fromJSON(object: any): AttemptStarted {
-    return {
-      jobId: isSet(object.jobId)
-        ? globalThis.String(object.jobId)
-        : isSet(object.job_id)
-        ? globalThis.String(object.job_id)
-        : "",
-      token: isSet(object.token) ? globalThis.Number(object.token) : 0,
-      agoMs: isSet(object.agoMs)
-        ? globalThis.Number(object.agoMs)
-        : isSet(object.ago_ms)
-        ? globalThis.Number(object.ago_ms)
-        : 0,
-    };
+  create(base?: DeepPartial<AttemptStarted>): AttemptStarted {
+    return AttemptStarted.fromPartial(base ?? {});
   },
-
-  toJSON(message: AttemptStarted): unknown {
-    const obj: any = {};
-    if (message.jobId !== "") {
-      obj.jobId = message.jobId;
-    }
-    if (message.token !== 0) {
-      obj.token = Math.round(message.token);
-    }
-    if (message.agoMs !== 0) {
-      obj.agoMs = Math.round(message.agoMs);
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<AttemptStarted>, I>>(base?: I): AttemptStarted {
-    return AttemptStarted.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<AttemptStarted>, I>>(object: I): AttemptStarted {
+  fromPartial(object: DeepPartial<AttemptStarted>): AttemptStarted {
     const message = createBaseAttemptStarted();
     message.jobId = object.jobId ?? "";
     message.token = object.token ?? 0;
@@ -2053,40 +1747,10 @@ export const AttemptRefused: MessageFns<AttemptRefused> = {
     }
   },
 
-  fromJSON(object: any): AttemptRefused {
-    return {
-      jobId: isSet(object.jobId)
-        ? globalThis.String(object.jobId)
-        : isSet(object.job_id)
-        ? globalThis.String(object.job_id)
-        : "",
-      token: isSet(object.token) ? globalThis.Number(object.token) : 0,
-      reason: isSet(object.reason) ? refusalReasonFromJSON(object.reason) : RefusalReason.UNSPECIFIED,
-      detail: isSet(object.detail) ? globalThis.String(object.detail) : "",
-    };
+  create(base?: DeepPartial<AttemptRefused>): AttemptRefused {
+    return AttemptRefused.fromPartial(base ?? {});
   },
-
-  toJSON(message: AttemptRefused): unknown {
-    const obj: any = {};
-    if (message.jobId !== "") {
-      obj.jobId = message.jobId;
-    }
-    if (message.token !== 0) {
-      obj.token = Math.round(message.token);
-    }
-    if (message.reason !== RefusalReason.UNSPECIFIED) {
-      obj.reason = refusalReasonToJSON(message.reason);
-    }
-    if (message.detail !== "") {
-      obj.detail = message.detail;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<AttemptRefused>, I>>(base?: I): AttemptRefused {
-    return AttemptRefused.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<AttemptRefused>, I>>(object: I): AttemptRefused {
+  fromPartial(object: DeepPartial<AttemptRefused>): AttemptRefused {
     const message = createBaseAttemptRefused();
     message.jobId = object.jobId ?? "";
     message.token = object.token ?? 0;
@@ -2263,80 +1927,10 @@ export const AttemptEnded: MessageFns<AttemptEnded> = {
     }
   },
 
-  fromJSON(object: any): AttemptEnded {
-    return {
-      jobId: isSet(object.jobId)
-        ? globalThis.String(object.jobId)
-        : isSet(object.job_id)
-        ? globalThis.String(object.job_id)
-        : "",
-      token: isSet(object.token) ? globalThis.Number(object.token) : 0,
-      outcome: isSet(object.outcome) ? attemptOutcomeFromJSON(object.outcome) : AttemptOutcome.UNSPECIFIED,
-      output: isSet(object.output) ? Payload.fromJSON(object.output) : undefined,
-      error: isSet(object.error) ? globalThis.String(object.error) : "",
-      executionMs: isSet(object.executionMs)
-        ? globalThis.Number(object.executionMs)
-        : isSet(object.execution_ms)
-        ? globalThis.Number(object.execution_ms)
-        : 0,
-      agoMs: isSet(object.agoMs)
-        ? globalThis.Number(object.agoMs)
-        : isSet(object.ago_ms)
-        ? globalThis.Number(object.ago_ms)
-        : 0,
-      started: isSet(object.started) ? globalThis.Boolean(object.started) : false,
-      chunks: isSet(object.chunks) ? globalThis.Number(object.chunks) : 0,
-      slotHeld: isSet(object.slotHeld)
-        ? globalThis.Boolean(object.slotHeld)
-        : isSet(object.slot_held)
-        ? globalThis.Boolean(object.slot_held)
-        : false,
-      suspected: isSet(object.suspected) ? globalThis.Boolean(object.suspected) : undefined,
-    };
+  create(base?: DeepPartial<AttemptEnded>): AttemptEnded {
+    return AttemptEnded.fromPartial(base ?? {});
   },
-
-  toJSON(message: AttemptEnded): unknown {
-    const obj: any = {};
-    if (message.jobId !== "") {
-      obj.jobId = message.jobId;
-    }
-    if (message.token !== 0) {
-      obj.token = Math.round(message.token);
-    }
-    if (message.outcome !== AttemptOutcome.UNSPECIFIED) {
-      obj.outcome = attemptOutcomeToJSON(message.outcome);
-    }
-    if (message.output !== undefined) {
-      obj.output = Payload.toJSON(message.output);
-    }
-    if (message.error !== "") {
-      obj.error = message.error;
-    }
-    if (message.executionMs !== 0) {
-      obj.executionMs = Math.round(message.executionMs);
-    }
-    if (message.agoMs !== 0) {
-      obj.agoMs = Math.round(message.agoMs);
-    }
-    if (message.started !== false) {
-      obj.started = message.started;
-    }
-    if (message.chunks !== 0) {
-      obj.chunks = Math.round(message.chunks);
-    }
-    if (message.slotHeld !== false) {
-      obj.slotHeld = message.slotHeld;
-    }
-    if (message.suspected !== undefined) {
-      obj.suspected = message.suspected;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<AttemptEnded>, I>>(base?: I): AttemptEnded {
-    return AttemptEnded.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<AttemptEnded>, I>>(object: I): AttemptEnded {
+  fromPartial(object: DeepPartial<AttemptEnded>): AttemptEnded {
     const message = createBaseAttemptEnded();
     message.jobId = object.jobId ?? "";
     message.token = object.token ?? 0;
@@ -2433,40 +2027,10 @@ export const AttemptChunk: MessageFns<AttemptChunk> = {
     }
   },
 
-  fromJSON(object: any): AttemptChunk {
-    return {
-      jobId: isSet(object.jobId)
-        ? globalThis.String(object.jobId)
-        : isSet(object.job_id)
-        ? globalThis.String(object.job_id)
-        : "",
-      token: isSet(object.token) ? globalThis.Number(object.token) : 0,
-      index: isSet(object.index) ? globalThis.Number(object.index) : 0,
-      data: isSet(object.data) ? Payload.fromJSON(object.data) : undefined,
-    };
+  create(base?: DeepPartial<AttemptChunk>): AttemptChunk {
+    return AttemptChunk.fromPartial(base ?? {});
   },
-
-  toJSON(message: AttemptChunk): unknown {
-    const obj: any = {};
-    if (message.jobId !== "") {
-      obj.jobId = message.jobId;
-    }
-    if (message.token !== 0) {
-      obj.token = Math.round(message.token);
-    }
-    if (message.index !== 0) {
-      obj.index = Math.round(message.index);
-    }
-    if (message.data !== undefined) {
-      obj.data = Payload.toJSON(message.data);
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<AttemptChunk>, I>>(base?: I): AttemptChunk {
-    return AttemptChunk.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<AttemptChunk>, I>>(object: I): AttemptChunk {
+  fromPartial(object: DeepPartial<AttemptChunk>): AttemptChunk {
     const message = createBaseAttemptChunk();
     message.jobId = object.jobId ?? "";
     message.token = object.token ?? 0;
@@ -2543,36 +2107,10 @@ export const AttemptProgress: MessageFns<AttemptProgress> = {
     }
   },
 
-  fromJSON(object: any): AttemptProgress {
-    return {
-      jobId: isSet(object.jobId)
-        ? globalThis.String(object.jobId)
-        : isSet(object.job_id)
-        ? globalThis.String(object.job_id)
-        : "",
-      token: isSet(object.token) ? globalThis.Number(object.token) : 0,
-      data: isSet(object.data) ? Payload.fromJSON(object.data) : undefined,
-    };
+  create(base?: DeepPartial<AttemptProgress>): AttemptProgress {
+    return AttemptProgress.fromPartial(base ?? {});
   },
-
-  toJSON(message: AttemptProgress): unknown {
-    const obj: any = {};
-    if (message.jobId !== "") {
-      obj.jobId = message.jobId;
-    }
-    if (message.token !== 0) {
-      obj.token = Math.round(message.token);
-    }
-    if (message.data !== undefined) {
-      obj.data = Payload.toJSON(message.data);
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<AttemptProgress>, I>>(base?: I): AttemptProgress {
-    return AttemptProgress.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<AttemptProgress>, I>>(object: I): AttemptProgress {
+  fromPartial(object: DeepPartial<AttemptProgress>): AttemptProgress {
     const message = createBaseAttemptProgress();
     message.jobId = object.jobId ?? "";
     message.token = object.token ?? 0;
@@ -2637,30 +2175,10 @@ export const ActualWorkers: MessageFns<ActualWorkers> = {
     }
   },
 
-  fromJSON(object: any): ActualWorkers {
-    return {
-      epoch: isSet(object.epoch) ? globalThis.Number(object.epoch) : 0,
-      workers: globalThis.Array.isArray(object?.workers)
-        ? object.workers.map((e: any) => WorkerStatus.fromJSON(e))
-        : [],
-    };
+  create(base?: DeepPartial<ActualWorkers>): ActualWorkers {
+    return ActualWorkers.fromPartial(base ?? {});
   },
-
-  toJSON(message: ActualWorkers): unknown {
-    const obj: any = {};
-    if (message.epoch !== 0) {
-      obj.epoch = Math.round(message.epoch);
-    }
-    if (message.workers?.length) {
-      obj.workers = message.workers.map((e) => WorkerStatus.toJSON(e));
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<ActualWorkers>, I>>(base?: I): ActualWorkers {
-    return ActualWorkers.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<ActualWorkers>, I>>(object: I): ActualWorkers {
+  fromPartial(object: DeepPartial<ActualWorkers>): ActualWorkers {
     const message = createBaseActualWorkers();
     message.epoch = object.epoch ?? 0;
     message.workers = object.workers?.map((e) => WorkerStatus.fromPartial(e)) || [];
@@ -2847,96 +2365,10 @@ export const WorkerStatus: MessageFns<WorkerStatus> = {
     }
   },
 
-  fromJSON(object: any): WorkerStatus {
-    return {
-      workerId: isSet(object.workerId)
-        ? globalThis.String(object.workerId)
-        : isSet(object.worker_id)
-        ? globalThis.String(object.worker_id)
-        : "",
-      endpointId: isSet(object.endpointId)
-        ? globalThis.String(object.endpointId)
-        : isSet(object.endpoint_id)
-        ? globalThis.String(object.endpoint_id)
-        : "",
-      releaseId: isSet(object.releaseId)
-        ? globalThis.String(object.releaseId)
-        : isSet(object.release_id)
-        ? globalThis.String(object.release_id)
-        : "",
-      state: isSet(object.state) ? workerStateFromJSON(object.state) : WorkerState.UNSPECIFIED,
-      reason: isSet(object.reason) ? globalThis.String(object.reason) : "",
-      detail: isSet(object.detail) ? globalThis.String(object.detail) : "",
-      failures: isSet(object.failures) ? globalThis.Number(object.failures) : 0,
-      deviceUuids: globalThis.Array.isArray(object?.deviceUuids)
-        ? object.deviceUuids.map((e: any) => globalThis.String(e))
-        : globalThis.Array.isArray(object?.device_uuids)
-        ? object.device_uuids.map((e: any) => globalThis.String(e))
-        : [],
-      artifactMs: isSet(object.artifactMs)
-        ? globalThis.Number(object.artifactMs)
-        : isSet(object.artifact_ms)
-        ? globalThis.Number(object.artifact_ms)
-        : 0,
-      startedMs: isSet(object.startedMs)
-        ? globalThis.Number(object.startedMs)
-        : isSet(object.started_ms)
-        ? globalThis.Number(object.started_ms)
-        : 0,
-      loadedMs: isSet(object.loadedMs)
-        ? globalThis.Number(object.loadedMs)
-        : isSet(object.loaded_ms)
-        ? globalThis.Number(object.loaded_ms)
-        : 0,
-      slots: isSet(object.slots) ? globalThis.Number(object.slots) : undefined,
-    };
+  create(base?: DeepPartial<WorkerStatus>): WorkerStatus {
+    return WorkerStatus.fromPartial(base ?? {});
   },
-
-  toJSON(message: WorkerStatus): unknown {
-    const obj: any = {};
-    if (message.workerId !== "") {
-      obj.workerId = message.workerId;
-    }
-    if (message.endpointId !== "") {
-      obj.endpointId = message.endpointId;
-    }
-    if (message.releaseId !== "") {
-      obj.releaseId = message.releaseId;
-    }
-    if (message.state !== WorkerState.UNSPECIFIED) {
-      obj.state = workerStateToJSON(message.state);
-    }
-    if (message.reason !== "") {
-      obj.reason = message.reason;
-    }
-    if (message.detail !== "") {
-      obj.detail = message.detail;
-    }
-    if (message.failures !== 0) {
-      obj.failures = Math.round(message.failures);
-    }
-    if (message.deviceUuids?.length) {
-      obj.deviceUuids = message.deviceUuids;
-    }
-    if (message.artifactMs !== 0) {
-      obj.artifactMs = Math.round(message.artifactMs);
-    }
-    if (message.startedMs !== 0) {
-      obj.startedMs = Math.round(message.startedMs);
-    }
-    if (message.loadedMs !== 0) {
-      obj.loadedMs = Math.round(message.loadedMs);
-    }
-    if (message.slots !== undefined) {
-      obj.slots = Math.round(message.slots);
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<WorkerStatus>, I>>(base?: I): WorkerStatus {
-    return WorkerStatus.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<WorkerStatus>, I>>(object: I): WorkerStatus {
+  fromPartial(object: DeepPartial<WorkerStatus>): WorkerStatus {
     const message = createBaseWorkerStatus();
     message.workerId = object.workerId ?? "";
     message.endpointId = object.endpointId ?? "";
@@ -3316,215 +2748,10 @@ export const Inventory: MessageFns<Inventory> = {
     }
   },
 
-  fromJSON(object: any): Inventory {
-    return {
-      hostname: isSet(object.hostname) ? globalThis.String(object.hostname) : "",
-      os: isSet(object.os) ? globalThis.String(object.os) : "",
-      arch: isSet(object.arch) ? globalThis.String(object.arch) : "",
-      cpuCount: isSet(object.cpuCount)
-        ? globalThis.Number(object.cpuCount)
-        : isSet(object.cpu_count)
-        ? globalThis.Number(object.cpu_count)
-        : 0,
-      cpuModel: isSet(object.cpuModel)
-        ? globalThis.String(object.cpuModel)
-        : isSet(object.cpu_model)
-        ? globalThis.String(object.cpu_model)
-        : "",
-      memoryBytes: isSet(object.memoryBytes)
-        ? BigInt(object.memoryBytes)
-        : isSet(object.memory_bytes)
-        ? BigInt(object.memory_bytes)
-        : 0n,
-      memoryAvailableBytes: isSet(object.memoryAvailableBytes)
-        ? BigInt(object.memoryAvailableBytes)
-        : isSet(object.memory_available_bytes)
-        ? BigInt(object.memory_available_bytes)
-        : 0n,
-      diskBytes: isSet(object.diskBytes)
-        ? BigInt(object.diskBytes)
-        : isSet(object.disk_bytes)
-        ? BigInt(object.disk_bytes)
-        : 0n,
-      diskAvailableBytes: isSet(object.diskAvailableBytes)
-        ? BigInt(object.diskAvailableBytes)
-        : isSet(object.disk_available_bytes)
-        ? BigInt(object.disk_available_bytes)
-        : 0n,
-      cpuPercent: isSet(object.cpuPercent)
-        ? globalThis.Number(object.cpuPercent)
-        : isSet(object.cpu_percent)
-        ? globalThis.Number(object.cpu_percent)
-        : 0,
-      devices: globalThis.Array.isArray(object?.devices)
-        ? object.devices.map((e: any) => Device.fromJSON(e))
-        : [],
-      deviceProblem: isSet(object.deviceProblem)
-        ? globalThis.String(object.deviceProblem)
-        : isSet(object.device_problem)
-        ? globalThis.String(object.device_problem)
-        : "",
-      runtimes: globalThis.Array.isArray(object?.runtimes)
-        ? object.runtimes.map((e: any) => globalThis.String(e))
-        : [],
-      nodeVersion: isSet(object.nodeVersion)
-        ? globalThis.String(object.nodeVersion)
-        : isSet(object.node_version)
-        ? globalThis.String(object.node_version)
-        : "",
-      pythonVersion: isSet(object.pythonVersion)
-        ? globalThis.String(object.pythonVersion)
-        : isSet(object.python_version)
-        ? globalThis.String(object.python_version)
-        : "",
-      packages: isObject(object.packages)
-        ? (globalThis.Object.entries(object.packages) as [string, any][]).reduce(
-          (acc: { [key: string]: string }, [key, value]: [string, any]) => {
-            globalThis.Object.defineProperty(acc, key, {
-              value: globalThis.String(value),
-              enumerable: true,
-              configurable: true,
-              writable: true,
-            });
-            return acc;
-          },
-          {},
-        )
-        : {},
-      containerEngine: isSet(object.containerEngine)
-        ? globalThis.String(object.containerEngine)
-        : isSet(object.container_engine)
-        ? globalThis.String(object.container_engine)
-        : "",
-      images: globalThis.Array.isArray(object?.images)
-        ? object.images.map((e: any) => globalThis.String(e))
-        : [],
-      builds: globalThis.Array.isArray(object?.builds)
-        ? object.builds.map((e: any) => globalThis.String(e))
-        : [],
-      devicesUnread: isSet(object.devicesUnread)
-        ? globalThis.Boolean(object.devicesUnread)
-        : isSet(object.devices_unread)
-        ? globalThis.Boolean(object.devices_unread)
-        : false,
-      isolation: isSet(object.isolation) ? NodeIsolation.fromJSON(object.isolation) : undefined,
-      logForwarding: isSet(object.logForwarding)
-        ? LogForwarding.fromJSON(object.logForwarding)
-        : isSet(object.log_forwarding)
-        ? LogForwarding.fromJSON(object.log_forwarding)
-        : undefined,
-      unreachableGateways: globalThis.Array.isArray(object?.unreachableGateways)
-        ? object.unreachableGateways.map((e: any) => UnreachableGateway.fromJSON(e))
-        : globalThis.Array.isArray(object?.unreachable_gateways)
-        ? object.unreachable_gateways.map((e: any) => UnreachableGateway.fromJSON(e))
-        : [],
-      imageRequirements: globalThis.Array.isArray(object?.imageRequirements)
-        ? object.imageRequirements.map((e: any) => ImageRequirement.fromJSON(e))
-        : globalThis.Array.isArray(object?.image_requirements)
-        ? object.image_requirements.map((e: any) => ImageRequirement.fromJSON(e))
-        : [],
-      hardware: isSet(object.hardware) ? HostHardware.fromJSON(object.hardware) : undefined,
-      gatewayUnknown: isSet(object.gatewayUnknown)
-        ? globalThis.Boolean(object.gatewayUnknown)
-        : isSet(object.gateway_unknown)
-        ? globalThis.Boolean(object.gateway_unknown)
-        : false,
-    };
+  create(base?: DeepPartial<Inventory>): Inventory {
+    return Inventory.fromPartial(base ?? {});
   },
-
-  toJSON(message: Inventory): unknown {
-    const obj: any = {};
-    if (message.hostname !== "") {
-      obj.hostname = message.hostname;
-    }
-    if (message.os !== "") {
-      obj.os = message.os;
-    }
-    if (message.arch !== "") {
-      obj.arch = message.arch;
-    }
-    if (message.cpuCount !== 0) {
-      obj.cpuCount = Math.round(message.cpuCount);
-    }
-    if (message.cpuModel !== "") {
-      obj.cpuModel = message.cpuModel;
-    }
-    if (message.memoryBytes !== 0n) {
-      obj.memoryBytes = message.memoryBytes.toString();
-    }
-    if (message.memoryAvailableBytes !== 0n) {
-      obj.memoryAvailableBytes = message.memoryAvailableBytes.toString();
-    }
-    if (message.diskBytes !== 0n) {
-      obj.diskBytes = message.diskBytes.toString();
-    }
-    if (message.diskAvailableBytes !== 0n) {
-      obj.diskAvailableBytes = message.diskAvailableBytes.toString();
-    }
-    if (message.cpuPercent !== 0) {
-      obj.cpuPercent = floatToJson(message.cpuPercent);
-    }
-    if (message.devices?.length) {
-      obj.devices = message.devices.map((e) => Device.toJSON(e));
-    }
-    if (message.deviceProblem !== "") {
-      obj.deviceProblem = message.deviceProblem;
-    }
-    if (message.runtimes?.length) {
-      obj.runtimes = message.runtimes;
-    }
-    if (message.nodeVersion !== "") {
-      obj.nodeVersion = message.nodeVersion;
-    }
-    if (message.pythonVersion !== "") {
-      obj.pythonVersion = message.pythonVersion;
-    }
-    if (message.packages) {
-      const entries = globalThis.Object.entries(message.packages) as [string, string][];
-      if (entries.length > 0) {
-        obj.packages = {};
-        entries.forEach(([k, v]) => {
-          obj.packages[k] = v;
-        });
-      }
-    }
-    if (message.containerEngine !== "") {
-      obj.containerEngine = message.containerEngine;
-    }
-    if (message.images?.length) {
-      obj.images = message.images;
-    }
-    if (message.builds?.length) {
-      obj.builds = message.builds;
-    }
-    if (message.devicesUnread !== false) {
-      obj.devicesUnread = message.devicesUnread;
-    }
-    if (message.isolation !== undefined) {
-      obj.isolation = NodeIsolation.toJSON(message.isolation);
-    }
-    if (message.logForwarding !== undefined) {
-      obj.logForwarding = LogForwarding.toJSON(message.logForwarding);
-    }
-    if (message.unreachableGateways?.length) {
-      obj.unreachableGateways = message.unreachableGateways.map((e) => UnreachableGateway.toJSON(e));
-    }
-    if (message.imageRequirements?.length) {
-      obj.imageRequirements = message.imageRequirements.map((e) => ImageRequirement.toJSON(e));
-    }
-    if (message.hardware !== undefined) {
-      obj.hardware = HostHardware.toJSON(message.hardware);
-    }
-    if (message.gatewayUnknown !== false) {
-      obj.gatewayUnknown = message.gatewayUnknown;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<Inventory>, I>>(base?: I): Inventory {
-    return Inventory.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<Inventory>, I>>(object: I): Inventory {
+  fromPartial(object: DeepPartial<Inventory>): Inventory {
     const message = createBaseInventory();
     message.hostname = object.hostname ?? "";
     message.os = object.os ?? "";
@@ -3632,28 +2859,10 @@ export const Inventory_PackagesEntry: MessageFns<Inventory_PackagesEntry> = {
     }
   },
 
-  fromJSON(object: any): Inventory_PackagesEntry {
-    return {
-      key: isSet(object.key) ? globalThis.String(object.key) : "",
-      value: isSet(object.value) ? globalThis.String(object.value) : "",
-    };
+  create(base?: DeepPartial<Inventory_PackagesEntry>): Inventory_PackagesEntry {
+    return Inventory_PackagesEntry.fromPartial(base ?? {});
   },
-
-  toJSON(message: Inventory_PackagesEntry): unknown {
-    const obj: any = {};
-    if (message.key !== "") {
-      obj.key = message.key;
-    }
-    if (message.value !== "") {
-      obj.value = message.value;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<Inventory_PackagesEntry>, I>>(base?: I): Inventory_PackagesEntry {
-    return Inventory_PackagesEntry.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<Inventory_PackagesEntry>, I>>(object: I): Inventory_PackagesEntry {
+  fromPartial(object: DeepPartial<Inventory_PackagesEntry>): Inventory_PackagesEntry {
     const message = createBaseInventory_PackagesEntry();
     message.key = object.key ?? "";
     message.value = object.value ?? "";
@@ -3795,74 +3004,10 @@ export const HostHardware: MessageFns<HostHardware> = {
     }
   },
 
-  fromJSON(object: any): HostHardware {
-    return {
-      manufacturer: isSet(object.manufacturer) ? globalThis.String(object.manufacturer) : "",
-      model: isSet(object.model) ? globalThis.String(object.model) : "",
-      isVirtual: isSet(object.isVirtual)
-        ? globalThis.Boolean(object.isVirtual)
-        : isSet(object.is_virtual)
-        ? globalThis.Boolean(object.is_virtual)
-        : false,
-      cpuCores: isSet(object.cpuCores)
-        ? globalThis.Number(object.cpuCores)
-        : isSet(object.cpu_cores)
-        ? globalThis.Number(object.cpu_cores)
-        : 0,
-      cpuSockets: isSet(object.cpuSockets)
-        ? globalThis.Number(object.cpuSockets)
-        : isSet(object.cpu_sockets)
-        ? globalThis.Number(object.cpu_sockets)
-        : 0,
-      swapBytes: isSet(object.swapBytes)
-        ? BigInt(object.swapBytes)
-        : isSet(object.swap_bytes)
-        ? BigInt(object.swap_bytes)
-        : 0n,
-      disks: globalThis.Array.isArray(object?.disks)
-        ? object.disks.map((e: any) => HostDisk.fromJSON(e))
-        : [],
-      networkInterfaces: globalThis.Array.isArray(object?.networkInterfaces)
-        ? object.networkInterfaces.map((e: any) => HostNetworkInterface.fromJSON(e))
-        : globalThis.Array.isArray(object?.network_interfaces)
-        ? object.network_interfaces.map((e: any) => HostNetworkInterface.fromJSON(e))
-        : [],
-    };
+  create(base?: DeepPartial<HostHardware>): HostHardware {
+    return HostHardware.fromPartial(base ?? {});
   },
-
-  toJSON(message: HostHardware): unknown {
-    const obj: any = {};
-    if (message.manufacturer !== "") {
-      obj.manufacturer = message.manufacturer;
-    }
-    if (message.model !== "") {
-      obj.model = message.model;
-    }
-    if (message.isVirtual !== false) {
-      obj.isVirtual = message.isVirtual;
-    }
-    if (message.cpuCores !== 0) {
-      obj.cpuCores = Math.round(message.cpuCores);
-    }
-    if (message.cpuSockets !== 0) {
-      obj.cpuSockets = Math.round(message.cpuSockets);
-    }
-    if (message.swapBytes !== 0n) {
-      obj.swapBytes = message.swapBytes.toString();
-    }
-    if (message.disks?.length) {
-      obj.disks = message.disks.map((e) => HostDisk.toJSON(e));
-    }
-    if (message.networkInterfaces?.length) {
-      obj.networkInterfaces = message.networkInterfaces.map((e) => HostNetworkInterface.toJSON(e));
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<HostHardware>, I>>(base?: I): HostHardware {
-    return HostHardware.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<HostHardware>, I>>(object: I): HostHardware {
+  fromPartial(object: DeepPartial<HostHardware>): HostHardware {
     const message = createBaseHostHardware();
     message.manufacturer = object.manufacturer ?? "";
     message.model = object.model ?? "";
@@ -3957,40 +3102,10 @@ export const HostDisk: MessageFns<HostDisk> = {
     }
   },
 
-  fromJSON(object: any): HostDisk {
-    return {
-      name: isSet(object.name) ? globalThis.String(object.name) : "",
-      model: isSet(object.model) ? globalThis.String(object.model) : "",
-      kind: isSet(object.kind) ? globalThis.String(object.kind) : "",
-      sizeBytes: isSet(object.sizeBytes)
-        ? BigInt(object.sizeBytes)
-        : isSet(object.size_bytes)
-        ? BigInt(object.size_bytes)
-        : 0n,
-    };
+  create(base?: DeepPartial<HostDisk>): HostDisk {
+    return HostDisk.fromPartial(base ?? {});
   },
-
-  toJSON(message: HostDisk): unknown {
-    const obj: any = {};
-    if (message.name !== "") {
-      obj.name = message.name;
-    }
-    if (message.model !== "") {
-      obj.model = message.model;
-    }
-    if (message.kind !== "") {
-      obj.kind = message.kind;
-    }
-    if (message.sizeBytes !== 0n) {
-      obj.sizeBytes = message.sizeBytes.toString();
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<HostDisk>, I>>(base?: I): HostDisk {
-    return HostDisk.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<HostDisk>, I>>(object: I): HostDisk {
+  fromPartial(object: DeepPartial<HostDisk>): HostDisk {
     const message = createBaseHostDisk();
     message.name = object.name ?? "";
     message.model = object.model ?? "";
@@ -4100,54 +3215,10 @@ export const HostNetworkInterface: MessageFns<HostNetworkInterface> = {
     }
   },
 
-  fromJSON(object: any): HostNetworkInterface {
-    return {
-      name: isSet(object.name) ? globalThis.String(object.name) : "",
-      kind: isSet(object.kind) ? globalThis.String(object.kind) : "",
-      addresses: globalThis.Array.isArray(object?.addresses)
-        ? object.addresses.map((e: any) => globalThis.String(e))
-        : [],
-      mtu: isSet(object.mtu) ? globalThis.Number(object.mtu) : 0,
-      speedMbps: isSet(object.speedMbps)
-        ? globalThis.Number(object.speedMbps)
-        : isSet(object.speed_mbps)
-        ? globalThis.Number(object.speed_mbps)
-        : 0,
-      isDefault: isSet(object.isDefault)
-        ? globalThis.Boolean(object.isDefault)
-        : isSet(object.is_default)
-        ? globalThis.Boolean(object.is_default)
-        : false,
-    };
+  create(base?: DeepPartial<HostNetworkInterface>): HostNetworkInterface {
+    return HostNetworkInterface.fromPartial(base ?? {});
   },
-
-  toJSON(message: HostNetworkInterface): unknown {
-    const obj: any = {};
-    if (message.name !== "") {
-      obj.name = message.name;
-    }
-    if (message.kind !== "") {
-      obj.kind = message.kind;
-    }
-    if (message.addresses?.length) {
-      obj.addresses = message.addresses;
-    }
-    if (message.mtu !== 0) {
-      obj.mtu = Math.round(message.mtu);
-    }
-    if (message.speedMbps !== 0) {
-      obj.speedMbps = Math.round(message.speedMbps);
-    }
-    if (message.isDefault !== false) {
-      obj.isDefault = message.isDefault;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<HostNetworkInterface>, I>>(base?: I): HostNetworkInterface {
-    return HostNetworkInterface.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<HostNetworkInterface>, I>>(object: I): HostNetworkInterface {
+  fromPartial(object: DeepPartial<HostNetworkInterface>): HostNetworkInterface {
     const message = createBaseHostNetworkInterface();
     message.name = object.name ?? "";
     message.kind = object.kind ?? "";
@@ -4215,30 +3286,10 @@ export const ImageRequirement: MessageFns<ImageRequirement> = {
     }
   },
 
-  fromJSON(object: any): ImageRequirement {
-    return {
-      image: isSet(object.image) ? globalThis.String(object.image) : "",
-      expressions: globalThis.Array.isArray(object?.expressions)
-        ? object.expressions.map((e: any) => globalThis.String(e))
-        : [],
-    };
+  create(base?: DeepPartial<ImageRequirement>): ImageRequirement {
+    return ImageRequirement.fromPartial(base ?? {});
   },
-
-  toJSON(message: ImageRequirement): unknown {
-    const obj: any = {};
-    if (message.image !== "") {
-      obj.image = message.image;
-    }
-    if (message.expressions?.length) {
-      obj.expressions = message.expressions;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<ImageRequirement>, I>>(base?: I): ImageRequirement {
-    return ImageRequirement.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<ImageRequirement>, I>>(object: I): ImageRequirement {
+  fromPartial(object: DeepPartial<ImageRequirement>): ImageRequirement {
     const message = createBaseImageRequirement();
     message.image = object.image ?? "";
     message.expressions = object.expressions?.map((e) => e) || [];
@@ -4313,32 +3364,10 @@ export const UnreachableGateway: MessageFns<UnreachableGateway> = {
     }
   },
 
-  fromJSON(object: any): UnreachableGateway {
-    return {
-      address: isSet(object.address) ? globalThis.String(object.address) : "",
-      dialed: isSet(object.dialed) ? globalThis.String(object.dialed) : "",
-      reason: isSet(object.reason) ? globalThis.String(object.reason) : "",
-    };
+  create(base?: DeepPartial<UnreachableGateway>): UnreachableGateway {
+    return UnreachableGateway.fromPartial(base ?? {});
   },
-
-  toJSON(message: UnreachableGateway): unknown {
-    const obj: any = {};
-    if (message.address !== "") {
-      obj.address = message.address;
-    }
-    if (message.dialed !== "") {
-      obj.dialed = message.dialed;
-    }
-    if (message.reason !== "") {
-      obj.reason = message.reason;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<UnreachableGateway>, I>>(base?: I): UnreachableGateway {
-    return UnreachableGateway.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<UnreachableGateway>, I>>(object: I): UnreachableGateway {
+  fromPartial(object: DeepPartial<UnreachableGateway>): UnreachableGateway {
     const message = createBaseUnreachableGateway();
     message.address = object.address ?? "";
     message.dialed = object.dialed ?? "";
@@ -4409,28 +3438,10 @@ export const LogForwarding: MessageFns<LogForwarding> = {
     }
   },
 
-  fromJSON(object: any): LogForwarding {
-    return {
-      sent: isSet(object.sent) ? BigInt(object.sent) : 0n,
-      dropped: isSet(object.dropped) ? BigInt(object.dropped) : 0n,
-    };
+  create(base?: DeepPartial<LogForwarding>): LogForwarding {
+    return LogForwarding.fromPartial(base ?? {});
   },
-
-  toJSON(message: LogForwarding): unknown {
-    const obj: any = {};
-    if (message.sent !== 0n) {
-      obj.sent = message.sent.toString();
-    }
-    if (message.dropped !== 0n) {
-      obj.dropped = message.dropped.toString();
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<LogForwarding>, I>>(base?: I): LogForwarding {
-    return LogForwarding.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<LogForwarding>, I>>(object: I): LogForwarding {
+  fromPartial(object: DeepPartial<LogForwarding>): LogForwarding {
     const message = createBaseLogForwarding();
     message.sent = (object.sent !== undefined && object.sent !== null) ? BigInt(object.sent) : 0n;
     message.dropped = (object.dropped !== undefined && object.dropped !== null) ? BigInt(object.dropped) : 0n;
@@ -4557,66 +3568,10 @@ export const NodeIsolation: MessageFns<NodeIsolation> = {
     }
   },
 
-  fromJSON(object: any): NodeIsolation {
-    return {
-      processes: isSet(object.processes) ? globalThis.String(object.processes) : "",
-      containers: isSet(object.containers) ? globalThis.String(object.containers) : "",
-      processNetworks: globalThis.Array.isArray(object?.processNetworks)
-        ? object.processNetworks.map((e: any) => globalThis.String(e))
-        : globalThis.Array.isArray(object?.process_networks)
-        ? object.process_networks.map((e: any) => globalThis.String(e))
-        : [],
-      containerNetworks: globalThis.Array.isArray(object?.containerNetworks)
-        ? object.containerNetworks.map((e: any) => globalThis.String(e))
-        : globalThis.Array.isArray(object?.container_networks)
-        ? object.container_networks.map((e: any) => globalThis.String(e))
-        : [],
-      missing: globalThis.Array.isArray(object?.missing)
-        ? object.missing.map((e: any) => MissingIsolation.fromJSON(e))
-        : [],
-      defaultNetwork: isSet(object.defaultNetwork)
-        ? globalThis.String(object.defaultNetwork)
-        : isSet(object.default_network)
-        ? globalThis.String(object.default_network)
-        : "",
-      closedNetwork: isSet(object.closedNetwork)
-        ? globalThis.String(object.closedNetwork)
-        : isSet(object.closed_network)
-        ? globalThis.String(object.closed_network)
-        : "",
-    };
+  create(base?: DeepPartial<NodeIsolation>): NodeIsolation {
+    return NodeIsolation.fromPartial(base ?? {});
   },
-
-  toJSON(message: NodeIsolation): unknown {
-    const obj: any = {};
-    if (message.processes !== "") {
-      obj.processes = message.processes;
-    }
-    if (message.containers !== "") {
-      obj.containers = message.containers;
-    }
-    if (message.processNetworks?.length) {
-      obj.processNetworks = message.processNetworks;
-    }
-    if (message.containerNetworks?.length) {
-      obj.containerNetworks = message.containerNetworks;
-    }
-    if (message.missing?.length) {
-      obj.missing = message.missing.map((e) => MissingIsolation.toJSON(e));
-    }
-    if (message.defaultNetwork !== "") {
-      obj.defaultNetwork = message.defaultNetwork;
-    }
-    if (message.closedNetwork !== "") {
-      obj.closedNetwork = message.closedNetwork;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<NodeIsolation>, I>>(base?: I): NodeIsolation {
-    return NodeIsolation.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<NodeIsolation>, I>>(object: I): NodeIsolation {
+  fromPartial(object: DeepPartial<NodeIsolation>): NodeIsolation {
     const message = createBaseNodeIsolation();
     message.processes = object.processes ?? "";
     message.containers = object.containers ?? "";
@@ -4696,32 +3651,10 @@ export const MissingIsolation: MessageFns<MissingIsolation> = {
     }
   },
 
-  fromJSON(object: any): MissingIsolation {
-    return {
-      without: isSet(object.without) ? globalThis.String(object.without) : "",
-      reason: isSet(object.reason) ? globalThis.String(object.reason) : "",
-      remedy: isSet(object.remedy) ? globalThis.String(object.remedy) : "",
-    };
+  create(base?: DeepPartial<MissingIsolation>): MissingIsolation {
+    return MissingIsolation.fromPartial(base ?? {});
   },
-
-  toJSON(message: MissingIsolation): unknown {
-    const obj: any = {};
-    if (message.without !== "") {
-      obj.without = message.without;
-    }
-    if (message.reason !== "") {
-      obj.reason = message.reason;
-    }
-    if (message.remedy !== "") {
-      obj.remedy = message.remedy;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<MissingIsolation>, I>>(base?: I): MissingIsolation {
-    return MissingIsolation.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<MissingIsolation>, I>>(object: I): MissingIsolation {
+  fromPartial(object: DeepPartial<MissingIsolation>): MissingIsolation {
     const message = createBaseMissingIsolation();
     message.without = object.without ?? "";
     message.reason = object.reason ?? "";
@@ -5008,154 +3941,10 @@ export const Device: MessageFns<Device> = {
     }
   },
 
-  fromJSON(object: any): Device {
-    return {
-      uuid: isSet(object.uuid) ? globalThis.String(object.uuid) : "",
-      model: isSet(object.model) ? globalThis.String(object.model) : "",
-      memoryBytes: isSet(object.memoryBytes)
-        ? BigInt(object.memoryBytes)
-        : isSet(object.memory_bytes)
-        ? BigInt(object.memory_bytes)
-        : 0n,
-      memoryUsedBytes: isSet(object.memoryUsedBytes)
-        ? BigInt(object.memoryUsedBytes)
-        : isSet(object.memory_used_bytes)
-        ? BigInt(object.memory_used_bytes)
-        : 0n,
-      computeCapability: isSet(object.computeCapability)
-        ? globalThis.String(object.computeCapability)
-        : isSet(object.compute_capability)
-        ? globalThis.String(object.compute_capability)
-        : "",
-      driverVersion: isSet(object.driverVersion)
-        ? globalThis.String(object.driverVersion)
-        : isSet(object.driver_version)
-        ? globalThis.String(object.driver_version)
-        : "",
-      cudaVersion: isSet(object.cudaVersion)
-        ? globalThis.String(object.cudaVersion)
-        : isSet(object.cuda_version)
-        ? globalThis.String(object.cuda_version)
-        : "",
-      utilizationPercent: isSet(object.utilizationPercent)
-        ? globalThis.Number(object.utilizationPercent)
-        : isSet(object.utilization_percent)
-        ? globalThis.Number(object.utilization_percent)
-        : undefined,
-      temperatureCelsius: isSet(object.temperatureCelsius)
-        ? globalThis.Number(object.temperatureCelsius)
-        : isSet(object.temperature_celsius)
-        ? globalThis.Number(object.temperature_celsius)
-        : undefined,
-      parentUuid: isSet(object.parentUuid)
-        ? globalThis.String(object.parentUuid)
-        : isSet(object.parent_uuid)
-        ? globalThis.String(object.parent_uuid)
-        : "",
-      healthy: isSet(object.healthy) ? globalThis.Boolean(object.healthy) : false,
-      problem: isSet(object.problem) ? globalThis.String(object.problem) : "",
-      pciBusId: isSet(object.pciBusId)
-        ? globalThis.String(object.pciBusId)
-        : isSet(object.pci_bus_id)
-        ? globalThis.String(object.pci_bus_id)
-        : "",
-      eccCorrected: isSet(object.eccCorrected)
-        ? BigInt(object.eccCorrected)
-        : isSet(object.ecc_corrected)
-        ? BigInt(object.ecc_corrected)
-        : undefined,
-      eccUncorrected: isSet(object.eccUncorrected)
-        ? BigInt(object.eccUncorrected)
-        : isSet(object.ecc_uncorrected)
-        ? BigInt(object.ecc_uncorrected)
-        : undefined,
-      recoveryAction: isSet(object.recoveryAction)
-        ? globalThis.String(object.recoveryAction)
-        : isSet(object.recovery_action)
-        ? globalThis.String(object.recovery_action)
-        : "",
-      xids: globalThis.Array.isArray(object?.xids)
-        ? object.xids.map((e: any) => XidEvent.fromJSON(e))
-        : [],
-      powerMilliwatts: isSet(object.powerMilliwatts)
-        ? globalThis.Number(object.powerMilliwatts)
-        : isSet(object.power_milliwatts)
-        ? globalThis.Number(object.power_milliwatts)
-        : undefined,
-      throttleReasons: isSet(object.throttleReasons)
-        ? BigInt(object.throttleReasons)
-        : isSet(object.throttle_reasons)
-        ? BigInt(object.throttle_reasons)
-        : undefined,
-    };
+  create(base?: DeepPartial<Device>): Device {
+    return Device.fromPartial(base ?? {});
   },
-
-  toJSON(message: Device): unknown {
-    const obj: any = {};
-    if (message.uuid !== "") {
-      obj.uuid = message.uuid;
-    }
-    if (message.model !== "") {
-      obj.model = message.model;
-    }
-    if (message.memoryBytes !== 0n) {
-      obj.memoryBytes = message.memoryBytes.toString();
-    }
-    if (message.memoryUsedBytes !== 0n) {
-      obj.memoryUsedBytes = message.memoryUsedBytes.toString();
-    }
-    if (message.computeCapability !== "") {
-      obj.computeCapability = message.computeCapability;
-    }
-    if (message.driverVersion !== "") {
-      obj.driverVersion = message.driverVersion;
-    }
-    if (message.cudaVersion !== "") {
-      obj.cudaVersion = message.cudaVersion;
-    }
-    if (message.utilizationPercent !== undefined) {
-      obj.utilizationPercent = Math.round(message.utilizationPercent);
-    }
-    if (message.temperatureCelsius !== undefined) {
-      obj.temperatureCelsius = Math.round(message.temperatureCelsius);
-    }
-    if (message.parentUuid !== "") {
-      obj.parentUuid = message.parentUuid;
-    }
-    if (message.healthy !== false) {
-      obj.healthy = message.healthy;
-    }
-    if (message.problem !== "") {
-      obj.problem = message.problem;
-    }
-    if (message.pciBusId !== "") {
-      obj.pciBusId = message.pciBusId;
-    }
-    if (message.eccCorrected !== undefined) {
-      obj.eccCorrected = message.eccCorrected.toString();
-    }
-    if (message.eccUncorrected !== undefined) {
-      obj.eccUncorrected = message.eccUncorrected.toString();
-    }
-    if (message.recoveryAction !== "") {
-      obj.recoveryAction = message.recoveryAction;
-    }
-    if (message.xids?.length) {
-      obj.xids = message.xids.map((e) => XidEvent.toJSON(e));
-    }
-    if (message.powerMilliwatts !== undefined) {
-      obj.powerMilliwatts = Math.round(message.powerMilliwatts);
-    }
-    if (message.throttleReasons !== undefined) {
-      obj.throttleReasons = message.throttleReasons.toString();
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<Device>, I>>(base?: I): Device {
-    return Device.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<Device>, I>>(object: I): Device {
+  fromPartial(object: DeepPartial<Device>): Device {
     const message = createBaseDevice();
     message.uuid = object.uuid ?? "";
     message.model = object.model ?? "";
@@ -5260,32 +4049,10 @@ export const XidEvent: MessageFns<XidEvent> = {
     }
   },
 
-  fromJSON(object: any): XidEvent {
-    return {
-      code: isSet(object.code) ? globalThis.Number(object.code) : 0,
-      text: isSet(object.text) ? globalThis.String(object.text) : "",
-      atMs: isSet(object.atMs) ? BigInt(object.atMs) : isSet(object.at_ms) ? BigInt(object.at_ms) : 0n,
-    };
+  create(base?: DeepPartial<XidEvent>): XidEvent {
+    return XidEvent.fromPartial(base ?? {});
   },
-
-  toJSON(message: XidEvent): unknown {
-    const obj: any = {};
-    if (message.code !== 0) {
-      obj.code = Math.round(message.code);
-    }
-    if (message.text !== "") {
-      obj.text = message.text;
-    }
-    if (message.atMs !== 0n) {
-      obj.atMs = message.atMs.toString();
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<XidEvent>, I>>(base?: I): XidEvent {
-    return XidEvent.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<XidEvent>, I>>(object: I): XidEvent {
+  fromPartial(object: DeepPartial<XidEvent>): XidEvent {
     const message = createBaseXidEvent();
     message.code = object.code ?? 0;
     message.text = object.text ?? "";
@@ -5328,19 +4095,10 @@ export const Heartbeat: MessageFns<Heartbeat> = {
     }
   },
 
-  fromJSON(_: any): Heartbeat {
-    return {};
+  create(base?: DeepPartial<Heartbeat>): Heartbeat {
+    return Heartbeat.fromPartial(base ?? {});
   },
-
-  toJSON(_: Heartbeat): unknown {
-    const obj: any = {};
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<Heartbeat>, I>>(base?: I): Heartbeat {
-    return Heartbeat.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<Heartbeat>, I>>(_: I): Heartbeat {
+  fromPartial(_: DeepPartial<Heartbeat>): Heartbeat {
     const message = createBaseHeartbeat();
     return message;
   },
@@ -5471,64 +4229,10 @@ export const LogsReply: MessageFns<LogsReply> = {
     }
   },
 
-  fromJSON(object: any): LogsReply {
-    return {
-      requestId: isSet(object.requestId)
-        ? globalThis.Number(object.requestId)
-        : isSet(object.request_id)
-        ? globalThis.Number(object.request_id)
-        : 0,
-      lines: globalThis.Array.isArray(object?.lines) ? object.lines.map((e: any) => LogLine.fromJSON(e)) : [],
-      stoppedAtUs: isSet(object.stoppedAtUs)
-        ? BigInt(object.stoppedAtUs)
-        : isSet(object.stopped_at_us)
-        ? BigInt(object.stopped_at_us)
-        : 0n,
-      error: isSet(object.error) ? globalThis.String(object.error) : "",
-      failed: isSet(object.failed) ? globalThis.Boolean(object.failed) : false,
-      knowsWait: isSet(object.knowsWait)
-        ? globalThis.Boolean(object.knowsWait)
-        : isSet(object.knows_wait)
-        ? globalThis.Boolean(object.knows_wait)
-        : undefined,
-      searchedUs: isSet(object.searchedUs)
-        ? BigInt(object.searchedUs)
-        : isSet(object.searched_us)
-        ? BigInt(object.searched_us)
-        : undefined,
-    };
+  create(base?: DeepPartial<LogsReply>): LogsReply {
+    return LogsReply.fromPartial(base ?? {});
   },
-
-  toJSON(message: LogsReply): unknown {
-    const obj: any = {};
-    if (message.requestId !== 0) {
-      obj.requestId = Math.round(message.requestId);
-    }
-    if (message.lines?.length) {
-      obj.lines = message.lines.map((e) => LogLine.toJSON(e));
-    }
-    if (message.stoppedAtUs !== 0n) {
-      obj.stoppedAtUs = message.stoppedAtUs.toString();
-    }
-    if (message.error !== "") {
-      obj.error = message.error;
-    }
-    if (message.failed !== false) {
-      obj.failed = message.failed;
-    }
-    if (message.knowsWait !== undefined) {
-      obj.knowsWait = message.knowsWait;
-    }
-    if (message.searchedUs !== undefined) {
-      obj.searchedUs = message.searchedUs.toString();
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<LogsReply>, I>>(base?: I): LogsReply {
-    return LogsReply.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<LogsReply>, I>>(object: I): LogsReply {
+  fromPartial(object: DeepPartial<LogsReply>): LogsReply {
     const message = createBaseLogsReply();
     message.requestId = object.requestId ?? 0;
     message.lines = object.lines?.map((e) => LogLine.fromPartial(e)) || [];
@@ -5718,80 +4422,10 @@ export const LogLine: MessageFns<LogLine> = {
     }
   },
 
-  fromJSON(object: any): LogLine {
-    return {
-      atMs: isSet(object.atMs) ? BigInt(object.atMs) : isSet(object.at_ms) ? BigInt(object.at_ms) : 0n,
-      workerId: isSet(object.workerId)
-        ? globalThis.String(object.workerId)
-        : isSet(object.worker_id)
-        ? globalThis.String(object.worker_id)
-        : "",
-      jobId: isSet(object.jobId)
-        ? globalThis.String(object.jobId)
-        : isSet(object.job_id)
-        ? globalThis.String(object.job_id)
-        : "",
-      stream: isSet(object.stream) ? globalThis.String(object.stream) : "",
-      text: isSet(object.text) ? globalThis.String(object.text) : "",
-      endpointId: isSet(object.endpointId)
-        ? globalThis.String(object.endpointId)
-        : isSet(object.endpoint_id)
-        ? globalThis.String(object.endpoint_id)
-        : "",
-      atUs: isSet(object.atUs) ? BigInt(object.atUs) : isSet(object.at_us) ? BigInt(object.at_us) : 0n,
-      releaseId: isSet(object.releaseId)
-        ? globalThis.String(object.releaseId)
-        : isSet(object.release_id)
-        ? globalThis.String(object.release_id)
-        : "",
-      attempt: isSet(object.attempt) ? globalThis.Number(object.attempt) : 0,
-      level: isSet(object.level) ? globalThis.String(object.level) : "",
-      fields: isSet(object.fields) ? globalThis.String(object.fields) : "",
-    };
+  create(base?: DeepPartial<LogLine>): LogLine {
+    return LogLine.fromPartial(base ?? {});
   },
-
-  toJSON(message: LogLine): unknown {
-    const obj: any = {};
-    if (message.atMs !== 0n) {
-      obj.atMs = message.atMs.toString();
-    }
-    if (message.workerId !== "") {
-      obj.workerId = message.workerId;
-    }
-    if (message.jobId !== "") {
-      obj.jobId = message.jobId;
-    }
-    if (message.stream !== "") {
-      obj.stream = message.stream;
-    }
-    if (message.text !== "") {
-      obj.text = message.text;
-    }
-    if (message.endpointId !== "") {
-      obj.endpointId = message.endpointId;
-    }
-    if (message.atUs !== 0n) {
-      obj.atUs = message.atUs.toString();
-    }
-    if (message.releaseId !== "") {
-      obj.releaseId = message.releaseId;
-    }
-    if (message.attempt !== 0) {
-      obj.attempt = Math.round(message.attempt);
-    }
-    if (message.level !== "") {
-      obj.level = message.level;
-    }
-    if (message.fields !== "") {
-      obj.fields = message.fields;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<LogLine>, I>>(base?: I): LogLine {
-    return LogLine.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<LogLine>, I>>(object: I): LogLine {
+  fromPartial(object: DeepPartial<LogLine>): LogLine {
     const message = createBaseLogLine();
     message.atMs = (object.atMs !== undefined && object.atMs !== null) ? BigInt(object.atMs) : 0n;
     message.workerId = object.workerId ?? "";
@@ -5853,24 +4487,10 @@ export const SchedulerMessage: MessageFns<SchedulerMessage> = {
     }
   },
 
-  fromJSON(object: any): SchedulerMessage {
-    return {
-      events: globalThis.Array.isArray(object?.events) ? object.events.map((e: any) => SchedulerEvent.fromJSON(e)) : [],
-    };
+  create(base?: DeepPartial<SchedulerMessage>): SchedulerMessage {
+    return SchedulerMessage.fromPartial(base ?? {});
   },
-
-  toJSON(message: SchedulerMessage): unknown {
-    const obj: any = {};
-    if (message.events?.length) {
-      obj.events = message.events.map((e) => SchedulerEvent.toJSON(e));
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<SchedulerMessage>, I>>(base?: I): SchedulerMessage {
-    return SchedulerMessage.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<SchedulerMessage>, I>>(object: I): SchedulerMessage {
+  fromPartial(object: DeepPartial<SchedulerMessage>): SchedulerMessage {
     const message = createBaseSchedulerMessage();
     message.events = object.events?.map((e) => SchedulerEvent.fromPartial(e)) || [];
     return message;
@@ -6023,62 +4643,10 @@ export const SchedulerEvent: MessageFns<SchedulerEvent> = {
     }
   },
 
-  fromJSON(object: any): SchedulerEvent {
-    return {
-      event: isSet(object.welcome)
-        ? { $case: "welcome", value: Welcome.fromJSON(object.welcome) }
-        : isSet(object.desired)
-        ? { $case: "desired", value: DesiredWorkers.fromJSON(object.desired) }
-        : isSet(object.dispatch)
-        ? { $case: "dispatch", value: Dispatch.fromJSON(object.dispatch) }
-        : isSet(object.stop)
-        ? { $case: "stop", value: StopAttempt.fromJSON(object.stop) }
-        : isSet(object.ack)
-        ? { $case: "ack", value: AttemptAck.fromJSON(object.ack) }
-        : isSet(object.drained)
-        ? { $case: "drained", value: ChunksDrained.fromJSON(object.drained) }
-        : isSet(object.logs)
-        ? { $case: "logs", value: LogsRequest.fromJSON(object.logs) }
-        : isSet(object.heartbeat)
-        ? { $case: "heartbeat", value: Heartbeat.fromJSON(object.heartbeat) }
-        : isSet(object.gateways)
-        ? { $case: "gateways", value: Gateways.fromJSON(object.gateways) }
-        : isSet(object.recall)
-        ? { $case: "recall", value: RecallAttempt.fromJSON(object.recall) }
-        : undefined,
-    };
+  create(base?: DeepPartial<SchedulerEvent>): SchedulerEvent {
+    return SchedulerEvent.fromPartial(base ?? {});
   },
-
-  toJSON(message: SchedulerEvent): unknown {
-    const obj: any = {};
-    if (message.event?.$case === "welcome") {
-      obj.welcome = Welcome.toJSON(message.event.value);
-    } else if (message.event?.$case === "desired") {
-      obj.desired = DesiredWorkers.toJSON(message.event.value);
-    } else if (message.event?.$case === "dispatch") {
-      obj.dispatch = Dispatch.toJSON(message.event.value);
-    } else if (message.event?.$case === "stop") {
-      obj.stop = StopAttempt.toJSON(message.event.value);
-    } else if (message.event?.$case === "ack") {
-      obj.ack = AttemptAck.toJSON(message.event.value);
-    } else if (message.event?.$case === "drained") {
-      obj.drained = ChunksDrained.toJSON(message.event.value);
-    } else if (message.event?.$case === "logs") {
-      obj.logs = LogsRequest.toJSON(message.event.value);
-    } else if (message.event?.$case === "heartbeat") {
-      obj.heartbeat = Heartbeat.toJSON(message.event.value);
-    } else if (message.event?.$case === "gateways") {
-      obj.gateways = Gateways.toJSON(message.event.value);
-    } else if (message.event?.$case === "recall") {
-      obj.recall = RecallAttempt.toJSON(message.event.value);
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<SchedulerEvent>, I>>(base?: I): SchedulerEvent {
-    return SchedulerEvent.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<SchedulerEvent>, I>>(object: I): SchedulerEvent {
+  fromPartial(object: DeepPartial<SchedulerEvent>): SchedulerEvent {
     const message = createBaseSchedulerEvent();
     switch (object.event?.$case) {
       case "welcome": {
@@ -6191,26 +4759,10 @@ export const Gateways: MessageFns<Gateways> = {
     }
   },
 
-  fromJSON(object: any): Gateways {
-    return {
-      gateways: globalThis.Array.isArray(object?.gateways)
-        ? object.gateways.map((e: any) => GatewayAddress.fromJSON(e))
-        : [],
-    };
+  create(base?: DeepPartial<Gateways>): Gateways {
+    return Gateways.fromPartial(base ?? {});
   },
-
-  toJSON(message: Gateways): unknown {
-    const obj: any = {};
-    if (message.gateways?.length) {
-      obj.gateways = message.gateways.map((e) => GatewayAddress.toJSON(e));
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<Gateways>, I>>(base?: I): Gateways {
-    return Gateways.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<Gateways>, I>>(object: I): Gateways {
+  fromPartial(object: DeepPartial<Gateways>): Gateways {
     const message = createBaseGateways();
     message.gateways = object.gateways?.map((e) => GatewayAddress.fromPartial(e)) || [];
     return message;
@@ -6284,36 +4836,10 @@ export const GatewayAddress: MessageFns<GatewayAddress> = {
     }
   },
 
-  fromJSON(object: any): GatewayAddress {
-    return {
-      address: isSet(object.address) ? globalThis.String(object.address) : "",
-      token: isSet(object.token) ? globalThis.String(object.token) : "",
-      httpUrl: isSet(object.httpUrl)
-        ? globalThis.String(object.httpUrl)
-        : isSet(object.http_url)
-        ? globalThis.String(object.http_url)
-        : "",
-    };
+  create(base?: DeepPartial<GatewayAddress>): GatewayAddress {
+    return GatewayAddress.fromPartial(base ?? {});
   },
-
-  toJSON(message: GatewayAddress): unknown {
-    const obj: any = {};
-    if (message.address !== "") {
-      obj.address = message.address;
-    }
-    if (message.token !== "") {
-      obj.token = message.token;
-    }
-    if (message.httpUrl !== "") {
-      obj.httpUrl = message.httpUrl;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<GatewayAddress>, I>>(base?: I): GatewayAddress {
-    return GatewayAddress.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<GatewayAddress>, I>>(object: I): GatewayAddress {
+  fromPartial(object: DeepPartial<GatewayAddress>): GatewayAddress {
     const message = createBaseGatewayAddress();
     message.address = object.address ?? "";
     message.token = object.token ?? "";
@@ -6389,44 +4915,10 @@ export const Welcome: MessageFns<Welcome> = {
     }
   },
 
-  fromJSON(object: any): Welcome {
-    return {
-      heartbeatMs: isSet(object.heartbeatMs)
-        ? globalThis.Number(object.heartbeatMs)
-        : isSet(object.heartbeat_ms)
-        ? globalThis.Number(object.heartbeat_ms)
-        : 0,
-      silenceMs: isSet(object.silenceMs)
-        ? globalThis.Number(object.silenceMs)
-        : isSet(object.silence_ms)
-        ? globalThis.Number(object.silence_ms)
-        : 0,
-      publicUrl: isSet(object.publicUrl)
-        ? globalThis.String(object.publicUrl)
-        : isSet(object.public_url)
-        ? globalThis.String(object.public_url)
-        : "",
-    };
+  create(base?: DeepPartial<Welcome>): Welcome {
+    return Welcome.fromPartial(base ?? {});
   },
-
-  toJSON(message: Welcome): unknown {
-    const obj: any = {};
-    if (message.heartbeatMs !== 0) {
-      obj.heartbeatMs = Math.round(message.heartbeatMs);
-    }
-    if (message.silenceMs !== 0) {
-      obj.silenceMs = Math.round(message.silenceMs);
-    }
-    if (message.publicUrl !== "") {
-      obj.publicUrl = message.publicUrl;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<Welcome>, I>>(base?: I): Welcome {
-    return Welcome.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<Welcome>, I>>(object: I): Welcome {
+  fromPartial(object: DeepPartial<Welcome>): Welcome {
     const message = createBaseWelcome();
     message.heartbeatMs = object.heartbeatMs ?? 0;
     message.silenceMs = object.silenceMs ?? 0;
@@ -6502,34 +4994,10 @@ export const DesiredWorkers: MessageFns<DesiredWorkers> = {
     }
   },
 
-  fromJSON(object: any): DesiredWorkers {
-    return {
-      epoch: isSet(object.epoch) ? globalThis.Number(object.epoch) : 0,
-      workers: globalThis.Array.isArray(object?.workers) ? object.workers.map((e: any) => WorkerSpec.fromJSON(e)) : [],
-      releases: globalThis.Array.isArray(object?.releases)
-        ? object.releases.map((e: any) => ReleaseSpec.fromJSON(e))
-        : [],
-    };
+  create(base?: DeepPartial<DesiredWorkers>): DesiredWorkers {
+    return DesiredWorkers.fromPartial(base ?? {});
   },
-
-  toJSON(message: DesiredWorkers): unknown {
-    const obj: any = {};
-    if (message.epoch !== 0) {
-      obj.epoch = Math.round(message.epoch);
-    }
-    if (message.workers?.length) {
-      obj.workers = message.workers.map((e) => WorkerSpec.toJSON(e));
-    }
-    if (message.releases?.length) {
-      obj.releases = message.releases.map((e) => ReleaseSpec.toJSON(e));
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<DesiredWorkers>, I>>(base?: I): DesiredWorkers {
-    return DesiredWorkers.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<DesiredWorkers>, I>>(object: I): DesiredWorkers {
+  fromPartial(object: DeepPartial<DesiredWorkers>): DesiredWorkers {
     const message = createBaseDesiredWorkers();
     message.epoch = object.epoch ?? 0;
     message.workers = object.workers?.map((e) => WorkerSpec.fromPartial(e)) || [];
@@ -6638,56 +5106,10 @@ export const WorkerSpec: MessageFns<WorkerSpec> = {
     }
   },
 
-  fromJSON(object: any): WorkerSpec {
-    return {
-      workerId: isSet(object.workerId)
-        ? globalThis.String(object.workerId)
-        : isSet(object.worker_id)
-        ? globalThis.String(object.worker_id)
-        : "",
-      releaseId: isSet(object.releaseId)
-        ? globalThis.String(object.releaseId)
-        : isSet(object.release_id)
-        ? globalThis.String(object.release_id)
-        : "",
-      deviceUuids: globalThis.Array.isArray(object?.deviceUuids)
-        ? object.deviceUuids.map((e: any) => globalThis.String(e))
-        : globalThis.Array.isArray(object?.device_uuids)
-        ? object.device_uuids.map((e: any) => globalThis.String(e))
-        : [],
-      drain: isSet(object.drain) ? globalThis.Boolean(object.drain) : false,
-      runtime: isSet(object.runtime) ? globalThis.String(object.runtime) : "",
-      token: isSet(object.token) ? globalThis.String(object.token) : "",
-    };
+  create(base?: DeepPartial<WorkerSpec>): WorkerSpec {
+    return WorkerSpec.fromPartial(base ?? {});
   },
-
-  toJSON(message: WorkerSpec): unknown {
-    const obj: any = {};
-    if (message.workerId !== "") {
-      obj.workerId = message.workerId;
-    }
-    if (message.releaseId !== "") {
-      obj.releaseId = message.releaseId;
-    }
-    if (message.deviceUuids?.length) {
-      obj.deviceUuids = message.deviceUuids;
-    }
-    if (message.drain !== false) {
-      obj.drain = message.drain;
-    }
-    if (message.runtime !== "") {
-      obj.runtime = message.runtime;
-    }
-    if (message.token !== "") {
-      obj.token = message.token;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<WorkerSpec>, I>>(base?: I): WorkerSpec {
-    return WorkerSpec.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<WorkerSpec>, I>>(object: I): WorkerSpec {
+  fromPartial(object: DeepPartial<WorkerSpec>): WorkerSpec {
     const message = createBaseWorkerSpec();
     message.workerId = object.workerId ?? "";
     message.releaseId = object.releaseId ?? "";
@@ -6980,171 +5402,10 @@ export const ReleaseSpec: MessageFns<ReleaseSpec> = {
     }
   },
 
-  fromJSON(object: any): ReleaseSpec {
-    return {
-      releaseId: isSet(object.releaseId)
-        ? globalThis.String(object.releaseId)
-        : isSet(object.release_id)
-        ? globalThis.String(object.release_id)
-        : "",
-      endpointId: isSet(object.endpointId)
-        ? globalThis.String(object.endpointId)
-        : isSet(object.endpoint_id)
-        ? globalThis.String(object.endpoint_id)
-        : "",
-      endpointName: isSet(object.endpointName)
-        ? globalThis.String(object.endpointName)
-        : isSet(object.endpoint_name)
-        ? globalThis.String(object.endpoint_name)
-        : "",
-      kind: isSet(object.kind) ? endpointKindFromJSON(object.kind) : EndpointKind.UNSPECIFIED,
-      buildDigest: isSet(object.buildDigest)
-        ? globalThis.String(object.buildDigest)
-        : isSet(object.build_digest)
-        ? globalThis.String(object.build_digest)
-        : "",
-      buildSize: isSet(object.buildSize)
-        ? globalThis.Number(object.buildSize)
-        : isSet(object.build_size)
-        ? globalThis.Number(object.build_size)
-        : 0,
-      runtime: isSet(object.runtime) ? globalThis.String(object.runtime) : "",
-      functions: globalThis.Array.isArray(object?.functions)
-        ? object.functions.map((e: any) => FunctionSpec.fromJSON(e))
-        : [],
-      env: isObject(object.env)
-        ? (globalThis.Object.entries(object.env) as [string, any][]).reduce(
-          (acc: { [key: string]: string }, [key, value]: [string, any]) => {
-            globalThis.Object.defineProperty(acc, key, {
-              value: globalThis.String(value),
-              enumerable: true,
-              configurable: true,
-              writable: true,
-            });
-            return acc;
-          },
-          {},
-        )
-        : {},
-      maxConcurrency: isSet(object.maxConcurrency)
-        ? globalThis.Number(object.maxConcurrency)
-        : isSet(object.max_concurrency)
-        ? globalThis.Number(object.max_concurrency)
-        : 0,
-      startTimeoutMs: isSet(object.startTimeoutMs)
-        ? globalThis.Number(object.startTimeoutMs)
-        : isSet(object.start_timeout_ms)
-        ? globalThis.Number(object.start_timeout_ms)
-        : 0,
-      memoryBytes: isSet(object.memoryBytes)
-        ? BigInt(object.memoryBytes)
-        : isSet(object.memory_bytes)
-        ? BigInt(object.memory_bytes)
-        : 0n,
-      image: isSet(object.image) ? globalThis.String(object.image) : "",
-      command: globalThis.Array.isArray(object?.command)
-        ? object.command.map((e: any) => globalThis.String(e))
-        : [],
-      cpuMillis: isSet(object.cpuMillis)
-        ? globalThis.Number(object.cpuMillis)
-        : isSet(object.cpu_millis)
-        ? globalThis.Number(object.cpu_millis)
-        : 0,
-      environment: isSet(object.environment) ? globalThis.String(object.environment) : "",
-      accountId: isSet(object.accountId)
-        ? globalThis.String(object.accountId)
-        : isSet(object.account_id)
-        ? globalThis.String(object.account_id)
-        : undefined,
-      network: isSet(object.network) ? globalThis.String(object.network) : undefined,
-      leastIsolation: isSet(object.leastIsolation)
-        ? globalThis.String(object.leastIsolation)
-        : isSet(object.least_isolation)
-        ? globalThis.String(object.least_isolation)
-        : undefined,
-      closedNetwork: isSet(object.closedNetwork)
-        ? globalThis.Boolean(object.closedNetwork)
-        : isSet(object.closed_network)
-        ? globalThis.Boolean(object.closed_network)
-        : false,
-    };
+  create(base?: DeepPartial<ReleaseSpec>): ReleaseSpec {
+    return ReleaseSpec.fromPartial(base ?? {});
   },
-
-  toJSON(message: ReleaseSpec): unknown {
-    const obj: any = {};
-    if (message.releaseId !== "") {
-      obj.releaseId = message.releaseId;
-    }
-    if (message.endpointId !== "") {
-      obj.endpointId = message.endpointId;
-    }
-    if (message.endpointName !== "") {
-      obj.endpointName = message.endpointName;
-    }
-    if (message.kind !== EndpointKind.UNSPECIFIED) {
-      obj.kind = endpointKindToJSON(message.kind);
-    }
-    if (message.buildDigest !== "") {
-      obj.buildDigest = message.buildDigest;
-    }
-    if (message.buildSize !== 0) {
-      obj.buildSize = Math.round(message.buildSize);
-    }
-    if (message.runtime !== "") {
-      obj.runtime = message.runtime;
-    }
-    if (message.functions?.length) {
-      obj.functions = message.functions.map((e) => FunctionSpec.toJSON(e));
-    }
-    if (message.env) {
-      const entries = globalThis.Object.entries(message.env) as [string, string][];
-      if (entries.length > 0) {
-        obj.env = {};
-        entries.forEach(([k, v]) => {
-          obj.env[k] = v;
-        });
-      }
-    }
-    if (message.maxConcurrency !== 0) {
-      obj.maxConcurrency = Math.round(message.maxConcurrency);
-    }
-    if (message.startTimeoutMs !== 0) {
-      obj.startTimeoutMs = Math.round(message.startTimeoutMs);
-    }
-    if (message.memoryBytes !== 0n) {
-      obj.memoryBytes = message.memoryBytes.toString();
-    }
-    if (message.image !== "") {
-      obj.image = message.image;
-    }
-    if (message.command?.length) {
-      obj.command = message.command;
-    }
-    if (message.cpuMillis !== 0) {
-      obj.cpuMillis = Math.round(message.cpuMillis);
-    }
-    if (message.environment !== "") {
-      obj.environment = message.environment;
-    }
-    if (message.accountId !== undefined) {
-      obj.accountId = message.accountId;
-    }
-    if (message.network !== undefined) {
-      obj.network = message.network;
-    }
-    if (message.leastIsolation !== undefined) {
-      obj.leastIsolation = message.leastIsolation;
-    }
-    if (message.closedNetwork !== false) {
-      obj.closedNetwork = message.closedNetwork;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<ReleaseSpec>, I>>(base?: I): ReleaseSpec {
-    return ReleaseSpec.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<ReleaseSpec>, I>>(object: I): ReleaseSpec {
+  fromPartial(object: DeepPartial<ReleaseSpec>): ReleaseSpec {
     const message = createBaseReleaseSpec();
     message.releaseId = object.releaseId ?? "";
     message.endpointId = object.endpointId ?? "";
@@ -7236,28 +5497,10 @@ export const ReleaseSpec_EnvEntry: MessageFns<ReleaseSpec_EnvEntry> = {
     }
   },
 
-  fromJSON(object: any): ReleaseSpec_EnvEntry {
-    return {
-      key: isSet(object.key) ? globalThis.String(object.key) : "",
-      value: isSet(object.value) ? globalThis.String(object.value) : "",
-    };
+  create(base?: DeepPartial<ReleaseSpec_EnvEntry>): ReleaseSpec_EnvEntry {
+    return ReleaseSpec_EnvEntry.fromPartial(base ?? {});
   },
-
-  toJSON(message: ReleaseSpec_EnvEntry): unknown {
-    const obj: any = {};
-    if (message.key !== "") {
-      obj.key = message.key;
-    }
-    if (message.value !== "") {
-      obj.value = message.value;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<ReleaseSpec_EnvEntry>, I>>(base?: I): ReleaseSpec_EnvEntry {
-    return ReleaseSpec_EnvEntry.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<ReleaseSpec_EnvEntry>, I>>(object: I): ReleaseSpec_EnvEntry {
+  fromPartial(object: DeepPartial<ReleaseSpec_EnvEntry>): ReleaseSpec_EnvEntry {
     const message = createBaseReleaseSpec_EnvEntry();
     message.key = object.key ?? "";
     message.value = object.value ?? "";
@@ -7354,50 +5597,10 @@ export const FunctionSpec: MessageFns<FunctionSpec> = {
     }
   },
 
-  fromJSON(object: any): FunctionSpec {
-    return {
-      name: isSet(object.name) ? globalThis.String(object.name) : "",
-      module: isSet(object.module) ? globalThis.String(object.module) : "",
-      parameters: globalThis.Array.isArray(object?.parameters)
-        ? object.parameters.map((e: any) => ParameterSpec.fromJSON(e))
-        : [],
-      callStyle: isSet(object.callStyle)
-        ? callStyleFromJSON(object.callStyle)
-        : isSet(object.call_style)
-        ? callStyleFromJSON(object.call_style)
-        : CallStyle.UNSPECIFIED,
-      classSpec: isSet(object.classSpec)
-        ? ClassSpec.fromJSON(object.classSpec)
-        : isSet(object.class_spec)
-        ? ClassSpec.fromJSON(object.class_spec)
-        : undefined,
-    };
+  create(base?: DeepPartial<FunctionSpec>): FunctionSpec {
+    return FunctionSpec.fromPartial(base ?? {});
   },
-
-  toJSON(message: FunctionSpec): unknown {
-    const obj: any = {};
-    if (message.name !== "") {
-      obj.name = message.name;
-    }
-    if (message.module !== "") {
-      obj.module = message.module;
-    }
-    if (message.parameters?.length) {
-      obj.parameters = message.parameters.map((e) => ParameterSpec.toJSON(e));
-    }
-    if (message.callStyle !== CallStyle.UNSPECIFIED) {
-      obj.callStyle = callStyleToJSON(message.callStyle);
-    }
-    if (message.classSpec !== undefined) {
-      obj.classSpec = ClassSpec.toJSON(message.classSpec);
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<FunctionSpec>, I>>(base?: I): FunctionSpec {
-    return FunctionSpec.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<FunctionSpec>, I>>(object: I): FunctionSpec {
+  fromPartial(object: DeepPartial<FunctionSpec>): FunctionSpec {
     const message = createBaseFunctionSpec();
     message.name = object.name ?? "";
     message.module = object.module ?? "";
@@ -7455,24 +5658,10 @@ export const ClassSpec: MessageFns<ClassSpec> = {
     }
   },
 
-  fromJSON(object: any): ClassSpec {
-    return {
-      methods: globalThis.Array.isArray(object?.methods) ? object.methods.map((e: any) => MethodSpec.fromJSON(e)) : [],
-    };
+  create(base?: DeepPartial<ClassSpec>): ClassSpec {
+    return ClassSpec.fromPartial(base ?? {});
   },
-
-  toJSON(message: ClassSpec): unknown {
-    const obj: any = {};
-    if (message.methods?.length) {
-      obj.methods = message.methods.map((e) => MethodSpec.toJSON(e));
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<ClassSpec>, I>>(base?: I): ClassSpec {
-    return ClassSpec.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<ClassSpec>, I>>(object: I): ClassSpec {
+  fromPartial(object: DeepPartial<ClassSpec>): ClassSpec {
     const message = createBaseClassSpec();
     message.methods = object.methods?.map((e) => MethodSpec.fromPartial(e)) || [];
     return message;
@@ -7546,38 +5735,10 @@ export const MethodSpec: MessageFns<MethodSpec> = {
     }
   },
 
-  fromJSON(object: any): MethodSpec {
-    return {
-      name: isSet(object.name) ? globalThis.String(object.name) : "",
-      parameters: globalThis.Array.isArray(object?.parameters)
-        ? object.parameters.map((e: any) => ParameterSpec.fromJSON(e))
-        : [],
-      callStyle: isSet(object.callStyle)
-        ? callStyleFromJSON(object.callStyle)
-        : isSet(object.call_style)
-        ? callStyleFromJSON(object.call_style)
-        : CallStyle.UNSPECIFIED,
-    };
+  create(base?: DeepPartial<MethodSpec>): MethodSpec {
+    return MethodSpec.fromPartial(base ?? {});
   },
-
-  toJSON(message: MethodSpec): unknown {
-    const obj: any = {};
-    if (message.name !== "") {
-      obj.name = message.name;
-    }
-    if (message.parameters?.length) {
-      obj.parameters = message.parameters.map((e) => ParameterSpec.toJSON(e));
-    }
-    if (message.callStyle !== CallStyle.UNSPECIFIED) {
-      obj.callStyle = callStyleToJSON(message.callStyle);
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<MethodSpec>, I>>(base?: I): MethodSpec {
-    return MethodSpec.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<MethodSpec>, I>>(object: I): MethodSpec {
+  fromPartial(object: DeepPartial<MethodSpec>): MethodSpec {
     const message = createBaseMethodSpec();
     message.name = object.name ?? "";
     message.parameters = object.parameters?.map((e) => ParameterSpec.fromPartial(e)) || [];
@@ -7675,44 +5836,10 @@ export const ParameterSpec: MessageFns<ParameterSpec> = {
     }
   },
 
-  fromJSON(object: any): ParameterSpec {
-    return {
-      name: isSet(object.name) ? globalThis.String(object.name) : "",
-      required: isSet(object.required) ? globalThis.Boolean(object.required) : false,
-      type: isSet(object.type) ? globalThis.String(object.type) : "",
-      schema: isSet(object.schema) ? globalThis.String(object.schema) : undefined,
-      takesBody: isSet(object.takesBody)
-        ? globalThis.Boolean(object.takesBody)
-        : isSet(object.takes_body)
-        ? globalThis.Boolean(object.takes_body)
-        : undefined,
-    };
+  create(base?: DeepPartial<ParameterSpec>): ParameterSpec {
+    return ParameterSpec.fromPartial(base ?? {});
   },
-
-  toJSON(message: ParameterSpec): unknown {
-    const obj: any = {};
-    if (message.name !== "") {
-      obj.name = message.name;
-    }
-    if (message.required !== false) {
-      obj.required = message.required;
-    }
-    if (message.type !== "") {
-      obj.type = message.type;
-    }
-    if (message.schema !== undefined) {
-      obj.schema = message.schema;
-    }
-    if (message.takesBody !== undefined) {
-      obj.takesBody = message.takesBody;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<ParameterSpec>, I>>(base?: I): ParameterSpec {
-    return ParameterSpec.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<ParameterSpec>, I>>(object: I): ParameterSpec {
+  fromPartial(object: DeepPartial<ParameterSpec>): ParameterSpec {
     const message = createBaseParameterSpec();
     message.name = object.name ?? "";
     message.required = object.required ?? false;
@@ -7866,72 +5993,10 @@ export const Dispatch: MessageFns<Dispatch> = {
     }
   },
 
-  fromJSON(object: any): Dispatch {
-    return {
-      jobId: isSet(object.jobId)
-        ? globalThis.String(object.jobId)
-        : isSet(object.job_id)
-        ? globalThis.String(object.job_id)
-        : "",
-      token: isSet(object.token) ? globalThis.Number(object.token) : 0,
-      workerId: isSet(object.workerId)
-        ? globalThis.String(object.workerId)
-        : isSet(object.worker_id)
-        ? globalThis.String(object.worker_id)
-        : "",
-      input: isSet(object.input) ? Payload.fromJSON(object.input) : undefined,
-      executionTimeoutMs: isSet(object.executionTimeoutMs)
-        ? globalThis.Number(object.executionTimeoutMs)
-        : isSet(object.execution_timeout_ms)
-        ? globalThis.Number(object.execution_timeout_ms)
-        : 0,
-      s3Config: isSet(object.s3Config)
-        ? S3Config.fromJSON(object.s3Config)
-        : isSet(object.s3_config)
-        ? S3Config.fromJSON(object.s3_config)
-        : undefined,
-      attempt: isSet(object.attempt) ? globalThis.Number(object.attempt) : 0,
-      webhook: isSet(object.webhook) ? globalThis.String(object.webhook) : "",
-      trace: isSet(object.trace) ? globalThis.String(object.trace) : undefined,
-    };
+  create(base?: DeepPartial<Dispatch>): Dispatch {
+    return Dispatch.fromPartial(base ?? {});
   },
-
-  toJSON(message: Dispatch): unknown {
-    const obj: any = {};
-    if (message.jobId !== "") {
-      obj.jobId = message.jobId;
-    }
-    if (message.token !== 0) {
-      obj.token = Math.round(message.token);
-    }
-    if (message.workerId !== "") {
-      obj.workerId = message.workerId;
-    }
-    if (message.input !== undefined) {
-      obj.input = Payload.toJSON(message.input);
-    }
-    if (message.executionTimeoutMs !== 0) {
-      obj.executionTimeoutMs = Math.round(message.executionTimeoutMs);
-    }
-    if (message.s3Config !== undefined) {
-      obj.s3Config = S3Config.toJSON(message.s3Config);
-    }
-    if (message.attempt !== 0) {
-      obj.attempt = Math.round(message.attempt);
-    }
-    if (message.webhook !== "") {
-      obj.webhook = message.webhook;
-    }
-    if (message.trace !== undefined) {
-      obj.trace = message.trace;
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<Dispatch>, I>>(base?: I): Dispatch {
-    return Dispatch.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<Dispatch>, I>>(object: I): Dispatch {
+  fromPartial(object: DeepPartial<Dispatch>): Dispatch {
     const message = createBaseDispatch();
     message.jobId = object.jobId ?? "";
     message.token = object.token ?? 0;
@@ -8006,32 +6071,10 @@ export const RecallAttempt: MessageFns<RecallAttempt> = {
     }
   },
 
-  fromJSON(object: any): RecallAttempt {
-    return {
-      jobId: isSet(object.jobId)
-        ? globalThis.String(object.jobId)
-        : isSet(object.job_id)
-        ? globalThis.String(object.job_id)
-        : "",
-      token: isSet(object.token) ? globalThis.Number(object.token) : 0,
-    };
+  create(base?: DeepPartial<RecallAttempt>): RecallAttempt {
+    return RecallAttempt.fromPartial(base ?? {});
   },
-
-  toJSON(message: RecallAttempt): unknown {
-    const obj: any = {};
-    if (message.jobId !== "") {
-      obj.jobId = message.jobId;
-    }
-    if (message.token !== 0) {
-      obj.token = Math.round(message.token);
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<RecallAttempt>, I>>(base?: I): RecallAttempt {
-    return RecallAttempt.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<RecallAttempt>, I>>(object: I): RecallAttempt {
+  fromPartial(object: DeepPartial<RecallAttempt>): RecallAttempt {
     const message = createBaseRecallAttempt();
     message.jobId = object.jobId ?? "";
     message.token = object.token ?? 0;
@@ -8106,36 +6149,10 @@ export const StopAttempt: MessageFns<StopAttempt> = {
     }
   },
 
-  fromJSON(object: any): StopAttempt {
-    return {
-      jobId: isSet(object.jobId)
-        ? globalThis.String(object.jobId)
-        : isSet(object.job_id)
-        ? globalThis.String(object.job_id)
-        : "",
-      token: isSet(object.token) ? globalThis.Number(object.token) : 0,
-      reason: isSet(object.reason) ? stopReasonFromJSON(object.reason) : StopReason.UNSPECIFIED,
-    };
+  create(base?: DeepPartial<StopAttempt>): StopAttempt {
+    return StopAttempt.fromPartial(base ?? {});
   },
-
-  toJSON(message: StopAttempt): unknown {
-    const obj: any = {};
-    if (message.jobId !== "") {
-      obj.jobId = message.jobId;
-    }
-    if (message.token !== 0) {
-      obj.token = Math.round(message.token);
-    }
-    if (message.reason !== StopReason.UNSPECIFIED) {
-      obj.reason = stopReasonToJSON(message.reason);
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<StopAttempt>, I>>(base?: I): StopAttempt {
-    return StopAttempt.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<StopAttempt>, I>>(object: I): StopAttempt {
+  fromPartial(object: DeepPartial<StopAttempt>): StopAttempt {
     const message = createBaseStopAttempt();
     message.jobId = object.jobId ?? "";
     message.token = object.token ?? 0;
@@ -8200,32 +6217,10 @@ export const AttemptAck: MessageFns<AttemptAck> = {
     }
   },
 
-  fromJSON(object: any): AttemptAck {
-    return {
-      jobId: isSet(object.jobId)
-        ? globalThis.String(object.jobId)
-        : isSet(object.job_id)
-        ? globalThis.String(object.job_id)
-        : "",
-      token: isSet(object.token) ? globalThis.Number(object.token) : 0,
-    };
+  create(base?: DeepPartial<AttemptAck>): AttemptAck {
+    return AttemptAck.fromPartial(base ?? {});
   },
-
-  toJSON(message: AttemptAck): unknown {
-    const obj: any = {};
-    if (message.jobId !== "") {
-      obj.jobId = message.jobId;
-    }
-    if (message.token !== 0) {
-      obj.token = Math.round(message.token);
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<AttemptAck>, I>>(base?: I): AttemptAck {
-    return AttemptAck.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<AttemptAck>, I>>(object: I): AttemptAck {
+  fromPartial(object: DeepPartial<AttemptAck>): AttemptAck {
     const message = createBaseAttemptAck();
     message.jobId = object.jobId ?? "";
     message.token = object.token ?? 0;
@@ -8300,40 +6295,10 @@ export const ChunksDrained: MessageFns<ChunksDrained> = {
     }
   },
 
-  fromJSON(object: any): ChunksDrained {
-    return {
-      jobId: isSet(object.jobId)
-        ? globalThis.String(object.jobId)
-        : isSet(object.job_id)
-        ? globalThis.String(object.job_id)
-        : "",
-      token: isSet(object.token) ? globalThis.Number(object.token) : 0,
-      nextIndex: isSet(object.nextIndex)
-        ? globalThis.Number(object.nextIndex)
-        : isSet(object.next_index)
-        ? globalThis.Number(object.next_index)
-        : 0,
-    };
+  create(base?: DeepPartial<ChunksDrained>): ChunksDrained {
+    return ChunksDrained.fromPartial(base ?? {});
   },
-
-  toJSON(message: ChunksDrained): unknown {
-    const obj: any = {};
-    if (message.jobId !== "") {
-      obj.jobId = message.jobId;
-    }
-    if (message.token !== 0) {
-      obj.token = Math.round(message.token);
-    }
-    if (message.nextIndex !== 0) {
-      obj.nextIndex = Math.round(message.nextIndex);
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<ChunksDrained>, I>>(base?: I): ChunksDrained {
-    return ChunksDrained.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<ChunksDrained>, I>>(object: I): ChunksDrained {
+  fromPartial(object: DeepPartial<ChunksDrained>): ChunksDrained {
     const message = createBaseChunksDrained();
     message.jobId = object.jobId ?? "";
     message.token = object.token ?? 0;
@@ -8456,64 +6421,10 @@ export const LogsRequest: MessageFns<LogsRequest> = {
     }
   },
 
-  fromJSON(object: any): LogsRequest {
-    return {
-      requestId: isSet(object.requestId)
-        ? globalThis.Number(object.requestId)
-        : isSet(object.request_id)
-        ? globalThis.Number(object.request_id)
-        : 0,
-      endpointId: isSet(object.endpointId)
-        ? globalThis.String(object.endpointId)
-        : isSet(object.endpoint_id)
-        ? globalThis.String(object.endpoint_id)
-        : "",
-      workerId: isSet(object.workerId)
-        ? globalThis.String(object.workerId)
-        : isSet(object.worker_id)
-        ? globalThis.String(object.worker_id)
-        : "",
-      limit: isSet(object.limit) ? globalThis.Number(object.limit) : 0,
-      afterMs: isSet(object.afterMs) ? BigInt(object.afterMs) : isSet(object.after_ms) ? BigInt(object.after_ms) : 0n,
-      filter: isSet(object.filter) ? LogFilter.fromJSON(object.filter) : undefined,
-      waitMs: isSet(object.waitMs)
-        ? globalThis.Number(object.waitMs)
-        : isSet(object.wait_ms)
-        ? globalThis.Number(object.wait_ms)
-        : undefined,
-    };
+  create(base?: DeepPartial<LogsRequest>): LogsRequest {
+    return LogsRequest.fromPartial(base ?? {});
   },
-
-  toJSON(message: LogsRequest): unknown {
-    const obj: any = {};
-    if (message.requestId !== 0) {
-      obj.requestId = Math.round(message.requestId);
-    }
-    if (message.endpointId !== "") {
-      obj.endpointId = message.endpointId;
-    }
-    if (message.workerId !== "") {
-      obj.workerId = message.workerId;
-    }
-    if (message.limit !== 0) {
-      obj.limit = Math.round(message.limit);
-    }
-    if (message.afterMs !== 0n) {
-      obj.afterMs = message.afterMs.toString();
-    }
-    if (message.filter !== undefined) {
-      obj.filter = LogFilter.toJSON(message.filter);
-    }
-    if (message.waitMs !== undefined) {
-      obj.waitMs = Math.round(message.waitMs);
-    }
-    return obj;
-  },
-
-  create<I extends Exact<DeepPartial<LogsRequest>, I>>(base?: I): LogsRequest {
-    return LogsRequest.fromPartial(base ?? ({} as any));
-  },
-  fromPartial<I extends Exact<DeepPartial<LogsRequest>, I>>(object: I): LogsRequest {
+  fromPartial(object: DeepPartial<LogsRequest>): LogsRequest {
     const message = createBaseLogsRequest();
     message.requestId = object.requestId ?? 0;
     message.endpointId = object.endpointId ?? "";
@@ -8610,10 +6521,6 @@ export const NodeServiceClient = makeGenericClientConstructor(
   serviceName: string;
 };
 
-function floatToJson(value: number | null | undefined): number | string | null | undefined {
-  return typeof value === "number" && !globalThis.Number.isFinite(value) ? globalThis.String(value) : value;
-}
-
 type Builtin = Date | Function | Uint8Array | string | number | boolean | bigint | undefined;
 
 export type DeepPartial<T> = T extends bigint ? string | number | bigint
@@ -8623,23 +6530,9 @@ export type DeepPartial<T> = T extends bigint ? string | number | bigint
   : T extends {} ? { [K in keyof T]?: DeepPartial<T[K]> }
   : Partial<T>;
 
-type KeysOfUnion<T> = T extends T ? keyof T : never;
-export type Exact<P, I extends P> = P extends Builtin ? P
-  : P & { [K in keyof P]: Exact<P[K], I[K]> } & { [K in Exclude<keyof I, KeysOfUnion<P>>]: never };
-
-function isObject(value: any): boolean {
-  return typeof value === "object" && value !== null;
-}
-
-function isSet(value: any): boolean {
-  return value !== null && value !== undefined;
-}
-
 export interface MessageFns<T> {
   encode(message: T, writer?: BinaryWriter): BinaryWriter;
   decode(input: BinaryReader | Uint8Array, length?: number): T;
-  fromJSON(object: any): T;
-  toJSON(message: T): unknown;
-  create<I extends Exact<DeepPartial<T>, I>>(base?: I): T;
-  fromPartial<I extends Exact<DeepPartial<T>, I>>(object: I): T;
+  create(base?: DeepPartial<T>): T;
+  fromPartial(object: DeepPartial<T>): T;
 }
