@@ -10,7 +10,7 @@ export const MAX_SCHEMAS_LENGTH = 256 * 1024;
 
 const DEEPEST = 40;
 /** Schemas, properties and values of one document. */
-const MOST_PARTS = 20_000;
+const MAX_PARTS = 20_000;
 const OWN = '#/$defs/';
 const HERE = '#/components/schemas/';
 
@@ -47,7 +47,7 @@ export class DocumentSchemas {
   /** `names`: the definitions of this schema that have a name in the document. */
   #schema(given: unknown, own: Json, names: Map<string, string>, depth: number): object {
     this.#parts += 1;
-    if (!isObject(given) || depth > DEEPEST || this.#parts > MOST_PARTS) return {};
+    if (!isObject(given) || depth > DEEPEST || this.#parts > MAX_PARTS) return {};
     const inner = (value: unknown): object => this.#schema(value, own, names, depth + 1);
     const made: [string, unknown][] = [];
     const reference = given['$ref'];
@@ -104,7 +104,7 @@ export class DocumentSchemas {
   #value(value: unknown, depth: number): unknown {
     this.#parts += 1;
     if (typeof value !== 'object' || value === null) return value;
-    if (depth > DEEPEST || this.#parts > MOST_PARTS) return null;
+    if (depth > DEEPEST || this.#parts > MAX_PARTS) return null;
     if (Array.isArray(value)) return value.map((each) => this.#value(each, depth + 1));
     return Object.fromEntries(Object.entries(value).map(([key, each]) => [key, this.#value(each, depth + 1)]));
   }

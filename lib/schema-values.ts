@@ -14,7 +14,7 @@ export interface Problem {
 }
 
 /** Problems for which one value is read. */
-const MOST_READ = 100;
+const MAX_READ = 100;
 const OWN = '#/$defs/';
 const ARTICLES: Readonly<Record<string, string>> = { integer: 'an', array: 'an', object: 'an' };
 const DIGITS = /^-?\d{1,4000}$/;
@@ -126,7 +126,7 @@ class Reading {
   }
 
   #part(schema: unknown, value: unknown, path: (string | number)[], step: string | number): unknown {
-    if (!isObject(schema) || this.problems.length >= MOST_READ) return value;
+    if (!isObject(schema) || this.problems.length >= MAX_READ) return value;
     path.push(step);
     const made = this.read(schema, value, path);
     path.pop();
@@ -158,7 +158,7 @@ class Reading {
   }
 
   #take({ value, problems }: Checked): unknown {
-    this.problems.push(...problems.slice(0, MOST_READ));
+    this.problems.push(...problems.slice(0, MAX_READ));
     return value;
   }
 
@@ -210,7 +210,7 @@ class Reading {
   }
 
   #fail(path: readonly (string | number)[], rule: string): undefined {
-    if (this.problems.length < MOST_READ) this.problems.push({ path: [...path], rule });
+    if (this.problems.length < MAX_READ) this.problems.push({ path: [...path], rule });
     return undefined;
   }
 }

@@ -16,7 +16,7 @@ export type Status =
   | { readonly kind: 'standby'; readonly owner?: string }
   | { readonly kind: 'stopping'; readonly owner?: string };
 
-export class Standing {
+export class OwnershipStatus {
   /** Whether the queue may have another owner. */
   readonly isShared: boolean;
   readonly #watchers = new Set<(status: Status) => void>();

@@ -344,7 +344,7 @@ export class Engine {
         hosted.build = build;
         this.feed({ kind: 'artifact-ready', workerId, start, folder: build.folder });
         // The start was cancelled meanwhile: the build is no longer needed.
-        if (hosted.worker === undefined) this.#letGo(workerId, hosted);
+        if (hosted.worker === undefined) this.#releaseWorker(workerId, hosted);
       },
       (error: unknown) => {
         const { message } = fromServiceError(error);
@@ -404,7 +404,7 @@ export class Engine {
         if (deviceUuids.length > 0 && saysLost(entry.text)) this.#viewSoon(workerId);
       },
       exited: (detail, hardStop, culprit, isUnread) => {
-        this.#letGo(workerId, hosted);
+        this.#releaseWorker(workerId, hosted);
         if (this.#state.workers.get(workerId)?.endAsked === false) doubtAll();
         this.feed({ kind: 'exited', workerId, start, detail, hardStop, culprit, isUnread });
       },
@@ -456,13 +456,13 @@ export class Engine {
     const present = this.#hosted.get(workerId);
     if (present?.start === start) return present;
     const hosted: Hosted = { start, endpointId, build: undefined, workFolder: '', worker: undefined };
-    this.#letGo(workerId);
+    this.#releaseWorker(workerId);
     this.#hosted.set(workerId, hosted);
     return hosted;
   }
 
   /** The worker's build may be evicted from now on. */
-  #letGo(workerId: string, only?: Hosted): void {
+  #releaseWorker(workerId: string, only?: Hosted): void {
     const hosted = this.#hosted.get(workerId);
     if (hosted === undefined || (only !== undefined && hosted !== only)) return;
     hosted.build?.release();

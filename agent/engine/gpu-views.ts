@@ -22,7 +22,7 @@ const SOONEST_MS = 2_000;
 
 export class GpuViews {
   readonly #options: GpuViewsOptions;
-  readonly #lookedAt = new Map<string, number>();
+  readonly #examinedAt = new Map<string, number>();
   /** Looks that wait for the least time since the last one, by worker. */
   readonly #due = new Map<string, NodeJS.Timeout>();
   readonly #timer: NodeJS.Timeout;
@@ -35,7 +35,7 @@ export class GpuViews {
 
   /** A job of the worker failed: its GPUs may be the reason. */
   soon(worker: Worker): void {
-    const waitMs = (this.#lookedAt.get(worker.id) ?? Number.NEGATIVE_INFINITY) + SOONEST_MS - performance.now();
+    const waitMs = (this.#examinedAt.get(worker.id) ?? Number.NEGATIVE_INFINITY) + SOONEST_MS - performance.now();
     if (waitMs <= 0) this.#look(worker);
     else if (!this.#due.has(worker.id)) this.#due.set(worker.id, setTimeout(() => this.#lookAt(worker.id), waitMs).unref());
   }
@@ -57,14 +57,14 @@ export class GpuViews {
       present.add(worker.id);
       this.#look(worker);
     }
-    for (const id of this.#lookedAt.keys()) if (!present.has(id)) this.#lookedAt.delete(id);
+    for (const id of this.#examinedAt.keys()) if (!present.has(id)) this.#examinedAt.delete(id);
   }
 
   #look(worker: Worker): void {
     const { id: workerId, start, runtime, deviceUuids, phase, draining, viewProblem } = worker;
     const look = this.#options.runtimes.get(runtime);
     if (deviceUuids.length === 0 || phase !== 'ready' || draining || viewProblem !== '' || look?.gpuProblem === undefined) return;
-    this.#lookedAt.set(workerId, performance.now());
+    this.#examinedAt.set(workerId, performance.now());
     look.gpuProblem(workerId).then(
       (detail) => {
         if (detail !== undefined) this.#options.onLost({ workerId, start, detail });

@@ -32,7 +32,7 @@ export interface GatewayLinkOptions {
 /** A stream that lasted this long over an open connection was accepted by the gateway, ms. */
 const ACCEPTED_MS = 1_000;
 
-type Saying = NonNullable<AgentFrame['frame']>;
+type FrameBody = NonNullable<AgentFrame['frame']>;
 
 export class GatewayLink {
   readonly #options: GatewayLinkOptions;
@@ -188,7 +188,7 @@ export class GatewayLink {
 
   #begin(number: number, begin: Extract<NonNullable<GatewayFrame['frame']>, { $case: 'begin' }>['value']): void {
     const stream = this.#stream;
-    const send = (frame: Saying, bytes: number): void => {
+    const send = (frame: FrameBody, bytes: number): void => {
       if (this.#stream === stream) this.#frames.add({ request: number, frame }, bytes);
     };
     const done = (): void => void this.#calls.delete(number);

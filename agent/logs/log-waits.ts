@@ -12,7 +12,7 @@ import type { LogStore } from './log-store.ts';
 /** Longest wait, ms. */
 const MAX_WAIT_MS = 30_000;
 /** Requests that wait at once, fewer than searches may; a further one is answered immediately. */
-const MOST_WAITS = 32;
+const MAX_WAITS = 32;
 /** From a line to the search, ms: lines are often printed together. */
 const GATHER_MS = 50;
 /** The same after a search that a line caused in vain, ms. */
@@ -50,7 +50,7 @@ export class LogWaits {
   request(request: LogsRequest): void {
     this.#forget(request.requestId);
     const waitMs = Math.min(request.waitMs ?? 0, MAX_WAIT_MS);
-    if (waitMs === 0 || this.#waits.size >= MOST_WAITS) {
+    if (waitMs === 0 || this.#waits.size >= MAX_WAITS) {
       void answerLogs(this.#logs, request, this.#log).then((reply) => this.#send(reply));
       return;
     }

@@ -25,7 +25,7 @@ interface OrderBase {
 }
 
 /** Starts one of our own programs, found on this host; it reads the build when it is told to. */
-export interface HostOrder extends OrderBase {
+export interface HostSpec extends OrderBase {
   readonly kind: 'host';
   /** Number of two-way pipes, descriptors 3 and following. */
   readonly pipes: number;
@@ -41,14 +41,14 @@ export interface HostOrder extends OrderBase {
  * Starts a program of a release in the working folder, which contains the build. A sandbox looks the command up inside:
  * a tenant names it, so nothing of this host is made visible for it.
  */
-export interface ProgramOrder extends OrderBase {
+export interface ProgramSpec extends OrderBase {
   readonly kind: 'program';
   readonly assignment: Assignment;
   /** Of a worker with a network of its own. */
   readonly ports?: WorkerPorts;
 }
 
-export type LaunchOrder = HostOrder | ProgramOrder;
+export type LaunchSpec = HostSpec | ProgramSpec;
 
 export type WorkerExit =
   /** There never was a process. */
@@ -103,7 +103,7 @@ export interface WorkerLauncher {
   /** Returns what workers inherit of these variables of the host, with the values that hold for them. */
   environmentOf(base: Readonly<Record<string, string>>): Readonly<Record<string, string>>;
   /** Starts a process. Throws what the kernel refuses at once (no memory, an environment that is too long). */
-  launch(order: LaunchOrder): WorkerProcess;
+  launch(order: LaunchSpec): WorkerProcess;
   /** Called with the address that workers get as CAPSTAN_URL, empty for none, before the first worker and at each change. */
   setGateway(url: string): void;
   /** Ends what it keeps for its workers. None may be left. */

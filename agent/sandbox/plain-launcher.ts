@@ -13,7 +13,7 @@ import { LEASH_FD, limited, withLeash } from '../runtimes/leash.ts';
 import { endGroup, killGroup, signalGroup } from '../runtimes/process-group.ts';
 import { workFolderFor } from '../runtimes/work-folders.ts';
 import { WorkerLimits, type WorkerLimitsOptions } from './cgroups/worker-limits.ts';
-import type { Assignment, LaunchOrder, WorkerExit, WorkerLauncher, WorkerPlace, WorkerProcess } from './launcher.ts';
+import type { Assignment, LaunchSpec, WorkerExit, WorkerLauncher, WorkerPlace, WorkerProcess } from './launcher.ts';
 import { endOutputLater } from './output-grace.ts';
 
 /** The first descriptor after those of every program. */
@@ -40,7 +40,7 @@ export class PlainLauncher implements WorkerLauncher {
     return base;
   }
 
-  launch(order: LaunchOrder): WorkerProcess {
+  launch(order: LaunchSpec): WorkerProcess {
     return new PlainProcess(order, new WorkerLimits(this.#limits));
   }
 
@@ -54,7 +54,7 @@ export class PlainLauncher implements WorkerLauncher {
 }
 
 class PlainProcess implements WorkerProcess {
-  readonly #order: LaunchOrder;
+  readonly #order: LaunchSpec;
   readonly #child: ChildProcess;
   readonly #hostId = randomUUID();
   readonly #limits: WorkerLimits;
@@ -65,7 +65,7 @@ class PlainProcess implements WorkerProcess {
   #reason: string | undefined;
   #isGone = false;
 
-  constructor(order: LaunchOrder, limits: WorkerLimits) {
+  constructor(order: LaunchSpec, limits: WorkerLimits) {
     this.#order = order;
     this.#limits = limits;
     try {
@@ -135,14 +135,14 @@ class PlainProcess implements WorkerProcess {
     killGroup(pid);
   }
 
-  #spawnHost({ command, args, env, pipes, lifeline }: Extract<LaunchOrder, { kind: 'host' }>): ChildProcess {
+  #spawnHost({ command, args, env, pipes, lifeline }: Extract<LaunchSpec, { kind: 'host' }>): ChildProcess {
     const [shell, line] = limited(command, args, this.#limits.entry);
     const extra = Array.from({ length: pipes + (lifeline ? 1 : 0) }, () => 'pipe' as const);
     const stdio: StdioOptions = ['ignore', 'pipe', 'pipe', ...extra];
     return spawn(shell, line, { detached: true, env: { ...env, [HOST_MARK]: this.#hostId }, cwd: '/', stdio });
   }
 
-  #spawnProgram({ command, args, env, assignment }: Extract<LaunchOrder, { kind: 'program' }>): ChildProcess {
+  #spawnProgram({ command, args, env, assignment }: Extract<LaunchSpec, { kind: 'program' }>): ChildProcess {
     const [shell, line] = withLeash(command, args, this.#limits.entry);
     const cwd = workFolderFor(assignment);
     const stdio: StdioOptions = ['ignore', 'pipe', 'pipe'];

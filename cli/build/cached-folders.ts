@@ -35,7 +35,7 @@ export interface CachedFolder<Notes> {
   readonly isNew: boolean;
 }
 
-export interface CacheOrder<Notes> {
+export interface CacheSpec<Notes> {
   /** Folder of all folders of this kind. */
   readonly root: string;
   /** All inputs that determine the content; JSON. */
@@ -50,7 +50,7 @@ export interface CacheOrder<Notes> {
 }
 
 /** Returns the folder of a key, and makes it if it is not there. The least recently used are deleted beyond the limits. */
-export async function cachedFolder<Notes>(order: CacheOrder<Notes>): Promise<CachedFolder<Notes>> {
+export async function cachedFolder<Notes>(order: CacheSpec<Notes>): Promise<CachedFolder<Notes>> {
   const { root, key, refresh, notes, limits } = order;
   const name = createHash('sha256').update(JSON.stringify(key)).digest('hex').slice(0, 32);
   const folder = join(root, name);

@@ -24,7 +24,7 @@ export interface KeptLayer<Notes> {
   readonly isNew: boolean;
 }
 
-export interface LayerOrder<Notes> {
+export interface LayerSpec<Notes> {
   readonly cacheDir: string;
   /** All inputs that determine what is installed. */
   readonly key: unknown;
@@ -35,7 +35,7 @@ export interface LayerOrder<Notes> {
   readonly activity: Activity;
 }
 
-export async function layerOf<Notes>(order: LayerOrder<Notes>): Promise<KeptLayer<Notes>> {
+export async function layerOf<Notes>(order: LayerSpec<Notes>): Promise<KeptLayer<Notes>> {
   const { activity } = order;
   const schema = z.object({
     files: z.number(),

@@ -11,7 +11,7 @@ import { requirementName } from './python-names.ts';
 import { PYPROJECT } from './uv-sources.ts';
 
 /** Local projects that require one another; people have fewer. */
-const MOST_PROJECTS = 200;
+const MAX_PROJECTS = 200;
 
 /** Returns the requirements that local projects among `requirements` name by a source, directly or not. */
 export async function localRequirements(
@@ -23,7 +23,7 @@ export async function localRequirements(
   const found: string[] = [];
   const seen = new Set([folder]);
   const waiting = [...requirements];
-  for (let each = waiting.pop(); each !== undefined && seen.size < MOST_PROJECTS; each = waiting.pop()) {
+  for (let each = waiting.pop(); each !== undefined && seen.size < MAX_PROJECTS; each = waiting.pop()) {
     const { path, marker } = localOf(each);
     if (path === undefined || seen.has(path)) continue;
     seen.add(path);

@@ -141,7 +141,7 @@ export async function unusedLockWarning(folder: string): Promise<string | undefi
   return `${unused.join(', ')} is not used, because dependencies are paths or members of a workspace: npm installs the newest versions that package.json allows; lock them with: npm install --package-lock-only`;
 }
 
-export interface NodeEnvironmentOrder {
+export interface NodeEnvironmentSpec {
   readonly folder: string;
   /** As for `installNode`. */
   readonly declared: readonly string[];
@@ -156,7 +156,7 @@ const ENVIRONMENT_LIMITS = { folders: 8, bytes: 5_000_000_000 };
  * Returns a folder with the project's npm packages for this machine; null when the project's own `node_modules` has all
  * of them, or there are none. @throws CapstanError as `installNode`.
  */
-export async function nodeEnvironmentFor({ folder, declared, cacheDir, activity }: NodeEnvironmentOrder): Promise<string | null> {
+export async function nodeEnvironmentFor({ folder, declared, cacheDir, activity }: NodeEnvironmentSpec): Promise<string | null> {
   const inputs = await inputsOf({ folder, declared, exclude: [] });
   if (inputs === null) return null;
   const names = [...Object.keys(inputs.dependencies), ...inputs.declared.map(nameOf)];

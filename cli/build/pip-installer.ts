@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { z } from 'zod';
 
 import { ToolError } from '../terminal/tool-error.ts';
-import type { InstallOrder, PythonInstaller, PythonWanted, Resolution } from './python-installer.ts';
+import type { InstallSpec, PythonInstaller, PythonWanted, Resolution } from './python-installer.ts';
 import { normalised, reachable, requirementName } from './python-names.ts';
 import { faultOf, runInstaller, type Ended } from './run-installer.ts';
 
@@ -68,7 +68,7 @@ async function resolve(wanted: PythonWanted): Promise<Resolution> {
   };
 }
 
-async function install(wanted: PythonWanted, { packages, isBuilt, hashes, target, downloading }: InstallOrder): Promise<void> {
+async function install(wanted: PythonWanted, { packages, isBuilt, hashes, target, downloading }: InstallSpec): Promise<void> {
   // pip requires hashes of all packages as soon as one has them.
   const checked = packages.every(({ requirement }) => hashes.has(requirement));
   const exact = join(wanted.scratch, 'exact.txt');

@@ -60,10 +60,10 @@ export interface PythonInstaller {
    * Installs packages without what they need. A package with hashes (by its exact requirement) must match one of them.
    * @throws as `resolve`
    */
-  install(wanted: PythonWanted, order: InstallOrder): Promise<void>;
+  install(wanted: PythonWanted, order: InstallSpec): Promise<void>;
 }
 
-export interface InstallOrder {
+export interface InstallSpec {
   readonly packages: readonly ResolvedPackage[];
   readonly isBuilt: boolean;
   /** `numpy==2.1.0` → `sha256:…`. */

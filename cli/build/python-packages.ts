@@ -18,7 +18,7 @@ import { PYTHON_PACKAGES } from './generated.ts';
 import { layerOf, type KeptLayer } from './layers.ts';
 import { pipInstaller } from './pip-installer.ts';
 import { pipSettings } from './pip-settings.ts';
-import type { InstallOrder, PythonInstaller, PythonWanted, Resolution, ResolvedPackage } from './python-installer.ts';
+import type { InstallSpec, PythonInstaller, PythonWanted, Resolution, ResolvedPackage } from './python-installer.ts';
 import { reachable } from './python-names.ts';
 import { pinsOf, type Pins, type PythonProject } from './python-project.ts';
 import { relocateScripts, removeTraces } from './python-scripts.ts';
@@ -45,7 +45,7 @@ export const notesSchema = z.object({
 });
 export type PythonNotes = z.output<typeof notesSchema>;
 
-export interface PythonOrder {
+export interface PythonSpec {
   readonly folder: string;
   readonly project: PythonProject;
   /** As written, in order. */
@@ -65,7 +65,7 @@ export interface PythonOrder {
 }
 
 /** @throws CapstanError INVALID_MANIFEST with the installer's message, CONFIG without uv and pip. */
-export async function installPython(order: PythonOrder): Promise<KeptLayer<PythonNotes>> {
+export async function installPython(order: PythonSpec): Promise<KeptLayer<PythonNotes>> {
   return layerOf({
     cacheDir: order.cacheDir,
     refresh: order.refresh,
@@ -77,7 +77,7 @@ export async function installPython(order: PythonOrder): Promise<KeptLayer<Pytho
 }
 
 /** Everything that determines what is installed. */
-export async function keyOf(order: PythonOrder): Promise<unknown> {
+export async function keyOf(order: PythonSpec): Promise<unknown> {
   const { folder, project, requirements, leaveOut, version, isForHere } = order;
   const locals = await Promise.all([...requirements, ...project.constraints].map(async (each) => localDigest(each)));
   return {
@@ -103,7 +103,7 @@ async function localDigest(requirement: string): Promise<string | null> {
 }
 
 /** Installs into a folder, which is made. */
-export async function installInto(order: PythonOrder, target: string): Promise<PythonNotes> {
+export async function installInto(order: PythonSpec, target: string): Promise<PythonNotes> {
   const { folder, project, requirements, version, ownVersion, isForHere } = order;
   await mkdir(target, { recursive: true });
   const scratch = await mkdtemp(join(tmpdir(), 'capstan-packages-'));
@@ -123,7 +123,7 @@ export async function installInto(order: PythonOrder, target: string): Promise<P
 
 /** Uses pip where uv is not available, or reaches no index: pip knows more ways of proxies and credentials. */
 async function withFallback<T>(
-  { cacheDir, folder, activity, terminal }: PythonOrder,
+  { cacheDir, folder, activity, terminal }: PythonSpec,
   work: (installer: PythonInstaller) => Promise<T>,
 ): Promise<T> {
   const uv = await findUv({
@@ -151,7 +151,7 @@ async function withFallback<T>(
 }
 
 interface Installation {
-  readonly order: PythonOrder;
+  readonly order: PythonSpec;
   readonly wanted: PythonWanted;
   readonly pins: Pins;
   readonly target: string;
@@ -188,7 +188,7 @@ function refuseTooLarge(packages: readonly ResolvedPackage[]): void {
 }
 
 /** Counts the bytes of the downloads that are complete; packages that the installer has cached are not downloaded. */
-function downloadsOf(packages: readonly ResolvedPackage[], activity: Activity): InstallOrder['downloading'] {
+function downloadsOf(packages: readonly ResolvedPackage[], activity: Activity): InstallSpec['downloading'] {
   const sizes = new Map(packages.map(({ name, bytes }) => [name, bytes ?? 0]));
   const open = new Set<string>();
   let done = 0;

@@ -11,7 +11,7 @@ export const REQUIREMENTS = 'requirements.txt';
 const HARMLESS =
   /^--(prefer-binary|use-pep517|require-hashes|progress-bar|no-cache-dir|use-feature|no-binary|only-binary|trusted-host)(=|\s|$)/;
 /** Files that include one another; people write fewer. */
-const MOST_FILES = 50;
+const MAX_FILES = 50;
 
 export interface RequirementsFile {
   /** Paths in it are absolute. */
@@ -125,8 +125,8 @@ async function readOption(line: string, place: string, reading: Reading & { read
 async function include(path: string, place: string, reading: Reading & { readonly file: string }): Promise<void> {
   const target = resolve(dirname(reading.file), path);
   if (reading.found.files.has(target)) return;
-  if (reading.found.files.size >= MOST_FILES)
-    throw new ToolError('INVALID_MANIFEST', `${place}: more than ${MOST_FILES} files nested by -r or -c`, 'Merge some of them.');
+  if (reading.found.files.size >= MAX_FILES)
+    throw new ToolError('INVALID_MANIFEST', `${place}: more than ${MAX_FILES} files nested by -r or -c`, 'Merge some of them.');
   let bytes: Buffer;
   try {
     bytes = await readFile(target);

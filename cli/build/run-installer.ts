@@ -10,7 +10,7 @@ import { listFiles } from '../deploy/files.ts';
 import { ToolError } from '../terminal/tool-error.ts';
 
 /** Output beyond is dropped, characters. */
-const MOST_OUTPUT = 64 * 1024 * 1024;
+const MAX_OUTPUT = 64 * 1024 * 1024;
 
 export interface Ended {
   readonly ok: boolean;
@@ -36,10 +36,10 @@ export async function runInstaller(program: string, args: readonly string[], opt
   let stdout = '';
   let stderr = '';
   child.stdout.setEncoding('utf8').on('data', (text: string) => {
-    if (stdout.length < MOST_OUTPUT) stdout += text;
+    if (stdout.length < MAX_OUTPUT) stdout += text;
   });
   child.stderr.setEncoding('utf8').on('data', (text: string) => {
-    if (stderr.length < MOST_OUTPUT) stderr += text;
+    if (stderr.length < MAX_OUTPUT) stderr += text;
   });
   for (const stream of [child.stdout, child.stderr])
     if (onLine !== undefined) createInterface({ input: stream, crlfDelay: Infinity }).on('line', onLine);

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 
 import { CapstanError } from '../../lib/errors.ts';
 import { ToolError } from '../terminal/tool-error.ts';
-import type { InstallOrder, PythonInstaller, PythonWanted, Resolution, ResolvedPackage } from './python-installer.ts';
+import type { InstallSpec, PythonInstaller, PythonWanted, Resolution, ResolvedPackage } from './python-installer.ts';
 import { normalised } from './python-names.ts';
 import type { PipSettings } from './pip-settings.ts';
 import { runInstaller, type Ended } from './run-installer.ts';
@@ -146,7 +146,7 @@ function resolutionOf(
   return { packages, needs, roots, isBuilt };
 }
 
-async function install(program: UvProgram, wanted: PythonWanted, order: InstallOrder): Promise<void> {
+async function install(program: UvProgram, wanted: PythonWanted, order: InstallSpec): Promise<void> {
   const path = join(wanted.scratch, 'exact.txt');
   const lines = order.packages.map(({ requirement }) =>
     [requirement, ...(order.hashes.get(requirement) ?? []).map((hash) => `--hash=${hash}`)].join(' '),

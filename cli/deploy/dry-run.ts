@@ -152,7 +152,7 @@ export function printDryRun({ environment, endpoints, files, packages, versions,
 
 const SIGNS = { create: '+', update: '~', none: '=' } as const;
 /** Lines of one kind; a build may have thousands of files. */
-const MOST_LINES = 200;
+const MAX_LINES = 200;
 
 function listed(what: string, { added, changed, removed }: NameChanges): string[] {
   const line = (sign: string) => (name: string) => `    ${sign} ${what} ${name}`;
@@ -163,8 +163,8 @@ function section(what: string, changes: NameChanges, note: (name: string) => str
   const { added, changed, removed } = changes;
   const line = (sign: string) => (name: string) => `  ${sign} ${name}${note(name)}`;
   const lines = [...added.map(line('+')), ...changed.map(line('~')), ...removed.map(line('-'))];
-  const more = lines.length > MOST_LINES ? [`  … and ${lines.length - MOST_LINES} more`] : [];
-  return [`${what}: ${added.length} added, ${changed.length} changed, ${removed.length} removed`, ...lines.slice(0, MOST_LINES), ...more];
+  const more = lines.length > MAX_LINES ? [`  … and ${lines.length - MAX_LINES} more`] : [];
+  return [`${what}: ${added.length} added, ${changed.length} changed, ${removed.length} removed`, ...lines.slice(0, MAX_LINES), ...more];
 }
 
 function versionOf(name: string, { from, to }: DryRun['versions']): string {

@@ -13,7 +13,7 @@ import { readImport } from './modules.ts';
 export type Schema = Readonly<Record<string, unknown>>;
 
 const DEEPEST = 40;
-const MOST_TYPES = 200;
+const MAX_TYPES = 200;
 const OPEN: Schema = {};
 
 type Arguments = readonly TSType[];
@@ -132,7 +132,7 @@ export class TypeSchemas {
     const key = `${found.module.path}\0${node.id.name}`;
     const known = this.#names.get(key);
     if (known !== undefined) return { $ref: `#/$defs/${known}` };
-    if (this.#names.size >= MOST_TYPES) return OPEN;
+    if (this.#names.size >= MAX_TYPES) return OPEN;
     const name = this.#freeName(node.id.name);
     // Known before its parts are read, which may refer to it.
     this.#names.set(key, name);

@@ -166,10 +166,10 @@ function accessText({ method, path, status, ms }: AccessLine): string {
   return `${method} ${path} ${status} ${Math.round(ms)} ms`;
 }
 
-const MOST_NAMED = 3;
+const MAX_NAMED = 3;
 
 /** `api.py, web.ts and 2 more`. */
 function listed(paths: readonly string[]): string {
-  const more = paths.length - MOST_NAMED;
-  return more > 0 ? `${paths.slice(0, MOST_NAMED).join(', ')} and ${more} more` : paths.join(', ');
+  const more = paths.length - MAX_NAMED;
+  return more > 0 ? `${paths.slice(0, MAX_NAMED).join(', ')} and ${more} more` : paths.join(', ');
 }

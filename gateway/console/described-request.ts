@@ -8,7 +8,7 @@ import { HOP_BY_HOP } from '../../lib/response-validator.ts';
 import { FORWARDED, type RequestHead } from '../lb/forwarded.ts';
 
 const METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'] as const;
-const MOST_HEADERS = 50;
+const MAX_HEADERS = 50;
 const MAX_PATH = 8_000;
 const MAX_NAME = 128;
 const MAX_VALUE = 4_096;
@@ -34,7 +34,7 @@ export const describedRequest = z.object(
   {
     method: z.enum(METHODS, `must be one of ${METHODS.join(', ')}`),
     path: z.string('must be a string').max(MAX_PATH, `must have at most ${MAX_PATH} characters`),
-    headers: z.array(header, 'must be a list').max(MOST_HEADERS, `must have at most ${MOST_HEADERS} entries`),
+    headers: z.array(header, 'must be a list').max(MAX_HEADERS, `must have at most ${MAX_HEADERS} entries`),
     body: z.string('must be a string').optional(),
   },
   'must be an object with the keys method, path and headers',

@@ -24,10 +24,10 @@ import { tokenOf, type ConsoleServices } from './services.ts';
 const MAX_BYTES = 1024 * 1024;
 const LIMITS: EnvelopeLimits = { mostBytes: 4 * 1024 * 1024, mostMs: 300_000 };
 /** Requests that a session may have open, and those of an account. */
-const MOST_OF_A_SESSION = 4;
-const MOST_OF_AN_ACCOUNT = 20;
+const MAX_OF_A_SESSION = 4;
+const MAX_OF_AN_ACCOUNT = 20;
 /** Requests of this gateway. */
-const MOST = 200;
+const MAX = 200;
 const RETRY_MS = 5_000;
 /** Time for what was written to be read before the connection is cut, ms. */
 const CUT_MS = 60_000;
@@ -66,9 +66,9 @@ export function endpointRequestRoutes(api: FastifyInstance, services: ConsoleSer
   /** Counts an open request; returns the function that ends it. @throws CapstanError RATE_LIMITED */
   function take({ hash, cell, accountId }: Key): () => void {
     const parties = [
-      [`session ${hash.toString('hex')}`, MOST_OF_A_SESSION, 'a session'],
-      [`account ${cell} ${accountId}`, MOST_OF_AN_ACCOUNT, 'an account'],
-      ['', MOST, 'a gateway'],
+      [`session ${hash.toString('hex')}`, MAX_OF_A_SESSION, 'a session'],
+      [`account ${cell} ${accountId}`, MAX_OF_AN_ACCOUNT, 'an account'],
+      ['', MAX, 'a gateway'],
     ] as const;
     const full = parties.find(([party, most]) => (open.get(party) ?? 0) >= most);
     if (full !== undefined)

@@ -17,9 +17,9 @@ import { ActivityFeed } from './activity-feed.ts';
 import { tokenOf, type ConsoleServices } from './services.ts';
 
 /** Streams that one session may have open: a browser shares one among its tabs. */
-const MOST_OF_A_SESSION = 10;
+const MAX_OF_A_SESSION = 10;
 /** Streams of this gateway. */
-const MOST = 5_000;
+const MAX = 5_000;
 /** Time after which a browser connects again, ms. */
 const RETRY_MS = 2_000;
 
@@ -50,8 +50,8 @@ export function eventRoutes(api: FastifyInstance, services: ConsoleServices): vo
     const key = await authenticator.session(token, peer);
     const session = key.hash.toString('hex');
     const ofSession = open.get(session) ?? 0;
-    if (ofSession >= MOST_OF_A_SESSION || total >= MOST)
-      throw new CapstanError('RATE_LIMITED', `a session may have at most ${MOST_OF_A_SESSION} open event streams`, { retryAfterMs: 5_000 });
+    if (ofSession >= MAX_OF_A_SESSION || total >= MAX)
+      throw new CapstanError('RATE_LIMITED', `a session may have at most ${MAX_OF_A_SESSION} open event streams`, { retryAfterMs: 5_000 });
     open.set(session, ofSession + 1);
     total += 1;
     const calls = new ControlCalls({

@@ -29,7 +29,7 @@ import type { DirectoryWatch } from './watch.ts';
 const NEGATIVE_MS = 1000;
 const NEGATIVE_ENTRIES = 10_000;
 /** Requests that may wait for the first reading of the directory. */
-const MOST_STARTING = 10_000;
+const MAX_STARTING = 10_000;
 /** Cached worker tokens that were valid before. */
 const GOOD_TOKENS = 10_000;
 
@@ -230,7 +230,7 @@ export class Lookup {
     const list = this.#cellList();
     const watches = this.#cells().map(({ watch }) => watch);
     if (list.reached && watches.some(({ reached }) => reached)) return undefined;
-    if (this.#starting >= MOST_STARTING) throw unreachable();
+    if (this.#starting >= MAX_STARTING) throw unreachable();
     this.#starting += 1;
     try {
       const reads = watches.map(async (watch) => (await watch.firstRead(this.#timeoutMs)) || Promise.reject(unreachable()));

@@ -291,13 +291,13 @@ export function rootFor({ calls, addresses, isOperator, draining, cluster }: Roo
       workerQuota,
       isolation,
       ...storage
-    }: { id: string; cell?: Optional<string> } & GivenQuotas) => {
+    }: { id: string; cell?: Optional<string> } & QuotaInputs) => {
       const quotas = { workerQuota: whole('workerQuota', workerQuota ?? 0), ...storageQuotas(storage) };
       const request = { id, ...quotas, ...isolationPatch(isolation) };
       const { cell, reply: made } = await changes.at(wanted ?? '', (control) => control.createAccount, request);
       return { account: made.account === undefined ? null : { ...accountShape(made.account), cell }, keyText: made.keyText };
     },
-    updateAccount: async ({ id, workerQuota, isolation, ...storage }: { id: string } & GivenQuotas) => {
+    updateAccount: async ({ id, workerQuota, isolation, ...storage }: { id: string } & QuotaInputs) => {
       const workers = workerQuota ?? null;
       const quotas = { ...(workers === null ? {} : { workerQuota: whole('workerQuota', workers) }), ...storageQuotas(storage) };
       const request = { id, ...quotas, ...isolationPatch(isolation) };
@@ -376,7 +376,7 @@ function pageOf({ after, limit }: Page): { afterId: string; limit: number } {
   return { afterId: after ?? '', limit: whole('limit', limit ?? 0) };
 }
 
-interface GivenQuotas {
+interface QuotaInputs {
   readonly workerQuota?: Optional<number>;
   readonly buildQuotaBytes?: Optional<number>;
   readonly bodyQuotaBytes?: Optional<number>;
@@ -387,7 +387,7 @@ interface GivenQuotas {
   }>;
 }
 
-function isolationPatch(given: GivenQuotas['isolation']): { isolation?: IsolationRulesPatch } {
+function isolationPatch(given: QuotaInputs['isolation']): { isolation?: IsolationRulesPatch } {
   if (given === undefined || given === null) return {};
   const { least, runtimes, network } = given;
   return {
@@ -400,7 +400,7 @@ function isolationPatch(given: GivenQuotas['isolation']): { isolation?: Isolatio
   };
 }
 
-function storageQuotas(given: Omit<GivenQuotas, 'workerQuota' | 'isolation'>): { buildQuotaBytes?: bigint; bodyQuotaBytes?: bigint } {
+function storageQuotas(given: Omit<QuotaInputs, 'workerQuota' | 'isolation'>): { buildQuotaBytes?: bigint; bodyQuotaBytes?: bigint } {
   const bytes = (name: 'buildQuotaBytes' | 'bodyQuotaBytes'): object => {
     const value = given[name] ?? null;
     if (value === null) return {};

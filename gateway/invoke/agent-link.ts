@@ -9,7 +9,7 @@ import type { AgentFrame, GatewayFrame, InvokeFromAgent, InvokeFromGateway } fro
 
 export type InvokeCall = ServerDuplexStream<InvokeFromAgent, InvokeFromGateway>;
 type Said = NonNullable<AgentFrame['frame']>;
-type Saying = NonNullable<GatewayFrame['frame']>;
+type FrameBody = NonNullable<GatewayFrame['frame']>;
 
 /** A request that is with an agent. */
 export interface LinkedRequest {
@@ -53,7 +53,7 @@ export class AgentLink {
   }
 
   /** Sends at the end of this turn of the event loop. `bytes`: size of the body in the message. */
-  send(number: number, frame: Saying, bytes: number): void {
+  send(number: number, frame: FrameBody, bytes: number): void {
     if (!this.#closed) this.#frames.add({ request: number, frame }, bytes);
   }
 

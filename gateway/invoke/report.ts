@@ -24,7 +24,7 @@ const GATHER_MS = 200;
 /** Interval at which requests by route are reported, ms: a fraction of a step of the history. */
 const ROUTES_MS = 2_000;
 /** Routes in one message. */
-const MOST_ROUTES = 500;
+const MAX_ROUTES = 500;
 
 export interface LoadReportOptions {
   readonly client: GatewayServiceClient;
@@ -142,8 +142,8 @@ export class LoadReport {
   #reportRoutes(): void {
     if (this.#call === null) return;
     const routes = this.#options.takeRoutes();
-    for (let from = 0; from < routes.length; from += MOST_ROUTES)
-      this.#call.write({ invokeAddress: '', httpUrl: '', levels: [], routes: routes.slice(from, from + MOST_ROUTES) });
+    for (let from = 0; from < routes.length; from += MAX_ROUTES)
+      this.#call.write({ invokeAddress: '', httpUrl: '', levels: [], routes: routes.slice(from, from + MAX_ROUTES) });
   }
 
   /** What changed. An endpoint without requests is reported once, as having none. */

@@ -6,7 +6,7 @@
 import type { StreamCursor, StreamPart } from '../../proto/gen/capstan/v1/jobs.ts';
 
 /** Jobs whose streams are remembered. */
-const MOST_STREAMS = 10_000;
+const MAX_STREAMS = 10_000;
 
 export class StreamCursors {
   /** Oldest first. */
@@ -65,7 +65,7 @@ export class StreamCursors {
 }
 
 function dropOldest(jobs: Map<string, unknown> | Set<string>): void {
-  if (jobs.size <= MOST_STREAMS) return;
+  if (jobs.size <= MAX_STREAMS) return;
   for (const oldest of jobs.keys()) {
     jobs.delete(oldest);
     return;

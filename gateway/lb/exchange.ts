@@ -14,7 +14,7 @@ import { CapstanError, isErrorCode } from '../../lib/errors.ts';
 import { WorkerEnd, type AgentFrame, type Begin, type ResponseHead } from '../../proto/gen/capstan/v1/invoke.ts';
 import { ResponseValidator, type HeaderPair } from '../../lib/response-validator.ts';
 import type { AgentLink, LinkedRequest } from '../invoke/agent-link.ts';
-import type { Pools, PoolWorker, Seeker } from './pools.ts';
+import type { Pools, PoolWorker, WaitingRequest } from './pools.ts';
 
 /** The caller's side: an HTTP response, or an upgraded connection. */
 export interface Responder {
@@ -36,7 +36,7 @@ export interface ExchangeOptions {
   readonly pools: Pools<AgentLink>;
   /** Time limit of a worker's response, ms. */
   readonly timeoutMs: number;
-  readonly front: Responder;
+  readonly responder: Responder;
   readonly headersOf: (headers: readonly HeaderPair[]) => string[];
   /** The agent sent an invalid response; agents validate responses, too. */
   readonly onInvalid: (node: string, reason: string) => void;
@@ -56,10 +56,10 @@ const MAX_OWED_BYTES = 4 * WINDOW_BYTES;
 const MAX_NEIGHBOURS_LOSSES = 3;
 const NOTHING = Buffer.alloc(0);
 
-export class Exchange implements Seeker<AgentLink>, LinkedRequest {
+export class Exchange implements WaitingRequest<AgentLink>, LinkedRequest {
   readonly #options: ExchangeOptions;
   readonly #validator: ResponseValidator;
-  soughtAt: number | undefined;
+  waitingSince: number | undefined;
   /** Null once it is accepted. */
   #retained: Buffer[] | null = [];
   #retainedBytes = 0;
@@ -179,7 +179,7 @@ export class Exchange implements Seeker<AgentLink>, LinkedRequest {
       case 'abort': {
         const { code, message, untouched, workerEnd } = frame.value;
         const again = untouched && this.#retained !== null && (code !== 'WORKER_LOST' || this.#mayFollowLoss(workerEnd));
-        this.#letGo(again);
+        this.#releaseWorker(again);
         if (this.#over) break;
         if (again) {
           this.#refusal = message;
@@ -196,7 +196,7 @@ export class Exchange implements Seeker<AgentLink>, LinkedRequest {
   }
 
   lost(): void {
-    this.#letGo(false);
+    this.#releaseWorker(false);
     this.#fail(
       new CapstanError(
         'NODE_LOST',
@@ -209,7 +209,7 @@ export class Exchange implements Seeker<AgentLink>, LinkedRequest {
   broken(error: unknown): void {
     if (this.#worker !== undefined)
       this.#send({ $case: 'abort', value: { code: 'INTERNAL', message: 'the gateway failed', untouched: false } }, 0);
-    this.#letGo(false);
+    this.#releaseWorker(false);
     this.#fail(new CapstanError('INTERNAL', 'the gateway failed while it sent the response', { cause: error }));
   }
 
@@ -223,7 +223,7 @@ export class Exchange implements Seeker<AgentLink>, LinkedRequest {
       }
       // An upgraded connection has no time limit.
       if (status === 101) clearTimeout(this.#timer);
-      this.#options.front.head(status, this.#options.headersOf(head.headers));
+      this.#options.responder.head(status, this.#options.headersOf(head.headers));
     }
     this.#write(body, ended);
   }
@@ -236,7 +236,7 @@ export class Exchange implements Seeker<AgentLink>, LinkedRequest {
   /** Ends the exchange with 500, or cuts off a response that has begun. */
   #refuse(reason: string, ended: boolean): void {
     this.#options.onInvalid(this.#worker?.host.node ?? '', reason);
-    if (ended) this.#letGo(false);
+    if (ended) this.#releaseWorker(false);
     else this.#send({ $case: 'abort', value: { code: 'INTERNAL', message: reason, untouched: false } }, 0);
     this.#fail(new CapstanError('INTERNAL', reason));
   }
@@ -274,16 +274,16 @@ export class Exchange implements Seeker<AgentLink>, LinkedRequest {
   }
 
   #write(bytes: Buffer, ended: boolean): void {
-    const { front } = this.#options;
+    const { responder } = this.#options;
     if (ended) {
-      this.#letGo(false);
+      this.#releaseWorker(false);
       if (this.#over) return;
       this.#over = true;
       clearTimeout(this.#timer);
-      front.end(bytes);
+      responder.end(bytes);
     } else if (bytes.length > 0) {
       this.#owed += bytes.length;
-      if (!this.#over && !front.write(bytes)) this.#blocked = true;
+      if (!this.#over && !responder.write(bytes)) this.#blocked = true;
       this.#grant(GRANT_BYTES);
     }
   }
@@ -305,11 +305,11 @@ export class Exchange implements Seeker<AgentLink>, LinkedRequest {
     if (this.#over) return;
     this.#over = true;
     clearTimeout(this.#timer);
-    this.#options.front.fail(error);
+    this.#options.responder.fail(error);
   }
 
   /** The agent has finished the request: the slot is free. */
-  #letGo(refused: boolean): void {
+  #releaseWorker(refused: boolean): void {
     const worker = this.#worker;
     if (worker === undefined) return;
     this.#worker = undefined;

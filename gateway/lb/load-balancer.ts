@@ -78,7 +78,7 @@ export interface Accounted extends Responder {
 
 interface NewExchange {
   readonly route: RouteMatch;
-  readonly front: Responder;
+  readonly responder: Responder;
   /** Null unless the caller opens a WebSocket. */
   readonly rewrite: HandshakeRewrite | null;
   /** Trace context for the function; empty: what the caller sent. */
@@ -102,7 +102,7 @@ export class LoadBalancer {
       ...deps,
       origins: this.#origins,
       admit: (...asked) => this.#admit(...asked),
-      open: (admitted, front, rewrite, onReady) => this.#openWebSocket(admitted, { front, rewrite, onReady }),
+      open: (admitted, responder, rewrite, onReady) => this.#openWebSocket(admitted, { responder, rewrite, onReady }),
       reserve: (request, endpoint) => this.#reserve(request, endpoint),
       errorOf: (thrown, endpointId) => this.#errorOf(thrown, endpointId),
     });
@@ -148,11 +148,11 @@ export class LoadBalancer {
       const http = new HttpResponder(request, response);
       http.onOver = () => this.#deps.metrics.answered(endpoint.id, http.status, performance.now() - begun, http.route);
       http.onBroken = (error) => this.#brokeOff(endpoint.id, error);
-      const front = docs === null ? http : new FallbackResponder(http, docs.part === 'page' ? () => showPage(200) : sendScript);
+      const responder = docs === null ? http : new FallbackResponder(http, docs.part === 'page' ? () => showPage(200) : sendScript);
       try {
-        this.#serve({ request, endpoint, address }, http, front);
+        this.#serve({ request, endpoint, address }, http, responder);
       } catch (thrown) {
-        front.fail(this.#errorOf(thrown, endpoint.id));
+        responder.fail(this.#errorOf(thrown, endpoint.id));
       }
     };
     const isOpen = !(known?.isPublic ?? false) && this.#deps.signIn.presented(request, address).kind === 'none';
@@ -286,7 +286,7 @@ export class LoadBalancer {
     return new CapstanError('NOT_FOUND', `endpoint ${printable(endpointId)} is queue-based: call /v2/${endpointId}/run`);
   }
 
-  #serve(admitted: Admitted, http: HttpResponder, front: Responder): void {
+  #serve(admitted: Admitted, http: HttpResponder, responder: Responder): void {
     const { request, endpoint, address } = admitted;
     const { config, uploads } = this.#deps;
     const route = this.#routeOf(endpoint, request, address);
@@ -296,7 +296,7 @@ export class LoadBalancer {
       maxBytes: config.lbMaxBodyBytes,
       reservation: this.#reserve(request, endpoint),
       monitor: uploads,
-      onRefused: (error) => front.fail(error),
+      onRefused: (error) => responder.fail(error),
     });
     const { onOver } = http;
     http.onOver = () => {
@@ -304,7 +304,7 @@ export class LoadBalancer {
       onOver();
     };
     const span = this.#span(admitted, route, http);
-    const exchange = this.#exchange(admitted, { route, front, rewrite: null, trace: span?.trace ?? '', onReady: () => feed.readOn() });
+    const exchange = this.#exchange(admitted, { route, responder, rewrite: null, trace: span?.trace ?? '', onReady: () => feed.readOn() });
     http.onDrain = () => exchange.drained();
     http.onGone = () => exchange.abandon('the caller disconnected');
     feed.start(exchange);
@@ -314,21 +314,21 @@ export class LoadBalancer {
    * Sends a request whose body is there, and whose caller was admitted, to the endpoint. It counts as one of the endpoint's.
    * @throws CapstanError when the endpoint has no such route.
    */
-  send(admitted: Admitted<RequestHead>, body: Buffer, front: Accounted): void {
+  send(admitted: Admitted<RequestHead>, body: Buffer, responder: Accounted): void {
     const { request, endpoint, address } = admitted;
     const docs = docsRequested(request, address, endpoint, (known, path) => this.#routes.has(known, path));
     if (docs?.part === 'document') {
-      front.head(200, ['content-type', JSON_TYPE]);
-      front.end(Buffer.from(JSON.stringify(documentOf(endpoint, serverOf(request.url ?? '', address)))));
+      responder.head(200, ['content-type', JSON_TYPE]);
+      responder.end(Buffer.from(JSON.stringify(documentOf(endpoint, serverOf(request.url ?? '', address)))));
       return;
     }
     if (docs?.isFallback === false)
       throw new CapstanError('NOT_FOUND', "path: this page is the gateway's own documentation of the endpoint; open its address instead");
     const begun = performance.now();
-    front.onOver = () => this.#deps.metrics.answered(endpoint.id, front.status, performance.now() - begun, front.route);
+    responder.onOver = () => this.#deps.metrics.answered(endpoint.id, responder.status, performance.now() - begun, responder.route);
     const route = this.#routeOf(endpoint, request, address);
-    front.route = route.route;
-    const span = this.#span(admitted, route, front);
+    responder.route = route.route;
+    const span = this.#span(admitted, route, responder);
     let sent = 0;
     const feed = (): void => {
       while (sent < body.length) {
@@ -338,9 +338,9 @@ export class LoadBalancer {
       }
       exchange.finish();
     };
-    const exchange = this.#exchange(admitted, { route, front, rewrite: null, trace: span?.trace ?? '', onReady: feed });
-    front.onDrain = () => exchange.drained();
-    front.onGone = (why) => exchange.abandon(why);
+    const exchange = this.#exchange(admitted, { route, responder, rewrite: null, trace: span?.trace ?? '', onReady: feed });
+    responder.onDrain = () => exchange.drained();
+    responder.onGone = (why) => exchange.abandon(why);
     sent = Math.min(body.length, RETAINED_BYTES);
     exchange.start(body.subarray(0, sent), sent === body.length);
   }
@@ -381,7 +381,7 @@ export class LoadBalancer {
     return this.#exchange(admitted, { ...given, route, trace: '' });
   }
 
-  #exchange({ request, endpoint, address }: Admitted<RequestHead>, { route, front, rewrite, trace, onReady }: NewExchange): Exchange {
+  #exchange({ request, endpoint, address }: Admitted<RequestHead>, { route, responder, rewrite, trace, onReady }: NewExchange): Exchange {
     const { pathForm } = address;
     const { authenticator, pools, proxies, config, log } = this.#deps;
     const { authorization } = request.headers;
@@ -415,7 +415,7 @@ export class LoadBalancer {
     };
     const onInvalid = (node: string, reason: string): void =>
       log.warn({ endpoint: endpoint.id, node, reason }, 'invalid response from an agent');
-    const options = { endpointId: endpoint.id, begin, pools, timeoutMs: config.lbTimeoutMs, front, headersOf };
+    const options = { endpointId: endpoint.id, begin, pools, timeoutMs: config.lbTimeoutMs, responder, headersOf };
     return new Exchange({ ...options, onInvalid, onReady });
   }
 

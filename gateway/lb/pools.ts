@@ -29,11 +29,11 @@ export interface PoolWorker<Host extends WorkerHost> {
 }
 
 /** A request that waits for a worker. Exactly one of the two callbacks is called, possibly at once. */
-export interface Seeker<Host extends WorkerHost> {
+export interface WaitingRequest<Host extends WorkerHost> {
   /** Function of the request's route; empty for workers that listen themselves. */
   readonly functionName: string;
   /** When it started to wait, monotonic ms; set here. */
-  soughtAt: number | undefined;
+  waitingSince: number | undefined;
   /** It may end its worker, and gets one without other requests. */
   readonly alone: boolean;
   /** When it started to wait for such a worker, monotonic ms; set here. */
@@ -65,7 +65,7 @@ const NONE: ReadonlySet<never> = new Set();
 interface Pool<Host extends WorkerHost> {
   readonly workers: Map<string, PoolWorker<Host>>;
   /** In order of arrival. */
-  held: Set<Seeker<Host>>;
+  held: Set<WaitingRequest<Host>>;
   inFlight: number;
   /** When a request was last refused because no worker would serve it, monotonic ms. */
   refusedAt: number | undefined;
@@ -90,11 +90,11 @@ export class Pools<Host extends WorkerHost> {
   }
 
   /** Finds a worker for a request, or lets it wait. The returned function removes it again. */
-  seek(endpointId: string, seeker: Seeker<Host>): () => void {
+  seek(endpointId: string, seeker: WaitingRequest<Host>): () => void {
     const pool = this.#poolOf(endpointId);
     const worker = pool.held.size === 0 ? this.#choose(endpointId, pool, seeker) : undefined;
     if (worker !== undefined) {
-      seeker.soughtAt ??= this.#settings.now();
+      seeker.waitingSince ??= this.#settings.now();
       this.#use(pool, worker, seeker);
       seeker.placed(worker);
       return () => undefined;
@@ -104,14 +104,14 @@ export class Pools<Host extends WorkerHost> {
       this.#refuse(endpointId, pool, [seeker], refusal);
       return () => undefined;
     }
-    const cameBefore = seeker.soughtAt !== undefined;
+    const cameBefore = seeker.waitingSince !== undefined;
     if (!cameBefore && pool.held.size >= this.#settings.maxHeld) {
       seeker.refused(
         new CapstanError('UNAVAILABLE', `the endpoint already has ${pool.held.size} requests waiting for a worker`, { retryAfterMs: 1000 }),
       );
       return () => undefined;
     }
-    seeker.soughtAt ??= this.#settings.now();
+    seeker.waitingSince ??= this.#settings.now();
     if (seeker.alone) seeker.aloneSince ??= this.#settings.now();
     // One that waits for a worker of its own keeps no other from a free slot.
     const mayPass = pool.held.size > 0 && hasRoom(pool.workers.values());
@@ -209,7 +209,7 @@ export class Pools<Host extends WorkerHost> {
   }
 
   /** A refused request remains demand for a while: without any the scheduler would not notice that a worker can start again. */
-  #refuse(endpointId: string, pool: Pool<Host>, seekers: readonly Seeker<Host>[], refusal: CapstanError): void {
+  #refuse(endpointId: string, pool: Pool<Host>, seekers: readonly WaitingRequest<Host>[], refusal: CapstanError): void {
     const isFirst = !this.#hasDemand(pool);
     pool.refusedAt = this.#settings.now();
     for (const seeker of seekers) seeker.refused(refusal);
@@ -286,7 +286,7 @@ export class Pools<Host extends WorkerHost> {
   #choose(
     endpointId: string,
     pool: Pool<Host>,
-    { functionName: fn, alone }: Seeker<Host>,
+    { functionName: fn, alone }: WaitingRequest<Host>,
     reserved: ReadonlySet<PoolWorker<Host>> = NONE,
   ): PoolWorker<Host> | undefined {
     const release = this.#settings.releaseOf(endpointId);
@@ -312,7 +312,7 @@ export class Pools<Host extends WorkerHost> {
   #emptiedFor(
     endpointId: string,
     pool: Pool<Host>,
-    { functionName: fn, alone, aloneSince }: Seeker<Host>,
+    { functionName: fn, alone, aloneSince }: WaitingRequest<Host>,
     reserved: ReadonlySet<PoolWorker<Host>>,
   ): PoolWorker<Host> | undefined {
     if (!alone || this.#settings.now() - (aloneSince ?? 0) < RESERVE_AFTER_MS) return undefined;
@@ -322,7 +322,7 @@ export class Pools<Host extends WorkerHost> {
     return workers.sort((one, other) => one.inFlight - other.inFlight)[0];
   }
 
-  #use(pool: Pool<Host>, worker: PoolWorker<Host>, { alone }: Seeker<Host>): void {
+  #use(pool: Pool<Host>, worker: PoolWorker<Host>, { alone }: WaitingRequest<Host>): void {
     const { endpointId } = worker;
     worker.isTaken = alone;
     worker.inFlight += 1;
@@ -361,8 +361,8 @@ export class Pools<Host extends WorkerHost> {
   }
 }
 
-function sinceOf({ soughtAt }: { readonly soughtAt: number | undefined }): number {
-  return soughtAt ?? 0;
+function sinceOf({ waitingSince }: { readonly waitingSince: number | undefined }): number {
+  return waitingSince ?? 0;
 }
 
 function hasRoom<W extends PoolWorker<WorkerHost>>(workers: Iterable<W>, reserved: ReadonlySet<W> = new Set()): boolean {

@@ -47,7 +47,7 @@ export interface UpgradesDeps {
     refused: (error: CapstanError) => void,
   ) => void;
   /** Creates the exchange with a worker. @throws CapstanError when the endpoint has no such route. */
-  readonly open: (admitted: Admitted, front: Responder, rewrite: HandshakeRewrite, onReady: () => void) => Exchange;
+  readonly open: (admitted: Admitted, responder: Responder, rewrite: HandshakeRewrite, onReady: () => void) => Exchange;
   /** Memory for bytes that no worker has taken yet. */
   readonly reserve: (request: IncomingMessage, endpoint: Endpoint) => Reservation;
   readonly errorOf: (thrown: unknown, endpointId: string) => CapstanError;

@@ -46,7 +46,7 @@ import { GatewaySessions } from '../services/gateway-service.ts';
 import { JobChannels } from '../services/job-service.ts';
 import { NodeSessions } from '../services/node-service.ts';
 import { makeGrpcServer, type GrpcServer } from '../services/server.ts';
-import { Standing } from '../standing.ts';
+import { OwnershipStatus } from '../standing.ts';
 import type { Cells } from '../store/cells.ts';
 import { openStore } from '../store/open.ts';
 import type { Snapshot, Snapshots } from '../store/snapshots.ts';
@@ -95,7 +95,7 @@ export interface Parts {
   readonly server: GrpcServer;
   readonly cluster: ClusterView;
   readonly shard: number;
-  readonly standing: Standing;
+  readonly standing: OwnershipStatus;
   /** Leaves the data folder to another process. */
   unlock(): void;
   /** Ends every open stream for good, with this reason. */
@@ -117,7 +117,7 @@ export async function assemble(config: SchedulerConfig, deps: AssemblyDeps, log:
   }
 }
 
-interface Given {
+interface AssemblyInputs {
   readonly config: SchedulerConfig;
   readonly deps: AssemblyDeps;
   readonly log: Logger;
@@ -126,12 +126,12 @@ interface Given {
   readonly unlock: () => void;
 }
 
-async function assembleIn(folder: DataFolder, { config, deps, log, gpus, guardOf, unlock }: Given): Promise<Parts> {
+async function assembleIn(folder: DataFolder, { config, deps, log, gpus, guardOf, unlock }: AssemblyInputs): Promise<Parts> {
   const hostClock = deps.clock ?? new SystemClock();
   const { masterKey, olderMasterKeys } = folder.secrets;
   const gatewayToken = new GatewayToken(join(folder.path, 'secrets'), folder.secrets.gatewayToken);
   const storeMetrics = new StoreMetrics();
-  const standing = new Standing({ isShared: config.store !== '' });
+  const standing = new OwnershipStatus({ isShared: config.store !== '' });
   const payloads = new PayloadKeys(masterKey, olderMasterKeys, config.encryptPayloads);
   const { store, shard, cells, history, queueReasons, deviceHistory, snapshots } = await openStore(config, folder, {
     masterKeys: () => masterKeys.text,

@@ -12,7 +12,7 @@ const WAIT_MS = 10_000;
 /** Names in one query. */
 const BATCH = 500;
 /** Limit of waiting names. The sweep deletes the blobs beyond it. */
-const MOST_WAITING = 200_000;
+const MAX_WAITING = 200_000;
 
 export interface BodyRemoverOptions {
   readonly store: Pick<BlobStore, 'delete' | 'hold'>;
@@ -43,7 +43,7 @@ export class BodyRemover {
 
   /** Adds blobs that lost a row. Builds are ignored: other code deletes them. */
   drop(blobs: readonly string[]): void {
-    for (const blob of blobs) if (isBodyId(blob) && this.#young.size < MOST_WAITING) this.#young.add(blob);
+    for (const blob of blobs) if (isBodyId(blob) && this.#young.size < MAX_WAITING) this.#young.add(blob);
   }
 
   /** Keeps a blob that a row is about to name again. Returns false if it is already deleted. */

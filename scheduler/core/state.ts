@@ -118,7 +118,7 @@ export interface State {
   /** Incremented whenever a worker may find a place that it did not find before. */
   capacity: number;
   /** A check of the endpoints without a place is due, because there may be room. */
-  roomDue: boolean;
+  unplacedRetryDue: boolean;
   readonly refusals: Refusals;
   /** After a start nothing is redispatched or scaled until nodes have reported. */
   recovering: boolean;
@@ -179,7 +179,7 @@ export function newState(settings: Settings, random: RandomState): State {
       warnings: new Map(),
     },
     capacity: 0,
-    roomDue: false,
+    unplacedRetryDue: false,
     refusals: newRefusals(),
     recovering: true,
     dirtyEndpoints: new Set(),

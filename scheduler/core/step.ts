@@ -57,7 +57,7 @@ export function step(state: State, event: CoreEvent, now: Now, result: StepResul
   const ctx = new StepContext(state, now, result);
   const { capacity } = state;
   apply(ctx, event);
-  if (state.capacity !== capacity) lookForRoom(state, now);
+  if (state.capacity !== capacity) scheduleUnplacedRetry(state, now);
   if (state.dirtyEndpoints.size > 0) scale(ctx);
   if (state.dirtyNodes.size > 0) flushDesired(ctx);
   // After the commit of this step's operations: one of them may have added the row that names a body.
@@ -68,9 +68,9 @@ export function step(state: State, event: CoreEvent, now: Now, result: StepResul
  * Offers freed devices to other endpoints before the next check of all endpoints. Delayed, because a shrinking fleet
  * frees thousands.
  */
-function lookForRoom(state: State, now: Now): void {
-  if (state.roomDue) return;
-  state.roomDue = true;
+function scheduleUnplacedRetry(state: State, now: Now): void {
+  if (state.unplacedRetryDue) return;
+  state.unplacedRetryDue = true;
   state.deadlines.add(now.mono + ROOM_LOOK_MS, { kind: 'room' });
 }
 
@@ -284,7 +284,7 @@ function handleDue(ctx: StepContext, due: Due): void {
       }
       return;
     case 'room':
-      ctx.state.roomDue = false;
+      ctx.state.unplacedRetryDue = false;
       for (const endpoint of ctx.state.endpoints.values())
         if (endpoint.unplaced.count > 0) ctx.state.dirtyEndpoints.add(endpoint.config.id);
       return;

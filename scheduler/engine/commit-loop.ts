@@ -147,7 +147,7 @@ export class CommitLoop {
     this.#cancelRenewal?.();
     this.#gathering = new StepResult();
     this.#held = [];
-    this.#tellQuiet();
+    this.#notifyIdle();
   }
 
   #step(event: CoreEvent): void {
@@ -278,10 +278,10 @@ export class CommitLoop {
   /** Rearms the timer. Calls the callbacks of `close` if nothing is left to do. */
   #rest(): void {
     this.#rearm();
-    if (this.quiet) this.#tellQuiet();
+    if (this.quiet) this.#notifyIdle();
   }
 
-  #tellQuiet(): void {
+  #notifyIdle(): void {
     for (const done of this.#onQuiet.splice(0)) done();
   }
 

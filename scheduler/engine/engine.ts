@@ -79,7 +79,7 @@ export type Role =
   | { readonly kind: 'lost' };
 
 /** The state of one take-over, and the parts that work on it. */
-interface Life {
+interface OwnedTerm {
   readonly term: bigint;
   readonly state: State;
   readonly loop: CommitLoop;
@@ -99,7 +99,7 @@ export class Engine {
   readonly #ports: Ports;
   readonly #inputs: PayloadCache;
   readonly #calls = new Map<number, (result: Answer | Error) => void>();
-  #life: Life | null = null;
+  #life: OwnedTerm | null = null;
   /** Told if the present life fails before its first batch is confirmed. */
   #unconfirmed: ((error: unknown) => void) | null = null;
   #nextCall = 1;
@@ -120,7 +120,7 @@ export class Engine {
    * @throws CapstanError UNAVAILABLE while there is none, or while another scheduler may have taken the queue over.
    */
   get state(): State {
-    this.mustBeUp();
+    this.requireOwner();
     return this.#current().state;
   }
 
@@ -132,7 +132,7 @@ export class Engine {
   /**
    * @throws CapstanError UNAVAILABLE while the queue is being taken over, or another scheduler may have taken it over.
    */
-  mustBeUp(): void {
+  requireOwner(): void {
     if (!this.#current().loop.confirmed) throw takingOver();
   }
 
@@ -346,13 +346,13 @@ export class Engine {
     });
   }
 
-  #current(): Life {
+  #current(): OwnedTerm {
     if (this.#life === null) throw takingOver();
     return this.#life;
   }
 
   /** Drops the state. Calls without an answer, and a take-over that nobody confirmed yet, fail with this error. */
-  #end({ loop, runner }: Life, error: Error): void {
+  #end({ loop, runner }: OwnedTerm, error: Error): void {
     this.#life = null;
     loop.stop();
     runner.stop();
@@ -363,7 +363,7 @@ export class Engine {
   }
 
   /** Drops the state. Calls fail with `error`, streams end with `reason`. */
-  #drop(life: Life, error: CapstanError, reason: string): void {
+  #drop(life: OwnedTerm, error: CapstanError, reason: string): void {
     if (this.#life !== life) return;
     this.#end(life, error);
     this.#heldBy = '';

@@ -32,11 +32,11 @@ export interface RecorderOptions {
 }
 
 /** Endpoints of an account whose history is kept: those that come first in order of id. */
-export const MOST_ENDPOINTS = 200;
+export const MAX_ENDPOINTS = 200;
 /** Rows of one write: about a millisecond. */
 const ROWS = 200;
 /** Rows that may wait while the store is slow; later ones are dropped. */
-const MOST_WAITING = 20_000;
+const MAX_WAITING = 20_000;
 
 /** Interval of samples: the finest step, ms. */
 const SAMPLE_MS = 10_000;
@@ -228,7 +228,7 @@ export class HistoryRecorder {
   #save(rows: readonly HistoryRow[]): void {
     for (let from = 0; from < rows.length; from += ROWS) {
       const some = rows.slice(from, from + ROWS);
-      if (this.#waiting + some.length > MOST_WAITING) {
+      if (this.#waiting + some.length > MAX_WAITING) {
         this.#failed(new Error(`the store is slow: dropping ${rows.length - from} rows`));
         return;
       }
@@ -268,12 +268,12 @@ function renew(open: Open | undefined): void {
   open.hasNews = false;
 }
 
-/** The endpoints whose history is kept: {@link MOST_ENDPOINTS} of each account. */
+/** The endpoints whose history is kept: {@link MAX_ENDPOINTS} of each account. */
 function recorded({ endpoints }: State): EndpointRecord[] {
   const byAccount = Map.groupBy(endpoints.values(), ({ config }) => config.account);
   return [...byAccount.values()].flatMap((own) => {
     const live = own.filter(({ config }) => config.removing === undefined);
-    if (live.length <= MOST_ENDPOINTS) return live;
-    return live.toSorted((a, b) => (a.config.id < b.config.id ? -1 : 1)).slice(0, MOST_ENDPOINTS);
+    if (live.length <= MAX_ENDPOINTS) return live;
+    return live.toSorted((a, b) => (a.config.id < b.config.id ? -1 : 1)).slice(0, MAX_ENDPOINTS);
   });
 }

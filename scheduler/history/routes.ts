@@ -15,7 +15,7 @@ export interface RouteBucket {
 export type Routes = Map<string, RouteBucket>;
 
 /** Routes that a bucket tells apart; the later ones share {@link OTHER_ROUTES}. */
-export const MOST_ROUTES = 50;
+export const MAX_ROUTES = 50;
 export const OTHER_ROUTES = '*';
 /** Longer names count as {@link OTHER_ROUTES}. */
 const MAX_NAME = 256;
@@ -28,7 +28,7 @@ export function emptyRoute(): RouteBucket {
 export function routeAt(routes: Routes, route: string): RouteBucket {
   const known = routes.get(route);
   if (known !== undefined) return known;
-  if (route !== OTHER_ROUTES && (routes.size >= MOST_ROUTES || route.length > MAX_NAME)) return routeAt(routes, OTHER_ROUTES);
+  if (route !== OTHER_ROUTES && (routes.size >= MAX_ROUTES || route.length > MAX_NAME)) return routeAt(routes, OTHER_ROUTES);
   const added = emptyRoute();
   routes.set(route, added);
   return added;
@@ -55,7 +55,7 @@ export function decodeRoutes(value: unknown): Routes {
   const routes: Routes = new Map();
   for (const [name, requests, clientErrors, errors, durations] of (value ?? []) as [string, number, number, number, [number, number][]][])
     // Texts that this scheduler wrote name each route once, and no more than it tells apart.
-    if (routes.size < MOST_ROUTES && !routes.has(name)) routes.set(name, { requests, clientErrors, errors, durations: new Map(durations) });
+    if (routes.size < MAX_ROUTES && !routes.has(name)) routes.set(name, { requests, clientErrors, errors, durations: new Map(durations) });
     else addRoute(routeAt(routes, name), { requests, clientErrors, errors, durations: new Map(durations) });
   return routes;
 }

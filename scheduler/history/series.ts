@@ -26,9 +26,9 @@ export interface Series {
 
 /** Time within which the rows of a step that has ended are written, ms. */
 const WRITTEN_MS = 2_000;
-const MOST_STEPS = 2_200;
+const MAX_STEPS = 2_200;
 /** Steps of the store that are read for one answer. */
-const MOST_READ = 5_000;
+const MAX_READ = 5_000;
 /** Steps that are chosen when none is asked for, s. */
 const CHOICE = [10, 60, 300, 900, 3_600, 7_200, 21_600, 86_400];
 /** About as many steps a plot shows. */
@@ -41,7 +41,7 @@ export function chosenStep(from: number, to: number, now: number): number {
   const fits = (step: number): boolean => {
     const base = baseOf(step);
     return (
-      (to - from) / (step * 1000) <= CHOSEN_STEPS && now - from <= base.keptMs + SLACK_MS && (to - from) / (base.step * 1000) <= MOST_READ
+      (to - from) / (step * 1000) <= CHOSEN_STEPS && now - from <= base.keptMs + SLACK_MS && (to - from) / (base.step * 1000) <= MAX_READ
     );
   };
   return CHOICE.find(fits) ?? 86_400;
@@ -70,8 +70,8 @@ export async function readSeries(
   // A row of an hour is written every minute, the others when their step has ended.
   const writtenUntil = base === HISTORY_STEPS.at(-1) ? now : Math.floor((now - WRITTEN_MS) / baseMs) * baseMs;
   const until = Math.min(Math.ceil(to / stepMs), Math.ceil(writtenUntil / stepMs)) * stepMs;
-  if ((until - first) / stepMs > MOST_STEPS || (until - first) / baseMs > MOST_READ)
-    throw new CapstanError('INVALID_ARGUMENT', `step: the range has more than ${MOST_STEPS} steps, or ${MOST_READ} of ${base.step} s`, {
+  if ((until - first) / stepMs > MAX_STEPS || (until - first) / baseMs > MAX_READ)
+    throw new CapstanError('INVALID_ARGUMENT', `step: the range has more than ${MAX_STEPS} steps, or ${MAX_READ} of ${base.step} s`, {
       field: 'step',
     });
   if (until <= first) return { from: first, step, buckets: [], open: 0 };

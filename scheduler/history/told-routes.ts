@@ -3,7 +3,7 @@ import type { State } from '../core/state.ts';
 import { OTHER_ROUTES } from './routes.ts';
 
 /** Routes of an account that are told apart: the first that had requests since the scheduler began, as long as they are declared. */
-export const MOST_OF_AN_ACCOUNT = 500;
+export const MAX_OF_AN_ACCOUNT = 500;
 
 export class ToldRoutes {
   /** By account and endpoint. */
@@ -16,9 +16,9 @@ export class ToldRoutes {
     const account = this.#accounts.get(config.account) ?? new Map<string, Set<string>>();
     const routes = account.get(endpoint) ?? new Set();
     if (routes.has(route)) return route;
-    if (count(account) >= MOST_OF_AN_ACCOUNT) {
+    if (count(account) >= MAX_OF_AN_ACCOUNT) {
       forgetUndeclared(state, account);
-      if (count(account) >= MOST_OF_AN_ACCOUNT) return OTHER_ROUTES;
+      if (count(account) >= MAX_OF_AN_ACCOUNT) return OTHER_ROUTES;
     }
     routes.add(route);
     account.set(endpoint, routes);

@@ -45,7 +45,7 @@ const RETRY_MS = 10_000;
 const CLEAN_ROUNDS = 2;
 /** How often a folder is read for a key that an operator copied into it, ms. */
 const LOOK_MS = 500;
-const MOST_SETTINGS = 500;
+const MAX_SETTINGS = 500;
 
 /** Another scheduler of the queue. */
 export interface KeyHolder {
@@ -300,7 +300,7 @@ export class MasterKeys {
 
   /** The row as the store has it, also before this scheduler owns the queue. */
   async #stored(): Promise<MasterKeyRow | null> {
-    const rows = await this.#options.store.read('control', 'setting', '', MOST_SETTINGS);
+    const rows = await this.#options.store.read('control', 'setting', '', MAX_SETTINGS);
     const row = rows.find(({ key }) => key === MASTER_KEY_SETTING);
     return row === undefined ? null : (JSON.parse(row.value) as MasterKeyRow);
   }

@@ -43,7 +43,7 @@ export class Reencryption {
     let rows: EncryptedRow[] = [];
     let values = new Map<string, string>();
     const commit = async (): Promise<void> => {
-      this.#mustBeOpen();
+      this.#requireOpen();
       await engine.command({ kind: 'reencrypt', rows, values });
       found += values.size;
       rows = [];
@@ -65,7 +65,7 @@ export class Reencryption {
     const { engine } = this.#options;
     let found = 0;
     for (let after = 0; ;) {
-      this.#mustBeOpen();
+      this.#requireOpen();
       const page = await engine.read('encryptedInputs', after, BATCH_VALUES);
       const inputs = page.flatMap(({ seq, id, s3 }) => {
         const renewed = this.#renewed(s3, places.s3(id));
@@ -92,7 +92,7 @@ export class Reencryption {
     }
   }
 
-  #mustBeOpen(): void {
+  #requireOpen(): void {
     if (this.#closed) throw new CapstanError('UNAVAILABLE', 'the scheduler is stopping; re-encryption continues after its next start');
   }
 }

@@ -32,11 +32,11 @@ interface Operation {
 /** Jobs that are changed at once: few, so that the requests of callers get their turn between them. */
 const AT_ONCE = 50;
 /** Rows that one count looks at. */
-const MOST_COUNTED = 20_000;
+const MAX_COUNTED = 20_000;
 /** For how long an operation that ended is listed, ms. */
 const LISTED_MS = 3_600_000;
 /** Operations that one account may have running or listed; the oldest that ended go first. */
-const MOST_OF_ACCOUNT = 50;
+const MAX_OF_ACCOUNT = 50;
 
 interface Kind {
   /** States in the store of the jobs that it may change. */
@@ -75,7 +75,7 @@ export class BulkOperations {
       const found = await engine.searches.take(request.account, () => admitted(engine, rows, request.filter));
       count += found.size;
       examined += rows.length;
-      if (examined >= MOST_COUNTED || performance.now() >= until) return { count, incomplete: true };
+      if (examined >= MAX_COUNTED || performance.now() >= until) return { count, incomplete: true };
     }
     return { count, incomplete: false };
   }
@@ -196,9 +196,9 @@ export class BulkOperations {
       if (shown.state !== BulkState.RUNNING && Number(shown.endedAtMs) < before) this.#operations.delete(id);
     const own = [...this.#operations].filter(([, each]) => each.account === account);
     const ended = own.filter(([, { shown }]) => shown.state !== BulkState.RUNNING);
-    for (const [id] of ended.slice(0, Math.max(0, own.length - MOST_OF_ACCOUNT + 1))) this.#operations.delete(id);
-    if (own.length - ended.length >= MOST_OF_ACCOUNT)
-      throw new CapstanError('RATE_LIMITED', `an account may run at most ${MOST_OF_ACCOUNT} operations on jobs at once`, {
+    for (const [id] of ended.slice(0, Math.max(0, own.length - MAX_OF_ACCOUNT + 1))) this.#operations.delete(id);
+    if (own.length - ended.length >= MAX_OF_ACCOUNT)
+      throw new CapstanError('RATE_LIMITED', `an account may run at most ${MAX_OF_ACCOUNT} operations on jobs at once`, {
         retryAfterMs: 5_000,
       });
   }

@@ -3,7 +3,7 @@ import { CapstanError } from '../../lib/errors.ts';
 import { DEFAULT_CELL } from '../../lib/cells.ts';
 import type { CellInfo, ControlServiceServer } from '../../proto/gen/capstan/v1/control.ts';
 import { accountExists, accountNotFound } from '../core/control/keys.ts';
-import { noNode } from '../core/fleet/nodes.ts';
+import { nodeNotFound } from '../core/fleet/nodes.ts';
 import type { State } from '../core/state.ts';
 import { DEFAULT_ACCOUNT } from './auth.ts';
 import { unary } from './calls.ts';
@@ -50,7 +50,7 @@ export function cellHandlers({ auth, log, cells, engine }: ControlDeps): CellHan
       const changed = auth.auditor(log, metadata, 'AssignNode');
       if (cells === null) throw oneCell();
       const node = engine.state.nodes.get(nodeId);
-      if (node === undefined) throw noNode(nodeId);
+      if (node === undefined) throw nodeNotFound(nodeId);
       const { name } = node.config;
       if (cell === cells.own)
         throw new CapstanError('CONFLICT', `cell: node ${name} already belongs to the cell ${cell}`, { field: 'cell' });
@@ -90,7 +90,7 @@ function mustBeIdle(state: State, account: string): void {
 /** @throws CapstanError NOT_FOUND, or CONFLICT, naming what keeps the node. */
 function nodeMustBeIdle(state: State, id: string): void {
   const node = state.nodes.get(id);
-  if (node === undefined) throw noNode(id);
+  if (node === undefined) throw nodeNotFound(id);
   const refuse = (why: string): CapstanError => new CapstanError('CONFLICT', `node: ${node.config.name} ${why}`, { field: 'node' });
   const { size } = node.workers;
   if (size > 0) throw refuse(`has ${size} ${size === 1 ? 'worker' : 'workers'}; drain it and wait until they are gone`);

@@ -1,6 +1,6 @@
 /** Gauges of devices over time, for plots. They show what all accounts do, so operators alone read them. */
 import type { ControlServiceServer, GetDeviceHistoryResponse } from '../../proto/gen/capstan/v1/control.ts';
-import { noNode } from '../core/fleet/nodes.ts';
+import { nodeNotFound } from '../core/fleet/nodes.ts';
 import type { DeviceMinute } from '../history/device-minutes.ts';
 import { readDeviceSeries, type DeviceSeries } from '../history/device-series.ts';
 import { unary } from './calls.ts';
@@ -12,7 +12,7 @@ export function deviceHistoryHandlers(deps: ControlDeps): Pick<ControlServiceSer
   return {
     getDeviceHistory: unary(log, 'GetDeviceHistory', async ({ nodeId, device, fromMs, toMs, stepS }, metadata) => {
       auth.operator(metadata);
-      if (!engine.state.nodes.has(nodeId)) throw noNode(nodeId);
+      if (!engine.state.nodes.has(nodeId)) throw nodeNotFound(nodeId);
       const now = clock.now().wall;
       const range = { from: timeOf('from', fromMs, now), to: timeOf('to', toMs, now), step: stepS };
       return response(await readDeviceSeries(deviceHistory, { node: nodeId, device, ...range }, now));

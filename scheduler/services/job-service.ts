@@ -148,7 +148,7 @@ export class JobChannels {
     try {
       this.#auth.gateway(call.metadata);
       // During take-over no request gets a reply: the gateway tries again.
-      this.#engine.mustBeUp();
+      this.#engine.requireOwner();
     } catch (error) {
       call.emit('error', toStatus(error));
       return;

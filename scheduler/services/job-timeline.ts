@@ -14,7 +14,7 @@ interface Wait {
 type Row = Awaited<ReturnType<QueueReasonStore['read']>>[number];
 
 /** Spans of one reply: the last ones. */
-const MOST_SPANS = 100;
+const MAX_SPANS = 100;
 
 export interface Timeline {
   readonly pastAttempts: PastAttemptMessage[];
@@ -30,7 +30,7 @@ export async function timelineOf(store: QueueReasonStore, job: JobRow, startedAt
     first === undefined || last === undefined
       ? []
       : await store.read({ endpoint: job.endpoint, from: first.from, until: last.until ?? now + 1 });
-  return { pastAttempts: past.map(attemptMessage), queueReasons: spansOf(rows, waits).slice(-MOST_SPANS).map(spanMessage) };
+  return { pastAttempts: past.map(attemptMessage), queueReasons: spansOf(rows, waits).slice(-MAX_SPANS).map(spanMessage) };
 }
 
 /** The times in which a job waited: from its submission, retry or the end of an attempt to the start of the next one. */

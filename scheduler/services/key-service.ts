@@ -262,14 +262,14 @@ function accountInfo(state: State, account: string, buildBytes: number): Account
   };
 }
 
-interface GivenQuotas {
+interface QuotaInputs {
   readonly workerQuota?: number | undefined;
   readonly buildQuotaBytes?: bigint | undefined;
   readonly bodyQuotaBytes?: bigint | undefined;
 }
 
 /** Returns the quotas in a request; 0 is the service's default. */
-function quotasOf({ workerQuota, buildQuotaBytes, bodyQuotaBytes }: GivenQuotas): Partial<Quotas> {
+function quotasOf({ workerQuota, buildQuotaBytes, bodyQuotaBytes }: QuotaInputs): Partial<Quotas> {
   return {
     ...(workerQuota === undefined ? {} : { workerQuota: workerQuota === 0 ? null : workerQuota }),
     ...(buildQuotaBytes === undefined ? {} : { buildQuota: quotaBytes('build_quota_bytes', buildQuotaBytes) }),

@@ -5,7 +5,7 @@
 import { CapstanError } from '../../lib/errors.ts';
 
 /** Requests of an account that wait at once; a further one does not wait. */
-const MOST_WAITS = 16;
+const MAX_WAITS = 16;
 const MAX_WAIT_MS = 30_000;
 
 export class LogWaitLimit {
@@ -14,7 +14,7 @@ export class LogWaitLimit {
   /** Runs a request with the time that it may wait, ms. */
   async run<T>(account: string, waitMs: number, request: (allowedMs: number) => Promise<T>): Promise<T> {
     const waiting = this.#waiting.get(account) ?? 0;
-    if (waiting >= MOST_WAITS) return request(0);
+    if (waiting >= MAX_WAITS) return request(0);
     this.#waiting.set(account, waiting + 1);
     try {
       return await request(Math.min(waitMs, MAX_WAIT_MS));

@@ -70,7 +70,7 @@ type LogsQuery = Omit<LogsRequest, 'requestId'>;
 const PROTOCOL_VERSION = 1;
 const LOGS_TIMEOUT_MS = 3_000;
 /** Limit of nodes for one request for logs. */
-const MOST_LOG_NODES = 100;
+const MAX_LOG_NODES = 100;
 const LONGEST_INCARNATION = 128;
 
 export interface NodeSessionsOptions {
@@ -236,7 +236,7 @@ export class NodeSessions {
     const its = workerId === '' ? all : all.filter(([, workers]) => workers.has(workerId));
     for (const [node, workers] of its.length > 0 || state.workers.has(workerId) ? its : all) {
       const session = state.nodes.get(node)?.session ?? null;
-      if (session === null || !this.#sessions.has(session) || sources.size >= MOST_LOG_NODES) absent.push(node);
+      if (session === null || !this.#sessions.has(session) || sources.size >= MAX_LOG_NODES) absent.push(node);
       else sources.set(session, { node, workers });
     }
     return { sources, absent };

@@ -17,7 +17,7 @@ export interface QueueReasonRow {
 export interface QueueReasonStore {
   /**
    * Writes rows, each in the place of the one with the same endpoint and time, and removes what its endpoint has beyond
-   * {@link MOST_REASONS} and {@link REASONS_KEPT_MS}. Rows of endpoints that do not exist are left out.
+   * {@link MAX_REASONS} and {@link REASONS_KEPT_MS}. Rows of endpoints that do not exist are left out.
    */
   save(rows: readonly QueueReasonRow[]): Promise<void>;
   /** Rows of an endpoint from the one that stands at `from` to before `until`, in order. */
@@ -27,6 +27,6 @@ export interface QueueReasonStore {
 }
 
 /** Rows that are kept of an endpoint: the last ones. */
-export const MOST_REASONS = 500;
+export const MAX_REASONS = 500;
 /** For how long a row is kept, ms. */
 export const REASONS_KEPT_MS = 7 * 24 * 3_600_000;

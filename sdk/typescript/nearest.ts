@@ -1,14 +1,14 @@
 /** Finds the known word that is nearest to a misspelt one. Pure. */
 
 /** Characters that may differ. */
-const MOST = 2;
+const MAX = 2;
 
 /** Returns undefined when none is near. */
 export function nearest(word: string, known: Iterable<string>): string | undefined {
   let best: { readonly word: string; readonly distance: number } | undefined;
   for (const each of known) {
     const distance = distanceOf(word.toLowerCase(), each.toLowerCase());
-    if (distance <= MOST && distance < (best?.distance ?? MOST + 1)) best = { word: each, distance };
+    if (distance <= MAX && distance < (best?.distance ?? MAX + 1)) best = { word: each, distance };
   }
   return best?.word;
 }

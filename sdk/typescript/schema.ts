@@ -28,7 +28,7 @@ export type InputOf<S extends StandardSchema> = NonNullable<S['~standard']['type
 export type OutputOf<S extends StandardSchema> = NonNullable<S['~standard']['types']>['output'];
 
 /** Problems that one message names. */
-const MOST_NAMED = 10;
+const MAX_NAMED = 10;
 
 /** The input does not match its schema; the message names the place and the rule of each problem, ten at most. */
 export class InputError extends Error {
@@ -38,7 +38,7 @@ export class InputError extends Error {
   declare readonly input: unknown;
 
   constructor(issues: readonly StandardIssue[], input?: unknown) {
-    super(`invalid input: ${issues.slice(0, MOST_NAMED).map(describe).join('; ')}${issues.length > MOST_NAMED ? '; and more' : ''}`);
+    super(`invalid input: ${issues.slice(0, MAX_NAMED).map(describe).join('; ')}${issues.length > MAX_NAMED ? '; and more' : ''}`);
     this.issues = issues;
     Object.defineProperty(this, 'input', { value: input, enumerable: false });
   }

@@ -60,6 +60,26 @@ const ofDataFolder = new Set([
   'scheduler/capstan.db-wal',
 ]);
 
+test('lines of prose are at most 120 characters long', (t) => {
+  // A cell of a table cannot be wrapped, an address cannot be cut, and the page of settings is generated.
+  const isPlain = (line: string): boolean => !/^\s*[|>]/.test(line) && !/\S{60}/.test(line);
+  const long = pages
+    .filter((page) => page !== 'docs/configuration.md')
+    .flatMap((page) =>
+      prose(page)
+        .split('\n')
+        .filter((line) => line.length > 120 && isPlain(line))
+        .map((line) => `${page}: ${line.slice(0, 60)}…`),
+    );
+  t.deepEqual(long, []);
+});
+
+test('every page of docs is in their index, or in the index of operations', (t) => {
+  const index = text('docs/README.md') + text('docs/operations.md');
+  const missing = globSync('docs/*.md', { cwd: root }).filter((page) => page !== 'docs/README.md' && !index.includes(`](${page.slice(5)}`));
+  t.deepEqual(missing, []);
+});
+
 test('every file of the sources that a page names is there', (t) => {
   const gone: string[] = [];
   let seen = 0;

@@ -73,6 +73,38 @@ test('the rule for constants sees numbers, texts, patterns and arithmetic, and l
   for (const source of good) t.deepEqual(violationsOf('a.ts', source), [], source);
 });
 
+/** Former names of things that have the field's own name now, and that name. */
+const FORMER_NAMES: Readonly<Record<string, RegExp>> = {
+  'MAX_…': /\bMOST(_[A-Z0-9_]+)?\b/,
+  'cancel…': /\bcallOff[A-Z]?\w*/,
+  'release…': /\bletGo\b/,
+  '…Spec': /\b[A-Z][A-Za-z]*Order\b(?<!NodeOrder)/,
+  WaitingRequest: /\bSeeker\b/,
+  waitingSince: /\bsoughtAt\b/,
+  FrameBody: /\bSaying\b/,
+  scheduleUnplacedRetry: /\b(lookForRoom|roomDue)\b/,
+  drainWorkersOf: /\bemptyNode\b/,
+  nodeNotFound: /\bnoNode\b/,
+  recordUnplaced: /\bnoPlace\b/,
+  finishAttempt: /\bconclude\b/,
+  requireOwner: /\bmustBe(Up|Open)\b/,
+  notifyIdle: /\btellQuiet\b/,
+};
+
+test('no former name comes back', (t) => {
+  const own = 'test/architecture/naming.test.ts';
+  const found = sourceFiles()
+    .filter((file) => file !== own && !file.startsWith('proto/gen/'))
+    .flatMap((file) => {
+      const source = readFileSync(join(root, file), 'utf8');
+      return Object.entries(FORMER_NAMES).flatMap(([name, former]) => {
+        const [word] = former.exec(source) ?? [];
+        return word === undefined ? [] : [`${file}: ${word} is ${name} now`];
+      });
+    });
+  t.deepEqual(found, []);
+});
+
 test('no file is named for being a bucket', (t) => {
   const buckets = /^(utils?|helpers?|misc|common|types|interfaces)\.(ts|mjs)$/;
   t.deepEqual(

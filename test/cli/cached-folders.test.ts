@@ -5,10 +5,10 @@ import { join } from 'node:path';
 import test from 'ava';
 import { z } from 'zod';
 
-import { cachedFolder, type CacheOrder } from '../../cli/build/cached-folders.ts';
+import { cachedFolder, type CacheSpec } from '../../cli/build/cached-folders.ts';
 import { folderOf } from '../support/folder.ts';
 
-const order = (root: string, key: unknown, more: Partial<CacheOrder<string>> = {}): CacheOrder<string> => ({
+const order = (root: string, key: unknown, more: Partial<CacheSpec<string>> = {}): CacheSpec<string> => ({
   root,
   key,
   refresh: false,

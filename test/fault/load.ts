@@ -9,7 +9,7 @@ import { until } from '../support/until.ts';
 import { accepted, Caller } from './caller.ts';
 
 const TICK_MS = 20;
-const MOST_UNDER_WAY = 100;
+const MAX_UNDER_WAY = 100;
 const SYNC_WAIT_MS = 4_000;
 
 export interface Acknowledged {
@@ -53,7 +53,7 @@ export class Load {
 
   start(): void {
     this.#ticker = setInterval(() => {
-      for (let i = 0; i < this.#perTick && this.#underWay.size < MOST_UNDER_WAY; i += 1) this.#submitNext();
+      for (let i = 0; i < this.#perTick && this.#underWay.size < MAX_UNDER_WAY; i += 1) this.#submitNext();
     }, TICK_MS);
   }
 

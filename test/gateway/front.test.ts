@@ -11,10 +11,10 @@ import { CapstanError } from '../../lib/errors.ts';
 
 test('what was written before a failure arrives, also in the same turn; the answer is then cut off', async (t) => {
   const server = createServer((asked, response) => {
-    const front = new HttpResponder(asked, response);
-    front.head(200, ['content-type', 'application/x-ndjson']);
-    front.write(Buffer.from('{"n":1}\n'));
-    front.fail(new CapstanError('WORKER_LOST', 'the function failed'));
+    const responder = new HttpResponder(asked, response);
+    responder.head(200, ['content-type', 'application/x-ndjson']);
+    responder.write(Buffer.from('{"n":1}\n'));
+    responder.fail(new CapstanError('WORKER_LOST', 'the function failed'));
   });
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');

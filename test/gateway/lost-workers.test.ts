@@ -83,7 +83,7 @@ test('a worker that always has requests takes no others once a suspect has waite
   const seek = (name: string, alone = false): void =>
     void pools.seek('web', {
       functionName: 'fn',
-      soughtAt: undefined,
+      waitingSince: undefined,
       alone,
       aloneSince: undefined,
       placed: (worker) => placed.push([name, worker]),

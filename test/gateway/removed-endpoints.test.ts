@@ -32,7 +32,7 @@ test('pools that hold nothing are dropped with the next new one', (t) => {
     onChange: () => undefined,
   });
   const seeker = {
-    soughtAt: undefined,
+    waitingSince: undefined,
     alone: false,
     aloneSince: undefined,
     functionName: 'fn',

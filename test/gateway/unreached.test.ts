@@ -22,7 +22,7 @@ test('a request waits while one node may serve it, and is refused once none may,
   const seek = (): (() => void) =>
     pools.seek('web', {
       functionName: '',
-      soughtAt: undefined,
+      waitingSince: undefined,
       alone: false,
       aloneSince: undefined,
       placed: () => t.fail(),
@@ -46,7 +46,7 @@ test('a request waits while one node may serve it, and is refused once none may,
   pools.setServing({ node: 'three' }, [{ workerId: 'w', endpointId: 'web', releaseId: 'r0', slots: 0, functions: ['fn'] }]);
   const last = pools.seek('web', {
     functionName: 'other',
-    soughtAt: undefined,
+    waitingSince: undefined,
     alone: false,
     aloneSince: undefined,
     placed: () => t.fail(),

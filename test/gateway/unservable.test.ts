@@ -24,7 +24,7 @@ test('requests that wait and later ones are refused, and count as one that waits
   const seek = (): (() => void) =>
     pools.seek('web', {
       functionName: '',
-      soughtAt: undefined,
+      waitingSince: undefined,
       alone: false,
       aloneSince: undefined,
       placed: (worker) => placed.push(worker.id),

@@ -6,7 +6,7 @@ import { reduce } from './core/reduce.ts';
 import type { Violation } from './core/violation.ts';
 
 /** Histories printed for one rule, and records printed of one history. */
-const MOST = { records: 60, others: 5 };
+const MAX = { records: 60, others: 5 };
 
 export function figures(records: readonly HistoryRecord[]): string[] {
   const facts = gatherFacts(records);
@@ -36,14 +36,14 @@ export function violationReport(records: readonly HistoryRecord[], violations: r
   for (const [rule, all] of Map.groupBy(violations, (each) => each.rule)) {
     lines.push('', `✗ ${rule}: ${all.length} violation${all.length === 1 ? '' : 's'}`);
     const [least] = all
-      .slice(0, MOST.others)
+      .slice(0, MAX.others)
       .map((violation) => reduce(records, violation))
       .toSorted((a, b) => a.records.length - b.records.length);
     if (least === undefined) continue;
     lines.push(`  ${least.violation.detail}`, `  least history (${least.records.length} records):`);
-    lines.push(...least.records.slice(0, MOST.records).map((record) => `    ${JSON.stringify(record)}`));
-    if (least.records.length > MOST.records) lines.push(`    … and ${least.records.length - MOST.records} more`);
-    for (const other of all.slice(0, MOST.others))
+    lines.push(...least.records.slice(0, MAX.records).map((record) => `    ${JSON.stringify(record)}`));
+    if (least.records.length > MAX.records) lines.push(`    … and ${least.records.length - MAX.records} more`);
+    for (const other of all.slice(0, MAX.others))
       if (other.detail !== least.violation.detail) lines.push(`  also: ${other.detail.slice(0, 400)}`);
   }
   return lines;

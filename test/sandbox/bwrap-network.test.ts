@@ -13,7 +13,7 @@ import { ProxiedRequest } from '../../agent/runtimes/server/proxied-request.ts';
 import { ServerAgent } from '../../agent/runtimes/server/server-agent.ts';
 import type { NetworkOptions } from '../../agent/sandbox/bwrap/open-sandbox.ts';
 import type { SandboxLauncher } from '../../agent/sandbox/bwrap/sandbox-launcher.ts';
-import type { Assignment, LaunchOrder } from '../../agent/sandbox/launcher.ts';
+import type { Assignment, LaunchSpec } from '../../agent/sandbox/launcher.ts';
 import { folderOf } from '../support/folder.ts';
 import { freePort } from '../support/free-port.ts';
 import { ownFolder } from '../support/own-folder.ts';
@@ -59,7 +59,7 @@ const tried = JSON.parse(process.argv[1]).map((at) => new Promise((resolve) => {
 }));
 Promise.all(tried).then((all) => { console.log(JSON.stringify(all)); process.exit(); });`;
 
-async function tryFromInside(launcher: SandboxLauncher, targets: readonly object[], order: Partial<LaunchOrder> = {}): Promise<string[]> {
+async function tryFromInside(launcher: SandboxLauncher, targets: readonly object[], order: Partial<LaunchSpec> = {}): Promise<string[]> {
   const worker = launcher.launch({
     kind: 'program',
     command: 'node',
@@ -67,7 +67,7 @@ async function tryFromInside(launcher: SandboxLauncher, targets: readonly object
     env: launcher.environmentOf({}),
     assignment: assigned(),
     ...order,
-  } as LaunchOrder);
+  } as LaunchSpec);
   if (worker.stdout === undefined || worker.stderr === undefined) throw new Error('it was not started');
   const [out, err] = await Promise.all([text(worker.stdout), text(worker.stderr)]);
   await worker.gone;

@@ -108,7 +108,7 @@ export class SimScheduler {
   get isServing(): boolean {
     if (this.#backlog !== null || this.#engine === null) return false;
     try {
-      this.#engine.mustBeUp();
+      this.#engine.requireOwner();
       return true;
     } catch {
       return false;

@@ -13,7 +13,7 @@ export const PODMAN_CREATE = '/v4.0.0/libpod/containers/create';
 const DEFAULT_BRIDGE = 'bridge';
 const CPU_PERIOD_US = 100_000;
 /** Podman's default limit of open files. */
-const MOST_FILES = 1_048_576;
+const MAX_FILES = 1_048_576;
 
 /** A request of Podman's API (SpecGenerator). */
 export function podmanRequest(order: ContainerSpec, rules: ContainerRules): Readonly<Record<string, unknown>> {
@@ -69,7 +69,7 @@ function deviceNames(uuids: readonly string[], access: GpuAccess): string[] {
  * processes; this limit counts a user's processes on the whole host, so it is set to the maximum.
  */
 function limits(): { readonly type: string; readonly soft: number; readonly hard: number }[] {
-  const most = { nofile: Math.min(MOST_FILES, ownLimit('Max open files')), nproc: Math.min(ownLimit('Max processes'), mostProcesses()) };
+  const most = { nofile: Math.min(MAX_FILES, ownLimit('Max open files')), nproc: Math.min(ownLimit('Max processes'), mostProcesses()) };
   return Object.entries({ core: 0, ...most }).map(([type, limit]) => ({ type, soft: limit, hard: limit }));
 }
 

@@ -56,8 +56,8 @@ export class ForeignWorker implements RunningWorker, JobMailbox {
   readonly #abandoned = new Set<string>();
   readonly #times: ForeignTimes;
   readonly #onGone: () => void;
-  #callOffFetch: (() => void) | undefined;
-  #callOffEnd: (() => void) | undefined;
+  #cancelFetch: (() => void) | undefined;
+  #cancelEnd: (() => void) | undefined;
   #tellAgain: NodeJS.Timeout | undefined;
   #started = false;
   #loaded = false;
@@ -156,8 +156,8 @@ export class ForeignWorker implements RunningWorker, JobMailbox {
   async take(ask: TakeRequest, gone: AbortSignal): Promise<Handout> {
     if (ask.busy === false) this.#holdsNothing();
     this.#showSlots(ask.count);
-    this.#callOffFetch?.();
-    this.#callOffFetch = undefined;
+    this.#cancelFetch?.();
+    this.#cancelFetch = undefined;
     if (!this.#loaded && !this.#ending) {
       this.#loaded = true;
       this.#events.loaded();
@@ -376,12 +376,12 @@ export class ForeignWorker implements RunningWorker, JobMailbox {
     const states = [...this.#tasks.values()].map(({ state }) => state);
     const mayCome = states.includes('waiting') && !states.some((state) => state !== 'waiting') && this.#takes.size === 0;
     if (!mayCome || this.#recycling || this.#leaving) {
-      this.#callOffFetch?.();
-      this.#callOffFetch = undefined;
+      this.#cancelFetch?.();
+      this.#cancelFetch = undefined;
       return;
     }
     const { fetchMs } = this.#times;
-    this.#callOffFetch ??= afterGrace(fetchMs, () => {
+    this.#cancelFetch ??= afterGrace(fetchMs, () => {
       this.#kill(`the worker hangs: it is idle and has not fetched a job for ${fetchMs / 1000} s`, false);
     });
   }
@@ -400,7 +400,7 @@ export class ForeignWorker implements RunningWorker, JobMailbox {
     // Held calls would delay the worker's exit.
     this.#takes.release();
     this.#stopPolls.release();
-    this.#callOffEnd ??= afterGrace(DRAIN_MS, () => this.#carried.kill('the worker did not stop in time'));
+    this.#cancelEnd ??= afterGrace(DRAIN_MS, () => this.#carried.kill('the worker did not stop in time'));
   }
 
   #kill(why: string, hardStop: boolean): void {
@@ -410,8 +410,8 @@ export class ForeignWorker implements RunningWorker, JobMailbox {
 
   #exited(detail: string, isUnread = false): void {
     this.#gone = true;
-    this.#callOffFetch?.();
-    this.#callOffEnd?.();
+    this.#cancelFetch?.();
+    this.#cancelEnd?.();
     clearTimeout(this.#tellAgain);
     this.#takes.release();
     this.#stopPolls.release();

@@ -9,7 +9,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { isErrno } from '../../../lib/to-error.ts';
 import { HOST_MARK, WORKER_MARK } from '../escaped.ts';
 import { readStat, type ProcessStat } from '../process-stat.ts';
-import type { LoadOrder, ProcessScope } from './protocol.ts';
+import type { LoadSpec, ProcessScope } from './protocol.ts';
 
 /** Length of a clock tick, s: 100 per second on every Linux that Node supports. */
 const TICK_S = 0.01;
@@ -41,7 +41,7 @@ export class AttemptProcesses {
   }
 
   /** Returns undefined for a worker that runs several attempts at a time: a process may be of any of them. */
-  static of({ maxConcurrency, processScope, workFolder }: LoadOrder): AttemptProcesses | undefined {
+  static of({ maxConcurrency, processScope, workFolder }: LoadSpec): AttemptProcesses | undefined {
     if (maxConcurrency > 1) return undefined;
     const root = process.pid;
     const mark = entryOf(root, (entry) => entry.startsWith(`${HOST_MARK}=`));

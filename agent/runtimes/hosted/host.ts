@@ -15,7 +15,7 @@ export interface Host {
   catchUp(): Promise<void>;
   /** Frames reach the host in order, including those sent before it was up. */
   send(frame: ToHost, body?: Uint8Array): void;
-  /** Takes a task back that its handler has not entered; the host replies as protocol.ts says. `no` as in RunOrder. */
+  /** Takes a task back that its handler has not entered; the host replies as protocol.ts says. `no` as in RunSpec. */
   recall(key: string, no: number): void;
   /** Kills the host and all it started; `why` becomes the detail of its exit. */
   kill(why?: string): void;

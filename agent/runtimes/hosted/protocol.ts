@@ -30,7 +30,7 @@ export const MAX_LOG_BYTES = 64 * 1024;
  */
 export type ProcessScope = 'own' | 'user' | 'marked';
 
-export interface LoadOrder {
+export interface LoadSpec {
   readonly folder: string;
   /** The working folder, which the host fills from `folder`; empty: `folder` itself. */
   readonly workFolder: string;
@@ -44,7 +44,7 @@ export interface LoadOrder {
   readonly processScope: ProcessScope;
 }
 
-export interface RunOrder {
+export interface RunSpec {
   readonly key: string;
   /** 1 for the worker's first task. */
   readonly no: number;
@@ -94,12 +94,12 @@ export type ToHost =
   | (Extract<HttpToHost, { t: 'http' }> & { readonly life: number })
   | Exclude<HttpToHost, { t: 'http' }>
   /** `env` is set in the process before the module is loaded: a spare was started without it. */
-  | ({ readonly t: 'load'; readonly env: Readonly<Record<string, string>> } & LoadOrder)
+  | ({ readonly t: 'load'; readonly env: Readonly<Record<string, string>> } & LoadSpec)
   /**
    * Body: the input. `life`: the number of `reloading` messages the agent has received; a task of an earlier life was
    * already returned and must not run.
    */
-  | ({ readonly t: 'run'; readonly life: number } & RunOrder)
+  | ({ readonly t: 'run'; readonly life: number } & RunSpec)
   | { readonly t: 'cancel'; readonly key: string }
   /** Returns the task (`stopped`) unless its handler was entered. For thread hosts; others are told on the second channel. */
   | { readonly t: 'recall'; readonly key: string }

@@ -13,7 +13,7 @@ import { LIMITS } from '../../runtimes/leash.ts';
 import type { ControlGroups } from '../cgroups/control-groups.ts';
 import { WorkerLimits } from '../cgroups/worker-limits.ts';
 import { exportsOf } from '../user/clean-environment.ts';
-import type { Assignment, LaunchOrder, WorkerLauncher, WorkerPlace, WorkerProcess } from '../launcher.ts';
+import type { Assignment, LaunchSpec, WorkerLauncher, WorkerPlace, WorkerProcess } from '../launcher.ts';
 import { MemoryFiles } from './memory-files.ts';
 import { INSIDE, sandboxArguments, USER_NAMESPACE_UID, type SandboxSizes } from './arguments.ts';
 import { deviceNodes } from './devices.ts';
@@ -79,7 +79,7 @@ export class SandboxLauncher implements WorkerLauncher {
     return { ...base, ...INSIDE_ENV, PATH: [INSIDE.programs, ...this.#options.programs.path].join(':') };
   }
 
-  launch(order: LaunchOrder): WorkerProcess {
+  launch(order: LaunchSpec): WorkerProcess {
     return new SandboxProcess(order, new Parts(this.#options, order, this.#memoryFiles));
   }
 
@@ -97,7 +97,7 @@ export class SandboxLauncher implements WorkerLauncher {
 /** What one sandbox takes of the launcher. */
 class Parts implements SandboxParts {
   readonly #options: SandboxOptions;
-  readonly #order: LaunchOrder;
+  readonly #order: LaunchSpec;
   readonly limits: WorkerLimits;
   readonly memoryFiles: MemoryFiles;
   #uid: number | undefined;
@@ -106,7 +106,7 @@ class Parts implements SandboxParts {
   /** Which address of the gateway its network leads to. */
   #generation = 0;
 
-  constructor(options: SandboxOptions, order: LaunchOrder, memoryFiles: MemoryFiles) {
+  constructor(options: SandboxOptions, order: LaunchSpec, memoryFiles: MemoryFiles) {
     this.#options = options;
     this.memoryFiles = memoryFiles;
     this.limits = new WorkerLimits(options);

@@ -17,7 +17,7 @@ import { messageOf, isErrno } from '../../../lib/to-error.ts';
 import { markOf } from '../../runtimes/escaped.ts';
 import { readStat } from '../../runtimes/process-stat.ts';
 import type { WorkerLimits } from '../cgroups/worker-limits.ts';
-import type { Assignment, LaunchOrder, WorkerExit, WorkerProcess } from '../launcher.ts';
+import type { Assignment, LaunchSpec, WorkerExit, WorkerProcess } from '../launcher.ts';
 import { endOutputLater } from '../output-grace.ts';
 import { CLEAN_ENVIRONMENT } from '../user/clean-environment.ts';
 import { withoutInherited } from './descriptors.ts';
@@ -66,7 +66,7 @@ export interface SandboxParts {
 }
 
 export class SandboxProcess implements WorkerProcess {
-  readonly #order: LaunchOrder;
+  readonly #order: LaunchSpec;
   readonly #parts: SandboxParts;
   readonly #child: ChildProcess;
   readonly pipes: readonly Socket[];
@@ -86,7 +86,7 @@ export class SandboxProcess implements WorkerProcess {
   /** Where the kernel does not charge the worker for its files in memory. */
   #files: ReturnType<MemoryFiles['watch']> | undefined;
 
-  constructor(order: LaunchOrder, parts: SandboxParts) {
+  constructor(order: LaunchSpec, parts: SandboxParts) {
     this.#order = order;
     this.#parts = parts;
     const pipes = order.kind === 'host' ? order.pipes + (order.lifeline ? 1 : 0) : 0;

@@ -6,7 +6,7 @@
 import type { Logger } from 'pino';
 
 import type { ControlGroups } from '../cgroups/control-groups.ts';
-import type { LaunchOrder, WorkerLauncher, WorkerPlace, WorkerProcess } from '../launcher.ts';
+import type { LaunchSpec, WorkerLauncher, WorkerPlace, WorkerProcess } from '../launcher.ts';
 import { removeTree } from '../../runtimes/remove-tree.ts';
 import type { WorkerUids, WorkerUidsOptions } from '../worker-uids.ts';
 import { folderOfSlot, Places } from './places.ts';
@@ -74,7 +74,7 @@ export class UserLauncher implements WorkerLauncher {
     return base;
   }
 
-  launch(order: LaunchOrder): WorkerProcess {
+  launch(order: LaunchSpec): WorkerProcess {
     const { hostEnv, pids = PIDS, groups, log } = this.#options;
     const placeOf = this.placeOf.bind(this);
     return new UserProcess(order, { uids: this.#uids, places: this.#places, placeOf, hostEnv, pids, groups, log });

@@ -22,7 +22,7 @@ import { removeTree } from '../../runtimes/remove-tree.ts';
 import { withoutInherited } from '../bwrap/descriptors.ts';
 import { WorkerLimits } from '../cgroups/worker-limits.ts';
 import type { ControlGroups } from '../cgroups/control-groups.ts';
-import type { Assignment, LaunchOrder, WorkerExit, WorkerPlace, WorkerProcess } from '../launcher.ts';
+import type { Assignment, LaunchSpec, WorkerExit, WorkerPlace, WorkerProcess } from '../launcher.ts';
 import { endOutputLater } from '../output-grace.ts';
 import type { WorkerUids } from '../worker-uids.ts';
 import { CLEAN_ENVIRONMENT, exportsOf } from './clean-environment.ts';
@@ -48,7 +48,7 @@ export interface UserProcessContext {
 }
 
 export class UserProcess implements WorkerProcess {
-  readonly #order: LaunchOrder;
+  readonly #order: LaunchSpec;
   readonly #context: UserProcessContext;
   readonly #uid: number;
   readonly #home: string;
@@ -61,7 +61,7 @@ export class UserProcess implements WorkerProcess {
   #reason: string | undefined;
   #isGone = false;
 
-  constructor(order: LaunchOrder, context: UserProcessContext) {
+  constructor(order: LaunchSpec, context: UserProcessContext) {
     this.#order = order;
     this.#context = context;
     this.#limits = new WorkerLimits(context);

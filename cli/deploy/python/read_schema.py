@@ -8,8 +8,8 @@ import json
 import os
 
 # At most these are kept of one function: a schema that is larger is left open.
-MOST_CHARACTERS = 64 * 1024
-MOST_CLASSES = 200
+MAX_CHARACTERS = 64 * 1024
+MAX_CLASSES = 200
 DEEPEST = 40
 
 MODEL, DATACLASS, TYPED_DICT, ENUM, ROOT_MODEL = "model", "dataclass", "typed dict", "enum", "root model"
@@ -145,7 +145,7 @@ class Schemas:
         found = self._of(annotation, self._scope, 0)
         used = self._used(found, {})
         whole = {**found, "$defs": used} if used else found
-        return whole if found and len(json.dumps(whole)) <= MOST_CHARACTERS else None
+        return whole if found and len(json.dumps(whole)) <= MAX_CHARACTERS else None
 
     def is_model(self, annotation):
         """True for a model, and for a union of models with or without None."""
@@ -260,7 +260,7 @@ class Schemas:
             values = list(enum_values(node))
             return {"title": node.name, "enum": values} if values and ... not in values and all(map(is_plain, values)) else {}
         if node not in self._classes:
-            if len(self._classes) >= MOST_CLASSES:
+            if len(self._classes) >= MAX_CLASSES:
                 return {}
             names = list(self._classes.values())
             name, number = node.name, 2

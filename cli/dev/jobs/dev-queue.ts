@@ -17,7 +17,7 @@ const DEFAULT_EXECUTION_MS = 600_000;
 /** The service's default: declarations name no other. */
 const MAX_ATTEMPTS = 2;
 /** Jobs that are kept; the oldest ended ones are removed first. */
-const MOST_JOBS = 2_000;
+const MAX_JOBS = 2_000;
 const EXECUTION_TIMEOUT = 'executionTimeout exceeded';
 
 /** The endpoints as they are declared now. */
@@ -388,7 +388,7 @@ export class DevQueue implements JobQueue {
     const now = this.#deps.now();
     for (const job of this.#jobs.values()) if (job.isExpired(now)) this.#jobs.delete(job.id);
     for (const job of this.#jobs.values()) {
-      if (this.#jobs.size <= MOST_JOBS) return;
+      if (this.#jobs.size <= MAX_JOBS) return;
       if (job.hasEnded) this.#jobs.delete(job.id);
     }
   }

@@ -3,7 +3,7 @@ import { CapstanError } from '../../../lib/errors.ts';
 import type { Submit } from '../../../proto/gen/capstan/v1/jobs.ts';
 
 const KEPT_MS = 86_400_000;
-const MOST_KEYS = 10_000;
+const MAX_KEYS = 10_000;
 
 interface Known {
   readonly job: string;
@@ -28,7 +28,7 @@ export class IdempotencyKeys {
     this.#known.delete(name);
     this.#known.set(name, { job: jobId, bodyHash, since: now });
     const [oldest] = this.#known.keys();
-    if (this.#known.size > MOST_KEYS && oldest !== undefined) this.#known.delete(oldest);
+    if (this.#known.size > MAX_KEYS && oldest !== undefined) this.#known.delete(oldest);
   }
 }
 

@@ -5,13 +5,13 @@
 import { BASE_PATH } from './request.ts';
 
 /** Requests of a browser that wait at once. */
-const MOST = 3;
+const MAX = 3;
 const LOCK = 'capstan-waiting';
 
 /** Runs a request; `mayWait` is false while others of this browser wait, and where tabs cannot agree (without HTTPS). */
 export async function runWaiting<T>(request: (mayWait: boolean) => Promise<T>): Promise<T> {
   if (!('locks' in navigator)) return request(false);
-  for (let place = 0; place < MOST; place++) {
+  for (let place = 0; place < MAX; place++) {
     const done = await navigator.locks.request(`${LOCK} ${BASE_PATH} ${place}`, { ifAvailable: true }, async (lock) =>
       lock === null ? undefined : { value: await request(true) },
     );

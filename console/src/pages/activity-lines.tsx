@@ -23,7 +23,7 @@ const POLL_MS = 300_000;
 /** The gateway takes as many fields of a query. */
 const OF_A_QUERY = 20;
 /** Endpoints beyond these have no line: a list this long is filtered. */
-const MOST = 100;
+const MAX = 100;
 
 /** An endpoint of the list. */
 export interface Listed {
@@ -72,7 +72,7 @@ async function read(endpoints: readonly Listed[], signal: AbortSignal): Promise<
 }
 
 export function useActivityLines(endpoints: readonly Listed[]): Lines | undefined {
-  const wanted = endpoints.slice(0, MOST);
+  const wanted = endpoints.slice(0, MAX);
   const names = wanted.map(({ id }) => id).toSorted();
   return useLive(['activity-lines', names.join(' ')], (signal) => read(wanted, signal), POLL_MS).data;
 }

@@ -30,7 +30,7 @@ const QUERY = `{
   nodes(limit: 100) { id name connected draining workers jobs cpuPercent memoryBytes memoryAvailableBytes devices { ${DEVICE_FIELDS} } }
   workers { id node endpoint devices state }
 }`;
-const MOST = 100;
+const MAX = 100;
 
 /** How often figures of nodes are read again, ms: no stream announces them. */
 const POLL_MS = 60_000;
@@ -63,7 +63,7 @@ export function NodesSummary({ endpoints }: Pick<DeviceUsers, 'endpoints'>): JSX
                 { title: 'GPUs', isNumber: true, cell: ({ devices }) => devices.length },
               ]}
             />
-            {nodes.length === MOST && <p class="muted">The first {MOST} nodes.</p>}
+            {nodes.length === MAX && <p class="muted">The first {MAX} nodes.</p>}
             {nodes.some(({ devices }) => devices.length > 0) && <Devices label="GPUs" nodes={nodes} users={{ workers, endpoints }} />}
           </>
         )}

@@ -19,7 +19,7 @@ interface Found {
 
 const MINUTE_MS = 60_000;
 /** Lines that are shown: the newest ones. */
-const MOST_LINES = 1_000;
+const MAX_LINES = 1_000;
 const NOTHING: Found = { data: undefined, error: null };
 
 /** Reads the lines of a query, and what is printed later while it is followed and the page is visible. */
@@ -70,5 +70,5 @@ export function useLogs(query: LogQuery, isFollowing: boolean): Found {
 
 /** What a search left out at its begin stays left out. */
 function joined(before: LogPage, { lines, missingNodes, unfilteredNodes }: LogPage): LogPage {
-  return { ...before, lines: [...before.lines, ...lines].slice(-MOST_LINES), missingNodes, unfilteredNodes };
+  return { ...before, lines: [...before.lines, ...lines].slice(-MAX_LINES), missingNodes, unfilteredNodes };
 }

@@ -38,7 +38,7 @@ const KEEP_ALIVE_MS = 15_000;
  */
 const PAGE_COST = 4;
 /** Open followers of one key at this gateway. */
-const MOST_FOLLOWERS = 32;
+const MAX_FOLLOWERS = 32;
 /** Header with the cursor of the next page. Absent at the end of the newest lines first; with order=oldest lines may still come. */
 export const LOG_CURSOR_HEADER = 'capstan-log-cursor';
 
@@ -46,7 +46,7 @@ export const LOG_CURSOR_HEADER = 'capstan-log-cursor';
 const MISSING_NODES_HEADER = 'capstan-log-missing-nodes';
 const UNFILTERED_NODES_HEADER = 'capstan-log-unfiltered-nodes';
 /** Most nodes that a header names. */
-const MOST_NAMED = 100;
+const MAX_NAMED = 100;
 
 const id = z.string().max(128);
 const time = z
@@ -134,8 +134,8 @@ export function logRoutes(app: FastifyInstance, services: Services): void {
     if (asked.untilMs !== undefined) throw new CapstanError('INVALID_ARGUMENT', 'until: not allowed with follow', { field: 'until' });
     const name = key.hash.toString('hex');
     const open = followers.get(name) ?? 0;
-    if (open >= MOST_FOLLOWERS)
-      throw new CapstanError('RATE_LIMITED', `a key may have at most ${MOST_FOLLOWERS} open log streams`, { retryAfterMs: FOLLOW_MS });
+    if (open >= MAX_FOLLOWERS)
+      throw new CapstanError('RATE_LIMITED', `a key may have at most ${MAX_FOLLOWERS} open log streams`, { retryAfterMs: FOLLOW_MS });
     followers.set(name, open + 1);
     try {
       await follow(reply, { read, asked, page, events });
@@ -242,7 +242,7 @@ function pauseAfter({ lines, incomplete }: GetLogsResponse, tookMs: number): num
 
 function missingHeaders({ missingNodes, unfilteredNodes }: GetLogsResponse): Record<string, string> {
   const named = (header: string, nodes: readonly string[]): Record<string, string> =>
-    nodes.length === 0 ? {} : { [header]: nodes.slice(0, MOST_NAMED).join(', ') };
+    nodes.length === 0 ? {} : { [header]: nodes.slice(0, MAX_NAMED).join(', ') };
   return { ...named(MISSING_NODES_HEADER, missingNodes), ...named(UNFILTERED_NODES_HEADER, unfilteredNodes) };
 }
 

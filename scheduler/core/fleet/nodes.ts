@@ -86,7 +86,7 @@ export function join(ctx: StepContext, call: number, command: Of<'join'>): void 
 export function drainNode(ctx: StepContext, call: number, command: Of<'drain-node' | 'resume-node'>): void {
   const node = ctx.state.nodes.get(command.node);
   if (node === undefined) {
-    ctx.reply(call, noNode(command.node));
+    ctx.reply(call, nodeNotFound(command.node));
     return;
   }
   const draining = command.kind === 'drain-node';
@@ -97,7 +97,7 @@ export function drainNode(ctx: StepContext, call: number, command: Of<'drain-nod
   node.config = { ...node.config, draining };
   ctx.state.capacity++;
   const write = putRow(ctx, 'node', node.config.id, node.config);
-  if (draining) emptyNode(ctx.state, ctx.now, node);
+  if (draining) drainWorkersOf(ctx.state, ctx.now, node);
   // An endpoint may be waiting for the resumed node.
   else
     for (const endpoint of ctx.state.endpoints.values()) if (endpoint.unplaced.count > 0) ctx.state.dirtyEndpoints.add(endpoint.config.id);
@@ -110,7 +110,7 @@ export function drainNode(ctx: StepContext, call: number, command: Of<'drain-nod
 export function removeNode(ctx: StepContext, call: number, command: Of<'remove-node'>): void {
   const node = ctx.state.nodes.get(command.node);
   if (node === undefined) {
-    ctx.reply(call, noNode(command.node));
+    ctx.reply(call, nodeNotFound(command.node));
     return;
   }
   const { id, name } = node.config;
@@ -131,7 +131,7 @@ export function removeNode(ctx: StepContext, call: number, command: Of<'remove-n
   ctx.reply(call, { kind: 'done' }, write);
 }
 
-function emptyNode(state: State, now: Now, node: NodeRecord): void {
+function drainWorkersOf(state: State, now: Now, node: NodeRecord): void {
   const workers = [...node.workers].flatMap((id) => state.workers.get(id) ?? []);
   const reason = `node ${node.config.name} is drained`;
   for (const id of new Set(workers.map((worker) => worker.endpoint))) {
@@ -157,6 +157,6 @@ function forgetSpent(ctx: StepContext): void {
   }
 }
 
-export function noNode(id: string): CapstanError {
+export function nodeNotFound(id: string): CapstanError {
   return new CapstanError('NOT_FOUND', `node ${id} does not exist`, { field: 'node' });
 }

@@ -39,10 +39,10 @@ export interface DesiredRow {
 }
 
 /** Past workers that are remembered per node, in memory and in its row. */
-const MOST_PAST = 4_096;
-const MOST_PAST_STORED = 64;
+const MAX_PAST = 4_096;
+const MAX_PAST_STORED = 64;
 /** Other endpoints of which one past worker is stored. */
-const MOST_PAST_ENDPOINTS = 512;
+const MAX_PAST_ENDPOINTS = 512;
 
 /** Requests the worker of a plan, unless the plan is out of date. */
 export function requestWorker(
@@ -153,7 +153,7 @@ export function forgetWorker(state: State, id: string): void {
 /** Remembers that a node ran a worker, so that its logs can be requested later. */
 export function notePast(node: NodeRecord, worker: string, endpoint: string): void {
   node.pastWorkers.set(worker, endpoint);
-  if (node.pastWorkers.size <= MOST_PAST) return;
+  if (node.pastWorkers.size <= MAX_PAST) return;
   const [oldest] = node.pastWorkers.keys();
   if (oldest !== undefined) node.pastWorkers.delete(oldest);
 }
@@ -178,10 +178,10 @@ export function knownWorkers(state: State): (worker: string) => boolean {
 /** The latest past workers of a node, and the latest one of each other endpoint: its logs are still on the node. */
 function storedPast({ pastWorkers }: NodeRecord): [string, string][] {
   const all = [...pastWorkers];
-  const latest = all.slice(-MOST_PAST_STORED);
+  const latest = all.slice(-MAX_PAST_STORED);
   const stored = new Set(latest.map(([, endpoint]) => endpoint));
   const others: [string, string][] = [];
-  for (let at = all.length - latest.length - 1; at >= 0 && others.length < MOST_PAST_ENDPOINTS; at -= 1) {
+  for (let at = all.length - latest.length - 1; at >= 0 && others.length < MAX_PAST_ENDPOINTS; at -= 1) {
     const past = all[at];
     if (past === undefined || stored.has(past[1])) continue;
     stored.add(past[1]);

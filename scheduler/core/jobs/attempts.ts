@@ -65,7 +65,7 @@ export function attemptRefused(ctx: StepContext, node: NodeRecord, event: Attemp
     const lost = event.reason === RefusalReason.INPUT_MISSING ? missingInput(ctx.state, job, ctx.now.mono) : null;
     if (isOfNeighbour) requeue(ctx, job, { reason: 'NEIGHBOUR_STOPPED', how: reportedError(event.detail), charged: false });
     else if (lost === null) requeue(ctx, job, { reason: 'REFUSED', how: refusalOf(event), charged: false });
-    else failOver(ctx, job, lost);
+    else failForQuota(ctx, job, lost);
   }
   refill(ctx, worker);
 }
@@ -95,7 +95,7 @@ export function attemptEnded(ctx: StepContext, node: NodeRecord, event: AttemptE
   // A handler that timed out may continue: its slot is free when the agent says so.
   const worker = event.slotHeld ? null : freeSlot(ctx, node, event.jobId, event.token);
   const job = leasedBy(ctx.state, node, event.jobId, event.token);
-  if (job !== null) conclude(ctx, job, event);
+  if (job !== null) finishAttempt(ctx, job, event);
   // The body that this end names counts only if the job's row names it now.
   dropBody(ctx.state, fromPayloadMessage(event.output) ?? null);
   // Also if the store refuses the end: its row is newer, so the result is stale.
@@ -114,7 +114,7 @@ export function attemptChunk(ctx: StepContext, node: NodeRecord, event: AttemptC
   const refusal = refusalOfBody(ctx.state, job, data, 'stream');
   if (refusal !== null) {
     dropBody(ctx.state, data);
-    failOver(ctx, job, refusal);
+    failForQuota(ctx, job, refusal);
     stopAttempt(ctx, node.config.id, { id: event.jobId, token: event.token }, StopReason.CANCELLED);
     return;
   }
@@ -143,7 +143,7 @@ export function freeSlot({ state, now }: StepContext, node: NodeRecord, job: str
   return null;
 }
 
-function conclude(ctx: StepContext, job: JobRecord, event: AttemptEnded): void {
+function finishAttempt(ctx: StepContext, job: JobRecord, event: AttemptEnded): void {
   // Its ttl has ended and callers were told so, although the row is not deleted yet.
   if (job.deleteAt <= ctx.now.wall) {
     expire(ctx, job);
@@ -164,7 +164,7 @@ function conclude(ctx: StepContext, job: JobRecord, event: AttemptEnded): void {
   }
   const refusal = refusalOfBody(ctx.state, job, output, 'output');
   if (refusal !== null && event.outcome !== AttemptOutcome.WORKER_LOST) {
-    failOver(ctx, job, refusal);
+    failForQuota(ctx, job, refusal);
     return;
   }
   const ending = { output, executionMs: event.executionMs, agoMs: event.agoMs };
@@ -196,7 +196,7 @@ function refusalOfBody(state: State, job: JobRecord, body: Payload | null, field
 }
 
 /** Ends a job whose output or stream exceeds a quota. Its stream is dropped. */
-function failOver(ctx: StepContext, job: JobRecord, { message }: CapstanError): void {
+function failForQuota(ctx: StepContext, job: JobRecord, { message }: CapstanError): void {
   dropStream(ctx.state, job);
   finish(ctx, job, { event: 'fail', output: null, error: message, executionMs: null, agoMs: 0 });
 }

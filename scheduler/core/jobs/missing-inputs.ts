@@ -13,7 +13,7 @@ import type { JobRecord } from '../state/jobs.ts';
 export const LOST_AFTER_REFUSALS = 5;
 export const LOST_AFTER_MS = 10_000;
 /** Jobs that are remembered; the oldest is forgotten, and counted anew. */
-const MOST_JOBS = 1_000;
+const MAX_JOBS = 1_000;
 
 /** Counts a refusal. Returns the reason why the job has failed, or null while it is to be tried again. `mono` is in ms. */
 export function missingInput({ missingInputs }: State, { id }: JobRecord, mono: number): CapstanError | null {
@@ -23,7 +23,7 @@ export function missingInput({ missingInputs }: State, { id }: JobRecord, mono: 
     return new CapstanError('NOT_FOUND', `the input is not in the blob store: agents looked for it ${count + 1} times`);
   missingInputs.set(id, { count: count + 1, since });
   for (const oldest of missingInputs.keys()) {
-    if (missingInputs.size <= MOST_JOBS) break;
+    if (missingInputs.size <= MAX_JOBS) break;
     missingInputs.delete(oldest);
   }
   return null;

@@ -45,10 +45,10 @@ export interface PastAttempt extends AttemptSums {
 }
 
 /** The entries that are kept: the last ones. */
-export const MOST_ATTEMPTS = 20;
+export const MAX_ATTEMPTS = 20;
 export const ERROR_CHARACTERS = 200;
 /** Of the whole text. */
-export const MOST_BYTES = 8_192;
+export const MAX_BYTES = 8_192;
 
 export function pastAttempts(text: string | null): readonly PastAttempt[] {
   return text === null ? [] : (JSON.parse(text) as PastAttempt[]);
@@ -63,9 +63,9 @@ export function withAttempt(text: string | null, ended: EndedAttempt, isCharged 
   const last = list.at(-1);
   if (last !== undefined && repeats(last, entry)) list[list.length - 1] = { ...entry, leasedAt: last.leasedAt, count: last.count + 1 };
   else list.push(entry);
-  let kept = list.slice(-MOST_ATTEMPTS);
+  let kept = list.slice(-MAX_ATTEMPTS);
   let bounded = JSON.stringify(kept);
-  while (Buffer.byteLength(bounded) > MOST_BYTES && kept.length > 1) {
+  while (Buffer.byteLength(bounded) > MAX_BYTES && kept.length > 1) {
     kept = kept.slice(1);
     bounded = JSON.stringify(kept);
   }

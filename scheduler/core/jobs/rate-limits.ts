@@ -95,7 +95,7 @@ export function effectiveLimit(base: Limit, runningWorkers: number, requestsPerW
 }
 
 /** A request to be admitted. */
-export interface Asking {
+export interface AdmissionRequest {
   readonly operation: LimitedOperation;
   /** Monotonic, ms. */
   readonly now: number;
@@ -106,7 +106,7 @@ export interface Asking {
  * Accepts a request, or returns why not. An accepted request counts as open until it is released. A request that was
  * sent again after a broken stream was accepted before and is not counted again.
  */
-export function tryAcquire(usage: Usage, limit: Limit, { operation, now, resent }: Asking): CapstanError | null {
+export function tryAcquire(usage: Usage, limit: Limit, { operation, now, resent }: AdmissionRequest): CapstanError | null {
   if (!resent) {
     if (limit.requests > 0 && usage.inWindow(now) >= limit.requests) {
       const retryAfterMs = Math.max(1, Math.ceil(usage.oldest() + WINDOW_MS - now));

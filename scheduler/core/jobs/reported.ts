@@ -11,13 +11,13 @@ import type { Inventory, LogLine, WorkerStatus } from '../../../proto/gen/capsta
 import type { WorkerRecord } from '../state/fleet.ts';
 
 /** Characters of a job's error. */
-const MOST_ERROR_LENGTH = 256 * 1024;
-const MOST_REASON_LENGTH = 64;
-const MOST_DETAIL_LENGTH = 8 * 1024;
+const MAX_ERROR_LENGTH = 256 * 1024;
+const MAX_REASON_LENGTH = 64;
+const MAX_DETAIL_LENGTH = 8 * 1024;
 /** Characters of a text in an inventory, and items of a list. */
-const MOST_TEXT_LENGTH = 1_024;
-const MOST_ITEMS = 512;
-const MOST_VERSION_LENGTH = 64;
+const MAX_TEXT_LENGTH = 1_024;
+const MAX_ITEMS = 512;
+const MAX_VERSION_LENGTH = 64;
 
 /** Returns the reported body; null for none, `invalid` for one that no correct agent sends. */
 export function reportedBody(message: PayloadMessage | undefined): Payload | null | 'invalid' {
@@ -29,7 +29,7 @@ export function reportedBody(message: PayloadMessage | undefined): Payload | nul
 }
 
 export function reportedError(error: string): string {
-  return cut(error, MOST_ERROR_LENGTH);
+  return cut(error, MAX_ERROR_LENGTH);
 }
 
 /** Returns the status of a worker with the endpoint, release and devices of its placement. */
@@ -40,8 +40,8 @@ export function reportedStatus(worker: WorkerRecord, status: WorkerStatus): Work
     endpointId: worker.endpoint,
     releaseId: worker.release,
     deviceUuids: status.deviceUuids.filter((uuid) => worker.devices.includes(uuid)),
-    reason: cut(status.reason, MOST_REASON_LENGTH),
-    detail: cut(status.detail, MOST_DETAIL_LENGTH),
+    reason: cut(status.reason, MAX_REASON_LENGTH),
+    detail: cut(status.detail, MAX_DETAIL_LENGTH),
   };
 }
 
@@ -56,7 +56,7 @@ export function reportedInventory(inventory: Inventory): Inventory {
   const known = preinstalledPackages.filter((name) => Object.hasOwn(packages, name));
   return {
     ...(bounded(inventory) as Inventory),
-    packages: Object.fromEntries(known.map((name) => [name, cut(String(packages[name]), MOST_VERSION_LENGTH)])),
+    packages: Object.fromEntries(known.map((name) => [name, cut(String(packages[name]), MAX_VERSION_LENGTH)])),
   };
 }
 
@@ -70,12 +70,12 @@ export interface ReportedLinesRule {
 }
 
 /** Characters of a log line, with room for a mark at its end. */
-const MOST_LINE_LENGTH = 17 * 1024;
+const MAX_LINE_LENGTH = 17 * 1024;
 /** Characters of the lines of one reply. */
-const MOST_REPLY_LENGTH = 8 * 1024 * 1024;
+const MAX_REPLY_LENGTH = 8 * 1024 * 1024;
 /** End of the year 9999, ms. */
 const LAST_TIME_MS = 253_402_300_799_999n;
-const MOST_FIELDS_LENGTH = 16 * 1024;
+const MAX_FIELDS_LENGTH = 16 * 1024;
 const streams: ReadonlySet<string> = new Set(['stdout', 'stderr', 'system']);
 const levels: ReadonlySet<string> = new Set(['', 'trace', 'debug', 'info', 'warn', 'error', 'fatal']);
 
@@ -87,9 +87,9 @@ export function reportedLines({ endpointId, isShown, afterMs, limit }: ReportedL
     const line = lines[at];
     if (line === undefined || line.endpointId !== endpointId || !isShown(line.workerId) || !streams.has(line.stream)) continue;
     if (line.atMs <= afterMs || line.atMs < 0n || line.atMs > LAST_TIME_MS) continue;
-    const text = cut(line.text, MOST_LINE_LENGTH);
+    const text = cut(line.text, MAX_LINE_LENGTH);
     length += text.length;
-    if (length > MOST_REPLY_LENGTH) break;
+    if (length > MAX_REPLY_LENGTH) break;
     found.push({ ...line, ...reportedFacts(line), text });
   }
   return found.reverse();
@@ -104,7 +104,7 @@ function reportedFacts({ atMs, atUs, jobId, workerId, releaseId, level, fields }
     workerId: idOf(workerId),
     releaseId: idOf(releaseId),
     level: levels.has(level) ? level : '',
-    fields: fields.length > MOST_FIELDS_LENGTH ? '' : fields.toWellFormed(),
+    fields: fields.length > MAX_FIELDS_LENGTH ? '' : fields.toWellFormed(),
   };
 }
 
@@ -117,12 +117,12 @@ function cut(text: string, most: number): string {
 }
 
 function bounded(value: unknown): unknown {
-  if (typeof value === 'string') return cut(value, MOST_TEXT_LENGTH);
-  if (Array.isArray(value)) return value.slice(0, MOST_ITEMS).map(bounded);
+  if (typeof value === 'string') return cut(value, MAX_TEXT_LENGTH);
+  if (Array.isArray(value)) return value.slice(0, MAX_ITEMS).map(bounded);
   if (typeof value !== 'object' || value === null) return value;
   return Object.fromEntries(
     Object.entries(value)
-      .slice(0, MOST_ITEMS)
-      .map(([key, each]) => [cut(key, MOST_TEXT_LENGTH), bounded(each)]),
+      .slice(0, MAX_ITEMS)
+      .map(([key, each]) => [cut(key, MAX_TEXT_LENGTH), bounded(each)]),
   );
 }

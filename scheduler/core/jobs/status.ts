@@ -21,7 +21,7 @@ export function get(ctx: StepContext, event: Extract<CoreEvent, { kind: 'get' }>
 }
 
 /** The requested job and the caller. */
-interface Question {
+interface JobQuery {
   readonly ref: Ref;
   readonly endpoint: string;
   readonly id: string;
@@ -34,12 +34,12 @@ interface Question {
 export function questionOf(
   event: { readonly ref: Ref; readonly endpoint: string; readonly job: string; readonly waitMs: number },
   usage: Usage | null,
-): Question {
+): JobQuery {
   const { ref, endpoint, job, waitMs } = event;
   return { ref, endpoint, id: job, waitMs, usage, byKey: false };
 }
 
-export function replyOrWait(ctx: StepContext, { ref, endpoint, id, waitMs, usage, byKey }: Question): void {
+export function replyOrWait(ctx: StepContext, { ref, endpoint, id, waitMs, usage, byKey }: JobQuery): void {
   const job = liveJob(ctx.state, ctx.now, endpoint, id);
   if (job !== null && waitMs <= 0) {
     ctx.emit({ kind: 'reply', channel: ref.channel, reply: jobReply(ref.request, view(ctx.state, ctx.now, job)), usage });

@@ -13,7 +13,7 @@ import { dropBody, type State } from '../state.ts';
 import type { JobRecord, StreamBuffer, Waiter } from '../state/jobs.ts';
 
 /** Jobs whose last reply is remembered. Beyond this limit a reader without a cursor may see chunks twice. */
-const MOST_HANDED = 10_000;
+const MAX_HANDED = 10_000;
 
 /** An attempt of a job, in the state or stored. */
 type Attempt = Pick<JobRecord, 'id' | 'token'>;
@@ -113,7 +113,7 @@ function handedOf(state: State, job: Attempt): { readonly channel: number; reado
 function remember(state: State, { id, token }: Attempt, channel: number, next: number): void {
   state.handed.delete(id);
   state.handed.set(id, { channel, token, next });
-  if (state.handed.size <= MOST_HANDED) return;
+  if (state.handed.size <= MAX_HANDED) return;
   for (const oldest of state.handed.keys()) {
     state.handed.delete(oldest);
     return;

@@ -22,7 +22,7 @@ const CRASH_LOOP_FAILURES = 3;
 /** Consecutive failed starts on one node after which another node is tried. */
 export const NODE_FAILURES = 2;
 /** Limit for the failure count: agents report it, and operators receive it as a uint32. */
-const MOST_FAILURES = 1_000_000;
+const MAX_FAILURES = 1_000_000;
 const PAUSE_FIRST_MS = 1_000;
 const PAUSE_LAST_MS = 60_000;
 const AVOID_FIRST_MS = 30_000;
@@ -78,7 +78,7 @@ function noteFailures(
 ): void {
   const { starts } = endpoint;
   const looped = inCrashLoop(endpoint);
-  starts.failures = Math.min(MOST_FAILURES, starts.failures + failed);
+  starts.failures = Math.min(MAX_FAILURES, starts.failures + failed);
   // From the third failure on agents report CRASH_LOOP, with the error as the detail.
   starts.lastError = status.reason === 'CRASH_LOOP' ? status.detail : `${status.reason}: ${status.detail}`;
   starts.retryAt = ctx.now.mono + retryPauseMs(starts.failures);

@@ -166,7 +166,7 @@ function grow(ctx: StepContext, endpoint: EndpointRecord, by: number, reason: st
   const avoid = avoidedNodes(endpoint, ctx.now);
   const refusal = avoid.size === 0 ? knownRefusal(ctx.state, endpoint, release) : null;
   if (refusal !== null) {
-    noPlace(ctx, endpoint, refusal, by);
+    recordUnplaced(ctx, endpoint, refusal, by);
     return;
   }
   const placer = new Placer(ctx.state, endpoint, release, avoid);
@@ -176,7 +176,7 @@ function grow(ctx: StepContext, endpoint: EndpointRecord, by: number, reason: st
     if (placed.plan === null && avoid.size > 0 && ctx.now.mono >= endpoint.starts.retryAt) placed = place(ctx.state, endpoint, release);
     if (placed.plan === null) {
       if (avoid.size === 0) noteRefusal(ctx.state, endpoint, { release, groups: placed.rejections });
-      noPlace(ctx, endpoint, placed.rejections, left);
+      recordUnplaced(ctx, endpoint, placed.rejections, left);
       return;
     }
     placeWorker(ctx, endpoint, placed.plan, reason);
@@ -196,7 +196,12 @@ function placeWorker(ctx: StepContext, endpoint: EndpointRecord, plan: Plan, rea
 }
 
 /** Handles wanted workers that no node can take. An old worker may hold the needed place. */
-function noPlace({ state, now }: StepContext, endpoint: EndpointRecord, rejected: EndpointRecord['rejections'], count: number): void {
+function recordUnplaced(
+  { state, now }: StepContext,
+  endpoint: EndpointRecord,
+  rejected: EndpointRecord['rejections'],
+  count: number,
+): void {
   if (endpoint.unplaced.count === 0) endpoint.unplaced.since = now.mono;
   endpoint.unplaced.count = count;
   if (endpoint.rejections !== rejected || rejected.length === 0) {

@@ -14,8 +14,8 @@ export type Value = number | string | Uint8Array | null;
 
 const LEAST_BYTES = 4_096;
 /** A buffer that grew beyond this is left to the garbage collector. */
-const MOST_SPARE_BYTES = 1_048_576;
-const MOST_SPARES = 32;
+const MAX_SPARE_BYTES = 1_048_576;
+const MAX_SPARES = 32;
 const HEADER_BYTES = 20;
 const TWO_TO_32 = 2 ** 32;
 
@@ -37,7 +37,7 @@ function takeBuffer(bytes: number): Buffer {
 }
 
 function leaveBuffer(buffer: Buffer): void {
-  if (buffer.byteLength >= LEAST_BYTES && buffer.byteLength <= MOST_SPARE_BYTES && spares.length < MOST_SPARES) spares.push(buffer);
+  if (buffer.byteLength >= LEAST_BYTES && buffer.byteLength <= MAX_SPARE_BYTES && spares.length < MAX_SPARES) spares.push(buffer);
 }
 
 const NO_BYTES = Buffer.alloc(0);

@@ -223,7 +223,7 @@ export class PostgresStore implements Store {
   }
 
   async #read<K extends keyof Reads>(reads: AsyncReads<Reads>, query: K, args: Parameters<Reads[K]>): Promise<ReturnType<Reads[K]>> {
-    this.#mustBeOpen();
+    this.#requireOpen();
     await this.#committed;
     // The compiler cannot see that the method and its arguments are of the same query.
     const run = reads[query] as (...args: Parameters<Reads[K]>) => Promise<ReturnType<Reads[K]>>;
@@ -235,7 +235,7 @@ export class PostgresStore implements Store {
   }
 
   async acquire(cell: number, owner: string, _forMs: number): Promise<Acquired> {
-    this.#mustBeOpen();
+    this.#requireOpen();
     const acquired = this.#acquiring.then(() => this.#acquire(cell, owner));
     this.#acquiring = Promise.allSettled([acquired]);
     return acquired;
@@ -246,7 +246,7 @@ export class PostgresStore implements Store {
    * goes wrong is told by the {@link acquire} that follows; a server that is away must not be asked without a pause.
    */
   async waitForTurn(cell: number, ms: number): Promise<void> {
-    this.#mustBeOpen();
+    this.#requireOpen();
     if (this.#owned.has(cell)) return;
     const until = performance.now() + ms;
     try {
@@ -256,14 +256,14 @@ export class PostgresStore implements Store {
         return;
       }
     } catch (error) {
-      this.#mustBeOpen();
+      this.#requireOpen();
       if (!(error instanceof CapstanError) && sqlState(error) === '') throw error;
     }
-    await pause(Math.max(0, until - performance.now()), undefined, { signal: this.#closing.signal }).catch(() => this.#mustBeOpen());
+    await pause(Math.max(0, until - performance.now()), undefined, { signal: this.#closing.signal }).catch(() => this.#requireOpen());
   }
 
   async release(cell: number): Promise<void> {
-    this.#mustBeOpen();
+    this.#requireOpen();
     if (this.#disown(cell, 'released')) await this.#committed;
     // Who waited for its turn may hold the lock without owning the cell.
     const session = this.#session;
@@ -282,7 +282,7 @@ export class PostgresStore implements Store {
   /** A query outside of {@link Reads}, with its failures as the store's. */
   #told(query: Query): Query {
     return async (name, text, values) => {
-      this.#mustBeOpen();
+      this.#requireOpen();
       try {
         return await query(name, text, values);
       } catch (error) {
@@ -313,7 +313,7 @@ export class PostgresStore implements Store {
     for (const cell of this.#owned.keys()) this.#disown(cell, 'released');
   }
 
-  #mustBeOpen(): void {
+  #requireOpen(): void {
     if (this.#closed !== null) throw new CapstanError('UNAVAILABLE', `store ${this.#address.shown}: it is closed`);
   }
 
@@ -349,7 +349,7 @@ export class PostgresStore implements Store {
   }
 
   #mayCommit(fence: Fence): Owned {
-    this.#mustBeOpen();
+    this.#requireOpen();
     if (this.#doubt !== null) throw this.#doubt;
     const owned = this.#owned.get(fence.shard);
     if (owned?.term !== fence.term) throw new StaleTermError(fence);
@@ -421,7 +421,7 @@ export class PostgresStore implements Store {
 
   /** Commits nothing more under the cell's term, and keeps its lock: nobody takes it over until this store does. */
   async #giveUp(cell: number): Promise<Position> {
-    this.#mustBeOpen();
+    this.#requireOpen();
     const owned = this.#owned.get(cell);
     if (owned === undefined) throw new CapstanError('UNAVAILABLE', 'this scheduler does not own its cell', { retryAfterMs: 1_000 });
     this.#disown(cell, 'released');
@@ -500,7 +500,7 @@ export class PostgresStore implements Store {
     });
     this.#clock.measured(await writer.open());
     if (this.#closed !== null) await writer.end();
-    this.#mustBeOpen();
+    this.#requireOpen();
     // It may be another server than before, under the same name.
     this.#renewReaders();
     const terms = new CellTerms(writer, this.#address.shown, (cell, known) => this.#know(cell, known));

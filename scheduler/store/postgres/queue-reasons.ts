@@ -1,5 +1,5 @@
 /** Why the queues of endpoints waited, in PostgreSQL: written on the connections that read, so that no batch waits for it. */
-import { MOST_REASONS, REASONS_KEPT_MS, type QueueReasonStore } from '../queue-reasons.ts';
+import { MAX_REASONS, REASONS_KEPT_MS, type QueueReasonStore } from '../queue-reasons.ts';
 import type { Query } from './reads/query.ts';
 
 /** $1 cell, $2 to $5 the rows' columns, $6 before when rows of the endpoint are removed. The new row is not among those that are counted. */
@@ -7,7 +7,7 @@ const SAVE = `WITH given AS MATERIALIZED (
   SELECT * FROM unnest($2::text[], $3::bigint[], $4::text[], $5::text[], $6::bigint[]) g (endpoint, at, reason, detail, expired)
 ), removed AS (
   DELETE FROM capstan.queue_reasons r USING given g WHERE r.endpoint = g.endpoint AND (r.at < g.expired OR r.at <= (
-    SELECT o.at FROM capstan.queue_reasons o WHERE o.endpoint = g.endpoint AND o.at <> g.at ORDER BY o.at DESC LIMIT 1 OFFSET ${MOST_REASONS - 1}))
+    SELECT o.at FROM capstan.queue_reasons o WHERE o.endpoint = g.endpoint AND o.at <> g.at ORDER BY o.at DESC LIMIT 1 OFFSET ${MAX_REASONS - 1}))
 )
 INSERT INTO capstan.queue_reasons (endpoint, at, reason, detail)
 SELECT g.endpoint, g.at, g.reason, g.detail FROM given g

@@ -13,7 +13,7 @@ import { migrations } from './migrations/all.ts';
 const FORGOTTEN_AFTER = '1 hour';
 /** Who was seen within it is there, ms. */
 export const SEEN_MS = 10_000;
-const MOST_ROWS = 2_000;
+const MAX_ROWS = 2_000;
 /** Whatever the database does, a beat and a list end, ms. */
 const STATEMENT_MS = 2_500;
 /** When the server ends them, before that. */
@@ -41,12 +41,12 @@ const CELLS = `SELECT c.name, coalesce(c.owner, '') AS owner, c.address, c.term,
   c.previous_address AS "previousAddress",
   coalesce((SELECT k.value ->> 'id' FROM capstan.control k WHERE k.cell = c.cell AND k.kind = 'setting' AND k.key = 'master-key'), '') AS "masterKey",
   (SELECT max(number) FROM capstan.migrations) AS "schemaVersion"
-FROM capstan.cells c ORDER BY c.name COLLATE "C" LIMIT ${MOST_ROWS}`;
+FROM capstan.cells c ORDER BY c.name COLLATE "C" LIMIT ${MAX_ROWS}`;
 const SCHEDULERS = `SELECT s.id, s.cell, s.address, s.host_name AS "hostName", s.version, s.schema_version AS "schemaVersion",
   s.master_keys AS "masterKeys", s.clock_offset_ms AS "clockOffsetMs", ${age('s.started_at')} AS "ageMs", ${age('s.seen_at')} AS "seenMs",
   c.owner IS NOT NULL AS "isOwner"
 FROM capstan.schedulers s LEFT JOIN capstan.cells c ON c.name = s.cell AND c.owner = s.id
-ORDER BY s.cell, c.owner IS NULL, s.address, s.started_at LIMIT ${MOST_ROWS}`;
+ORDER BY s.cell, c.owner IS NULL, s.address, s.started_at LIMIT ${MAX_ROWS}`;
 const DATABASE = `SELECT current_setting('server_version') AS version, current_setting('fsync') = 'on' AS fsync,
   current_setting('synchronous_standby_names') <> '' AS synchronous,
   (SELECT max(number) FROM capstan.migrations) AS "schemaVersion",

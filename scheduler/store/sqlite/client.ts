@@ -61,7 +61,7 @@ interface Pending {
 
 /** Bounds, in bytes, of the buffer that a batch is packed into; its size follows the previous batches. */
 const LEAST_BUFFER = 1_024;
-const MOST_BUFFER = 1_048_576;
+const MAX_BUFFER = 1_048_576;
 /** Number of completed requests in the list at which it is compacted. */
 const COMPACT_AT = 1_024;
 /** Owner of a shard that was released. */
@@ -131,7 +131,7 @@ export class SqliteClient implements Store {
   async commit(fence: Fence, ops: readonly Op[]): Promise<Outcome[]> {
     if (this.#refusal !== null) throw this.#refusal;
     const { buffer, size } = this.#pack(fence, ops);
-    this.#sizeHint = Math.min(MOST_BUFFER, Math.max(LEAST_BUFFER, size + (size >> 2)));
+    this.#sizeHint = Math.min(MAX_BUFFER, Math.max(LEAST_BUFFER, size + (size >> 2)));
     this.#worker.postMessage(buffer, [buffer]);
     return this.#writing(this.#expect(fence, true, (answer) => unpackOutcomes(answer as ArrayBuffer | null, ops.length)));
   }

@@ -13,12 +13,12 @@ import shutil
 from typing import List
 
 #: Bytes copied at most: the working folder of a sandbox is in memory.
-MOST_BYTES = 32 * 1024 * 1024
+MAX_BYTES = 32 * 1024 * 1024
 
 
 def own_files(folder: str, build: str, is_development: bool = False) -> None:
     """Replaces links to files in the folders of ``folder`` that hold no Python sources; Python itself follows links."""
-    left = 0 if is_development else MOST_BYTES
+    left = 0 if is_development else MAX_BYTES
     with os.scandir(folder) as found:
         names = sorted(each.name for each in found if each.is_dir(follow_symlinks=False) and not each.name.startswith("."))
     for name in names:

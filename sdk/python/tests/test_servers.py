@@ -109,7 +109,7 @@ class OwnFiles(unittest.TestCase):
         self.assertTrue((self.work / "shop/views.py").is_symlink() and (self.work / "data.json").is_symlink())
 
     def test_a_large_folder_and_development_get_the_folder_of_the_build(self):
-        with mock.patch.object(own_files, "MOST_BYTES", 20):
+        with mock.patch.object(own_files, "MAX_BYTES", 20):
             own_files.own_files(str(self.work), str(self.build))
         self.assertEqual(os.readlink(self.work / "static"), str(self.build / "static"))
         self.setUp()

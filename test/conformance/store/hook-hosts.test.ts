@@ -29,12 +29,12 @@ interface Step {
   readonly limit: number;
 }
 
-const MOST_HOSTS = 3;
+const MAX_HOSTS = 3;
 const LOOK = 2;
 const HOSTS = 5;
 
 class World {
-  readonly edges = new LeftEdges({ hookHosts: new HookHosts(MOST_HOSTS) });
+  readonly edges = new LeftEdges({ hookHosts: new HookHosts(MAX_HOSTS) });
   wall = 1_000;
   rows: Delivery[] = [];
   queries = 0;
@@ -162,7 +162,7 @@ test('hosts without due deliveries are removed, and the number of hosts is limit
   const hosts = new Set<string>();
   for (let i = 0; i < 20; i++) {
     const [found] = await world.look(1);
-    t.true(world.edges.hooks.size <= MOST_HOSTS + LOOK, `${world.edges.hooks.size} hosts`);
+    t.true(world.edges.hooks.size <= MAX_HOSTS + LOOK, `${world.edges.hooks.size} hosts`);
     hosts.add(found?.host ?? 'none');
     world.rows = world.rows.filter(({ id }) => id !== found?.id);
   }

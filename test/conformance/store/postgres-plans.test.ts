@@ -13,7 +13,7 @@ import { take } from './take.ts';
 const JOBS = 1_000;
 const BATCH = 50;
 /** Entries that the operations of one job read in an index, all in all. A wrong plan reads some 500 for each operation. */
-const MOST_PER_JOB = 60;
+const MAX_PER_JOB = 60;
 
 const binaries = await postgresBinaries();
 if (binaries === undefined) {
@@ -65,7 +65,7 @@ async function fills(t: ExecutionContext, server: PostgresServer, vacuumed: read
   const read = Object.fromEntries(rows.map(({ index, read: each }) => [String(index), Number(each)]));
   t.true((read['jobs_pkey'] ?? 0) >= LIFE.length / 2, `statistics are there: ${JSON.stringify(read)}`);
   t.deepEqual(
-    Object.entries(read).filter(([, each]) => each > MOST_PER_JOB),
+    Object.entries(read).filter(([, each]) => each > MAX_PER_JOB),
     [],
   );
 }

@@ -3,7 +3,7 @@ import test, { type ExecutionContext } from 'ava';
 
 import type { DeviceHistoryRow, DeviceHistoryStore } from '../../../scheduler/store/device-history.ts';
 import { HISTORY_STEPS, type HistoryRow, type HistoryStore } from '../../../scheduler/store/history.ts';
-import { MOST_REASONS, REASONS_KEPT_MS, type QueueReasonStore } from '../../../scheduler/store/queue-reasons.ts';
+import { MAX_REASONS, REASONS_KEPT_MS, type QueueReasonStore } from '../../../scheduler/store/queue-reasons.ts';
 import type { Op, Store } from '../../../scheduler/store/store.ts';
 import { outcomes, START } from './jobs.ts';
 import { take } from './take.ts';
@@ -123,11 +123,11 @@ export function historyRules(name: string, open: () => Promise<WithHistory>): vo
   test.serial(`${name}: reasons of queues: bounded by number and age, and gone with their endpoint`, async (t) => {
     const { store, fence, put, reasons } = await use(t);
     const all = (endpoint: string) => reasons.read({ endpoint, from: 0, until: START * 2 });
-    await reasons.save([...Array.from({ length: MOST_REASONS }, (_, i) => reason(START + i, `R${i}`)), reason(START, 'B', 'endpoint-b')]);
-    t.is((await all('endpoint-a')).length, MOST_REASONS);
-    for (let i = MOST_REASONS; i < MOST_REASONS + 3; i++) await reasons.save([reason(START + i, `R${i}`)]);
+    await reasons.save([...Array.from({ length: MAX_REASONS }, (_, i) => reason(START + i, `R${i}`)), reason(START, 'B', 'endpoint-b')]);
+    t.is((await all('endpoint-a')).length, MAX_REASONS);
+    for (let i = MAX_REASONS; i < MAX_REASONS + 3; i++) await reasons.save([reason(START + i, `R${i}`)]);
     const kept = await all('endpoint-a');
-    t.deepEqual([kept.length, kept[0]?.at, kept.at(-1)?.at], [MOST_REASONS, START + 3, START + MOST_REASONS + 2]);
+    t.deepEqual([kept.length, kept[0]?.at, kept.at(-1)?.at], [MAX_REASONS, START + 3, START + MAX_REASONS + 2]);
     await reasons.save([reason(START + REASONS_KEPT_MS + 10, 'LATE')]);
     t.is((await all('endpoint-a'))[0]?.at, START + 10);
     t.is((await all('endpoint-b')).length, 1);

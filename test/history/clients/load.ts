@@ -7,7 +7,7 @@ import { chooseKind, Life, type Acknowledged, type LifeWorld } from './lives.ts'
 
 const TICK_MS = 20;
 /** While nothing is answered no more than these wait. */
-const MOST_LIVES = 200;
+const MAX_LIVES = 200;
 const LAST_LOOKS = { readers: 8, most: 5_000 };
 
 export class Load {
@@ -33,7 +33,7 @@ export class Load {
     this.#ticker = setInterval(() => {
       // What an outage kept back is not made up for.
       due = Math.min(due + (this.#rate * TICK_MS) / 1_000, this.#calls.count + this.#rate / 10);
-      for (let missing = due - this.#calls.count; missing > 0 && this.#underWay.size < MOST_LIVES; missing -= 1) this.#startLife();
+      for (let missing = due - this.#calls.count; missing > 0 && this.#underWay.size < MAX_LIVES; missing -= 1) this.#startLife();
     }, TICK_MS);
   }
 

@@ -12,7 +12,7 @@ import type { Fault, FaultKind, FaultSource } from './fault.ts';
 const STORM_MS = 45_000;
 const CALM_MS = 30_000;
 /** A second fault may begin while the first lasts. */
-const MOST_AT_ONCE = 2;
+const MAX_AT_ONCE = 2;
 
 export class FaultDriver {
   readonly #stack: HistoryStack;
@@ -73,7 +73,7 @@ export class FaultDriver {
         calmAt = performance.now() + STORM_MS;
       }
       if (signal.aborted) return;
-      if (this.#lasting.size >= MOST_AT_ONCE) {
+      if (this.#lasting.size >= MAX_AT_ONCE) {
         await Promise.race([...this.#lasting, aborted]);
         continue;
       }

@@ -3,8 +3,8 @@ import test from 'ava';
 
 import {
   ERROR_CHARACTERS,
-  MOST_ATTEMPTS,
-  MOST_BYTES,
+  MAX_ATTEMPTS,
+  MAX_BYTES,
   mustRunApart,
   openSuspicions,
   pastAttempts,
@@ -53,12 +53,12 @@ test('what does not start for one reason again and again is one entry', (t) => {
 
 test('the list is bounded: by entries, by the characters of an error, and in bytes', (t) => {
   const many = listOf(...Array.from({ length: 50 }, (_, n) => ended({ attempt: n + 1 })));
-  t.deepEqual([many.length, many[0]?.attempt, many.at(-1)?.attempt], [MOST_ATTEMPTS, 31, 50]);
+  t.deepEqual([many.length, many[0]?.attempt, many.at(-1)?.attempt], [MAX_ATTEMPTS, 31, 50]);
   t.is(listOf(ended({ error: 'x'.repeat(300_000) }))[0]?.error.length, ERROR_CHARACTERS);
   for (const awkward of ['\0', '€', '\u{1F600}', '\uD800']) {
     let text: string | null = null;
     for (let n = 0; n < 50; n += 1) text = withAttempt(text, ended({ attempt: n + 1, error: awkward.repeat(300) }));
-    t.true(Buffer.byteLength(text ?? '') <= MOST_BYTES);
+    t.true(Buffer.byteLength(text ?? '') <= MAX_BYTES);
     t.is(pastAttempts(text).at(-1)?.attempt, 50);
     t.false((text ?? '').includes('\0'), 'PostgreSQL has no such character in a text');
   }

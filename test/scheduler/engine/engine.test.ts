@@ -264,7 +264,7 @@ test('past the bound the state is not for callers, and reads reject, until the n
   const { engine, callbacks, pause, pass, commit } = serving();
   pause(FENCE_MS);
   t.throws(() => engine.state, { code: 'UNAVAILABLE' });
-  t.throws(() => engine.mustBeUp(), { code: 'UNAVAILABLE' });
+  t.throws(() => engine.requireOwner(), { code: 'UNAVAILABLE' });
   t.not(engine.image, null);
   await t.throwsAsync(readNow(engine, callbacks), { code: 'UNAVAILABLE' });
   pass(0);

@@ -4,7 +4,7 @@ import test from 'ava';
 import type { State } from '../../../scheduler/core/state.ts';
 import { classOf } from '../../../lib/duration-classes.ts';
 import { decode, emptyBucket, encode, percentile, type Bucket } from '../../../scheduler/history/bucket.ts';
-import { addRoute, addRoutes, MOST_ROUTES, OTHER_ROUTES, routeAt, type Routes } from '../../../scheduler/history/routes.ts';
+import { addRoute, addRoutes, MAX_ROUTES, OTHER_ROUTES, routeAt, type Routes } from '../../../scheduler/history/routes.ts';
 import { HistoryRecorder } from '../../../scheduler/history/recorder.ts';
 import { chosenStep, readSeries } from '../../../scheduler/history/series.ts';
 import type { HistoryRow, HistoryStore } from '../../../scheduler/store/history.ts';
@@ -326,14 +326,14 @@ test('requests of several gateways add up by route, and routes that the endpoint
 test('a step tells a bounded number of routes apart, also when steps add up', (t) => {
   const routes: Routes = new Map();
   const one = { requests: 1, clientErrors: 0, errors: 0, durations: new Map([[1, 1]]) };
-  for (let n = 0; n < MOST_ROUTES + 20; n++) addRoute(routeAt(routes, `GET /${n}`), one);
-  t.is(routes.size, MOST_ROUTES + 1);
+  for (let n = 0; n < MAX_ROUTES + 20; n++) addRoute(routeAt(routes, `GET /${n}`), one);
+  t.is(routes.size, MAX_ROUTES + 1);
   t.is(routes.get(OTHER_ROUTES)?.requests, 20);
   const other: Routes = new Map();
-  for (let n = 0; n < MOST_ROUTES; n++) addRoute(routeAt(other, `PUT /${n}`), one);
+  for (let n = 0; n < MAX_ROUTES; n++) addRoute(routeAt(other, `PUT /${n}`), one);
   addRoutes(routes, other);
-  t.is(routes.size, MOST_ROUTES + 1);
-  t.is(routes.get(OTHER_ROUTES)?.requests, 20 + MOST_ROUTES);
+  t.is(routes.size, MAX_ROUTES + 1);
+  t.is(routes.get(OTHER_ROUTES)?.requests, 20 + MAX_ROUTES);
   const long: Routes = new Map();
   addRoute(routeAt(long, `GET /${'x'.repeat(1_000)}`), one);
   t.deepEqual([...long.keys()], [OTHER_ROUTES]);

@@ -3,7 +3,6 @@ import test from 'ava';
 
 import { baseImages } from '../../../lib/base-images.ts';
 import { WorkerState } from '../../../proto/gen/capstan/v1/common.ts';
-import { Inventory } from '../../../proto/gen/capstan/v1/nodes.ts';
 import { nodeInfo, workerInfos } from '../../../scheduler/services/fleet-view.ts';
 import { machineTypes } from '../../../scheduler/services/machine-types.ts';
 import { sharedNodeInfo } from '../../../scheduler/services/shared-hosts.ts';

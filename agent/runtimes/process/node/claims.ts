@@ -11,7 +11,7 @@ export function newClaims(): Int32Array {
   return new Int32Array(new SharedArrayBuffer(PLACES * Int32Array.BYTES_PER_ELEMENT));
 }
 
-/** Claims the task of this number (RunOrder); returns false for one that the other thread has, or had. */
+/** Claims the task of this number (RunSpec); returns false for one that the other thread has, or had. */
 export function claim(claims: Int32Array, no: number): boolean {
   const place = no % PLACES;
   const latest = Atomics.load(claims, place);

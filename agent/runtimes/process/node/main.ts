@@ -9,7 +9,7 @@ import { assertNever } from '../../../../lib/errors.ts';
 import { FrameReader, FrameWriter } from '../../frames.ts';
 import { AttemptProcesses } from '../../hosted/attempt-processes.ts';
 import { sendMessage } from '../../hosted/message-frames.ts';
-import { CHANNEL_FD, type FromThread, type LoadOrder, type ToHost } from '../../hosted/protocol.ts';
+import { CHANNEL_FD, type FromThread, type LoadSpec, type ToHost } from '../../hosted/protocol.ts';
 import { enterWorkFolder } from '../../hosted/work-folder.ts';
 import { HttpFunctions } from '../../thread/host/http/functions.ts';
 import { findOpenTelemetry } from '../../thread/host/current-trace.ts';
@@ -95,7 +95,7 @@ function onFrame(frame: ToHost, body: Buffer): void {
   }
 }
 
-async function load(order: LoadOrder): Promise<void> {
+async function load(order: LoadSpec): Promise<void> {
   const output = captureOutput(
     () => onlyRunningJob(running),
     (stream, jobId, text) => {

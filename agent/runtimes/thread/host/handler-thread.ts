@@ -5,7 +5,7 @@
  */
 import type { MessagePort } from 'node:worker_threads';
 
-import type { FromTask, HttpToHost, LoadOrder, PostedFrames, RunOrder, ToThread } from '../../hosted/protocol.ts';
+import type { FromTask, HttpToHost, LoadSpec, PostedFrames, RunSpec, ToThread } from '../../hosted/protocol.ts';
 import { sendMessage } from '../../hosted/message-frames.ts';
 import { HttpFunctions, type Post } from './http/functions.ts';
 import { FramePoster, postedFrames } from './http/posted-frames.ts';
@@ -18,10 +18,10 @@ import { onCulprit } from './stopping.ts';
 import { captureOutput, type OutputCapture } from './thread-output.ts';
 import { loadTranspilerWhenIdle } from './transpiler.ts';
 
-export type ThreadOrder =
-  | ({ readonly kind: 'load'; readonly port: MessagePort } & LoadOrder)
+export type ThreadSpec =
+  | ({ readonly kind: 'load'; readonly port: MessagePort } & LoadSpec)
   /** `claim`: one number in shared memory, which whoever changes it from 0 first claims the task with. */
-  | ({ readonly kind: 'run'; readonly input: Uint8Array; readonly claim: Int32Array } & RunOrder);
+  | ({ readonly kind: 'run'; readonly input: Uint8Array; readonly claim: Int32Array } & RunSpec);
 
 export type ThreadMessage = FromTask | PostedFrames;
 
@@ -41,7 +41,7 @@ let http: HttpFunctions | undefined;
 const hasOrder = loadTranspilerWhenIdle();
 
 /** piscina's entry point. */
-export async function handle(order: ThreadOrder): Promise<void> {
+export async function handle(order: ThreadSpec): Promise<void> {
   if (order.kind === 'load') {
     await load(order);
     return;
@@ -67,7 +67,7 @@ function claimed(claim: Int32Array): boolean {
   return Atomics.compareExchange(claim, 0, 0, 1) === 0;
 }
 
-async function load(order: Extract<ThreadOrder, { kind: 'load' }>): Promise<void> {
+async function load(order: Extract<ThreadSpec, { kind: 'load' }>): Promise<void> {
   hasOrder();
   const { port } = order;
   const output = captureOutput(

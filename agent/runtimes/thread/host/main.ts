@@ -16,8 +16,8 @@ import { STOP_GRACE_MS } from '../../runtime.ts';
 import { AttemptProcesses } from '../../hosted/attempt-processes.ts';
 import { enterWorkFolder } from '../../hosted/work-folder.ts';
 import { sendMessage } from '../../hosted/message-frames.ts';
-import { CHANNEL_FD, type LoadOrder, type ToHost, type ToThread } from '../../hosted/protocol.ts';
-import type { ThreadMessage, ThreadOrder } from './handler-thread.ts';
+import { CHANNEL_FD, type LoadSpec, type ToHost, type ToThread } from '../../hosted/protocol.ts';
+import type { ThreadMessage, ThreadSpec } from './handler-thread.ts';
 import { FramePoster, postedFrames } from './http/posted-frames.ts';
 import { errorMessage } from './output.ts';
 
@@ -32,7 +32,7 @@ const running = new Map<string, Int32Array>();
 const graces = new Map<string, () => void>();
 let pool = newPool();
 let port: MessagePort | undefined;
-let order: LoadOrder | undefined;
+let order: LoadSpec | undefined;
 /** Ends those of stopped attempts; undefined where several attempts run at a time. */
 let processes: AttemptProcesses | undefined;
 let stopping = false;
@@ -125,14 +125,14 @@ function newPool(): Piscina {
   return made;
 }
 
-function load(loadOrder: LoadOrder): void {
+function load(loadOrder: LoadSpec): void {
   const { port1, port2 } = new MessageChannel();
   port = port1;
   port1.on('message', onThreadMessage);
   runInPool({ kind: 'load', port: port2, ...loadOrder }, [port2]);
 }
 
-function runInPool(task: ThreadOrder, transferList: (ArrayBuffer | MessagePort)[]): void {
+function runInPool(task: ThreadSpec, transferList: (ArrayBuffer | MessagePort)[]): void {
   // The task itself never fails: a rejection means that its thread is gone.
   pool.run(task, { transferList }).catch(threadDied);
 }

@@ -2,7 +2,7 @@
 import { writeSync } from 'node:fs';
 
 import { NumberOutOfRange, parseExact } from '../../../../lib/exact-json.ts';
-import { ENTRY_FD, type FromTask, type RunOrder } from '../../hosted/protocol.ts';
+import { ENTRY_FD, type FromTask, type RunSpec } from '../../hosted/protocol.ts';
 import type { WorkerS3Config } from '../../s3-config.ts';
 import { FIRST_CREDITS, MAX_PROGRESS_BYTES } from '../../runtime.ts';
 import { traceparentOf, withTrace } from './current-trace.ts';
@@ -48,7 +48,7 @@ export function onlyRunningJob(running: ReadonlyMap<string, TaskControl>): strin
 
 type Post = (message: FromTask) => void;
 
-type TaskOrder = RunOrder & { readonly input: Uint8Array };
+type TaskSpec = RunSpec & { readonly input: Uint8Array };
 
 /** The loaded module that a task runs in. */
 export interface TaskModule {
@@ -60,7 +60,7 @@ export interface TaskModule {
 }
 
 /** Runs one task to its end, including failures, and posts the end; never throws. */
-export async function runTask(order: TaskOrder, control: TaskControl, module: TaskModule, post: Post): Promise<void> {
+export async function runTask(order: TaskSpec, control: TaskControl, module: TaskModule, post: Post): Promise<void> {
   const { key } = order;
   const startedAt = performance.now();
   if (module.enter === undefined) writeSync(ENTRY_FD, `${key}\n`);
@@ -95,7 +95,7 @@ interface Call {
 }
 
 async function callHandler(
-  order: TaskOrder,
+  order: TaskSpec,
   control: TaskControl,
   { choose, endpointId }: TaskModule,
   { post, given }: Call,

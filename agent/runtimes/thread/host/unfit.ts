@@ -2,7 +2,7 @@
 import { placeOf } from './json-values.ts';
 
 /** Problems that one message names. */
-const MOST_NAMED = 10;
+const MAX_NAMED = 10;
 
 export interface Problem {
   readonly path: readonly (string | number)[];
@@ -20,8 +20,8 @@ export class Unfit extends Error {
   readonly places: readonly Place[];
 
   constructor(problems: readonly Problem[], root: string) {
-    const places = problems.slice(0, MOST_NAMED).map(({ path, rule }) => ({ path: placeOf(path) || root, message: rule }));
-    super(`${places.map(({ path, message }) => `${path}: ${message}`).join('; ')}${problems.length > MOST_NAMED ? '; and more' : ''}`);
+    const places = problems.slice(0, MAX_NAMED).map(({ path, rule }) => ({ path: placeOf(path) || root, message: rule }));
+    super(`${places.map(({ path, message }) => `${path}: ${message}`).join('; ')}${problems.length > MAX_NAMED ? '; and more' : ''}`);
     this.places = places;
   }
 }
@@ -36,7 +36,7 @@ export function schemaProblems(error: unknown, input: unknown): readonly Place[]
   const { issues, input: checked } = error as { readonly issues?: unknown; readonly input?: unknown };
   if (checked !== input || input === undefined || !Array.isArray(issues)) return undefined;
   return (issues as readonly Issue[])
-    .slice(0, MOST_NAMED)
+    .slice(0, MAX_NAMED)
     .map(({ message, path = [] }) => ({ path: placeOf(path.map(stepOf)), message: String(message) }));
 }
 

@@ -54,7 +54,7 @@ export interface RejectionGroup {
 }
 
 /** Nodes named for each reason. The names of a fleet of thousands must not be copied into every waiting endpoint. */
-const MOST_EXAMPLES = 8;
+const MAX_EXAMPLES = 8;
 
 interface Gathered {
   nodes: number;
@@ -70,10 +70,10 @@ export class RejectionCollector {
     if (group === undefined) this.#groups.set(reason, (group = { nodes: 0, examples: [] }));
     group.nodes++;
     const last = group.examples.at(-1);
-    if (group.examples.length === MOST_EXAMPLES && last !== undefined && before(last, node)) return;
+    if (group.examples.length === MAX_EXAMPLES && last !== undefined && before(last, node)) return;
     group.examples.push({ node: node.id, name: node.name, detail });
     group.examples.sort((a, b) => (before(a, { id: b.node, name: b.name }) ? -1 : 1));
-    if (group.examples.length > MOST_EXAMPLES) group.examples.pop();
+    if (group.examples.length > MAX_EXAMPLES) group.examples.pop();
   }
 
   /** Returns the groups, those that came closest to fitting first. */

@@ -8,7 +8,7 @@
 import { NONE } from './left-edge.ts';
 
 /** Limit of tracked hosts, many more than a read skips. At the limit the cursor stops until a host is removed. */
-const MOST_HOSTS = 10_000;
+const MAX_HOSTS = 10_000;
 
 /** A host, and a lower bound of the due times of its pending deliveries, ms since 1970. */
 export type HostFrom = readonly [host: string, from: number];
@@ -27,7 +27,7 @@ export class HookHosts {
   readonly #looks = new Set<Writes>();
   readonly #most: number;
 
-  constructor(most = MOST_HOSTS) {
+  constructor(most = MAX_HOSTS) {
     this.#most = most;
   }
 

@@ -5,7 +5,7 @@ import { HookHosts } from './hook-hosts.ts';
 import { LeftEdge } from './left-edge.ts';
 
 /** Edges of queues that are remembered; with more of them all are forgotten. */
-const MOST_QUEUES = 10_000;
+const MAX_QUEUES = 10_000;
 
 /** The left edges of the indexes that are read from the left. */
 export class LeftEdges {
@@ -25,7 +25,7 @@ export class LeftEdges {
     const key = `${priority} ${endpoint}`;
     let edge = this.#queues.get(key);
     if (edge === undefined) {
-      if (this.#queues.size >= MOST_QUEUES) this.#queues.clear();
+      if (this.#queues.size >= MAX_QUEUES) this.#queues.clear();
       edge = new LeftEdge(1);
       this.#queues.set(key, edge);
     }

@@ -1,12 +1,12 @@
 import type { Database } from 'better-sqlite3';
 
-import { MOST_REASONS, REASONS_KEPT_MS, type QueueReasonRow } from '../../queue-reasons.ts';
+import { MAX_REASONS, REASONS_KEPT_MS, type QueueReasonRow } from '../../queue-reasons.ts';
 
 const SAVE = `INSERT INTO queue_reasons (endpoint, at, reason, detail)
 SELECT ?, ?, ?, ? WHERE EXISTS (SELECT 1 FROM control WHERE kind = 'endpoint' AND key = ?)
 ON CONFLICT DO UPDATE SET reason = excluded.reason, detail = excluded.detail`;
 const EXPIRE = `DELETE FROM queue_reasons WHERE endpoint = ? AND at <= max(?,
-  coalesce((SELECT at FROM queue_reasons WHERE endpoint = ? ORDER BY at DESC LIMIT 1 OFFSET ${MOST_REASONS}), 0))`;
+  coalesce((SELECT at FROM queue_reasons WHERE endpoint = ? ORDER BY at DESC LIMIT 1 OFFSET ${MAX_REASONS}), 0))`;
 const READ = `SELECT at, reason, detail FROM queue_reasons WHERE endpoint = ? AND at < ?
 AND at >= coalesce((SELECT max(at) FROM queue_reasons WHERE endpoint = ? AND at <= ?), 0) ORDER BY at`;
 /** Looked up for each endpoint. */

@@ -12,7 +12,7 @@ const MAGIC_LITTLE_ENDIAN = 0x377f0682;
 const MAGIC_BIG_ENDIAN = 0x377f0683;
 const VERSION = 3_007_000;
 const LEAST_PAGE_BYTES = 512;
-const MOST_PAGE_BYTES = 65_536;
+const MAX_PAGE_BYTES = 65_536;
 /** Bytes of a frame's header that its checksum includes. */
 const SUMMED_HEADER_BYTES = 8;
 const HOST_IS_LITTLE_ENDIAN = new Uint8Array(new Uint32Array([1]).buffer)[0] === 1;
@@ -53,7 +53,7 @@ export function parseHeader(bytes: Buffer): LogHeader | null {
   if (magic !== MAGIC_LITTLE_ENDIAN && magic !== MAGIC_BIG_ENDIAN) return null;
   const isBigEndian = magic === MAGIC_BIG_ENDIAN;
   const pageBytes = bytes.readUInt32BE(8);
-  const isPageSize = pageBytes >= LEAST_PAGE_BYTES && pageBytes <= MOST_PAGE_BYTES && (pageBytes & (pageBytes - 1)) === 0;
+  const isPageSize = pageBytes >= LEAST_PAGE_BYTES && pageBytes <= MAX_PAGE_BYTES && (pageBytes & (pageBytes - 1)) === 0;
   if (bytes.readUInt32BE(4) !== VERSION || !isPageSize) return null;
   const checksum = { first: bytes.readInt32BE(24), second: bytes.readInt32BE(28) };
   const sum = addWords({ first: 0, second: 0 }, bytes.subarray(0, 24), isBigEndian);

@@ -16,8 +16,8 @@ from .pydantic_values import needs_pydantic, pydantic_converter
 from .simple_values import choice, null, of_type, simple_converter
 
 # Problems that one message names, and that one value is read for.
-MOST_NAMED = 10
-MOST_READ = 100
+MAX_NAMED = 10
+MAX_READ = 100
 MAPPING = typing.get_origin(typing.Mapping)
 ABSTRACT_SET = typing.get_origin(typing.AbstractSet)
 
@@ -26,9 +26,9 @@ class Unfit(Exception):
     """A value does not fit its declared type. `problems`: (place, rule) of its parts."""
 
     def __init__(self, problems, root):
-        self.problems = [(place_of(path) or root, rule) for path, rule in problems[:MOST_NAMED]]
+        self.problems = [(place_of(path) or root, rule) for path, rule in problems[:MAX_NAMED]]
         text = "; ".join(f"{place}: {rule}" for place, rule in self.problems)
-        super().__init__(f"{text}; and more" if len(problems) > MOST_NAMED else text)
+        super().__init__(f"{text}; and more" if len(problems) > MAX_NAMED else text)
 
 
 class Reading:
@@ -41,7 +41,7 @@ class Reading:
         self.known = {} if known is None else known
 
     def fail(self, path, rule):
-        if len(self.problems) < MOST_READ:
+        if len(self.problems) < MAX_READ:
             self.problems.append((path, rule))
 
     def trial(self):

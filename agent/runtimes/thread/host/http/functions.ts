@@ -1,7 +1,7 @@
 /** The functions of a load-balanced endpoint in their worker: each request calls the function of its route. */
 import { NumberOutOfRange, parseExact } from '../../../../../lib/exact-json.ts';
 import { AttemptProcesses } from '../../../hosted/attempt-processes.ts';
-import type { HttpFromHost, HttpToHost, LoadOrder } from '../../../hosted/protocol.ts';
+import type { HttpFromHost, HttpToHost, LoadSpec } from '../../../hosted/protocol.ts';
 import { HTTP_WINDOW_BYTES, STOP_GRACE_MS } from '../../../runtime.ts';
 import { firstValue } from '../arguments.ts';
 import { findOpenTelemetry, traceOfHeaders, withTrace } from '../current-trace.ts';
@@ -69,7 +69,7 @@ export class HttpFunctions {
   /** Ends those of stopped requests; undefined where several requests run at a time. */
   readonly #processes: AttemptProcesses | undefined;
 
-  private constructor(order: LoadOrder, functions: ReadonlyMap<string, Loaded>, output: OutputCapture, post: Post) {
+  private constructor(order: LoadSpec, functions: ReadonlyMap<string, Loaded>, output: OutputCapture, post: Post) {
     this.#endpointId = order.endpointId;
     this.#processes = AttemptProcesses.of(order);
     this.#functions = functions;
@@ -78,7 +78,7 @@ export class HttpFunctions {
   }
 
   /** Loads every function. Throws an Error with a readable message. */
-  static async load(order: LoadOrder, output: OutputCapture, post: Post): Promise<HttpFunctions> {
+  static async load(order: LoadSpec, output: OutputCapture, post: Post): Promise<HttpFunctions> {
     const { folder, httpFunctions } = order;
     const functions = new Map<string, Loaded>();
     for (const spec of httpFunctions) {
