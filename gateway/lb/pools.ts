@@ -73,6 +73,13 @@ interface Pool<Host extends WorkerHost> {
   timer: NodeJS.Timeout | undefined;
 }
 
+/** What a request finds a worker by. */
+interface Choice<Host extends WorkerHost> {
+  readonly seeker: WaitingRequest<Host>;
+  readonly now: number;
+  readonly reserved?: ReadonlySet<PoolWorker<Host>>;
+}
+
 /** How long a refused request counts as demand, ms: its caller tries again within this time (Retry-After). */
 const DEMAND_MS = 65_000;
 /** A request that runs alone waits this long for a worker that is empty by chance, ms; then one gets no others until it is. */
@@ -92,7 +99,8 @@ export class Pools<Host extends WorkerHost> {
   /** Finds a worker for a request, or lets it wait. The returned function removes it again. */
   seek(endpointId: string, seeker: WaitingRequest<Host>): () => void {
     const pool = this.#poolOf(endpointId);
-    const worker = pool.held.size === 0 ? this.#choose(endpointId, pool, seeker) : undefined;
+    const now = this.#settings.now();
+    const worker = pool.held.size === 0 ? this.#choose(endpointId, pool, { seeker, now }) : undefined;
     if (worker !== undefined) {
       seeker.waitingSince ??= this.#settings.now();
       this.#use(pool, worker, seeker);
@@ -119,7 +127,7 @@ export class Pools<Host extends WorkerHost> {
     else pool.held.add(seeker);
     this.#settings.onChange(endpointId, pool.held.size === 1);
     if (mayPass) this.serve(endpointId);
-    else this.#arm(endpointId, pool);
+    else this.#arm(endpointId, pool, now);
     return () => {
       if (pool.held.delete(seeker)) this.#settings.onChange(endpointId, false);
     };
@@ -179,8 +187,10 @@ export class Pools<Host extends WorkerHost> {
     const pool = this.#pools.get(endpointId);
     if (pool === undefined) return;
     const reserved = new Set<PoolWorker<Host>>();
+    // One time for the choice and the timer: a worker that may be tried again between the two would be forgotten.
+    const now = this.#settings.now();
     for (const seeker of pool.held) {
-      const worker = this.#choose(endpointId, pool, seeker, reserved);
+      const worker = this.#choose(endpointId, pool, { seeker, now, reserved });
       if (worker === undefined) {
         const emptied = this.#emptiedFor(endpointId, pool, seeker, reserved);
         if (emptied !== undefined) reserved.add(emptied);
@@ -192,7 +202,7 @@ export class Pools<Host extends WorkerHost> {
       this.#use(pool, worker, seeker);
       seeker.placed(worker);
     }
-    this.#arm(endpointId, pool);
+    this.#arm(endpointId, pool, now);
   }
 
   /** The reasons for refusals have changed, of one endpoint or of all: refuses those that wait in vain. */
@@ -214,7 +224,7 @@ export class Pools<Host extends WorkerHost> {
     pool.refusedAt = this.#settings.now();
     for (const seeker of seekers) seeker.refused(refusal);
     this.#settings.onChange(endpointId, isFirst);
-    this.#arm(endpointId, pool);
+    this.#arm(endpointId, pool, this.#settings.now());
   }
 
   #hasDemand({ held, refusedAt }: Pool<Host>): boolean {
@@ -286,8 +296,7 @@ export class Pools<Host extends WorkerHost> {
   #choose(
     endpointId: string,
     pool: Pool<Host>,
-    { functionName: fn, alone }: WaitingRequest<Host>,
-    reserved: ReadonlySet<PoolWorker<Host>> = NONE,
+    { seeker: { functionName: fn, alone }, now, reserved = NONE }: Choice<Host>,
   ): PoolWorker<Host> | undefined {
     const release = this.#settings.releaseOf(endpointId);
     let best: PoolWorker<Host> | undefined;
@@ -302,7 +311,7 @@ export class Pools<Host extends WorkerHost> {
         const less = best.inFlight - worker.inFlight;
         if (less < 0 || (less === 0 && worker.lastUsed < best.lastUsed)) continue;
       }
-      if (worker.notBefore > 0 && worker.notBefore > this.#settings.now()) continue;
+      if (worker.notBefore > now) continue;
       best = worker;
     }
     return best;
@@ -332,11 +341,11 @@ export class Pools<Host extends WorkerHost> {
     this.#settings.onChange(endpointId, false);
   }
 
-  #arm(endpointId: string, pool: Pool<Host>): void {
+  /** `now`: the time by which workers were chosen. */
+  #arm(endpointId: string, pool: Pool<Host>, now: number): void {
     clearTimeout(pool.timer);
     pool.timer = undefined;
     const [first] = pool.held;
-    const now = this.#settings.now();
     if (first === undefined) {
       if (pool.refusedAt === undefined) return;
       const left = pool.refusedAt + DEMAND_MS - now;

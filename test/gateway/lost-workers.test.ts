@@ -107,3 +107,29 @@ test('a worker that always has requests takes no others once a suspect has waite
   t.deepEqual(names(), ['a', 'b', 'suspect', 'c']);
   pools.close(new CapstanError('UNAVAILABLE', 'over'));
 });
+
+test('a request that looks for a worker in the moment before it may be tried again does not wait for another event', async (t) => {
+  // The clock goes on with each look at it: of some of these beginnings it passes the end of the pause between two looks of a request.
+  for (let looks = 1; looks <= 12; looks += 1) {
+    let now = 0;
+    let tick = 0;
+    const pools = new Pools<WorkerHost>({
+      now: () => (now += tick),
+      maxHeld: 10,
+      holdMs: 60_000,
+      releaseOf: () => 'r1',
+      onChange: () => undefined,
+    });
+    t.teardown(() => pools.close(new CapstanError('UNAVAILABLE', 'over')));
+    pools.setServing({ node: 'n' }, [{ workerId: 'w1', endpointId: 'web', releaseId: 'r1', slots: 2, functions: ['fn'] }]);
+    const seek = (): Promise<PoolWorker<WorkerHost>> =>
+      new Promise((placed, reject) =>
+        pools.seek('web', { functionName: 'fn', waitingSince: undefined, alone: false, aloneSince: undefined, placed, refused: reject }),
+      );
+    const worker = await seek();
+    pools.release(worker, true);
+    tick = 0.01;
+    now = worker.notBefore - tick * looks;
+    t.is(await seek(), worker, `${looks} looks before it`);
+  }
+});
