@@ -191,7 +191,7 @@ test('two deployments at once are two whole deployments', async (t) => {
   const endpoints = await as(scheduler).endpoints();
   t.deepEqual(
     endpoints.map(({ spec }) => spec?.name),
-    names,
+    names.toSorted(),
   );
   t.is(new Set(endpoints.map(({ buildDigest: digest }) => digest)).size, 1);
   t.is((await as(scheduler).deployments()).length, 2);

@@ -126,8 +126,9 @@ async function lives(t: ExecutionContext, settings: Record<string, unknown>): Pr
   const failed = await job(({ status }) => status === 'FAILED');
   // It was assigned again at once, under the first incarnation; the last attempt is that of the job.
   t.is(failed.pastAttempts.length, 3);
-  const restarted = { attempt: 2, reason: 'NODE_LOST', startedAt: null, leasedAt: null, error: 'node node-a restarted' };
-  t.like(failed.pastAttempts[2], restarted);
+  t.like(failed.pastAttempts[2], { attempt: 2, reason: 'NODE_LOST', startedAt: null, leasedAt: null });
+  // Lost where the agent's second life comes after the grace, on a busy machine.
+  t.regex(String(failed.pastAttempts[2]?.error), /^node node-a (restarted|lost)$/);
   t.is((await post<{ status: string }>(`/v2/${endpoint}/retry/${id}`, {})).status, 'IN_QUEUE');
   await scheduler.restart();
 

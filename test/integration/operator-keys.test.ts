@@ -68,7 +68,7 @@ test('the keys that operated the service of an earlier version operate it on; no
   const changed = db.prepare("UPDATE control SET value = json_set(value, '$.scope', ?) WHERE kind = 'key' AND value ->> 'scope' = ?");
   t.is(changed.run(ALL, OPERATOR).changes, 1);
   db.exec(
-    'DROP TABLE device_history; DROP TABLE history; DROP TRIGGER history_ends; DROP TABLE queue_reasons; DROP TRIGGER queue_reasons_end; ALTER TABLE jobs DROP COLUMN past_attempts; ALTER TABLE jobs DROP COLUMN trace; ALTER TABLE jobs DROP COLUMN tags; DELETE FROM migrations WHERE number >= 6',
+    'DROP TABLE inline_usage; DROP TABLE device_history; DROP TABLE history; DROP TRIGGER history_ends; DROP TABLE queue_reasons; DROP TRIGGER queue_reasons_end; ALTER TABLE jobs DROP COLUMN past_attempts; ALTER TABLE jobs DROP COLUMN trace; ALTER TABLE jobs DROP COLUMN tags; DELETE FROM migrations WHERE number >= 6',
   );
   db.close();
   await scheduler.restart();

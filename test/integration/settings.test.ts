@@ -218,7 +218,7 @@ test('rows from before a setting was there have its default: nothing is replaced
     (await unary<{ endpoints: EndpointInfo[] }>((done) => scheduler.control.listEndpoints({ environment: '' }, metadata, done)))
       .endpoints[0];
   const restored = await list();
-  t.like(restored?.spec, { description: '', isPublic: false, maxAttempts: 0, command: [], packages: [], python: '', maxConcurrency: 2 });
+  t.like(restored?.spec, { description: '', isPublic: false, maxAttempts: 2, command: [], packages: [], python: '', maxConcurrency: 2 });
   const [again] = (await scheduler.deploy([spec], { bytes: Buffer.from('another build') })).endpoints;
   t.is(again?.releaseId, restored?.releaseId, 'a default is no change that workers depend on');
   const request = { environment: '', endpoint: '', build: first?.buildDigest ?? '' };
