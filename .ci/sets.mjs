@@ -10,6 +10,8 @@ import { fileURLToPath } from 'node:url';
 
 export const sets = {
   runtimes: ['test/agent/container-runtimes.test.ts', 'test/agent/containers.test.ts', 'test/conformance/runtime/*.test.ts'],
+  integration: ['test/integration/*.test.ts'],
+  stores: ['test/conformance/store/sqlite*.test.ts'],
   sandbox: ['test/cli/start-levels.test.ts', 'test/sandbox/bwrap-*.test.ts', 'test/sandbox/users*.test.ts'],
   escapes: ['test/escapes/*.test.ts'],
   neighbours: ['test/neighbours/channel.test.ts'],
@@ -41,13 +43,7 @@ export const sets = {
     'test/conformance/store/postgres*.test.ts',
     'test/deploy/dashboard.test.ts',
     'test/deploy/second-host.test.ts',
-    'test/integration/cells*.test.ts',
-    'test/integration/cluster*.test.ts',
-    'test/integration/handover.test.ts',
-    'test/integration/lost-host.test.ts',
-    'test/integration/postgres*.test.ts',
-    'test/integration/standby*.test.ts',
-    'test/integration/take-over.test.ts',
+    'test/cluster/*.test.ts',
     'test/support/postgres.test.ts',
   ],
   compose: ['test/deploy/compose-run.test.ts'],
@@ -62,7 +58,7 @@ export const sets = {
   apps: ['first-day', 'run', 'web-apps', 'websockets'].map((name) => `test/apps/${name}.test.ts`),
   field: ['test/apps/field.test.ts'],
   frameworks: ['test/frameworks/*.test.ts'],
-  telemetry: ['test/integration/tracing.test.ts', 'test/integration/ended-waits.test.ts', 'test/telemetry/collector*.test.ts'],
+  telemetry: ['stack-traces', 'ended-waits', 'collector*'].map((name) => `test/telemetry/${name}.test.ts`),
   console: ['test/console/*.test.ts'],
   benches: ['test/bench/benches.test.ts'],
 };

@@ -11,7 +11,7 @@ import { OtlpReceiver, type ReceivedSpan } from '../support/otlp-receiver.ts';
 import { Stack } from '../support/stack.ts';
 import { until } from '../support/until.ts';
 
-const APP = join(import.meta.dirname, 'apps/traced');
+const APP = join(import.meta.dirname, '../integration/apps/traced');
 const TRACE = '4bf92f3577b34da6a3ce929d0e0e4736';
 const PARENT = '00f067aa0ba902b7';
 const CALLER = { traceparent: `00-${TRACE}-${PARENT}-01`, tracestate: 'vendor=1' };

@@ -18,7 +18,7 @@ import { lines, openScheduler, serving, stop } from '../support/several-schedule
 import { until } from '../support/until.ts';
 
 const bin = join(import.meta.dirname, '../../cli/capstan.mjs');
-const mortal = join(import.meta.dirname, 'mortal-scheduler.ts');
+const mortal = join(import.meta.dirname, '../integration/mortal-scheduler.ts');
 const s3Config = { accessId: 'id', accessSecret: 'very secret', bucketName: 'b', endpointUrl: 'https://s3.example', more: '', json: '' };
 
 await withPostgres('cluster master key', tests);
