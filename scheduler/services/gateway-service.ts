@@ -28,8 +28,8 @@ import type { NodeSessions } from './node-service.ts';
 /** Characters of an address, and of a reason. */
 const MAX_URL = 512;
 const MAX_REASON = 500;
-/** Interval at which the endpoints that nobody serves are looked for, ms. */
-const UNSERVABLE_MS = 250;
+/** Interval at which gateways are told of endpoints that nobody serves, and of nodes that do not reach them, ms. */
+const CHANGES_MS = 250;
 /** Gateways that one node may report as unreachable. */
 const MAX_UNREACHABLE = 100;
 
@@ -65,7 +65,7 @@ export class GatewaySessions {
   /** Nodes with gateways that they do not reach. */
   readonly #unreachable = new Map<string, readonly UnreachableGateway[]>();
   readonly #renewal: NodeJS.Timeout;
-  readonly #servable: NodeJS.Timeout;
+  readonly #changes: NodeJS.Timeout;
   #next = 1;
 
   constructor(deps: GatewayServiceDeps) {
@@ -74,8 +74,8 @@ export class GatewaySessions {
     deps.sessions.onUnreachable = (node, gateways) => this.#unreached(node, gateways);
     this.#renewal = setInterval(() => this.#tellNodes(), INVOKE_TOKEN_MS / 3);
     this.#renewal.unref();
-    this.#servable = setInterval(() => this.#tellUnservable(), UNSERVABLE_MS);
-    this.#servable.unref();
+    this.#changes = setInterval(() => this.#tellChanges(), CHANGES_MS);
+    this.#changes.unref();
   }
 
   service(): GatewayServiceServer {
@@ -94,7 +94,7 @@ export class GatewaySessions {
 
   close(reason: CapstanError): void {
     clearInterval(this.#renewal);
-    clearInterval(this.#servable);
+    clearInterval(this.#changes);
     this.closeAll(reason);
   }
 
@@ -123,7 +123,7 @@ export class GatewaySessions {
       open.address = invokeAddress;
       open.httpUrl = httpUrl.slice(0, MAX_URL);
       this.#tellNodes();
-      this.#tellUnreached();
+      this.#tellChanges();
     }
     if (levels.length > 0) this.#deps.engine.handle({ kind: 'levels', gateway, levels });
     for (const route of routes) this.#deps.recorder.requestsEnded(route);
@@ -167,8 +167,14 @@ export class GatewaySessions {
     });
   }
 
+  /** Nothing is told while another scheduler may own the queue: the state may be its former one. */
+  #tellChanges(): void {
+    if (this.#open.size === 0 || !this.#deps.engine.owns) return;
+    this.#tellUnreached();
+    this.#tellUnservable();
+  }
+
   #tellUnservable(): void {
-    if (this.#open.size === 0) return;
     const endpoints = JSON.stringify(this.#unservable());
     for (const gateway of this.#open.values()) {
       if (gateway.sentUnservable === (endpoints === '[]' ? '' : endpoints)) continue;
@@ -180,7 +186,7 @@ export class GatewaySessions {
   #unreached(node: string, gateways: readonly UnreachableGateway[]): void {
     if (gateways.length === 0 && !this.#unreachable.delete(node)) return;
     if (gateways.length > 0) this.#unreachable.set(node, gateways.slice(0, MAX_UNREACHABLE));
-    this.#tellUnreached();
+    this.#tellChanges();
   }
 
   #tellUnreached(): void {
