@@ -128,6 +128,7 @@ function tests(server: PostgresServer): void {
       [
         ['jobs', 30_000],
         ['inputs', 30_000],
+        ['inline_usage', 1],
       ],
     );
   });

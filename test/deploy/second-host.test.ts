@@ -82,7 +82,7 @@ withHosts(
     const list = await hosts.tool('gpu', ['node', 'list'], variables);
     t.regex(list.text, /connected,no gateway/);
     const attention = await hosts.graphql('queue', base, '{ attention { items { kind message } } }', key);
-    t.regex(attention, /"GATEWAY_UNREACHABLE","message":"the agent of \S+ does not reach the gateway at [^"]*/);
+    t.regex(attention, /"GATEWAY_UNREACHABLE","message":"\S+ does not reach the gateway at [^"]*/);
     for (const [host, settings] of [
       ['queue', ofPage],
       ['gpu', variables],
