@@ -84,6 +84,7 @@ interface AgentLink {
 
 const CHAOS_MS = 8_000;
 const HEAL_MS = 40_000;
+const WEBHOOK_TRIES = 3;
 /** Recounting reads whole queues and tables: often enough to catch a breach near its cause, no more. */
 const RECOUNT_MS = 400;
 const RECOUNT_ROWS_MS = 2_000;
@@ -349,6 +350,8 @@ export class Scenario {
       this.world.run(this.world.now + HEAL_MS / 4);
       this.#recount(this.#endpoints, quarter === 4);
     }
+    // A job that waited for a worker that kept its place has its webhook's three tries after that.
+    for (let more = 0; more < WEBHOOK_TRIES && this.#receivers.isAnyPending; more++) this.world.run(this.world.now + HEAL_MS / 4);
     for (const job of this.#acknowledged) if (this.#readsAtTheEnd(job)) this.#readStream(job, 0);
     this.world.run(this.world.now + 1_000);
   }

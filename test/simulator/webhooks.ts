@@ -134,6 +134,10 @@ export class Receivers {
     return undelivered.length === 0 ? null : this.#world.random.pick(undelivered).hook.id;
   }
 
+  get isAnyPending(): boolean {
+    return [...this.#deliveries.values()].some(({ state }) => state === 'PENDING');
+  }
+
   /** After healing nothing is pending: each was taken, or given up after all its tries; the store says the same. */
   judge(store: SqliteEngine): void {
     const stored = new Map(store.read('hookPage', 'acc', '', 100_000).map((hook) => [hook.id, hook]));
