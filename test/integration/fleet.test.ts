@@ -120,15 +120,19 @@ serial('jobs of low priority start no worker, and say that this is why they wait
 serial('a running worker raises the rate limit, a paused endpoint has none', async (t) => {
   const { stack } = fleet();
   await until('the worker is ready', async () => (await stack.health(id('limited'))).workers.ready === 1);
+  const open = gate();
+  t.teardown(() => writeFile(open, ''));
   const submit = async (name: string): Promise<number> =>
-    (await stack.call(`/v2/${id(name)}/run`, { method: 'POST', body: JSON.stringify({ input: {} }) })).status;
+    (await stack.call(`/v2/${id(name)}/run`, { method: 'POST', body: JSON.stringify({ input: { gate: open } }) })).status;
   const statuses = async (name: string, count: number): Promise<number[]> => {
     const all: number[] = [];
     for (let i = 0; i < count; i++) all.push(await submit(name));
     return all;
   };
   t.deepEqual(await statuses('paused', 3), [200, 200, 429]);
-  t.deepEqual(new Set(await statuses('limited', 10)), new Set([200]), 'one worker lets 20 in, where the base limit is 2');
+  t.is(await submit('limited'), 200);
+  await until('the worker runs', async () => (await stack.health(id('limited'))).workers.running === 1);
+  t.deepEqual(new Set(await statuses('limited', 9)), new Set([200]), 'one worker lets 20 in, where the base limit is 2');
 });
 
 serial('a deployment under load fails no job, and what is submitted after it runs on it', async (t) => {

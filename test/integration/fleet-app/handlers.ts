@@ -25,8 +25,9 @@ export async function versioned(): Promise<{ version: string }> {
   return { version: process.env['VERSION'] ?? '' };
 }
 
-/** Its endpoint lets few requests in, and more for each running worker. */
-export function limited(): string {
+/** Its endpoint lets few requests in, and more for each running worker: one runs until the file `gate` is there. */
+export async function limited(gate: string): Promise<string> {
+  await hold(gate);
   return 'let in';
 }
 
