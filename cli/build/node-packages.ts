@@ -19,7 +19,7 @@ import { digestOf, faultOf, runInstaller } from './run-installer.ts';
 const SDK = '@capstan/sdk';
 const notesSchema = z.null();
 
-export interface NodeOrder {
+export interface NodeLayerSpec {
   readonly folder: string;
   /** As declared: `name@range`, or a path in the folder. */
   readonly declared: readonly string[];
@@ -33,9 +33,9 @@ export interface NodeOrder {
  * Returns null when there is nothing to install. @throws CapstanError INVALID_MANIFEST with npm's message, CONFIG
  * without npm.
  */
-export async function installNode(order: NodeOrder): Promise<KeptLayer<null> | null> {
-  const { cacheDir, refresh, activity } = order;
-  const inputs = await inputsOf(order);
+export async function installNode(spec: NodeLayerSpec): Promise<KeptLayer<null> | null> {
+  const { cacheDir, refresh, activity } = spec;
+  const inputs = await inputsOf(spec);
   if (inputs === null) return null;
   return layerOf({
     cacheDir,
@@ -88,7 +88,7 @@ async function inputsOf({
   declared: given,
   exclude,
   isBuild = false,
-}: Pick<NodeOrder, 'folder' | 'declared' | 'exclude'> & { readonly isBuild?: boolean }): Promise<NodeInputs | null> {
+}: Pick<NodeLayerSpec, 'folder' | 'declared' | 'exclude'> & { readonly isBuild?: boolean }): Promise<NodeInputs | null> {
   const leave = new Set([SDK, ...exclude]);
   const own = (await readNodeManifest(folder)) ?? NO_MANIFEST;
   const manifest = manifestWithout(own, leave);

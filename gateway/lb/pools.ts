@@ -122,11 +122,11 @@ export class Pools<Host extends WorkerHost> {
     seeker.waitingSince ??= this.#settings.now();
     if (seeker.alone) seeker.aloneSince ??= this.#settings.now();
     // One that waits for a worker of its own keeps no other from a free slot.
-    const mayPass = pool.held.size > 0 && hasRoom(pool.workers.values());
+    const mayOvertake = pool.held.size > 0 && hasRoom(pool.workers.values());
     if (cameBefore) pool.held = new Set([...pool.held, seeker].sort((one, other) => sinceOf(one) - sinceOf(other)));
     else pool.held.add(seeker);
     this.#settings.onChange(endpointId, pool.held.size === 1);
-    if (mayPass) this.serve(endpointId);
+    if (mayOvertake) this.serve(endpointId);
     else this.#arm(endpointId, pool, now);
     return () => {
       if (pool.held.delete(seeker)) this.#settings.onChange(endpointId, false);

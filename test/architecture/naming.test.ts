@@ -78,7 +78,7 @@ const FORMER_NAMES: Readonly<Record<string, RegExp>> = {
   'MAX_…': /\bMOST(_[A-Z0-9_]+)?\b/,
   'cancel…': /\bcallOff[A-Z]?\w*/,
   'release…': /\bletGo\b/,
-  '…Spec': /\b[A-Z][A-Za-z]*Order\b(?<!NodeOrder)/,
+  '…Spec': /\b[A-Z][A-Za-z]*Order\b/,
   WaitingRequest: /\bSeeker\b/,
   waitingSince: /\bsoughtAt\b/,
   FrameBody: /\bSaying\b/,

@@ -98,9 +98,9 @@ test('bun’s lock without bun, and a lock of another program, are refused or us
   t.is(error?.message, 'bun.lock locks the versions for bun, which was not found');
 });
 
-// A mirror of the registry may have neither signatures nor the newer yarn's own site.
+// A mirror of the registry may have neither signatures nor the newer yarn's own site: corepack takes all of them from npm's.
 process.env['COREPACK_INTEGRITY_KEYS'] = '0';
-process.env['COREPACK_NPM_REGISTRY'] = 'https://registry.npmjs.org';
+process.env['COREPACK_NPM_REGISTRY'] = spawnSync('npm', ['config', 'get', 'registry'], { encoding: 'utf8' }).stdout.trim();
 
 /** Programs of corepack, in versions that Node 20 runs. */
 const MANAGERS = { pnpm: 'pnpm@9.15.9', yarn: 'yarn@1.22.22', 'yarn, the newer': 'yarn@4.5.0' } as const;
