@@ -121,7 +121,7 @@ function workerOn(
     {},
     Promise.resolve({
       variables: { PORT: String(port), PORT_HEALTH: String(port), CAPSTAN_HOST: '127.0.0.1', CAPSTAN_BUILD: '' },
-      carry: (_spec, _env, events) => {
+      launcher: (_spec, _env, events) => {
         process.nextTick(() => {
           events.started();
           program.resolve(events);

@@ -165,7 +165,7 @@ test('one that refuses connections gets no request before it has answered GET /p
     {},
     Promise.resolve({
       variables: { PORT: String(port), PORT_HEALTH: String(port), CAPSTAN_HOST: '127.0.0.1', CAPSTAN_BUILD: '' },
-      carry: (_spec, _env, events) => {
+      launcher: (_spec, _env, events) => {
         process.nextTick(() => events.started());
         return { pid: undefined, terminate: () => events.exited('ended'), kill: () => events.exited('killed') };
       },

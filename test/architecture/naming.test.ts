@@ -79,6 +79,7 @@ const FORMER_NAMES: Readonly<Record<string, RegExp>> = {
   'cancel…': /\bcallOff[A-Z]?\w*/,
   'release…': /\bletGo\b/,
   '…Spec': /\b[A-Z][A-Za-z]*Order\b/,
+  'launch…': /#carried\b|\bcarry[:(]|\bcarrierEvents\b/,
   WaitingRequest: /\bSeeker\b/,
   waitingSince: /\bsoughtAt\b/,
   FrameBody: /\bSaying\b/,

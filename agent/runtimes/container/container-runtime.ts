@@ -197,11 +197,11 @@ export class ContainerRuntime implements Runtime {
     if (foreign === undefined) return notStarted(events, 'this agent does not run foreign workers');
     if (spec.image === '') return notStarted(events, 'the release has no image');
     const { api } = foreign;
-    const carry: Launcher = (carried, env, carrierEvents) => {
+    const launcher: Launcher = (launched, env, processEvents) => {
       const start = randomUUID();
       let address: string | undefined;
       const order = async (): Promise<ContainerSpec> => {
-        const ordered = await this.#orders.forForeign(carried, env, start);
+        const ordered = await this.#orders.forForeign(launched, env, start);
         address = ordered.hostAddress;
         // Podman creates its bridge with the first container on it.
         if (address !== undefined) await api.listenAlso(address).catch(unlessNotThere);
@@ -210,16 +210,16 @@ export class ContainerRuntime implements Runtime {
       const started = (): void => {
         if (address !== undefined)
           void api.listenAlso(address).catch((error: unknown) => made.kill(`the worker cannot reach this agent: ${String(error)}`));
-        carrierEvents.started();
+        processEvents.started();
       };
-      const made = new ForeignContainer(this.#deps, order, { ...carrierEvents, started }, carried.reading);
+      const made = new ForeignContainer(this.#deps, order, { ...processEvents, started }, launched.reading);
       this.#keep(start, made);
       return this.#viewed(spec.workerId, made);
     };
     return foreign.workers.start(
       spec,
       events,
-      carry,
+      launcher,
       `http://${this.#orders.isForeignOnHost(spec.network) ? '127.0.0.1' : HOST_NAME}:${api.port}`,
     );
   }
@@ -239,7 +239,7 @@ export class ContainerRuntime implements Runtime {
   async #serverSite({ env, network: wanted }: WorkerStart): Promise<ServerSite> {
     const start = randomUUID();
     let made: ForeignContainer | undefined;
-    const carry =
+    const launcher =
       (published: readonly number[]): Launcher =>
       (spec, variables, events) => {
         const order = async (): Promise<ContainerSpec> => ({ ...(await this.#orders.forForeign(spec, variables, start)), published });
@@ -248,13 +248,13 @@ export class ContainerRuntime implements Runtime {
         return this.#viewed(spec.workerId, made);
       };
     const network = await this.#orders.network(wanted, true);
-    if (network === 'host') return siteOnHost(env, BUILD, carry([]));
+    if (network === 'host') return siteOnHost(env, BUILD, launcher([]));
     const port = portOf('PORT', env, DEFAULT_PORT);
     const healthPort = portOf('PORT_HEALTH', env, port);
     const hostPort = async (wanted: number): Promise<number> => (await made?.hostPort(wanted)) ?? 0;
     return {
       variables: { PORT: String(port), PORT_HEALTH: String(healthPort), CAPSTAN_HOST: '0.0.0.0', CAPSTAN_BUILD: BUILD },
-      carry: carry([...new Set([port, healthPort])]),
+      launcher: launcher([...new Set([port, healthPort])]),
       reach: async () => ({ host: '127.0.0.1', port: await hostPort(port), healthPort: await hostPort(healthPort) }),
     };
   }

@@ -47,7 +47,7 @@ export interface ForeignTimes {
 
 export class ForeignWorker implements RunningWorker, JobMailbox {
   readonly #events: WorkerEvents;
-  #carried: LaunchedProcess = { pid: undefined, terminate() {}, kill() {} };
+  #process: LaunchedProcess = { pid: undefined, terminate() {}, kill() {} };
   /** In order of arrival. */
   readonly #tasks = new Map<string, ForeignTask>();
   readonly #takes = new LongPolls<TakeRequest, Handout>(NOTHING);
@@ -84,10 +84,10 @@ export class ForeignWorker implements RunningWorker, JobMailbox {
   }
 
   /** Starts its program. Called once. */
-  launch(spec: WorkerStart, env: Readonly<Record<string, string>>, carry: Launcher): void {
+  launch(spec: WorkerStart, env: Readonly<Record<string, string>>, launcher: Launcher): void {
     const events = this.#events;
     this.#workerId = spec.workerId;
-    this.#carried = carry(spec, env, {
+    this.#process = launcher(spec, env, {
       preparing: (reason, detail) => events.preparing(reason, detail),
       startFailed: (reason, detail) => events.startFailed(reason, detail),
       started: () => {
@@ -114,9 +114,9 @@ export class ForeignWorker implements RunningWorker, JobMailbox {
       this.#end(held, { kind: 'stopped', ms: 0 });
       return;
     }
-    const { pid } = this.#carried;
-    const terminate = afterGrace(STOP_GRACE_MS, () => this.#force(held, () => this.#carried.terminate()), pid);
-    const kill = afterGrace(2 * STOP_GRACE_MS, () => this.#force(held, () => this.#carried.kill(HARD_STOP)), pid);
+    const { pid } = this.#process;
+    const terminate = afterGrace(STOP_GRACE_MS, () => this.#force(held, () => this.#process.terminate()), pid);
+    const kill = afterGrace(2 * STOP_GRACE_MS, () => this.#force(held, () => this.#process.kill(HARD_STOP)), pid);
     const alone = afterGrace(PROOF_MS, () => {
       if (this.#running === 1) this.#kill(HARD_STOP, true);
     });
@@ -322,7 +322,7 @@ export class ForeignWorker implements RunningWorker, JobMailbox {
 
   /** A job is about to be given: what is started from now on is its own, if it is alone. */
   #noteStart(): void {
-    const { pid } = this.#carried;
+    const { pid } = this.#process;
     const isAlone = (this.#slots ?? 1) <= 1 && [...this.#tasks.values()].filter(({ state }) => state !== 'waiting').length === 1;
     this.#processes = isAlone && pid !== undefined ? AttemptProcesses.ofProgram(pid, this.#workerId) : undefined;
     this.#processes?.begin();
@@ -396,16 +396,16 @@ export class ForeignWorker implements RunningWorker, JobMailbox {
   }
 
   #endInOrder(): void {
-    this.#carried.terminate();
+    this.#process.terminate();
     // Held calls would delay the worker's exit.
     this.#takes.release();
     this.#stopPolls.release();
-    this.#cancelEnd ??= afterGrace(DRAIN_MS, () => this.#carried.kill('the worker did not stop in time'));
+    this.#cancelEnd ??= afterGrace(DRAIN_MS, () => this.#process.kill('the worker did not stop in time'));
   }
 
   #kill(why: string, hardStop: boolean): void {
     this.#hardStop ||= hardStop;
-    this.#carried.kill(why);
+    this.#process.kill(why);
   }
 
   #exited(detail: string, isUnread = false): void {

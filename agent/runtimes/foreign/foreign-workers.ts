@@ -39,7 +39,7 @@ export class ForeignWorkers {
    * Starts one. `base`: address of the API as the worker sees the network, `http://host:port`; default: the address on
    * this host.
    */
-  start(spec: WorkerStart, events: WorkerEvents, carry: Launcher, base = `http://127.0.0.1:${this.#options.api.port}`): RunningWorker {
+  start(spec: WorkerStart, events: WorkerEvents, launcher: Launcher, base = `http://127.0.0.1:${this.#options.api.port}`): RunningWorker {
     const { api, baseEnv, pingMs } = this.#options;
     const { workerId, endpointId, deviceUuids } = spec;
     const { promise, resolve } = Promise.withResolvers<void>();
@@ -57,7 +57,7 @@ export class ForeignWorkers {
       ...markOf(baseEnv),
       ...workerVariables(base, { workerId, endpointId, deviceUuids, token: admission.token, pingMs }),
     };
-    worker.launch({ ...spec, command: expandedCommand(spec.command, env) }, env, carry);
+    worker.launch({ ...spec, command: expandedCommand(spec.command, env) }, env, launcher);
     return worker;
   }
 

@@ -35,12 +35,12 @@ const DRAIN_MS = 10_000;
 export class ServerWorker implements RunningWorker {
   readonly #events: WorkerEvents;
   /** Connections are not reused: the worker may close an idle one just as a request is sent on it. */
-  readonly #isRefused = (): boolean => this.#carried.listens?.(this.#reach.port) === false;
+  readonly #isRefused = (): boolean => this.#process.listens?.(this.#reach.port) === false;
   /** Of its account. */
   #share: ReadingShare | undefined;
   readonly #agent = new ServerAgent(this.#isRefused, () => this.#share);
   readonly #open = new Set<ProxiedRequest>();
-  #carried: LaunchedProcess = { pid: undefined, terminate() {}, kill() {} };
+  #process: LaunchedProcess = { pid: undefined, terminate() {}, kill() {} };
   #reach: Reach = { host: '', port: 0, healthPort: 0 };
   #timer: NodeJS.Timeout | undefined;
   /** How it showed that it is ready; null before. */
@@ -82,7 +82,7 @@ export class ServerWorker implements RunningWorker {
       // An upgraded connection belongs to no agent, which would end it with the others.
       agent: request.upgrade === true ? new ServerAgent(this.#isRefused, () => this.#share) : this.#agent,
       isRefused: this.#isRefused,
-      holdMs: this.#carried.listens === undefined ? 0 : HOLD_MS,
+      holdMs: this.#process.listens === undefined ? 0 : HOLD_MS,
       onRefused: () => this.#doubt(),
       onInvalid: (text) => this.#events.log({ stream: 'system', jobId: '', text }),
       onOver: () => this.#open.delete(proxied),
@@ -101,21 +101,21 @@ export class ServerWorker implements RunningWorker {
     this.#ending = true;
     clearTimeout(this.#timer);
     if (force) {
-      this.#carried.kill('the worker was killed');
+      this.#process.kill('the worker was killed');
       return;
     }
-    this.#carried.terminate();
-    this.#timer = setTimeout(() => this.#carried.kill('the worker did not stop cleanly'), DRAIN_MS);
+    this.#process.terminate();
+    this.#timer = setTimeout(() => this.#process.kill('the worker did not stop cleanly'), DRAIN_MS);
   }
 
-  #begin(spec: WorkerStart, base: Readonly<Record<string, string>>, { variables, carry, reach }: ServerSite): void {
+  #begin(spec: WorkerStart, base: Readonly<Record<string, string>>, { variables, launcher, reach }: ServerSite): void {
     const env = {
       ...base,
       ...workerEnv(spec),
       CAPSTAN_MAX_CONCURRENCY: String(spec.maxConcurrency),
       ...variables,
     };
-    this.#carried = carry({ ...spec, command: expandedCommand(spec.command, env) }, env, {
+    this.#process = launcher({ ...spec, command: expandedCommand(spec.command, env) }, env, {
       preparing: (reason, detail) => this.#events.preparing(reason, detail),
       startFailed: (reason, detail) => this.#events.startFailed(reason, detail),
       started: () => {
@@ -126,7 +126,7 @@ export class ServerWorker implements RunningWorker {
             this.#reach = found;
             this.#askLater(ASK_MS);
           },
-          (error: unknown) => this.#carried.kill(`the worker is unreachable: ${messageOf(error)}`),
+          (error: unknown) => this.#process.kill(`the worker is unreachable: ${messageOf(error)}`),
         );
       },
       line: (stream, text) => {
@@ -155,7 +155,7 @@ export class ServerWorker implements RunningWorker {
     const by = this.#readyBy;
     const { host, healthPort } = this.#reach;
     // Where others accept connections in its place, only that tells whether it does.
-    if (this.#carried.listens?.(healthPort) === false) {
+    if (this.#process.listens?.(healthPort) === false) {
       this.#checked({ kind: 'unreachable', why: `connect ECONNREFUSED ${host}:${healthPort}` });
       return;
     }
@@ -174,7 +174,7 @@ export class ServerWorker implements RunningWorker {
     } else {
       this.#failed += 1;
       if (this.#failed >= MAX_FAILED)
-        this.#carried.kill(`the worker does not respond (${MAX_FAILED} attempts): ${describeCheck(result, this.#reach)}`);
+        this.#process.kill(`the worker does not respond (${MAX_FAILED} attempts): ${describeCheck(result, this.#reach)}`);
       else this.#askLater(ASK_AGAIN_MS);
     }
   }
@@ -217,7 +217,7 @@ export class ServerWorker implements RunningWorker {
       this.#events.reachable(true);
       this.#askLater(ASK_AGAIN_MS);
     } else if (ms >= DOUBT_MS)
-      this.#carried.kill(`the worker refuses connections and did not respond to GET /ping for ${DOUBT_MS / 1000} s`);
+      this.#process.kill(`the worker refuses connections and did not respond to GET /ping for ${DOUBT_MS / 1000} s`);
     else this.#askLater(ASK_MS);
   }
 

@@ -19,18 +19,18 @@ export interface ServerSite {
     readonly CAPSTAN_HOST: string;
     readonly CAPSTAN_BUILD: string;
   };
-  readonly carry: Launcher;
+  readonly launcher: Launcher;
   /** Called once the program runs. Rejects when the worker cannot be reached. */
   reach(): Promise<Reach>;
 }
 
 /** On this host's network, which others use as well: each worker gets free ports. */
-export async function siteOnHost(env: Readonly<Record<string, string>>, build: string, carry: Launcher): Promise<ServerSite> {
+export async function siteOnHost(env: Readonly<Record<string, string>>, build: string, launcher: Launcher): Promise<ServerSite> {
   const hasTwo = env['PORT_HEALTH'] !== undefined && env['PORT_HEALTH'] !== env['PORT'];
   const [port = 0, healthPort = port] = await freePorts(hasTwo ? 2 : 1);
   return {
     variables: { PORT: String(port), PORT_HEALTH: String(healthPort), CAPSTAN_HOST: '127.0.0.1', CAPSTAN_BUILD: build },
-    carry,
+    launcher,
     reach: () => Promise.resolve({ host: '127.0.0.1', port, healthPort }),
   };
 }
