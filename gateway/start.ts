@@ -107,7 +107,7 @@ export async function start(config: GatewayConfig, deps: GatewayDeps = {}): Prom
     releaseOf: (id) => directory.endpoint(id)?.releaseId,
     now,
     onChange: (id, begun) => cells.ofEndpoint(id).report.changed(id, begun),
-    refusalOf: (id) => unreached.refusal(id) ?? unservable.refusal(id, directory.endpoint(id)?.isPublic !== false),
+    refusalOf: (id, hasKey) => unreached.refusal(id, hasKey) ?? unservable.refusal(id, hasKey),
   });
   const unreached = new UnreachedNodes({ nodesOf: (id) => directory.nodesOf(id), onChange: () => pools.recheck() });
   const unservable = new UnservableEndpoints(() => pools.recheck());

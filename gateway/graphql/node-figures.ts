@@ -2,6 +2,9 @@
 import type { NodeInfo } from '../../proto/gen/capstan/v1/control.ts';
 import type { HostHardware, NodeIsolation } from '../../proto/gen/capstan/v1/nodes.ts';
 
+/** Largest Int of GraphQL. */
+const MAX_INT = 0x7fff_ffff;
+
 /** Bytes and milliseconds become numbers. A value that the agent does not report is null; texts may be empty. */
 export function nodeFigures(node: NodeInfo) {
   const { id, name, connected, draining, workers, jobs, inventory } = node;
@@ -13,7 +16,7 @@ export function nodeFigures(node: NodeInfo) {
     draining,
     workers,
     jobs,
-    cpus: inventory?.cpuCount ?? null,
+    cpus: inventory === undefined ? null : Math.min(inventory.cpuCount, MAX_INT),
     memoryBytes: inventory === undefined ? null : Number(inventory.memoryBytes),
     allocated: { cpus: node.cpuMillisAllocated / 1_000, memoryBytes: Number(node.memoryBytesAllocated), devices: node.devicesAllocated },
     // 0 means that the agent does not report it.
@@ -59,6 +62,11 @@ function isolationOf(isolation: NodeIsolation | undefined): object | null {
   return { processes, containers: containers === '' ? null : containers, processNetworks, containerNetworks, missing };
 }
 
+/** A number of a node beyond GraphQL's Int would hide all nodes from their operator. */
+function positiveInt(value: number): number | null {
+  return value > 0 && value <= MAX_INT ? value : null;
+}
+
 /** Null until the agent has read it. A number that the host does not say is null, a text empty. */
 function hardwareOf(hardware: HostHardware | undefined): object | null {
   if (hardware === undefined) return null;
@@ -67,10 +75,10 @@ function hardwareOf(hardware: HostHardware | undefined): object | null {
     manufacturer,
     model,
     isVirtual,
-    cpuCores: cpuCores || null,
-    cpuSockets: cpuSockets || null,
+    cpuCores: positiveInt(cpuCores),
+    cpuSockets: positiveInt(cpuSockets),
     swapBytes: Number(swapBytes),
     disks: disks.map((disk) => ({ ...disk, sizeBytes: Number(disk.sizeBytes) })),
-    networkInterfaces: networkInterfaces.map((each) => ({ ...each, mtu: each.mtu || null, speedMbps: each.speedMbps || null })),
+    networkInterfaces: networkInterfaces.map((each) => ({ ...each, mtu: positiveInt(each.mtu), speedMbps: positiveInt(each.speedMbps) })),
   };
 }

@@ -31,11 +31,12 @@ export class UnreachedNodes {
     this.#options.onChange();
   }
 
-  /** Returns why no request of the endpoint gets a worker here; undefined while one may. */
-  refusal(endpointId: string): CapstanError | undefined {
+  /** Returns why no request of the endpoint gets a worker here; undefined while one may. Strangers get no names of nodes. */
+  refusal(endpointId: string, hasKey: boolean): CapstanError | undefined {
     if (this.#names.size === 0) return undefined;
     const nodes = [...this.#options.nodesOf(endpointId)];
     if (nodes.length === 0 || !nodes.every((node) => this.#names.has(node))) return undefined;
+    if (!hasKey) return new CapstanError('UNAVAILABLE', 'no worker of the endpoint is reachable', { retryAfterMs: RETRY_MS });
     const names = nodes.map((node) => this.#names.get(node) ?? node);
     const more = names.length > MAX_NAMED ? ` and ${names.length - MAX_NAMED} more` : '';
     const message = `the endpoint's workers run on ${names.slice(0, MAX_NAMED).join(', ')}${more}, whose agent does not reach this gateway; capstan node list says why`;

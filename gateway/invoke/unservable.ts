@@ -21,13 +21,13 @@ export class UnservableEndpoints {
     this.#onChange();
   }
 
-  /** Returns why no worker will serve the endpoint's requests; undefined while one may. Of a public one everyone is a caller. */
-  refusal(endpointId: string, isPublic: boolean): CapstanError | undefined {
+  /** Returns why no worker will serve the endpoint's requests; undefined while one may. Strangers get no details. */
+  refusal(endpointId: string, hasKey: boolean): CapstanError | undefined {
     for (const endpoints of this.#byCell.values()) {
       const found = endpoints.get(endpointId);
       if (found === undefined) continue;
       const retryAfterMs = Math.min(MAX_RETRY_MS, Math.max(MIN_RETRY_MS, found.retryAfterMs));
-      const detail = isPublic || found.detail === '' ? '' : `: ${found.detail}`;
+      const detail = !hasKey || found.detail === '' ? '' : `: ${found.detail}`;
       return new CapstanError('UNAVAILABLE', `no worker serves the endpoint: ${found.reason}${detail}`, { retryAfterMs });
     }
     return undefined;

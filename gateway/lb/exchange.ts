@@ -37,6 +37,8 @@ export interface ExchangeOptions {
   /** Time limit of a worker's response, ms. */
   readonly timeoutMs: number;
   readonly responder: Responder;
+  /** {@link WaitingRequest.hasKey} */
+  readonly hasKey: boolean;
   readonly headersOf: (headers: readonly HeaderPair[]) => string[];
   /** The agent sent an invalid response; agents validate responses, too. */
   readonly onInvalid: (node: string, reason: string) => void;
@@ -90,6 +92,10 @@ export class Exchange implements WaitingRequest<AgentLink>, LinkedRequest {
 
   get functionName(): string {
     return this.#options.begin.function;
+  }
+
+  get hasKey(): boolean {
+    return this.#options.hasKey;
   }
 
   /** Bytes of the body that no worker has taken yet. */
@@ -223,6 +229,8 @@ export class Exchange implements WaitingRequest<AgentLink>, LinkedRequest {
       }
       // An upgraded connection has no time limit.
       if (status === 101) clearTimeout(this.#timer);
+      // What follows may last for hours: a WebSocket, a stream.
+      if (!ended && this.#worker !== undefined) this.#options.pools.share(this.#worker);
       this.#options.responder.head(status, this.#options.headersOf(head.headers));
     }
     this.#write(body, ended);

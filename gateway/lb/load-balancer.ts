@@ -415,7 +415,9 @@ export class LoadBalancer {
     };
     const onInvalid = (node: string, reason: string): void =>
       log.warn({ endpoint: endpoint.id, node, reason }, 'invalid response from an agent');
-    const options = { endpointId: endpoint.id, begin, pools, timeoutMs: config.lbTimeoutMs, responder, headersOf };
+    // A preflight has no key, also where the endpoint requires one.
+    const hasKey = !endpoint.isPublic && presented.kind !== 'none';
+    const options = { endpointId: endpoint.id, begin, pools, timeoutMs: config.lbTimeoutMs, responder, hasKey, headersOf };
     return new Exchange({ ...options, onInvalid, onReady });
   }
 

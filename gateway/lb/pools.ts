@@ -38,6 +38,8 @@ export interface WaitingRequest<Host extends WorkerHost> {
   readonly alone: boolean;
   /** When it started to wait for such a worker, monotonic ms; set here. */
   aloneSince: number | undefined;
+  /** Whether a key admitted its caller, who may then read errors of the endpoint's code and names of nodes. */
+  readonly hasKey: boolean;
   placed(worker: PoolWorker<Host>): void;
   refused(error: CapstanError): void;
 }
@@ -48,7 +50,7 @@ export interface PoolSettings {
   /** How long one may wait, ms. */
   readonly holdMs: number;
   /** Why a request of the endpoint need not wait for a worker; undefined while one may become free. */
-  readonly refusalOf?: (endpointId: string) => CapstanError | undefined;
+  readonly refusalOf?: (endpointId: string, hasKey: boolean) => CapstanError | undefined;
   /** The release whose workers get the endpoint's requests. */
   readonly releaseOf: (endpointId: string) => string | undefined;
   /** Monotonic, ms. */
@@ -84,6 +86,8 @@ interface Choice<Host extends WorkerHost> {
 const DEMAND_MS = 65_000;
 /** A request that runs alone waits this long for a worker that is empty by chance, ms; then one gets no others until it is. */
 const RESERVE_AFTER_MS = 1_000;
+/** For so long, ms: a WebSocket may stay on that worker for hours. The request then waits for one that is empty by chance. */
+const RESERVE_FOR_MS = 10_000;
 /** Pause after a worker rejected a request, ms; its agent also reports when it is ready again. */
 const REFUSED_MS = 25;
 
@@ -107,9 +111,9 @@ export class Pools<Host extends WorkerHost> {
       seeker.placed(worker);
       return () => undefined;
     }
-    const refusal = this.#refusalOf(endpointId, pool);
+    const refusal = this.#refusalOf(endpointId, pool, seeker);
     if (refusal !== undefined) {
-      this.#refuse(endpointId, pool, [seeker], refusal);
+      this.#refuse(endpointId, pool, [{ seeker, refusal }]);
       return () => undefined;
     }
     const cameBefore = seeker.waitingSince !== undefined;
@@ -142,6 +146,13 @@ export class Pools<Host extends WorkerHost> {
     if (pool === undefined) return;
     pool.inFlight -= 1;
     this.#settings.onChange(worker.endpointId, false);
+    this.serve(worker.endpointId);
+  }
+
+  /** The request of a worker that is taken has shown that it does not end it at once: the worker gets others, too. */
+  share(worker: PoolWorker<Host>): void {
+    if (!worker.isTaken) return;
+    worker.isTaken = false;
     this.serve(worker.endpointId);
   }
 
@@ -209,20 +220,25 @@ export class Pools<Host extends WorkerHost> {
   recheck(only?: string): void {
     for (const [endpointId, pool] of this.#pools) {
       if (pool.held.size === 0 || (only !== undefined && only !== endpointId)) continue;
-      const refusal = this.#refusalOf(endpointId, pool);
-      if (refusal === undefined) continue;
-      clearTimeout(pool.timer);
-      const held = [...pool.held];
-      pool.held.clear();
-      this.#refuse(endpointId, pool, held, refusal);
+      const refused = [...pool.held].flatMap((seeker) => {
+        const refusal = this.#refusalOf(endpointId, pool, seeker);
+        return refusal === undefined ? [] : [{ seeker, refusal }];
+      });
+      if (refused.length === 0) continue;
+      for (const { seeker } of refused) pool.held.delete(seeker);
+      this.#refuse(endpointId, pool, refused);
     }
   }
 
   /** A refused request remains demand for a while: without any the scheduler would not notice that a worker can start again. */
-  #refuse(endpointId: string, pool: Pool<Host>, seekers: readonly WaitingRequest<Host>[], refusal: CapstanError): void {
+  #refuse(
+    endpointId: string,
+    pool: Pool<Host>,
+    refused: readonly { readonly seeker: WaitingRequest<Host>; readonly refusal: CapstanError }[],
+  ): void {
     const isFirst = !this.#hasDemand(pool);
     pool.refusedAt = this.#settings.now();
-    for (const seeker of seekers) seeker.refused(refusal);
+    for (const { seeker, refusal } of refused) seeker.refused(refusal);
     this.#settings.onChange(endpointId, isFirst);
     this.#arm(endpointId, pool, this.#settings.now());
   }
@@ -232,8 +248,8 @@ export class Pools<Host extends WorkerHost> {
   }
 
   /** An endpoint with a worker here may serve: waiting is not in vain. */
-  #refusalOf(endpointId: string, pool: Pool<Host>): CapstanError | undefined {
-    return pool.workers.size > 0 ? undefined : this.#settings.refusalOf?.(endpointId);
+  #refusalOf(endpointId: string, pool: Pool<Host>, { hasKey }: WaitingRequest<Host>): CapstanError | undefined {
+    return pool.workers.size > 0 ? undefined : this.#settings.refusalOf?.(endpointId, hasKey);
   }
 
   /** Returns the numbers of waiting and in-flight requests, and the age of the oldest waiting one, ms. */
@@ -324,10 +340,13 @@ export class Pools<Host extends WorkerHost> {
     { functionName: fn, alone, aloneSince }: WaitingRequest<Host>,
     reserved: ReadonlySet<PoolWorker<Host>>,
   ): PoolWorker<Host> | undefined {
-    if (!alone || this.#settings.now() - (aloneSince ?? 0) < RESERVE_AFTER_MS) return undefined;
+    const waited = this.#settings.now() - (aloneSince ?? 0);
+    if (!alone || waited < RESERVE_AFTER_MS || waited >= RESERVE_AFTER_MS + RESERVE_FOR_MS) return undefined;
     const release = this.#settings.releaseOf(endpointId);
-    const isFit = (worker: PoolWorker<Host>): boolean => worker.releaseId === release || fn === '' || worker.functions.has(fn);
-    const workers = [...pool.workers.values()].filter((worker) => !worker.isTaken && !reserved.has(worker) && isFit(worker));
+    const all = [...pool.workers.values()];
+    const present = all.filter(({ releaseId }) => releaseId === release);
+    const fit = present.length > 0 ? present : all.filter(({ functions }) => fn === '' || functions.has(fn));
+    const workers = fit.filter((worker) => !worker.isTaken && !reserved.has(worker));
     return workers.sort((one, other) => one.inFlight - other.inFlight)[0];
   }
 
@@ -355,6 +374,13 @@ export class Pools<Host extends WorkerHost> {
     }
     let wait = sinceOf(first) + this.#settings.holdMs - now;
     for (const { notBefore } of pool.workers.values()) if (notBefore > now) wait = Math.min(wait, notBefore - now);
+    for (const { alone, aloneSince } of pool.held) {
+      if (!alone) continue;
+      // The begin and the end of a reservation.
+      const waited = now - (aloneSince ?? 0);
+      if (waited < RESERVE_AFTER_MS) wait = Math.min(wait, RESERVE_AFTER_MS - waited);
+      else if (waited < RESERVE_AFTER_MS + RESERVE_FOR_MS) wait = Math.min(wait, RESERVE_AFTER_MS + RESERVE_FOR_MS - waited);
+    }
     pool.timer = setTimeout(() => this.#due(endpointId, pool), Math.max(1, wait));
   }
 

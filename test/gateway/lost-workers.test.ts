@@ -85,6 +85,7 @@ test('a worker that always has requests takes no others once a suspect has waite
       functionName: 'fn',
       waitingSince: undefined,
       alone,
+      hasKey: true,
       aloneSince: undefined,
       placed: (worker) => placed.push([name, worker]),
       refused: () => undefined,
@@ -124,7 +125,15 @@ test('a request that looks for a worker in the moment before it may be tried aga
     pools.setServing({ node: 'n' }, [{ workerId: 'w1', endpointId: 'web', releaseId: 'r1', slots: 2, functions: ['fn'] }]);
     const seek = (): Promise<PoolWorker<WorkerHost>> =>
       new Promise((placed, reject) =>
-        pools.seek('web', { functionName: 'fn', waitingSince: undefined, alone: false, aloneSince: undefined, placed, refused: reject }),
+        pools.seek('web', {
+          functionName: 'fn',
+          waitingSince: undefined,
+          alone: false,
+          hasKey: true,
+          aloneSince: undefined,
+          placed,
+          refused: reject,
+        }),
       );
     const worker = await seek();
     pools.release(worker, true);
@@ -132,4 +141,73 @@ test('a request that looks for a worker in the moment before it may be tried aga
     now = worker.notBefore - tick * looks;
     t.is(await seek(), worker, `${looks} looks before it`);
   }
+});
+
+/** Pools whose clock stands, requests by name, and where they were placed. */
+function standing(releases: Readonly<Record<string, string>>) {
+  const clock = { now: 0 };
+  const pools = new Pools<WorkerHost>({
+    now: () => clock.now,
+    maxHeld: 10,
+    holdMs: 60_000,
+    releaseOf: () => 'r2',
+    onChange: () => undefined,
+  });
+  const placed: string[] = [];
+  const workers = new Map<string, PoolWorker<WorkerHost>>();
+  const seek = (name: string, alone = false): void =>
+    void pools.seek('web', {
+      functionName: 'fn',
+      waitingSince: undefined,
+      alone,
+      hasKey: true,
+      aloneSince: undefined,
+      placed: (worker) => {
+        placed.push(`${name} ${worker.id}`);
+        workers.set(name, worker);
+      },
+      refused: () => undefined,
+    });
+  const served = Object.entries(releases).map(([workerId, releaseId]) => ({
+    ...{ workerId, releaseId, endpointId: 'web' },
+    ...{ slots: 2, functions: ['fn'] },
+  }));
+  pools.setServing({ node: 'n' }, served);
+  const workerOf = (name: string): PoolWorker<WorkerHost> => workers.get(name) ?? ({} as never);
+  return { pools, clock, placed, seek, workerOf };
+}
+
+test('a response that goes on shares its worker again', (t) => {
+  const { pools, placed, seek, workerOf } = standing({ w1: 'r2' });
+  seek('socket', true);
+  seek('other');
+  t.deepEqual(placed, ['socket w1']);
+  pools.share(workerOf('socket'));
+  t.deepEqual(placed, ['socket w1', 'other w1']);
+  pools.close(new CapstanError('UNAVAILABLE', 'over'));
+});
+
+test('a worker that never empties is kept for a suspect for a bounded time', (t) => {
+  const { pools, clock, placed, seek } = standing({ w1: 'r2' });
+  seek('socket');
+  seek('suspect', true);
+  clock.now = 5_000;
+  seek('a');
+  t.deepEqual(placed, ['socket w1'], 'it is kept');
+  clock.now = 11_000;
+  pools.serve('web');
+  t.deepEqual(placed, ['socket w1', 'a w1']);
+  pools.close(new CapstanError('UNAVAILABLE', 'over'));
+});
+
+test('a suspect waits for a worker of the present release, not for one that it does not get', (t) => {
+  const { pools, clock, placed, seek, workerOf } = standing({ old: 'r1', new: 'r2' });
+  seek('a');
+  t.deepEqual(placed, ['a new']);
+  seek('suspect', true);
+  clock.now = 2_000;
+  seek('b');
+  pools.release(workerOf('a'), false);
+  t.deepEqual(placed, ['a new', 'suspect new']);
+  pools.close(new CapstanError('UNAVAILABLE', 'over'));
 });

@@ -34,6 +34,7 @@ test('pools that hold nothing are dropped with the next new one', (t) => {
   const seeker = {
     waitingSince: undefined,
     alone: false,
+    hasKey: true,
     aloneSince: undefined,
     functionName: 'fn',
     placed: () => undefined,

@@ -16,7 +16,7 @@ test('a request waits while one node may serve it, and is refused once none may,
     releaseOf: () => 'r1',
     now: () => 0,
     onChange: () => undefined,
-    refusalOf: (id) => nodes.refusal(id),
+    refusalOf: (id, hasKey) => nodes.refusal(id, hasKey),
   });
   const refused: CapstanError[] = [];
   const seek = (): (() => void) =>
@@ -24,6 +24,7 @@ test('a request waits while one node may serve it, and is refused once none may,
       functionName: '',
       waitingSince: undefined,
       alone: false,
+      hasKey: true,
       aloneSince: undefined,
       placed: () => t.fail(),
       refused: (error) => refused.push(error),
@@ -48,10 +49,18 @@ test('a request waits while one node may serve it, and is refused once none may,
     functionName: 'other',
     waitingSince: undefined,
     alone: false,
+    hasKey: true,
     aloneSince: undefined,
     placed: () => t.fail(),
     refused: (error) => refused.push(error),
   });
   t.is(refused.length, 2);
   last();
+});
+
+test('a caller without a key learns no name of a node', (t) => {
+  const nodes = new UnreachedNodes({ nodesOf: () => new Set(['one']), onChange: () => undefined });
+  nodes.set('default', [lost('one')]);
+  t.regex(nodes.refusal('web', true)?.message ?? '', /one/);
+  t.is(nodes.refusal('web', false)?.message, 'no worker of the endpoint is reachable');
 });

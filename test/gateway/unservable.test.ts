@@ -17,7 +17,7 @@ test('requests that wait and later ones are refused, and count as one that waits
     releaseOf: () => 'r1',
     now: () => now,
     onChange: (id) => reported.push(`${id} ${pools.demand(id).held}`),
-    refusalOf: (id) => unservable.refusal(id, false),
+    refusalOf: (id, hasKey) => unservable.refusal(id, hasKey),
   });
   const refused: CapstanError[] = [];
   const placed: string[] = [];
@@ -26,6 +26,7 @@ test('requests that wait and later ones are refused, and count as one that waits
       functionName: '',
       waitingSince: undefined,
       alone: false,
+      hasKey: true,
       aloneSince: undefined,
       placed: (worker) => placed.push(worker.id),
       refused: (error) => refused.push(error),
@@ -57,6 +58,6 @@ test('requests that wait and later ones are refused, and count as one that waits
 test('callers without a key get no error of the code and no name of a node', (t) => {
   const unservable = new UnservableEndpoints(() => undefined);
   unservable.set('default', [broken]);
-  t.is(unservable.refusal('web', true)?.message, 'no worker serves the endpoint: its workers do not start');
-  t.is(unservable.refusal('other', true), undefined);
+  t.is(unservable.refusal('web', false)?.message, 'no worker serves the endpoint: its workers do not start');
+  t.is(unservable.refusal('other', false), undefined);
 });

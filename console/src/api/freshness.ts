@@ -32,6 +32,11 @@ export function noteAway(reason: string): void {
   if (current.staleSince === undefined || current.reason !== reason) set({ staleSince: current.staleSince ?? aliveAt, reason });
 }
 
+/** Records a request that failed at the service. The stream knows better where there is one: one cell of several may have no owner. */
+export function noteFailure(reason: string): void {
+  if (watch === undefined) noteAway(reason);
+}
+
 /** Records a response to a request. The stream knows better where there is one. */
 export function noteResponse(): void {
   if (watch === undefined) noteAlive();

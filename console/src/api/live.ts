@@ -2,7 +2,7 @@
 import { QueryClient, useMutation, useQuery, useQueryClient, type UseMutationResult, type UseQueryResult } from '@tanstack/react-query';
 
 import { isLive, onChange, type Change } from './events.ts';
-import { noteAway, noteResponse } from './freshness.ts';
+import { noteFailure, noteResponse } from './freshness.ts';
 import { ApiError, LATE } from './request.ts';
 
 const POLL_MS = 3_000;
@@ -87,7 +87,7 @@ export function useLive<T>(
       noteResponse();
       return data;
     } catch (error) {
-      if (!signal.aborted && isAway(error)) noteAway(error instanceof Error ? error.message : String(error));
+      if (!signal.aborted && isAway(error)) noteFailure(error instanceof Error ? error.message : String(error));
       throw error;
     }
   };

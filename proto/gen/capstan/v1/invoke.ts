@@ -26,7 +26,10 @@ export const protobufFileName = "capstan/v1/invoke.proto";
 export const WorkerEnd = {
   /** UNSPECIFIED - The connection was reset, most likely before the request was read: once more. */
   UNSPECIFIED: "WORKER_END_UNSPECIFIED",
-  /** NEIGHBOUR - Another request ended the worker: once more, and then once with no other request on its worker. */
+  /**
+   * NEIGHBOUR - Another request ended the worker: once more, and from the second time on with no other request of its gateway on its worker, up to
+   * three times in all.
+   */
   NEIGHBOUR: "WORKER_END_NEIGHBOUR",
   /** SUSPECT - Each request on the worker may have ended it: once more, with no other request on its worker. */
   SUSPECT: "WORKER_END_SUSPECT",
