@@ -12,8 +12,10 @@ export function fold(found: readonly Incident[]): Incident[] {
   const roots: Incident[] = [];
   for (const incident of merged) {
     const cause = incident.causes.find((key) => causes.has(key));
+    const own = cause === undefined ? undefined : effects.get(cause);
     if (cause === undefined) roots.push(incident);
-    else effects.set(cause, [...(effects.get(cause) ?? []), incident]);
+    else if (own === undefined) effects.set(cause, [incident]);
+    else own.push(incident);
   }
   return roots
     .map((incident) => {

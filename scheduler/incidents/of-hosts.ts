@@ -4,7 +4,7 @@ import type { State } from '../core/state.ts';
 import type { NodeRecord } from '../core/state/fleet.ts';
 import type { DiskSpace } from '../files/disk-watch.ts';
 import { ofNode, ofSubject, type Action, type Incident } from './incident.ts';
-import { counted, quoted } from './titles.ts';
+import { counted, nodeArgument } from './titles.ts';
 
 /** Share of a node's disk below which it is reported, percent. */
 const NODE_MIN_FREE_PERCENT = 5;
@@ -49,7 +49,7 @@ function gone(node: NodeRecord, now: Now): Incident[] {
   if (grace !== null && !reported) return [];
   const sinceMs = reported ? now.wall - (now.mono - lastHeard) : undefined;
   const text = grace === null ? ' is gone' : ' is gone; its jobs move to other hosts if it does not return';
-  const actions = [{ label: 'Remove', command: `capstan node remove ${quoted(config.name)} --force` }];
+  const actions = [{ label: 'Remove', command: `capstan node remove ${nodeArgument(config)} --force` }];
   return [ofNode(node, text, { kind: 'NODE_DISCONNECTED', severity: 'CRITICAL', sinceMs, actions })];
 }
 
@@ -91,7 +91,7 @@ function deviceIncidents(node: NodeRecord, { devices, deviceProblem, devicesUnre
 }
 
 function drain({ config }: NodeRecord): Action[] {
-  return config.draining ? [] : [{ label: 'Drain', command: `capstan node drain ${quoted(config.name)}` }];
+  return config.draining ? [] : [{ label: 'Drain', command: `capstan node drain ${nodeArgument(config)}` }];
 }
 
 function runsWorkersOf(state: State, { workers }: NodeRecord, account: string): boolean {

@@ -1,5 +1,6 @@
 /** How people call things, and how commands of the tool name them. */
 import type { EndpointRecord } from '../core/state/endpoints.ts';
+import type { NodeConfig } from '../core/state/fleet.ts';
 
 /** What waits because of an incident. */
 export interface Waiting {
@@ -17,6 +18,11 @@ export function endpointTitle({ config: { name, environment } }: EndpointRecord)
 /** `<name>`, or `<name> --env <environment>`, as arguments of the tool. */
 export function endpointArguments({ config: { name, environment } }: EndpointRecord): string {
   return environment === 'default' ? quoted(name) : `${quoted(name)} --env ${quoted(environment)}`;
+}
+
+/** A node as an argument of the tool: its id where its name, which its host chose, could be taken for an option or more than a word. */
+export function nodeArgument({ id, name }: NodeConfig): string {
+  return /^[A-Za-z0-9][\w.-]*$/.test(name) ? name : id;
 }
 
 /** A word of a shell's command line. */

@@ -5,18 +5,13 @@
 import type { ServerDuplexStream } from '@grpc/grpc-js';
 
 import type { CapstanError } from '../../lib/errors.ts';
-import type {
-  GatewayNotice,
-  GatewayReport,
-  GatewayServiceServer,
-  UnreachedBy,
-  UnservableEndpoint,
-} from '../../proto/gen/capstan/v1/invoke.ts';
+import type { GatewayNotice, GatewayReport, GatewayServiceServer, UnreachedBy } from '../../proto/gen/capstan/v1/invoke.ts';
 import type { SchedulerEvent, UnreachableGateway } from '../../proto/gen/capstan/v1/nodes.ts';
 import { toStatus } from '../../lib/grpc-errors.ts';
 import { isLocalPeer, isOnThisHost } from '../../lib/grpc-tls.ts';
 import { readServerStream } from '../../lib/stream-guard.ts';
-import { unservable } from '../core/fleet/unservable.ts';
+import { unservableEndpoints } from '../core/fleet/unservable.ts';
+import type { State } from '../core/state.ts';
 import type { Clock } from '../engine/clock.ts';
 import type { Engine, EngineLog } from '../engine/engine.ts';
 import type { HistoryRecorder } from '../history/recorder.ts';
@@ -52,10 +47,8 @@ interface OpenGateway {
   address: string;
   /** Base URL of its HTTP API as workers reach it; empty when unknown. */
   httpUrl: string;
-  /** The nodes that do not reach it, as it was told last. */
-  sentUnreached: string;
-  /** The endpoints that nobody serves, as it was told last. */
-  sentUnservable: string;
+  /** What it was told last; empty before the first notice. */
+  told: string;
 }
 
 /** The open sessions of gateways. */
@@ -74,7 +67,7 @@ export class GatewaySessions {
     deps.sessions.onUnreachable = (node, gateways) => this.#unreached(node, gateways);
     this.#renewal = setInterval(() => this.#tellNodes(), INVOKE_TOKEN_MS / 3);
     this.#renewal.unref();
-    this.#changes = setInterval(() => this.#tellChanges(), CHANGES_MS);
+    this.#changes = setInterval(() => this.#tell(), CHANGES_MS);
     this.#changes.unref();
   }
 
@@ -84,7 +77,7 @@ export class GatewaySessions {
 
   /** Tells all gateways about a removed node. They reject it from then on, whatever token it holds. */
   tellRemoved(): void {
-    for (const gateway of this.#open.values()) gateway.call.write(this.#noticeFor(gateway));
+    this.#tell();
   }
 
   closeAll(reason: CapstanError): void {
@@ -101,14 +94,15 @@ export class GatewaySessions {
   #begin(call: Call): void {
     try {
       this.#deps.auth.gateway(call.metadata);
+      this.#deps.engine.requireOwner();
     } catch (error) {
       call.emit('error', toStatus(error));
       return;
     }
     const gateway = this.#next++;
-    const open: OpenGateway = { call, address: '', httpUrl: '', sentUnreached: '', sentUnservable: '' };
+    const open: OpenGateway = { call, address: '', httpUrl: '', told: '' };
     this.#open.set(gateway, open);
-    call.write(this.#noticeFor(open));
+    this.#tell();
     readServerStream<GatewayReport>(
       call,
       { name: 'GatewayService.Session', log: this.#deps.log, facts: { gateway } },
@@ -123,7 +117,7 @@ export class GatewaySessions {
       open.address = invokeAddress;
       open.httpUrl = httpUrl.slice(0, MAX_URL);
       this.#tellNodes();
-      this.#tellChanges();
+      this.#tell();
     }
     if (levels.length > 0) this.#deps.engine.handle({ kind: 'levels', gateway, levels });
     for (const route of routes) this.#deps.recorder.requestsEnded(route);
@@ -137,67 +131,44 @@ export class GatewaySessions {
     if (open.address !== '') this.#tellNodes();
   }
 
-  /** Returns the removed nodes whose last token could still be valid, and the nodes that do not reach the gateway. */
-  #noticeFor(gateway: OpenGateway): GatewayNotice {
+  /**
+   * Tells each gateway what it does not know yet: the removed nodes whose last token could still be valid, the nodes that do not reach
+   * it, and the endpoints that nobody serves. Nothing is told while another scheduler may own the queue.
+   */
+  #tell(): void {
     const { engine, clock } = this.#deps;
-    const since = clock.now().wall - INVOKE_TOKEN_MS;
-    const removed = [...engine.state.removedNodes.values()].filter(({ removedAt }) => removedAt > since);
-    return { removedNodes: removed.map(({ id }) => id), unreachedBy: this.#unreachedBy(gateway), unservable: this.#unservable() };
+    // One state for all of it: the next look at it could find the term past.
+    const state = engine.owns ? engine.image : null;
+    if (this.#open.size === 0 || state === null) return;
+    const now = clock.now();
+    const since = now.wall - INVOKE_TOKEN_MS;
+    const removedNodes = [...state.removedNodes.values()].filter(({ removedAt }) => removedAt > since).map(({ id }) => id);
+    const unservable = unservableEndpoints(state, now).map((each) => ({ ...each, detail: each.detail.slice(0, MAX_REASON) }));
+    const shared = JSON.stringify([removedNodes, unservable]);
+    for (const gateway of this.#open.values()) {
+      const unreachedBy = this.#unreachedBy(state, gateway);
+      // The reason may be another one each time.
+      const told = `${shared} ${unreachedBy.map(({ nodeId }) => nodeId).join()}`;
+      if (told === gateway.told) continue;
+      gateway.told = told;
+      gateway.call.write({ removedNodes, unreachedBy, unservable });
+    }
   }
 
-  #unreachedBy({ address }: OpenGateway): UnreachedBy[] {
+  #unreachedBy(state: State, { address }: OpenGateway): UnreachedBy[] {
     if (address === '') return [];
     return [...this.#unreachable].flatMap(([nodeId, gateways]) => {
       const found = gateways.find((gateway) => gateway.address === address);
       if (found === undefined) return [];
-      const nodeName = this.#deps.engine.state.nodes.get(nodeId)?.config.name ?? nodeId;
+      const nodeName = state.nodes.get(nodeId)?.config.name ?? nodeId;
       return [{ nodeId, nodeName, dialed: found.dialed.slice(0, MAX_URL), reason: found.reason.slice(0, MAX_REASON) }];
     });
-  }
-
-  /** Of endpoints that gateways have requests for; others are nobody's concern at present. */
-  #unservable(): UnservableEndpoint[] {
-    const { engine, clock } = this.#deps;
-    if (engine.state.recovering) return [];
-    const now = clock.now();
-    return [...engine.state.endpoints.values()].flatMap((endpoint) => {
-      const found = endpoint.requests.size === 0 ? null : unservable(engine.state, endpoint, now);
-      if (found === null) return [];
-      return [{ ...found, endpointId: endpoint.config.id, detail: found.detail.slice(0, MAX_REASON) }];
-    });
-  }
-
-  /** Nothing is told while another scheduler may own the queue: the state may be its former one. */
-  #tellChanges(): void {
-    if (this.#open.size === 0 || !this.#deps.engine.owns) return;
-    this.#tellUnreached();
-    this.#tellUnservable();
-  }
-
-  #tellUnservable(): void {
-    const endpoints = JSON.stringify(this.#unservable());
-    for (const gateway of this.#open.values()) {
-      if (gateway.sentUnservable === (endpoints === '[]' ? '' : endpoints)) continue;
-      gateway.sentUnservable = endpoints === '[]' ? '' : endpoints;
-      gateway.call.write(this.#noticeFor(gateway));
-    }
   }
 
   #unreached(node: string, gateways: readonly UnreachableGateway[]): void {
     if (gateways.length === 0 && !this.#unreachable.delete(node)) return;
     if (gateways.length > 0) this.#unreachable.set(node, gateways.slice(0, MAX_UNREACHABLE));
-    this.#tellChanges();
-  }
-
-  #tellUnreached(): void {
-    for (const gateway of this.#open.values()) {
-      const nodes = this.#unreachedBy(gateway)
-        .map(({ nodeId }) => nodeId)
-        .join();
-      if (nodes === gateway.sentUnreached) continue;
-      gateway.sentUnreached = nodes;
-      gateway.call.write(this.#noticeFor(gateway));
-    }
+    this.#tell();
   }
 
   #tellNodes(): void {

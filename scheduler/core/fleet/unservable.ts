@@ -9,7 +9,7 @@ import { isReady } from '../jobs/slots.ts';
 import type { Now } from '../now.ts';
 import type { State } from '../state.ts';
 import type { EndpointRecord } from '../state/endpoints.ts';
-import { noUsage, type NodeRecord } from '../state/fleet.ts';
+import { noUsage } from '../state/fleet.ts';
 
 export interface Unservable {
   /** For everyone, also callers of public endpoints. */
@@ -40,8 +40,32 @@ const PASSING: ReadonlySet<Rejection> = new Set(['NODE_DISCONNECTED', 'NODE_DRAI
 /** Lasting where the worker is larger than the node, passing where others use it. */
 const OF_SIZE: ReadonlySet<Rejection> = new Set(['CPU', 'MEMORY']);
 
+/** Returns the endpoints with requests that no worker will serve for now; others are nobody's concern at present. */
+export function unservableEndpoints(state: State, now: Now): (Unservable & { readonly endpointId: string })[] {
+  const isAway = isAnyAway(state, now, ABSENCE_MS);
+  return [...state.endpoints.values()].flatMap((endpoint) => {
+    const found =
+      state.recovering || endpoint.requests.size === 0 ? null : reasonOf(state, endpoint, now, { absenceMs: ABSENCE_MS, isAway });
+    return found === null ? [] : [{ ...found, endpointId: endpoint.config.id }];
+  });
+}
+
 /** Returns why no worker of the endpoint will serve for now; null while one may. */
 export function unservable(state: State, endpoint: EndpointRecord, now: Now, absenceMs = ABSENCE_MS): Unservable | null {
+  return reasonOf(state, endpoint, now, { absenceMs, isAway: isAnyAway(state, now, absenceMs) });
+}
+
+/** Whether a node that was connected a moment ago may come back. */
+function isAnyAway({ nodes }: State, now: Now, absenceMs: number): boolean {
+  return [...nodes.values()].some(({ session, lastHeard }) => session === null && now.mono - lastHeard < absenceMs);
+}
+
+interface Absence {
+  readonly absenceMs: number;
+  readonly isAway: boolean;
+}
+
+function reasonOf(state: State, endpoint: EndpointRecord, now: Now, { absenceMs, isAway }: Absence): Unservable | null {
   const { config, starts, workers } = endpoint;
   if ([...workers].some((id) => mayServe(state, id))) return null;
   if (config.workersMax === 0) return { reason: 'it is paused (workersMax is 0)', detail: '', retryAfterMs: PAUSED_RETRY_MS };
@@ -51,8 +75,7 @@ export function unservable(state: State, endpoint: EndpointRecord, now: Now, abs
   }
   const isPlaced = [...workers].some((id) => state.workers.get(id)?.drain === false);
   if (endpoint.unplaced.count === 0 || isPlaced) return null;
-  const isAway = ({ session, lastHeard }: NodeRecord): boolean => session === null && now.mono - lastHeard < absenceMs;
-  const isLong = now.mono - endpoint.unplaced.since >= absenceMs && ![...state.nodes.values()].some(isAway);
+  const isLong = now.mono - endpoint.unplaced.since >= absenceMs && !isAway;
   if (!endpoint.rejections.every(({ reason }) => LASTING.has(reason) || OF_SIZE.has(reason) || (isLong && PASSING.has(reason))))
     return null;
   if (endpoint.rejections.length === 0 && !isLong) return null;
@@ -67,12 +90,16 @@ function mayServe(state: State, id: string): boolean {
   return worker !== undefined && isReady(worker) && state.nodes.get(worker.node)?.session !== null;
 }
 
-function fitsEmptyNode(state: State, { config }: EndpointRecord): boolean {
+/** By the rejections that it was found for: they are one array for equal needs, and others once a node has changed. */
+const FITS = new WeakMap<EndpointRecord['rejections'], boolean>();
+
+function fitsEmptyNode(state: State, { config, rejections }: EndpointRecord): boolean {
+  const known = FITS.get(rejections);
+  if (known !== undefined) return known;
   const release = state.releases.get(config.release);
   if (release === undefined) return true;
   const want = wanted(state, config, release);
-  return [...state.nodes.values()].some((node) => {
-    const fit = fitOn(want, node, noUsage());
-    return !('reason' in fit);
-  });
+  const fits = [...state.nodes.values()].some((node) => !('reason' in fitOn(want, node, noUsage())));
+  FITS.set(rejections, fits);
+  return fits;
 }
