@@ -2,7 +2,8 @@
  * Bytes of bodies by account: inputs, outputs, chunks, and the copies that webhooks keep. The store counts the blobs that
  * its rows name, each once, and the bodies that the rows hold themselves. The core adds those without a row: uncommitted
  * operations, and chunks of running attempts. Between a commit and the store's next count an operation counts in both,
- * never in neither, so the quota cannot be exceeded.
+ * never in neither, so jobs cannot exceed the quota. Webhooks' copies of inputs in rows can: the end of a job is not refused for
+ * them, and they count from the store's next count on.
  */
 import { CapstanError } from '../../../lib/errors.ts';
 import type { Payload } from '../../../lib/payload.ts';

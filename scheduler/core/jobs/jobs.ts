@@ -122,7 +122,9 @@ export function finish(
   const hook = hookOf(job, endpoint?.config.account ?? '', ctx.now, { status: state, error: ending.error, delayMs, executionMs });
   const stream = takeStream(ctx.state, job);
   const chunks = stream?.chunks ?? [];
-  const bytes = [ending.output, ...chunks].reduce((sum, body) => sum + countedBytes(body), 0);
+  // The webhook keeps a copy of an output in the row.
+  const copied = hook !== null && ending.output !== null && 'inline' in ending.output ? [ending.output] : [];
+  const bytes = [ending.output, ...copied, ...chunks].reduce((sum, body) => sum + countedBytes(body), 0);
   const write = ctx.write(
     {
       kind: next.op,
