@@ -100,9 +100,10 @@ export const deploy: Command = {
     const { environment, endpoints: rows } = deployed;
     const created = rows.filter((row) => row.created).length;
     terminal.done(`environment ${environment}: ${created} created, ${rows.length - created} updated`);
+    // What was deployed is said also where the waiting fails.
+    if (flagOption(options, 'json')) terminal.data(JSON.stringify(rows, null, 2));
     const client = await service.client();
     const failed = isWaiting ? await waitForReleases(client, rows, { timeoutMs, isStrict: flagOption(options, 'strict'), terminal }) : [];
-    if (flagOption(options, 'json')) terminal.data(JSON.stringify(rows, null, 2));
     printEndpoints(rows, terminal);
     for (const { spec } of application.endpoints) if (spec.isPublic) terminal.warn(publicWarning(spec.name));
     if (failed.length > 0) {

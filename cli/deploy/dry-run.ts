@@ -4,6 +4,7 @@ import { createReadStream } from 'node:fs';
 import { pipeline } from 'node:stream/promises';
 
 import { READABLE_NAMES, type SettingValues } from '../../lib/endpoint-settings.ts';
+import { CapstanError } from '../../lib/errors.ts';
 import { visibleLine } from '../../lib/visible-text.ts';
 import { deployedSettings } from '../../lib/normal-settings.ts';
 import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
@@ -43,7 +44,7 @@ interface EndpointData {
   readonly settings: SettingValues;
   readonly envNames: readonly string[];
   /** What holds for an endpoint whose maxAttempts is 0. */
-  readonly defaultMaxAttempts: number;
+  readonly defaultMaxAttempts?: number;
 }
 
 /** The endpoints of an environment, with the attempts that an endpoint has which sets none; no endpoints for one that does not exist. */
@@ -51,9 +52,17 @@ async function deployedEndpoints(
   client: GatewayClient,
   environment: string,
 ): Promise<{ readonly endpoints: readonly EndpointFacts[]; readonly defaultMaxAttempts: number }> {
-  const query = `query ($environment: String) { endpoints(environment: $environment) {
-    name kind build { digest } routes { method path function } functions envNames defaultMaxAttempts settings { ${SETTINGS.join(' ')} } } }`;
-  const { endpoints } = await client.query<{ endpoints: EndpointData[] }>(query, { environment });
+  const withFields = (more: string): Promise<{ endpoints: EndpointData[] }> =>
+    client.query(
+      `query ($environment: String) { endpoints(environment: $environment) { name kind build { digest } routes { method path function }
+        functions envNames settings { ${SETTINGS.join(' ')} } ${more} } }`,
+      { environment },
+    );
+  const { endpoints } = await withFields('defaultMaxAttempts').catch((error: unknown) => {
+    // A gateway of an earlier version does not know the field.
+    if (error instanceof CapstanError && error.message.includes('"defaultMaxAttempts"')) return withFields('');
+    throw error;
+  });
   const facts = endpoints.map(({ name, kind, build, routes, functions, settings, envNames }): EndpointFacts => ({
     name,
     kind: kind === 'QUEUE' ? 'queue' : 'load-balanced',

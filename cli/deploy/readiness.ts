@@ -43,16 +43,23 @@ const PHASES: Readonly<Record<string, string>> = {
 
 /** Says each phase once, and how each endpoint came out. @throws CapstanError when the service cannot say. */
 export async function waitUntilReady(endpoints: readonly Waited[], options: ReadinessOptions): Promise<readonly Readiness[]> {
-  return Promise.all(endpoints.map((endpoint) => waitFor(endpoint, options)));
+  // The first error ends the waiting for all.
+  const ending = new AbortController();
+  const { signal } = ending;
+  return Promise.all(endpoints.map((endpoint) => waitFor(endpoint, { ...options, signal }))).finally(() => ending.abort());
 }
 
-async function waitFor(endpoint: Waited, { start, terminal, timeoutMs, pollMs = POLL_MS }: ReadinessOptions): Promise<Readiness> {
+async function waitFor(
+  endpoint: Waited,
+  { start, terminal, timeoutMs, pollMs = POLL_MS, signal }: ReadinessOptions & { readonly signal: AbortSignal },
+): Promise<Readiness> {
   const begun = performance.now();
   let said = '';
   let failuresSaid = 0;
   let before: number | undefined;
   for (;;) {
     const found = await startOf(start, endpoint.id);
+    signal.throwIfAborted();
     if (found === null || found.release !== endpoint.releaseId) return { kind: 'replaced', endpoint };
     // Failures of an earlier deployment of the same release.
     before ??= found.failures;
@@ -82,7 +89,7 @@ async function waitFor(endpoint: Waited, { start, terminal, timeoutMs, pollMs = 
     if (text !== said) terminal.step(text);
     said = text;
     if (performance.now() - begun > timeoutMs) return { kind: 'late', endpoint, reason: text.slice(endpoint.name.length + 2) };
-    await pause(pollMs);
+    await pause(pollMs, undefined, { signal });
   }
 }
 

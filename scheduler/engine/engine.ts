@@ -398,11 +398,12 @@ export class Engine {
 
   /** The state is not what it must be: drops it, and reads the queue anew from the store, which holds no part of the step that threw. */
   #broken(error: unknown): void {
-    const life = this.#life;
-    if (life === null) return;
     this.#options.onBroken?.(error);
     const ids = error instanceof InvariantViolation ? error.ids : {};
     this.#options.log.error({ err: error, ...ids }, 'a step failed; reading the queue anew from the store');
+    const life = this.#life;
+    // The engine was closing, and has ended by that.
+    if (life === null) return;
     const unconfirmed = this.#unconfirmed;
     this.#unconfirmed = null;
     this.#drop(life, takingOver(), 'reading the queue anew');
