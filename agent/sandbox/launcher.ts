@@ -56,9 +56,22 @@ export type WorkerExit =
   /** `reason`: why it was killed or told to end, or what the kernel says of its end; undefined: it ended by itself. */
   | { readonly kind: 'exited'; readonly code: number | null; readonly signal: NodeJS.Signals | null; readonly reason: string | undefined };
 
+/**
+ * From where a program of the agent's sees the files that a worker sees. The launcher says it: the namespaces of the worker's own
+ * processes are the worker's to choose.
+ */
+export interface Vantage {
+  /** Pid of the first process of its sandbox, whose namespaces the launcher made; undefined: the agent's own namespaces. */
+  readonly place: number | undefined;
+  /** The worker has the agent's user, and opens what the agent opens. */
+  readonly isAgentsUser: boolean;
+}
+
 export interface WorkerProcess {
   /** Pid on this host of the worker's first process, for /proc statistics; undefined where it is not known (yet). */
   readonly pid: number | undefined;
+  /** Undefined where it is not known (yet), and when it is gone. */
+  readonly vantage: Vantage | undefined;
   /** Undefined when it could not be started. */
   readonly stdout: Readable | undefined;
   readonly stderr: Readable | undefined;

@@ -1,21 +1,25 @@
 /**
- * Runs a short program at the place of a worker's process: in its mount and pid namespaces, without root's rights. What a worker may
- * open follows from both. A process of another user than the worker's, so that the worker cannot take it over.
+ * Runs a short program where the launcher has put a worker: in the mount and pid namespaces of its sandbox, or in the agent's own,
+ * without root's rights. What a worker may open follows from both. A process of another user than the worker's, so that the worker
+ * cannot take it over. Namespaces that a worker makes are never entered: there, /bin/sh is the worker's program, and it would run
+ * outside of the user namespace that confines the worker.
  */
 import { spawn } from 'node:child_process';
-import { readFile, readlink } from 'node:fs/promises';
 import type { Readable } from 'node:stream';
 
 import { MAX_LOOK, type Look } from '../runtimes/gpu-view.ts';
 import { killGroup } from '../runtimes/process-group.ts';
 import { findProgram } from './bwrap/requirements.ts';
+import type { Vantage } from './launcher.ts';
 import { CLEAN_ENVIRONMENT } from './user/clean-environment.ts';
 
 /** The user `nobody`. */
 const NOBODY = 65_534;
+/** Of setpriv. With them, nothing that runs there gains rights by a program that is set-user-id. */
+const RIGHTS = [`--reuid=${NOBODY}`, `--regid=${NOBODY}`, '--clear-groups', '--no-new-privs', '--inh-caps=-all', '--bounding-set=-all'];
 
 export interface Glance {
-  readonly pid: number;
+  readonly vantage: Vantage;
   /** The program with its arguments. `root`: the folder below which it finds the worker's files; empty where it runs at the worker's place. */
   readonly command: (root: string) => readonly string[];
   readonly limitMs: number;
@@ -28,8 +32,8 @@ interface Place {
 }
 
 /** Resolves with undefined when the process is gone, cannot be entered, or the program has not ended in time. */
-export async function lookInside({ pid, command, limitMs }: Glance): Promise<Look | undefined> {
-  const place = await placeOf(pid).catch(() => undefined);
+export async function lookInside({ vantage, command, limitMs }: Glance): Promise<Look | undefined> {
+  const place = placeOf(vantage);
   if (place === undefined) return undefined;
   const { root, enter, user } = place;
   const [program = '', ...args] = [...enter, ...command(root)];
@@ -58,18 +62,14 @@ export async function lookInside({ pid, command, limitMs }: Glance): Promise<Loo
   return { exitCode, output: text.slice(0, MAX_LOOK).trim() };
 }
 
-/** Rejects when the process is gone, or belongs to another user. */
-async function placeOf(pid: number): Promise<Place | undefined> {
+/** Undefined where a program for it is missing. */
+function placeOf({ place, isAgentsUser }: Vantage): Place | undefined {
   const isRoot = process.getuid?.() === 0;
-  const [own, its] = await Promise.all([readlink('/proc/self/ns/mnt'), readlink(`/proc/${pid}/ns/mnt`)]);
-  if (own === its) {
-    const uid = Number(/^Uid:\s*(\d+)/m.exec(await readFile(`/proc/${pid}/status`, 'utf8'))?.[1]);
-    return { root: '', enter: [], user: isRoot && uid !== 0 ? { uid: NOBODY, gid: NOBODY } : {} };
-  }
+  // Workers see the same device files as the agent.
+  if (place === undefined) return { root: '', enter: [], user: isRoot && !isAgentsUser ? { uid: NOBODY, gid: NOBODY } : {} };
   // A user may not enter the namespaces of a sandbox without becoming its root. The worker is this user: it opens what he opens.
-  if (!isRoot) return { root: `/proc/${pid}/root`, enter: [], user: {} };
-  const nsenter = findProgram('nsenter');
-  if (nsenter === undefined) return undefined;
-  const rights = ['--setuid', String(NOBODY), '--setgid', String(NOBODY)];
-  return { root: '', enter: [nsenter, '--target', String(pid), '--mount', '--pid', ...rights, '--'], user: {} };
+  if (!isRoot) return { root: `/proc/${place}/root`, enter: [], user: {} };
+  const [nsenter, setpriv] = [findProgram('nsenter'), findProgram('setpriv')];
+  if (nsenter === undefined || setpriv === undefined) return undefined;
+  return { root: '', enter: [nsenter, '--target', String(place), '--mount', '--pid', '--', setpriv, ...RIGHTS, '--'], user: {} };
 }

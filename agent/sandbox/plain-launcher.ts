@@ -13,7 +13,7 @@ import { LEASH_FD, limited, withLeash } from '../runtimes/leash.ts';
 import { endGroup, killGroup, signalGroup } from '../runtimes/process-group.ts';
 import { workFolderFor } from '../runtimes/work-folders.ts';
 import { WorkerLimits, type WorkerLimitsOptions } from './cgroups/worker-limits.ts';
-import type { Assignment, LaunchSpec, WorkerExit, WorkerLauncher, WorkerPlace, WorkerProcess } from './launcher.ts';
+import type { Assignment, LaunchSpec, Vantage, WorkerExit, WorkerLauncher, WorkerPlace, WorkerProcess } from './launcher.ts';
 import { endOutputLater } from './output-grace.ts';
 
 /** The first descriptor after those of every program. */
@@ -105,6 +105,10 @@ class PlainProcess implements WorkerProcess {
 
   get pid(): number | undefined {
     return this.#child.pid;
+  }
+
+  get vantage(): Vantage | undefined {
+    return this.#isGone ? undefined : { place: undefined, isAgentsUser: true };
   }
 
   get stdout(): Readable | undefined {

@@ -45,6 +45,9 @@ function follow(program: WorkerProcess, events: LauncherEvents, reading: Account
     get pid() {
       return program.pid;
     },
+    get vantage() {
+      return program.vantage;
+    },
     listens: (port) => program.listens?.(port),
     terminate: () => program.terminate(),
     kill: (reason) => program.kill(reason),

@@ -1,4 +1,5 @@
 /** Launches a foreign worker as a process of this host or in a container. */
+import type { Vantage } from '../../sandbox/launcher.ts';
 import type { WorkerStart } from '../runtime.ts';
 
 export interface LauncherEvents {
@@ -16,6 +17,8 @@ export interface LauncherEvents {
 export interface LaunchedProcess {
   /** Pid of the program if it is a process of this host visible in /proc. */
   readonly pid: number | undefined;
+  /** As WorkerProcess; absent for a container. */
+  readonly vantage?: Vantage | undefined;
   /** Returns whether it listens on a port; undefined where only a connection shows that. */
   listens?(port: number): boolean | undefined;
   /** Sends SIGTERM to the program only: a request to end gracefully. */

@@ -3,7 +3,7 @@ import type { Socket } from 'node:net';
 import { setTimeout } from 'node:timers/promises';
 
 import { messageOf } from '../../../lib/to-error.ts';
-import type { Assignment, WorkerExit, WorkerLauncher, WorkerPlace, WorkerProcess } from '../../sandbox/launcher.ts';
+import type { Assignment, Vantage, WorkerExit, WorkerLauncher, WorkerPlace, WorkerProcess } from '../../sandbox/launcher.ts';
 import { FrameWriter } from '../frames.ts';
 import { notRun } from '../leash.ts';
 import { exitText } from '../process-group.ts';
@@ -103,6 +103,11 @@ export class HostProcess implements Host {
   /** Absent when it could not be started, and while it is not known yet. */
   get pid(): number | undefined {
     return this.#process.pid;
+  }
+
+  /** As WorkerProcess. */
+  get vantage(): Vantage | undefined {
+    return this.#process.vantage;
   }
 
   /** Makes this spare the worker of an assignment. Frames reach it once its build is visible to it. */

@@ -3,6 +3,7 @@ import { isAbsolute } from 'node:path';
 
 import { isWithin } from '../../sandbox/bwrap/arguments.ts';
 import { deviceNodes } from '../../sandbox/bwrap/devices.ts';
+import type { Vantage } from '../../sandbox/launcher.ts';
 import { lookInside } from '../../sandbox/look-inside.ts';
 import { GpuView, viewCommand } from '../gpu-view.ts';
 import type { WorkerStart } from '../runtime.ts';
@@ -30,17 +31,17 @@ export class ProcessGpuViews {
   /** Remembers the process of a worker with GPUs until it ends. */
   keep(
     { workerId, deviceUuids }: Pick<WorkerStart, 'workerId' | 'deviceUuids'>,
-    process: { readonly pid: number | undefined },
+    process: { readonly vantage?: Vantage | undefined },
     exited: Promise<void>,
   ): void {
     if (deviceUuids.length === 0) return;
     const files = this.#filesOf(deviceUuids);
     this.#view.keep(workerId, {
       look: async (limitMs) => {
-        const { pid } = process;
-        if (pid === undefined) return undefined;
+        const { vantage } = process;
+        if (vantage === undefined) return undefined;
         return lookInside({
-          pid,
+          vantage,
           limitMs,
           command: (root) =>
             viewCommand(

@@ -117,6 +117,10 @@ class Parts implements SandboxParts {
     return this.#options.seccompFile;
   }
 
+  get isAgentsUser(): boolean {
+    return this.#options.uids === undefined;
+  }
+
   async prepare(): Promise<Preparation> {
     const { uids, bwrap, programs, sizes, holder, seccompFile, networks } = this.#options;
     const order = this.#order;

@@ -17,7 +17,7 @@ import { messageOf, isErrno } from '../../../lib/to-error.ts';
 import { markOf } from '../../runtimes/escaped.ts';
 import { readStat } from '../../runtimes/process-stat.ts';
 import type { WorkerLimits } from '../cgroups/worker-limits.ts';
-import type { Assignment, LaunchSpec, WorkerExit, WorkerProcess } from '../launcher.ts';
+import type { Assignment, LaunchSpec, Vantage, WorkerExit, WorkerProcess } from '../launcher.ts';
 import { endOutputLater } from '../output-grace.ts';
 import { CLEAN_ENVIRONMENT } from '../user/clean-environment.ts';
 import { withoutInherited } from './descriptors.ts';
@@ -54,6 +54,8 @@ export interface Preparation {
 export interface SandboxParts {
   /** A file with the filter of system calls. */
   readonly seccompFile: string | undefined;
+  /** As Vantage. */
+  readonly isAgentsUser: boolean;
   prepare(): Promise<Preparation>;
   /** Gives a spare its build, its limits and its network. */
   assign(assignment: Assignment): Promise<void>;
@@ -116,6 +118,11 @@ export class SandboxProcess implements WorkerProcess {
   get pid(): number | undefined {
     if (this.#pid === undefined && this.#first !== undefined) [this.#pid] = childrenOf(this.#first.pid);
     return this.#pid;
+  }
+
+  get vantage(): Vantage | undefined {
+    if (this.#first === undefined || !isSame(this.#first)) return undefined;
+    return { place: this.#first.pid, isAgentsUser: this.#parts.isAgentsUser };
   }
 
   get stdout(): Readable | undefined {

@@ -22,7 +22,7 @@ import { removeTree } from '../../runtimes/remove-tree.ts';
 import { withoutInherited } from '../bwrap/descriptors.ts';
 import { WorkerLimits } from '../cgroups/worker-limits.ts';
 import type { ControlGroups } from '../cgroups/control-groups.ts';
-import type { Assignment, LaunchSpec, WorkerExit, WorkerPlace, WorkerProcess } from '../launcher.ts';
+import type { Assignment, LaunchSpec, Vantage, WorkerExit, WorkerPlace, WorkerProcess } from '../launcher.ts';
 import { endOutputLater } from '../output-grace.ts';
 import type { WorkerUids } from '../worker-uids.ts';
 import { CLEAN_ENVIRONMENT, exportsOf } from './clean-environment.ts';
@@ -103,6 +103,10 @@ export class UserProcess implements WorkerProcess {
 
   get pid(): number | undefined {
     return this.#child.pid;
+  }
+
+  get vantage(): Vantage | undefined {
+    return this.#isGone ? undefined : { place: undefined, isAgentsUser: false };
   }
 
   get stdout(): Readable | undefined {
