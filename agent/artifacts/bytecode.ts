@@ -13,7 +13,8 @@ const PYTHON_FILES = /^python_packages$|\.py$/;
 
 /**
  * `env`: the environment in which the workers' Python runs. Returns the bytes that were written; 0 without Python on this host, or in the build. Compiled files fit the Python that compiled
- * them only; containers with another one ignore them.
+ * them only; containers with another one ignore them. Rejects where it ended early, for which `signal` is one reason: what it has
+ * written stays.
  */
 export async function compileBuild(
   folder: string,
@@ -26,7 +27,7 @@ export async function compileBuild(
     const { stdout } = await promisify(execFile)('nice', args, { cwd: folder, env, signal, timeout: TIMEOUT_MS, killSignal: 'SIGKILL' });
     return Number(stdout.trim()) || 0;
   } catch (error) {
-    if (isErrno(error, 'ENOENT') || signal.aborted) return 0;
+    if (isErrno(error, 'ENOENT')) return 0;
     throw error;
   }
 }

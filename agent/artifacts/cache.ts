@@ -17,6 +17,7 @@ import { messageOf } from '../../lib/to-error.ts';
 import type { BlobTransfer } from '../blobs/blob-transfer.ts';
 import { bootId } from './boot-id.ts';
 import { fingerprintOf, verified, type Fingerprint } from './fingerprint.ts';
+import { sizeOfTree } from './size-of-tree.ts';
 import { unpack, UNPACK_LIMITS, type UnpackLimits } from './unpack.ts';
 
 const DIGEST = /^[0-9a-f]{64}$/;
@@ -36,7 +37,7 @@ export interface CacheOptions {
   readonly blobs: Pick<BlobTransfer, 'frames'>;
   readonly log: Logger;
   readonly limits?: UnpackLimits;
-  /** Compiles the sources of an unpacked build; returns the bytes that it wrote. */
+  /** Compiles the sources of an unpacked build; returns the bytes that it wrote. Called for one build at a time. */
   readonly compile?: (folder: string, signal: AbortSignal) => Promise<number>;
 }
 
@@ -73,6 +74,8 @@ export class ArtifactCache {
   readonly #builds = new Map<string, Build>();
   readonly #fetches = new Map<string, Promise<void>>();
   readonly #syncs = new Set<Promise<void>>();
+  /** The last compilation that is due: each takes a processor, and memory for the code of the largest source. */
+  #compiling = Promise.resolve();
   readonly #closed = new AbortController();
 
   private constructor(options: CacheOptions) {
@@ -205,27 +208,35 @@ export class ArtifactCache {
 
   /** Compiles and syncs in the background: the build is already in use. A compiled file that a power cut truncated would stay. */
   #syncLater(digest: string, build: Build): void {
-    const sync = this.#compile(digest, build)
-      .then(() => this.#sync(digest, build))
-      .finally(() => this.#syncs.delete(sync));
+    const compiled = this.#compiling.then(() => this.#compile(digest, build));
+    this.#compiling = compiled;
+    const sync = compiled.then(() => this.#sync(digest, build)).finally(() => this.#syncs.delete(sync));
     this.#syncs.add(sync);
   }
 
-  /** The build stays meanwhile. */
+  /** The build stays meanwhile. Never rejects. */
   async #compile(digest: string, build: Build): Promise<void> {
     const { compile, log } = this.#options;
-    if (compile === undefined) return;
+    const { signal } = this.#closed;
+    // It may have been evicted since.
+    if (compile === undefined || signal.aborted || this.#builds.get(digest) !== build) return;
     build.holders += 1;
+    const folder = this.#path(digest);
     try {
-      const bytes = await compile(this.#path(digest), this.#closed.signal);
+      const bytes = await compile(folder, signal);
       build.bytes += bytes;
       if (bytes > 0) log.debug({ digest, bytes }, 'sources of the build compiled');
     } catch (error) {
+      // The next agent compiles it.
+      if (signal.aborted) return;
       // Workers compile what they import.
       log.warn({ digest, error: messageOf(error) }, 'compiling the sources of a build failed');
+      // What it had written until then is on the disk.
+      build.bytes = await sizeOfTree(folder).catch(() => build.bytes);
     } finally {
       build.holders -= 1;
     }
+    await this.#evict(digest).catch((error: unknown) => log.warn({ error: messageOf(error) }, 'evicting builds failed'));
   }
 
   async #sync(digest: string, build: Build): Promise<void> {
@@ -274,7 +285,8 @@ export class ArtifactCache {
     idle.sort(([, a], [, b]) => a.usedAt - b.usedAt);
     for (const [digest, build] of idle) {
       if (total <= this.#options.maxBytes) return;
-      if (build.holders > 0) continue;
+      // Another eviction may run.
+      if (build.holders > 0 || this.#builds.get(digest) !== build) continue;
       total -= build.bytes;
       this.#builds.delete(digest);
       // Rename first: a partly removed build must not be taken for a complete one.

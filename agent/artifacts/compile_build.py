@@ -9,6 +9,7 @@ import importlib.util
 import marshal
 import os
 import resource
+import stat
 import struct
 import sys
 
@@ -17,6 +18,8 @@ UNCHECKED = 0b01
 #: Sources that people write are smaller; generated tables are not worth the memory.
 MAX_SOURCE = 2_000_000
 MAX_CODE = 16_000_000
+#: Of all compiled files, or twice the bytes of the sources where that is more: code can be 10,000 times as large as its source.
+MAX_WRITTEN = 64 << 20
 MEMORY = 2 << 30
 CPU_SECONDS = 300
 NOBODY = 65534
@@ -27,8 +30,14 @@ def sources():
         folders[:] = sorted(each for each in folders if each not in ("__pycache__", "node_modules") and not os.path.islink(os.path.join(folder, each)))
         for name in sorted(files):
             path = os.path.join(folder, name)
-            if name.endswith(".py") and not os.path.islink(path) and os.path.getsize(path) <= MAX_SOURCE:
-                yield path
+            if not name.endswith(".py"):
+                continue
+            try:
+                fact = os.lstat(path)
+            except OSError:
+                continue
+            if stat.S_ISREG(fact.st_mode) and fact.st_size <= MAX_SOURCE:
+                yield path, fact.st_size
 
 
 def read_exactly(file, size):
@@ -70,23 +79,33 @@ def parse(requests, replies):
             code = marshal.dumps(compile(source, name.decode("utf-8", "surrogateescape"), "exec", dont_inherit=True, optimize=0))
         except (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError):
             code = b""
+        if len(code) > MAX_CODE:
+            code = b""
         write_all(replies, struct.pack("<I", len(code)) + code)
 
 
-def store(path, source, code):
+def store(path, source, code, room):
+    """Returns the bytes that it wrote: none where the file system refuses, as for a name that is too long, or where there is no room."""
     target = importlib.util.cache_from_source(path)
     folder = os.path.dirname(target)
-    if os.path.islink(folder):
-        return 0
-    os.makedirs(folder, mode=0o755, exist_ok=True)
     data = importlib.util.MAGIC_NUMBER + struct.pack("<I", UNCHECKED) + importlib.util.source_hash(source) + code
+    if os.path.islink(folder) or len(data) > room:
+        return 0
     unfinished = "%s.%d" % (target, os.getpid())
-    file = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o444)
     try:
-        write_all(file, data)
-    finally:
-        os.close(file)
-    os.replace(unfinished, target)
+        os.makedirs(folder, mode=0o755, exist_ok=True)
+        file = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o444)
+    except OSError:
+        return 0
+    try:
+        try:
+            write_all(file, data)
+        finally:
+            os.close(file)
+        os.replace(unfinished, target)
+    except OSError:
+        os.unlink(unfinished)
+        return 0
     return len(data)
 
 
@@ -104,10 +123,14 @@ def main():
     os.close(requests)
     os.close(replies)
     written = 0
+    limit = max(MAX_WRITTEN, 2 * sum(size for _, size in sources()))
     try:
-        for path in sources():
-            with open(path, "rb") as file:
-                source = file.read(MAX_SOURCE)
+        for path, _ in sources():
+            try:
+                with open(path, "rb") as file:
+                    source = file.read(MAX_SOURCE)
+            except OSError:
+                continue
             # The path is replaced by that of the source when the code is loaded.
             name = os.fsencode(path)
             write_all(to_parser, struct.pack("<II", len(source), len(name)) + name + source)
@@ -121,10 +144,11 @@ def main():
             if code is None:
                 break
             if code:
-                written += store(path, source, code)
+                written += store(path, source, code, limit - written)
     except BrokenPipeError:
         pass  # a source has ended the parser: the rest is compiled when it is imported
-    print(written)
+    finally:
+        print(written)
 
 
 main()

@@ -13,6 +13,7 @@ import { CapstanError } from '../../lib/errors.ts';
 import { digestOf } from './fake-scheduler.ts';
 import { addBuild, archiveOf, functionSpec, startAgent, startScheduler } from './fixtures.ts';
 import { rawArchive, type RawEntry } from './raw-archive.ts';
+import { until } from '../support/until.ts';
 import { folderOf } from '../support/folder.ts';
 
 const limits = { entries: 10, bytes: 10_000 };
@@ -139,9 +140,50 @@ async function putBuild(t: ExecutionContext, blobs: Store, files: Record<string,
   return digest;
 }
 
-function openCache(folder: string, blobs: Store, maxBytes = 1_000_000): Promise<ArtifactCache> {
-  return ArtifactCache.open({ folder, maxBytes, blobs, log: pino({ level: 'silent' }) });
+function openCache(folder: string, blobs: Store, maxBytes = 1_000_000, more: Partial<CacheOptions> = {}): Promise<ArtifactCache> {
+  return ArtifactCache.open({ folder, maxBytes, blobs, log: pino({ level: 'silent' }), ...more });
 }
+
+test('what a failed compilation has written counts, and other builds are evicted for it', async (t) => {
+  const blobs = store();
+  const old = await putBuild(t, blobs, { 'main.js': '1' });
+  const large = await putBuild(t, blobs, { 'main.py': '2' });
+  const compile = async (build: string): Promise<number> => {
+    if (!build.endsWith(large)) return 0;
+    await writeFile(join(build, 'main.pyc'), 'x'.repeat(2_000));
+    throw new Error('it took too long');
+  };
+  const folder = join(await folderOf(t), 'cache');
+  const cache = await openCache(folder, blobs, 1_000, { compile });
+  t.teardown(() => cache.close());
+  (await cache.acquire(old)).release();
+  await cache.acquire(large);
+  await until('the other build is evicted', () => !cache.digests.includes(old));
+  await until('the size is noted', async () => {
+    const note = JSON.parse(await readFile(join(folder, `${large}.note`), 'utf8')) as { bytes: number; unsyncedIn: string | null };
+    return note.unsyncedIn === null && note.bytes === 2_001;
+  });
+  t.deepEqual(cache.digests, [large]);
+});
+
+test('one build is compiled at a time', async (t) => {
+  const blobs = store();
+  const turns: PromiseWithResolvers<number>[] = [];
+  const compile = (): Promise<number> => {
+    const turn = Promise.withResolvers<number>();
+    turns.push(turn);
+    return turn.promise;
+  };
+  const cache = await openCache(join(await folderOf(t), 'cache'), blobs, 1_000_000, { compile });
+  for (const text of ['1', '2', '3']) await cache.acquire(await putBuild(t, blobs, { 'main.py': text }));
+  for (const count of [1, 2, 3]) {
+    await until('the next one is compiled', () => turns.length >= count);
+    t.is(turns.length, count);
+    turns[count - 1]?.resolve(0);
+  }
+  await cache.close();
+  t.is(turns.length, 3);
+});
 
 test('workers that want the same build share one fetch', async (t) => {
   const blobs = store();

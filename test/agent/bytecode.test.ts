@@ -1,6 +1,6 @@
 /** The Python sources of a build are compiled once, when it is unpacked, and hold whatever the times of the sources are. */
 import { execFile, execFileSync } from 'node:child_process';
-import { chmod, lstat, readdir, readFile, symlink, utimes } from 'node:fs/promises';
+import { chmod, lstat, mkdir, readdir, readFile, symlink, utimes, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 
@@ -8,6 +8,7 @@ import test, { type ExecutionContext } from 'ava';
 
 import { compileBuild } from '../../agent/artifacts/bytecode.ts';
 import { fingerprintOf, verified } from '../../agent/artifacts/fingerprint.ts';
+import { sizeOfTree } from '../../agent/artifacts/size-of-tree.ts';
 import { folderOf } from '../support/folder.ts';
 import { until } from '../support/until.ts';
 import { addBuild, functionSpec, startAgent, startScheduler } from './fixtures.ts';
@@ -88,6 +89,40 @@ python('a build without Python sources starts nothing, and a folder for compiled
   await symlink(outside, join(folder, '__pycache__'));
   t.is(await compile(t, folder), 0);
   t.deepEqual(await readdir(outside), []);
+});
+
+/** Each level doubles the code, which is in the cleanup after success and after failure. */
+function nested(levels: number): string {
+  const lines = Array.from({ length: levels }, (_, level) => `${' '.repeat(level)}try:a()\n${' '.repeat(level)}finally:\n`);
+  return `${lines.join('')}${' '.repeat(levels)}a()\n`;
+}
+
+python('compiled files take no more than 64 MiB, or twice the sources, however large the code of a source is', async (t) => {
+  const sources = Object.fromEntries(Array.from({ length: 5 }, (_, n) => [`bomb${n}.py`, nested(17)]));
+  const folder = await folderOf(t, { ...sources, 'small.py': 'x = 1\n' });
+  const before = await sizeOfTree(folder);
+  t.true(before < 4_000, String(before));
+  const bytes = await compile(t, folder);
+  t.true(bytes > 0 && bytes <= 64 * 1024 * 1024, String(bytes));
+  t.is((await sizeOfTree(folder)) - before, bytes);
+  t.true((await compiled(folder)).includes('small.py'), 'what still fits is compiled');
+});
+
+python('what the file system refuses is left out, and the rest is compiled and counted', async (t) => {
+  const folder = await folderOf(t, {
+    [`${'a'.repeat(240)}.py`]: 'x = 1\n',
+    'b/__pycache__': 'a file',
+    'b/b.py': 'x = 1\n',
+    'c/c.py': 'x = 1\n',
+  });
+  const { stdout } = await promisify(execFile)('python3', ['-c', 'import sys; print(sys.implementation.cache_tag)'], { env });
+  await mkdir(join(folder, `c/__pycache__/c.${stdout.trim()}.pyc`), { recursive: true });
+  await writeFile(join(folder, 'd.py'), 'x = 1\n');
+  const before = await sizeOfTree(folder);
+  const bytes = await compile(t, folder);
+  t.true(bytes > 0);
+  t.is((await sizeOfTree(folder)) - before, bytes);
+  t.deepEqual((await readdir(join(folder, '__pycache__'))).length, 1);
 });
 
 python('an agent compiles the builds that it unpacks, once', async (t) => {
