@@ -5,7 +5,7 @@
 import { Worker } from 'node:worker_threads';
 
 import { messageOf } from '../../lib/to-error.ts';
-import type { HardwareReading } from './hardware-thread.ts';
+import type { HardwareReading } from './hardware-facts.ts';
 
 /** Most time of a reading, ms. A host with a hundred interfaces takes seconds. */
 const READING_MS = 30_000;

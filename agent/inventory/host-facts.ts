@@ -8,7 +8,7 @@ import os from 'node:os';
 
 import type { HostHardware } from '../../proto/gen/capstan/v1/nodes.ts';
 import { readHardware } from './hardware.ts';
-import type { HardwareReading } from './hardware-thread.ts';
+import type { HardwareReading } from './hardware-facts.ts';
 
 /** What hardly changes while the agent runs: read at its start and with each full probe of the devices. */
 export interface HostIdentity {

@@ -5,12 +5,13 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 
 import test from 'ava';
-import information from 'systeminformation';
+import information, { type Systeminformation } from 'systeminformation';
 
 import { readHardware } from '../../agent/inventory/hardware.ts';
-import type { HardwareReading } from '../../agent/inventory/hardware-thread.ts';
+import { readingOf, type HardwareReading } from '../../agent/inventory/hardware-facts.ts';
 import { CpuLoad, quickIdentity, readGauges, readIdentityOfHost } from '../../agent/inventory/host-facts.ts';
 import { readHostPython } from '../../agent/inventory/host-python.ts';
+import { HostHardware } from '../../proto/gen/capstan/v1/nodes.ts';
 import { folderOf } from '../support/folder.ts';
 
 const PATH = '/usr/local/bin:/usr/bin:/bin';
@@ -65,6 +66,48 @@ test('systeminformation supplies the facts of a Linux host: system, processors, 
   );
   const shown = [interfaces].flat().filter(({ internal, iface }) => !internal && !iface.startsWith('veth'));
   t.deepEqual(hardware?.networkInterfaces.map(({ name }) => name).sort(), shown.map(({ iface }) => iface).sort());
+});
+
+test('numbers that no message takes do not come from the host: fractions, none at all, and larger ones', async (t) => {
+  const [system, osInfo, cpu, memory, [device], interfaces] = await Promise.all([
+    information.system(),
+    information.osInfo(),
+    information.cpu(),
+    information.mem(),
+    information.blockDevices(),
+    information.networkInterfaces(),
+  ]);
+  const [some] = [interfaces].flat();
+  const named = { ...(some as Systeminformation.NetworkInterfacesData), internal: false };
+  const disk = { ...(device as Systeminformation.BlockDevicesData), type: 'disk' };
+  const { memoryBytes, hardware } = readingOf({
+    system,
+    osInfo,
+    cpu: { ...cpu, physicalCores: NaN, processors: undefined as unknown as number },
+    memory: { ...memory, total: NaN, swaptotal: Infinity },
+    devices: [{ ...disk, size: 2.5 }],
+    interfaces: [
+      { ...named, iface: 'wlan0', speed: 866.7, mtu: 1_500 },
+      { ...named, iface: 'gone0', speed: NaN, mtu: NaN, ip4: undefined as unknown as string, ip6: '' },
+      { ...named, iface: 'fast0', speed: 1e10, mtu: -1 },
+    ],
+  });
+  t.is(memoryBytes, 0n);
+  t.like(hardware, { cpuCores: 0, cpuSockets: 0, swapBytes: 0n });
+  t.deepEqual(
+    hardware.disks.map(({ sizeBytes }) => sizeBytes),
+    [2n],
+  );
+  t.deepEqual(
+    hardware.networkInterfaces.map(({ name, speedMbps, mtu }) => [name, speedMbps, mtu]),
+    [
+      ['wlan0', 867, 1_500],
+      ['gone0', 0, 0],
+      ['fast0', 4_294_967_295, 0],
+    ],
+  );
+  t.deepEqual(hardware.networkInterfaces[1]?.addresses, []);
+  t.deepEqual(HostHardware.decode(HostHardware.encode(hardware).finish()), hardware);
 });
 
 test('a fact that the host does not say keeps the value that Node has', async (t) => {
