@@ -7,7 +7,6 @@ import { statfs } from 'node:fs/promises';
 import os from 'node:os';
 
 import type { HostHardware } from '../../proto/gen/capstan/v1/nodes.ts';
-import { readHardware } from './hardware.ts';
 import type { HardwareReading } from './hardware-facts.ts';
 
 /** What hardly changes while the agent runs: read at its start and with each full probe of the devices. */
@@ -53,10 +52,7 @@ export function quickGauges(): HostGauges {
  * Returns the full identity, as systeminformation reads it; what it does not say keeps its quick value. Node's count of
  * processors stays, because it is what the agent may use of them.
  */
-export async function readIdentityOfHost(
-  quick = quickIdentity(),
-  read: () => Promise<HardwareReading> = readHardware,
-): Promise<HostIdentity> {
+export async function readIdentityOfHost(read: () => Promise<HardwareReading>, quick = quickIdentity()): Promise<HostIdentity> {
   const { os: system, cpuModel, memoryBytes, hardware } = await read();
   return {
     ...quick,

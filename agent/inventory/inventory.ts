@@ -6,6 +6,7 @@ import type { DefaultNetworks } from '../engine/isolation-guard.ts';
 import type { Inventory, UnreachableGateway } from '../../proto/gen/capstan/v1/nodes.ts';
 import { messageOf } from '../../lib/to-error.ts';
 import { afterFullProbe, afterLightProbe, differs, NO_DEVICES, type DeviceSet } from './devices.ts';
+import { HardwareReader } from './hardware.ts';
 import { CpuLoad, quickGauges, quickIdentity, readGauges, readIdentityOfHost, type HostGauges, type HostIdentity } from './host-facts.ts';
 import { readHostPython, type HostPython } from './host-python.ts';
 import type { KernelLog } from './kernel-log.ts';
@@ -46,6 +47,8 @@ export interface InventoryIsolation {
 export interface InventoryOptions {
   readonly probe: DeviceProbe;
   readonly kernelLog: KernelLog;
+  /** Absent: systeminformation. */
+  readonly hardware?: Pick<HardwareReader, 'read' | 'close'>;
   /** Runtimes that are always available. */
   readonly runtimes: readonly string[];
   /** Probes the container engine, which may start or stop at any time. Never rejects. */
@@ -75,9 +78,12 @@ export class InventoryKeeper {
   #identity: HostIdentity = quickIdentity();
   #gauges: HostGauges = quickGauges();
   readonly #load = new CpuLoad();
+  readonly #hardware: Pick<HardwareReader, 'read' | 'close'>;
   #python: HostPython = { version: '', packages: {} };
-  /** When the identity and the host's Python were read last, monotonic ms. */
+  /** When reading the identity and the host's Python began last, monotonic ms. */
   #hostAt = -Infinity;
+  /** The reading that runs. */
+  #hostReading: Promise<void> | undefined;
   /** As reported by nvidia-smi. */
   #devices: DeviceSet = NO_DEVICES;
   /** The same with errors from the kernel log. */
@@ -99,12 +105,13 @@ export class InventoryKeeper {
 
   constructor(options: InventoryOptions) {
     this.#options = options;
+    this.#hardware = options.hardware ?? new HardwareReader();
   }
 
-  /** Starts the rounds; resolves after the first probe of the devices. */
+  /** Starts the rounds; resolves after the first probe of the devices and the first reading of the host. */
   async start(): Promise<void> {
     this.#run(true);
-    await this.#round;
+    await Promise.all([this.#round, this.#hostReading]);
   }
 
   /** A worker with devices failed: probes them immediately, unless that happened a moment ago. */
@@ -155,7 +162,8 @@ export class InventoryKeeper {
     this.#closed = true;
     clearTimeout(this.#timer);
     this.#options.probe.close();
-    await this.#round;
+    this.#hardware.close();
+    await Promise.all([this.#round, this.#hostReading]);
     await this.#options.kernelLog.close();
   }
 
@@ -175,6 +183,7 @@ export class InventoryKeeper {
   #run(first: boolean): void {
     this.#doubted = false;
     this.#restingSince = undefined;
+    this.#readHostLater();
     this.#round = Promise.all([this.#probeHost(first), this.#probeDevices(), this.#probeEngine()]).then((changes) => {
       if (this.#closed) return;
       const builds = [...this.#options.builds()].sort().join();
@@ -197,33 +206,44 @@ export class InventoryKeeper {
   async #probeHost(first: boolean): Promise<boolean> {
     try {
       this.#gauges = await readGauges(this.#options.folder, this.#load);
-      return (await this.#probeSlowly()) || first;
     } catch (error) {
       this.#options.log.warn({ error: messageOf(error) }, 'reading the host failed');
     }
     return first;
   }
 
-  /** Reads the identity and the host's Python where that is due. Returns true when one has changed. */
-  async #probeSlowly(): Promise<boolean> {
+  /**
+   * Reads the identity and the host's Python where that is due, and tells what has changed. Outside of the rounds: a program that
+   * hangs must not hold up the probes of the devices.
+   */
+  #readHostLater(): void {
     const now = performance.now();
-    if (now - this.#hostAt < this.#options.fullMs) return false;
+    if (this.#hostReading !== undefined || now - this.#hostAt < this.#options.fullMs) return;
     this.#hostAt = now;
-    const before = this.#slowFacts;
-    const [identity, python] = await Promise.all([this.#readIdentity(), readHostPython(this.#options.env)]);
-    this.#identity = identity;
-    this.#python = python;
-    return this.#slowFacts !== before;
+    this.#hostReading = Promise.all([this.#readIdentity(), this.#readPython()]).then(() => {
+      this.#hostReading = undefined;
+    });
   }
 
-  /** Returns the last identity where the host cannot be read now. */
-  async #readIdentity(): Promise<HostIdentity> {
+  /** Leaves the last identity where the host cannot be read now. */
+  async #readIdentity(): Promise<void> {
     try {
-      return await readIdentityOfHost();
+      const identity = await readIdentityOfHost(() => this.#hardware.read());
+      this.#change(() => (this.#identity = identity));
     } catch (error) {
-      this.#options.log.warn({ error: messageOf(error) }, 'reading the hardware failed');
-      return this.#identity;
+      if (!this.#closed) this.#options.log.warn({ error: messageOf(error) }, 'reading the hardware failed');
     }
+  }
+
+  async #readPython(): Promise<void> {
+    const python = await readHostPython(this.#options.env);
+    this.#change(() => (this.#python = python));
+  }
+
+  #change(apply: () => void): void {
+    const before = this.#slowFacts;
+    apply();
+    if (this.#slowFacts !== before && !this.#closed) this.#tell();
   }
 
   get #slowFacts(): string {

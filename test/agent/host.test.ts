@@ -1,17 +1,24 @@
 /** What a host says of itself: system, processors, and which packages of the base images its Python has, without importing one. */
 import { execFile } from 'node:child_process';
-import { mkdir, writeFile } from 'node:fs/promises';
+import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 
 import test from 'ava';
+import { pino } from 'pino';
 import information, { type Systeminformation } from 'systeminformation';
 
-import { readHardware } from '../../agent/inventory/hardware.ts';
+import { HardwareReader } from '../../agent/inventory/hardware.ts';
 import { readingOf, type HardwareReading } from '../../agent/inventory/hardware-facts.ts';
 import { CpuLoad, quickIdentity, readGauges, readIdentityOfHost } from '../../agent/inventory/host-facts.ts';
 import { readHostPython } from '../../agent/inventory/host-python.ts';
-import { HostHardware } from '../../proto/gen/capstan/v1/nodes.ts';
+import { readStat } from '../../agent/runtimes/process-stat.ts';
+import { InventoryKeeper } from '../../agent/inventory/inventory.ts';
+import type { KernelLog } from '../../agent/inventory/kernel-log.ts';
+import type { ProbeResult } from '../../agent/inventory/probe.ts';
+import { until } from '../support/until.ts';
+import { HostHardware, type Inventory } from '../../proto/gen/capstan/v1/nodes.ts';
+import { messageOf } from '../../lib/to-error.ts';
 import { folderOf } from '../support/folder.ts';
 
 const PATH = '/usr/local/bin:/usr/bin:/bin';
@@ -48,7 +55,7 @@ with zipfile.ZipFile(sys.argv[1], "w") as archive:
 });
 
 test('systeminformation supplies the facts of a Linux host: system, processors, memory, disks and network', async (t) => {
-  const { os, cpuModel, memoryBytes, hardware } = await readIdentityOfHost();
+  const { os, cpuModel, memoryBytes, hardware } = await readIdentityOfHost(() => new HardwareReader().read());
   const [system, cpu, memory, devices, interfaces] = await Promise.all([
     information.osInfo(),
     information.cpu(),
@@ -112,13 +119,64 @@ test('numbers that no message takes do not come from the host: fractions, none a
 
 test('a fact that the host does not say keeps the value that Node has', async (t) => {
   const quick = { ...quickIdentity(), os: 'Some Linux', cpuModel: 'Some CPU' };
-  const reading = await readHardware();
+  const reading = await new HardwareReader().read();
   const read = (): Promise<HardwareReading> => Promise.resolve({ ...reading, os: '', cpuModel: '', memoryBytes: 0n });
-  t.like(await readIdentityOfHost(quick, read), { os: 'Some Linux', cpuModel: 'Some CPU', memoryBytes: quick.memoryBytes });
+  t.like(await readIdentityOfHost(read, quick), { os: 'Some Linux', cpuModel: 'Some CPU', memoryBytes: quick.memoryBytes });
 });
 
-test('a reading that takes too long ends with its thread, and says so', async (t) => {
-  await t.throwsAsync(readHardware(0), { message: 'systeminformation did not respond within 0 ms' });
+test('a reading that takes too long ends with the program that it waits for, and there is one at a time', async (t) => {
+  const folder = await folderOf(t);
+  const hanging = join(folder, 'hanging.mjs');
+  await writeFile(
+    hanging,
+    `import { execSync } from 'node:child_process'; execSync('echo $$ >${join(folder, 'pid')}; exec sleep 300; :', { stdio: 'ignore' });`,
+  );
+  const reader = new HardwareReader({ program: hanging, limitMs: 3_600_000 });
+  const reading = t.throwsAsync(reader.read(), { message: 'the agent is stopping' });
+  await t.throwsAsync(reader.read(), { message: 'the last reading of systeminformation has not ended yet' });
+  const pid = await until('the program runs', async () => Number(await readFile(join(folder, 'pid'), 'utf8').catch(() => '')));
+  reader.close();
+  await reading;
+  await until('the program is gone', () => (readStat(pid)?.state ?? 'Z') === 'Z');
+  const soon = new HardwareReader({ program: hanging, limitMs: 0 });
+  await t.throwsAsync(soon.read(), { message: 'systeminformation did not respond within 0 ms' });
+  await until('it may be read again', async () => {
+    const why = await soon.read().then(() => '', messageOf);
+    return why.includes('did not respond');
+  });
+});
+
+test('hardware that cannot be read does not hold up the devices, and is told when it has been', async (t) => {
+  const folder = await folderOf(t);
+  const real = await new HardwareReader().read();
+  const reading = Promise.withResolvers<HardwareReading>();
+  const told: Inventory[] = [];
+  let probes = 0;
+  const probe = async (): Promise<ProbeResult> => {
+    probes += 1;
+    return probes < 3 ? { kind: 'none' } : { kind: 'failed', problem: 'no driver' };
+  };
+  const keeper = new InventoryKeeper({
+    probe: { full: probe, light: probe, close: () => undefined },
+    kernelLog: { read: async () => [], close: async () => undefined } as unknown as KernelLog,
+    hardware: { read: () => reading.promise, close: () => undefined },
+    runtimes: [],
+    isolation: { processes: 'none', networks: [], defaultNetworks: { usual: 'host', closed: 'host' }, missing: [] },
+    builds: () => [],
+    folder,
+    env: { PATH },
+    lightMs: 5,
+    fullMs: 3_600_000,
+    log: pino({ level: 'silent' }),
+    onChange: (inventory) => told.push(inventory),
+  });
+  const started = keeper.start();
+  await until('the devices are reported', () => told.some(({ deviceProblem }) => deviceProblem === 'no driver'));
+  t.is(told.at(-1)?.hardware, undefined);
+  reading.resolve(real);
+  await started;
+  t.deepEqual(told.at(-1)?.hardware, real.hardware);
+  await keeper.close();
 });
 
 test('the load is that between two looks', async (t) => {

@@ -1,6 +1,4 @@
-/** Runs in a thread of its own (hardware.ts): reads the host with systeminformation and posts one result. */
-import { parentPort } from 'node:worker_threads';
-
+/** Runs as a separate process (hardware.ts): reads the host with systeminformation and sends one result. */
 import information from 'systeminformation';
 
 import { readingOf, type HardwareReading } from './hardware-facts.ts';
@@ -17,4 +15,5 @@ async function read(): Promise<HardwareReading> {
   return readingOf({ system, osInfo, cpu, memory, devices, interfaces: [interfaces].flat() });
 }
 
-parentPort?.postMessage(await read());
+// The library may leave a timer.
+process.send?.(await read(), () => process.exit());
