@@ -23,7 +23,7 @@ import {
 import { packArtifact, removeArtifact, TOOL_FOLDER, type Artifact, type Layer } from '../deploy/artifact.ts';
 import { checkSize } from '../deploy/artifact-size.ts';
 import { checkNames, FORMER_IGNORE_FILE, IGNORE_FILE, listFiles } from '../deploy/files.ts';
-import { dotEnvNotice, ownSettingsNotice, recordedLookUp, withEnvFile, type EnvFile } from '../deploy/env-file.ts';
+import { dotEnvNotice, ownSettingsNotice, recordedLookUp, secretPaths, withEnvFile, type EnvFile } from '../deploy/env-file.ts';
 import { MANIFEST_NAME, readManifest } from '../deploy/manifest.ts';
 import { artifactFacts, writeBuildFacts, type BuildFacts } from './build-facts.ts';
 import { createActivity } from '../terminal/activity.ts';
@@ -93,7 +93,8 @@ async function buildWritten(folder: string, options: BuildOptions, terminal: Ter
   const path = options.lookUp('PATH') ?? '';
   for (const text of await checkCommands({ folder, commands, layers, generated: scripts, path })) terminal.warn(text);
   const generatedFiles = [...(await emptyRequirements(folder)), ...scripts];
-  const artifact = await packArtifact(folder, application.published, { keepStaging, layers, generated: generatedFiles });
+  const secrets = secretPaths(folder, options.envFile);
+  const artifact = await packArtifact(folder, application.published, { keepStaging, layers, generated: generatedFiles, secrets });
   await publishManifest(folder, application.published);
   return { application, artifact };
 }
@@ -126,7 +127,8 @@ async function buildDeclared(declared: DeclaredApplication, options: BuildOption
 async function buildFrom(source: string, declared: DeclaredApplication, options: BuildOptions, terminal: Terminal): Promise<Built> {
   const { folder, endpoints } = declared;
   const handlers = await handlersOf(declared);
-  const facts: BuildFacts = { version: '1', project_name: basename(folder), source_fingerprint: await fingerprintOf(source) };
+  const secrets = secretPaths(folder, options.envFile);
+  const facts: BuildFacts = { version: '1', project_name: basename(folder), source_fingerprint: await fingerprintOf(source, secrets) };
   const packages = await installPackages(declared, options, terminal);
   for (const text of await missingModules(declared, packages, options.exclude)) terminal.warn(text);
   const scripts = declared.pythonVersion === null ? [] : await projectScripts(folder, declared.pythonRoots);
@@ -151,6 +153,7 @@ async function buildFrom(source: string, declared: DeclaredApplication, options:
     layers: packages.layers satisfies readonly Layer[],
     // Packages installed for this machine may not fit the hosts.
     skip: (_name, path) => path === 'node_modules/@capstan/sdk' || (path === 'node_modules' && packages.replacesNodeModules),
+    secrets,
     keepStaging: options.keepStaging,
     packing: (done, total) => activity.at(done, total),
   }).finally(() => activity.end());
@@ -220,8 +223,8 @@ async function sdkFiles(endpoints: readonly DeclaredEndpoint[]): Promise<Generat
  * Returns the hash of the application's own files; installed and generated files do not count.
  * @throws CapstanError INVALID_ARCHIVE when they alone are too large, before any of them is read and anything installed.
  */
-async function fingerprintOf(folder: string): Promise<string> {
-  const { entries } = await listFiles(folder, { skip: (name) => name === 'node_modules' });
+async function fingerprintOf(folder: string, secrets: readonly string[]): Promise<string> {
+  const { entries } = await listFiles(folder, { skip: (name) => name === 'node_modules', secrets });
   checkNames(entries);
   await checkSize({
     root: folder,

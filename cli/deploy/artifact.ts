@@ -51,6 +51,8 @@ export interface ArtifactParts {
   readonly layers?: readonly Layer[];
   /** Selects files of the folder to leave out, by name and path. */
   readonly skip?: (name: string, path: string) => boolean;
+  /** Files of variables, left out unless `.toolignore` includes them; relative to the folder. */
+  readonly secrets?: readonly string[];
   readonly keepStaging?: boolean;
   /** Folder that gets the artifact, when it is another than the packed one. */
   readonly output?: string;
@@ -70,8 +72,8 @@ export async function removeArtifact(folder: string): Promise<void> {
  * @throws CapstanError INVALID_ARCHIVE when it exceeds the limit or contains what an artifact must not.
  */
 export async function packArtifact(folder: string, manifest: string, parts: ArtifactParts = {}): Promise<Artifact> {
-  const { generated = [], layers = [], keepStaging = false, limit = ARTIFACT_LIMITS.bytes, output = folder } = parts;
-  const { entries, leftOut } = await listFiles(folder, parts.skip === undefined ? {} : { skip: parts.skip });
+  const { generated = [], layers = [], keepStaging = false, limit = ARTIFACT_LIMITS.bytes, output = folder, secrets = [] } = parts;
+  const { entries, leftOut } = await listFiles(folder, { secrets, ...(parts.skip === undefined ? {} : { skip: parts.skip }) });
   checkNames(entries);
   const staging = join(folder, STAGING);
   await rm(staging, { recursive: true, force: true });

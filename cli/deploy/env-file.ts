@@ -2,8 +2,8 @@
  * Environment of endpoints from a file: `--env-file`. Workers get what the file sets, as those of `capstan run` get `.env`; a
  * declaration's own `env` takes precedence. Values are secrets: only names are ever printed.
  */
-import { readFileSync } from 'node:fs';
-import { resolve } from 'node:path';
+import { readFileSync, realpathSync } from 'node:fs';
+import { relative, resolve } from 'node:path';
 import { parseEnv } from 'node:util';
 
 import { environmentFault } from '../../lib/environment-values.ts';
@@ -20,14 +20,17 @@ const MAX_NAMED = 5;
 export interface EnvFile {
   /** As it was given. */
   readonly path: string;
+  /** Absolute. */
+  readonly file: string;
   readonly values: Readonly<Record<string, string>>;
 }
 
 /** @throws CapstanError INVALID_ARGUMENT when it cannot be read. */
 export function readEnvFile(path: string, cwd: string): EnvFile {
+  const file = resolve(cwd, path);
   let text: string;
   try {
-    text = decodeText(readFileSync(resolve(cwd, path)), path);
+    text = decodeText(readFileSync(file), path);
   } catch (cause) {
     const reason = cause instanceof CapstanError ? cause.message : `cannot read ${path} (${errnoOf(cause) ?? 'unreadable'})`;
     throw new CapstanError('INVALID_ARGUMENT', `--env-file: ${reason}`, { field: '--env-file', cause });
@@ -35,7 +38,7 @@ export function readEnvFile(path: string, cwd: string): EnvFile {
   const set = Object.entries(parseEnv(text)).filter((each): each is [string, string] => each[1] !== undefined);
   const values = Object.fromEntries(set);
   mustBeValid(values, path);
-  return { path, values };
+  return { path, file, values };
 }
 
 function mustBeValid(env: Readonly<Record<string, string>>, path: string): void {
@@ -47,6 +50,18 @@ function mustBeValid(env: Readonly<Record<string, string>>, path: string): void 
 /** The tool's own settings are no part of an application: a worker must not get the key of whoever deploys it. */
 function isOwn(name: string): boolean {
   return name === KEY_VARIABLE || name.startsWith('CAPSTAN_');
+}
+
+/** Returns the paths of the file and of what it links to, relative to the folder; those outside begin with `..`. */
+export function secretPaths(folder: string, envFile: EnvFile | undefined): string[] {
+  if (envFile === undefined) return [];
+  const root = realpathSync(folder);
+  const given = [relative(resolve(folder), envFile.file), relative(root, envFile.file)];
+  try {
+    return [...given, relative(root, realpathSync(envFile.file))];
+  } catch {
+    return given; // a pipe: --env-file <(…)
+  }
 }
 
 /** Adds the file's variables to every endpoint. @throws CapstanError INVALID_ARGUMENT that names the file and the rule. */

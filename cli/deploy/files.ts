@@ -51,12 +51,12 @@ interface Rules {
  * Lists the folder. `.gitignore` files apply to their subtree, `.toolignore` to the whole folder, and it may include again
  * what these exclude. Installed
  * dependencies are included whatever `.gitignore` says, because a node installs nothing. `skip` excludes files by name
- * and path.
+ * and path, `secrets` the files of variables at these paths unless `.toolignore` includes them.
  * @throws CapstanError INVALID_ARCHIVE for a link that leads out of the folder.
  */
 export async function listFiles(
   folder: string,
-  options: { readonly skip?: (name: string, path: string) => boolean } = {},
+  options: { readonly skip?: (name: string, path: string) => boolean; readonly secrets?: readonly string[] } = {},
 ): Promise<FileList> {
   const root = await realpath(folder);
   const entries: FileEntry[] = [];
@@ -97,9 +97,14 @@ export async function listFiles(
       const isFolder = stat.isDirectory();
       const verdict = verdictOf(path, isFolder, rules);
       if (verdict === 'excluded' && !(isFolder && rules.tool.includesBelow(path))) continue;
+      const isNamed = rules.tool.names(path, isFolder);
+      const hint = `(to pack it, add !${path} to .toolignore)`;
+      if (!isNamed && options.secrets?.includes(path) === true) {
+        leftOut.push(`${path} is the file of --env-file, whose values are secrets ${hint}`);
+        continue;
+      }
       // Packages contain certificates and samples; what the user wrote there on purpose is named in .toolignore.
-      if (!isDependency(path) && !rules.tool.names(path, stat.isDirectory())) {
-        const hint = `(to pack it, add !${path} to .toolignore)`;
+      if (!isDependency(path) && !isNamed) {
         if (isCredentialName(name, stat.isDirectory())) {
           leftOut.push(`${path} may contain credentials ${hint}`);
           continue;

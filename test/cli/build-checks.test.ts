@@ -1,5 +1,5 @@
 /** What a build refuses, warns of and leaves behind, without any package to install. */
-import { access, mkdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { access, mkdir, readFile, rm, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 
 import test, { type ExecutionContext } from 'ava';
@@ -121,4 +121,36 @@ test('the manifest that a build left in .tool does not contradict endpoints that
   // One that was edited since the build is somebody's.
   await writeFile(join(folder, '.tool/tool_manifest.json'), manifest({}));
   t.regex((await build(t, folder)).stderr, /is replaced/);
+});
+
+test('the file of --env-file is not packed, whatever its name, also through a link, unless .toolignore names it', async (t) => {
+  const sources: readonly (readonly [string, string])[] = [
+    ['one.ts', declaring('')],
+    ['one.ts', declaring(`build: 'true'`)],
+    ['tool_manifest.json', manifest({})],
+  ];
+  for (const [name, source] of sources) {
+    const folder = await folderOf(t, {
+      'one.ts': 'export const one = (value: number) => value;\n',
+      [name]: source,
+      'settings/production.cfg': 'TOKEN=s3cret\n',
+      'settings/other.cfg': 'A=1\n',
+    });
+    await symlink('settings/production.cfg', join(folder, 'current'));
+    for (const path of ['settings/production.cfg', 'current']) {
+      const { code, stderr, names } = await build(t, folder, '--env-file', path);
+      t.is(code, 0, stderr);
+      t.deepEqual(
+        names.filter((each) => /cfg|current/.test(each)),
+        ['settings/other.cfg'],
+        path,
+      );
+      t.regex(
+        stderr,
+        /^! excluded: settings\/production\.cfg is the file of --env-file, .*\(to pack it, add !settings\/production\.cfg to \.toolignore\)$/m,
+      );
+    }
+    await writeFile(join(folder, '.toolignore'), '!settings/production.cfg\n');
+    t.true((await build(t, folder, '--env-file', 'settings/production.cfg')).names.includes('settings/production.cfg'));
+  }
 });
