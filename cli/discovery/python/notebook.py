@@ -12,6 +12,7 @@ MARK = re.compile(r"\s*#\s*(\|\s*export|capstan:\s*export)\b")
 TAGS = {"capstan", "export"}
 HEADER = re.compile(r"(?m)^# /// script$\s(?:^#(?:| .*)$\s)+^# ///$")
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+MAGIC = re.compile(r"\s*[%!]")
 IMPORTS = (ast.Import, ast.ImportFrom)
 
 
@@ -69,10 +70,8 @@ def read_cell(number, source, marked):
         if marked:
             raise Fault(number, 1, "a cell with a magic of the whole cell (%%) cannot be exported")
         return []
-    # Magics and shell commands are IPython's; they mean nothing in a module. A line of a string stays what it is.
-    plain = "\n".join("" if re.match(r"\s*[%!]", line) else line for line in lines)
     try:
-        tree = ast.parse(plain)
+        plain, tree = parsed(lines)
     except SyntaxError as error:
         # A cell that is no Python may hold notes; one that declares an endpoint has a mistake.
         if marked or "Endpoint" in source:
@@ -84,6 +83,32 @@ def read_cell(number, source, marked):
         first = min([node.lineno] + [each.lineno for each in getattr(node, "decorator_list", [])])
         found.append(Statement(number, node, "\n".join(own[first - 1 : node.end_lineno]), marked))
     return found
+
+
+def parsed(lines):
+    """
+    Returns the text of a cell without its magics and shell commands, which mean nothing in a module, and its tree. Only a line that Python
+    refuses can be one: the line of a string or of an expression may begin with the same characters.
+    """
+    rest = list(lines)
+    while True:
+        plain = "\n".join(rest)
+        try:
+            return plain, ast.parse(plain)
+        except SyntaxError as error:
+            at = refused_magic(rest, error)
+            if at is None:
+                raise
+            while rest[at].endswith("\\") and at + 1 < len(rest):
+                rest[at] = ""
+                at += 1
+            rest[at] = ""
+
+
+def refused_magic(lines, error):
+    """Returns the index of the magic that Python refuses; None where it refuses anything else."""
+    at = min(error.lineno or 1, len(lines)) - 1
+    return at if MAGIC.match(lines[at]) else None
 
 
 def closure(statements):

@@ -1,0 +1,57 @@
+/** What of a notebook is exported, and what is refused with its cell and line. */
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+
+import test, { type ExecutionContext } from 'ava';
+
+import { projectFolder } from '../../cli/build/notebook.ts';
+import { createTerminal } from '../../cli/terminal/terminal.ts';
+import { folderOf } from '../support/folder.ts';
+
+const SDK = 'from capstan import Endpoint';
+
+/** Exports a notebook of these cells; returns the module without its head. */
+async function exported(t: ExecutionContext, ...cells: readonly string[]): Promise<string> {
+  const sources = cells.map((source) => ({ cell_type: 'code', metadata: {}, source }));
+  const folder = await folderOf(t, { 'one.ipynb': JSON.stringify({ nbformat: 4, cells: sources }) });
+  const terminal = createTerminal({ out: { write: () => true }, err: { write: () => true }, colours: false });
+  await projectFolder('one.ipynb', folder, terminal);
+  const text = await readFile(join(folder, 'one.py'), 'utf8');
+  return text.slice(text.indexOf('\n') + 1);
+}
+
+test('lines of strings and expressions that begin as magics do are kept; magics are not', async (t) => {
+  const module = await exported(
+    t,
+    `${SDK}\n%matplotlib inline\n!pip install "it's \\\n  -q x"\nN = (100\n    % 7)`,
+    'STYLE = """\n!important\n%s {\n"""\n%time 1',
+    '@Endpoint(name="one")\ndef one():\n    text = """\n    %d of\n"""\n    !ls\n    return text % N + STYLE',
+  );
+  t.is(
+    module,
+    `# cell 1
+${SDK}
+
+
+N = (100
+    % 7)
+
+
+# cell 2
+STYLE = """
+!important
+%s {
+"""
+
+
+# cell 3
+@Endpoint(name="one")
+def one():
+    text = """
+    %d of
+"""
+
+    return text % N + STYLE
+`,
+  );
+});
