@@ -55,3 +55,37 @@ def one():
 `,
   );
 });
+
+test('a statement is exported without the others of its line, and once', async (t) => {
+  const module = await exported(
+    t,
+    `import os; import sys; ${SDK}`,
+    'É = "ä"; MODEL = "a"; train()',
+    '# of the endpoint\n@Endpoint(\n    name="one",\n)\n# decorated\ndef one():\n    return os.name, sys.path, MODEL\none()',
+  );
+  t.is(
+    module,
+    `# cell 1
+import os
+
+
+import sys
+
+
+${SDK}
+
+
+# cell 2
+MODEL = "a"
+
+
+# cell 3
+@Endpoint(
+    name="one",
+)
+# decorated
+def one():
+    return os.name, sys.path, MODEL
+`,
+  );
+});

@@ -77,11 +77,9 @@ def read_cell(number, source, marked):
         if marked or "Endpoint" in source:
             raise Fault(number, error.lineno or 1, error.msg)
         return []
-    own = plain.split("\n")
     found = []
     for node in tree.body:
-        first = min([node.lineno] + [each.lineno for each in getattr(node, "decorator_list", [])])
-        found.append(Statement(number, node, "\n".join(own[first - 1 : node.end_lineno]), marked))
+        found.append(Statement(number, node, text_of(plain, node), marked))
     return found
 
 
@@ -109,6 +107,16 @@ def refused_magic(lines, error):
     """Returns the index of the magic that Python refuses; None where it refuses anything else."""
     at = min(error.lineno or 1, len(lines)) - 1
     return at if MAGIC.match(lines[at]) else None
+
+
+def text_of(source, node):
+    """The text of a statement with its decorators, without what else stands on its lines."""
+    before = source.split("\n")[first_line(node) - 1 : node.lineno - 1]
+    return "\n".join(before + [ast.get_source_segment(source, node)])
+
+
+def first_line(node):
+    return min([node.lineno] + [each.lineno for each in getattr(node, "decorator_list", [])])
 
 
 def closure(statements):
