@@ -89,3 +89,15 @@ def one():
 `,
   );
 });
+
+test('what Python refuses after parsing is refused with its cell and line', async (t) => {
+  const one = '@Endpoint(name="one")\ndef one():\n    return 1';
+  await t.throwsAsync(exported(t, SDK, `${one}\n\ndef two():\n    nonlocal q\n    q = 1`), {
+    code: 'INVALID_MANIFEST',
+    message: /^one\.ipynb: cell 2, line 6: no binding for nonlocal 'q' found$/,
+  });
+  await t.throwsAsync(exported(t, SDK, `files = !ls\n${one}`), {
+    code: 'INVALID_MANIFEST',
+    message: /^one\.ipynb: cell 2, line 1: /,
+  });
+});

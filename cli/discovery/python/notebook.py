@@ -79,7 +79,12 @@ def read_cell(number, source, marked):
         return []
     found = []
     for node in tree.body:
-        found.append(Statement(number, node, text_of(plain, node), marked))
+        first = first_line(node)
+        try:
+            found.append(Statement(number, node, text_of(plain, node), marked))
+        except SyntaxError as error:
+            # Python refuses it only after parsing: `nonlocal` of a name that no function has.
+            raise Fault(number, first + (error.lineno or 1) - 1, error.msg)
     return found
 
 
