@@ -25,6 +25,17 @@ export interface CommandCheck {
 
 /** Programs whose first argument may be a script of the build. */
 const INTERPRETER = /^(?:python[\d.]*|node|deno|bun|tsx|ruby|perl|(?:ba|da|z)?sh)$/;
+/** Options whose value is the next argument, which is no script of the build. */
+const OF_NODE =
+  /^(?:-r|-C|--(?:require|import|preload|loader|experimental-loader|conditions|env-file|env-file-if-exists|disable-warning|watch-path|title|tsconfig|test-reporter|test-global-setup))$/;
+const WITH_VALUE: readonly (readonly [RegExp, RegExp])[] = [
+  [/^python/, /^(?:-[bBdEiIOPqsSuvx]*[WX]|--check-hash-based-pycs)$/],
+  [/^(?:node|bun|tsx)$/, OF_NODE],
+  [/^deno$/, /^(?:-c|--(?:config|preload|import|import-map|env-file))$/],
+  [/^ruby$/, /^-[rIC]$/],
+  [/^perl$/, /^-I$/],
+  [/sh$/, /^(?:[-+][oO]|--(?:rcfile|init-file))$/],
+];
 const SCRIPT = /\.(?:py|[cm]?[jt]s|sh|rb|pl)$/;
 /** What follows is code, or the name of a module. */
 const NO_SCRIPT = /^-(?:[a-zA-Z]*[cem]|-eval|-print)$/;
@@ -52,8 +63,8 @@ export async function checkCommands({ folder, commands, layers, generated, path 
     if (program.includes('$')) return [];
     if (program.includes('/')) mustRun(name, program, files);
     const interpreter = posix.basename(program);
-    const script = INTERPRETER.test(interpreter) ? scriptOf(rest) : undefined;
-    if (script !== undefined && !files.has(posix.normalize(script)))
+    const script = INTERPRETER.test(interpreter) ? scriptOf(interpreter, rest) : undefined;
+    if (script !== undefined && !files.has(script) && !(layers.length > 0 && OF_PACKAGES.test(script)))
       throw missing(name, script, 'is not in the artifact', 'Name a file of the project; an ignore file may exclude it.');
     if (program.includes('/') || isBrought(program) || INTERPRETER.test(program) || onPath(program, path)) return [];
     return [`endpoint ${name}: the program ${program} is in no package of the build; it starts only on nodes that have it`];
@@ -72,11 +83,14 @@ function mustRun(name: string, program: string, files: ReadonlyMap<string, boole
     throw missing(name, program, 'may not be run', `Allow it (chmod +x ${path}), or run it by its interpreter: ["sh", "${path}"].`);
 }
 
-function scriptOf(args: readonly string[]): string | undefined {
-  for (const arg of args) {
-    if (NO_SCRIPT.test(arg)) return undefined;
-    if (arg.startsWith('-') || arg.includes('$')) continue;
-    return SCRIPT.test(arg) && !arg.startsWith('/') ? arg : undefined;
+/** A path below the project, normalised. */
+function scriptOf(interpreter: string, args: readonly string[]): string | undefined {
+  const withValue = WITH_VALUE.find(([name]) => name.test(interpreter))?.[1];
+  for (let at = 0; at < args.length; at += 1) {
+    const arg = args[at] ?? '';
+    if (withValue?.test(arg) === true) at += 1;
+    else if (NO_SCRIPT.test(arg)) return undefined;
+    else if (!arg.startsWith('-') && !arg.includes('$')) return SCRIPT.test(arg) && !arg.startsWith('/') ? posix.normalize(arg) : undefined;
   }
   return undefined;
 }

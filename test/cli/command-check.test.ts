@@ -8,6 +8,8 @@ import test, { type ExecutionContext } from 'ava';
 import { extract } from 'tar';
 
 import { build } from '../../cli/build/build.ts';
+import { checkCommands } from '../../cli/build/command-check.ts';
+import type { Layer } from '../../cli/deploy/artifact.ts';
 import { createTerminal } from '../../cli/terminal/terminal.ts';
 import { folderOf } from '../support/folder.ts';
 
@@ -53,6 +55,9 @@ const REFUSED: readonly [readonly string[], RegExp][] = [
   [['/usr/bin/python3', 'worker.py', '--port', '$PORT'], /worker\.py is not in the artifact/],
   [['node', '--enable-source-maps', 'dist/server.js'], /dist\/server\.js is not in the artifact/],
   [['bash', 'ignored.sh'], /ignored\.sh is not in the artifact/],
+  [['node', '-r', 'dotenv/config.js', 'gone.js'], /gone\.js is not in the artifact/],
+  [['python3', '-uW', 'ignore', '-X', 'dev', 'gone.py'], /gone\.py is not in the artifact/],
+  [['node', 'node_modules/vite/bin/vite.js'], /node_modules\/vite\/bin\/vite\.js is not in the artifact/],
 ];
 const ADMITTED: readonly (readonly string[])[] = [
   ['bin/run'],
@@ -63,11 +68,23 @@ const ADMITTED: readonly (readonly string[])[] = [
   ['$PROGRAM', 'x.py'],
   ['/opt/model/serve'],
   ['ls', 'missing.py'],
+  ['node', '-r', 'dotenv/config.js', 'server.js'],
+  ['node', '--import', 'tsx/esm.mjs', '--require', './x.cjs', 'server.js'],
+  ['node', '--loader', 'ts-node/esm.mjs', '--experimental-loader', 'x.mjs', './server.js'],
+  ['python3', '-W', 'ignore::x.py', '-X', 'importtime', 'bin/serve.py'],
+  ['bash', '-o', 'pipefail', 'bin/plain'],
 ];
 
 for (const [form, declared] of FORMS) {
   test(`${form}: what is not in the artifact is refused, and what a node or the build has is not`, async (t) => {
-    const own = { 'bin/run': '#!/bin/sh\n', 'bin/plain': 'echo\n', 'ignored.sh': '', '.toolignore': 'ignored.sh\n' };
+    const own = {
+      'bin/run': '#!/bin/sh\n',
+      'bin/plain': 'echo\n',
+      'ignored.sh': '',
+      'server.js': '',
+      'bin/serve.py': '',
+      '.toolignore': 'ignored.sh\n',
+    };
     for (const [command, message] of REFUSED)
       await t.throwsAsync(made(t, { ...own, ...declared(command) }, ['bin/run']), { code: 'INVALID_MANIFEST', message }, command.join(' '));
     for (const command of ADMITTED)
@@ -76,6 +93,18 @@ for (const [form, declared] of FORMS) {
     t.regex(warnings.join('\n'), /endpoint one: the program gunicornx is in no package of the build/);
   });
 }
+
+test('scripts of packages that a build installs are not looked for in the project', async (t) => {
+  const folder = await folderOf(t);
+  const layer: Layer = { member: join(folder, 'member'), files: 1, packages: { vite: 1 }, programs: [] };
+  const commands = [
+    { name: 'one', command: ['node', '--enable-source-maps', './node_modules/vite/bin/vite.js', 'preview'] },
+    { name: 'two', command: ['python3', 'python_packages/x/main.py'] },
+  ];
+  const check = async (layers: readonly Layer[]): Promise<string[]> => checkCommands({ folder, commands, layers, generated: [], path: '' });
+  t.deepEqual(await check([layer]), []);
+  await t.throwsAsync(check([]), { message: /vite\.js is not in the artifact/ });
+});
 
 test('[project.scripts] are programs of the artifact, which find the project in its src layout', async (t) => {
   const { folder, warnings } = await made(t, {
