@@ -17,13 +17,20 @@ const MODULE_ENDING = /\.(?:py|pyd|so|[\w-]+\.so)$/;
 /** The SDK, which a build brings itself. */
 const SDK = '@capstan/sdk';
 
-/** Returns a warning for each language with such imports. `exclude`: what hosts have, as `--exclude` says. */
+/**
+ * Returns a warning for each language with such imports. `exclude`: what hosts have, as `--exclude` says. Distributions of Python have
+ * other names than their modules (pyyaml has yaml): with any excluded, no module of Python is known to be missing. Neither is one of a
+ * language with an endpoint that has an image of its own, which may bring it.
+ */
 export async function missingModules(
-  { folder, needed }: Pick<DeclaredApplication, 'folder' | 'needed'>,
+  { folder, needed, endpoints }: Pick<DeclaredApplication, 'folder' | 'needed' | 'endpoints'>,
   { layers, replacesNodeModules }: Pick<InstalledPackages, 'layers' | 'replacesNodeModules'>,
   exclude: readonly string[],
 ): Promise<string[]> {
-  if (needed.length === 0) return [];
+  const unknown = new Set(endpoints.filter(({ settings }) => settings.image !== undefined).map(({ language }) => language));
+  if (exclude.length > 0) unknown.add('python');
+  const judged = needed.filter(({ language }) => !unknown.has(language));
+  if (judged.length === 0) return [];
   const brought = layers.flatMap(({ packages }) => Object.keys(packages));
   const elsewhere = new Set([...preinstalledPackages, ...exclude].map(normalised));
   const vendored = await readdir(join(folder, PYTHON_PACKAGES)).catch(() => []); // most projects have none
@@ -36,7 +43,7 @@ export async function missingModules(
     if (name === SDK || name === ownName || ofNode.has(name)) return false;
     return replacesNodeModules || !existsSync(join(folder, 'node_modules', name));
   };
-  const missing = needed.filter(isMissing);
+  const missing = judged.filter(isMissing);
   return [
     ...warning(
       missing.filter(({ language }) => language === 'python'),

@@ -61,6 +61,21 @@ test('Python: neither standard, optional, own, vendored nor base modules are nam
     /^! imported, but in no package of the build: requestsx \(main\.py:6\), lazyx \(main\.py:20\), deeperx \(helper\.py:1\)\. /,
   );
   t.deepEqual(await warningsOf(t, own, ['requestsx', 'lazyx', 'deeperx']), [], 'hosts have what is excluded');
+  t.deepEqual(await warningsOf(t, own, ['py-requestsx']), [], 'the names of distributions are not those of modules');
+});
+
+test('an image of an endpoint may have any module of its language', async (t) => {
+  const python = (settings: string): string =>
+    `import yamlx\nfrom capstan import Endpoint\n@Endpoint(name="one"${settings})\ndef one(): return 1\n`;
+  const node = (settings: string): string =>
+    `import pad from 'left-padd';\nimport { endpoint } from '@capstan/sdk';\nexport const two = endpoint({ name: 'two'${settings} }, (x: number) => x);\n`;
+  const named = async (ofPython: string, ofNode: string): Promise<string[]> => {
+    const found = await warningsOf(t, { 'main.py': python(ofPython), 'main.ts': node(ofNode) });
+    return found.map((line) => /: (\S+) \(/.exec(line)?.[1] ?? line);
+  };
+  t.deepEqual(await named('', ''), ['yamlx', 'left-padd']);
+  t.deepEqual(await named(', image="example/one:1"', ''), ['left-padd']);
+  t.deepEqual(await named('', `, image: 'example/two:1'`), ['yamlx']);
 });
 
 const NODE = `import { endpoint } from '@capstan/sdk';
