@@ -16,7 +16,7 @@ import { installInto, keyOf, notesSchema, pythonPath } from './python-packages.t
 import { importedBasePackages, readPythonProject, requirementsFor } from './python-project.ts';
 import { SCRIPTS } from './python-scripts.ts';
 import { normalised, requirementName } from './python-names.ts';
-import { mustAllow } from './python-version.ts';
+import { mustAllow, mustSatisfy } from './python-version.ts';
 import { runInstaller } from './run-installer.ts';
 
 /** Each may take gigabytes. */
@@ -55,6 +55,8 @@ export async function environmentFor(
   const own = endpoints.filter(({ language }) => language === 'python');
   if (own.length === 0 || pythonVersion === null) return null;
   await mustAllow(folder, pythonVersion, 'here');
+  for (const { file, versions } of own.flatMap(({ requiresPython = [] }) => requiresPython))
+    mustSatisfy(versions, pythonVersion, file, 'here');
   const project = await readPythonProject(folder, options.lookUp, localMarkers(pythonVersion));
   for (const text of project.warnings) terminal.warn(text);
   const { all } = requirementsFor(folder, project, own);

@@ -56,11 +56,12 @@ export class DevPackages {
    */
   async prepare(application: DeclaredApplication): Promise<readonly Problem[]> {
     const { folder, variables, workers, debug, inspect, marks } = this.#options;
-    const needs = application.endpoints.map(({ language, settings, imports, app }) => [
+    const needs = application.endpoints.map(({ language, settings, imports, app, requiresPython = [] }) => [
       language,
       settings.dependencies,
       imports,
       app !== null,
+      requiresPython,
     ]);
     const from = JSON.stringify([marks(), application.pythonVersion, needs]);
     if (this.#known?.from !== from) this.#known = await this.#install(application, from);

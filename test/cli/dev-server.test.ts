@@ -284,3 +284,19 @@ test('routes get and give what deployed ones do, in a project of two languages',
   t.deepEqual(processesOf(root), []);
   t.deepEqual((await readdir(folder)).sort(), ['api.py', 'web.ts']);
 });
+
+test('the Python that a script requires is checked again once its header has changed', async (t) => {
+  const source = (version: string): string =>
+    `# /// script\n# requires-python = "${version}"\n# ///\nfrom capstan import Endpoint\n@Endpoint(name="one")\ndef one(): return 1\n`;
+  const folder = await folderOf(t, { 'main.py': source('>=3.99') });
+  const server = run([bin, 'run', '--port', '0'], { cwd: folder });
+  t.teardown(() => server.child.kill('SIGKILL'));
+  const [, base = ''] = await server.hear(/development server: (http:\/\/localhost:\d+)/);
+  const json = { method: 'POST', body: '{"input":{}}', headers: { 'content-type': 'application/json' } };
+  const call = async (): Promise<string> => (await fetch(`${base}/main/runsync`, json)).text();
+  t.regex(await call(), /requires Python >=3\.99/);
+  await writeFile(join(folder, 'main.py'), source('>=3.8'));
+  await until('the job runs', async () => (await call()).includes('COMPLETED'));
+  server.child.kill('SIGINT');
+  t.is(await server.ended, 0);
+});

@@ -28,15 +28,20 @@ test('requires-python decides, and the refusal names both', async (t) => {
   await t.notThrowsAsync(mustAllow(await folderOf(t), '3.11'));
 });
 
-test('capstan run refuses a Python of this machine that the project does not allow, also without packages', async (t) => {
-  const project = await folderOf(t, {
-    'main.py': 'from capstan import Endpoint\n@Endpoint(name="one")\ndef one(): return 1\n',
-    'pyproject.toml': '[project]\nname = "x"\nversion = "1"\nrequires-python = ">=3.99"\n',
-  });
-  const declared = await discover(project, () => undefined);
-  const terminal = createTerminal({ out: { write: () => true }, err: { write: () => true }, colours: false });
-  await t.throwsAsync(environmentFor(declared, { cacheDir: project, lookUp: () => undefined }, terminal), {
-    code: 'INVALID_MANIFEST',
-    message: new RegExp(`requires Python >=3\\.99, and python3 of this machine, .*, is Python ${declared.pythonVersion ?? ''}$`),
-  });
+test('capstan run refuses a Python of this machine that the project or a script does not allow, also without packages', async (t) => {
+  const source = 'from capstan import Endpoint\n@Endpoint(name="one")\ndef one(): return 1\n';
+  const pyproject = '[project]\nname = "x"\nversion = "1"\nrequires-python = ">=3.99"\n';
+  const header = '# /// script\n# requires-python = ">=3.99"\n# ///\n';
+  for (const files of [{ 'pyproject.toml': pyproject, 'main.py': source }, { 'main.py': `${header}${source}` }]) {
+    const project = await folderOf(t, files);
+    const declared = await discover(project, () => undefined);
+    const terminal = createTerminal({ out: { write: () => true }, err: { write: () => true }, colours: false });
+    const [file] = Object.keys(files);
+    await t.throwsAsync(environmentFor(declared, { cacheDir: project, lookUp: () => undefined }, terminal), {
+      code: 'INVALID_MANIFEST',
+      message: new RegExp(
+        `^${file ?? ''} requires Python >=3\\.99, and python3 of this machine, .*, is Python ${declared.pythonVersion ?? ''}$`,
+      ),
+    });
+  }
 });
