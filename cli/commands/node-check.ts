@@ -1,4 +1,5 @@
 import { readdirSync, readFileSync } from 'node:fs';
+import { constants } from 'node:os';
 import { resolve } from 'node:path';
 import { parseEnv } from 'node:util';
 
@@ -42,16 +43,20 @@ export const nodeCheck: Command = {
     if (isText) for (const row of rows) printRow(terminal, row);
     const hasFailed = rows.some(({ result }) => result === 'fail');
     const reason = whyNoWorkers(rows, flagOption(options, 'hostOnly'), flagOption(options, 'workers'));
+    let endedBy: NodeJS.Signals | undefined;
     if (reason === undefined) {
       if (isText) terminal.step(`starting a service of its own on this host's GPUs, for up to ${limit} s; --host-only leaves it out`);
       const levels = textOption(options, 'levels');
-      rows.push(...(await checkWorkers({ variables, out, limit, ...(levels === undefined ? {} : { levels }) })));
+      const outcome = await checkWorkers({ variables, out, limit, ...(levels === undefined ? {} : { levels }) });
+      rows.push(...outcome.rows);
+      endedBy = outcome.endedBy;
     } else if (reason !== '') {
       const row: NodeCheckRow = { check: 'workers', result: 'skip', value: reason, hint: '' };
       rows.push(row);
       if (isText) printRow(terminal, row);
     }
     printResult(invocation, rows, () => undefined);
+    if (endedBy !== undefined) return 128 + constants.signals[endedBy];
     return hasFailed || rows.some(({ result }) => result === 'fail') ? errorTable.CONFIG.exit : 0;
   },
 };

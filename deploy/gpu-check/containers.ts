@@ -20,6 +20,8 @@ export interface ContainerCheck {
   readonly left: () => number;
   /** The service that runs now. */
   readonly onService: (service: Service | undefined) => void;
+  /** Receives what removes the image that is there now. */
+  readonly onImage: (remove: (() => Promise<void>) | undefined) => void;
 }
 
 const ENDPOINT = '@Endpoint(name="gpu",';
@@ -27,7 +29,7 @@ const ENDPOINT = '@Endpoint(name="gpu",';
 const LEVELS_MS = 60_000;
 
 export async function checkContainers(check: ContainerCheck): Promise<void> {
-  const { report, work, torchFolder, left } = check;
+  const { report, work, torchFolder, left, onImage } = check;
   const engine = await findEngine();
   if (engine === undefined) {
     report.skip('isolation container', 'no container engine here');
@@ -42,20 +44,25 @@ export async function checkContainers(check: ContainerCheck): Promise<void> {
     return;
   }
   const image = `capstan-gpu-check:${randomUUID().slice(0, 8)}`;
-  let without: string;
+  const ending = new AbortController();
+  const making = makeImage({ engine, name: image, work, torchFolder, torchMs: left() - LEVELS_MS, signal: ending.signal });
+  const remove = async (): Promise<void> => {
+    ending.abort();
+    await making.catch(() => undefined); // said below
+    await removeImage(engine, image).catch((error: unknown) => console.log(`! the image ${image} is left: ${String(error)}`));
+  };
+  onImage(remove);
   try {
-    without = await makeImage({ engine, name: image, work, torchFolder, torchMs: left() - LEVELS_MS });
+    const without = await making;
+    if (torchFolder !== '' && without !== '') report.fact('torchInContainers', without);
+    await checkLevel(check, { engine, access, image, level: 'container' });
+    await checkGvisor(check, { engine, access, image });
   } catch (error) {
     const why = error instanceof Error ? error.message : String(error);
     report.add('isolation container', false, `no image can be made: ${why}`, 'an image of this machine');
-    return;
-  }
-  if (torchFolder !== '' && without !== '') report.fact('torchInContainers', without);
-  try {
-    await checkLevel(check, { engine, access, image, level: 'container' });
-    await checkGvisor(check, { engine, access, image });
   } finally {
-    await removeImage(engine, image).catch((error: unknown) => console.log(`! the image ${image} is left: ${String(error)}`));
+    await remove();
+    onImage(undefined);
   }
 }
 

@@ -25,7 +25,7 @@ export async function findEngine(setting = process.env['CAPSTAN_CONTAINER_SOCKET
   const usual = ['/var/run/docker.sock', '/run/podman/podman.sock', join(user, 'docker.sock'), join(user, 'podman/podman.sock')];
   const candidates = setting === 'auto' ? [...usual, join(homedir(), '.docker/run/docker.sock')] : [setting.replace(/^unix:\/\//, '')];
   for (const socket of candidates.filter((path) => existsSync(path))) {
-    const text = await call(socket, 'GET', '/info', { limitMs: CALL_MS }).catch(() => undefined);
+    const text = await call(socket, 'GET', '/info', { signal: AbortSignal.timeout(CALL_MS) }).catch(() => undefined);
     if (text === undefined) continue;
     const { Runtimes = {} } = JSON.parse(text) as InfoDocument;
     return { socket, runtimes: new Map(Object.entries(Runtimes).map(([name, { runtimeArgs }]) => [name, runtimeArgs ?? []])) };
@@ -51,18 +51,26 @@ export function hasDeviceFiles(): boolean {
 }
 
 /** Makes an image of a tar of its files. */
-export async function importImage({ socket }: EngineInfo, name: string, tar: Readable, limitMs: number): Promise<void> {
-  await call(socket, 'POST', `/images/create?fromSrc=-&repo=${encodeURIComponent(name)}`, { limitMs, body: tar });
+export async function importImage({ socket }: EngineInfo, name: string, tar: Readable, signal: AbortSignal): Promise<void> {
+  await call(socket, 'POST', `/images/create?fromSrc=-&repo=${encodeURIComponent(name)}`, { signal, body: tar });
 }
 
+/** Resolves also where there is no such image. */
 export async function removeImage({ socket }: EngineInfo, name: string): Promise<void> {
-  await call(socket, 'DELETE', `/images/${encodeURIComponent(name)}?force=true`, { limitMs: CALL_MS });
+  const signal = AbortSignal.timeout(CALL_MS);
+  await call(socket, 'DELETE', `/images/${encodeURIComponent(name)}?force=true`, { signal }).catch((error: unknown) => {
+    if (!(error instanceof Error && /: 404 /.test(error.message))) throw error;
+  });
 }
 
 /** Rejects with the engine's words. */
-function call(socketPath: string, method: string, path: string, { limitMs, body }: { limitMs: number; body?: Readable }): Promise<string> {
+function call(
+  socketPath: string,
+  method: string,
+  path: string,
+  { signal, body }: { signal: AbortSignal; body?: Readable },
+): Promise<string> {
   return new Promise((resolve, reject) => {
-    const signal = AbortSignal.timeout(limitMs);
     const sent = request(
       { socketPath, method, path, signal, headers: { host: 'engine', 'content-type': 'application/x-tar' } },
       (answer) => {

@@ -40,11 +40,15 @@ export interface ImageSpec {
   readonly torchFolder: string;
   /** For the import with torch, ms. */
   readonly torchMs: number;
+  /** Cancels an import. */
+  readonly signal?: AbortSignal;
 }
 
 /** Makes the image. Returns why it has no torch; empty where it has. Rejects where this machine lacks what is needed. */
 export async function makeImage(spec: ImageSpec): Promise<string> {
-  const { engine, name, work, torchFolder, torchMs } = spec;
+  const { engine, name, work, torchFolder, torchMs, signal } = spec;
+  const within = (limitMs: number): AbortSignal =>
+    AbortSignal.any([AbortSignal.timeout(limitMs), ...(signal === undefined ? [] : [signal])]);
   const without = await whyNoTorch(spec);
   const files = await pythonFiles(work);
   if (without === '') {
@@ -53,14 +57,14 @@ export async function makeImage(spec: ImageSpec): Promise<string> {
         torchFolder,
         ...(await librariesOf(await compiledOf(torchFolder))).filter((path) => !path.startsWith(`${torchFolder}/`)),
       ];
-      await send(engine, name, { ...files, more: torch }, torchMs);
+      await send(engine, name, { ...files, more: torch }, within(torchMs));
       return '';
     } catch (error) {
-      await send(engine, name, { ...files, more: [] }, SMALL_MS);
+      await send(engine, name, { ...files, more: [] }, within(SMALL_MS));
       return `torch could not be put into the image: ${error instanceof Error ? error.message : String(error)}`;
     }
   }
-  await send(engine, name, { ...files, more: [] }, SMALL_MS);
+  await send(engine, name, { ...files, more: [] }, within(SMALL_MS));
   return without;
 }
 
@@ -123,7 +127,7 @@ async function send(
   engine: EngineInfo,
   name: string,
   { python, stage, more }: Files & { readonly more: readonly string[] },
-  limitMs: number,
+  signal: AbortSignal,
 ): Promise<void> {
   // Torch can be below Python's own folder.
   const excluded = LEFT_OUT.flatMap((each) => (more.length > 0 && each.endsWith('-packages') ? [] : [`--exclude=${each}`]));
@@ -133,7 +137,7 @@ async function send(
   tar.stderr.setEncoding('utf8').on('data', (text: string) => (said = (said + text).slice(-300)));
   const ended = once(tar, 'exit');
   try {
-    await importImage(engine, name, tar.stdout, limitMs);
+    await importImage(engine, name, tar.stdout, signal);
     const [code] = (await ended) as [number | null];
     // 1: a file has changed or vanished while it was read.
     if (code !== 0 && code !== 1) throw new Error(`tar: ${said}`);

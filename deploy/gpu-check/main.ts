@@ -34,8 +34,8 @@ const CUDA_CHECKS = [
   'jobs/s of 1 ms kernels',
 ];
 const TORCH_MS = 60_000;
-/** After the limit of the whole check, for the service's end, ms. */
-const END_MS = 10_000;
+/** After the limit of the whole check, for the end of the service and the removal of the image, ms. */
+const END_MS = 20_000;
 
 const { values } = parseArgs({
   options: {
@@ -62,6 +62,9 @@ const endsAt = begunAt + Number(values.limit) * 1_000;
 
 await mkdir(out, { recursive: true });
 let running: Service | undefined;
+/** Removes the image that is made or in use now. */
+let removeImage: (() => Promise<void>) | undefined;
+let stopping: Promise<never> | undefined;
 let torchFolder = '';
 const left = (): number => endsAt - Date.now();
 const report = new Report(out, { left, abandon: async () => running?.cancelOpen() });
@@ -69,15 +72,22 @@ const report = new Report(out, { left, abandon: async () => running?.cancelOpen(
 /** Ends the check from outside of its course; the document has all rows so far. */
 async function stop(reason: string): Promise<never> {
   report.add('the check itself', false, reason, 'ends by itself');
-  const latest = setTimeout(() => process.exit(1), END_MS);
-  await running?.close().catch(() => undefined);
-  clearTimeout(latest);
+  report.close();
+  setTimeout(() => process.exit(1), END_MS);
+  await Service.end().catch(() => undefined);
+  // Only now: an engine keeps the image of a running container.
+  await removeImage?.().catch(() => undefined);
   console.log(`\nreport: ${report.file}`);
   process.exit(1);
 }
-for (const signal of ['SIGTERM', 'SIGINT'] as const) process.once(signal, () => void stop(signal));
-process.once('uncaughtException', (error) => void stop(error instanceof Error ? (error.stack ?? error.message) : String(error)));
-setTimeout(() => void stop('the time of the whole check is over'), Math.max(0, endsAt - Date.now())).unref();
+
+/** A terminal signals the whole group, and whoever started this process may pass the same signal on: the first one counts. */
+function stopOnce(reason: string): void {
+  stopping ??= stop(reason);
+}
+for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) process.on(signal, () => stopOnce(signal));
+process.on('uncaughtException', (error) => stopOnce(error instanceof Error ? (error.stack ?? error.message) : String(error)));
+setTimeout(() => stopOnce('the time of the whole check is over'), Math.max(0, endsAt - Date.now())).unref();
 
 /** Why torch cannot be used by a bare process here; empty where it can. */
 async function whyNoTorch(): Promise<string> {
@@ -165,7 +175,12 @@ const withoutTorch = await whyNoTorch();
 let isFirst = true;
 for (const level of LEVELS.filter((each) => levels.includes(each))) if (await checkLevel(level, isFirst, withoutTorch)) isFirst = false;
 if (levels.includes(CONTAINER))
-  await checkContainers({ report, command, work, torchFolder, left, onService: (service) => (running = service) });
+  await checkContainers({
+    ...{ report, command, work, torchFolder, left },
+    onService: (service) => (running = service),
+    onImage: (remove) => (removeImage = remove),
+  });
+await stopping;
 report.fact('seconds', Math.round((Date.now() - begunAt) / 1_000));
 console.log(`\nreport: ${report.file}`);
 process.exit(report.failed > 0 || isFirst ? 1 : 0);

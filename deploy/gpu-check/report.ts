@@ -35,6 +35,7 @@ export class Report {
   readonly #options: ReportOptions;
   readonly #rows: Row[] = [];
   readonly #facts: Record<string, unknown> = {};
+  #isClosed = false;
 
   constructor(folder: string, options: Omit<ReportOptions, 'file'>) {
     this.file = join(folder, 'gpu-check.json');
@@ -64,6 +65,11 @@ export class Report {
     if (isLate) await this.#options.abandon();
   }
 
+  /** Takes no more rows: what fails from now on fails because the check ends. */
+  close(): void {
+    this.#isClosed = true;
+  }
+
   /** Keeps a fact for the document alone. */
   fact(name: string, value: unknown): void {
     this.#facts[name] = value;
@@ -75,6 +81,7 @@ export class Report {
   }
 
   #row(row: Row): void {
+    if (this.#isClosed) return;
     this.#rows.push(row);
     const mark = { pass: '✓', fail: '✗', skip: '-' }[row.result];
     const bar = row.bar === '' ? '' : `  (${row.bar})`;

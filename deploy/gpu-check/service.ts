@@ -21,11 +21,16 @@ const CALL_MS = 90_000;
 const STOP_MS = 8_000;
 
 export class Service {
+  /** Those that have been started and not closed, also while they start. */
+  static readonly #running = new Set<Service>();
+  static #isEnding = false;
   readonly #command: readonly string[];
   readonly #env: NodeJS.ProcessEnv;
   readonly #up: ChildProcess;
   /** Jobs that have not been seen to end, with their endpoints. */
   readonly #open = new Map<string, string>();
+  /** Ends the tool's other commands with the service. */
+  readonly #closing = new AbortController();
   readonly dataDir: string;
   #url = '';
   #key = '';
@@ -41,7 +46,9 @@ export class Service {
   /** Starts it, and resolves when it serves. `command`: the words of the tool. */
   static async start(command: readonly string[], folder: string, env: NodeJS.ProcessEnv): Promise<Service> {
     await mkdir(folder, { recursive: true });
+    if (Service.#isEnding) throw new Error('the check has ended');
     const service = new Service(command, folder, env);
+    Service.#running.add(service);
     try {
       await service.#started(folder);
       return service;
@@ -49,6 +56,12 @@ export class Service {
       await service.close();
       throw error;
     }
+  }
+
+  /** Closes what runs, also a service that has not started yet; no other starts from now on. */
+  static async end(): Promise<void> {
+    Service.#isEnding = true;
+    await Promise.all([...Service.#running].map(async (each) => each.close()));
   }
 
   /** Deploys a folder; returns the ids of its endpoints by name. */
@@ -109,6 +122,8 @@ export class Service {
   }
 
   async close(): Promise<void> {
+    Service.#running.delete(this);
+    this.#closing.abort();
     if (this.#up.exitCode !== null || this.#up.signalCode !== null) return;
     const exited = once(this.#up, 'exit');
     this.#up.kill('SIGTERM');
@@ -141,7 +156,7 @@ export class Service {
 
   async #tool(...args: string[]): Promise<string> {
     const env = { ...this.#env, CAPSTAN_HTTP_PORT: '', CAPSTAN_GRPC_PORT: '' };
-    const options = { env, cwd: join(this.dataDir, '..'), timeout: DEPLOY_MS };
+    const options = { env, cwd: join(this.dataDir, '..'), timeout: DEPLOY_MS, signal: this.#closing.signal };
     const [program = '', ...words] = this.#command;
     return (await promisify(execFile)(program, [...words, ...args], options)).stdout;
   }
