@@ -1,7 +1,7 @@
 import type { JSX } from 'preact';
-import { useState } from 'preact/hooks';
 
 import { Loaded } from '../ui/parts.tsx';
+import { useUrlState } from '../ui/url-state.ts';
 import { LogLines } from './log-lines.tsx';
 import { useLogs } from './use-logs.ts';
 
@@ -15,22 +15,22 @@ const SINCE = [
 
 /** Searches what the workers of an endpoint printed, and follows it. */
 export function LogSearch({ endpoint }: { endpoint: string }): JSX.Element {
-  const [text, setText] = useState('');
-  const [isPattern, setPattern] = useState(false);
-  const [level, setLevel] = useState('');
-  const [minutes, setMinutes] = useState(60);
-  const [isFollowing, setFollowing] = useState(true);
+  const [values, change] = useUrlState({ text: '', regex: '', level: '', last: '60', follow: '1' });
+  const { text, level } = values;
+  const isPattern = values.regex !== '';
+  const isFollowing = values.follow === '1';
+  const minutes = SINCE.find(([, each]) => String(each) === values.last)?.[1] ?? 60;
   const query = useLogs({ endpoint, text, isPattern, level, minutes }, isFollowing);
   return (
     <>
       <div class="fields">
         <div>
           <label for="log-text">{isPattern ? 'Regular expression (RE2)' : 'Text'}</label>
-          <input id="log-text" type="search" value={text} onChange={(event) => setText(event.currentTarget.value)} />
+          <input id="log-text" type="search" value={text} onChange={(event) => change({ text: event.currentTarget.value })} />
         </div>
         <div>
           <label for="log-level">Least level</label>
-          <select id="log-level" value={level} onChange={(event) => setLevel(event.currentTarget.value)}>
+          <select id="log-level" value={level} onChange={(event) => change({ level: event.currentTarget.value })}>
             <option value="">all</option>
             {LEVELS.map((each) => (
               <option key={each}>{each}</option>
@@ -39,7 +39,7 @@ export function LogSearch({ endpoint }: { endpoint: string }): JSX.Element {
         </div>
         <div>
           <label for="log-since">Last</label>
-          <select id="log-since" value={String(minutes)} onChange={(event) => setMinutes(Number(event.currentTarget.value))}>
+          <select id="log-since" value={String(minutes)} onChange={(event) => change({ last: event.currentTarget.value })}>
             {SINCE.map(([name, value]) => (
               <option key={name} value={String(value)}>
                 {name}
@@ -48,10 +48,12 @@ export function LogSearch({ endpoint }: { endpoint: string }): JSX.Element {
           </select>
         </div>
         <label>
-          <input type="checkbox" checked={isPattern} onChange={(event) => setPattern(event.currentTarget.checked)} /> Regular expression
+          <input type="checkbox" checked={isPattern} onChange={(event) => change({ regex: event.currentTarget.checked ? '1' : '' })} />{' '}
+          Regular expression
         </label>
         <label>
-          <input type="checkbox" checked={isFollowing} onChange={(event) => setFollowing(event.currentTarget.checked)} /> Follow
+          <input type="checkbox" checked={isFollowing} onChange={(event) => change({ follow: event.currentTarget.checked ? '1' : '0' })} />{' '}
+          Follow
         </label>
       </div>
       <Loaded query={query}>

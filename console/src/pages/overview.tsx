@@ -1,5 +1,4 @@
 import type { JSX } from 'preact';
-import { useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
 
 import { useLive } from '../api/live.ts';
@@ -7,6 +6,7 @@ import { graphql } from '../api/request.ts';
 import { useWholeAccount } from '../api/session.ts';
 import { Badge, Loaded, Page, Section, Table, Text } from '../ui/parts.tsx';
 import { visible } from '../ui/plain-text.ts';
+import { useUrlState } from '../ui/url-state.ts';
 import { ActivityLine, useActivityLines } from './activity-lines.tsx';
 import { NeedsAttention } from './attention.tsx';
 import { NodesSummary } from './nodes-summary.tsx';
@@ -33,7 +33,7 @@ function stateOf({ workers, queue }: Row): string {
 /** What needs attention, endpoints of all environments, nodes. */
 export function OverviewPage(): JSX.Element {
   const coversAll = useWholeAccount();
-  const [text, setText] = useState('');
+  const [{ filter: text }, change] = useUrlState({ filter: '' });
   const query = useLive(['endpoints'], (signal) => graphql<{ endpoints: readonly Row[] }>(QUERY, {}, signal));
   const lines = useActivityLines(query.data?.endpoints ?? []);
   return (
@@ -50,7 +50,12 @@ export function OverviewPage(): JSX.Element {
                 <div class="fields">
                   <div>
                     <label for="filter">Filter</label>
-                    <input id="filter" type="search" value={text} onInput={(event) => setText(event.currentTarget.value)} />
+                    <input
+                      id="filter"
+                      type="search"
+                      value={text}
+                      onInput={(event) => change({ filter: event.currentTarget.value }, 'replace')}
+                    />
                   </div>
                 </div>
                 <Table

@@ -1,11 +1,11 @@
 import type { JSX } from 'preact';
-import { useState } from 'preact/hooks';
 
 import { useAction, useLive } from '../api/live.ts';
 import { graphql } from '../api/request.ts';
 import { useWriteRefusal } from '../api/session.ts';
 import { time } from '../ui/format.ts';
 import { ActionButton, Badge, Failure, Loaded, Mono, Page, Table, Text } from '../ui/parts.tsx';
+import { usePages } from '../ui/url-state.ts';
 
 interface Webhook {
   readonly id: string;
@@ -32,9 +32,7 @@ export function WebhooksPage(): JSX.Element {
 }
 
 function Deliveries(): JSX.Element {
-  /** Where the pages up to the present one begin. */
-  const [begins, setBegins] = useState<readonly string[]>([]);
-  const after = begins.at(-1) ?? null;
+  const { after, newer, older } = usePages();
   const query = useLive(
     ['webhooks', after],
     (signal) => graphql<{ webhooks: { webhooks: readonly Webhook[]; next: string | null } }>(QUERY, { after }, signal),
@@ -71,10 +69,10 @@ function Deliveries(): JSX.Element {
               ]}
             />
             <div class="actions">
-              <button type="button" disabled={begins.length === 0} onClick={() => setBegins(begins.slice(0, -1))}>
+              <button type="button" disabled={after === null} onClick={newer}>
                 Newer
               </button>
-              <button type="button" disabled={next === null} onClick={() => next !== null && setBegins([...begins, next])}>
+              <button type="button" disabled={next === null} onClick={() => next !== null && older(next)}>
                 Older
               </button>
             </div>

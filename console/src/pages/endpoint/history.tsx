@@ -1,11 +1,12 @@
 import type { JSX } from 'preact';
-import { useMemo, useState } from 'preact/hooks';
+import { useMemo } from 'preact/hooks';
 
 import { useLive } from '../../api/live.ts';
 import { graphql } from '../../api/request.ts';
 import { duration } from '../../ui/format.ts';
 import { Loaded, Section } from '../../ui/parts.tsx';
 import { endedSteps, Plot, type Values } from '../../ui/plot.tsx';
+import { boundsOf, useTimeRange, ZoomContext } from '../../ui/time-range.tsx';
 import { Latency, type Durations } from './latency.tsx';
 import type { EndpointData } from './query.ts';
 import { RouteHistory } from './route-history.tsx';
@@ -27,8 +28,8 @@ interface History {
   readonly starts: { readonly count: readonly number[] } & Readonly<Record<'placed' | 'artifact' | 'started' | 'loaded', Values>>;
 }
 
-const QUERY = `query ($endpoint: ID!, $from: Float!) {
-  history(endpoint: $endpoint, from: $from) {
+const QUERY = `query ($endpoint: ID!, $from: Float!, $to: Float) {
+  history(endpoint: $endpoint, from: $from, to: $to) {
     step at openSteps submitted completed failed timedOut inQueue longestQueue inProgress
     workers { idle running initializing throttled unhealthy }
     delay { p50 p95 p99 } execution { p50 p95 p99 }
@@ -37,13 +38,6 @@ const QUERY = `query ($endpoint: ID!, $from: Float!) {
 }`;
 
 const HOUR_MS = 3_600_000;
-const RANGES = [
-  ['1 hour', HOUR_MS],
-  ['6 hours', 6 * HOUR_MS],
-  ['24 hours', 24 * HOUR_MS],
-  ['7 days', 7 * 24 * HOUR_MS],
-  ['90 days', 90 * 24 * HOUR_MS],
-] as const;
 /** Intervals at which plots are read again: as often as a step of the shortest range, then as of a minute, ms. */
 const SHORT_POLL_MS = 10_000;
 const POLL_MS = 60_000;
@@ -51,29 +45,20 @@ const POLL_MS = 60_000;
 /** Plots of an endpoint: of its jobs where it has a queue, else of its requests. */
 export function EndpointHistory({ endpoint: { id: endpoint, kind, routes } }: { endpoint: EndpointData }): JSX.Element {
   const hasQueue = kind === 'QUEUE';
-  const [range, setRange] = useState<number>(HOUR_MS);
-  const everyMs = range === HOUR_MS ? SHORT_POLL_MS : POLL_MS;
+  const { range, zoom, field } = useTimeRange(['1h', '6h', '24h', '7d', '90d']);
+  const everyMs = range.fixed === undefined && range.length === HOUR_MS ? SHORT_POLL_MS : POLL_MS;
   const query = useLive(
-    ['history', endpoint, range],
-    (signal) => graphql<{ history: History }>(QUERY, { endpoint, from: Date.now() - range }, signal),
+    ['history', endpoint, range.key],
+    (signal) => graphql<{ history: History }>(QUERY, { endpoint, ...boundsOf(range) }, signal),
     everyMs,
   );
   return (
     <Section title="History">
-      <div class="fields">
-        <div>
-          <label for="history-range">Last</label>
-          <select id="history-range" value={range} onChange={(event) => setRange(Number(event.currentTarget.value))}>
-            {RANGES.map(([title, ms]) => (
-              <option key={ms} value={ms}>
-                {title}
-              </option>
-            ))}
-          </select>
-        </div>
-      </div>
-      {!hasQueue && <RouteHistory endpoint={endpoint} range={range} everyMs={everyMs} isWhole={routes.length === 0} />}
-      <Loaded query={query}>{({ history }) => <Plots history={history} hasQueue={hasQueue} />}</Loaded>
+      <div class="fields">{field}</div>
+      <ZoomContext.Provider value={zoom}>
+        {!hasQueue && <RouteHistory endpoint={endpoint} range={range} everyMs={everyMs} isWhole={routes.length === 0} />}
+        <Loaded query={query}>{({ history }) => <Plots history={history} hasQueue={hasQueue} />}</Loaded>
+      </ZoomContext.Provider>
     </Section>
   );
 }

@@ -1,5 +1,4 @@
 import type { JSX } from 'preact';
-import { useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
 
 import { useAction, useLive } from '../../api/live.ts';
@@ -7,6 +6,7 @@ import { callEndpoint, graphql } from '../../api/request.ts';
 import { useWriteRefusal } from '../../api/session.ts';
 import { duration, time } from '../../ui/format.ts';
 import { Badge, ConfirmButton, Failure, Loaded, Table, Text } from '../../ui/parts.tsx';
+import { PAGE, usePages, useUrlState } from '../../ui/url-state.ts';
 import { BulkOperations, type JobFilter } from './bulk.tsx';
 
 interface Row {
@@ -55,14 +55,9 @@ const STATES = ['IN_QUEUE', 'IN_PROGRESS', 'COMPLETED', 'FAILED', 'TIMED_OUT', '
 
 /** Jobs, newest first; each page begins where the one before ended. */
 export function Jobs({ endpoint }: { endpoint: string }): JSX.Element {
-  const [status, setStatus] = useState('');
-  const [text, setText] = useState('');
-  const [tag, setTag] = useState('');
-  const [since, setSince] = useState('');
-  const [until, setUntil] = useState('');
-  /** Cursors of the pages up to the present one. */
-  const [cursors, setCursors] = useState<readonly string[]>([]);
-  const cursor = cursors.at(-1) ?? null;
+  const [values, set] = useUrlState({ status: '', text: '', tag: '', since: '', until: '', [PAGE]: '' });
+  const { status, text, tag, since, until } = values;
+  const { after: cursor, newer, older } = usePages();
   const filter = {
     ...(status === '' ? {} : { status: [status] }),
     ...(text === '' ? {} : { text }),
@@ -75,16 +70,13 @@ export function Jobs({ endpoint }: { endpoint: string }): JSX.Element {
     (signal) => search({ endpoint, filter, cursor }, signal),
     cursor === null ? undefined : false,
   );
-  const change = (set: () => void): void => {
-    setCursors([]);
-    set();
-  };
+  const change: typeof set = (changes, how) => set({ ...changes, [PAGE]: '' }, how);
   return (
     <>
       <div class="fields">
         <div>
           <label for="job-status">Status</label>
-          <select id="job-status" value={status} onChange={(event) => change(() => setStatus(event.currentTarget.value))}>
+          <select id="job-status" value={status} onChange={(event) => change({ status: event.currentTarget.value })}>
             <option value="">all</option>
             {STATES.map((each) => (
               <option key={each}>{each}</option>
@@ -93,29 +85,19 @@ export function Jobs({ endpoint }: { endpoint: string }): JSX.Element {
         </div>
         <div>
           <label for="job-text">ID, or text in input or error</label>
-          <input id="job-text" type="search" value={text} onChange={(event) => change(() => setText(event.currentTarget.value.trim()))} />
+          <input id="job-text" type="search" value={text} onChange={(event) => change({ text: event.currentTarget.value.trim() })} />
         </div>
         <div>
           <label for="job-tag">Tag</label>
-          <input id="job-tag" type="search" value={tag} onChange={(event) => change(() => setTag(event.currentTarget.value.trim()))} />
+          <input id="job-tag" type="search" value={tag} onChange={(event) => change({ tag: event.currentTarget.value.trim() })} />
         </div>
         <div>
           <label for="job-since">Since</label>
-          <input
-            id="job-since"
-            type="datetime-local"
-            value={since}
-            onChange={(event) => change(() => setSince(event.currentTarget.value))}
-          />
+          <input id="job-since" type="datetime-local" value={since} onChange={(event) => change({ since: event.currentTarget.value })} />
         </div>
         <div>
           <label for="job-until">Before</label>
-          <input
-            id="job-until"
-            type="datetime-local"
-            value={until}
-            onChange={(event) => change(() => setUntil(event.currentTarget.value))}
-          />
+          <input id="job-until" type="datetime-local" value={until} onChange={(event) => change({ until: event.currentTarget.value })} />
         </div>
         <PurgeButton endpoint={endpoint} />
       </div>
@@ -144,14 +126,10 @@ export function Jobs({ endpoint }: { endpoint: string }): JSX.Element {
               ]}
             />
             <div class="actions">
-              <button type="button" disabled={cursors.length === 0} onClick={() => setCursors(cursors.slice(0, -1))}>
+              <button type="button" disabled={cursor === null} onClick={newer}>
                 Newer
               </button>
-              <button
-                type="button"
-                disabled={page.cursor === null}
-                onClick={() => page.cursor !== null && setCursors([...cursors, page.cursor])}
-              >
+              <button type="button" disabled={page.cursor === null} onClick={() => page.cursor !== null && older(page.cursor)}>
                 {page.incomplete ? 'Search on' : 'Older'}
               </button>
             </div>

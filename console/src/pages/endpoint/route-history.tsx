@@ -1,5 +1,5 @@
 import type { JSX } from 'preact';
-import { useMemo, useState } from 'preact/hooks';
+import { useMemo } from 'preact/hooks';
 
 import { useLive } from '../../api/live.ts';
 import { graphql } from '../../api/request.ts';
@@ -7,6 +7,8 @@ import { duration } from '../../ui/format.ts';
 import { Loaded } from '../../ui/parts.tsx';
 import { visible } from '../../ui/plain-text.ts';
 import { endedSteps, Plot } from '../../ui/plot.tsx';
+import { boundsOf, type TimeRange } from '../../ui/time-range.tsx';
+import { useUrlState } from '../../ui/url-state.ts';
 import { Latency, type Durations } from './latency.tsx';
 import { nameOf } from './routes.tsx';
 
@@ -25,8 +27,8 @@ interface History {
   readonly routes: readonly (Series & { readonly method: string; readonly path: string })[];
 }
 
-const QUERY = `query ($endpoint: ID!, $from: Float!) {
-  routeHistory(endpoint: $endpoint, from: $from) {
+const QUERY = `query ($endpoint: ID!, $from: Float!, $to: Float) {
+  routeHistory(endpoint: $endpoint, from: $from, to: $to) {
     step at openSteps
     all { requests refused errors durations { p50 p95 p99 } }
     routes { method path requests refused errors durations { p50 p95 p99 } }
@@ -36,8 +38,7 @@ const ALL = '';
 
 interface RouteHistoryProps {
   readonly endpoint: string;
-  /** Length of the range, ms. */
-  readonly range: number;
+  readonly range: TimeRange;
   readonly everyMs: number;
   /** The endpoint declares no routes. */
   readonly isWhole: boolean;
@@ -45,10 +46,10 @@ interface RouteHistoryProps {
 
 /** Plots of the requests of all routes, or of one. */
 export function RouteHistory({ endpoint, range, everyMs, isWhole }: RouteHistoryProps): JSX.Element {
-  const [chosen, setChosen] = useState(ALL);
+  const [{ route: chosen }, change] = useUrlState({ route: ALL });
   const query = useLive(
-    ['route-history', endpoint, range],
-    (signal) => graphql<{ routeHistory: History }>(QUERY, { endpoint, from: Date.now() - range }, signal),
+    ['route-history', endpoint, range.key],
+    (signal) => graphql<{ routeHistory: History }>(QUERY, { endpoint, ...boundsOf(range) }, signal),
     everyMs,
   );
   return (
@@ -61,7 +62,7 @@ export function RouteHistory({ endpoint, range, everyMs, isWhole }: RouteHistory
               <div class="fields">
                 <div>
                   <label for="history-route">Route</label>
-                  <select id="history-route" value={chosen} onChange={({ currentTarget }) => setChosen(currentTarget.value)}>
+                  <select id="history-route" value={chosen} onChange={({ currentTarget }) => change({ route: currentTarget.value })}>
                     <option value={ALL}>all routes</option>
                     {named.map(([name]) => (
                       <option key={name} value={name}>
