@@ -3,12 +3,16 @@ Compiles the Python sources of an unpacked build, in whose folder it is started,
 
 A worker that may not write there would compile them at each of its starts. The files are marked as valid whatever the times of their
 sources are (PEP 552): nothing changes a build. A source is parsed by a process that, started by root, gives up its user and can write
-nothing: it returns the code as bytes, which this process stores without reading them.
+nothing: it returns the code as bytes, which this process stores without reading them. A source that takes too long ends its parser, and
+the next one gets another. Both processes end when the agent does, however it ends: it holds the other end of standard input.
 """
+import fcntl
 import importlib.util
 import marshal
 import os
 import resource
+import select
+import signal
 import stat
 import struct
 import sys
@@ -21,7 +25,10 @@ MAX_CODE = 16_000_000
 #: Of all compiled files, or twice the bytes of the sources where that is more: code can be 10,000 times as large as its source.
 MAX_WRITTEN = 64 << 20
 MEMORY = 2 << 30
+#: Processor time for all sources, s.
 CPU_SECONDS = 300
+#: Processor time for one source, s: one of MAX_SOURCE that people write takes 2.
+SOURCE_SECONDS = float(sys.argv[1])
 NOBODY = 65534
 
 
@@ -56,10 +63,21 @@ def write_all(file, data):
         data = data[os.write(file, data) :]
 
 
-def parse(requests, replies):
+def end_with(file):
+    """
+    The kernel ends this process when the other end of `file` closes, whatever it is doing: SIGIO is not handled. Nothing is ever
+    written to `file`.
+    """
+    fcntl.fcntl(file, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(file, fcntl.F_SETFL, fcntl.fcntl(file, fcntl.F_GETFL) | os.O_ASYNC)
+    if select.select([file], [], [], 0)[0]:
+        os._exit(1)
+
+
+def parse(requests, replies, cpu_seconds):
     """Runs in the process without rights: source in, code out; no code for what this Python cannot compile."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-    resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
+    resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds))
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
     if os.getuid() == 0:
         os.setgroups([])
@@ -75,10 +93,13 @@ def parse(requests, replies):
         size, name_size = struct.unpack("<II", head)
         name = read_exactly(requests, name_size)
         source = read_exactly(requests, size)
+        # Ends this process, which cannot handle signals while it compiles.
+        signal.setitimer(signal.ITIMER_PROF, SOURCE_SECONDS)
         try:
             code = marshal.dumps(compile(source, name.decode("utf-8", "surrogateescape"), "exec", dont_inherit=True, optimize=0))
         except (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError):
             code = b""
+        signal.setitimer(signal.ITIMER_PROF, 0)
         if len(code) > MAX_CODE:
             code = b""
         write_all(replies, struct.pack("<I", len(code)) + code)
@@ -109,21 +130,66 @@ def store(path, source, code, room):
     return len(data)
 
 
-def main():
-    requests, to_parser = os.pipe()
-    from_parser, replies = os.pipe()
-    parser = os.fork()
-    if parser == 0:
+class Parsers:
+    """The process that parses, and the next one when a source has ended it."""
+
+    def __init__(self):
+        self._pid = None
+        self._used = 0.0
+
+    def code_of(self, path, source):
+        """Returns no code for what cannot be compiled, and None when the processor time for all sources is used up."""
+        if self._pid is None and not self._start():
+            return None
+        # The path is replaced by that of the source when the code is loaded.
+        name = os.fsencode(path)
         try:
-            os.close(to_parser)
-            os.close(from_parser)
-            parse(requests, replies)
-        finally:
-            os._exit(0)
-    os.close(requests)
-    os.close(replies)
+            write_all(self._to_parser, struct.pack("<II", len(source), len(name)) + name + source)
+            head = read_exactly(self._from_parser, 4)
+            size = 0 if head is None else struct.unpack("<I", head)[0]
+            code = None if head is None or size > MAX_CODE else read_exactly(self._from_parser, size)
+        except BrokenPipeError:
+            code = None
+        if code is None:
+            self.end()
+            return b""
+        return code
+
+    def _start(self):
+        cpu_seconds = int(CPU_SECONDS - self._used)
+        if cpu_seconds <= 0:
+            return False
+        requests, self._to_parser = os.pipe()
+        self._from_parser, replies = os.pipe()
+        ended, self._lifeline = os.pipe()
+        self._pid = os.fork()
+        if self._pid == 0:
+            try:
+                for each in (self._to_parser, self._from_parser, self._lifeline):
+                    os.close(each)
+                end_with(ended)
+                parse(requests, replies, cpu_seconds)
+            finally:
+                os._exit(0)
+        for each in (requests, replies, ended):
+            os.close(each)
+        return True
+
+    def end(self):
+        if self._pid is None:
+            return
+        for each in (self._to_parser, self._from_parser, self._lifeline):
+            os.close(each)
+        _, _, usage = os.wait4(self._pid, 0)
+        self._used += usage.ru_utime + usage.ru_stime
+        self._pid = None
+
+
+def main():
+    end_with(0)
     written = 0
     limit = max(MAX_WRITTEN, 2 * sum(size for _, size in sources()))
+    parsers = Parsers()
     try:
         for path, _ in sources():
             try:
@@ -131,22 +197,12 @@ def main():
                     source = file.read(MAX_SOURCE)
             except OSError:
                 continue
-            # The path is replaced by that of the source when the code is loaded.
-            name = os.fsencode(path)
-            write_all(to_parser, struct.pack("<II", len(source), len(name)) + name + source)
-            head = read_exactly(from_parser, 4)
-            if head is None:
-                break
-            (size,) = struct.unpack("<I", head)
-            if size > MAX_CODE:
-                break
-            code = read_exactly(from_parser, size)
+            code = parsers.code_of(path, source)
             if code is None:
-                break
+                break  # the rest is compiled when it is imported
             if code:
                 written += store(path, source, code, limit - written)
-    except BrokenPipeError:
-        pass  # a source has ended the parser: the rest is compiled when it is imported
+        parsers.end()
     finally:
         print(written)
 

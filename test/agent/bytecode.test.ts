@@ -1,5 +1,7 @@
 /** The Python sources of a build are compiled once, when it is unpacked, and hold whatever the times of the sources are. */
-import { execFile, execFileSync } from 'node:child_process';
+import { execFile, execFileSync, spawn } from 'node:child_process';
+import { randomUUID } from 'node:crypto';
+import { once } from 'node:events';
 import { chmod, lstat, mkdir, readdir, readFile, symlink, utimes, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
@@ -10,6 +12,7 @@ import { compileBuild } from '../../agent/artifacts/bytecode.ts';
 import { fingerprintOf, verified } from '../../agent/artifacts/fingerprint.ts';
 import { sizeOfTree } from '../../agent/artifacts/size-of-tree.ts';
 import { folderOf } from '../support/folder.ts';
+import { canFindProcesses, processesOf } from '../support/processes.ts';
 import { until } from '../support/until.ts';
 import { addBuild, functionSpec, startAgent, startScheduler } from './fixtures.ts';
 
@@ -106,6 +109,29 @@ python('compiled files take no more than 64 MiB, or twice the sources, however l
   t.true(bytes > 0 && bytes <= 64 * 1024 * 1024, String(bytes));
   t.is((await sizeOfTree(folder)) - before, bytes);
   t.true((await compiled(folder)).includes('small.py'), 'what still fits is compiled');
+});
+
+python('a source that takes the compiler too long is left out, and those after it are compiled', async (t) => {
+  const folder = await folderOf(t, { 'a.py': nested(20), 'b.py': 'x = 1\n', 'c.py': nested(20), 'd.py': 'x = 1\n' });
+  t.true((await compileBuild(folder, { env, signal: AbortSignal.timeout(60_000), sourceSeconds: 0.5 })) > 0);
+  t.deepEqual(await compiled(folder), ['b.py', 'd.py']);
+});
+
+(canFindProcesses ? python : test.skip)('the compiling processes end with their agent, however it ends', async (t) => {
+  const folder = await folderOf(t, Object.fromEntries(Array.from({ length: 20 }, (_, n) => [`bomb${n}.py`, nested(18)])));
+  const mark = `CAPSTAN_TEST_MARK=${randomUUID()}`;
+  const [name = '', value = ''] = mark.split('=');
+  const program = `
+    import { compileBuild } from ${JSON.stringify(new URL('../../agent/artifacts/bytecode.ts', import.meta.url).href)};
+    await compileBuild(${JSON.stringify(folder)}, { env: ${JSON.stringify({ ...env, [name]: value })}, signal: new AbortController().signal });
+  `;
+  const agent = spawn(process.execPath, ['--input-type=module', '--eval', program], { env, stdio: 'inherit' });
+  t.teardown(() => agent.kill('SIGKILL'));
+  await until('both run', () => processesOf(mark).length === 2);
+  agent.kill('SIGKILL');
+  await once(agent, 'exit');
+  await until('both have ended', () => processesOf(mark).length === 0);
+  t.true((await compiled(folder)).length < 20);
 });
 
 python('what the file system refuses is left out, and the rest is compiled and counted', async (t) => {
