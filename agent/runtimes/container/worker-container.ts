@@ -61,7 +61,7 @@ export interface Ending {
   readonly lastWords: string;
 }
 
-/** What a program in the container said. */
+/** The end of a program in the container, as the engine reports it. */
 type Exit = Pick<Ending, 'exitCode' | 'outOfMemory' | 'engineError'>;
 const UNKNOWN_EXIT: Exit = { exitCode: undefined, outOfMemory: false, engineError: '' };
 
