@@ -4,6 +4,7 @@ import { randomUUID } from 'node:crypto';
 import test, { type ExecutionContext } from 'ava';
 
 import type { Runtime } from '../../../agent/runtimes/runtime.ts';
+import type { LoadSpec } from '../../../agent/runtimes/hosted/protocol.ts';
 import { folderOf } from '../../support/folder.ts';
 import { processesOf } from '../../support/processes.ts';
 import { until } from '../../support/until.ts';
@@ -14,7 +15,7 @@ import { startWorkerOf } from './worker-under-test.ts';
 const LEAVES = 'S=$(command -v setsid); ($S sleep 302 &) ; $S sleep 303 & exec sleep 304';
 
 const PYTHON = `
-import asyncio, subprocess
+import asyncio, subprocess, time
 subprocess.Popen(["sleep", "301"])
 def start(stays):
     child = subprocess.Popen(["sh", "-c", "${LEAVES}"], start_new_session=True)
@@ -32,8 +33,20 @@ async def waits_async():
 def streams():
     leave()
     while True: yield "x" * 65536
+def breaks():
+    leave().wait()
+    raise Exception("\\1" * 16384)
 def stays():
     leave()
+class Lingers:
+    """Ends 2 s after its answer."""
+    chunks = iter(["x"])
+    def __iter__(self): return self
+    def __next__(self): return next(self.chunks)
+    def close(self): time.sleep(2)
+def lingers():
+    leave()
+    return Lingers()
 `;
 
 const JAVASCRIPT = `
@@ -55,6 +68,7 @@ export async function* streams() {
   await run(true);
   for (;;) yield 'x'.repeat(65536);
 }
+export const breaks = (context) => run(false, context.signal).catch(() => { throw new Error('\\x01'.repeat(16384)); });
 export const stays = () => run(true);
 `;
 
@@ -114,6 +128,11 @@ export function attemptProcessesConformance(
   });
 }
 
+const specOf = (fn: string): LoadSpec['httpFunctions'][number] => ({
+  ...{ name: fn, module: 'main', callStyle: 'CALL_STYLE_UNSPECIFIED' },
+  parameters: [],
+});
+
 /** The same for requests: those whose callers went away, or whose time is over. */
 export function requestProcessesConformance(
   name: string,
@@ -124,15 +143,12 @@ export function requestProcessesConformance(
     const mark = randomUUID();
     const made = await makeRuntime(t);
     t.teardown(() => made.close());
-    const functions = ['waits', 'waits_async', 'streams', 'stays'].map((fn) => ({
-      ...{ name: fn, module: 'main', callStyle: 'CALL_STYLE_UNSPECIFIED' as const },
-      parameters: [],
-    }));
+    const functions = ['waits', 'waits_async', 'streams', 'breaks', 'stays'].map(specOf);
     const env = { CAPSTAN_TEST_MARK: mark };
     const worker = startWorkerOf(made, await folderOf(t, build), '', { env, functions, servesHttp: true, workFolder: await folderOf(t) });
     await worker.hear('loaded');
     await until('the daemon of the module runs', () => sleepersOf(mark).includes('301'));
-    for (const fn of ['waits', 'waits_async', 'streams']) {
+    for (const fn of ['waits', 'waits_async', 'streams', 'breaks']) {
       const { call, heard } = ask(worker, fn, {}, false);
       await until(`${fn} has started its processes`, () => sleepersOf(mark).length === ALL.length);
       call.abort(false);
@@ -147,5 +163,24 @@ export function requestProcessesConformance(
     await heard.next(({ on }) => on === 'ended' || on === 'failed');
     t.deepEqual(sleepersOf(mark), ALL, 'what an answered request started belongs to the worker');
     t.false(worker.said.items.some(({ say }) => say === 'exited'));
+  });
+}
+
+/** A function in Python may go on after its answer; the next request waits for its end, and may be stopped meanwhile. */
+export function queuedRequestConformance(name: string, makeRuntime: (t: ExecutionContext) => Runtime | Promise<Runtime>): void {
+  test(`${name}: a request that is stopped before it begins ends nothing of the one before it`, async (t) => {
+    const mark = randomUUID();
+    const made = await makeRuntime(t);
+    t.teardown(() => made.close());
+    const functions = ['lingers', 'waits'].map(specOf);
+    const options = { env: { CAPSTAN_TEST_MARK: mark }, functions, servesHttp: true, workFolder: await folderOf(t) };
+    const worker = startWorkerOf(made, await folderOf(t, leavesProcesses.python), '', options);
+    await worker.hear('loaded');
+    t.is((await answered(ask(worker, 'lingers'))).status, 200);
+    await until('it has started its processes', () => sleepersOf(mark).length === ALL.length);
+    const { call, heard } = ask(worker, 'waits');
+    call.abort(false);
+    await heard.next(({ on }) => on === 'ended' || on === 'failed');
+    t.deepEqual(sleepersOf(mark), ALL, 'its own processes have ended, those of the one before have not');
   });
 }

@@ -6,7 +6,12 @@ import test from 'ava';
 import { folderOf } from '../../support/folder.ts';
 import { processesOf } from '../../support/processes.ts';
 import { until } from '../../support/until.ts';
-import { attemptProcessesConformance, leavesProcesses, requestProcessesConformance } from './attempt-processes-suite.ts';
+import {
+  attemptProcessesConformance,
+  leavesProcesses,
+  queuedRequestConformance,
+  requestProcessesConformance,
+} from './attempt-processes-suite.ts';
 import { processRuntime, shared, threadRuntime } from './hosts.ts';
 import { startWorkerOf } from './worker-under-test.ts';
 
@@ -21,6 +26,7 @@ attemptProcessesConformance('process/python, async', shared(processRuntime()), {
 requestProcessesConformance('thread', shared(threadRuntime()), javascript);
 requestProcessesConformance('process/node', shared(processRuntime()), javascript);
 requestProcessesConformance('process/python', shared(processRuntime()), python);
+queuedRequestConformance('process/python', shared(processRuntime()));
 
 test('a worker of several attempts at a time leaves their processes alone', async (t) => {
   const mark = randomUUID();

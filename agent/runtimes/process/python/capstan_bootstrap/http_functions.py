@@ -56,8 +56,8 @@ class Call:
         self.key = header["key"]
         self.body = Body(body, header["ended"], lambda count: channel.send({"t": "http-credit", "key": self.key, "count": count}))
         self.gone = False
-        # Its last frame has left, or is about to.
-        self.over = False
+        # Its function runs: until its last frame is about to leave, the processes that are ended are its own.
+        self.running = False
         self.stopping = stopping.Stopping()
         self.window = WINDOW_BYTES
         self.changed = threading.Condition()
@@ -138,14 +138,15 @@ class HttpFunctions:
             call.grant(header["count"])
         elif header["t"] == "http-abort":
             call.abort()
-            self._end_processes_later(call)
+            with self._ending:
+                if call.running:
+                    self._end_processes_later(call)
 
     def _run(self, call):
         """Serves one request to its end, including failures; never raises."""
         answer = Answer(call, self._channel, lambda: self._end_processes(call))
         failure = None
-        if self._processes is not None:
-            self._processes.begin()
+        self._begin_processes(call)
         stopping.current.set(call.stopping)
         current_key.set(call.key)
         try:
@@ -163,7 +164,18 @@ class HttpFunctions:
         finally:
             if call.socket is not None and call.socket.is_accepted:
                 self._end_socket(call, failure)
+            self._end_processes(call)
             self._calls.pop(call.key, None)
+
+    def _begin_processes(self, call):
+        """What is started from now on is the request's: what an earlier one left behind stays. It may be stopped already."""
+        if self._processes is None:
+            return
+        with self._ending:
+            self._processes.begin()
+            call.running = True
+            if call.gone:
+                self._end_processes_later(call)
 
     def _end_socket(self, call, failure):
         """The function has ended: so does its WebSocket."""
@@ -176,22 +188,21 @@ class HttpFunctions:
     def _end_processes(self, call):
         """The request is about to end: if it was stopped, so does what its function left behind, before the next one begins."""
         with self._ending:
-            call.over = True
-            if call.gone and self._processes is not None:
+            if call.gone and call.running:
                 self._processes.end()
+            call.running = False
 
     def _end_processes_later(self, call):
         """A function may wait for what it started, which nothing interrupts."""
 
         def end():
             with self._ending:
-                if not call.over:
+                if call.running:
                     self._processes.end()
 
-        if self._processes is not None:
-            timer = threading.Timer(GRACE_S, end)
-            timer.daemon = True
-            timer.start()
+        timer = threading.Timer(GRACE_S, end)
+        timer.daemon = True
+        timer.start()
 
     def _answer(self, call, answer):
         name = call.header["function"]
@@ -245,11 +256,14 @@ class Answer:
         self.error(422, "Unprocessable Content", str(error), errors=errors)
 
     def fail(self, error):
-        if self._begun:
-            self._before_end()
-            self._channel.send({"t": "http-failed", "key": self._call.key}, utf8(error_message(error)))
-        else:
-            self.error(500, "Internal Server Error", error_message(error))
+        if not self._begun:
+            try:
+                self.error(500, "Internal Server Error", error_message(error))
+                return
+            except CallerGone:
+                pass  # a long message beyond the caller's credit
+        self._before_end()
+        self._channel.send({"t": "http-failed", "key": self._call.key}, utf8(error_message(error)))
 
     def send(self, value, accept):
         if isinstance(value, (bytes, bytearray)):

@@ -149,9 +149,11 @@ export class HttpFunctions {
     } catch (error) {
       if (!call.abort.signal.aborted && !(error instanceof SocketClosed)) this.#output.text('stderr', errorStack(error));
       this.#output.flush();
+      const fail = (): Promise<void> => this.#postLast({ t: 'http-failed', key, message: errorMessage(error) }, call);
       if (socket?.isAccepted === true) await this.#endSocket(key, call, socket, error);
-      else if (headSent) await this.#postLast({ t: 'http-failed', key, message: errorMessage(error) }, call);
-      else await this.#send(key, errorAnswer(500, 'Internal Server Error', errorMessage(error)), call).catch(() => undefined);
+      else if (headSent) await fail();
+      // A long message may be beyond the credit of a caller who is gone.
+      else await this.#send(key, errorAnswer(500, 'Internal Server Error', errorMessage(error)), call).catch(fail);
     }
   }
 
