@@ -43,6 +43,7 @@ const commands: Readonly<Record<string, Entry>> = {
     load: async () => (await import('./commands/env.ts')).environments,
   },
   keys: { section: MANAGE, aliases: ['key'], load: async () => (await import('./commands/keys.ts')).keys },
+  secret: { section: MANAGE, aliases: ['secrets'], load: async () => (await import('./commands/secrets.ts')).secrets },
   webhooks: { section: MANAGE, aliases: ['webhook'], load: async () => (await import('./commands/webhooks.ts')).webhooks },
   account: { section: MANAGE, aliases: ['accounts'], load: async () => (await import('./commands/accounts.ts')).accounts },
   node: { section: OPERATE, aliases: ['nodes'], load: async () => (await import('./commands/node.ts')).node },

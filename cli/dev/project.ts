@@ -2,6 +2,7 @@
 import { setTimeout as pause } from 'node:timers/promises';
 
 import type { LocalWorker, LocalWorkers } from '../../agent/local-workers.ts';
+import { withSecrets } from '../../lib/secret-references.ts';
 import { messageOf } from '../../lib/to-error.ts';
 import { discoverFiles, EXAMPLE } from '../discovery/discover.ts';
 import { PythonReader } from '../discovery/python-reader.ts';
@@ -223,6 +224,12 @@ export class Project {
     if (isFirst && !this.#closed) this.#options.events.reloaded(changed, performance.now() - since);
   }
 
+  /** Secrets are variables of the shell or of `.env`, by their names. */
+  #environmentOf(env: Readonly<Record<string, string>>): Record<string, string> {
+    const variables = this.#options.variables();
+    return withSecrets(env, (name) => variables[name]);
+  }
+
   #startWorker(endpoint: DeclaredEndpoint): LocalWorker {
     const { name, language, settings, functions } = endpoint;
     const command = this.#commands.get(name) ?? [];
@@ -233,7 +240,7 @@ export class Project {
       folder: this.#options.folder,
       functions: functionSpecs(endpoint),
       command,
-      env: settings.env,
+      env: this.#environmentOf(settings.env),
       servesHttp,
       // One worker stands for the several of a deployed endpoint: an open stream must not block other requests.
       maxConcurrency: servesHttp ? Math.max(settings.maxConcurrency, LEAST_REQUESTS) : settings.maxConcurrency,

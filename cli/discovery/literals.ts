@@ -6,6 +6,7 @@ import type { Expression, Program, Span } from 'oxc-parser';
 
 import * as formerNames from '../../sdk/typescript/former-names.ts';
 import { GpuGroup } from '../../sdk/typescript/gpus.ts';
+import { secret } from '../../sdk/typescript/secret.ts';
 import type { VariableReference } from './settings.ts';
 
 /** An expression whose value is known only at run time. */
@@ -23,6 +24,8 @@ export interface Scope {
   readonly constants: ReadonlyMap<string, Expression>;
   /** The SDK's enumerations by their local names. */
   readonly enumerations: ReadonlyMap<string, string>;
+  /** Local names of the SDK's function `secret`. */
+  readonly secrets: ReadonlySet<string>;
   /** Local names of the SDK itself. */
   readonly packages: ReadonlySet<string>;
 }
@@ -87,6 +90,13 @@ export function literalOf(node: Expression, scope: Scope, depth = 0): unknown {
       if (variable === null || typeof otherwise !== 'string') throw new NotLiteral(node);
       return { $variable: variable, default: otherwise } satisfies VariableReference;
     }
+    case 'CallExpression': {
+      const [argument] = node.arguments;
+      if (!isSecret(node.callee, scope) || argument === undefined || argument.type === 'SpreadElement') throw new NotLiteral(node);
+      const name = literalOf(argument, scope, depth);
+      if (typeof name !== 'string') throw new NotLiteral(node);
+      return secret(name);
+    }
     case 'MemberExpression': {
       const variable = variableOf(node);
       if (variable !== null) return { $variable: variable, default: null } satisfies VariableReference;
@@ -114,6 +124,11 @@ function enumerationMember(node: Expression, { enumerations, packages }: Scope):
   const enumeration = object.type === 'Identifier' ? enumerations.get(object.name) : memberOfPackage(object, packages);
   const members = enumeration === undefined ? undefined : ENUMERATIONS.get(enumeration);
   return members !== undefined && Object.hasOwn(members, node.property.name) ? (members[node.property.name] ?? null) : null;
+}
+
+/** `secret`, or `sdk.secret`. */
+function isSecret(node: Expression, { secrets, packages }: Scope): boolean {
+  return node.type === 'Identifier' ? secrets.has(node.name) : memberOfPackage(node, packages) === 'secret';
 }
 
 /** `GpuType` of `sdk.GpuType`. */

@@ -339,9 +339,11 @@ function namesOf({ program }: ParsedModule): Names {
   const long = new Set<string>();
   const enumerations = new Map<string, string>();
   const packages = new Set<string>();
+  const secrets = new Set<string>();
   const take = (imported: string, local: string): void => {
     if (imported === 'endpoint') short.add(local);
     else if (imported === 'Endpoint') long.add(local);
+    else if (imported === 'secret') secrets.add(local);
     else if (ENUMERATIONS.has(imported)) enumerations.set(local, imported);
   };
   for (const statement of program.body) {
@@ -363,7 +365,7 @@ function namesOf({ program }: ParsedModule): Names {
       }
     }
   }
-  return { short, long, enumerations, packages, constants: constantsOf(program) };
+  return { short, long, enumerations, packages, secrets, constants: constantsOf(program) };
 }
 
 function isRequire(node: Expression): boolean {

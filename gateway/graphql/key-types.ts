@@ -1,6 +1,15 @@
-/** Types of the schema about API keys and join tokens. */
+/** Types of the schema about API keys, join tokens and secrets. */
 
 export const KEY_TYPES = `
+type Secret {
+  name: String!
+  "Null: for every environment."
+  environment: String
+  createdAt: Time!
+  changedAt: Time!
+  "Endpoints whose workers start with its value, as <environment>/<name>."
+  usedBy: [String!]!
+}
 type JoinToken {
   id: ID!
   "The cell that nodes join with it."

@@ -9,6 +9,7 @@ import { endpointFields } from './endpoint-fields.ts';
 import type { Fields } from './fields.ts';
 import { jobFields } from './job-fields.ts';
 import { nodeFields } from './node-fields.ts';
+import { secretFields } from './secret-fields.ts';
 import { endpointShape, type Addresses } from './shapes.ts';
 
 export interface RootDeps extends Pick<Fields, 'calls' | 'isOperator' | 'draining' | 'cluster'> {
@@ -34,5 +35,5 @@ export function rootFor({ addresses, ...deps }: RootDeps) {
     return requested;
   };
   const fields: Fields = { ...deps, changes, call, change, shape, endpointsOf };
-  return { ...endpointFields(fields), ...jobFields(fields), ...nodeFields(fields), ...accountFields(fields) };
+  return { ...endpointFields(fields), ...jobFields(fields), ...nodeFields(fields), ...accountFields(fields), ...secretFields(fields) };
 }

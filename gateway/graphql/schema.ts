@@ -60,6 +60,8 @@ type Query {
   webhooks(after: ID, limit: Int, newestFirst: Boolean): WebhookPage!
   "The secret that signs the account's webhooks (Standard Webhooks)."
   webhookSecret: String!
+  "Secrets that environments refer to as {{ CAPSTAN_SECRET_NAME }} or {{ RUNPOD_SECRET_NAME }}. In order of name; values are never returned."
+  secrets: [Secret!]!
   "Of the key's own account; another account requires the scope OPERATOR."
   apiKeys(account: ID): [ApiKey!]!
   "The key's own account."
@@ -124,6 +126,10 @@ type Mutation {
   stopBulkOperation(id: ID!): BulkOperation!
   "Redelivers an undelivered webhook; its attempts start over. Returns its id."
   redeliverWebhook(id: ID!): ID!
+  "Creates a secret or replaces its value; workers that use it are replaced. environment: only for endpoints of this environment, where it goes before the account's secret of the same name; every environment if omitted."
+  setSecret(name: String!, environment: String, value: String!): Secret!
+  "Refused while endpoints use the secret. Returns it as it was."
+  deleteSecret(name: String!, environment: String): Secret!
   "Creates a new secret. For 24 hours webhooks are signed with the previous one, too."
   rotateWebhookSecret: RotatedSecret!
 }

@@ -108,6 +108,16 @@ export type Command =
   | { readonly kind: 'put-webhook-secret'; readonly account: string; readonly encrypted: string }
   /** The secret replaces the present one, which still signs for a while. */
   | { readonly kind: 'rotate-webhook-secret'; readonly account: string; readonly encrypted: string }
+  /** Creates a secret or replaces its value. `environment` empty: for every environment of the account. */
+  | {
+      readonly kind: 'put-secret';
+      readonly account: string;
+      readonly environment: string;
+      readonly name: string;
+      readonly encrypted: string;
+    }
+  /** Refused while an endpoint uses it. */
+  | { readonly kind: 'delete-secret'; readonly account: string; readonly environment: string; readonly name: string }
   | { readonly kind: 'put-master-key'; readonly row: MasterKeyRow }
   /** Encrypted values in base64 and their replacements in these rows. */
   | { readonly kind: 'reencrypt'; readonly rows: readonly EncryptedRow[]; readonly values: ReadonlyMap<string, string> }

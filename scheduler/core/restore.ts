@@ -16,6 +16,7 @@ import {
   type KeyRow,
   type MasterKeyRow,
   rowKey,
+  type SecretRow,
 } from './state/control-rows.ts';
 import { type EndpointConfig, endpointNameKey, newEndpointRecord, type Release } from './state/endpoints.ts';
 import { attemptKey, type JoinTokenRow, newNodeRecord, type NodeConfig } from './state/fleet.ts';
@@ -148,6 +149,9 @@ function takeRow(state: State, row: ControlRow): StoredDesired | null {
         bodyQuota: null,
         ...(JSON.parse(row.value) as Stored<AccountRow, 'buildQuota' | 'bodyQuota'>),
       });
+      return null;
+    case 'secret':
+      state.secrets.set(row.key, JSON.parse(row.value) as SecretRow);
       return null;
     case 'environment':
       state.environments.set(row.key, JSON.parse(row.value) as EnvironmentRow);

@@ -8,7 +8,17 @@ import type { Payload } from '../../lib/payload.ts';
 import type { HookHead } from '../store/store.ts';
 
 import { Deadlines } from './deadlines.ts';
-import type { AccountRow, BodyUse, BuildRow, BuildUse, DeploymentRow, EnvironmentRow, KeyRow, MasterKeyRow } from './state/control-rows.ts';
+import type {
+  AccountRow,
+  BodyUse,
+  BuildRow,
+  BuildUse,
+  DeploymentRow,
+  EnvironmentRow,
+  KeyRow,
+  MasterKeyRow,
+  SecretRow,
+} from './state/control-rows.ts';
 import type { EndpointRecord, Release } from './state/endpoints.ts';
 import {
   newRefusals,
@@ -67,6 +77,8 @@ export interface State {
   readonly workers: Map<string, WorkerRecord>;
   readonly keys: Map<string, KeyRow>;
   readonly accounts: Map<string, AccountRow>;
+  /** By {@link secretKey}. */
+  readonly secrets: Map<string, SecretRow>;
   readonly builds: Map<string, BuildRow>;
   /** By account; accounts without builds are left out. */
   readonly buildUse: Map<string, BuildUse>;
@@ -145,6 +157,7 @@ export function newState(settings: Settings, random: RandomState): State {
     workers: new Map(),
     keys: new Map(),
     accounts: new Map(),
+    secrets: new Map(),
     builds: new Map(),
     buildUse: new Map(),
     bodyUse: new Map(),

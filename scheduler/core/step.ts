@@ -25,6 +25,7 @@ import { fromRow } from './jobs/job-records.ts';
 import { recordStart, requeue } from './jobs/jobs.ts';
 import { endSession, putSession } from './control/console-sessions.ts';
 import { noteKeys } from './control/key-use.ts';
+import { deleteSecret, putSecret } from './control/secrets.ts';
 import { keyExpiry, putAccount, putKey, revokeKey } from './control/keys.ts';
 import { finishRefill } from './jobs/lanes.ts';
 import { cancel } from './jobs/cancel.ts';
@@ -194,6 +195,10 @@ function command(ctx: StepContext, call: number, asked: Command): void {
       return putWebhookSecret(ctx, call, asked);
     case 'rotate-webhook-secret':
       return rotateWebhookSecret(ctx, call, asked);
+    case 'put-secret':
+      return putSecret(ctx, call, asked);
+    case 'delete-secret':
+      return deleteSecret(ctx, call, asked);
     case 'put-master-key':
       return putMasterKey(ctx, call, asked.row);
     case 'reencrypt':

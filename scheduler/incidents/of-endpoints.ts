@@ -1,4 +1,5 @@
 /** Incidents of endpoints: their workers fail to start, or nothing runs what waits. */
+import { missingSecrets } from '../core/control/secret-use.ts';
 import { queueReason } from '../core/jobs/reasons.ts';
 import type { Now } from '../core/now.ts';
 import { inCrashLoop } from '../core/scaling/crash-loops.ts';
@@ -46,6 +47,12 @@ function waitIncident(state: State, endpoint: EndpointRecord, now: Now): Inciden
     const actions = [{ label: 'Resume', command: `capstan endpoints set ${endpointArguments(endpoint)} workersMax=1` }];
     return ofEndpoint(endpoint, `: it is paused (workersMax is 0), and ${waitText(waiting)}`, {
       ...{ kind: 'PAUSED', severity: 'WARNING', sinceMs, actions, waiting },
+    });
+  }
+  if (reason === 'SECRET_MISSING') {
+    const actions = [{ label: 'Create it', command: `capstan secret set ${missingSecrets(state, endpoint)[0] ?? ''}` }];
+    return ofEndpoint(endpoint, `: ${waitText(waiting)}: ${detail}`, {
+      ...{ kind: 'NO_CAPACITY', severity: 'CRITICAL', sinceMs, actions, waiting },
     });
   }
   if (reason !== 'NO_CAPACITY') return undefined;

@@ -38,6 +38,7 @@ import { LogSearchLimit, LogWaitLimit } from './log-waits.ts';
 import { endpointDetail, workerInfos } from './fleet-view.ts';
 import { nodeCalls } from './node-calls.ts';
 import { openEnv } from './node-service.ts';
+import { secretHandlers } from './secret-service.ts';
 
 /** Undelivered webhooks that are looked at for `ListAttention`. */
 const MAX_HOOKS = 1_000;
@@ -97,6 +98,7 @@ export class Control {
       ...keyHandlers(this.#deps),
       ...consoleSessionHandlers(this.#deps),
       ...jobSearchHandlers(this.#deps),
+      ...secretHandlers(this.#deps),
       ...historyHandlers(this.#deps),
       ...deviceHistoryHandlers(this.#deps),
       ...bulkHandlers(this.#deps),

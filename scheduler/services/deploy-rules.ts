@@ -17,6 +17,7 @@ import {
 import { normalSettings } from '../../lib/normal-settings.ts';
 import { NAME, NAME_RULE } from '../../lib/endpoint-names.ts';
 import { environmentFault } from '../../lib/environment-values.ts';
+import { referenceFault, secretNames } from '../../lib/secret-references.ts';
 import { CapstanError } from '../../lib/errors.ts';
 import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
 import type { EndpointSpec } from '../../proto/gen/capstan/v1/control.ts';
@@ -90,7 +91,7 @@ export function checkEndpoint(spec: EndpointSpec, around: ValidationContext, new
   if (combined !== undefined) throw invalid(field(combined.name), combined.rule);
   checkGpus(spec, around);
   // An environment that no process can start with must not become a release: its workers would always fail.
-  const fault = environmentFault(newEnv);
+  const fault = environmentFault(newEnv) ?? referenceFault(spec.env);
   if (fault !== null) throw invalid(field(`env${fault.path}`), fault.rule);
   checkRoutes(spec, kind);
   const env = JSON.stringify(Object.fromEntries(Object.entries(spec.env).sort(([a], [b]) => (a < b ? -1 : 1))));
@@ -104,6 +105,7 @@ export function checkEndpoint(spec: EndpointSpec, around: ValidationContext, new
     limits: limitsOf(spec),
     env,
     envDigest: createHash('sha256').update(env).digest('hex'),
+    secretNames: secretNames(spec.env),
   };
 }
 

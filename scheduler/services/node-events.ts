@@ -1,11 +1,14 @@
 /** Builds the larger events of a node's session from the state: leased jobs, and the node's desired workers. */
+import { withSecrets } from '../../lib/secret-references.ts';
 import { toPayloadMessage, type Payload } from '../../lib/payload.ts';
 import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
 import type { Dispatch, ReleaseSpec, SchedulerEvent, WorkerSpec } from '../../proto/gen/capstan/v1/nodes.ts';
+import { secretFor } from '../core/control/secret-use.ts';
 import { workerLimits } from '../core/fleet/placement/cpu-size.ts';
 import { isolationRuleOf } from '../core/fleet/placement/isolation-rule.ts';
 import { imageOf } from '../core/fleet/placement/runtime-choice.ts';
 import type { State } from '../core/state.ts';
+import type { SecretRow } from '../core/state/control-rows.ts';
 import type { EndpointConfig, Release } from '../core/state/endpoints.ts';
 import type { WorkerRecord } from '../core/state/fleet.ts';
 import type { DispatchEffect } from '../engine/ports.ts';
@@ -15,6 +18,7 @@ export interface NodeSecrets {
   tokenOf(worker: WorkerRecord): string;
   /** Decrypts the environment values of an endpoint. */
   openEnv(config: EndpointConfig, encrypted: string): Record<string, string>;
+  openSecret(secret: SecretRow): string;
 }
 
 /** Returns the event of a leased job with its input. */
@@ -55,6 +59,17 @@ export function desiredEvent(
   return { event: { $case: 'desired', value: { epoch, workers: specs, releases } } };
 }
 
+/** Returns the environment with the present values of secrets. A release of an earlier version has references as plain text. */
+function environmentOf(state: State, config: EndpointConfig, release: Release, secrets: NodeSecrets): Record<string, string> {
+  if (release.envSealed === null) return {};
+  const env = secrets.openEnv(config, release.envSealed);
+  if (release.secrets === undefined) return env;
+  return withSecrets(env, (name) => {
+    const secret = secretFor(state, config, name);
+    return secret === undefined ? undefined : secrets.openSecret(secret);
+  });
+}
+
 function releaseSpec(state: State, release: Release, secrets: NodeSecrets): ReleaseSpec {
   const config = state.endpoints.get(release.endpoint)?.config;
   const account = config?.account ?? '';
@@ -69,7 +84,7 @@ function releaseSpec(state: State, release: Release, secrets: NodeSecrets): Rele
     buildSize: release.buildSize,
     runtime: release.runtime,
     functions: [...release.functions],
-    env: release.envSealed === null || config === undefined ? {} : secrets.openEnv(config, release.envSealed),
+    env: config === undefined ? {} : environmentOf(state, config, release, secrets),
     maxConcurrency: release.maxConcurrency,
     startTimeoutMs: release.startTimeoutS * 1_000 || state.settings.startTimeoutMs,
     memoryBytes: BigInt(limits.memoryBytes),

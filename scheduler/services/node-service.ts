@@ -150,6 +150,7 @@ export class NodeSessions {
       {
         tokenOf: (worker) => this.#tokens.tokenOf(worker),
         openEnv: (config, encrypted) => openEnv(this.#cipher, config, encrypted),
+        openSecret: (secret) => this.#cipher.decrypt(Buffer.from(secret.sealed, 'base64'), places.secret(secret)),
       },
     );
     this.send(node, session, event);

@@ -112,6 +112,7 @@ export const controlKinds = [
   'account',
   'key',
   'environment',
+  'secret',
   'endpoint',
   'release',
   'build',

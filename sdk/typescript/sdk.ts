@@ -36,6 +36,7 @@ export { Job, type JobSnapshot, type JobStatus, type WaitOptions } from './job.t
 export { checkApplication, declarations, forgetDeclarations } from './registry.ts';
 export { remote, remoteClass, type RemoteFunction, type RemoteGenerator, type RemoteOptions } from './remote.ts';
 export { defaultRetryPolicy, type RetryPolicy } from './retry.ts';
+export { secret } from './secret.ts';
 export { InputError, type StandardSchema } from './schema.ts';
 export type { ServerWebSocket } from './server-websocket.ts';
 export type { CheckedSettings, EndpointSettings } from './settings.ts';

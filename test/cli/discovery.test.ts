@@ -21,20 +21,20 @@ async function found(t: ExecutionContext, files: Readonly<Record<string, string>
   return discover(folder, (name) => variables[name]);
 }
 
-const py = (body: string): string => `import os\nfrom capstan import Endpoint, GpuGroup\n${body}`;
-const ts = (body: string): string => `import { endpoint, Endpoint, GpuGroup } from '@capstan/sdk';\n${body}`;
+const py = (body: string): string => `import os\nfrom capstan import Endpoint, GpuGroup, Secret\n${body}`;
+const ts = (body: string): string => `import { endpoint, Endpoint, GpuGroup, secret } from '@capstan/sdk';\n${body}`;
 
 test('the same declaration in both languages is the same endpoint', async (t) => {
   const { endpoints } = await found(t, {
     'a.py': py(`
 WORKERS = (0, 3)
-@Endpoint(name="a", gpu=GpuGroup.ADA_24, workers=WORKERS, idle_timeout=300, dependencies=["requests>=2"], env={"T": os.environ["TOKEN"], "D": os.getenv("NONE", "x")})
+@Endpoint(name="a", gpu=GpuGroup.ADA_24, workers=WORKERS, idle_timeout=300, dependencies=["requests>=2"], env={"T": os.environ["TOKEN"], "D": os.getenv("NONE", "x"), "S": Secret("KEY")})
 async def run_a(text: str, count: int = 1): ...
 `),
     'b.ts': ts(`
 const WORKERS = [0, 3] as const;
 export const run_b = endpoint({ name: 'b', gpu: GpuGroup.ADA_24, workers: WORKERS, idleTimeout: 300, dependencies: ['requests>=2'],
-  env: { T: process.env.TOKEN, D: process.env['NONE'] ?? 'x' } }, async (text: string, count = 1) => text);
+  env: { T: process.env.TOKEN, D: process.env['NONE'] ?? 'x', S: secret('KEY') } }, async (text: string, count = 1) => text);
 `),
   });
   t.deepEqual(
@@ -43,7 +43,7 @@ export const run_b = endpoint({ name: 'b', gpu: GpuGroup.ADA_24, workers: WORKER
   );
   const [a, b] = endpoints;
   t.deepEqual({ ...a?.settings, name: '' }, { ...b?.settings, name: '' });
-  t.deepEqual(a?.settings.env, { T: 'from the shell', D: 'x' });
+  t.deepEqual(a?.settings.env, { T: 'from the shell', D: 'x', S: '{{ CAPSTAN_SECRET_KEY }}' });
   const keys = (at: typeof a): unknown => at?.functions[0]?.reading.parameters.map(({ name, required }) => [name, required]);
   t.deepEqual(keys(a), [
     ['text', true],

@@ -93,7 +93,7 @@ const HOOKS_OPEN = 8;
 const HOOKS_PER_HOST = 3;
 
 /** Secrets have no part in this world. */
-const secrets = { tokenOf: () => '', openEnv: () => ({}) };
+const secrets = { tokenOf: () => '', openEnv: () => ({}), openSecret: () => '' };
 
 export class Scenario {
   readonly world: World;

@@ -176,6 +176,7 @@ class FileReader:
         self._endpoint_names = set()
         self._enum_names = {}
         self._volume_names = set()
+        self._secret_names = set()
         self._package_names = set()
         self._constants = {}
         self._declarations = []
@@ -216,6 +217,8 @@ class FileReader:
                         self._endpoint_names.add(each.asname or each.name)
                     elif each.name == "NetworkVolume":
                         self._volume_names.add(each.asname or each.name)
+                    elif each.name == "Secret" and node.module == PACKAGE:
+                        self._secret_names.add(each.asname or each.name)
                     elif each.name in ENUMS:
                         self._enum_names[each.asname or each.name] = each.name
 
@@ -331,6 +334,10 @@ class FileReader:
             given = node.args[0] if node.args else next((each.value for each in node.keywords if each.arg == "name"), node)
             if given is not node:
                 return self._literal(given, depth)
+        if isinstance(node, ast.Call) and self._is_secret(node.func) and len(node.args) == 1 and not node.keywords:
+            name = self._literal(node.args[0], depth)
+            if isinstance(name, str):
+                return f"{{{{ CAPSTAN_SECRET_{name} }}}}"
         variable = variable_of(node)
         if variable is not None:
             name, default = variable
@@ -344,6 +351,12 @@ class FileReader:
         if members is not None and node.attr not in members:
             raise NotLiteral(node)
         return node.attr if members is None else members[node.attr]
+
+    def _is_secret(self, node):
+        if isinstance(node, ast.Name):
+            return node.id in self._secret_names
+        is_of_package = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in self._package_names
+        return is_of_package and node.attr == "Secret"
 
     def _is_enum(self, node):
         if isinstance(node, ast.Name):

@@ -9,6 +9,7 @@ import type { Command } from '../events.ts';
 import { putRow } from '../rows.ts';
 import { liveEndpoints, type State } from '../state.ts';
 import { accountExists, accountNotFound, accountRow, removeKey } from './keys.ts';
+import { dropSecrets } from './secrets.ts';
 import { markRemoved } from './undeploy.ts';
 
 export function deleteAccount(ctx: StepContext, call: number, command: Extract<Command, { kind: 'delete-account' }>): void {
@@ -36,6 +37,7 @@ export function deleteAccount(ctx: StepContext, call: number, command: Extract<C
     state.environments.delete(key);
     putRow(ctx, 'environment', key, null);
   }
+  dropSecrets(ctx, (secret) => secret.account === account);
   const row = { ...accountRow(state, account), deletedAt: ctx.now.wall };
   state.accounts.set(account, row);
   const write = putRow(ctx, 'account', account, row);

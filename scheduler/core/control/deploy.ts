@@ -11,6 +11,7 @@ import {
   type EndpointConfig,
   type EndpointInput,
   endpointNameKey,
+  type EndpointRecord,
   newEndpointRecord,
   newStarts,
   type Release,
@@ -21,6 +22,7 @@ import type { Command } from '../events.ts';
 import { type State, liveEndpoints } from '../state.ts';
 import { type BuildRow, type DeployedInput, environmentKey } from '../state/control-rows.ts';
 import { quotaOf } from './keys.ts';
+import { secretVersions } from './secret-use.ts';
 import { randomName } from '../random.ts';
 import { keepCapacity } from '../scaling/rollout.ts';
 import { putRow } from '../rows.ts';
@@ -130,7 +132,7 @@ function putEndpoint(
   const nameKey = endpointNameKey(account, environment, name);
   const known = ctx.state.endpoints.get(ctx.state.endpointsByName.get(nameKey) ?? '');
   const id = known?.config.id ?? freshEndpointId(ctx.state);
-  const release = releaseFor(ctx, id, known?.config ?? null, change);
+  const release = releaseFor(ctx, { id, account, environment }, known?.config ?? null, change);
   const config: EndpointConfig = { ...settings, id, account, environment, release, ...boundary(ctx.state, known?.config ?? null, release) };
   if (known === undefined) {
     ctx.state.endpoints.set(id, newEndpointRecord(config));
@@ -138,13 +140,34 @@ function putEndpoint(
   } else {
     const replaced = release !== known.config.release;
     known.config = config;
-    if (replaced) {
-      known.starts = newStarts();
-      keepCapacity(ctx.state, ctx.now, known, `release ${release} is deployed`);
-    }
+    if (replaced) replaceWorkers(ctx, known, `release ${release} is deployed`);
   }
   ctx.state.dirtyEndpoints.add(id);
   return { config, created: known === undefined, write: putRow(ctx, 'endpoint', id, config) };
+}
+
+/** Gives an endpoint a release with the same settings and the present secrets, where these have changed. */
+export function renewRelease(ctx: StepContext, endpoint: EndpointRecord, reason: string): Write | null {
+  const known = ctx.state.releases.get(endpoint.config.release);
+  if (known === undefined) return null;
+  const secrets = secretVersions(ctx.state, endpoint.config, Object.keys(known.secrets ?? {}));
+  if (JSON.stringify(secrets) === JSON.stringify(known.secrets)) return null;
+  const release: Release = { ...known, secrets, id: randomName(ctx.state.random, 14) };
+  ctx.state.releases.set(release.id, release);
+  putRow(ctx, 'release', release.id, release);
+  const config = { ...endpoint.config, release: release.id, ...boundary(ctx.state, endpoint.config, release.id) };
+  endpoint.config = config;
+  replaceWorkers(ctx, endpoint, reason);
+  ctx.state.dirtyEndpoints.add(config.id);
+  const write = putRow(ctx, 'endpoint', config.id, config);
+  ctx.emit({ kind: 'directory', update: { ...emptyUpdate(), endpoints: [endpointEntry(ctx.state, config)] } }, write);
+  return write;
+}
+
+/** The endpoint has a new release: its starts count anew, and as many workers of it are requested as there are. */
+function replaceWorkers(ctx: StepContext, endpoint: EndpointRecord, reason: string): void {
+  endpoint.starts = newStarts();
+  keepCapacity(ctx.state, ctx.now, endpoint, reason);
 }
 
 /**
@@ -205,15 +228,22 @@ function overQuota(
 }
 
 /** Returns the present release if no setting that workers depend on changed, otherwise a new one. */
-function releaseFor(ctx: StepContext, endpoint: string, present: EndpointConfig | null, { input, build }: Change): string {
+function releaseFor(
+  ctx: StepContext,
+  owner: Pick<EndpointConfig, 'id' | 'account' | 'environment'>,
+  present: EndpointConfig | null,
+  { input, build }: Change,
+): string {
+  const secrets = secretVersions(ctx.state, owner, input.secretNames);
   const wanted = {
-    endpoint,
+    endpoint: owner.id,
     buildDigest: build.digest,
     buildSize: build.size,
     functions: input.functions,
     ...fieldsKeptIn('release', input),
     envSealed: input.envSealed,
     envDigest: input.envDigest,
+    ...(secrets === undefined ? {} : { secrets }),
   };
   const known = present === null ? undefined : ctx.state.releases.get(present.release);
   if (present !== null && known !== undefined && sameRelease(known, wanted)) return known.id;
@@ -226,8 +256,8 @@ function releaseFor(ctx: StepContext, endpoint: string, present: EndpointConfig 
 /** Encrypted values differ at each encryption, so their digest is compared. */
 function sameRelease(a: Omit<Release, 'id'>, b: Omit<Release, 'id'>): boolean {
   const facts = (release: Omit<Release, 'id'>): string => {
-    const { endpoint, buildDigest, functions, envDigest } = release;
-    return JSON.stringify([endpoint, buildDigest, functions, envDigest, fieldsKeptIn('release', release)]);
+    const { endpoint, buildDigest, functions, envDigest, secrets } = release;
+    return JSON.stringify([endpoint, buildDigest, functions, envDigest, secrets, fieldsKeptIn('release', release)]);
   };
   return facts(a) === facts(b);
 }

@@ -2,7 +2,7 @@
  * Which values are encrypted at rest, where they are stored, and how they are re-encrypted under another master key.
  * The core neither encrypts nor decrypts: it receives each value with its replacement.
  *
- * Encrypted values: the webhook secrets in the rows of accounts; `env` in the rows of releases and of deployments; the
+ * Encrypted values: the webhook secrets in the rows of accounts; secrets; `env` in the rows of releases and of deployments; the
  * keys of older worker tokens and webhooks' URLs, and the gateway token, in the master key's own row; and the s3Config of jobs, stored beside
  * their inputs. URLs of webhooks with secrets are encrypted with separate keys (webhooks/urls.ts).
  */
@@ -23,6 +23,8 @@ export const places = {
   s3: (job: string): string => `job/${job}/s3`,
   env: ({ account, environment, name }: { readonly account: string; readonly environment: string; readonly name: string }): string =>
     `env/${account}/${environment}/${name}`,
+  secret: ({ account, environment, name }: { readonly account: string; readonly environment: string; readonly name: string }): string =>
+    `secret/${account}/${environment}/${name}`,
   webhookSecret: (account: string): string => `account/${account}/webhook-secret`,
   tokenKey: (id: string): string => `master-key/token-key/${id}`,
   payloadKey: (id: string): string => `master-key/payload-key/${id}`,
@@ -43,6 +45,8 @@ export function* encryptedRows(state: State): Generator<{ readonly row: Encrypte
     if (encrypted.length > 0)
       yield { row: { kind: 'account', key }, values: encrypted.map((value) => ({ encrypted: value, place: places.webhookSecret(key) })) };
   }
+  for (const [key, secret] of state.secrets)
+    yield { row: { kind: 'secret', key }, values: [{ encrypted: secret.sealed, place: places.secret(secret) }] };
   for (const [key, { endpoint, envSealed }] of state.releases) {
     const config = state.endpoints.get(endpoint)?.config;
     // A release without its endpoint is never started again, so its values are not read again.
@@ -91,6 +95,14 @@ function reencryptRow(ctx: StepContext, row: EncryptedRow, renewed: (encrypted: 
       };
       ctx.state.accounts.set(row.key, account);
       putRow(ctx, 'account', row.key, account);
+      return;
+    }
+    case 'secret': {
+      const known = ctx.state.secrets.get(row.key);
+      if (known === undefined) return;
+      const secret = { ...known, sealed: renewed(known.sealed) };
+      ctx.state.secrets.set(row.key, secret);
+      putRow(ctx, 'secret', row.key, secret);
       return;
     }
     case 'release': {

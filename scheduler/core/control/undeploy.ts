@@ -9,6 +9,7 @@ import { StopReason } from '../../../proto/gen/capstan/v1/nodes.ts';
 import type { StepContext } from '../context.ts';
 import { sweepBuilds } from './deployments.ts';
 import { emptyUpdate } from './directory.ts';
+import { dropSecrets } from './secrets.ts';
 import { fill } from '../jobs/dispatch.ts';
 import type { Write } from '../effects.ts';
 import type { Command } from '../events.ts';
@@ -56,6 +57,7 @@ export function deleteEnvironment(ctx: StepContext, call: number, command: Extra
     return;
   }
   markRemoved(ctx, inside, stopJobs);
+  dropSecrets(ctx, (secret) => secret.account === account && secret.environment === environment);
   ctx.state.environments.delete(key);
   const write = putRow(ctx, 'environment', key, null);
   ctx.reply(call, { kind: 'undeployed', endpoints: inside.map(({ config }) => config.id) }, write);

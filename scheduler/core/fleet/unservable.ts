@@ -1,9 +1,10 @@
 /**
- * Endpoints whose requests wait in vain: paused, in a crash loop, or wanting what no connected node has. A node that is busy, or
+ * Endpoints whose requests wait in vain: paused, without a secret, in a crash loop, or wanting what no connected node has. A node that is busy, or
  * was connected a moment ago, is worth waiting for.
  */
 import { explainRejections, type Rejection } from './placement/rejections.ts';
 import { fitOn, wanted } from './placement/feasible.ts';
+import { explainMissing, missingSecrets } from '../control/secret-use.ts';
 import { inCrashLoop, retryPauseMs } from '../scaling/crash-loops.ts';
 import { isReady } from '../jobs/slots.ts';
 import type { Now } from '../now.ts';
@@ -69,6 +70,9 @@ function reasonOf(state: State, endpoint: EndpointRecord, now: Now, { absenceMs,
   const { config, starts, workers } = endpoint;
   if ([...workers].some((id) => mayServe(state, id))) return null;
   if (config.workersMax === 0) return { reason: 'it is paused (workersMax is 0)', detail: '', retryAfterMs: PAUSED_RETRY_MS };
+  const missing = missingSecrets(state, endpoint);
+  if (missing.length > 0)
+    return { reason: 'a secret that it needs does not exist', detail: explainMissing(missing), retryAfterMs: PAUSED_RETRY_MS };
   if (inCrashLoop(endpoint)) {
     const detail = `${starts.failures} consecutive starts failed; last error: ${starts.lastError}`;
     return { reason: 'its workers do not start', detail, retryAfterMs: retryPauseMs(starts.failures) };

@@ -2,6 +2,7 @@
 import { WorkerState } from '../../../proto/gen/capstan/v1/common.ts';
 
 import { inCrashLoop } from '../scaling/crash-loops.ts';
+import { explainMissing, missingSecrets } from '../control/secret-use.ts';
 import { mayOvertake } from './dispatch.ts';
 import { hasRoom, isReady } from './slots.ts';
 import type { State } from '../state.ts';
@@ -20,6 +21,8 @@ export type QueueReason =
   | 'IMAGE_PULL'
   | 'CRASH_LOOP'
   | 'THROTTLED'
+  /** A secret that the environment of its workers refers to does not exist. */
+  | 'SECRET_MISSING'
   /** Every slot is taken, and the endpoint may not have more workers or the scaler has not requested more yet. */
   | 'WORKERS_BUSY'
   /** lowPriority jobs do not start workers. */
@@ -41,6 +44,8 @@ export function queueReason(state: State, endpoint: EndpointRecord, now: Now): E
     const lacks = isApart ? 'no empty one for a job that runs alone' : 'no free slot';
     return { reason: 'WORKERS_BUSY', detail: `${workers.length} workers, ${lacks}` };
   }
+  const missing = missingSecrets(state, endpoint);
+  if (missing.length > 0) return { reason: 'SECRET_MISSING', detail: explainMissing(missing) };
   if (inCrashLoop(endpoint)) {
     const { failures, lastError } = endpoint.starts;
     return { reason: 'CRASH_LOOP', detail: `${failures} consecutive starts failed; last error: ${lastError}` };

@@ -17,6 +17,7 @@ import type { State } from '../state.ts';
 import type { EndpointRecord } from '../state/endpoints.ts';
 import type { WorkerRecord } from '../state/fleet.ts';
 import type { Now } from '../now.ts';
+import { explainMissing, missingSecrets } from '../control/secret-use.ts';
 import { takeClaim, releaseClaims } from '../fleet/claims.ts';
 import { avoidedNodes, inCrashLoop, NODE_FAILURES } from './crash-loops.ts';
 import { noteDecision } from './decisions.ts';
@@ -97,6 +98,13 @@ export function scaleEndpoint(ctx: StepContext, endpoint: EndpointRecord, round:
   const wanted = wantedNow(endpoint, ctx.now, staying, load);
   if (staying.length < wanted.count) {
     endpoint.surplusSince = null;
+    const missing = missingSecrets(ctx.state, endpoint);
+    if (missing.length > 0) {
+      // No room helps: nobody else's worker has to end.
+      recordUnplaced(ctx, endpoint, { rejected: [], reason: explainMissing(missing), count: wanted.count - staying.length });
+      releaseClaims(ctx.state, endpoint);
+      return;
+    }
     grow(ctx, endpoint, wanted.count - staying.length, wanted.reason);
     if (endpoint.unplaced.count > 0) preempt(ctx, endpoint, round);
     else releaseClaims(ctx.state, endpoint);
@@ -166,7 +174,8 @@ function grow(ctx: StepContext, endpoint: EndpointRecord, by: number, reason: st
   const avoid = avoidedNodes(endpoint, ctx.now);
   const refusal = avoid.size === 0 ? knownRefusal(ctx.state, endpoint, release) : null;
   if (refusal !== null) {
-    recordUnplaced(ctx, endpoint, refusal, by);
+    recordUnplaced(ctx, endpoint, { rejected: refusal, count: by });
+    makeRoom(ctx.state, ctx.now, endpoint);
     return;
   }
   const placer = new Placer(ctx.state, endpoint, release, avoid);
@@ -176,7 +185,8 @@ function grow(ctx: StepContext, endpoint: EndpointRecord, by: number, reason: st
     if (placed.plan === null && avoid.size > 0 && ctx.now.mono >= endpoint.starts.retryAt) placed = place(ctx.state, endpoint, release);
     if (placed.plan === null) {
       if (avoid.size === 0) noteRefusal(ctx.state, endpoint, { release, groups: placed.rejections });
-      recordUnplaced(ctx, endpoint, placed.rejections, left);
+      recordUnplaced(ctx, endpoint, { rejected: placed.rejections, count: left });
+      makeRoom(ctx.state, ctx.now, endpoint);
       return;
     }
     placeWorker(ctx, endpoint, placed.plan, reason);
@@ -195,21 +205,23 @@ function placeWorker(ctx: StepContext, endpoint: EndpointRecord, plan: Plan, rea
   return worker;
 }
 
-/** Handles wanted workers that no node can take. An old worker may hold the needed place. */
-function recordUnplaced(
-  { state, now }: StepContext,
-  endpoint: EndpointRecord,
-  rejected: EndpointRecord['rejections'],
-  count: number,
-): void {
+interface Unplaced {
+  readonly rejected: EndpointRecord['rejections'];
+  readonly count: number;
+  /** Why, where it is not for what nodes lack. */
+  readonly reason?: string;
+}
+
+/** Handles wanted workers that no node can take. */
+function recordUnplaced({ now }: StepContext, endpoint: EndpointRecord, { rejected, count, reason: other }: Unplaced): void {
   if (endpoint.unplaced.count === 0) endpoint.unplaced.since = now.mono;
   endpoint.unplaced.count = count;
   if (endpoint.rejections !== rejected || rejected.length === 0) {
-    const reason = explainRejections(rejected) || 'no node is connected';
-    noteDecision(endpoint, now, { kind: 'NO_PLACE', worker: '', node: '', reason });
+    const reason = other ?? (explainRejections(rejected) || 'no node is connected');
+    if (other === undefined || endpoint.decisions.at(-1)?.reason !== reason)
+      noteDecision(endpoint, now, { kind: 'NO_PLACE', worker: '', node: '', reason });
   }
   endpoint.rejections = rejected;
-  makeRoom(state, now, endpoint);
 }
 
 function shrink({ state, now }: StepContext, endpoint: EndpointRecord, staying: readonly WorkerRecord[], load: Load): void {

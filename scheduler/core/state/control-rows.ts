@@ -103,6 +103,23 @@ export interface KeyRow {
 /** A session of the console: a key of its own, under the permissions of another one. */
 export type SessionRow = KeyRow & Required<Pick<KeyRow, 'sessionOf'>>;
 
+export interface SecretRow {
+  readonly account: string;
+  /** Empty: for every environment of the account. */
+  readonly environment: string;
+  readonly name: string;
+  readonly sealed: string;
+  /** Higher than that of every earlier value of any secret of the account. */
+  readonly version: number;
+  /** Wall clock, ms. */
+  readonly createdAt: number;
+  readonly changedAt: number;
+}
+
+export function secretKey({ account, environment, name }: Pick<SecretRow, 'account' | 'environment' | 'name'>): string {
+  return `${account}/${environment}/${name}`;
+}
+
 export interface EnvironmentRow {
   readonly account: string;
   readonly name: string;
@@ -157,7 +174,7 @@ export interface BuildRow {
 
 /** A control row with encrypted values; `key` is its key in the state's map. */
 export type EncryptedRow =
-  | { readonly kind: 'account' | 'release'; readonly key: string }
+  | { readonly kind: 'account' | 'release' | 'secret'; readonly key: string }
   | { readonly kind: 'deployment'; readonly key: string; readonly number: number };
 
 /** Bytes of an account's bodies (scheduler/core/jobs/body-use.ts). */

@@ -37,6 +37,8 @@ export interface EndpointInput
   readonly functions: readonly FunctionSpec[];
   readonly envSealed: string | null;
   readonly envDigest: string;
+  /** Names of the secrets that the environment refers to; absent in rows of earlier versions. */
+  readonly secretNames?: readonly string[];
 }
 
 /** The settings that a worker is started with: an endpoint at a build with its environment. */
@@ -50,6 +52,8 @@ export interface Release extends FieldsKeptIn<'release'> {
   readonly envSealed: string | null;
   /** SHA-256 of the plain environment, to detect changes. */
   readonly envDigest: string;
+  /** The version of each secret that the environment refers to, by name; 0: it did not exist. Absent without any. */
+  readonly secrets?: Readonly<Record<string, number>> | undefined;
 }
 
 /** Counters of an endpoint's jobs and attempts. */

@@ -49,6 +49,7 @@ from .gpus import GpuGroup, ScalerType
 from .jobs import Snapshot
 from .registry import check_application, declarations, forget
 from .retry import RetryPolicy
+from .secret import Secret
 
 __version__ = "0.2.0"
 
@@ -92,6 +93,7 @@ __all__ = [
     "RemoteError",
     "RetryPolicy",
     "ScalerType",
+    "Secret",
     "ServerError",
     "ServerlessScalerType",
     "Snapshot",

@@ -3,7 +3,7 @@ import asyncio
 import unittest
 
 import capstan
-from capstan import DeclarationError, Endpoint, GpuGroup, ScalerType
+from capstan import DeclarationError, Endpoint, GpuGroup, ScalerType, Secret
 
 
 class Declaring(unittest.TestCase):
@@ -35,6 +35,13 @@ class Declaring(unittest.TestCase):
                 "functions": [{"name": "length", "is_async": False, "is_class": False}],
             },
         )
+
+    def test_a_secret_is_a_reference_and_refuses_other_names(self):
+        resource = Endpoint(name="chat", env={"TOKEN": Secret("HF_TOKEN"), "URL": "https://x:" + Secret("KEY") + "@host"}).resource()
+        self.assertEqual(resource["env"], {"TOKEN": "{{ CAPSTAN_SECRET_HF_TOKEN }}", "URL": "https://x:{{ CAPSTAN_SECRET_KEY }}@host"})
+        for name in ("", "1A", "a-b", "A B", "Ä", "A" * 129, "A\n"):
+            with self.subTest(name), self.assertRaises(ValueError):
+                Secret(name)
 
     def test_asynchronous_functions_and_generators_are_known_as_such(self):
         @Endpoint(name="later")

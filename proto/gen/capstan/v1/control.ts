@@ -1226,6 +1226,36 @@ export interface RotateWebhookSecretResponse {
   previousUntilMs?: bigint | undefined;
 }
 
+export interface SetSecretRequest {
+  name: string;
+  /** Empty: for every environment of the account. */
+  environment: string;
+  value: string;
+}
+
+export interface ListSecretsRequest {
+}
+
+export interface ListSecretsResponse {
+  secrets: SecretInfo[];
+}
+
+export interface DeleteSecretRequest {
+  name: string;
+  environment: string;
+}
+
+export interface SecretInfo {
+  name: string;
+  /** Empty: for every environment of the account. */
+  environment: string;
+  /** Wall clock, ms since 1970. */
+  createdAtMs: bigint;
+  changedAtMs: bigint;
+  /** Endpoints whose workers start with its value: `<environment>/<name>`. */
+  usedBy: string[];
+}
+
 export interface StartWorkerRequest {
   /** Id or name in the environment `default`. */
   endpointId: string;
@@ -8223,6 +8253,363 @@ export const RotateWebhookSecretResponse: MessageFns<RotateWebhookSecretResponse
     message.previousUntilMs = (object.previousUntilMs !== undefined && object.previousUntilMs !== null)
       ? BigInt(object.previousUntilMs)
       : undefined;
+    return message;
+  },
+};
+
+function createBaseSetSecretRequest(): SetSecretRequest {
+  return { name: "", environment: "", value: "" };
+}
+
+export const SetSecretRequest: MessageFns<SetSecretRequest> = {
+  encode(message: SetSecretRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.name !== "") {
+      writer.uint32(10).string(message.name);
+    }
+    if (message.environment !== "") {
+      writer.uint32(18).string(message.environment);
+    }
+    if (message.value !== "") {
+      writer.uint32(26).string(message.value);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): SetSecretRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseSetSecretRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.name = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.environment = reader.string();
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.value = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<SetSecretRequest>): SetSecretRequest {
+    return SetSecretRequest.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<SetSecretRequest>): SetSecretRequest {
+    const message = createBaseSetSecretRequest();
+    message.name = object.name ?? "";
+    message.environment = object.environment ?? "";
+    message.value = object.value ?? "";
+    return message;
+  },
+};
+
+function createBaseListSecretsRequest(): ListSecretsRequest {
+  return {};
+}
+
+export const ListSecretsRequest: MessageFns<ListSecretsRequest> = {
+  encode(_: ListSecretsRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): ListSecretsRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseListSecretsRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<ListSecretsRequest>): ListSecretsRequest {
+    return ListSecretsRequest.fromPartial(base ?? {});
+  },
+  fromPartial(_: DeepPartial<ListSecretsRequest>): ListSecretsRequest {
+    const message = createBaseListSecretsRequest();
+    return message;
+  },
+};
+
+function createBaseListSecretsResponse(): ListSecretsResponse {
+  return { secrets: [] };
+}
+
+export const ListSecretsResponse: MessageFns<ListSecretsResponse> = {
+  encode(message: ListSecretsResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    for (const v of message.secrets) {
+      SecretInfo.encode(v!, writer.uint32(10).fork()).join();
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): ListSecretsResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseListSecretsResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.secrets.push(SecretInfo.decode(reader, reader.uint32()));
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<ListSecretsResponse>): ListSecretsResponse {
+    return ListSecretsResponse.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<ListSecretsResponse>): ListSecretsResponse {
+    const message = createBaseListSecretsResponse();
+    message.secrets = object.secrets?.map((e) => SecretInfo.fromPartial(e)) || [];
+    return message;
+  },
+};
+
+function createBaseDeleteSecretRequest(): DeleteSecretRequest {
+  return { name: "", environment: "" };
+}
+
+export const DeleteSecretRequest: MessageFns<DeleteSecretRequest> = {
+  encode(message: DeleteSecretRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.name !== "") {
+      writer.uint32(10).string(message.name);
+    }
+    if (message.environment !== "") {
+      writer.uint32(18).string(message.environment);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): DeleteSecretRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseDeleteSecretRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.name = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.environment = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<DeleteSecretRequest>): DeleteSecretRequest {
+    return DeleteSecretRequest.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<DeleteSecretRequest>): DeleteSecretRequest {
+    const message = createBaseDeleteSecretRequest();
+    message.name = object.name ?? "";
+    message.environment = object.environment ?? "";
+    return message;
+  },
+};
+
+function createBaseSecretInfo(): SecretInfo {
+  return { name: "", environment: "", createdAtMs: 0n, changedAtMs: 0n, usedBy: [] };
+}
+
+export const SecretInfo: MessageFns<SecretInfo> = {
+  encode(message: SecretInfo, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.name !== "") {
+      writer.uint32(10).string(message.name);
+    }
+    if (message.environment !== "") {
+      writer.uint32(18).string(message.environment);
+    }
+    if (message.createdAtMs !== 0n) {
+      if (BigInt.asIntN(64, message.createdAtMs) !== message.createdAtMs) {
+        throw new globalThis.Error("value provided for field message.createdAtMs of type int64 too large");
+      }
+      writer.uint32(24).int64(message.createdAtMs);
+    }
+    if (message.changedAtMs !== 0n) {
+      if (BigInt.asIntN(64, message.changedAtMs) !== message.changedAtMs) {
+        throw new globalThis.Error("value provided for field message.changedAtMs of type int64 too large");
+      }
+      writer.uint32(32).int64(message.changedAtMs);
+    }
+    for (const v of message.usedBy) {
+      writer.uint32(42).string(v!);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): SecretInfo {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseSecretInfo();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.name = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.environment = reader.string();
+            continue;
+          }
+          case 3: {
+            if (tag !== 24) {
+              break;
+            }
+
+            message.createdAtMs = reader.int64() as bigint;
+            continue;
+          }
+          case 4: {
+            if (tag !== 32) {
+              break;
+            }
+
+            message.changedAtMs = reader.int64() as bigint;
+            continue;
+          }
+          case 5: {
+            if (tag !== 42) {
+              break;
+            }
+
+            message.usedBy.push(reader.string());
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<SecretInfo>): SecretInfo {
+    return SecretInfo.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<SecretInfo>): SecretInfo {
+    const message = createBaseSecretInfo();
+    message.name = object.name ?? "";
+    message.environment = object.environment ?? "";
+    message.createdAtMs = (object.createdAtMs !== undefined && object.createdAtMs !== null)
+      ? BigInt(object.createdAtMs)
+      : 0n;
+    message.changedAtMs = (object.changedAtMs !== undefined && object.changedAtMs !== null)
+      ? BigInt(object.changedAtMs)
+      : 0n;
+    message.usedBy = object.usedBy?.map((e) => e) || [];
     return message;
   },
 };
@@ -16632,6 +17019,36 @@ export const ControlServiceService = {
       Buffer.from(GetWebhookSecretResponse.encode(value).finish()),
     responseDeserialize: (value: Buffer): GetWebhookSecretResponse => GetWebhookSecretResponse.decode(value),
   },
+  /** Creates a secret of the account, or replaces its value: workers that use it are replaced. The value is never returned. */
+  setSecret: {
+    path: "/capstan.v1.ControlService/SetSecret" as const,
+    requestStream: false as const,
+    responseStream: false as const,
+    requestSerialize: (value: SetSecretRequest): Buffer => Buffer.from(SetSecretRequest.encode(value).finish()),
+    requestDeserialize: (value: Buffer): SetSecretRequest => SetSecretRequest.decode(value),
+    responseSerialize: (value: SecretInfo): Buffer => Buffer.from(SecretInfo.encode(value).finish()),
+    responseDeserialize: (value: Buffer): SecretInfo => SecretInfo.decode(value),
+  },
+  /** In order of name and environment, without values. */
+  listSecrets: {
+    path: "/capstan.v1.ControlService/ListSecrets" as const,
+    requestStream: false as const,
+    responseStream: false as const,
+    requestSerialize: (value: ListSecretsRequest): Buffer => Buffer.from(ListSecretsRequest.encode(value).finish()),
+    requestDeserialize: (value: Buffer): ListSecretsRequest => ListSecretsRequest.decode(value),
+    responseSerialize: (value: ListSecretsResponse): Buffer => Buffer.from(ListSecretsResponse.encode(value).finish()),
+    responseDeserialize: (value: Buffer): ListSecretsResponse => ListSecretsResponse.decode(value),
+  },
+  /** CONFLICT while endpoints use it. Returns it as it was. */
+  deleteSecret: {
+    path: "/capstan.v1.ControlService/DeleteSecret" as const,
+    requestStream: false as const,
+    responseStream: false as const,
+    requestSerialize: (value: DeleteSecretRequest): Buffer => Buffer.from(DeleteSecretRequest.encode(value).finish()),
+    requestDeserialize: (value: Buffer): DeleteSecretRequest => DeleteSecretRequest.decode(value),
+    responseSerialize: (value: SecretInfo): Buffer => Buffer.from(SecretInfo.encode(value).finish()),
+    responseDeserialize: (value: Buffer): SecretInfo => SecretInfo.decode(value),
+  },
   /**
    * Requires the scope OPERATOR. Writes a consistent copy of the queue's database into the data folder while
    * everything serves, in place of the last one. CONFLICT while another is being written, or where
@@ -16838,6 +17255,12 @@ export interface ControlServiceServer extends UntypedServiceImplementation {
   redeliverWebhook: handleUnaryCall<RedeliverWebhookRequest, RedeliverWebhookResponse>;
   /** With what the account's webhooks are signed (Standard Webhooks). */
   getWebhookSecret: handleUnaryCall<GetWebhookSecretRequest, GetWebhookSecretResponse>;
+  /** Creates a secret of the account, or replaces its value: workers that use it are replaced. The value is never returned. */
+  setSecret: handleUnaryCall<SetSecretRequest, SecretInfo>;
+  /** In order of name and environment, without values. */
+  listSecrets: handleUnaryCall<ListSecretsRequest, ListSecretsResponse>;
+  /** CONFLICT while endpoints use it. Returns it as it was. */
+  deleteSecret: handleUnaryCall<DeleteSecretRequest, SecretInfo>;
   /**
    * Requires the scope OPERATOR. Writes a consistent copy of the queue's database into the data folder while
    * everything serves, in place of the last one. CONFLICT while another is being written, or where
@@ -17769,6 +18192,54 @@ export interface ControlServiceClient extends Client {
     metadata: Metadata,
     options: Partial<CallOptions>,
     callback: (error: ServiceError | null, response: GetWebhookSecretResponse) => void,
+  ): ClientUnaryCall;
+  /** Creates a secret of the account, or replaces its value: workers that use it are replaced. The value is never returned. */
+  setSecret(
+    request: SetSecretRequest,
+    callback: (error: ServiceError | null, response: SecretInfo) => void,
+  ): ClientUnaryCall;
+  setSecret(
+    request: SetSecretRequest,
+    metadata: Metadata,
+    callback: (error: ServiceError | null, response: SecretInfo) => void,
+  ): ClientUnaryCall;
+  setSecret(
+    request: SetSecretRequest,
+    metadata: Metadata,
+    options: Partial<CallOptions>,
+    callback: (error: ServiceError | null, response: SecretInfo) => void,
+  ): ClientUnaryCall;
+  /** In order of name and environment, without values. */
+  listSecrets(
+    request: ListSecretsRequest,
+    callback: (error: ServiceError | null, response: ListSecretsResponse) => void,
+  ): ClientUnaryCall;
+  listSecrets(
+    request: ListSecretsRequest,
+    metadata: Metadata,
+    callback: (error: ServiceError | null, response: ListSecretsResponse) => void,
+  ): ClientUnaryCall;
+  listSecrets(
+    request: ListSecretsRequest,
+    metadata: Metadata,
+    options: Partial<CallOptions>,
+    callback: (error: ServiceError | null, response: ListSecretsResponse) => void,
+  ): ClientUnaryCall;
+  /** CONFLICT while endpoints use it. Returns it as it was. */
+  deleteSecret(
+    request: DeleteSecretRequest,
+    callback: (error: ServiceError | null, response: SecretInfo) => void,
+  ): ClientUnaryCall;
+  deleteSecret(
+    request: DeleteSecretRequest,
+    metadata: Metadata,
+    callback: (error: ServiceError | null, response: SecretInfo) => void,
+  ): ClientUnaryCall;
+  deleteSecret(
+    request: DeleteSecretRequest,
+    metadata: Metadata,
+    options: Partial<CallOptions>,
+    callback: (error: ServiceError | null, response: SecretInfo) => void,
   ): ClientUnaryCall;
   /**
    * Requires the scope OPERATOR. Writes a consistent copy of the queue's database into the data folder while

@@ -9,6 +9,7 @@ import { tracesAndTags } from './0008_traces_and_tags.ts';
 import { checkedPayloads } from './0010_checked_payloads.ts';
 import { deviceHistory } from './0011_device_history.ts';
 import { inlineUsage } from './0012_inline_usage.ts';
+import { openKinds } from './0013_open_kinds.ts';
 import { timelines } from './0009_timelines.ts';
 import type { Migration } from './migration.ts';
 
@@ -26,4 +27,5 @@ export const migrations: readonly Migration[] = [
   checkedPayloads,
   deviceHistory,
   inlineUsage,
+  openKinds,
 ];
