@@ -256,7 +256,7 @@ export const ENDPOINT_SETTINGS = {
     rule: { type: 'environment' },
     default: null,
     defaultDocs: 'none',
-    docs: 'environment of the workers; stored encrypted, never part of the artifact',
+    docs: 'environment of the workers; stored encrypted, never part of the artifact; may refer to [secrets](secrets.md)',
     keptIn: 'release',
     updatable: true,
   },
