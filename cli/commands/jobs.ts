@@ -1,3 +1,4 @@
+import { CapstanError } from '../../lib/errors.ts';
 import { stringifyExact } from '../../lib/exact-json.ts';
 import type { EndpointRow } from '../api/endpoint-row.ts';
 import { QueueApi, type JobPage, type JobStatus } from '../api/queue-api.ts';
@@ -78,23 +79,46 @@ const get: Command = {
   },
 };
 
-/** Creates a command that changes one job and prints its new status. */
-function change(name: 'cancel' | 'retry', summary: string): Command {
-  return {
-    name,
-    summary,
-    arguments: [endpointArgument, jobArgument],
-    options: [environmentOption],
-    settings: GATEWAY_SETTINGS,
-    json: true,
-    examples: [`jobs ${name} hello 0198c0de-7a4b-7000-8000-3f1c2a9d5e60`],
-    async run(invocation) {
-      const { args, terminal } = invocation;
-      const { api } = await open(invocation);
-      const job = await api.call<JobStatus>('POST', `/${name}/${encodeURIComponent(args[1] ?? '')}`);
-      printResult(invocation, job, () => terminal.done(`Job ${job.id} is ${job.status}`));
-    },
-  };
+const cancel: Command = {
+  name: 'cancel',
+  summary: 'Cancel a job.',
+  arguments: [endpointArgument, jobArgument],
+  options: [environmentOption],
+  settings: GATEWAY_SETTINGS,
+  json: true,
+  examples: ['jobs cancel hello 0198c0de-7a4b-7000-8000-3f1c2a9d5e60'],
+  run: (invocation) => change(invocation, 'cancel'),
+};
+
+const retry: Command = {
+  name: 'retry',
+  summary: 'Run a FAILED or TIMED_OUT job again, or all of them.',
+  arguments: [endpointArgument, { ...jobArgument, optional: true }],
+  options: [{ flags: '--failed', description: 'every FAILED and TIMED_OUT job' }, environmentOption],
+  settings: GATEWAY_SETTINGS,
+  json: true,
+  examples: ['jobs retry hello 0198c0de-7a4b-7000-8000-3f1c2a9d5e60', 'jobs retry hello --failed'],
+  async run(invocation) {
+    const { args, options, env, terminal } = invocation;
+    if ((args[1] === undefined) !== flagOption(options, 'failed'))
+      throw new CapstanError('INVALID_ARGUMENT', 'job: specify the id of a job, or --failed for every failed one', { field: 'job' });
+    if (args[1] !== undefined) {
+      await change(invocation, 'retry');
+      return;
+    }
+    const { endpoint } = await open(invocation);
+    const { retryFailed } = await import('../api/bulk.ts');
+    const { changed } = await retryFailed(await connect(readSettings(options, env), env), endpoint.id);
+    printResult(invocation, { retried: changed }, () => terminal.done(`Retrying ${changed} ${changed === 1 ? 'job' : 'jobs'}`));
+  },
+};
+
+/** Changes one job and prints its new status. */
+async function change(invocation: Invocation, operation: 'cancel' | 'retry'): Promise<void> {
+  const { args, terminal } = invocation;
+  const { api } = await open(invocation);
+  const job = await api.call<JobStatus>('POST', `/${operation}/${encodeURIComponent(args[1] ?? '')}`);
+  printResult(invocation, job, () => terminal.done(`Job ${job.id} is ${job.status}`));
 }
 
 const purge: Command = {
@@ -118,7 +142,7 @@ const purge: Command = {
 export const jobs: CommandGroup = {
   name: 'jobs',
   summary: 'List, inspect, cancel and retry jobs, or purge a queue.',
-  commands: [list, get, change('cancel', 'Cancel a job.'), change('retry', 'Run a FAILED or TIMED_OUT job again.'), purge],
+  commands: [list, get, cancel, retry, purge],
 };
 
 function span(ms: number | undefined): string {
