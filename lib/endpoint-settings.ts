@@ -133,6 +133,16 @@ export const ENDPOINT_SETTINGS = {
     readable: true,
     declared: { default: 4 },
   },
+  delayTarget: {
+    rule: { type: 'integer', min: 1, max: 86_400, unit: 's', zero: "three times the endpoint's usual delay" },
+    default: 0,
+    defaultDocs: '0 (three times the usual delay)',
+    docs: "seconds that a job or request may wait before it is reported ([monitoring.md](monitoring.md#attention)); 0 for three times the delay that 95 % of the endpoint's jobs of the last week did not exceed, at least 60",
+    field: 'delayTargetS',
+    keptIn: 'endpoint',
+    updatable: true,
+    readable: true,
+  },
   maxConcurrency: {
     rule: { type: 'integer', min: 1, max: 1000 },
     default: 1,

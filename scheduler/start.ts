@@ -75,6 +75,7 @@ export async function start(config: SchedulerConfig, deps: SchedulerDeps = {}): 
   parts.recorder.start();
   parts.reasonRecorder.start();
   parts.deviceRecorder.start();
+  parts.figures.start();
   log.info({ address, dataDir: parts.folder.path, status: standing.status.kind }, 'scheduler started');
 
   const close = async (): Promise<void> => {
@@ -108,6 +109,7 @@ async function closeQueue({
   recorder,
   reasonRecorder,
   deviceRecorder,
+  figures,
   blobs,
   cellWatch,
   store,
@@ -121,6 +123,7 @@ async function closeQueue({
   await recorder.close();
   await reasonRecorder.close();
   await deviceRecorder.close();
+  figures.close();
   await engine.close();
   await blobs.close();
   await cellWatch.close();

@@ -61,9 +61,17 @@ enum AttentionKind {
   RELEASE_CRASHES
   "An endpoint is paused (workersMax is 0) while jobs or requests wait."
   PAUSED
-  "The key's account uses at least 90 % of its quota of workers."
+  "The key's account uses at least 90 % of a quota: of workers, builds or bodies."
   QUOTA_NEARLY_USED
   "A key of the key's account ends within 14 days; keys made for less than 28 days are left out."
   KEY_EXPIRES
+  "At least 5 jobs, or requests of a route, ended within the last 5 minutes, and at least a fifth of them failed (requests: with a status from 500)."
+  FAILURE_RATE
+  "A job of normal priority or a request of an endpoint waits longer than the target (delayTarget; without it, three times the usual delay)."
+  QUEUE_DELAY
+  "GPUs are allocated to workers that have not used them for 30 minutes."
+  GPU_IDLE
+  "A certificate of the scheduler, its CA, a gateway or a host ends within 14 days; for operators."
+  CERTIFICATE_EXPIRES
 }
 `;

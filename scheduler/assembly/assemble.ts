@@ -27,6 +27,9 @@ import { QueueReasonRecorder } from '../history/queue-reasons.ts';
 import { step } from '../core/step.ts';
 import { DeviceRecorder } from '../history/device-recorder.ts';
 import { HistoryRecorder } from '../history/recorder.ts';
+import { RecentFigures } from '../incidents/figures.ts';
+import { IncidentReader } from '../incidents/incident-reader.ts';
+import { certificatesOf } from '../incidents/of-certificates.ts';
 import type { GpuTable } from '../../lib/gpu-table.ts';
 import { readGpuTable } from '../gpu-table-file.ts';
 import { StoreMetrics } from '../metrics/cluster-metrics.ts';
@@ -87,6 +90,7 @@ export interface Parts {
   readonly recorder: HistoryRecorder;
   readonly deviceRecorder: DeviceRecorder;
   readonly reasonRecorder: QueueReasonRecorder;
+  readonly figures: RecentFigures;
   readonly masterKeys: MasterKeys;
   readonly blobs: BlobParts;
   readonly sender: WebhookSender;
@@ -159,12 +163,26 @@ async function assembleIn(folder: DataFolder, { config, deps, log, gpus, guardOf
     channels: () => channels.size,
     inputCache: () => engine.inputCache,
     freeBytes: async () => (await spaceOf(folder.path))?.free ?? null,
+    incidents: () => reader.all(),
     cluster: { cell: config.cell, isOwner: () => engine.up, seen: () => cluster.seen },
     store: config.store === '' ? null : storeMetrics,
   });
   const recorder: HistoryRecorder = new HistoryRecorder({ image: () => engine.image, wall: () => clock.now().wall, store: history, log });
   const reasonRecorder = new QueueReasonRecorder({ image: () => engine.image, now: () => clock.now(), store: queueReasons, log });
   const deviceRecorder = new DeviceRecorder({ state: () => engine.image, wall: () => clock.now().wall, store: deviceHistory, log });
+  const figures = new RecentFigures({ state: () => engine.image, wall: () => clock.now().wall, history, log });
+  const reader = new IncidentReader({
+    state: () => engine.state,
+    now: () => clock.now(),
+    hooks: (account, limit) => engine.search('hookPage', account, '', limit),
+    disk: async () => ({ space: await spaceOf(folder.path), minFreePercent: config.minFreePercent }),
+    certificates: async () => [
+      ...(await certificatesOf({ 'the scheduler': config.tlsCert, 'the CA': config.tlsCa })),
+      ...sessions.certificates(),
+      ...gateways.certificates(),
+    ],
+    figures,
+  });
   const id = randomUUID();
   const random = new Uint32Array(randomBytes(16).buffer, 0, 4);
   const engine: Engine = new Engine(
@@ -185,6 +203,7 @@ async function assembleIn(folder: DataFolder, { config, deps, log, gpus, guardOf
         committed(writes, outcomes, ms) {
           metrics.committed(writes, outcomes, ms);
           recorder.committed(writes, outcomes);
+          figures.committed(writes, outcomes);
         },
       },
       step(state, event, now, result) {
@@ -236,11 +255,19 @@ async function assembleIn(folder: DataFolder, { config, deps, log, gpus, guardOf
     buildSize: (digest) => blobs.buildSize(digest),
     snapshot: () => takeSnapshot(snapshots),
     masterKeys,
-    disk: async () => ({ space: await spaceOf(folder.path), minFreePercent: config.minFreePercent }),
+    incidents: reader,
     snapshotBusy: () => snapshots?.busy === true,
     onNodeRemoved: () => gateways.tellRemoved(),
   });
-  const gateways: GatewaySessions = new GatewaySessions({ engine, auth, sessions, clock, log, gatewayToken, recorder });
+  const gateways: GatewaySessions = new GatewaySessions({
+    engine,
+    auth,
+    sessions,
+    clock,
+    log,
+    gatewayToken,
+    counters: [recorder, figures],
+  });
   const closeStreams = (reason: CapstanError): void => {
     channels.closeAll(reason);
     sessions.closeAll(reason);
@@ -305,6 +332,7 @@ async function assembleIn(folder: DataFolder, { config, deps, log, gpus, guardOf
     recorder,
     deviceRecorder,
     reasonRecorder,
+    figures,
     masterKeys,
     blobs,
     sender,

@@ -1,8 +1,6 @@
 /** Folds effects below their causes, and orders incidents: the most urgent first. */
-import { KINDS, keyOf, type Incident } from './incident.ts';
+import { KINDS, keyOf, SEVERITIES, type Incident } from './incident.ts';
 import { counted, waitText, type Waiting } from './titles.ts';
-
-const SEVERITIES = ['CRITICAL', 'WARNING'] as const;
 
 /** One incident a cause: one whose cause is among the others is an effect of it. */
 export function fold(found: readonly Incident[]): Incident[] {
@@ -27,11 +25,14 @@ export function fold(found: readonly Incident[]): Incident[] {
     .toSorted(byUrgency);
 }
 
-/** Several faults of one kind at one node are one incident. */
+/** Several faults of one kind at one node are one incident; so are several quotas of one account. */
 function mergeSame([first, ...others]: readonly Incident[]): Incident {
   if (first === undefined) throw new Error('a group has at least one entry');
   const more = others.map(({ subject, message }) => message.slice(subject.length).trim());
-  return others.length === 0 ? first : { ...first, message: [first.message, ...more].join('; ') };
+  if (others.length === 0) return first;
+  const actions = [first, ...others].flatMap((incident) => incident.actions);
+  const distinct = actions.filter((action, index) => actions.findIndex(({ command }) => command === action.command) === index);
+  return { ...first, message: [first.message, ...more].join('; '), actions: distinct };
 }
 
 /** `2 endpoints, 11 jobs wait`. */

@@ -16,15 +16,20 @@ export const KINDS = [
   'CRASH_LOOP',
   'RELEASE_CRASHES',
   'NO_CAPACITY',
+  'FAILURE_RATE',
+  'QUEUE_DELAY',
   'PAUSED',
   'WEBHOOKS_FAILING',
+  'GPU_IDLE',
   'QUOTA_NEARLY_USED',
+  'CERTIFICATE_EXPIRES',
   'KEY_EXPIRES',
 ] as const;
 export type IncidentKind = (typeof KINDS)[number];
 
 /** CRITICAL: something fails now. WARNING: it soon will, or on purpose. */
-export type Severity = 'CRITICAL' | 'WARNING';
+export const SEVERITIES = ['CRITICAL', 'WARNING'] as const;
+export type Severity = (typeof SEVERITIES)[number];
 
 /** Page and section of the docs, by kind. */
 export const RUNBOOKS: Readonly<Record<IncidentKind, string>> = {
@@ -36,9 +41,13 @@ export const RUNBOOKS: Readonly<Record<IncidentKind, string>> = {
   CRASH_LOOP: 'runbook.md#workers-fail-to-start',
   RELEASE_CRASHES: 'runbook.md#workers-fail-to-start',
   NO_CAPACITY: 'runbook.md#jobs-wait-and-none-runs',
+  FAILURE_RATE: 'runbook.md#jobs-or-requests-fail',
+  QUEUE_DELAY: 'runbook.md#jobs-wait-longer-than-their-target',
   PAUSED: 'runbook.md#an-endpoint-is-paused-while-jobs-wait',
   WEBHOOKS_FAILING: 'runbook.md#webhooks-are-given-up',
+  GPU_IDLE: 'runbook.md#a-gpu-is-allocated-and-idle',
   QUOTA_NEARLY_USED: 'runbook.md#a-quota-is-exceeded',
+  CERTIFICATE_EXPIRES: 'runbook.md#a-certificate-ends-soon',
   KEY_EXPIRES: 'runbook.md#a-key-expires-soon',
 };
 

@@ -4,7 +4,9 @@ import type { State } from '../core/state.ts';
 import type { HookHead } from '../store/store.ts';
 import { fold } from './fold.ts';
 import type { Incident } from './incident.ts';
+import type { Figures } from './figures.ts';
 import { accountIncidents } from './of-accounts.ts';
+import { certificateIncidents, type KnownCertificate } from './of-certificates.ts';
 import { endpointIncidents, webhookIncidents } from './of-endpoints.ts';
 import { nodeIncidents, schedulerDiskIncidents, type HostReader, type SchedulerDisk } from './of-hosts.ts';
 
@@ -15,21 +17,25 @@ export interface IncidentSources {
   /** Undelivered webhooks of the reader's account. */
   readonly hooks: readonly HookHead[];
   readonly disk: SchedulerDisk;
+  readonly figures: Figures;
+  /** Those that the scheduler knows. */
+  readonly certificates: readonly KnownCertificate[];
 }
 
 /**
  * Returns those of the reader's account, and for operators also those of other accounts' endpoints, of nodes and of disks: the most
  * urgent first, a cause before its effects.
  */
-export function incidents({ state, now, reader, hooks, disk }: IncidentSources): Incident[] {
+export function incidents({ state, now, reader, hooks, disk, figures, certificates }: IncidentSources): Incident[] {
   const endpoints = [...state.endpoints.values()].filter(
     ({ config }) => (reader.operator || config.account === reader.account) && config.removing === undefined,
   );
   return fold([
     ...(reader.operator ? schedulerDiskIncidents(disk) : []),
     ...[...state.nodes.values()].flatMap((node) => nodeIncidents(state, node, now, reader)),
-    ...endpoints.flatMap((endpoint) => endpointIncidents(state, endpoint, now)),
+    ...endpoints.flatMap((endpoint) => endpointIncidents(state, endpoint, now, figures)),
     ...webhookIncidents(state, hooks),
+    ...(reader.operator ? certificateIncidents(certificates, now) : []),
     ...accountIncidents(state, reader.account, now),
   ]);
 }

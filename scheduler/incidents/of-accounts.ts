@@ -1,5 +1,7 @@
 /** Incidents of accounts: quotas that are nearly used, keys that expire. */
-import { keyId, keysOf, quotaOf } from '../core/control/keys.ts';
+import { buildUseOf } from '../core/control/builds.ts';
+import { bodyQuotaOf, buildQuotaOf, keyId, keysOf, quotaOf } from '../core/control/keys.ts';
+import { bodyBytesOf } from '../core/jobs/body-use.ts';
 import type { Now } from '../core/now.ts';
 import { liveEndpoints, type State } from '../core/state.ts';
 import { ofSubject, type Incident } from './incident.ts';
@@ -16,13 +18,40 @@ export function accountIncidents(state: State, account: string, now: Now): Incid
   return [...quotaIncidents(state, account), ...keyIncidents(state, account, now)];
 }
 
+interface Quota {
+  readonly noun: string;
+  readonly used: number;
+  readonly limit: number;
+  readonly flag: string;
+  readonly show: (amount: number) => string;
+}
+
 function quotaIncidents(state: State, account: string): Incident[] {
-  const quota = quotaOf(state, account);
-  const used = liveEndpoints(state, account).reduce((sum, { config }) => sum + config.workersMax, 0);
-  if (used === 0 || used < quota * NEARLY_USED) return [];
-  const actions = [{ label: 'Raise the quota', command: `capstan account set ${quoted(account)} --workers ${Math.max(quota, used) * 2}` }];
-  const text = ` uses ${used} of the ${quota} workers of its quota`;
-  return [ofSubject(`account ${account}`, text, { kind: 'QUOTA_NEARLY_USED', severity: 'WARNING', sinceMs: undefined, account, actions })];
+  const workers = liveEndpoints(state, account).reduce((sum, { config }) => sum + config.workersMax, 0);
+  const quotas: Quota[] = [
+    { noun: 'workers', used: workers, limit: quotaOf(state, account), flag: 'workers', show: String },
+    { noun: 'builds', used: buildUseOf(state, account).bytes, limit: buildQuotaOf(state, account), flag: 'build-bytes', show: sizeText },
+    { noun: 'bodies', used: bodyBytesOf(state, account), limit: bodyQuotaOf(state, account), flag: 'body-bytes', show: sizeText },
+  ];
+  return quotas
+    .filter(({ used, limit }) => used > 0 && used >= limit * NEARLY_USED)
+    .map(({ noun, used, limit, flag, show }) => {
+      const command = `capstan account set ${quoted(account)} --${flag} ${Math.ceil(Math.max(limit, used) * 2)}`;
+      const amounts =
+        noun === 'workers' ? `${used} of the ${limit} workers of its quota` : `${show(used)} of ${show(limit)} of its quota of ${noun}`;
+      const details = { kind: 'QUOTA_NEARLY_USED', severity: 'WARNING', sinceMs: undefined, account } as const;
+      return ofSubject(`account ${account}`, ` uses ${amounts}`, {
+        ...details,
+        actions: [{ label: `Raise the quota of ${noun}`, command }],
+      });
+    });
+}
+
+/** `95.2 GB`. */
+function sizeText(bytes: number): string {
+  const units = ['B', 'kB', 'MB', 'GB', 'TB'];
+  const unit = Math.min(units.length - 1, Math.max(0, Math.floor(Math.log10(Math.max(1, bytes)) / 3)));
+  return `${Number((bytes / 1000 ** unit).toFixed(1))} ${units[unit] ?? 'B'}`;
 }
 
 function keyIncidents(state: State, account: string, { wall }: Now): Incident[] {

@@ -9,6 +9,8 @@ import type { EndpointRecord } from '../core/state/endpoints.ts';
 import type { Rejection } from '../core/fleet/placement/rejections.ts';
 import type { HookHead } from '../store/store.ts';
 import { nodeKey, ofEndpoint, type Action, type Incident, type IncidentKind } from './incident.ts';
+import type { Figures } from './figures.ts';
+import { delayIncident, failureIncident, idleIncident, rollBack } from './of-loads.ts';
 import { counted, endpointArguments, waitText, type Waiting } from './titles.ts';
 
 /** Which fault of a node stands behind the reason why it takes no worker. */
@@ -18,16 +20,25 @@ const FAULTS: Partial<Record<Rejection, IncidentKind>> = {
   DISK: 'DISK_LOW',
 };
 
-export function endpointIncidents(state: State, endpoint: EndpointRecord, now: Now): Incident[] {
+export function endpointIncidents(state: State, endpoint: EndpointRecord, now: Now, figures: Figures): Incident[] {
   const starts = startIncident(endpoint);
   if (starts?.kind === 'CRASH_LOOP') return [starts];
-  const waits = waitIncident(state, endpoint, now);
-  return [...(starts === undefined ? [] : [starts]), ...(waits === undefined ? [] : [waits])];
+  const causes = causesOf(state, endpoint);
+  const ownLogs = logs(endpoint);
+  const late = (): Incident | undefined => delayIncident(endpoint, now, figures, ownLogs);
+  const found = [
+    starts,
+    // What waits for a place, or on purpose, waits long: that is one incident.
+    waitIncident(state, endpoint, now) ?? late(),
+    failureIncident(endpoint, figures, ownLogs),
+    idleIncident(state, endpoint, now, { figures, logs: ownLogs }),
+  ];
+  return found.filter((incident) => incident !== undefined).map((incident) => ({ ...incident, causes }));
 }
 
 function startIncident(endpoint: EndpointRecord): Incident | undefined {
   const { failures, lastError } = endpoint.starts;
-  const actions = [logs(endpoint), { label: 'Roll back', command: `capstan rollback ${endpointArguments(endpoint)}` }];
+  const actions = [logs(endpoint), rollBack(endpoint)];
   if (inCrashLoop(endpoint)) {
     const sinceMs = endpoint.decisions.findLast(({ kind }) => kind === 'CRASH_LOOP')?.at;
     const text = `: ${failures} consecutive starts failed; last error: ${lastError}`;
@@ -58,7 +69,7 @@ function waitIncident(state: State, endpoint: EndpointRecord, now: Now): Inciden
   if (reason !== 'NO_CAPACITY') return undefined;
   const actions = [{ label: 'Show why', command: `capstan endpoints get ${endpointArguments(endpoint)}` }, logs(endpoint)];
   return ofEndpoint(endpoint, `: ${waitText(waiting)}: ${detail}`, {
-    ...{ kind: 'NO_CAPACITY', severity: 'CRITICAL', sinceMs, actions, waiting, causes: causesOf(state, endpoint) },
+    ...{ kind: 'NO_CAPACITY', severity: 'CRITICAL', sinceMs, actions, waiting },
   });
 }
 

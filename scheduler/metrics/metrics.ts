@@ -14,6 +14,7 @@ import { inCrashLoop } from '../core/scaling/crash-loops.ts';
 import type { CommitWatcher } from '../engine/engine.ts';
 import { workerCounts } from '../services/worker-counts.ts';
 import type { Op, Outcome } from '../store/store.ts';
+import { KINDS, SEVERITIES, type Incident } from '../incidents/incident.ts';
 import { addClusterLevels, type ClusterMetricsSource, type StoreMetrics } from './cluster-metrics.ts';
 import { addDevices } from './devices.ts';
 import { levelsOf } from './levels.ts';
@@ -30,6 +31,8 @@ export interface MetricsSource {
   inputCache(): { readonly jobs: number; readonly bytes: number };
   /** Bytes that may still be written to the data folder's disk; null if the system does not report them. */
   freeBytes(): Promise<number | null>;
+  /** @throws CapstanError UNAVAILABLE while this scheduler does not own the queue. */
+  readonly incidents: () => Promise<readonly Incident[]>;
   readonly cluster: ClusterMetricsSource;
   /** Null with SQLite. */
   readonly store: StoreMetrics | null;
@@ -132,6 +135,7 @@ export class SchedulerMetrics implements CommitWatcher {
     addProcessMetrics(this.#registry, 'capstan_scheduler_');
     addForwarding(this.#registry, source);
     addDisk(this.#registry, source);
+    addIncidents(this.#registry, source);
     addClusterLevels(this.#registry, source.cluster);
   }
 
@@ -251,6 +255,24 @@ function addDisk(registry: Registry, { freeBytes }: MetricsSource): void {
       const free = await freeBytes();
       if (free === null) gauge.remove();
       else gauge.set(free);
+    },
+  });
+}
+
+/** A series for each kind and severity, so that an alert sees how one begins. */
+function addIncidents(registry: Registry, { image, incidents }: MetricsSource): void {
+  const gauge: Gauge = new Gauge({
+    name: 'capstan_incidents',
+    help: 'Incidents: what needs a person now, one a cause, by kind and severity (capstan status).',
+    labelNames: ['kind', 'severity'],
+    registers: [registry],
+    collect: async () => {
+      const found = image() === null ? null : await incidents().catch(() => null);
+      gauge.reset();
+      // While the queue is taken over nothing is known.
+      if (found === null) return;
+      for (const kind of KINDS) for (const severity of SEVERITIES) gauge.set({ kind, severity: severity.toLowerCase() }, 0);
+      for (const { kind, severity } of found) gauge.inc({ kind, severity: severity.toLowerCase() });
     },
   });
 }

@@ -1,7 +1,6 @@
 /** Incidents as messages: what needs a person, bounded (scheduler/incidents). */
 import { AttentionKind, AttentionSeverity, type AttentionItem, type ListAttentionResponse } from '../../proto/gen/capstan/v1/control.ts';
 import { keyOf, RUNBOOKS, type Incident } from '../incidents/incident.ts';
-import { incidents, type IncidentSources } from '../incidents/incidents.ts';
 
 /** Limit of items in a reply, and of effects of an item. */
 const MAX_ITEMS = 500;
@@ -9,10 +8,7 @@ const MAX_EFFECTS = 20;
 /** Characters of a message; errors of users' code are part of it. */
 const LONGEST_MESSAGE = 1_000;
 
-export type AttentionSources = IncidentSources;
-
-export function attention(sources: AttentionSources): ListAttentionResponse {
-  const found = incidents(sources);
+export function attention(found: readonly Incident[]): ListAttentionResponse {
   return { items: found.slice(0, MAX_ITEMS).map(itemOf), omitted: Math.max(0, found.length - MAX_ITEMS) };
 }
 

@@ -11,7 +11,7 @@ import type { HistoryStore } from '../store/history.ts';
 import type { DeviceHistoryStore } from '../store/device-history.ts';
 import type { QueueReasonStore } from '../store/queue-reasons.ts';
 import type { Snapshot } from '../store/snapshots.ts';
-import type { SchedulerDisk } from '../incidents/of-hosts.ts';
+import type { IncidentReader } from '../incidents/incident-reader.ts';
 import type { Authorizer } from './auth.ts';
 import type { NodeSessions } from './node-service.ts';
 
@@ -37,8 +37,7 @@ export interface ControlDeps {
   /** Whether a copy is being written. */
   readonly snapshotBusy: () => boolean;
   readonly masterKeys: MasterKeys;
-  /** Reads the free space of the data folder's disk. */
-  readonly disk: () => Promise<SchedulerDisk>;
+  readonly incidents: Pick<IncidentReader, 'of'>;
   /** Called after a node was removed, durably. */
   readonly onNodeRemoved: () => void;
 }

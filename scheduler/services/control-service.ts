@@ -40,9 +40,6 @@ import { nodeCalls } from './node-calls.ts';
 import { openEnv } from './node-service.ts';
 import { secretHandlers } from './secret-service.ts';
 
-/** Undelivered webhooks that are looked at for `ListAttention`. */
-const MAX_HOOKS = 1_000;
-
 type Watcher = ServerWritableStream<WatchDirectoryRequest, DirectoryUpdate>;
 
 export class Control {
@@ -120,8 +117,7 @@ export class Control {
       listWorkers: reader('ListWorkers', ({ endpointId }, who) => ({ workers: workerInfos(engine.state, who, endpointId) })),
       listAttention: unary(log, 'ListAttention', async (_request, metadata) => {
         const { account: owner, operator } = auth.wholeReader(metadata);
-        const [hooks, disk] = await Promise.all([engine.search('hookPage', owner, '', MAX_HOOKS), this.#deps.disk()]);
-        return attention({ state: engine.state, now: clock.now(), reader: { account: owner, operator }, hooks, disk });
+        return attention(await this.#deps.incidents.of({ account: owner, operator }));
       }),
       ...nodeCalls(this.#deps),
       getLogs: unary(log, 'GetLogs', async ({ endpointId, workerId, limit, afterMs, filter, waitMs = 0 }, metadata) => {

@@ -17,8 +17,10 @@ import type { Engine, EngineLog } from '../engine/engine.ts';
 import type { HistoryRecorder } from '../history/recorder.ts';
 import type { GatewayToken } from '../secrets/gateway-token.ts';
 import { INVOKE_TOKEN_MS, invokeToken } from '../secrets/invoke-token.ts';
+import type { KnownCertificate } from '../incidents/of-certificates.ts';
 import type { Authorizer } from './auth.ts';
 import type { NodeSessions } from './node-service.ts';
+import { peerCertificate } from './peer-certificate.ts';
 
 /** Characters of an address, and of a reason. */
 const MAX_URL = 512;
@@ -38,7 +40,8 @@ export interface GatewayServiceDeps {
   readonly log: EngineLog;
   /** Signs the nodes' credentials at gateways. Secret. */
   readonly gatewayToken: Pick<GatewayToken, 'value'>;
-  readonly recorder: Pick<HistoryRecorder, 'requestsEnded'>;
+  /** What counts the requests that ended at gateways. */
+  readonly counters: readonly Pick<HistoryRecorder, 'requestsEnded'>[];
 }
 
 interface OpenGateway {
@@ -73,6 +76,11 @@ export class GatewaySessions {
 
   service(): GatewayServiceServer {
     return { session: (call) => this.#begin(call) } satisfies GatewayServiceServer;
+  }
+
+  /** The certificates by which connected gateways identify themselves. */
+  certificates(): KnownCertificate[] {
+    return [...this.#open.values()].flatMap(({ call, address }) => peerCertificate(`the gateway at ${address}`, call));
   }
 
   /** Tells all gateways about a removed node. They reject it from then on, whatever token it holds. */
@@ -120,7 +128,7 @@ export class GatewaySessions {
       this.#tell();
     }
     if (levels.length > 0) this.#deps.engine.handle({ kind: 'levels', gateway, levels });
-    for (const route of routes) this.#deps.recorder.requestsEnded(route);
+    for (const route of routes) for (const counter of this.#deps.counters) counter.requestsEnded(route);
   }
 
   #closed(gateway: number): void {

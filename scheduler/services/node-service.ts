@@ -26,6 +26,7 @@ import { places } from '../core/control/encryption.ts';
 import { knownWorkers, workersByNode } from '../core/fleet/workers.ts';
 import type { Engine, EngineLog } from '../engine/engine.ts';
 import type { DesiredEffect } from '../engine/ports.ts';
+import type { KnownCertificate } from '../incidents/of-certificates.ts';
 import type { Cipher } from '../secrets/cipher.ts';
 import { hashKey } from '../secrets/hash.ts';
 import type { WorkerTokens } from '../secrets/worker-tokens.ts';
@@ -34,6 +35,7 @@ import { unary } from './calls.ts';
 import { openS3 } from './job-service.ts';
 import { ignoresFilter, mergedLines, type NodeLines } from './merged-lines.ts';
 import { desiredEvent, dispatchEvent } from './node-events.ts';
+import { peerCertificate } from './peer-certificate.ts';
 
 type SessionCall = ServerDuplexStream<AgentMessage, SchedulerMessage>;
 
@@ -121,6 +123,12 @@ export class NodeSessions {
   send(node: string, session: number, event: SchedulerEvent): void {
     const open = this.#sessions.get(session);
     if (open?.node === node) open.writer.add(event, 0);
+  }
+
+  /** The certificates by which connected hosts identify themselves. */
+  certificates(): KnownCertificate[] {
+    const { nodes } = this.#engine.state;
+    return [...this.#sessions.values()].flatMap(({ node, call }) => peerCertificate(`host ${nodes.get(node)?.config.name ?? node}`, call));
   }
 
   /** Sends every node with a session the event made for it. */

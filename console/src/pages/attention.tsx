@@ -137,13 +137,23 @@ function Message({ of: { subject, message, since, endpoint, node } }: { of: Effe
 }
 
 /** Pages of an endpoint where an action is carried out, by its label. */
-const TABS: Readonly<Record<string, string>> = { 'Open logs': 'logs', 'Roll back': 'releases', Resume: 'settings', 'Show why': '' };
+const TABS: Readonly<Record<string, string>> = {
+  'Open logs': 'logs',
+  'Roll back': 'releases',
+  Resume: 'settings',
+  'Show why': '',
+  'Retry all failed': 'jobs',
+  'Raise workersMax': 'settings',
+  'Lower workersMin': 'settings',
+};
 const PAGES: Readonly<Record<string, string>> = {
   'Resend all failed': '/webhooks',
   Drain: '/nodes',
   Remove: '/nodes',
   'Create another key': '/keys',
-  'Raise the quota': '/account',
+  'Raise the quota of workers': '/account',
+  'Raise the quota of builds': '/account',
+  'Raise the quota of bodies': '/account',
 };
 
 function ActionLink({ label, of: { endpoint } }: { label: string; of: Effect }): JSX.Element {

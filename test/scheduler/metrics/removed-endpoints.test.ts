@@ -41,6 +41,7 @@ test('the series of an endpoint that was removed go with the next new one', asyn
     channels: () => 0,
     inputCache: () => ({ jobs: 0, bytes: 0 }),
     freeBytes: () => Promise.resolve(null),
+    incidents: () => Promise.resolve([]),
     cluster: { cell: 'default', isOwner: () => true, seen: () => null },
     store: null,
   });

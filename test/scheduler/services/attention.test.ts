@@ -1,12 +1,17 @@
 /** What operators and accounts are told needs a person (scheduler/services/attention.ts). */
 import { readFileSync } from 'node:fs';
+import { setImmediate } from 'node:timers/promises';
 
 import test from 'ava';
 
 import { Device } from '../../../proto/gen/capstan/v1/nodes.ts';
 import { AttentionKind, AttentionSeverity, KeyScope, type AttentionItem } from '../../../proto/gen/capstan/v1/control.ts';
-import { attention, type AttentionSources } from '../../../scheduler/services/attention.ts';
+import { NO_FIGURES, RecentFigures } from '../../../scheduler/incidents/figures.ts';
+import { incidents, type IncidentSources } from '../../../scheduler/incidents/incidents.ts';
+import { attention } from '../../../scheduler/services/attention.ts';
 import { keyDefaults } from '../../../scheduler/core/control/keys.ts';
+import type { Write } from '../../../scheduler/core/effects.ts';
+import { emptyBucket, encode, note } from '../../../scheduler/history/bucket.ts';
 import { KINDS } from '../../../scheduler/incidents/incident.ts';
 import type { HookHead } from '../../../scheduler/store/store.ts';
 import { queueInput } from '../../support/endpoint-input.ts';
@@ -16,8 +21,9 @@ const OWNER = { account: 'acc', operator: false };
 const OPERATOR = { account: 'default', operator: true };
 const ROOM = { space: { free: 50, total: 100 }, minFreePercent: 5 };
 
-function items(world: FleetWorld, reader: AttentionSources['reader'], more: Partial<AttentionSources> = {}): readonly AttentionItem[] {
-  return attention({ state: world.image, now: world.now(), reader, hooks: [], disk: ROOM, ...more }).items;
+function items(world: FleetWorld, reader: IncidentSources['reader'], more: Partial<IncidentSources> = {}): readonly AttentionItem[] {
+  const sources = { state: world.image, now: world.now(), hooks: [], disk: ROOM, figures: NO_FIGURES, certificates: [] };
+  return attention(incidents({ ...sources, reader, ...more })).items;
 }
 
 function hook(endpoint: string, state: HookHead['state'], tries: number): HookHead {
@@ -232,7 +238,8 @@ test('the list is bounded and says how many it omits', (t) => {
   const names = Array.from({ length: 510 }, (_, index) => `e${index}`);
   const ids = world.deploy(...names.map((name) => queueInput(name, { workersMax: 0 })));
   const hooks = ids.map((id) => hook(id, 'FAILED', 9));
-  const { items: listed, omitted } = attention({ state: world.image, now: world.now(), reader: OWNER, hooks, disk: ROOM });
+  const sources = { state: world.image, now: world.now(), disk: ROOM, figures: NO_FIGURES, certificates: [] };
+  const { items: listed, omitted } = attention(incidents({ ...sources, reader: OWNER, hooks }));
   t.deepEqual([listed.length, omitted], [500, 10]);
 });
 
@@ -251,4 +258,152 @@ test('every runbook section exists', (t) => {
     );
     t.true(anchors.includes(groups?.['anchor'] ?? ''), groups?.['anchor']);
   }
+});
+
+/** Figures over the world's state, with a history of an hour whose jobs waited for the given times, ms. */
+function figuresOf(world: FleetWorld, delaysMs: readonly number[] = []): RecentFigures {
+  const bucket = emptyBucket();
+  for (const ms of delaysMs) note(bucket.delay, ms);
+  const rows = delaysMs.length === 0 ? [] : [{ at: 0, value: encode(bucket) }];
+  const history = { read: () => Promise.resolve(rows) };
+  return new RecentFigures({ state: () => world.image, wall: () => world.now().wall, history, log: { warn() {} } });
+}
+
+function ended(endpoint: string, state: 'COMPLETED' | 'FAILED' | 'TIMED_OUT' | 'CANCELLED'): Write {
+  return { subject: { endpoint, trace: null }, op: { kind: 'finish', state } } as unknown as Write;
+}
+
+test('jobs that fail are listed with their number, from a fifth of at least five on, until the failures are five minutes old', (t) => {
+  const world = new FleetWorld();
+  const figures = figuresOf(world);
+  const [endpoint = ''] = world.deploy(queueInput('echo'));
+  const end = (...states: Parameters<typeof ended>[1][]): void =>
+    figures.committed(
+      states.map((state) => ended(endpoint, state)),
+      states.map(() => ({ kind: 'ok' })),
+    );
+  end('FAILED', 'TIMED_OUT', 'CANCELLED', 'CANCELLED', 'COMPLETED', 'COMPLETED');
+  t.deepEqual(items(world, OWNER, { figures }), [], 'too few ended');
+  const since = world.now().wall;
+  end('COMPLETED');
+  const [found] = items(world, OWNER, { figures });
+  t.like(found, { kind: AttentionKind.FAILURE_RATE, severity: AttentionSeverity.WARNING, endpointId: endpoint, sinceMs: BigInt(since) });
+  t.is(found?.message, 'echo: 2 of 5 jobs failed, in the last 5 minutes');
+  t.deepEqual(
+    found?.actions.map(({ command }) => command),
+    ['capstan logs echo', 'capstan rollback echo', 'capstan jobs retry echo --failed'],
+  );
+  end('FAILED');
+  t.is(items(world, OWNER, { figures })[0]?.severity, AttentionSeverity.CRITICAL, 'half of them');
+  t.deepEqual(items(world, { account: 'team', operator: false }, { figures }), []);
+  world.pass(310_000);
+  t.deepEqual(items(world, OWNER, { figures }), []);
+});
+
+test('a route that fails is named, and others of its endpoint do not hide it', (t) => {
+  const world = new FleetWorld();
+  const figures = figuresOf(world);
+  const routes = { 'GET /bad': 'bad', 'GET /good': 'good' };
+  const [endpoint = ''] = world.deploy({ ...queueInput('web'), kind: 'LOAD_BALANCED', scalerType: 'REQUEST_COUNT', routes });
+  const count = (route: string, requests: number, errors: number): void =>
+    figures.requestsEnded({ endpointId: endpoint, route, requests, refused: 0, errors, classes: [], classCounts: [] });
+  count('GET /good', 1_000, 0);
+  count('GET /bad', 4, 4);
+  t.deepEqual(items(world, OWNER, { figures }), []);
+  count('GET /bad', 1, 1);
+  const [found] = items(world, OWNER, { figures });
+  t.like(found, { kind: AttentionKind.FAILURE_RATE, severity: AttentionSeverity.CRITICAL });
+  t.is(found?.message, 'web: 5 of 5 requests of GET /bad ended with a status from 500, in the last 5 minutes');
+});
+
+test('a job that waits longer than its target is listed once; the target is set, or derived from the usual delay', async (t) => {
+  const world = new FleetWorld();
+  world.node('a');
+  const [set = '', usual = ''] = world.deploy(
+    queueInput('set', { workersMax: 1, delayTargetS: 10 }),
+    queueInput('usual', { workersMax: 1 }),
+  );
+  for (const endpoint of [set, usual]) world.submit(endpoint);
+  world.settle();
+  for (const endpoint of [set, usual]) world.submit(endpoint);
+  const figures = figuresOf(world, [40_000, 40_000]);
+  world.pass(11_000);
+  const [late] = items(world, OWNER, { figures });
+  t.like(late, { kind: AttentionKind.QUEUE_DELAY, endpointId: set, severity: AttentionSeverity.WARNING });
+  t.is(late?.message, 'set: the oldest job has waited for 11 s; the target is 10 s (delayTarget)');
+  t.is(late?.actions[0]?.command, 'capstan endpoints set set workersMax=2');
+  world.pass(54_000);
+  const delayed = (): readonly string[] =>
+    items(world, OWNER, { figures })
+      .filter(({ kind }) => kind === AttentionKind.QUEUE_DELAY)
+      .map(({ subject }) => subject);
+  t.deepEqual(delayed(), ['set'], 'the history is being read');
+  await setImmediate();
+  t.deepEqual(delayed(), ['set'], 'three times 40 s');
+  world.pass(80_000);
+  t.deepEqual(delayed().toSorted(), ['set', 'usual']);
+  t.regex(items(world, OWNER, { figures }).find(({ subject }) => subject === 'usual')?.message ?? '', /three times its usual delay/);
+});
+
+test('GPUs that their workers have not used for half an hour are listed, one incident an endpoint', (t) => {
+  const world = new FleetWorld();
+  const devices = ['a', 'b'].map((uuid) =>
+    Device.fromPartial({ uuid, model: 'NVIDIA H200', memoryBytes: 141_000_000_000n, healthy: true, utilizationPercent: 0 }),
+  );
+  world.node('h200', [], { devices });
+  const [endpoint = ''] = world.deploy(queueInput('warm', { gpuIds: 'H200', gpuCount: 2, workersMin: 1 }));
+  world.settle();
+  const figures = figuresOf(world);
+  const pass = (ms: number): void => {
+    figures.sample();
+    world.pass(ms);
+    figures.sample();
+  };
+  pass(1_799_000);
+  t.deepEqual(items(world, OWNER, { figures }), []);
+  pass(2_000);
+  const [found] = items(world, OWNER, { figures });
+  t.like(found, { kind: AttentionKind.GPU_IDLE, endpointId: endpoint, message: 'warm: 2 GPUs on h200 are allocated and idle' });
+  t.is(found?.actions[0]?.command, 'capstan endpoints set warm workersMin=0');
+  world.inventory('h200', (inventory) => ({
+    ...inventory,
+    devices: inventory.devices.map((each) => ({ ...each, utilizationPercent: 40 })),
+  }));
+  figures.sample();
+  t.deepEqual(items(world, OWNER, { figures }), []);
+});
+
+test('quotas of builds and bodies are listed with that of workers, one incident an account', (t) => {
+  const world = new FleetWorld({ buildQuotaBytes: 1, bodyQuotaBytes: 100, workerQuota: 3 });
+  world.deploy(queueInput('echo', { workersMax: 3 }));
+  world.image.bodyUse.set('acc', { stored: 89, pending: 1 });
+  const [found, ...others] = items(world, OWNER);
+  t.is(
+    found?.message,
+    'account acc uses 3 of the 3 workers of its quota; uses 1 B of 1 B of its quota of builds; uses 90 B of 100 B of its quota of bodies',
+  );
+  t.deepEqual(
+    found?.actions.map(({ command }) => command),
+    ['capstan account set acc --workers 6', 'capstan account set acc --build-bytes 2', 'capstan account set acc --body-bytes 200'],
+  );
+  t.deepEqual(others, []);
+});
+
+test('a certificate is listed two weeks before its end, for operators', (t) => {
+  const world = new FleetWorld();
+  const { wall } = world.now();
+  const day = 86_400_000;
+  const certificates = [
+    { owner: 'host gpu-a', endsAt: wall + 13 * day },
+    { owner: 'the CA', endsAt: wall + 15 * day },
+    { owner: 'the scheduler', endsAt: wall - day },
+  ];
+  t.deepEqual(
+    items(world, OPERATOR, { certificates }).map(({ kind, subject, severity }) => [kind, subject, severity]),
+    [
+      [AttentionKind.CERTIFICATE_EXPIRES, 'the certificate of the scheduler', AttentionSeverity.CRITICAL],
+      [AttentionKind.CERTIFICATE_EXPIRES, 'the certificate of host gpu-a', AttentionSeverity.WARNING],
+    ],
+  );
+  t.deepEqual(items(world, OWNER, { certificates }), []);
 });

@@ -40,7 +40,7 @@ function sessionsOf(t: ExecutionContext) {
   };
   const deps = {
     ...{ engine, sessions: { send() {}, broadcast() {}, isLocal: () => false }, auth: { gateway() {} } },
-    ...{ clock: { now: () => world.now() }, gatewayToken: { value: Buffer.alloc(32) }, recorder: {}, log: {} },
+    ...{ clock: { now: () => world.now() }, gatewayToken: { value: Buffer.alloc(32) }, counters: [], log: {} },
   } as unknown as GatewayServiceDeps;
   const gateways = new GatewaySessions(deps);
   t.teardown(() => gateways.close(unavailable));

@@ -144,6 +144,14 @@ export const AttentionKind = {
   QUOTA_NEARLY_USED: "ATTENTION_KIND_QUOTA_NEARLY_USED",
   /** KEY_EXPIRES - An API key ends within 14 days. */
   KEY_EXPIRES: "ATTENTION_KIND_KEY_EXPIRES",
+  /** FAILURE_RATE - Many jobs, or requests of a route, of an endpoint failed within the last five minutes. */
+  FAILURE_RATE: "ATTENTION_KIND_FAILURE_RATE",
+  /** QUEUE_DELAY - A job or request of an endpoint waits longer than its target. */
+  QUEUE_DELAY: "ATTENTION_KIND_QUEUE_DELAY",
+  /** GPU_IDLE - Workers of an endpoint have not used their GPUs for half an hour. */
+  GPU_IDLE: "ATTENTION_KIND_GPU_IDLE",
+  /** CERTIFICATE_EXPIRES - A certificate of a part ends within 14 days. */
+  CERTIFICATE_EXPIRES: "ATTENTION_KIND_CERTIFICATE_EXPIRES",
   UNRECOGNIZED: "UNRECOGNIZED",
 } as const;
 
@@ -163,6 +171,10 @@ export namespace AttentionKind {
   export type PAUSED = typeof AttentionKind.PAUSED;
   export type QUOTA_NEARLY_USED = typeof AttentionKind.QUOTA_NEARLY_USED;
   export type KEY_EXPIRES = typeof AttentionKind.KEY_EXPIRES;
+  export type FAILURE_RATE = typeof AttentionKind.FAILURE_RATE;
+  export type QUEUE_DELAY = typeof AttentionKind.QUEUE_DELAY;
+  export type GPU_IDLE = typeof AttentionKind.GPU_IDLE;
+  export type CERTIFICATE_EXPIRES = typeof AttentionKind.CERTIFICATE_EXPIRES;
   export type UNRECOGNIZED = typeof AttentionKind.UNRECOGNIZED;
 }
 
@@ -207,6 +219,18 @@ export function attentionKindFromJSON(object: any): AttentionKind {
     case 12:
     case "ATTENTION_KIND_KEY_EXPIRES":
       return AttentionKind.KEY_EXPIRES;
+    case 13:
+    case "ATTENTION_KIND_FAILURE_RATE":
+      return AttentionKind.FAILURE_RATE;
+    case 14:
+    case "ATTENTION_KIND_QUEUE_DELAY":
+      return AttentionKind.QUEUE_DELAY;
+    case 15:
+    case "ATTENTION_KIND_GPU_IDLE":
+      return AttentionKind.GPU_IDLE;
+    case 16:
+    case "ATTENTION_KIND_CERTIFICATE_EXPIRES":
+      return AttentionKind.CERTIFICATE_EXPIRES;
     case -1:
     case "UNRECOGNIZED":
     default:
@@ -242,6 +266,14 @@ export function attentionKindToNumber(object: AttentionKind): number {
       return 11;
     case AttentionKind.KEY_EXPIRES:
       return 12;
+    case AttentionKind.FAILURE_RATE:
+      return 13;
+    case AttentionKind.QUEUE_DELAY:
+      return 14;
+    case AttentionKind.GPU_IDLE:
+      return 15;
+    case AttentionKind.CERTIFICATE_EXPIRES:
+      return 16;
     case AttentionKind.UNRECOGNIZED:
     default:
       return -1;
@@ -808,6 +840,8 @@ export interface EndpointSpec {
   /** Oldest CUDA that the driver of a GPU must serve, `12.4`, and oldest driver, `550.54`; empty: any. */
   minCuda: string;
   minDriver: string;
+  /** After which a waiting job is reported; 0: from the endpoint's history. */
+  delayTargetS: number;
 }
 
 export interface EndpointSpec_EnvEntry {
@@ -1306,6 +1340,7 @@ export interface EndpointPatch {
   minCuda?: string | undefined;
   minDriver?: string | undefined;
   isPublic?: boolean | undefined;
+  delayTargetS?: number | undefined;
 }
 
 export interface EndpointPatch_RateLimitsEntry {
@@ -3435,6 +3470,7 @@ function createBaseEndpointSpec(): EndpointSpec {
     keepIdle: false,
     minCuda: "",
     minDriver: "",
+    delayTargetS: 0,
   };
 }
 
@@ -3529,6 +3565,9 @@ export const EndpointSpec: MessageFns<EndpointSpec> = {
     }
     if (message.minDriver !== "") {
       writer.uint32(242).string(message.minDriver);
+    }
+    if (message.delayTargetS !== 0) {
+      writer.uint32(248).uint32(message.delayTargetS);
     }
     return writer;
   },
@@ -3795,6 +3834,14 @@ export const EndpointSpec: MessageFns<EndpointSpec> = {
             message.minDriver = reader.string();
             continue;
           }
+          case 31: {
+            if (tag !== 248) {
+              break;
+            }
+
+            message.delayTargetS = reader.uint32();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -3866,6 +3913,7 @@ export const EndpointSpec: MessageFns<EndpointSpec> = {
     message.keepIdle = object.keepIdle ?? false;
     message.minCuda = object.minCuda ?? "";
     message.minDriver = object.minDriver ?? "";
+    message.delayTargetS = object.delayTargetS ?? 0;
     return message;
   },
 };
@@ -8894,6 +8942,7 @@ function createBaseEndpointPatch(): EndpointPatch {
     minCuda: undefined,
     minDriver: undefined,
     isPublic: undefined,
+    delayTargetS: undefined,
   };
 }
 
@@ -8955,6 +9004,9 @@ export const EndpointPatch: MessageFns<EndpointPatch> = {
     }
     if (message.isPublic !== undefined) {
       writer.uint32(152).bool(message.isPublic);
+    }
+    if (message.delayTargetS !== undefined) {
+      writer.uint32(160).uint32(message.delayTargetS);
     }
     return writer;
   },
@@ -9130,6 +9182,14 @@ export const EndpointPatch: MessageFns<EndpointPatch> = {
             message.isPublic = reader.bool();
             continue;
           }
+          case 20: {
+            if (tag !== 160) {
+              break;
+            }
+
+            message.delayTargetS = reader.uint32();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -9182,6 +9242,7 @@ export const EndpointPatch: MessageFns<EndpointPatch> = {
     message.minCuda = object.minCuda ?? undefined;
     message.minDriver = object.minDriver ?? undefined;
     message.isPublic = object.isPublic ?? undefined;
+    message.delayTargetS = object.delayTargetS ?? undefined;
     return message;
   },
 };

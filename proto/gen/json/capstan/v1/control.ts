@@ -76,6 +76,8 @@ export interface EndpointSpec {
   /** Oldest CUDA that the driver of a GPU must serve, `12.4`, and oldest driver, `550.54`; empty: any. */
   minCuda: string;
   minDriver: string;
+  /** After which a waiting job is reported; 0: from the endpoint's history. */
+  delayTargetS: number;
 }
 
 export interface EndpointSpec_EnvEntry {
@@ -260,6 +262,11 @@ export const EndpointSpec: MessageFns<EndpointSpec> = {
         : isSet(object.min_driver)
         ? globalThis.String(object.min_driver)
         : "",
+      delayTargetS: isSet(object.delayTargetS)
+        ? globalThis.Number(object.delayTargetS)
+        : isSet(object.delay_target_s)
+        ? globalThis.Number(object.delay_target_s)
+        : 0,
     };
   },
 
@@ -372,6 +379,9 @@ export const EndpointSpec: MessageFns<EndpointSpec> = {
     }
     if (message.minDriver !== "") {
       obj.minDriver = message.minDriver;
+    }
+    if (message.delayTargetS !== 0) {
+      obj.delayTargetS = Math.round(message.delayTargetS);
     }
     return obj;
   },

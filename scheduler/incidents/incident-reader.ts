@@ -1,0 +1,61 @@
+/** Reads the incidents of the running scheduler: for a key, for all accounts (metrics), for the alerts of an account. */
+import type { Now } from '../core/now.ts';
+import { accountExists } from '../core/control/keys.ts';
+import type { State } from '../core/state.ts';
+import type { HookHead } from '../store/store.ts';
+import type { Figures } from './figures.ts';
+import { keyOf, type Incident } from './incident.ts';
+import { incidents } from './incidents.ts';
+import type { KnownCertificate } from './of-certificates.ts';
+import type { HostReader, SchedulerDisk } from './of-hosts.ts';
+
+/** Undelivered webhooks of an account that are looked at. */
+const MAX_HOOKS = 1_000;
+/** For how long what was read for metrics serves the next scrape, ms. */
+const SERVES_MS = 5_000;
+
+export interface IncidentReaderDeps {
+  /** @throws CapstanError UNAVAILABLE if this scheduler does not own the queue. */
+  readonly state: () => State;
+  readonly now: () => Now;
+  readonly hooks: (account: string, limit: number) => Promise<readonly HookHead[]>;
+  readonly disk: () => Promise<SchedulerDisk>;
+  readonly certificates: () => Promise<readonly KnownCertificate[]>;
+  readonly figures: Figures;
+}
+
+export class IncidentReader {
+  readonly #deps: IncidentReaderDeps;
+  #all: { readonly at: number; readonly found: Promise<readonly Incident[]> } | undefined;
+
+  constructor(deps: IncidentReaderDeps) {
+    this.#deps = deps;
+  }
+
+  /** @throws CapstanError UNAVAILABLE if this scheduler does not own the queue. */
+  async of(reader: HostReader): Promise<Incident[]> {
+    const { state, now, hooks, disk, certificates, figures } = this.#deps;
+    const [undelivered, space, known] = await Promise.all([hooks(reader.account, MAX_HOOKS), disk(), certificates()]);
+    return incidents({ state: state(), now: now(), reader, hooks: undelivered, disk: space, figures, certificates: known });
+  }
+
+  /** Those of all accounts. */
+  all(): Promise<readonly Incident[]> {
+    const at = this.#deps.now().mono;
+    if (this.#all === undefined || at - this.#all.at >= SERVES_MS) this.#all = { at, found: this.#readAll() };
+    return this.#all.found;
+  }
+
+  async #readAll(): Promise<readonly Incident[]> {
+    const known = new Map<string, Incident>();
+    for (const account of accountsOf(this.#deps.state()))
+      for (const incident of await this.of({ account, operator: true })) known.set(keyOf(incident), incident);
+    return [...known.values()];
+  }
+}
+
+/** Accounts that can be used. */
+export function accountsOf(state: State): string[] {
+  const named = new Set([...state.accounts.keys(), ...[...state.keys.values()].map(({ account }) => account)]);
+  return [...named].filter((account) => accountExists(state, account));
+}
