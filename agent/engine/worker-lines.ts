@@ -39,13 +39,13 @@ export class WorkerLines {
   /** Returns the receiver of the lines of one start of a worker. `env`: its whole environment, whose secrets are masked. */
   of(
     workerId: string,
-    { endpointId, releaseId, accountId = '' }: ReleaseSpec,
+    { endpointId, releaseId, accountId = '', secrets }: ReleaseSpec,
     env: Readonly<Record<string, string>>,
   ): (entry: LogEntry) => void {
     const masks = new Map<string, SecretMask>();
     return ({ stream, jobId, text }) => {
       let mask = masks.get(stream);
-      if (mask === undefined) masks.set(stream, (mask = new SecretMask(env, this.#budgetOf(accountId))));
+      if (mask === undefined) masks.set(stream, (mask = new SecretMask(env, this.#budgetOf(accountId), secrets)));
       const attempt = (jobId === '' ? undefined : (this.#attempts.get(jobId) ?? this.#earlier.get(jobId))) ?? { attempt: 0 };
       this.#onLine({ endpointId, workerId, releaseId, jobId, ...attempt, stream, text: mask.apply(text) });
     };
@@ -53,8 +53,8 @@ export class WorkerLines {
 
   /** Adds a line of the agent about a worker. */
   system(workerId: string, release: ReleaseSpec | undefined, text: string): void {
-    const { endpointId = '', releaseId = '', accountId = '', env = {} } = release ?? {};
-    const mask = new SecretMask(env, this.#budgetOf(accountId));
+    const { endpointId = '', releaseId = '', accountId = '', env = {}, secrets = [] } = release ?? {};
+    const mask = new SecretMask(env, this.#budgetOf(accountId), secrets);
     this.#onLine({ endpointId, workerId, releaseId, jobId: '', attempt: 0, stream: 'system', text: mask.apply(text) });
   }
 

@@ -1,6 +1,6 @@
 /**
  * Masks the secrets of an endpoint's environment in what its workers print. A value counts as a secret if it has at least
- * MIN_SECRET characters and its name suggests one (API_KEY, DB_PASSWORD), if it is an address with credentials, or if it looks
+ * MIN_SECRET characters and is a secret of the account, or its name suggests one (API_KEY, DB_PASSWORD), if it is an address with credentials, or if it looks
  * random: at least MIN_RANDOM characters of letters and digits mixed, without a slash or a space. Lines of a value with several lines
  * are masked one by one.
  *
@@ -28,11 +28,11 @@ const PATH_NAME = /_(?:file|path|dir)$/i;
 /** User information, or a parameter that suggests a secret. */
 const WITH_CREDENTIALS = /:\/\/[^/\s]*@|[?&;]\w*(?:key|token|pass|secret|sig)\w*=/i;
 
-/** Returns the texts to mask, longest first. */
-export function secretsOf(env: Readonly<Record<string, string>>): string[] {
+/** Returns the texts to mask, longest first. `secrets`: values that are secrets whatever their variables are called. */
+export function secretsOf(env: Readonly<Record<string, string>>, secrets: readonly string[] = []): string[] {
   const found = new Set<string>();
-  for (const [name, value] of Object.entries(env)) {
-    if (!isSecret(name, value)) continue;
+  const suspected = Object.entries(env).flatMap(([name, value]) => (isSecret(name, value) ? [value] : []));
+  for (const value of [...secrets, ...suspected]) {
     for (const line of value.split(/\r?\n/)) {
       for (const form of [line.trim(), JSON.stringify(line.trim()).slice(1, -1)]) for (const piece of piecesOf(form)) found.add(piece);
     }
@@ -102,8 +102,8 @@ export class SecretMask {
   /** Ends of secrets whose beginnings ended the last piece. */
   #expected: string[] = [];
 
-  constructor(env: Readonly<Record<string, string>>, budget: MaskBudget = new MaskBudget()) {
-    this.#secrets = secretsOf(env);
+  constructor(env: Readonly<Record<string, string>>, budget: MaskBudget = new MaskBudget(), secrets: readonly string[] = []) {
+    this.#secrets = secretsOf(env, secrets);
     this.#budget = budget;
   }
 

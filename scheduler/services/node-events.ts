@@ -60,14 +60,21 @@ export function desiredEvent(
 }
 
 /** Returns the environment with the present values of secrets. A release of an earlier version has references as plain text. */
-function environmentOf(state: State, config: EndpointConfig, release: Release, secrets: NodeSecrets): Record<string, string> {
-  if (release.envSealed === null) return {};
-  const env = secrets.openEnv(config, release.envSealed);
-  if (release.secrets === undefined) return env;
-  return withSecrets(env, (name) => {
+function environmentOf(
+  state: State,
+  config: EndpointConfig | undefined,
+  release: Release,
+  opener: NodeSecrets,
+): Pick<ReleaseSpec, 'env' | 'secrets'> {
+  if (config === undefined || release.envSealed === null) return { env: {}, secrets: [] };
+  const env = opener.openEnv(config, release.envSealed);
+  if (release.secrets === undefined) return { env, secrets: [] };
+  const values = new Map<string, string>();
+  for (const name of Object.keys(release.secrets)) {
     const secret = secretFor(state, config, name);
-    return secret === undefined ? undefined : secrets.openSecret(secret);
-  });
+    if (secret !== undefined) values.set(name, opener.openSecret(secret));
+  }
+  return { env: withSecrets(env, (name) => values.get(name)), secrets: [...values.values()] };
 }
 
 function releaseSpec(state: State, release: Release, secrets: NodeSecrets): ReleaseSpec {
@@ -84,7 +91,7 @@ function releaseSpec(state: State, release: Release, secrets: NodeSecrets): Rele
     buildSize: release.buildSize,
     runtime: release.runtime,
     functions: [...release.functions],
-    env: config === undefined ? {} : environmentOf(state, config, release, secrets),
+    ...environmentOf(state, config, release, secrets),
     maxConcurrency: release.maxConcurrency,
     startTimeoutMs: release.startTimeoutS * 1_000 || state.settings.startTimeoutMs,
     memoryBytes: BigInt(limits.memoryBytes),

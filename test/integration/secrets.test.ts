@@ -15,7 +15,7 @@ const bin = join(import.meta.dirname, '../../cli/capstan.mjs');
 // Its output is stored: it must not have the value.
 const HANDLER = `import { createHash } from 'node:crypto';
 const digest = (text = '') => createHash('sha256').update(text).digest('hex');
-export const read = () => ({ token: digest(process.env.TOKEN), url: digest(process.env.URL_WITH_TOKEN), pid: process.pid });
+export const read = () => (console.log('it is', process.env.PLAIN), { token: digest(process.env.TOKEN), url: digest(process.env.URL_WITH_TOKEN), pid: process.pid });
 `;
 const digest = (text: string): string => createHash('sha256').update(text).digest('hex');
 const FIRST = 'first-value-7f3a';
@@ -37,7 +37,11 @@ test('workers start with secrets, wait for missing ones, and are replaced by a c
   t.teardown(() => stack.close());
   const folder = join(await folderOf(t), 'app');
   await mkdir(folder);
-  const env = { TOKEN: '{{ RUNPOD_SECRET_TOKEN }}', URL_WITH_TOKEN: 'https://user:{{ CAPSTAN_SECRET_TOKEN }}@host' };
+  const env = {
+    PLAIN: '{{ CAPSTAN_SECRET_TOKEN }}',
+    TOKEN: '{{ RUNPOD_SECRET_TOKEN }}',
+    URL_WITH_TOKEN: 'https://user:{{ CAPSTAN_SECRET_TOKEN }}@host',
+  };
   const chat = { functions: [{ name: 'read', module: 'read.ts' }], runtime: 'process', env, idleTimeout: 600 };
   await writeFile(join(folder, 'read.ts'), HANDLER);
   await writeFile(join(folder, 'tool_manifest.json'), JSON.stringify({ resources: { chat } }));
@@ -60,6 +64,11 @@ test('workers start with secrets, wait for missing ones, and are replaced by a c
   const { output: second } = await stack.ended(id, await stack.run(id, {}));
   t.like(second, { token: digest(SECOND) });
 
+  const printed = await until('the line is there', async () => {
+    const lines = await stack.tool('logs', id);
+    return lines.includes('it is') ? lines : null;
+  });
+  t.regex(printed, /it is \[masked\]/);
   const rows = JSON.parse(await stack.tool('secret', 'list', '--json')) as Record<string, unknown>[];
   t.is(rows.length, 1);
   t.like(rows[0], { name: 'TOKEN', environment: null, usedBy: ['default/chat'] });

@@ -847,6 +847,8 @@ export interface ReleaseSpec {
    * `none` on a node that has no `outbound`.
    */
   closedNetwork: boolean;
+  /** Values of secrets of the account that env has: masked in what workers print, whatever their variables are called. */
+  secrets: string[];
 }
 
 export interface ReleaseSpec_EnvEntry {
@@ -5143,6 +5145,7 @@ function createBaseReleaseSpec(): ReleaseSpec {
     network: undefined,
     leastIsolation: undefined,
     closedNetwork: false,
+    secrets: [],
   };
 }
 
@@ -5210,6 +5213,9 @@ export const ReleaseSpec: MessageFns<ReleaseSpec> = {
     }
     if (message.closedNetwork !== false) {
       writer.uint32(160).bool(message.closedNetwork);
+    }
+    for (const v of message.secrets) {
+      writer.uint32(170).string(v!);
     }
     return writer;
   },
@@ -5390,6 +5396,14 @@ export const ReleaseSpec: MessageFns<ReleaseSpec> = {
             message.closedNetwork = reader.bool();
             continue;
           }
+          case 21: {
+            if (tag !== 170) {
+              break;
+            }
+
+            message.secrets.push(reader.string());
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -5437,6 +5451,7 @@ export const ReleaseSpec: MessageFns<ReleaseSpec> = {
     message.network = object.network ?? undefined;
     message.leastIsolation = object.leastIsolation ?? undefined;
     message.closedNetwork = object.closedNetwork ?? false;
+    message.secrets = object.secrets?.map((e) => e) || [];
     return message;
   },
 };
