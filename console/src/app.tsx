@@ -14,6 +14,7 @@ import { EndpointPage } from './pages/endpoint/page.tsx';
 import { OverviewPage } from './pages/overview.tsx';
 import { JobPage } from './pages/job.tsx';
 import { KeysPage } from './pages/keys.tsx';
+import { NodePage } from './pages/node.tsx';
 import { NodesPage } from './pages/nodes.tsx';
 import { ServicePage } from './pages/operator.tsx';
 import { SignInPage } from './pages/sign-in.tsx';
@@ -134,6 +135,7 @@ function Shell({ session, onSignedOut }: { session: Session; onSignedOut: () => 
           <Route path="/endpoints/:endpoint/jobs/:job" component={JobPage} />
           <Route path="/endpoints/:endpoint/:tab?" component={EndpointPage} />
           <Route path="/nodes" component={NodesPage} />
+          <Route path="/nodes/:node" component={NodePage} />
           <Route path="/webhooks" component={WebhooksPage} />
           <Route path="/keys" component={KeysPage} />
           <Route path="/account" component={AccountPage} />

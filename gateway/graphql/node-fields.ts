@@ -28,6 +28,13 @@ export function nodeFields({ calls, changes, call }: Fields) {
         found.flatMap(({ cell, reply }) => reply.nodes.map((node) => ({ ...nodeShape(node), id: node.id, cell }))),
       );
     },
+    node: async ({ id }: { id: string }) => {
+      for (const { cell, reply } of await calls.all((control) => control.listNodes, pageOf({}))) {
+        const node = reply.nodes.find((each) => each.id === id);
+        if (node !== undefined) return { ...nodeShape(node), id, cell };
+      }
+      return null;
+    },
     deviceHistory: async (given: DeviceHistoryArguments) =>
       deviceHistoryShape((await calls.any((control) => control.getDeviceHistory, deviceHistoryMessage(given))).reply),
     machineTypes: async () => (await call((control) => control.listMachineTypes, {})).machineTypes.map(machineTypeShape),

@@ -13,6 +13,7 @@ export function nodeFigures(node: NodeInfo) {
     id,
     name,
     connected,
+    lastSeenAt: node.lastSeenMs === undefined ? null : new Date(Number(node.lastSeenMs)).toISOString(),
     draining,
     workers,
     jobs,

@@ -8,6 +8,8 @@ type Node {
   cell: String!
   name: String!
   connected: Boolean!
+  "When the scheduler last received a message of its agent; null before the first one since the scheduler's start, and for keys without the scope OPERATOR."
+  lastSeenAt: Time
   "Not schedulable: see drainNode."
   draining: Boolean!
   workers: Int!

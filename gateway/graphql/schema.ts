@@ -52,6 +52,8 @@ type Query {
   attention: Attention!
   "With the scope OPERATOR all nodes; with ALL or READ_ONLY those on which workers of the account run. In order of id: at most limit nodes (1 to 1000; all if omitted) that follow the id after."
   nodes(after: ID, limit: Int): [Node!]!
+  "One of these nodes; null if there is none with this id, or the key does not see it."
+  node(id: ID!): Node
   "What the nodes that accept work offer: processors, GPUs, packages, images. The same for every account."
   machineTypes: [MachineType!]!
   "Requires the scope OPERATOR. Tokens with which hosts join; revoked ones are not listed. In order of id; after and limit as for nodes."

@@ -2,6 +2,7 @@
 import { compareTexts } from '../../lib/text-order.ts';
 import { WorkerState } from '../../proto/gen/capstan/v1/common.ts';
 import type { EndpointInfo, GetEndpointResponse, JoinTokenInfo, NodeInfo, WorkerInfo } from '../../proto/gen/capstan/v1/control.ts';
+import type { Now } from '../core/now.ts';
 import type { State } from '../core/state.ts';
 import type { EndpointConfig, EndpointRecord } from '../core/state/endpoints.ts';
 import type { JoinTokenRow, NodeRecord, WorkerRecord } from '../core/state/fleet.ts';
@@ -30,6 +31,11 @@ export function nodeInfo(state: State, node: NodeRecord): NodeInfo {
     ...allocated(node),
     ...allocatable(state, node),
   };
+}
+
+/** When the scheduler last received a message of the node's agent; nothing before the first one since the scheduler's start. */
+export function lastSeen({ reported, lastHeard }: NodeRecord, { wall, mono }: Now): Pick<NodeInfo, 'lastSeenMs'> {
+  return reported ? { lastSeenMs: BigInt(Math.trunc(wall - (mono - lastHeard))) } : {};
 }
 
 /** Returns the resources reserved for the node's workers. */

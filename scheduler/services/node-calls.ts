@@ -12,7 +12,7 @@ import { hashKey } from '../secrets/hash.ts';
 import type { Cells } from '../store/cells.ts';
 import type { Authorizer } from './auth.ts';
 import { unary } from './calls.ts';
-import { nodeInfo, tokenInfos } from './fleet-view.ts';
+import { lastSeen, nodeInfo, tokenInfos } from './fleet-view.ts';
 import { machineTypes } from './machine-types.ts';
 import { pageOf } from './page.ts';
 import { sharedNodeInfo } from './shared-hosts.ts';
@@ -47,16 +47,17 @@ export function nodeCalls({ engine, auth, clock, log, cells, onNodeRemoved }: No
       auth.operator(metadata);
       return handler(request, auth.auditor(log, metadata, name));
     });
+  const whole = (node: NodeRecord): NodeInfo => ({ ...nodeInfo(engine.state, node), ...lastSeen(node, clock.now()) });
   const shown = (id: string): { node?: NodeInfo } => {
     const node = engine.state.nodes.get(id);
-    return node === undefined ? {} : { node: nodeInfo(engine.state, node) };
+    return node === undefined ? {} : { node: whole(node) };
   };
   const tokenNamed = (id: string): JoinTokenInfo | undefined => tokenInfos(engine.state).find((token) => token.id === id);
   return {
     listNodes: unary(log, 'ListNodes', (request, metadata) => {
       const { account, operator: sees } = auth.wholeReader(metadata);
       const { state } = engine;
-      const info = (node: NodeRecord): NodeInfo => (sees ? nodeInfo(state, node) : sharedNodeInfo(state, node, account));
+      const info = (node: NodeRecord): NodeInfo => (sees ? whole(node) : sharedNodeInfo(state, node, account));
       const infos = [...state.nodes.values()].map(info).filter(({ workers }) => sees || workers > 0);
       return { nodes: pageOf(infos, request) };
     }),

@@ -1,4 +1,5 @@
 /** What the console promises to those who have it open all day: addresses that can be shared, history, groups of failures. */
+import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 
 import test from 'ava';
@@ -6,7 +7,7 @@ import type { Browser } from 'playwright-core';
 
 import { writeFakeSmi } from '../agent/fake-nvidia-smi.ts';
 import { Stack } from '../support/stack.ts';
-import { browserPath, buildConsole, closeBrowser, openBrowser, openPage, signIn, SKIPPED } from './browser.ts';
+import { browserPath, buildConsole, checkAccessibility, closeBrowser, openBrowser, openPage, signIn, SKIPPED } from './browser.ts';
 
 const serial = browserPath === undefined ? test.serial.skip : test.serial;
 
@@ -78,4 +79,70 @@ serial(`filters, pages and ranges are in the address: Back returns to them, and 
   await other.getByRole('region', { name: 'Endpoints' }).first().getByRole('link', { name: 'hostile' }).waitFor();
   t.is(await other.getByRole('region', { name: 'Endpoints' }).first().getByRole('link', { name: 'paused' }).count(), 0);
   await stack.call(`/v2/${idOf('paused')}/purge-queue`, { method: 'POST' });
+});
+
+serial(`a worker leads to its node, the node to its GPU and its endpoints, by their names${SKIPPED}`, async (t) => {
+  const page = await openPage(t, browser, stack.url);
+  await stack.ended(idOf('hostile'), await stack.run(idOf('hostile'), {}));
+  const [node] = JSON.parse(await stack.tool('node', 'list', '--json')) as { id: string; name: string }[];
+  await signIn(page, stack.url, stack.apiKey, `/console/endpoints/${idOf('hostile')}`);
+  const workers = page.getByRole('region', { name: 'Workers' }).getByRole('table');
+  await workers.getByRole('link', { name: node?.name ?? '', exact: true }).click();
+  await page.getByRole('heading', { level: 1, name: node?.name ?? '' }).waitFor();
+  await page.getByRole('heading', { name: 'GPU history' }).waitFor();
+  await page.getByText('No errors of the driver (Xid)').waitFor();
+  await checkAccessibility(t, page, 'node');
+  const own = page.getByRole('region', { name: `Workers of ${node?.name ?? ''}` });
+  await own.getByRole('link', { name: 'hostile' }).waitFor();
+  const worker = await own
+    .getByRole('row', { name: /hostile/ })
+    .getByRole('link')
+    .first()
+    .innerText();
+  await own.getByRole('link', { name: worker }).click();
+  await page.waitForURL(new RegExp(`/logs\\?worker=${worker}`));
+  await page.getByRole('log', { name: 'Log lines' }).getByText('line <img').first().waitFor();
+  await page.goto(`${stack.url}/console/nodes/none`);
+  await page.getByText('There is no node with this ID').waitFor();
+});
+
+serial(`a log stays at its end until its reader leaves it, shows what surrounds a line, and filters streams${SKIPPED}`, async (t) => {
+  const page = await openPage(t, browser, stack.url);
+  const jobs = await Promise.all(Array.from({ length: 30 }, () => stack.run(idOf('hostile'), {})));
+  for (const job of jobs) await stack.ended(idOf('hostile'), job);
+  await signIn(page, stack.url, stack.apiKey, `/console/endpoints/${idOf('hostile')}/logs`);
+  const log = page.getByRole('log', { name: 'Log lines' });
+  await log.locator('div').nth(59).waitFor();
+  const distance = (): Promise<number> =>
+    page.evaluate("(() => { const box = document.querySelector('.log'); return box.scrollHeight - box.scrollTop - box.clientHeight; })()");
+  t.true((await distance()) < 16, 'it begins at its end');
+  t.regex(await log.locator('div').first().innerText(), /^\d\d:\d\d:\d\d[.,]\d{3}/);
+  await page.getByText(/lines; times of .+/).waitFor();
+  await page.evaluate("document.querySelector('.log').scrollTop = 0");
+  const job = await stack.run(idOf('hostile'), {});
+  await stack.ended(idOf('hostile'), job);
+  const toEnd = page.getByRole('button', { name: /^\d+ new lines? ↓$/ });
+  await toEnd.waitFor();
+  t.true((await distance()) > 16, 'the reader stays where they are');
+  await toEnd.click();
+  await toEnd.waitFor({ state: 'detached' });
+  t.true((await distance()) < 16);
+  await log
+    .getByRole('link', { name: `job …${job.replace(/-[a-z]\w$/, '').slice(-4)}` })
+    .first()
+    .waitFor();
+  const [download] = await Promise.all([page.waitForEvent('download'), page.getByRole('button', { name: 'Download' }).click()]);
+  t.regex(await readFile(await download.path(), 'utf8'), /^\S+Z \w+ stdout line <img/m);
+
+  await page.getByLabel('Stream').selectOption('stderr');
+  await log.getByText('line <img').first().waitFor({ state: 'detached' });
+  await log.getByText('json <img').first().waitFor();
+  await checkAccessibility(t, page, 'logs');
+  await log.getByRole('button').first().click();
+  await page.getByText(/^The lines of worker \w+ around/).waitFor();
+  await log.getByText('line <img').first().waitFor();
+  t.true((await log.locator('.marked').count()) > 0);
+  await page.goBack();
+  await log.getByText('line <img').first().waitFor({ state: 'detached' });
+  t.is(await page.getByLabel('Stream').inputValue(), 'stderr');
 });

@@ -342,8 +342,7 @@ serial(`a node shows the history of its GPUs${SKIPPED}`, async (t) => {
   t.true(answer?.memoryUsedBytes.includes(40_960 * 2 ** 20));
   t.is(answer?.at.length, answer?.utilization.length);
   const page = await openPage(t, browser, stack.url);
-  await signIn(page, stack.url, stack.apiKey, '/console/nodes');
-  await page.getByText(/^History of the GPUs of/).click();
+  await signIn(page, stack.url, stack.apiKey, `/console/nodes/${nodes[0]?.id ?? ''}`);
   await page.getByRole('img', { name: /^GPU utilization: at most 7 % on/ }).waitFor();
   await page.getByRole('img', { name: /^GPU memory: at most 40 GiB used/ }).waitFor();
   await page.getByText('Clocks were not lowered.').waitFor();

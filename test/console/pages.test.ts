@@ -290,6 +290,7 @@ for (const [theme, width] of [
     const page = await openPage(t, browser, stack.url, { colorScheme: theme, viewport: { width, height: 844 } });
     await signIn(page, stack.url, stack.apiKey);
     const endpoint = `/endpoints/${idOf('hostile')}`;
+    const [node] = JSON.parse(await stack.tool('node', 'list', '--json')) as { id: string }[];
     const job = await stack.run(idOf('hostile'), { list: [1, { deep: true }] });
     await stack.ended(idOf('hostile'), job);
     for (const path of [
@@ -304,6 +305,7 @@ for (const [theme, width] of [
       `${endpoint}/settings`,
       `${endpoint}/releases`,
       '/nodes',
+      `/nodes/${node?.id ?? ''}`,
       '/webhooks',
       '/keys',
       '/account',

@@ -1,7 +1,10 @@
-import type { JSX } from 'preact';
+import type { ComponentChildren, JSX } from 'preact';
+import { Link } from 'wouter-preact';
 
 import { bytes } from '../ui/format.ts';
 import { Badge, Table, Text } from '../ui/parts.tsx';
+import { visible } from '../ui/plain-text.ts';
+import { WorkerLink } from './fleet-names.tsx';
 
 export interface Device {
   /** Without the scope OPERATOR empty, but of devices that the account's own workers have. */
@@ -13,6 +16,8 @@ export interface Device {
   readonly problem: string | null;
   readonly temperatureCelsius: number | null;
   readonly utilizationPercent: number | null;
+  /** The driver's latest errors. */
+  readonly xids: readonly { readonly code: number; readonly text: string; readonly at: string }[];
 }
 
 /** Who may use devices: workers, and the names of their endpoints as far as the key sees them. */
@@ -27,7 +32,8 @@ export interface DeviceUsers {
   readonly endpoints: readonly { readonly id: string; readonly name: string }[];
 }
 
-export const DEVICE_FIELDS = 'uuid model memoryBytes memoryUsedBytes healthy problem temperatureCelsius utilizationPercent';
+export const DEVICE_FIELDS =
+  'uuid model memoryBytes memoryUsedBytes healthy problem temperatureCelsius utilizationPercent xids { code text at }';
 export const USERS_FIELDS = 'workers { id node endpoint devices state } endpoints { id name }';
 
 interface NodeOfDevices {
@@ -42,11 +48,18 @@ export function Devices({ label, nodes, users }: { label: string; nodes: readonl
   const rows = nodes.flatMap(({ id, name, devices }) =>
     devices.map((device, index) => ({ ...device, key: `${id} ${index}`, node: name, user: userOf(device, id) })),
   );
-  function userOf({ uuid, problem }: Device, node: string): string {
-    if (problem !== null && problem !== '') return problem;
+  function userOf({ uuid, problem }: Device, node: string): ComponentChildren {
+    if (problem !== null && problem !== '') return <Text of={problem} />;
     if (uuid === '') return '–';
     const found = users.workers.filter((worker) => worker.node === node && worker.devices.includes(uuid));
-    return found.length === 0 ? 'free' : found.map(({ endpoint, id }) => `${names.get(endpoint) ?? endpoint} (${id})`).join(', ');
+    if (found.length === 0) return 'free';
+    return found.map(({ endpoint, id }, place) => (
+      <span key={id}>
+        {place > 0 && ', '}
+        <Link href={`/endpoints/${encodeURIComponent(endpoint)}`}>{visible(names.get(endpoint) ?? endpoint)}</Link> (
+        <WorkerLink endpoint={endpoint} id={id} />)
+      </span>
+    ));
   }
   return (
     <Table
@@ -66,7 +79,7 @@ export function Devices({ label, nodes, users }: { label: string; nodes: readonl
         },
         { title: 'Busy', isNumber: true, cell: ({ utilizationPercent: busy }) => (busy === null ? '–' : `${Math.round(busy)} %`) },
         { title: 'Temperature', isNumber: true, cell: ({ temperatureCelsius: heat }) => (heat === null ? '–' : `${heat} °C`) },
-        { title: 'Used by', cell: ({ user }) => <Text of={user} /> },
+        { title: 'Used by', cell: ({ user }) => user },
       ]}
     />
   );

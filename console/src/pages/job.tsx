@@ -7,6 +7,7 @@ import { useWholeAccount, useWriteRefusal } from '../api/session.ts';
 import { duration, time } from '../ui/format.ts';
 import { ActionButton, Badge, ConfirmButton, CopyButton, Facts, Failure, Loaded, Mono, Page, Section, Text } from '../ui/parts.tsx';
 import { visible } from '../ui/plain-text.ts';
+import { useUrlState } from '../ui/url-state.ts';
 import { Payload } from './job-payload.tsx';
 import { ENDED, JOB_QUERY, readDeliveries, type Answer, type Job } from './job-query.ts';
 import { Timeline } from './job-timeline.tsx';
@@ -141,6 +142,31 @@ function errorText(error: string): string {
   return error;
 }
 
+/** The lines of one attempt, or of all. */
+function OfAttempt({ endpoint, lines }: { endpoint: string; lines: readonly LogLine[] }): JSX.Element {
+  const [{ attempt: chosen }, change] = useUrlState({ attempt: '' });
+  const attempts = [...new Set(lines.flatMap(({ attempt }) => attempt ?? []))].map(String);
+  const shown = attempts.includes(chosen) ? lines.filter(({ attempt }) => String(attempt) === chosen) : lines;
+  return (
+    <>
+      {attempts.length > 1 && (
+        <div class="fields">
+          <div>
+            <label for="log-attempt">Attempt</label>
+            <select id="log-attempt" value={chosen} onChange={(event) => change({ attempt: event.currentTarget.value })}>
+              <option value="">all</option>
+              {attempts.map((each) => (
+                <option key={each}>{each}</option>
+              ))}
+            </select>
+          </div>
+        </div>
+      )}
+      <LogLines endpoint={endpoint} lines={shown} />
+    </>
+  );
+}
+
 function JobLogs({ endpoint, job, isLive }: { endpoint: string; job: string; isLive: boolean }): JSX.Element {
   const query = useLive(
     ['job-logs', endpoint, job],
@@ -151,7 +177,7 @@ function JobLogs({ endpoint, job, isLive }: { endpoint: string; job: string; isL
     <Section title="Log">
       <Loaded query={query}>
         {({ searchLogs: { lines } }) =>
-          lines.length === 0 ? <p class="muted">The job has printed nothing.</p> : <LogLines lines={lines} />
+          lines.length === 0 ? <p class="muted">The job has printed nothing.</p> : <OfAttempt endpoint={endpoint} lines={lines} />
         }
       </Loaded>
     </Section>

@@ -37,6 +37,18 @@ async function read(endpoint: string, filter: LogFilter, more: Record<string, un
   return (await graphql<{ searchLogs: LogPage }>(QUERY, { endpoint, filter, ...more }, signal)).searchLogs;
 }
 
+const CONTEXT_LINES = 100;
+
+/** The lines of a worker around a time, oldest first. @throws ApiError for what the gateway refuses. */
+export async function linesAround(endpoint: string, worker: string, at: string, signal: AbortSignal): Promise<readonly LogLine[]> {
+  const ms = Date.parse(at);
+  const [before, after] = await Promise.all([
+    read(endpoint, { worker, untilMs: ms + 1 }, { limit: CONTEXT_LINES }, signal),
+    read(endpoint, { worker, sinceMs: ms + 1, oldestFirst: true }, { limit: CONTEXT_LINES }, signal),
+  ]);
+  return [...before.lines, ...after.lines];
+}
+
 /** The newest lines since a time; undefined after the signal. @throws ApiError for what the gateway refuses. */
 export async function firstLines(sinceMs: number, { endpoint, filter, signal, onFailure }: Reading): Promise<LogPage | undefined> {
   while (!signal.aborted) {

@@ -1,11 +1,14 @@
 import type { JSX } from 'preact';
 
+import { save } from '../ui/download.ts';
+import { zoneName } from '../ui/format.ts';
 import { Loaded } from '../ui/parts.tsx';
 import { useUrlState } from '../ui/url-state.ts';
-import { LogLines } from './log-lines.tsx';
-import { useLogs } from './use-logs.ts';
+import { linesAsText, LogLines } from './log-lines.tsx';
+import { useLinesAround, useLogs } from './use-logs.ts';
 
 const LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'fatal'];
+const STREAMS = ['stdout', 'stderr', 'system'];
 const SINCE = [
   ['15 minutes', 15],
   ['1 hour', 60],
@@ -13,14 +16,48 @@ const SINCE = [
   ['7 days', 10_080],
 ] as const;
 
-/** Searches what the workers of an endpoint printed, and follows it. */
+const DEFAULTS = {
+  ...{ text: '', regex: '', level: '', stream: '', worker: '', last: '60', follow: '1', wrap: '1' },
+  /** Time and worker of the line whose surroundings are shown. */
+  ...{ around: '', of: '' },
+};
+
+/** Searches what the workers of an endpoint printed, and follows it; or shows the lines around one. */
 export function LogSearch({ endpoint }: { endpoint: string }): JSX.Element {
-  const [values, change] = useUrlState({ text: '', regex: '', level: '', last: '60', follow: '1' });
-  const { text, level } = values;
+  const [{ around, of }, change] = useUrlState(DEFAULTS);
+  if (around === '' || of === '') return <Search endpoint={endpoint} />;
+  return (
+    <>
+      <p>
+        The lines of worker {of} around {around}, of all levels and streams.{' '}
+        <button type="button" onClick={() => change({ around: '', of: '' })}>
+          Back to the search
+        </button>
+      </p>
+      <Around endpoint={endpoint} worker={of} at={around} />
+    </>
+  );
+}
+
+function Around({ endpoint, worker, at }: { endpoint: string; worker: string; at: string }): JSX.Element {
+  const query = useLinesAround(endpoint, worker, at);
+  return (
+    <Loaded query={query}>
+      {(lines) =>
+        lines.length === 0 ? <p class="muted">No lines.</p> : <LogLines endpoint={endpoint} lines={lines} marked={at} hasJobs />
+      }
+    </Loaded>
+  );
+}
+
+function Search({ endpoint }: { endpoint: string }): JSX.Element {
+  const [values, change] = useUrlState(DEFAULTS);
+  const { text, level, stream, worker } = values;
   const isPattern = values.regex !== '';
   const isFollowing = values.follow === '1';
+  const isWrapped = values.wrap === '1';
   const minutes = SINCE.find(([, each]) => String(each) === values.last)?.[1] ?? 60;
-  const query = useLogs({ endpoint, text, isPattern, level, minutes }, isFollowing);
+  const query = useLogs({ endpoint, text, isPattern, level, stream, worker, minutes }, isFollowing);
   return (
     <>
       <div class="fields">
@@ -28,14 +65,17 @@ export function LogSearch({ endpoint }: { endpoint: string }): JSX.Element {
           <label for="log-text">{isPattern ? 'Regular expression (RE2)' : 'Text'}</label>
           <input id="log-text" type="search" value={text} onChange={(event) => change({ text: event.currentTarget.value })} />
         </div>
+        <Choice id="log-level" label="Least level" value={level} of={LEVELS} onChange={(value) => change({ level: value })} />
+        <Choice id="log-stream" label="Stream" value={stream} of={STREAMS} onChange={(value) => change({ stream: value })} />
         <div>
-          <label for="log-level">Least level</label>
-          <select id="log-level" value={level} onChange={(event) => change({ level: event.currentTarget.value })}>
-            <option value="">all</option>
-            {LEVELS.map((each) => (
-              <option key={each}>{each}</option>
-            ))}
-          </select>
+          <label for="log-worker">Worker</label>
+          <input
+            id="log-worker"
+            type="search"
+            placeholder="all"
+            value={worker}
+            onChange={(event) => change({ worker: event.currentTarget.value.trim() })}
+          />
         </div>
         <div>
           <label for="log-since">Last</label>
@@ -47,14 +87,9 @@ export function LogSearch({ endpoint }: { endpoint: string }): JSX.Element {
             ))}
           </select>
         </div>
-        <label>
-          <input type="checkbox" checked={isPattern} onChange={(event) => change({ regex: event.currentTarget.checked ? '1' : '' })} />{' '}
-          Regular expression
-        </label>
-        <label>
-          <input type="checkbox" checked={isFollowing} onChange={(event) => change({ follow: event.currentTarget.checked ? '1' : '0' })} />{' '}
-          Follow
-        </label>
+        <Switch label="Regular expression" isOn={isPattern} onChange={(isOn) => change({ regex: isOn ? '1' : '' })} />
+        <Switch label="Follow" isOn={isFollowing} onChange={(isOn) => change({ follow: isOn ? '1' : '0' })} />
+        <Switch label="Wrap" isOn={isWrapped} onChange={(isOn) => change({ wrap: isOn ? '1' : '0' })} />
       </div>
       <Loaded query={query}>
         {({ lines, incomplete, missingNodes, unfilteredNodes }) => (
@@ -66,10 +101,62 @@ export function LogSearch({ endpoint }: { endpoint: string }): JSX.Element {
                 Lines of {unfilteredNodes.join(', ')} are left out: the agents there are of an earlier version and cannot filter.
               </p>
             )}
-            {lines.length === 0 ? <p class="muted">No lines.</p> : <LogLines lines={lines} />}
+            <div class="log-head">
+              <span class="muted">
+                {lines.length} lines; times of {zoneName()}
+              </span>
+              <button
+                type="button"
+                disabled={lines.length === 0}
+                onClick={() => save(`${endpoint}.log`, new Blob([linesAsText(lines)], { type: 'text/plain' }))}
+              >
+                Download
+              </button>
+            </div>
+            {lines.length === 0 ? (
+              <p class="muted">No lines.</p>
+            ) : (
+              <LogLines
+                endpoint={endpoint}
+                lines={lines}
+                isWrapped={isWrapped}
+                hasJobs
+                onAround={(line) => change({ around: line.at, of: line.worker })}
+              />
+            )}
           </>
         )}
       </Loaded>
     </>
+  );
+}
+
+interface ChoiceProps {
+  readonly id: string;
+  readonly label: string;
+  readonly value: string;
+  readonly of: readonly string[];
+  readonly onChange: (value: string) => void;
+}
+
+function Choice({ id, label, value, of, onChange }: ChoiceProps): JSX.Element {
+  return (
+    <div>
+      <label for={id}>{label}</label>
+      <select id={id} value={value} onChange={(event) => onChange(event.currentTarget.value)}>
+        <option value="">all</option>
+        {of.map((each) => (
+          <option key={each}>{each}</option>
+        ))}
+      </select>
+    </div>
+  );
+}
+
+function Switch({ label, isOn, onChange }: { label: string; isOn: boolean; onChange: (isOn: boolean) => void }): JSX.Element {
+  return (
+    <label>
+      <input type="checkbox" checked={isOn} onChange={(event) => onChange(event.currentTarget.checked)} /> {label}
+    </label>
   );
 }

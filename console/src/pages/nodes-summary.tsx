@@ -7,7 +7,7 @@ import { percent } from '../ui/format.ts';
 import { Badge, Loaded, Section, Table } from '../ui/parts.tsx';
 import { visible } from '../ui/plain-text.ts';
 import { DEVICE_FIELDS, Devices, type Device, type DeviceUsers } from './devices.tsx';
-import { stateOf } from './nodes.tsx';
+import { stateOf } from './node-panel.tsx';
 
 interface Node {
   readonly id: string;
@@ -49,7 +49,7 @@ export function NodesSummary({ endpoints }: Pick<DeviceUsers, 'endpoints'>): JSX
               id={({ id }) => id}
               empty="No nodes, or none that runs workers of your account."
               columns={[
-                { title: 'Name', cell: ({ name }) => <Link href="/nodes">{visible(name)}</Link> },
+                { title: 'Name', cell: ({ id, name }) => <Link href={`/nodes/${encodeURIComponent(id)}`}>{visible(name)}</Link> },
                 { title: 'State', cell: (node) => <Badge state={stateOf(node)} /> },
                 { title: 'Workers', isNumber: true, cell: ({ workers }) => workers },
                 { title: 'Jobs', isNumber: true, cell: ({ jobs }) => jobs },

@@ -1,13 +1,20 @@
+import type { UseQueryResult } from '@tanstack/react-query';
 import { useEffect, useRef, useState } from 'preact/hooks';
 
+import { useLive } from '../api/live.ts';
 import { useVisible } from '../ui/visibility.ts';
-import { firstLines, followLines, toError, type LogFilter, type LogPage } from './log-follower.ts';
+import { firstLines, followLines, linesAround, toError, type LogFilter, type LogPage } from './log-follower.ts';
+import type { LogLine } from './log-lines.tsx';
 
 export interface LogQuery {
   readonly endpoint: string;
   readonly text: string;
   readonly isPattern: boolean;
   readonly level: string;
+  /** Id of a worker; empty for all. */
+  readonly worker: string;
+  /** `stdout`, `stderr` or `system`; empty for all. */
+  readonly stream: string;
   /** How far back the lines go. */
   readonly minutes: number;
 }
@@ -24,7 +31,7 @@ const NOTHING: Found = { data: undefined, error: null };
 
 /** Reads the lines of a query, and what is printed later while it is followed and the page is visible. */
 export function useLogs(query: LogQuery, isFollowing: boolean): Found {
-  const { endpoint, text, isPattern, level, minutes } = query;
+  const { endpoint, text, isPattern, level, worker, stream, minutes } = query;
   const key = JSON.stringify(query);
   const [found, setFound] = useState<Found>(NOTHING);
   /** Where the lines of a query end. */
@@ -36,6 +43,8 @@ export function useLogs(query: LogQuery, isFollowing: boolean): Found {
     const { signal } = abort;
     const filter: LogFilter = {
       ...(level === '' ? {} : { level }),
+      ...(worker === '' ? {} : { worker }),
+      ...(stream === '' ? {} : { stream }),
       ...(text === '' ? {} : { [isPattern ? 'pattern' : 'contains']: text }),
     };
     const onFailure = (error: Error): void => setFound(({ data }) => ({ data, error }));
@@ -66,6 +75,11 @@ export function useLogs(query: LogQuery, isFollowing: boolean): Found {
     return () => abort.abort();
   }, [key, isFollowing, isVisible]);
   return found;
+}
+
+/** The lines of a worker around a time. */
+export function useLinesAround(endpoint: string, worker: string, at: string): UseQueryResult<readonly LogLine[]> {
+  return useLive(['lines-around', endpoint, worker, at], (signal) => linesAround(endpoint, worker, at, signal), false);
 }
 
 /** What a search left out at its begin stays left out. */

@@ -35,6 +35,29 @@ export function time(iso: string | null | undefined): string {
   return iso == null ? '–' : new Date(iso).toLocaleString(undefined, { dateStyle: 'short', timeStyle: 'medium' });
 }
 
+const CLOCK = new Intl.DateTimeFormat(undefined, {
+  ...({ hour: '2-digit', minute: '2-digit', second: '2-digit', fractionalSecondDigits: 3 } as const),
+  hourCycle: 'h23',
+});
+const CLOCK_OF_DAY = new Intl.DateTimeFormat(undefined, {
+  ...({ month: '2-digit', day: '2-digit', hour: '2-digit', minute: '2-digit', second: '2-digit', fractionalSecondDigits: 3 } as const),
+  hourCycle: 'h23',
+});
+
+/** Local time of the day with milliseconds; of another day with its date. */
+export function clock(iso: string): string {
+  const at = new Date(iso);
+  return (at.toDateString() === new Date().toDateString() ? CLOCK : CLOCK_OF_DAY).format(at);
+}
+
+/** The browser's time zone: `Europe/Berlin (GMT+1)`. */
+export function zoneName(): string {
+  const { timeZone } = Intl.DateTimeFormat().resolvedOptions();
+  const parts = new Intl.DateTimeFormat(undefined, { timeZoneName: 'shortOffset' }).formatToParts();
+  const offset = parts.find(({ type }) => type === 'timeZoneName')?.value ?? '';
+  return offset === '' || offset === timeZone ? timeZone : `${timeZone} (${offset})`;
+}
+
 /** Returns when a UUIDv7 was made, as an ISO timestamp: the submission of a job is in its id. */
 export function timeOfId(id: string): string | undefined {
   const [, high, low] = /([0-9a-f]{8})-([0-9a-f]{4})-7/.exec(id) ?? [];

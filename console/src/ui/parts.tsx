@@ -3,7 +3,7 @@ import type { ComponentChildren, JSX } from 'preact';
 import { useEffect, useId, useRef, useState } from 'preact/hooks';
 
 import { ApiError } from '../api/request.ts';
-import { time } from './format.ts';
+import { age, time } from './format.ts';
 import { visible } from './plain-text.ts';
 import { setTitle } from './title.ts';
 
@@ -17,6 +17,15 @@ export function Mono({ of }: { of: string }): JSX.Element {
     <code>
       <Text of={of} />
     </code>
+  );
+}
+
+/** How long ago something was, with its time in the tooltip: `5 min ago`. */
+export function SinceTime({ at }: { at: string }): JSX.Element {
+  return (
+    <time dateTime={at} title={time(at)}>
+      {age(Date.now() - Date.parse(at))} ago
+    </time>
   );
 }
 
@@ -58,7 +67,7 @@ export function Page({
   );
 }
 
-export function Section({ title, children }: { title: string; children: ComponentChildren }): JSX.Element {
+export function Section({ title, children }: { title: ComponentChildren; children: ComponentChildren }): JSX.Element {
   const id = useId();
   return (
     <section aria-labelledby={id}>

@@ -2,12 +2,13 @@ import type { JSX } from 'preact';
 
 import { duration, time } from '../../ui/format.ts';
 import { Badge, Mono, Section, Table, Text } from '../../ui/parts.tsx';
+import { DeviceLinks, NodeLink, WorkerLink } from '../fleet-names.tsx';
 import type { EndpointData } from './query.ts';
 
 const SHOWN_DECISIONS = 20;
 
 /** Its workers, why no more start, and what the scheduler decided. */
-export function Workers({ endpoint: { scaling } }: { endpoint: EndpointData }): JSX.Element | null {
+export function Workers({ endpoint: { id: endpoint, scaling } }: { endpoint: EndpointData }): JSX.Element | null {
   if (scaling === null) return null;
   const decisions = scaling.decisions.slice(-SHOWN_DECISIONS).toReversed();
   return (
@@ -19,11 +20,11 @@ export function Workers({ endpoint: { scaling } }: { endpoint: EndpointData }): 
           id={({ id }) => id}
           empty="None runs now. One starts when a job arrives."
           columns={[
-            { title: 'ID', cell: ({ id }) => <Mono of={id} /> },
+            { title: 'ID', isId: true, cell: ({ id }) => <WorkerLink endpoint={endpoint} id={id} /> },
             { title: 'State', cell: ({ state }) => <Badge state={state} /> },
-            { title: 'Node', cell: ({ node }) => <Mono of={node} /> },
+            { title: 'Node', cell: ({ node }) => <NodeLink id={node} /> },
             { title: 'Jobs', isNumber: true, cell: ({ jobs, maxConcurrency }) => `${jobs} of ${maxConcurrency}` },
-            { title: 'GPUs', cell: ({ devices }) => <Text of={devices.length === 0 ? '–' : devices.join(', ')} /> },
+            { title: 'GPUs', cell: ({ node, devices }) => <DeviceLinks node={node} devices={devices} /> },
             {
               title: 'Start',
               cell: ({ start }) =>

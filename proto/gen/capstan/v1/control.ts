@@ -972,6 +972,11 @@ export interface NodeInfo {
    * not the scope OPERATOR. A gauge of 0 says nothing then.
    */
   offerOnly: boolean;
+  /**
+   * When the scheduler last received a message of its agent, wall clock, ms; absent until then, since the scheduler's start, and for keys
+   * without the scope OPERATOR.
+   */
+  lastSeenMs?: bigint | undefined;
 }
 
 export interface ListAttentionRequest {
@@ -5145,6 +5150,7 @@ function createBaseNodeInfo(): NodeInfo {
     devicesAllocated: 0,
     agentVersion: "",
     offerOnly: false,
+    lastSeenMs: undefined,
   };
 }
 
@@ -5200,6 +5206,12 @@ export const NodeInfo: MessageFns<NodeInfo> = {
     }
     if (message.offerOnly !== false) {
       writer.uint32(120).bool(message.offerOnly);
+    }
+    if (message.lastSeenMs !== undefined) {
+      if (BigInt.asIntN(64, message.lastSeenMs) !== message.lastSeenMs) {
+        throw new globalThis.Error("value provided for field message.lastSeenMs of type int64 too large");
+      }
+      writer.uint32(128).int64(message.lastSeenMs);
     }
     return writer;
   },
@@ -5337,6 +5349,14 @@ export const NodeInfo: MessageFns<NodeInfo> = {
             message.offerOnly = reader.bool();
             continue;
           }
+          case 16: {
+            if (tag !== 128) {
+              break;
+            }
+
+            message.lastSeenMs = reader.int64() as bigint;
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -5376,6 +5396,9 @@ export const NodeInfo: MessageFns<NodeInfo> = {
     message.devicesAllocated = object.devicesAllocated ?? 0;
     message.agentVersion = object.agentVersion ?? "";
     message.offerOnly = object.offerOnly ?? false;
+    message.lastSeenMs = (object.lastSeenMs !== undefined && object.lastSeenMs !== null)
+      ? BigInt(object.lastSeenMs)
+      : undefined;
     return message;
   },
 };

@@ -1,0 +1,70 @@
+/** Names of nodes and devices in the place of their ids, with links to the pages about them. */
+import type { JSX } from 'preact';
+import { Link } from 'wouter-preact';
+
+import { useLive } from '../api/live.ts';
+import { graphql } from '../api/request.ts';
+import { useWholeAccount } from '../api/session.ts';
+import { Text } from '../ui/parts.tsx';
+import { visible } from '../ui/plain-text.ts';
+
+interface NamedNode {
+  readonly id: string;
+  readonly name: string;
+  /** Without the scope OPERATOR, the devices that the account's own workers have. */
+  readonly devices: readonly { readonly uuid: string; readonly model: string }[];
+}
+
+const QUERY = `{ nodes { id name devices { uuid model } } }`;
+const POLL_MS = 60_000;
+const NONE: ReadonlyMap<string, NamedNode> = new Map();
+
+/** The nodes that the key sees, by id. */
+function useNodes(): ReadonlyMap<string, NamedNode> {
+  const coversAll = useWholeAccount();
+  const { data } = useLive(
+    ['node-names'],
+    (signal) => (coversAll ? graphql<{ nodes: readonly NamedNode[] }>(QUERY, {}, signal) : Promise.resolve({ nodes: [] })),
+    POLL_MS,
+  );
+  return data === undefined ? NONE : new Map(data.nodes.map((node) => [node.id, node]));
+}
+
+/** The name of a node with a link to its page; its id where the key does not see it, and where it was removed. */
+export function NodeLink({ id }: { id: string | null }): JSX.Element {
+  const node = useNodes().get(id ?? '');
+  if (node === undefined) return <Text of={id ?? '–'} />;
+  return <Link href={`/nodes/${encodeURIComponent(node.id)}`}>{visible(node.name)}</Link>;
+}
+
+/** The devices of a worker by their models, with links to their history. */
+export function DeviceLinks({ node: id, devices }: { node: string; devices: readonly string[] }): JSX.Element {
+  const node = useNodes().get(id);
+  if (devices.length === 0) return <>–</>;
+  return (
+    <>
+      {devices.map((uuid, place) => (
+        <span key={uuid} title={uuid}>
+          {place > 0 && ', '}
+          <DeviceLink node={node} uuid={uuid} />
+        </span>
+      ))}
+    </>
+  );
+}
+
+function DeviceLink({ node, uuid }: { node: NamedNode | undefined; uuid: string }): JSX.Element {
+  const index = node?.devices.findIndex((device) => device.uuid === uuid) ?? -1;
+  if (node === undefined || index === -1) return <Text of={uuid} />;
+  const name = `${index} ${node.devices[index]?.model ?? ''}`;
+  return <Link href={`/nodes/${encodeURIComponent(node.id)}?gpu=${encodeURIComponent(uuid)}`}>{visible(name)}</Link>;
+}
+
+/** The id of a worker with a link to what it printed. */
+export function WorkerLink({ endpoint, id }: { endpoint: string; id: string }): JSX.Element {
+  return (
+    <Link href={`/endpoints/${encodeURIComponent(endpoint)}/logs?worker=${encodeURIComponent(id)}`}>
+      <code>{visible(id)}</code>
+    </Link>
+  );
+}

@@ -1,0 +1,173 @@
+import type { JSX } from 'preact';
+import { Link } from 'wouter-preact';
+
+import { useAction } from '../api/live.ts';
+import { graphql } from '../api/request.ts';
+import { useOperatorRefusal } from '../api/session.ts';
+import { bytes, percent } from '../ui/format.ts';
+import { Badge, ConfirmButton, Facts, Failure, Section, SinceTime, Table, Text } from '../ui/parts.tsx';
+import { visible } from '../ui/plain-text.ts';
+import { DEVICE_FIELDS, Devices, type Device, type DeviceUsers } from './devices.tsx';
+import { DeviceLinks, WorkerLink } from './fleet-names.tsx';
+
+export interface Node {
+  readonly id: string;
+  readonly name: string;
+  readonly connected: boolean;
+  readonly lastSeenAt: string | null;
+  readonly draining: boolean;
+  readonly workers: number;
+  readonly jobs: number;
+  readonly cpus: number | null;
+  readonly cpuPercent: number | null;
+  readonly memoryBytes: number | null;
+  readonly memoryAvailableBytes: number | null;
+  readonly diskAvailableBytes: number | null;
+  readonly agentVersion: string | null;
+  readonly deviceProblem: string | null;
+  readonly devices: readonly Device[];
+  readonly isolation: {
+    readonly processes: string;
+    readonly containers: string | null;
+    readonly processNetworks: readonly string[];
+    readonly missing: readonly { readonly without: string; readonly reason: string; readonly remedy: string }[];
+  } | null;
+}
+
+export const NODE_FIELDS = `
+  id name connected lastSeenAt draining workers jobs cpus cpuPercent memoryBytes memoryAvailableBytes diskAvailableBytes agentVersion
+  deviceProblem devices { ${DEVICE_FIELDS} } isolation { processes containers processNetworks missing { without reason remedy } }`;
+
+export function stateOf({ connected, draining }: Pick<Node, 'connected' | 'draining'>): string {
+  if (!connected) return 'disconnected';
+  return draining ? 'draining' : 'connected';
+}
+
+interface NodePanelProps {
+  readonly node: Node;
+  readonly users: DeviceUsers;
+  /** Its title leads to the node's own page. */
+  readonly hasLink?: boolean;
+}
+
+/** State, workers and GPUs of a node, and what an operator may do with it. */
+export function NodePanel({ node, users, hasLink = false }: NodePanelProps): JSX.Element {
+  const refusal = useOperatorRefusal();
+  const change = useAction((verb: 'drainNode' | 'resumeNode' | 'removeNode') =>
+    graphql(`mutation ($id: ID!) { ${verb}(id: $id)${verb === 'removeNode' ? '' : ' { id }'} }`, { id: node.id }),
+  );
+  return (
+    <Section title={hasLink ? <Link href={`/nodes/${encodeURIComponent(node.id)}`}>{visible(node.name)}</Link> : 'State'}>
+      <div class="panel">
+        <Facts
+          of={[
+            ['State', <Badge state={stateOf(node)} key="s" />],
+            ...(node.lastSeenAt === null || node.connected ? [] : [['Last seen', <SinceTime at={node.lastSeenAt} key="l" />] as const]),
+            ...(node.draining ? [['Maintenance', 'gets no new work'] as const] : []),
+            ['Workers', String(node.workers)],
+            ['Jobs', String(node.jobs)],
+            ['CPUs', processors(node)],
+            ['Memory', memory(node)],
+            // What the key may not see is not listed.
+            ...(node.diskAvailableBytes === null ? [] : [['Free disk', bytes(node.diskAvailableBytes)] as const]),
+            ['Isolation', <Text of={isolationText(node)} key="i" />],
+            ...(node.agentVersion === null ? [] : [['Agent', <Text of={node.agentVersion} key="a" />] as const]),
+          ]}
+        />
+        {(node.isolation?.missing ?? []).map(({ without, reason, remedy }) => (
+          <p class="muted" key={without}>
+            Without {without}: <Text of={`${reason}${remedy === '' ? '' : ` – ${remedy}`}`} />
+          </p>
+        ))}
+        <div class="actions">
+          {node.draining ? (
+            <ConfirmButton
+              label="Resume"
+              explain={
+                <p>
+                  <Text of={node.name} /> gets new work again, at once. Workers that were replaced elsewhere stay there.
+                </p>
+              }
+              refusal={refusal}
+              isBusy={change.isPending}
+              onConfirm={() => change.mutate('resumeNode')}
+            />
+          ) : (
+            <ConfirmButton
+              label="Drain"
+              explain={
+                <p>
+                  <Text of={node.name} /> gets no new work. Its {node.workers} workers finish what they hold ({node.jobs} jobs) and are
+                  replaced on other nodes.
+                </p>
+              }
+              refusal={refusal}
+              isBusy={change.isPending}
+              onConfirm={() => change.mutate('drainNode')}
+            />
+          )}
+          <ConfirmButton
+            label="Remove"
+            explain={
+              <p>
+                The identity of <Text of={node.name} /> is revoked: its agent cannot connect again without a new join token.
+              </p>
+            }
+            refusal={refusal ?? (node.workers > 0 ? 'Drain it first: it has workers.' : undefined)}
+            isBusy={change.isPending}
+            onConfirm={() => change.mutate('removeNode')}
+          />
+        </div>
+        <Failure error={change.error} />
+      </div>
+      {node.deviceProblem !== null && (
+        <p class="failure">
+          <Text of={node.deviceProblem} />
+        </p>
+      )}
+      <Workers node={node} users={users} />
+      {node.devices.length > 0 && <Devices label={`GPUs of ${node.name}`} nodes={[node]} users={users} />}
+    </Section>
+  );
+}
+
+function processors({ cpus, cpuPercent }: Node): string {
+  if (cpus === null) return '–';
+  return cpuPercent === null ? String(cpus) : `${cpus}, ${Math.round(cpuPercent)} % busy`;
+}
+
+function memory({ memoryBytes: all, memoryAvailableBytes: free }: Node): string {
+  if (all === null) return '–';
+  return free === null ? bytes(all) : `${bytes(all - free)} of ${bytes(all)} (${percent(all - free, all)})`;
+}
+
+/** The workers of a node that the key may see, with links to their endpoints. */
+function Workers({ node, users }: { node: Node; users: DeviceUsers }): JSX.Element {
+  const names = new Map(users.endpoints.map(({ id, name }) => [id, name]));
+  return (
+    <Table
+      label={`Workers of ${node.name}`}
+      rows={users.workers.filter((worker) => worker.node === node.id)}
+      id={({ id }) => id}
+      empty="It runs no workers of your account."
+      columns={[
+        { title: 'Worker', isId: true, cell: ({ id, endpoint }) => <WorkerLink endpoint={endpoint} id={id} /> },
+        {
+          title: 'Endpoint',
+          cell: ({ endpoint }) => (
+            <Link href={`/endpoints/${encodeURIComponent(endpoint)}`}>{visible(names.get(endpoint) ?? endpoint)}</Link>
+          ),
+        },
+        { title: 'State', cell: ({ state }) => <Badge state={state} /> },
+        { title: 'GPUs', cell: ({ devices }) => <DeviceLinks node={node.id} devices={devices} /> },
+      ]}
+    />
+  );
+}
+
+function isolationText({ isolation }: Node): string {
+  if (isolation === null) return 'not reported';
+  const { processes, containers, processNetworks } = isolation;
+  const network = processNetworks.includes('outbound') ? '' : ', host network';
+  return `${processes}${network}${containers === null ? '' : `; containers: ${containers}`}`;
+}
