@@ -9,6 +9,9 @@ import { folderOf } from '../support/folder.ts';
 
 const root = join(import.meta.dirname, '../..');
 
+/** `.ci/run` with what it is made of. */
+export const PROGRAMS = ['.ci/run', '.ci/checks.mjs', '.ci/lanes.mjs', '.ci/sets.mjs'];
+
 export interface Outcome {
   readonly code: number | NodeJS.Signals;
   readonly said: string;

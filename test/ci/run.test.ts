@@ -4,10 +4,10 @@ import { join } from 'node:path';
 
 import test, { type ExecutionContext } from 'ava';
 
-import { Checkout } from './checkout.ts';
+import { Checkout, PROGRAMS } from './checkout.ts';
 
 async function checkoutWithFakes(t: ExecutionContext, { npm = '', python = 'exit 0' } = {}): Promise<Checkout> {
-  const checkout = await Checkout.make(t, ['.ci/run', '.ci/sets.mjs']);
+  const checkout = await Checkout.make(t, PROGRAMS);
   await checkout.write('README.md', 'Run `npm test`.\n');
   await checkout.fakeProgram('npm', npm);
   await checkout.fakeProgram('python3', python);

@@ -7,7 +7,7 @@ import { promisify } from 'node:util';
 import test from 'ava';
 
 import { filesFor, levelFor, sets } from '../../.ci/sets.mjs';
-import { Checkout } from './checkout.ts';
+import { Checkout, PROGRAMS } from './checkout.ts';
 
 const root = join(import.meta.dirname, '../..');
 const all = globSync('test/**/*.test.ts', { cwd: root }).filter((file) => !file.includes('node_modules'));
@@ -52,7 +52,7 @@ test('the sets are printed for .ci/run, and an unknown one is refused', async (t
 });
 
 test('each set is a check of .ci/run', async (t) => {
-  const checkout = await Checkout.make(t, ['.ci/run', '.ci/sets.mjs']);
+  const checkout = await Checkout.make(t, PROGRAMS);
   await checkout.writeProgram('.ci/prepare', '#!/bin/sh\n');
   await checkout.writeProgram('.ci/tests', `#!/bin/sh\necho "$*" >>'${checkout.folder}/calls'\n`);
   await checkout.fakeProgram('npm');
@@ -60,13 +60,18 @@ test('each set is a check of .ci/run', async (t) => {
   t.is(code, 0);
   for (const name of Object.keys(sets)) t.regex(said, new RegExp(`^✓ ${name} `, 'm'));
   t.deepEqual(
-    await checkout.calls(),
-    Object.values(sets).map((patterns) => patterns.join(' ')),
+    (await checkout.calls()).toSorted(),
+    Object.values(sets)
+      .map((patterns) => patterns.join(' '))
+      .toSorted(),
   );
 });
 
 test('without the sets .ci/run fails', async (t) => {
-  const checkout = await Checkout.make(t, ['.ci/run']);
+  const checkout = await Checkout.make(
+    t,
+    PROGRAMS.filter((file) => file !== '.ci/sets.mjs'),
+  );
   await checkout.writeProgram('.ci/prepare', '#!/bin/sh\n');
   const { code, said } = await checkout.run('.ci/run', ['readme']);
   t.is(code, 1);
