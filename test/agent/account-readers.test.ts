@@ -1,4 +1,6 @@
 /** Readers of accounts: what stalls or ends one is felt by the workers of its account only. */
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 
@@ -13,6 +15,8 @@ import { folderOf } from '../support/folder.ts';
 const MEBIBYTE = 1024 * 1024;
 /** Of a reader that does nothing: a worker of its account adds nothing to it. */
 const MAX_READER_BYTES = 16 * MEBIBYTE;
+/** Memory of a reader beyond that of an empty process, bytes. */
+const MAX_OWN_BYTES = 1_200_000;
 const SOURCE = `
 import { writeSync } from 'node:fs';
 const wait = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
@@ -125,6 +129,23 @@ test('a reader costs its account little memory, and ends with the agent', async 
   t.true(bytes < MAX_READER_BYTES, `${bytes} bytes`);
   await readers.close();
   t.false(await isRunning(pid));
+});
+
+test('a reader after its first worker takes at most 1.2 MB more than an empty Node process', async (t) => {
+  const readers = readersOf(t);
+  const worker = await loaded(t, readers, 'a');
+  worker.worker.end(true);
+  await worker.hear('exited');
+  const reader = pidOf(readers, 'a');
+  const args = (await readFile(`/proc/${reader}/cmdline`, 'utf8')).split('\0').filter((arg) => arg.startsWith('--'));
+  const env = { MALLOC_ARENA_MAX: '1' };
+  const program = 'process.send(1); process.on("message", () => undefined);';
+  const empty = spawn(process.execPath, [...args, '-e', program], { env, stdio: ['ignore', 'ignore', 'ignore', 'ipc'] });
+  t.teardown(() => empty.kill('SIGKILL'));
+  await once(empty, 'message');
+  const [bytes, emptyBytes] = [await privateBytes(reader), await privateBytes(empty.pid ?? 0)];
+  t.log(`${bytes / 1e6} MB, an empty process ${emptyBytes / 1e6} MB`);
+  t.true(bytes - emptyBytes < MAX_OWN_BYTES, `${bytes} bytes, an empty process ${emptyBytes}`);
 });
 
 async function privateBytes(pid: number): Promise<number> {

@@ -13,6 +13,7 @@ import { promisify } from 'node:util';
 
 import { moveUnsynced } from '../../../lib/durable.ts';
 import { isErrno } from '../../../lib/to-error.ts';
+import { linkProgram } from './link-program.ts';
 import { makeReadable } from './readable.ts';
 
 const ROOT = fileURLToPath(new URL('../../../', import.meta.url));
@@ -21,6 +22,9 @@ export const WITH_INSTALLATION = join(ROOT, 'node_modules/.cache/bootstrap');
 const STRIP = fileURLToPath(new URL('./strip-types.ts', import.meta.url));
 /** The sources of our programs. */
 const SOURCES = ['agent/runtimes', 'lib'];
+/** The reader of an account, one script, and what it is made of; in the bootstrap. */
+export const READER = 'agent/runtimes/reading/reader.cjs';
+const READER_MAIN = 'agent/runtimes/reading/main.js';
 const LEFT_OUT = /(^|\/)(__pycache__|gen)(\/|$)/;
 
 /**
@@ -93,6 +97,7 @@ async function fill(folder: string, files: readonly string[]): Promise<void> {
   if (files.some((path) => path.endsWith('.ts')))
     await promisify(execFile)(process.execPath, ['--disable-warning=ExperimentalWarning', STRIP, folder]);
   await writeFile(join(folder, 'package.json'), '{"type":"module"}\n');
+  await writeFile(join(folder, READER), await linkProgram(join(folder, READER_MAIN)));
   // All hosts read function parameters; a container gets no other package.
   await cp(packageFolder('acorn'), join(folder, 'node_modules/acorn'), { recursive: true, dereference: true });
   // The thread host's own sources. It never runs in a container, and its dependencies are resolved from its real
