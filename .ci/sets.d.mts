@@ -1,9 +1,6 @@
 /** Patterns of test files by the set's name. */
 export const sets: Readonly<
-  Record<
-    'isolation' | 'sandbox' | 'escapes' | 'tool' | 'cluster' | 'clients' | 'faults' | 'apps' | 'parameters' | 'sdk' | 'benches',
-    readonly string[]
-  >
+  Record<'sandbox' | 'escapes' | 'tool' | 'cluster' | 'clients' | 'faults' | 'apps' | 'parameters' | 'sdk' | 'benches', readonly string[]>
 >;
 /** Patterns for ava, by the arguments it was called with. */
 export function filesFor(args: readonly string[]): readonly string[];

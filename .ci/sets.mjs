@@ -9,7 +9,10 @@
 import { fileURLToPath } from 'node:url';
 
 export const sets = {
-  runtimes: ['test/agent/container-runtimes.test.ts', 'test/agent/containers.test.ts', 'test/conformance/runtime/*.test.ts'],
+  runtimes: [
+    ...['channel-keys', 'container-runtimes', 'containers', 'foreign-workers'].map((name) => `test/agent/${name}.test.ts`),
+    'test/conformance/runtime/*.test.ts',
+  ],
   integration: ['test/integration/*.test.ts'],
   stores: ['test/conformance/store/sqlite*.test.ts'],
   sandbox: ['test/cli/start-levels.test.ts', 'test/sandbox/bwrap-*.test.ts', 'test/sandbox/users*.test.ts'],
@@ -18,9 +21,10 @@ export const sets = {
   'neighbours-containers': ['test/neighbours/channel-containers.test.ts'],
   // Beside the other file, its own calls would be slow.
   floods: ['test/neighbours/floods.test.ts'],
+  builds: ['build-checks', 'build-step', 'command-check', 'declared', 'node-imports', 'python-modules', 'uv-sources'].map(
+    (name) => `test/cli/${name}.test.ts`,
+  ),
   tool: [
-    'build-checks',
-    'build-step',
     'call',
     'cut-off',
     'deploy',
@@ -35,7 +39,9 @@ export const sets = {
     'preview',
     'remote',
     'samples',
+    'stack',
     'start',
+    'status',
     'tool',
     'tutorial',
     'webhooks',
@@ -56,6 +62,7 @@ export const sets = {
   'gpu-check': ['test/gpu-check/*.test.ts'],
   clients: ['test/clients/*.test.ts'],
   outage: ['test/outage/*.test.ts'],
+  'load-balancer': ['python', 'requests', 'server'].map((name) => `test/lb/${name}.test.ts`),
   faults: ['test/fault/*.test.ts', 'test/lb/faults.test.ts'],
   apps: ['first-day', 'run', 'web-apps', 'websockets'].map((name) => `test/apps/${name}.test.ts`),
   field: ['test/apps/field.test.ts'],
