@@ -1,13 +1,18 @@
 /**
- * The checks of `.ci/run`, and how they run: `.ci/run [names]`. What lane.mjs says of two checks at a time is decided here: `alone` marks
- * those that measure, fill the processors themselves, or whose subject is what neighbours do to each other.
- *
- * The others wait for most of their time: two of them take little longer than the longer one.
+ * The checks of `.ci/run`, and which of them run beside others: `.ci/run [names]`. `alone` are those that measure, that fill the processors
+ * themselves, or whose subject is what neighbours do to each other. The others wait for half of their time and more: two at a
+ * time take little longer than the longer one. What a check needs of time and of processor time is in its last line.
  */
 import { spawnSync } from 'node:child_process';
 
 import { runChecks } from './lanes.mjs';
 
+/** Started before the other sets, as they take longest. */
+const LONG = ['console', 'gpu-check', 'cluster', 'release', 'field', 'tool', 'integration'];
+/** What computes less than a quarter of two processors. */
+const WAITS = new Set(['gpu-check']);
+/** A page must show within seconds what happened. */
+const CALM = new Set(['console']);
 /** Sets that get the machine to themselves. */
 const ALONE = new Set(['benches', 'escapes', 'floods', 'neighbours', 'neighbours-containers', 'stores']);
 const npm = (...args) => ['npm', 'run', '--silent', ...args];
@@ -27,10 +32,11 @@ async function allChecks() {
       // README's test command first: in a fresh clone it installs what all the others need.
       { name: 'tests', alone: true, command: ['.ci/tests'] },
       // Two minutes of load and faults over all parts, and what clients and handlers saw checked against the promises.
-      { name: 'history', command: npm('history', '--', '--minutes', '2', '--rate', '40') },
+      { name: 'history', waits: true, command: npm('history', '--', '--minutes', '2', '--rate', '40') },
       // The same over three schedulers on PostgreSQL, whose faults meet the owner, standbys and the database, too.
       {
         name: 'history-cluster',
+        waits: true,
         command: npm('history', '--', '--schedulers', '3', '--minutes', '1.5', '--rate', '40', '--every', '1.2'),
         whyNot: () =>
           isDone(['node_modules/.bin/node', 'test/support/has-postgres.ts'])
@@ -38,7 +44,11 @@ async function allChecks() {
             : 'there is no PostgreSQL server (CONTRIBUTING.md says which)',
       },
       // The tests that `npm test` leaves out, each set by itself.
-      ...sets.map(([name, patterns]) => ({ name, alone: ALONE.has(name), command: ['.ci/tests', ...patterns] })),
+      ...longFirst(sets).map(([name, patterns]) => ({
+        name,
+        command: ['.ci/tests', ...patterns],
+        ...{ alone: ALONE.has(name), waits: WAITS.has(name), calm: CALM.has(name) },
+      })),
       // All simulated worlds, with the processors to themselves; `tests` has run a hundred of them.
       {
         name: 'simulator',
@@ -74,6 +84,11 @@ async function readSets() {
     console.log(`✗ .ci/sets.mjs cannot be read: ${error.message}`);
     return [];
   }
+}
+
+function longFirst(sets) {
+  const place = ([name]) => (LONG.includes(name) ? LONG.indexOf(name) : LONG.length);
+  return sets.toSorted((a, b) => place(a) - place(b));
 }
 
 function isDone([program, ...args]) {

@@ -14,7 +14,8 @@ const REST_MS = 2_000;
 const SHELL = `trap : INT TERM HUP; exec 2>&1; "$@" 3>&-; code=$?; times >&3; exit $code`;
 
 /**
- * @param checks { name, command, alone?, whyNot? } each; `whyNot` returns the reason to skip the check, asked as it would start
+ * @param checks { name, command, alone?, waits?, calm?, whyNot? } each: `alone` runs beside no other, `waits` computes little, `calm` runs only
+ *   beside one that computes little; `whyNot` returns the reason to skip the check, asked as it would start
  * @param only names of the checks to run; none: all
  * @param wrong what has failed before, by name
  * @returns the exit code
@@ -77,21 +78,26 @@ async function runAll(waiting) {
   return { ended, signal };
 }
 
-/** The first that may start now. A check that waits to be alone is overtaken by those that need not be. */
+/**
+ * The first that may start now. A check that waits to be alone is overtaken by those that need not be. One that mostly waits goes beside
+ * one that computes as long as there are both.
+ */
 function nextOf(waiting, running) {
-  if (running.size === 0) return waiting[0];
-  if (running.size >= LANES || [...running].some(({ alone }) => alone)) return undefined;
-  return waiting.find(({ alone }) => alone !== true);
+  const [other] = running;
+  if (other === undefined) return waiting[0];
+  if (running.size >= LANES || other.alone) return undefined;
+  const allowed = waiting.filter((check) => !check.alone && (!check.calm || other.waits) && (!other.calm || check.waits));
+  return allowed.find(({ waits = false }) => waits !== other.waits) ?? allowed[0];
 }
 
-function start({ name, alone = false, command }, output) {
+function start({ name, command, alone = false, waits = false, calm = false }, output) {
   const startedMs = performance.now();
   output.write(`\n=> ${name}: ${command.join(' ')}\n`);
   const child = spawn('bash', ['-c', SHELL, name, ...command], { stdio: ['ignore', 'pipe', 'ignore', 'pipe'], detached: true });
   let times = '';
   child.stdout.on('data', (bytes) => output.write(bytes));
   child.stdio[3].on('data', (bytes) => (times += bytes));
-  const check = { name, alone, signalGroup: (signal) => signalGroup(child.pid, signal) };
+  const check = { name, alone, waits, calm, signalGroup: (signal) => signalGroup(child.pid, signal) };
   check.end = new Promise((resolve, reject) => {
     child.on('error', reject);
     child.on('exit', (exit, by) => {

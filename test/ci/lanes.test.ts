@@ -10,6 +10,8 @@ import { Checkout } from './checkout.ts';
 interface Check {
   readonly name: string;
   readonly alone?: boolean;
+  readonly waits?: boolean;
+  readonly calm?: boolean;
   /** Commands of bash, in the checkout; `await FILE` waits until it is there. */
   readonly commands: string;
 }
@@ -57,6 +59,21 @@ test('a check that wants to be alone is overtaken by the others, and runs when t
     /=> second: .*\n✓ second .*\n\n=> measure: .*\nmeasure says 1\n✓ measure .*\n\n=> compare: .*\ncompare says 1\n/,
   );
   t.notRegex(running.stdout(), /^(?:first|measure)$/m);
+});
+
+test('a check that mostly waits goes beside one that computes, and one that wants calm beside no other', async (t) => {
+  const { running } = await start(t, [
+    { name: 'first', commands: '>first; await history; rm first' },
+    { name: 'page', calm: true, commands: '>page; while [[ -e history ]]; do sleep 0.02; done; ls first second 2>/dev/null; rm page' },
+    { name: 'second', commands: '>second; ls page 2>/dev/null; rm second' },
+    { name: 'history', waits: true, commands: '>history; await page; rm history' },
+  ]);
+  t.is(await running.ended, 0);
+  t.deepEqual(
+    [...running.stdout().matchAll(/^=> (\w+)/gm)].map(([, name]) => name),
+    ['first', 'history', 'page', 'second'],
+  );
+  t.notRegex(running.stdout(), /^(?:first|second|page)$/m);
 });
 
 test('those that failed are named in the order of the list, whichever ended first', async (t) => {
