@@ -63,11 +63,29 @@ function profileFor(mutation: Mutation, seed: number): FaultProfile {
   return lateMutations.includes(mutation) ? { ...profile, network: { ...profile.network, mute: OFTEN_MUTE } } : profile;
 }
 
+/** Worlds that noticed a fault when those before them did not: looked at first, which saves twenty seconds. As worlds change, others take their place. */
+const KNOWN_SEEDS: Partial<Record<Mutation, number>> = {
+  'ignore-token': 27,
+  'drop-on-answer': 46,
+  'free-slot-on-paper': 22,
+  'old-code': 23,
+  'keep-weak': 21,
+  'keep-idle': 42,
+  revive: 17,
+  'purge-less': 10,
+  'take-copies': 67,
+  'settle-by-marker': 282,
+  'keep-term': 78,
+  'follow-lower-term': 115,
+  'older-owner': 42,
+};
+
 for (const [mutation, noticed] of [...mutations, ...sharedMutations]) {
   test(`the checks bite: ${mutation} is noticed`, (t) => {
     const isShared = sharedMutations.some(([name]) => name === mutation);
     const others = new Set<string>();
-    for (let seed = 1; seed <= 400; seed++) {
+    const seeds = Array.from({ length: 400 }, (_, index) => index + 1);
+    for (const seed of [KNOWN_SEEDS[mutation] ?? 1, ...seeds]) {
       if (isShared && faultProfileOf(seed).schedulers === 1) continue;
       try {
         new Scenario(seed, profileFor(mutation, seed), mutation).run();
