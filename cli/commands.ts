@@ -44,6 +44,7 @@ const commands: Readonly<Record<string, Entry>> = {
   },
   keys: { section: MANAGE, aliases: ['key'], load: async () => (await import('./commands/keys.ts')).keys },
   secret: { section: MANAGE, aliases: ['secrets'], load: async () => (await import('./commands/secrets.ts')).secrets },
+  alerts: { section: MANAGE, aliases: ['alert'], load: async () => (await import('./commands/alerts.ts')).alerts },
   webhooks: { section: MANAGE, aliases: ['webhook'], load: async () => (await import('./commands/webhooks.ts')).webhooks },
   account: { section: MANAGE, aliases: ['accounts'], load: async () => (await import('./commands/accounts.ts')).accounts },
   node: { section: OPERATE, aliases: ['nodes'], load: async () => (await import('./commands/node.ts')).node },

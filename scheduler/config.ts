@@ -153,6 +153,24 @@ export const schedulerConfig = z.object({
     z.coerce.number().int().min(10).default(10_000),
     'Timeout of one attempt to deliver a webhook, ms; plus one second for each MiB of its payload',
   ),
+  alertDelayMs: setting(
+    'CAPSTAN_ALERT_DELAY_MS',
+    z.coerce.number().int().min(0).max(86_400_000).default(30_000),
+    'How long an incident lasts before alerts tell of it, and how long it is over before they tell of its end, ms',
+  ),
+  smtpUrl: setting(
+    'CAPSTAN_SMTP_URL',
+    z.url({ protocol: /^smtps?$/, error: 'must be an smtp or smtps URL' }).optional(),
+    'Mail server that sends alerts by e-mail: smtp://user:password@host:587, or smtps:// for TLS from the start; none are sent when empty. Secret',
+  ),
+  smtpFrom: setting(
+    'CAPSTAN_SMTP_FROM',
+    z
+      .string()
+      .regex(/^[^\r\n]*@[^\r\n]*$/, 'must be an e-mail address')
+      .optional(),
+    'Sender of these e-mails; required with CAPSTAN_SMTP_URL',
+  ),
   rateLimits: setting(
     'CAPSTAN_RATE_LIMITS',
     z.string().default('').transform(readLimits),
@@ -299,5 +317,9 @@ export function readConfig(
 ): SchedulerConfig {
   const config = readSettings(schedulerConfig, overrides, env);
   s3Of(config);
+  if ((config.smtpUrl === undefined) !== (config.smtpFrom === undefined)) {
+    const missing = config.smtpUrl === undefined ? 'CAPSTAN_SMTP_URL' : 'CAPSTAN_SMTP_FROM';
+    throw new CapstanError('CONFIG', `${missing}: CAPSTAN_SMTP_URL and CAPSTAN_SMTP_FROM must be set together`, { field: missing });
+  }
   return Object.freeze({ ...config, dataDir: resolve(config.dataDir) });
 }

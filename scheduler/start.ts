@@ -76,6 +76,7 @@ export async function start(config: SchedulerConfig, deps: SchedulerDeps = {}): 
   parts.reasonRecorder.start();
   parts.deviceRecorder.start();
   parts.figures.start();
+  parts.alerts.start();
   log.info({ address, dataDir: parts.folder.path, status: standing.status.kind }, 'scheduler started');
 
   const close = async (): Promise<void> => {
@@ -110,6 +111,7 @@ async function closeQueue({
   reasonRecorder,
   deviceRecorder,
   figures,
+  alerts,
   blobs,
   cellWatch,
   store,
@@ -118,6 +120,7 @@ async function closeQueue({
 }: Parts): Promise<void> {
   blobs.stopSweep();
   disk.close();
+  alerts.close();
   await sender.cancel();
   await masterKeys.close();
   await recorder.close();

@@ -29,6 +29,20 @@ type AttentionItem {
   "What follows from it, such as endpoints whose jobs wait because a node is gone; at most 20. They have no effects of their own."
   effects: [AttentionItem!]!
 }
+type AlertChannel {
+  id: ID!
+  kind: AlertChannelKind!
+  "Without secrets."
+  address: String!
+  "It also tells of nodes, disks, certificates and the endpoints of other accounts: a key with the scope OPERATOR added it."
+  wholeService: Boolean!
+  createdAt: Time!
+  "Problems whose begin it was told, and whose end it was not."
+  open: Int!
+  "Why the last message was not delivered; null if it was."
+  failure: String
+}
+enum AlertChannelKind { WEBHOOK EMAIL }
 type AttentionAction {
   label: String!
   "A command of the tool, values filled in."

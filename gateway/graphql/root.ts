@@ -5,6 +5,7 @@
 import type { EndpointInfo, GetEndpointResponse } from '../../proto/gen/capstan/v1/control.ts';
 import type { ControlCalls } from './control-calls.ts';
 import { accountFields } from './account-fields.ts';
+import { alertFields } from './alert-fields.ts';
 import { endpointFields } from './endpoint-fields.ts';
 import type { Fields } from './fields.ts';
 import { jobFields } from './job-fields.ts';
@@ -35,5 +36,12 @@ export function rootFor({ addresses, ...deps }: RootDeps) {
     return requested;
   };
   const fields: Fields = { ...deps, changes, call, change, shape, endpointsOf };
-  return { ...endpointFields(fields), ...jobFields(fields), ...nodeFields(fields), ...accountFields(fields), ...secretFields(fields) };
+  return {
+    ...endpointFields(fields),
+    ...jobFields(fields),
+    ...nodeFields(fields),
+    ...accountFields(fields),
+    ...secretFields(fields),
+    ...alertFields(fields),
+  };
 }

@@ -50,6 +50,8 @@ type Query {
   routeFigures(endpoint: ID!): [RouteFigures!]!
   "What needs attention now: problems of the account; with the scope OPERATOR those of the whole service."
   attention: Attention!
+  "Where the account is told of these problems, by alerts. The oldest first."
+  alertChannels: [AlertChannel!]!
   "With the scope OPERATOR all nodes; with ALL or READ_ONLY those on which workers of the account run. In order of id: at most limit nodes (1 to 1000; all if omitted) that follow the id after."
   nodes(after: ID, limit: Int): [Node!]!
   "One of these nodes; null if there is none with this id, or the key does not see it."
@@ -128,6 +130,12 @@ type Mutation {
   stopBulkOperation(id: ID!): BulkOperation!
   "Redelivers an undelivered webhook; its attempts start over. Returns its id."
   redeliverWebhook(id: ID!): ID!
+  "Tells the account of problems and of their ends: address is a URL that takes a Slack-compatible message, or an e-mail address. With the scope OPERATOR it tells of the whole service. At most 10."
+  addAlertChannel(kind: AlertChannelKind!, address: String!): AlertChannel!
+  "Sends a test message once. Returns why it was not delivered; null if it was."
+  testAlertChannel(id: ID!): String
+  "Returns the channel as it was."
+  removeAlertChannel(id: ID!): AlertChannel!
   "Creates a secret or replaces its value; workers that use it are replaced. environment: only for endpoints of this environment, where it goes before the account's secret of the same name; every environment if omitted."
   setSecret(name: String!, environment: String, value: String!): Secret!
   "Refused while endpoints use the secret. Returns it as it was."

@@ -7,6 +7,7 @@ import type { Logger } from 'pino';
 import { CapstanError } from '../../lib/errors.ts';
 import { openTracing, type Tracing } from '../../lib/telemetry/tracing.ts';
 import pkg from '../../package.json' with { type: 'json' };
+import { Alerts } from '../alerts/alerts.ts';
 import { BlobServiceService } from '../../proto/gen/capstan/v1/blobs.ts';
 import { ClusterServiceService } from '../../proto/gen/capstan/v1/cluster.ts';
 import { ControlServiceService } from '../../proto/gen/capstan/v1/control.ts';
@@ -62,7 +63,7 @@ import { WebhookUrls } from '../webhooks/urls.ts';
 import { BlobParts } from './blob-parts.ts';
 import { keyHolders, openCluster } from './cluster-view.ts';
 import { coreSettings } from './core-settings.ts';
-import { webhookGuards, webhookSender } from './webhook-parts.ts';
+import { alertDelivery, webhookGuards, webhookSender } from './webhook-parts.ts';
 
 /** Replacements for tests. */
 export interface SchedulerDeps {
@@ -91,6 +92,7 @@ export interface Parts {
   readonly deviceRecorder: DeviceRecorder;
   readonly reasonRecorder: QueueReasonRecorder;
   readonly figures: RecentFigures;
+  readonly alerts: Alerts;
   readonly masterKeys: MasterKeys;
   readonly blobs: BlobParts;
   readonly sender: WebhookSender;
@@ -235,6 +237,18 @@ async function assembleIn(folder: DataFolder, { config, deps, log, gpus, guardOf
   const webhookSecrets = new WebhookSecrets(engine, cipher, () => clock.now().wall);
   const hooks = { config, store, blobs: blobs.blobs, engine, metrics, secrets: webhookSecrets, urls, guardOf, clock, log };
   const sender = webhookSender({ ...hooks, resolve: deps.resolve, tracing });
+  const delivery = alertDelivery(config, { guardOf, resolve: deps.resolve });
+  const alerts = new Alerts({
+    state: () => (engine.up ? engine.image : null),
+    command: (command) => engine.command(command),
+    now: () => clock.now(),
+    incidents: reader,
+    cipher,
+    delivery,
+    delayMs: config.alertDelayMs,
+    site: () => (config.publicUrl === '' ? gateways.httpUrl : config.publicUrl.replace(/\/+$/, '')),
+    log,
+  });
   const channels: JobChannels = new JobChannels({ engine, auth, cipher, clock, log, urls, bodies: blobs.bodies });
   const sessions = new NodeSessions({ engine, auth, cipher, tokens, log });
   const uploads = blobs.uploadRoom(engine);
@@ -256,6 +270,8 @@ async function assembleIn(folder: DataFolder, { config, deps, log, gpus, guardOf
     snapshot: () => takeSnapshot(snapshots),
     masterKeys,
     incidents: reader,
+    webhookRefusal: (url, account) => urls.refusal(url, account),
+    delivery,
     snapshotBusy: () => snapshots?.busy === true,
     onNodeRemoved: () => gateways.tellRemoved(),
   });
@@ -333,6 +349,7 @@ async function assembleIn(folder: DataFolder, { config, deps, log, gpus, guardOf
     deviceRecorder,
     reasonRecorder,
     figures,
+    alerts,
     masterKeys,
     blobs,
     sender,

@@ -1,6 +1,7 @@
 /** Webhooks: which addresses they may reach, and what sends them. */
 import pkg from '../../package.json' with { type: 'json' };
 import type { Tracing } from '../../lib/telemetry/tracing.ts';
+import { AlertDelivery } from '../alerts/delivery.ts';
 import type { BlobStore } from '../blobs/blob-store.ts';
 import type { SchedulerConfig } from '../config.ts';
 import type { State } from '../core/state.ts';
@@ -50,6 +51,20 @@ export function webhookSender({ config, store, blobs, engine, metrics, secrets, 
       engine.handle({ kind: 'hook-tried', id, ...result });
     },
     onFault: (error, id) => deps.log.error({ err: error, webhook: id }, 'sending a webhook failed'),
+  });
+}
+
+/** What sends alerts of incidents, under the rules of webhooks. */
+export function alertDelivery(config: SchedulerConfig, { guardOf, resolve }: Pick<WebhookDeps, 'guardOf' | 'resolve'>): AlertDelivery {
+  const { smtpUrl: url, smtpFrom: from, webhookConnectMs: connectMs, webhookTimeoutMs: totalMs } = config;
+  const mail = url === undefined || from === undefined ? null : { url, from };
+  return new AlertDelivery({
+    guardOf,
+    resolve: resolve ?? systemResolver(),
+    connectMs,
+    totalMs,
+    userAgent: `Capstan/${pkg.version}`,
+    mail,
   });
 }
 

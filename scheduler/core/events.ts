@@ -6,7 +6,7 @@ import type { AgentEvent, Hello } from '../../proto/gen/capstan/v1/nodes.ts';
 import type { Damaged } from '../store/stored-payload.ts';
 import type { HookHead, JobKind, JobRow, Op, Outcome, QueuedJob, WholeJob } from '../store/store.ts';
 import type { LimitedOperation, Usage } from './jobs/rate-limits.ts';
-import type { AccountRow, EncryptedRow, KeyRow, MasterKeyRow, SessionRow } from './state/control-rows.ts';
+import type { AccountRow, AlertChannelRow, EncryptedRow, KeyRow, MasterKeyRow, SessionRow } from './state/control-rows.ts';
 import type { EndpointInput } from './state/endpoints.ts';
 import type { NodeConfig } from './state/fleet.ts';
 import type { Cursor, JobRecord } from './state/jobs.ts';
@@ -118,6 +118,20 @@ export type Command =
     }
   /** Refused while an endpoint uses it. */
   | { readonly kind: 'delete-secret'; readonly account: string; readonly environment: string; readonly name: string }
+  /** Refused above {@link MAX_ALERT_CHANNELS} of the account. */
+  | {
+      readonly kind: 'put-alert-channel';
+      readonly account: string;
+      readonly channel: Omit<AlertChannelRow, 'account' | 'createdAt' | 'told' | 'failure'>;
+    }
+  | { readonly kind: 'delete-alert-channel'; readonly account: string; readonly id: string }
+  /** What a channel was told by now, or why it was not. Ignored if the channel does not exist. */
+  | {
+      readonly kind: 'note-alerts';
+      readonly account: string;
+      readonly id: string;
+      readonly change: Partial<Pick<AlertChannelRow, 'told' | 'failure'>>;
+    }
   | { readonly kind: 'put-master-key'; readonly row: MasterKeyRow }
   /** Encrypted values in base64 and their replacements in these rows. */
   | { readonly kind: 'reencrypt'; readonly rows: readonly EncryptedRow[]; readonly values: ReadonlyMap<string, string> }

@@ -16,6 +16,7 @@ import {
   type KeyRow,
   type MasterKeyRow,
   rowKey,
+  type AlertChannelRow,
   type SecretRow,
 } from './state/control-rows.ts';
 import { type EndpointConfig, endpointNameKey, newEndpointRecord, type Release } from './state/endpoints.ts';
@@ -152,6 +153,9 @@ function takeRow(state: State, row: ControlRow): StoredDesired | null {
       return null;
     case 'secret':
       state.secrets.set(row.key, JSON.parse(row.value) as SecretRow);
+      return null;
+    case 'alert-channel':
+      state.alertChannels.set(row.key, JSON.parse(row.value) as AlertChannelRow);
       return null;
     case 'environment':
       state.environments.set(row.key, JSON.parse(row.value) as EnvironmentRow);

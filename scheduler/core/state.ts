@@ -10,6 +10,7 @@ import type { HookHead } from '../store/store.ts';
 import { Deadlines } from './deadlines.ts';
 import type {
   AccountRow,
+  AlertChannelRow,
   BodyUse,
   BuildRow,
   BuildUse,
@@ -79,6 +80,8 @@ export interface State {
   readonly accounts: Map<string, AccountRow>;
   /** By {@link secretKey}. */
   readonly secrets: Map<string, SecretRow>;
+  /** By {@link alertChannelKey}. */
+  readonly alertChannels: Map<string, AlertChannelRow>;
   readonly builds: Map<string, BuildRow>;
   /** By account; accounts without builds are left out. */
   readonly buildUse: Map<string, BuildUse>;
@@ -158,6 +161,7 @@ export function newState(settings: Settings, random: RandomState): State {
     keys: new Map(),
     accounts: new Map(),
     secrets: new Map(),
+    alertChannels: new Map(),
     builds: new Map(),
     buildUse: new Map(),
     bodyUse: new Map(),

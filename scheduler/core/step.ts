@@ -25,6 +25,7 @@ import { fromRow } from './jobs/job-records.ts';
 import { recordStart, requeue } from './jobs/jobs.ts';
 import { endSession, putSession } from './control/console-sessions.ts';
 import { noteKeys } from './control/key-use.ts';
+import { deleteAlertChannel, noteAlerts, putAlertChannel } from './control/alert-channels.ts';
 import { deleteSecret, putSecret } from './control/secrets.ts';
 import { keyExpiry, putAccount, putKey, revokeKey } from './control/keys.ts';
 import { finishRefill } from './jobs/lanes.ts';
@@ -199,6 +200,12 @@ function command(ctx: StepContext, call: number, asked: Command): void {
       return putSecret(ctx, call, asked);
     case 'delete-secret':
       return deleteSecret(ctx, call, asked);
+    case 'put-alert-channel':
+      return putAlertChannel(ctx, call, asked);
+    case 'delete-alert-channel':
+      return deleteAlertChannel(ctx, call, asked);
+    case 'note-alerts':
+      return noteAlerts(ctx, call, asked);
     case 'put-master-key':
       return putMasterKey(ctx, call, asked.row);
     case 'reencrypt':

@@ -1,4 +1,5 @@
 /** The dependencies of the control plane's services. */
+import type { AlertDelivery } from '../alerts/delivery.ts';
 import type { UploadRoom } from '../blobs/upload-room.ts';
 import type { Clock } from '../engine/clock.ts';
 import type { Engine, EngineLog } from '../engine/engine.ts';
@@ -27,6 +28,9 @@ export interface ControlDeps {
   readonly clock: Clock;
   readonly log: EngineLog;
   readonly webhookSecrets: WebhookSecrets;
+  /** Returns why the account's webhooks may not use this URL; null if only the connection can decide. */
+  readonly webhookRefusal: (url: string, account: string) => string | null;
+  readonly delivery: AlertDelivery;
   readonly uploads: UploadRoom;
   /** The cells of the database; null where there is only one, which has no row. */
   readonly cells: Cells | null;

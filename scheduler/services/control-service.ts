@@ -23,6 +23,7 @@ import { activity } from './activity.ts';
 import type { ControlDeps } from './control-deps.ts';
 import { attention } from './attention.ts';
 import type { AccountPrincipal, Reader } from './auth.ts';
+import { alertHandlers } from './alert-service.ts';
 import { unary } from './calls.ts';
 import { bulkHandlers } from './bulk-service.ts';
 import { cellHandlers } from './cell-service.ts';
@@ -93,6 +94,7 @@ export class Control {
       })),
       ...deployHandlers(this.#deps),
       ...keyHandlers(this.#deps),
+      ...alertHandlers(this.#deps),
       ...consoleSessionHandlers(this.#deps),
       ...jobSearchHandlers(this.#deps),
       ...secretHandlers(this.#deps),

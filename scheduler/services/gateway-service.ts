@@ -78,6 +78,11 @@ export class GatewaySessions {
     return { session: (call) => this.#begin(call) } satisfies GatewayServiceServer;
   }
 
+  /** Base URL of the HTTP API of a connected gateway; empty if none has one. */
+  get httpUrl(): string {
+    return [...this.#open.values()].find(({ httpUrl }) => httpUrl !== '')?.httpUrl ?? '';
+  }
+
   /** The certificates by which connected gateways identify themselves. */
   certificates(): KnownCertificate[] {
     return [...this.#open.values()].flatMap(({ call, address }) => peerCertificate(`the gateway at ${address}`, call));

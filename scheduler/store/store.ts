@@ -113,6 +113,7 @@ export const controlKinds = [
   'key',
   'environment',
   'secret',
+  'alert-channel',
   'endpoint',
   'release',
   'build',

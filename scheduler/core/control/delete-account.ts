@@ -9,6 +9,7 @@ import type { Command } from '../events.ts';
 import { putRow } from '../rows.ts';
 import { liveEndpoints, type State } from '../state.ts';
 import { accountExists, accountNotFound, accountRow, removeKey } from './keys.ts';
+import { dropAlertChannels } from './alert-channels.ts';
 import { dropSecrets } from './secrets.ts';
 import { markRemoved } from './undeploy.ts';
 
@@ -38,6 +39,7 @@ export function deleteAccount(ctx: StepContext, call: number, command: Extract<C
     putRow(ctx, 'environment', key, null);
   }
   dropSecrets(ctx, (secret) => secret.account === account);
+  dropAlertChannels(ctx, account);
   const row = { ...accountRow(state, account), deletedAt: ctx.now.wall };
   state.accounts.set(account, row);
   const write = putRow(ctx, 'account', account, row);

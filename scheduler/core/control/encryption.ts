@@ -2,7 +2,7 @@
  * Which values are encrypted at rest, where they are stored, and how they are re-encrypted under another master key.
  * The core neither encrypts nor decrypts: it receives each value with its replacement.
  *
- * Encrypted values: the webhook secrets in the rows of accounts; secrets; `env` in the rows of releases and of deployments; the
+ * Encrypted values: the webhook secrets in the rows of accounts; secrets; the addresses of alerts; `env` in the rows of releases and of deployments; the
  * keys of older worker tokens and webhooks' URLs, and the gateway token, in the master key's own row; and the s3Config of jobs, stored beside
  * their inputs. URLs of webhooks with secrets are encrypted with separate keys (webhooks/urls.ts).
  */
@@ -25,6 +25,7 @@ export const places = {
     `env/${account}/${environment}/${name}`,
   secret: ({ account, environment, name }: { readonly account: string; readonly environment: string; readonly name: string }): string =>
     `secret/${account}/${environment}/${name}`,
+  alertChannel: ({ account, id }: { readonly account: string; readonly id: string }): string => `alert-channel/${account}/${id}`,
   webhookSecret: (account: string): string => `account/${account}/webhook-secret`,
   tokenKey: (id: string): string => `master-key/token-key/${id}`,
   payloadKey: (id: string): string => `master-key/payload-key/${id}`,
@@ -47,6 +48,8 @@ export function* encryptedRows(state: State): Generator<{ readonly row: Encrypte
   }
   for (const [key, secret] of state.secrets)
     yield { row: { kind: 'secret', key }, values: [{ encrypted: secret.sealed, place: places.secret(secret) }] };
+  for (const [key, channel] of state.alertChannels)
+    yield { row: { kind: 'alert-channel', key }, values: [{ encrypted: channel.sealed, place: places.alertChannel(channel) }] };
   for (const [key, { endpoint, envSealed }] of state.releases) {
     const config = state.endpoints.get(endpoint)?.config;
     // A release without its endpoint is never started again, so its values are not read again.
@@ -103,6 +106,14 @@ function reencryptRow(ctx: StepContext, row: EncryptedRow, renewed: (encrypted: 
       const secret = { ...known, sealed: renewed(known.sealed) };
       ctx.state.secrets.set(row.key, secret);
       putRow(ctx, 'secret', row.key, secret);
+      return;
+    }
+    case 'alert-channel': {
+      const known = ctx.state.alertChannels.get(row.key);
+      if (known === undefined) return;
+      const channel = { ...known, sealed: renewed(known.sealed) };
+      ctx.state.alertChannels.set(row.key, channel);
+      putRow(ctx, 'alert-channel', row.key, channel);
       return;
     }
     case 'release': {

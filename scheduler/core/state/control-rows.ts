@@ -120,6 +120,40 @@ export function secretKey({ account, environment, name }: Pick<SecretRow, 'accou
   return `${account}/${environment}/${name}`;
 }
 
+/** An incident that a channel was told of. */
+export interface ToldIncident {
+  /** See keyOf in scheduler/incidents/incident.ts. */
+  readonly key: string;
+  /** How people call it. */
+  readonly subject: string;
+  readonly message: string;
+  /** Wall clock, ms. */
+  readonly toldAt: number;
+}
+
+/** Where an account is told of incidents. */
+export interface AlertChannelRow {
+  readonly account: string;
+  readonly id: string;
+  readonly kind: 'WEBHOOK' | 'EMAIL';
+  /** Encrypted URL or e-mail address. */
+  readonly sealed: string;
+  /** The same for people, without secrets. */
+  readonly shown: string;
+  /** It is also told of nodes, disks, certificates and the endpoints of other accounts: a key with the scope OPERATOR created it. */
+  readonly isOperator: boolean;
+  /** Wall clock, ms. */
+  readonly createdAt: number;
+  /** Incidents whose begin it was told, and whose end it was not. */
+  readonly told: readonly ToldIncident[];
+  /** Why the last message was not delivered; empty if it was. */
+  readonly failure: string;
+}
+
+export function alertChannelKey({ account, id }: Pick<AlertChannelRow, 'account' | 'id'>): string {
+  return `${account}/${id}`;
+}
+
 export interface EnvironmentRow {
   readonly account: string;
   readonly name: string;
@@ -174,7 +208,7 @@ export interface BuildRow {
 
 /** A control row with encrypted values; `key` is its key in the state's map. */
 export type EncryptedRow =
-  | { readonly kind: 'account' | 'release' | 'secret'; readonly key: string }
+  | { readonly kind: 'account' | 'release' | 'secret' | 'alert-channel'; readonly key: string }
   | { readonly kind: 'deployment'; readonly key: string; readonly number: number };
 
 /** Bytes of an account's bodies (scheduler/core/jobs/body-use.ts). */

@@ -29,7 +29,7 @@ const MOVE = `WITH ${LOCKED}, endpoints AS MATERIALIZED (
 ), moved AS (
   UPDATE capstan.control c SET cell = t.cell FROM target t WHERE c.cell = $2 AND (
     (c.kind = 'account' AND c.key = $1)
-    OR (c.kind IN ('key', 'environment', 'secret', 'endpoint', 'deployment') AND c.value->>'account' = $1)
+    OR (c.kind IN ('key', 'environment', 'secret', 'alert-channel', 'endpoint', 'deployment') AND c.value->>'account' = $1)
     OR (c.kind = 'release' AND c.value->>'endpoint' IN (SELECT key FROM endpoints))
   )
 ), keyed AS (

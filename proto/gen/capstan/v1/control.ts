@@ -330,6 +330,54 @@ export function attentionSeverityToNumber(object: AttentionSeverity): number {
   }
 }
 
+export const AlertChannelKind = {
+  UNSPECIFIED: "ALERT_CHANNEL_KIND_UNSPECIFIED",
+  WEBHOOK: "ALERT_CHANNEL_KIND_WEBHOOK",
+  EMAIL: "ALERT_CHANNEL_KIND_EMAIL",
+  UNRECOGNIZED: "UNRECOGNIZED",
+} as const;
+
+export type AlertChannelKind = typeof AlertChannelKind[keyof typeof AlertChannelKind];
+
+export namespace AlertChannelKind {
+  export type UNSPECIFIED = typeof AlertChannelKind.UNSPECIFIED;
+  export type WEBHOOK = typeof AlertChannelKind.WEBHOOK;
+  export type EMAIL = typeof AlertChannelKind.EMAIL;
+  export type UNRECOGNIZED = typeof AlertChannelKind.UNRECOGNIZED;
+}
+
+export function alertChannelKindFromJSON(object: any): AlertChannelKind {
+  switch (object) {
+    case 0:
+    case "ALERT_CHANNEL_KIND_UNSPECIFIED":
+      return AlertChannelKind.UNSPECIFIED;
+    case 1:
+    case "ALERT_CHANNEL_KIND_WEBHOOK":
+      return AlertChannelKind.WEBHOOK;
+    case 2:
+    case "ALERT_CHANNEL_KIND_EMAIL":
+      return AlertChannelKind.EMAIL;
+    case -1:
+    case "UNRECOGNIZED":
+    default:
+      return AlertChannelKind.UNRECOGNIZED;
+  }
+}
+
+export function alertChannelKindToNumber(object: AlertChannelKind): number {
+  switch (object) {
+    case AlertChannelKind.UNSPECIFIED:
+      return 0;
+    case AlertChannelKind.WEBHOOK:
+      return 1;
+    case AlertChannelKind.EMAIL:
+      return 2;
+    case AlertChannelKind.UNRECOGNIZED:
+    default:
+      return -1;
+  }
+}
+
 export const WebhookState = {
   UNSPECIFIED: "WEBHOOK_STATE_UNSPECIFIED",
   PENDING: "WEBHOOK_STATE_PENDING",
@@ -1019,6 +1067,46 @@ export interface AttentionItem {
   actions: AttentionAction[];
   /** What follows from it, at most 20; they have no effects of their own. */
   effects: AttentionItem[];
+}
+
+export interface ListAlertChannelsRequest {
+}
+
+export interface ListAlertChannelsResponse {
+  channels: AlertChannel[];
+}
+
+export interface AlertChannel {
+  id: string;
+  kind: AlertChannelKind;
+  /** Without secrets. */
+  address: string;
+  /** It is also told of nodes, disks, certificates and the endpoints of other accounts. */
+  wholeService: boolean;
+  createdAtMs: bigint;
+  /** Incidents whose begin it was told, and whose end it was not. */
+  open: number;
+  /** Why the last message was not delivered; empty if it was. */
+  failure: string;
+}
+
+export interface AddAlertChannelRequest {
+  kind: AlertChannelKind;
+  /** URL that takes a Slack-compatible message, or one e-mail address. Secret. */
+  address: string;
+}
+
+export interface RemoveAlertChannelRequest {
+  id: string;
+}
+
+export interface TestAlertChannelRequest {
+  id: string;
+}
+
+export interface TestAlertChannelResponse {
+  /** Why it was not delivered; empty if it was. */
+  error: string;
 }
 
 export interface ListWorkersRequest {
@@ -5779,6 +5867,476 @@ export const AttentionItem: MessageFns<AttentionItem> = {
     message.subject = object.subject ?? "";
     message.actions = object.actions?.map((e) => AttentionAction.fromPartial(e)) || [];
     message.effects = object.effects?.map((e) => AttentionItem.fromPartial(e)) || [];
+    return message;
+  },
+};
+
+function createBaseListAlertChannelsRequest(): ListAlertChannelsRequest {
+  return {};
+}
+
+export const ListAlertChannelsRequest: MessageFns<ListAlertChannelsRequest> = {
+  encode(_: ListAlertChannelsRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): ListAlertChannelsRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseListAlertChannelsRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<ListAlertChannelsRequest>): ListAlertChannelsRequest {
+    return ListAlertChannelsRequest.fromPartial(base ?? {});
+  },
+  fromPartial(_: DeepPartial<ListAlertChannelsRequest>): ListAlertChannelsRequest {
+    const message = createBaseListAlertChannelsRequest();
+    return message;
+  },
+};
+
+function createBaseListAlertChannelsResponse(): ListAlertChannelsResponse {
+  return { channels: [] };
+}
+
+export const ListAlertChannelsResponse: MessageFns<ListAlertChannelsResponse> = {
+  encode(message: ListAlertChannelsResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    for (const v of message.channels) {
+      AlertChannel.encode(v!, writer.uint32(10).fork()).join();
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): ListAlertChannelsResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseListAlertChannelsResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.channels.push(AlertChannel.decode(reader, reader.uint32()));
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<ListAlertChannelsResponse>): ListAlertChannelsResponse {
+    return ListAlertChannelsResponse.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<ListAlertChannelsResponse>): ListAlertChannelsResponse {
+    const message = createBaseListAlertChannelsResponse();
+    message.channels = object.channels?.map((e) => AlertChannel.fromPartial(e)) || [];
+    return message;
+  },
+};
+
+function createBaseAlertChannel(): AlertChannel {
+  return {
+    id: "",
+    kind: AlertChannelKind.UNSPECIFIED,
+    address: "",
+    wholeService: false,
+    createdAtMs: 0n,
+    open: 0,
+    failure: "",
+  };
+}
+
+export const AlertChannel: MessageFns<AlertChannel> = {
+  encode(message: AlertChannel, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.id !== "") {
+      writer.uint32(10).string(message.id);
+    }
+    if (message.kind !== AlertChannelKind.UNSPECIFIED) {
+      writer.uint32(16).int32(alertChannelKindToNumber(message.kind));
+    }
+    if (message.address !== "") {
+      writer.uint32(26).string(message.address);
+    }
+    if (message.wholeService !== false) {
+      writer.uint32(32).bool(message.wholeService);
+    }
+    if (message.createdAtMs !== 0n) {
+      if (BigInt.asIntN(64, message.createdAtMs) !== message.createdAtMs) {
+        throw new globalThis.Error("value provided for field message.createdAtMs of type int64 too large");
+      }
+      writer.uint32(40).int64(message.createdAtMs);
+    }
+    if (message.open !== 0) {
+      writer.uint32(48).uint32(message.open);
+    }
+    if (message.failure !== "") {
+      writer.uint32(58).string(message.failure);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): AlertChannel {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseAlertChannel();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.id = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.kind = alertChannelKindFromJSON(reader.int32());
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.address = reader.string();
+            continue;
+          }
+          case 4: {
+            if (tag !== 32) {
+              break;
+            }
+
+            message.wholeService = reader.bool();
+            continue;
+          }
+          case 5: {
+            if (tag !== 40) {
+              break;
+            }
+
+            message.createdAtMs = reader.int64() as bigint;
+            continue;
+          }
+          case 6: {
+            if (tag !== 48) {
+              break;
+            }
+
+            message.open = reader.uint32();
+            continue;
+          }
+          case 7: {
+            if (tag !== 58) {
+              break;
+            }
+
+            message.failure = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<AlertChannel>): AlertChannel {
+    return AlertChannel.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<AlertChannel>): AlertChannel {
+    const message = createBaseAlertChannel();
+    message.id = object.id ?? "";
+    message.kind = object.kind ?? AlertChannelKind.UNSPECIFIED;
+    message.address = object.address ?? "";
+    message.wholeService = object.wholeService ?? false;
+    message.createdAtMs = (object.createdAtMs !== undefined && object.createdAtMs !== null)
+      ? BigInt(object.createdAtMs)
+      : 0n;
+    message.open = object.open ?? 0;
+    message.failure = object.failure ?? "";
+    return message;
+  },
+};
+
+function createBaseAddAlertChannelRequest(): AddAlertChannelRequest {
+  return { kind: AlertChannelKind.UNSPECIFIED, address: "" };
+}
+
+export const AddAlertChannelRequest: MessageFns<AddAlertChannelRequest> = {
+  encode(message: AddAlertChannelRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.kind !== AlertChannelKind.UNSPECIFIED) {
+      writer.uint32(8).int32(alertChannelKindToNumber(message.kind));
+    }
+    if (message.address !== "") {
+      writer.uint32(18).string(message.address);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): AddAlertChannelRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseAddAlertChannelRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 8) {
+              break;
+            }
+
+            message.kind = alertChannelKindFromJSON(reader.int32());
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.address = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<AddAlertChannelRequest>): AddAlertChannelRequest {
+    return AddAlertChannelRequest.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<AddAlertChannelRequest>): AddAlertChannelRequest {
+    const message = createBaseAddAlertChannelRequest();
+    message.kind = object.kind ?? AlertChannelKind.UNSPECIFIED;
+    message.address = object.address ?? "";
+    return message;
+  },
+};
+
+function createBaseRemoveAlertChannelRequest(): RemoveAlertChannelRequest {
+  return { id: "" };
+}
+
+export const RemoveAlertChannelRequest: MessageFns<RemoveAlertChannelRequest> = {
+  encode(message: RemoveAlertChannelRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.id !== "") {
+      writer.uint32(10).string(message.id);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): RemoveAlertChannelRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseRemoveAlertChannelRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.id = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<RemoveAlertChannelRequest>): RemoveAlertChannelRequest {
+    return RemoveAlertChannelRequest.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<RemoveAlertChannelRequest>): RemoveAlertChannelRequest {
+    const message = createBaseRemoveAlertChannelRequest();
+    message.id = object.id ?? "";
+    return message;
+  },
+};
+
+function createBaseTestAlertChannelRequest(): TestAlertChannelRequest {
+  return { id: "" };
+}
+
+export const TestAlertChannelRequest: MessageFns<TestAlertChannelRequest> = {
+  encode(message: TestAlertChannelRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.id !== "") {
+      writer.uint32(10).string(message.id);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): TestAlertChannelRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseTestAlertChannelRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.id = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<TestAlertChannelRequest>): TestAlertChannelRequest {
+    return TestAlertChannelRequest.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<TestAlertChannelRequest>): TestAlertChannelRequest {
+    const message = createBaseTestAlertChannelRequest();
+    message.id = object.id ?? "";
+    return message;
+  },
+};
+
+function createBaseTestAlertChannelResponse(): TestAlertChannelResponse {
+  return { error: "" };
+}
+
+export const TestAlertChannelResponse: MessageFns<TestAlertChannelResponse> = {
+  encode(message: TestAlertChannelResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.error !== "") {
+      writer.uint32(10).string(message.error);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): TestAlertChannelResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseTestAlertChannelResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.error = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<TestAlertChannelResponse>): TestAlertChannelResponse {
+    return TestAlertChannelResponse.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<TestAlertChannelResponse>): TestAlertChannelResponse {
+    const message = createBaseTestAlertChannelResponse();
+    message.error = object.error ?? "";
     return message;
   },
 };
@@ -17103,6 +17661,52 @@ export const ControlServiceService = {
       Buffer.from(GetWebhookSecretResponse.encode(value).finish()),
     responseDeserialize: (value: Buffer): GetWebhookSecretResponse => GetWebhookSecretResponse.decode(value),
   },
+  /** Where the account is told of incidents. */
+  listAlertChannels: {
+    path: "/capstan.v1.ControlService/ListAlertChannels" as const,
+    requestStream: false as const,
+    responseStream: false as const,
+    requestSerialize: (value: ListAlertChannelsRequest): Buffer =>
+      Buffer.from(ListAlertChannelsRequest.encode(value).finish()),
+    requestDeserialize: (value: Buffer): ListAlertChannelsRequest => ListAlertChannelsRequest.decode(value),
+    responseSerialize: (value: ListAlertChannelsResponse): Buffer =>
+      Buffer.from(ListAlertChannelsResponse.encode(value).finish()),
+    responseDeserialize: (value: Buffer): ListAlertChannelsResponse => ListAlertChannelsResponse.decode(value),
+  },
+  /** With the scope OPERATOR it is told of nodes, disks and the endpoints of other accounts, too. QUOTA_EXCEEDED above 10. */
+  addAlertChannel: {
+    path: "/capstan.v1.ControlService/AddAlertChannel" as const,
+    requestStream: false as const,
+    responseStream: false as const,
+    requestSerialize: (value: AddAlertChannelRequest): Buffer =>
+      Buffer.from(AddAlertChannelRequest.encode(value).finish()),
+    requestDeserialize: (value: Buffer): AddAlertChannelRequest => AddAlertChannelRequest.decode(value),
+    responseSerialize: (value: AlertChannel): Buffer => Buffer.from(AlertChannel.encode(value).finish()),
+    responseDeserialize: (value: Buffer): AlertChannel => AlertChannel.decode(value),
+  },
+  /** Returns it as it was. */
+  removeAlertChannel: {
+    path: "/capstan.v1.ControlService/RemoveAlertChannel" as const,
+    requestStream: false as const,
+    responseStream: false as const,
+    requestSerialize: (value: RemoveAlertChannelRequest): Buffer =>
+      Buffer.from(RemoveAlertChannelRequest.encode(value).finish()),
+    requestDeserialize: (value: Buffer): RemoveAlertChannelRequest => RemoveAlertChannelRequest.decode(value),
+    responseSerialize: (value: AlertChannel): Buffer => Buffer.from(AlertChannel.encode(value).finish()),
+    responseDeserialize: (value: Buffer): AlertChannel => AlertChannel.decode(value),
+  },
+  /** Sends a message that says so, once. */
+  testAlertChannel: {
+    path: "/capstan.v1.ControlService/TestAlertChannel" as const,
+    requestStream: false as const,
+    responseStream: false as const,
+    requestSerialize: (value: TestAlertChannelRequest): Buffer =>
+      Buffer.from(TestAlertChannelRequest.encode(value).finish()),
+    requestDeserialize: (value: Buffer): TestAlertChannelRequest => TestAlertChannelRequest.decode(value),
+    responseSerialize: (value: TestAlertChannelResponse): Buffer =>
+      Buffer.from(TestAlertChannelResponse.encode(value).finish()),
+    responseDeserialize: (value: Buffer): TestAlertChannelResponse => TestAlertChannelResponse.decode(value),
+  },
   /** Creates a secret of the account, or replaces its value: workers that use it are replaced. The value is never returned. */
   setSecret: {
     path: "/capstan.v1.ControlService/SetSecret" as const,
@@ -17339,6 +17943,14 @@ export interface ControlServiceServer extends UntypedServiceImplementation {
   redeliverWebhook: handleUnaryCall<RedeliverWebhookRequest, RedeliverWebhookResponse>;
   /** With what the account's webhooks are signed (Standard Webhooks). */
   getWebhookSecret: handleUnaryCall<GetWebhookSecretRequest, GetWebhookSecretResponse>;
+  /** Where the account is told of incidents. */
+  listAlertChannels: handleUnaryCall<ListAlertChannelsRequest, ListAlertChannelsResponse>;
+  /** With the scope OPERATOR it is told of nodes, disks and the endpoints of other accounts, too. QUOTA_EXCEEDED above 10. */
+  addAlertChannel: handleUnaryCall<AddAlertChannelRequest, AlertChannel>;
+  /** Returns it as it was. */
+  removeAlertChannel: handleUnaryCall<RemoveAlertChannelRequest, AlertChannel>;
+  /** Sends a message that says so, once. */
+  testAlertChannel: handleUnaryCall<TestAlertChannelRequest, TestAlertChannelResponse>;
   /** Creates a secret of the account, or replaces its value: workers that use it are replaced. The value is never returned. */
   setSecret: handleUnaryCall<SetSecretRequest, SecretInfo>;
   /** In order of name and environment, without values. */
@@ -18276,6 +18888,70 @@ export interface ControlServiceClient extends Client {
     metadata: Metadata,
     options: Partial<CallOptions>,
     callback: (error: ServiceError | null, response: GetWebhookSecretResponse) => void,
+  ): ClientUnaryCall;
+  /** Where the account is told of incidents. */
+  listAlertChannels(
+    request: ListAlertChannelsRequest,
+    callback: (error: ServiceError | null, response: ListAlertChannelsResponse) => void,
+  ): ClientUnaryCall;
+  listAlertChannels(
+    request: ListAlertChannelsRequest,
+    metadata: Metadata,
+    callback: (error: ServiceError | null, response: ListAlertChannelsResponse) => void,
+  ): ClientUnaryCall;
+  listAlertChannels(
+    request: ListAlertChannelsRequest,
+    metadata: Metadata,
+    options: Partial<CallOptions>,
+    callback: (error: ServiceError | null, response: ListAlertChannelsResponse) => void,
+  ): ClientUnaryCall;
+  /** With the scope OPERATOR it is told of nodes, disks and the endpoints of other accounts, too. QUOTA_EXCEEDED above 10. */
+  addAlertChannel(
+    request: AddAlertChannelRequest,
+    callback: (error: ServiceError | null, response: AlertChannel) => void,
+  ): ClientUnaryCall;
+  addAlertChannel(
+    request: AddAlertChannelRequest,
+    metadata: Metadata,
+    callback: (error: ServiceError | null, response: AlertChannel) => void,
+  ): ClientUnaryCall;
+  addAlertChannel(
+    request: AddAlertChannelRequest,
+    metadata: Metadata,
+    options: Partial<CallOptions>,
+    callback: (error: ServiceError | null, response: AlertChannel) => void,
+  ): ClientUnaryCall;
+  /** Returns it as it was. */
+  removeAlertChannel(
+    request: RemoveAlertChannelRequest,
+    callback: (error: ServiceError | null, response: AlertChannel) => void,
+  ): ClientUnaryCall;
+  removeAlertChannel(
+    request: RemoveAlertChannelRequest,
+    metadata: Metadata,
+    callback: (error: ServiceError | null, response: AlertChannel) => void,
+  ): ClientUnaryCall;
+  removeAlertChannel(
+    request: RemoveAlertChannelRequest,
+    metadata: Metadata,
+    options: Partial<CallOptions>,
+    callback: (error: ServiceError | null, response: AlertChannel) => void,
+  ): ClientUnaryCall;
+  /** Sends a message that says so, once. */
+  testAlertChannel(
+    request: TestAlertChannelRequest,
+    callback: (error: ServiceError | null, response: TestAlertChannelResponse) => void,
+  ): ClientUnaryCall;
+  testAlertChannel(
+    request: TestAlertChannelRequest,
+    metadata: Metadata,
+    callback: (error: ServiceError | null, response: TestAlertChannelResponse) => void,
+  ): ClientUnaryCall;
+  testAlertChannel(
+    request: TestAlertChannelRequest,
+    metadata: Metadata,
+    options: Partial<CallOptions>,
+    callback: (error: ServiceError | null, response: TestAlertChannelResponse) => void,
   ): ClientUnaryCall;
   /** Creates a secret of the account, or replaces its value: workers that use it are replaced. The value is never returned. */
   setSecret(
