@@ -20,9 +20,11 @@ export async function rowsOfBatch(t: ExecutionContext, url: string, fence: Fence
     "SELECT typname AS name, oid::bigint AS oid FROM pg_type WHERE typnamespace = 'capstan'::regnamespace AND typtype = 'c'",
   );
   const oids = new Map(types.rows.map(({ name, oid }) => [name, oid]));
-  const { batch: last } = (await client.query<{ batch: number }>('SELECT batch FROM capstan.cells WHERE cell = 0')).rows[0] ?? { batch: 0 };
   const batch = batchOf(ops, new PayloadCodec());
   await client.query('BEGIN');
+  // Locked: the store confirms its term by empty batches, and one in between would take the number.
+  const { rows: cells } = await client.query<{ batch: number }>('SELECT batch FROM capstan.cells WHERE cell = 0 FOR UPDATE');
+  const { batch: last } = cells[0] ?? { batch: 0 };
   const before = await fetched();
   await client.query(COMMIT, [
     fence.shard,
