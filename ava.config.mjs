@@ -33,6 +33,17 @@ const LONG = [
   'fault/stall',
   'agent/session',
   'cli/preview',
+  'contract/limits',
+  'contract/submission',
+  'contract/events',
+  'gateway/body-memory',
+  'agent/inventory-errors',
+  'agent/process-runtime',
+  'agent/log-shares',
+  'agent/output',
+  'telemetry/tracing',
+  'ci/tests',
+  'architecture/transitions',
   'simulator/simulator',
   'conformance/runtime/container-python',
   'lb/requests',
@@ -82,6 +93,9 @@ const eventFile = process.env['CAPSTAN_TEST_EVENTS'];
 delete process.env['CAPSTAN_TEST_EVENTS'];
 
 const files = filesFor(process.argv.slice(2));
+const isWhole = files.length > 1;
+/** Files at a time, by processor. The tests of `npm test` wait for nearly half of their time; a check of whole stacks runs beside another check. */
+const filesByProcessor = isWhole ? 2 : 1.5;
 
 /**
  * Tests run as they are: Node strips the types. Each file is a thread of its own, and what it starts
@@ -92,7 +106,7 @@ export default {
   files,
   extensions: ['ts'],
   timeout: '2m',
-  concurrency: Math.min(8, Math.ceil(availableParallelism() * 1.5)),
+  concurrency: Math.min(8, Math.ceil(availableParallelism() * filesByProcessor)),
   sortTestFiles: (a, b) => place(a) - place(b) || a.localeCompare(b),
   // `npm test` sets it; `npx ava` alone would have every process strip and compile all sources anew.
   environmentVariables: {
@@ -101,7 +115,7 @@ export default {
     // Accounts that tests create run on nodes of this level.
     CAPSTAN_ACCOUNT_ISOLATION: 'none',
     // All files beside one another leave no time for 2,000 simulated worlds; the simulator's files by themselves run these.
-    SIM_SEEDS: process.env['SIM_SEEDS'] ?? (files.length > 1 ? '100' : '2000'),
+    SIM_SEEDS: process.env['SIM_SEEDS'] ?? (isWhole ? '100' : '2000'),
     PATH: pathWithPython(process.env['PATH']),
     NODE_COMPILE_CACHE: process.env['NODE_COMPILE_CACHE'] ?? join(import.meta.dirname, 'node_modules/.cache/compile'),
   },
