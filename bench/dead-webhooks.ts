@@ -2,7 +2,9 @@
  * Measures what webhooks to hosts that are down cost the scheduler: jobs are submitted with a webhook to a port that refuses
  * connections and purged, which makes a delivery of each. Runs the real service. Prints one JSON document.
  *
- *   node bench/dead-webhooks.ts --jobs 20000 --seconds 60
+ *   node bench/dead-webhooks.ts --jobs 20000 --hosts 20000 --seconds 60
+ *
+ * `--hosts`: addresses of this machine that the webhooks name in turn.
  */
 import { once } from 'node:events';
 import { createServer, type AddressInfo } from 'node:net';
@@ -18,11 +20,13 @@ import { healthOf, startStack } from './stack.ts';
 const { values } = parseArgs({
   options: {
     jobs: { type: 'string', default: '20000' },
+    hosts: { type: 'string', default: '1' },
     seconds: { type: 'string', default: '60' },
     folder: { type: 'string' },
   },
 });
 const wanted = Number(values.jobs);
+const hosts = Number(values.hosts);
 const seconds = Number(values.seconds);
 /** Jobs are submitted in loads of this length until there are enough, ms. */
 const FILL_MS = Math.min(2_000, seconds * 1_000);
@@ -32,18 +36,31 @@ const stack = await startStack(values.folder);
 try {
   const endpoint = stack.endpoints.get('bench-parked') ?? '';
   const headers = { authorization: `Bearer ${stack.apiKey}` };
-  const webhook = `http://127.0.0.1:${await closedPort()}/`;
-  const request = prepareRequest({
-    url: `${stack.url}/v2/${endpoint}/run`,
-    headers,
-    body: JSON.stringify({ input: { n: 1 }, webhook }),
-  });
+  const port = await closedPort();
+  const bodyOf = (n: number): string => JSON.stringify({ input: { n: 1 }, webhook: `http://${addressOf(n % hosts)}:${port}/` });
   let errors = 0;
   let queued = 0;
-  while (queued < wanted) {
-    errors += (await runLoad(request, { connections: CONNECTIONS, durationMs: FILL_MS, warmupMs: 0 })).errors;
+  const url = `${stack.url}/v2/${endpoint}/run`;
+  const isEnough = async (): Promise<boolean> => {
     queued = (await healthOf(stack, endpoint)).jobs.inQueue;
     console.error(`=> ${queued} jobs`);
+    return queued >= wanted;
+  };
+  if (hosts === 1) {
+    const request = prepareRequest({ url, headers, body: bodyOf(0) });
+    while (!(await isEnough())) errors += (await runLoad(request, { connections: CONNECTIONS, durationMs: FILL_MS, warmupMs: 0 })).errors;
+  } else {
+    let next = 0;
+    const submit = async (): Promise<void> => {
+      while (next < wanted) {
+        const body = bodyOf(next++);
+        const answer = await fetch(url, { method: 'POST', headers: { ...headers, 'content-type': 'application/json' }, body });
+        await answer.arrayBuffer();
+        if (!answer.ok) errors++;
+      }
+    };
+    await Promise.all(Array.from({ length: CONNECTIONS }, submit));
+    await isEnough();
   }
   const purged = await fetch(`${stack.url}/v2/${endpoint}/purge-queue`, { method: 'POST', headers });
   if (!purged.ok) throw new Error(`purge-queue answered ${purged.status}: ${await purged.text()}`);
@@ -70,6 +87,7 @@ try {
   const document = {
     bench: 'dead-webhooks',
     webhooks: queued,
+    hosts,
     seconds,
     schedulerCores: { mean, windows: shares },
     target: 0.3,
@@ -80,6 +98,11 @@ try {
   if (errors > 0) process.exitCode = 1;
 } finally {
   await stack.close();
+}
+
+/** One of the 16 million addresses of the loopback interface. */
+function addressOf(n: number): string {
+  return `127.${1 + (n >> 16)}.${(n >> 8) & 255}.${n & 255}`;
 }
 
 /** A port of this host on which nothing listens. */

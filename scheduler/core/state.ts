@@ -50,6 +50,10 @@ export interface WebhookDispatcherState {
   readonly failing: Set<string>;
   /** Monotonic time up to which the tries at failing hosts are used up (pace.ts). */
   pacedUntil: number;
+  /** Monotonic time until which more hosts fail than are remembered. */
+  crowdedUntil: number;
+  /** Monotonic time of the last read of due deliveries. */
+  readAt: number;
   /** Failures by host since the last warning of each (warnings.ts). */
   readonly warnings: Map<string, WebhookFailures>;
 }
@@ -193,6 +197,8 @@ export function newState(settings: Settings, random: RandomState): State {
       perHost: new Map(),
       failing: new Set(),
       pacedUntil: 0,
+      crowdedUntil: 0,
+      readAt: 0,
       warnings: new Map(),
     },
     capacity: 0,

@@ -21,7 +21,7 @@ import type { CoreEvent } from '../events.ts';
 import type { WebhookDispatcherState, State } from '../state.ts';
 import type { JobRecord } from '../state/jobs.ts';
 import type { Now } from '../now.ts';
-import { mayTryFailing, noteFailingTry, paceWaitMs } from './pace.ts';
+import { mayTryFailing, noteFailingTry, noteForgotten, paceWaitMs, readWaitMs } from './pace.ts';
 import { warnOfFailure } from './warnings.ts';
 import { shownUrl } from './webhook-url.ts';
 
@@ -35,10 +35,10 @@ export const HOOK_KEEP_MS = 86_400_000;
 /** Limit of deliveries per read. */
 const READ_LIMIT = 64;
 /**
- * Limit of hosts remembered as failing; the least recently failed one is removed first, and its tries have no rate then. A read of
- * due deliveries names all of them.
+ * Limit of hosts remembered as failing; the least recently failed one is removed first, and reads are spaced then (pace.ts). A
+ * read of due deliveries names all of them.
  */
-export const FAILING_HOSTS = 4_000;
+export const FAILING_HOSTS = 20_000;
 
 /** The end of a job as its webhook reports it, besides input and output. */
 export interface EndFacts {
@@ -76,7 +76,13 @@ export function checkHooks(ctx: StepContext): void {
   const outbox = ctx.state.hooks;
   const room = ctx.state.settings.hooksOpen - outbox.open.size;
   if (outbox.reading || room <= 0 || outbox.nextAt > ctx.now.wall) return;
+  const waitMs = readWaitMs(outbox, ctx.now);
+  if (waitMs > 0) {
+    outbox.nextAt = ctx.now.wall + waitMs;
+    return;
+  }
   outbox.reading = true;
+  outbox.readAt = ctx.now.mono;
   // Later deliveries lower it again, and the next check finds them.
   outbox.nextAt = Number.POSITIVE_INFINITY;
   const skipHosts = fullHosts(ctx.state, ctx.now);
@@ -137,7 +143,7 @@ export function hookTried(ctx: StepContext, event: Extract<CoreEvent, { kind: 'h
       ctx.write({ kind: 'hook', id, after: hook.tries, to: null });
       break;
     case 'failed': {
-      noteFailing(outbox, host);
+      noteFailing(outbox, host, ctx.now);
       const last = tries >= HOOK_TRIES;
       const dueAt = ctx.now.wall + (last ? HOOK_KEEP_MS : HOOK_SPACING_MS);
       ctx.write({ kind: 'hook', id, after: hook.tries, to: { state: last ? 'FAILED' : 'PENDING', dueAt, tries, error: event.error } });
@@ -193,10 +199,12 @@ function openOfFailing({ perHost, failing }: WebhookDispatcherState): number {
   return count;
 }
 
-function noteFailing({ failing }: WebhookDispatcherState, host: string): void {
+function noteFailing(outbox: WebhookDispatcherState, host: string, now: Now): void {
+  const { failing } = outbox;
   failing.delete(host);
   failing.add(host);
   if (failing.size <= FAILING_HOSTS) return;
+  noteForgotten(outbox, now);
   for (const oldest of failing) {
     failing.delete(oldest);
     return;

@@ -23,6 +23,7 @@ class Service {
   #mono = 0;
   /** Pending deliveries by host, in order. */
   readonly #pending = new Map<string, HookHead[]>();
+  readonly #hosts = new Map<string, string>();
   #ids = 0;
 
   get now() {
@@ -36,6 +37,7 @@ class Service {
   add(host: string): void {
     const id = `hook-${++this.#ids}`;
     const facts = { account: 'a', endpoint: 'e', url: `http://${host}/`, state: 'PENDING', tries: 0, error: null } as const;
+    this.#hosts.set(id, host);
     this.#rowsOf(host).push({ id, host, dueAt: this.now.wall, ...facts });
   }
 
@@ -93,14 +95,10 @@ class Service {
   }
 
   #write(id: string, to: Pick<HookHead, 'state' | 'dueAt' | 'tries' | 'error'> | null): void {
-    for (const [host, rows] of this.#pending) {
-      const at = rows.findIndex((row) => row.id === id);
-      const row = rows[at];
-      if (row === undefined) continue;
-      rows.splice(at, 1);
-      if (to?.state === 'PENDING') this.#rowsOf(host).push({ ...row, ...to });
-      return;
-    }
+    const rows = this.#rowsOf(this.#hosts.get(id) ?? '');
+    const at = rows.findIndex((row) => row.id === id);
+    const [row] = at === -1 ? [] : rows.splice(at, 1);
+    if (row !== undefined && to?.state === 'PENDING') rows.push({ ...row, ...to });
   }
 
   #read({
@@ -117,14 +115,16 @@ class Service {
     this.reads++;
     const hooks: HookHead[] = [];
     let nextAt: number | null = null;
-    for (const [host, rows] of this.#pending) {
+    const skipped = new Set(skipHosts);
+    const first = ([, rows]: readonly [string, readonly HookHead[]]): number => rows[0]?.dueAt ?? 0;
+    for (const [host, rows] of [...this.#pending].toSorted((one, other) => first(one) - first(other))) {
       let count = 0;
       for (const row of rows) {
         if (row.dueAt > this.now.wall) {
           nextAt = Math.min(nextAt ?? row.dueAt, row.dueAt);
           break;
         }
-        if (skipHosts.includes(host) || count === perHost || hooks.length === limit) break;
+        if (skipped.has(host) || count === perHost || hooks.length === limit) break;
         if (skipIds.includes(row.id)) continue;
         count++;
         hooks.push(row);
@@ -205,4 +205,18 @@ test('thousands of failing hosts are summed up, and their tries have a rate', (t
   }
   const sums = service.lines.filter(({ facts }) => facts['host'] === 'others' && 'seconds' in facts);
   t.true(sums.length >= 3, 'further hosts are summed up together');
+});
+
+test('the tries at more failing hosts than are remembered have a rate, and those of a host that lives follow', (t) => {
+  const service = new Service();
+  for (let i = 0; i < FAILING_HOSTS; i++) service.state.hooks.failing.add(`down-${i}`);
+  for (let i = 0; i < 3_000; i++) service.add(`dead-${i}`);
+  service.start();
+  service.pass(5_000);
+  t.is(service.state.hooks.failing.size, FAILING_HOSTS);
+  t.true(service.tried.length <= 5 * 160 + 512, `${service.tried.length} tries in 5 s`);
+  service.add('alive');
+  service.start();
+  service.pass(30_000);
+  t.true(service.tried.includes('alive'));
 });
