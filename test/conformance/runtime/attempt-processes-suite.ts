@@ -15,11 +15,25 @@ import { startWorkerOf } from './worker-under-test.ts';
 const LEAVES = 'S=$(command -v setsid); ($S sleep 302 &) ; $S sleep 303 & exec sleep 304';
 
 const PYTHON = `
-import asyncio, subprocess, time
+import asyncio, os, subprocess, time
 subprocess.Popen(["sleep", "301"])
 def start(stays):
     child = subprocess.Popen(["sh", "-c", "${LEAVES}"], start_new_session=True)
     if not stays: child.wait()
+def sleepers():
+    found = set()
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/cmdline") as file: command = file.read().split("\\0")
+        except OSError: continue
+        if command[0] == "sleep": found.add(command[1])
+    return sorted(found)
+def inside(stays):
+    if stays: return sleepers()
+    child = subprocess.Popen(["sh", "-c", "${LEAVES}"], start_new_session=True)
+    while len(sleepers()) < 4: time.sleep(0.05)
+    print("ready", flush=True)
+    child.wait()
 async def start_async(stays):
     child = await asyncio.create_subprocess_shell("${LEAVES}")
     if not stays: await child.wait()
@@ -51,7 +65,24 @@ def lingers():
 
 const JAVASCRIPT = `
 import { spawn } from 'node:child_process';
+import { readdirSync, readFileSync } from 'node:fs';
 spawn('sleep', ['301']);
+const commandOf = (pid) => {
+  try {
+    return readFileSync('/proc/' + pid + '/cmdline', 'utf8').split('\\0');
+  } catch {
+    return [];
+  }
+};
+const sleepers = () =>
+  [...new Set(readdirSync('/proc').filter((name) => /^\\d+$/.test(name)).map(commandOf).flatMap(([name, seconds]) => (name === 'sleep' ? [seconds] : [])))].sort();
+export async function inside(stays, ctx) {
+  if (stays) return sleepers();
+  void run(true);
+  while (sleepers().length < 4) await new Promise((resolve) => setTimeout(resolve, 50));
+  console.log('ready');
+  await new Promise((_resolve, reject) => ctx.signal.addEventListener('abort', () => reject(ctx.signal.reason)));
+}
 async function run(stays, signal) {
   const child = spawn('sh', ['-c', '${LEAVES}'], { detached: true });
   if (stays) return;
@@ -163,6 +194,25 @@ export function requestProcessesConformance(
     await heard.next(({ on }) => on === 'ended' || on === 'failed');
     t.deepEqual(sleepersOf(mark), ALL, 'what an answered request started belongs to the worker');
     t.false(worker.said.items.some(({ say }) => say === 'exited'));
+  });
+}
+
+/** The same as seen from inside, for workers whose processes the host does not see. */
+export function attemptProcessesInside(
+  name: string,
+  makeRuntime: (t: ExecutionContext) => Runtime | Promise<Runtime>,
+  build: LeavingFunction['build'],
+): void {
+  test(`${name}: the processes of a stopped attempt have ended when the next one begins`, async (t) => {
+    const made = await makeRuntime(t);
+    t.teardown(() => made.close());
+    const worker = startWorkerOf(made, await folderOf(t, build), 'inside', { workFolder: await folderOf(t) });
+    await worker.hear('loaded');
+    worker.run('1', { stays: false });
+    await worker.hear('log', ({ text }) => text.includes('ready'));
+    worker.worker.cancel('1');
+    await worker.ended('1');
+    t.deepEqual((await worker.call('2', { stays: true })).value, ['301']);
   });
 }
 

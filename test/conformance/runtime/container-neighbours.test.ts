@@ -6,7 +6,12 @@ import test, { type ExecutionContext } from 'ava';
 
 import type { Runtime } from '../../../agent/runtimes/runtime.ts';
 import { lacking, noEngine, startEngine, type PrivateEngine } from '../../support/container/private-engine.ts';
-import { attemptProcessesConformance, leavesProcesses, requestProcessesConformance } from './attempt-processes-suite.ts';
+import {
+  attemptProcessesConformance,
+  attemptProcessesInside,
+  leavesProcesses,
+  requestProcessesConformance,
+} from './attempt-processes-suite.ts';
 import { containerRuntime } from './container-under-test.ts';
 import { culpritConformance, ending } from './culprit-suite.ts';
 import { blocking, recallConformance, type BlockingFunction } from './recall-suite.ts';
@@ -47,7 +52,10 @@ if (noEngine === undefined) {
 if (noGvisor === undefined) {
   const rules = { gpus: 'environment', pids: 512, tmpBytes: 64 * 1024 * 1024, shmBytes: 64 * 1024 * 1024, runtime: 'strong' } as const;
   // It opens no FIFO of the host.
-  neighbours('gVisor', (t) => containerRuntime(t, engine.socket, { rules }), blocking.python[0]);
+  const inGvisor = (t: ExecutionContext): Promise<Runtime> => containerRuntime(t, engine.socket, { rules });
+  neighbours('gVisor', inGvisor, blocking.python[0]);
+  attemptProcessesInside('gVisor/node', inGvisor, leavesProcesses.javascript);
+  attemptProcessesInside('gVisor/python', inGvisor, leavesProcesses.python);
 } else {
   test.skip(`gVisor: skipped, an engine with it ${noGvisor}`, (t) => t.pass());
 }
