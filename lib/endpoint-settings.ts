@@ -256,7 +256,7 @@ export const ENDPOINT_SETTINGS = {
   rateLimits: {
     rule: { type: 'rateLimits', operations: LIMITED_OPERATIONS, max: 1_000_000 },
     default: null,
-    defaultDocs: 'the [table of limits](api.md#limits)',
+    defaultDocs: 'the [table of limits](api-limits.md)',
     docs: "requests per 10 s and requests open at once that differ from the account's; 0 for no limit",
     keptIn: 'endpoint',
     updatable: true,

@@ -27,7 +27,7 @@ export function blobClient(finder: OwnerFinder): BlobServiceClient {
   return new BlobServiceClient(finder.setting, finder.credentials, { channelOverride: new OwnerChannel(finder, OPTIONS) });
 }
 
-/** docs/borders.md, Credentials over gRPC. */
+/** docs/borders-grpc.md, Credentials over gRPC. */
 export function nodeMetadata(identity: Identity): Metadata {
   const metadata = new Metadata();
   metadata.set('authorization', `Bearer ${identity.nodeSecret}`);

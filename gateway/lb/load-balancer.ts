@@ -199,7 +199,7 @@ export class LoadBalancer {
     return true;
   }
 
-  /** Handles CORS (docs/api.md, Limits). Returns true when the request was a preflight, which then has its response. */
+  /** Handles CORS (docs/api-limits.md). Returns true when the request was a preflight, which then has its response. */
   #tellOrigin({ method, headers }: IncomingMessage, response: ServerResponse, { endpointId, target }: LbAddress): boolean {
     // A header of the response with the same name replaces these.
     for (const [name, value] of Object.entries(this.#origins.headersFor(headers, '*'))) response.setHeader(name, value);

@@ -167,6 +167,36 @@ test('every setting that a page names is read somewhere', (t) => {
   t.deepEqual([...unknown], []);
 });
 
+/** Pages that are looked up, not read from the beginning to the end, and why none of their parts is a page of its own. */
+const LISTS: Readonly<Record<string, string>> = {
+  'docs/api-control-plane.md': 'the list of queries and mutations',
+  'docs/configuration.md': 'generated: the list of settings',
+  'docs/console.md': 'the list of the console’s pages, with what protects them',
+  'docs/folders.md': 'the list of folders',
+  'docs/metrics.md': 'the list of metrics',
+  'docs/runbook.md': 'alerts, incidents and the tool link to its headings; each is an answer by itself',
+  'docs/tool.md': 'the list of commands and options',
+};
+const MAX_WORDS = 1_500;
+
+test('a page answers one question in at most 1,500 words', (t) => {
+  const wordsOf = (page: string): number =>
+    text(page)
+      .replaceAll(/^<!-- table: .*?^<!-- end of the table -->/gms, '')
+      .split(/\s+/).length;
+  const all = globSync('docs/*.md', { cwd: root });
+  const long = all.filter((page) => wordsOf(page) > MAX_WORDS);
+  t.deepEqual(
+    long.filter((page) => LISTS[page] === undefined),
+    [],
+  );
+  t.deepEqual(
+    Object.keys(LISTS).filter((page) => !long.includes(page)),
+    [],
+    'these are short enough by now',
+  );
+});
+
 test('every page is in the index', (t) => {
   const linked = new Set(
     ['docs/README.md', 'docs/operations.md'].flatMap((index) =>

@@ -1,5 +1,5 @@
 /**
- * Who may make which gRPC call of the scheduler (docs/borders.md, Credentials over gRPC): every
+ * Who may make which gRPC call of the scheduler (docs/borders-grpc.md, Credentials over gRPC): every
  * method with every kind of credential, and what one account can learn or change of another.
  */
 import { Client, credentials, Metadata, status, type ClientReadableStream, type MethodDefinition, type ServiceError } from '@grpc/grpc-js';

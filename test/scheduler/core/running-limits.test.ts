@@ -1,4 +1,4 @@
-/** Running workers raise the rate limits of their endpoint, idle ones do not (docs/api.md, Limits). */
+/** Running workers raise the rate limits of their endpoint, idle ones do not (docs/api-limits.md). */
 import test from 'ava';
 
 import { limitOf } from '../../../scheduler/core/jobs/limits.ts';
