@@ -26,6 +26,7 @@ import { NEEDS } from './bootstrap.ts';
 import { ContainerHost } from './container-host.ts';
 import type { ContainerSpec, ContainerRules } from './create-request.ts';
 import { ForeignContainer } from './foreign-container.ts';
+import type { RuntimeKind } from './engine.ts';
 import { ImagePulls } from './image-pull.ts';
 import { BUILD, HOST_NAME, WORK } from './layout.ts';
 import { removeFolders, removeLeftovers } from './leftovers.ts';
@@ -84,6 +85,7 @@ export class ContainerRuntime implements Runtime {
   readonly #gpus = new GpuView();
   #sweep: Promise<void> | undefined;
   #isSweepDue = true;
+  #level: RuntimeKind = 'container';
 
   constructor(options: ContainerRuntimeOptions) {
     this.#options = options;
@@ -92,6 +94,7 @@ export class ContainerRuntime implements Runtime {
       engine,
       rules,
       pulls: new ImagePulls(engine, registryAuthFile),
+      hasOwnKernel: () => this.#level === 'gvisor',
       onLeftBehind: () => (this.#isSweepDue = true),
     };
     this.#orders = new ContainerSpecBuilder(options);
@@ -116,6 +119,7 @@ export class ContainerRuntime implements Runtime {
     this.#spares.converge();
     if (facts === undefined) return undefined;
     const level = facts.runtimes.get(rules.runtime ?? facts.defaultRuntime) ?? 'container';
+    this.#level = level;
     // The engine's bridge is no `outbound`: it reaches private addresses.
     return { ...facts, level, networks: outboundNetwork === undefined ? ['host', 'none'] : ['host', 'outbound', 'none'] };
   }

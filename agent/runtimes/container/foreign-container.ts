@@ -7,11 +7,13 @@ import type { AccountReading } from '../reading/account-reading.ts';
 import { OutputStreams } from '../reading/output-streams.ts';
 import { containerEnd, outOfMemoryText } from './container-host.ts';
 import type { ContainerSpec } from './create-request.ts';
+import { InnerProcesses } from './inner-processes.ts';
 import { WorkerContainer, type ContainerDeps, type Ending } from './worker-container.ts';
 
 export class ForeignContainer implements LaunchedProcess {
   /** Once it is known, where its processes are processes of this host (not in gVisor, which has a kernel of its own). */
   pid: number | undefined;
+  readonly #inner = new InnerProcesses((command, limitMs) => this.look(command, limitMs));
   readonly #events: LauncherEvents;
   readonly #streams: OutputStreams;
   #container: WorkerContainer | undefined;
@@ -54,6 +56,16 @@ export class ForeignContainer implements LaunchedProcess {
     return this.#container.hostPort(port);
   }
 
+  beginJob(): { end(): Promise<void> } | undefined {
+    return this.pid === undefined ? this.#inner.begin() : undefined;
+  }
+
+  /** In gVisor the first process of this host is gVisor itself, and those below it are not the program's. */
+  async #findProcesses(hasOwnKernel: boolean): Promise<void> {
+    this.pid = hasOwnKernel ? undefined : await this.#container?.hostPid();
+    if (this.pid === undefined) await this.#inner.readClock();
+  }
+
   async #live(deps: ContainerDeps, order: () => Promise<ContainerSpec>): Promise<void> {
     let detail: string;
     try {
@@ -65,7 +77,7 @@ export class ForeignContainer implements LaunchedProcess {
         streams: this.#streams,
         running: () => {
           this.#events.started();
-          void this.#container?.hostPid().then((pid) => (this.pid = pid));
+          void this.#findProcesses(deps.hasOwnKernel());
         },
         isAlive: () => false,
         ended: resolve,

@@ -29,6 +29,8 @@ export interface ContainerDeps {
   readonly engine: ContainerEngine;
   readonly pulls: Pick<ImagePulls, 'pull'>;
   readonly rules: ContainerRules;
+  /** Whether containers have a kernel of their own (gVisor), so that their processes are not processes of the host. */
+  readonly hasOwnKernel: () => boolean;
   /** A container could not be removed: the next sweep removes it. */
   readonly onLeftBehind: () => void;
 }

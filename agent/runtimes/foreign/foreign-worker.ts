@@ -65,7 +65,7 @@ export class ForeignWorker implements RunningWorker, JobMailbox {
   #slots: number | undefined;
   #workerId = '';
   /** Those of the running job, where the worker takes one at a time and its processes are known. */
-  #processes: AttemptProcesses | undefined;
+  #processes: Pick<AttemptProcesses, 'end'> | undefined;
   /** What a stopped job started is being ended: the next one waits. */
   #isClearing = false;
   /** The worker asked to be replaced: it receives nothing more. */
@@ -324,8 +324,9 @@ export class ForeignWorker implements RunningWorker, JobMailbox {
   #noteStart(): void {
     const { pid } = this.#process;
     const isAlone = (this.#slots ?? 1) <= 1 && [...this.#tasks.values()].filter(({ state }) => state !== 'waiting').length === 1;
-    this.#processes = isAlone && pid !== undefined ? AttemptProcesses.ofProgram(pid, this.#workerId) : undefined;
-    this.#processes?.begin();
+    const processes = isAlone && pid !== undefined ? AttemptProcesses.ofProgram(pid, this.#workerId) : undefined;
+    processes?.begin();
+    this.#processes = processes ?? (isAlone ? this.#process.beginJob?.() : undefined);
   }
 
   /** Returns the task of a job that the worker was given. */

@@ -17,6 +17,11 @@ export interface LauncherEvents {
 export interface LaunchedProcess {
   /** Pid of the program if it is a process of this host visible in /proc. */
   readonly pid: number | undefined;
+  /**
+   * A job begins: returns what ends the processes that start from now on, where they are not processes of this host. Undefined where
+   * they are, or cannot be ended.
+   */
+  beginJob?(): { end(): Promise<void> } | undefined;
   /** As WorkerProcess; absent for a container. */
   readonly vantage?: Vantage | undefined;
   /** Returns whether it listens on a port; undefined where only a connection shows that. */

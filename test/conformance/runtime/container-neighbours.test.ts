@@ -4,8 +4,10 @@ import { delimiter, join } from 'node:path';
 
 import test, { type ExecutionContext } from 'ava';
 
+import { InnerProcesses } from '../../../agent/runtimes/container/inner-processes.ts';
 import type { Runtime } from '../../../agent/runtimes/runtime.ts';
 import { lacking, noEngine, startEngine, type PrivateEngine } from '../../support/container/private-engine.ts';
+import { until } from '../../support/until.ts';
 import {
   attemptProcessesConformance,
   attemptProcessesInside,
@@ -22,6 +24,23 @@ const runsc = (process.env['PATH'] ?? '')
   .map((folder) => join(folder, 'runsc'))
   .find((path) => existsSync(path));
 const noGvisor = noEngine ?? lacking(['runsc']);
+
+/** A program that has started something, and starts more when its job begins. */
+const PROGRAM = `
+import os, subprocess, time
+subprocess.Popen(["sleep", "301"])
+while not os.path.exists("/tmp/job"): time.sleep(0.05)
+subprocess.Popen(["sh", "-c", "sleep 302 &"])
+subprocess.Popen(["sleep", "303"])
+time.sleep(300)
+`;
+const SLEEPERS = `
+import os
+for pid in filter(str.isdigit, os.listdir("/proc")):
+    try: command = open(f"/proc/{pid}/cmdline").read().split("\\0")
+    except OSError: continue
+    if command[0] == "sleep": print(command[1])
+`;
 
 let engine: PrivateEngine;
 
@@ -52,6 +71,23 @@ if (noEngine === undefined) {
 if (noGvisor === undefined) {
   const rules = { gpus: 'environment', pids: 512, tmpBytes: 64 * 1024 * 1024, shmBytes: 64 * 1024 * 1024, runtime: 'strong' } as const;
   // It opens no FIFO of the host.
+  test('gVisor: what a program started since a moment ends, and what it started before stays', async (t) => {
+    const options = ['--detach', '--runtime', 'strong', '--network', 'none', '--entrypoint', 'python3'];
+    const id = await engine.docker('run', ...options, 'capstan/base-python', '-c', PROGRAM);
+    t.teardown(() => engine.docker('rm', '-f', id));
+    const inside = async (...command: string[]): Promise<string> => engine.docker('exec', id, ...command);
+    const processes = new InnerProcesses(async (command) => ({ exitCode: 0, output: await inside(...command) }));
+    const sleepers = async (): Promise<string[]> => (await inside('python3', '-c', SLEEPERS)).split('\n').toSorted();
+    await until('the program has started its daemon', async () => (await sleepers()).includes('301'));
+    t.is(processes.begin(), undefined, 'the clock is not known');
+    await processes.readClock();
+    const job = processes.begin();
+    await inside('python3', '-c', 'open("/tmp/job", "w")');
+    await until('the job has started its processes', async () => (await sleepers()).length === 3);
+    await job?.end();
+    t.deepEqual(await sleepers(), ['301']);
+    t.is(await engine.docker('inspect', '--format', '{{.State.Running}}', id), 'true');
+  });
   const inGvisor = (t: ExecutionContext): Promise<Runtime> => containerRuntime(t, engine.socket, { rules });
   neighbours('gVisor', inGvisor, blocking.python[0]);
   attemptProcessesInside('gVisor/node', inGvisor, leavesProcesses.javascript);
