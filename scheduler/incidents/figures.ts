@@ -16,7 +16,7 @@ import type { Outcome } from '../store/store.ts';
 /** Ends of jobs, or of the requests of a route. */
 export interface Ends {
   ended: number;
-  failures: number;
+  failedEnds: number;
 }
 
 export interface EndpointFigures {
@@ -93,7 +93,7 @@ export class RecentFigures implements Figures {
       const { jobs } = this.#slot(subject.endpoint);
       jobs.ended += 1;
       if (op.state === 'COMPLETED') continue;
-      jobs.failures += 1;
+      jobs.failedEnds += 1;
       this.#failed(subject.endpoint);
     }
   }
@@ -103,7 +103,7 @@ export class RecentFigures implements Figures {
     if (this.#deps.state()?.endpoints.has(endpointId) !== true) return;
     const { routes } = this.#slot(endpointId);
     const name = routes.has(route) || routes.size < MAX_ROUTES ? route : OTHER_ROUTES;
-    add(routes, name, { ended: requests, failures: errors });
+    add(routes, name, { ended: requests, failedEnds: errors });
     if (errors > 0) this.#failed(endpointId);
   }
 
@@ -124,11 +124,11 @@ export class RecentFigures implements Figures {
   recent(endpoint: string): EndpointFigures | undefined {
     const slots = this.#present(endpoint);
     if (slots.length === 0) return undefined;
-    const jobs: Ends = { ended: 0, failures: 0 };
+    const jobs: Ends = { ended: 0, failedEnds: 0 };
     const routes = new Map<string, Ends>();
     for (const slot of slots) {
       jobs.ended += slot.jobs.ended;
-      jobs.failures += slot.jobs.failures;
+      jobs.failedEnds += slot.jobs.failedEnds;
       for (const [name, ends] of slot.routes) add(routes, name, ends);
     }
     const failures = this.#failures.get(endpoint);
@@ -188,7 +188,7 @@ export class RecentFigures implements Figures {
     const begin = Math.floor(this.#deps.wall() / SLOT_MS) * SLOT_MS;
     const last = slots.at(-1);
     if (last !== undefined && last.begin >= begin) return last;
-    const slot: Slot = { begin, jobs: { ended: 0, failures: 0 }, routes: new Map() };
+    const slot: Slot = { begin, jobs: { ended: 0, failedEnds: 0 }, routes: new Map() };
     slots.push(slot);
     this.#slots.set(endpoint, slots);
     return slot;
@@ -198,10 +198,10 @@ export class RecentFigures implements Figures {
 /** For tests and for readers without figures. */
 export const NO_FIGURES: Figures = { recent: () => undefined, usualDelayMs: () => undefined, idleSince: () => undefined };
 
-function add(routes: Map<string, Ends>, name: string, { ended, failures }: Ends): void {
-  const sum = routes.get(name) ?? { ended: 0, failures: 0 };
+function add(routes: Map<string, Ends>, name: string, { ended, failedEnds }: Ends): void {
+  const sum = routes.get(name) ?? { ended: 0, failedEnds: 0 };
   sum.ended += ended;
-  sum.failures += failures;
+  sum.failedEnds += failedEnds;
   routes.set(name, sum);
 }
 

@@ -27,11 +27,11 @@ const GPU_IDLE_MS = 1_800_000;
 export function failureIncident(endpoint: EndpointRecord, figures: Figures, logs: Action): Incident | undefined {
   const recent = figures.recent(endpoint.config.id);
   if (recent === undefined) return undefined;
-  const routes = [...recent.routes].filter(([, ends]) => fails(ends)).toSorted(([, a], [, b]) => b.failures - a.failures);
-  const jobs = fails(recent.jobs) ? [`${recent.jobs.failures} of ${counted(recent.jobs.ended, 'job')} failed`] : [];
+  const routes = [...recent.routes].filter(([, ends]) => fails(ends)).toSorted(([, a], [, b]) => b.failedEnds - a.failedEnds);
+  const jobs = fails(recent.jobs) ? [`${recent.jobs.failedEnds} of ${counted(recent.jobs.ended, 'job')} failed`] : [];
   const named = routes
     .slice(0, MAX_NAMED)
-    .map(([name, { ended, failures }]) => `${failures} of ${counted(ended, 'request')}${ofRoute(name)} ended with a status from 500`);
+    .map(([name, { ended, failedEnds }]) => `${failedEnds} of ${counted(ended, 'request')}${ofRoute(name)} ended with a status from 500`);
   const rest = routes.length > MAX_NAMED ? [`so did others of ${counted(routes.length - MAX_NAMED, 'route')} more`] : [];
   const texts = [...jobs, ...named, ...rest];
   if (texts.length === 0) return undefined;
@@ -49,8 +49,8 @@ function fails(ends: Ends): boolean {
   return ends.ended >= MIN_ENDED && share(ends) >= FAILING_SHARE;
 }
 
-function share({ ended, failures }: Ends): number {
-  return ended === 0 ? 0 : failures / ended;
+function share({ ended, failedEnds }: Ends): number {
+  return ended === 0 ? 0 : failedEnds / ended;
 }
 
 function ofRoute(name: string): string {
