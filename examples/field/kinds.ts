@@ -41,6 +41,8 @@ export const webKinds: readonly WebKind[] = [
       await page.getByRole('textbox').fill(name);
       await page.getByRole('button').click();
       await page.getByRole('listitem').filter({ hasText: name }).waitFor();
+      // The style sheet may come after the text of the page.
+      await page.waitForLoadState('load');
       const colour: unknown = await page.evaluate('getComputedStyle(document.body).color');
       if (colour !== 'rgb(1, 2, 3)') throw new Error('the style sheet was not found');
     },
