@@ -13,12 +13,15 @@ export class InvariantViolation extends Error {
   }
 }
 
+/** For conditions that are about nothing in particular. */
+const NO_IDS: Readonly<Record<string, unknown>> = Object.freeze({});
+
 /**
  * Asserts what must hold. `what` says it as a fact ("a leased job has a lease"), `ids` name what it is about; both are shown, so neither
  * holds a payload or a secret.
  * @throws InvariantViolation
  */
-export function invariant(condition: unknown, what: string, ids: Readonly<Record<string, unknown>> = {}): asserts condition {
+export function invariant(condition: unknown, what: string, ids: Readonly<Record<string, unknown>> = NO_IDS): asserts condition {
   if (!condition) throw new InvariantViolation(what, ids);
 }
 
@@ -26,7 +29,7 @@ export function invariant(condition: unknown, what: string, ids: Readonly<Record
  * Returns the value, which must be present.
  * @throws InvariantViolation
  */
-export function present<T>(value: T | null | undefined, what: string, ids: Readonly<Record<string, unknown>> = {}): T {
-  invariant(value !== null && value !== undefined, what, ids);
+export function present<T>(value: T | null | undefined, what: string, ids: Readonly<Record<string, unknown>> = NO_IDS): T {
+  if (value === null || value === undefined) throw new InvariantViolation(what, ids);
   return value;
 }

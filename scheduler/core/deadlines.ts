@@ -3,6 +3,8 @@
  * (a wait is answered, a job ends), so dead entries are removed as soon as they outnumber the live ones.
  */
 
+import { invariant } from '../../lib/invariant.ts';
+
 /** Something due at a time unless it is dead by then. */
 export interface Deadline<T> {
   readonly at: number;
@@ -27,6 +29,7 @@ export class Deadlines<T> {
     if (entry.dead) return;
     entry.dead = true;
     this.#dead++;
+    invariant(this.#dead <= this.#heap.length, 'a dead entry is in the heap', { dead: this.#dead, entries: this.#heap.length });
     if (this.#dead > 1_000 && this.#dead * 2 > this.#heap.length) this.#sweep();
   }
 

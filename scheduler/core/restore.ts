@@ -202,11 +202,14 @@ function completeReleases(state: State): void {
 
 function restoreDesired(state: State, now: Now, nodeId: string, row: StoredDesired): void {
   const node = state.nodes.get(nodeId);
+  // It was removed, or moved to another cell.
   if (node === undefined) return;
   node.epoch = row.epoch;
   for (const [worker, endpoint] of row.past ?? []) notePast(node, worker, endpoint);
   const { unsizedCpuMillis: cpuMillis, unsizedMemoryBytes: memoryBytes } = state.settings;
   for (const worker of row.workers) {
+    // Rows of several nodes name one worker where one of them was restored from elsewhere: the first node keeps it.
+    if (state.workers.has(worker.id)) continue;
     const release = state.releases.get(worker.release);
     const reserve = release === undefined ? { cpuMillis, memoryBytes } : workerReserve(release, { cpuMillis, memoryBytes });
     const kept: Partial<DesiredWorker> = worker;

@@ -2,6 +2,7 @@
  * The core's state: leased jobs, a head window of every queue, waiters, workers and control rows. It is rebuilt from
  * the store at take-over, and only `step` changes it.
  */
+import { invariant } from '../../lib/invariant.ts';
 import type { Rate } from '../../lib/rate.ts';
 import type { CapstanError } from '../../lib/errors.ts';
 import type { Payload } from '../../lib/payload.ts';
@@ -237,7 +238,8 @@ export function noteEnded({ reads }: State, seq: number): void {
 
 /** Records that the result of a read was handled. */
 export function readClosed({ reads }: State, read: number): void {
-  reads.open.delete(read);
+  const wasOpen = reads.open.delete(read);
+  invariant(wasOpen, 'a read that returns is open', { read });
   const [oldest = reads.next] = reads.open;
   for (const [seq, firstAfter] of reads.ended) {
     if (firstAfter > oldest) return;

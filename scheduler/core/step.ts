@@ -3,6 +3,7 @@
  * equal states, events and times give equal results. The shell commits the operations and runs the effects afterwards.
  */
 import { assertNever } from '../../lib/errors.ts';
+import { invariant } from '../../lib/invariant.ts';
 
 import { StepContext } from './context.ts';
 import { failForInput, freeSlot, inputDamaged } from './jobs/attempts.ts';
@@ -238,6 +239,7 @@ function dropBodiesOf(state: State, op: Op): void {
 
 function headRead(ctx: StepContext, event: Extract<CoreEvent, { kind: 'head-read' }>): void {
   const endpoint = ctx.state.endpoints.get(event.endpoint);
+  // It was deleted during the read.
   if (endpoint === undefined) return;
   const lane = endpoint.lanes[event.priority];
   const { added, dropped } = finishRefill(
@@ -253,6 +255,7 @@ function headRead(ctx: StepContext, event: Extract<CoreEvent, { kind: 'head-read
 
 function undelivered(ctx: StepContext, event: Extract<CoreEvent, { kind: 'undelivered' }>): void {
   const node = ctx.state.nodes.get(event.node);
+  // It was removed while the input was read.
   if (node === undefined) return;
   const worker = freeSlot(ctx, node, event.job, event.token);
   const job = ctx.state.jobs.get(event.job);
@@ -285,6 +288,7 @@ function handleDue(ctx: StepContext, due: Due): void {
     case 'grace':
       return graceOver(ctx, due.node);
     case 'refill': {
+      // It may have been deleted since.
       const endpoint = ctx.state.endpoints.get(due.endpoint);
       if (endpoint !== undefined) fill(ctx, endpoint);
       return;
@@ -296,6 +300,7 @@ function handleDue(ctx: StepContext, due: Due): void {
       }
       return;
     case 'room':
+      invariant(ctx.state.unplacedRetryDue, 'room is offered when that is due');
       ctx.state.unplacedRetryDue = false;
       for (const endpoint of ctx.state.endpoints.values())
         if (endpoint.unplaced.count > 0) ctx.state.dirtyEndpoints.add(endpoint.config.id);
@@ -325,6 +330,7 @@ function scale(ctx: StepContext): void {
 
 function scaleOne(ctx: StepContext, id: string, round: PreemptionRound): void {
   const endpoint = ctx.state.endpoints.get(id);
+  // It was deleted earlier in this step.
   if (endpoint === undefined) return;
   if (endpoint.config.removing !== undefined) {
     removalStep(ctx, endpoint);

@@ -7,12 +7,14 @@
  * The sweep of the artifact store deletes the bytes of builds without a row.
  */
 import { CapstanError } from '../../../lib/errors.ts';
+import { invariant, present } from '../../../lib/invariant.ts';
 
 import type { StepContext } from '../context.ts';
 import type { Write } from '../effects.ts';
 import type { Command } from '../events.ts';
 import type { State } from '../state.ts';
 import type { BuildRow, BuildUse } from '../state/control-rows.ts';
+import { listedWorker } from '../state/references.ts';
 import { putRow } from '../rows.ts';
 
 /** Interval of the sweep of builds that are not deployed, ms. */
@@ -33,8 +35,9 @@ export function buildUseOf(state: State, account: string): BuildUse {
 
 /** Whether a worker of the build is placed on the node. */
 export function runsBuild(state: State, node: string, digest: string): boolean {
+  // The node may have been removed meanwhile.
   for (const id of state.nodes.get(node)?.workers ?? []) {
-    if (state.releases.get(state.workers.get(id)?.release ?? '')?.buildDigest === digest) return true;
+    if (state.releases.get(listedWorker(state, id).release)?.buildDigest === digest) return true;
   }
   return false;
 }
@@ -81,9 +84,10 @@ export function adoptBuilds(ctx: StepContext): void {
   if (unowned.length === 0) return;
   const accounts = accountsByBuild(ctx.state);
   for (const digest of unowned) {
-    const build = ctx.state.builds.get(digest);
+    const build = present(ctx.state.builds.get(digest), 'a row without owners is in the state', { build: digest });
     const users = accounts.get(digest);
-    if (build === undefined || users === undefined) continue;
+    // Nobody has deployed it: the sweep drops it.
+    if (users === undefined) continue;
     setBuild(ctx, { ...build, owners: [...users].toSorted().map((account) => ({ account, at: build.createdAt })) });
   }
 }
@@ -120,10 +124,13 @@ function dropBuild(ctx: StepContext, digest: string): void {
 
 /** A build counts in full for each of its owners: the use of one account must not depend on the others. */
 function count(state: State, build: BuildRow | undefined, by: 1 | -1): void {
-  for (const { account } of build?.owners ?? []) {
+  if (build === undefined) return;
+  for (const { account } of build.owners) {
     const use = state.buildUse.get(account) ?? { bytes: 0, builds: 0 };
     const builds = use.builds + by;
+    const bytes = use.bytes + by * build.size;
+    invariant(builds >= 0 && bytes >= 0, 'a build that an account gives up was counted for it', { account, build: build.digest });
     if (builds === 0) state.buildUse.delete(account);
-    else state.buildUse.set(account, { bytes: use.bytes + by * (build?.size ?? 0), builds });
+    else state.buildUse.set(account, { bytes, builds });
   }
 }

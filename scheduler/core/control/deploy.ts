@@ -2,6 +2,7 @@
 import { ENDPOINT_ID, ENDPOINT_ID_LENGTH, NOT_AN_ID_RULE } from '../../../lib/endpoint-names.ts';
 import { fieldsKeptIn } from '../../../lib/endpoint-settings.ts';
 import { CapstanError } from '../../../lib/errors.ts';
+import { invariant, present } from '../../../lib/invariant.ts';
 import type { EndpointEntry } from '../../../proto/gen/capstan/v1/control.ts';
 
 import type { StepContext } from '../context.ts';
@@ -130,8 +131,11 @@ function putEndpoint(
   const { name, kind, routes, limits, scalerType } = change.input;
   const settings = { ...fieldsKeptIn('endpoint', change.input), scalerType, name, kind, routes, limits };
   const nameKey = endpointNameKey(account, environment, name);
-  const known = ctx.state.endpoints.get(ctx.state.endpointsByName.get(nameKey) ?? '');
-  const id = known?.config.id ?? freshEndpointId(ctx.state);
+  const knownId = ctx.state.endpointsByName.get(nameKey);
+  const known =
+    knownId === undefined ? undefined : present(ctx.state.endpoints.get(knownId), 'a name leads to an endpoint', { endpoint: knownId });
+  invariant(known?.config.removing === undefined, 'an endpoint that is removed has no name', { endpoint: knownId });
+  const id = knownId ?? freshEndpointId(ctx.state);
   const release = releaseFor(ctx, { id, account, environment }, known?.config ?? null, change);
   const config: EndpointConfig = { ...settings, id, account, environment, release, ...boundary(ctx.state, known?.config ?? null, release) };
   if (known === undefined) {

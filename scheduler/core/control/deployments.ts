@@ -4,6 +4,7 @@
  * `buildsKept`). Builds are kept by the rules of `builds.ts`.
  */
 import { CapstanError } from '../../../lib/errors.ts';
+import { present } from '../../../lib/invariant.ts';
 
 import type { StepContext } from '../context.ts';
 import { forgetBuilds } from './builds.ts';
@@ -32,9 +33,9 @@ export function ensureEnvironment(ctx: StepContext, account: string, name: strin
 
 /** Adds a deployment to the history of its environment. */
 export function record(ctx: StepContext, deployed: Omit<DeploymentRow, 'number'>): Write {
-  const { account, environment, at } = deployed;
+  const { account, environment } = deployed;
   const key = environmentKey(account, environment);
-  const known = ctx.state.environments.get(key) ?? { account, name: environment, createdAt: at, deployments: 0 };
+  const known = present(ctx.state.environments.get(key), 'an environment exists before its deployments', { account, environment });
   const row = { ...known, deployments: known.deployments + 1 };
   ctx.state.environments.set(key, row);
   putRow(ctx, 'environment', key, row);

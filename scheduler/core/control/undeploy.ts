@@ -4,6 +4,7 @@
  * are deleted. The mark is in the endpoint's row, so a restarted scheduler continues the removal.
  */
 import { CapstanError } from '../../../lib/errors.ts';
+import { invariant, present } from '../../../lib/invariant.ts';
 import { StopReason } from '../../../proto/gen/capstan/v1/nodes.ts';
 
 import type { StepContext } from '../context.ts';
@@ -16,9 +17,10 @@ import type { Command } from '../events.ts';
 import { liveEndpoints } from '../state.ts';
 import { environmentKey } from '../state/control-rows.ts';
 import { type EndpointRecord, endpointNameKey } from '../state/endpoints.ts';
-import { finish } from '../jobs/jobs.ts';
+import { finishLive } from '../jobs/jobs.ts';
 import { startPurge } from '../jobs/purge.ts';
 import { stopAttempt } from '../jobs/stop-attempt.ts';
+import { listedWorkers } from '../state/references.ts';
 import { putRow } from '../rows.ts';
 import { releaseClaims } from '../fleet/claims.ts';
 import { drainWorker } from '../fleet/workers.ts';
@@ -65,17 +67,16 @@ export function deleteEnvironment(ctx: StepContext, call: number, command: Extra
 
 /** One step of an endpoint's removal: ends what can be ended, and deletes the endpoint once nothing is left. */
 export function removalStep(ctx: StepContext, endpoint: EndpointRecord): void {
-  const { id, removing } = endpoint.config;
+  const { id } = endpoint.config;
+  const removing = present(endpoint.config.removing, 'an endpoint is removed step by step once it is marked', { endpoint: id });
   releaseClaims(ctx.state, endpoint);
-  for (const worker of endpoint.workers) {
-    const found = ctx.state.workers.get(worker);
-    if (found !== undefined) drainWorker(ctx.state, ctx.now, found, DELETED_ERROR);
-  }
-  if (removing?.stopJobs === true) stopJobsOf(ctx, id);
+  for (const worker of listedWorkers(ctx.state, endpoint.workers)) drainWorker(ctx.state, ctx.now, worker, DELETED_ERROR);
+  if (removing.stopJobs) stopJobsOf(ctx, id);
   if (endpoint.lanes.some(({ count }) => count > 0) && endpoint.purge === null) startPurge(ctx.state, endpoint, null, DELETED_ERROR);
   fill(ctx, endpoint);
   const empty = endpoint.lanes.every(({ count }) => count === 0) && endpoint.counts.inProgress === 0 && endpoint.purge === null;
   if (!empty || endpoint.workers.size > 0) return;
+  invariant(endpoint.claims.length === 0, 'an endpoint that is deleted claims no room', { endpoint: id });
   ctx.state.endpoints.delete(id);
   putRow(ctx, 'endpoint', id, null);
   sweepBuilds(ctx);
@@ -101,7 +102,7 @@ function stopJobsOf(ctx: StepContext, endpoint: string): void {
   for (const job of [...ctx.state.jobs.values()]) {
     if (job.endpoint !== endpoint || job.lease === null) continue;
     const { lease } = job;
-    finish(ctx, job, { event: 'cancel', output: null, error: DELETED_ERROR, executionMs: null, agoMs: 0 });
+    finishLive(ctx, job, { event: 'cancel', output: null, error: DELETED_ERROR, executionMs: null, agoMs: 0 });
     stopAttempt(ctx, lease.node, job, StopReason.CANCELLED);
   }
 }

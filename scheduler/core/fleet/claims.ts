@@ -3,20 +3,20 @@
  * endpoint gets that room, so it cannot go back to the endpoint that left it. Claims are not stored: a new scheduler
  * counts the workers that leave and claims their room again (preemption.ts).
  */
+import { present } from '../../../lib/invariant.ts';
 import type { State } from '../state.ts';
 import type { EndpointRecord } from '../state/endpoints.ts';
 import type { Claim, NodeRecord, NodeUsage, WorkerRecord } from '../state/fleet.ts';
+import { listedWorker } from '../state/references.ts';
 import { releaseUsage } from './placement/node-usage.ts';
 
 /** Records a claim. Its workers that stay get no more jobs. */
 export function addClaim(state: State, endpoint: EndpointRecord, claim: Claim): void {
-  const node = state.nodes.get(claim.node);
-  if (node === undefined) return;
+  const node = present(state.nodes.get(claim.node), 'room is claimed where it was found', { node: claim.node });
   node.claims = [...node.claims, claim];
   endpoint.claims = [...endpoint.claims, claim];
   for (const id of claim.workers) {
-    const worker = state.workers.get(id);
-    if (worker === undefined) continue;
+    const worker = listedWorker(state, id);
     worker.yieldsTo = claim.endpoint;
     // Gateways send no more requests to it.
     state.dirtyNodes.add(claim.node);
@@ -26,11 +26,13 @@ export function addClaim(state: State, endpoint: EndpointRecord, claim: Claim): 
 /** Gives up a claim. Its workers that have not begun to drain stay. */
 export function releaseClaim(state: State, endpoint: EndpointRecord, claim: Claim): void {
   endpoint.claims = endpoint.claims.filter((each) => each !== claim);
+  // The node may have been removed since.
   const node = state.nodes.get(claim.node);
   if (node !== undefined) node.claims = node.claims.filter((each) => each !== claim);
   // Others may use the room now.
   state.capacity++;
   for (const id of claim.workers) {
+    // Those that have left are what the claim waited for.
     const worker = state.workers.get(id);
     if (worker === undefined || worker.yieldsTo !== claim.endpoint) continue;
     worker.yieldsTo = null;

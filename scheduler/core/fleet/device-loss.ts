@@ -6,6 +6,7 @@
  */
 import type { StepContext } from '../context.ts';
 import type { NodeRecord, WorkerRecord } from '../state/fleet.ts';
+import { listedWorker } from '../state/references.ts';
 import type { NodeFacts } from './placement/node-facts.ts';
 import { retireWorkers, type RetiredWorker } from './retire-workers.ts';
 
@@ -15,8 +16,8 @@ export function retireFromLostDevices(ctx: StepContext, node: NodeRecord): void 
   if (facts === null || facts.devicesUnread) return;
   const retired: RetiredWorker[] = [];
   for (const id of node.workers) {
-    const worker = ctx.state.workers.get(id);
-    if (worker === undefined || worker.drain) continue;
+    const worker = listedWorker(ctx.state, id);
+    if (worker.drain) continue;
     const problem = deviceProblemOf(facts, worker);
     if (problem !== null) retired.push({ worker, reason: `${problem} on node ${node.config.name}` });
   }

@@ -7,6 +7,7 @@ import type { StepContext } from '../context.ts';
 import type { State } from '../state.ts';
 import type { AccountRow } from '../state/control-rows.ts';
 import type { WorkerRecord } from '../state/fleet.ts';
+import { listedWorker, nodeOfWorker } from '../state/references.ts';
 import { isolationObjection, isolationRuleIn, isolationRuleOf, networkOn, type IsolationRule } from './placement/isolation-rule.ts';
 import { retireWorkers, type RetiredWorker } from './retire-workers.ts';
 
@@ -16,8 +17,8 @@ const MESSAGE = 'draining worker: it is isolated less than its account requires'
 export function retireTooWeak(ctx: StepContext, workers: Iterable<string>): void {
   const retired: RetiredWorker[] = [];
   for (const id of workers) {
-    const worker = ctx.state.workers.get(id);
-    if (worker === undefined || worker.drain) continue;
+    const worker = listedWorker(ctx.state, id);
+    if (worker.drain) continue;
     const reason = weaknessOf(ctx.state, worker);
     if (reason !== null) retired.push({ worker, reason });
   }
@@ -39,8 +40,8 @@ export function accountRuleChanged(ctx: StepContext, account: string, former: Ac
   retireTooWeak(ctx, workers);
   const retired: RetiredWorker[] = [];
   for (const id of workers) {
-    const worker = ctx.state.workers.get(id);
-    if (worker === undefined || worker.drain) continue;
+    const worker = listedWorker(ctx.state, id);
+    if (worker.drain) continue;
     const reason = widthOf(ctx.state, worker, former);
     if (reason !== null) retired.push({ worker, reason });
   }
@@ -49,10 +50,11 @@ export function accountRuleChanged(ctx: StepContext, account: string, former: Ac
 
 /** Returns why the network of a worker is wider than its account allows now; null if it is not. */
 function widthOf(state: State, worker: WorkerRecord, former: AccountRow | undefined): string | null {
-  const node = state.nodes.get(worker.node);
+  const node = nodeOfWorker(state, worker);
   const account = state.endpoints.get(worker.endpoint)?.config.account;
   const release = state.releases.get(worker.release);
-  if (node === undefined || account === undefined || release === undefined) return null;
+  // A database that was restored in part lacks one of the rows.
+  if (account === undefined || release === undefined) return null;
   const formerRule = isolationRuleIn(former, release);
   const rule = isolationRuleOf(state, account, release);
   if (node.facts === null) {

@@ -8,6 +8,7 @@
  * other nodes. The row of a removed node stays, so that its agent receives the reason for its rejection.
  */
 import { CapstanError } from '../../../lib/errors.ts';
+import { invariant } from '../../../lib/invariant.ts';
 import { Rate } from '../../../lib/rate.ts';
 
 import type { StepContext } from '../context.ts';
@@ -15,6 +16,7 @@ import type { Command } from '../events.ts';
 import type { State } from '../state.ts';
 import { rowKey } from '../state/control-rows.ts';
 import { type JoinTokenRow, newNodeRecord, type NodeConfig, type NodeRecord } from '../state/fleet.ts';
+import { listedWorkers } from '../state/references.ts';
 import type { Now } from '../now.ts';
 import { keepCapacity } from '../scaling/rollout.ts';
 import { putRow } from '../rows.ts';
@@ -121,6 +123,7 @@ export function removeNode(ctx: StepContext, call: number, command: Of<'remove-n
   }
   const { session } = node;
   markNodeLost(ctx, node, `node ${name} removed`);
+  invariant(node.workers.size === 0, 'a node that is given up has no workers', { node: id });
   ctx.state.nodes.delete(id);
   const removed = { ...node.config, removedAt: ctx.now.wall };
   ctx.state.removedNodes.set(id, removed);
@@ -132,7 +135,7 @@ export function removeNode(ctx: StepContext, call: number, command: Of<'remove-n
 }
 
 function drainWorkersOf(state: State, now: Now, node: NodeRecord): void {
-  const workers = [...node.workers].flatMap((id) => state.workers.get(id) ?? []);
+  const workers = listedWorkers(state, node.workers);
   const reason = `node ${node.config.name} is drained`;
   for (const id of new Set(workers.map((worker) => worker.endpoint))) {
     const endpoint = state.endpoints.get(id);

@@ -6,13 +6,14 @@ import type { NodePlacements } from '../../../proto/gen/capstan/v1/control.ts';
 
 import type { State } from '../state.ts';
 import type { NodeRecord } from '../state/fleet.ts';
+import { listedWorker } from '../state/references.ts';
 
 /** Returns the placed workers of a node. */
 export function placementsOf(state: State, node: NodeRecord): NodePlacements {
   const placements: NodePlacements = { nodeId: node.config.id, workers: [] };
   for (const id of node.workers) {
-    const worker = state.workers.get(id);
-    if (worker === undefined || worker.drain || worker.yieldsTo !== null) continue;
+    const worker = listedWorker(state, id);
+    if (worker.drain || worker.yieldsTo !== null) continue;
     if (state.endpoints.get(worker.endpoint)?.config.kind !== 'LOAD_BALANCED') continue;
     const slots = Math.max(1, worker.maxConcurrency);
     placements.workers.push({ workerId: id, endpointId: worker.endpoint, releaseId: worker.release, slots });

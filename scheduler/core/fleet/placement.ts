@@ -2,6 +2,7 @@
  * Places new workers: feasible → rank → plan, over the current state. Each node that cannot take the worker gives a
  * reason; the reasons are kept for users.
  */
+import { present } from '../../../lib/invariant.ts';
 import type { WorkerRuntime } from '../../../lib/isolation.ts';
 import type { State } from '../state.ts';
 import type { EndpointRecord, Release } from '../state/endpoints.ts';
@@ -66,7 +67,7 @@ export class Placer {
     }
     const chosen = this.#candidates[best];
     if (chosen === undefined) return { plan: null, rejections: this.#rejections.groups() };
-    const last = this.#candidates.pop() as Candidate;
+    const last = present(this.#candidates.pop(), 'a node was chosen among the candidates', { endpoint: this.#want.endpoint });
     if (last !== chosen) this.#candidates[best] = last;
     this.#last = chosen.node;
     const { endpoint, release, reserve } = this.#want;
@@ -97,6 +98,7 @@ export function place(state: State, endpoint: EndpointRecord, release: Release, 
 
 /** Returns why a plan cannot be carried out in the current state; null if it can. */
 export function staleness(state: State, plan: Plan): Rejected | null {
+  // A plan of an earlier step may be out of date.
   const node = state.nodes.get(plan.node);
   const release = state.releases.get(plan.release);
   const endpoint = state.endpoints.get(plan.endpoint);

@@ -6,6 +6,7 @@
 import { WorkerState } from '../../../proto/gen/capstan/v1/common.ts';
 import { StopReason, type ActualWorkers, type AgentEvent, type Hello, type Inventory } from '../../../proto/gen/capstan/v1/nodes.ts';
 import { assertNever } from '../../../lib/errors.ts';
+import { invariant, present } from '../../../lib/invariant.ts';
 
 import type { StepContext } from '../context.ts';
 import { attemptChunk, attemptEnded, attemptProgress, attemptRefused, attemptStarted, leasedBy, freeSlot } from '../jobs/attempts.ts';
@@ -16,6 +17,7 @@ import { fill } from '../jobs/dispatch.ts';
 import type { CoreEvent } from '../events.ts';
 import type { State } from '../state.ts';
 import { attemptKey, type NodeRecord, type WorkerRecord } from '../state/fleet.ts';
+import { listedWorker, listedWorkers } from '../state/references.ts';
 import type { Now } from '../now.ts';
 import { heldAttempt, lose, requeue, start } from '../jobs/jobs.ts';
 import { reportedInventory, reportedStatus, reportedVersion } from '../jobs/reported.ts';
@@ -28,6 +30,7 @@ import { forgetWorker } from './workers.ts';
 /** Starts an agent's session. The shell has authenticated the agent and checked that it has no other live session. */
 export function sessionOpened(ctx: StepContext, event: Extract<CoreEvent, { kind: 'session-opened' }>): void {
   const node = ctx.state.nodes.get(event.node);
+  // It was removed while it connected.
   if (node === undefined) return;
   const { hello } = event;
   if (node.session !== null && node.session !== event.session) {
@@ -77,6 +80,7 @@ function heartbeatFor({ settings, nodes }: State): number {
 /** Handles the end of a session, for any reason. */
 export function sessionClosed(ctx: StepContext, event: Extract<CoreEvent, { kind: 'session-closed' }>): void {
   const node = ctx.state.nodes.get(event.node);
+  // The node was removed, or another session has replaced this one.
   if (node === undefined || node.session !== event.session) return;
   node.session = null;
   if (node.silence !== null) ctx.state.deadlines.drop(node.silence);
@@ -98,6 +102,7 @@ export function awaitNode(state: State, now: Now, node: NodeRecord): void {
 /** Handles everything an agent reports within a session, in order. */
 export function agentReported(ctx: StepContext, event: Extract<CoreEvent, { kind: 'agent' }>): void {
   const node = ctx.state.nodes.get(event.node);
+  // What a session sent before it was replaced may arrive after that.
   if (node === undefined || node.session !== event.session) return;
   heard(ctx.state, ctx.now, node);
   for (const { event: report } of event.events) if (report !== undefined) apply(ctx, node, report);
@@ -105,14 +110,13 @@ export function agentReported(ctx: StepContext, event: Extract<CoreEvent, { kind
 
 /** Ends a session that was silent for too long and starts the grace period. */
 export function silenceDue(ctx: StepContext, id: string): void {
-  const node = ctx.state.nodes.get(id);
-  if (node?.session == null) return;
+  const node = present(ctx.state.nodes.get(id), 'the deadline of a silence ends with its node', { node: id });
+  const session = present(node.session, 'the deadline of a silence ends with the session', { node: id });
   const quiet = ctx.now.mono - node.lastHeard;
   if (quiet < ctx.state.settings.silenceMs) {
     node.silence = ctx.state.deadlines.add(node.lastHeard + ctx.state.settings.silenceMs, { kind: 'silence', node: id });
     return;
   }
-  const { session } = node;
   node.silence = null;
   ctx.emit({ kind: 'close-session', node: id, session, reason: `no message for ${Math.round(quiet)} ms` });
   sessionClosed(ctx, { kind: 'session-closed', node: id, session });
@@ -120,8 +124,8 @@ export function silenceDue(ctx: StepContext, id: string): void {
 
 /** Ends the grace period of a node: requeues its jobs and gives up its workers. */
 export function graceOver(ctx: StepContext, id: string): void {
-  const node = ctx.state.nodes.get(id);
-  if (node === undefined || node.session !== null) return;
+  const node = present(ctx.state.nodes.get(id), 'a grace period ends with its node', { node: id });
+  invariant(node.session === null, 'a node that is back has no grace period', { node: id });
   markNodeLost(ctx, node, `node ${node.config.name} lost`);
   ctx.emit({ kind: 'log', level: 'warn', message: 'node lost', facts: { node: id, nodeName: node.config.name } });
 }
@@ -137,8 +141,8 @@ export function markNodeLost(ctx: StepContext, node: NodeRecord, how: string): v
   node.session = null;
   node.reported = true;
   loseLeases(ctx, node, () => true, how);
-  for (const id of new Set([...node.workers].map((worker) => ctx.state.workers.get(worker)?.endpoint))) {
-    const endpoint = ctx.state.endpoints.get(id ?? '');
+  for (const id of new Set(listedWorkers(ctx.state, node.workers).map((worker) => worker.endpoint))) {
+    const endpoint = ctx.state.endpoints.get(id);
     if (endpoint !== undefined) keepCapacity(ctx.state, ctx.now, endpoint, how);
   }
   for (const worker of [...node.workers]) forgetWorker(ctx.state, worker);
@@ -181,8 +185,8 @@ function apply(ctx: StepContext, node: NodeRecord, report: NonNullable<AgentEven
 
 /** An idle agent receives no other message and would otherwise declare the session dead. */
 function answerHeartbeat(ctx: StepContext, node: NodeRecord): void {
-  if (node.session === null) return;
-  ctx.emit({ kind: 'send', node: node.config.id, session: node.session, event: { event: { $case: 'heartbeat', value: {} } } });
+  const session = present(node.session, 'a node reports within a session', { node: node.config.id });
+  ctx.emit({ kind: 'send', node: node.config.id, session, event: { event: { $case: 'heartbeat', value: {} } } });
 }
 
 function inventoryReported(ctx: StepContext, node: NodeRecord, inventory: Inventory): void {
@@ -218,8 +222,8 @@ function reconcile(ctx: StepContext, node: NodeRecord, hello: Hello): void {
   loseLeases(ctx, node, (incarnation) => incarnation !== hello.incarnation, `node ${node.config.name} restarted`);
   const held = new Set(hello.attempts.map(({ jobId, token }) => attemptKey(jobId, token)));
   for (const id of node.workers) {
-    const worker = ctx.state.workers.get(id);
-    for (const [key, { job, token }] of [...(worker?.attempts ?? [])]) {
+    const worker = listedWorker(ctx.state, id);
+    for (const [key, { job, token }] of [...worker.attempts]) {
       if (held.has(key)) continue;
       const lost = leasedBy(ctx.state, node, job, token);
       freeSlot(ctx, node, job, token);
@@ -243,12 +247,12 @@ function reconcile(ctx: StepContext, node: NodeRecord, hello: Hello): void {
 /** Gives up the leases of a node with a matching incarnation, and the slots they held. */
 function loseLeases(ctx: StepContext, node: NodeRecord, which: (incarnation: string) => boolean, how: string): void {
   for (const id of node.workers) {
-    const worker = ctx.state.workers.get(id);
-    for (const [key, { job: jobId, token }] of [...(worker?.attempts ?? [])]) {
+    const worker = listedWorker(ctx.state, id);
+    for (const [key, { job: jobId, token }] of [...worker.attempts]) {
       const job = ctx.state.jobs.get(jobId);
       const lease = job?.token === token ? job.lease : null;
       if (lease !== null && !which(lease.incarnation)) continue;
-      worker?.attempts.delete(key);
+      worker.attempts.delete(key);
       if (job !== undefined && lease !== null) lose(ctx, job, { reason: 'NODE_LOST', how });
     }
   }
@@ -272,11 +276,12 @@ function isLoadBalanced(state: State, worker: WorkerRecord): boolean {
 }
 
 function workersReported(ctx: StepContext, node: NodeRecord, actual: ActualWorkers | undefined): void {
+  // An agent that has no workers may leave them out.
   const reported = new Map((actual?.workers ?? []).map((status) => [status.workerId, status]));
   noteOrphans(ctx.state, node, reported.values());
   const touched = new Set<string>();
   for (const id of [...node.workers]) {
-    const worker = ctx.state.workers.get(id) as WorkerRecord;
+    const worker = listedWorker(ctx.state, id);
     const told = reported.get(id);
     const status = told === undefined ? null : reportedStatus(worker, told);
     if (status !== null) {

@@ -11,6 +11,7 @@ import type { Now } from '../now.ts';
 import type { State } from '../state.ts';
 import type { EndpointRecord } from '../state/endpoints.ts';
 import { noUsage } from '../state/fleet.ts';
+import { listedWorker, nodeOfWorker } from '../state/references.ts';
 
 export interface Unservable {
   /** For everyone, also callers of public endpoints. */
@@ -77,7 +78,7 @@ function reasonOf(state: State, endpoint: EndpointRecord, now: Now, { absenceMs,
     const detail = `${starts.failures} consecutive starts failed; last error: ${starts.lastError}`;
     return { reason: 'its workers do not start', detail, retryAfterMs: retryPauseMs(starts.failures) };
   }
-  const isPlaced = [...workers].some((id) => state.workers.get(id)?.drain === false);
+  const isPlaced = [...workers].some((id) => !listedWorker(state, id).drain);
   if (endpoint.unplaced.count === 0 || isPlaced) return null;
   const isLong = now.mono - endpoint.unplaced.since >= absenceMs && !isAway;
   if (!endpoint.rejections.every(({ reason }) => LASTING.has(reason) || OF_SIZE.has(reason) || (isLong && PASSING.has(reason))))
@@ -90,8 +91,8 @@ function reasonOf(state: State, endpoint: EndpointRecord, now: Now, { absenceMs,
 
 /** A worker of the release before, or of this one, that serves. */
 function mayServe(state: State, id: string): boolean {
-  const worker = state.workers.get(id);
-  return worker !== undefined && isReady(worker) && state.nodes.get(worker.node)?.session !== null;
+  const worker = listedWorker(state, id);
+  return isReady(worker) && nodeOfWorker(state, worker).session !== null;
 }
 
 /** By the rejections that it was found for: they are one array for equal needs, and others once a node has changed. */
@@ -101,6 +102,7 @@ function fitsEmptyNode(state: State, { config, rejections }: EndpointRecord): bo
   const known = FITS.get(rejections);
   if (known !== undefined) return known;
   const release = state.releases.get(config.release);
+  // A database that was restored in part lacks the release's row.
   if (release === undefined) return true;
   const want = wanted(state, config, release);
   const fits = [...state.nodes.values()].some((node) => !('reason' in fitOn(want, node, noUsage())));

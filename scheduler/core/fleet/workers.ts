@@ -1,4 +1,5 @@
 /** The desired workers of each node: kept in the store and sent to agents as a whole set with an epoch. */
+import { invariant, present } from '../../../lib/invariant.ts';
 import type { WorkerRuntime } from '../../../lib/isolation.ts';
 import type { StepContext } from '../context.ts';
 import { noteDecision } from '../scaling/decisions.ts';
@@ -6,6 +7,7 @@ import { emptyUpdate } from '../control/directory.ts';
 import type { State } from '../state.ts';
 import type { EndpointRecord } from '../state/endpoints.ts';
 import type { NodeRecord, WorkerRecord } from '../state/fleet.ts';
+import { listedWorker, listedWorkers, nodeOfWorker } from '../state/references.ts';
 import type { Now } from '../now.ts';
 import { changedPlacements } from './placed-workers.ts';
 import { staleness, type Plan } from './placement.ts';
@@ -53,6 +55,9 @@ export function requestWorker(
 ): WorkerRecord | Rejected {
   const stale = staleness(state, plan);
   if (stale !== null) return stale;
+  const release = present(state.releases.get(endpoint.config.release), 'a worker is planned for a known release', {
+    release: plan.release,
+  });
   const worker: WorkerRecord = {
     id: freshId(state),
     endpoint: endpoint.config.id,
@@ -62,9 +67,10 @@ export function requestWorker(
     runtime: plan.runtime,
     cpuMillis: plan.cpuMillis,
     memoryBytes: plan.memoryBytes,
-    maxConcurrency: state.releases.get(endpoint.config.release)?.maxConcurrency ?? 1,
+    maxConcurrency: release.maxConcurrency,
     decision,
     drain: false,
+    // Empty before the service first records its master key.
     tokenKey: state.masterKey?.id ?? '',
     ...initialWorkerState(state, now),
     placedMs: endpoint.unplaced.count === 0 ? 0 : Math.round(now.mono - endpoint.unplaced.since),
@@ -114,10 +120,12 @@ export function initialWorkerState(
 }
 
 export function addWorker(state: State, worker: WorkerRecord): void {
+  invariant(!state.workers.has(worker.id), 'a worker is added once', { worker: worker.id, node: worker.node });
+  const node = nodeOfWorker(state, worker);
   state.workers.set(worker.id, worker);
-  const node = state.nodes.get(worker.node);
-  node?.workers.add(worker.id);
-  if (node !== undefined) reserveUsage(node.usage, worker);
+  node.workers.add(worker.id);
+  reserveUsage(node.usage, worker);
+  // A database that was restored in part lacks the endpoint's row.
   state.endpoints.get(worker.endpoint)?.workers.add(worker.id);
 }
 
@@ -134,15 +142,12 @@ export function drainWorker(state: State, now: Now, worker: WorkerRecord, decisi
 
 /** Deletes a worker that is gone, or whose node is gone. */
 export function forgetWorker(state: State, id: string): void {
-  const worker = state.workers.get(id);
-  if (worker === undefined) return;
+  const worker = listedWorker(state, id);
+  const node = nodeOfWorker(state, worker);
   state.workers.delete(id);
-  const node = state.nodes.get(worker.node);
-  node?.workers.delete(id);
-  if (node !== undefined) {
-    releaseUsage(node.usage, worker);
-    notePast(node, id, worker.endpoint);
-  }
+  node.workers.delete(id);
+  releaseUsage(node.usage, worker);
+  notePast(node, id, worker.endpoint);
   state.capacity++;
   if (worker.yieldsTo !== null) state.dirtyEndpoints.add(worker.yieldsTo);
   state.endpoints.get(worker.endpoint)?.workers.delete(id);
@@ -155,7 +160,7 @@ export function notePast(node: NodeRecord, worker: string, endpoint: string): vo
   node.pastWorkers.set(worker, endpoint);
   if (node.pastWorkers.size <= MAX_PAST) return;
   const [oldest] = node.pastWorkers.keys();
-  if (oldest !== undefined) node.pastWorkers.delete(oldest);
+  node.pastWorkers.delete(present(oldest, 'a list beyond its limit has an oldest entry', { node: node.config.id }));
 }
 
 /** Returns the workers of an endpoint by the node that runs or ran them: the nodes that hold the endpoint's logs. */
@@ -164,7 +169,7 @@ export function workersByNode(state: State, endpoint: string): Map<string, Set<s
   for (const [id, node] of state.nodes) {
     const workers = new Set<string>();
     for (const [worker, of] of node.pastWorkers) if (of === endpoint) workers.add(worker);
-    for (const worker of node.workers) if (state.workers.get(worker)?.endpoint === endpoint) workers.add(worker);
+    for (const worker of node.workers) if (listedWorker(state, worker).endpoint === endpoint) workers.add(worker);
     if (workers.size > 0) found.set(id, workers);
   }
   return found;
@@ -196,12 +201,13 @@ export function flushDesired(ctx: StepContext): void {
     const node = ctx.state.nodes.get(id);
     const placements = changedPlacements(ctx.state, id);
     const update = placements === null ? null : { ...emptyUpdate(), placements: [placements] };
+    // It was removed in this step.
     if (node === undefined) {
       if (update !== null) ctx.emit({ kind: 'directory', update });
       continue;
     }
     node.epoch++;
-    const workers = [...node.workers].flatMap((worker) => ctx.state.workers.get(worker) ?? []);
+    const workers = listedWorkers(ctx.state, node.workers);
     const row: DesiredRow = { epoch: node.epoch, workers: workers.map(toDesired), past: storedPast(node) };
     const write = putRow(ctx, 'desired', id, row);
     if (update !== null) ctx.emit({ kind: 'directory', update }, write);

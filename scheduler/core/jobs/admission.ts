@@ -1,5 +1,6 @@
 /** Checks a request against its endpoint's rate limits. From then on it counts as open. */
 import type { CapstanError } from '../../../lib/errors.ts';
+import { invariant } from '../../../lib/invariant.ts';
 
 import type { StepContext } from '../context.ts';
 import type { CountedCall, Counting, Ref } from '../events.ts';
@@ -49,11 +50,13 @@ export function admitCall(
 
 /** Ends a call: it no longer counts as open. */
 export function endCall({ openCalls }: State, ticket: number): void {
+  // A call that was refused, or that an earlier state counted, is not open here.
   openCalls.get(ticket)?.release();
   openCalls.delete(ticket);
 }
 
 function count(ctx: StepContext, endpoint: EndpointRecord, { operation, ticket }: CountedCall): CapstanError | null {
+  invariant(!ctx.state.openCalls.has(ticket), 'a call has a ticket of its own', { ticket, operation });
   const usage = usageOf(endpoint, operation);
   const refusal = tryAcquire(usage, limitOf(ctx.state, endpoint, operation), { operation, now: ctx.now.mono, resent: false });
   if (refusal === null) ctx.state.openCalls.set(ticket, usage);

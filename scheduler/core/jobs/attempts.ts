@@ -15,6 +15,7 @@ import {
 } from '../../../proto/gen/capstan/v1/nodes.ts';
 
 import type { CapstanError } from '../../../lib/errors.ts';
+import { invariant, present } from '../../../lib/invariant.ts';
 import { fromPayloadMessage, ownPayload, type Payload } from '../../../lib/payload.ts';
 
 import type { Damaged } from '../../store/stored-payload.ts';
@@ -25,9 +26,10 @@ import { bodyRefusal, countedBytes } from './body-use.ts';
 import { damagedInput } from './damage.ts';
 import { fill } from './dispatch.ts';
 import { dropBody, type State } from '../state.ts';
+import { listedWorker } from '../state/references.ts';
 import { attemptKey, type NodeRecord, type WorkerRecord } from '../state/fleet.ts';
 import type { JobRecord } from '../state/jobs.ts';
-import { expire, finish, lose, requeue, start } from './jobs.ts';
+import { expire, finishLive, lose, requeue, start } from './jobs.ts';
 import { missingInput } from './missing-inputs.ts';
 import { reportedBody, reportedError } from './reported.ts';
 import { deliverChunks } from './read-stream.ts';
@@ -39,6 +41,7 @@ const REFUSAL_PAUSE_MS = 200;
 
 /** Returns the leased job that an attempt belongs to, or null if another attempt holds its lease. */
 export function leasedBy(state: State, node: NodeRecord, id: string, token: number): JobRecord | null {
+  // Agents report attempts that ended here, and could report any.
   const job = state.jobs.get(id);
   if (job === undefined || job.token !== token || job.lease === null) return null;
   return job.lease.node === node.config.id && job.lease.incarnation === node.incarnation ? job : null;
@@ -73,13 +76,14 @@ export function attemptRefused(ctx: StepContext, node: NodeRecord, event: Attemp
 /** Ends a job whose input is damaged. Another attempt would read the same bytes. */
 export function failForInput(ctx: StepContext, job: JobRecord, damage: Damaged): void {
   dropStream(ctx.state, job);
-  finish(ctx, job, { event: 'fail', output: null, error: damagedInput(job.id, damage), executionMs: null, agoMs: 0 });
+  finishLive(ctx, job, { event: 'fail', output: null, error: damagedInput(job.id, damage), executionMs: null, agoMs: 0 });
 }
 
 /** Handles a damaged input in the blob store. The agent refuses the attempt, which frees its slot. */
 export function inputDamaged(ctx: StepContext, { node, job: id, token, damage }: Extract<CoreEvent, { kind: 'input-damaged' }>): void {
   const found = ctx.state.nodes.get(node);
   const job = found === undefined ? null : leasedBy(ctx.state, found, id, token);
+  // The agent may have given up the attempt while its input was read.
   if (job === null) return;
   failForInput(ctx, job, damage);
   stopAttempt(ctx, node, { id, token }, StopReason.CANCELLED);
@@ -132,8 +136,8 @@ export function attemptProgress(state: State, node: NodeRecord, event: AttemptPr
 /** Frees the slot of an attempt. Returns its worker, or null if the slot was not held. */
 export function freeSlot({ state, now }: StepContext, node: NodeRecord, job: string, token: number): WorkerRecord | null {
   for (const id of node.workers) {
-    const worker = state.workers.get(id);
-    if (worker === undefined || !worker.attempts.delete(attemptKey(job, token))) continue;
+    const worker = listedWorker(state, id);
+    if (!worker.attempts.delete(attemptKey(job, token))) continue;
     if (worker.attempts.size === 0) {
       worker.idleSince = now.mono;
       if (worker.yieldsTo !== null) state.dirtyEndpoints.add(worker.yieldsTo);
@@ -144,6 +148,7 @@ export function freeSlot({ state, now }: StepContext, node: NodeRecord, job: str
 }
 
 function finishAttempt(ctx: StepContext, job: JobRecord, event: AttemptEnded): void {
+  invariant(job.lease !== null, 'only a leased job has an attempt that ends', { job: job.id, token: event.token });
   // Its ttl has ended and callers were told so, although the row is not deleted yet.
   if (job.deleteAt <= ctx.now.wall) {
     expire(ctx, job);
@@ -153,7 +158,7 @@ function finishAttempt(ctx: StepContext, job: JobRecord, event: AttemptEnded): v
   const output = reportedBody(event.output);
   if (output === 'invalid') {
     const { executionMs, agoMs } = event;
-    finish(ctx, job, {
+    finishLive(ctx, job, {
       event: 'fail',
       output: null,
       executionMs,
@@ -171,13 +176,13 @@ function finishAttempt(ctx: StepContext, job: JobRecord, event: AttemptEnded): v
   const error = reportedError(event.error);
   switch (event.outcome) {
     case AttemptOutcome.COMPLETED:
-      finish(ctx, job, { ...ending, event: 'complete', error: null });
+      finishLive(ctx, job, { ...ending, event: 'complete', error: null });
       return;
     case AttemptOutcome.FAILED:
-      finish(ctx, job, { ...ending, event: 'fail', error });
+      finishLive(ctx, job, { ...ending, event: 'fail', error });
       return;
     case AttemptOutcome.TIMED_OUT:
-      finish(ctx, job, { ...ending, event: 'time-out', error: error || 'executionTimeout exceeded' });
+      finishLive(ctx, job, { ...ending, event: 'time-out', error: error || 'executionTimeout exceeded' });
       return;
     case AttemptOutcome.WORKER_LOST:
       lose(ctx, job, { reason: 'WORKER_LOST', how: error || 'worker lost', agoMs: event.agoMs }, event.suspected);
@@ -198,12 +203,12 @@ function refusalOfBody(state: State, job: JobRecord, body: Payload | null, field
 /** Ends a job whose output or stream exceeds a quota. Its stream is dropped. */
 function failForQuota(ctx: StepContext, job: JobRecord, { message }: CapstanError): void {
   dropStream(ctx.state, job);
-  finish(ctx, job, { event: 'fail', output: null, error: message, executionMs: null, agoMs: 0 });
+  finishLive(ctx, job, { event: 'fail', output: null, error: message, executionMs: null, agoMs: 0 });
 }
 
 function acknowledge(ctx: StepContext, node: NodeRecord, jobId: string, token: number): void {
-  if (node.session === null) return;
-  ctx.emit({ kind: 'send', node: node.config.id, session: node.session, event: { event: { $case: 'ack', value: { jobId, token } } } });
+  const session = present(node.session, 'a node reports within a session', { node: node.config.id });
+  ctx.emit({ kind: 'send', node: node.config.id, session, event: { event: { $case: 'ack', value: { jobId, token } } } });
 }
 
 function refill(ctx: StepContext, worker: WorkerRecord | null): void {

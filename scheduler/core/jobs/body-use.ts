@@ -6,6 +6,7 @@
  * them, and they count from the store's next count on.
  */
 import { CapstanError } from '../../../lib/errors.ts';
+import { invariant } from '../../../lib/invariant.ts';
 import type { Payload } from '../../../lib/payload.ts';
 
 import type { BodyReservation } from '../effects.ts';
@@ -54,6 +55,7 @@ export function addPending(state: State, account: string, bytes: number): void {
   if (bytes === 0) return;
   const use = state.bodyUse.get(account) ?? { stored: 0, pending: 0 };
   use.pending += bytes;
+  invariant(use.pending >= 0, 'bytes that are settled were pending', { account, pending: use.pending, bytes });
   if (use.stored === 0 && use.pending === 0) state.bodyUse.delete(account);
   else state.bodyUse.set(account, use);
 }

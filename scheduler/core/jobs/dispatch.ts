@@ -1,10 +1,12 @@
 /** Assigns jobs to slots: the least loaded ready worker, ties to the most recently used, normal jobs first. */
+import { invariant } from '../../../lib/invariant.ts';
 import type { StepContext } from '../context.ts';
 import type { Write } from '../effects.ts';
 import type { State } from '../state.ts';
 import type { EndpointRecord } from '../state/endpoints.ts';
 import type { Slot, WorkerRecord } from '../state/fleet.ts';
 import type { JobRecord } from '../state/jobs.ts';
+import { listedWorker, nodeOfWorker } from '../state/references.ts';
 import type { Now } from '../now.ts';
 import { expire, leaseQueued } from './jobs.ts';
 import { first, firstBut, startRefill, wantsRefill } from './lanes.ts';
@@ -32,8 +34,10 @@ export function findFreeSlot(state: State, endpoint: EndpointRecord, now: Now, r
   const { queuePosition, isApart, held = null } = request;
   const isFree = (worker: WorkerRecord): boolean => worker !== held && hasRoom(worker, now, isApart);
   const worker = pickWorker(state, endpoint, queuePosition, isFree);
-  const node = worker === null ? undefined : state.nodes.get(worker.node);
-  return worker === null || node?.session == null ? null : { worker, node, session: node.session };
+  if (worker === null) return null;
+  const node = nodeOfWorker(state, worker);
+  invariant(node.session !== null, 'a free slot is on a connected node', { worker: worker.id, node: worker.node });
+  return { worker, node, session: node.session };
 }
 
 function pickWorker(
@@ -46,13 +50,13 @@ function pickWorker(
   let bestOld: WorkerRecord | null = null;
   let freshReady = false;
   for (const id of endpoint.workers) {
-    const worker = state.workers.get(id);
-    if (worker === undefined || !isReady(worker)) continue;
+    const worker = listedWorker(state, id);
+    if (!isReady(worker)) continue;
     const fresh = worker.release === endpoint.config.release;
     const free = isFree(worker);
     // The node is looked up only where it could change the result.
     if (free ? !goesBefore(worker, fresh ? best : bestOld) : !fresh || freshReady) continue;
-    if (state.nodes.get(worker.node)?.session == null) continue;
+    if (nodeOfWorker(state, worker).session === null) continue;
     if (fresh) freshReady = true;
     if (!free) continue;
     if (fresh) best = worker;
@@ -80,6 +84,7 @@ export function fill(ctx: StepContext, endpoint: EndpointRecord): void {
         expire(ctx, job);
         continue;
       }
+      invariant(job.endpoint === endpoint.config.id, 'a job waits at its own endpoint', { job: job.id, endpoint: endpoint.config.id });
       const isApart = runsAlone(ctx.state, job);
       const slot = findFreeSlot(ctx.state, endpoint, ctx.now, { queuePosition: job.queuePosition, isApart, held: isApart ? null : held });
       if (slot === null && isApart) {
@@ -109,6 +114,7 @@ export function mayOvertake(state: State, endpoint: EndpointRecord): boolean {
 
 /** Adds the effect that sends a leased job to its agent, once its lease is durable. */
 export function sendJob(ctx: StepContext, job: JobRecord, slot: Slot, write: Write): void {
+  invariant(job.lease?.worker === slot.worker.id, 'a job is sent to the worker that leases it', { job: job.id, worker: slot.worker.id });
   const { start } = slot.worker;
   // The job that waited for the worker is its first one.
   slot.worker.start = null;

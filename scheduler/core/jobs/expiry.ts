@@ -1,4 +1,5 @@
 /** Jobs whose ttl or retention has ended: which of the due jobs in the store are removed. */
+import { invariant } from '../../../lib/invariant.ts';
 import { StopReason } from '../../../proto/gen/capstan/v1/nodes.ts';
 
 import type { StepContext } from '../context.ts';
@@ -10,6 +11,7 @@ import { stopAttempt } from './stop-attempt.ts';
 
 /** Removes the jobs that the store reported as due (ttl or retention over). */
 export function dueRead(ctx: StepContext, event: Extract<CoreEvent, { kind: 'due-read' }>): void {
+  invariant(ctx.state.readingDue, 'due jobs arrive for the read that requested them', { jobs: event.jobs.length });
   ctx.state.readingDue = false;
   // Submissions and ends during the read have lowered nextDeletion themselves.
   if (event.nextAt !== null) noteDeletion(ctx.state, event.nextAt <= event.wall ? ctx.now.wall - DELETION_GATHER_MS : event.nextAt);

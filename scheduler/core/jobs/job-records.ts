@@ -1,4 +1,5 @@
 /** Jobs in the state. Only this module creates a job or changes its phase, its endpoint's counters and its queue. */
+import { invariant } from '../../../lib/invariant.ts';
 import type { JobRow } from '../../store/store.ts';
 
 import type { CoreEvent } from '../events.ts';
@@ -21,6 +22,7 @@ export function applyEvent<P extends Phase, E extends JobEvent>(state: State, jo
   const next: Transition | null = cell;
   if (next === null) return cell;
   (job as { phase: Phase }).phase = next.to;
+  // Undefined only where a database that was restored in part lacks the endpoint's row. Then nothing counts its jobs.
   const endpoint = state.endpoints.get(job.endpoint);
   if (next.queue !== null) moveInQueue(state, endpoint, job, next.queue);
   if (next.counts === 'attempt') job.attempts++;
@@ -49,6 +51,14 @@ function moveInQueue(state: State, endpoint: EndpointRecord | undefined, job: Jo
 function count({ counts }: EndpointRecord, job: JobRecord, next: Transition): void {
   counts.inProgress += next.running;
   if (job.priority === 1) counts.inProgressLow += next.running;
+  invariant(
+    counts.inProgressLow >= 0 && counts.inProgress >= counts.inProgressLow,
+    'a job that ends was counted as running (invariant 9)',
+    {
+      job: job.id,
+      endpoint: job.endpoint,
+    },
+  );
   switch (next.counts) {
     case null:
       return;
@@ -146,6 +156,11 @@ export function phaseOf({ state, startedAt }: JobRow): Phase {
 
 /** Returns the row of a job that is submitted now. */
 export function toRow(job: JobRecord): JobRow {
+  invariant(job.phase === (job.lease === null ? 'QUEUED' : 'LEASED'), 'a job that is submitted is queued, or leased with a lease', {
+    job: job.id,
+    phase: job.phase,
+  });
+  invariant(job.attempts === 0 && job.startedAt === null, 'a job that is submitted has not started', { job: job.id });
   return {
     seq: job.seq,
     id: job.id,

@@ -39,6 +39,7 @@ export interface Ending {
   readonly agoMs: number;
 }
 
+/** Undefined only where a database that was restored in part lacks the endpoint's row. */
 function endpointOf(state: State, job: JobRecord): EndpointRecord | undefined {
   return state.endpoints.get(job.endpoint);
 }
@@ -52,6 +53,8 @@ export function takeLease<P extends Phase, E extends 'submit-leased' | 'lease'>(
 ): Cell<P, E> {
   const next = applyEvent(state, job, event);
   invariant(next !== null, 'only a new or queued job is leased', { job: job.id, from: job.phase });
+  invariant(job.lease === null, 'a job has one lease at a time (invariant 2)', { job: job.id });
+  invariant(node.session !== null && !worker.drain, 'a lease goes to a worker that takes jobs', { job: job.id, worker: worker.id });
   job.token++;
   job.lease = { node: worker.node, incarnation: node.incarnation, worker: worker.id };
   job.leasedAt = now.wall;
@@ -60,6 +63,7 @@ export function takeLease<P extends Phase, E extends 'submit-leased' | 'lease'>(
   job.startRecorded = false;
   job.progress = null;
   dropStream(state, job);
+  // An agent that claims to hold this very attempt already does no harm.
   worker.attempts.set(attemptKey(job.id, job.token), heldAttempt(state, job, now));
   worker.lastUsed = state.nextUse++;
   state.jobs.set(job.id, job);
@@ -83,6 +87,7 @@ export function leaseQueued(ctx: StepContext, job: JobRecord, slot: Slot): Write
 export function start(state: State, now: Now, job: JobRecord, agoMs: number): void {
   // The agent says it when the handler is entered, again after a lost connection, and with the end.
   if (applyEvent(state, job, 'start') === null) return;
+  invariant(job.lease !== null && job.startedAt === null, 'a leased job starts once', { job: job.id, token: job.token });
   job.startedAt = Math.max(job.submittedAt, now.wall - agoMs);
   const endpoint = endpointOf(state, job);
   if (endpoint !== undefined) endpoint.tallies.started++;
@@ -91,34 +96,46 @@ export function start(state: State, now: Now, job: JobRecord, agoMs: number): vo
 
 /** Makes the start of an attempt that has run for a while durable, so that it counts even if both sides crash. */
 export function recordStart(ctx: StepContext, job: JobRecord, token: number): void {
-  if (job.phase !== 'STARTED' || job.token !== token || job.startRecorded || job.startedAt === null) return;
+  const ids = { job: job.id, token, present: job.token, phase: job.phase };
+  invariant(job.phase === 'STARTED' && job.token === token, 'the deadline of a start ends with its attempt', ids);
+  invariant(!job.startRecorded, 'a start is recorded once', ids);
+  const startedAt = present(job.startedAt, 'a started job has the time of its start', ids);
   job.startRecorded = true;
   ctx.write({
     kind: 'started',
     seq: job.seq,
     token,
-    startedAt: job.startedAt,
+    startedAt,
     attempts: job.attempts,
-    delayMs: span(job.submittedAt, job.startedAt),
+    delayMs: span(job.submittedAt, startedAt),
   });
 }
 
-/** Ends a job and replies to its waiters. Returns null if its phase forbids it. */
-export function finish(
-  ctx: StepContext,
-  job: JobRecord,
-  ending: Ending,
-  cause: Cause | null = null,
-): { readonly write: Write; readonly view: Job } | null {
+/** The end of a job: the operation that records it, and the caller's view of the job. */
+export interface Finished {
+  readonly write: Write;
+  readonly view: Job;
+}
+
+/** Ends a job that waits or is leased, and replies to its waiters. */
+export function finishLive(ctx: StepContext, job: JobRecord, ending: Ending): Finished {
+  return present(finish(ctx, job, ending), 'a job that waits or is leased can end', { job: job.id, phase: job.phase, event: ending.event });
+}
+
+/** Ends a job and replies to its waiters. Returns null if its phase forbids it: it has ended, or only a running job ends so. */
+export function finish(ctx: StepContext, job: JobRecord, ending: Ending, cause: Cause | null = null): Finished | null {
   const from = job.phase === 'QUEUED' ? 'IN_QUEUE' : 'LEASED';
   const next = applyEvent(ctx.state, job, ending.event);
   if (next === null) return null;
+  invariant((from === 'LEASED') === (job.lease !== null), 'a job has a lease while it is leased', { job: job.id, from });
   const state = next.to;
   const endedAt = Math.max(job.submittedAt, ctx.now.wall - ending.agoMs);
-  const delayMs = job.startedAt === null ? null : span(job.submittedAt, job.startedAt);
-  const executionMs = delayMs === null ? null : (ending.executionMs ?? span(job.startedAt as number, endedAt));
+  const { startedAt } = job;
+  const delayMs = startedAt === null ? null : span(job.submittedAt, startedAt);
+  const executionMs = startedAt === null ? null : (ending.executionMs ?? span(startedAt, endedAt));
   const deleteAt = endedAt + job.retentionMs;
   const endpoint = endpointOf(ctx.state, job);
+  // Without its endpoint's row a job is of no account, and its webhook is not signed.
   const hook = hookOf(job, endpoint?.config.account ?? '', ctx.now, { status: state, error: ending.error, delayMs, executionMs });
   const stream = takeStream(ctx.state, job);
   const chunks = stream?.chunks ?? [];
@@ -140,6 +157,7 @@ export function finish(
       error: ending.error,
       output: ending.output,
       chunks,
+      // Of no chunks.
       firstChunk: stream?.first ?? 0,
       hook,
     },
@@ -195,12 +213,13 @@ export function requeue(ctx: StepContext, job: JobRecord, { reason, how, agoMs =
   const started = job.phase === 'STARTED';
   const next = applyEvent(ctx.state, job, 'requeue');
   invariant(next !== null, 'only a leased job is requeued', { job: job.id, from: job.phase, reason });
+  const lease = present(job.lease, 'a leased job has a lease', { job: job.id, reason });
   const { submittedAt, startedAt } = job;
   const ended = {
     submittedAt,
     attempt: started ? job.attempts : job.attempts + 1,
     worker: job.worker,
-    node: job.lease?.node ?? null,
+    node: lease.node,
     leasedAt: job.leasedAt,
     startedAt,
     endedAt: Math.max(startedAt ?? submittedAt, ctx.now.wall - agoMs),
@@ -229,6 +248,7 @@ export function requeue(ctx: StepContext, job: JobRecord, { reason, how, agoMs =
  */
 export function lose(ctx: StepContext, job: JobRecord, lost: Omit<Lost, 'charged'>, isSuspected = false): void {
   const { how, agoMs = 0 } = lost;
+  const lease = present(job.lease, 'only a leased job loses its worker', { job: job.id, reason: lost.reason });
   if (job.deleteAt <= ctx.now.wall) {
     expire(ctx, job);
     return;
@@ -242,22 +262,22 @@ export function lose(ctx: StepContext, job: JobRecord, lost: Omit<Lost, 'charged
   const charged = job.attempts - unchargedAttempts(job.pastAttempts, job.submittedAt) + suspicions;
   const last = !isFree && job.phase === 'STARTED' && charged >= max;
   if (endpoint !== undefined) endpoint.tallies.lost++;
-  const facts = { job: job.id, endpoint: job.endpoint, attempt: job.token, worker: job.worker, node: job.lease?.node, how };
+  const facts = { job: job.id, endpoint: job.endpoint, attempt: job.token, worker: job.worker, node: lease.node, how };
   ctx.emit({ kind: 'log', level: 'warn', message: last ? 'the last attempt was lost' : 'attempt lost', facts });
   if (last) {
     // More than one only where the limit is 1: the first attempt ran beside others.
     const error = `${how} (attempt ${Math.min(charged, max)} of ${max})`;
-    finish(ctx, job, { event: 'fail', output: null, error, executionMs: null, agoMs });
+    finishLive(ctx, job, { event: 'fail', output: null, error, executionMs: null, agoMs });
   } else {
     requeue(ctx, job, isFree ? { ...lost, reason: 'SUSPECTED', charged: false } : { ...lost, charged: true });
   }
 }
 
 /** Removes a job whose ttl has ended, in any phase before its end. */
-export function expire(ctx: StepContext, job: JobRecord): Write | null {
+export function expire(ctx: StepContext, job: JobRecord): void {
   const waited = job.phase === 'QUEUED';
   const next = applyEvent(ctx.state, job, 'expire');
-  if (next === null) return null;
+  invariant(next !== null, 'a job expires once', { job: job.id, from: job.phase });
   const endpoint = endpointOf(ctx.state, job);
   if (endpoint !== undefined) endpoint.tallies.expired++;
   job.lease = null;
@@ -265,7 +285,6 @@ export function expire(ctx: StepContext, job: JobRecord): Write | null {
   const write = ctx.write({ kind: next.op, seq: job.seq, dueBy: null });
   if (waited) emitWait(ctx, job, { outcome: 'expired', reason: 'ttl exceeded' }, write);
   replyNotFound(ctx, job.id, write);
-  return write;
 }
 
 /** Adds the effect that records the wait of a job that ends in the queue, once its end is durable. */
@@ -282,7 +301,8 @@ function emitWait(
 /** Removes the stored row of an ended job whose retention is over, unless the job was retried since the read. */
 export function expireEnded(ctx: StepContext, row: JobRow, dueBy: number): void {
   const next = transition(phaseOf(row), 'expire');
-  if (next !== null) ctx.write({ kind: next.op, seq: row.seq, dueBy });
+  invariant(next !== null, 'a stored job can expire', { job: row.id, state: row.state });
+  ctx.write({ kind: next.op, seq: row.seq, dueBy });
 }
 
 /** Puts an ended job, of this row, at the tail of its queue, as if submitted now. Returns null if its phase forbids it. */
@@ -291,8 +311,7 @@ export function retryEnded(ctx: StepContext, job: JobRecord, row: JobRow, call: 
   job.pastAttempts = withEnd(ctx.state, row);
   // The position is set first, because the queue is ordered by it.
   job.queuePosition = ctx.state.nextQueuePosition++;
-  const next = applyEvent(ctx.state, job, 'retry');
-  if (next === null) return null;
+  const next = present(applyEvent(ctx.state, job, 'retry'), 'the table allowed the retry', { job: job.id });
   job.token++;
   job.attempts = 0;
   job.submittedAt = ctx.now.wall;
@@ -317,18 +336,22 @@ function withEnd(state: State, row: JobRow): string | null {
     submittedAt,
     attempt: startedAt === null ? attempts + 1 : attempts,
     worker,
-    node: state.workers.get(worker ?? '')?.node ?? null,
+    // The worker may be gone, with its node.
+    node: worker === null ? null : (state.workers.get(worker)?.node ?? null),
     leasedAt: null,
     startedAt,
     endedAt,
     reason: row.state,
+    // A job that timed out may have no error.
     error: row.error ?? '',
   });
 }
 
 /** Undoes the state's changes for a submission or retry that the store refused. */
 export function undo(state: State, job: JobRecord): void {
+  // Its ttl ended before the store's outcome arrived.
   if (applyEvent(state, job, 'refuse') === null) return;
+  // The worker may be gone by now.
   if (job.lease !== null) state.workers.get(job.lease.worker)?.attempts.delete(attemptKey(job.id, job.token));
   job.lease = null;
   forget(state, job);

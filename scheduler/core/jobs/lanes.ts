@@ -6,6 +6,7 @@
  * being read, requeued jobs enter the window at once, and jobs added or removed in the meantime are recorded, because
  * the rows of the read may miss them or still contain them.
  */
+import { invariant, present } from '../../../lib/invariant.ts';
 import type { JobRecord, Lane } from '../state/jobs.ts';
 
 /** Adds a job at the tail. Returns false if the job is beyond the window: then only the store holds it. */
@@ -16,7 +17,8 @@ export function enqueue(lane: Lane, job: JobRecord, windowSize: number): boolean
       lane.window.push(job);
       return true;
     }
-    lane.covered = (lane.window.at(-1) as JobRecord).queuePosition;
+    lane.covered = present(lane.window.at(-1), 'a full window has a last job', { job: job.id }).queuePosition;
+    invariant(lane.covered < job.queuePosition, 'a job enters its queue at the tail', { job: job.id });
   }
   if (lane.refill !== null) lane.refill.added = true;
   return false;
@@ -35,7 +37,7 @@ export function firstBut(lane: Lane, passed: ReadonlySet<JobRecord>): JobRecord 
   const head = first(lane);
   if (head === null || !passed.has(head)) return head;
   for (let at = lane.head + 1; at < lane.window.length; at++) {
-    const job = lane.window[at] as JobRecord;
+    const job = present(lane.window[at], 'a window has no gaps');
     if (job.phase === 'QUEUED' && !passed.has(job)) return job;
   }
   return null;
@@ -44,7 +46,7 @@ export function firstBut(lane: Lane, passed: ReadonlySet<JobRecord>): JobRecord 
 /** Returns the first queued job, or null if the window has none. */
 export function first(lane: Lane): JobRecord | null {
   while (lane.head < lane.window.length) {
-    const job = lane.window[lane.head] as JobRecord;
+    const job = present(lane.window[lane.head], 'a window has no gaps');
     if (job.phase === 'QUEUED') return job;
     lane.head++;
   }
@@ -57,8 +59,10 @@ export function first(lane: Lane): JobRecord | null {
 
 /** Removes a job of the window, usually the one that {@link first} returned. */
 export function take(lane: Lane, job: JobRecord): void {
+  invariant(lane.count > 0, 'a job that is taken was counted in its lane', { job: job.id });
   lane.count--;
   const at = lane.window[lane.head] === job ? lane.head : lane.window.indexOf(job, lane.head);
+  invariant(at >= lane.head, 'a job that is taken is in the window', { job: job.id });
   if (at > lane.head) {
     lane.window.splice(at, 1);
     return;
@@ -72,6 +76,7 @@ export function take(lane: Lane, job: JobRecord): void {
 
 /** Records that a queued job left the queue other than by {@link take}. The caller changes its phase. */
 export function leave(lane: Lane, seq: number): void {
+  invariant(lane.count > 0, 'a job that leaves its lane was counted in it', { seq });
   lane.count--;
   lane.refill?.removed.add(seq);
 }
@@ -86,6 +91,7 @@ export function wantsRefill(lane: Lane, windowSize: number): boolean {
  * delays commits.
  */
 export function startRefill(lane: Lane, windowSize: number): { readonly after: number; readonly limit: number } {
+  invariant(lane.refill === null, 'a lane has one refill at a time', { covered: lane.covered });
   lane.refill = { added: false, removed: new Set() };
   return { after: lane.covered, limit: Math.max(1, Math.min(windowSize - (lane.window.length - lane.head), Math.ceil(windowSize / 4))) };
 }
@@ -100,18 +106,18 @@ export function finishRefill(
   limit: number,
   known: (id: string) => boolean,
 ): { readonly added: JobRecord[]; readonly dropped: JobRecord[] } {
-  const refill = lane.refill;
+  const refill = present(lane.refill, 'rows of a head arrive for the refill that requested them', { covered: lane.covered });
   lane.refill = null;
-  if (refill === null) return { added: [], dropped: [] };
   const last = rows.at(-1);
   if (rows.length < limit && !refill.added) lane.covered = Number.POSITIVE_INFINITY;
   else if (last !== undefined) lane.covered = last.queuePosition;
   const added = rows.filter((job) => !refill.removed.has(job.seq) && !known(job.id));
   for (const job of added) insert(lane, job);
   const dropped: JobRecord[] = [];
-  while ((lane.window.at(-1)?.queuePosition ?? 0) > lane.covered && lane.window.length > lane.head) {
-    const job = lane.window.pop() as JobRecord;
-    if (job.phase === 'QUEUED') dropped.push(job);
+  for (let last = lane.window.at(-1); last !== undefined && last.queuePosition > lane.covered; last = lane.window.at(-1)) {
+    if (lane.window.length <= lane.head) break;
+    lane.window.pop();
+    if (last.phase === 'QUEUED') dropped.push(last);
   }
   return { added, dropped };
 }
@@ -122,7 +128,7 @@ function insert(lane: Lane, job: JobRecord): void {
   let high = window.length;
   while (low < high) {
     const middle = (low + high) >> 1;
-    if ((window[middle] as JobRecord).queuePosition < job.queuePosition) low = middle + 1;
+    if (present(window[middle], 'a window has no gaps').queuePosition < job.queuePosition) low = middle + 1;
     else high = middle;
   }
   if (low === window.length) window.push(job);

@@ -1,6 +1,7 @@
 /** The present rate limits of an endpoint: its own or the account's, raised by its running workers. */
 import type { State } from '../state.ts';
 import type { EndpointRecord } from '../state/endpoints.ts';
+import { listedWorker } from '../state/references.ts';
 import { effectiveLimit, Usage, type Limit, type LimitedOperation } from './rate-limits.ts';
 
 export function usageOf(endpoint: EndpointRecord, operation: LimitedOperation): Usage {
@@ -20,8 +21,7 @@ export function limitOf(state: State, endpoint: EndpointRecord, operation: Limit
   if (base.requests === 0 || endpoint.workers.size * perWorker <= base.requests) return base;
   let running = 0;
   for (const id of endpoint.workers) {
-    const worker = state.workers.get(id);
-    if (worker !== undefined && worker.attempts.size > 0) running++;
+    if (listedWorker(state, id).attempts.size > 0) running++;
   }
   return effectiveLimit(base, running, perWorker);
 }

@@ -3,10 +3,11 @@
  * by the ordinary refills, so a purge of a million jobs takes many small steps. Jobs submitted in the meantime are left
  * alone.
  */
+import { invariant } from '../../../lib/invariant.ts';
 import type { StepContext } from '../context.ts';
 import type { State } from '../state.ts';
 import type { EndpointRecord } from '../state/endpoints.ts';
-import { expire, finish } from './jobs.ts';
+import { expire, finishLive } from './jobs.ts';
 import { first } from './lanes.ts';
 
 /** Error of a job that a purge ended. */
@@ -18,6 +19,7 @@ const PURGED_ERROR = 'purged from the queue';
  */
 export function startPurge(state: State, endpoint: EndpointRecord, call: number | null, error: string = PURGED_ERROR): void {
   endpoint.purge ??= { upTo: 0, removed: 0, error, calls: [] };
+  invariant(endpoint.purge.upTo < state.nextQueuePosition, 'positions of a queue grow', { endpoint: endpoint.config.id });
   endpoint.purge.upTo = state.nextQueuePosition - 1;
   endpoint.purge.error = error;
   if (call !== null) endpoint.purge.calls.push(call);
@@ -34,8 +36,7 @@ export function purgeStep(ctx: StepContext, endpoint: EndpointRecord): void {
         expire(ctx, job);
         continue;
       }
-      const ended = finish(ctx, job, { event: 'cancel', output: null, error: purge.error, executionMs: null, agoMs: 0 });
-      if (ended === null) break;
+      finishLive(ctx, job, { event: 'cancel', output: null, error: purge.error, executionMs: null, agoMs: 0 });
       purge.removed++;
     }
     if (lane.covered < purge.upTo || lane.refill !== null) left = true;

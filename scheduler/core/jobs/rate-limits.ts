@@ -7,6 +7,7 @@
  */
 import type { LIMITED_OPERATIONS } from '../../../lib/endpoint-settings.ts';
 import { CapstanError } from '../../../lib/errors.ts';
+import { invariant, present } from '../../../lib/invariant.ts';
 
 /** Length of the window, ms. */
 export const WINDOW_MS = 10_000;
@@ -56,6 +57,7 @@ export class Usage {
 
   /** Counts one open request less. */
   release(): void {
+    invariant(this.#open > 0, 'a request that is released was open', { open: this.#open });
     this.#open--;
   }
 
@@ -68,9 +70,10 @@ export class Usage {
     return this.#count;
   }
 
-  /** Returns when the oldest accepted request leaves the window. */
+  /** Returns when the oldest request in the window was accepted. There must be one. */
   oldest(): number {
-    return this.#times[this.#first] ?? 0;
+    invariant(this.#count > 0, 'a window that is full has an oldest request');
+    return present(this.#times[this.#first], 'the window is within its buffer', { first: this.#first });
   }
 
   accept(now: number): void {

@@ -7,6 +7,7 @@ import { mayOvertake } from './dispatch.ts';
 import { hasRoom, isReady } from './slots.ts';
 import type { State } from '../state.ts';
 import type { EndpointRecord } from '../state/endpoints.ts';
+import { listedWorkers, nodeOfWorker } from '../state/references.ts';
 import type { Now } from '../now.ts';
 import { explainRejections } from '../fleet/placement/rejections.ts';
 
@@ -36,9 +37,9 @@ export interface Explanation {
 /** Returns the reason for the head of an endpoint's queue. */
 export function queueReason(state: State, endpoint: EndpointRecord, now: Now): Explanation {
   if (endpoint.config.workersMax === 0) return { reason: 'PAUSED', detail: 'workersMax is 0' };
-  const workers = [...endpoint.workers].flatMap((id) => state.workers.get(id) ?? []);
+  const workers = listedWorkers(state, endpoint.workers);
   const sick = workers.find((worker) => !worker.drain && worker.status?.state === WorkerState.UNHEALTHY);
-  if (workers.some((worker) => isReady(worker) && state.nodes.get(worker.node)?.session !== null)) {
+  if (workers.some((worker) => isReady(worker) && nodeOfWorker(state, worker).session !== null)) {
     const isApart = mayOvertake(state, endpoint);
     if (workers.some((worker) => isReady(worker) && hasRoom(worker, now, isApart))) return { reason: '', detail: '' };
     const lacks = isApart ? 'no empty one for a job that runs alone' : 'no free slot';
@@ -53,7 +54,7 @@ export function queueReason(state: State, endpoint: EndpointRecord, now: Now): E
   if (sick?.status != null) return { reason: 'CRASH_LOOP', detail: `worker ${sick.id}: ${sick.status.reason}: ${sick.status.detail}` };
   const throttled = workers.find((worker) => worker.status?.state === WorkerState.THROTTLED);
   if (throttled !== undefined) return { reason: 'THROTTLED', detail: `worker ${throttled.id}: ${throttled.status?.detail ?? ''}` };
-  const starting = workers.find((worker) => !worker.drain && state.nodes.get(worker.node)?.session !== null);
+  const starting = workers.find((worker) => !worker.drain && nodeOfWorker(state, worker).session !== null);
   if (starting !== undefined) {
     const pulling = starting.status?.reason === 'IMAGE_PULL';
     const waitsFor = starting.status?.detail ?? '';

@@ -6,6 +6,7 @@
 import type { StepContext } from '../context.ts';
 import type { EndpointRecord } from '../state/endpoints.ts';
 import type { HeldAttempt, WorkerRecord } from '../state/fleet.ts';
+import { listedWorkers, nodeOfWorker } from '../state/references.ts';
 import { hasRoom, isReady } from './slots.ts';
 
 /** A worker enters an attempt long before this time, unless it is busy, ms. */
@@ -14,7 +15,7 @@ export const RECALL_AFTER_MS = 500;
 export function recallWaiting(ctx: StepContext, endpoint: EndpointRecord): void {
   const { state, now } = ctx;
   if (endpoint.recallAt > now.mono || endpoint.lanes.some(({ count }) => count > 0)) return;
-  const workers = [...endpoint.workers].flatMap((id) => state.workers.get(id) ?? []);
+  const workers = listedWorkers(state, endpoint.workers);
   const busy = workers.filter(({ attempts }) => attempts.size > 1);
   if (busy.length === 0) return;
   // Those that were recalled before are on their way to one.
@@ -44,18 +45,21 @@ export function recallWaiting(ctx: StepContext, endpoint: EndpointRecord): void 
 function isIdle({ state, now }: StepContext, endpoint: EndpointRecord, worker: WorkerRecord): boolean {
   const isFresh = worker.release === endpoint.config.release;
   return (
-    isFresh && worker.attempts.size === 0 && isReady(worker) && hasRoom(worker, now, true) && state.nodes.get(worker.node)?.session != null
+    isFresh && worker.attempts.size === 0 && isReady(worker) && hasRoom(worker, now, true) && nodeOfWorker(state, worker).session !== null
   );
 }
 
 /** Whether an attempt is not known to be entered. */
 function isUnentered({ state }: StepContext, { job: id, token }: HeldAttempt): boolean {
+  // The job may have ended, while its attempt still holds the slot.
   const job = state.jobs.get(id);
   return job?.phase === 'LEASED' && job.token === token;
 }
 
-function recall(ctx: StepContext, { node }: WorkerRecord, held: HeldAttempt): void {
-  const session = ctx.state.nodes.get(node)?.session ?? null;
+function recall(ctx: StepContext, worker: WorkerRecord, held: HeldAttempt): void {
+  const { node } = worker;
+  const { session } = nodeOfWorker(ctx.state, worker);
+  // A node that is away is asked once it is back.
   if (session === null) return;
   held.isRecalled = true;
   const value = { jobId: held.job, token: held.token };

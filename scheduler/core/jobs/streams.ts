@@ -7,6 +7,7 @@
  * Bounded per job and over all jobs: without a reader the oldest chunks are dropped first (the job's output still
  * contains all of them).
  */
+import { invariant } from '../../../lib/invariant.ts';
 import { memoryBytes, ownPayload, type Payload } from '../../../lib/payload.ts';
 import { addPending, countedBytes } from './body-use.ts';
 import { dropBody, type State } from '../state.ts';
@@ -91,7 +92,9 @@ export function dropStream(state: State, job: JobRecord): void {
 export function takeStream(state: State, job: JobRecord): StreamBuffer | null {
   const { stream } = job;
   if (stream !== null) {
+    invariant(stream.next - stream.first === stream.chunks.length, 'kept chunks have no gap', { job: job.id, first: stream.first });
     state.streamBytes -= stream.bytes;
+    invariant(state.streamBytes >= 0, 'the bytes of a stream were counted', { job: job.id, bytes: stream.bytes });
     countChunks(state, job, stream.chunks, -1);
   }
   job.stream = null;
@@ -123,6 +126,10 @@ function remember(state: State, { id, token }: Attempt, channel: number, next: n
 function count(state: State, stream: StreamBuffer, bytes: number): void {
   stream.bytes += bytes;
   state.streamBytes += bytes;
+  invariant(stream.bytes >= 0 && state.streamBytes >= stream.bytes, 'chunks that are dropped were counted', {
+    bytes: stream.bytes,
+    all: state.streamBytes,
+  });
 }
 
 /**
@@ -131,6 +138,7 @@ function count(state: State, stream: StreamBuffer, bytes: number): void {
  */
 function countChunks(state: State, job: JobRecord, chunks: readonly Payload[], by: 1 | -1): void {
   const account = state.endpoints.get(job.endpoint)?.config.account;
+  // A database that was restored in part lacks the endpoint's row.
   if (account === undefined) return;
   for (const chunk of chunks) addPending(state, account, by * countedBytes(chunk));
 }

@@ -1,5 +1,6 @@
 /** Submissions: which are refused, and whether a new job waits or gets a slot at once. */
 import { CapstanError } from '../../../lib/errors.ts';
+import { invariant } from '../../../lib/invariant.ts';
 import type { Outcome, WholeJob } from '../../store/store.ts';
 
 import type { StepContext } from '../context.ts';
@@ -53,6 +54,7 @@ function insert(ctx: StepContext, endpoint: EndpointRecord, event: Extract<CoreE
     dropBody(ctx.state, event.input);
     return;
   }
+  invariant(!ctx.state.jobs.has(event.job), 'a job that the state holds is not submitted again', { job: event.job });
   const job = newJob(ctx.state, ctx.now, endpoint, event);
   noteDeletion(ctx.state, job.deleteAt);
   endpoint.tallies.submitted++;

@@ -1,5 +1,6 @@
 /** Waiting requests: for a job's end, for its next chunk, or for a row being read. No polling. */
 import { CapstanError } from '../../../lib/errors.ts';
+import { invariant, present } from '../../../lib/invariant.ts';
 import { toPayloadMessage, type Payload } from '../../../lib/payload.ts';
 import type { JobState } from '../../../proto/gen/capstan/v1/common.ts';
 import type { Job } from '../../../proto/gen/capstan/v1/jobs.ts';
@@ -69,11 +70,13 @@ export function dropWaiter(state: State, waiter: Waiter): void {
   if (waiter.done) return;
   waiter.done = true;
   if (waiter.deadline !== null) state.deadlines.drop(waiter.deadline);
-  const list = state.waiters.get(waiter.job);
-  if (list !== undefined) {
-    if (list.length === 1) state.waiters.delete(waiter.job);
-    else list.splice(list.indexOf(waiter), 1);
-  }
+  const ids = { job: waiter.job, channel: waiter.channel, request: waiter.request };
+  const list = present(state.waiters.get(waiter.job), 'a waiter is listed with its job', ids);
+  const at = list.indexOf(waiter);
+  invariant(at >= 0, 'a waiter is listed once with its job', ids);
+  if (list.length === 1) state.waiters.delete(waiter.job);
+  else list.splice(at, 1);
+  // A gateway that gives two open requests one number has one entry for both.
   const channel = state.channels.get(waiter.channel);
   channel?.delete(waiter.request);
   if (channel?.size === 0) state.channels.delete(waiter.channel);
@@ -86,6 +89,7 @@ export function findWaiter(state: State, ref: Ref): Waiter | null {
 /** Deletes every waiter of a channel that closed. Whether its last replies arrived is unknown. */
 export function dropChannel(state: State, channel: number): void {
   for (const [job, handed] of state.handed) if (handed.channel === channel) state.handed.delete(job);
+  // A channel without open requests has no entry.
   for (const waiter of [...(state.channels.get(channel)?.values() ?? [])]) abandonWaiter(state, waiter);
 }
 

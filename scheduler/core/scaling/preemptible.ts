@@ -2,6 +2,7 @@
 import type { Now } from '../now.ts';
 import type { State } from '../state.ts';
 import type { WorkerRecord } from '../state/fleet.ts';
+import { listedWorker } from '../state/references.ts';
 import { loadOf } from './load.ts';
 import { isWithoutRequests } from './scaling-requests.ts';
 
@@ -62,8 +63,8 @@ export function aboveMin(state: State, id: string, counts: (worker: WorkerRecord
   if (endpoint === undefined) return 0;
   let staying = 0;
   for (const each of endpoint.workers) {
-    const worker = state.workers.get(each);
-    if (worker !== undefined && !worker.drain && worker.release === endpoint.config.release && counts(worker)) staying++;
+    const worker = listedWorker(state, each);
+    if (!worker.drain && worker.release === endpoint.config.release && counts(worker)) staying++;
   }
   return staying - endpoint.config.workersMin;
 }

@@ -11,6 +11,7 @@
  *     that share a device are served in runs, and none starves.
  *   - The room is claimed (claims.ts): no other endpoint gets it, and no second worker ends for the same job.
  */
+import { present } from '../../../lib/invariant.ts';
 import type { StepContext } from '../context.ts';
 import { addClaim, releaseClaim, releaseClaims } from '../fleet/claims.ts';
 import { wanted, type Wanted } from '../fleet/placement/feasible.ts';
@@ -23,6 +24,7 @@ import type { Now } from '../now.ts';
 import type { State } from '../state.ts';
 import type { EndpointRecord } from '../state/endpoints.ts';
 import type { Claim } from '../state/fleet.ts';
+import { listedWorkers } from '../state/references.ts';
 import { avoidedNodes, inCrashLoop } from './crash-loops.ts';
 import { noteDecision } from './decisions.ts';
 import { loadOf } from './load.ts';
@@ -40,7 +42,7 @@ export function preempt(ctx: StepContext, endpoint: EndpointRecord, round: Preem
   }
   for (const claim of endpoint.claims) if (isVoid(state, now, claim)) releaseClaim(state, endpoint, claim);
   drainYielding(ctx, endpoint);
-  const staying = [...endpoint.workers].flatMap((id) => state.workers.get(id) ?? []).filter(({ drain }) => !drain);
+  const staying = listedWorkers(state, endpoint.workers).filter(({ drain }) => !drain);
   const starting = staying.filter(({ ready }) => !ready).length;
   const slots = Math.max(1, release.maxConcurrency);
   const needed = Math.min(endpoint.unplaced.count, Math.ceil(waiting / slots) - starting);
@@ -106,11 +108,11 @@ function drainYielding(ctx: StepContext, endpoint: EndpointRecord): void {
         break;
       }
       if (!isIdle(state, worker)) continue;
-      const owner = state.endpoints.get(worker.endpoint);
+      const owner = present(state.endpoints.get(worker.endpoint), 'only a worker of a known endpoint makes room', { worker: worker.id });
       // Nothing waits for a worker that is to be replaced: it was idle.
-      if (owner !== undefined) owner.replace = null;
-      const isOver = owner !== undefined && loadOf(state, owner, now).waiting > 0;
-      const forWhom = owner === undefined ? 'other jobs' : `jobs of ${nameFor(state, owner, endpoint.config.id)}`;
+      owner.replace = null;
+      const isOver = loadOf(state, owner, now).waiting > 0;
+      const forWhom = `jobs of ${nameFor(state, owner, endpoint.config.id)}`;
       drainWorker(state, now, worker, `${isOver ? 'its turn is over' : 'idle'}: makes room for ${forWhom}`);
     }
   }

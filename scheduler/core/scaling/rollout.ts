@@ -18,6 +18,7 @@ import { first } from '../jobs/lanes.ts';
 import type { State } from '../state.ts';
 import type { EndpointRecord } from '../state/endpoints.ts';
 import type { WorkerRecord } from '../state/fleet.ts';
+import { listedWorker } from '../state/references.ts';
 import type { Now } from '../now.ts';
 import { drainWorker } from '../fleet/workers.ts';
 
@@ -45,8 +46,8 @@ export function retireOld({ state, now }: StepContext, endpoint: EndpointRecord,
 export function makeRoom(state: State, now: Now, endpoint: EndpointRecord): void {
   let leaving: WorkerRecord | null = null;
   for (const id of endpoint.workers) {
-    const worker = state.workers.get(id);
-    if (worker === undefined || worker.release === endpoint.config.release) continue;
+    const worker = listedWorker(state, id);
+    if (worker.release === endpoint.config.release) continue;
     if (worker.drain) return;
     if (leaving === null || worker.attempts.size < leaving.attempts.size) leaving = worker;
   }
@@ -59,7 +60,7 @@ export function makeRoom(state: State, now: Now, endpoint: EndpointRecord): void
  */
 export function keepCapacity(state: State, now: Now, endpoint: EndpointRecord, reason: string): void {
   let count = 0;
-  for (const id of endpoint.workers) if (state.workers.get(id)?.drain === false) count++;
+  for (const id of endpoint.workers) if (!listedWorker(state, id).drain) count++;
   if (count === 0) return;
   const until = now.mono + endpoint.config.idleTimeoutS * 1_000;
   endpoint.replace = { count: Math.max(count, endpoint.replace?.count ?? 0), until, reason };

@@ -9,13 +9,14 @@
  * Requests of a load-balanced endpoint go to its least busy worker, so under load no worker is ever idle. There one
  * surplus worker is drained per idle timeout in which REQUEST_COUNT constantly wanted fewer; never the last one.
  */
-import { invariant } from '../../../lib/invariant.ts';
+import { invariant, present } from '../../../lib/invariant.ts';
 import { WorkerState } from '../../../proto/gen/capstan/v1/common.ts';
 
 import type { StepContext } from '../context.ts';
 import type { State } from '../state.ts';
 import type { EndpointRecord } from '../state/endpoints.ts';
 import type { WorkerRecord } from '../state/fleet.ts';
+import { listedWorker, nodeOfWorker } from '../state/references.ts';
 import type { Now } from '../now.ts';
 import { explainMissing, missingSecrets } from '../control/secret-use.ts';
 import { takeClaim, releaseClaims } from '../fleet/claims.ts';
@@ -80,8 +81,8 @@ export function scaleEndpoint(ctx: StepContext, endpoint: EndpointRecord, round:
   const fresh: WorkerRecord[] = [];
   const old: WorkerRecord[] = [];
   for (const id of endpoint.workers) {
-    const worker = ctx.state.workers.get(id);
-    if (worker !== undefined && !worker.drain) (worker.release === config.release ? fresh : old).push(worker);
+    const worker = listedWorker(ctx.state, id);
+    if (!worker.drain) (worker.release === config.release ? fresh : old).push(worker);
   }
   if (old.length > 0)
     retireOld(
@@ -146,12 +147,13 @@ function wantedNow(
 
 /** Whether the worker takes jobs, as far as the scheduler knows. */
 function serves(state: State, worker: WorkerRecord): boolean {
-  return isReady(worker) && state.nodes.get(worker.node)?.session !== null;
+  return isReady(worker) && nodeOfWorker(state, worker).session !== null;
 }
 
 /** Tries workers whose starts fail on their node on another node that can take them. */
 function moveFailing(ctx: StepContext, endpoint: EndpointRecord, fresh: WorkerRecord[]): void {
   if (endpoint.starts.failures === 0) return;
+  // A database that was restored in part lacks the release's row.
   const release = ctx.state.releases.get(endpoint.config.release);
   if (release === undefined) return;
   const trying = fresh.filter((worker) => !worker.ready);
@@ -169,6 +171,7 @@ function moveFailing(ctx: StepContext, endpoint: EndpointRecord, fresh: WorkerRe
 }
 
 function grow(ctx: StepContext, endpoint: EndpointRecord, by: number, reason: string): void {
+  // A database that was restored in part lacks the release's row.
   const release = ctx.state.releases.get(endpoint.config.release);
   if (release === undefined) return;
   const avoid = avoidedNodes(endpoint, ctx.now);
@@ -253,7 +256,12 @@ function shrink({ state, now }: StepContext, endpoint: EndpointRecord, staying: 
   if (endpoint.surplusSince === null || left <= Math.max(1, floor) || now.mono - endpoint.surplusSince < config.idleTimeoutS * 1_000)
     return;
   const [surplus] = order.filter((worker) => !worker.drain);
-  if (surplus !== undefined) drainWorker(state, now, surplus, `not needed for ${config.idleTimeoutS} s`);
+  drainWorker(
+    state,
+    now,
+    present(surplus, 'more workers stay than are needed', { endpoint: config.id, left, floor }),
+    `not needed for ${config.idleTimeoutS} s`,
+  );
   endpoint.surplusSince = now.mono;
 }
 

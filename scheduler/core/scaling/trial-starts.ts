@@ -15,6 +15,7 @@ import type { Now } from '../now.ts';
 import type { State } from '../state.ts';
 import type { EndpointRecord } from '../state/endpoints.ts';
 import type { WorkerRecord } from '../state/fleet.ts';
+import { listedWorkers, nodeOfWorker } from '../state/references.ts';
 import { inCrashLoop } from './crash-loops.ts';
 
 /** How long one request holds, ms. */
@@ -57,7 +58,7 @@ export function startProgress(state: State, endpoint: EndpointRecord, now: Now):
   const { failures, lastError } = endpoint.starts;
   const workers = workersOf(state, endpoint);
   const told = (stage: StartPhase, detail: string, worker?: WorkerRecord): StartProgress => {
-    const node = worker === undefined ? '' : (state.nodes.get(worker.node)?.config.name ?? worker.node);
+    const node = worker === undefined ? '' : nodeOfWorker(state, worker).config.name;
     return { stage, detail, workerId: worker?.id ?? '', node, failures, lastError };
   };
   if (endpoint.config.workersMax === 0) return told(StartPhase.PAUSED, 'workersMax is 0');
@@ -81,5 +82,5 @@ export function startProgress(state: State, endpoint: EndpointRecord, now: Now):
 
 /** Returns those of the present release that stay. */
 function workersOf(state: Pick<State, 'workers'>, { workers, config }: EndpointRecord): WorkerRecord[] {
-  return [...workers].flatMap((id) => state.workers.get(id) ?? []).filter(({ drain, release }) => !drain && release === config.release);
+  return listedWorkers(state, workers).filter(({ drain, release }) => !drain && release === config.release);
 }

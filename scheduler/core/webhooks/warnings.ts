@@ -1,4 +1,5 @@
 /** Warnings of failed deliveries: the first failure of a host at once, those of each minute after it summed up in one line. */
+import { present } from '../../../lib/invariant.ts';
 import type { StepContext } from '../context.ts';
 
 /** Time for which the failures of a host are summed up, ms. */
@@ -40,8 +41,7 @@ export function warnOfFailure(ctx: StepContext, facts: FailedTry, isLast: boolea
 /** A minute after a warning: sums up what failed since then. */
 export function warningDue(ctx: StepContext, host: string): void {
   const { warnings } = ctx.state.hooks;
-  const counted = warnings.get(host);
-  if (counted === undefined) return;
+  const counted = present(warnings.get(host), 'a warning is due while its host is counted', { host });
   if (counted.failed === 0) {
     warnings.delete(host);
     return;

@@ -14,6 +14,7 @@
  * receivers, in any number, therefore do not delay the deliveries to other hosts, nor take the scheduler's processor.
  */
 import { CapstanError } from '../../../lib/errors.ts';
+import { invariant, present } from '../../../lib/invariant.ts';
 import type { HookHead, NewHook } from '../../store/store.ts';
 
 import type { StepContext } from '../context.ts';
@@ -105,6 +106,7 @@ export function nextHookCheck(state: State): number {
 /** Handles due deliveries: sends those for which there is a free connection. */
 export function hooksRead(ctx: StepContext, event: Extract<CoreEvent, { kind: 'hooks-read' }>): void {
   const outbox = ctx.state.hooks;
+  invariant(outbox.reading, 'due deliveries arrive for the read that requested them', { hooks: event.hooks.length });
   outbox.reading = false;
   let left = false;
   for (const hook of event.hooks) {
@@ -131,6 +133,7 @@ export function hooksRead(ctx: StepContext, event: Extract<CoreEvent, { kind: 'h
 export function hookTried(ctx: StepContext, event: Extract<CoreEvent, { kind: 'hook-tried' }>): void {
   const outbox = ctx.state.hooks;
   const hook = outbox.open.get(event.id);
+  // An earlier state of this process began the try.
   if (hook === undefined) return;
   close(outbox, hook);
   const { id, host, endpoint } = hook;
@@ -213,7 +216,7 @@ function noteFailing(outbox: WebhookDispatcherState, host: string, now: Now): vo
 
 function close(outbox: WebhookDispatcherState, hook: HookHead): void {
   outbox.open.delete(hook.id);
-  const left = (outbox.perHost.get(hook.host) ?? 1) - 1;
+  const left = present(outbox.perHost.get(hook.host), 'a delivery in progress is counted for its host', { webhook: hook.id }) - 1;
   if (left === 0) outbox.perHost.delete(hook.host);
   else outbox.perHost.set(hook.host, left);
 }

@@ -2,7 +2,9 @@
  * Allocated resources of a node, counted as workers come and go, so that a placement does not have to visit every
  * worker. Recounted at take-over. The simulator compares it with a recount after each step.
  */
+import { invariant, present } from '../../../../lib/invariant.ts';
 import type { State } from '../../state.ts';
+import { listedWorker } from '../../state/references.ts';
 import { noUsage, type NodeRecord, type NodeUsage, type WorkerRecord } from '../../state/fleet.ts';
 
 /** Counts a worker that was placed on its node. */
@@ -17,8 +19,11 @@ export function reserveUsage(usage: NodeUsage, worker: WorkerRecord): void {
 export function releaseUsage(usage: NodeUsage, worker: WorkerRecord): void {
   usage.cpuMillis -= worker.cpuMillis;
   usage.memoryBytes -= worker.memoryBytes;
+  const ids = { worker: worker.id, node: worker.node };
+  invariant(usage.cpuMillis >= 0 && usage.memoryBytes >= 0, 'what a worker frees was reserved for it', ids);
+  // Rows of a database that was restored in part may name a device twice.
   for (const device of worker.devices) if (usage.devices.get(device) === worker.id) usage.devices.delete(device);
-  const left = (usage.endpoints.get(worker.endpoint) ?? 0) - 1;
+  const left = present(usage.endpoints.get(worker.endpoint), 'a worker that leaves its node was counted there', ids) - 1;
   if (left > 0) usage.endpoints.set(worker.endpoint, left);
   else usage.endpoints.delete(worker.endpoint);
 }
@@ -41,8 +46,7 @@ export function noteOrphans(
 export function recount(state: State, node: NodeRecord): NodeUsage {
   const usage = noUsage();
   for (const id of node.workers) {
-    const worker = state.workers.get(id);
-    if (worker !== undefined) reserveUsage(usage, worker);
+    reserveUsage(usage, listedWorker(state, id));
   }
   return usage;
 }

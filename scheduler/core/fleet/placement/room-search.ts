@@ -2,6 +2,7 @@
  * Finds room for a worker that fits no node now: which workers would have to leave a node so that it fits. The fewest
  * that suffice, and of these the first in the order of the candidates.
  */
+import { present } from '../../../../lib/invariant.ts';
 import { usageWithout } from '../claims.ts';
 import type { State } from '../../state.ts';
 import type { NodeRecord, WorkerRecord } from '../../state/fleet.ts';
@@ -102,8 +103,7 @@ class Search {
   }
 
   #without(id: string, victims: readonly WorkerRecord[]): Room | null {
-    const node = this.#state.nodes.get(id);
-    if (node === undefined) return null;
+    const node = present(this.#state.nodes.get(id), 'room is searched on nodes of workers', { node: id });
     const workers = [...(this.#pool.leaving.get(id) ?? []), ...victims];
     const fit = fitOn(this.#want, node, usageWithout(this.#state, node, workers));
     return 'reason' in fit ? null : { node, fit, victims, workers };
