@@ -6,7 +6,7 @@
 import { WorkerState } from '../../../proto/gen/capstan/v1/common.ts';
 import { StopReason, type ActualWorkers, type AgentEvent, type Hello, type Inventory } from '../../../proto/gen/capstan/v1/nodes.ts';
 import { assertNever } from '../../../lib/errors.ts';
-import { invariant, present } from '../../../lib/invariant.ts';
+import { present } from '../../../lib/invariant.ts';
 
 import type { StepContext } from '../context.ts';
 import { attemptChunk, attemptEnded, attemptProgress, attemptRefused, attemptStarted, leasedBy, freeSlot } from '../jobs/attempts.ts';
@@ -110,8 +110,10 @@ export function agentReported(ctx: StepContext, event: Extract<CoreEvent, { kind
 
 /** Ends a session that was silent for too long and starts the grace period. */
 export function silenceDue(ctx: StepContext, id: string): void {
-  const node = present(ctx.state.nodes.get(id), 'the deadline of a silence ends with its node', { node: id });
-  const session = present(node.session, 'the deadline of a silence ends with the session', { node: id });
+  const node = ctx.state.nodes.get(id);
+  // A node that joined anew under its id, because the reply to its first join was lost, leaves the deadlines of its first record.
+  if (node?.session == null) return;
+  const { session } = node;
   const quiet = ctx.now.mono - node.lastHeard;
   if (quiet < ctx.state.settings.silenceMs) {
     node.silence = ctx.state.deadlines.add(node.lastHeard + ctx.state.settings.silenceMs, { kind: 'silence', node: id });
@@ -124,8 +126,9 @@ export function silenceDue(ctx: StepContext, id: string): void {
 
 /** Ends the grace period of a node: requeues its jobs and gives up its workers. */
 export function graceOver(ctx: StepContext, id: string): void {
-  const node = present(ctx.state.nodes.get(id), 'a grace period ends with its node', { node: id });
-  invariant(node.session === null, 'a node that is back has no grace period', { node: id });
+  const node = ctx.state.nodes.get(id);
+  // As in silenceDue.
+  if (node === undefined || node.session !== null) return;
   markNodeLost(ctx, node, `node ${node.config.name} lost`);
   ctx.emit({ kind: 'log', level: 'warn', message: 'node lost', facts: { node: id, nodeName: node.config.name } });
 }
