@@ -1,4 +1,5 @@
 /** The attempts in the state. Only this module creates an attempt, changes its phase or removes it. */
+import { invariant, present } from '../../lib/invariant.ts';
 import type { Dispatch } from '../../proto/gen/capstan/v1/nodes.ts';
 import { holdsSlot, phaseAfter, type AttemptEvent } from './attempt-transitions.ts';
 import type { StepContext } from './context.ts';
@@ -9,12 +10,15 @@ import { endIfFree } from './workers.ts';
 export function addAttempt(ctx: StepContext, dispatch: Dispatch): Attempt {
   const { jobId, token, workerId, executionTimeoutMs } = dispatch;
   const key = attemptKey(jobId, token);
+  const worker = present(ctx.state.workers.get(workerId), 'an attempt is accepted for a worker of the node', { key, worker: workerId });
+  invariant(!ctx.state.attempts.has(key), 'an attempt is added once', { key });
   const attempt: Attempt = {
     key,
     jobId,
     token,
     workerId,
-    accountId: ctx.state.workers.get(workerId)?.release.accountId ?? '',
+    // Empty in the releases of schedulers without accounts.
+    accountId: worker.release.accountId ?? '',
     start: undefined,
     executionTimeoutMs,
     phase: 'fetching',
@@ -30,7 +34,7 @@ export function addAttempt(ctx: StepContext, dispatch: Dispatch): Attempt {
   };
   ctx.state.attempts.set(key, attempt);
   ctx.state.newest.set(jobId, key);
-  ctx.state.workers.get(workerId)?.attempts.add(key);
+  worker.attempts.add(key);
   return attempt;
 }
 
@@ -48,13 +52,15 @@ export function apply(ctx: StepContext, attempt: Attempt, event: AttemptEvent): 
 }
 
 function freeSlot(ctx: StepContext, attempt: Attempt): void {
+  // The slot was free before where the attempt waits for its stored output or its acknowledgement: the worker may be gone since.
   const worker = ctx.state.workers.get(attempt.workerId);
   if (worker === undefined || !worker.attempts.delete(attempt.key)) return;
   endIfFree(ctx, worker);
 }
 
 function remove(ctx: StepContext, { key, jobId }: Attempt): void {
-  ctx.state.attempts.delete(key);
+  const wasHeld = ctx.state.attempts.delete(key);
+  invariant(wasHeld, 'an attempt is removed once', { key });
   if (ctx.state.newest.get(jobId) === key) ctx.state.newest.delete(jobId);
   ctx.emit({ kind: 'forget', key });
 }

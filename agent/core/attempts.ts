@@ -1,4 +1,5 @@
 /** Manages attempts and slots: accepts, refuses, stops and reports attempts (invariants 2, 6 and 8). */
+import { invariant, present } from '../../lib/invariant.ts';
 import { asBuffer, fromPayloadMessage, MAX_INLINE_BYTES, toPayloadMessage, type Payload } from '../../lib/payload.ts';
 import { AttemptOutcome, RefusalReason, type Dispatch, type RecallAttempt, type StopAttempt } from '../../proto/gen/capstan/v1/nodes.ts';
 import { addAttempt, apply } from './attempt-records.ts';
@@ -24,7 +25,9 @@ export const TIMED_OUT_GRACE_MS = 500;
 /** Accepts the job or refuses it with a reason. A repeated lease is the same attempt. */
 export function acceptDispatch(ctx: StepContext, dispatch: Dispatch): void {
   if (ctx.state.attempts.has(attemptKey(dispatch.jobId, dispatch.token))) return;
-  const older = ctx.state.attempts.get(ctx.state.newest.get(dispatch.jobId) ?? '');
+  const newest = ctx.state.newest.get(dispatch.jobId);
+  const older =
+    newest === undefined ? undefined : present(ctx.state.attempts.get(newest), 'the newest attempt of a job is held', { key: newest });
   if (older !== undefined && older.token > dispatch.token) {
     ctx.emit(reportRefused(dispatch.jobId, dispatch.token, RefusalReason.STOPPED, 'a newer attempt of this job is on this node'));
     return;
@@ -44,21 +47,25 @@ export function acceptDispatch(ctx: StepContext, dispatch: Dispatch): void {
 
 /** The input is complete: hands the job to its worker if the worker can still take it. */
 export function handToWorker(ctx: StepContext, attempt: Attempt, input: Buffer): void {
-  const { dispatch } = attempt;
-  if (attempt.phase !== 'fetching' || dispatch === undefined) return;
+  // It was stopped while its input was fetched.
+  if (attempt.phase !== 'fetching') return;
+  const dispatch = present(attempt.dispatch, 'an attempt keeps its lease until it is handed to its worker', { key: attempt.key });
   const worker = ctx.state.workers.get(attempt.workerId);
   if (worker?.phase !== 'ready') {
     refuse(ctx, attempt, RefusalReason.NOT_READY, 'the worker stopped while the input was fetched');
     return;
   }
-  apply(ctx, attempt, 'input');
+  const isHanded = apply(ctx, attempt, 'input');
+  invariant(isHanded, 'an attempt that was fetching is handed to its worker', { key: attempt.key });
   attempt.dispatch = undefined;
   attempt.start = worker.start;
   ctx.emit({ kind: 'run', key: attempt.key, dispatch, input });
 }
 
 export function handlerEntered(ctx: StepContext, attempt: Attempt): void {
+  // A worker may say it again.
   if (!apply(ctx, attempt, 'enter')) return;
+  invariant(attempt.startedAt === undefined && attempt.end === undefined, 'a handler is entered once', { key: attempt.key });
   attempt.startedAt = ctx.now;
   if (attempt.executionTimeoutMs > 0 && attempt.stop === undefined) attempt.deadline = ctx.now + attempt.executionTimeoutMs;
   if (ctx.state.online) ctx.emit(reportStarted(attempt, ctx.now));
@@ -66,6 +73,7 @@ export function handlerEntered(ctx: StepContext, attempt: Attempt): void {
 
 export function handlerEnded(ctx: StepContext, attempt: Attempt, result: HandlerResult): void {
   if (attempt.phase === 'lingering') endLingering(ctx, attempt);
+  // It has ended already, or a worker says that what it does not have has ended.
   if (attempt.phase !== 'handed' && attempt.phase !== 'running') return;
   reportProgress(ctx, attempt);
   if (attempt.stop !== undefined || result.kind === 'stopped') {
@@ -103,8 +111,8 @@ export interface WorkerLoss {
 export function markAttemptsLost(ctx: StepContext, worker: Worker, { by, culprit, detail }: WorkerLoss): void {
   const suspected = by === 'account' || (by === 'itself' && culprit === undefined && runningCount(ctx.state, worker) > 1);
   for (const key of worker.attempts) {
-    const attempt = ctx.state.attempts.get(key);
-    if (attempt === undefined || attempt.phase === 'fetching') continue;
+    const attempt = heldBy(ctx.state, worker, key);
+    if (attempt.phase === 'fetching') continue;
     if (attempt.phase === 'lingering') endLingering(ctx, attempt);
     else if (attempt.stop !== undefined) endStopped(ctx, attempt, undefined);
     else if (by === 'forced-stop') refuse(ctx, attempt, RefusalReason.NEIGHBOUR_STOPPED, detail);
@@ -116,7 +124,7 @@ export function markAttemptsLost(ctx: StepContext, worker: Worker, { by, culprit
 
 /** Number of the worker's attempts whose handlers run: each may have ended it. */
 export function runningCount(state: State, worker: Worker): number {
-  const running = [...worker.attempts].filter((key) => state.attempts.get(key)?.startedAt !== undefined);
+  const running = [...worker.attempts].filter((key) => heldBy(state, worker, key).startedAt !== undefined);
   return running.length;
 }
 
@@ -139,6 +147,7 @@ export function stopAttempt(ctx: StepContext, attempt: Attempt, cause: StopCause
     refuse(ctx, attempt, RefusalReason.STOPPED, 'stopped before it started');
     return;
   }
+  // It is being stopped, or has ended.
   if (attempt.stop !== undefined || !apply(ctx, attempt, 'stop')) return;
   attempt.stop = cause;
   attempt.deadline = undefined;
@@ -150,8 +159,13 @@ export function stopAttempt(ctx: StepContext, attempt: Attempt, cause: StopCause
  * latest. A handler that has not stopped by then keeps its slot.
  */
 export function timeOut(ctx: StepContext, attempt: Attempt): void {
+  invariant(attempt.phase === 'handed' || attempt.phase === 'running', 'only an attempt of a worker times out', {
+    key: attempt.key,
+    phase: attempt.phase,
+  });
   if (attempt.stop === undefined) {
     stopAttempt(ctx, attempt, 'timed-out');
+    invariant(attempt.stop === 'timed-out', 'an attempt that times out is stopped for that', { key: attempt.key });
     attempt.deadline = ctx.now + TIMED_OUT_GRACE_MS;
     return;
   }
@@ -160,22 +174,24 @@ export function timeOut(ctx: StepContext, attempt: Attempt): void {
 
 /** Frees the slot of a timed-out attempt whose handler has now ended. */
 function endLingering(ctx: StepContext, attempt: Attempt): void {
-  apply(ctx, attempt, 'end');
+  const hasEnded = apply(ctx, attempt, 'end');
+  invariant(hasEnded && attempt.end !== undefined, 'the end of a lingering attempt was reported', { key: attempt.key });
   reportEndWhenComplete(ctx, attempt);
 }
 
 /** Returns the attempts of a worker that have not entered their handler. */
 export function returnUnstarted(ctx: StepContext, worker: Worker): void {
   for (const key of [...worker.attempts]) {
-    const attempt = ctx.state.attempts.get(key);
-    if (attempt?.phase === 'fetching' || attempt?.phase === 'handed') stopAttempt(ctx, attempt, 'stopped');
+    const attempt = heldBy(ctx.state, worker, key);
+    if (attempt.phase === 'fetching' || attempt.phase === 'handed') stopAttempt(ctx, attempt, 'stopped');
   }
 }
 
 /** Returns the lease. Nothing is kept: a session that misses the refusal also misses the attempt in the next Hello. */
 export function refuse(ctx: StepContext, attempt: Attempt, reason: RefusalReason, detail: string): void {
   ctx.emit(reportRefused(attempt.jobId, attempt.token, reason, detail));
-  apply(ctx, attempt, 'refuse');
+  const isGone = apply(ctx, attempt, 'refuse');
+  invariant(isGone, 'an attempt is refused before its end', { key: attempt.key, phase: attempt.phase });
 }
 
 /** The scheduler has acknowledged the end. If the attempt still runs, the scheduler no longer needs it. */
@@ -185,8 +201,8 @@ export function acknowledge(ctx: StepContext, attempt: Attempt): void {
 
 /** The large output is in the blob store, or storing it has failed. */
 export function outputStored(ctx: StepContext, attempt: Attempt, stored: { output: Payload } | { refused: string }): void {
-  const { end } = attempt;
-  if (end === undefined || !end.storing) return;
+  const end = present(attempt.end, 'an output is stored after the end', { key: attempt.key });
+  invariant(end.storing, 'an output is stored once', { key: attempt.key });
   end.storing = false;
   end.bytes = 0;
   if ('output' in stored) {
@@ -256,6 +272,13 @@ function progressOf(attempt: Attempt, data: Payload): Effect {
   return report({ $case: 'progress', value: { jobId: attempt.jobId, token: attempt.token, data: toPayloadMessage(data) } });
 }
 
+/** Returns an attempt that holds a slot of the worker. */
+function heldBy(state: State, { id }: Worker, key: string): Attempt {
+  const attempt = present(state.attempts.get(key), 'an attempt that holds a slot is in the state', { worker: id, key });
+  invariant(attempt.workerId === id, 'an attempt holds a slot of its own worker', { worker: id, key });
+  return attempt;
+}
+
 function refusalOf(state: State, dispatch: Dispatch): { reason: RefusalReason; detail: string } | undefined {
   const worker = state.workers.get(dispatch.workerId);
   if (worker === undefined) return { reason: RefusalReason.UNKNOWN_WORKER, detail: 'the worker is not on this node' };
@@ -297,6 +320,7 @@ function endAttempt(ctx: StepContext, attempt: Attempt, ending: Ending): void {
 
 /** Records the end, and reports it as soon as it is complete. */
 function noteEnd(ctx: StepContext, attempt: Attempt, { outcome, error, ms, output, bytes = 0, suspected = false }: Ending): void {
+  invariant(attempt.end === undefined, 'an attempt ends once', { key: attempt.key, outcome });
   const executionMs = ms ?? (attempt.startedAt === undefined ? 0 : ctx.now - attempt.startedAt);
   attempt.deadline = undefined;
   attempt.end = {

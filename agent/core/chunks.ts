@@ -9,6 +9,7 @@
  *    the job's final output and in the scheduler's memory; only a scheduler that restarts during the job lacks them. A
  *    stream without a reader never blocks its job.
  */
+import { invariant } from '../../lib/invariant.ts';
 import type { Payload } from '../../lib/payload.ts';
 
 /** Most chunks kept for sending again. */
@@ -53,6 +54,7 @@ export function append(log: ChunkLog, data: Payload | undefined, bytes: number):
 
 export function setStored(log: ChunkLog, index: number, data: Payload): void {
   const chunk = log.kept[index - log.first];
+  // It was dropped while it was stored: nobody read the stream.
   if (chunk !== undefined) chunk.data = data;
 }
 
@@ -120,5 +122,7 @@ export function nextGrantAt(log: ChunkLog): number | undefined {
 function dropBefore(log: ChunkLog, index: number): void {
   const gone = log.kept.splice(0, index - log.first);
   for (const chunk of gone) log.bytes -= chunk.bytes;
+  invariant(gone.length === index - log.first, 'only kept chunks are dropped', { first: log.first, index });
+  invariant(log.bytes >= 0, 'chunks that are dropped were counted', { bytes: log.bytes });
   log.first = index;
 }

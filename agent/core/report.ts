@@ -1,4 +1,5 @@
 /** Builds the agent's reports to the scheduler from the state. */
+import { present } from '../../lib/invariant.ts';
 import { toPayloadMessage } from '../../lib/payload.ts';
 import { WorkerState } from '../../proto/gen/capstan/v1/common.ts';
 import type { ActualWorkers, AgentEvent, AttemptRef, AttemptEnded, RefusalReason, WorkerStatus } from '../../proto/gen/capstan/v1/nodes.ts';
@@ -28,7 +29,11 @@ export function attemptRefs(state: State, now: number): AttemptRef[] {
 export function reportStarted(attempt: Attempt, now: number): Effect {
   return report({
     $case: 'started',
-    value: { jobId: attempt.jobId, token: attempt.token, agoMs: age(attempt.startedAt ?? now, now) },
+    value: {
+      jobId: attempt.jobId,
+      token: attempt.token,
+      agoMs: age(present(attempt.startedAt, 'a start that is reported took place', { key: attempt.key }), now),
+    },
   });
 }
 

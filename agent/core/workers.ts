@@ -1,4 +1,5 @@
 /** Reconciles desired and actual workers: starts, drains, ends and restarts them. */
+import { invariant } from '../../lib/invariant.ts';
 import type { ReleaseSpec, WorkerSpec } from '../../proto/gen/capstan/v1/nodes.ts';
 import type { StepContext } from './context.ts';
 import { deviceProblemOf } from './devices.ts';
@@ -89,6 +90,10 @@ export function beginStart(ctx: StepContext, worker: Worker): void {
     ctx.state.workersChanged = true;
     return;
   }
+  invariant(!worker.hostAlive, 'a worker starts when its last host is gone', {
+    worker: worker.id,
+    phase: worker.phase,
+  });
   worker.start += 1;
   worker.endAsked = false;
   worker.slots = undefined;
@@ -106,6 +111,7 @@ export function beginStart(ctx: StepContext, worker: Worker): void {
 
 /** The build is here: start the host process. */
 export function startHost(ctx: StepContext, worker: Worker, folder: string): void {
+  invariant(!worker.hostAlive, 'a start has one host', { worker: worker.id, start: worker.start });
   worker.artifactMs = Math.round(ctx.now - worker.askedAt);
   worker.hostAlive = true;
   awaitLoad(ctx, worker);
@@ -149,6 +155,7 @@ export function startTimeoutOf(release: ReleaseSpec): number {
 }
 
 export function setReady(ctx: StepContext, worker: Worker): void {
+  invariant(worker.hostAlive, 'a worker that is ready has a host', { worker: worker.id, start: worker.start });
   worker.phase = 'ready';
   worker.reachable = true;
   worker.deadline = undefined;
