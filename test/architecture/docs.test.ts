@@ -197,6 +197,21 @@ test('a page answers one question in at most 1,500 words', (t) => {
   );
 });
 
+/** Numbers of the prose, and the constants that they come from: [page, the number in its sentence, file, constant]. */
+const CITED: readonly (readonly [string, RegExp, string, string])[] = [
+  ['docs/borders.md', /remembers the last ([\d,]+)\s+workers of a node/, 'scheduler/core/fleet/workers.ts', 'MAX_PAST'],
+  ['docs/borders.md', /workers of a node, ([\d,]+) across a restart/, 'scheduler/core/fleet/workers.ts', 'MAX_PAST_STORED'],
+  ['docs/core.md', /once it has ([\d,]+) operations/, 'scheduler/engine/commit-loop.ts', 'SECOND_BATCH_WRITES'],
+];
+
+test('numbers of the prose are those of the constants', (t) => {
+  for (const [page, sentence, file, constant] of CITED) {
+    const [, shown = 'no such sentence'] = sentence.exec(text(page)) ?? [];
+    const [, value = 'no such constant'] = new RegExp(`^(?:export )?const ${constant} = ([\\d_]+);`, 'm').exec(text(file)) ?? [];
+    t.is(shown.replaceAll(',', ''), value.replaceAll('_', ''), `${page}, of ${constant}`);
+  }
+});
+
 test('every page is in the index', (t) => {
   const linked = new Set(
     ['docs/README.md', 'docs/operations.md'].flatMap((index) =>
