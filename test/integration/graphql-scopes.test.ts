@@ -33,6 +33,7 @@ const table: Readonly<Record<string, readonly Caller[]>> = {
   'query builds': wholeReaders,
   'query deployments': wholeReaders,
   'query nodes': wholeReaders,
+  'query node': wholeReaders,
   'query attention': wholeReaders,
   'query machineTypes': wholeReaders,
   'query apiKeys': wholeReaders,
