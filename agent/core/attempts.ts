@@ -161,7 +161,7 @@ export function stopAttempt(ctx: StepContext, attempt: Attempt, cause: StopCause
 export function timeOut(ctx: StepContext, attempt: Attempt): void {
   invariant(attempt.phase === 'handed' || attempt.phase === 'running', 'only an attempt of a worker times out', {
     key: attempt.key,
-    phase: attempt.phase,
+    inPhase: attempt.phase,
   });
   if (attempt.stop === undefined) {
     stopAttempt(ctx, attempt, 'timed-out');
@@ -191,7 +191,7 @@ export function returnUnstarted(ctx: StepContext, worker: Worker): void {
 export function refuse(ctx: StepContext, attempt: Attempt, reason: RefusalReason, detail: string): void {
   ctx.emit(reportRefused(attempt.jobId, attempt.token, reason, detail));
   const isGone = apply(ctx, attempt, 'refuse');
-  invariant(isGone, 'an attempt is refused before its end', { key: attempt.key, phase: attempt.phase });
+  invariant(isGone, 'an attempt is refused before its end', { key: attempt.key, inPhase: attempt.phase });
 }
 
 /** The scheduler has acknowledged the end. If the attempt still runs, the scheduler no longer needs it. */

@@ -92,7 +92,7 @@ export function beginStart(ctx: StepContext, worker: Worker): void {
   }
   invariant(!worker.hostAlive, 'a worker starts when its last host is gone', {
     worker: worker.id,
-    phase: worker.phase,
+    inPhase: worker.phase,
   });
   worker.start += 1;
   worker.endAsked = false;

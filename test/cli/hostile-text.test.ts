@@ -8,6 +8,7 @@ import { once } from 'node:events';
 import { mkdir } from 'node:fs/promises';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
 
 import { Server, ServerCredentials, status as grpcStatus, type handleUnaryCall } from '@grpc/grpc-js';
 import test from 'ava';
@@ -189,6 +190,13 @@ const cases: Readonly<
   'node token revoke': [{ args: [HOSTILE] }],
   'machine-types list': [{}],
   schedulers: [{}],
+  'alerts list': [{}],
+  'alerts add': [{ args: [HOSTILE] }],
+  'alerts test': [{ args: [HOSTILE] }],
+  'alerts remove': [{ args: [HOSTILE] }],
+  'secret set': [{ args: [HOSTILE], more: { file: fileURLToPath(import.meta.resolve('../../LICENSE')) } }],
+  'secret list': [{}],
+  'secret delete': [{ args: [HOSTILE] }],
   'webhooks list': [{}],
   'webhooks redeliver': [{ args: [HOSTILE] }, { more: { failed: true } }],
   'webhooks secret get': [{}],

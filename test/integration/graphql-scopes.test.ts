@@ -37,6 +37,8 @@ const table: Readonly<Record<string, readonly Caller[]>> = {
   'query attention': wholeReaders,
   'query machineTypes': wholeReaders,
   'query apiKeys': wholeReaders,
+  'query secrets': wholeReaders,
+  'query alertChannels': wholeReaders,
   'query account': wholeReaders,
   'query logs': wholeReaders,
   'query searchLogs': wholeReaders,
@@ -61,6 +63,11 @@ const table: Readonly<Record<string, readonly Caller[]>> = {
   'mutation stopBulkOperation': owners,
   'mutation redeliverWebhook': owners,
   'mutation rotateWebhookSecret': owners,
+  'mutation setSecret': owners,
+  'mutation deleteSecret': owners,
+  'mutation addAlertChannel': owners,
+  'mutation testAlertChannel': owners,
+  'mutation removeAlertChannel': owners,
   'mutation createAccount': operators,
   'mutation createCell': operators,
   'mutation moveAccount': operators,
@@ -120,6 +127,7 @@ function literal({ type }: GraphQLArgument, of: string): string {
   if (getNamedType(type).name === 'EndpointSettings') return '{ workersMax: 1 }';
   if (text.startsWith('Float')) return '1';
   if (getNamedType(type).name === 'BulkAction') return 'PURGE';
+  if (getNamedType(type).name === 'AlertChannelKind') return 'EMAIL';
   return text.startsWith('Boolean') ? 'false' : '"none-such"';
 }
 

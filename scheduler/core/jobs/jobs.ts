@@ -96,7 +96,7 @@ export function start(state: State, now: Now, job: JobRecord, agoMs: number): vo
 
 /** Makes the start of an attempt that has run for a while durable, so that it counts even if both sides crash. */
 export function recordStart(ctx: StepContext, job: JobRecord, token: number): void {
-  const ids = { job: job.id, token, present: job.token, phase: job.phase };
+  const ids = { job: job.id, token, present: job.token, inPhase: job.phase };
   invariant(job.phase === 'STARTED' && job.token === token, 'the deadline of a start ends with its attempt', ids);
   invariant(!job.startRecorded, 'a start is recorded once', ids);
   const startedAt = present(job.startedAt, 'a started job has the time of its start', ids);
@@ -119,7 +119,11 @@ export interface Finished {
 
 /** Ends a job that waits or is leased, and replies to its waiters. */
 export function finishLive(ctx: StepContext, job: JobRecord, ending: Ending): Finished {
-  return present(finish(ctx, job, ending), 'a job that waits or is leased can end', { job: job.id, phase: job.phase, event: ending.event });
+  return present(finish(ctx, job, ending), 'a job that waits or is leased can end', {
+    job: job.id,
+    inPhase: job.phase,
+    event: ending.event,
+  });
 }
 
 /** Ends a job and replies to its waiters. Returns null if its phase forbids it: it has ended, or only a running job ends so. */
