@@ -20,7 +20,7 @@ ANSWER = {"id": "j", "status": "COMPLETED", "output": [1], "stream": [{"output":
 
 
 def snippets():
-    for page in ("docs/sdk-python.md", "sdk/python/README.md"):
+    for page in ("docs/sdk-python.md", "docs/sdk-python-calls.md", "sdk/python/README.md"):
         text = (ROOT / page).read_text(encoding="utf-8")
         for found in re.finditer(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
             yield "%s:%d" % (page, text.count("\n", 0, found.start()) + 2), found.group(1)
