@@ -53,9 +53,10 @@ serial(`filters, pages and ranges are in the address: Back returns to them, and 
   await table.getByRole('link', { name: jobs[1] ?? '' }).waitFor();
   await page.getByRole('button', { name: 'Newer' }).click();
   await table.getByRole('link', { name: jobs[51] ?? '' }).waitFor();
-  await page.getByLabel('ID, or text in input or error').fill('needle');
-  await page.keyboard.press('Enter');
+  const entries = await page.evaluate('history.length');
+  await page.getByLabel('ID, or text in input or error').pressSequentially('needle');
   await table.getByRole('link', { name: jobs[51] ?? '' }).waitFor({ state: 'detached' });
+  t.is(await page.evaluate('history.length'), entries, 'Back does not go through what was typed letter by letter');
   await table.getByRole('link', { name: jobs[3] ?? '' }).click();
   await page.getByText('Waiting: PAUSED').waitFor();
   await page.goBack();
@@ -79,6 +80,32 @@ serial(`filters, pages and ranges are in the address: Back returns to them, and 
   await other.getByRole('region', { name: 'Endpoints' }).first().getByRole('link', { name: 'hostile' }).waitFor();
   t.is(await other.getByRole('region', { name: 'Endpoints' }).first().getByRole('link', { name: 'paused' }).count(), 0);
   await stack.call(`/v2/${idOf('paused')}/purge-queue`, { method: 'POST' });
+});
+
+serial(`a range of time is dragged over a plot, and one that is none is not shown${SKIPPED}`, async (t) => {
+  const page = await openPage(t, browser, stack.url);
+  await signIn(page, stack.url, stack.apiKey, `/console/endpoints/${idOf('paused')}`);
+  const plot = page.locator('.plot .u-over').first();
+  await plot.scrollIntoViewIfNeeded();
+  const { x = 0, y = 0, width = 0 } = (await plot.boundingBox()) ?? {};
+  const entries = Number(await page.evaluate('history.length'));
+  await page.mouse.move(x + width / 4, y + 20);
+  await page.mouse.down();
+  await page.mouse.move(x + width / 2, y + 30, { steps: 5 });
+  await page.mouse.up();
+  await page.waitForURL(/from=\d+&to=\d+/);
+  t.is(await page.evaluate('history.length'), entries + 1, 'one plot of all that move together changes the range');
+  const { searchParams } = new URL(page.url());
+  const minutes = (Number(searchParams.get('to')) - Number(searchParams.get('from'))) / 60_000;
+  t.true(minutes > 13 && minutes < 17, `a quarter of an hour: ${minutes} min`);
+  await page.getByRole('button', { name: 'Show the last 1 hour' }).click();
+  await page.waitForURL((url) => !url.searchParams.has('from'));
+  for (const hostile of ['from=1&to=1e300', 'from=1&to=Infinity', 'from=-5&to=7', 'from=9&to=7', 'from=NaN&to=x']) {
+    await page.goto(`${stack.url}/console/endpoints/${idOf('paused')}?${hostile}`);
+    t.is(await page.getByLabel('Last').inputValue(), '1h', hostile);
+  }
+  await page.goto(`${stack.url}/console/endpoints/${idOf('paused')}/logs?around=banana&of=javascript:x`);
+  await page.getByLabel('Follow').waitFor();
 });
 
 serial(`a worker leads to its node, the node to its GPU and its endpoints, by their names${SKIPPED}`, async (t) => {

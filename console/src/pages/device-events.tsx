@@ -1,4 +1,4 @@
-/** What no curve of a GPU shows: errors of the driver, memory errors, lowered clocks. */
+/** Events of GPUs: errors of the driver (Xid), memory errors, lowered clocks. */
 import type { JSX } from 'preact';
 
 import { duration, time } from '../ui/format.ts';
@@ -46,7 +46,7 @@ function eventsOf({ title, device, history }: Recorded): Event[] {
   const errors = history.xid.flatMap((code, place) => {
     if (code === null) return [];
     const begin = at[place] ?? 0;
-    // The texts are those of the latest errors only.
+    // Only the latest errors have a text.
     const known = device.xids.find((xid) => xid.code === code && Date.parse(xid.at) >= begin && Date.parse(xid.at) < begin + step * 1_000);
     return [event(place, `Xid ${code}${known === undefined ? '' : `: ${known.text}`}`)];
   });

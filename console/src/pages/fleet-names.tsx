@@ -24,10 +24,14 @@ function useNodes(): ReadonlyMap<string, NamedNode> {
   const coversAll = useWholeAccount();
   const { data } = useLive(
     ['node-names'],
-    (signal) => (coversAll ? graphql<{ nodes: readonly NamedNode[] }>(QUERY, {}, signal) : Promise.resolve({ nodes: [] })),
+    async (signal) => (coversAll ? byId((await graphql<{ nodes: readonly NamedNode[] }>(QUERY, {}, signal)).nodes) : NONE),
     POLL_MS,
   );
-  return data === undefined ? NONE : new Map(data.nodes.map((node) => [node.id, node]));
+  return data ?? NONE;
+}
+
+function byId(nodes: readonly NamedNode[]): ReadonlyMap<string, NamedNode> {
+  return new Map(nodes.map((node) => [node.id, node]));
 }
 
 /** The name of a node with a link to its page; its id where the key does not see it, and where it was removed. */

@@ -162,7 +162,7 @@ function OfAttempt({ endpoint, lines }: { endpoint: string; lines: readonly LogL
           </div>
         </div>
       )}
-      <LogLines endpoint={endpoint} lines={shown} />
+      <LogLines key={chosen} endpoint={endpoint} lines={shown} />
     </>
   );
 }

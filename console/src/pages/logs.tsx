@@ -1,8 +1,8 @@
 import type { JSX } from 'preact';
 
 import { save } from '../ui/download.ts';
-import { zoneName } from '../ui/format.ts';
-import { Loaded } from '../ui/parts.tsx';
+import { clock, zoneName } from '../ui/format.ts';
+import { Loaded, Text } from '../ui/parts.tsx';
 import { useUrlState } from '../ui/url-state.ts';
 import { linesAsText, LogLines } from './log-lines.tsx';
 import { useLinesAround, useLogs } from './use-logs.ts';
@@ -25,11 +25,11 @@ const DEFAULTS = {
 /** Searches what the workers of an endpoint printed, and follows it; or shows the lines around one. */
 export function LogSearch({ endpoint }: { endpoint: string }): JSX.Element {
   const [{ around, of }, change] = useUrlState(DEFAULTS);
-  if (around === '' || of === '') return <Search endpoint={endpoint} />;
+  if (Number.isNaN(Date.parse(around)) || of === '') return <Search endpoint={endpoint} />;
   return (
     <>
       <p>
-        The lines of worker {of} around {around}, of all levels and streams.{' '}
+        The lines of worker <Text of={of} /> around {clock(around)}, of all levels and streams.{' '}
         <button type="button" onClick={() => change({ around: '', of: '' })}>
           Back to the search
         </button>
@@ -52,7 +52,8 @@ function Around({ endpoint, worker, at }: { endpoint: string; worker: string; at
 
 function Search({ endpoint }: { endpoint: string }): JSX.Element {
   const [values, change] = useUrlState(DEFAULTS);
-  const { text, level, stream, worker } = values;
+  const { text, level, stream } = values;
+  const worker = values.worker.trim();
   const isPattern = values.regex !== '';
   const isFollowing = values.follow === '1';
   const isWrapped = values.wrap === '1';
@@ -63,7 +64,7 @@ function Search({ endpoint }: { endpoint: string }): JSX.Element {
       <div class="fields">
         <div>
           <label for="log-text">{isPattern ? 'Regular expression (RE2)' : 'Text'}</label>
-          <input id="log-text" type="search" value={text} onChange={(event) => change({ text: event.currentTarget.value })} />
+          <input id="log-text" type="search" value={text} onChange={(event) => change({ text: event.currentTarget.value }, 'replace')} />
         </div>
         <Choice id="log-level" label="Least level" value={level} of={LEVELS} onChange={(value) => change({ level: value })} />
         <Choice id="log-stream" label="Stream" value={stream} of={STREAMS} onChange={(value) => change({ stream: value })} />
@@ -73,8 +74,8 @@ function Search({ endpoint }: { endpoint: string }): JSX.Element {
             id="log-worker"
             type="search"
             placeholder="all"
-            value={worker}
-            onChange={(event) => change({ worker: event.currentTarget.value.trim() })}
+            value={values.worker}
+            onChange={(event) => change({ worker: event.currentTarget.value }, 'replace')}
           />
         </div>
         <div>
@@ -98,7 +99,8 @@ function Search({ endpoint }: { endpoint: string }): JSX.Element {
             {missingNodes.length > 0 && <p class="muted">{missingNodes.length} nodes with lines of this endpoint did not reply.</p>}
             {unfilteredNodes.length > 0 && (
               <p class="muted">
-                Lines of {unfilteredNodes.join(', ')} are left out: the agents there are of an earlier version and cannot filter.
+                Lines of <Text of={unfilteredNodes.join(', ')} /> are left out: the agents there are of an earlier version and cannot
+                filter.
               </p>
             )}
             <div class="log-head">

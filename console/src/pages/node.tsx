@@ -39,7 +39,7 @@ function WholeNode({ id }: { id: string }): JSX.Element {
           ) : (
             <>
               <NodePanel node={node} users={{ workers, endpoints }} />
-              {seesHistory && node.devices.length > 0 && <NodeHistory node={node} />}
+              {seesHistory && node.devices.some(({ uuid }) => uuid !== '') && <NodeHistory node={node} />}
             </>
           )
         }

@@ -1,8 +1,10 @@
 /** Series over time, drawn by uPlot, with their values at the cursor below them and in words for those who do not see them. */
 import type { JSX } from 'preact';
-import { useEffect, useRef } from 'preact/hooks';
+import { useContext, useEffect, useRef } from 'preact/hooks';
 import UPlot from 'uplot';
 import 'uplot/dist/uPlot.min.css';
+
+import { ZoomContext, type Zoom } from './time-range.tsx';
 
 export type Values = readonly (number | null)[];
 
@@ -29,8 +31,10 @@ export function endedSteps({ at, openSteps }: { readonly at: readonly number[]; 
 }
 
 const HEIGHT = 180;
-/** Cursors of all plots of a page move together. */
-const SYNC = 'history';
+/** Cursors of all plots of a page move together; a range is selected in one of them. */
+const SYNC = { key: 'history', filters: { pub: (type: string) => type === 'mousemove' || type === 'mouseleave', sub: () => true } };
+/** Shortest distance over which a pointer selects a range, px. */
+const DRAG_PX = 5;
 
 export function Plot({ title, summary, at, series, shown }: PlotProps): JSX.Element {
   const place = useRef<HTMLDivElement>(null);
@@ -38,13 +42,16 @@ export function Plot({ title, summary, at, series, shown }: PlotProps): JSX.Elem
   const data = [at.map((ms) => ms / 1000), ...series.map(({ values }) => values.slice(0, at.length))] as unknown as UPlot.AlignedData;
   const latest = useRef(data);
   latest.current = data;
+  const context = useContext(ZoomContext);
+  const zoom = useRef(context);
+  zoom.current = context;
 
   useEffect(() => {
     const host = place.current;
     if (host === null) return undefined;
     const draw = (): void => {
       plot.current?.destroy();
-      plot.current = new UPlot(options(host.clientWidth, series, shown), latest.current, host);
+      plot.current = new UPlot({ ...options(host.clientWidth, series, shown), ...selection(() => zoom.current) }, latest.current, host);
     };
     draw();
     const sizes = new ResizeObserver(() => plot.current?.setSize({ width: host.clientWidth, height: HEIGHT }));
@@ -76,6 +83,20 @@ function isolated(plot: UPlot, place: number): number[] {
   return [...values.keys()].filter((i) => values[i] != null && values[i - 1] == null && values[i + 1] == null);
 }
 
+/** Options that show the range over which a pointer was dragged. */
+function selection(zoom: () => Zoom | undefined): Pick<UPlot.Options, 'cursor' | 'hooks'> {
+  const show = (plot: UPlot): void => {
+    const { left, width } = plot.select;
+    if (width === 0) return;
+    plot.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+    zoom()?.show(plot.posToVal(left, 'x') * 1000, plot.posToVal(left + width, 'x') * 1000);
+  };
+  return {
+    cursor: { sync: SYNC, drag: { x: zoom() !== undefined, y: false, setScale: false, dist: DRAG_PX } },
+    hooks: { setSelect: [show] },
+  };
+}
+
 function options(width: number, series: readonly Series[], shown: PlotProps['shown']): UPlot.Options {
   const style = getComputedStyle(document.documentElement);
   const colour = (name: string): string => style.getPropertyValue(name).trim();
@@ -87,7 +108,6 @@ function options(width: number, series: readonly Series[], shown: PlotProps['sho
   return {
     width,
     height: HEIGHT,
-    cursor: { sync: { key: SYNC }, drag: { x: false, y: false } },
     scales: { y: { range: (_plot, _min, max) => [0, Math.max(1, (max ?? 0) * 1.1)] } },
     axes: [axis, { ...axis, size: 64, values: (_plot, ticks) => ticks.map(shown) }],
     series: [

@@ -25,12 +25,21 @@ export interface TimeRange {
   readonly fixed: { readonly from: number; readonly to: number } | undefined;
 }
 
+/** Latest time that a Date can hold, ms since 1970. */
+const MAX_TIME = 8.64e15;
+
+/** Returns the range of two parameters of an address, in whole milliseconds; undefined unless it is one. */
+function fixedRange(begin: string, end: string): TimeRange['fixed'] {
+  const [from, to] = [Math.floor(Number(begin)), Math.ceil(Number(end))];
+  return from > 0 && to > from && to <= MAX_TIME ? { from, to } : undefined;
+}
+
 /** The arguments of fields about a range of time, as of now. */
 export function boundsOf({ length, fixed }: TimeRange): { readonly from: number; readonly to: number | null } {
   return fixed ?? { from: Date.now() - length, to: null };
 }
 
-interface Zoom {
+export interface Zoom {
   /** Shows a fixed range, ms since 1970. */
   readonly show: (from: number, to: number) => void;
 }
@@ -47,8 +56,7 @@ export function useTimeRange(names: readonly [RangeName, ...RangeName[]]): {
   const id = useId();
   const [values, change] = useUrlState({ range: names[0], from: '', to: '' });
   const name = oneOf(values.range, names);
-  const [from, to] = [Number(values.from), Number(values.to)];
-  const fixed = from > 0 && to > from ? { from, to } : undefined;
+  const fixed = fixedRange(values.from, values.to);
   const length = fixed === undefined ? RANGES[name][1] : fixed.to - fixed.from;
   const field = (
     <>
@@ -59,7 +67,7 @@ export function useTimeRange(names: readonly [RangeName, ...RangeName[]]): {
           value={fixed === undefined ? name : ''}
           onChange={(event) => change({ range: event.currentTarget.value, from: '', to: '' })}
         >
-          {fixed !== undefined && <option value="">a part</option>}
+          {fixed !== undefined && <option value="">custom</option>}
           {names.map((each) => (
             <option key={each} value={each}>
               {RANGES[each][0]}
@@ -71,12 +79,12 @@ export function useTimeRange(names: readonly [RangeName, ...RangeName[]]): {
         <p class="range">
           {time(new Date(fixed.from).toISOString())} – {time(new Date(fixed.to).toISOString())}{' '}
           <button type="button" onClick={() => change({ from: '', to: '' })}>
-            Back to the last {RANGES[name][0]}
+            Show the last {RANGES[name][0]}
           </button>
         </p>
       )}
     </>
   );
-  const show = (begin: number, end: number): void => change({ from: String(Math.floor(begin)), to: String(Math.ceil(end)) });
-  return { range: { key: fixed === undefined ? name : `${from}-${to}`, length, fixed }, zoom: { show }, field };
+  const show = (from: number, to: number): void => change({ from: String(Math.floor(from)), to: String(Math.ceil(to)) });
+  return { range: { key: fixed === undefined ? name : `${fixed.from}-${fixed.to}`, length, fixed }, zoom: { show }, field };
 }

@@ -1,9 +1,9 @@
 /** What a page shows is in its address: Back returns to it, and whoever receives the address sees the same. */
 import { navigate, useHistoryState, useSearch } from 'wouter-preact/use-browser-location';
 
-/** `push`: Back returns to the state before. `replace`: for text that is being typed. */
-export type How = 'push' | 'replace';
-export type Change<Name extends string> = (changes: Readonly<Partial<Record<Name, string>>>, how?: How) => void;
+/** `push`: Back returns to the state before. `replace`: for fields that change with each key that is pressed. */
+export type HistoryUpdate = 'push' | 'replace';
+export type Change<Name extends string> = (changes: Readonly<Partial<Record<Name, string>>>, how?: HistoryUpdate) => void;
 
 /** Returns the values of these parameters of the address, and a function that changes some. A default is not in the address. */
 export function useUrlState<Name extends string>(
@@ -23,12 +23,12 @@ export function useUrlState<Name extends string>(
   return [values, change];
 }
 
-/** Returns `value` if it is one of `allowed`, else the first of these: addresses are written by anybody. */
+/** Returns `value` if it is one of `allowed`, else the first of these: anyone can write an address. */
 export function oneOf<T extends string>(value: string, allowed: readonly [T, ...T[]]): T {
   return allowed.find((each) => each === value) ?? allowed[0];
 }
 
-/** The parameter with the begin of the page of a list; a change of its filter removes it. */
+/** The parameter that says where the page of a list begins; a change of the filter removes it. */
 export const PAGE = 'after';
 
 export interface Pages {
@@ -38,7 +38,7 @@ export interface Pages {
   readonly older: (next: string) => void;
 }
 
-/** The begin of a page is in the address, those of the pages before it in the entry of the browser's history. */
+/** The address has where the page begins; the entry of the browser's history has where the pages before it begin. */
 export function usePages(): Pages {
   const after = new URLSearchParams(useSearch()).get(PAGE);
   const entry = useHistoryState<{ readonly begins?: readonly string[] } | null>();
@@ -56,7 +56,7 @@ export function usePages(): Pages {
   };
 }
 
-function go(next: URLSearchParams, how: How, state: unknown = null): void {
+function go(next: URLSearchParams, how: HistoryUpdate, state: unknown = null): void {
   const query = next.toString();
   const to = `${location.pathname}${query === '' ? '' : `?${query}`}`;
   if (to !== `${location.pathname}${location.search}`) navigate(to, { replace: how === 'replace', state });

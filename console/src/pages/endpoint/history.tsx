@@ -46,7 +46,7 @@ const POLL_MS = 60_000;
 export function EndpointHistory({ endpoint: { id: endpoint, kind, routes } }: { endpoint: EndpointData }): JSX.Element {
   const hasQueue = kind === 'QUEUE';
   const { range, zoom, field } = useTimeRange(['1h', '6h', '24h', '7d', '90d']);
-  const everyMs = range.fixed === undefined && range.length === HOUR_MS ? SHORT_POLL_MS : POLL_MS;
+  const everyMs = range.fixed === undefined && (range.length === HOUR_MS ? SHORT_POLL_MS : POLL_MS);
   const query = useLive(
     ['history', endpoint, range.key],
     (signal) => graphql<{ history: History }>(QUERY, { endpoint, ...boundsOf(range) }, signal),

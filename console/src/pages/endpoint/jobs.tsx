@@ -56,7 +56,8 @@ const STATES = ['IN_QUEUE', 'IN_PROGRESS', 'COMPLETED', 'FAILED', 'TIMED_OUT', '
 /** Jobs, newest first; each page begins where the one before ended. */
 export function Jobs({ endpoint }: { endpoint: string }): JSX.Element {
   const [values, set] = useUrlState({ status: '', text: '', tag: '', since: '', until: '', [PAGE]: '' });
-  const { status, text, tag, since, until } = values;
+  const { status, since, until } = values;
+  const [text, tag] = [values.text.trim(), values.tag.trim()];
   const { after: cursor, newer, older } = usePages();
   const filter = {
     ...(status === '' ? {} : { status: [status] }),
@@ -85,19 +86,39 @@ export function Jobs({ endpoint }: { endpoint: string }): JSX.Element {
         </div>
         <div>
           <label for="job-text">ID, or text in input or error</label>
-          <input id="job-text" type="search" value={text} onChange={(event) => change({ text: event.currentTarget.value.trim() })} />
+          <input
+            id="job-text"
+            type="search"
+            value={values.text}
+            onChange={(event) => change({ text: event.currentTarget.value }, 'replace')}
+          />
         </div>
         <div>
           <label for="job-tag">Tag</label>
-          <input id="job-tag" type="search" value={tag} onChange={(event) => change({ tag: event.currentTarget.value.trim() })} />
+          <input
+            id="job-tag"
+            type="search"
+            value={values.tag}
+            onChange={(event) => change({ tag: event.currentTarget.value }, 'replace')}
+          />
         </div>
         <div>
           <label for="job-since">Since</label>
-          <input id="job-since" type="datetime-local" value={since} onChange={(event) => change({ since: event.currentTarget.value })} />
+          <input
+            id="job-since"
+            type="datetime-local"
+            value={since}
+            onChange={(event) => change({ since: event.currentTarget.value }, 'replace')}
+          />
         </div>
         <div>
           <label for="job-until">Before</label>
-          <input id="job-until" type="datetime-local" value={until} onChange={(event) => change({ until: event.currentTarget.value })} />
+          <input
+            id="job-until"
+            type="datetime-local"
+            value={until}
+            onChange={(event) => change({ until: event.currentTarget.value }, 'replace')}
+          />
         </div>
         <PurgeButton endpoint={endpoint} />
       </div>

@@ -39,7 +39,8 @@ const ALL = '';
 interface RouteHistoryProps {
   readonly endpoint: string;
   readonly range: TimeRange;
-  readonly everyMs: number;
+  /** False for a fixed range. */
+  readonly everyMs: number | false;
   /** The endpoint declares no routes. */
   readonly isWhole: boolean;
 }
