@@ -67,7 +67,7 @@ function tests(server: PostgresServer): void {
     await client.connect();
     t.teardown(() => client.end());
     const isWaiting = `SELECT FROM pg_stat_activity WHERE application_name LIKE '%move' AND wait_event_type = 'Lock' AND datname = current_database()`;
-    /** What was answered while the move could be carried out at any moment; none when it gave up before, as it may on a busy host. */
+    /** Responses received while the move could happen at any moment; none if it gave up before, as it may on a busy host. */
     const answersMeanwhile = async (): Promise<readonly string[] | null> => {
       await client.query('BEGIN');
       await client.query('SELECT FROM capstan.cells WHERE cell = 1 FOR UPDATE');
