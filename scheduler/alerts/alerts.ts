@@ -1,8 +1,9 @@
 /**
  * Tells accounts of incidents and of their ends, one message for all that changed. What a channel is told is durable before it is sent,
  * so that neither a restart nor another scheduler repeats it; only the owner of the queue can write it, so only the owner sends.
- * A message that no try delivers is forgotten: the channel is told of what is still there some time later.
+ * A message that no try delivers is taken back: some time later the channel is told of what is still there, and of the ends.
  */
+import { CapstanError } from '../../lib/errors.ts';
 import type { State } from '../core/state.ts';
 import type { Command } from '../core/events.ts';
 import type { Now } from '../core/now.ts';
@@ -30,8 +31,13 @@ export interface AlertOptions {
   readonly log: { warn(fields: object, message: string): void };
 }
 
-/** Interval at which incidents are looked at, ms. */
-const LOOK_MS = 1_000;
+/**
+ * Interval at which incidents are looked at, ms: a share of the time that they must last, within these bounds. A look computes those of
+ * every account that has a channel.
+ */
+const MIN_LOOK_MS = 1_000;
+const MAX_LOOK_MS = 5_000;
+const LOOK_SHARE = 6;
 /** Time after a message that was not delivered, ms. */
 const PAUSE_MS = 300_000;
 /** Beyond the time that hosts have to return after a take-over, ms. */
@@ -54,14 +60,16 @@ export class Alerts {
   #ownedSince = 0;
   #timer: NodeJS.Timeout | undefined;
   #isLooking = false;
-  #isFailing = false;
+  /** What the last look failed at: accounts, and channels. Each is logged once. */
+  #failing = new Set<string>();
 
   constructor(options: AlertOptions) {
     this.#options = options;
   }
 
   start(): void {
-    this.#timer = setInterval(() => void this.look(), LOOK_MS);
+    const every = Math.min(MAX_LOOK_MS, Math.max(MIN_LOOK_MS, this.#options.delayMs / LOOK_SHARE));
+    this.#timer = setInterval(() => void this.look(), every);
     this.#timer.unref();
   }
 
@@ -77,16 +85,13 @@ export class Alerts {
     this.#isLooking = true;
     try {
       await this.#lookAt(state);
-      this.#isFailing = false;
-    } catch (err) {
-      if (!this.#isFailing && this.#options.state() !== null) this.#options.log.warn({ err }, 'alerts are not sent');
-      this.#isFailing = true;
     } finally {
       this.#isLooking = false;
     }
   }
 
   async #lookAt(state: State): Promise<void> {
+    const failing = new Set<string>();
     if (state !== this.#state) {
       this.#state = state;
       this.#watching = new Map();
@@ -97,12 +102,33 @@ export class Alerts {
     for (const [first, ...others] of views.values()) {
       if (first === undefined) continue;
       const { account, isOperator } = first;
-      const found = await this.#options.incidents.of({ account, operator: isOperator });
+      // What fails for one account or channel (a row that no key decrypts) keeps no other one from its alerts.
+      const found = await this.#guarded({ account }, failing, () => this.#options.incidents.of({ account, operator: isOperator }));
+      if (found === undefined) continue;
       for (const { id } of [first, ...others]) {
         // A message may have ended in the meantime.
         const channel = state.alertChannels.get(alertChannelKey({ account, id }));
-        if (channel !== undefined) await this.#tell(channel, found);
+        if (channel !== undefined) await this.#guarded({ account, channel: id }, failing, () => this.#tell(channel, found));
       }
+    }
+    this.#failing = failing;
+  }
+
+  /** Undefined if it fails. */
+  async #guarded<T>(
+    facts: { readonly account: string; readonly channel?: string },
+    failing: Set<string>,
+    work: () => Promise<T>,
+  ): Promise<T | undefined> {
+    try {
+      return await work();
+    } catch (err) {
+      // Another scheduler owns the queue by now, or it is being taken over.
+      if (this.#options.state() === null || (err instanceof CapstanError && err.code === 'UNAVAILABLE')) return undefined;
+      const key = `${facts.account} ${facts.channel ?? ''}`;
+      failing.add(key);
+      if (!this.#failing.has(key)) this.#options.log.warn({ err, ...facts }, 'alerts are not sent');
+      return undefined;
     }
   }
 
@@ -142,8 +168,7 @@ export class Alerts {
       }
       const known = this.#state?.alertChannels.get(alertChannelKey(channel));
       if (known === undefined || (failure === '' && known.failure === '')) return;
-      const begun = new Set(failure === '' ? [] : changes.begun.map(keyOf));
-      await this.#note(channel, { failure, told: known.told.filter(({ key }) => !begun.has(key)) });
+      await this.#note(channel, { failure, told: failure === '' ? known.told : toldBefore(known.told, changes) });
     } catch (err) {
       // Another scheduler owns the queue by now, or the channel was removed.
       if (this.#options.state() !== null) this.#options.log.warn({ err, account: channel.account }, 'the result of an alert is not noted');
@@ -178,4 +203,10 @@ function toldAfter(told: readonly ToldIncident[], { begun, over }: Changes, told
     toldAt,
   }));
   return [...told.filter(({ key }) => !gone.has(key)), ...added];
+}
+
+/** Undoes {@link toldAfter}. */
+function toldBefore(told: readonly ToldIncident[], { begun, over }: Changes): ToldIncident[] {
+  const added = new Set(begun.map(keyOf));
+  return [...over, ...told.filter(({ key }) => !added.has(key))];
 }
