@@ -118,7 +118,7 @@ export class RecentFigures implements Figures {
     }
     for (const id of this.#idle.keys()) if (!state.workers.has(id)) this.#idle.delete(id);
     for (const known of [this.#slots, this.#failures]) for (const id of known.keys()) if (!state.endpoints.has(id)) known.delete(id);
-    for (const [id, { readAt }] of this.#usual) if (!state.endpoints.has(id) || now - readAt > HOUR_MS) this.#usual.delete(id);
+    for (const [id, { readAt }] of this.#usual) if (!state.endpoints.has(id) || now - readAt > 2 * HOUR_MS) this.#usual.delete(id);
   }
 
   recent(endpoint: string): EndpointFigures | undefined {
@@ -141,8 +141,10 @@ export class RecentFigures implements Figures {
 
   usualDelayMs(endpoint: string): number | null | undefined {
     const known = this.#usual.get(endpoint);
-    if (known !== undefined) return known.ms;
-    const reading: { readonly readAt: number; ms: number | null | undefined } = { readAt: this.#deps.wall(), ms: undefined };
+    const now = this.#deps.wall();
+    if (known !== undefined && now - known.readAt <= HOUR_MS) return known.ms;
+    // What was known serves until it is read again: an incident that lasts does not end for that time.
+    const reading: { readonly readAt: number; ms: number | null | undefined } = { readAt: now, ms: known?.ms };
     this.#usual.set(endpoint, reading);
     this.#readUsual(endpoint).then(
       (ms) => {
@@ -150,10 +152,10 @@ export class RecentFigures implements Figures {
       },
       (err: unknown) => {
         this.#deps.log.warn({ err, endpoint }, 'the usual delay of an endpoint cannot be read');
-        reading.ms = null;
+        reading.ms ??= null;
       },
     );
-    return undefined;
+    return reading.ms;
   }
 
   /** Without the open hour, which the delay that is looked at is part of. */

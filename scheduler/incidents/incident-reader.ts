@@ -4,13 +4,15 @@ import { accountExists } from '../core/control/keys.ts';
 import type { State } from '../core/state.ts';
 import type { HookHead } from '../store/store.ts';
 import type { Figures } from './figures.ts';
-import { keyOf, type Incident } from './incident.ts';
-import { incidents } from './incidents.ts';
+import type { Incident } from './incident.ts';
+import { incidents, ownIncidents } from './incidents.ts';
 import type { KnownCertificate } from './of-certificates.ts';
 import type { HostReader, SchedulerDisk } from './of-hosts.ts';
 
 /** Undelivered webhooks of an account that are looked at. */
 const MAX_HOOKS = 1_000;
+/** What only operators are told of is not read for others. */
+const NO_DISK: SchedulerDisk = { space: null, minFreePercent: 0 };
 /** For how long what was read for metrics serves the next scrape, ms. */
 const SERVES_MS = 5_000;
 
@@ -35,7 +37,11 @@ export class IncidentReader {
   /** @throws CapstanError UNAVAILABLE if this scheduler does not own the queue. */
   async of(reader: HostReader): Promise<Incident[]> {
     const { state, now, hooks, disk, certificates, figures } = this.#deps;
-    const [undelivered, space, known] = await Promise.all([hooks(reader.account, MAX_HOOKS), disk(), certificates()]);
+    const [undelivered, space, known] = await Promise.all([
+      hooks(reader.account, MAX_HOOKS),
+      reader.operator ? disk() : NO_DISK,
+      reader.operator ? certificates() : [],
+    ]);
     return incidents({ state: state(), now: now(), reader, hooks: undelivered, disk: space, figures, certificates: known });
   }
 
@@ -46,11 +52,16 @@ export class IncidentReader {
     return this.#all.found;
   }
 
+  /** An operator sees all of them but what each account alone sees: the whole service is looked at once, not for each account. */
   async #readAll(): Promise<readonly Incident[]> {
-    const known = new Map<string, Incident>();
-    for (const account of accountsOf(this.#deps.state()))
-      for (const incident of await this.of({ account, operator: true })) known.set(keyOf(incident), incident);
-    return [...known.values()];
+    const { state, now, hooks } = this.#deps;
+    const [first = '', ...others] = accountsOf(state());
+    const found = await this.of({ account: first, operator: true });
+    for (const account of others) {
+      const undelivered = await hooks(account, MAX_HOOKS);
+      found.push(...ownIncidents({ state: state(), now: now(), reader: { account, operator: false }, hooks: undelivered }));
+    }
+    return found;
   }
 }
 

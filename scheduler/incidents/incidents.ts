@@ -34,8 +34,18 @@ export function incidents({ state, now, reader, hooks, disk, figures, certificat
     ...(reader.operator ? schedulerDiskIncidents(disk) : []),
     ...[...state.nodes.values()].flatMap((node) => nodeIncidents(state, node, now, reader)),
     ...endpoints.flatMap((endpoint) => endpointIncidents(state, endpoint, now, figures)),
-    ...webhookIncidents(state, hooks),
+    ...ownFaults({ state, now, reader, hooks }),
     ...(reader.operator ? certificateIncidents(certificates, now) : []),
-    ...accountIncidents(state, reader.account, now),
   ]);
+}
+
+/** Returns those of an account that an operator of another account does not see. */
+export function ownIncidents(sources: OwnSources): Incident[] {
+  return fold(ownFaults(sources));
+}
+
+type OwnSources = Pick<IncidentSources, 'state' | 'now' | 'reader' | 'hooks'>;
+
+function ownFaults({ state, now, reader, hooks }: OwnSources): Incident[] {
+  return [...webhookIncidents(state, hooks), ...accountIncidents(state, reader.account, now)];
 }

@@ -36,8 +36,9 @@ export function nodeIncidents(state: State, node: NodeRecord, now: Now, reader: 
   if (node.session === null) return reader.operator ? gone(node, now) : [];
   const { inventory } = node;
   if (inventory === null) return [];
-  const seesDevices = reader.operator || runsWorkersOf(state, node, reader.account);
-  return [...(reader.operator ? hostIncidents(state, node, inventory) : []), ...(seesDevices ? deviceIncidents(node, inventory) : [])];
+  const devices = deviceIncidents(node, inventory);
+  const seesDevices = devices.length > 0 && (reader.operator || runsWorkersOf(state, node, reader.account));
+  return [...(reader.operator ? hostIncidents(state, node, inventory) : []), ...(seesDevices ? devices : [])];
 }
 
 /**

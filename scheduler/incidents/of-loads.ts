@@ -3,6 +3,7 @@ import { requestLoad } from '../core/scaling/scaling-requests.ts';
 import type { Now } from '../core/now.ts';
 import type { State } from '../core/state.ts';
 import type { EndpointRecord } from '../core/state/endpoints.ts';
+import type { JobRecord, Lane } from '../core/state/jobs.ts';
 import type { Ends, Figures } from './figures.ts';
 import { ofEndpoint, type Action, type Incident } from './incident.ts';
 import { counted, endpointArguments } from './titles.ts';
@@ -63,10 +64,9 @@ export function rollBack(endpoint: EndpointRecord): Action {
 
 /** Jobs of low priority have no target: they wait for workers that others leave. */
 export function delayIncident(endpoint: EndpointRecord, now: Now, figures: Figures, logs: Action): Incident | undefined {
-  const [{ window, head }] = endpoint.lanes;
-  const oldest = window.find((job, index) => index >= head && job.phase === 'QUEUED');
+  const oldest = oldestQueued(endpoint.lanes[0]);
   const held = requestLoad(endpoint, now);
-  const waitedMs = Math.max(oldest === undefined ? 0 : now.wall - oldest.submittedAt, held.waiting === 0 ? 0 : held.oldestWaitMs);
+  const waitedMs = Math.max(oldest === undefined ? 0 : now.wall - oldest.queuedAt, held.waiting === 0 ? 0 : held.oldestWaitMs);
   const { delayTargetS, workersMax } = endpoint.config;
   // The history is read only for what has waited for a while.
   if (waitedMs <= (delayTargetS > 0 ? delayTargetS * 1_000 : MIN_TARGET_MS)) return undefined;
@@ -86,6 +86,12 @@ export function delayIncident(endpoint: EndpointRecord, now: Now, figures: Figur
     actions: [...(endpoint.workers.size >= workersMax ? [raise] : []), logs],
     waiting: { jobs: endpoint.lanes[0].count, requests: held.waiting },
   });
+}
+
+/** A job that returned to the queue waits since then: the time for which it ran is no delay. */
+function oldestQueued({ window, head }: Lane): JobRecord | undefined {
+  for (let at = head; at < window.length; at++) if (window[at]?.phase === 'QUEUED') return window[at];
+  return undefined;
 }
 
 function seconds(ms: number): string {

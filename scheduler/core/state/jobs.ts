@@ -29,7 +29,7 @@ export interface JobRecord {
   token: number;
   attempts: number;
   submittedAt: number;
-  /** Wall time since which it waits: its submission, or its return to the queue as far as that is in memory. For traces. */
+  /** Wall time since which it waits: its submission, or its return to the queue as far as that is in memory. For traces and incidents. */
   queuedAt: number;
   deleteAt: number;
   lease: Lease | null;

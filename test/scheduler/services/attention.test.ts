@@ -343,6 +343,24 @@ test('a job that waits longer than its target is listed once; the target is set,
   world.pass(80_000);
   t.deepEqual(delayed().toSorted(), ['set', 'usual']);
   t.regex(items(world, OWNER, { figures }).find(({ subject }) => subject === 'usual')?.message ?? '', /three times its usual delay/);
+  world.pass(3_700_000);
+  figures.sample();
+  t.deepEqual(delayed().toSorted(), ['set', 'usual'], 'what was known serves while the history is read again');
+});
+
+test('a job that ran for long and returned to the queue has waited since then alone', (t) => {
+  const world = new FleetWorld();
+  world.node('a');
+  const [endpoint = ''] = world.deploy(queueInput('train', { workersMax: 1, delayTargetS: 60 }));
+  const job = world.submit(endpoint);
+  world.settle();
+  world.enter(job);
+  world.pass(3_600_000);
+  world.lose(job, false);
+  t.deepEqual(
+    items(world, OWNER).filter(({ kind }) => kind === AttentionKind.QUEUE_DELAY),
+    [],
+  );
 });
 
 test('GPUs that their workers have not used for half an hour are listed, one incident an endpoint', (t) => {
