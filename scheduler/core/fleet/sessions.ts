@@ -253,7 +253,8 @@ function loseLeases(ctx: StepContext, node: NodeRecord, which: (incarnation: str
     const worker = listedWorker(ctx.state, id);
     for (const [key, { job: jobId, token }] of [...worker.attempts]) {
       const job = ctx.state.jobs.get(jobId);
-      const lease = job?.token === token ? job.lease : null;
+      // An agent may claim to hold the attempt of a job that another node runs.
+      const lease = job?.token === token && job.lease?.node === node.config.id ? job.lease : null;
       if (lease !== null && !which(lease.incarnation)) continue;
       worker.attempts.delete(key);
       if (job !== undefined && lease !== null) lose(ctx, job, { reason: 'NODE_LOST', how });

@@ -169,3 +169,29 @@ test('a node that comes back within the grace period keeps its workers; after it
   );
   t.is(desired.workers.length, 1, 'and another one is');
 });
+
+test('a node that claims to hold the attempt of a job on another node does not lose it with a restart, nor with its removal', (t) => {
+  const world = new FleetWorld();
+  world.node('honest');
+  const [endpoint = ''] = world.deploy(queueInput('echo'));
+  const job = world.submit(endpoint);
+  world.settle();
+  const held = world.running.find((running) => running.job === job);
+  t.is(held?.node, 'honest');
+  world.node('hostile');
+  world.command({ kind: 'drain-node', node: 'honest' });
+  const [own] = world.workers(endpoint).filter(({ node }) => node === 'hostile');
+  if (held === undefined || own === undefined) return void t.fail('no worker');
+  const claim = { jobId: job, token: held.token, workerId: own.id, started: true, startedAgoMs: 1 };
+  for (const [n, incarnation] of ['hostile-1', 'hostile-2', 'hostile-3'].entries()) {
+    const workers = { epoch: 0, workers: [] };
+    const hello = { protocol: 1, incarnation, agentVersion: 'test', workers, attempts: [claim] };
+    world.event({ kind: 'session-opened', node: 'hostile', session: 100 + n, hello });
+    t.is(world.image.jobs.get(job)?.lease?.node, 'honest', incarnation);
+  }
+  world.command({ kind: 'remove-node', node: 'hostile', force: true });
+  t.is(world.image.jobs.get(job)?.lease?.node, 'honest');
+  t.is(world.image.jobs.get(job)?.pastAttempts, null);
+  world.complete(job);
+  t.is(world.endpoint(endpoint).counts.completed, 1);
+});
