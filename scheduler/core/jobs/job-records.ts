@@ -44,7 +44,7 @@ function moveInQueue(state: State, endpoint: EndpointRecord | undefined, job: Jo
       if (lane !== undefined) take(lane, job);
       return;
     case 'leave':
-      if (lane !== undefined) leave(lane, job.seq);
+      if (lane !== undefined) leave(lane, job);
   }
 }
 

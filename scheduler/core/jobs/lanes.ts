@@ -63,6 +63,8 @@ export function take(lane: Lane, job: JobRecord): void {
   lane.count--;
   const at = lane.window[lane.head] === job ? lane.head : lane.window.indexOf(job, lane.head);
   invariant(at >= lane.head, 'a job that is taken is in the window', { job: job.id });
+  // One that returned to its place during a refill may be beyond `covered`, run, and end before the rows arrive.
+  lane.refill?.removed.add(job.queuePosition);
   if (at > lane.head) {
     lane.window.splice(at, 1);
     return;
@@ -75,10 +77,10 @@ export function take(lane: Lane, job: JobRecord): void {
 }
 
 /** Records that a queued job left the queue other than by {@link take}. The caller changes its phase. */
-export function leave(lane: Lane, seq: number): void {
-  invariant(lane.count > 0, 'a job that leaves its lane was counted in it', { seq });
+export function leave(lane: Lane, { id, queuePosition }: JobRecord): void {
+  invariant(lane.count > 0, 'a job that leaves its lane was counted in it', { job: id });
   lane.count--;
-  lane.refill?.removed.add(seq);
+  lane.refill?.removed.add(queuePosition);
 }
 
 /** Whether the window should be refilled from the store. The caller starts the read. */
@@ -111,7 +113,7 @@ export function finishRefill(
   const last = rows.at(-1);
   if (rows.length < limit && !refill.added) lane.covered = Number.POSITIVE_INFINITY;
   else if (last !== undefined) lane.covered = last.queuePosition;
-  const added = rows.filter((job) => !refill.removed.has(job.seq) && !known(job.id));
+  const added = rows.filter((job) => !refill.removed.has(job.queuePosition) && !known(job.id));
   for (const job of added) insert(lane, job);
   const dropped: JobRecord[] = [];
   for (let last = lane.window.at(-1); last !== undefined && last.queuePosition > lane.covered; last = lane.window.at(-1)) {

@@ -109,7 +109,7 @@ export interface Lane {
   covered: number;
   /** Number of all queued jobs. */
   count: number;
-  /** A refill is being read; the changes since its request. */
+  /** A refill is being read; the changes since its request. Those removed by position: a job that is retried has another one. */
   refill: { added: boolean; removed: Set<number> } | null;
 }
 
