@@ -131,7 +131,7 @@ export function submissionRead(ctx: StepContext, purpose: SubmitPurpose, found: 
  */
 export function submissionRefused(ctx: StepContext, outcome: Outcome, cause: Extract<Cause, { kind: 'submit' }>): void {
   undo(ctx.state, cause.job);
-  const waiter = findWaiter(ctx.state, cause.ref);
+  const waiter = cause.waitMs > 0 ? findWaiter(ctx.state, cause.ref) : null;
   // The waiting caller disconnected in the meantime.
   if (cause.waitMs > 0 && waiter === null) return;
   if (outcome.kind === 'idempotent-other-body') {
@@ -146,6 +146,8 @@ export function submissionRefused(ctx: StepContext, outcome: Outcome, cause: Ext
   // The job exists already: the same submission again, or the same idempotency key.
   const id = outcome.kind === 'idempotent-same' ? outcome.jobId : cause.job.id;
   if (waiter !== null) dropWaiter(ctx.state, waiter);
-  const { job, waitMs, ref, usage } = cause;
+  const { job, waitMs, ref } = cause;
+  // That of the waiter that is dropped: a gateway that gives two open requests one number finds the other's here.
+  const usage = waiter === null ? cause.usage : waiter.usage;
   replyOrWait(ctx, { ref, endpoint: job.endpoint, id, waitMs, usage, byKey: id !== job.id });
 }
