@@ -3,7 +3,7 @@ import { CapstanError } from '../../lib/errors.ts';
 import { cursorOf, endOf, logRequest, logWaitMs, type LogQuery } from '../logs/query.ts';
 import { unlessAborted } from '../logs/unless-aborted.ts';
 import { whole } from './endpoint-form.ts';
-import { bulkMessage, bulkShape, filterMessage, jobShape, type BulkArguments, type JobSearch } from './job-shape.ts';
+import { bulkMessage, bulkShape, filterMessage, jobShape, summaryShape, type BulkArguments, type JobSearch } from './job-shape.ts';
 import { logShape, time, webhookShape } from './shapes.ts';
 import type { Fields } from './fields.ts';
 import type { Optional, Page } from './pages.ts';
@@ -27,6 +27,8 @@ export function jobFields({ calls, call, change, draining }: Fields) {
       });
       return { jobs: page.jobs.map(jobShape), cursor: page.cursor === '' ? null : page.cursor, incomplete: page.incomplete };
     },
+    jobSummary: async ({ endpoint, filter }: Pick<JobSearch, 'endpoint' | 'filter'>) =>
+      summaryShape(await call((control) => control.summarizeJobs, { endpointId: endpoint, filter: filterMessage(filter) })),
     countJobs: async (given: BulkArguments) => {
       const { count, incomplete } = await call((control) => control.countJobs, bulkMessage(given));
       return { count: Number(count), incomplete };

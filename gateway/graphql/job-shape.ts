@@ -9,6 +9,7 @@ import {
   type JobFilter,
   type PastAttempt,
   type QueueReasonSpan,
+  type SummarizeJobsResponse,
 } from '../../proto/gen/capstan/v1/control.ts';
 import { time } from './shapes.ts';
 
@@ -49,6 +50,13 @@ export function filterMessage(filter: Filter | null | undefined): JobFilter {
 
 export function bulkMessage({ endpoint, action, filter }: BulkArguments): { endpointId: string; action: BulkAction; filter: JobFilter } {
   return { endpointId: endpoint, action: BulkAction[action], filter: filterMessage(filter) };
+}
+
+export function summaryShape({ states, errors }: SummarizeJobsResponse): object {
+  return {
+    states: states.map(({ state, count, incomplete }) => ({ status: state.replace(/^JOB_STATE_/, ''), count: Number(count), incomplete })),
+    errors: errors.map(({ count, ...group }) => ({ ...group, count: Number(count) })),
+  };
 }
 
 export function bulkShape(operation: BulkOperation): object {

@@ -44,6 +44,28 @@ input JobFilter {
   "A whole tag of the job."
   tag: String
 }
+type JobSummary {
+  "Every state, also without jobs."
+  states: [JobStateCount!]!
+  "The 20 largest groups of errors, the largest first."
+  errors: [JobErrorGroup!]!
+}
+type JobStateCount {
+  status: JobStatus!
+  count: Float!
+  "Only the newest 5,000 jobs in a state are examined, for at most 5 s in all: the count is a lower bound."
+  incomplete: Boolean!
+}
+"""Failed and timed-out jobs whose errors begin alike: up to the first number, quotation or path."""
+type JobErrorGroup {
+  "What the errors have in common, as text of a JobFilter."
+  text: String!
+  "The same, as people read it."
+  message: String!
+  "The errors go on, and differ there."
+  isCut: Boolean!
+  count: Float!
+}
 type JobPage {
   jobs: [Job!]!
   "Continues the search; null at its end."

@@ -34,6 +34,8 @@ type Query {
   workers(endpoint: ID): [Worker!]!
   "Jobs of an endpoint, the latest submission or retry first. limit: 1 to 100, 20 if omitted. cursor: of an earlier page."
   jobs(endpoint: ID!, filter: JobFilter, limit: Int, cursor: String): JobPage!
+  "How many jobs of an endpoint the filter admits by state, and the errors of those that failed, in groups."
+  jobSummary(endpoint: ID!, filter: JobFilter): JobSummary!
   "How many jobs of an endpoint startBulkOperation would change now."
   countJobs(endpoint: ID!, action: BulkAction!, filter: JobFilter): JobCount!
   "Operations on many jobs, newest first: running ones, and those that ended within the last hour."

@@ -17,6 +17,7 @@ import { PIECE_ROWS, SEARCH_MS } from '../engine/search-turns.ts';
 import { unary } from './calls.ts';
 import type { ControlDeps } from './control-deps.ts';
 import { admitted, checkedFilter } from './job-filter.ts';
+import { summarize } from './job-summary.ts';
 import { timelineOf } from './job-timeline.ts';
 
 const DEFAULT_LIMIT = 20;
@@ -31,7 +32,7 @@ export function jobSearchHandlers({
   log,
   clock,
   queueReasons,
-}: ControlDeps): Pick<ControlServiceServer, 'searchJobs' | 'getJob'> {
+}: ControlDeps): Pick<ControlServiceServer, 'searchJobs' | 'summarizeJobs' | 'getJob'> {
   /** Refuses endpoints that the caller may not see. */
   function check(metadata: Metadata, endpointId: string, isList: boolean): void {
     const { account, sees, listsJobs } = auth.reader(metadata);
@@ -93,6 +94,10 @@ export function jobSearchHandlers({
     searchJobs: unary(log, 'SearchJobs', (request, metadata) => {
       check(metadata, request.endpointId, true);
       return search(auth.reader(metadata).account, request);
+    }),
+    summarizeJobs: unary(log, 'SummarizeJobs', (request, metadata) => {
+      check(metadata, request.endpointId, true);
+      return summarize(engine, auth.reader(metadata).account, request);
     }),
     getJob: unary(log, 'GetJob', async ({ endpointId, jobId }, metadata) => {
       check(metadata, endpointId, false);

@@ -87,6 +87,7 @@ export function serviceRules(auth: Authorizer): ServiceRules {
       listEnvironments: reader,
       getHistory: reader,
       searchJobs: reader,
+      summarizeJobs: reader,
       getJob: reader,
       listBuilds: wholeReader,
       listDeployments: wholeReader,

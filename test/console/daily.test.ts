@@ -7,6 +7,7 @@ import type { Browser } from 'playwright-core';
 
 import { writeFakeSmi } from '../agent/fake-nvidia-smi.ts';
 import { Stack } from '../support/stack.ts';
+import { until } from '../support/until.ts';
 import { browserPath, buildConsole, checkAccessibility, closeBrowser, openBrowser, openPage, signIn, SKIPPED } from './browser.ts';
 
 const serial = browserPath === undefined ? test.serial.skip : test.serial;
@@ -172,4 +173,40 @@ serial(`a log stays at its end until its reader leaves it, shows what surrounds 
   await page.goBack();
   await log.getByText('line <img').first().waitFor({ state: 'detached' });
   t.is(await page.getByLabel('Stream').inputValue(), 'stderr');
+});
+
+serial(`failed jobs are grouped by their error, and a group, or selected jobs, are retried${SKIPPED}`, async (t) => {
+  const page = await openPage(t, browser, stack.url);
+  const jobs = await Promise.all(Array.from({ length: 3 }, () => stack.run(idOf('failing'), {})));
+  for (const job of jobs) t.is((await stack.ended(idOf('failing'), job)).status, 'FAILED');
+  await signIn(page, stack.url, stack.apiKey, `/console/endpoints/${idOf('failing')}/jobs`);
+  const groups = page.getByRole('region', { name: 'Failures by error' });
+  await groups.getByText(/^3 × refused: /).click();
+  await page.waitForURL(/text=refused/);
+  await page
+    .getByRole('navigation', { name: 'Status' })
+    .getByRole('link', { name: /failed\s*3/ })
+    .click();
+  const table = page.getByRole('region', { name: 'Jobs', exact: true });
+  await table.getByRole('link', { name: jobs[2] ?? '' }).waitFor();
+  await page.getByText('Columns').click();
+  await page.getByLabel('worker').check();
+  await page.getByLabel('node', { exact: true }).check();
+  await page.waitForURL(/columns=/);
+  await table.getByRole('columnheader', { name: 'Node' }).waitFor();
+  await checkAccessibility(t, page, 'jobs in groups');
+  await groups.getByRole('button', { name: 'Retry these' }).click();
+  await page.getByRole('dialog').getByText('3 failed or timed-out jobs return to the queue').waitFor();
+  await page.getByRole('dialog').getByRole('button', { name: 'Retry these' }).click();
+  await page.getByLabel('Operations on many jobs').getByText('3 changed').waitFor();
+  for (const job of jobs) await until('the retry has failed', async () => (await stack.status(idOf('failing'), job)).status === 'FAILED');
+  for (const job of jobs.slice(0, 2)) await page.getByLabel(`Select ${job}`).check();
+  await page.getByRole('group', { name: 'Selected jobs' }).getByRole('button', { name: 'Retry 2' }).click();
+  const retried: string[] = [];
+  page.on('response', (response) => {
+    if (response.url().includes('/retry/') && response.ok()) retried.push(response.url());
+  });
+  await page.getByRole('dialog').getByRole('button', { name: 'Retry 2' }).click();
+  await until('both are retried', () => retried.length === 2);
+  t.true(jobs.slice(0, 2).every((job) => retried.some((url) => url.endsWith(job))));
 });

@@ -138,9 +138,10 @@ serial(`jobs are filtered, opened, cancelled; a purge says how many and asks fir
   await page.getByLabel('ID, or text in input or error').fill('NEEDLE');
   await jobs.getByRole('link', { name: waiting[1] ?? '' }).waitFor();
   await jobs.getByRole('link', { name: waiting[0] ?? '' }).waitFor({ state: 'detached' });
-  await page.getByLabel('Status').selectOption('FAILED');
+  const states = page.getByRole('navigation', { name: 'Status' });
+  await states.getByRole('link', { name: 'failed' }).click();
   await page.getByText('No jobs.').waitFor();
-  await page.getByLabel('Status').selectOption('');
+  await states.getByRole('link', { name: 'All' }).click();
   await jobs.getByRole('link').first().click();
   await page.getByText('Waiting: PAUSED').waitFor();
   await page.getByRole('button', { name: 'Cancel job' }).click();
@@ -176,7 +177,7 @@ serial(`what matches is cancelled in the background, after its count was confirm
   await page.getByLabel('Operations on many jobs').getByText('3 changed').waitFor();
   t.is((await stack.health(idOf('paused'))).jobs.inQueue, 1);
   await stack.call(`/v2/${idOf('paused')}/purge-queue`, { method: 'POST' });
-  await page.getByLabel('Status').selectOption('FAILED');
+  await page.getByRole('navigation', { name: 'Status' }).getByRole('link', { name: 'failed' }).click();
   t.is(await page.getByRole('button', { name: 'Cancel matching' }).getAttribute('aria-disabled'), 'true');
 });
 

@@ -93,6 +93,7 @@ const table: Readonly<Record<string, readonly Caller[]>> = {
   'ControlService/ListBulkOperations': owners,
   'ControlService/StopBulkOperation': owners,
   'ControlService/SearchJobs': readers,
+  'ControlService/SummarizeJobs': readers,
   'ControlService/ListActivity': readers,
   'ControlService/GetJob': readers,
   'ControlService/ListAttention': wholeReaders,

@@ -29,6 +29,7 @@ const table: Readonly<Record<string, readonly Caller[]>> = {
   'query countJobs': owners,
   'query bulkOperations': owners,
   'query jobs': callers,
+  'query jobSummary': callers,
   'query job': callers,
   'query builds': wholeReaders,
   'query deployments': wholeReaders,

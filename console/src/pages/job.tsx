@@ -8,6 +8,7 @@ import { duration, time } from '../ui/format.ts';
 import { ActionButton, Badge, ConfirmButton, CopyButton, Facts, Failure, Loaded, Mono, Page, Section, Text } from '../ui/parts.tsx';
 import { visible } from '../ui/plain-text.ts';
 import { useUrlState } from '../ui/url-state.ts';
+import { errorText } from './job-error.ts';
 import { Payload } from './job-payload.tsx';
 import { ENDED, JOB_QUERY, readDeliveries, type Answer, type Job } from './job-query.ts';
 import { Timeline } from './job-timeline.tsx';
@@ -126,20 +127,6 @@ function Overview({ job }: { job: Job }): JSX.Element {
       )}
     </div>
   );
-}
-
-/** Handlers' errors are JSON with a trace in it. */
-function errorText(error: string): string {
-  try {
-    const parsed = JSON.parse(error) as unknown;
-    if (typeof parsed === 'object' && parsed !== null && 'error_message' in parsed) {
-      const { error_message: message, error_traceback: trace } = parsed as Record<string, unknown>;
-      return [message, trace].filter((each) => typeof each === 'string').join('\n\n');
-    }
-  } catch {
-    // Plain text.
-  }
-  return error;
 }
 
 /** The lines of one attempt, or of all. */

@@ -77,8 +77,16 @@ export function BulkOperations({ endpoint, filter }: { endpoint: string; filter:
   );
 }
 
-function BulkButton({ endpoint, action, filter }: { endpoint: string; action: Action; filter: JobFilter }): JSX.Element {
-  const { label, of, does } = KINDS[action];
+interface BulkButtonProps {
+  readonly endpoint: string;
+  readonly action: Action;
+  readonly filter: JobFilter;
+  readonly label?: string;
+}
+
+/** Starts one operation, after its count was confirmed. */
+export function BulkButton({ endpoint, action, filter, label = KINDS[action].label }: BulkButtonProps): JSX.Element {
+  const { of, does } = KINDS[action];
   const [counted, setCounted] = useState<Counted['countJobs'] | Error>();
   const start = useAction(() => graphql(START, { endpoint, action, filter }));
   const [status] = filter.status ?? [];

@@ -1,16 +1,24 @@
 import type { JSX } from 'preact';
+import { useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
 
 import { useAction, useLive } from '../../api/live.ts';
 import { callEndpoint, graphql } from '../../api/request.ts';
 import { useWriteRefusal } from '../../api/session.ts';
-import { duration, time } from '../../ui/format.ts';
-import { Badge, ConfirmButton, Failure, Loaded, Table, Text } from '../../ui/parts.tsx';
+import { age, duration, time } from '../../ui/format.ts';
+import { Badge, ConfirmButton, Failure, Loaded, Table, Text, type Column } from '../../ui/parts.tsx';
 import { PAGE, usePages, useUrlState } from '../../ui/url-state.ts';
+import { NodeLink, WorkerLink } from '../fleet-names.tsx';
+import { errorMessage } from '../job-error.ts';
 import { BulkOperations, type JobFilter } from './bulk.tsx';
+import { Selection } from './job-selection.tsx';
+import { FailureGroups, StateTabs, useDelayed, useSummary } from './job-summary.tsx';
 
 interface Row {
   readonly id: string;
+  readonly endpoint: string;
+  readonly worker: string | null;
+  readonly node: string | null;
   readonly status: string;
   readonly submittedAt: string;
   readonly delayTime: number | null;
@@ -27,7 +35,7 @@ interface Found {
 
 const QUERY = `query ($endpoint: ID!, $filter: JobFilter, $cursor: String) {
   jobs(endpoint: $endpoint, filter: $filter, limit: 50, cursor: $cursor) {
-    jobs { id status submittedAt delayTime executionTime attempts error queueReason tags } cursor incomplete
+    jobs { id endpoint worker node status submittedAt delayTime executionTime attempts error queueReason tags } cursor incomplete
   }
 }`;
 
@@ -51,39 +59,43 @@ async function search(asked: Search, signal: AbortSignal): Promise<Found> {
   return found;
 }
 
-const STATES = ['IN_QUEUE', 'IN_PROGRESS', 'COMPLETED', 'FAILED', 'TIMED_OUT', 'CANCELLED'];
+const COLUMNS = ['worker', 'node', 'tags', 'attempts'] as const;
+const DEFAULTS = { status: '', text: '', tag: '', since: '', until: '', columns: 'tags,attempts', [PAGE]: '' };
 
 /** Jobs, newest first; each page begins where the one before ended. */
 export function Jobs({ endpoint }: { endpoint: string }): JSX.Element {
-  const [values, set] = useUrlState({ status: '', text: '', tag: '', since: '', until: '', [PAGE]: '' });
+  const [values, set] = useUrlState(DEFAULTS);
   const { status, since, until } = values;
   const [text, tag] = [values.text.trim(), values.tag.trim()];
   const { after: cursor, newer, older } = usePages();
-  const filter = {
-    ...(status === '' ? {} : { status: [status] }),
+  const [selected, setSelected] = useState<ReadonlySet<string>>(new Set());
+  const ofAll: JobFilter = {
     ...(text === '' ? {} : { text }),
     ...(tag === '' ? {} : { tag }),
-    ...timeFilter('sinceMs', since),
-    ...timeFilter('untilMs', until),
+    ...(Number(since) > 0 ? { sinceMs: Number(since) } : {}),
+    ...(Number(until) > 0 ? { untilMs: Number(until) } : {}),
   };
+  const filter = { ...(status === '' ? {} : { status: [status] }), ...ofAll };
   const query = useLive(
     ['jobs', endpoint, filter, cursor],
     (signal) => search({ endpoint, filter, cursor }, signal),
     cursor === null ? undefined : false,
   );
+  const summary = useSummary(endpoint, useDelayed(ofAll)).data?.jobSummary;
   const change: typeof set = (changes, how) => set({ ...changes, [PAGE]: '' }, how);
+  const columns = new Set(values.columns.split(','));
+  const hrefOf = (changes: Readonly<Record<string, string>>): string => {
+    const next = new URLSearchParams(location.search);
+    for (const [name, value] of Object.entries({ ...changes, [PAGE]: '' })) {
+      if (value === '') next.delete(name);
+      else next.set(name, value);
+    }
+    return `/endpoints/${encodeURIComponent(endpoint)}/jobs${next.size === 0 ? '' : `?${next.toString()}`}`;
+  };
   return (
     <>
+      <StateTabs current={status} summary={summary} hrefOf={(state) => hrefOf({ status: state })} />
       <div class="fields">
-        <div>
-          <label for="job-status">Status</label>
-          <select id="job-status" value={status} onChange={(event) => change({ status: event.currentTarget.value })}>
-            <option value="">all</option>
-            {STATES.map((each) => (
-              <option key={each}>{each}</option>
-            ))}
-          </select>
-        </div>
         <div>
           <label for="job-text">ID, or text in input or error</label>
           <input
@@ -102,48 +114,69 @@ export function Jobs({ endpoint }: { endpoint: string }): JSX.Element {
             onChange={(event) => change({ tag: event.currentTarget.value }, 'replace')}
           />
         </div>
-        <div>
-          <label for="job-since">Since</label>
-          <input
-            id="job-since"
-            type="datetime-local"
-            value={since}
-            onChange={(event) => change({ since: event.currentTarget.value }, 'replace')}
-          />
-        </div>
-        <div>
-          <label for="job-until">Before</label>
-          <input
-            id="job-until"
-            type="datetime-local"
-            value={until}
-            onChange={(event) => change({ until: event.currentTarget.value }, 'replace')}
-          />
-        </div>
+        <TimeField id="job-since" label="Since" value={since} onChange={(value) => change({ since: value }, 'replace')} />
+        <TimeField id="job-until" label="Before" value={until} onChange={(value) => change({ until: value }, 'replace')} />
+        <details class="columns">
+          <summary>Columns</summary>
+          {COLUMNS.map((name) => (
+            <label key={name}>
+              <input
+                type="checkbox"
+                checked={columns.has(name)}
+                onChange={({ currentTarget: { checked } }) =>
+                  set({ columns: COLUMNS.filter((each) => (each === name ? checked : columns.has(each))).join(',') }, 'replace')
+                }
+              />{' '}
+              {name}
+            </label>
+          ))}
+        </details>
         <PurgeButton endpoint={endpoint} />
       </div>
+      <FailureGroups endpoint={endpoint} filter={ofAll} summary={summary} hrefOf={(error) => hrefOf({ text: error, status: '' })} />
       <BulkOperations endpoint={endpoint} filter={filter} />
       <Loaded query={query}>
         {({ jobs: page }) => (
           <>
+            <Selection endpoint={endpoint} jobs={page.jobs.filter(({ id }) => selected.has(id))} onDone={() => setSelected(new Set())} />
             <Table
               label="Jobs"
               rows={page.jobs}
               id={({ id }) => id}
               empty={page.incomplete ? 'None among those looked at so far.' : 'No jobs.'}
               columns={[
+                {
+                  title: 'Select',
+                  cell: ({ id }) => (
+                    <input
+                      type="checkbox"
+                      aria-label={`Select ${id}`}
+                      checked={selected.has(id)}
+                      onChange={({ currentTarget: { checked } }) =>
+                        setSelected((before) => new Set(checked ? [...before, id] : [...before].filter((each) => each !== id)))
+                      }
+                    />
+                  ),
+                },
                 { title: 'Status', cell: ({ status: state }) => <Badge state={state} /> },
                 {
                   title: 'ID',
                   isId: true,
                   cell: ({ id }) => <Link href={`/endpoints/${encodeURIComponent(endpoint)}/jobs/${encodeURIComponent(id)}`}>{id}</Link>,
                 },
-                { title: 'Submitted', cell: ({ submittedAt }) => time(submittedAt) },
+                {
+                  title: 'Submitted',
+                  isId: true,
+                  cell: ({ submittedAt }) => (
+                    <>
+                      {time(submittedAt)} <span class="muted">({age(Date.now() - Date.parse(submittedAt))} ago)</span>
+                    </>
+                  ),
+                },
                 { title: 'Waited', isNumber: true, cell: ({ delayTime }) => duration(delayTime ?? undefined) },
                 { title: 'Ran', isNumber: true, cell: ({ executionTime }) => duration(executionTime ?? undefined) },
-                { title: 'Attempts', isNumber: true, cell: ({ attempts }) => attempts },
-                { title: 'Tags', cell: ({ tags }) => <Text of={tags.join(', ')} /> },
-                { title: 'Why', cell: ({ error, queueReason }) => <Text of={shortened(error ?? queueReason ?? '')} /> },
+                ...optional.filter(({ name }) => columns.has(name)),
+                { title: 'Why', cell: ({ error, queueReason }) => <Text of={shortened(errorMessage(error) ?? queueReason ?? '')} /> },
               ]}
             />
             <div class="actions">
@@ -161,12 +194,52 @@ export function Jobs({ endpoint }: { endpoint: string }): JSX.Element {
   );
 }
 
-/** `local`: the value of a field for date and time, empty for none. */
-function timeFilter<Name extends string>(name: Name, local: string): { readonly [key in Name]?: number } {
-  const at = new Date(local).getTime();
-  return (Number.isNaN(at) ? {} : { [name]: at }) as { readonly [key in Name]?: number };
+/** Columns that may be left out. */
+const optional: readonly (Column<Row> & { readonly name: (typeof COLUMNS)[number] })[] = [
+  { name: 'attempts', title: 'Attempts', isNumber: true, cell: ({ attempts }) => attempts },
+  {
+    name: 'worker',
+    title: 'Worker',
+    isId: true,
+    cell: ({ endpoint, worker }) => (worker === null ? '–' : <WorkerLink endpoint={endpoint} id={worker} />),
+  },
+  { name: 'node', title: 'Node', cell: ({ node }) => <NodeLink id={node} /> },
+  { name: 'tags', title: 'Tags', cell: ({ tags }) => <Text of={tags.join(', ')} /> },
+];
+
+interface TimeFieldProps {
+  readonly id: string;
+  readonly label: string;
+  /** ms since 1970; empty for none. */
+  readonly value: string;
+  readonly onChange: (value: string) => void;
 }
 
+/** A field for a local time; the address has it as ms since 1970. What is typed stays as it is while it is incomplete. */
+function TimeField({ id, label, value, onChange }: TimeFieldProps): JSX.Element {
+  const [typed, setTyped] = useState({ local: '', value: '' });
+  const changed = (local: string): void => {
+    const at = new Date(local).getTime();
+    const next = at > 0 ? String(at) : '';
+    setTyped({ local, value: next });
+    onChange(next);
+  };
+  const shown = typed.value === value && typed.local !== '' ? typed.local : localTime(Number(value));
+  return (
+    <div>
+      <label for={id}>{label}</label>
+      <input id={id} type="datetime-local" value={shown} onChange={(event) => changed(event.currentTarget.value)} />
+    </div>
+  );
+}
+
+/** The value of a field for date and time; empty for no time. */
+function localTime(ms: number): string {
+  const at = new Date(ms - new Date(ms).getTimezoneOffset() * MINUTE_MS);
+  return ms > 0 && !Number.isNaN(at.getTime()) ? at.toISOString().slice(0, 'YYYY-MM-DDTHH:MM'.length) : '';
+}
+
+const MINUTE_MS = 60_000;
 const MAX_SHOWN = 120;
 
 function shortened(text: string): string {

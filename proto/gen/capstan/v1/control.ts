@@ -1736,6 +1736,36 @@ export interface JobFilter {
   tag?: string | undefined;
 }
 
+export interface SummarizeJobsRequest {
+  endpointId: string;
+  filter?: JobFilter | undefined;
+}
+
+export interface SummarizeJobsResponse {
+  /** Every state, also without jobs. */
+  states: JobStateCount[];
+  /** The 20 largest groups, the largest first. */
+  errors: JobErrorGroup[];
+}
+
+export interface JobStateCount {
+  state: JobState;
+  count: bigint;
+  /** Only the newest 5,000 jobs in a state are examined, for at most 5 s in all: the count is a lower bound. */
+  incomplete: boolean;
+}
+
+/** Failed and timed-out jobs whose errors begin alike. */
+export interface JobErrorGroup {
+  /** What all of them have, as the jobs keep it: JobFilter.text finds them. */
+  text: string;
+  /** The same without the escapes of JSON. */
+  message: string;
+  /** The errors go on, and differ there. */
+  isCut: boolean;
+  count: bigint;
+}
+
 export interface CountJobsRequest {
   endpointId: string;
   action: BulkAction;
@@ -13369,6 +13399,318 @@ export const JobFilter: MessageFns<JobFilter> = {
   },
 };
 
+function createBaseSummarizeJobsRequest(): SummarizeJobsRequest {
+  return { endpointId: "", filter: undefined };
+}
+
+export const SummarizeJobsRequest: MessageFns<SummarizeJobsRequest> = {
+  encode(message: SummarizeJobsRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.endpointId !== "") {
+      writer.uint32(10).string(message.endpointId);
+    }
+    if (message.filter !== undefined) {
+      JobFilter.encode(message.filter, writer.uint32(18).fork()).join();
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): SummarizeJobsRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseSummarizeJobsRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.endpointId = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.filter = JobFilter.decode(reader, reader.uint32());
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<SummarizeJobsRequest>): SummarizeJobsRequest {
+    return SummarizeJobsRequest.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<SummarizeJobsRequest>): SummarizeJobsRequest {
+    const message = createBaseSummarizeJobsRequest();
+    message.endpointId = object.endpointId ?? "";
+    message.filter = (object.filter !== undefined && object.filter !== null)
+      ? JobFilter.fromPartial(object.filter)
+      : undefined;
+    return message;
+  },
+};
+
+function createBaseSummarizeJobsResponse(): SummarizeJobsResponse {
+  return { states: [], errors: [] };
+}
+
+export const SummarizeJobsResponse: MessageFns<SummarizeJobsResponse> = {
+  encode(message: SummarizeJobsResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    for (const v of message.states) {
+      JobStateCount.encode(v!, writer.uint32(10).fork()).join();
+    }
+    for (const v of message.errors) {
+      JobErrorGroup.encode(v!, writer.uint32(18).fork()).join();
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): SummarizeJobsResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseSummarizeJobsResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.states.push(JobStateCount.decode(reader, reader.uint32()));
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.errors.push(JobErrorGroup.decode(reader, reader.uint32()));
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<SummarizeJobsResponse>): SummarizeJobsResponse {
+    return SummarizeJobsResponse.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<SummarizeJobsResponse>): SummarizeJobsResponse {
+    const message = createBaseSummarizeJobsResponse();
+    message.states = object.states?.map((e) => JobStateCount.fromPartial(e)) || [];
+    message.errors = object.errors?.map((e) => JobErrorGroup.fromPartial(e)) || [];
+    return message;
+  },
+};
+
+function createBaseJobStateCount(): JobStateCount {
+  return { state: JobState.UNSPECIFIED, count: 0n, incomplete: false };
+}
+
+export const JobStateCount: MessageFns<JobStateCount> = {
+  encode(message: JobStateCount, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.state !== JobState.UNSPECIFIED) {
+      writer.uint32(8).int32(jobStateToNumber(message.state));
+    }
+    if (message.count !== 0n) {
+      if (BigInt.asUintN(64, message.count) !== message.count) {
+        throw new globalThis.Error("value provided for field message.count of type uint64 too large");
+      }
+      writer.uint32(16).uint64(message.count);
+    }
+    if (message.incomplete !== false) {
+      writer.uint32(24).bool(message.incomplete);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): JobStateCount {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseJobStateCount();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 8) {
+              break;
+            }
+
+            message.state = jobStateFromJSON(reader.int32());
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.count = reader.uint64() as bigint;
+            continue;
+          }
+          case 3: {
+            if (tag !== 24) {
+              break;
+            }
+
+            message.incomplete = reader.bool();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<JobStateCount>): JobStateCount {
+    return JobStateCount.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<JobStateCount>): JobStateCount {
+    const message = createBaseJobStateCount();
+    message.state = object.state ?? JobState.UNSPECIFIED;
+    message.count = (object.count !== undefined && object.count !== null) ? BigInt(object.count) : 0n;
+    message.incomplete = object.incomplete ?? false;
+    return message;
+  },
+};
+
+function createBaseJobErrorGroup(): JobErrorGroup {
+  return { text: "", message: "", isCut: false, count: 0n };
+}
+
+export const JobErrorGroup: MessageFns<JobErrorGroup> = {
+  encode(message: JobErrorGroup, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.text !== "") {
+      writer.uint32(10).string(message.text);
+    }
+    if (message.message !== "") {
+      writer.uint32(18).string(message.message);
+    }
+    if (message.isCut !== false) {
+      writer.uint32(24).bool(message.isCut);
+    }
+    if (message.count !== 0n) {
+      if (BigInt.asUintN(64, message.count) !== message.count) {
+        throw new globalThis.Error("value provided for field message.count of type uint64 too large");
+      }
+      writer.uint32(32).uint64(message.count);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): JobErrorGroup {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseJobErrorGroup();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.text = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.message = reader.string();
+            continue;
+          }
+          case 3: {
+            if (tag !== 24) {
+              break;
+            }
+
+            message.isCut = reader.bool();
+            continue;
+          }
+          case 4: {
+            if (tag !== 32) {
+              break;
+            }
+
+            message.count = reader.uint64() as bigint;
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<JobErrorGroup>): JobErrorGroup {
+    return JobErrorGroup.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<JobErrorGroup>): JobErrorGroup {
+    const message = createBaseJobErrorGroup();
+    message.text = object.text ?? "";
+    message.message = object.message ?? "";
+    message.isCut = object.isCut ?? false;
+    message.count = (object.count !== undefined && object.count !== null) ? BigInt(object.count) : 0n;
+    return message;
+  },
+};
+
 function createBaseCountJobsRequest(): CountJobsRequest {
   return { endpointId: "", action: BulkAction.UNSPECIFIED, filter: undefined };
 }
@@ -17250,6 +17592,17 @@ export const ControlServiceService = {
     responseSerialize: (value: SearchJobsResponse): Buffer => Buffer.from(SearchJobsResponse.encode(value).finish()),
     responseDeserialize: (value: Buffer): SearchJobsResponse => SearchJobsResponse.decode(value),
   },
+  /** How many jobs of an endpoint a filter admits by state, and the errors of those that failed, in groups. */
+  summarizeJobs: {
+    path: "/capstan.v1.ControlService/SummarizeJobs" as const,
+    requestStream: false as const,
+    responseStream: false as const,
+    requestSerialize: (value: SummarizeJobsRequest): Buffer => Buffer.from(SummarizeJobsRequest.encode(value).finish()),
+    requestDeserialize: (value: Buffer): SummarizeJobsRequest => SummarizeJobsRequest.decode(value),
+    responseSerialize: (value: SummarizeJobsResponse): Buffer =>
+      Buffer.from(SummarizeJobsResponse.encode(value).finish()),
+    responseDeserialize: (value: Buffer): SummarizeJobsResponse => SummarizeJobsResponse.decode(value),
+  },
   /** How many jobs an operation on many would concern. */
   countJobs: {
     path: "/capstan.v1.ControlService/CountJobs" as const,
@@ -17849,6 +18202,8 @@ export interface ControlServiceServer extends UntypedServiceImplementation {
   getDeviceHistory: handleUnaryCall<GetDeviceHistoryRequest, GetDeviceHistoryResponse>;
   /** Jobs of an endpoint that a filter admits, latest submission or retry first. */
   searchJobs: handleUnaryCall<SearchJobsRequest, SearchJobsResponse>;
+  /** How many jobs of an endpoint a filter admits by state, and the errors of those that failed, in groups. */
+  summarizeJobs: handleUnaryCall<SummarizeJobsRequest, SummarizeJobsResponse>;
   /** How many jobs an operation on many would concern. */
   countJobs: handleUnaryCall<CountJobsRequest, CountJobsResponse>;
   /** Begins to retry, cancel or purge jobs that a filter admits, and goes on by itself. CONFLICT while another one of the endpoint runs. */
@@ -18279,6 +18634,22 @@ export interface ControlServiceClient extends Client {
     metadata: Metadata,
     options: Partial<CallOptions>,
     callback: (error: ServiceError | null, response: SearchJobsResponse) => void,
+  ): ClientUnaryCall;
+  /** How many jobs of an endpoint a filter admits by state, and the errors of those that failed, in groups. */
+  summarizeJobs(
+    request: SummarizeJobsRequest,
+    callback: (error: ServiceError | null, response: SummarizeJobsResponse) => void,
+  ): ClientUnaryCall;
+  summarizeJobs(
+    request: SummarizeJobsRequest,
+    metadata: Metadata,
+    callback: (error: ServiceError | null, response: SummarizeJobsResponse) => void,
+  ): ClientUnaryCall;
+  summarizeJobs(
+    request: SummarizeJobsRequest,
+    metadata: Metadata,
+    options: Partial<CallOptions>,
+    callback: (error: ServiceError | null, response: SummarizeJobsResponse) => void,
   ): ClientUnaryCall;
   /** How many jobs an operation on many would concern. */
   countJobs(
