@@ -217,6 +217,7 @@ test('what a tenant asks of nodes and accounts is refused alike whether they exi
     const unknown = await Promise.all(pairs('none-such').map((query) => refusals(query, key)));
     for (const id of [node.credentials.get('capstan-node')[0]?.toString() ?? '', 'other']) {
       t.deepEqual(await Promise.all(pairs(id).map((query) => refusals(query, key))), unknown, id);
+      t.deepEqual((await ask(`{ node(id: "${id}") { name lastSeenAt } }`, key)).data, { node: null }, 'none of its workers runs there');
     }
     t.true(unknown.every((text) => text.includes('PERMISSION_DENIED')));
     t.deepEqual((await ask('{ nodes { id } machineTypes { nodes } }', key)).data, { nodes: [], machineTypes: [] });
