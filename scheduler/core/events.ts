@@ -144,8 +144,8 @@ export type Command =
       readonly kind: 'put-join-token';
       readonly hash: string;
       readonly name?: string;
-      /** Wall time, ms; null for never. */
-      readonly expiresAt?: number | null;
+      /** From its creation on, ms; null for never. */
+      readonly expiresInMs?: number | null;
       readonly maxUses?: number | null;
       /** The token in the data folder: its row stays when it is used up. */
       readonly isOfFolder?: true;

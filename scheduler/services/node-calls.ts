@@ -72,8 +72,8 @@ export function nodeCalls({ engine, auth, clock, log, cells, onNodeRemoved }: No
         throw new CapstanError('INVALID_ARGUMENT', 'expiresInS: must not be given for a token that never expires', { field: 'expiresInS' });
       const joinToken = joinTokenText(cells?.own ?? DEFAULT_CELL, randomBytes(32).toString('hex'));
       const hash = hashKey(joinToken).toString('hex');
-      const expiresAt = neverExpires ? null : clock.now().wall + (expiresInS === 0 ? DEFAULT_EXPIRY_S : expiresInS) * 1_000;
-      await engine.command({ kind: 'put-join-token', hash, name, expiresAt, maxUses: maxUses === 0 ? DEFAULT_USES : maxUses });
+      const expiresInMs = neverExpires ? null : (expiresInS === 0 ? DEFAULT_EXPIRY_S : expiresInS) * 1_000;
+      await engine.command({ kind: 'put-join-token', hash, name, expiresInMs, maxUses: maxUses === 0 ? DEFAULT_USES : maxUses });
       changed({ token: tokenId(hash) });
       return { joinToken, id: tokenId(hash), token: tokenNamed(tokenId(hash)) };
     }),

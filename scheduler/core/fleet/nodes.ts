@@ -42,7 +42,8 @@ export function putJoinToken(ctx: StepContext, call: number, command: Of<'put-jo
     return;
   }
   forgetSpent(ctx);
-  const { name = '', expiresAt = null, maxUses = null, isOfFolder } = command;
+  const { name = '', expiresInMs = null, maxUses = null, isOfFolder } = command;
+  const expiresAt = expiresInMs === null ? null : ctx.now.wall + expiresInMs;
   const own = isOfFolder === undefined ? {} : { isOfFolder };
   const row: JoinTokenRow = { name, createdAt: ctx.now.wall, expiresAt, maxUses, uses: 0, revoked: false, ...own };
   ctx.state.joinTokens.set(command.hash, row);

@@ -18,14 +18,16 @@ function join(world: FleetWorld, hash: string, id: string): string {
 test('a join token lets as many nodes join as it says, until it expires or is revoked', (t) => {
   const world = new FleetWorld();
   t.regex(join(world, 'unknown', 'x'), /^UNAUTHENTICATED the join token is not valid/);
-  const expiresAt = 1_700_000_000_000 + 60_000;
-  world.command({ kind: 'put-join-token', hash: 'two-uses-hash', name: 'rack 1', expiresAt, maxUses: 2 });
+  const expiresInMs = 60_000;
+  world.command({ kind: 'put-join-token', hash: 'two-uses-hash', name: 'rack 1', expiresInMs, maxUses: 2 });
+  const { createdAt = 0, expiresAt } = world.image.joinTokens.get('two-uses-hash') ?? {};
+  t.is(expiresAt, createdAt + expiresInMs);
   t.is(join(world, 'two-uses-hash', 'a'), 'none');
   world.restart();
   t.is(join(world, 'two-uses-hash', 'b'), 'none');
   t.regex(join(world, 'two-uses-hash', 'c'), /UNAUTHENTICATED .*was already used 2 times/);
-  world.command({ kind: 'put-join-token', hash: 'short-lived-hash', name: '', expiresAt, maxUses: null });
-  world.pass(60_000);
+  world.command({ kind: 'put-join-token', hash: 'short-lived-hash', name: '', expiresInMs, maxUses: null });
+  world.pass(expiresInMs);
   t.regex(join(world, 'short-lived-hash', 'd'), /has expired/);
   world.command({ kind: 'put-join-token', hash: 'revoked-hash', name: '' });
   t.is(refusal(world.command({ kind: 'revoke-join-token', id: tokenId('revoked-hash') })), 'none');
