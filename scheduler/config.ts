@@ -161,7 +161,7 @@ export const schedulerConfig = z.object({
   smtpUrl: setting(
     'CAPSTAN_SMTP_URL',
     z.url({ protocol: /^smtps?$/, error: 'must be an smtp or smtps URL' }).optional(),
-    'Mail server that sends alerts by e-mail: smtp://user:password@host:587, or smtps:// for TLS from the start; none are sent when empty. Secret',
+    'Mail server that sends alerts by e-mail: smtp://user:password@host:587, or smtps:// for TLS from the start; none are sent when empty. With a user TLS is required (?requireTLS=false: not). Secret',
   ),
   smtpFrom: setting(
     'CAPSTAN_SMTP_FROM',

@@ -1,5 +1,5 @@
 /** Delivers one message to a channel: by a webhook under the rules of the webhooks of jobs, or by e-mail. */
-import { messageOf } from '../../lib/to-error.ts';
+import { errnoOf } from '../../lib/to-error.ts';
 import type { AddressGuard } from '../webhooks/guard.ts';
 import { failed, post, type PostResult } from '../webhooks/post.ts';
 import type { Resolve } from '../webhooks/resolver.ts';
@@ -102,31 +102,60 @@ export class AlertDelivery {
     return post(target, { headers: {}, size: body.length, content: () => Promise.resolve(body) }, { ...this.#options, accepts, stop: own });
   }
 
-  async #mail(to: string, { subject, lines }: AlertMessage): Promise<PostResult> {
-    const { mail, connectMs, totalMs } = this.#options;
+  async #mail(to: string, message: AlertMessage): Promise<PostResult> {
+    const { mail } = this.#options;
     if (mail === null) return failed('the operator has set no CAPSTAN_SMTP_URL', true);
-    // Loaded with the first e-mail: few services send any.
-    const { createTransport } = await import('nodemailer');
-    const transport = createTransport({ url: mail.url, connectionTimeout: connectMs, greetingTimeout: connectMs, socketTimeout: totalMs });
     try {
-      await transport.sendMail({ from: mail.from, to, subject, text: `${lines.join('\n')}\n` });
+      await this.#sendMail(mail, to, message);
       return { result: 'delivered' };
     } catch (error) {
-      return failed(withoutCredentials(messageOf(error), mail.url));
+      return failed(mailFailure(error, mail.url));
+    }
+  }
+
+  async #sendMail({ url, from }: MailServer, to: string, { subject, lines }: AlertMessage): Promise<void> {
+    const { connectMs, totalMs } = this.#options;
+    // Loaded with the first e-mail: few services send any.
+    const { createTransport } = await import('nodemailer');
+    const transport = createTransport({
+      url,
+      // Who stands between could otherwise remove the offer of TLS, and read the password. The URL's own `requireTLS` comes first.
+      requireTLS: new URL(url).username !== '',
+      connectionTimeout: connectMs,
+      greetingTimeout: connectMs,
+      socketTimeout: totalMs,
+    });
+    try {
+      await transport.sendMail({ from, to, subject, text: `${lines.join('\n')}\n` });
     } finally {
       transport.close();
     }
   }
 }
 
-/** An error of the mail server must not show the operator's password. */
+/** Accounts read it: a reply of the mail server, or what failed, without addresses of the operator's network. */
+function mailFailure(error: unknown, url: string): string {
+  const reply = error instanceof Error && 'response' in error && typeof error.response === 'string' ? error.response : '';
+  if (reply !== '') return `the mail server replied: ${withoutCredentials(reply, url)}`;
+  return `the mail server of CAPSTAN_SMTP_URL cannot be used (${errnoOf(error) ?? 'an error without a code'})`;
+}
+
+/** A reply of the mail server must not show the operator's password. */
 function withoutCredentials(text: string, url: string): string {
   const { username, password } = new URL(url);
-  const secrets = [url, password, decodeURIComponent(password), username].filter((secret) => secret !== '');
+  const secrets = [url, password, decoded(password), decoded(username)].filter((secret) => secret !== '');
   return secrets
     .reduce((shown, secret) => shown.replaceAll(secret, '***'), text)
     .replaceAll(/\s+/g, ' ')
     .slice(0, 300);
+}
+
+function decoded(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text; // It has a percent sign that encodes nothing.
+  }
 }
 
 function hostOf({ kind, address }: Recipient): string {

@@ -59,7 +59,8 @@ function oneLine(text: string): string {
   return visibleText(text.replaceAll(/\s+/g, ' ')).slice(0, MAX_LINE);
 }
 
-/** Text of users names nobody in the chat and makes no links of its own. */
+/** Text of users names nobody in the chat, and has no links that show another address than their own (of Slack, or of Markdown). */
 function escaped(text: string): string {
-  return text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;').replaceAll('@', '@\u200B');
+  const plain = text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;');
+  return plain.replaceAll('@', '@\u200B').replaceAll('](', ']\u200B(');
 }

@@ -6,6 +6,7 @@ declare module 'nodemailer' {
   }
   export function createTransport(settings: {
     readonly url: string;
+    readonly requireTLS: boolean;
     readonly connectionTimeout: number;
     readonly greetingTimeout: number;
     readonly socketTimeout: number;

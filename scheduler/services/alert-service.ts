@@ -15,11 +15,23 @@ type AlertHandlers = Pick<ControlServiceServer, 'listAlertChannels' | 'addAlertC
 
 const MAX_ADDRESS = 2_048;
 /** One address, without a name, a list or anything that a header could contain. */
-const EMAIL = /^[^\s@<>(),;:"[\]\\]{1,64}@[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?$/;
+const EMAIL = /^[^\s\p{C}@<>(),;:"[\]\\]{1,64}@[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?$/u;
+/** Between two test e-mails of an account, ms: an address need not be its own. */
+const MAIL_PAUSE_MS = 10_000;
 
-export function alertHandlers({ engine, auth, cipher, log, webhookRefusal, delivery }: ControlDeps): AlertHandlers {
+export function alertHandlers({ engine, auth, cipher, clock, log, webhookRefusal, delivery }: ControlDeps): AlertHandlers {
   /** Channels that a test is sent to. */
   const testing = new Set<string>();
+  /** When an account sent its last test e-mail, monotonic ms; those within {@link MAIL_PAUSE_MS}. */
+  const mailed = new Map<string, number>();
+  const noteMail = (account: string): void => {
+    const { mono } = clock.now();
+    for (const [id, at] of mailed) if (mono - at >= MAIL_PAUSE_MS) mailed.delete(id);
+    const last = mailed.get(account);
+    if (last !== undefined)
+      throw new CapstanError('RATE_LIMITED', 'another test e-mail was just sent; try again', { retryAfterMs: last + MAIL_PAUSE_MS - mono });
+    mailed.set(account, mono);
+  };
   return {
     listAlertChannels: unary(log, 'ListAlertChannels', (_request, metadata) => {
       const { account } = auth.wholeReader(metadata);
@@ -65,6 +77,7 @@ export function alertHandlers({ engine, auth, cipher, log, webhookRefusal, deliv
       };
       if (testing.has(key) || !delivery.hasRoom(recipient))
         throw new CapstanError('RATE_LIMITED', 'another message is being sent there; try again', { retryAfterMs: 1_000 });
+      if (channel.kind === 'EMAIL') noteMail(account);
       testing.add(key);
       try {
         const result = await delivery.once(recipient, testMessage(account));

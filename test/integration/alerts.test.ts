@@ -150,10 +150,15 @@ test('alerts go out by e-mail, and an error of the mail server does not show its
   const mails = await mailServer(t);
   const scheduler = await open(t, { smtpUrl: `smtp://127.0.0.1:${mails.port}`, smtpFrom: 'Capstan <capstan@example.com>' });
   await t.throwsAsync(TestScheduler.open({ smtpUrl: 'smtp://x' }), { message: /CAPSTAN_SMTP_FROM/ });
-  for (const address of ['a@b.example, c@d.example', 'a@b.example\nBcc: c@d.example', 'Name <a@b.example>', 'nobody'])
+  for (const address of ['a@b.example, c@d.example', 'a@b.example\nBcc: c@d.example', 'Name <a@b.example>', 'a\u0000b@c.example', 'nobody'])
     await t.throwsAsync(add(scheduler, address, AlertChannelKind.EMAIL), { message: /^address: must be one e-mail address/ });
   const channel = await add(scheduler, 'oncall@example.com', AlertChannelKind.EMAIL);
   t.is(channel.address, 'oncall@example.com');
+  const send = (): Promise<{ error: string }> =>
+    unary((done) => scheduler.control.testAlertChannel({ id: channel.id }, scheduler.bearer(scheduler.secret('api-key')), done));
+  t.is((await send()).error, '');
+  await t.throwsAsync(send, { message: /another test e-mail was just sent/ }, 'an address need not be its own');
+  t.regex(await mails.next(), /^Subject: Capstan: test of alerts/m);
   await pausedJob(scheduler);
   // Its text is encoded as quoted-printable.
   const mail = (await mails.next()).replaceAll('=\n', '').replaceAll('=3D', '=');
@@ -164,7 +169,8 @@ test('alerts go out by e-mail, and an error of the mail server does not show its
 
 /** A mail server that takes everything. */
 async function mailServer(t: ExecutionContext): Promise<{ readonly port: number; next(): Promise<string> }> {
-  const { promise, resolve } = Promise.withResolvers<string>();
+  const received: string[] = [];
+  let wake = (): void => undefined;
   const sockets = new Set<Socket>();
   const server = createServer((socket) => {
     sockets.add(socket);
@@ -175,7 +181,11 @@ async function mailServer(t: ExecutionContext): Promise<{ readonly port: number;
       for (const line of chunk.toString().split('\r\n').slice(0, -1)) {
         all += `${line}\n`;
         if (inData && line !== '.') continue;
-        if (inData) resolve(all);
+        if (inData) {
+          received.push(all);
+          all = '';
+          wake();
+        }
         inData = line === 'DATA';
         socket.write(inData ? '354 go on\r\n' : '250 OK\r\n');
       }
@@ -188,5 +198,12 @@ async function mailServer(t: ExecutionContext): Promise<{ readonly port: number;
     for (const socket of sockets) socket.destroy();
     server.close();
   });
-  return { port: (server.address() as AddressInfo).port, next: () => promise };
+  const next = async (): Promise<string> => {
+    for (;;) {
+      const mail = received.shift();
+      if (mail !== undefined) return mail;
+      await new Promise<void>((resolve) => (wake = resolve));
+    }
+  };
+  return { port: (server.address() as AddressInfo).port, next };
 }

@@ -67,7 +67,7 @@ test('a channel remembers a bounded number of incidents', (t) => {
 
 test('a message has subject, time, commands and an absolute link, and text of users does nothing in a chat', (t) => {
   const begun = incident('CRASH_LOOP', 'echo', {
-    message: 'echo: <!channel> @here\n\u001B[31mred & more',
+    message: 'echo: <!channel> @here\n\u001B[31mred & [more](https://evil.example)',
     sinceMs: Date.UTC(2026, 10, 28, 16, 30),
     actions: [{ label: 'Open logs', command: 'capstan logs echo' }],
   });
@@ -77,7 +77,10 @@ test('a message has subject, time, commands and an absolute link, and text of us
   );
   const { text } = JSON.parse(chatBody(message)) as { text: string };
   t.deepEqual(text.split('\n'), [
-    String.raw`🔴 critical: echo: &lt;!channel&gt; @` + '\u200B' + String.raw`here \u001b[31mred &amp; more, since 2026-11-28 16:30 UTC`,
+    String.raw`🔴 critical: echo: &lt;!channel&gt; @` +
+      '\u200B' +
+      String.raw`here \u001b[31mred &amp; [more]` +
+      '\u200B(https://evil.example), since 2026-11-28 16:30 UTC',
     '    Open logs: capstan logs echo',
     '    What to do: https://capstan.example/console/docs/runbook.md#workers-fail-to-start',
     '🟢 over: x is there (told at 1970-01-01 00:00 UTC, 2 min ago)',
