@@ -4,7 +4,7 @@ import type { Outcome, WholeJob } from '../../store/store.ts';
 
 import type { StepContext } from '../context.ts';
 import type { Cause, ReadPurpose } from '../events.ts';
-import { readClosed } from '../state.ts';
+import { readClosed, readOpened } from '../state.ts';
 import { cancelStored } from './cancel.ts';
 import { jobNotFound, webhookNotFound } from './errors.ts';
 import { liveJob } from './job-lookup.ts';
@@ -15,12 +15,17 @@ import { findWaiter } from './waiters.ts';
 
 /** Handles the row of a job that was not in the state. */
 export function jobRead(ctx: StepContext, purpose: ReadPurpose, found: WholeJob | null): void {
-  // The row of a job that ended since the read is outdated: read it again, after the commit.
-  if (found?.job.state === 'IN_QUEUE' && ctx.state.reads.ended.has(found.job.seq)) {
-    ctx.emit({ kind: 'read-job', purpose, endpoint: found.job.endpoint, job: found.job.id });
+  const { ended } = ctx.state.reads;
+  // The row of a job that ended since the read was requested may be of the time before: it is read again, after the commit. By then it
+  // may wait once more, or have ended once more, because it was retried.
+  const hasEndedSince = found !== null && (ended.get(found.job.seq) ?? 0) > purpose.read;
+  const isOutdated = hasEndedSince && (found.job.state === 'IN_QUEUE' || purpose.kind === 'retry');
+  readClosed(ctx.state, purpose.read);
+  if (isOutdated) {
+    const { endpoint, id } = found.job;
+    ctx.emit({ kind: 'read-job', purpose: { ...purpose, read: readOpened(ctx.state) }, endpoint, job: id });
     return;
   }
-  readClosed(ctx.state, purpose.read);
   switch (purpose.kind) {
     case 'waiter': {
       const waiter = findWaiter(ctx.state, purpose.ref);

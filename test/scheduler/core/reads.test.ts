@@ -1,6 +1,12 @@
 /** What the core remembers of jobs that end while rows are read is forgotten, however many reads overlap. */
 import test from 'ava';
 
+import { StepResult, type Effect } from '../../../scheduler/core/effects.ts';
+import type { CoreEvent } from '../../../scheduler/core/events.ts';
+import { step } from '../../../scheduler/core/step.ts';
+import type { JobRow } from '../../../scheduler/store/store.ts';
+import { queueInput } from '../../support/endpoint-input.ts';
+import { FleetWorld } from './fleet-world.ts';
 import { newState, noteEnded, readClosed, readOpened } from '../../../scheduler/core/state.ts';
 import { defaultSettings } from '../../../scheduler/core/settings.ts';
 
@@ -31,4 +37,51 @@ test('answers in any order: a job is remembered until each read from before its 
   t.is(state.reads.ended.size, 0);
   noteEnded(state, 9);
   t.is(state.reads.ended.size, 0, 'nothing is read');
+});
+
+function failedRow(endpoint: string, token: number): JobRow {
+  return {
+    ...{ seq: 1, id: 'j', endpoint, kind: 'RUN', state: 'FAILED', priority: 0, queuePosition: 1, token, attempts: 1, lease: null },
+    ...{ submittedAt: 0, startedAt: null, endedAt: 1, deleteAt: 2_000_000_000_000, executionTimeoutMs: 0, ttlMs: 60_000 },
+    ...{ retentionMs: 1_000, webhook: null, worker: null, delayMs: 0, executionMs: 0, error: 'it failed', hasS3: false },
+    ...{ trace: null, tags: null, pastAttempts: null },
+  };
+}
+
+test('a row read before a retry, whose job ended again by now, is read again, once', (t) => {
+  const world = new FleetWorld();
+  const [endpoint = ''] = world.deploy(queueInput('echo'));
+  const happens = (event: CoreEvent): Effect[] => {
+    const result = new StepResult();
+    step(world.image, event, world.now(), result);
+    return result.effects.map(({ effect }) => effect);
+  };
+  const readOf = (effects: readonly Effect[]) => effects.find((effect) => effect.kind === 'read-job')?.purpose;
+  const ask = (call: number, kind: 'retry' | 'cancel') => readOf(happens({ kind: 'command', call, command: { kind, endpoint, job: 'j' } }));
+  const found = (token: number, state: 'FAILED' | 'IN_QUEUE' = 'FAILED') => {
+    const job = { ...failedRow(endpoint, token), state };
+    return { job, output: null, chunks: [], firstChunk: 0 };
+  };
+  const [retry, again, cancel] = [ask(1, 'retry'), ask(2, 'retry'), ask(3, 'cancel')];
+  if (retry === undefined || again === undefined || cancel === undefined) return void t.fail('nothing is read');
+  happens({ kind: 'job-read', purpose: retry, found: found(1) });
+  t.is(world.image.jobs.get('j')?.token, 2);
+  happens({ kind: 'command', call: 4, command: { kind: 'cancel', endpoint, job: 'j' } });
+  t.is(world.endpoint(endpoint).lanes[0].count, 0);
+
+  const second = readOf(happens({ kind: 'job-read', purpose: again, found: found(1) }));
+  t.is(world.endpoint(endpoint).lanes[0].count, 0, 'it is not retried with the token of the row from before');
+  if (second === undefined) return void t.fail('it is not read again');
+  t.is(readOf(happens({ kind: 'job-read', purpose: second, found: found(3) })), undefined);
+  t.is(world.image.jobs.get('j')?.token, 4);
+
+  const third = readOf(happens({ kind: 'job-read', purpose: cancel, found: found(1, 'IN_QUEUE') }));
+  if (third === undefined) return void t.fail('it is not read again');
+  t.is(
+    readOf(happens({ kind: 'job-read', purpose: third, found: found(4, 'IN_QUEUE') })),
+    undefined,
+    'it waits again: that is not outdated',
+  );
+  t.is(world.image.reads.open.size, 0);
+  t.is(world.image.reads.ended.size, 0);
 });
