@@ -1,6 +1,6 @@
 /** What a killed run of the tests left behind goes with the next run, and nothing else does. */
 import { once } from 'node:events';
-import { spawn } from 'node:child_process';
+import { spawn, spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -8,6 +8,10 @@ import { join } from 'node:path';
 import test from 'ava';
 
 import { ownFolder } from './own-folder.ts';
+import { smallDisk, whyNoSmallDisk } from './small-disk.ts';
+
+const root = join(import.meta.dirname, '../..');
+const withMount = whyNoSmallDisk === '' ? test : test.skip;
 
 test('folders of the dead are taken away, those of the living and of engines are not', async (t) => {
   // Of its own: other test files sweep the common one.
@@ -30,4 +34,29 @@ test('folders of the dead are taken away, those of the living and of engines are
     names.map((name) => existsSync(join(temporary, name))),
     [false, true, true, true],
   );
+});
+
+withMount(`a folder that cannot be removed is named and left${whyNoSmallDisk}`, async (t) => {
+  const temporary = mkdtempSync(join(tmpdir(), `capstan-temporary-${process.pid}-`));
+  t.teardown(() => rmSync(temporary, { recursive: true }));
+  const dead = spawnSync(process.execPath, ['--version']).pid;
+  const [isMounted = '', hasMount = '', plain = ''] = ['mounted', 'mount', 'plain'].map((name) =>
+    join(temporary, `capstan-${name}-${dead}-aBcD12`),
+  );
+  for (const each of [isMounted, join(hasMount, 'inside'), plain]) mkdirSync(each, { recursive: true });
+  for (const each of [isMounted, join(hasMount, 'inside')]) await smallDisk(t, '64k', each);
+  const program = `import { ownFolder } from './test/support/own-folder.ts'; console.log(await ownFolder('capstan-own'));`;
+  const env = { ...process.env, TMPDIR: temporary };
+  const { status, stdout, stderr } = spawnSync(process.execPath, ['--input-type=module', '--eval', program], {
+    cwd: root,
+    env,
+    encoding: 'utf8',
+  });
+  t.is(status, 0, stderr);
+  t.true(stdout.startsWith(join(temporary, 'capstan-own-')), stdout);
+  t.deepEqual(
+    [isMounted, hasMount, plain].map((each) => existsSync(each)),
+    [true, true, false],
+  );
+  for (const each of [isMounted, hasMount]) t.true(stderr.includes(`! ${each} of a killed test is left: `), stderr);
 });

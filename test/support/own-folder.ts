@@ -7,6 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
 import { removeTree } from '../../agent/runtimes/remove-tree.ts';
+import { messageOf } from '../../lib/to-error.ts';
 import { isRunning } from '../conformance/runtime/running.ts';
 
 /** Folders in which container engines run: there are processes and mounts to end before (container/stale-engines.ts). */
@@ -28,7 +29,10 @@ export async function foldersOfTheDead(prefix: string): Promise<string[]> {
   return deadOf((name) => name.startsWith(start));
 }
 
-/** Takes away the folders whose process is gone, which hold files and nothing else; another user's are let alone. */
+/**
+ * Takes away the folders whose process is gone, which hold files and nothing else; another user's are let alone. One that cannot be
+ * removed, as with a mount of a killed test, is named and left: it is no fault of the tests that run now.
+ */
 async function removeFoldersOfTheDead(): Promise<void> {
   const folders = await deadOf((name) => name.startsWith('capstan-') && !ENGINES.test(name));
   await Promise.all(
@@ -37,7 +41,8 @@ async function removeFoldersOfTheDead(): Promise<void> {
         ({ uid }) => uid,
         () => undefined,
       ); // taken away by another test file meanwhile
-      if (owner === process.getuid?.()) await removeTree(folder);
+      if (owner !== process.getuid?.()) return;
+      await removeTree(folder).catch((error: unknown) => console.error(`! ${folder} of a killed test is left: ${messageOf(error)}`));
     }),
   );
 }
