@@ -6,8 +6,7 @@ import type { Expression, Program, Span } from 'oxc-parser';
 
 import * as formerNames from '../../sdk/typescript/former-names.ts';
 import { GpuGroup } from '../../sdk/typescript/gpus.ts';
-import { secret } from '../../sdk/typescript/secret.ts';
-import type { VariableReference } from './settings.ts';
+import { secretReference, type VariableReference } from './settings.ts';
 
 /** An expression whose value is known only at run time. */
 export class NotLiteral extends Error {
@@ -95,7 +94,7 @@ export function literalOf(node: Expression, scope: Scope, depth = 0): unknown {
       if (!isSecret(node.callee, scope) || argument === undefined || argument.type === 'SpreadElement') throw new NotLiteral(node);
       const name = literalOf(argument, scope, depth);
       if (typeof name !== 'string') throw new NotLiteral(node);
-      return secret(name);
+      return secretReference(name);
     }
     case 'MemberExpression': {
       const variable = variableOf(node);

@@ -3,6 +3,7 @@
  * source.
  */
 import type { CapstanError } from '../../lib/errors.ts';
+import { isSecretName, SECRET_NAME_RULE } from '../../lib/secret-references.ts';
 import { DeclarationError } from '../../sdk/typescript/errors.ts';
 import { checkSettings, type CheckedSettings, type EndpointSettings } from '../../sdk/typescript/settings.ts';
 import { ToolError } from '../terminal/tool-error.ts';
@@ -28,6 +29,14 @@ export interface Place {
   readonly file: string;
   readonly line: number;
   readonly language: Language;
+}
+
+/** As the SDKs refer to a secret in a value of `env`. */
+const SECRET = /^\{\{ CAPSTAN_SECRET_([^{}]*) \}\}$/;
+
+/** Returns a value of `env` that stands for a secret. Its name is checked with the settings. */
+export function secretReference(name: string): string {
+  return `{{ CAPSTAN_SECRET_${name} }}`;
 }
 
 /** Returns a variable of the shell or of `.env`. */
@@ -88,6 +97,9 @@ function withVariables({ value, line }: Argument, place: Place, lookUp: LookUp):
   if (typeof value !== 'object' || value === null || Array.isArray(value)) return value;
   return Object.fromEntries(
     Object.entries(value).map(([key, each]: [string, unknown]) => {
+      const [, secret] = (typeof each === 'string' && SECRET.exec(each)) || [];
+      if (secret !== undefined && !isSecretName(secret))
+        throw broken({ ...place, line }, `env ${key} refers to the secret ${JSON.stringify(secret)}, which ${SECRET_NAME_RULE}`);
       if (!isVariable(each)) return [key, each];
       const found = lookUp(each.$variable) ?? each.default;
       if (found === null || found === undefined)

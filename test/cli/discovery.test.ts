@@ -53,6 +53,12 @@ export const run_b = endpoint({ name: 'b', gpu: GpuGroup.ADA_24, workers: WORKER
   t.like(a?.functions[0], { name: 'run_a', isAsync: true, isClass: false });
 });
 
+test('a value of env may hold several secrets', async (t) => {
+  const value = '{{ CAPSTAN_SECRET_USER }}:{{ CAPSTAN_SECRET_PASSWORD }}';
+  const { endpoints } = await found(t, { 'a.py': py(`@Endpoint(name="a", env={"K": "${value}"})\ndef a(): ...\n`) });
+  t.deepEqual(endpoints[0]?.settings.env, { K: value });
+});
+
 test('routes, classes, functions without a name, and handles that declare nothing', async (t) => {
   const { endpoints } = await found(t, {
     'web.ts': ts(`
@@ -156,6 +162,16 @@ const refused: readonly (readonly [string, Readonly<Record<string, string>>, Reg
     'a variable that is not set',
     { 'a.py': py('@Endpoint(name="a", env={"K": os.environ["NOT_SET"]})\ndef a(): ...\n') },
     /^a\.py:3: env K refers to the variable NOT_SET, which is not set$/,
+  ],
+  [
+    'a secret in Python with a name that no secret has',
+    { 'a.py': py('@Endpoint(name="a", env={"K": Secret("my-key")})\ndef a(): ...\n') },
+    /^a\.py:3: env K refers to the secret "my-key", which must be a name of 1 to 128 letters, /,
+  ],
+  [
+    'a secret in TypeScript with a name that no secret has',
+    { 'a.ts': ts("endpoint({ name: 'a', env: { K: secret('') } }, function a() {});") },
+    /^a\.ts:2: env K refers to the secret "", which must be a name of 1 to 128 letters, /,
   ],
   [
     'an endpoint declared twice',
