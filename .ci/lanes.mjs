@@ -2,7 +2,8 @@
  * Runs checks, two at a time where neither wants to be alone. Every check runs even when an earlier one failed. The output of each is printed
  * whole, in the order of their starts: the check that started first prints as it goes, that of the other is kept until then.
  *
- * Each check is a process group of its own: a signal to this process ends the groups, waits for them, and no other check starts.
+ * Each check is a process group of its own: a signal to this process ends the groups, waits for them, and no other check starts. So does
+ * the end of what reads the output: `head`, or `tee` on Ctrl+C.
  */
 import { spawn } from 'node:child_process';
 import { constants } from 'node:os';
@@ -53,6 +54,7 @@ async function runAll(waiting) {
   };
   const signals = ['SIGINT', 'SIGTERM', 'SIGHUP'];
   for (const each of signals) process.on(each, onSignal);
+  process.stdout.on('error', () => signal === null && onSignal('SIGTERM'));
   for (;;) {
     const next = signal === null ? nextOf(waiting, running) : undefined;
     if (next !== undefined) {

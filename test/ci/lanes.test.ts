@@ -102,3 +102,17 @@ for (const signal of ['SIGINT', 'SIGTERM'] as const) {
     await t.throwsAsync(access(join(checkout.folder, 'third')), { code: 'ENOENT' });
   });
 }
+
+test('both checks end when nobody reads the output any more, and no other begins', async (t) => {
+  const caught = (name: string): string => `trap '>${name}.ended; exit 7' TERM; >${name}; await first; await second;`;
+  const { running, checkout } = await start(t, [
+    { name: 'first', commands: `${caught('first')} while :; do echo first says more; sleep 0.02; done` },
+    { name: 'second', commands: `${caught('second')} await never` },
+    { name: 'third', commands: '>third' },
+  ]);
+  await running.hear(/^first says more$/m);
+  running.child.stdout?.destroy();
+  t.is(await running.ended, 143);
+  for (const name of ['first.ended', 'second.ended']) await t.notThrowsAsync(access(join(checkout.folder, name)), name);
+  await t.throwsAsync(access(join(checkout.folder, 'third')), { code: 'ENOENT' });
+});
