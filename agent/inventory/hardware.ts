@@ -47,7 +47,7 @@ export class HardwareReader {
     const ended = new Promise((done) => child.once('disconnect', done));
     child.once('exit', (code, signal) => {
       this.#child = undefined;
-      void ended.then(() => fail(`systeminformation failed: ${exitText(code, signal)}`));
+      void ended.then(() => fail(`systeminformation failed: ${exitText(code, signal, 'its process')}`));
     });
     try {
       return await result.promise;

@@ -30,7 +30,7 @@ export async function endGroup(leader: number): Promise<void> {
   }
 }
 
-/** Readable text of how a worker's process ended. */
-export function exitText(code: number | null, signal: NodeJS.Signals | null): string {
-  return signal === null ? `the worker's process exited with code ${code ?? 'unknown'}` : `the worker's process was killed by ${signal}`;
+/** Readable text of how a process ended. */
+export function exitText(code: number | null, signal: NodeJS.Signals | null, name = "the worker's process"): string {
+  return signal === null ? `${name} exited with code ${code ?? 'unknown'}` : `${name} was killed by ${signal}`;
 }

@@ -146,6 +146,13 @@ test('a reading that takes too long ends with the program that it waits for, and
   });
 });
 
+test('a reading whose process ends without a result says how it ended', async (t) => {
+  const failing = join(await folderOf(t), 'failing.mjs');
+  await writeFile(failing, 'process.exit(3);');
+  const reader = new HardwareReader({ program: failing });
+  await t.throwsAsync(reader.read(), { message: 'systeminformation failed: its process exited with code 3' });
+});
+
 test('hardware that cannot be read does not hold up the devices, and is told when it has been', async (t) => {
   const folder = await folderOf(t);
   const real = await new HardwareReader().read();
