@@ -29,7 +29,7 @@ export async function mustAllow(folder: string, version: string, use: PythonUse 
   if (!text.includes('requires-python')) return;
   const [content] = await readToml([{ name: PYPROJECT, text }]);
   const required = schema.safeParse(content).data?.project?.['requires-python'];
-  if (required === undefined || required.trim() === '') return;
+  if (required === undefined) return;
   mustSatisfy(required, version, PYPROJECT, use);
 }
 
@@ -40,8 +40,9 @@ export function mustSatisfy(required: string, version: string, file: string, use
   const marker = required
     .split(',')
     .map((each) => each.trim().replace(/^([<>=!~]+)\s*(.+)$/, "python_full_version $1 '$2'"))
+    .filter((each) => each !== '')
     .join(' and ');
-  if (markerHolds(marker, environment, `${file}: requires-python`)) return;
+  if (marker === '' || markerHolds(marker, environment, `${file}: requires-python`)) return;
   if (use === 'here')
     throw new ToolError(
       'INVALID_MANIFEST',

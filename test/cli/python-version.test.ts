@@ -1,7 +1,7 @@
 /** Which Python a build is for, and what a project allows. */
 import test from 'ava';
 
-import { mustAllow, namedPython } from '../../cli/build/python-version.ts';
+import { mustAllow, mustSatisfy, namedPython } from '../../cli/build/python-version.ts';
 import { environmentFor } from '../../cli/build/python-environment.ts';
 import { discover } from '../../cli/discovery/discover.ts';
 import { createTerminal } from '../../cli/terminal/terminal.ts';
@@ -44,4 +44,9 @@ test('capstan run refuses a Python of this machine that the project or a script 
       ),
     });
   }
+});
+
+test('versions may be empty, and end with a comma', (t) => {
+  for (const required of ['', ' ', ',', '>=3.8,', ' >= 3.8 , ']) t.notThrows(() => mustSatisfy(required, '3.11', 'one.py'), required);
+  t.throws(() => mustSatisfy('>=3.12,', '3.11', 'one.py'), { message: 'one.py requires Python >=3.12,, and the build is for Python 3.11' });
 });
