@@ -8,12 +8,15 @@ import Database from 'better-sqlite3';
 
 import { backUp } from '../../cli/backup/backup.ts';
 import { JobKind, WorkerState } from '../../proto/gen/capstan/v1/common.ts';
-import type {
-  GetWebhookSecretResponse,
-  KeyEntry,
-  MasterKeyInfo,
-  RotateWebhookSecretResponse,
-  SnapshotQueueResponse,
+import {
+  AlertChannelKind,
+  type AlertChannel,
+  type GetWebhookSecretResponse,
+  type KeyEntry,
+  type ListAlertChannelsResponse,
+  type MasterKeyInfo,
+  type RotateWebhookSecretResponse,
+  type SnapshotQueueResponse,
 } from '../../proto/gen/capstan/v1/control.ts';
 import { WorkerStatus } from '../../proto/gen/capstan/v1/nodes.ts';
 import { masterKeyId } from '../../scheduler/secrets/cipher.ts';
@@ -61,7 +64,7 @@ interface Filled {
   readonly values: number;
 }
 
-/** An account's webhook secrets, two deployments and jobs with credentials. */
+/** An account's webhook secrets and alert channel, two deployments and jobs with credentials. */
 async function fill(scheduler: TestScheduler, jobs: number): Promise<Filled> {
   const owner = scheduler.bearer(scheduler.secret('api-key'));
   await scheduler.deploy([{ name: 'echo', env: { SECRET: 'first' }, workersMin: 1 }], { bytes: Buffer.from('another build') });
@@ -71,8 +74,10 @@ async function fill(scheduler: TestScheduler, jobs: number): Promise<Filled> {
   const endpoint = endpoints[0]?.id ?? '';
   const channel = scheduler.channel();
   await Promise.all(Array.from({ length: jobs }, (_, i) => submit(channel, endpoint, `job-${i}`)));
-  // Two secrets, a release and two deployments.
-  return { endpoint, webhookSecret: secret, values: jobs + 5 };
+  const alerts = { kind: AlertChannelKind.WEBHOOK, address: 'http://127.0.0.1:1/secret' };
+  await unary<AlertChannel>((done) => scheduler.control.addAlertChannel(alerts, owner, done));
+  // Two secrets, the address of alerts, a release and two deployments.
+  return { endpoint, webhookSecret: secret, values: jobs + 6 };
 }
 
 /** A worker of a new host is ready; what its agent was told. */
@@ -97,6 +102,10 @@ async function readsBack(t: ExecutionContext, scheduler: TestScheduler, { webhoo
   const owner = scheduler.bearer(scheduler.secret('api-key'));
   const { secret } = await unary<GetWebhookSecretResponse>((done) => scheduler.control.getWebhookSecret({}, owner, done));
   t.is(secret, webhookSecret);
+  const { channels } = await unary<ListAlertChannelsResponse>((done) => scheduler.control.listAlertChannels({}, owner, done));
+  const id = channels[0]?.id ?? '';
+  const { error } = await unary<{ error: string }>((done) => scheduler.control.testAlertChannel({ id }, owner, done));
+  t.is(error, 'connection refused', 'the address is read, and nobody listens there');
 }
 
 const stateOf = (scheduler: TestScheduler): Promise<MasterKeyInfo> =>
@@ -111,7 +120,7 @@ async function snapshot(scheduler: TestScheduler): Promise<string> {
 }
 
 async function open(t: ExecutionContext, settings: Record<string, unknown> = {}): Promise<TestScheduler> {
-  const scheduler = await TestScheduler.open({ rateLimits: 'run=0/0', ...settings });
+  const scheduler = await TestScheduler.open({ rateLimits: 'run=0/0', webhookAllow: '127.0.0.0/8', ...settings });
   t.teardown(() => scheduler.close());
   return scheduler;
 }
@@ -175,7 +184,7 @@ test('a rotation while everything serves: all is read as before, nothing is left
 
 test('a rotation killed wherever it is goes on at the next start, and until then both keys are there', async (t) => {
   const dataDir = await folderOf(t);
-  const scheduler = await TestScheduler.open({ dataDir, rateLimits: 'run=0/0' });
+  const scheduler = await TestScheduler.open({ dataDir, rateLimits: 'run=0/0', webhookAllow: '127.0.0.0/8' });
   const filled = await fill(scheduler, 1_500);
   await scheduler.handle.close();
   const before = presentKey(dataDir);
