@@ -17,6 +17,16 @@ export function signalGroup(leader: number, signal: NodeJS.Signals): boolean {
   }
 }
 
+/** Whether this process may signal another one: not one of another user, unless as root. A process that is gone counts as one that it may. */
+export function maySignal(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch (error) {
+    return !isErrno(error, 'EPERM');
+  }
+}
+
 const POLL_MS = 5;
 const POLLS = 100;
 

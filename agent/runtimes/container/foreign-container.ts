@@ -3,6 +3,7 @@ import { CapstanError } from '../../../lib/errors.ts';
 import { messageOf } from '../../../lib/to-error.ts';
 import type { LaunchedProcess, LauncherEvents } from '../foreign/launcher.ts';
 import type { Look } from '../gpu-view.ts';
+import { maySignal } from '../process-group.ts';
 import type { AccountReading } from '../reading/account-reading.ts';
 import { OutputStreams } from '../reading/output-streams.ts';
 import { containerEnd, outOfMemoryText } from './container-host.ts';
@@ -57,13 +58,16 @@ export class ForeignContainer implements LaunchedProcess {
   }
 
   beginJob(): { end(): Promise<void> } | undefined {
-    return this.pid === undefined ? this.#inner.begin() : undefined;
+    return this.#inner.begin();
   }
 
-  /** In gVisor the first process of this host is gVisor itself, and those below it are not the program's. */
+  /**
+   * In gVisor the first process of this host is gVisor itself, and those below it are not the program's. An agent that is not root sees
+   * the processes of an engine that is, and may not end them.
+   */
   async #findProcesses(hasOwnKernel: boolean): Promise<void> {
     this.pid = hasOwnKernel ? undefined : await this.#container?.hostPid();
-    if (this.pid === undefined) await this.#inner.readClock();
+    if (this.pid === undefined || !maySignal(this.pid)) await this.#inner.readClock();
   }
 
   async #live(deps: ContainerDeps, order: () => Promise<ContainerSpec>): Promise<void> {

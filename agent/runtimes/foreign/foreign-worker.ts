@@ -324,9 +324,11 @@ export class ForeignWorker implements RunningWorker, JobMailbox {
   #noteStart(): void {
     const { pid } = this.#process;
     const isAlone = (this.#slots ?? 1) <= 1 && [...this.#tasks.values()].filter(({ state }) => state !== 'waiting').length === 1;
-    const processes = isAlone && pid !== undefined ? AttemptProcesses.ofProgram(pid, this.#workerId) : undefined;
+    this.#processes = isAlone ? this.#process.beginJob?.() : undefined;
+    if (!isAlone || pid === undefined || this.#processes !== undefined) return;
+    const processes = AttemptProcesses.ofProgram(pid, this.#workerId);
     processes?.begin();
-    this.#processes = processes ?? (isAlone ? this.#process.beginJob?.() : undefined);
+    this.#processes = processes;
   }
 
   /** Returns the task of a job that the worker was given. */

@@ -18,8 +18,8 @@ export interface LaunchedProcess {
   /** Pid of the program if it is a process of this host visible in /proc. */
   readonly pid: number | undefined;
   /**
-   * A job begins: returns what ends the processes that start from now on, where they are not processes of this host. Undefined where
-   * they are, or cannot be ended.
+   * A job begins: returns what ends the processes that start from now on, where the agent cannot end them as processes of this host.
+   * Undefined where it can, or nothing can.
    */
   beginJob?(): { end(): Promise<void> } | undefined;
   /** As WorkerProcess; absent for a container. */
