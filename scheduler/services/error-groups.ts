@@ -7,7 +7,7 @@ export interface ErrorGroup {
   readonly message: string;
   /** Whether the errors go on, and differ there. */
   readonly isCut: boolean;
-  count: number;
+  readonly count: number;
 }
 
 const MAX_TEXT = 200;
@@ -28,7 +28,7 @@ export class ErrorGroups {
     const { text, message, isCut } = commonPart(error);
     if (text === '') return;
     const known = this.#groups.get(text);
-    if (known !== undefined) known.count += 1;
+    if (known !== undefined) this.#groups.set(text, { ...known, count: known.count + 1 });
     else if (this.#groups.size < MAX_GROUPS) this.#groups.set(text, { text, message, isCut, count: 1 });
   }
 
