@@ -30,9 +30,14 @@ const line = Buffer.allocUnsafe(1_024);
  * once.
  */
 export function readStat(pid: number): ProcessStat | null {
+  return readStatFile(`/proc/${pid}/stat`);
+}
+
+/** The same of a thread: /proc/<pid>/task/<tid>/stat. */
+export function readStatFile(path: string): ProcessStat | null {
   let file: number;
   try {
-    file = openSync(`/proc/${pid}/stat`, 'r');
+    file = openSync(path, 'r');
   } catch {
     return null;
   }

@@ -8,7 +8,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 
 import { isErrno } from '../../../lib/to-error.ts';
 import { HOST_MARK, WORKER_MARK } from '../escaped.ts';
-import { readStat, type ProcessStat } from '../process-stat.ts';
+import { readStat, readStatFile, type ProcessStat } from '../process-stat.ts';
 import type { LoadSpec, ProcessScope } from './protocol.ts';
 
 /** Length of a clock tick, s: 100 per second on every Linux that Node supports. */
@@ -35,8 +35,7 @@ export class AttemptProcesses {
 
   private constructor(worker: Worker) {
     this.#worker = worker;
-    const startedS = Number(readStat(process.pid)?.start ?? 0) * TICK_S;
-    const driftS = startedS + process.uptime() - uptimeS();
+    const driftS = nodeStart() * TICK_S + process.uptime() - uptimeS();
     this.#driftS = Math.abs(driftS) > MAX_DRIFT_S ? driftS : 0;
   }
 
@@ -98,6 +97,17 @@ export class AttemptProcesses {
     const folder = folderOf(pid);
     return folder === workFolder || folder.startsWith(`${workFolder}/`);
   }
+}
+
+/**
+ * Returns when Node began in this process, in ticks: its first own thread. The process itself is older by all that was before Node's
+ * first line, such as a shell, or seconds on a busy host.
+ */
+function nodeStart(): number {
+  const threads = names('/proc/self/task').filter((id) => Number(id) !== process.pid);
+  const starts = threads.map((id) => Number(readStatFile(`/proc/self/task/${id}/stat`)?.start ?? Number.NaN));
+  const known = starts.filter((start) => Number.isFinite(start));
+  return known.length > 0 ? Math.min(...known) : Number(readStat(process.pid)?.start ?? 0);
 }
 
 function uptimeS(): number {
