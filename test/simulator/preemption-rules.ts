@@ -13,6 +13,8 @@ import type { WorkerRecord } from '../../scheduler/core/state/fleet.ts';
 const LEAST_STAY_MS = 1_000;
 /** An idle worker that could make room for so long has been overlooked, ms. */
 const OVERLOOKED_MS = 3_000;
+/** A scheduler that runs looks at waiting endpoints at least so often: what is longer, it was paused, ms. */
+const LONGEST_STEP_MS = 1_100;
 
 export class PreemptionRules {
   /** What was seen of the state of each scheduler's life. */
@@ -32,6 +34,7 @@ class SeenState {
   readonly #drained: Set<string>;
   /** Since when a worker could make room for an endpoint. */
   #could = new Map<string, number>();
+  #lastStep = Number.NEGATIVE_INFINITY;
 
   constructor(state: State) {
     this.#drained = new Set([...state.workers.values()].filter(({ drain }) => drain).map(({ id }) => id));
@@ -45,12 +48,14 @@ class SeenState {
       this.#drained.add(worker.id);
       if (worker.decision.includes('makes room')) this.#checkDrained(state, worker, now);
     }
+    const pausedMs = Number.isFinite(this.#lastStep) ? Math.max(0, now - this.#lastStep - LONGEST_STEP_MS) : 0;
+    this.#lastStep = now;
     const could = new Map<string, number>();
     if (!state.recovering)
       for (const endpoint of state.endpoints.values()) {
         const worker = hasNoPlace(endpoint, state) ? this.#couldLeaveFor(state, endpoint, now) : null;
         if (worker === null) continue;
-        const since = this.#could.get(endpoint.config.id) ?? now;
+        const since = (this.#could.get(endpoint.config.id) ?? now - pausedMs) + pausedMs;
         could.set(endpoint.config.id, since);
         if (now - since > OVERLOOKED_MS)
           fail(`jobs of ${endpoint.config.id} wait for a place, although the idle worker ${worker.id} could make room`);
