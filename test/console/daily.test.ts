@@ -8,7 +8,7 @@ import type { Browser } from 'playwright-core';
 import { writeFakeSmi } from '../agent/fake-nvidia-smi.ts';
 import { Stack } from '../support/stack.ts';
 import { until } from '../support/until.ts';
-import { browserPath, buildConsole, checkAccessibility, closeBrowser, openBrowser, openPage, signIn, SKIPPED } from './browser.ts';
+import { becomes, browserPath, buildConsole, checkAccessibility, closeBrowser, openBrowser, openPage, signIn, SKIPPED } from './browser.ts';
 
 const serial = browserPath === undefined ? test.serial.skip : test.serial;
 
@@ -62,24 +62,24 @@ serial(`filters, pages and ranges are in the address: Back returns to them, and 
   await page.getByText('Waiting: PAUSED').waitFor();
   await page.goBack();
   await table.getByRole('link', { name: jobs[3] ?? '' }).waitFor();
-  t.is(await table.getByRole('row').count(), 2, 'the title and the job that matches');
+  await becomes(t, () => table.getByRole('row').count(), 2, 'the title and the job that matches');
   const shared = page.url();
 
   const other = await page.context().newPage();
   await other.goto(shared);
   await other.getByRole('link', { name: jobs[3] ?? '' }).waitFor();
-  t.is(await other.getByLabel('ID, or text in input or error').inputValue(), 'needle');
+  await becomes(t, () => other.getByLabel('ID, or text in input or error').inputValue(), 'needle');
   await other.goto(`${stack.url}/console/endpoints/${idOf('paused')}?range=banana`);
   const last = other.getByLabel('Last');
-  t.is(await last.inputValue(), '1h', 'an unknown range is the first one');
+  await becomes(t, () => last.inputValue(), '1h', 'an unknown range is the first one');
   await last.selectOption('7 days');
   await last.selectOption('90 days');
   await other.goBack();
   await other.waitForURL(/range=7d/);
-  t.is(await last.inputValue(), '7d');
+  await becomes(t, () => last.inputValue(), '7d');
   await other.goto(`${stack.url}/console/?filter=hos`);
   await other.getByRole('region', { name: 'Endpoints' }).first().getByRole('link', { name: 'hostile' }).waitFor();
-  t.is(await other.getByRole('region', { name: 'Endpoints' }).first().getByRole('link', { name: 'paused' }).count(), 0);
+  await becomes(t, () => other.getByRole('region', { name: 'Endpoints' }).first().getByRole('link', { name: 'paused' }).count(), 0);
   await stack.call(`/v2/${idOf('paused')}/purge-queue`, { method: 'POST' });
 });
 
@@ -103,7 +103,7 @@ serial(`a range of time is dragged over a plot, and one that is none is not show
   await page.waitForURL((url) => !url.searchParams.has('from'));
   for (const hostile of ['from=1&to=1e300', 'from=1&to=Infinity', 'from=-5&to=7', 'from=9&to=7', 'from=NaN&to=x']) {
     await page.goto(`${stack.url}/console/endpoints/${idOf('paused')}?${hostile}`);
-    t.is(await page.getByLabel('Last').inputValue(), '1h', hostile);
+    await becomes(t, () => page.getByLabel('Last').inputValue(), '1h', hostile);
   }
   await page.goto(`${stack.url}/console/endpoints/${idOf('paused')}/logs?around=banana&of=javascript:x`);
   await page.getByLabel('Follow').waitFor();
@@ -172,7 +172,7 @@ serial(`a log stays at its end until its reader leaves it, shows what surrounds 
   t.true((await log.locator('.marked').count()) > 0);
   await page.goBack();
   await log.getByText('line <img').first().waitFor({ state: 'detached' });
-  t.is(await page.getByLabel('Stream').inputValue(), 'stderr');
+  await becomes(t, () => page.getByLabel('Stream').inputValue(), 'stderr');
 });
 
 serial(`failed jobs are grouped by their error, and a group, or selected jobs, are retried${SKIPPED}`, async (t) => {

@@ -12,7 +12,7 @@ import { folderOf } from '../support/folder.ts';
 import { Receiver } from '../support/receiver.ts';
 import { Stack } from '../support/stack.ts';
 import { until } from '../support/until.ts';
-import { browserPath, buildConsole, checkAccessibility, closeBrowser, openBrowser, openPage, signIn, SKIPPED } from './browser.ts';
+import { becomes, browserPath, buildConsole, checkAccessibility, closeBrowser, openBrowser, openPage, signIn, SKIPPED } from './browser.ts';
 
 const serial = browserPath === undefined ? test.serial.skip : test.serial;
 
@@ -77,7 +77,7 @@ serial(`releases say what differs, and a rollback says it before it happens${SKI
   await builds.getByText('idleTimeout').waitFor();
   t.regex(await builds.locator('li', { hasText: 'idleTimeout' }).innerText(), /500\s*→\s*600/);
   await checkAccessibility(t, page, 'releases');
-  t.is(await builds.getByRole('button', { name: 'Roll back' }).count(), 0, 'there is no earlier build');
+  await becomes(t, () => builds.getByRole('button', { name: 'Roll back' }).count(), 0, 'there is no earlier build');
   const changed = join(await folderOf(t), 'app');
   await cp(join(import.meta.dirname, 'app'), changed, { recursive: true });
   await appendFile(join(changed, 'handlers.ts'), '// another build\n');
@@ -88,7 +88,7 @@ serial(`releases say what differs, and a rollback says it before it happens${SKI
   await page.getByRole('dialog').getByText('idleTimeout').waitFor();
   t.regex(await page.getByRole('dialog').locator('li', { hasText: 'idleTimeout' }).innerText(), /400\s*→\s*600/);
   await page.getByRole('dialog').getByRole('button', { name: 'Keep' }).click();
-  t.is(await rollBack.count(), 1);
+  await becomes(t, () => rollBack.count(), 1);
   await rollBack.click();
   await page.getByRole('dialog').getByRole('button', { name: 'Roll back' }).click();
   await until('the endpoint has its first settings', async () => (await stack.tool('endpoints', 'get', 'words')).includes('600'));
@@ -185,17 +185,17 @@ serial(`webhooks are listed newest first, page by page${SKIPPED}`, async (t) => 
   const newer = page.getByRole('button', { name: 'Newer' });
   await rows.nth(49).waitFor();
   const shown = async (): Promise<string[]> => (await rows.locator('td:first-child').allInnerTexts()).map((id) => id.split('_')[0] ?? '');
-  t.deepEqual(await shown(), jobs.slice(5).toReversed());
-  t.true(await newer.isDisabled());
+  await becomes(t, shown, jobs.slice(5).toReversed());
+  await becomes(t, () => newer.isDisabled(), true);
   await older.focus();
   await page.keyboard.press('Enter');
   await page.getByText(jobs[4] ?? '').waitFor();
-  t.deepEqual(await shown(), jobs.slice(0, 5).toReversed());
-  t.true(await older.isDisabled());
+  await becomes(t, shown, jobs.slice(0, 5).toReversed());
+  await becomes(t, () => older.isDisabled(), true);
   await checkAccessibility(t, page, 'the last page of webhooks');
   await newer.click();
   await page.getByText(jobs[54] ?? '').waitFor();
-  t.is(await rows.count(), 50);
+  await becomes(t, () => rows.count(), 50);
 });
 
 serial(`attempts that were lost are in the timeline, and the log tells attempts apart${SKIPPED}`, async (t) => {
@@ -295,7 +295,7 @@ serial(`environments are created and deleted, an endpoint is deleted, each after
   const page = await openPage(t, browser, stack.url);
   await signIn(page, stack.url, stack.apiKey, '/console/account');
   const row = (name: string) => page.getByRole('region', { name: 'Environments' }).getByRole('row', { name: new RegExp(`^${name}`) });
-  t.is(await row('default').getByRole('button', { name: 'Delete' }).getAttribute('aria-disabled'), 'true', 'it has endpoints');
+  await becomes(t, () => row('default').getByRole('button', { name: 'Delete' }).getAttribute('aria-disabled'), 'true', 'it has endpoints');
   await page.getByLabel('New environment').fill('Not a name');
   await page.getByRole('button', { name: 'Create environment' }).click();
   await page.getByRole('alert').getByText('must be 1 to 64 letters').waitFor();
@@ -313,7 +313,7 @@ serial(`environments are created and deleted, an endpoint is deleted, each after
   await page.getByRole('dialog').getByRole('button', { name: 'Delete endpoint' }).click();
   await page.getByRole('heading', { level: 1, name: 'Overview' }).waitFor();
   await page.getByRole('link', { name: 'hostile' }).waitFor();
-  t.is(await page.getByRole('link', { name: 'paused' }).count(), 0);
+  await page.getByRole('link', { name: 'paused' }).waitFor({ state: 'detached' });
 });
 
 serial(`a node shows the history of its GPUs${SKIPPED}`, async (t) => {

@@ -1,4 +1,4 @@
-/** What the console says when things break: one incident a cause, within 3 s, with what to do at hand. */
+/** What the console says when things break: one incident a cause, with what to do at hand. */
 import { join } from 'node:path';
 
 import test from 'ava';
@@ -6,11 +6,20 @@ import type { Browser } from 'playwright-core';
 
 import { Stack } from '../support/stack.ts';
 import { until } from '../support/until.ts';
-import { browserPath, buildConsole, checkAccessibility, closeBrowser, openBrowser, openPage, signIn, SKIPPED } from './browser.ts';
+import {
+  becomes,
+  browserPath,
+  buildConsole,
+  checkAccessibility,
+  closeBrowser,
+  openBrowser,
+  openPage,
+  shown,
+  signIn,
+  SKIPPED,
+} from './browser.ts';
 
 const serial = browserPath === undefined ? test.serial.skip : test.serial;
-/** What is promised: an event shows within this, ms. */
-const SHOWN_MS = 3_000;
 
 let stack: Stack;
 let browser: Browser;
@@ -37,15 +46,15 @@ serial(`jobs of a paused endpoint are an incident with its action, counted in th
   await section.getByText('Nothing.').waitFor();
   await stack.run(idOf('paused'), { n: 1 });
   const incident = section.getByRole('listitem').filter({ hasText: 'paused: it is paused (workersMax is 0), and 1 job waits' });
-  await incident.waitFor({ timeout: SHOWN_MS });
-  t.is(await page.title(), '(1) Overview – Capstan');
+  await shown(t, incident);
+  await becomes(t, () => page.title(), '(1) Overview – Capstan');
   await incident.getByText('Resume', { exact: true }).first().click();
   await incident.getByText('capstan endpoints set paused workersMax=1').waitFor();
   await checkAccessibility(t, page, 'incidents');
   await incident.getByText('What to do').click();
   await incident.getByRole('link', { name: 'docs/runbook.md#an-endpoint-is-paused-while-jobs-wait' }).click();
   await page.getByRole('heading', { name: 'An endpoint is paused while jobs wait' }).waitFor();
-  t.is(await page.title(), '(1) Runbook – Capstan');
+  await becomes(t, () => page.title(), '(1) Runbook – Capstan');
   await checkAccessibility(t, page, 'the runbook');
   await page.getByRole('link', { name: 'waiting-jobs.md' }).first().click();
   await page.getByRole('heading', { level: 1, name: /wait/i }).waitFor();
@@ -72,7 +81,7 @@ serial(`a killed host is one incident with what waits for it below, in the conso
       .getByRole('listitem')
       .filter({ hasText: /is gone/ })
       .first();
-    await gone.waitFor({ timeout: SHOWN_MS });
+    await shown(t, gone);
     await stack.run(idOf('hostile'), {});
     await section
       .getByText(/is gone.*: 1 endpoint, 1 job waits/)
@@ -80,7 +89,7 @@ serial(`a killed host is one incident with what waits for it below, in the conso
       .waitFor();
     await gone.getByText('1 effect').click();
     await gone.getByRole('link', { name: 'hostile' }).waitFor();
-    t.is(await page.title(), '(1) Overview – Capstan', 'one incident');
+    await becomes(t, () => page.title(), '(1) Overview – Capstan', 'one incident');
     await gone.getByText('Remove', { exact: true }).first().click();
     await gone.getByText(/^capstan node remove .+ --force$/).waitFor();
     const failed = await t.throwsAsync(stack.tool('status'));

@@ -6,7 +6,7 @@ import type { Browser, Page, Request } from 'playwright-core';
 
 import { Stack } from '../support/stack.ts';
 import { until } from '../support/until.ts';
-import { browserPath, buildConsole, closeBrowser, checkAccessibility, openBrowser, openPage, signIn, SKIPPED } from './browser.ts';
+import { becomes, browserPath, buildConsole, closeBrowser, checkAccessibility, openBrowser, openPage, signIn, SKIPPED } from './browser.ts';
 
 const serial = browserPath === undefined ? test.serial.skip : test.serial;
 
@@ -178,7 +178,7 @@ serial(`what matches is cancelled in the background, after its count was confirm
   t.is((await stack.health(idOf('paused'))).jobs.inQueue, 1);
   await stack.call(`/v2/${idOf('paused')}/purge-queue`, { method: 'POST' });
   await page.getByRole('navigation', { name: 'Status' }).getByRole('link', { name: 'failed' }).click();
-  t.is(await page.getByRole('button', { name: 'Cancel matching' }).getAttribute('aria-disabled'), 'true');
+  await becomes(t, () => page.getByRole('button', { name: 'Cancel matching' }).getAttribute('aria-disabled'), 'true');
 });
 
 serial(`plots of an endpoint say what happened, in words, too${SKIPPED}`, async (t) => {
@@ -190,7 +190,7 @@ serial(`plots of an endpoint say what happened, in words, too${SKIPPED}`, async 
   await page.getByRole('img', { name: /^Jobs: [1-9]\d* submitted, \d+ completed/ }).waitFor({ timeout: 60_000 });
   for (const title of ['Queue', 'Delay', 'Execution', 'Workers', 'Cold starts'])
     await page.getByRole('img', { name: new RegExp(`^${title}: `) }).waitFor();
-  t.is(await page.locator('.plot canvas').count(), 6);
+  await becomes(t, () => page.locator('.plot canvas').count(), 6);
   await checkAccessibility(t, page, 'plots');
   await page.getByLabel('Last').selectOption('90 days');
   await page
@@ -217,7 +217,7 @@ serial(`settings are changed, and a refused value is shown at its field${SKIPPED
   await most.fill('99999');
   await page.getByRole('button', { name: 'Save 1 changes' }).click();
   await page.getByRole('alert').getByText('must be').waitFor();
-  t.is(await most.getAttribute('aria-invalid'), 'true');
+  await becomes(t, () => most.getAttribute('aria-invalid'), 'true');
   await checkAccessibility(t, page, 'settings');
   await most.fill('77');
   await page.getByRole('button', { name: 'Save 1 changes' }).click();
@@ -243,7 +243,7 @@ serial(`keys, accounts and join tokens are created once, shown once, and revoked
   const reader = await openPage(t, browser, stack.url);
   await signIn(reader, stack.url, text, `/console/endpoints/${idOf('hostile')}`);
   const remove = reader.getByRole('button', { name: 'Delete endpoint' });
-  t.is(await remove.getAttribute('aria-disabled'), 'true');
+  await becomes(t, () => remove.getAttribute('aria-disabled'), 'true');
   await remove.click({ force: true });
   t.is(await reader.getByRole('dialog').count(), 0);
   t.is(await reader.getByRole('link', { name: 'Service' }).count(), 0);
@@ -269,7 +269,7 @@ serial(`nodes are drained and resumed, after saying what that does${SKIPPED}`, a
   await stack.ended(idOf('hostile'), await stack.run(idOf('hostile'), {}));
   const remove = page.getByRole('button', { name: 'Remove' });
   await until('the page knows its worker', async () => (await remove.getAttribute('aria-disabled')) === 'true');
-  t.is(await remove.getAttribute('title'), 'Drain it first: it has workers.');
+  await becomes(t, () => remove.getAttribute('title'), 'Drain it first: it has workers.');
   await page.getByRole('button', { name: 'Drain' }).click();
   await page.getByRole('dialog').getByText('gets no new work').waitFor();
   await page.getByRole('dialog').getByRole('button', { name: 'Drain' }).click();
@@ -315,7 +315,7 @@ for (const [theme, width] of [
       await page.goto(`${stack.url}/console${path}`);
       await page.getByRole('heading', { level: 1 }).waitFor();
       await page.getByText('Loading…').first().waitFor({ state: 'detached' });
-      t.is(await page.evaluate('document.documentElement.dataset.theme'), theme);
+      await becomes(t, () => page.evaluate('document.documentElement.dataset.theme'), theme);
       t.true(
         (await page.evaluate('document.documentElement.scrollWidth <= document.documentElement.clientWidth')) === true,
         `${path} is wider than the screen`,
@@ -375,11 +375,11 @@ serial(`followed lines are pushed; a hidden page waits for nothing, and misses n
   await until('nothing waits', () => waiting.open === 0);
   const whileHidden = waiting.all;
   await stack.ended(idOf('hostile'), await stack.run(idOf('hostile'), {}));
-  t.is(await lines.count(), before + 1);
+  await becomes(t, () => lines.count(), before + 1);
   t.is(waiting.all, whileHidden);
   await show(page, true);
   await lines.nth(before + 1).waitFor();
-  t.is(await lines.count(), before + 2, 'each line once');
+  await becomes(t, () => lines.count(), before + 2, 'each line once');
   await page.getByLabel('Follow').uncheck();
   await until('nothing waits', () => waiting.open === 0);
   await page.getByLabel('Follow').check();

@@ -8,7 +8,7 @@ import test from 'ava';
 import type { Browser, Page } from 'playwright-core';
 
 import { Stack } from '../support/stack.ts';
-import { browserPath, buildConsole, checkAccessibility, closeBrowser, openBrowser, openPage, signIn, SKIPPED } from './browser.ts';
+import { becomes, browserPath, buildConsole, checkAccessibility, closeBrowser, openBrowser, openPage, signIn, SKIPPED } from './browser.ts';
 
 const serial = browserPath === undefined ? test.serial.skip : test.serial;
 
@@ -77,7 +77,7 @@ serial(`by keyboard: a route, its values, the response, and the same calls to pa
   await page.getByLabel('Route').focus();
   await page.keyboard.type('GET /items');
   await page.getByText('Put a value in place of {id} in the path.').last().waitFor();
-  t.is(await page.getByRole('button', { name: 'Send' }).getAttribute('aria-disabled'), 'true');
+  await becomes(t, () => page.getByRole('button', { name: 'Send' }).getAttribute('aria-disabled'), 'true');
   await page.getByText('Complete the request above.').waitFor();
   await page.keyboard.press('Tab');
   await page.keyboard.press('Tab');
@@ -268,6 +268,6 @@ serial(`only keys that may call the endpoint send, and only from the console${SK
   t.is(status, 200);
   const page = await openPage(t, browser, stack.url);
   await open(page, reader);
-  t.is(await page.getByRole('button', { name: 'Send' }).getAttribute('aria-disabled'), 'true');
+  await becomes(t, () => page.getByRole('button', { name: 'Send' }).getAttribute('aria-disabled'), 'true');
   await page.getByRole('heading', { name: 'curl' }).waitFor();
 });

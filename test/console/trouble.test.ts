@@ -7,7 +7,7 @@ import type { Browser, Page } from 'playwright-core';
 import { freePort } from '../support/free-port.ts';
 import { Stack } from '../support/stack.ts';
 import { until } from '../support/until.ts';
-import { browserPath, buildConsole, checkAccessibility, closeBrowser, openBrowser, openPage, signIn, SKIPPED } from './browser.ts';
+import { becomes, browserPath, buildConsole, checkAccessibility, closeBrowser, openBrowser, openPage, signIn, SKIPPED } from './browser.ts';
 
 const serial = browserPath === undefined ? test.serial.skip : test.serial;
 
@@ -77,7 +77,7 @@ serial(`a page goes on after a restart of the gateway, with the same session${SK
   const job = await until('the service takes jobs again', () => stack.run(idOf('paused'), { after: 'restart' }).catch(() => null));
   await page.getByRole('link', { name: job }).waitFor();
   await page.getByRole('alert').waitFor({ state: 'detached' });
-  t.is(await page.getByLabel('API key').count(), 0, 'the session goes on');
+  await becomes(t, () => page.getByLabel('API key').count(), 0, 'the session goes on');
 });
 
 serial(`while the scheduler is away the page keeps what it shows and says what is wrong${SKIPPED}`, async (t) => {
@@ -134,7 +134,7 @@ serial(`a list of thousands of jobs is paged, searched on, and not counted${SKIP
   await signIn(page, stack.url, stack.apiKey, `/console/endpoints/${idOf('paused')}/jobs`);
   const rows = page.getByRole('region', { name: 'Jobs' }).getByRole('row');
   await rows.nth(50).waitFor();
-  t.is(await rows.count(), 51, 'fifty and the head');
+  await becomes(t, () => rows.count(), 51, 'fifty and the head');
   const first = await rows.nth(1).getByRole('link').innerText();
   await page.getByRole('button', { name: 'Older' }).click();
   await page.getByRole('link', { name: first }).waitFor({ state: 'detached' });
@@ -144,7 +144,7 @@ serial(`a list of thousands of jobs is paged, searched on, and not counted${SKIP
   await page.getByText('None among those looked at so far.').waitFor();
   await page.getByRole('button', { name: 'Search on' }).click();
   await rows.nth(1).waitFor();
-  t.is(await rows.count(), 2);
+  await becomes(t, () => rows.count(), 2);
   await stack.call(`/v2/${idOf('paused')}/purge-queue`, { method: 'POST' });
 });
 
@@ -211,11 +211,11 @@ serial(`everything is reached by Tab, dialogs close by Escape and return the foc
   await tabTo(page, 'button', 'Delete endpoint');
   await page.keyboard.press('Enter');
   await page.getByRole('dialog').waitFor();
-  t.is(await page.evaluate('document.activeElement.textContent'), 'Keep', 'the harmless answer has the focus');
+  await becomes(t, () => page.evaluate('document.activeElement.textContent'), 'Keep', 'the harmless answer has the focus');
   await checkAccessibility(t, page, 'a question');
   await page.keyboard.press('Escape');
   await page.getByRole('dialog').waitFor({ state: 'detached' });
-  t.is(await page.evaluate('document.activeElement.textContent'), 'Delete endpoint', 'the focus returns');
+  await becomes(t, () => page.evaluate('document.activeElement.textContent'), 'Delete endpoint', 'the focus returns');
   await tabTo(page, 'link', 'Jobs');
   await page.keyboard.press('Enter');
   await page.getByLabel('Status').waitFor();
@@ -223,7 +223,7 @@ serial(`everything is reached by Tab, dialogs close by Escape and return the foc
   await page.getByRole('heading', { level: 1, name: 'Nodes' }).waitFor();
   await page.keyboard.press('Tab');
   await page.keyboard.press('Enter');
-  t.is(await page.evaluate('document.activeElement.tagName'), 'MAIN', 'the first Tab skips to the content');
+  await becomes(t, () => page.evaluate('document.activeElement.tagName'), 'MAIN', 'the first Tab skips to the content');
 });
 
 serial(`a read-only key sees every page, and every action says why it is not permitted${SKIPPED}`, async (t) => {
@@ -251,9 +251,9 @@ serial(`a read-only key sees every page, and every action says why it is not per
     await page.goto(`${stack.url}/console${path}`);
     await page.getByRole('heading', { level: 1 }).waitFor();
     await page.getByText('Loading…').first().waitFor({ state: 'detached' });
-    t.is(await page.getByRole('alert').count(), 0, `${path} is refused in parts`);
+    await becomes(t, () => page.getByRole('alert').count(), 0, `${path} is refused in parts`);
     for (const button of await page.getByRole('button', { name: changes }).all())
-      t.is(await button.getAttribute('aria-disabled'), 'true', `${path}: ${await button.innerText()}`);
+      await becomes(t, () => button.getAttribute('aria-disabled'), 'true', `${path}: ${await button.innerText()}`);
   }
   await page.goto(`${stack.url}/console/webhooks`);
   await page.getByText('This needs a key with the scope ALL or OPERATOR.').waitFor();
