@@ -39,7 +39,7 @@ function bundledNode() {
 
 /**
  * Runs the command on the bundled Node and ends with its exit code or signal. The channel tells the command when this
- * process has ended. Under npm this process watches its shell, as cli/terminal/end-signals.ts does.
+ * process has ended. Under npm this process watches its shell, as terminal/end-signals.ts does.
  */
 function handOver(node) {
   const parent = process.ppid;

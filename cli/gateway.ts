@@ -1,11 +1,11 @@
 /** Selects the gateway that a command calls, and the key. */
 import type { GatewayClient } from './api/gateway-client.ts';
-import type { Environment, Settings } from './config.ts';
+import type { Environment, Settings } from '../terminal/config.ts';
 import { checkKeyTarget } from './key-target.ts';
 import { apiKey, httpBase } from './local.ts';
 import { readLogin, type Login } from './login-file.ts';
-import { readRunFile } from './run-file.ts';
-import { ToolError } from './terminal/tool-error.ts';
+import { readRunFile } from '../supervisor/run-file.ts';
+import { ToolError } from '../terminal/tool-error.ts';
 
 /**
  * Returns the given address (--url, CAPSTAN_URL), else that of the stack on the data folder, else that of `capstan

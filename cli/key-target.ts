@@ -3,8 +3,8 @@
  * and its author must not receive the keys of the shell, of `capstan login` or of another data folder. An address of
  * `.env` receives only what is stored with it.
  */
-import type { FileSettings, Settings } from './config.ts';
-import { ToolError } from './terminal/tool-error.ts';
+import type { FileSettings, Settings } from '../terminal/config.ts';
+import { ToolError } from '../terminal/tool-error.ts';
 
 const VARIABLES = { url: 'CAPSTAN_URL', scheduler: 'CAPSTAN_SCHEDULER', dataDir: 'CAPSTAN_DATA_DIR' } as const;
 

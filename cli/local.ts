@@ -1,12 +1,10 @@
 /** Resolves the addresses and the API key of a stack: from the settings, else from the stack on the data folder. */
-import { readFileSync } from 'node:fs';
-import { join } from 'node:path';
-
 import type { SchedulerClient } from './api/scheduler-client.ts';
-import { DEFAULT_GRPC_PORT, DEFAULT_HTTP_PORT, type KeySource, type Settings } from './config.ts';
+import { DEFAULT_GRPC_PORT, DEFAULT_HTTP_PORT, type KeySource, type Settings } from '../terminal/config.ts';
 import { checkKeyTarget } from './key-target.ts';
-import { readRunFile } from './run-file.ts';
-import { ToolError } from './terminal/tool-error.ts';
+import { readRunFile } from '../supervisor/run-file.ts';
+import { apiKeyFile, storedApiKey } from '../supervisor/stored-secrets.ts';
+import { ToolError } from '../terminal/tool-error.ts';
 
 /** Addresses of the schedulers as CAPSTAN_SCHEDULER has them: `host:port`, separated by commas, or `unix:<path>`. */
 export function schedulerAddress(settings: Settings): string {
@@ -26,29 +24,6 @@ export function httpBase(settings: Settings): string {
 /** Port 0 lets a server choose; a client ignores it. */
 function isPort(port: number | undefined): port is number {
   return port !== undefined && port !== 0;
-}
-
-function apiKeyFile(dataDir: string): string {
-  return join(dataDir, 'secrets', 'api-key');
-}
-
-/** Returns the key in the data folder; null when there is none. */
-export function storedApiKey(dataDir: string): string | null {
-  return readSecret(apiKeyFile(dataDir));
-}
-
-/** Returns the gateway token in the data folder; null when there is none. */
-export function storedGatewayToken(dataDir: string): string | null {
-  return readSecret(join(dataDir, 'secrets', 'gateway-token'));
-}
-
-function readSecret(file: string): string | null {
-  try {
-    const text = readFileSync(file, 'utf8').trim();
-    return text === '' ? null : text;
-  } catch {
-    return null; // absent, or not readable by this user
-  }
 }
 
 /**

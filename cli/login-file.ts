@@ -6,7 +6,7 @@ import { dirname, join } from 'node:path';
 import { makeFolderSync, replaceDurablySync } from '../lib/durable.ts';
 import { CapstanError } from '../lib/errors.ts';
 import { isErrno } from '../lib/to-error.ts';
-import type { Environment } from './config.ts';
+import type { Environment } from '../terminal/config.ts';
 
 export interface Login {
   /** Base URL of the HTTP API, without a trailing slash. */

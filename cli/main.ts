@@ -3,11 +3,11 @@ import { CommanderError } from 'commander';
 
 import { allCommands, findCommand, type Found } from './commands.ts';
 import { isGroup } from './command.ts';
-import { readEnvironment } from './config.ts';
+import { readEnvironment } from '../terminal/config.ts';
 import { currentSpelling } from './old-spellings.ts';
 import { buildProgram } from './program.ts';
-import { createTerminal, type Terminal } from './terminal/terminal.ts';
-import { explain } from './terminal/tool-error.ts';
+import { createTerminal, type Terminal } from '../terminal/terminal.ts';
+import { explain } from '../terminal/tool-error.ts';
 
 const USAGE_EXIT = 2;
 

@@ -3,10 +3,10 @@ import { Argument, Command as Commander, Option } from 'commander';
 
 import { isGroup, optionsOf, type ArgumentSpec, type Command, type CommandNode, type Invocation } from './command.ts';
 import { sectionOf } from './commands.ts';
-import { settingVariables } from './config.ts';
-import { closest } from './deploy/closest.ts';
-import type { OptionSpec, OptionValues } from './options.ts';
-import { ToolError } from './terminal/tool-error.ts';
+import { settingVariables } from '../terminal/config.ts';
+import { closest } from '../terminal/closest.ts';
+import type { OptionSpec, OptionValues } from '../terminal/options.ts';
+import { ToolError } from '../terminal/tool-error.ts';
 import { toolVersion } from './version.ts';
 
 export interface ProgramHooks {

@@ -1,5 +1,5 @@
 /**
- * Checks JSON values by the schemas that the build read from TypeScript types (cli/deploy/type-schemas.ts), and makes
+ * Checks JSON values by the schemas that the build read from TypeScript types (compiler/signatures/type-schemas.ts), and makes
  * the values of types that JSON lacks (`x-capstan`). Only the keywords that the build writes count; patterns are not
  * applied. Keys that a schema does not name are kept, as TypeScript's own types allow them.
  */

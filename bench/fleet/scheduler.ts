@@ -9,7 +9,7 @@ import { join } from 'node:path';
 
 import { credentials, Metadata } from '@grpc/grpc-js';
 
-import { SUPERVISED } from '../../cli/parts/part-process.ts';
+import { SUPERVISED } from '../../supervisor/part-process.ts';
 import { messageLimits } from '../../lib/batches.ts';
 import { BlobPurpose, BlobServiceClient } from '../../proto/gen/capstan/v1/blobs.ts';
 import { ControlServiceClient, type EndpointSpec } from '../../proto/gen/capstan/v1/control.ts';

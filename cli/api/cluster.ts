@@ -2,13 +2,14 @@
 import { ClusterClient, type ClusterRow } from '../../lib/cluster-list.ts';
 import { clientCredentials } from '../../lib/grpc-tls.ts';
 import type { CapstanError } from '../../lib/errors.ts';
-import type { Environment, Settings } from '../config.ts';
+import type { Environment, Settings } from '../../terminal/config.ts';
 import { connect } from '../gateway.ts';
 import { checkTokenTarget } from '../key-target.ts';
-import { schedulerAddress, storedGatewayToken } from '../local.ts';
+import { storedGatewayToken } from '../../supervisor/stored-secrets.ts';
+import { schedulerAddress } from '../local.ts';
 import { readLogin } from '../login-file.ts';
-import { readRunFile } from '../run-file.ts';
-import { ToolError } from '../terminal/tool-error.ts';
+import { readRunFile } from '../../supervisor/run-file.ts';
+import { ToolError } from '../../terminal/tool-error.ts';
 
 const ANSWER_MS = 5_000;
 const QUERY = `{ cluster {

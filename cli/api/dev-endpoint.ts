@@ -2,9 +2,9 @@
 import { z } from 'zod';
 
 import { CapstanError } from '../../lib/errors.ts';
-import type { Settings } from '../config.ts';
-import { readDevRunFile } from '../dev/dev-run-file.ts';
-import { ToolError } from '../terminal/tool-error.ts';
+import type { Settings } from '../../terminal/config.ts';
+import { readDevRunFile } from '../../devserver/dev-run-file.ts';
+import { ToolError } from '../../terminal/tool-error.ts';
 import { callHttp } from './http-call.ts';
 
 const IDLE_MS = 5_000;

@@ -2,8 +2,8 @@
 import { ENVIRONMENT_NAME, ENVIRONMENT_NAME_RULE } from '../../lib/environment-values.ts';
 import { isAbsent, settingOf, settingViolation, UPDATABLE_PLAIN_NAMES, type UpdatablePlainName } from '../../lib/endpoint-settings.ts';
 import { CapstanError } from '../../lib/errors.ts';
-import { closest } from '../deploy/closest.ts';
-import { ToolError } from '../terminal/tool-error.ts';
+import { closest } from '../../terminal/closest.ts';
+import { ToolError } from '../../terminal/tool-error.ts';
 import type { SettingRule } from '../../lib/setting-rules.ts';
 
 const KNOWN = [...UPDATABLE_PLAIN_NAMES, 'env.<NAME>', 'rateLimits.<operation>'];

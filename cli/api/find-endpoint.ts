@@ -1,6 +1,6 @@
 /** Finds an endpoint by its id or its name. */
 import type { EndpointRow } from './endpoint-row.ts';
-import { ToolError } from '../terminal/tool-error.ts';
+import { ToolError } from '../../terminal/tool-error.ts';
 
 /** @throws CapstanError NOT_FOUND; INVALID_ARGUMENT when several environments have an endpoint of this name. */
 export function findEndpoint(endpoints: readonly EndpointRow[], wanted: string): EndpointRow {

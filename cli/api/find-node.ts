@@ -1,7 +1,7 @@
 /** Finds a node by its id or its name. */
 import { CapstanError } from '../../lib/errors.ts';
 import type { NodeRow } from './nodes.ts';
-import { ToolError } from '../terminal/tool-error.ts';
+import { ToolError } from '../../terminal/tool-error.ts';
 
 /** @throws CapstanError NOT_FOUND; INVALID_ARGUMENT when several nodes have this name. */
 export function findNode(nodes: readonly NodeRow[], wanted: string): NodeRow {

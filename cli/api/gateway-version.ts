@@ -1,7 +1,7 @@
 /** Explains that a gateway of another version does not know a field that the tool uses. */
 import type { CapstanError } from '../../lib/errors.ts';
 import { compareVersions } from '../doctor/versions.ts';
-import { ToolError } from '../terminal/tool-error.ts';
+import { ToolError } from '../../terminal/tool-error.ts';
 import { toolVersion } from '../version.ts';
 import { callHttp } from './http-call.ts';
 

@@ -11,7 +11,7 @@ import { OwnerFinder } from '../../lib/owner/owner-finder.ts';
 import { ControlServiceClient } from '../../proto/gen/capstan/v1/control.ts';
 import type { ListNodesRequest, MasterKeyInfo, NodeInfo, PrepareMasterKeyResponse } from '../../proto/gen/capstan/v1/control.ts';
 import { fromServiceError } from '../../lib/grpc-errors.ts';
-import { ToolError } from '../terminal/tool-error.ts';
+import { ToolError } from '../../terminal/tool-error.ts';
 
 /** google.rpc.Code for a method that the server does not have. */
 const UNIMPLEMENTED = 12;

@@ -1,5 +1,5 @@
 /** What `capstan status` and `capstan whoami` ask a gateway: its version and health, and whose the key is. */
-import { explain } from '../terminal/tool-error.ts';
+import { explain } from '../../terminal/tool-error.ts';
 import { CapstanError } from '../../lib/errors.ts';
 import { getAccount, listKeys, type AccountRow, type KeyRow } from './control.ts';
 import type { GatewayClient } from './gateway-client.ts';

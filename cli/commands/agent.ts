@@ -1,7 +1,7 @@
 import type { Command } from '../command.ts';
-import { readSettings } from '../config.ts';
-import { runPart } from '../parts/part-process.ts';
-import { startAgent } from '../parts/start-part.ts';
+import { readSettings } from '../../terminal/config.ts';
+import { runPart } from '../../supervisor/part-process.ts';
+import { startAgent } from '../../supervisor/start-part.ts';
 
 /** `capstan agent`: runs this part as its own process, as `capstan up` does. */
 export const agent: Command = {

@@ -2,11 +2,11 @@ import { text } from 'node:stream/consumers';
 
 import { CapstanError } from '../../lib/errors.ts';
 import { printResult, type Command, type CommandGroup } from '../command.ts';
-import { GATEWAY_SETTINGS, readSettings } from '../config.ts';
+import { GATEWAY_SETTINGS, readSettings } from '../../terminal/config.ts';
 import { connect } from '../gateway.ts';
-import { ageOf } from '../terminal/age.ts';
-import { renderTable } from '../terminal/table.ts';
-import { ToolError } from '../terminal/tool-error.ts';
+import { ageOf } from '../../terminal/age.ts';
+import { renderTable } from '../../terminal/table.ts';
+import { ToolError } from '../../terminal/tool-error.ts';
 
 const channelArgument = { name: 'channel', description: 'id of the channel' };
 

@@ -1,8 +1,8 @@
 import { buildOptions, buildOptionSpecs } from '../build-options.ts';
-import { projectFolder } from '../build/notebook.ts';
+import { projectFolder } from '../../compiler/build/notebook.ts';
 import type { Command } from '../command.ts';
-import { flagOption } from '../options.ts';
-import { sizeText } from '../deploy/size-text.ts';
+import { flagOption } from '../../terminal/options.ts';
+import { sizeText } from '../../terminal/size-text.ts';
 
 /** `capstan build [folder]`: builds without deploying. */
 export const build: Command = {
@@ -20,7 +20,10 @@ export const build: Command = {
   examples: ['build', 'build hello --list', 'build hello --exclude torch,numpy'],
   async run({ args, options, env, terminal }) {
     const folder = await projectFolder(args[0], env.cwd, terminal);
-    const [{ build: buildFolder }, { withFolder }] = await Promise.all([import('../build/build.ts'), import('../build/folder-lock.ts')]);
+    const [{ build: buildFolder }, { withFolder }] = await Promise.all([
+      import('../../compiler/build/build.ts'),
+      import('../../compiler/build/folder-lock.ts'),
+    ]);
     terminal.step(`building ${folder}`);
     const { application, artifact } = await withFolder(folder, terminal, () =>
       buildFolder(folder, buildOptions(options, env, folder), terminal),

@@ -1,10 +1,10 @@
 import { printResult, type Command, type CommandGroup } from '../command.ts';
-import { textOption } from '../options.ts';
-import { GATEWAY_SETTINGS, readSettings } from '../config.ts';
+import { textOption } from '../../terminal/options.ts';
+import { GATEWAY_SETTINGS, readSettings } from '../../terminal/config.ts';
 import { connect } from '../gateway.ts';
-import { ageOf } from '../terminal/age.ts';
-import { renderTable } from '../terminal/table.ts';
-import { sizeText } from '../deploy/size-text.ts';
+import { ageOf } from '../../terminal/age.ts';
+import { renderTable } from '../../terminal/table.ts';
+import { sizeText } from '../../terminal/size-text.ts';
 
 const DIGITS = 12;
 

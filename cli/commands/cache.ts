@@ -1,8 +1,8 @@
 import { CapstanError } from '../../lib/errors.ts';
 import { cacheFolder } from '../build-options.ts';
 import { printResult, type Command, type CommandGroup } from '../command.ts';
-import { sizeText } from '../deploy/size-text.ts';
-import { renderTable } from '../terminal/table.ts';
+import { sizeText } from '../../terminal/size-text.ts';
+import { renderTable } from '../../terminal/table.ts';
 
 const list: Command = {
   name: 'list',
@@ -11,7 +11,7 @@ const list: Command = {
   examples: ['cache list'],
   async run(invocation) {
     const { env, terminal } = invocation;
-    const { cacheContents } = await import('../build/cache-contents.ts');
+    const { cacheContents } = await import('../../compiler/build/cache-contents.ts');
     const rows = await cacheContents(cacheFolder(env));
     printResult(invocation, rows, () => {
       terminal.data(
@@ -33,7 +33,7 @@ const clear: Command = {
   examples: ['cache clear', 'cache clear downloads'],
   async run(invocation) {
     const { args, env, terminal } = invocation;
-    const { cacheContents, clearCache, CACHE_KINDS } = await import('../build/cache-contents.ts');
+    const { cacheContents, clearCache, CACHE_KINDS } = await import('../../compiler/build/cache-contents.ts');
     const kinds = args[0] === undefined ? CACHE_KINDS : CACHE_KINDS.filter((kind) => kind === args[0]);
     if (kinds.length === 0)
       throw new CapstanError('INVALID_ARGUMENT', `contents: ${JSON.stringify(args[0])} must be one of ${CACHE_KINDS.join(', ')}`, {

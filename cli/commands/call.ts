@@ -8,14 +8,14 @@ import type { EndpointRow } from '../api/endpoint-row.ts';
 import { tellWaitReasons } from '../api/wait-reason.ts';
 import type { Command, Invocation } from '../command.ts';
 import { readDuration } from '../duration.ts';
-import { flagOption, textOption } from '../options.ts';
-import { GATEWAY_SETTINGS, readSettings } from '../config.ts';
+import { flagOption, textOption } from '../../terminal/options.ts';
+import { GATEWAY_SETTINGS, readSettings } from '../../terminal/config.ts';
 import { connect, gatewayOf } from '../gateway.ts';
 import { CapstanError, codeOfStatus } from '../../lib/errors.ts';
 import { NumberOutOfRange, parseExact, stringifyExact } from '../../lib/exact-json.ts';
 import { errnoOf, messageOf } from '../../lib/to-error.ts';
-import type { Terminal } from '../terminal/terminal.ts';
-import { ToolError } from '../terminal/tool-error.ts';
+import type { Terminal } from '../../terminal/terminal.ts';
+import { ToolError } from '../../terminal/tool-error.ts';
 
 /** Exit codes of jobs that ended otherwise than COMPLETED. */
 const EXIT_CODES: Readonly<Record<string, number>> = { FAILED: 1, CANCELLED: 3, TIMED_OUT: 4 };

@@ -1,9 +1,9 @@
 import { printResult, type Command, type CommandGroup } from '../command.ts';
-import { GATEWAY_SETTINGS, readSettings } from '../config.ts';
+import { GATEWAY_SETTINGS, readSettings } from '../../terminal/config.ts';
 import { connect } from '../gateway.ts';
-import { textOption, type OptionSpec } from '../options.ts';
-import { renderTable } from '../terminal/table.ts';
-import { ToolError } from '../terminal/tool-error.ts';
+import { textOption, type OptionSpec } from '../../terminal/options.ts';
+import { renderTable } from '../../terminal/table.ts';
+import { ToolError } from '../../terminal/tool-error.ts';
 
 const list: Command = {
   name: 'list',

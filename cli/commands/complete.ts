@@ -1,7 +1,7 @@
 import type { Command } from '../command.ts';
-import { GATEWAY_SETTINGS, readSettings } from '../config.ts';
+import { GATEWAY_SETTINGS, readSettings } from '../../terminal/config.ts';
 import { connect } from '../gateway.ts';
-import { textOption } from '../options.ts';
+import { textOption } from '../../terminal/options.ts';
 import { NAME } from '../../lib/endpoint-names.ts';
 
 const KINDS = ['endpoint', 'environment'] as const;

@@ -2,17 +2,17 @@ import { join } from 'node:path';
 
 import { CapstanError } from '../../lib/errors.ts';
 import { buildOptions, buildOptionSpecs } from '../build-options.ts';
-import { projectFolder } from '../build/notebook.ts';
+import { projectFolder } from '../../compiler/build/notebook.ts';
 import type { Command, Invocation } from '../command.ts';
 import { readDuration } from '../duration.ts';
-import { flagOption, textOption } from '../options.ts';
-import { GATEWAY_SETTINGS, keySource, readSettings, type Settings } from '../config.ts';
+import { flagOption, textOption } from '../../terminal/options.ts';
+import { GATEWAY_SETTINGS, keySource, readSettings, type Settings } from '../../terminal/config.ts';
 import type { GatewayClient } from '../api/gateway-client.ts';
 import { connect } from '../gateway.ts';
 import { apiKeyForShell } from '../local.ts';
-import type { Built, BuildOptions } from '../build/build.ts';
-import { pressedKey } from '../terminal/key-press.ts';
-import { sizeText } from '../deploy/size-text.ts';
+import type { Built, BuildOptions } from '../../compiler/build/build.ts';
+import { pressedKey } from '../../terminal/key-press.ts';
+import { sizeText } from '../../terminal/size-text.ts';
 
 /** How long to wait until a deployment serves, s. */
 const WAIT_S = 600;
@@ -61,8 +61,8 @@ export const deploy: Command = {
       { nextCommands, printEndpoints, publicWarning },
       { explainFailures, waitForReleases },
     ] = await Promise.all([
-      import('../build/build.ts'),
-      import('../build/folder-lock.ts'),
+      import('../../compiler/build/build.ts'),
+      import('../../compiler/build/folder-lock.ts'),
       import('../deploy/deploy.ts'),
       import('../deploy/fleet.ts'),
       import('../deploy/fleet-hardware.ts'),
@@ -145,10 +145,10 @@ async function printChanges(folder: string, settings: Settings, { options, env, 
   ] as const)
     if (options[name] !== undefined) throw new CapstanError('INVALID_ARGUMENT', `${flag}: not allowed with --dry-run`, { field: flag });
   const [{ build }, { withFolder }, { dryRun, keptArtifact, printDryRun }, { ARTIFACT }] = await Promise.all([
-    import('../build/build.ts'),
-    import('../build/folder-lock.ts'),
+    import('../../compiler/build/build.ts'),
+    import('../../compiler/build/folder-lock.ts'),
     import('../deploy/dry-run.ts'),
-    import('../deploy/artifact.ts'),
+    import('../../compiler/artifact/artifact.ts'),
   ]);
   const environment = textOption(options, 'env') ?? 'default';
   const service = serviceOf(settings, { options, env, terminal });
@@ -175,8 +175,8 @@ async function preview(folder: string, settings: Settings, { options, env, termi
         field: flag,
       });
   const [{ build }, { withFolder }, { runPreview }] = await Promise.all([
-    import('../build/build.ts'),
-    import('../build/folder-lock.ts'),
+    import('../../compiler/build/build.ts'),
+    import('../../compiler/build/folder-lock.ts'),
     import('../preview/preview.ts'),
   ]);
   return runPreview({

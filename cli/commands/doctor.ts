@@ -1,7 +1,7 @@
 import { errorTable } from '../../lib/errors.ts';
 import type { Command } from '../command.ts';
-import { flagOption } from '../options.ts';
-import { readSettings, SCHEDULER_SETTINGS } from '../config.ts';
+import { flagOption } from '../../terminal/options.ts';
+import { readSettings, SCHEDULER_SETTINGS } from '../../terminal/config.ts';
 
 /** `capstan doctor`: checks this host and says how to fix what is wrong. */
 export const doctor: Command = {

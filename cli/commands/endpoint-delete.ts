@@ -1,7 +1,7 @@
 import { CapstanError } from '../../lib/errors.ts';
 import { printResult, type Command } from '../command.ts';
-import { flagOption, textOption } from '../options.ts';
-import { GATEWAY_SETTINGS, readSettings } from '../config.ts';
+import { flagOption, textOption } from '../../terminal/options.ts';
+import { GATEWAY_SETTINGS, readSettings } from '../../terminal/config.ts';
 import { connect } from '../gateway.ts';
 
 /** `capstan endpoints delete [endpoint]`: deletes one endpoint, or with --all every endpoint of an environment. */

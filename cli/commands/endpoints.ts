@@ -3,10 +3,10 @@ import type { EndpointDetail } from '../api/endpoint-detail.ts';
 import { otherSettings } from '../api/shown-settings.ts';
 import type { EndpointRow } from '../api/endpoint-row.ts';
 import { printResult, type Command, type CommandGroup, type Invocation } from '../command.ts';
-import { textOption } from '../options.ts';
-import { GATEWAY_SETTINGS, readSettings } from '../config.ts';
+import { textOption } from '../../terminal/options.ts';
+import { GATEWAY_SETTINGS, readSettings } from '../../terminal/config.ts';
 import { connect } from '../gateway.ts';
-import { renderTable } from '../terminal/table.ts';
+import { renderTable } from '../../terminal/table.ts';
 import { publicWarning } from '../deploy/report.ts';
 import { endpointDelete } from './endpoint-delete.ts';
 

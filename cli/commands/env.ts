@@ -1,12 +1,12 @@
 import { CapstanError } from '../../lib/errors.ts';
 import type { EndpointRow } from '../api/endpoint-row.ts';
 import { printResult, type Command, type CommandGroup, type Invocation } from '../command.ts';
-import { flagOption } from '../options.ts';
-import { GATEWAY_SETTINGS, readSettings } from '../config.ts';
+import { flagOption } from '../../terminal/options.ts';
+import { GATEWAY_SETTINGS, readSettings } from '../../terminal/config.ts';
 import { connect } from '../gateway.ts';
-import { ageOf } from '../terminal/age.ts';
-import { renderTable } from '../terminal/table.ts';
-import { ToolError } from '../terminal/tool-error.ts';
+import { ageOf } from '../../terminal/age.ts';
+import { renderTable } from '../../terminal/table.ts';
+import { ToolError } from '../../terminal/tool-error.ts';
 
 const environment = { name: 'environment', description: 'name of the environment' };
 

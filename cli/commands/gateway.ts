@@ -1,7 +1,7 @@
 import type { Command } from '../command.ts';
-import { readSettings } from '../config.ts';
-import { runPart } from '../parts/part-process.ts';
-import { startGateway } from '../parts/start-part.ts';
+import { readSettings } from '../../terminal/config.ts';
+import { runPart } from '../../supervisor/part-process.ts';
+import { startGateway } from '../../supervisor/start-part.ts';
 
 /** `capstan gateway`: runs this part as its own process, as `capstan up` does. */
 export const gateway: Command = {

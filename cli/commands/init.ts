@@ -1,6 +1,6 @@
 import { CapstanError } from '../../lib/errors.ts';
 import type { Command } from '../command.ts';
-import { flagOption, textOption } from '../options.ts';
+import { flagOption, textOption } from '../../terminal/options.ts';
 
 const LANGUAGES = ['python', 'typescript'] as const;
 
@@ -18,7 +18,7 @@ export const init: Command = {
     if (flagOption(options, 'here')) {
       if (args.length > 0)
         throw new CapstanError('INVALID_ARGUMENT', 'project: has no meaning with --here, which uses this folder', { field: 'project' });
-      const { declareHere } = await import('../init/declare-here.ts');
+      const { declareHere } = await import('../../compiler/init/declare-here.ts');
       const { file, found } = await declareHere(env.cwd);
       terminal.done(`Created ${file}, which declares ${found}`);
       terminal.next('capstan run');
@@ -30,7 +30,7 @@ export const init: Command = {
         field: 'project',
       });
     const language = LANGUAGES.find((each) => each === textOption(options, 'language')) ?? 'python';
-    const { createProject } = await import('../init/create-project.ts');
+    const { createProject } = await import('../../compiler/init/create-project.ts');
     const files = await createProject(env.cwd, name, language);
     terminal.done(`Created ${name} with ${files.join(', ')}`);
     terminal.next(`cd ${name} && capstan run`);

@@ -3,10 +3,10 @@ import { stringifyExact } from '../../lib/exact-json.ts';
 import type { EndpointRow } from '../api/endpoint-row.ts';
 import { QueueApi, type JobPage, type JobStatus } from '../api/queue-api.ts';
 import { printResult, type ArgumentSpec, type Command, type CommandGroup, type Invocation } from '../command.ts';
-import { flagOption, textOption, type OptionSpec } from '../options.ts';
-import { GATEWAY_SETTINGS, readSettings } from '../config.ts';
+import { flagOption, textOption, type OptionSpec } from '../../terminal/options.ts';
+import { GATEWAY_SETTINGS, readSettings } from '../../terminal/config.ts';
 import { connect, gatewayOf } from '../gateway.ts';
-import { renderTable } from '../terminal/table.ts';
+import { renderTable } from '../../terminal/table.ts';
 
 const endpointArgument: ArgumentSpec = { name: 'endpoint', description: 'id or name' };
 const environmentOption: OptionSpec = { flags: '--env <environment>', description: 'environment of the endpoint', default: 'all' };

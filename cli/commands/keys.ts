@@ -1,10 +1,10 @@
 import { printResult, type Command, type CommandGroup } from '../command.ts';
-import { flagOption, textOption } from '../options.ts';
-import { GATEWAY_SETTINGS, readSettings } from '../config.ts';
+import { flagOption, textOption } from '../../terminal/options.ts';
+import { GATEWAY_SETTINGS, readSettings } from '../../terminal/config.ts';
 import { readDuration } from '../duration.ts';
 import { connect } from '../gateway.ts';
-import { ageOf } from '../terminal/age.ts';
-import { renderTable } from '../terminal/table.ts';
+import { ageOf } from '../../terminal/age.ts';
+import { renderTable } from '../../terminal/table.ts';
 
 const SCOPES = ['all', 'endpoints', 'read-only', 'environment', 'operator'] as const;
 

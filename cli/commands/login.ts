@@ -1,11 +1,11 @@
 import { text } from 'node:stream/consumers';
 
 import { printResult, type Command } from '../command.ts';
-import { readSettings } from '../config.ts';
+import { readSettings } from '../../terminal/config.ts';
 import { loginFile, removeLogin, writeLogin } from '../login-file.ts';
 import { checkKeyTarget } from '../key-target.ts';
-import { readRunFile } from '../run-file.ts';
-import { ToolError } from '../terminal/tool-error.ts';
+import { readRunFile } from '../../supervisor/run-file.ts';
+import { ToolError } from '../../terminal/tool-error.ts';
 
 /**
  * `capstan login --url <base URL>`: stores the address and the key of a remote gateway after the gateway accepted them.

@@ -4,10 +4,10 @@ import { LOG_LEVELS, LOG_STREAMS } from '../../lib/log-filter.ts';
 import type { LogPage, LogRow, LogSearch } from '../api/logs.ts';
 import type { Command } from '../command.ts';
 import { readDuration } from '../duration.ts';
-import { flagOption, textOption } from '../options.ts';
-import { GATEWAY_SETTINGS, readSettings } from '../config.ts';
+import { flagOption, textOption } from '../../terminal/options.ts';
+import { GATEWAY_SETTINGS, readSettings } from '../../terminal/config.ts';
 import { connect } from '../gateway.ts';
-import { endWish } from '../terminal/end-signals.ts';
+import { endWish } from '../../terminal/end-signals.ts';
 
 const MAX_LINES = 1000;
 const DEFAULT_LINES = 100;

@@ -1,7 +1,7 @@
 import { printResult, type Command, type CommandGroup } from '../command.ts';
-import { GATEWAY_SETTINGS, readSettings } from '../config.ts';
+import { GATEWAY_SETTINGS, readSettings } from '../../terminal/config.ts';
 import { connect } from '../gateway.ts';
-import { renderTable } from '../terminal/table.ts';
+import { renderTable } from '../../terminal/table.ts';
 
 const list: Command = {
   name: 'list',

@@ -1,7 +1,7 @@
 import type { MasterKeyInfo } from '../../proto/gen/capstan/v1/control.ts';
 import type { Command, CommandGroup, Invocation } from '../command.ts';
-import { flagOption } from '../options.ts';
-import { readSettings, SCHEDULER_SETTINGS } from '../config.ts';
+import { flagOption } from '../../terminal/options.ts';
+import { readSettings, SCHEDULER_SETTINGS } from '../../terminal/config.ts';
 import { withScheduler } from '../local.ts';
 
 const status: Command = {

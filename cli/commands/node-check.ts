@@ -8,8 +8,8 @@ import { CapstanError, errorTable } from '../../lib/errors.ts';
 import { isErrno, messageOf } from '../../lib/to-error.ts';
 import { printResult, type Command } from '../command.ts';
 import { checkWorkers } from '../node-check/workers.ts';
-import { countOption, flagOption, textOption } from '../options.ts';
-import type { Terminal } from '../terminal/terminal.ts';
+import { countOption, flagOption, textOption } from '../../terminal/options.ts';
+import type { Terminal } from '../../terminal/terminal.ts';
 
 /** Where the systemd unit of the agent has its settings. */
 const ENV_FILE = '/etc/capstan/agent.env';

@@ -1,8 +1,8 @@
 import type { NodeRow } from '../api/nodes.ts';
 import { printResult, type Command } from '../command.ts';
-import { GATEWAY_SETTINGS, readSettings } from '../config.ts';
+import { GATEWAY_SETTINGS, readSettings } from '../../terminal/config.ts';
 import { connect } from '../gateway.ts';
-import { renderTable } from '../terminal/table.ts';
+import { renderTable } from '../../terminal/table.ts';
 import { cellColumn } from './cells.ts';
 
 /** `capstan node list`: the hosts that run workers. */

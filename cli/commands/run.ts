@@ -4,12 +4,12 @@ import { CapstanError } from '../../lib/errors.ts';
 import { isErrno } from '../../lib/to-error.ts';
 import { visibleLine } from '../../lib/visible-text.ts';
 import { cacheFolder } from '../build-options.ts';
-import { projectFolder } from '../build/notebook.ts';
+import { projectFolder } from '../../compiler/build/notebook.ts';
 import type { Command } from '../command.ts';
-import { textOption, type OptionValues } from '../options.ts';
-import { readDotEnv } from '../config.ts';
-import { readEnvFile } from '../deploy/env-file.ts';
-import { endWish } from '../terminal/end-signals.ts';
+import { textOption, type OptionValues } from '../../terminal/options.ts';
+import { readDotEnv } from '../../terminal/config.ts';
+import { readEnvFile } from '../../compiler/application/env-file.ts';
+import { endWish } from '../../terminal/end-signals.ts';
 
 const DEFAULT_PORT = '8888';
 const DEFAULT_HOST = 'localhost';
@@ -45,10 +45,10 @@ export const run: Command = {
     const envPath = textOption(options, 'envFile');
     const envFile = envPath === undefined ? undefined : readEnvFile(envPath, env.cwd);
     const [{ startDevelopment }, { writeDevRunFile }, { mustBeFolder }, { TOOL_FOLDER }] = await Promise.all([
-      import('../dev/development.ts'),
-      import('../dev/dev-run-file.ts'),
-      import('../deploy/application.ts'),
-      import('../deploy/artifact.ts'),
+      import('../../devserver/development.ts'),
+      import('../../devserver/dev-run-file.ts'),
+      import('../../compiler/application/application.ts'),
+      import('../../compiler/artifact/artifact.ts'),
     ]);
     await mustBeFolder(folder);
     const end = endWish();

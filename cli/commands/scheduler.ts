@@ -1,7 +1,7 @@
 import type { Command } from '../command.ts';
-import { readSettings } from '../config.ts';
-import { runPart } from '../parts/part-process.ts';
-import { startScheduler } from '../parts/start-part.ts';
+import { readSettings } from '../../terminal/config.ts';
+import { runPart } from '../../supervisor/part-process.ts';
+import { startScheduler } from '../../supervisor/start-part.ts';
 
 /** `capstan scheduler`: runs this part as its own process, as `capstan up` does. */
 export const scheduler: Command = {

@@ -1,8 +1,8 @@
 import type { CellRow, SchedulerRow } from '../../lib/cluster-list.ts';
 import { printResult, type Command } from '../command.ts';
-import { GATEWAY_SETTINGS, readSettings, SCHEDULER_SETTINGS } from '../config.ts';
-import { ageOfMs } from '../terminal/age.ts';
-import { renderTable } from '../terminal/table.ts';
+import { GATEWAY_SETTINGS, readSettings, SCHEDULER_SETTINGS } from '../../terminal/config.ts';
+import { ageOfMs } from '../../terminal/age.ts';
+import { renderTable } from '../../terminal/table.ts';
 
 /** `capstan schedulers`: who owns each cell, and who would take it over. */
 export const schedulers: Command = {

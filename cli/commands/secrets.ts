@@ -5,12 +5,12 @@ import { CapstanError } from '../../lib/errors.ts';
 import { MAX_SECRET_BYTES } from '../../lib/secret-references.ts';
 import { messageOf } from '../../lib/to-error.ts';
 import { printResult, type Command, type CommandGroup } from '../command.ts';
-import { textOption } from '../options.ts';
-import { GATEWAY_SETTINGS, readSettings } from '../config.ts';
+import { textOption } from '../../terminal/options.ts';
+import { GATEWAY_SETTINGS, readSettings } from '../../terminal/config.ts';
 import { connect } from '../gateway.ts';
-import { ageOf } from '../terminal/age.ts';
-import { renderTable } from '../terminal/table.ts';
-import { ToolError } from '../terminal/tool-error.ts';
+import { ageOf } from '../../terminal/age.ts';
+import { renderTable } from '../../terminal/table.ts';
+import { ToolError } from '../../terminal/tool-error.ts';
 
 const name = { name: 'name', description: 'name of the secret: letters, digits and underscores' };
 const environmentOption = {

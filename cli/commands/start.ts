@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 
 import type { Command } from '../command.ts';
-import { installRoot, readSettings } from '../config.ts';
+import { installRoot, readSettings } from '../../terminal/config.ts';
 import { apiKeyForShell } from '../local.ts';
 import { buildConsole } from '../samples/console.ts';
 
@@ -21,7 +21,7 @@ export const start: Command = {
   settings: ['httpPort', 'grpcPort', 'dataDir', 'apiKey'],
   async run({ options, env, terminal }) {
     const settings = readSettings(options, env);
-    const { runStack } = await import('../supervisor/stack.ts');
+    const { runStack } = await import('../../supervisor/stack.ts');
     terminal.step('starting scheduler, gateway and agent');
     return runStack({
       settings,

@@ -1,11 +1,11 @@
 import { printResult, type Command, type Invocation } from '../command.ts';
-import { GATEWAY_SETTINGS, readSettings, type Settings } from '../config.ts';
+import { GATEWAY_SETTINGS, readSettings, type Settings } from '../../terminal/config.ts';
 import { connect, gatewayOf, gatewaySource } from '../gateway.ts';
-import { flagOption, textOption } from '../options.ts';
-import { ageOf } from '../terminal/age.ts';
-import { endWish } from '../terminal/end-signals.ts';
-import type { Terminal } from '../terminal/terminal.ts';
-import { renderTable } from '../terminal/table.ts';
+import { flagOption, textOption } from '../../terminal/options.ts';
+import { ageOf } from '../../terminal/age.ts';
+import { endWish } from '../../terminal/end-signals.ts';
+import type { Terminal } from '../../terminal/terminal.ts';
+import { renderTable } from '../../terminal/table.ts';
 import { errorTable } from '../../lib/errors.ts';
 import type { KeyOwner, ServiceState } from '../api/service-state.ts';
 import type { AttentionList } from '../api/attention.ts';

@@ -1,7 +1,7 @@
 import type { Command, CommandGroup } from '../command.ts';
-import { readSettings } from '../config.ts';
-import { flagOption, textOption } from '../options.ts';
-import { ToolError } from '../terminal/tool-error.ts';
+import { readSettings } from '../../terminal/config.ts';
+import { flagOption, textOption } from '../../terminal/options.ts';
+import { ToolError } from '../../terminal/tool-error.ts';
 
 const PLACES = 'sqlite:<database file or data folder> or postgres://user@host:port/database';
 /** Progress is shown for tables that take a while. */

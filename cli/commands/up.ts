@@ -1,9 +1,9 @@
 import type { EndpointRow } from '../api/endpoint-row.ts';
 import type { Command } from '../command.ts';
-import { readSettings, type Settings } from '../config.ts';
+import { readSettings, type Settings } from '../../terminal/config.ts';
 import { apiKey, apiKeyForShell, ownSettings, quote } from '../local.ts';
-import type { Terminal } from '../terminal/terminal.ts';
-import { explain } from '../terminal/tool-error.ts';
+import type { Terminal } from '../../terminal/terminal.ts';
+import { explain } from '../../terminal/tool-error.ts';
 
 /**
  * Returns a path of an endpoint that can be called without changes: the health of a queue, or a route without a body
@@ -23,7 +23,7 @@ export const up: Command = {
   examples: ['up', 'up --http-port 9080 --grpc-port 9070', 'up --schedulers 3 --store postgres://capstan@db.example/capstan'],
   async run({ options, env, terminal }) {
     const settings = readSettings(options, env);
-    const { runStack } = await import('../supervisor/stack.ts');
+    const { runStack } = await import('../../supervisor/stack.ts');
     return runStack({
       settings,
       environment: env,

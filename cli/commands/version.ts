@@ -5,8 +5,8 @@ import { join } from 'node:path';
 import { CapstanError, errorTable } from '../../lib/errors.ts';
 import { messageOf } from '../../lib/to-error.ts';
 import { printResult, type Command, type Invocation } from '../command.ts';
-import { GATEWAY_SETTINGS, installRoot, readSettings } from '../config.ts';
-import { flagOption, textOption } from '../options.ts';
+import { GATEWAY_SETTINGS, installRoot, readSettings } from '../../terminal/config.ts';
+import { flagOption, textOption } from '../../terminal/options.ts';
 import { toolVersion } from '../version.ts';
 
 /** `capstan version`: the version of this package, and of the Node that runs it; with `--check` those of the service's parts, with `--verify` whether the installation is whole. */
@@ -37,7 +37,7 @@ async function check(invocation: Invocation): Promise<number> {
     import('../api/versions.ts'),
     import('../doctor/versions.ts'),
     import('../gateway.ts'),
-    import('../terminal/table.ts'),
+    import('../../terminal/table.ts'),
   ]);
   const settings = readSettings(options, env);
   const found = await serviceVersions(await connect(settings, env));

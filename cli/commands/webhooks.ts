@@ -1,9 +1,9 @@
 import { CapstanError } from '../../lib/errors.ts';
 import { printResult, type Command, type CommandGroup } from '../command.ts';
-import { flagOption } from '../options.ts';
-import { GATEWAY_SETTINGS, readSettings } from '../config.ts';
+import { flagOption } from '../../terminal/options.ts';
+import { GATEWAY_SETTINGS, readSettings } from '../../terminal/config.ts';
 import { connect } from '../gateway.ts';
-import { renderTable } from '../terminal/table.ts';
+import { renderTable } from '../../terminal/table.ts';
 
 const list: Command = {
   name: 'list',

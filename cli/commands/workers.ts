@@ -1,8 +1,8 @@
 import { printResult, type Command, type CommandGroup } from '../command.ts';
-import { textOption } from '../options.ts';
-import { GATEWAY_SETTINGS, readSettings } from '../config.ts';
+import { textOption } from '../../terminal/options.ts';
+import { GATEWAY_SETTINGS, readSettings } from '../../terminal/config.ts';
 import { connect } from '../gateway.ts';
-import { renderTable } from '../terminal/table.ts';
+import { renderTable } from '../../terminal/table.ts';
 
 export const workerList: Command = {
   name: 'list',

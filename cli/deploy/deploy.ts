@@ -6,10 +6,10 @@ import { baseImageOf } from '../../lib/base-images.ts';
 import { CapstanError } from '../../lib/errors.ts';
 import { deploy, type Deployed } from '../api/control.ts';
 import type { GatewayClient } from '../api/gateway-client.ts';
-import { createActivity } from '../terminal/activity.ts';
-import type { Terminal } from '../terminal/terminal.ts';
-import type { Application } from './application.ts';
-import type { Artifact } from './artifact.ts';
+import { createActivity } from '../../terminal/activity.ts';
+import type { Terminal } from '../../terminal/terminal.ts';
+import type { Application } from '../../compiler/application/application.ts';
+import type { Artifact } from '../../compiler/artifact/artifact.ts';
 
 /** Retries of transient errors. */
 const RETRIES = 3;

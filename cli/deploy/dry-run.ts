@@ -9,8 +9,8 @@ import { visibleLine } from '../../lib/visible-text.ts';
 import { deployedSettings } from '../../lib/normal-settings.ts';
 import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
 import type { GatewayClient } from '../api/gateway-client.ts';
-import type { Terminal } from '../terminal/terminal.ts';
-import { archiveContents, type ArchiveContents } from './archive-contents.ts';
+import type { Terminal } from '../../terminal/terminal.ts';
+import { archiveContents, type ArchiveContents } from '../../compiler/artifact/archive-contents.ts';
 import {
   changesBetween,
   comparedSettings,

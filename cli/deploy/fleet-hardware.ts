@@ -1,9 +1,9 @@
 /** Which endpoints request hardware that no connected node has, before anything is uploaded. */
 import { GpuTable } from '../../lib/gpu-table.ts';
 import type { MachineType } from '../api/nodes.ts';
-import { ToolError } from '../terminal/tool-error.ts';
-import type { Terminal } from '../terminal/terminal.ts';
-import type { Application } from './application.ts';
+import { ToolError } from '../../terminal/tool-error.ts';
+import type { Terminal } from '../../terminal/terminal.ts';
+import type { Application } from '../../compiler/application/application.ts';
 
 export type HostHardware = Pick<MachineType, 'cpus' | 'memoryBytes' | 'devices'>;
 

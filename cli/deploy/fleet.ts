@@ -1,9 +1,9 @@
 /** Checks before an upload whether any host has the packages that a build left out because the base image has them. */
 import { baseImageOf, preinstalledPackages } from '../../lib/base-images.ts';
 import type { MachineType } from '../api/nodes.ts';
-import type { Terminal } from '../terminal/terminal.ts';
-import { ToolError } from '../terminal/tool-error.ts';
-import type { Application } from './application.ts';
+import type { Terminal } from '../../terminal/terminal.ts';
+import { ToolError } from '../../terminal/tool-error.ts';
+import type { Application } from '../../compiler/application/application.ts';
 
 export type HostOffer = Pick<MachineType, 'packages' | 'images'>;
 

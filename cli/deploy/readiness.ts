@@ -6,7 +6,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 
 import { CapstanError } from '../../lib/errors.ts';
 import type { WorkerStart } from '../api/worker-start.ts';
-import type { Terminal } from '../terminal/terminal.ts';
+import type { Terminal } from '../../terminal/terminal.ts';
 
 const POLL_MS = 500;
 

@@ -1,9 +1,9 @@
 /** Prints the result of a deployment: the endpoints by kind and the command to try next. */
 import type { EndpointRow } from '../api/endpoint-row.ts';
 import { quote } from '../local.ts';
-import type { Terminal } from '../terminal/terminal.ts';
-import type { Parameter } from './parameters.ts';
-import type { Application, ApplicationEndpoint } from './application.ts';
+import type { Terminal } from '../../terminal/terminal.ts';
+import type { Parameter } from '../../compiler/signatures/parameters.ts';
+import type { Application, ApplicationEndpoint } from '../../compiler/application/application.ts';
 
 export function printEndpoints(rows: readonly EndpointRow[], terminal: Terminal): void {
   const balanced = rows.filter(({ kind }) => kind === 'load-balanced');

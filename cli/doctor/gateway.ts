@@ -4,9 +4,9 @@ import { messageOf } from '../../lib/to-error.ts';
 import { certificateProblem } from '../api/certificate-trust.ts';
 import { connectGateway } from '../api/gateway-client.ts';
 import { listNodes, type NodeRow } from '../api/nodes.ts';
-import type { Environment, Settings } from '../config.ts';
+import type { Environment, Settings } from '../../terminal/config.ts';
 import { gatewayOf } from '../gateway.ts';
-import { explain } from '../terminal/tool-error.ts';
+import { explain } from '../../terminal/tool-error.ts';
 import { fault, ok, warning, type Finding } from './finding.ts';
 import { deviceFindings, gatewayFindings, isolationFindings } from './node.ts';
 

@@ -11,7 +11,7 @@ import { z } from 'zod';
 import type { NodeCheckRow } from '../../agent/node-check.ts';
 import { CapstanError } from '../../lib/errors.ts';
 import { messageOf } from '../../lib/to-error.ts';
-import { installRoot } from '../config.ts';
+import { installRoot } from '../../terminal/config.ts';
 
 export interface WorkersCheck {
   /** Of the agent's settings and of this process. */

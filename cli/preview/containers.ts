@@ -4,7 +4,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import type { EndpointRow } from '../api/endpoint-row.ts';
 import type { GatewayClient } from '../api/gateway-client.ts';
 import { listWorkers } from '../api/workers.ts';
-import type { Terminal } from '../terminal/terminal.ts';
+import type { Terminal } from '../../terminal/terminal.ts';
 
 const LOOK_EVERY_MS = 300;
 const SERVING = new Set(['IDLE', 'RUNNING']);

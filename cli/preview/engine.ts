@@ -3,7 +3,7 @@ import type Docker from 'dockerode';
 
 import { findContainerSocket } from '../../lib/container-socket.ts';
 import { messageOf } from '../../lib/to-error.ts';
-import { ToolError } from '../terminal/tool-error.ts';
+import { ToolError } from '../../terminal/tool-error.ts';
 
 /** Labels of a preview's network. */
 const PREVIEW = 'capstan.preview';

@@ -12,13 +12,13 @@ import type Docker from 'dockerode';
 
 import { messageOf } from '../../lib/to-error.ts';
 import { connectGateway } from '../api/gateway-client.ts';
-import type { Built } from '../build/build.ts';
-import type { Environment, Settings } from '../config.ts';
+import type { Built } from '../../compiler/build/build.ts';
+import type { Environment, Settings } from '../../terminal/config.ts';
 import { deployApplication } from '../deploy/deploy.ts';
 import { nextCommands, printEndpoints } from '../deploy/report.ts';
 import { apiKey, apiKeyForShell, ownSettings } from '../local.ts';
-import { runStack } from '../supervisor/stack.ts';
-import type { Terminal } from '../terminal/terminal.ts';
+import { runStack } from '../../supervisor/stack.ts';
+import type { Terminal } from '../../terminal/terminal.ts';
 import { containersRunning } from './containers.ts';
 import { connectEngine, createNetwork, knownPreviews, localImages, removePreview, type PreviewName } from './engine.ts';
 import { createPreviewFolder, isDead, previewFolders, removePreviewFolder } from './folder.ts';

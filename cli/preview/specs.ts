@@ -1,7 +1,7 @@
 /** Selects an application's endpoints for a preview, each with one container, and their images. */
 import { baseImageOf, defaultBaseImage, imageReference } from '../../lib/base-images.ts';
-import type { Application, ApplicationEndpoint } from '../deploy/application.ts';
-import { ToolError } from '../terminal/tool-error.ts';
+import type { Application, ApplicationEndpoint } from '../../compiler/application/application.ts';
+import { ToolError } from '../../terminal/tool-error.ts';
 
 export interface PreviewChoice {
   /** Image of `--image`. */

@@ -5,8 +5,8 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 
 import { toError } from '../../lib/to-error.ts';
-import { installRoot } from '../config.ts';
-import type { Terminal } from '../terminal/terminal.ts';
+import { installRoot } from '../../terminal/config.ts';
+import type { Terminal } from '../../terminal/terminal.ts';
 
 /** Longest that the installation of what builds it may take, ms. */
 const LIMIT_MS = 300_000;

@@ -5,11 +5,11 @@
 import { Endpoint } from '../../sdk/typescript/endpoint.ts';
 import { CapstanError as SdkError, TimeoutError } from '../../sdk/typescript/errors.ts';
 import type { EndpointRow } from '../api/endpoint-row.ts';
-import type { Settings } from '../config.ts';
+import type { Settings } from '../../terminal/config.ts';
 import { curlFor } from '../deploy/report.ts';
 import { apiKey, ownSettings } from '../local.ts';
-import type { Terminal } from '../terminal/terminal.ts';
-import { ToolError } from '../terminal/tool-error.ts';
+import type { Terminal } from '../../terminal/terminal.ts';
+import { ToolError } from '../../terminal/tool-error.ts';
 
 /** The input of that job, and another for the reader to try, which shows how characters are counted. */
 const FIRST_TEXT = 'Capstan runs your functions on your own hosts. Does it work? It does!';

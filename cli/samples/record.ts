@@ -9,7 +9,7 @@ import { z } from 'zod';
 
 import { replaceDurablySync } from '../../lib/durable.ts';
 import { isErrno, messageOf } from '../../lib/to-error.ts';
-import { ToolError } from '../terminal/tool-error.ts';
+import { ToolError } from '../../terminal/tool-error.ts';
 
 const schema = z.record(z.string(), z.string());
 

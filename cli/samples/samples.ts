@@ -10,12 +10,12 @@ import type { EndpointRow } from '../api/endpoint-row.ts';
 import { connectGateway, type GatewayClient } from '../api/gateway-client.ts';
 import { listMachineTypes } from '../api/nodes.ts';
 import { buildOptions } from '../build-options.ts';
-import { build, type Built } from '../build/build.ts';
-import type { Settings } from '../config.ts';
+import { build, type Built } from '../../compiler/build/build.ts';
+import type { Settings } from '../../terminal/config.ts';
 import { deployApplication } from '../deploy/deploy.ts';
 import { apiKey, ownSettings, quote } from '../local.ts';
-import type { Terminal } from '../terminal/terminal.ts';
-import { explain } from '../terminal/tool-error.ts';
+import type { Terminal } from '../../terminal/terminal.ts';
+import { explain } from '../../terminal/tool-error.ts';
 import { planSample, type SamplePlan } from './plan.ts';
 import { readSampleRecord, writeSampleRecord } from './record.ts';
 

@@ -26,7 +26,20 @@ export interface Import {
 export const root = resolve(dirname(fileURLToPath(import.meta.url)), '../..');
 
 /** Folders of the layer table (docs/architecture.md, Folders). */
-export const parts = ['proto', 'lib', 'scheduler', 'agent', 'gateway', 'cli', 'sdk'] as const;
+export const parts = [
+  'proto',
+  'lib',
+  'scheduler',
+  'agent',
+  'gateway',
+  'terminal',
+  'compiler',
+  'devserver',
+  'supervisor',
+  'cli',
+  'sdk',
+  'tools',
+] as const;
 export type Part = (typeof parts)[number];
 
 /** Every source file of the parts, generated code included (nothing generated may import a part either). */

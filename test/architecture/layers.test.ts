@@ -1,7 +1,13 @@
+import { globSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+
 import test from 'ava';
 
-import { importsOf, sourceFiles } from './imports.ts';
+import { importsOf, root, sourceFiles } from './imports.ts';
 import { layerViolations, purityViolations } from './rules.ts';
+
+/** Of the commands, their clients and what they print. */
+const MAX_CLI_LINES = 9_000;
 
 const violationsOf = (file: string, source: string): string[] => layerViolations(importsOf(file, source));
 
@@ -35,6 +41,17 @@ test('no two files import each other in a ring at load', (t) => {
   t.deepEqual(rings, []);
 });
 
+test('the tool itself stays small beside the parts that it starts', (t) => {
+  const lines = globSync('cli/**/*.{ts,mjs}', { cwd: root }).reduce(
+    (sum, file) => sum + readFileSync(join(root, file), 'utf8').split('\n').length - 1,
+    0,
+  );
+  t.true(
+    lines <= MAX_CLI_LINES,
+    `cli/ has ${lines} lines: what belongs to the compiler, the development server or the supervisor goes there`,
+  );
+});
+
 for (const [file, source] of [
   ['lib/errors.ts', `import { start } from '../scheduler/start.ts';`],
   ['scheduler/engine/shell.ts', `import { start } from '../../agent/start.ts';`],
@@ -43,10 +60,30 @@ for (const [file, source] of [
   ['agent/session/session.ts', `await import('../../scheduler/core/step.ts');`],
   ['gateway/routes/run.ts', `import { Endpoint } from '@capstan/sdk';`],
   ['gateway/routes/run.ts', `import { cycles } from '../../bench/store/cycles.ts';`],
-  ['cli/commands/up.ts', `import { start } from '../../scheduler/start.ts';`],
+  ['supervisor/stack.ts', `import { start } from '../scheduler/start.ts';`],
   ['cli/commands/up.ts', `await import('../../scheduler/core/step.ts');`],
   ['cli/commands/up.ts', `import type { Image } from '../../scheduler/core/state.ts';`],
   ['cli/commands/up.ts', `import { start } from '../../agent/start.ts';`],
+  ['cli/commands/up.ts', `await import('../../agent/start.ts');`],
+  ['cli/commands/run.ts', `await import('../../agent/local-workers.ts');`],
+  ['devserver/project.ts', `import { openLocalWorkers } from '../agent/local-workers.ts';`],
+  ['devserver/project.ts', `await import('../scheduler/start.ts');`],
+  ['devserver/project.ts', `import { connect } from '../cli/gateway.ts';`],
+  ['devserver/project.ts', `import { supervise } from '../supervisor/supervisor.ts';`],
+  ['compiler/build/build.ts', `import { connect } from '../../cli/gateway.ts';`],
+  ['compiler/build/build.ts', `import { startDevelopment } from '../../devserver/development.ts';`],
+  ['compiler/build/build.ts', `await import('../../agent/local-workers.ts');`],
+  ['compiler/build/build.ts', `import type { PartPlan } from '../../supervisor/supervisor.ts';`],
+  ['supervisor/stack.ts', `import { build } from '../compiler/build/build.ts';`],
+  ['supervisor/stack.ts', `import { startDevelopment } from '../devserver/development.ts';`],
+  ['supervisor/stack.ts', `import { httpBase } from '../cli/local.ts';`],
+  ['supervisor/stack.ts', `await import('../agent/local-workers.ts');`],
+  ['terminal/terminal.ts', `import { build } from '../compiler/build/build.ts';`],
+  ['terminal/terminal.ts', `import type { RunFile } from '../supervisor/run-file.ts';`],
+  ['terminal/config.ts', `import { httpBase } from '../cli/local.ts';`],
+  ['cli/commands/up.ts', `import { install } from '../../tools/setup.mjs';`],
+  ['lib/errors.ts', `import { ToolError } from '../terminal/tool-error.ts';`],
+  ['scheduler/start.ts', `import { ToolError } from '../terminal/tool-error.ts';`],
   ['agent/start.ts', `import { start } from '../gateway/start.ts';`],
   ['scheduler/core/step.ts', `import { step } from '../../agent/core/step.ts';`],
   ['sdk/typescript/client.ts', `import { CapstanError } from '../../lib/errors.ts';`],
@@ -61,7 +98,11 @@ for (const [file, source] of [
     'scheduler/engine/shell.ts',
     `import { CapstanError } from '../../lib/errors.ts'; import { readFileSync } from 'node:fs'; import pino from 'pino';`,
   ],
-  ['cli/commands/up.ts', `const { start } = await import('../../scheduler/start.ts');`],
+  ['supervisor/start-part.ts', `const { start } = await import('../scheduler/start.ts');`],
+  ['devserver/project.ts', `const { openLocalWorkers } = await import('../agent/local-workers.ts');`],
+  ['devserver/project.ts', `import { discover } from '../compiler/discovery/discover.ts';`],
+  ['cli/commands/up.ts', `import { runStack } from '../../supervisor/stack.ts';`],
+  ['cli/commands/build.ts', `import { build } from '../../compiler/build/build.ts';`],
   ['cli/commands/up.ts', `import type { SchedulerConfig } from '../../scheduler/config.ts';`],
   ['cli/commands/call.ts', `import { Endpoint } from '@capstan/sdk';`],
   ['bench/main.ts', `import { step } from '../scheduler/core/step.ts';`],

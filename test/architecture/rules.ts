@@ -1,5 +1,4 @@
 /** The layer rule and the purity rule as functions over imports; each answers with the breaches it found. */
-import { assertNever } from '../../lib/errors.ts';
 import { partOf, type Import, type Part } from './imports.ts';
 
 const mayImport: Readonly<Record<Part, readonly Part[]>> = {
@@ -8,8 +7,14 @@ const mayImport: Readonly<Record<Part, readonly Part[]>> = {
   scheduler: ['proto', 'lib'],
   agent: ['proto', 'lib'],
   gateway: ['proto', 'lib'],
-  cli: ['proto', 'lib', 'sdk'],
+  terminal: ['lib'],
+  compiler: ['proto', 'lib', 'sdk', 'terminal'],
+  devserver: ['proto', 'lib', 'sdk', 'terminal', 'compiler'],
+  supervisor: ['lib', 'terminal'],
+  cli: ['proto', 'lib', 'sdk', 'terminal', 'compiler', 'devserver', 'supervisor'],
   sdk: [],
+  // It reads the parts' schemas for the docs; nothing imports it.
+  tools: ['lib', 'scheduler', 'agent', 'gateway', 'terminal'],
 };
 
 const OUTSIDE = /^(bench|test|examples|docs|deploy|release)\//;
@@ -22,35 +27,27 @@ export function layerViolations(imports: readonly Import[]): string[] {
     if (OUTSIDE.test(edge.target)) return [`${edge.from} imports ${edge.target}: no part may import what only serves development`];
     const to = partOf(edge.target);
     if (to === null || to === from || mayImport[from].includes(to)) return [];
-    if (from === 'cli') return cliViolation(edge);
+    if (doorsOf[from] !== undefined) return doorViolation(edge, from, doorsOf[from]);
     return [`${edge.from} imports ${edge.target}: ${from} may import ${mayImport[from].join(', ') || 'nothing of ours'}`];
   });
 }
 
-const DOORS =
-  /^\w+\/(start|config)\.ts$|^agent\/(local-workers|node-check)\.ts$|^gateway\/queue-api\.ts$|^scheduler\/store-(copy|check)\.ts$/;
+/** The files of a service that each part of the tool may load. */
+const doorsOf: Readonly<Partial<Record<Part, RegExp>>> = {
+  devserver: /^agent\/local-workers\.ts$|^gateway\/queue-api\.ts$/,
+  supervisor: /^(?:scheduler|agent|gateway)\/(?:start|config)\.ts$/,
+  cli: /^(?:scheduler|agent|gateway)\/config\.ts$|^agent\/node-check\.ts$|^scheduler\/store-(?:copy|check)\.ts$/,
+};
 
-/** The tool loads a part only when its command runs, and only through the part's doors. */
-function cliViolation(edge: Import): string[] {
-  const door = DOORS.test(edge.target);
-  switch (edge.kind) {
-    case 'type':
-      return door
-        ? []
-        : [
-            `${edge.from} imports a type of ${edge.target}: only start.ts, config.ts, agent/local-workers.ts, agent/node-check.ts, gateway/queue-api.ts, scheduler/store-copy.ts and scheduler/store-check.ts are doors`,
-          ];
-    case 'dynamic':
-      return door
-        ? []
-        : [
-            `${edge.from} loads ${edge.target}: only start.ts, config.ts, agent/local-workers.ts, agent/node-check.ts, gateway/queue-api.ts, scheduler/store-copy.ts and scheduler/store-check.ts are doors`,
-          ];
-    case 'static':
-      return [`${edge.from} imports ${edge.target} at load: cli loads a part with import() when its command runs`];
-    default:
-      return assertNever(edge.kind);
-  }
+/** A part of the tool loads a service only when its command runs, and only through the service's doors. */
+function doorViolation(edge: Import, from: Part, doors: RegExp): string[] {
+  const isService = /^(?:scheduler|agent|gateway)\//.test(edge.target);
+  if (!isService) return [`${edge.from} imports ${edge.target}: ${from} may import ${mayImport[from].join(', ')}`];
+  if (!doors.test(edge.target))
+    return [`${edge.from} imports ${edge.target}: it is no door of the service for ${from}/ (test/architecture/rules.ts)`];
+  if (edge.kind === 'static')
+    return [`${edge.from} imports ${edge.target} at load: a service is loaded with import() when its command runs`];
+  return [];
 }
 
 /** True for a file of a pure core. */

@@ -8,7 +8,7 @@ import test from 'ava';
 import { list, type ReadEntry } from 'tar';
 
 import { CapstanError } from '../../lib/errors.ts';
-import { packArtifact, type Artifact } from '../../cli/deploy/artifact.ts';
+import { packArtifact, type Artifact } from '../../compiler/artifact/artifact.ts';
 import { unpack } from '../../agent/artifacts/unpack.ts';
 import { folderOf } from '../support/folder.ts';
 

@@ -5,8 +5,8 @@ import { join } from 'node:path';
 
 import test from 'ava';
 
-import { bytesBelow } from '../../cli/build/cache-contents.ts';
-import { boundUvCache } from '../../cli/build/uv-cache.ts';
+import { bytesBelow } from '../../compiler/build/cache-contents.ts';
+import { boundUvCache } from '../../compiler/build/uv-cache.ts';
 import { folderOf } from '../support/folder.ts';
 import { run } from './fakes/run.ts';
 

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import test from 'ava';
 import { z } from 'zod';
 
-import { cachedFolder, type CacheSpec } from '../../cli/build/cached-folders.ts';
+import { cachedFolder, type CacheSpec } from '../../compiler/build/cached-folders.ts';
 import { folderOf } from '../support/folder.ts';
 
 const order = (root: string, key: unknown, more: Partial<CacheSpec<string>> = {}): CacheSpec<string> => ({

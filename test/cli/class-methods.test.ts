@@ -3,16 +3,16 @@ import { join } from 'node:path';
 
 import test, { type ExecutionContext } from 'ava';
 
-import { build } from '../../cli/build/build.ts';
+import { build } from '../../compiler/build/build.ts';
 import type { EndpointRow } from '../../cli/api/endpoint-row.ts';
-import type { Application } from '../../cli/deploy/application.ts';
+import type { Application } from '../../compiler/application/application.ts';
 import { nextCommands } from '../../cli/deploy/report.ts';
-import { documentOf } from '../../cli/dev/document.ts';
-import { inputViolation } from '../../cli/dev/fit.ts';
-import { routesOf } from '../../cli/dev/routes.ts';
-import { discover } from '../../cli/discovery/discover.ts';
-import type { DeclaredFunction } from '../../cli/discovery/declared.ts';
-import { createTerminal } from '../../cli/terminal/terminal.ts';
+import { documentOf } from '../../devserver/document.ts';
+import { inputViolation } from '../../devserver/fit.ts';
+import { routesOf } from '../../devserver/routes.ts';
+import { discover } from '../../compiler/discovery/discover.ts';
+import type { DeclaredFunction } from '../../compiler/discovery/declared.ts';
+import { createTerminal } from '../../terminal/terminal.ts';
 import { folderOf } from '../support/folder.ts';
 
 const quiet = createTerminal({ out: { write: () => true }, err: { write: () => true }, colours: false });

@@ -7,10 +7,10 @@ import { promisify } from 'node:util';
 import test, { type ExecutionContext } from 'ava';
 import { extract } from 'tar';
 
-import { build } from '../../cli/build/build.ts';
-import { checkCommands } from '../../cli/build/command-check.ts';
-import type { Layer } from '../../cli/deploy/artifact.ts';
-import { createTerminal } from '../../cli/terminal/terminal.ts';
+import { build } from '../../compiler/build/build.ts';
+import { checkCommands } from '../../compiler/build/command-check.ts';
+import type { Layer } from '../../compiler/artifact/artifact.ts';
+import { createTerminal } from '../../terminal/terminal.ts';
 import { folderOf } from '../support/folder.ts';
 
 interface Made {

@@ -7,7 +7,7 @@ import { optionsOf, type Command } from '../../cli/command.ts';
 import { allCommands, findCommand, leafCommands } from '../../cli/commands.ts';
 import { currentSpelling } from '../../cli/old-spellings.ts';
 import { buildProgram } from '../../cli/program.ts';
-import { ageOf } from '../../cli/terminal/age.ts';
+import { ageOf } from '../../terminal/age.ts';
 import { run } from './fakes/run.ts';
 
 const bin = join(import.meta.dirname, '../../cli/capstan.mjs');

@@ -6,9 +6,9 @@ import { join } from 'node:path';
 import test, { type ExecutionContext } from 'ava';
 
 import { connectGateway } from '../../cli/api/gateway-client.ts';
-import { build } from '../../cli/build/build.ts';
+import { build } from '../../compiler/build/build.ts';
 import { deployApplication } from '../../cli/deploy/deploy.ts';
-import { createTerminal } from '../../cli/terminal/terminal.ts';
+import { createTerminal } from '../../terminal/terminal.ts';
 import { canFindProcesses } from '../support/processes.ts';
 import { Stack } from '../support/stack.ts';
 import { FaultProxy, steps, type Step } from './fakes/fault-proxy.ts';

@@ -4,9 +4,9 @@ import { join } from 'node:path';
 
 import test from 'ava';
 
-import { excerptOf, placeOf } from '../../cli/dev/excerpt.ts';
-import { originRefusal } from '../../cli/dev/origin.ts';
-import { pageOf } from '../../cli/dev/refusal.ts';
+import { excerptOf, placeOf } from '../../devserver/excerpt.ts';
+import { originRefusal } from '../../devserver/origin.ts';
+import { pageOf } from '../../devserver/refusal.ts';
 import { folderOf } from '../support/folder.ts';
 
 const own = { isPublic: false, host: 'localhost' };

@@ -4,9 +4,9 @@ import { dirname, join } from 'node:path';
 
 import test, { type ExecutionContext } from 'ava';
 
-import { missingServers } from '../../cli/build/app-servers.ts';
-import { discover } from '../../cli/discovery/discover.ts';
-import type { DeclaredEndpoint } from '../../cli/discovery/declared.ts';
+import { missingServers } from '../../compiler/build/app-servers.ts';
+import { discover } from '../../compiler/discovery/discover.ts';
+import type { DeclaredEndpoint } from '../../compiler/discovery/declared.ts';
 import { CapstanError } from '../../lib/errors.ts';
 import { folderOf } from '../support/folder.ts';
 

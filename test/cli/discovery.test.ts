@@ -4,8 +4,8 @@ import { dirname, join } from 'node:path';
 
 import test, { type ExecutionContext } from 'ava';
 
-import { discover } from '../../cli/discovery/discover.ts';
-import type { DeclaredApplication } from '../../cli/discovery/declared.ts';
+import { discover } from '../../compiler/discovery/discover.ts';
+import type { DeclaredApplication } from '../../compiler/discovery/declared.ts';
 import { CapstanError } from '../../lib/errors.ts';
 import { checkSettings, resourceOf } from '../../sdk/typescript/settings.ts';
 import { folderOf } from '../support/folder.ts';

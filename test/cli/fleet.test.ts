@@ -4,11 +4,11 @@ import { join } from 'node:path';
 
 import test from 'ava';
 
-import type { Application } from '../../cli/deploy/application.ts';
+import type { Application } from '../../compiler/application/application.ts';
 import { fittingBuild, lackingPackages, type FleetCheck, type HostOffer } from '../../cli/deploy/fleet.ts';
 import { checkHardware, lackingHardware, type HostHardware } from '../../cli/deploy/fleet-hardware.ts';
-import { createTerminal } from '../../cli/terminal/terminal.ts';
-import { stepText, createActivity } from '../../cli/terminal/activity.ts';
+import { createTerminal } from '../../terminal/terminal.ts';
+import { stepText, createActivity } from '../../terminal/activity.ts';
 
 const endpoint = (name: string, packages: readonly string[], imageName = ''): unknown => ({ spec: { name, packages, imageName } });
 const applicationOf = (...endpoints: readonly unknown[]): Application => ({ endpoints }) as unknown as Application;
@@ -127,7 +127,7 @@ os.waitpid(pid, 0)
 sys.stdout.write(heard.decode())
 `;
   const under = `
-import { pressedKey } from ${JSON.stringify(join(import.meta.dirname, '../../cli/terminal/key-press.ts'))};
+import { pressedKey } from ${JSON.stringify(join(import.meta.dirname, '../../terminal/key-press.ts'))};
 const key = pressedKey(process.stdin);
 process.stdout.write('?');
 process.stdout.write(JSON.stringify(await key));

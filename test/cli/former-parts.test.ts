@@ -6,7 +6,7 @@ import { join } from 'node:path';
 
 import test, { type ExecutionContext } from 'ava';
 
-import { formerPartsEnded, PartsFile } from '../../cli/supervisor/former-parts.ts';
+import { formerPartsEnded, PartsFile } from '../../supervisor/former-parts.ts';
 import { identityOf, type ProcessIdentity } from '../../lib/lock.mjs';
 import { folderOf } from '../support/folder.ts';
 

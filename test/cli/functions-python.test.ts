@@ -1,10 +1,10 @@
 /** How a function in Python is found and its parameters are read, without running its module. */
 import test from 'ava';
 
-import { readApplication } from '../../cli/deploy/application.ts';
-import { listFiles } from '../../cli/deploy/files.ts';
+import { readApplication } from '../../compiler/application/application.ts';
+import { listFiles } from '../../compiler/artifact/files.ts';
 import type { EndpointRow } from '../../cli/api/endpoint-row.ts';
-import type { Application } from '../../cli/deploy/application.ts';
+import type { Application } from '../../compiler/application/application.ts';
 import { nextCommands } from '../../cli/deploy/report.ts';
 import { folderOf } from '../support/folder.ts';
 import { inShort, readFunction } from './read-function.ts';

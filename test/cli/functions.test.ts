@@ -5,8 +5,8 @@ import { join } from 'node:path';
 import test from 'ava';
 
 import { CapstanError } from '../../lib/errors.ts';
-import { readFunctions } from '../../cli/deploy/functions.ts';
-import { readManifest } from '../../cli/deploy/manifest.ts';
+import { readFunctions } from '../../compiler/application/functions.ts';
+import { readManifest } from '../../compiler/artifact/manifest.ts';
 import { folderOf } from '../support/folder.ts';
 import { inShort, readFunction } from './read-function.ts';
 

@@ -6,7 +6,7 @@ import type { AddressInfo } from 'node:net';
 import test, { type ExecutionContext } from 'ava';
 
 import { connectGateway } from '../../cli/api/gateway-client.ts';
-import { ToolError } from '../../cli/terminal/tool-error.ts';
+import { ToolError } from '../../terminal/tool-error.ts';
 import { toolVersion } from '../../cli/version.ts';
 
 /** Starts a gateway of `version` that refuses every query with `message`. */

@@ -9,12 +9,12 @@ import test from 'ava';
 
 import { connectGateway } from '../../cli/api/gateway-client.ts';
 import { QueueApi } from '../../cli/api/queue-api.ts';
-import { readSettings } from '../../cli/config.ts';
+import { readSettings } from '../../terminal/config.ts';
 import { examine } from '../../cli/doctor/checks.ts';
 import { httpBase } from '../../cli/local.ts';
-import { writeRunFile } from '../../cli/run-file.ts';
-import { ownBase } from '../../cli/supervisor/own-base.ts';
-import { ToolError } from '../../cli/terminal/tool-error.ts';
+import { writeRunFile } from '../../supervisor/run-file.ts';
+import { ownBase } from '../../supervisor/own-base.ts';
+import { ToolError } from '../../terminal/tool-error.ts';
 import { ownFolder } from '../support/own-folder.ts';
 
 const hasOpenssl = spawnSync('openssl', ['version']).status === 0;

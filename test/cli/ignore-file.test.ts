@@ -5,7 +5,7 @@ import { dirname, join } from 'node:path';
 
 import test from 'ava';
 
-import { listFiles } from '../../cli/deploy/files.ts';
+import { listFiles } from '../../compiler/artifact/files.ts';
 import { folderOf } from '../support/folder.ts';
 
 const hasGit = spawnSync('git', ['--version']).status === 0;

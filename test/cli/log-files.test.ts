@@ -4,8 +4,8 @@ import { join } from 'node:path';
 
 import test from 'ava';
 
-import { openLogFile } from '../../cli/supervisor/log-file.ts';
-import { readNotice, splitLines } from '../../cli/supervisor/log-line.ts';
+import { openLogFile } from '../../supervisor/log-file.ts';
+import { readNotice, splitLines } from '../../supervisor/log-line.ts';
 import { folderOf } from '../support/folder.ts';
 import { smallDisk, whyNoSmallDisk } from '../support/small-disk.ts';
 

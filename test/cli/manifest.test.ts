@@ -2,8 +2,8 @@
 import test from 'ava';
 
 import { CapstanError } from '../../lib/errors.ts';
-import { readManifest } from '../../cli/deploy/manifest.ts';
-import { explain } from '../../cli/terminal/tool-error.ts';
+import { readManifest } from '../../compiler/artifact/manifest.ts';
+import { explain } from '../../terminal/tool-error.ts';
 
 const fn = { name: 'run', module: 'run.ts' };
 

@@ -3,8 +3,8 @@ import { join } from 'node:path';
 
 import test, { type ExecutionContext } from 'ava';
 
-import { build } from '../../cli/build/build.ts';
-import { createTerminal } from '../../cli/terminal/terminal.ts';
+import { build } from '../../compiler/build/build.ts';
+import { createTerminal } from '../../terminal/terminal.ts';
 import { folderOf } from '../support/folder.ts';
 import { ownFolder } from '../support/own-folder.ts';
 

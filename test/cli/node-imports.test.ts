@@ -10,8 +10,8 @@ import { promisify } from 'node:util';
 import test, { type ExecutionContext } from 'ava';
 import { extract } from 'tar';
 
-import { writeHandlers } from '../../cli/dev/handlers.ts';
-import { discover } from '../../cli/discovery/discover.ts';
+import { writeHandlers } from '../../devserver/handlers.ts';
+import { discover } from '../../compiler/discovery/discover.ts';
 import { folderOf } from '../support/folder.ts';
 import { run } from './fakes/run.ts';
 

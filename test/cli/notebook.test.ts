@@ -4,8 +4,8 @@ import { join } from 'node:path';
 
 import test, { type ExecutionContext } from 'ava';
 
-import { projectFolder } from '../../cli/build/notebook.ts';
-import { createTerminal } from '../../cli/terminal/terminal.ts';
+import { projectFolder } from '../../compiler/build/notebook.ts';
+import { createTerminal } from '../../terminal/terminal.ts';
 import { folderOf } from '../support/folder.ts';
 
 const SDK = 'from capstan import Endpoint';

@@ -4,10 +4,10 @@ import { join } from 'node:path';
 
 import test from 'ava';
 
-import { readApplication } from '../../cli/deploy/application.ts';
-import { discover } from '../../cli/discovery/discover.ts';
-import { declareHere } from '../../cli/init/declare-here.ts';
-import { offerFor } from '../../cli/init/offers.ts';
+import { readApplication } from '../../compiler/application/application.ts';
+import { discover } from '../../compiler/discovery/discover.ts';
+import { declareHere } from '../../compiler/init/declare-here.ts';
+import { offerFor } from '../../compiler/application/offers.ts';
 import * as formerNames from '../../sdk/typescript/former-names.ts';
 import { folderOf } from '../support/folder.ts';
 

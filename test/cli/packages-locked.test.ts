@@ -5,7 +5,7 @@ import { join } from 'node:path';
 
 import test, { type ExecutionContext } from 'ava';
 
-import { installNode } from '../../cli/build/node-packages.ts';
+import { installNode } from '../../compiler/build/node-packages.ts';
 import { CapstanError } from '../../lib/errors.ts';
 import { folderOf } from '../support/folder.ts';
 import { missingRegistry } from '../support/registries.ts';

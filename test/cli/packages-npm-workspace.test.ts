@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import test from 'ava';
 import { extract } from 'tar';
 
-import { withMembers } from '../../cli/build/npm-workspace.ts';
+import { withMembers } from '../../compiler/build/npm-workspace.ts';
 import { folderOf } from '../support/folder.ts';
 import { withoutNpm } from './fakes/package-world.ts';
 import { run } from './fakes/run.ts';

@@ -10,7 +10,7 @@ import { promisify } from 'node:util';
 import test, { type ExecutionContext } from 'ava';
 import { extract } from 'tar';
 
-import { discover } from '../../cli/discovery/discover.ts';
+import { discover } from '../../compiler/discovery/discover.ts';
 import { folderOf } from '../support/folder.ts';
 import { run } from './fakes/run.ts';
 

@@ -4,14 +4,14 @@ import { join } from 'node:path';
 
 import test from 'ava';
 
-import { findLockFile, readLockFile } from '../../cli/build/lock-files.ts';
-import { readPipSettings } from '../../cli/build/pip-settings.ts';
-import { poetryRequirements, poetrySchema, versionsOf } from '../../cli/build/poetry.ts';
-import { requirementName } from '../../cli/build/python-names.ts';
-import { pinsOf, readPythonProject } from '../../cli/build/python-project.ts';
-import { readPyproject } from '../../cli/build/pyproject.ts';
-import { readRequirements } from '../../cli/build/requirements-file.ts';
-import { graphOf } from '../../cli/build/uv-installer.ts';
+import { findLockFile, readLockFile } from '../../compiler/build/lock-files.ts';
+import { readPipSettings } from '../../compiler/build/pip-settings.ts';
+import { poetryRequirements, poetrySchema, versionsOf } from '../../compiler/build/poetry.ts';
+import { requirementName } from '../../compiler/build/python-names.ts';
+import { pinsOf, readPythonProject } from '../../compiler/build/python-project.ts';
+import { readPyproject } from '../../compiler/build/pyproject.ts';
+import { readRequirements } from '../../compiler/build/requirements-file.ts';
+import { graphOf } from '../../compiler/build/uv-installer.ts';
 import { writeFiles } from './fakes/package-world.ts';
 import { folderOf } from '../support/folder.ts';
 

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 
 import test from 'ava';
 
-import { relocateScripts, removeTraces } from '../../cli/build/python-scripts.ts';
+import { relocateScripts, removeTraces } from '../../compiler/build/python-scripts.ts';
 import { folderOf } from '../support/folder.ts';
 
 const BODY = '# -*- coding: utf-8 -*-\nfrom __future__ import annotations\nimport sys\nfrom tool import main\nsys.exit(main())\n';

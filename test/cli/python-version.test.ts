@@ -1,10 +1,10 @@
 /** Which Python a build is for, and what a project allows. */
 import test from 'ava';
 
-import { mustAllow, mustSatisfy, namedPython } from '../../cli/build/python-version.ts';
-import { environmentFor } from '../../cli/build/python-environment.ts';
-import { discover } from '../../cli/discovery/discover.ts';
-import { createTerminal } from '../../cli/terminal/terminal.ts';
+import { mustAllow, mustSatisfy, namedPython } from '../../compiler/build/python-version.ts';
+import { environmentFor } from '../../compiler/build/python-environment.ts';
+import { discover } from '../../compiler/discovery/discover.ts';
+import { createTerminal } from '../../terminal/terminal.ts';
 import { folderOf } from '../support/folder.ts';
 
 test('.python-version names the version', async (t) => {

@@ -1,7 +1,7 @@
 /** One function of a folder, as a deployment reads it. */
-import { readFunctions, type ReadFunction } from '../../cli/deploy/functions.ts';
+import { readFunctions, type ReadFunction } from '../../compiler/application/functions.ts';
 import { CallStyle } from '../../proto/gen/capstan/v1/nodes.ts';
-import { readManifest } from '../../cli/deploy/manifest.ts';
+import { readManifest } from '../../compiler/artifact/manifest.ts';
 
 export async function readFunction(folder: string, module: string, name = 'f'): Promise<ReadFunction> {
   const manifest = { resources: { e: { functions: [{ name, module }] } } };

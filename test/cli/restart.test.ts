@@ -13,7 +13,7 @@ import {
   step,
   type Effect,
   type State,
-} from '../../cli/supervisor/core/restart.ts';
+} from '../../supervisor/core/restart.ts';
 
 const GRACE_MS = 1000;
 const rules = [

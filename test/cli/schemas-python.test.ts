@@ -1,10 +1,10 @@
 /** JSON Schemas that the tool reads from Python sources without running them. */
 import test, { type ExecutionContext } from 'ava';
 
-import { pythonHandler } from '../../cli/build/handlers-python.ts';
-import type { ReadFunction } from '../../cli/deploy/functions.ts';
-import { withinLimit } from '../../cli/deploy/parameters.ts';
-import { discover } from '../../cli/discovery/discover.ts';
+import { pythonHandler } from '../../compiler/build/handlers-python.ts';
+import type { ReadFunction } from '../../compiler/application/functions.ts';
+import { withinLimit } from '../../compiler/signatures/parameters.ts';
+import { discover } from '../../compiler/discovery/discover.ts';
 import { MAX_SCHEMA_LENGTH, MAX_SCHEMAS_LENGTH } from '../../lib/parameter-schemas.ts';
 import { CallStyle, type FunctionSpec, type ParameterSpec } from '../../proto/gen/capstan/v1/nodes.ts';
 import { folderOf } from '../support/folder.ts';

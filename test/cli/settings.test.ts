@@ -5,12 +5,12 @@ import { join } from 'node:path';
 
 import test from 'ava';
 
-import { installRoot, keySource, readSettings } from '../../cli/config.ts';
+import { installRoot, keySource, readSettings } from '../../terminal/config.ts';
 import { gatewayOf } from '../../cli/gateway.ts';
 import { checkKeyTarget, checkTokenTarget } from '../../cli/key-target.ts';
 import { apiKey, apiKeyForShell, httpBase, quote, schedulerAddress } from '../../cli/local.ts';
 import { writeLogin } from '../../cli/login-file.ts';
-import { writeRunFile } from '../../cli/run-file.ts';
+import { writeRunFile } from '../../supervisor/run-file.ts';
 import { CapstanError } from '../../lib/errors.ts';
 import { buildOptions } from '../../cli/build-options.ts';
 import { folderOf } from '../support/folder.ts';

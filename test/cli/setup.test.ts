@@ -10,7 +10,7 @@ import test, { type ExecutionContext } from 'ava';
 import { gone, run, type Run, type RunOptions } from './fakes/run.ts';
 import { folderOf } from '../support/folder.ts';
 
-const cli = join(import.meta.dirname, '../../cli');
+const root = join(import.meta.dirname, '../..');
 
 /** Says how it was called, waits when told to, and lays down what a set-up looks for. */
 const FAKE_NPM = `
@@ -57,10 +57,7 @@ interface Checkout {
 
 async function checkout(t: ExecutionContext): Promise<Checkout> {
   const folder = await folderOf(t);
-  await mkdir(join(folder, 'cli'));
-  for (const file of ['setup.mjs', 'capstan.mjs']) await cp(join(cli, file), join(folder, 'cli', file));
-  await mkdir(join(folder, 'lib'));
-  await cp(join(cli, '../lib/lock.mjs'), join(folder, 'lib/lock.mjs'));
+  for (const file of ['tools/setup.mjs', 'cli/capstan.mjs', 'lib/lock.mjs']) await cp(join(root, file), join(folder, file));
   await writeFile(join(folder, 'cli/main.ts'), FAKE_MAIN);
   await writeFile(join(folder, 'package.json'), '{"type": "module", "devDependencies": {"ava": "*"}}');
   await writeFile(join(folder, 'package-lock.json'), '{}');
@@ -69,7 +66,7 @@ async function checkout(t: ExecutionContext): Promise<Checkout> {
     folder,
     setUp(args, options = {}) {
       const env = { npm_execpath: join(folder, 'npm-cli.js'), npm_node_execpath: process.execPath, ...options.env };
-      const running = run([join(folder, 'cli/setup.mjs'), ...args], { cwd: folder, ...options, env });
+      const running = run([join(folder, 'tools/setup.mjs'), ...args], { cwd: folder, ...options, env });
       t.teardown(async () => {
         running.child.kill('SIGTERM');
         await running.ended;
@@ -81,8 +78,6 @@ async function checkout(t: ExecutionContext): Promise<Checkout> {
       JSON.parse(await readFile(join(folder, 'node_modules/.capstan-setup'), 'utf8').catch(() => 'null')) as { mode: string } | null,
   };
 }
-
-const root = join(import.meta.dirname, '../..');
 
 test('npm runs no scripts of dependencies: what is compiled comes compiled, and a host needs no compiler', async (t) => {
   const asked = run(['config', 'get', 'ignore-scripts'], { program: 'npm', cwd: root });
@@ -259,7 +254,7 @@ test('what was started ends when the set-up is killed', async (t) => {
 test('under npm, the end of its shell is a signal', async (t) => {
   const { folder, setUp } = await checkout(t);
   await ends(setUp(['start'], DONE));
-  await writeFile(join(folder, 'shell.sh'), `"${process.execPath}" cli/setup.mjs start & wait\n`);
+  await writeFile(join(folder, 'shell.sh'), `"${process.execPath}" tools/setup.mjs start & wait\n`);
   await chmod(join(folder, 'shell.sh'), 0o755);
   const shell = run([join(folder, 'shell.sh')], { program: '/bin/sh', cwd: folder, env: { npm_lifecycle_event: 'start' } });
   await shell.hear(/^tool start/m);
@@ -273,7 +268,7 @@ test('no Node that is new enough: one line, exit code 78', async (t) => {
   await ends(setUp(['start'], DONE));
   await rm(join(folder, 'node_modules/.bin/node'));
   const old = `data:text/javascript,Object.defineProperty(process,'versions',{value:{...process.versions,node:'20.20.2'}});Object.defineProperty(process,'version',{value:'v20.20.2'})`;
-  const running = run(['--import', old, join(folder, 'cli/setup.mjs'), 'start'], { cwd: folder });
+  const running = run(['--import', old, join(folder, 'tools/setup.mjs'), 'start'], { cwd: folder });
   t.is(await running.ended, 78);
   t.is(running.stderr(), '✗ Capstan requires Node.js 22.18 or newer, but this is v20.20.2\nhint: Install Node.js 24.\n');
 });
@@ -290,5 +285,5 @@ test('a word it does not know', async (t) => {
   const { setUp } = await checkout(t);
   const running = setUp(['strat']);
   t.is(await ends(running), 2);
-  t.is(running.stderr(), "✗ node cli/setup.mjs: expected start, test, bench, history, sdk, console, release, got 'strat'\n");
+  t.is(running.stderr(), "✗ node tools/setup.mjs: expected start, test, bench, history, sdk, console, release, got 'strat'\n");
 });

@@ -4,8 +4,8 @@ import { join } from 'node:path';
 
 import test, { type ExecutionContext } from 'ava';
 
-import type { Notice } from '../../cli/supervisor/log-line.ts';
-import { supervise, type PartPlan, type Supervisor } from '../../cli/supervisor/supervisor.ts';
+import type { Notice } from '../../supervisor/log-line.ts';
+import { supervise, type PartPlan, type Supervisor } from '../../supervisor/supervisor.ts';
 import { shared } from './fakes/run.ts';
 import { ownFolder } from '../support/own-folder.ts';
 

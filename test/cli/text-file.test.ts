@@ -5,13 +5,13 @@ import { join } from 'node:path';
 
 import test from 'ava';
 
-import { readPyproject } from '../../cli/build/pyproject.ts';
-import { readRequirements } from '../../cli/build/requirements-file.ts';
-import { findLockFile } from '../../cli/build/lock-files.ts';
-import { dependenciesOf } from '../../cli/build/node-packages.ts';
-import { readDotEnv } from '../../cli/config.ts';
-import { listFiles } from '../../cli/deploy/files.ts';
-import { discover } from '../../cli/discovery/discover.ts';
+import { readPyproject } from '../../compiler/build/pyproject.ts';
+import { readRequirements } from '../../compiler/build/requirements-file.ts';
+import { findLockFile } from '../../compiler/build/lock-files.ts';
+import { dependenciesOf } from '../../compiler/build/node-packages.ts';
+import { readDotEnv } from '../../terminal/config.ts';
+import { listFiles } from '../../compiler/artifact/files.ts';
+import { discover } from '../../compiler/discovery/discover.ts';
 import { folderOf } from '../support/folder.ts';
 
 type Encode = (text: string) => Buffer;

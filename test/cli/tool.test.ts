@@ -5,7 +5,7 @@ import { join } from 'node:path';
 
 import test, { type ExecutionContext } from 'ava';
 
-import { explain } from '../../cli/terminal/tool-error.ts';
+import { explain } from '../../terminal/tool-error.ts';
 import { run, type RunOptions } from './fakes/run.ts';
 import { folderOf } from '../support/folder.ts';
 

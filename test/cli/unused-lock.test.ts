@@ -1,7 +1,7 @@
 /** Lock files that their program cannot use, because a dependency is a path, are named. */
 import test from 'ava';
 
-import { unusedLockWarning } from '../../cli/build/node-packages.ts';
+import { unusedLockWarning } from '../../compiler/build/node-packages.ts';
 import { folderOf } from '../support/folder.ts';
 
 const WITH_PATH = { 'package.json': '{"dependencies": {"own": "file:./own"}}', 'own/package.json': '{"name": "own", "version": "1.0.0"}' };

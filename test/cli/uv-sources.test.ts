@@ -4,9 +4,9 @@ import { join } from 'node:path';
 
 import test, { type ExecutionContext } from 'ava';
 
-import { hostMarkers, markerHolds } from '../../cli/build/markers.ts';
-import { readPyproject, type Pyproject } from '../../cli/build/pyproject.ts';
-import { readPythonProject, requirementsFor } from '../../cli/build/python-project.ts';
+import { hostMarkers, markerHolds } from '../../compiler/build/markers.ts';
+import { readPyproject, type Pyproject } from '../../compiler/build/pyproject.ts';
+import { readPythonProject, requirementsFor } from '../../compiler/build/python-project.ts';
 import { folderOf } from '../support/folder.ts';
 import { writeFiles } from './fakes/package-world.ts';
 

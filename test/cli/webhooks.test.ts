@@ -3,8 +3,8 @@ import { join } from 'node:path';
 
 import test from 'ava';
 
-import { readSettings } from '../../cli/config.ts';
-import { stackPlans } from '../../cli/supervisor/plans.ts';
+import { readSettings } from '../../terminal/config.ts';
+import { stackPlans } from '../../supervisor/plans.ts';
 import { WebhookWorld } from '../integration/webhook-world.ts';
 import { gatewayOf } from '../support/gateway.ts';
 import { Receiver } from '../support/receiver.ts';

@@ -7,10 +7,10 @@ import { promisify } from 'node:util';
 import test from 'ava';
 
 import { readConfig } from '../../agent/config.ts';
-import { PART_NODE_ARGS } from '../../cli/parts/part-process.ts';
-import { readSettings } from '../../cli/config.ts';
+import { PART_NODE_ARGS } from '../../supervisor/part-process.ts';
+import { readSettings } from '../../terminal/config.ts';
 import { errorTable } from '../../lib/errors.ts';
-import { stackPlans } from '../../cli/supervisor/plans.ts';
+import { stackPlans } from '../../supervisor/plans.ts';
 import { folderOf } from '../support/folder.ts';
 
 const root = join(import.meta.dirname, '../..');

@@ -9,7 +9,7 @@ import Database from 'better-sqlite3';
 
 import { readChanges } from '../../cli/api/endpoint-changes.ts';
 import { otherSettings, SETTINGS_SELECTION, type ShownSettings } from '../../cli/api/shown-settings.ts';
-import { readManifest } from '../../cli/deploy/manifest.ts';
+import { readManifest } from '../../compiler/artifact/manifest.ts';
 import { readConfig } from '../../gateway/config.ts';
 import { start } from '../../gateway/start.ts';
 import {

@@ -9,7 +9,7 @@ import type { AgentConfigInput } from '../../agent/config.ts';
 import type { ReleaseSpec } from '../../proto/gen/capstan/v1/nodes.ts';
 import { JOIN_TOKEN, type FakeScheduler } from '../agent/fake-scheduler.ts';
 import { addBuild, functionSpec, startScheduler } from '../agent/fixtures.ts';
-import { PART_NODE_ARGS } from '../../cli/parts/part-process.ts';
+import { PART_NODE_ARGS } from '../../supervisor/part-process.ts';
 import type { Place } from '../escapes/places.ts';
 import { folderOf } from '../support/folder.ts';
 import { freePort } from '../support/free-port.ts';

@@ -6,7 +6,7 @@ import { promisify } from 'node:util';
 
 import test, { type ExecutionContext } from 'ava';
 
-import { withoutSamples } from '../../cli/deploy/parameters.ts';
+import { withoutSamples } from '../../compiler/signatures/parameters.ts';
 import type { FunctionSpec } from '../../proto/gen/capstan/v1/nodes.ts';
 import { readFunction } from '../cli/read-function.ts';
 import { answered, ask } from '../conformance/runtime/http-suite.ts';

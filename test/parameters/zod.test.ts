@@ -5,8 +5,8 @@ import { pathToFileURL } from 'node:url';
 
 import test, { type ExecutionContext } from 'ava';
 
-import { withoutSamples } from '../../cli/deploy/parameters.ts';
-import { discover } from '../../cli/discovery/discover.ts';
+import { withoutSamples } from '../../compiler/signatures/parameters.ts';
+import { discover } from '../../compiler/discovery/discover.ts';
 import type { FunctionSpec } from '../../proto/gen/capstan/v1/nodes.ts';
 import { processRuntime, threadRuntime } from '../conformance/runtime/hosts.ts';
 import { answered, ask } from '../conformance/runtime/http-suite.ts';

@@ -9,7 +9,7 @@ import { dirname, join } from 'node:path';
 import test, { type ExecutionContext } from 'ava';
 
 import type { Runtime } from '../../agent/runtimes/runtime.ts';
-import { nodeSdk } from '../../cli/build/sdk-files.ts';
+import { nodeSdk } from '../../compiler/build/sdk-files.ts';
 import { processRuntime, threadRuntime } from '../conformance/runtime/hosts.ts';
 import { startWorkerOf, type TestWorker } from '../conformance/runtime/worker-under-test.ts';
 import { fakePeers, type Asked, type FakePeers } from './fake-peers.ts';

@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import type { Command } from '../../cli/command.ts';
 import { nodeList } from '../../cli/commands/node-list.ts';
 import { workerList } from '../../cli/commands/workers.ts';
-import { createTerminal } from '../../cli/terminal/terminal.ts';
+import { createTerminal } from '../../terminal/terminal.ts';
 import { writeFakeSmi } from '../agent/fake-nvidia-smi.ts';
 import { guard, Stack } from './stack.ts';
 import { until } from './until.ts';

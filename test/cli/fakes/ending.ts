@@ -1,5 +1,5 @@
 /** A command that is told to end, with a clock on which a second passes between two signals. SIGUSR2 ends it with 0. */
-import { endWish } from '../../../cli/terminal/end-signals.ts';
+import { endWish } from '../../../terminal/end-signals.ts';
 
 let now = 0;
 performance.now = () => (now += 1_000);

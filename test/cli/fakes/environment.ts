@@ -1,7 +1,7 @@
 /** Prints the Python environment of the working folder, as JSON; ends with code 65 and the message when it cannot be made. */
-import { discover } from '../../../cli/discovery/discover.ts';
-import { environmentFor } from '../../../cli/build/python-environment.ts';
-import { createTerminal } from '../../../cli/terminal/terminal.ts';
+import { discover } from '../../../compiler/discovery/discover.ts';
+import { environmentFor } from '../../../compiler/build/python-environment.ts';
+import { createTerminal } from '../../../terminal/terminal.ts';
 
 const terminal = createTerminal({ out: process.stdout, err: process.stderr, colours: false });
 const [cacheDir = ''] = process.argv.slice(2);

@@ -7,7 +7,7 @@ import { delimiter, dirname, join } from 'node:path';
 import type { ExecutionContext } from 'ava';
 import { list } from 'tar';
 
-import type { PythonEnvironment } from '../../../cli/build/python-environment.ts';
+import type { PythonEnvironment } from '../../../compiler/build/python-environment.ts';
 import { folderOf } from '../../support/folder.ts';
 import { run, shared } from './run.ts';
 

@@ -4,11 +4,11 @@
  */
 import { join } from 'node:path';
 
-import { readSettings } from '../../../cli/config.ts';
-import type { PartPlan } from '../../../cli/supervisor/supervisor.ts';
-import { runStack } from '../../../cli/supervisor/stack.ts';
-import { createTerminal } from '../../../cli/terminal/terminal.ts';
-import { explain } from '../../../cli/terminal/tool-error.ts';
+import { readSettings } from '../../../terminal/config.ts';
+import type { PartPlan } from '../../../supervisor/supervisor.ts';
+import { runStack } from '../../../supervisor/stack.ts';
+import { createTerminal } from '../../../terminal/terminal.ts';
+import { explain } from '../../../terminal/tool-error.ts';
 import { shared } from './run.ts';
 
 const [dataDir = '', agent = 'serve', after = 'wait'] = process.argv.slice(2);

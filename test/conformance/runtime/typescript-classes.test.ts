@@ -1,9 +1,9 @@
 /** Parameters of a class's methods by TypeScript types: what the tool reads, and what a worker makes of it. */
 import test, { type ExecutionContext } from 'ava';
 
-import { specOf } from '../../../cli/deploy/application.ts';
-import { readManifest } from '../../../cli/deploy/manifest.ts';
-import type { ReadFunction } from '../../../cli/deploy/functions.ts';
+import { specOf } from '../../../compiler/application/application.ts';
+import { readManifest } from '../../../compiler/artifact/manifest.ts';
+import type { ReadFunction } from '../../../compiler/application/functions.ts';
 import { readFunction } from '../../cli/read-function.ts';
 import { folderOf } from '../../support/folder.ts';
 import { jobsOf, type Run } from './functions-under-test.ts';

@@ -1,8 +1,8 @@
 /** Parameters by TypeScript types: the schema that the tool reads from the sources, and what a worker makes of it. */
 import test, { type ExecutionContext } from 'ava';
 
-import type { ReadFunction } from '../../../cli/deploy/functions.ts';
-import { withoutSamples } from '../../../cli/deploy/parameters.ts';
+import type { ReadFunction } from '../../../compiler/application/functions.ts';
+import { withoutSamples } from '../../../compiler/signatures/parameters.ts';
 import type { FunctionSpec } from '../../../proto/gen/capstan/v1/nodes.ts';
 import { inShort, readFunction } from '../../cli/read-function.ts';
 import { folderOf } from '../../support/folder.ts';

@@ -4,8 +4,8 @@ import { once } from 'node:events';
 import { closeSync, openSync } from 'node:fs';
 import { join } from 'node:path';
 
-import { PART_NODE_ARGS, SUPERVISED } from '../../../cli/parts/part-process.ts';
-import type { PartMessage } from '../../../cli/supervisor/child.ts';
+import { PART_NODE_ARGS, SUPERVISED } from '../../../supervisor/part-process.ts';
+import type { PartMessage } from '../../../supervisor/child.ts';
 import { guard } from '../../support/stack.ts';
 import type { Victim } from './victim.ts';
 

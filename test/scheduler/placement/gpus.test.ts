@@ -4,7 +4,7 @@ import { join } from 'node:path';
 
 import test, { type ExecutionContext } from 'ava';
 
-import { renderGpuTable } from '../../../docs/generate-gpus.ts';
+import { renderGpuTable } from '../../../tools/generate-gpus.ts';
 import { GpuTable, type GpuFacts } from '../../../lib/gpu-table.ts';
 import { GpuGroup } from '../../../sdk/typescript/gpus.ts';
 import { readGpuTable } from '../../../scheduler/gpu-table-file.ts';
@@ -157,5 +157,5 @@ test('a file that is wrong is refused with its place and the rule', async (t) =>
 
 test('docs/gpus.md lists the table as it is', async (t) => {
   const page = await readFile(join(import.meta.dirname, '../../../docs/gpus.md'), 'utf8');
-  t.true(page.includes(renderGpuTable()), 'run: node docs/generate-gpus.ts');
+  t.true(page.includes(renderGpuTable()), 'run: node tools/generate-gpus.ts');
 });
