@@ -1,25 +1,15 @@
 /** Fields of accounts, keys, cells and the cluster. */
-import type { ClusterRow } from '../../lib/cluster-list.ts';
 import { CapstanError } from '../../lib/errors.ts';
-import type { AccountInfo, IsolationRulesPatch } from '../../proto/gen/capstan/v1/control.ts';
+import { KeyScope, type AccountInfo, type IsolationRulesPatch } from '../../proto/gen/capstan/v1/control.ts';
 import type { Placed } from './control-calls.ts';
 import { whole } from './endpoint-form.ts';
-import { accountShape, cellShape, keyShape, scopeOf, type ScopeName } from './shapes.ts';
+import { accountShape, cellShape, keyShape } from './shapes.ts';
 import type { Fields } from './fields.ts';
-import { firstOf, pageOf, type Optional, type Page } from './pages.ts';
+import type * as Schema from './gen/schema.ts';
+import { firstOf, pageOf } from './pages.ts';
+import { present } from './message-values.ts';
 
-interface QuotaInputs {
-  readonly workerQuota?: Optional<number>;
-  readonly buildQuotaBytes?: Optional<number>;
-  readonly bodyQuotaBytes?: Optional<number>;
-  readonly isolation?: Optional<{
-    readonly least?: Optional<string>;
-    readonly runtimes?: Optional<readonly string[]>;
-    readonly network?: Optional<string>;
-  }>;
-}
-
-function isolationPatch(given: QuotaInputs['isolation']): { isolation?: IsolationRulesPatch } {
+function isolationPatch(given: Schema.UpdateAccountArguments['isolation']): { isolation?: IsolationRulesPatch } {
   if (given === undefined || given === null) return {};
   const { least, runtimes, network } = given;
   return {
@@ -32,86 +22,81 @@ function isolationPatch(given: QuotaInputs['isolation']): { isolation?: Isolatio
   };
 }
 
-function storageQuotas(given: Omit<QuotaInputs, 'workerQuota' | 'isolation'>): { buildQuotaBytes?: bigint; bodyQuotaBytes?: bigint } {
-  const bytes = (name: 'buildQuotaBytes' | 'bodyQuotaBytes'): object => {
-    const value = given[name] ?? null;
-    if (value === null) return {};
-    if (!Number.isSafeInteger(value) || value < 0)
-      throw new CapstanError('INVALID_ARGUMENT', `${name}: must be a whole number of bytes, 0 or more`, { field: name });
-    return { [name]: BigInt(value) };
+function storageQuotas(given: Pick<Schema.UpdateAccountArguments, 'buildQuotaBytes' | 'bodyQuotaBytes'>): {
+  buildQuotaBytes?: bigint;
+  bodyQuotaBytes?: bigint;
+} {
+  const builds = quotaOf('buildQuotaBytes', given.buildQuotaBytes);
+  const bodies = quotaOf('bodyQuotaBytes', given.bodyQuotaBytes);
+  return {
+    ...(builds === undefined ? {} : { buildQuotaBytes: builds }),
+    ...(bodies === undefined ? {} : { bodyQuotaBytes: bodies }),
   };
-  return { ...bytes('buildQuotaBytes'), ...bytes('bodyQuotaBytes') };
+}
+
+function quotaOf(name: string, value: number | null | undefined): bigint | undefined {
+  if (value === null || value === undefined) return undefined;
+  if (Number.isSafeInteger(value) && value >= 0) return BigInt(value);
+  throw new CapstanError('INVALID_ARGUMENT', `${name}: must be a whole number of bytes, 0 or more`, { field: name });
 }
 
 export function accountFields({ calls, changes, call, change, isOperator, cluster }: Fields) {
   return {
     cells: async () => (await call((control) => control.listCells, {})).cells.map(cellShape),
-    apiKeys: async ({ account }: { account?: Optional<string> }) =>
+    apiKeys: async ({ account }) =>
       (await calls.ofAccount(account ?? '', (control) => control.listKeys, { account: account ?? '' })).reply.keys.map(keyShape),
     account: async () => placedAccount(await calls.at('', (control) => control.getAccount, {})),
-    accounts: async (page: Page) => {
+    accounts: async (page) => {
       const found = await calls.all((control) => control.listAccounts, pageOf(page));
       return firstOf(
         page,
-        found.flatMap(({ cell, reply }) => reply.accounts.map((account) => ({ ...accountShape(account), id: account.id, cell }))),
+        found.flatMap(({ cell, reply }) => reply.accounts.map((account) => accountShape(account, cell))),
       );
     },
-    cluster: (): Promise<ClusterRow> => {
+    cluster: () => {
       // The scheduler checks no key here: it may be a standby, which has none.
       if (isOperator) return cluster();
       throw new CapstanError('PERMISSION_DENIED', 'the key is not permitted to make this call; it requires the scope OPERATOR');
     },
-    createApiKey: async (asked: {
-      name: string;
-      scope: ScopeName;
-      endpoints?: Optional<string[]>;
-      environment?: Optional<string>;
-      expiresInS?: Optional<number>;
-      account?: Optional<string>;
-    }) => {
-      const { reply: made } = await changes.ofAccount(asked.account ?? '', (control) => control.createKey, {
-        name: asked.name,
-        scope: scopeOf(asked.scope),
-        endpoints: asked.endpoints ?? [],
-        environment: asked.environment ?? '',
-        expiresInS: whole('expiresInS', asked.expiresInS ?? 0),
-        account: asked.account ?? '',
+    createApiKey: async ({ name, scope, endpoints, environment, expiresInS, account }) => {
+      const { reply: made } = await changes.ofAccount(account ?? '', (control) => control.createKey, {
+        name,
+        scope: KeyScope[scope],
+        endpoints: [...(endpoints ?? [])],
+        environment: environment ?? '',
+        expiresInS: whole('expiresInS', expiresInS ?? 0),
+        account: account ?? '',
       });
-      return { plaintext: made.text, text: made.text, key: made.key === undefined ? null : keyShape(made.key) };
+      return { plaintext: made.text, text: made.text, key: keyShape(present(made.key, 'key')) };
     },
-    revokeApiKey: async ({ id, account }: { id: string; account?: Optional<string> }) => {
+    revokeApiKey: async ({ id, account }) => {
       const { reply } = await changes.ofAccount(account ?? '', (control) => control.revokeKey, { id, account: account ?? '' });
-      const { key: revoked } = reply;
-      return revoked === undefined ? null : keyShape(revoked);
+      return keyShape(present(reply.key, 'key'));
     },
-    createAccount: async ({
-      id,
-      cell: wanted,
-      workerQuota,
-      isolation,
-      ...storage
-    }: { id: string; cell?: Optional<string> } & QuotaInputs) => {
+    createAccount: async ({ id, cell: wanted, workerQuota, isolation, ...storage }) => {
       const quotas = { workerQuota: whole('workerQuota', workerQuota ?? 0), ...storageQuotas(storage) };
       const request = { id, ...quotas, ...isolationPatch(isolation) };
       const { cell, reply: made } = await changes.at(wanted ?? '', (control) => control.createAccount, request);
-      return { account: made.account === undefined ? null : { ...accountShape(made.account), cell }, keyText: made.keyText };
+      return { account: accountShape(present(made.account, 'account'), cell), keyText: made.keyText };
     },
-    updateAccount: async ({ id, workerQuota, isolation, ...storage }: { id: string } & QuotaInputs) => {
+    updateAccount: async ({ id, workerQuota, isolation, ...storage }) => {
       const workers = workerQuota ?? null;
       const quotas = { ...(workers === null ? {} : { workerQuota: whole('workerQuota', workers) }), ...storageQuotas(storage) };
       const request = { id, ...quotas, ...isolationPatch(isolation) };
       return placedAccount(await changes.ofAccount(id, (control) => control.updateAccount, request));
     },
-    deleteAccount: async (asked: { id: string; force: boolean; stopJobs: boolean }) =>
-      placedAccount(await changes.ofAccount(asked.id, (control) => control.deleteAccount, asked)),
-    moveAccount: async ({ id, cell }: { id: string; cell: string }) => {
+    deleteAccount: async ({ id, force, stopJobs }) => {
+      const request = { id, force: force === true, stopJobs: stopJobs === true };
+      return placedAccount(await changes.ofAccount(id, (control) => control.deleteAccount, request));
+    },
+    moveAccount: async ({ id, cell }) => {
       await changes.ofAccount(id, (control) => control.moveAccount, { id, cell });
       return id;
     },
-    createCell: async ({ name }: { name: string }) => cellShape(await change((control) => control.createCell, { name })),
-  };
+    createCell: async ({ name }) => cellShape(await change((control) => control.createCell, { name })),
+  } satisfies Partial<Schema.Root>;
 }
 
-function placedAccount({ cell, reply }: Placed<AccountInfo>): object {
-  return { ...accountShape(reply), cell };
+function placedAccount({ cell, reply }: Placed<AccountInfo>): Schema.Account {
+  return accountShape(reply, cell);
 }

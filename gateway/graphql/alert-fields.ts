@@ -1,31 +1,27 @@
 /** Fields of the channels of alerts. No field has a whole address. */
 import { AlertChannelKind, type AlertChannel } from '../../proto/gen/capstan/v1/control.ts';
 import type { Fields } from './fields.ts';
-
-interface Added {
-  readonly kind: 'WEBHOOK' | 'EMAIL';
-  readonly address: string;
-}
+import type * as Schema from './gen/schema.ts';
+import { nameOf, orNull, time } from './message-values.ts';
 
 export function alertFields({ call, change }: Fields) {
   return {
     alertChannels: async () => (await call((control) => control.listAlertChannels, {})).channels.map(channelShape),
-    addAlertChannel: async ({ kind, address }: Added) =>
+    addAlertChannel: async ({ kind, address }) =>
       channelShape(await change((control) => control.addAlertChannel, { kind: AlertChannelKind[kind], address })),
-    testAlertChannel: async ({ id }: { readonly id: string }) => {
+    testAlertChannel: async ({ id }) => {
       const { error } = await change((control) => control.testAlertChannel, { id });
-      return error === '' ? null : error;
+      return orNull(error);
     },
-    removeAlertChannel: async ({ id }: { readonly id: string }) =>
-      channelShape(await change((control) => control.removeAlertChannel, { id })),
-  };
+    removeAlertChannel: async ({ id }) => channelShape(await change((control) => control.removeAlertChannel, { id })),
+  } satisfies Partial<Schema.Root>;
 }
 
-function channelShape({ id, kind, address, wholeService, createdAtMs, open, failure }: AlertChannel) {
+function channelShape({ id, kind, address, wholeService, createdAtMs, open, failure }: AlertChannel): Schema.AlertChannel {
   return {
     ...{ id, address, wholeService, open },
-    kind: kind === AlertChannelKind.EMAIL ? 'EMAIL' : 'WEBHOOK',
-    createdAt: new Date(Number(createdAtMs)).toISOString(),
-    failure: failure === '' ? null : failure,
+    kind: nameOf(AlertChannelKind, kind),
+    createdAt: time(createdAtMs),
+    failure: orNull(failure),
   };
 }

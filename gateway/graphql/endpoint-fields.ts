@@ -1,105 +1,86 @@
 /** Fields of environments, endpoints, their releases and their figures. */
-import { fieldOf, UPDATABLE_PLAIN_NAMES, type UpdatablePlainName } from '../../lib/endpoint-settings.ts';
+import { fieldOf, UPDATABLE_PLAIN_NAMES } from '../../lib/endpoint-settings.ts';
 import { CapstanError } from '../../lib/errors.ts';
-import { EndpointPatch, type EndpointSpec, type RateLimit } from '../../proto/gen/capstan/v1/control.ts';
+import { EndpointPatch } from '../../proto/gen/capstan/v1/control.ts';
 import { checkSetting, whole } from './endpoint-form.ts';
-import { historyMessage, historyShape, type HistoryArguments } from './history-shape.ts';
+import { historyMessage, historyShape } from './history-shape.ts';
 import { lastHourMessage, routeFigureShapes, routeHistoryShape } from './route-shapes.ts';
 import { buildShape, deploymentShape, environmentShape, workerShape } from './shapes.ts';
 import { workerStartShape } from './worker-start.ts';
 import type { Fields } from './fields.ts';
-import type { Optional } from './pages.ts';
-
-/** The input EndpointSettings; the schema has checked the types. */
-interface Settings extends Partial<Record<UpdatablePlainName, unknown>> {
-  readonly rateLimits?: readonly (RateLimit & { readonly operation: string })[] | null;
-  readonly env?: unknown;
-  readonly unsetEnv?: readonly string[] | null;
-}
+import type * as Schema from './gen/schema.ts';
+import { present } from './message-values.ts';
 
 export function endpointFields({ calls, call, change, shape, endpointsOf }: Fields) {
-  async function environments(): Promise<(object & { readonly name: string })[]> {
+  async function environments(): Promise<Schema.Environment[]> {
     const found = (await call((control) => control.listEnvironments, {})).environments;
-    return found.map((info) => ({ name: info.name, ...environmentShape(info, async () => (await endpointsOf(info.name)).map(shape)) }));
+    return found.map((info) => environmentShape(info, async () => (await endpointsOf(info.name)).map(shape)));
   }
 
   return {
     environments,
-    environment: async ({ name }: { name: string }) => (await environments()).find((environment) => environment.name === name) ?? null,
-    endpoints: async ({ environment }: { environment?: Optional<string> }) => (await endpointsOf(environment ?? '')).map(shape),
-    endpoint: async ({ id, environment, name }: { id?: Optional<string>; environment?: Optional<string>; name?: Optional<string> }) => {
+    environment: async ({ name }) => (await environments()).find((environment) => environment.name === name) ?? null,
+    endpoints: async ({ environment }) => (await endpointsOf(environment ?? '')).map(shape),
+    endpoint: async ({ id, environment, name }) => {
       if ((id ?? null) === null && (name ?? null) === null)
         throw new CapstanError('INVALID_ARGUMENT', 'endpoint: must be an id, or a name together with its environment', { field: 'id' });
       const found = await endpointsOf((id ?? null) === null ? (environment ?? 'default') : '');
       const info = found.find((each) => ((id ?? null) === null ? each.spec?.name === name : each.id === id));
       return info === undefined ? null : shape(info);
     },
-    builds: async ({ environment, endpoint }: { environment?: Optional<string>; endpoint?: Optional<string> }) =>
+    builds: async ({ environment, endpoint }) =>
       (await call((control) => control.listBuilds, { environment: environment ?? '', endpoint: endpoint ?? '' })).builds.map(buildShape),
-    deployments: async ({ environment, limit }: { environment?: Optional<string>; limit?: Optional<number> }) => {
+    deployments: async ({ environment, limit }) => {
       const request = { environment: environment ?? '', limit: whole('limit', limit ?? 0) };
       return (await call((control) => control.listDeployments, request)).deployments.map(deploymentShape);
     },
-    workers: async ({ endpoint }: { endpoint?: Optional<string> }) =>
+    workers: async ({ endpoint }) =>
       (await calls.all((control) => control.listWorkers, { endpointId: endpoint ?? '' })).flatMap(({ reply }) =>
         reply.workers.map(workerShape),
       ),
-    history: async (given: HistoryArguments) => historyShape(await call((control) => control.getHistory, historyMessage(given))),
-    routeHistory: async (given: HistoryArguments) =>
-      routeHistoryShape(await call((control) => control.getHistory, { ...historyMessage(given), byRoute: true })),
-    routeFigures: async ({ endpoint }: { endpoint: string }) => {
+    history: async (args) => historyShape(await call((control) => control.getHistory, historyMessage(args))),
+    routeHistory: async (args) =>
+      routeHistoryShape(await call((control) => control.getHistory, { ...historyMessage(args), byRoute: true })),
+    routeFigures: async ({ endpoint }) => {
       const now = Date.now();
       return routeFigureShapes(await call((control) => control.getHistory, lastHourMessage(endpoint, now)), now);
     },
-    createEnvironment: async ({ name }: { name: string }) =>
+    createEnvironment: async ({ name }) =>
       environmentShape(await change((control) => control.createEnvironment, { name }), () => Promise.resolve([])),
-    deleteEnvironment: async (asked: { name: string; force: boolean; stopJobs: boolean }) =>
-      (await change((control) => control.deleteEnvironment, asked)).endpoints.map(shape),
-    deploy: async ({ environment, build, endpoints }: { environment?: Optional<string>; build: string; endpoints: EndpointSpec[] }) => {
-      const request = { environment: environment ?? '', buildDigest: build, buildSize: 0, endpoints };
+    deleteEnvironment: async ({ name, force, stopJobs }) => {
+      const request = { name, force: force === true, stopJobs: stopJobs === true };
+      return (await change((control) => control.deleteEnvironment, request)).endpoints.map(shape);
+    },
+    deploy: async ({ environment, build, endpoints }) => {
+      const request = { environment: environment ?? '', buildDigest: build, buildSize: 0, endpoints: [...endpoints] };
       const deployed = await change((control) => control.deploy, request);
       return { environment: deployed.environment, endpoints: deployed.endpoints.map(shape) };
     },
-    updateEndpoint: async ({ endpoint, settings }: { endpoint: string; settings: Settings }) =>
+    updateEndpoint: async ({ endpoint, settings }) =>
       shape(await change((control) => control.updateEndpoint, { endpointId: endpoint, patch: patchOf(settings) })),
-    startWorker: async ({ endpoint }: { endpoint: string }) =>
-      workerStartShape(await change((control) => control.startWorker, { endpointId: endpoint })),
-    deleteEndpoint: async ({
-      environment,
-      endpoint,
-      stopJobs,
-    }: {
-      environment?: Optional<string>;
-      endpoint: string;
-      stopJobs: boolean;
-    }) => {
+    startWorker: async ({ endpoint }) => workerStartShape(await change((control) => control.startWorker, { endpointId: endpoint })),
+    deleteEndpoint: async ({ environment, endpoint, stopJobs }) => {
       const { endpoints } = await change((control) => control.undeploy, {
         environment: environment ?? '',
         endpoints: [endpoint],
-        stopJobs,
+        stopJobs: stopJobs === true,
         all: false,
       });
-      return endpoints.map(shape)[0];
+      return shape(present(endpoints[0], 'endpoint'));
     },
-    deleteEndpoints: async ({ environment, stopJobs }: { environment: string; stopJobs: boolean }) =>
-      (await change((control) => control.undeploy, { environment, endpoints: [], stopJobs, all: true })).endpoints.map(shape),
-    rollback: async ({
-      environment,
-      endpoint,
-      build,
-    }: {
-      environment?: Optional<string>;
-      endpoint?: Optional<string>;
-      build?: Optional<string>;
-    }) => {
+    deleteEndpoints: async ({ environment, stopJobs }) => {
+      const request = { environment, endpoints: [], stopJobs: stopJobs === true, all: true };
+      return (await change((control) => control.undeploy, request)).endpoints.map(shape);
+    },
+    rollback: async ({ environment, endpoint, build }) => {
       const request = { environment: environment ?? '', endpoint: endpoint ?? '', build: build ?? '' };
       const deployed = await change((control) => control.rollback, request);
       return { environment: deployed.environment, endpoints: deployed.endpoints.map(shape) };
     },
-  };
+  } satisfies Partial<Schema.Root>;
 }
 
-function patchOf({ rateLimits, env, unsetEnv, ...settings }: Settings): EndpointPatch {
+function patchOf({ rateLimits, env, unsetEnv, ...settings }: Schema.EndpointSettings): EndpointPatch {
   const given = UPDATABLE_PLAIN_NAMES.filter((name) => (settings[name] ?? null) !== null);
   // Compiles only if the message has every setting that may be changed.
   const fields = given.map((name): [keyof EndpointPatch, unknown] => [fieldOf(name), checkSetting(name, name, settings[name])]);

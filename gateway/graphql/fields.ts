@@ -2,6 +2,7 @@
 import type { ClusterRow } from '../../lib/cluster-list.ts';
 import type { EndpointInfo } from '../../proto/gen/capstan/v1/control.ts';
 import type { ControlCalls } from './control-calls.ts';
+import type * as Schema from './gen/schema.ts';
 
 export interface Fields {
   /** Calls of queries, and of mutations. */
@@ -10,7 +11,7 @@ export interface Fields {
   /** To the cell of the caller's account. */
   readonly call: ControlCalls['own'];
   readonly change: ControlCalls['own'];
-  readonly shape: (info: EndpointInfo) => object;
+  readonly shape: (info: EndpointInfo) => Schema.Endpoint;
   /** Several fields of a query need them; they are read once. All environments: an empty name. */
   readonly endpointsOf: (environment: string) => Promise<EndpointInfo[]>;
   readonly isOperator: boolean;

@@ -9,18 +9,11 @@ import type {
 } from '../../proto/gen/capstan/v1/control.ts';
 
 import { whole } from './endpoint-form.ts';
+import type * as Schema from './gen/schema.ts';
 import { milliseconds } from './job-shape.ts';
 
-/** Arguments of the fields about a range of time. */
-export interface HistoryArguments {
-  readonly endpoint: string;
-  readonly from: number;
-  readonly to?: number | null;
-  readonly step?: number | null;
-}
-
 /** @throws CapstanError INVALID_ARGUMENT */
-export function historyMessage({ endpoint, from, to, step }: HistoryArguments): GetHistoryRequest {
+export function historyMessage({ endpoint, from, to, step }: Schema.HistoryArguments): GetHistoryRequest {
   return {
     endpointId: endpoint,
     fromMs: milliseconds('from', from),
@@ -36,7 +29,7 @@ export function timesOf({ fromMs, stepS, steps }: Pick<GetHistoryResponse, 'from
   return Array.from({ length: steps }, (_, i) => Number(fromMs) + i * stepS * 1000);
 }
 
-export function historyShape(history: GetHistoryResponse): object {
+export function historyShape(history: GetHistoryResponse): Schema.History {
   const { stepS, steps } = history;
   return {
     step: stepS,
@@ -63,21 +56,16 @@ export function historyShape(history: GetHistoryResponse): object {
     execution: durations(history.execution, steps),
     starts: {
       count: history.starts.map(Number),
-      placed: rounded(history.startPlacedMs),
-      artifact: rounded(history.startArtifactMs),
-      started: rounded(history.startStartedMs),
-      loaded: rounded(history.startLoadedMs),
+      placed: roundedOrNull(history.startPlacedMs),
+      artifact: roundedOrNull(history.startArtifactMs),
+      started: roundedOrNull(history.startStartedMs),
+      loaded: roundedOrNull(history.startLoadedMs),
     },
   };
 }
 
-export interface DeviceHistoryArguments extends Omit<HistoryArguments, 'endpoint'> {
-  readonly node: string;
-  readonly device: string;
-}
-
 /** @throws CapstanError INVALID_ARGUMENT */
-export function deviceHistoryMessage({ node, device, from, to, step }: DeviceHistoryArguments): GetDeviceHistoryRequest {
+export function deviceHistoryMessage({ node, device, from, to, step }: Schema.DeviceHistoryArguments): GetDeviceHistoryRequest {
   return {
     nodeId: node,
     device,
@@ -87,27 +75,32 @@ export function deviceHistoryMessage({ node, device, from, to, step }: DeviceHis
   };
 }
 
-export function deviceHistoryShape(history: GetDeviceHistoryResponse): object {
+export function deviceHistoryShape(history: GetDeviceHistoryResponse): Schema.DeviceHistory {
   return {
     step: history.stepS,
     at: timesOf(history),
-    utilization: rounded(history.utilizationPercent),
-    powerWatts: rounded(history.powerWatts),
-    memoryUsedBytes: rounded(history.memoryUsedBytes),
-    temperatureCelsius: rounded(history.temperatureCelsius),
+    utilization: roundedOrNull(history.utilizationPercent),
+    powerWatts: roundedOrNull(history.powerWatts),
+    memoryUsedBytes: roundedOrNull(history.memoryUsedBytes),
+    temperatureCelsius: roundedOrNull(history.temperatureCelsius),
     throttleReasons: history.throttleReasons.map(throttleNames),
-    eccCorrected: rounded(history.eccCorrected),
-    eccUncorrected: rounded(history.eccUncorrected),
+    eccCorrected: roundedOrNull(history.eccCorrected),
+    eccUncorrected: roundedOrNull(history.eccUncorrected),
     xid: history.xid.map((code) => (code === 0 ? null : code)),
   };
 }
 
-export function durations(of: HistoryDurations | undefined, steps: number): object {
+export function durations(of: HistoryDurations | undefined, steps: number): Schema.HistoryDurations {
   const none = Array<number>(steps).fill(Number.NaN);
-  return { p50: rounded(of?.p50Ms ?? none), p95: rounded(of?.p95Ms ?? none), p99: rounded(of?.p99Ms ?? none) };
+  return { p50: roundedOrNull(of?.p50Ms ?? none), p95: roundedOrNull(of?.p95Ms ?? none), p99: roundedOrNull(of?.p99Ms ?? none) };
 }
 
-/** To hundredths: they came as numbers of 32 bits. Null for what is not there. */
-function rounded(values: readonly number[]): (number | null)[] {
-  return values.map((value) => (Number.isNaN(value) ? null : Math.round(value * 100) / 100));
+/** To hundredths: they came as numbers of 32 bits. */
+function rounded(values: readonly number[]): number[] {
+  return values.map((value) => Math.round(value * 100) / 100);
+}
+
+/** The same; null for what is not there. */
+function roundedOrNull(values: readonly number[]): (number | null)[] {
+  return rounded(values).map((value) => (Number.isNaN(value) ? null : value));
 }

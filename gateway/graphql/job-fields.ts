@@ -1,44 +1,36 @@
 /** Fields of jobs, their logs and their webhooks. */
 import { CapstanError } from '../../lib/errors.ts';
-import { cursorOf, endOf, logRequest, logWaitMs, type LogQuery } from '../logs/query.ts';
+import { cursorOf, endOf, logRequest, logWaitMs } from '../logs/query.ts';
 import { unlessAborted } from '../logs/unless-aborted.ts';
 import { whole } from './endpoint-form.ts';
-import { bulkMessage, bulkShape, filterMessage, jobShape, summaryShape, type BulkArguments, type JobSearch } from './job-shape.ts';
-import { logShape, time, webhookShape } from './shapes.ts';
+import { bulkMessage, bulkShape, filterMessage, jobShape, summaryShape } from './job-shape.ts';
+import { logShape, webhookShape } from './shapes.ts';
 import type { Fields } from './fields.ts';
-import type { Optional, Page } from './pages.ts';
-
-interface LogSearchArguments {
-  readonly endpoint: string;
-  readonly filter?: Optional<LogQuery>;
-  readonly limit?: Optional<number>;
-  readonly cursor?: Optional<string>;
-  readonly waitMs?: Optional<number>;
-}
+import type * as Schema from './gen/schema.ts';
+import { orNull, timeOrNull } from './message-values.ts';
 
 export function jobFields({ calls, call, change, draining }: Fields) {
   return {
-    jobs: async ({ endpoint, filter, limit, cursor }: JobSearch) => {
+    jobs: async ({ endpoint, filter, limit, cursor }) => {
       const page = await call((control) => control.searchJobs, {
         endpointId: endpoint,
         ...filterMessage(filter),
         cursor: cursor ?? '',
         limit: whole('limit', limit ?? 0),
       });
-      return { jobs: page.jobs.map(jobShape), cursor: page.cursor === '' ? null : page.cursor, incomplete: page.incomplete };
+      return { jobs: page.jobs.map(jobShape), cursor: orNull(page.cursor), incomplete: page.incomplete };
     },
-    jobSummary: async ({ endpoint, filter }: Pick<JobSearch, 'endpoint' | 'filter'>) =>
+    jobSummary: async ({ endpoint, filter }) =>
       summaryShape(await call((control) => control.summarizeJobs, { endpointId: endpoint, filter: filterMessage(filter) })),
-    countJobs: async (given: BulkArguments) => {
-      const { count, incomplete } = await call((control) => control.countJobs, bulkMessage(given));
+    countJobs: async (args) => {
+      const { count, incomplete } = await call((control) => control.countJobs, bulkMessage(args));
       return { count: Number(count), incomplete };
     },
-    bulkOperations: async ({ endpoint }: { endpoint?: Optional<string> }) =>
+    bulkOperations: async ({ endpoint }) =>
       (await call((control) => control.listBulkOperations, { endpointId: endpoint ?? '' })).operations.map(bulkShape),
-    startBulkOperation: async (given: BulkArguments) =>
-      bulkShape(await change((control) => control.startBulkOperation, bulkMessage(given))),
-    stopBulkOperation: async ({ id }: { id: string }) => bulkShape(await change((control) => control.stopBulkOperation, { id })),
-    job: async ({ endpoint, id }: { endpoint: string; id: string }) => {
+    startBulkOperation: async (args) => bulkShape(await change((control) => control.startBulkOperation, bulkMessage(args))),
+    stopBulkOperation: async ({ id }) => bulkShape(await change((control) => control.stopBulkOperation, { id })),
+    job: async ({ endpoint, id }) => {
       try {
         return jobShape(await call((control) => control.getJob, { endpointId: endpoint, jobId: id }));
       } catch (thrown) {
@@ -46,16 +38,15 @@ export function jobFields({ calls, call, change, draining }: Fields) {
         throw thrown;
       }
     },
-    logs: async (asked: { endpoint: string; worker?: Optional<string>; limit?: Optional<number>; afterMs?: Optional<number> }) => {
-      const { endpoint, worker, limit, afterMs } = asked;
+    logs: async ({ endpoint, worker, limit, afterMs }) => {
       const after = BigInt(Math.max(0, Math.trunc(afterMs ?? 0)));
       const request = { endpointId: endpoint, workerId: worker ?? '', limit: whole('limit', limit ?? 0), afterMs: after };
       return (await call((control) => control.getLogs, request)).lines.map(logShape);
     },
-    searchLogs: async (asked: LogSearchArguments) => {
-      const query = { ...asked.filter, cursor: asked.cursor };
-      const waitMs = logWaitMs(whole('waitMs', asked.waitMs ?? 0), calls.timeoutMs);
-      const request = logRequest(asked.endpoint, query, whole('limit', asked.limit ?? 0), waitMs);
+    searchLogs: async ({ endpoint, filter, limit, cursor: from, waitMs: longest }) => {
+      const query = { ...filter, cursor: from };
+      const waitMs = logWaitMs(whole('waitMs', longest ?? 0), calls.timeoutMs);
+      const request = logRequest(endpoint, query, whole('limit', limit ?? 0), waitMs);
       const search = call((control) => control.getLogs, request);
       const page = waitMs === 0 ? await search : await unlessAborted(search, draining);
       if (page === undefined) throw new CapstanError('UNAVAILABLE', 'the gateway is about to close', { retryAfterMs: 1_000 });
@@ -63,19 +54,19 @@ export function jobFields({ calls, call, change, draining }: Fields) {
       const cursor = cursorOf(page, query.oldestFirst === true);
       return { lines: lines.map(logShape), cursor, incomplete, missingNodes, unfilteredNodes, end: endOf(page, query, Date.now()) };
     },
-    webhooks: async ({ after, limit, newestFirst }: Page & { newestFirst?: Optional<boolean> }) => {
+    webhooks: async ({ after, limit, newestFirst }) => {
       const request = { afterId: after ?? '', limit: whole('limit', limit ?? 0), newestFirst: newestFirst === true };
       const page = await call((control) => control.listWebhooks, request);
-      return { webhooks: page.webhooks.map(webhookShape), next: page.nextAfterId === '' ? null : page.nextAfterId };
+      return { webhooks: page.webhooks.map(webhookShape), next: orNull(page.nextAfterId) };
     },
     webhookSecret: async () => (await call((control) => control.getWebhookSecret, {})).secret,
-    redeliverWebhook: async ({ id }: { id: string }) => {
+    redeliverWebhook: async ({ id }) => {
       await change((control) => control.redeliverWebhook, { id });
       return id;
     },
     rotateWebhookSecret: async () => {
       const { secret, previousUntilMs } = await change((control) => control.rotateWebhookSecret, {});
-      return { secret, previousUntil: time(previousUntilMs ?? 0n) };
+      return { secret, previousUntil: timeOrNull(previousUntilMs ?? 0n) };
     },
-  };
+  } satisfies Partial<Schema.Root>;
 }

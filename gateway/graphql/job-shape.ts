@@ -4,6 +4,7 @@ import { fromPayloadMessage, payloadBytes } from '../../lib/payload.ts';
 import { JobKind, JobState, type Payload } from '../../proto/gen/capstan/v1/common.ts';
 import {
   BulkAction,
+  BulkState,
   type BulkOperation,
   type JobDetail,
   type JobFilter,
@@ -11,34 +12,11 @@ import {
   type QueueReasonSpan,
   type SummarizeJobsResponse,
 } from '../../proto/gen/capstan/v1/control.ts';
-import { time } from './shapes.ts';
-
-/** The input JobFilter. */
-export interface Filter {
-  readonly status?: readonly Exclude<keyof typeof JobState, 'UNSPECIFIED' | 'UNRECOGNIZED'>[] | null;
-  readonly sinceMs?: number | null;
-  readonly untilMs?: number | null;
-  readonly text?: string | null;
-  readonly tag?: string | null;
-}
-
-/** Arguments of the field `jobs`. */
-export interface JobSearch {
-  readonly endpoint: string;
-  readonly filter?: Filter | null;
-  readonly limit?: number | null;
-  readonly cursor?: string | null;
-}
-
-/** Arguments of the fields about many jobs. */
-export interface BulkArguments {
-  readonly endpoint: string;
-  readonly action: 'RETRY' | 'CANCEL' | 'PURGE';
-  readonly filter?: Filter | null;
-}
+import type * as Schema from './gen/schema.ts';
+import { nameOf, orNull, present, time, timeOrNull } from './message-values.ts';
 
 /** @throws CapstanError INVALID_ARGUMENT */
-export function filterMessage(filter: Filter | null | undefined): JobFilter {
+export function filterMessage(filter: Schema.JobFilter | null | undefined): JobFilter {
   return {
     states: (filter?.status ?? []).map((status) => JobState[status]),
     sinceMs: milliseconds('filter.sinceMs', filter?.sinceMs ?? 0),
@@ -48,29 +26,33 @@ export function filterMessage(filter: Filter | null | undefined): JobFilter {
   };
 }
 
-export function bulkMessage({ endpoint, action, filter }: BulkArguments): { endpointId: string; action: BulkAction; filter: JobFilter } {
+export function bulkMessage({ endpoint, action, filter }: Schema.CountJobsArguments): {
+  endpointId: string;
+  action: BulkAction;
+  filter: JobFilter;
+} {
   return { endpointId: endpoint, action: BulkAction[action], filter: filterMessage(filter) };
 }
 
-export function summaryShape({ states, errors }: SummarizeJobsResponse): object {
+export function summaryShape({ states, errors }: SummarizeJobsResponse): Schema.JobSummary {
   return {
-    states: states.map(({ state, count, incomplete }) => ({ status: state.replace(/^JOB_STATE_/, ''), count: Number(count), incomplete })),
+    states: states.map(({ state, count, incomplete }) => ({ status: nameOf(JobState, state), count: Number(count), incomplete })),
     errors: errors.map(({ count, ...group }) => ({ ...group, count: Number(count) })),
   };
 }
 
-export function bulkShape(operation: BulkOperation): object {
+export function bulkShape(operation: BulkOperation): Schema.BulkOperation {
   return {
     id: operation.id,
     endpoint: operation.endpointId,
-    action: operation.action.replace(/^BULK_ACTION_/, ''),
-    state: operation.state.replace(/^BULK_STATE_/, ''),
+    action: nameOf(BulkAction, operation.action),
+    state: nameOf(BulkState, operation.state),
     examined: Number(operation.examined),
     lookedAt: Number(operation.examined),
     changed: Number(operation.changed),
     skipped: Number(operation.skipped),
-    startedAt: time(operation.startedAtMs),
-    endedAt: operation.endedAtMs === 0n ? null : time(operation.endedAtMs),
+    startedAt: timeOrNull(operation.startedAtMs),
+    endedAt: timeOrNull(operation.endedAtMs),
     error: orNull(operation.error),
   };
 }
@@ -82,18 +64,19 @@ export function milliseconds(field: string, value: number): bigint {
   return BigInt(Math.trunc(value));
 }
 
-export function jobShape(detail: JobDetail): object {
-  const { job } = detail;
-  if (job === undefined) throw new Error('the scheduler sent a job without its state');
+export function jobShape(detail: JobDetail): Schema.Job {
+  const job = present(detail.job, 'job');
+  const input = document(detail.input);
+  const output = document(job.output);
   return {
     id: job.id,
     endpoint: job.endpointId,
-    status: job.state.replace(/^JOB_STATE_/, ''),
+    status: nameOf(JobState, job.state),
     isSync: detail.kind === JobKind.RUNSYNC,
     lowPriority: detail.lowPriority,
     submittedAt: time(job.submittedAtMs),
-    startedAt: time(detail.startedAtMs),
-    endedAt: time(detail.endedAtMs),
+    startedAt: timeOrNull(detail.startedAtMs),
+    endedAt: timeOrNull(detail.endedAtMs),
     deleteAt: time(detail.deleteAtMs),
     delayTime: job.delayMs ?? null,
     executionTime: job.executionMs ?? null,
@@ -110,19 +93,21 @@ export function jobShape(detail: JobDetail): object {
     tags: detail.tags,
     pastAttempts: detail.pastAttempts.map(attemptShape),
     queueReasons: detail.queueReasons.map(reasonShape),
-    ...document('input', detail.input),
-    ...document('output', job.output),
+    input: input.text,
+    inputBytes: input.bytes,
+    output: output.text,
+    outputBytes: output.bytes,
   };
 }
 
-function attemptShape(past: PastAttempt): object {
+function attemptShape(past: PastAttempt): Schema.PastAttempt {
   return {
     submittedAt: time(past.submittedAtMs),
     attempt: past.attempt,
     worker: orNull(past.workerId),
     node: orNull(past.nodeId),
-    leasedAt: time(past.leasedAtMs),
-    startedAt: time(past.startedAtMs),
+    leasedAt: timeOrNull(past.leasedAtMs),
+    startedAt: timeOrNull(past.startedAtMs),
     endedAt: time(past.endedAtMs),
     reason: past.reason,
     error: orNull(past.error),
@@ -130,17 +115,12 @@ function attemptShape(past: PastAttempt): object {
   };
 }
 
-function reasonShape({ atMs, untilMs, reason, detail }: QueueReasonSpan): object {
-  return { at: time(atMs), until: time(untilMs), reason, detail: orNull(detail) };
+function reasonShape({ atMs, untilMs, reason, detail }: QueueReasonSpan): Schema.QueueReason {
+  return { at: time(atMs), until: timeOrNull(untilMs), reason, detail: orNull(detail) };
 }
 
-function document(name: 'input' | 'output', message: Payload | undefined): object {
+function document(message: Payload | undefined): { readonly text: string | null; readonly bytes: number | null } {
   const payload = fromPayloadMessage(message);
-  if (payload === undefined) return { [name]: null, [`${name}Bytes`]: null };
-  const text = 'inline' in payload ? Buffer.from(payload.inline).toString('utf8') : null;
-  return { [name]: text, [`${name}Bytes`]: payloadBytes(payload) };
-}
-
-function orNull(text: string): string | null {
-  return text === '' ? null : text;
+  if (payload === undefined) return { text: null, bytes: null };
+  return { text: 'inline' in payload ? Buffer.from(payload.inline).toString('utf8') : null, bytes: payloadBytes(payload) };
 }

@@ -1,6 +1,8 @@
 /** Converts the capacity and state of a node into the schema's numbers and words. */
 import type { NodeInfo } from '../../proto/gen/capstan/v1/control.ts';
 import type { HostHardware, NodeIsolation } from '../../proto/gen/capstan/v1/nodes.ts';
+import type * as Schema from './gen/schema.ts';
+import { orNull, time } from './message-values.ts';
 
 /** Largest Int of GraphQL. */
 const MAX_INT = 0x7fff_ffff;
@@ -13,7 +15,7 @@ export function nodeFigures(node: NodeInfo) {
     id,
     name,
     connected,
-    lastSeenAt: node.lastSeenMs === undefined ? null : new Date(Number(node.lastSeenMs)).toISOString(),
+    lastSeenAt: node.lastSeenMs === undefined ? null : time(node.lastSeenMs),
     draining,
     workers,
     jobs,
@@ -46,21 +48,21 @@ export function nodeFigures(node: NodeInfo) {
       eccUncorrected: device.eccUncorrected === undefined ? null : Number(device.eccUncorrected),
       recoveryAction: device.recoveryAction,
       pciBusId: device.pciBusId,
-      xids: device.xids.map(({ code, text, atMs }) => ({ code, text, at: new Date(Number(atMs)).toISOString() })),
+      xids: device.xids.map(({ code, text, atMs }) => ({ code, text, at: time(atMs) })),
     })),
     deviceProblem: inventory?.deviceProblem ?? '',
     unreachableGateways: inventory?.unreachableGateways ?? [],
     isolation: isolationOf(inventory?.isolation),
     hardware: hardwareOf(inventory?.hardware),
-    agentVersion: node.agentVersion === '' ? null : node.agentVersion,
+    agentVersion: orNull(node.agentVersion),
   };
 }
 
 /** Null from agents that do not report it. */
-function isolationOf(isolation: NodeIsolation | undefined): object | null {
+function isolationOf(isolation: NodeIsolation | undefined): Schema.Isolation | null {
   if (isolation === undefined) return null;
   const { processes, containers, processNetworks, containerNetworks, missing } = isolation;
-  return { processes, containers: containers === '' ? null : containers, processNetworks, containerNetworks, missing };
+  return { processes, containers: orNull(containers), processNetworks, containerNetworks, missing };
 }
 
 /** A number of a node beyond GraphQL's Int would hide all nodes from their operator. */
@@ -69,7 +71,7 @@ function positiveInt(value: number): number | null {
 }
 
 /** Null until the agent has read it. A number that the host does not say is null, a text empty. */
-function hardwareOf(hardware: HostHardware | undefined): object | null {
+function hardwareOf(hardware: HostHardware | undefined): Schema.Hardware | null {
   if (hardware === undefined) return null;
   const { manufacturer, model, isVirtual, cpuCores, cpuSockets, swapBytes, disks, networkInterfaces } = hardware;
   return {

@@ -8,6 +8,7 @@ import { accountFields } from './account-fields.ts';
 import { alertFields } from './alert-fields.ts';
 import { endpointFields } from './endpoint-fields.ts';
 import type { Fields } from './fields.ts';
+import type { Endpoint, Root } from './gen/schema.ts';
 import { jobFields } from './job-fields.ts';
 import { nodeFields } from './node-fields.ts';
 import { secretFields } from './secret-fields.ts';
@@ -18,13 +19,13 @@ export interface RootDeps extends Pick<Fields, 'calls' | 'isOperator' | 'drainin
 }
 
 /** The resolvers of Query and Mutation for one request. */
-export function rootFor({ addresses, ...deps }: RootDeps) {
+export function rootFor({ addresses, ...deps }: RootDeps): Root {
   const read = new Map<string, Promise<EndpointInfo[]>>();
   const { calls } = deps;
   const changes = calls.changing;
   const call: ControlCalls['own'] = (method, request) => calls.own(method, request);
   const change: ControlCalls['own'] = (method, request) => changes.own(method, request);
-  const shape = (info: EndpointInfo): object => {
+  const shape = (info: EndpointInfo): Endpoint => {
     let detail: Promise<GetEndpointResponse> | undefined;
     return endpointShape(info, addresses, () => (detail ??= call((control) => control.getEndpoint, { endpointId: info.id })));
   };

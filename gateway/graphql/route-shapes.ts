@@ -1,5 +1,6 @@
 /** Requests of load-balanced endpoints by route, in GraphQL. */
 import type { GetHistoryRequest, GetHistoryResponse, RouteHistory } from '../../proto/gen/capstan/v1/control.ts';
+import type * as Schema from './gen/schema.ts';
 import { durations, timesOf } from './history-shape.ts';
 
 const HOUR_MS = 3_600_000;
@@ -10,7 +11,7 @@ const STEPS = 12;
 /** The finest step that is kept, s: the figures are as new as can be. */
 const FINEST_S = 10;
 
-export function routeHistoryShape(history: GetHistoryResponse): object {
+export function routeHistoryShape(history: GetHistoryResponse): Schema.RouteHistory {
   const { stepS, steps, routes, allRoutes } = history;
   return {
     step: stepS,
@@ -22,7 +23,7 @@ export function routeHistoryShape(history: GetHistoryResponse): object {
 }
 
 /** `of`: undefined from a scheduler of an earlier version. */
-function seriesShape(of: RouteHistory | undefined, steps: number): object {
+function seriesShape(of: RouteHistory | undefined, steps: number): Schema.RouteSeries {
   const none = Array<number>(steps).fill(0);
   return {
     requests: of?.requests ?? none,
@@ -37,7 +38,7 @@ export function lastHourMessage(endpointId: string, now: number): GetHistoryRequ
   return { endpointId, fromMs: BigInt(firstStep(now)), toMs: 0n, stepS: FINEST_S, byRoute: true, noStepPercentiles: true };
 }
 
-export function routeFigureShapes({ fromMs, stepS, routes, allRoutes }: GetHistoryResponse, now: number): object[] {
+export function routeFigureShapes({ fromMs, stepS, routes, allRoutes }: GetHistoryResponse, now: number): Schema.RouteFigures[] {
   const slot = (place: number): number => Math.floor((Number(fromMs) + place * stepS * 1_000 - firstStep(now)) / STEP_MS);
   const byStep = (counts: readonly number[]): number[] => {
     const sums = Array<number>(STEPS).fill(0);

@@ -1,29 +1,25 @@
 /** Fields of secrets. No field has a value. */
 import type { SecretInfo } from '../../proto/gen/capstan/v1/control.ts';
 import type { Fields } from './fields.ts';
-import type { Optional } from './pages.ts';
-
-interface Named {
-  readonly name: string;
-  readonly environment?: Optional<string>;
-}
+import type * as Schema from './gen/schema.ts';
+import { orNull, time } from './message-values.ts';
 
 export function secretFields({ call, change }: Fields) {
   return {
     secrets: async () => (await call((control) => control.listSecrets, {})).secrets.map(secretShape),
-    setSecret: async ({ name, environment, value }: Named & { readonly value: string }) =>
+    setSecret: async ({ name, environment, value }) =>
       secretShape(await change((control) => control.setSecret, { name, environment: environment ?? '', value })),
-    deleteSecret: async ({ name, environment }: Named) =>
+    deleteSecret: async ({ name, environment }) =>
       secretShape(await change((control) => control.deleteSecret, { name, environment: environment ?? '' })),
-  };
+  } satisfies Partial<Schema.Root>;
 }
 
-function secretShape({ name, environment, createdAtMs, changedAtMs, usedBy }: SecretInfo) {
+function secretShape({ name, environment, createdAtMs, changedAtMs, usedBy }: SecretInfo): Schema.Secret {
   return {
     name,
-    environment: environment === '' ? null : environment,
-    createdAt: new Date(Number(createdAtMs)).toISOString(),
-    changedAt: new Date(Number(changedAtMs)).toISOString(),
+    environment: orNull(environment),
+    createdAt: time(createdAtMs),
+    changedAt: time(changedAtMs),
     usedBy,
   };
 }

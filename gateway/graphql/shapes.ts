@@ -1,6 +1,5 @@
 /** Converts the scheduler's replies into the shapes of the schema. */
-import { DEFAULT_VALUES, READABLE_NAMES, valuesOf } from '../../lib/endpoint-settings.ts';
-import { CapstanError } from '../../lib/errors.ts';
+import { DEFAULT_VALUES, valuesOf } from '../../lib/endpoint-settings.ts';
 import { WORKER_RUNTIMES } from '../../lib/isolation.ts';
 import { EndpointKind } from '../../proto/gen/capstan/v1/common.ts';
 import {
@@ -27,25 +26,9 @@ import {
   type WorkerInfo,
 } from '../../proto/gen/capstan/v1/control.ts';
 import type { FunctionSpec, LogLine, ParameterSpec } from '../../proto/gen/capstan/v1/nodes.ts';
+import type * as Schema from './gen/schema.ts';
+import { knownName, nameOf, orNull, time, timeOrNull } from './message-values.ts';
 import { nodeFigures } from './node-figures.ts';
-
-const scopes = {
-  ALL: KeyScope.ALL,
-  ENDPOINTS: KeyScope.ENDPOINTS,
-  READ_ONLY: KeyScope.READ_ONLY,
-  ENVIRONMENT: KeyScope.ENVIRONMENT,
-  OPERATOR: KeyScope.OPERATOR,
-} as const;
-export type ScopeName = keyof typeof scopes;
-
-export function scopeOf(name: ScopeName): KeyScope {
-  return scopes[name];
-}
-
-function scopeName(scope: KeyScope): ScopeName {
-  for (const name of Object.keys(scopes) as ScopeName[]) if (scopes[name] === scope) return name;
-  throw new CapstanError('INTERNAL', 'the scheduler sent a key without a scope');
-}
 
 /** Addresses at which endpoints are called. */
 export interface Addresses {
@@ -85,7 +68,7 @@ function hostUrl({ base, lbDomain }: Addresses, { id, spec }: EndpointInfo): str
 }
 
 /** `detail` is read only when a field requires it. */
-export function endpointShape(info: EndpointInfo, addresses: Addresses, detail: () => Promise<GetEndpointResponse>): object {
+export function endpointShape(info: EndpointInfo, addresses: Addresses, detail: () => Promise<GetEndpointResponse>): Schema.Endpoint {
   const { spec } = info;
   return {
     id: info.id,
@@ -114,13 +97,11 @@ export function endpointShape(info: EndpointInfo, addresses: Addresses, detail: 
   };
 }
 
-function settingsShape(spec: EndpointSpec | undefined): object {
-  const values: Readonly<Record<string, unknown>> =
-    spec === undefined ? DEFAULT_VALUES : { ...valuesOf(spec), rateLimits: spec.rateLimits };
-  return Object.fromEntries(READABLE_NAMES.map((name) => [name, name === 'rateLimits' ? (values[name] ?? {}) : values[name]]));
+function settingsShape(spec: EndpointSpec | undefined): Schema.Settings {
+  return spec === undefined ? { ...DEFAULT_VALUES, rateLimits: {} } : { ...valuesOf(spec), rateLimits: spec.rateLimits };
 }
 
-function scalingShape(detail: GetEndpointResponse): object {
+function scalingShape(detail: GetEndpointResponse): Schema.Scaling {
   const { workerCounts, workers, rejections, decisions, failedStarts, lastStartError } = detail;
   return {
     counts: workerCounts,
@@ -139,27 +120,27 @@ function scalingShape(detail: GetEndpointResponse): object {
 }
 
 /** Its endpoints are read only when they are requested. */
-export function environmentShape(info: EnvironmentInfo, endpoints: () => Promise<object[]>): object {
+export function environmentShape(info: EnvironmentInfo, endpoints: () => Promise<readonly Schema.Endpoint[]>): Schema.Environment {
   const { name, createdAtMs, workersMax, deployment } = info;
-  return { name, createdAt: time(createdAtMs), workersMax, deployment, endpoints };
+  return { name, createdAt: timeOrNull(createdAtMs), workersMax, deployment, endpoints };
 }
 
-export function buildShape({ deployedAtMs, settings, ...build }: BuildInfo): object {
+export function buildShape({ deployedAtMs, settings, ...build }: BuildInfo): Schema.Build {
   return { ...build, deployedAt: time(deployedAtMs), settings: settings === undefined ? null : releasedShape(settings) };
 }
 
-function releasedShape({ spec, envNames, envChanged }: ReleasedSettings): object {
+function releasedShape({ spec, envNames, envChanged }: ReleasedSettings): Schema.ReleasedSettings {
   return { settings: settingsShape(spec), routes: routeShapes(spec), envNames, envChanged };
 }
 
-function routeShapes(spec: EndpointSpec | undefined): object[] {
+function routeShapes(spec: EndpointSpec | undefined): Schema.Route[] {
   return Object.entries(spec?.routes ?? {}).map(([route, fn]) => {
     const [method = '', path = ''] = route.split(' ');
     return { method, path, function: fn };
   });
 }
 
-export function deploymentShape({ number, environment, atMs, cause, endpoints }: DeploymentInfo): object {
+export function deploymentShape({ number, environment, atMs, cause, endpoints }: DeploymentInfo): Schema.Deployment {
   return {
     number,
     environment,
@@ -169,7 +150,7 @@ export function deploymentShape({ number, environment, atMs, cause, endpoints }:
   };
 }
 
-export function workerShape({ status, nodeId, jobs, maxConcurrency, decision, runtime }: WorkerInfo): object {
+export function workerShape({ status, nodeId, jobs, maxConcurrency, decision, runtime }: WorkerInfo): Schema.Worker {
   return {
     id: status?.workerId ?? '',
     endpoint: status?.endpointId ?? '',
@@ -188,10 +169,11 @@ export function workerShape({ status, nodeId, jobs, maxConcurrency, decision, ru
   };
 }
 
-export function nodeShape(node: NodeInfo): object {
+export function nodeShape(node: NodeInfo, cell: string): Schema.Node {
   const { packages, devices, deviceProblem, ...figures } = nodeFigures(node);
   return {
     ...figures,
+    cell,
     packages: Object.keys(packages),
     packageVersions: packages,
     images: node.inventory?.images ?? [],
@@ -200,7 +182,7 @@ export function nodeShape(node: NodeInfo): object {
   };
 }
 
-export function machineTypeShape({ memoryBytes, devices, ...type }: MachineType): object {
+export function machineTypeShape({ memoryBytes, devices, ...type }: MachineType): Schema.MachineType {
   return {
     ...type,
     memoryBytes: Number(memoryBytes),
@@ -210,30 +192,36 @@ export function machineTypeShape({ memoryBytes, devices, ...type }: MachineType)
   };
 }
 
-export function joinTokenShape({ id, name, createdAtMs, expiresAtMs, maxUses, uses }: JoinTokenInfo): object {
-  return { id, name, createdAt: time(createdAtMs), expiresAt: time(expiresAtMs), maxUses: maxUses === 0 ? null : maxUses, uses };
+export function joinTokenShape({ id, name, createdAtMs, expiresAtMs, maxUses, uses }: JoinTokenInfo, cell: string): Schema.JoinToken {
+  return {
+    id,
+    cell,
+    name,
+    createdAt: timeOrNull(createdAtMs),
+    expiresAt: timeOrNull(expiresAtMs),
+    maxUses: maxUses === 0 ? null : maxUses,
+    uses,
+  };
 }
 
-export function webhookShape({ id, endpointId, url, state, tries, dueAtMs, error }: WebhookInfo): object {
+export function webhookShape({ id, endpointId, url, state, tries, dueAtMs, error }: WebhookInfo): Schema.Webhook {
   const failed = state === WebhookState.FAILED;
-  return { id, endpoint: endpointId, url, state: failed ? 'FAILED' : 'PENDING', tries, dueAt: time(dueAtMs), error: orNull(error) };
+  return { id, endpoint: endpointId, url, state: failed ? 'FAILED' : 'PENDING', tries, dueAt: timeOrNull(dueAtMs), error: orNull(error) };
 }
-
-const attentionKinds = Object.entries(AttentionKind).filter(([name]) => name !== 'UNSPECIFIED' && name !== 'UNRECOGNIZED');
 
 /** Returns undefined for an item of a kind that only a newer scheduler knows. */
-export function attentionShape(item: AttentionItem, cell: string): object | undefined {
+export function attentionShape(item: AttentionItem, cell: string): Schema.AttentionItem | undefined {
   const { kind, sinceMs, endpointId, accountId, nodeId, message, runbook } = item;
-  const known = attentionKinds.find(([, value]) => value === kind);
+  const known = knownName(AttentionKind, kind);
   if (known === undefined) return undefined;
   const { key, severity, subject, actions, effects } = item;
   return {
-    key: key === '' ? `${known[0]} ${nodeId || endpointId || accountId} ${message}` : key,
-    kind: known[0],
+    key: key === '' ? `${known} ${nodeId || endpointId || accountId} ${message}` : key,
+    kind: known,
     severity: severity === AttentionSeverity.CRITICAL ? 'CRITICAL' : 'WARNING',
     // Schedulers of earlier versions name none.
     subject: subject === '' ? nodeId || endpointId || 'the service' : subject,
-    since: time(sinceMs ?? 0n),
+    since: timeOrNull(sinceMs ?? 0n),
     endpoint: orNull(endpointId),
     account: orNull(accountId),
     node: orNull(nodeId),
@@ -248,34 +236,38 @@ export function attentionShape(item: AttentionItem, cell: string): object | unde
   };
 }
 
-function signatureShape({ name, parameters, classSpec }: FunctionSpec): object {
+function signatureShape({ name, parameters, classSpec }: FunctionSpec): Schema.Signature {
   const methods = classSpec?.methods.map((method) => ({ name: method.name, parameters: method.parameters.map(parameterShape) }));
   return { name, parameters: parameters.map(parameterShape), methods: methods ?? null };
 }
 
-function parameterShape({ name, required, type, schema, takesBody }: ParameterSpec): object {
+function parameterShape({ name, required, type, schema, takesBody }: ParameterSpec): Schema.Parameter {
   return { name, required, type: orNull(type), schema: schema ?? null, takesBody: takesBody ?? false };
 }
 
-export function keyShape(key: KeyInfo): object {
+export function keyShape(key: KeyInfo): Schema.ApiKey {
   return {
     id: key.id,
     name: key.name,
     prefix: key.prefix,
-    scope: scopeName(key.scope),
+    scope: nameOf(KeyScope, key.scope),
     endpoints: key.endpointIds,
     environment: orNull(key.environment),
-    createdAt: time(key.createdAtMs),
-    expiresAt: time(key.expiresAtMs),
-    lastUsedAt: time(key.lastUsedAtMs),
+    createdAt: timeOrNull(key.createdAtMs),
+    expiresAt: timeOrNull(key.expiresAtMs),
+    lastUsedAt: timeOrNull(key.lastUsedAtMs),
   };
 }
 
-export function accountShape({ id, createdAtMs, workerQuota, workersMax, endpoints, isolation, ...storage }: AccountInfo): object {
-  const use = (used: bigint, quota: bigint): object => ({ used: Number(used), quota: Number(quota) });
+export function accountShape(
+  { id, createdAtMs, workerQuota, workersMax, endpoints, isolation, ...storage }: AccountInfo,
+  cell: string,
+): Schema.Account {
+  const use = (used: bigint, quota: bigint): Schema.StorageUse => ({ used: Number(used), quota: Number(quota) });
   return {
     id,
-    createdAt: time(createdAtMs),
+    cell,
+    createdAt: timeOrNull(createdAtMs),
     quota: { workers: workerQuota, used: workersMax },
     endpoints,
     storage: {
@@ -287,20 +279,11 @@ export function accountShape({ id, createdAtMs, workerQuota, workersMax, endpoin
   };
 }
 
-export function cellShape({ name, accounts, address }: CellInfo): object {
+export function cellShape({ name, accounts, address }: CellInfo): Schema.Cell {
   return { name, accounts, address: orNull(address) };
 }
 
-export function logShape({ atMs, workerId, releaseId, jobId, attempt, stream, level, text, fields }: LogLine): object {
+export function logShape({ atMs, workerId, releaseId, jobId, attempt, stream, level, text, fields }: LogLine): Schema.LogLine {
   const of = { worker: workerId, release: orNull(releaseId), job: orNull(jobId), attempt: attempt === 0 ? null : attempt };
   return { at: time(atMs), ...of, stream, level: orNull(level), text, fields: orNull(fields) };
-}
-
-function orNull(text: string): string | null {
-  return text === '' ? null : text;
-}
-
-/** 0 means unknown, or never. */
-export function time(ms: bigint): string | null {
-  return ms === 0n ? null : new Date(Number(ms)).toISOString();
 }

@@ -1,5 +1,7 @@
 /** The start of a first worker, in the schema. */
 import { StartPhase, type StartWorkerResponse } from '../../proto/gen/capstan/v1/control.ts';
+import type * as Schema from './gen/schema.ts';
+import { knownName, orNull } from './message-values.ts';
 
 export const WORKER_START_TYPES = /* GraphQL */ `
 type WorkerStart {
@@ -30,12 +32,18 @@ enum StartPhase {
 }
 `;
 
-const phases = Object.entries(StartPhase).filter(([name]) => name !== 'UNSPECIFIED' && name !== 'UNRECOGNIZED');
-
 /** A phase that only a newer scheduler knows is a start, too. */
-export function workerStartShape({ phase, detail, workerId, node, releaseId, failures, lastError }: StartWorkerResponse): object {
+export function workerStartShape({
+  phase,
+  detail,
+  workerId,
+  node,
+  releaseId,
+  failures,
+  lastError,
+}: StartWorkerResponse): Schema.WorkerStart {
   return {
-    phase: phases.find(([, value]) => value === phase)?.[0] ?? 'STARTING',
+    phase: knownName(StartPhase, phase) ?? 'STARTING',
     detail: orNull(detail),
     worker: orNull(workerId),
     node: orNull(node),
@@ -43,8 +51,4 @@ export function workerStartShape({ phase, detail, workerId, node, releaseId, fai
     failures,
     lastError: orNull(lastError),
   };
-}
-
-function orNull(text: string): string | null {
-  return text === '' ? null : text;
 }
