@@ -1,0 +1,116 @@
+/**
+ * Order inside the parts: a folder is used by those above it and does not use them. The list below holds the pairs of folders that
+ * still import each other. It may only get shorter.
+ */
+import { dirname } from 'node:path/posix';
+
+import test from 'ava';
+
+import { importsOf, sourceFiles, type Import } from './imports.ts';
+
+/** Pairs of folders that import each other, types included. */
+const PAIRS: readonly string[] = [
+  'agent/runtimes ↔ agent/runtimes/hosted',
+  'agent/runtimes ↔ agent/runtimes/reading',
+  'agent/runtimes/container ↔ agent/runtimes/reading',
+  'agent/runtimes/foreign ↔ agent/sandbox',
+  'agent/runtimes/hosted ↔ agent/runtimes/reading',
+  'agent/runtimes/hosted ↔ agent/sandbox/bwrap',
+  'agent/runtimes/thread/host ↔ agent/runtimes/thread/host/http',
+  'agent/sandbox ↔ agent/sandbox/bwrap',
+  'agent/sandbox ↔ agent/sandbox/user',
+  'agent/sandbox/bwrap ↔ agent/sandbox/network',
+  'agent/sandbox/bwrap ↔ agent/sandbox/user',
+  'cli ↔ cli/api',
+  'cli ↔ cli/commands',
+  'cli/api ↔ cli/doctor',
+  'compiler/build ↔ compiler/discovery',
+  'compiler/discovery ↔ compiler/signatures',
+  'gateway ↔ gateway/cells',
+  'gateway ↔ gateway/directory',
+  'gateway ↔ gateway/graphql',
+  'gateway ↔ gateway/http',
+  'gateway ↔ gateway/invoke',
+  'gateway ↔ gateway/jobs',
+  'gateway ↔ gateway/lb',
+  'gateway/auth ↔ gateway/directory',
+  'gateway/auth ↔ gateway/http',
+  'gateway/cells ↔ gateway/directory',
+  'gateway/console ↔ gateway/http',
+  'gateway/directory ↔ gateway/http',
+  'gateway/http ↔ gateway/http/routes',
+  'gateway/http ↔ gateway/lb',
+  'gateway/http ↔ gateway/openai',
+  'gateway/lb ↔ gateway/lb/docs',
+  'gateway/lb ↔ gateway/lb/sign-in',
+  'gateway/lb ↔ gateway/metrics',
+  'lib ↔ lib/owner',
+  'scheduler ↔ scheduler/assembly',
+  'scheduler ↔ scheduler/blobs',
+  'scheduler/core ↔ scheduler/core/control',
+  'scheduler/core ↔ scheduler/core/fleet',
+  'scheduler/core ↔ scheduler/core/fleet/placement',
+  'scheduler/core ↔ scheduler/core/jobs',
+  'scheduler/core ↔ scheduler/core/scaling',
+  'scheduler/core ↔ scheduler/core/state',
+  'scheduler/core ↔ scheduler/core/webhooks',
+  'scheduler/core/control ↔ scheduler/core/fleet',
+  'scheduler/core/control ↔ scheduler/core/jobs',
+  'scheduler/core/control ↔ scheduler/core/scaling',
+  'scheduler/core/fleet ↔ scheduler/core/fleet/placement',
+  'scheduler/core/fleet ↔ scheduler/core/scaling',
+  'scheduler/core/fleet/placement ↔ scheduler/core/state',
+  'scheduler/core/jobs ↔ scheduler/core/scaling',
+  'scheduler/core/jobs ↔ scheduler/core/state',
+  'scheduler/history ↔ scheduler/services',
+  'scheduler/metrics ↔ scheduler/services',
+  'scheduler/secrets ↔ scheduler/store',
+  'scheduler/secrets ↔ scheduler/webhooks',
+  'scheduler/store ↔ scheduler/store/postgres',
+  'scheduler/store ↔ scheduler/store/sqlite',
+  'scheduler/store/postgres ↔ scheduler/store/postgres/reads',
+  'scheduler/store/postgres ↔ scheduler/store/postgres/sql',
+  'scheduler/store/sqlite ↔ scheduler/store/sqlite/check',
+  'scheduler/store/sqlite ↔ scheduler/store/sqlite/search',
+  'scheduler/store/sqlite ↔ scheduler/store/sqlite/sql',
+  'scheduler/store/sqlite ↔ scheduler/store/sqlite/wal',
+];
+
+/** Folders with sources of ours; of generated code and of the SDK only users are of interest. */
+function isCounted(file: string): boolean {
+  return /\.m?ts$|\.mjs$/.test(file) && file.includes('/') && !/^(?:proto|sdk)\//.test(file);
+}
+
+/** Pairs of folders of which each imports a file of the other, in any way. */
+function pairsOf(imports: readonly Import[]): string[] {
+  const edges = new Set<string>();
+  for (const { from, target } of imports) {
+    const [a, b] = [dirname(from), dirname(target)];
+    if (a !== b && isCounted(from) && isCounted(target)) edges.add(`${a} ↔ ${b}`);
+  }
+  return [...edges]
+    .filter((edge) => {
+      const [a = '', b = ''] = edge.split(' ↔ ');
+      return a < b && edges.has(`${b} ↔ ${a}`);
+    })
+    .sort();
+}
+
+test('no two folders import each other but those of the list', (t) => {
+  t.deepEqual(pairsOf(sourceFiles().flatMap((file) => importsOf(file))), [...PAIRS].sort());
+});
+
+test('a pair is seen in types, in what is loaded later, and between a folder and one inside it', (t) => {
+  const pairs = (...files: readonly (readonly [string, string])[]): string[] =>
+    pairsOf(files.flatMap(([file, source]) => importsOf(file, source)));
+  t.deepEqual(
+    pairs(
+      ['agent/engine/a.ts', `import type { B } from '../session/b.ts';`],
+      ['agent/session/b.ts', `const c = await import('../engine/c.ts');`],
+      ['agent/session/d.ts', `import { e } from './inner/e.ts';`],
+      ['agent/session/inner/e.ts', `export * from '../f.ts';`],
+      ['agent/session/f.ts', `import { readFile } from 'node:fs'; import { g } from '../../lib/g.ts';`],
+    ),
+    ['agent/engine ↔ agent/session', 'agent/session ↔ agent/session/inner'],
+  );
+});
