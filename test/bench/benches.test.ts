@@ -5,6 +5,8 @@ import { join } from 'node:path';
 
 import test, { type ExecutionContext } from 'ava';
 
+import { BUDGET_LOADS, type Budget } from '../../bench/budget/measure.ts';
+import type { Stage } from '../../bench/budget/stages.ts';
 import { startEcho } from '../../bench/echo/reference.ts';
 import { isErrno } from '../../lib/to-error.ts';
 import { run } from '../cli/fakes/run.ts';
@@ -39,6 +41,25 @@ const json = (text: string): Record<string, unknown> => JSON.parse(text) as Reco
 /** Every one is a number that can be. */
 function figures(t: ExecutionContext, what: string, ...values: unknown[]): void {
   for (const value of values) t.true(typeof value === 'number' && Number.isFinite(value) && value >= 0, `${what}: ${String(value)}`);
+}
+
+const BUDGET_SIZES = ['--windows', '2', '--seconds', '0.5', '--connections', '8'];
+
+/** The budget has a figure for each load, and the stages add up to what the main thread used. */
+function checkBudget(t: ExecutionContext, { loads }: Budget, stages: readonly Stage[]): void {
+  t.deepEqual(Object.keys(loads), [...BUDGET_LOADS]);
+  for (const name of BUDGET_LOADS) {
+    const load = loads[name];
+    t.is(load.errors, 0, name);
+    figures(t, name, load.mainUs, load.mainMedianUs, load.processUs);
+    const sum = Object.values(load.stages).reduce((us, cost) => us + cost.us, 0);
+    t.true(Math.abs(sum - load.mainUs) < 0.01, `${name}: the stages add up to ${sum} of ${load.mainUs} µs`);
+    for (const { us, bytes } of Object.values(load.stages)) figures(t, name, us, bytes);
+  }
+  for (const stage of stages) {
+    const used = BUDGET_LOADS.some((name) => (loads[name].stages[stage]?.us ?? 0) > 0);
+    t.true(used, `no sample in the stage ${stage}: its files have moved (bench/budget/stages.ts)`);
+  }
 }
 
 /** By path below the root: its run at a tiny size, and what it must have printed. */
@@ -139,10 +160,17 @@ const benches: Readonly<Record<string, (t: ExecutionContext) => Promise<void>>> 
     t.regex(stdout, /^thread: p50 [\d.]+ ms \(goal 60 ms\), .*, 1 starts$/m);
   },
   'bench/gateway-hotpath.ts': async (t) => {
-    const { stdout } = await bench(t, 'bench/gateway-hotpath.ts', '1');
-    const report = json(stdout) as { ratio: number; gateway: { rate: number; bad: number } };
+    const { stdout, stderr } = await bench(t, 'bench/gateway-hotpath.ts', '1', ...BUDGET_SIZES);
+    const report = json(stdout) as { ratio: number; gateway: { rate: number; bad: number }; budget: Budget };
     figures(t, 'gateway-hotpath', report.ratio, report.gateway.rate);
     t.is(report.gateway.bad, 0);
+    checkBudget(t, report.budget, ['parse', 'route', 'auth', 'limits', 'encode', 'channel', 'answer']);
+    t.regex(stderr, /^\| \*\*main thread\*\* \| \*\*[\d.]+ µs\*\*, \d+ B \|/m);
+  },
+  'bench/scheduler-hotpath.ts': async (t) => {
+    const { stdout, stderr } = await bench(t, 'bench/scheduler-hotpath.ts', ...BUDGET_SIZES);
+    checkBudget(t, json(stdout) as unknown as Budget, ['channel', 'core', 'store']);
+    t.regex(stderr, /^\| core \| [\d.]+ µs, \d+ B \|/m);
   },
   'bench/lb/main.ts': async (t) => {
     const sizes = ['--rounds', '1', '--seconds', '0.3', '--warmup', '0.1', '--connections', '2', '--rate', '20'];
