@@ -87,6 +87,10 @@ export interface MachineType {
   readonly images: readonly string[];
   /** Healthy devices by model. */
   readonly devices: readonly { readonly model: string; readonly memoryBytes: number; readonly count: number }[];
+  /** Of the agent, which runs functions; empty where it is not reported. */
+  readonly nodeVersion: string;
+  /** Empty without Python. */
+  readonly pythonVersion: string;
 }
 
 const NODE = `id cell name connected draining workers jobs cpus memoryBytes allocated { cpus memoryBytes devices } allocatable { cpus memoryBytes }
@@ -96,7 +100,8 @@ const NODE = `id cell name connected draining workers jobs cpus memoryBytes allo
     networkInterfaces { name kind addresses mtu speedMbps isDefault } }
   devices { uuid name: model memoryBytes healthy problem temperatureCelsius utilizationPercent eccCorrected eccUncorrected
     recoveryAction pciBusId xids { code text at } }`;
-const MACHINE_TYPE = 'nodes os arch cpus cpuModel memoryBytes runtimes packages images devices { model memoryBytes count }';
+const MACHINE_TYPE =
+  'nodes os arch cpus cpuModel memoryBytes runtimes packages images devices { model memoryBytes count } nodeVersion pythonVersion';
 
 type Device = NodeRow['devices'][number];
 type NodeData = Omit<NodeRow, 'devices' | 'deviceProblem'> & {

@@ -34,7 +34,7 @@ export const deploy: Command = {
     { flags: '--preview', description: 'run the endpoints on this host instead, one container each, until Ctrl+C' },
     { flags: '--image <image>', description: 'with --preview: container image of endpoints without one' },
     ...buildOptionSpecs,
-    { flags: '--strict', description: 'refuse endpoints whose GPUs or CPU size no connected node has, instead of a warning' },
+    { flags: '--strict', description: 'refuse endpoints whose GPUs, CPU size, Python or Node no connected node has, instead of a warning' },
     { flags: '--no-wait', description: 'end once the endpoints are created or updated, without waiting until they serve' },
     { flags: '--wait-timeout <duration>', description: 'how long to wait until they serve, such as 90s or 30m', default: '10m' },
     { flags: '--allow-missing', description: 'deploy even if no connected node has the base image packages that the code imports' },
@@ -57,6 +57,7 @@ export const deploy: Command = {
       { deployApplication },
       { fittingBuild },
       { checkHardware },
+      { requiredLanguages },
       { listMachineTypes },
       { nextCommands, printEndpoints, publicWarning },
       { explainFailures, waitForReleases },
@@ -66,6 +67,7 @@ export const deploy: Command = {
       import('../deploy/deploy.ts'),
       import('../deploy/fleet.ts'),
       import('../deploy/fleet-hardware.ts'),
+      import('../deploy/fleet-languages.ts'),
       import('../api/nodes.ts'),
       import('../deploy/report.ts'),
       import('../deploy/wait.ts'),
@@ -86,7 +88,8 @@ export const deploy: Command = {
       const client = await service.client();
       let listed: ReturnType<typeof listMachineTypes> | undefined;
       const types = async (): ReturnType<typeof listMachineTypes> => (listed ??= listMachineTypes(client));
-      await checkHardware(first.application, { types, isStrict: flagOption(options, 'strict'), terminal });
+      const required = await requiredLanguages(folder);
+      await checkHardware(first.application, { types, required, isStrict: flagOption(options, 'strict'), terminal });
       const built = await fittingBuild(first, {
         types,
         allowMissing: flagOption(options, 'allowMissing'),

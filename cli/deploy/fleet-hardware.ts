@@ -4,6 +4,7 @@ import type { MachineType } from '../api/nodes.ts';
 import { ToolError } from '../../terminal/tool-error.ts';
 import type { Terminal } from '../../terminal/terminal.ts';
 import type { Application } from '../../compiler/application/application.ts';
+import { lackingLanguages, type HostLanguages, type RequiredLanguages } from './fleet-languages.ts';
 
 export type HostHardware = Pick<MachineType, 'cpus' | 'memoryBytes' | 'devices'>;
 
@@ -50,18 +51,31 @@ function sizesText(types: readonly HostHardware[]): string {
   return `the largest connected node has ${largest.cpus} processors and ${Math.round(largest.memoryBytes / 1e9)} GB of memory`;
 }
 
-/** Warns of such endpoints. @throws CapstanError CONFLICT with `isStrict`, before anything is uploaded. */
+export interface HardwareCheck {
+  readonly types: () => Promise<readonly (HostHardware & HostLanguages)[]>;
+  /** What the project requires of Python and Node. */
+  readonly required: RequiredLanguages;
+  readonly isStrict: boolean;
+  readonly terminal: Terminal;
+}
+
+/**
+ * Warns of endpoints whose hardware, Python or Node no connected node has.
+ * @throws CapstanError CONFLICT with `isStrict`, before anything is uploaded.
+ */
 export async function checkHardware(
   application: Pick<Application, 'endpoints'>,
-  {
-    types,
-    isStrict,
-    terminal,
-  }: { readonly types: () => Promise<readonly HostHardware[]>; readonly isStrict: boolean; readonly terminal: Terminal },
+  { types, required, isStrict, terminal }: HardwareCheck,
 ): Promise<void> {
-  if (!application.endpoints.some(({ spec }) => spec.gpuIds !== '' || spec.cpu !== '')) return;
-  const lacking = lackingHardware(application, await types());
-  if (lacking.length > 0 && isStrict)
-    throw new ToolError('CONFLICT', `nothing was uploaded: ${lacking.join('; ')}`, 'Request what a node has, or deploy without --strict.');
-  for (const text of lacking) terminal.warn(`${text}; its jobs and requests wait until a node joins that has it`);
+  const found = await types();
+  const hardware = lackingHardware(application, found).map((text) => ({
+    text,
+    outcome: 'its jobs and requests wait until a node joins that has it',
+  }));
+  const lacking = [...hardware, ...lackingLanguages(application, required, found)];
+  if (lacking.length > 0 && isStrict) {
+    const texts = lacking.map(({ text }) => text).join('; ');
+    throw new ToolError('CONFLICT', `nothing was uploaded: ${texts}`, 'Request what a node has, or deploy without --strict.');
+  }
+  for (const { text, outcome } of lacking) terminal.warn(`${text}; ${outcome}`);
 }

@@ -22,6 +22,8 @@ import { MANIFEST_NAME, readManifest, type ManifestEndpoint } from '../artifact/
 export interface ApplicationEndpoint {
   readonly spec: EndpointSpec;
   readonly functions: readonly ReadFunction[];
+  /** `requires-python` in headers of its scripts. */
+  readonly requiresPython?: readonly { readonly file: string; readonly versions: string }[];
 }
 
 export interface Application {

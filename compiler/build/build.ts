@@ -165,7 +165,8 @@ async function buildFrom(source: string, declared: DeclaredApplication, options:
     warnings,
     endpoints: read.map((endpoint) => {
       const functions = functionsOf(endpoints, endpoint.name, handlers.paths.get(endpoint.name) ?? '');
-      return { spec: specOf(endpoint, functions), functions };
+      const { requiresPython = [] } = endpoints.find(({ name }) => name === endpoint.name) ?? {};
+      return { spec: specOf(endpoint, functions), functions, requiresPython };
     }),
   };
   return { application, artifact };

@@ -25,24 +25,34 @@ export type PythonUse = 'build' | 'here';
 
 /** @throws CapstanError INVALID_MANIFEST when the project does not run on the version, naming both. */
 export async function mustAllow(folder: string, version: string, use: PythonUse = 'build'): Promise<void> {
-  const text = (await readText(folder, PYPROJECT)) ?? '';
-  if (!text.includes('requires-python')) return;
-  const [content] = await readToml([{ name: PYPROJECT, text }]);
-  const required = schema.safeParse(content).data?.project?.['requires-python'];
-  if (required === undefined) return;
-  mustSatisfy(required, version, PYPROJECT, use);
+  const required = await requiredPython(folder);
+  if (required !== undefined) mustSatisfy(required, version, PYPROJECT, use);
 }
 
-/** `required`: as `requires-python`; `file`: who requires it. @throws CapstanError INVALID_MANIFEST, naming both versions. */
-export function mustSatisfy(required: string, version: string, file: string, use: PythonUse = 'build'): void {
-  // The last release of the version decides: ">=3.11.4" allows 3.11.
-  const environment = { ...hostMarkers(version), python_full_version: `${version}.99` };
+/** Returns `requires-python` of the project; undefined without one. */
+export async function requiredPython(folder: string): Promise<string | undefined> {
+  const text = (await readText(folder, PYPROJECT)) ?? '';
+  if (!text.includes('requires-python')) return undefined;
+  const [content] = await readToml([{ name: PYPROJECT, text }]);
+  return schema.safeParse(content).data?.project?.['requires-python'];
+}
+
+/** Returns whether `required`, as `requires-python`, allows a whole version, `3.11.2`. `file`: who requires it. */
+export function allowsPython(required: string, version: string, file: string): boolean {
+  const [major = '', minor = ''] = version.split('.');
   const marker = required
     .split(',')
     .map((each) => each.trim().replace(/^([<>=!~]+)\s*(.+)$/, "python_full_version $1 '$2'"))
     .filter((each) => each !== '')
     .join(' and ');
-  if (marker === '' || markerHolds(marker, environment, `${file}: requires-python`)) return;
+  const environment = { ...hostMarkers(`${major}.${minor}`), python_full_version: version };
+  return marker === '' || markerHolds(marker, environment, `${file}: requires-python`);
+}
+
+/** `required`: as `requires-python`; `file`: who requires it. @throws CapstanError INVALID_MANIFEST, naming both versions. */
+export function mustSatisfy(required: string, version: string, file: string, use: PythonUse = 'build'): void {
+  // The last release of the version decides: ">=3.11.4" allows 3.11.
+  if (allowsPython(required, `${version}.99`, file)) return;
   if (use === 'here')
     throw new ToolError(
       'INVALID_MANIFEST',

@@ -120,6 +120,10 @@ type MachineType {
   images: [String!]!
   "Healthy devices by model."
   devices: [DeviceType!]!
+  "Node that runs functions there; empty where the agent does not report it."
+  nodeVersion: String!
+  "Python of the host; empty without Python."
+  pythonVersion: String!
 }
 type DeviceType { model: String! memoryBytes: Float! count: Int! }
 type Allocated { cpus: Float! memoryBytes: Float! devices: Int! }

@@ -24,7 +24,7 @@ export function machineTypes(state: State): MachineType[] {
 
 /** Lists fields explicitly so that a new field is private by default. */
 function typeOf(inventory: Inventory): MachineType {
-  const { os, arch, cpuCount, cpuModel, memoryBytes, runtimes, packages } = inventory;
+  const { os, arch, cpuCount, cpuModel, memoryBytes, runtimes, packages, nodeVersion, pythonVersion } = inventory;
   return {
     nodes: 0,
     ...{ os, arch, cpus: cpuCount, cpuModel },
@@ -34,6 +34,7 @@ function typeOf(inventory: Inventory): MachineType {
     packages: Object.fromEntries(Object.entries(packages).toSorted(([a], [b]) => (a < b ? -1 : 1))),
     images: baseImagesOf(inventory).toSorted(),
     devices: deviceTypes(inventory),
+    ...{ nodeVersion, pythonVersion },
   };
 }
 

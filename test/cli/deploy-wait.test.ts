@@ -41,6 +41,26 @@ async function deploy(files: Readonly<Record<string, string>>, ...args: string[]
   return { code, stderr, ids: new Map(rows.map(({ id, name }) => [name, id])) };
 }
 
+linux('a Python and a Node that no node has are named, and refused with --strict', async (t) => {
+  t.timeout(90_000);
+  const files = {
+    'pyproject.toml': '[project]\nname = "shop"\nversion = "1"\nrequires-python = ">=3.99"\n',
+    'package.json': '{"type":"module","engines":{"node":"^18 || ^20"}}',
+    'main.py': 'from capstan import Endpoint\n@Endpoint(name="old", workers=(0, 0))\ndef old(): return 1\n',
+    'main.ts': "import { endpoint } from '@capstan/sdk';\nexport const late = endpoint({ name: 'late', workers: [0, 0] }, () => 1);\n",
+  };
+  const named = await deploy(files, '--python', '3.99');
+  t.is(named.code, 0, named.stderr);
+  t.regex(
+    named.stderr,
+    /^! endpoint old needs Python >=3\.99 \(pyproject\.toml\), and the connected nodes have Python 3\.\d+\.\d+; its workers start/m,
+  );
+  t.regex(named.stderr, /^! endpoint late needs Node \^18 \|\| \^20 \(engines of package\.json\), and the connected nodes have Node 24\./m);
+  const refused = await deploy(files, '--python', '3.99', '--strict');
+  t.is(refused.code, 75, refused.stderr);
+  t.regex(refused.stderr, /nothing was uploaded: endpoint old needs Python >=3\.99/);
+});
+
 linux('without any request, and with workersMin 0, a worker of each release has started when deploy ends', async (t) => {
   t.timeout(90_000);
   const { code, stderr, ids } = await deploy({

@@ -7,8 +7,11 @@ import test from 'ava';
 import type { Application } from '../../compiler/application/application.ts';
 import { fittingBuild, lackingPackages, type FleetCheck, type HostOffer } from '../../cli/deploy/fleet.ts';
 import { checkHardware, lackingHardware, type HostHardware } from '../../cli/deploy/fleet-hardware.ts';
+import { lackingLanguages, requiredLanguages, type HostLanguages, type RequiredLanguages } from '../../cli/deploy/fleet-languages.ts';
+import { allowsNode } from '../../cli/deploy/node-range.ts';
 import { createTerminal } from '../../terminal/terminal.ts';
 import { stepText, createActivity } from '../../terminal/activity.ts';
+import { folderOf } from '../support/folder.ts';
 
 const endpoint = (name: string, packages: readonly string[], imageName = ''): unknown => ({ spec: { name, packages, imageName } });
 const applicationOf = (...endpoints: readonly unknown[]): Application => ({ endpoints }) as unknown as Application;
@@ -27,8 +30,111 @@ test('an endpoint lacks packages unless one node has all of them, or an image wi
     t.is(lackingPackages(application, [{ ...node, images: [image] }]).length, 1, image);
 });
 
+const none: RequiredLanguages = { python: undefined, node: undefined };
+const host: HostLanguages = { runtimes: ['thread', 'process'], images: [], nodeVersion: '24.1.0', pythonVersion: '3.11.2' };
+
+test('a Python or Node that no connected node has is named, with what would serve', (t) => {
+  const functions = (module: string): readonly unknown[] => [{ name: 'f', module }];
+  const spec = (more: object): unknown => ({
+    spec: { name: 'a', functions: [], command: [], packages: [], python: '', imageName: '', ...more },
+  });
+  const python = functions('main.py');
+  const found = (more: object, required = none, on: readonly HostLanguages[] = [host]): string => {
+    const [lacking] = lackingLanguages(applicationOf(spec(more)), required, on);
+    return lacking === undefined ? '' : `${lacking.text}; ${lacking.outcome}`;
+  };
+  t.is(
+    found({ functions: python, python: '3.12' }),
+    'endpoint a needs Python 3.12, for which its packages are built, and the connected nodes have Python 3.11.2; ' +
+      'its jobs and requests wait until a node joins that has it, or is built with --python 3.11',
+  );
+  const newer = { ...none, python: '>=3.12' };
+  t.regex(found({ functions: python, python: '3.12' }, newer), /joins that has it$/, 'no build for 3.11 is allowed');
+  t.is(
+    found({ functions: python }, newer),
+    'endpoint a needs Python >=3.12 (pyproject.toml), and the connected nodes have Python 3.11.2; ' +
+      'its workers start on what there is, and may fail; a node with it, or an image of your own (image), would serve it',
+  );
+  for (const command of [['python3', 'x.py'], ['/usr/bin/python3.11']]) t.regex(found({ command }, newer), /needs Python >=3\.12/);
+  t.regex(found({ command: ['uvicorn', 'a:b'], python: '3.12' }), /needs Python 3\.12/);
+  t.regex(
+    found({ functions: python }, none, [{ ...host, pythonVersion: '' }]),
+    /needs Python >=3\.8, and no connected node has Python; its jobs/,
+  );
+  t.regex(
+    found({ functions: functions('main.ts') }, { ...none, node: '20.x' }),
+    /needs Node 20\.x \(engines of package\.json\), .* Node 24\.1\.0; its workers/,
+  );
+
+  const others = [host, { ...host, pythonVersion: '3.12.4' }];
+  t.is(found({ functions: python, python: '3.12' }, newer, others), '', 'one node has it');
+  t.is(found({ functions: python, python: '3.12' }, newer, []), '', 'no node: not known');
+  const engine = { ...host, runtimes: ['process', 'container'], images: ['capstan/base-python:latest'] };
+  t.is(found({ functions: python, python: '3.12' }, newer, [engine]), '', 'the image has a Python of its own');
+  t.not(found({ functions: python, python: '3.12' }, newer, [{ ...engine, images: ['capstan/base-node:latest'] }]), '');
+  t.is(found({ functions: python, python: '3.12', imageName: 'own:1' }, newer), '');
+  for (const more of [{ functions: python, python: '3.11' }, { functions: functions('main.ts') }, { command: ['./serve'] }])
+    t.is(found(more, { python: '>=3.9,<3.13', node: '>=20' }), '');
+});
+
+test('engines of package.json and requires-python are what a project requires', async (t) => {
+  const folder = await folderOf(t, {
+    'package.json': '{"engines":{"node":"^22"}}',
+    'pyproject.toml': '[project]\nname = "a"\nversion = "1"\nrequires-python = ">=3.12"\n',
+  });
+  t.deepEqual(await requiredLanguages(folder), { python: '>=3.12', node: '^22' });
+  for (const text of ['{"engines":7}', '{', 'null', '{"engines":{"node":" "}}'])
+    t.deepEqual(await requiredLanguages(await folderOf(t, { 'package.json': text })), none, text);
+  t.deepEqual(await requiredLanguages(await folderOf(t)), none);
+});
+
+test('ranges of Node are those of npm', (t) => {
+  const allowed = [
+    '*',
+    '',
+    '24',
+    '24.x',
+    'v24.1.0',
+    '24.1',
+    '>=20',
+    '>= 20 <25',
+    '^24.0.0',
+    '~24.1',
+    '18 || 24',
+    '18 - 24',
+    '<=24',
+    '>23',
+    'lts/*',
+    '<26 >20',
+    '=24.1.0',
+  ];
+  for (const range of allowed) t.true(allowsNode(range, '24.1.0'), range);
+  for (const range of [
+    '20',
+    '20.x',
+    '^22.1',
+    '~24.0.1',
+    '>=24.2',
+    '<24',
+    '18 || 20',
+    '18 - 23',
+    '>24',
+    '>=18 <23',
+    '24.0.0',
+    '^0.24.1',
+    '<=24.0',
+  ])
+    t.false(allowsNode(range, '24.1.0'), range);
+  t.deepEqual(
+    ['^0.2.3', '^0.2', '^0.0.3', '^0'].map((range) => allowsNode(range, '0.2.9')),
+    [true, true, false, true],
+  );
+});
+
 test('hardware that no connected node has is named, with what there is', async (t) => {
-  const spec = (name: string, more: object): unknown => ({ spec: { name, gpuIds: '', gpuCount: 0, cpu: '', ...more } });
+  const spec = (name: string, more: object): unknown => ({
+    spec: { name, gpuIds: '', gpuCount: 0, cpu: '', functions: [], command: [], packages: [], python: '', imageName: '', ...more },
+  });
   const gpu = { model: 'NVIDIA L4', memoryBytes: 23e9, count: 2 };
   const types: readonly HostHardware[] = [
     { cpus: 8, memoryBytes: 31e9, devices: [gpu] },
@@ -46,7 +152,12 @@ test('hardware that no connected node has is named, with what there is', async (
   let printed = '';
   const terminal = createTerminal({ out: { write: () => true }, err: { write: (text) => (printed += text) }, colours: false });
   const check = async (isStrict: boolean): Promise<void> =>
-    checkHardware(applicationOf(spec('a', { gpuIds: 'ADA_24' })), { types: async () => Promise.resolve(types), isStrict, terminal });
+    checkHardware(applicationOf(spec('a', { gpuIds: 'ADA_24' })), {
+      types: async () => Promise.resolve(types.map((each) => ({ ...each, ...host }))),
+      required: none,
+      isStrict,
+      terminal,
+    });
   await check(false);
   t.regex(printed, /^! endpoint a needs ADA_24, .*; its jobs and requests wait until a node joins that has it\n$/);
   await t.throwsAsync(check(true), { code: 'CONFLICT', message: /^nothing was uploaded: endpoint a needs ADA_24/ });

@@ -347,6 +347,8 @@ export interface MachineType {
   readonly packageVersions: Readonly<Record<string, string>>;
   readonly images: readonly string[];
   readonly devices: readonly DeviceType[];
+  readonly nodeVersion: string;
+  readonly pythonVersion: string;
 }
 
 export interface DeviceType {

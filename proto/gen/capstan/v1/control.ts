@@ -982,6 +982,9 @@ export interface MachineType {
   images: string[];
   /** Healthy devices by model. */
   devices: DeviceType[];
+  /** Node of the agent, which runs functions, and Python of the host; empty where there is none. */
+  nodeVersion: string;
+  pythonVersion: string;
 }
 
 export interface MachineType_PackagesEntry {
@@ -4922,6 +4925,8 @@ function createBaseMachineType(): MachineType {
     packages: {},
     images: [],
     devices: [],
+    nodeVersion: "",
+    pythonVersion: "",
   };
 }
 
@@ -4959,6 +4964,12 @@ export const MachineType: MessageFns<MachineType> = {
     }
     for (const v of message.devices) {
       DeviceType.encode(v!, writer.uint32(82).fork()).join();
+    }
+    if (message.nodeVersion !== "") {
+      writer.uint32(90).string(message.nodeVersion);
+    }
+    if (message.pythonVersion !== "") {
+      writer.uint32(98).string(message.pythonVersion);
     }
     return writer;
   },
@@ -5059,6 +5070,22 @@ export const MachineType: MessageFns<MachineType> = {
             message.devices.push(DeviceType.decode(reader, reader.uint32()));
             continue;
           }
+          case 11: {
+            if (tag !== 90) {
+              break;
+            }
+
+            message.nodeVersion = reader.string();
+            continue;
+          }
+          case 12: {
+            if (tag !== 98) {
+              break;
+            }
+
+            message.pythonVersion = reader.string();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -5096,6 +5123,8 @@ export const MachineType: MessageFns<MachineType> = {
     );
     message.images = object.images?.map((e) => e) || [];
     message.devices = object.devices?.map((e) => DeviceType.fromPartial(e)) || [];
+    message.nodeVersion = object.nodeVersion ?? "";
+    message.pythonVersion = object.pythonVersion ?? "";
     return message;
   },
 };
