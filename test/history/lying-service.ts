@@ -153,9 +153,11 @@ export class LyingService {
   }
 
   #cancel(job: Job): Reply {
-    if (isTerminal(job.status)) return refusal(409);
+    const cancelled = { status: 200, document: { id: job.id, status: 'CANCELLED' } };
+    // On a busy machine every cancel may come too late for the lie that an execution tells.
+    if (isTerminal(job.status)) return this.#lies('completes cancelled jobs', job.status === 'COMPLETED') ? cancelled : refusal(409);
     this.#end(job, 'CANCELLED');
-    return { status: 200, document: { id: job.id, status: 'CANCELLED' } };
+    return cancelled;
   }
 
   #retry(job: Job): Reply {
