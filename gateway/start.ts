@@ -2,7 +2,7 @@
 import type { Server } from 'node:net';
 import { setImmediate as immediate, setTimeout as pause } from 'node:timers/promises';
 
-import { ClusterClient } from '../lib/cluster-list.ts';
+import { ClusterClient } from '../lib/owner/cluster-list.ts';
 import { CapstanError } from '../lib/errors.ts';
 import { clientCredentials } from '../lib/grpc-tls.ts';
 import { openTracing } from '../lib/telemetry/tracing.ts';

@@ -7,7 +7,6 @@ import { telemetrySettings } from '../lib/telemetry/settings.ts';
 import { tlsSettings } from '../lib/tls-settings.ts';
 import { CapstanError } from '../lib/errors.ts';
 import { readSettings, setting } from '../lib/settings.ts';
-import type { S3Config } from './blobs/s3-client.ts';
 import { CELL_NAME, CELL_NAME_RULE, DEFAULT_CELL } from '../lib/cells.ts';
 import { ACCOUNT_NETWORKS, ISOLATION_LEVELS } from '../lib/isolation.ts';
 import { defaultSettings } from './core/settings.ts';
@@ -265,6 +264,16 @@ export const schedulerConfig = z.object({
 });
 
 export type SchedulerConfig = Readonly<z.output<typeof schedulerConfig>>;
+
+export interface S3Config {
+  /** Base URL of the storage; the bucket is part of the path. */
+  readonly endpoint: string;
+  readonly bucket: string;
+  readonly region: string;
+  readonly accessKeyId: string;
+  /** Secret. */
+  readonly secretAccessKey: string;
+}
 
 /** Returns the S3 storage; null for the folder. Throws CONFIG if only some of the settings are present. */
 export function s3Of(config: SchedulerConfig): S3Config | null {

@@ -3,7 +3,7 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 
 import { CapstanError } from '../lib/errors.ts';
-import { acceptLoss, type AcceptedLoss } from './store/sqlite/wal/accept.ts';
+import { acceptLoss, type AcceptedLoss } from './store/sqlite/accept-loss.ts';
 import { findLogLoss } from './store/sqlite/wal/loss.ts';
 
 export type { AcceptedLoss };

@@ -18,7 +18,7 @@ function variables(settings: Settings, environment: Environment): NodeJS.Process
 }
 
 export async function startScheduler(settings: Settings, environment: Environment): Promise<RunningPart> {
-  const [{ readConfig }, { start }] = await Promise.all([import('../scheduler/config.ts'), import('../scheduler/start.ts')]);
+  const [{ readConfig }, { start }] = await Promise.all([import('../scheduler/config.ts'), import('../scheduler/assembly/start.ts')]);
   const lost = Promise.withResolvers<CapstanError>();
   const onFatal = (error: unknown): void => {
     if (error instanceof CapstanError && error.code === 'DATA_LOST') lost.resolve(error);

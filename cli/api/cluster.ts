@@ -1,5 +1,5 @@
 /** Lists cells and schedulers: from the schedulers themselves where the gateway token is at hand, else through the gateway. */
-import { ClusterClient, type ClusterRow } from '../../lib/cluster-list.ts';
+import { ClusterClient, type ClusterRow } from '../../lib/owner/cluster-list.ts';
 import { clientCredentials } from '../../lib/grpc-tls.ts';
 import type { CapstanError } from '../../lib/errors.ts';
 import type { Environment, Settings } from '../../terminal/config.ts';

@@ -1,5 +1,5 @@
 /** The versions of a service's parts, as its gateway tells them. */
-import type { SchedulerRow } from '../../lib/cluster-list.ts';
+import type { SchedulerRow } from '../../lib/owner/cluster-list.ts';
 import { toError } from '../../lib/to-error.ts';
 import { CapstanError } from '../../lib/errors.ts';
 import { DISCONNECTED, OWNER, STANDBY, type PartVersion } from '../doctor/versions.ts';

@@ -1,4 +1,4 @@
-import type { CellRow, SchedulerRow } from '../../lib/cluster-list.ts';
+import type { CellRow, SchedulerRow } from '../../lib/owner/cluster-list.ts';
 import { printResult, type Command } from '../command.ts';
 import { GATEWAY_SETTINGS, readSettings, SCHEDULER_SETTINGS } from '../../terminal/config.ts';
 import { ageOfMs } from '../../terminal/age.ts';

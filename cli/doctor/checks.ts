@@ -9,7 +9,7 @@ import type { NodeInfo } from '../../proto/gen/capstan/v1/control.ts';
 import { CapstanError } from '../../lib/errors.ts';
 import { findContainerSocket } from '../../lib/container-socket.ts';
 import { isErrno, messageOf } from '../../lib/to-error.ts';
-import type { ClusterRow } from '../../lib/cluster-list.ts';
+import type { ClusterRow } from '../../lib/owner/cluster-list.ts';
 import { askSchedulers } from '../api/cluster.ts';
 import { connectScheduler, type SchedulerClient } from '../api/scheduler-client.ts';
 import type { Environment, Settings } from '../../terminal/config.ts';

@@ -1,5 +1,5 @@
 /** What is wrong with the schedulers of a service, for `capstan schedulers` and `capstan doctor`. Pure. */
-import type { CellRow, ClusterRow, DatabaseRow, SchedulerRow } from '../../lib/cluster-list.ts';
+import type { CellRow, ClusterRow, DatabaseRow, SchedulerRow } from '../../lib/owner/cluster-list.ts';
 
 export interface ClusterProblem {
   readonly verdict: 'warning' | 'fault';

@@ -8,7 +8,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { status } from '@grpc/grpc-js';
 
 import { CELL_NAME } from '../../lib/cells.ts';
-import type { ClusterClient } from '../../lib/cluster-list.ts';
+import type { ClusterClient } from '../../lib/owner/cluster-list.ts';
 import { CapstanError } from '../../lib/errors.ts';
 import { ReadInBackground } from '../directory/read-in-background.ts';
 import type { Log } from '../log.ts';

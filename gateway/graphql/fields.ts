@@ -1,5 +1,5 @@
 /** What the fields of one request share. */
-import type { ClusterRow } from '../../lib/cluster-list.ts';
+import type { ClusterRow } from '../../lib/owner/cluster-list.ts';
 import type { EndpointInfo } from '../../proto/gen/capstan/v1/control.ts';
 import type { ControlCalls } from './control-calls.ts';
 import type * as Schema from './gen/schema.ts';

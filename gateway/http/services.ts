@@ -13,7 +13,7 @@ import type { TrustedProxies } from '../lb/forwarded.ts';
 import type { LoadBalancer } from '../lb/load-balancer.ts';
 import type { Log } from '../log.ts';
 import type { GatewayMetrics } from '../metrics/metrics.ts';
-import type { ClusterClient } from '../../lib/cluster-list.ts';
+import type { ClusterClient } from '../../lib/owner/cluster-list.ts';
 import type { Tracing } from '../../lib/telemetry/tracing.ts';
 import type { SharedBudget } from '../../lib/shared-budget.ts';
 import type { UploadMonitor } from '../../lib/upload-monitor.ts';

@@ -10,7 +10,7 @@ import { soleScheduler } from '../cluster/sole.ts';
 import type { SchedulerConfig } from '../config.ts';
 import type { Clock } from '../engine/clock.ts';
 import type { Engine } from '../engine/engine.ts';
-import type { KeyHolder } from '../secrets/master-keys.ts';
+import type { KeyHolder } from '../rotation/master-keys.ts';
 
 export interface ClusterParts {
   readonly config: SchedulerConfig;

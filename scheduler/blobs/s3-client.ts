@@ -16,6 +16,7 @@ import { AwsClient } from 'aws4fetch';
 import { Agent, request, type Dispatcher } from 'undici';
 
 import { CapstanError } from '../../lib/errors.ts';
+import type { S3Config } from '../config.ts';
 
 /** Delays before the second, third and fourth try, ms; each is lengthened by up to its half, by chance. */
 const RETRY_MS = [100, 400, 1_200];
@@ -27,16 +28,6 @@ const BUSY = new Set([429, 500, 502, 503, 504]);
 const DAMAGED = new Set(['BadDigest', 'XAmzContentSHA256Mismatch', 'IncompleteBody', 'RequestTimeout']);
 /** Bytes of an error's document that are read. */
 const ERROR_BYTES = 4_096;
-
-export interface S3Config {
-  /** Base URL of the storage; the bucket is part of the path. */
-  readonly endpoint: string;
-  readonly bucket: string;
-  readonly region: string;
-  readonly accessKeyId: string;
-  /** Secret. */
-  readonly secretAccessKey: string;
-}
 
 export interface S3Request {
   readonly method: 'GET' | 'HEAD' | 'PUT' | 'DELETE';

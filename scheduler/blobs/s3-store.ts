@@ -22,7 +22,8 @@ import { isIntactBuild } from './build-check.ts';
 import { bodyDamaged, buildId, isBlobId, lengthOf } from './ids.ts';
 import { MARK, type MarkPlace } from './store-mark.ts';
 import { PutTimes } from './put-times.ts';
-import { S3Client, type S3Config, type S3Response } from './s3-client.ts';
+import type { S3Config } from '../config.ts';
+import { S3Client, type S3Response } from './s3-client.ts';
 import { DIGEST, readable } from './s3-reading.ts';
 
 const PIECE_BYTES = 256 * 1024;

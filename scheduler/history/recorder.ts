@@ -13,7 +13,7 @@ import type { Write } from '../core/effects.ts';
 import type { RouteCounts } from '../../proto/gen/capstan/v1/invoke.ts';
 import type { State } from '../core/state.ts';
 import type { EndpointRecord, Tallies } from '../core/state/endpoints.ts';
-import { workerCounts } from '../services/worker-counts.ts';
+import { workerCounts } from '../core/scaling/worker-counts.ts';
 import { heldMs, HISTORY_STEPS, type HistoryRow, type HistoryStore } from '../store/history.ts';
 import type { Op, Outcome } from '../store/store.ts';
 import { addRoute, reportedDurations, routeAt } from './routes.ts';

@@ -12,7 +12,7 @@ import type { State } from '../core/state.ts';
 import type { EndpointRecord, Tallies } from '../core/state/endpoints.ts';
 import { inCrashLoop } from '../core/scaling/crash-loops.ts';
 import type { CommitWatcher } from '../engine/engine.ts';
-import { workerCounts } from '../services/worker-counts.ts';
+import { workerCounts } from '../core/scaling/worker-counts.ts';
 import type { Op, Outcome } from '../store/store.ts';
 import { KINDS, SEVERITIES, type Incident } from '../incidents/incident.ts';
 import { addClusterLevels, type ClusterMetricsSource, type StoreMetrics } from './cluster-metrics.ts';

@@ -3,7 +3,7 @@ import type { EndpointActivity } from '../../proto/gen/capstan/v1/control.ts';
 import { liveEndpoints, type State } from '../core/state.ts';
 import { rowKey } from '../core/state/control-rows.ts';
 import type { Reader } from './auth.ts';
-import { workerCounts } from './worker-counts.ts';
+import { workerCounts } from '../core/scaling/worker-counts.ts';
 
 export function activity(state: State, { account, sees }: Reader): EndpointActivity[] {
   return liveEndpoints(state, account)

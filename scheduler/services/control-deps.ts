@@ -4,7 +4,7 @@ import type { UploadRoom } from '../blobs/upload-room.ts';
 import type { Clock } from '../engine/clock.ts';
 import type { Engine, EngineLog } from '../engine/engine.ts';
 import type { Cipher } from '../secrets/cipher.ts';
-import type { MasterKeys } from '../secrets/master-keys.ts';
+import type { MasterKeys } from '../rotation/master-keys.ts';
 import type { SchedulerMetrics } from '../metrics/metrics.ts';
 import type { WebhookSecrets } from '../webhooks/secrets.ts';
 import type { Cells } from '../store/cells.ts';

@@ -17,7 +17,7 @@ import { endpointEntry, keyEntry, wholeDirectory } from '../core/control/directo
 import { liveEndpoints } from '../core/state.ts';
 import { endpointNotFound, webhookNotFound } from '../core/jobs/errors.ts';
 import { shownUrl } from '../core/webhooks/webhook-url.ts';
-import type { MasterKeyState } from '../secrets/master-keys.ts';
+import type { MasterKeyState } from '../rotation/master-keys.ts';
 import type { HookHead } from '../store/store.ts';
 import { activity } from './activity.ts';
 import type { ControlDeps } from './control-deps.ts';

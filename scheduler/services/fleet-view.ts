@@ -10,7 +10,7 @@ import { tokenId } from '../core/fleet/nodes.ts';
 import { capacityOf } from '../core/fleet/placement/feasible.ts';
 import type { Reader } from './auth.ts';
 import { slotsOf } from '../core/jobs/slots.ts';
-import { workerCounts } from './worker-counts.ts';
+import { workerCounts } from '../core/scaling/worker-counts.ts';
 
 const MAX_UINT32 = 0xffff_ffff;
 

@@ -39,7 +39,7 @@ import type { Cipher } from '../secrets/cipher.ts';
 import type { WebhookUrls } from '../webhooks/urls.ts';
 import type { Authorizer } from './auth.ts';
 import { unary } from './calls.ts';
-import { workerCounts } from './worker-counts.ts';
+import { workerCounts } from '../core/scaling/worker-counts.ts';
 
 type ChannelCall = ServerDuplexStream<JobRequests, JobReplies>;
 

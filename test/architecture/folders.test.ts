@@ -44,9 +44,6 @@ const PAIRS: readonly string[] = [
   'gateway/lb ↔ gateway/lb/docs',
   'gateway/lb ↔ gateway/lb/sign-in',
   'gateway/lb ↔ gateway/metrics',
-  'lib ↔ lib/owner',
-  'scheduler ↔ scheduler/assembly',
-  'scheduler ↔ scheduler/blobs',
   'scheduler/core ↔ scheduler/core/control',
   'scheduler/core ↔ scheduler/core/fleet',
   'scheduler/core ↔ scheduler/core/fleet/placement',
@@ -62,18 +59,6 @@ const PAIRS: readonly string[] = [
   'scheduler/core/fleet/placement ↔ scheduler/core/state',
   'scheduler/core/jobs ↔ scheduler/core/scaling',
   'scheduler/core/jobs ↔ scheduler/core/state',
-  'scheduler/history ↔ scheduler/services',
-  'scheduler/metrics ↔ scheduler/services',
-  'scheduler/secrets ↔ scheduler/store',
-  'scheduler/secrets ↔ scheduler/webhooks',
-  'scheduler/store ↔ scheduler/store/postgres',
-  'scheduler/store ↔ scheduler/store/sqlite',
-  'scheduler/store/postgres ↔ scheduler/store/postgres/reads',
-  'scheduler/store/postgres ↔ scheduler/store/postgres/sql',
-  'scheduler/store/sqlite ↔ scheduler/store/sqlite/check',
-  'scheduler/store/sqlite ↔ scheduler/store/sqlite/search',
-  'scheduler/store/sqlite ↔ scheduler/store/sqlite/sql',
-  'scheduler/store/sqlite ↔ scheduler/store/sqlite/wal',
 ];
 
 /** Folders with sources of ours; of generated code and of the SDK only users are of interest. */

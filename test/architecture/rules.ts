@@ -35,7 +35,7 @@ export function layerViolations(imports: readonly Import[]): string[] {
 /** The files of a service that each part of the tool may load. */
 const doorsOf: Readonly<Partial<Record<Part, RegExp>>> = {
   devserver: /^agent\/local-workers\.ts$|^gateway\/queue-api\.ts$/,
-  supervisor: /^(?:scheduler|agent|gateway)\/(?:start|config)\.ts$/,
+  supervisor: /^(?:scheduler\/assembly|agent|gateway)\/start\.ts$|^(?:scheduler|agent|gateway)\/config\.ts$/,
   cli: /^(?:scheduler|agent|gateway)\/config\.ts$|^agent\/node-check\.ts$|^scheduler\/store-(?:copy|check)\.ts$/,
 };
 

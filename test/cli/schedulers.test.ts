@@ -1,7 +1,7 @@
 /** What the tool says is wrong with the schedulers of a service. */
 import test, { type ExecutionContext } from 'ava';
 
-import type { CellRow, ClusterRow, DatabaseRow, SchedulerRow } from '../../lib/cluster-list.ts';
+import type { CellRow, ClusterRow, DatabaseRow, SchedulerRow } from '../../lib/owner/cluster-list.ts';
 import { clusterProblems } from '../../cli/doctor/cluster.ts';
 
 const cell: CellRow = {

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 
 import test from 'ava';
 
-import type { ClusterRow } from '../../lib/cluster-list.ts';
+import type { ClusterRow } from '../../lib/owner/cluster-list.ts';
 import { folderOf } from '../support/folder.ts';
 import type { PostgresServer } from '../support/postgres.ts';
 import { withPostgres } from '../support/with-postgres.ts';

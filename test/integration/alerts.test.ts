@@ -7,7 +7,7 @@ import { pino } from 'pino';
 
 import { AlertChannelKind, AttentionKind, KeyScope, type AlertChannel } from '../../proto/gen/capstan/v1/control.ts';
 import { JobKind } from '../../proto/gen/capstan/v1/common.ts';
-import type { SchedulerDeps } from '../../scheduler/start.ts';
+import type { SchedulerDeps } from '../../scheduler/assembly/start.ts';
 import { Receiver, type Received } from '../support/receiver.ts';
 import { TestScheduler, unary } from '../support/scheduler-client.ts';
 import { until } from '../support/until.ts';

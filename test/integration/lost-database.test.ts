@@ -7,7 +7,7 @@ import test from 'ava';
 
 import { CapstanError, errorTable } from '../../lib/errors.ts';
 import { readConfig } from '../../scheduler/config.ts';
-import { start } from '../../scheduler/start.ts';
+import { start } from '../../scheduler/assembly/start.ts';
 import { folderOf } from '../support/folder.ts';
 
 const run = (dataDir: string) => start(readConfig({ dataDir, port: 0, logLevel: 'silent' }, {}));

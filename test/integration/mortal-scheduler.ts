@@ -15,7 +15,7 @@ import { readConfig } from '../../scheduler/config.ts';
 import { SystemClock } from '../../scheduler/engine/clock.ts';
 import type { Now } from '../../scheduler/core/now.ts';
 import { prepareDataFolder } from '../../scheduler/secrets/data-folder.ts';
-import { start } from '../../scheduler/start.ts';
+import { start } from '../../scheduler/assembly/start.ts';
 
 const [dataDir = '', times = '0', settings = '{}'] = process.argv.slice(2);
 const old = join(dataDir, 'secrets', 'master-key.old');

@@ -6,7 +6,7 @@ import { JobKind, type Payload } from '../../proto/gen/capstan/v1/common.ts';
 import type { ListWebhooksResponse, RotateWebhookSecretResponse, WebhookInfo } from '../../proto/gen/capstan/v1/control.ts';
 import type { JobReply, Submit } from '../../proto/gen/capstan/v1/jobs.ts';
 import { AttemptOutcome, type AttemptEnded, type Dispatch } from '../../proto/gen/capstan/v1/nodes.ts';
-import type { SchedulerDeps } from '../../scheduler/start.ts';
+import type { SchedulerDeps } from '../../scheduler/assembly/start.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 import { TestScheduler, unary, type TestChannel, type TestNode, type TestSession } from '../support/scheduler-client.ts';
 import { until } from '../support/until.ts';

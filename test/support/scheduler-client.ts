@@ -24,7 +24,7 @@ import {
 import { DEFAULT_CELL, nameCell } from '../../lib/cells.ts';
 import { fromServiceError } from '../../lib/grpc-errors.ts';
 import { readConfig } from '../../scheduler/config.ts';
-import { start, type SchedulerDeps, type SchedulerHandle } from '../../scheduler/start.ts';
+import { start, type SchedulerDeps, type SchedulerHandle } from '../../scheduler/assembly/start.ts';
 import { GatewayServiceClient } from '../../proto/gen/capstan/v1/invoke.ts';
 import { ownFolder } from './own-folder.ts';
 

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 
 import type { ExecutionContext } from 'ava';
 
-import type { SchedulerDeps, Status } from '../../scheduler/start.ts';
+import type { SchedulerDeps, Status } from '../../scheduler/assembly/start.ts';
 import { folderOf } from './folder.ts';
 import type { PostgresServer } from './postgres.ts';
 import { TestScheduler } from './scheduler-client.ts';

@@ -7,8 +7,8 @@ import Database from 'better-sqlite3';
 
 import { renameDurably } from '../../../lib/durable.ts';
 import { CapstanError } from '../../../lib/errors.ts';
-import { textWithoutNul } from '../postgres/binary.ts';
-import { storeFailure } from '../sqlite/failures.ts';
+import { textWithoutNul } from '../postgres/sql/binary.ts';
+import { storeFailure } from '../sqlite/file/failures.ts';
 import { openDatabase } from '../sqlite/open.ts';
 import { removalStatements } from '../sqlite/sql/removal.ts';
 import { markPath } from '../sqlite/wal/mark.ts';

@@ -3,7 +3,7 @@ import { assertNever } from '../../../lib/errors.ts';
 import type { PayloadCodec } from '../payload-codec.ts';
 import { payloadColumns } from '../rows.ts';
 import type { Op, Outcome } from '../store.ts';
-import { CompositeArray } from './binary.ts';
+import { CompositeArray } from './sql/binary.ts';
 import { bitOf, OPERATIONS, OPERATION_TYPES, type OperationType } from './sql/batch.ts';
 
 type OpOf<K extends Op['kind']> = Extract<Op, { kind: K }>;

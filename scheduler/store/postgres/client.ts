@@ -26,7 +26,7 @@ import type { DeviceHistoryStore } from '../device-history.ts';
 import type { QueueReasonStore } from '../queue-reasons.ts';
 import { unwatched, type LossCause, type StoreWatcher } from '../store-watcher.ts';
 import { parseAddress, type Address } from './address.ts';
-import { textWithoutNul } from './binary.ts';
+import { textWithoutNul } from './sql/binary.ts';
 import { batchOf, outcomesOf, type AnswerRow, type Batch } from './batch.ts';
 import { cellsOf } from './cells.ts';
 import { DatabaseClock } from './database-clock.ts';

@@ -19,8 +19,8 @@ import type { DeviceHistoryStore } from '../device-history.ts';
 import type { QueueReasonStore } from '../queue-reasons.ts';
 import type { Acquired, Fence, Op, Outcome, Reads, Store } from '../store.ts';
 import { CHECK_LIMITS, type CheckLimits } from './check/database-check.ts';
-import { SearchReader, type SearchLimits } from './search/reader.ts';
-import type { SearchQuestion } from './search/protocol.ts';
+import { SearchReader, type SearchLimits } from './search-reader.ts';
+import type { SearchQuestion } from './search-protocol.ts';
 import { packBatch, unpackOutcomes } from './packing/batches.ts';
 import { unpackResult } from './packing/results.ts';
 import {

@@ -14,7 +14,7 @@ import { PayloadCodec } from '../payload-codec.ts';
 import type { QueueReasonStore } from '../queue-reasons.ts';
 import { StaleTermError, type Fence, type Op, type Outcome, type Reads, type StoreEngine } from '../store.ts';
 import { CHECK_LIMITS, DatabaseCheck, type CheckLimits } from './check/database-check.ts';
-import { openFailure, storeFailure } from './failures.ts';
+import { openFailure, storeFailure } from './file/failures.ts';
 import { openDatabase } from './open.ts';
 import { prepareAll, readsOf } from './statements.ts';
 import { MarkWriter } from './wal/mark.ts';

@@ -7,7 +7,7 @@ import type { ExecutionContext } from 'ava';
 import { readConfig as readGatewayConfig } from '../../../gateway/config.ts';
 import { start as startGateway } from '../../../gateway/start.ts';
 import { readConfig } from '../../../scheduler/config.ts';
-import { start } from '../../../scheduler/start.ts';
+import { start } from '../../../scheduler/assembly/start.ts';
 import { ownFolder } from '../../support/own-folder.ts';
 import { run } from './run.ts';
 

@@ -10,7 +10,7 @@ import fc from 'fast-check';
 
 import { CapstanError } from '../../../lib/errors.ts';
 import { SqliteEngine } from '../../../scheduler/store/sqlite/engine.ts';
-import { acceptLoss } from '../../../scheduler/store/sqlite/wal/accept.ts';
+import { acceptLoss } from '../../../scheduler/store/sqlite/accept-loss.ts';
 import { firstMissing, flip, record, withFiles, type Files, type Moment } from './killed-store.ts';
 import { ownFolder } from '../../support/own-folder.ts';
 import { FRAME_HEADER_BYTES, HEADER_BYTES, PAGE_BYTES } from '../../../scheduler/store/sqlite/wal/format.ts';

@@ -9,7 +9,7 @@ import test from 'ava';
 import Database from 'better-sqlite3';
 
 import { openSqliteStore } from '../../../scheduler/store/sqlite/client.ts';
-import { acceptLoss } from '../../../scheduler/store/sqlite/wal/accept.ts';
+import { acceptLoss } from '../../../scheduler/store/sqlite/accept-loss.ts';
 import { MAX_LISTED } from '../../../scheduler/store/store.ts';
 import { given, queued, submit } from './jobs.ts';
 import { take } from './take.ts';

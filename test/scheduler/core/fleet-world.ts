@@ -15,7 +15,7 @@ import { defaultSettings, type Settings } from '../../../scheduler/core/settings
 import { restore } from '../../../scheduler/core/restore.ts';
 import { nextDeadline, step } from '../../../scheduler/core/step.ts';
 import { CommitLoop } from '../../../scheduler/engine/commit-loop.ts';
-import { workerCounts, type WorkerCounts } from '../../../scheduler/services/worker-counts.ts';
+import { workerCounts, type WorkerCounts } from '../../../scheduler/core/scaling/worker-counts.ts';
 import type { ControlRow, Op, Outcome, StoreEngine } from '../../../scheduler/store/store.ts';
 import { CallbackQueue, instantStore, timerlessClock } from '../../support/instant-loop.ts';
 

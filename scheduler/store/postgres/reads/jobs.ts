@@ -12,7 +12,7 @@ import {
   type PayloadTuple,
   type WholeJobTuple,
 } from '../../rows.ts';
-import { JOB_COLUMNS, JOB_RESULT_COLUMNS } from '../columns.ts';
+import { JOB_COLUMNS, JOB_RESULT_COLUMNS } from '../sql/columns.ts';
 import { NONE, type LeftEdge } from './left-edge.ts';
 import type { LeftEdges } from './left-edges.ts';
 import type { AsyncReads, Query } from './query.ts';

@@ -7,7 +7,7 @@
  * that the assembled function declares (`applied`, `refused`, `dropped_blobs`, `usage`). What is not applied they return as
  * `(at, outcome, job_id, dropped)`; an operation without such a row is `ok`.
  */
-import type { Columns } from '../binary.ts';
+import type { Columns } from './binary.ts';
 
 export interface Operation {
   /** Name of the composite type, without its schema and version. */

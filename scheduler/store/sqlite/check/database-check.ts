@@ -10,7 +10,7 @@
 import type { Database } from 'better-sqlite3';
 
 import { CapstanError } from '../../../../lib/errors.ts';
-import { storeFailure } from '../failures.ts';
+import { storeFailure } from '../file/failures.ts';
 import { listTrees, type Tree } from './trees.ts';
 
 export interface CheckLimits {

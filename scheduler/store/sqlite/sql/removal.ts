@@ -2,7 +2,7 @@ import type { Database } from 'better-sqlite3';
 
 import type { JobRow } from '../../store.ts';
 import { bound, toJob, type JobTuple } from '../../rows.ts';
-import { JOB_COLUMNS } from '../columns.ts';
+import { JOB_COLUMNS } from './columns.ts';
 
 const REMOVE =
   'DELETE FROM jobs WHERE no = ? AND delete_at <= ? RETURNING position, chunks, output_blob, endpoint, ifnull(length(output), 0)';

@@ -1,8 +1,8 @@
 import { accessSync, constants } from 'node:fs';
 import { dirname } from 'node:path';
 
-import { CapstanError } from '../../../lib/errors.ts';
-import { errnoOf, isErrno, messageOf } from '../../../lib/to-error.ts';
+import { CapstanError } from '../../../../lib/errors.ts';
+import { errnoOf, isErrno, messageOf } from '../../../../lib/to-error.ts';
 
 /** Returns the extended result code of an SQLite error (`SQLITE_FULL`, …), or null for any other error. */
 function sqliteCode(error: unknown): string | null {

@@ -10,18 +10,18 @@ import { setTimeout as pause } from 'node:timers/promises';
 
 import type { Logger } from 'pino';
 
-import { DEFAULT_CELL } from '../lib/cells.ts';
-import { CapstanError } from '../lib/errors.ts';
-import { KeyScope } from '../proto/gen/capstan/v1/control.ts';
-import type { Parts } from './assembly/assemble.ts';
-import { requireSharedBlobs, type SchedulerConfig } from './config.ts';
-import type { Clock } from './engine/clock.ts';
-import type { Engine, Role } from './engine/engine.ts';
-import { Cipher } from './secrets/cipher.ts';
-import type { DataFolder } from './secrets/data-folder.ts';
-import { hashKey } from './secrets/hash.ts';
-import { DEFAULT_ACCOUNT } from './services/auth.ts';
-import { keyRow } from './services/key-service.ts';
+import { DEFAULT_CELL } from '../../lib/cells.ts';
+import { CapstanError } from '../../lib/errors.ts';
+import { KeyScope } from '../../proto/gen/capstan/v1/control.ts';
+import type { Parts } from './assemble.ts';
+import { requireSharedBlobs, type SchedulerConfig } from '../config.ts';
+import type { Clock } from '../engine/clock.ts';
+import type { Engine, Role } from '../engine/engine.ts';
+import { Cipher } from '../secrets/cipher.ts';
+import type { DataFolder } from '../secrets/data-folder.ts';
+import { hashKey } from '../secrets/hash.ts';
+import { DEFAULT_ACCOUNT } from '../services/auth.ts';
+import { keyRow } from '../services/key-service.ts';
 
 /** How long a stopping owner waits for the next one's address, ms, and how often it looks. */
 const SUCCESSOR_MS = 1_000;

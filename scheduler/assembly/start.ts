@@ -1,14 +1,14 @@
 /** Starts the scheduler: opens its data folder, listens, takes over its queue or stands by for it, and serves gRPC. */
 import { pino } from 'pino';
 
-import { CapstanError, errorTable } from '../lib/errors.ts';
-import { serverCredentials } from '../lib/grpc-tls.ts';
-import { visibleText } from '../lib/visible-text.ts';
-import { advertisedAddress } from './advertise.ts';
-import { assemble, type Parts, type SchedulerDeps } from './assembly/assemble.ts';
-import type { SchedulerConfig } from './config.ts';
+import { CapstanError, errorTable } from '../../lib/errors.ts';
+import { serverCredentials } from '../../lib/grpc-tls.ts';
+import { visibleText } from '../../lib/visible-text.ts';
+import { advertisedAddress } from '../advertise.ts';
+import { assemble, type Parts, type SchedulerDeps } from './assemble.ts';
+import type { SchedulerConfig } from '../config.ts';
 import { Ownership } from './ownership.ts';
-import type { Status } from './standing.ts';
+import type { Status } from '../standing.ts';
 
 export type { SchedulerDeps, Status };
 

@@ -7,7 +7,7 @@ import { chmodSync } from 'node:fs';
 
 import Database from 'better-sqlite3';
 
-import { CapstanError } from '../../../lib/errors.ts';
+import { CapstanError } from '../../../../lib/errors.ts';
 import { openFailure } from './failures.ts';
 
 /** Time to wait for a process that is ending to release the file, ms. */

@@ -6,8 +6,8 @@ import { CapstanError } from '../../lib/errors.ts';
 import { places } from '../core/control/encryption.ts';
 import type { MasterKeyRow } from '../core/state/control-rows.ts';
 import type { Engine, EngineLog } from '../engine/engine.ts';
-import type { Cipher } from './cipher.ts';
-import type { GatewayToken } from './gateway-token.ts';
+import type { Cipher } from '../secrets/cipher.ts';
+import type { GatewayToken } from '../secrets/gateway-token.ts';
 
 /** A store that the queue's record names. */
 export interface SharedStore {

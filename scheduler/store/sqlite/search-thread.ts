@@ -6,13 +6,13 @@ import { parentPort, workerData } from 'node:worker_threads';
 
 import Database from 'better-sqlite3';
 
-import { PayloadCodec } from '../../payload-codec.ts';
-import { storeFailure } from '../failures.ts';
-import { BUSY_MS } from '../owned-database.ts';
-import { packResult } from '../packing/results.ts';
-import { toFailure, type Answer } from '../protocol.ts';
-import { prepareAll, readsOf } from '../statements.ts';
-import type { SearchQuestion, SearchThreadData } from './protocol.ts';
+import { PayloadCodec } from '../payload-codec.ts';
+import { storeFailure } from './file/failures.ts';
+import { BUSY_MS } from './file/owned-database.ts';
+import { packResult } from './packing/results.ts';
+import { toFailure, type Answer } from './protocol.ts';
+import { prepareAll, readsOf } from './statements.ts';
+import type { SearchQuestion, SearchThreadData } from './search-protocol.ts';
 
 const port = parentPort;
 if (port === null) throw new Error('thread.ts must run as a worker thread');

@@ -4,13 +4,13 @@ import { dirname } from 'node:path';
 
 import Database from 'better-sqlite3';
 
-import { syncPathSync } from '../../../../lib/durable.ts';
-import { CapstanError } from '../../../../lib/errors.ts';
-import { storeFailure } from '../failures.ts';
-import { openDatabase } from '../open.ts';
-import { lockDatabase } from '../owned-database.ts';
-import { findLogLoss } from './loss.ts';
-import { logPath, markPath, readMark } from './mark.ts';
+import { syncPathSync } from '../../../lib/durable.ts';
+import { CapstanError } from '../../../lib/errors.ts';
+import { storeFailure } from './file/failures.ts';
+import { openDatabase } from './open.ts';
+import { lockDatabase } from './file/owned-database.ts';
+import { findLogLoss } from './wal/loss.ts';
+import { logPath, markPath, readMark } from './wal/mark.ts';
 
 export interface AcceptedLoss {
   /** What was missing. */

@@ -30,15 +30,15 @@ import { MASTER_KEY_SETTING, places } from '../core/control/encryption.ts';
 import type { DerivedKey, MasterKeyRow } from '../core/state/control-rows.ts';
 import type { Clock } from '../engine/clock.ts';
 import type { Engine, EngineLog } from '../engine/engine.ts';
-import { MASTER_KEY_BYTES, masterKeyId, type Cipher } from './cipher.ts';
-import type { DataFolder } from './data-folder.ts';
+import { MASTER_KEY_BYTES, masterKeyId, type Cipher } from '../secrets/cipher.ts';
+import type { DataFolder } from '../secrets/data-folder.ts';
 import type { Store } from '../store/store.ts';
-import { HeldKeys } from './held-keys.ts';
-import { payloadKeyOf, type PayloadKeys } from './payload-keys.ts';
+import { HeldKeys } from '../secrets/held-keys.ts';
+import { payloadKeyOf, type PayloadKeys } from '../secrets/payload-keys.ts';
 import { Reencryption } from './re-encryption.ts';
 import { SharedRecord, type SharedRecordOptions } from './shared-record.ts';
 import { urlKeyOf, type WebhookUrls } from '../webhooks/urls.ts';
-import { tokenKeyOf, type WorkerTokens } from './worker-tokens.ts';
+import { tokenKeyOf, type WorkerTokens } from '../secrets/worker-tokens.ts';
 
 /** Delay before a retry after a failure, ms. */
 const RETRY_MS = 10_000;

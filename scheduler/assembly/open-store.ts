@@ -5,16 +5,16 @@ import { CapstanError } from '../../lib/errors.ts';
 import type { SchedulerConfig } from '../config.ts';
 import { completeDataFolder, type DataFolder } from '../secrets/data-folder.ts';
 import type { PayloadKeys } from '../secrets/payload-keys.ts';
-import { openPostgresStore } from './postgres/client.ts';
-import { openSqliteStore } from './sqlite/client.ts';
-import { Snapshots } from './snapshots.ts';
+import { openPostgresStore } from '../store/postgres/client.ts';
+import { openSqliteStore } from '../store/sqlite/client.ts';
+import { Snapshots } from '../store/snapshots.ts';
 import { DEFAULT_CELL } from '../../lib/cells.ts';
-import type { Cells } from './cells.ts';
-import type { HistoryStore } from './history.ts';
-import type { DeviceHistoryStore } from './device-history.ts';
-import type { QueueReasonStore } from './queue-reasons.ts';
-import type { Store } from './store.ts';
-import type { StoreWatcher } from './store-watcher.ts';
+import type { Cells } from '../store/cells.ts';
+import type { HistoryStore } from '../store/history.ts';
+import type { DeviceHistoryStore } from '../store/device-history.ts';
+import type { QueueReasonStore } from '../store/queue-reasons.ts';
+import type { Store } from '../store/store.ts';
+import type { StoreWatcher } from '../store/store-watcher.ts';
 
 export interface OpenedStore {
   readonly store: Store;

@@ -1,9 +1,9 @@
 /** The messages between the client and the thread that reads for searches. Requests are answered in order. */
-import type { PayloadKeySet } from '../../../secrets/payload-keys.ts';
-import type { HistoryRange } from '../../history.ts';
-import type { DeviceHistoryRange } from '../../device-history.ts';
-import type { QueueReasonStore } from '../../queue-reasons.ts';
-import type { Reads } from '../../store.ts';
+import type { PayloadKeySet } from '../../secrets/payload-keys.ts';
+import type { HistoryRange } from '../history.ts';
+import type { DeviceHistoryRange } from '../device-history.ts';
+import type { QueueReasonStore } from '../queue-reasons.ts';
+import type { Reads } from '../store.ts';
 
 export interface SearchThreadData {
   readonly file: string;

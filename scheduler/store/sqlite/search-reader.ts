@@ -9,11 +9,11 @@
  */
 import { Worker } from 'node:worker_threads';
 
-import { CapstanError } from '../../../../lib/errors.ts';
-import { messageOf, toError } from '../../../../lib/to-error.ts';
-import type { PayloadKeySet } from '../../../secrets/payload-keys.ts';
-import { fromFailure, isFailure, type Answer } from '../protocol.ts';
-import type { SearchQuestion, SearchThreadData } from './protocol.ts';
+import { CapstanError } from '../../../lib/errors.ts';
+import { messageOf, toError } from '../../../lib/to-error.ts';
+import type { PayloadKeySet } from '../../secrets/payload-keys.ts';
+import { fromFailure, isFailure, type Answer } from './protocol.ts';
+import type { SearchQuestion, SearchThreadData } from './search-protocol.ts';
 
 export interface SearchLimits {
   /** How long one read may take, ms. */
@@ -86,7 +86,7 @@ export class SearchReader {
 
   #start(): Worker {
     const workerData: SearchThreadData = { file: this.#file, payloadKeys: this.#keys };
-    const worker = new Worker(new URL('./thread.ts', import.meta.url), {
+    const worker = new Worker(new URL('./search-thread.ts', import.meta.url), {
       workerData,
       name: 'capstan-search',
       resourceLimits: { maxOldGenerationSizeMb: this.#limits.memoryMb, maxYoungGenerationSizeMb: YOUNG_MB },

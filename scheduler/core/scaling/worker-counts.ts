@@ -3,11 +3,11 @@
  * wants but no node can take, and those that wait on their node for a device. While starts fail repeatedly, starting
  * workers count as unhealthy.
  */
-import { WorkerState } from '../../proto/gen/capstan/v1/common.ts';
-import { inCrashLoop } from '../core/scaling/crash-loops.ts';
-import { isReady } from '../core/jobs/slots.ts';
-import type { State } from '../core/state.ts';
-import type { EndpointRecord } from '../core/state/endpoints.ts';
+import { WorkerState } from '../../../proto/gen/capstan/v1/common.ts';
+import { inCrashLoop } from './crash-loops.ts';
+import { isReady } from '../jobs/slots.ts';
+import type { State } from '../state.ts';
+import type { EndpointRecord } from '../state/endpoints.ts';
 
 export type WorkerCounts = Record<'idle' | 'running' | 'initializing' | 'throttled' | 'unhealthy', number>;
 

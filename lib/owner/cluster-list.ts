@@ -4,11 +4,11 @@
  */
 import { Metadata, type ChannelCredentials, type ChannelOptions } from '@grpc/grpc-js';
 
-import { ClusterServiceClient, SchedulerRole, type Cluster } from '../proto/gen/capstan/v1/cluster.ts';
-import { assertNever, type CapstanError } from './errors.ts';
-import { fromServiceError } from './grpc-errors.ts';
-import { schedulerAddresses } from './owner/addresses.ts';
-import { toError } from './to-error.ts';
+import { ClusterServiceClient, SchedulerRole, type Cluster } from '../../proto/gen/capstan/v1/cluster.ts';
+import { assertNever, type CapstanError } from '../errors.ts';
+import { fromServiceError } from '../grpc-errors.ts';
+import { schedulerAddresses } from './addresses.ts';
+import { toError } from '../to-error.ts';
 
 /** A cell as the tool and GraphQL show it; ages and offsets in ms. */
 export interface CellRow {
